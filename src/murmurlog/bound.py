@@ -1,0 +1,72 @@
+"""The contribution bound: at most d distinct items a unit, chosen from its own rows only.
+
+It happens once, before anything is counted, and the type changes: only `Bounded` can be tallied.
+A unit's items stand in a total order that no other unit's rows can change (A7): by first time and
+then item, or by a keyed hash of unit and item and then item. Never by the order of rows.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import ibis
+
+from murmurlog.engine import Engine
+from murmurlog.errors import InputError, UsageError
+from murmurlog.items import KEYS, Items
+from murmurlog.noise import Entropy
+
+WAYS = ("first", "random")
+SEPARATOR = "\ufdd0"  # a noncharacter: normalised text never contains it
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bounded:
+    """At most `per_user` distinct items of each unit, each once."""
+
+    engine: Engine
+    table: Any  # unit, the key columns; materialised
+    kind: str
+    unit: str
+    per_user: int
+    way: str
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return KEYS[self.kind]
+
+
+def bound(
+    items: Items, *, per_user: int, way: str | None = None, entropy: Entropy
+) -> Bounded:
+    """The first (or a random choice of) `per_user` distinct items of each unit."""
+    if per_user < 1:
+        raise UsageError(f"--per-user must be at least 1, not {per_user}")
+    way = way or ("first" if items.timed else "random")
+    if way not in WAYS:
+        raise UsageError(f"--bound must be first or random, not {way!r}")
+    if way == "first" and not items.timed:
+        raise InputError(
+            "--bound first needs a time column, and this log has none: the order of rows is no "
+            "order. Map one with --columns time=..., or use --bound random."
+        )
+    distinct = items.table.group_by(["unit", *items.keys]).aggregate(time=items.table.time.min())
+    if way == "first":
+        order = [distinct.time.asc(nulls_first=False)]
+    else:
+        # The key only keeps the choice unforeseeable; the proof holds for any fixed key.
+        key = entropy.bytes(16).hex()
+        parts = [distinct[name] for name in ("unit", *items.keys)]
+        text = ibis.literal(SEPARATOR).join([ibis.literal(key), *parts])
+        order = [text.hexdigest("sha256")]
+    place = ibis.row_number().over(
+        ibis.window(group_by="unit", order_by=[*order, *(distinct[k] for k in items.keys)])
+    )
+    kept = distinct.mutate(place=place).filter(ibis._.place < per_user)
+    return Bounded(
+        engine=items.engine,
+        table=items.engine.materialise(kept.select("unit", *items.keys)),
+        kind=items.kind,
+        unit=items.unit,
+        per_user=per_user,
+        way=way,
+    )

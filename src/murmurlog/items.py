@@ -1,0 +1,104 @@
+"""What is counted: the items each privacy unit holds, as (unit, time, key columns) per row.
+
+The unit is settled here, before anything is counted: a user, a user's month, week or day, a
+session, or a single row. Units with time drop rows without one (A6).
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import ibis
+import pyarrow as pa
+
+from murmurlog.engine import Engine
+from murmurlog.errors import InputError, UsageError
+from murmurlog.log import Log
+from murmurlog.privacy import UNITS
+from murmurlog.text import keywords
+
+KEYS = {"keyword": ("keyword",), "query": ("query",), "click": ("query", "url")}
+SESSION_GAP_MINUTES = 30
+PERIODS = {"user-month": "M", "user-week": "W", "user-day": "D"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Items:
+    """Every item of every unit, as often as it occurs; not bounded, so nothing may count it."""
+
+    engine: Engine
+    table: Any  # unit, time, the key columns
+    kind: str
+    unit: str
+    timed: bool
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return KEYS[self.kind]
+
+
+def items(log: Log, *, kind: str, unit: str = "user") -> Items:
+    """The items of one kind that each unit of the log holds."""
+    if kind not in KEYS:
+        raise UsageError(f"unknown table {kind!r}: use one of {', '.join(KEYS)}")
+    rows = _with_unit(log, unit)
+    if kind == "click":
+        if not log.has_urls:
+            raise InputError(
+                f"{log.source.name} has no column of clicked urls, so there is no click table. "
+                "Map one with --columns url=..., or leave click out of --tables."
+            )
+        rows = rows.filter(rows.url.notnull())
+    elif kind == "keyword":
+        rows = _with_keywords(rows, log.engine)
+    return Items(
+        engine=log.engine,
+        table=rows.select("unit", "time", *KEYS[kind]),
+        kind=kind,
+        unit=unit,
+        timed=log.has_times,
+    )
+
+
+def _with_unit(log: Log, unit: str) -> Any:
+    """The log's rows with a column `unit`, the same for all rows one neighbour may differ in."""
+    rows = log.table
+    if unit not in UNITS:
+        raise UsageError(f"unknown unit {unit!r}: use one of {', '.join(UNITS)}")
+    if unit == "user":
+        return rows.mutate(unit=rows.user)
+    if unit == "row":
+        return log.engine.materialise(rows.mutate(unit=ibis.row_number().cast("string")))
+    if not log.has_times:
+        raise InputError(
+            f"{log.source.name} has no time column, so unit {unit!r} cannot be told apart. "
+            "Map one with --columns time=..., or use --unit user."
+        )
+    rows = rows.filter(rows.time.notnull())
+    if unit in PERIODS:
+        # The date has a fixed length and comes first, so no two (date, user) share a name.
+        start = rows.time.truncate(PERIODS[unit]).strftime("%Y-%m-%d")
+        return rows.mutate(unit=start + "|" + rows.user)
+    ordered = ibis.window(group_by="user", order_by=["time", "query", "url"])
+    gap = rows.time.epoch_seconds() - rows.time.lag().over(ordered).epoch_seconds()
+    marked = rows.mutate(new=(gap.isnull() | (gap > SESSION_GAP_MINUTES * 60)).cast("int64"))
+    number = marked.new.sum().over(
+        ibis.window(group_by="user", order_by=["time", "query", "url"], preceding=None, following=0)
+    )
+    # Materialised: numbers must not be computed twice with ties broken two ways.
+    return log.engine.materialise(
+        marked.mutate(unit=number.cast("string").lpad(12, "0") + "|" + marked.user)
+    )
+
+
+def _with_keywords(rows: Any, engine: Engine) -> Any:
+    """A row for each distinct word of each query; words are cut in Python, on distinct queries."""
+    schema = pa.schema([("of_query", pa.string()), ("words", pa.list_(pa.string()))])
+
+    def cut(batch: pa.RecordBatch) -> pa.RecordBatch:
+        queries = batch.column(0)
+        words = pa.array([keywords(q) for q in queries.to_pylist()], pa.list_(pa.string()))
+        return pa.RecordBatch.from_arrays([queries, words], schema=schema)
+
+    cuts = engine.filled(schema, rows.select("query").distinct(), cut)
+    joined = rows.join(cuts, rows.query == cuts.of_query)
+    return joined.select("unit", "time", keyword=cuts.words.unnest())

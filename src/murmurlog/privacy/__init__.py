@@ -1,0 +1,72 @@
+"""Guarantees, the theorems behind them, and how they add up. Sees no data and draws no noise."""
+
+from murmurlog.privacy.composition import NoisyPart, advanced, compose, delta_together
+from murmurlog.privacy.guarantee import ALWAYS, ASSUMPTIONS, NOTIONS, UNITS, Guarantee
+from murmurlog.privacy.noises import (
+    NOISES,
+    gaussian_delta,
+    hockey_stick,
+    noise_sd,
+    survival,
+)
+from murmurlog.privacy.papers import (
+    group,
+    korolova,
+    korolova_alpha,
+    korolova_optimum,
+    korolova_tight_optimum,
+    laplace_selection_bias,
+    optimal_selection,
+    query_click,
+)
+from murmurlog.privacy.thresholds import (
+    NEIGHBOURS,
+    SAFETY,
+    check_budget,
+    check_neighbours,
+    delta_of_threshold,
+    epsilon_of_threshold,
+    pass_probability,
+    per_item,
+    real_threshold,
+    solve_integer_threshold,
+    solve_threshold,
+    turning_point,
+)
+
+__all__ = [
+    "ALWAYS",
+    "ASSUMPTIONS",
+    "NEIGHBOURS",
+    "NOISES",
+    "NOTIONS",
+    "SAFETY",
+    "UNITS",
+    "Guarantee",
+    "NoisyPart",
+    "advanced",
+    "check_budget",
+    "check_neighbours",
+    "compose",
+    "delta_of_threshold",
+    "delta_together",
+    "epsilon_of_threshold",
+    "gaussian_delta",
+    "group",
+    "hockey_stick",
+    "korolova",
+    "korolova_alpha",
+    "korolova_optimum",
+    "korolova_tight_optimum",
+    "laplace_selection_bias",
+    "noise_sd",
+    "optimal_selection",
+    "pass_probability",
+    "per_item",
+    "query_click",
+    "real_threshold",
+    "solve_integer_threshold",
+    "solve_threshold",
+    "survival",
+    "turning_point",
+]

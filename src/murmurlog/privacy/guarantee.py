@@ -1,0 +1,76 @@
+"""A privacy guarantee as a value: what is protected, by how much, under which assumptions."""
+
+import math
+from dataclasses import dataclass
+
+from murmurlog.errors import UsageError
+from murmurlog.privacy.thresholds import check_neighbours
+
+UNITS = ("user", "user-month", "user-week", "user-day", "session", "row")
+NOTIONS = ("dp", "pdp", "none")
+
+ASSUMPTIONS = {
+    "A0": "The unit is an id of the log, not a person; parameters were fixed without the log; "
+    "noise is secret and exact; nothing but this bundle was published.",
+    "A1": "Each unit adds at most d distinct items with weight 1, chosen from its own rows only.",
+    "A2": "The list of results of each query is public and independent of the log.",
+    "A3": "The number of users is a declared public number.",
+    "A4": "The pool of candidates was fixed in public before the log was looked at.",
+    "A5": "Steps ran in order: parse, drop rows without an id, unit, normalise and screen record "
+    "by record, sessions, distinct, bound, tally.",
+    "A6": "Sessions and pairs do not cross the border of a unit.",
+    "A7": "The bound sorts a unit's own items by a total order that no other row can change.",
+    "A8": "Dialect, encoding and types were fixed before the log was read; the guarantee is about "
+    "the parsed table.",
+    "A9": "Every byte of the bundle follows from noisy output, public parameters and independent "
+    "randomness.",
+}
+ALWAYS = ("A0", "A5", "A6", "A7", "A8", "A9")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guarantee:
+    """(epsilon, delta) for one privacy unit; `notion` is "dp", "pdp" or "none"."""
+
+    epsilon: float
+    delta: float
+    unit: str = "user"
+    neighbours: str = "add-remove"
+    notion: str = "dp"
+    assumptions: tuple[str, ...] = ALWAYS
+
+    def __post_init__(self) -> None:
+        check_neighbours(self.neighbours)
+        if self.unit not in UNITS:
+            raise UsageError(f"unknown unit {self.unit!r}: use one of {', '.join(UNITS)}")
+        if self.notion not in NOTIONS:
+            raise UsageError(f"unknown notion {self.notion!r}: use one of {', '.join(NOTIONS)}")
+        if unknown := sorted(set(self.assumptions) - set(ASSUMPTIONS)):
+            raise UsageError(f"unknown assumptions: {', '.join(unknown)}")
+        if self.neighbours == "replace" and self.unit != "user":
+            raise UsageError(
+                f"replace is proved for whole users only, not for unit {self.unit!r}: "
+                "use --neighbours add-remove"
+            )
+        if math.isnan(self.epsilon) or self.epsilon < 0 or not 0 <= self.delta <= 1:
+            raise UsageError(f"no guarantee has epsilon {self.epsilon!r} and delta {self.delta!r}")
+
+    def __str__(self) -> str:
+        text = f"epsilon {self.epsilon:.6g}, delta {self.delta:.3g} per {self.unit}"
+        return f"{text}, {self.neighbours}" + ("" if self.notion == "dp" else f" ({self.notion})")
+
+    def for_linked(self, g: int) -> "Guarantee":
+        """The guarantee of g linked units together: a person with g ids, or g days of a user."""
+        if g < 1:
+            raise UsageError(f"a group has at least 1 unit, not {g}")
+        if g == 1:
+            return self
+        grown = sum(math.exp(min(i * self.epsilon, 700)) for i in range(g))
+        return Guarantee(
+            epsilon=g * self.epsilon,
+            delta=min(1.0, self.delta * grown),
+            unit=self.unit,
+            neighbours=self.neighbours,
+            notion=self.notion,
+            assumptions=self.assumptions,
+        )
