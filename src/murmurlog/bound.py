@@ -12,8 +12,9 @@ import ibis
 
 from murmurlog.engine import Engine
 from murmurlog.errors import InputError, UsageError
-from murmurlog.items import KEYS, Items
+from murmurlog.items import Items
 from murmurlog.noise import Entropy
+from murmurlog.tables import KEYS
 
 WAYS = ("first", "random")
 SEPARATOR = "\ufdd0"  # a noncharacter: normalised text never contains it
@@ -35,9 +36,7 @@ class Bounded:
         return KEYS[self.kind]
 
 
-def bound(
-    items: Items, *, per_user: int, way: str | None = None, entropy: Entropy
-) -> Bounded:
+def bound(items: Items, *, per_user: int, way: str | None = None, entropy: Entropy) -> Bounded:
     """The first (or a random choice of) `per_user` distinct items of each unit."""
     if per_user < 1:
         raise UsageError(f"--per-user must be at least 1, not {per_user}")
@@ -55,7 +54,9 @@ def bound(
     else:
         # The key only keeps the choice unforeseeable; the proof holds for any fixed key.
         key = entropy.bytes(16).hex()
-        parts = [distinct[name] for name in ("unit", *items.keys)]
+        # A row has no name of its own but its position, which other rows can shift.
+        named = items.keys if items.unit == "row" else ("unit", *items.keys)
+        parts = [distinct[name] for name in named]
         text = ibis.literal(SEPARATOR).join([ibis.literal(key), *parts])
         order = [text.hexdigest("sha256")]
     place = ibis.row_number().over(

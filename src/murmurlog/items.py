@@ -14,9 +14,9 @@ from murmurlog.engine import Engine
 from murmurlog.errors import InputError, UsageError
 from murmurlog.log import Log
 from murmurlog.privacy import UNITS
+from murmurlog.tables import KEYS
 from murmurlog.text import keywords
 
-KEYS = {"keyword": ("keyword",), "query": ("query",), "click": ("query", "url")}
 SESSION_GAP_MINUTES = 30
 PERIODS = {"user-month": "M", "user-week": "W", "user-day": "D"}
 
@@ -78,16 +78,15 @@ def _with_unit(log: Log, unit: str) -> Any:
         # The date has a fixed length and comes first, so no two (date, user) share a name.
         start = rows.time.truncate(PERIODS[unit]).strftime("%Y-%m-%d")
         return rows.mutate(unit=start + "|" + rows.user)
+    # A session is named by its own start: removing another session renames nothing.
     ordered = ibis.window(group_by="user", order_by=["time", "query", "url"])
     gap = rows.time.epoch_seconds() - rows.time.lag().over(ordered).epoch_seconds()
-    marked = rows.mutate(new=(gap.isnull() | (gap > SESSION_GAP_MINUTES * 60)).cast("int64"))
-    number = marked.new.sum().over(
-        ibis.window(group_by="user", order_by=["time", "query", "url"], preceding=None, following=0)
+    starts = rows.mutate(
+        start=ibis.ifelse(gap.isnull() | (gap > SESSION_GAP_MINUTES * 60), rows.time, ibis.null())
     )
-    # Materialised: numbers must not be computed twice with ties broken two ways.
-    return log.engine.materialise(
-        marked.mutate(unit=number.cast("string").lpad(12, "0") + "|" + marked.user)
-    )
+    so_far = ibis.window(group_by="user", order_by=["time", "query", "url"], following=0)
+    start = starts.start.max().over(so_far).strftime("%Y-%m-%d %H:%M:%S.%f")
+    return log.engine.materialise(starts.mutate(unit=start + "|" + starts.user))
 
 
 def _with_keywords(rows: Any, engine: Engine) -> Any:

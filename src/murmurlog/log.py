@@ -221,9 +221,13 @@ def _usable(table: Any, broken: dict[str, int]) -> Any:
         "unreadable time": ~no_user & ~no_query & bad_time,
         "unreadable url": ~no_user & ~no_query & ~bad_time & bad_url,
     }
-    counted = table.aggregate(
-        **{f"n{i}": condition.sum() for i, condition in enumerate(reasons.values())}
-    ).to_pyarrow().to_pylist()[0]
+    counted = (
+        table.aggregate(
+            **{f"n{i}": condition.sum() for i, condition in enumerate(reasons.values())}
+        )
+        .to_pyarrow()
+        .to_pylist()[0]
+    )
     for i, reason in enumerate(reasons):
         broken[reason] = counted[f"n{i}"] or 0
     kept = table.filter(~(no_user | no_query | bad_time | bad_url))

@@ -148,7 +148,9 @@ def _table(source: Source) -> str:
     file = source.files[0]
     try:
         with duckdb.connect(str(file), read_only=True) as connection:
-            rows = connection.execute("SELECT table_name FROM duckdb_tables() ORDER BY 1").fetchall()
+            rows = connection.execute(
+                "SELECT table_name FROM duckdb_tables() ORDER BY 1"
+            ).fetchall()
     except duckdb.Error as error:
         raise InputError(f"{file.name} is not a readable DuckDB file: {error}") from None
     tables = [name for (name,) in rows]
@@ -178,7 +180,9 @@ def _columns_of(source: Source, file: Path) -> tuple[str, ...]:
     except (pa.ArrowInvalid, duckdb.Error, OSError) as error:
         raise InputError(f"{file.name} is not readable as {source.format}: {error}") from None
     except UnicodeDecodeError:
-        raise InputError(f"{file.name} is not UTF-8 text: convert it first, e.g. with iconv") from None
+        raise InputError(
+            f"{file.name} is not UTF-8 text: convert it first, e.g. with iconv"
+        ) from None
     if len(set(names)) < len(names) or "" in names:
         raise InputError(f"the header of {file.name} has an empty or a repeated column name")
     return tuple(names)
@@ -216,8 +220,8 @@ def _roles(source: Source, found: tuple[str, ...], given: Mapping[str, str]) -> 
     columns = {}
     for role in ROLES:
         guess = next((by_name[name] for name in NAMES[role] if name in by_name), None)
-        if column := given.get(role, guess):
-            columns[role] = column
+        if chosen := given.get(role) or guess:
+            columns[role] = chosen
     for role in REQUIRED:
         if role not in columns:
             raise InputError(

@@ -7,6 +7,7 @@ queries are clicked, mostly on the first result.
 """
 
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 
 import duckdb
@@ -27,25 +28,13 @@ ZIPF_S, ZIPF_Q = 1.02, 8.0
 CLICKED = 0.53
 NEW_SESSION = 0.3
 
-HEAD = (
-    "weather|maps|news|translate|games|free games|recipes|jobs|lottery results|dictionary|horoscope|"
-    "movie times|train times|cheap flights|hotels|currency converter|song lyrics|calculator|tv guide|"
-    "used cars|houses for rent|yellow pages|driving directions|chocolate cake recipe|football scores|"
-    "stock prices|online banking|webmail|photo editor|crossword help|baby names|bus timetable|"
-    "pizza delivery|school holidays|tax forms|passport renewal|fear of flying|fear of heights|"
-    "fear of the dark|fear of spiders|headache|back pain|flu symptoms|gift ideas|garden centre|"
-    "bicycle repair|second hand books|birthday wishes|world clock|sunset time"
-).split("|")
-WORDS = (
-    "free new best cheap online how to what is for the in of and with without near home car house "
-    "school music video photo book map city county state history science health doctor medicine "
-    "food recipe cake bread garden tree flower dog cat horse bird fish river lake sea mountain "
-    "hotel flight train bus ticket travel insurance bank loan credit card tax form job work salary "
-    "company phone number email address software computer printer driver game team league player "
-    "score film actor song lyrics guitar piano wedding dress shoes shirt jeans baby name birthday "
-    "gift party christmas easter winter summer spring autumn red blue green black white small large "
-    "old young fast slow easy hard repair build buy sell rent price review test list example plan"
-).split()
+HEAD, WORDS = (
+    part.splitlines()
+    for part in (files("murmurlog") / "words.txt")
+    .read_text("utf-8")
+    .split("\n", 1)[1]
+    .split("\n\n")
+)
 TOPLEVEL = (".com", ".com", ".com", ".org", ".net", ".info")
 
 
@@ -110,7 +99,9 @@ def write(log: Invented, out: Path) -> None:
     connection = duckdb.connect()
     try:
         connection.register("invented", log.table)
-        connection.execute(f"COPY (FROM invented ORDER BY time) TO $file ({options})", {"file": str(out)})
+        connection.execute(
+            f"COPY (FROM invented ORDER BY time) TO $file ({options})", {"file": str(out)}
+        )
     except duckdb.IOException as error:
         raise InputError(f"cannot write {out.name}: {error}") from None
     finally:
@@ -139,7 +130,7 @@ def _times(rng: np.random.Generator, user: Ints) -> Ints:
     gap = np.where(new, 0, (rng.exponential(75e6, rows)).astype(np.int64))
     since = np.cumsum(gap)
     session = np.cumsum(new) - 1
-    return start[session] + since - since[first][session]
+    return np.asarray(start[session] + since - since[first][session])
 
 
 def _query_ids(rng: np.random.Generator, user: Ints) -> Ints:
@@ -154,7 +145,8 @@ def _query_ids(rng: np.random.Generator, user: Ints) -> Ints:
     again = kind >= SHARED + OWN
     again[0] = False
     again[1:] &= user[1:] == user[:-1]
-    return query[np.maximum.accumulate(np.where(again, 0, np.arange(rows)))]
+    asked = np.maximum.accumulate(np.where(again, 0, np.arange(rows)))
+    return np.asarray(query[asked])
 
 
 def _vocabulary(rng: np.random.Generator) -> npt.NDArray[np.str_]:
@@ -199,7 +191,9 @@ def _texts(query: Ints, words: npt.NDArray[np.str_]) -> pa.ChunkedArray:
     columns = [words[_pick(number, salt, len(words))].tolist() for salt in range(4)]
     texts = [
         HEAD[q] if q < len(HEAD) else " ".join(row[:n])
-        for q, n, row in zip(distinct.tolist(), length.tolist(), zip(*columns, strict=True), strict=True)
+        for q, n, row in zip(
+            distinct.tolist(), length.tolist(), zip(*columns, strict=True), strict=True
+        )
     ]
     return _coded(codes, texts)
 

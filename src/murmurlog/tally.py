@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from murmurlog.bound import Bounded
 from murmurlog.engine import Engine
-from murmurlog.items import KEYS
+from murmurlog.tables import KEYS
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -66,7 +66,9 @@ def clean_url(url: str, level: str) -> str | None:
     """
     if plain := _PLAIN_URL.fullmatch(url):
         host, path, query = plain.groups("")
-        return host + (path.rstrip("/") + (query if level == "full" else "") if level != "host" else "")
+        return host + (
+            path.rstrip("/") + (query if level == "full" else "") if level != "host" else ""
+        )
     text = _SPACES.sub("", "".join(c for c in url if c.isprintable()))
     try:
         parts = urlsplit(text if "//" in text else f"//{text}")

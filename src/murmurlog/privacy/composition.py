@@ -1,17 +1,20 @@
 """Several releases about the same users: what they cost together.
 
 `compose` adds (epsilon, delta); it holds even when later parameters depend on earlier output.
-`NoisyParts` describes thresholded tables that are fixed together; its delta is the smallest that
-three valid accounts give: the sum, the pure-epsilon form of T3 (ii), and the privacy-loss
-distribution of all noise plus the threshold's own delta.
+`delta_together` is for thresholded tables that are fixed together: exact for one table, T3 (ii)
+where epsilon covers all pure parts, else the loss of all the noise (Gaussian parts in closed form,
+others by privacy-loss distributions) plus the probability that a key shows.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
+from typing import Any
 
 from murmurlog.errors import UsageError
 from murmurlog.privacy.guarantee import Guarantee
+from murmurlog.privacy.noises import gaussian_delta
 from murmurlog.privacy.thresholds import delta_of_threshold, pass_probability
 
 PLD_GRID = 1e-4
@@ -87,25 +90,22 @@ def delta_together(
 
 
 def _noise_delta(parts: Sequence[NoisyPart], epsilon: float, c: int) -> float:
+    """delta(epsilon) of all the noise, c times d coordinates a part being shifted by one."""
+    if all(part.noise == "gaussian" for part in parts):
+        mu = math.sqrt(math.fsum(c * part.d / part.scale**2 for part in parts))
+        return gaussian_delta(epsilon=epsilon, mu=mu)
+    losses = [_loss_distribution(part, c) for part in parts]
+    return float(
+        reduce(lambda one, other: one.compose(other), losses).get_delta_for_epsilon(epsilon)
+    )
+
+
+def _loss_distribution(part: NoisyPart, c: int) -> Any:
     from dp_accounting.pld import privacy_loss_distribution as pld  # a second to import
 
-    total = None
-    for part in parts:
-        if part.noise == "gaussian":
-            # d (or 2d) coordinates shifted by 1 are one coordinate shifted by their root.
-            one = pld.from_gaussian_mechanism(
-                part.scale,
-                sensitivity=math.sqrt(c * part.d),
-                value_discretization_interval=PLD_GRID,
-            )
-        else:
-            make = (
-                pld.from_laplace_mechanism
-                if part.noise == "laplace"
-                else pld.from_discrete_laplace_mechanism
-            )
-            argument = part.scale if part.noise == "laplace" else 1 / part.scale
-            one = make(argument, value_discretization_interval=PLD_GRID).self_compose(c * part.d)
-        total = one if total is None else total.compose(one)
-    assert total is not None
-    return float(total.get_delta_for_epsilon(epsilon))
+    grid = {"value_discretization_interval": PLD_GRID}
+    if part.noise == "gaussian":  # coordinates shifted by 1 are one shifted by their root
+        return pld.from_gaussian_mechanism(part.scale, sensitivity=math.sqrt(c * part.d), **grid)
+    if part.noise == "laplace":
+        return pld.from_laplace_mechanism(part.scale, **grid).self_compose(c * part.d)
+    return pld.from_discrete_laplace_mechanism(1 / part.scale, **grid).self_compose(c * part.d)

@@ -59,6 +59,16 @@ class Guarantee:
         text = f"epsilon {self.epsilon:.6g}, delta {self.delta:.3g} per {self.unit}"
         return f"{text}, {self.neighbours}" + ("" if self.notion == "dp" else f" ({self.notion})")
 
+    def as_json(self) -> dict[str, str | float]:
+        """The keys that commands and certificates print."""
+        return {
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "unit": self.unit,
+            "neighbours": self.neighbours,
+            "notion": self.notion,
+        }
+
     def for_linked(self, g: int) -> "Guarantee":
         """The guarantee of g linked units together: a person with g ids, or g days of a user."""
         if g < 1:

@@ -15,7 +15,7 @@ from scipy.special import bdtr, log_ndtr, ndtr
 
 from murmurlog.errors import UsageError
 
-Floats = npt.NDArray[np.float64]
+Floats = npt.NDArray[np.floating[Any]]
 NOISES = ("laplace", "geometric", "gaussian")
 MOST_LAPLACE_COPIES = 400  # quadratically many terms, in long arithmetic
 
@@ -83,7 +83,7 @@ def _gaussian(epsilon: Floats, mu: Floats) -> Floats:
     # Phi(mu/2 - e/mu) - e^e Phi(-mu/2 - e/mu), as exp(first) * (1 - exp(second - first)).
     first = log_ndtr(mu / 2 - epsilon / mu)
     second = epsilon + log_ndtr(-mu / 2 - epsilon / mu)
-    return np.exp(first) * -np.expm1(np.minimum(second - first, 0.0))
+    return np.asarray(np.exp(first) * -np.expm1(np.minimum(second - first, 0.0)))
 
 
 def gaussian_delta(*, epsilon: float, mu: float) -> float:

@@ -100,14 +100,18 @@ def epsilon_of_threshold(
     """The least epsilon (rounded up) at which the mechanism has this delta; inf if none has."""
 
     def excess(epsilon: float) -> float:
-        return SAFETY * delta_of_threshold(
-            noise=noise,
-            epsilon=epsilon,
-            d=d,
-            scale=scale,
-            threshold=threshold,
-            neighbours=neighbours,
-        ) - delta
+        return (
+            SAFETY
+            * delta_of_threshold(
+                noise=noise,
+                epsilon=epsilon,
+                d=d,
+                scale=scale,
+                threshold=threshold,
+                neighbours=neighbours,
+            )
+            - delta
+        )
 
     high = 1.0
     while excess(high) > 0:
@@ -260,7 +264,9 @@ def _largest_p(
 
     def excess(log_p: float, *, every_pair: bool = d <= ALL_PAIRS_UP_TO) -> float:
         p = math.exp(log_p)
-        return SAFETY * _delta(noise, epsilon, d, scale, p, neighbours, every_pair=every_pair) - delta
+        return (
+            SAFETY * _delta(noise, epsilon, d, scale, p, neighbours, every_pair=every_pair) - delta
+        )
 
     high = math.log(per_item(delta / SAFETY, d))  # d new items alone already cost this much
     low = high - 80
@@ -280,7 +286,9 @@ def _with_integer_threshold(
     def excess(scale: float, *, every_pair: bool = d <= ALL_PAIRS_UP_TO) -> float:
         threshold = real_threshold(noise, T)
         p = pass_probability(noise=noise, scale=scale, threshold=threshold)
-        return SAFETY * _delta(noise, epsilon, d, scale, p, neighbours, every_pair=every_pair) - delta
+        return (
+            SAFETY * _delta(noise, epsilon, d, scale, p, neighbours, every_pair=every_pair) - delta
+        )
 
     low = scale / 2
     while excess(low) <= 0:

@@ -1,0 +1,61 @@
+# Everything sets itself up: `make demo` needs Python 3.11+ and make, nothing else.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+SLOW_WORKERS ?= 2
+
+.PHONY: help demo test test-all check format lock bench clean
+
+help:
+	@echo "make demo      set up and run the whole road on an invented log"
+	@echo "make test      the quick tests"
+	@echo "make test-all  all tests, the slow ones too"
+	@echo "make check     format, lint, types, tests"
+	@echo "make bench     the benchmarks"
+
+$(VENV)/run: requirements.txt pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit("murmurlog needs Python 3.11 or newer" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --require-hashes -r requirements.txt
+	$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/dev: $(VENV)/run requirements-dev.txt
+	$(PIP) install --require-hashes -r requirements-dev.txt
+	@touch $@
+
+demo: $(VENV)/run
+	rm -rf demo
+	$(BIN)/murmurlog demo --out demo
+
+test: $(VENV)/dev
+	$(BIN)/python -m pytest -n 2
+
+test-all: $(VENV)/dev
+	$(BIN)/python -m pytest -n $(SLOW_WORKERS) -m ""
+
+check: $(VENV)/dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -n 2
+
+format: $(VENV)/dev
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/dev
+	$(BIN)/python benchmarks/release.py
+
+# New locks, with hashes and without the name of any index.
+LOCK := $(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-header \
+	--no-annotate --no-emit-index-url --no-emit-find-links --no-emit-trusted-host
+lock: $(VENV)/dev
+	$(PIP) install pip-tools
+	printf 'flit_core>=3.11,<4\n' | $(LOCK) --output-file requirements.txt pyproject.toml -
+	$(BIN)/python -c "import tomllib; print('\n'.join(tomllib.load(open('pyproject.toml', 'rb'))['dependency-groups']['dev']))" \
+	| $(LOCK) --constraint requirements.txt --output-file requirements-dev.txt pyproject.toml -
+
+clean:
+	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

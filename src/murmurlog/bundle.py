@@ -1,0 +1,156 @@
+"""A bundle on disk: written whole or not at all, and loaded again. Never sees a log.
+
+`publish` writes into a private folder beside the target, forces everything to disk and renames it
+into place. `load` is what consumers, tasks and the page use.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from murmurlog import cards
+from murmurlog.certificate import Certificate
+from murmurlog.errors import BundleError, UsageError
+from murmurlog.privacy import Guarantee
+from murmurlog.scratch import scratch
+from murmurlog.tables import in_order
+
+CERTIFICATE, SUMS = "privacy.json", "SHA256SUMS"
+ROWS_A_GROUP = 100_000
+MOST_JSON_BYTES = 1 << 20
+
+
+def check_target(out: Path) -> None:
+    """Raises unless a bundle can be put there without touching what exists."""
+    if out.exists() or out.is_symlink():
+        raise UsageError(f"--out {str(out)!r} exists: choose another folder, or remove it first")
+    if not out.parent.is_dir():
+        raise UsageError(f"--out {str(out)!r}: there is no folder {str(out.parent)!r}")
+    if not os.access(out.parent, os.W_OK):
+        raise UsageError(f"--out {str(out)!r}: the folder {str(out.parent)!r} cannot be written")
+
+
+def publish(out: Path, *, tables: Mapping[str, pa.Table], certificate: Certificate) -> None:
+    """Writes a bundle and moves it to `out` in one step."""
+    with scratch(out.parent) as folder:
+        root = folder / "bundle"
+        (root / "data").mkdir(parents=True)
+        for name, table in tables.items():
+            _write_parquet(root / "data" / f"{name}.parquet", in_order(table, name), certificate)
+        text = json.dumps(certificate.as_json(), indent=2, ensure_ascii=False) + "\n"
+        (root / CERTIFICATE).write_text(text, encoding="utf-8")
+        for name, card in make_cards(certificate, sums(root)).items():
+            (root / name).write_text(card, encoding="utf-8")
+        lines = [f"{digest}  {name}\n" for name, digest in sums(root).items()]
+        (root / SUMS).write_text("".join(lines), encoding="utf-8")
+        for path in (*_files(root), root / "data", root):
+            _to_disk(path)
+        check_target(out)
+        root.rename(out)
+        _to_disk(out.parent)
+
+
+def make_cards(certificate: Certificate, sha256: Mapping[str, str]) -> dict[str, str]:
+    """The cards by file name; functions of the certificate and the data's digests alone."""
+    return {
+        "README.md": cards.readme(certificate),
+        "croissant.json": cards.croissant(certificate, sha256),
+        "datapackage.json": cards.datapackage(certificate, sha256),
+        "deployment.yaml": cards.deployment(certificate),
+    }
+
+
+def expected_files(certificate: Certificate) -> set[str]:
+    """The names of all files a bundle with this certificate has."""
+    names = {"README.md", "croissant.json", "datapackage.json", "deployment.yaml"}
+    return names | {CERTIFICATE, SUMS} | {f"data/{t}.parquet" for t in certificate.tables}
+
+
+def metadata(certificate: Certificate) -> dict[str, str]:
+    """What every Parquet file says about its privacy."""
+    g = certificate.guarantee
+    return {
+        "dp.unit": g.unit,
+        "dp.neighbours": g.neighbours,
+        "dp.epsilon": repr(g.epsilon),
+        "dp.delta": repr(g.delta),
+        "dp.private": str(certificate.private).lower(),
+        "dp.release_id": certificate.release_id,
+    }
+
+
+def sums(root: Path) -> dict[str, str]:
+    """The SHA-256 of every file but the list of sums itself, by name."""
+    return {
+        str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in _files(root)
+        if path != root / SUMS
+    }
+
+
+def read_certificate(root: Path) -> Certificate:
+    """The certificate of the bundle in a folder."""
+    path = root / CERTIFICATE
+    if not root.is_dir() or not path.is_file():
+        raise BundleError(f"{str(root)!r} is no bundle: there is no {CERTIFICATE} in it")
+    if path.stat().st_size > MOST_JSON_BYTES:
+        raise BundleError(f"{CERTIFICATE} is larger than a certificate can be")
+    try:
+        return Certificate.from_json(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, RecursionError) as error:
+        raise BundleError(f"{CERTIFICATE} is damaged: {error}") from None
+
+
+@dataclass(frozen=True)
+class Release:
+    """A loaded bundle: its certificate and its tables as Arrow."""
+
+    path: Path
+    certificate: Certificate
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return self.certificate.guarantee
+
+    @cached_property
+    def tables(self) -> dict[str, pa.Table]:
+        """The tables by name."""
+        return {name: read_table(self.path, name) for name in self.certificate.tables}
+
+
+def load(folder: str | Path) -> Release:
+    """The bundle in a folder. Does not check it: use `verify` for one from somebody else."""
+    root = Path(folder)
+    return Release(root, read_certificate(root))
+
+
+def read_table(root: Path, name: str) -> pa.Table:
+    """One table of a bundle."""
+    try:
+        return pq.ParquetFile(root / "data" / f"{name}.parquet").read()
+    except (OSError, pa.ArrowInvalid) as error:
+        raise BundleError(f"data/{name}.parquet cannot be read: {error}") from None
+
+
+def _write_parquet(path: Path, table: pa.Table, certificate: Certificate) -> None:
+    table = table.replace_schema_metadata(metadata(certificate)).combine_chunks()
+    pq.write_table(table, path, compression="zstd", row_group_size=ROWS_A_GROUP)
+
+
+def _files(root: Path) -> Iterator[Path]:
+    return (path for path in sorted(root.rglob("*")) if path.is_file())
+
+
+def _to_disk(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,306 @@
+"""The papers that travel with a bundle, each made from its certificate alone.
+
+croissant.json (MLCommons), datapackage.json (Frictionless), deployment.yaml (the registry of DP
+deployments) and README.md (a dataset card that Hugging Face reads).
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from murmurlog.certificate import Certificate
+from murmurlog.tables import CONTENTS, COUNTS, DESCRIPTIONS, KEYS
+
+CROISSANT_TYPES = {"users": "sc:Integer", "users_stderr": "sc:Float", "reliable": "sc:Boolean"}
+FRICTIONLESS_TYPES = {"users": "integer", "users_stderr": "number", "reliable": "boolean"}
+# Croissant's official context; readers warn about any other.
+CROISSANT_CONTEXT = {
+    "@language": "en",
+    "@vocab": "https://schema.org/",
+    "cr": "http://mlcommons.org/croissant/",
+    "rai": "http://mlcommons.org/croissant/RAI/",
+    "dct": "http://purl.org/dc/terms/",
+    "sc": "https://schema.org/",
+    "conformsTo": "dct:conformsTo",
+    "data": {"@id": "cr:data", "@type": "@json"},
+    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
+    "examples": {"@id": "cr:examples", "@type": "@json"},
+    **{
+        name: f"cr:{name}"
+        for name in (
+            *("citeAs", "column", "equivalentProperty", "extract", "field", "fileProperty"),
+            *("fileObject", "fileSet", "format", "includes", "isLiveDataset", "jsonPath", "key"),
+            *("md5", "parentField", "path", "recordSet", "references", "regex", "repeated"),
+            *("replace", "samplingRate", "separator", "source", "subField", "transform"),
+        )
+    },
+}
+NOT_PRIVATE = (
+    "NOT PRIVATE: the noise was drawn from a known seed, for demonstration. The guarantee below is "
+    "what the same parameters give with secret noise; this bundle does not have it."
+)
+
+
+def columns_of(certificate: Certificate, table: str) -> dict[str, str]:
+    """The table's columns with their descriptions."""
+    counts = COUNTS if certificate.tables[table].counts else {}
+    unit = certificate.guarantee.unit
+    return {name: DESCRIPTIONS[name].format(unit=unit) for name in (*KEYS[table], *counts)}
+
+
+def statement(certificate: Certificate) -> str:
+    """The guarantee in words: unit first, epsilon as odds and as a number."""
+    g = certificate.guarantee
+    change = "added or removed" if g.neighbours == "add-remove" else "replaced by another"
+    odds = f"{math.exp(g.epsilon):.4g}" if g.epsilon < 20 else f"e^{g.epsilon:.4g}"
+    text = (
+        f"Protected unit: one {g.unit} (an id of the log, not a person), {change}. "
+        f"Whatever anyone concludes from this bundle, the odds of it change by a factor of at most "
+        f"{odds} (epsilon {g.epsilon:.6g}) by one {g.unit}'s presence, but for a chance of at most "
+        f"{g.delta:.3g} (delta)."
+    )
+    return text if certificate.private else f"{NOT_PRIVATE} {text}"
+
+
+def croissant(certificate: Certificate, sha256: Mapping[str, str]) -> str:
+    """croissant.json; `sha256` gives the digest of each data file."""
+    about = certificate.about
+    files = [
+        {
+            "@type": "cr:FileObject",
+            "@id": f"{table}.parquet",
+            "name": f"{table}.parquet",
+            "contentUrl": f"data/{table}.parquet",
+            "encodingFormat": "application/x-parquet",
+            "sha256": sha256[f"data/{table}.parquet"],
+        }
+        for table in certificate.tables
+    ]
+    records = [
+        {
+            "@type": "cr:RecordSet",
+            "@id": table,
+            "name": table,
+            "field": [
+                {
+                    "@type": "cr:Field",
+                    "@id": f"{table}/{name}",
+                    "name": name,
+                    "description": description,
+                    "dataType": CROISSANT_TYPES.get(name, "sc:Text"),
+                    "source": {
+                        "fileObject": {"@id": f"{table}.parquet"},
+                        "extract": {"column": name},
+                    },
+                }
+                for name, description in columns_of(certificate, table).items()
+            ],
+        }
+        for table in certificate.tables
+    ]
+    return _json(
+        {
+            "@context": CROISSANT_CONTEXT,
+            "@type": "sc:Dataset",
+            "conformsTo": "http://mlcommons.org/croissant/1.0",
+            "name": f"search-log-{certificate.release_id[:8]}",
+            "description": f"{_description(certificate)} {statement(certificate)}",
+            "license": about.get("license", "not stated"),
+            "url": about.get("url", f"urn:uuid:{certificate.release_id}"),
+            "creator": {"@type": "sc:Organization", "name": about.get("publisher", "not stated")},
+            "datePublished": certificate.published,
+            "version": "1.0.0",
+            "citeAs": f"{certificate.title}, {certificate.published}, {certificate.release_id}",
+            "rai:personalSensitiveInformation": statement(certificate),
+            "rai:dataLimitations": " ".join(_limits(certificate)),
+            "distribution": files,
+            "recordSet": records,
+        }
+    )
+
+
+def datapackage(certificate: Certificate, sha256: Mapping[str, str]) -> str:
+    """datapackage.json."""
+    return _json(
+        {
+            "name": f"search-log-{certificate.release_id[:8]}",
+            "id": certificate.release_id,
+            "title": certificate.title,
+            "description": statement(certificate),
+            "created": f"{certificate.published}T00:00:00Z",
+            "resources": [
+                {
+                    "name": table,
+                    "path": f"data/{table}.parquet",
+                    "format": "parquet",
+                    "mediatype": "application/x-parquet",
+                    "hash": f"sha256:{sha256[f'data/{table}.parquet']}",
+                    "schema": {
+                        "fields": [
+                            {
+                                "name": name,
+                                "type": FRICTIONLESS_TYPES.get(name, "string"),
+                                "description": description,
+                            }
+                            for name, description in columns_of(certificate, table).items()
+                        ],
+                        "primaryKey": list(KEYS[table]),
+                    },
+                }
+                for table in certificate.tables
+            ],
+        }
+    )
+
+
+def deployment(certificate: Certificate) -> str:
+    """deployment.yaml, in the form of the registry of deployments; the owner fills what is left."""
+    g, about = certificate.guarantee, certificate.about
+    change = "adding or removing" if g.neighbours == "add-remove" else "replacing"
+    mechanisms = "; ".join(f"{t}: {c.mechanism}" for t, c in certificate.tables.items())
+    users = certificate.declared_users
+    fields: dict[str, Any] = {
+        "url_slug": f"search-log-{certificate.release_id[:8]}",
+        "status": "Draft",
+        "tier": 3,
+        "deployment": {
+            "basic": {
+                "name": certificate.title,
+                "data_curators": [about.get("publisher", "not stated")],
+                "intended_use": about.get("description", "Research and product work on search."),
+                "data_product_type": "Dataset",
+                "data_product_region": about.get("region", "not stated"),
+                "description": _description(certificate),
+                "publication_date": certificate.published,
+                "data_product_sector": "Technology",
+            },
+            "dp_variant": {
+                "variant_name": "Approximate DP",
+                "data_domain": "Search logs: rows of user id, time, query and clicked url.",
+                "unprotected_quantities": "; ".join(certificate.unprotected) or "None.",
+            },
+            "privacy_loss": {
+                "privacy_unit": g.unit,
+                "privacy_unit_details": f"Neighbouring logs differ by {change} all rows of one "
+                f"{g.unit}. A unit is an id of the log; a person with several ids has the group "
+                "privacy of that many units.",
+                "privacy_parameters": {"epsilon": g.epsilon, "delta": g.delta},
+                "privacy_parameters_details": "Exact theorem for each table, summed over tables."
+                + ("" if users is None else f" delta times declared users: {g.delta * users:.3g}."),
+            },
+            "deployment_model": {
+                "model_name": "Central",
+                "actors": "The curator holds the log and is trusted; readers of the bundle are not.",
+                "release_type": "One release",
+                "data_source_type": "Static",
+                "access_type": "Non-interactive",
+            },
+            "accounting": {
+                "post_processing": "Selection bias taken out of counts; rows sorted.",
+                "composition": "Sequential: the tables' epsilons and deltas add up.",
+            },
+            "implementation": {
+                "preprocessing_and_hyperparameter_tuning": f"Text normalised record by record "
+                f"({certificate.normaliser}; urls: {certificate.url}); each unit's distinct items "
+                f"bounded ({certificate.bound}) before counting.",
+                "mechanisms": f"{mechanisms}. murmurlog {certificate.murmurlog}; integer noise by "
+                "exact inversion from the operating system's entropy, no floating-point noise.",
+            },
+            "administrative": {"registry_authors": [about.get("publisher", "not stated")]},
+        },
+    }
+    return _yaml(fields)
+
+
+def readme(certificate: Certificate) -> str:
+    """README.md: a dataset card, with the front matter that Hugging Face reads."""
+    about, g = certificate.about, certificate.guarantee
+    front = {
+        "license": "other",
+        "license_name": about.get("license", "not stated"),
+        "pretty_name": certificate.title,
+        "configs": [
+            {"config_name": table, "data_files": f"data/{table}.parquet"}
+            for table in certificate.tables
+        ],
+    }
+    lines = ["---", _yaml(front).rstrip(), "---", "", f"# {certificate.title}", ""]
+    lines += [_description(certificate), "", "## Privacy", "", statement(certificate), ""]
+    lines += ["| table | rows | mechanism | epsilon | delta |", "|---|---|---|---|---|"]
+    for table, claim in certificate.tables.items():
+        lines.append(
+            f"| {table} | {claim.rows} | `{claim.mechanism}` | {claim.guarantee.epsilon:.6g} "
+            f"| {claim.guarantee.delta:.3g} |"
+        )
+    lines += [
+        "",
+        f"All figures are per {g.unit} ({g.neighbours}). Check them: `murmurlog verify .`",
+        "",
+    ]
+    lines += ["## Tables", ""]
+    for table in certificate.tables:
+        lines += [f"`data/{table}.parquet`: {CONTENTS[table]}", ""]
+        lines += [f"- `{name}`: {text}" for name, text in columns_of(certificate, table).items()]
+        lines.append("")
+    first = next(iter(certificate.tables))
+    lines += ["## Load", "", "```python", "import duckdb"]
+    lines += [f"duckdb.sql(\"from 'data/{first}.parquet' limit 10\")", "```", ""]
+    lines += ["## Limits", "", *(f"- {limit}" for limit in _limits(certificate)), ""]
+    lines += ["## What the guarantee assumes", ""]
+    lines += [f"- {name}: {text}" for name, text in certificate.as_json()["assumptions"].items()]
+    lines += ["", f"Release {certificate.release_id}, {certificate.published}, "]
+    lines[-1] += f"murmurlog {certificate.murmurlog}."
+    return "\n".join(lines) + "\n"
+
+
+def _description(certificate: Certificate) -> str:
+    what = ", ".join(CONTENTS[table] for table in certificate.tables)
+    return certificate.about.get(
+        "description", f"Aggregates of a search log ({what}) with noisy numbers of users."
+    )
+
+
+def _limits(certificate: Certificate) -> list[str]:
+    g = certificate.guarantee
+    limits = [
+        f"Counts are of {g.unit}s after each was bounded to a few distinct items, plus noise; they "
+        "are not traffic.",
+        "Rare items are missing by design, and some frequent ones by chance.",
+        "What many users have in common is published, whatever it is about.",
+    ]
+    if g.unit != "user":
+        limits.append(f"A user with n {g.unit}s is protected n times less.")
+    if certificate.unprotected:
+        limits.append("The guarantee is conditional on: " + "; ".join(certificate.unprotected))
+    return limits
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+
+
+def _yaml(value: Any, depth: int = 0) -> str:
+    """Block YAML of plain dicts, lists and scalars; a scalar's JSON is valid YAML."""
+    pad = "  " * depth
+    if isinstance(value, dict):
+        return "".join(
+            f"{pad}{key}:\n{_yaml(item, depth + 1)}"
+            if isinstance(item, dict | list)
+            else f"{pad}{key}: {_scalar(item)}\n"
+            for key, item in value.items()
+        )
+    return "".join(
+        f"{pad}- {_yaml(item, depth + 1).lstrip()}"
+        if isinstance(item, dict)
+        else f"{pad}- {_scalar(item)}\n"
+        for item in value
+    )
+
+
+def _scalar(value: Any) -> str:
+    # YAML 1.1 reads 1e-06 as text; 1.0e-06 is a number everywhere.
+    if isinstance(value, float):
+        text = repr(value)
+        return text.replace("e", ".0e") if "e" in text and "." not in text else text
+    return json.dumps(value, ensure_ascii=False)

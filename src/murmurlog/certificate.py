@@ -1,0 +1,145 @@
+"""The certificate of a bundle (privacy.json): what was done, and what is claimed about it.
+
+Everything in it is a public parameter or noisy output. `verify` recomputes the claim from the
+mechanisms' texts and does not believe the stated numbers.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from murmurlog.errors import BundleError
+from murmurlog.privacy import ASSUMPTIONS, Guarantee
+
+FORMAT = "murmurlog-bundle-1"
+ABOUT = ("title", "publisher", "license", "url", "contact", "description", "region")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableClaim:
+    """One table: how many rows, by which mechanism, with which guarantee."""
+
+    rows: int
+    mechanism: str  # its text: parse() gives it back
+    guarantee: Guarantee
+    counts: bool
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    passes: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Certificate:
+    """All that is said about a release."""
+
+    release_id: str
+    published: str  # a date
+    murmurlog: str  # version
+    private: bool  # False: drawn from a known seed
+    guarantee: Guarantee
+    tables: Mapping[str, TableClaim]
+    bound: str
+    normaliser: str
+    url: str
+    engine: str
+    sampler: Mapping[str, Any]
+    declared_users: int | None
+    unprotected: tuple[str, ...]
+    booked: Mapping[str, Any] | None
+    about: Mapping[str, str]
+
+    @property
+    def title(self) -> str:
+        return self.about.get("title", f"Search log release {self.release_id[:8]}")
+
+    def as_json(self) -> dict[str, Any]:
+        users = self.declared_users
+        return {
+            "format": FORMAT,
+            "murmurlog": self.murmurlog,
+            "release_id": self.release_id,
+            "published": self.published,
+            "private": self.private,
+            "guarantee": self.guarantee.as_json(),
+            "declared_users": users,
+            "delta_times_users": None if users is None else self.guarantee.delta * users,
+            "assumptions": {name: ASSUMPTIONS[name] for name in self.guarantee.assumptions},
+            "unprotected": list(self.unprotected),
+            "tables": {
+                name: {
+                    "rows": claim.rows,
+                    "mechanism": claim.mechanism,
+                    "parameters": dict(claim.parameters),
+                    "guarantee": claim.guarantee.as_json(),
+                    "accountant": "T1 exact",
+                    "counts": claim.counts,
+                    "passes": dict(claim.passes),
+                }
+                for name, claim in self.tables.items()
+            },
+            "composition": "sum of the tables",
+            "bound": self.bound,
+            "text": {"normaliser": self.normaliser, "url": self.url},
+            "noise": dict(self.sampler),
+            "engine": self.engine,
+            "ledger": None if self.booked is None else dict(self.booked),
+            "about": dict(self.about),
+        }
+
+    @classmethod
+    def from_json(cls, data: Any) -> "Certificate":
+        """The certificate in a parsed privacy.json; raises BundleError where it is not one."""
+        if not isinstance(data, dict) or data.get("format") != FORMAT:
+            raise BundleError(f"privacy.json is not of the format {FORMAT}")
+        try:
+            names = tuple(data["assumptions"])
+            return cls(
+                release_id=_a(str, data["release_id"]),
+                published=_a(str, data["published"]),
+                murmurlog=_a(str, data["murmurlog"]),
+                private=_a(bool, data["private"]),
+                guarantee=_guarantee(data["guarantee"], names),
+                tables={
+                    _a(str, name): TableClaim(
+                        rows=_a(int, claim["rows"]),
+                        mechanism=_a(str, claim["mechanism"]),
+                        guarantee=_guarantee(claim["guarantee"], names),
+                        counts=_a(bool, claim["counts"]),
+                        parameters=_a(dict, claim["parameters"]),
+                        passes=_a(dict, claim["passes"]),
+                    )
+                    for name, claim in _a(dict, data["tables"]).items()
+                },
+                bound=_a(str, data["bound"]),
+                normaliser=_a(str, data["text"]["normaliser"]),
+                url=_a(str, data["text"]["url"]),
+                engine=_a(str, data["engine"]),
+                sampler=_a(dict, data["noise"]),
+                declared_users=data["declared_users"],
+                unprotected=tuple(_a(list, data["unprotected"])),
+                booked=data["ledger"],
+                about=_a(dict, data["about"]),
+            )
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise BundleError(
+                f"privacy.json is damaged: {type(error).__name__} at {error}"
+            ) from None
+
+
+def _guarantee(data: Any, assumptions: tuple[str, ...]) -> Guarantee:
+    return Guarantee(
+        epsilon=float(_a(float, data["epsilon"])),
+        delta=float(_a(float, data["delta"])),
+        unit=_a(str, data["unit"]),
+        neighbours=_a(str, data["neighbours"]),
+        notion=_a(str, data["notion"]),
+        assumptions=assumptions,
+    )
+
+
+def _a(kind: type, value: Any) -> Any:
+    """The value, which must be of this kind (an int will do for a float)."""
+    if not isinstance(value, (int, float) if kind is float else kind) or (
+        isinstance(value, bool) and kind is not bool
+    ):
+        raise TypeError(f"{value!r:.60} is no {kind.__name__}")
+    return value

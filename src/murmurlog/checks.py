@@ -1,0 +1,246 @@
+"""Checking a bundle without the log and without believing it.
+
+The guarantee is computed again from the mechanisms' parameters; the cards are made again from the
+certificate and compared byte by byte; the tables are held against what the mechanism can produce.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from murmurlog import __version__
+from murmurlog.bundle import (
+    CERTIFICATE,
+    SUMS,
+    expected_files,
+    make_cards,
+    metadata,
+    read_certificate,
+    read_table,
+    sums,
+)
+from murmurlog.certificate import Certificate
+from murmurlog.errors import BundleError, MurmurlogError
+from murmurlog.ledger import Ledger
+from murmurlog.mechanisms import parse
+from murmurlog.privacy import compose
+from murmurlog.tables import KEYS, in_order, schema
+from murmurlog.text import NORMALISER, normalise
+
+ROUNDING = 1 + 1e-6  # stated numbers may be rounded in the sixth digit
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """One thing that was looked at. `corrupt` failures mean the bundle is not what was written."""
+
+    name: str
+    ok: bool
+    message: str
+    corrupt: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """Every check of a bundle, in order."""
+
+    checks: tuple[Check, ...]
+
+    @property
+    def ok(self) -> bool:
+        return all(check.ok for check in self.checks)
+
+    @property
+    def exit_code(self) -> int:
+        """0, 1 if a claim does not hold, 6 if the bundle is corrupt."""
+        failed = [check for check in self.checks if not check.ok]
+        return 6 if any(check.corrupt for check in failed) else 1 if failed else 0
+
+    def as_json(self) -> dict[str, Any]:
+        return {"ok": self.ok, "checks": [vars(check) for check in self.checks]}
+
+
+def verify(folder: str | Path, *, ledger: str | Path | None = None) -> Report:
+    """The checks of the bundle in a folder, and of its ledger entry if a ledger is given."""
+    root = Path(folder)
+    book = Ledger(Path(ledger), must_exist=True) if ledger else None
+    certificate = read_certificate(root)
+    checks = [_check("files", _files, root, certificate, corrupt=True)]
+    if checks[0].ok:
+        checks.append(_check("certificate", _certificate, root, certificate))
+        checks.append(_check("guarantee", _guarantee, root, certificate))
+        checks.append(_check("noise", _noise, root, certificate))
+        checks += [
+            _check(f"table {name}", _table(name), root, certificate) for name in certificate.tables
+        ]
+        checks.append(_check("cards", _cards, root, certificate))
+    if book:
+        checks.append(_check("ledger", _booked(book), root, certificate))
+    return Report(checks=tuple(checks))
+
+
+class _Failed(Exception):
+    pass
+
+
+_Look = Callable[[Path, Certificate], str]
+
+
+def _check(
+    name: str, look: _Look, root: Path, certificate: Certificate, *, corrupt: bool = False
+) -> Check:
+    try:
+        return Check(name=name, ok=True, message=look(root, certificate))
+    except _Failed as failure:
+        return Check(name=name, ok=False, message=str(failure), corrupt=corrupt)
+    except BundleError as error:
+        return Check(name=name, ok=False, message=str(error), corrupt=True)
+    except MurmurlogError as error:
+        return Check(name=name, ok=False, message=str(error))
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise _Failed(message)
+
+
+def _files(root: Path, certificate: Certificate) -> str:
+    unknown = [name for name in certificate.tables if name not in KEYS]
+    _require(not unknown, f"privacy.json names unknown tables: {', '.join(unknown)}")
+    for path in root.rglob("*"):
+        _require(not path.is_symlink(), f"{path.relative_to(root)} is a link; a bundle has none")
+    found = {str(p.relative_to(root)) for p in root.rglob("*") if not p.is_dir()}
+    expected = expected_files(certificate)
+    _require(found >= expected, f"missing: {', '.join(sorted(expected - found))}")
+    _require(found <= expected, f"not part of a bundle: {', '.join(sorted(found - expected))}")
+    stated = dict(_sum_lines((root / SUMS).read_text(encoding="utf-8", errors="replace")))
+    actual = sums(root)
+    changed = sorted(name for name in actual if stated.get(name) != actual[name])
+    _require(not changed, f"the checksum is wrong: {', '.join(changed)}")
+    _require(set(stated) == set(actual), f"{SUMS} lists files that are not there")
+    return f"{len(actual)} files match their checksums"
+
+
+def _sum_lines(text: str) -> Iterator[tuple[str, str]]:
+    for line in text.splitlines():
+        digest, _, name = line.partition("  ")
+        yield name, digest
+
+
+def _certificate(root: Path, certificate: Certificate) -> str:
+    stated = json.loads((root / CERTIFICATE).read_text(encoding="utf-8"))
+    extra = sorted(set(stated) - set(certificate.as_json()))
+    _require(not extra, f"privacy.json holds keys of no meaning here: {', '.join(extra)}")
+    _require(stated == certificate.as_json(), "privacy.json contradicts itself or holds more")
+    return f"release {certificate.release_id}, {certificate.published}"
+
+
+def _guarantee(root: Path, certificate: Certificate) -> str:
+    total = certificate.guarantee
+    for name, claim in certificate.tables.items():
+        mechanism = parse(claim.mechanism)
+        _require(
+            mechanism.parameters() == dict(claim.parameters),
+            f"{name}: the parameters are not those of {claim.mechanism}",
+        )
+        stated = claim.guarantee
+        proved = mechanism.guarantee(
+            epsilon=stated.epsilon, unit=total.unit, neighbours=total.neighbours
+        )
+        _require(
+            proved.delta <= stated.delta * ROUNDING,
+            f"{name}: {claim.mechanism} has delta {proved.delta:.4g} at epsilon "
+            f"{stated.epsilon:.6g} per {total.unit}, not {stated.delta:.4g}",
+        )
+        _require(
+            set(proved.assumptions) <= set(total.assumptions),
+            f"{name}: the proof needs assumptions that privacy.json does not state",
+        )
+    summed = compose([claim.guarantee for claim in certificate.tables.values()])
+    _require(
+        summed.unit == total.unit and summed.neighbours == total.neighbours,
+        "the tables' unit or neighbours are not the release's",
+    )
+    _require(
+        summed.epsilon <= total.epsilon * ROUNDING and summed.delta <= total.delta * ROUNDING,
+        f"the tables add up to {summed}, more than the stated {total}",
+    )
+    return f"recomputed: {total}"
+
+
+def _noise(root: Path, certificate: Certificate) -> str:
+    _require(certificate.private, "the noise was drawn from a known seed: this is NOT private")
+    return "drawn from the operating system's entropy, as stated"
+
+
+def _table(name: str) -> _Look:
+    def look(root: Path, certificate: Certificate) -> str:
+        claim = certificate.tables[name]
+        table = read_table(root, name)
+        wanted = schema(name, counts=claim.counts)
+        _require(
+            table.schema.equals(wanted),
+            f"has columns {', '.join(table.schema.names)}, not {', '.join(wanted.names)}, "
+            "or other types",
+        )
+        stored = pq.ParquetFile(root / "data" / f"{name}.parquet").schema_arrow.metadata or {}
+        said = {k.decode(): v.decode(errors="replace") for k, v in stored.items()}
+        _require(said == metadata(certificate), "the file's own dp.* metadata differ")
+        _require(table.num_rows == claim.rows, f"has {table.num_rows} rows, not {claim.rows}")
+        _require(sum(column.null_count for column in table.columns) == 0, "holds empty values")
+        _rows(table, name, claim.counts, parse(claim.mechanism).least_users())
+        if certificate.normaliser == NORMALISER:
+            for key in set(KEYS[name]) - {"url"}:
+                texts = table.column(key).to_pylist()
+                _require(all(normalise(t) == t for t in texts), f"{key}: text not normalised")
+        return f"{table.num_rows} rows"
+
+    return look
+
+
+def _rows(table: pa.Table, name: str, counts: bool, least: int) -> None:
+    keys = table.select(list(KEYS[name]))
+    _require(
+        keys.group_by(list(KEYS[name])).aggregate([]).num_rows == keys.num_rows, "a key repeats"
+    )
+    _require(table.equals(in_order(table, name)), "the rows are not in the canonical order")
+    if counts and table.num_rows:
+        low = pc.min(table["users"]).as_py()
+        _require(low >= least, f"holds a count of {low}; the mechanism gives {least} or more")
+        reliable = pc.less_equal(pc.multiply(table["users_stderr"], 4.0), table["users"])
+        _require(reliable.equals(table["reliable"]), "`reliable` is not what stderr and users say")
+
+
+def _cards(root: Path, certificate: Certificate) -> str:
+    if certificate.murmurlog != __version__:
+        return f"not compared: made by murmurlog {certificate.murmurlog}, this is {__version__}"
+    for name, text in make_cards(certificate, sums(root)).items():
+        _require(
+            (root / name).read_text(encoding="utf-8", errors="replace") == text,
+            f"{name} is not what the certificate gives",
+        )
+    return "equal to what the certificate gives, byte by byte"
+
+
+def _booked(book: Ledger) -> _Look:
+    def look(root: Path, certificate: Certificate) -> str:
+        entry = book.find(certificate.release_id)
+        _require(entry is not None, f"no entry carries the id {certificate.release_id}")
+        assert entry is not None
+        total = certificate.guarantee
+        _require(
+            entry.epsilon * ROUNDING >= total.epsilon
+            and entry.delta * ROUNDING >= total.delta
+            and (entry.unit, entry.neighbours) == (total.unit, total.neighbours),
+            f"the entry books epsilon {entry.epsilon:.6g}, delta {entry.delta:.3g} per "
+            f"{entry.unit}, the bundle states {total}",
+        )
+        return f'{entry.state} on source "{entry.source}"'
+
+    return look

@@ -1,0 +1,287 @@
+"""The commands that make, check and foresee a release. Imports are late: --help answers at once."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from murmurlog.cli.app import app
+from murmurlog.cli.flags import (
+    Columns,
+    Delta,
+    Epsilon,
+    Json,
+    LedgerFile,
+    Letters,
+    Mechanism,
+    Memory,
+    Neighbours,
+    Noise,
+    Source,
+    Strict,
+    Unit,
+    Url,
+    flag,
+    pairs,
+    per_user_bounds,
+    shares_of,
+)
+from murmurlog.cli.output import data, print_json, progress, table, words
+
+
+@app.command()
+def release(
+    source: Source,
+    out: Annotated[Path, flag("--out", help="The bundle's folder; must not exist.")] = Path(
+        "bundle"
+    ),
+    tables: Annotated[
+        str | None, flag("--tables", help="Of keyword, query, click. Default query,click.")
+    ] = None,
+    mechanism: Mechanism = "threshold",
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    shares: Annotated[
+        str | None, flag("--shares", help="Of the budget: query=0.7,click=0.3. Default equal.")
+    ] = None,
+    per_user: Annotated[
+        str, flag("--per-user", help="Distinct items a unit: 20, or query=20,click=10.")
+    ] = "10",
+    bound: Annotated[
+        str | None,
+        flag("--bound", help="first (by time) or random. Default first if there are times."),
+    ] = None,
+    unit: Unit = "user",
+    neighbours: Neighbours = "add-remove",
+    noise: Noise = None,
+    set_only: Annotated[bool, flag("--set-only", help="Publish keys without counts.")] = False,
+    letters: Letters = None,
+    columns: Columns = None,
+    url: Url = "path",
+    strict: Strict = False,
+    users: Annotated[
+        int | None, flag("--users", help="A publicly known number (upper bound) of users.")
+    ] = None,
+    accept_delta: Annotated[
+        bool, flag("--accept-delta", help="Accept a delta of at least 1/users.")
+    ] = False,
+    ledger: LedgerFile = None,
+    source_name: Annotated[
+        str | None, flag("--source", help="The population of users, as the ledger calls it.")
+    ] = None,
+    engine: Annotated[str, flag("--engine", help="Where it runs: duckdb.")] = "duckdb",
+    memory: Memory = None,
+    about: Annotated[
+        str | None,
+        flag("--about", help="For the cards: title=..,publisher=..,license=..,url=..,contact=.."),
+    ] = None,
+    dry_run: Annotated[
+        bool, flag("--dry-run", help="Say what would be done; read no row.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Publish the tables of a log as a bundle, under one guarantee."""
+    from murmurlog.road import release as run
+
+    with progress() as say:
+        outcome = run(
+            source,
+            out=out,
+            tables=None if tables is None else [t.strip() for t in tables.split(",")],
+            mechanism=mechanism,
+            epsilon=epsilon,
+            delta=delta,
+            shares=shares_of(shares),
+            per_user=per_user_bounds(per_user),
+            bound=bound,
+            unit=unit,
+            neighbours=neighbours,
+            noise=noise,
+            set_only=set_only,
+            letters=pairs(letters, "--set"),
+            columns=pairs(columns, "--columns"),
+            url=url,
+            strict=strict,
+            users=users,
+            accept_delta=accept_delta,
+            ledger=ledger,
+            source_name=source_name,
+            engine=engine,
+            memory=memory,
+            about=pairs(about, "--about"),
+            dry_run=dry_run,
+            say=say,
+        )
+    if unit in ("session", "row"):
+        words.print(f"warning: only a single {unit} is protected, not a user with many of them.")
+    _report_release(outcome, users)
+    if as_json:
+        print_json(outcome.as_json())
+
+
+def _report_release(outcome: Any, users: int | None) -> None:
+    if outcome.broken:
+        listed = ", ".join(f"{n} x {reason}" for reason, n in outcome.broken.items())
+        words.print(f"dropped broken rows (for your eyes only): {listed}")
+    listing = table("table", "rows", "mechanism", "epsilon", "delta")
+    for name, plan in outcome.plans.items():
+        rows = outcome.rows.get(name)
+        listing.add_row(
+            name,
+            "-" if rows is None else str(rows),
+            str(plan.mechanism),
+            f"{plan.guarantee.epsilon:.6g}",
+            f"{plan.guarantee.delta:.3g}",
+        )
+    words.print(listing)
+    words.print(f"together: {outcome.guarantee}")
+    for name, rows in outcome.rows.items():
+        if rows == 0:
+            needed = outcome.plans[name].passes()["0.5"]
+            words.print(
+                f"{name}: nothing was published; an item needs about {needed} "
+                f"{outcome.guarantee.unit}s for even odds. A larger epsilon or a smaller --per-user "
+                "lowers that."
+            )
+    if not outcome.rows:
+        words.print("dry run: nothing was read, booked or written")
+        return
+    if users is None:
+        words.print("delta was not held against a number of users; declare one with --users.")
+    words.print(
+        "booked" if outcome.booked else "not booked: give --ledger and --source to keep count"
+    )
+    words.print(f"wrote {outcome.out}; check it: murmurlog verify {outcome.out}")
+
+
+@app.command()
+def verify(
+    bundle: Annotated[Path, typer.Argument(help="The bundle's folder.", show_default=False)],
+    ledger: LedgerFile = None,
+    as_json: Json = False,
+) -> None:
+    """Check a bundle: files, guarantee recomputed, tables, cards, ledger entry."""
+    from murmurlog.checks import verify as run
+
+    report = run(bundle, ledger=ledger)
+    if as_json:
+        print_json(report.as_json())
+    else:
+        for check in report.checks:
+            data.print(
+                f"{'ok    ' if check.ok else 'FAILED'} {check.name}: {escape(check.message)}"
+            )
+    raise typer.Exit(report.exit_code)
+
+
+@app.command()
+def plan(
+    mechanism: Mechanism = "threshold",
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    per_user: Annotated[int, flag("--per-user", help="Distinct items a unit.")] = 10,
+    noise: Noise = None,
+    unit: Unit = "user",
+    neighbours: Neighbours = "add-remove",
+    letters: Letters = None,
+    as_json: Json = False,
+) -> None:
+    """Thresholds for a budget, before any data is read."""
+    from murmurlog.plans import plan as run
+
+    planned = run(
+        mechanism=mechanism,
+        epsilon=epsilon,
+        delta=delta,
+        per_user=per_user,
+        noise=noise,
+        unit=unit,
+        neighbours=neighbours,
+        letters=pairs(letters, "--set"),
+    )
+    if as_json:
+        print_json(planned.as_json())
+        return
+    data.print(str(planned.mechanism))
+    data.print(str(planned.guarantee))
+    data.print(planned.sentence())
+
+
+@app.command()
+def profile(
+    source: Source,
+    columns: Columns = None,
+    url: Url = "path",
+    strict: Strict = False,
+    memory: Memory = None,
+    as_json: Json = False,
+) -> None:
+    """A first look at a log: exact numbers, for the owner's eyes only."""
+    from murmurlog.overview import profile as run
+
+    with progress() as say:
+        found = run(
+            source,
+            columns=pairs(columns, "--columns"),
+            url=url,
+            strict=strict,
+            memory=memory,
+            say=say,
+        )
+    words.print(
+        "exact numbers, for your eyes only: publishing them, or tuning on them, is a release"
+    )
+    if as_json:
+        print_json(found)
+        return
+    data.print(f"{found['rows']} rows of {found['users']} users, {found['shape']}")
+    data.print("columns: " + ", ".join(f"{r}={c}" for r, c in found["columns"].items()))
+    for reason, n in found["broken"].items():
+        data.print(f"broken: {n} x {reason}")
+    listing = table("distinct items a user", "mean", "median", "99 %")
+    for kind, n in found["items_per_user"].items():
+        listing.add_row(kind, f"{n['mean']:.1f}", f"{n['p50']:.0f}", f"{n['p99']:.0f}")
+    data.print(listing)
+
+
+@app.command()
+def generate(
+    rows: Annotated[int, typer.Option("--rows", help="How many rows.")],
+    out: Annotated[Path, typer.Option("--out", help=".parquet, .csv, .tsv, .jsonl (+ .gz, .zst).")],
+    seed: Annotated[int, typer.Option("--seed", help="The same seed gives the same log.")] = 1,
+    as_json: Json = False,
+) -> None:
+    """Invent a search log: nobody's, and shaped like a real one."""
+    from murmurlog import synth
+
+    with progress() as say:
+        say(f"inventing {rows} rows")
+        log = synth.invent(rows=rows, seed=seed)
+        say(f"writing {out.name}")
+        synth.write(log, out)
+    words.print(f"wrote {out}: {log.rows} rows of {log.users} invented users, seed {seed}")
+    if as_json:
+        print_json({"rows": log.rows, "users": log.users, "seed": seed, "out": str(out)})
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option("--out", help="A folder; must not exist.")] = Path("demo"),
+    rows: Annotated[int, typer.Option("--rows", help="Rows of the invented log.")] = 400_000,
+    seed: Annotated[
+        int | None, typer.Option("--seed", help="Known noise: the bundle is then NOT private.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """The whole road on an invented log: generate, release, book, verify."""
+    from murmurlog import demonstration
+
+    with progress() as say:
+        result = demonstration.demo(out=out, rows=rows, seed=seed, say=say)
+    if as_json:
+        print_json(result.as_json())
+    else:
+        for line in result.lines():
+            data.print(escape(line))
+    raise typer.Exit(result.exit_code)

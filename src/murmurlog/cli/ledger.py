@@ -1,0 +1,87 @@
+"""The commands on a ledger."""
+
+import csv
+import sys
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from murmurlog.cli.app import app
+from murmurlog.cli.flags import Json, LedgerFile, number
+from murmurlog.cli.output import data, print_json, table, words
+from murmurlog.errors import UsageError
+
+ledger_app = typer.Typer(help="What was spent on each source, and what may still be.")
+app.add_typer(ledger_app, name="ledger", no_args_is_help=True)
+
+
+@ledger_app.command("show")
+def ledger_show(ledger: LedgerFile = None, as_json: Json = False) -> None:
+    """Each source: its cap, what is spent, what is left, and its releases."""
+    book = _open(ledger)
+    accounts, entries = book.accounts(), book.entries()
+    if as_json:
+        print_json({"sources": [vars(a) for a in accounts], "entries": [vars(e) for e in entries]})
+        return
+    listing = table("source", "epsilon spent", "cap", "delta spent", "cap", "releases")
+    for a in accounts:
+        caps = ["none" if cap is None else f"{cap:.4g}" for cap in (a.epsilon_cap, a.delta_cap)]
+        listing.add_row(
+            escape(a.name), f"{a.epsilon:.4g}", caps[0], f"{a.delta:.3g}", caps[1], str(a.releases)
+        )
+    data.print(listing)
+    for e in entries:
+        data.print(
+            escape(
+                f"{e.reserved_at[:19]} {e.source} {e.release_id} {e.state}: epsilon {e.epsilon:.6g}, "
+                f"delta {e.delta:.3g} per {e.unit}, {e.what}"
+            )
+        )
+
+
+@ledger_app.command("export")
+def ledger_export(ledger: LedgerFile = None, as_json: Json = False) -> None:
+    """Every booking as CSV (or JSON) on stdout."""
+    from murmurlog.ledger import Entry
+
+    entries = [asdict(entry) for entry in _open(ledger).entries()]
+    if as_json:
+        print_json(entries)
+        return
+    writer = csv.DictWriter(sys.stdout, [field.name for field in fields(Entry)])
+    writer.writeheader()
+    writer.writerows(entries)
+
+
+@ledger_app.command("cap")
+def ledger_cap(
+    name: Annotated[str, typer.Argument(help="The source.", show_default=False)],
+    epsilon: Annotated[float, typer.Option("--epsilon", help="In all.", parser=number)],
+    delta: Annotated[float, typer.Option("--delta", help="In all.", parser=number)],
+    ledger: LedgerFile = None,
+    as_json: Json = False,
+) -> None:
+    """Set what may be spent on a source in all."""
+    from murmurlog.ledger import Ledger
+
+    Ledger(_path(ledger)).cap(name, epsilon=epsilon, delta=delta)
+    words.print(
+        f'source "{escape(name)}" may spend epsilon {epsilon:.4g}, delta {delta:.3g} in all'
+    )
+    if as_json:
+        print_json({"source": name, "epsilon": epsilon, "delta": delta})
+
+
+def _path(ledger: Path | None) -> Path:
+    if ledger is None:
+        raise UsageError("which ledger? Give --ledger FILE")
+    return ledger
+
+
+def _open(ledger: Path | None) -> Any:
+    from murmurlog.ledger import Ledger
+
+    return Ledger(_path(ledger), must_exist=True)

@@ -1,0 +1,213 @@
+"""The budget ledger: what was spent on each population of users, and what may still be.
+
+A release reserves its cost before any noise is drawn and commits after the bundle is published.
+A reservation counts as spent, so a crash in between can only leave too much booked. Costs add up
+(basic composition), which holds even when a release is planned after seeing earlier ones.
+A source is a population of users, not a file: two quarters of one service are one source.
+"""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from murmurlog.errors import Refused, UsageError
+from murmurlog.privacy import Guarantee
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS sources (
+    name TEXT PRIMARY KEY, epsilon_cap REAL, delta_cap REAL
+);
+CREATE TABLE IF NOT EXISTS entries (
+    release_id TEXT PRIMARY KEY, source TEXT NOT NULL, state TEXT NOT NULL,
+    epsilon REAL NOT NULL, delta REAL NOT NULL, unit TEXT NOT NULL, neighbours TEXT NOT NULL,
+    what TEXT NOT NULL, reserved_at TEXT NOT NULL, committed_at TEXT
+);
+"""
+ROUNDING = 1 + 1e-9  # ten releases of 0.1 fit a cap of 1
+WAIT_SECONDS = 30
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One booking."""
+
+    release_id: str
+    source: str
+    state: str  # reserved or committed
+    epsilon: float
+    delta: float
+    unit: str
+    neighbours: str
+    what: str
+    reserved_at: str
+    committed_at: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Account:
+    """A source: its caps (None: no cap) and what is booked on it."""
+
+    name: str
+    epsilon_cap: float | None
+    delta_cap: float | None
+    epsilon: float
+    delta: float
+    releases: int
+
+
+class Ledger:
+    """A ledger in an SQLite file, made on first use and readable by its owner only."""
+
+    def __init__(self, path: Path, *, must_exist: bool = False) -> None:
+        self.path = path
+        if must_exist and not path.is_file():
+            raise UsageError(f"there is no ledger {str(path)!r}")
+        if not path.parent.is_dir():
+            raise UsageError(f"there is no folder {str(path.parent)!r} for the ledger")
+        if not path.exists():
+            path.touch(mode=0o600)
+        with self._transaction() as db:
+            for statement in SCHEMA.split(";"):
+                db.execute(statement)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """A transaction that holds the write lock from its start, durable at its end."""
+        try:
+            db = sqlite3.connect(self.path, timeout=WAIT_SECONDS, isolation_level=None)
+            try:
+                db.execute("PRAGMA synchronous = FULL")
+                db.execute("BEGIN IMMEDIATE")
+                try:
+                    yield db
+                except BaseException:
+                    db.execute("ROLLBACK")
+                    raise
+                db.execute("COMMIT")
+            finally:
+                db.close()
+        except sqlite3.Error as error:
+            raise Refused(
+                f"the ledger {self.path.name} cannot be used ({error}), so nothing can be booked "
+                "and nothing was released. Free its lock, or restore it from a backup."
+            ) from None
+
+    def cap(self, source: str, *, epsilon: float, delta: float) -> None:
+        """Sets what may be spent on a source in all."""
+        if not (epsilon > 0 and 0 < delta < 1):
+            raise UsageError(
+                f"a cap needs epsilon > 0 and delta between 0 and 1, not {epsilon!r} and {delta!r}"
+            )
+        with self._transaction() as db:
+            db.execute(
+                "INSERT INTO sources VALUES (?, ?, ?) ON CONFLICT (name) DO UPDATE SET "
+                "epsilon_cap = excluded.epsilon_cap, delta_cap = excluded.delta_cap",
+                (source, epsilon, delta),
+            )
+
+    def check(self, source: str, cost: Guarantee) -> Account:
+        """Raises Refused unless the cost fits; books nothing."""
+        with self._transaction() as db:
+            return self._fits(db, source, cost)
+
+    def reserve(self, source: str, cost: Guarantee, *, release_id: str, what: str) -> Account:
+        """Books the cost as spent, or raises Refused. Returns the account as it was before."""
+        with self._transaction() as db:
+            before = self._fits(db, source, cost)
+            db.execute("INSERT OR IGNORE INTO sources VALUES (?, NULL, NULL)", (source,))
+            db.execute(
+                "INSERT INTO entries VALUES (?, ?, 'reserved', ?, ?, ?, ?, ?, ?, NULL)",
+                (
+                    release_id,
+                    source,
+                    cost.epsilon,
+                    cost.delta,
+                    cost.unit,
+                    cost.neighbours,
+                    what,
+                    _now(),
+                ),
+            )
+        return before
+
+    def commit(self, release_id: str) -> None:
+        """Marks a reservation as published."""
+        with self._transaction() as db:
+            done = db.execute(
+                "UPDATE entries SET state = 'committed', committed_at = ? WHERE release_id = ?",
+                (_now(), release_id),
+            )
+            if done.rowcount != 1:
+                raise Refused(f"the ledger {self.path.name} has no entry {release_id} to commit")
+
+    def entries(self, source: str | None = None) -> list[Entry]:
+        """Every booking, oldest first."""
+        with self._transaction() as db:
+            return [entry for entry in _entries(db) if source is None or entry.source == source]
+
+    def find(self, release_id: str) -> Entry | None:
+        """The booking of a release, if there is one."""
+        return next((e for e in self.entries() if e.release_id == release_id), None)
+
+    def accounts(self) -> list[Account]:
+        """Every source with its caps and what is booked on it."""
+        with self._transaction() as db:
+            names = [name for (name,) in db.execute("SELECT name FROM sources ORDER BY name")]
+            return [_account(db, name) for name in names]
+
+    def _fits(self, db: sqlite3.Connection, source: str, cost: Guarantee) -> Account:
+        account = _account(db, source)
+        for entry in _entries(db):
+            if entry.source == source and (entry.unit, entry.neighbours) != (
+                cost.unit,
+                cost.neighbours,
+            ):
+                raise Refused(
+                    f'source "{source}" is accounted per {entry.unit} ({entry.neighbours}); a release '
+                    f"per {cost.unit} ({cost.neighbours}) does not add to that. Use the same unit and "
+                    "neighbours for every release of a source."
+                )
+        for name, cap, spent, asked in (
+            ("epsilon", account.epsilon_cap, account.epsilon, cost.epsilon),
+            ("delta", account.delta_cap, account.delta, cost.delta),
+        ):
+            if cap is not None and spent + asked > cap * ROUNDING:
+                left = max(0.0, cap - spent)
+                smaller = f"Try --{name} {left:.4g}, or raise" if left > 0 else "Raise"
+                raise Refused(
+                    f"this release costs {name} {asked:.4g} per {cost.unit} on source "
+                    f'"{source}", {spent:.4g} of its cap {cap:.4g} is spent '
+                    f"({account.releases} releases); {left:.4g} is left.\n"
+                    f"  {smaller} the cap: murmurlog ledger cap {source} --epsilon ... --delta ..."
+                )
+        return account
+
+
+def _entries(db: sqlite3.Connection) -> list[Entry]:
+    rows = db.execute("SELECT * FROM entries ORDER BY reserved_at, rowid")
+    names = [column[0] for column in rows.description]
+    return [Entry(**dict(zip(names, row, strict=True))) for row in rows]
+
+
+def _account(db: sqlite3.Connection, source: str) -> Account:
+    caps = db.execute(
+        "SELECT epsilon_cap, delta_cap FROM sources WHERE name = ?", (source,)
+    ).fetchone() or (None, None)
+    epsilon, delta, releases = db.execute(
+        "SELECT total(epsilon), total(delta), count(*) FROM entries WHERE source = ?", (source,)
+    ).fetchone()
+    return Account(
+        name=source,
+        epsilon_cap=caps[0],
+        delta_cap=caps[1],
+        epsilon=epsilon,
+        delta=delta,
+        releases=releases,
+    )
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="microseconds")

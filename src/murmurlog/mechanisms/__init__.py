@@ -1,0 +1,28 @@
+"""The mechanisms by name. To add one: a file, a line here, a docs page, its exact law in the tests."""
+
+import re
+
+from murmurlog.errors import UsageError
+from murmurlog.mechanisms.mechanism import Mechanism, read_letters
+from murmurlog.mechanisms.threshold import Threshold
+
+MECHANISMS: dict[str, type[Mechanism]] = {"threshold": Threshold}
+
+__all__ = ["MECHANISMS", "Mechanism", "Threshold", "named", "parse", "read_letters"]
+
+
+def named(name: str) -> type[Mechanism]:
+    """The mechanism of this name."""
+    if name not in MECHANISMS:
+        raise UsageError(f"unknown mechanism {name!r}: use one of {', '.join(MECHANISMS)}")
+    return MECHANISMS[name]
+
+
+def parse(text: str) -> Mechanism:
+    """The mechanism that `text` names: parse(str(m)) == m."""
+    match = re.fullmatch(r"\s*([\w-]+)\((.*)\)\s*", text, re.DOTALL)
+    if not match:
+        raise UsageError(
+            f"cannot read {text!r}: write a mechanism as threshold(d=20, scale=8.7, T=122)"
+        )
+    return named(match[1]).from_letters(read_letters(match[2]))

@@ -1,0 +1,189 @@
+"""Noisy user counts over a threshold, one draw per item (T1; the core of Korolova and ZEALOUS)."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+
+from murmurlog.errors import UsageError
+from murmurlog.mechanisms.mechanism import check_bound, number, whole
+from murmurlog.noise import Entropy, draw, sampler_delta
+from murmurlog.privacy import (
+    ALWAYS,
+    SAFETY,
+    Guarantee,
+    NoisyPart,
+    delta_of_threshold,
+    epsilon_of_threshold,
+    real_threshold,
+    solve_integer_threshold,
+    survival,
+)
+from murmurlog.selection import Selection
+from murmurlog.tally import Tally
+
+NOISES = ("geometric", "gaussian")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Threshold:
+    """An item is published with its noisy number of users if that number is at least T.
+
+    Protects: everything one unit did.  Neighbours: add-remove or replace.
+    Needs: a tally bounded to d distinct items a unit.  Drops: items whose noisy count is below T.
+    """
+
+    noise: str = "geometric"
+    d: int
+    scale: float
+    T: int
+
+    def __post_init__(self) -> None:
+        if self.noise not in NOISES:
+            raise UsageError(f"unknown noise {self.noise!r}: use {' or '.join(NOISES)}")
+        if self.d < 1:
+            raise UsageError(f"d must be at least 1, not {self.d}")
+        if not (self.scale > 0 and math.isfinite(self.scale)):
+            raise UsageError(f"scale must be a positive number, not {self.scale!r}")
+        if self.T < 2:
+            raise UsageError(f"T must be at least 2, not {self.T}: a single user would show")
+
+    def __str__(self) -> str:
+        return f"threshold(noise={self.noise}, d={self.d}, scale={self.scale!r}, T={self.T})"
+
+    @classmethod
+    def from_letters(cls, letters: dict[str, str]) -> Self:
+        """From d, scale (also b or sigma), and T ("publish if >= T") or K ("if > K")."""
+        left = dict(letters)
+        noise = left.pop("noise", "gaussian" if "sigma" in left else "geometric")
+        d = whole(number(left, "d"), "d")
+        scale = number(left, "scale", "b", "sigma")
+        K = number(left, "K", default=math.nan)
+        T = number(left, "T", default=math.nan)
+        if math.isnan(K) == math.isnan(T):
+            raise UsageError("give the threshold once: as T (publish if >= T) or as K (if > K)")
+        if left:
+            raise UsageError(
+                f"threshold has no parameter {', '.join(left)}: use noise, d, scale, T"
+            )
+        T = math.floor(K) + 1 if math.isnan(T) else whole(T, "T")
+        return cls(noise=noise, d=d, scale=scale, T=int(T))
+
+    @classmethod
+    def solve(
+        cls,
+        *,
+        epsilon: float,
+        delta: float,
+        d: int,
+        neighbours: str = "add-remove",
+        noise: str | None = None,
+    ) -> Self:
+        """The parameters with the least T that keep (epsilon, delta); by default either noise."""
+        found = []
+        for name in (noise,) if noise else NOISES:
+            scale, T = solve_integer_threshold(
+                noise=name, epsilon=epsilon, delta=delta, d=d, neighbours=neighbours
+            )
+            found.append(cls(noise=name, d=d, scale=scale, T=T))
+        best = min(found, key=lambda each: each.T)
+        if best.guarantee(epsilon=epsilon, neighbours=neighbours).delta > delta:
+            raise UsageError(
+                f"delta {delta!r} is below what the noise sampler can certify: use 1e-12 or more"
+            )
+        return best
+
+    def guarantee(
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        unit: str = "user",
+        neighbours: str = "add-remove",
+    ) -> Guarantee:
+        """The exact guarantee at this epsilon, or the least epsilon at this delta (T1).
+
+        With neither, geometric noise states its pure part, epsilon = c d / scale (T2).
+        """
+        law = {
+            "noise": self.noise,
+            "d": self.d,
+            "scale": self.scale,
+            "threshold": real_threshold(self.noise, self.T),
+            "neighbours": neighbours,
+        }
+        if epsilon is None and delta is not None:
+            epsilon = epsilon_of_threshold(delta=delta * (1 - 1e-9), **law)  # type: ignore[arg-type]
+            if math.isinf(epsilon):
+                raise UsageError(f"{self} has delta {delta!r} at no epsilon: raise T or delta")
+        elif epsilon is None:
+            if self.noise == "gaussian":
+                raise UsageError("gaussian noise has no epsilon of its own: give epsilon or delta")
+            epsilon = (1 if neighbours == "add-remove" else 2) * self.d / self.scale
+        exact = delta_of_threshold(epsilon=epsilon, **law)  # type: ignore[arg-type]
+        cost = sampler_delta(scale=self.scale, epsilon=epsilon)
+        return Guarantee(
+            epsilon=epsilon,
+            delta=min(1.0, exact * math.sqrt(SAFETY) + cost),
+            unit=unit,
+            neighbours=neighbours,
+            assumptions=tuple(sorted((*ALWAYS, "A1"))),
+        )
+
+    def release(self, tally: Tally, *, entropy: Entropy) -> pa.Table:
+        """(key columns, users, users_stderr, reliable) of the published items."""
+        check_bound(tally, self.d)
+        kept, noisy = [], []
+        for batch in tally.batches():  # key columns, users
+            # 1. One draw for every item somebody holds.
+            users = batch.column("users").to_numpy(zero_copy_only=False)
+            noise = draw(noise=self.noise, scale=self.scale, count=len(users), entropy=entropy)
+            shown = users + noise
+            # 2. Publish what passes.
+            passed = shown >= self.T
+            kept.append(batch.select(list(tally.keys)).filter(pa.array(passed)))
+            noisy.append(shown[passed])
+        # 3. From here on only noisy values: take the selection bias out and state the error.
+        values = np.concatenate(noisy) if noisy else np.zeros(0, np.int64)
+        estimates = self.selection().estimates(values)
+        schema = pa.schema([(key, pa.string()) for key in tally.keys])
+        table = pa.Table.from_batches(kept, schema)
+        table = table.append_column("users", pa.array(estimates.users, pa.int64()))
+        table = table.append_column("users_stderr", pa.array(estimates.stderr, pa.float64()))
+        return table.append_column("reliable", pa.array(estimates.reliable, pa.bool_()))
+
+    def selection(self) -> Selection:
+        """The law of the published values."""
+        return Selection(self.noise, self.scale, self.T)
+
+    def passes(self, probability: float) -> int:
+        """The least true count that is published with at least this probability."""
+        n = 1
+        while self.pass_probability(n) < probability:
+            n += 1
+        return n
+
+    def pass_probability(self, n: int) -> float:
+        """P(an item of n users is published)."""
+        return survival(
+            noise=self.noise, scale=self.scale, x=real_threshold(self.noise, self.T - n)
+        )
+
+    def least_users(self) -> int:
+        """The least value the `users` column can hold."""
+        return self.selection().least_estimate()
+
+    def part(self) -> NoisyPart:
+        """This mechanism as a part of a joint account."""
+        return NoisyPart(
+            noise=self.noise,
+            d=self.d,
+            scale=self.scale,
+            threshold=real_threshold(self.noise, self.T),
+        )
+
+    def parameters(self) -> dict[str, Any]:
+        """The parameters by their full names, for certificates."""
+        return {"noise": self.noise, "per_user": self.d, "scale": self.scale, "threshold": self.T}

@@ -1,0 +1,132 @@
+"""Choosing parameters before any data is read: thresholds for a budget, and what they mean."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from murmurlog.errors import UsageError
+from murmurlog.mechanisms import Mechanism, named
+from murmurlog.privacy import Guarantee, compose
+
+MECHANISM = "threshold"
+EPSILON, DELTA, PER_USER = 1.0, 1e-6, 10
+PROBABILITIES = (0.5, 0.95, 0.99)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """A mechanism with its parameters, and the guarantee they keep."""
+
+    mechanism: Mechanism
+    guarantee: Guarantee
+
+    def passes(self) -> dict[str, int]:
+        """How many users an item needs to be published with these probabilities."""
+        return {str(p): self.mechanism.passes(p) for p in PROBABILITIES}
+
+    def as_json(self) -> dict[str, Any]:
+        parameters = self.mechanism.parameters()
+        return {
+            "mechanism": str(self.mechanism),
+            **parameters,
+            "guarantee": self.guarantee.as_json(),
+            "passes": self.passes(),
+        }
+
+    def sentence(self) -> str:
+        """The threshold in words."""
+        n = self.passes()
+        unit = self.guarantee.unit
+        return (
+            f"An item held by {n['0.5']} {unit}s is published with even odds, by {n['0.95']} with "
+            f"95 % and by {n['0.99']} with 99 %; one held by a single {unit} with at most "
+            f"{self.guarantee.delta:.1g}."
+        )
+
+
+def plan(
+    *,
+    mechanism: str = MECHANISM,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    per_user: int = PER_USER,
+    noise: str | None = None,
+    unit: str = "user",
+    neighbours: str = "add-remove",
+    letters: Mapping[str, str] | None = None,
+) -> Plan:
+    """The parameters for a budget; or, from a mechanism's own letters, the guarantee they give."""
+    kind = named(mechanism)
+    if letters:
+        given = {"d": str(per_user), **({"noise": noise} if noise else {}), **letters}
+        chosen = kind.from_letters(given)
+        return Plan(
+            mechanism=chosen,
+            guarantee=chosen.guarantee(
+                epsilon=epsilon, delta=delta, unit=unit, neighbours=neighbours
+            ),
+        )
+    epsilon = EPSILON if epsilon is None else epsilon
+    delta = DELTA if delta is None else delta
+    chosen = kind.solve(
+        epsilon=epsilon, delta=delta, d=per_user, neighbours=neighbours, noise=noise
+    )
+    return Plan(
+        mechanism=chosen,
+        guarantee=chosen.guarantee(epsilon=epsilon, unit=unit, neighbours=neighbours),
+    )
+
+
+def plan_tables(
+    tables: Sequence[str],
+    *,
+    mechanism: str = MECHANISM,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    shares: Mapping[str, float] | None = None,
+    per_user: Mapping[str, int] | None = None,
+    noise: str | None = None,
+    unit: str = "user",
+    neighbours: str = "add-remove",
+    letters: Mapping[str, str] | None = None,
+) -> tuple[dict[str, Plan], Guarantee]:
+    """A plan for each table and the guarantee of all together. Each table gets its share."""
+    share = _shares(tables, shares)
+    bounds = per_user or {}
+    if unknown := sorted(set(bounds) - set(tables)):
+        raise UsageError(f"--per-user names {', '.join(unknown)}, which --tables does not list")
+    if epsilon is None and not letters:
+        epsilon = EPSILON
+    if delta is None and not letters:
+        delta = DELTA
+    plans = {
+        table: plan(
+            mechanism=mechanism,
+            epsilon=None if epsilon is None else epsilon * share[table],
+            delta=None if delta is None else delta * share[table],
+            per_user=bounds.get(table, PER_USER),
+            noise=noise,
+            unit=unit,
+            neighbours=neighbours,
+            letters=letters,
+        )
+        for table in tables
+    }
+    return plans, compose([each.guarantee for each in plans.values()])
+
+
+def _shares(tables: Sequence[str], shares: Mapping[str, float] | None) -> dict[str, float]:
+    if not tables:
+        raise UsageError("--tables lists no table")
+    if len(set(tables)) < len(tables):
+        raise UsageError(f"--tables names a table twice: {', '.join(tables)}")
+    if shares is None:
+        return {table: 1 / len(tables) for table in tables}
+    if set(shares) != set(tables):
+        raise UsageError(
+            f"--shares must name every table once: tables are {', '.join(tables)}, "
+            f"shares were given for {', '.join(shares)}"
+        )
+    if any(not share > 0 for share in shares.values()) or abs(sum(shares.values()) - 1) > 1e-9:
+        raise UsageError(f"--shares must be positive and add up to 1, not {dict(shares)}")
+    return dict(shares)

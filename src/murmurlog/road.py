@@ -1,0 +1,262 @@
+"""The whole road in one function: from a log to a published bundle.
+
+Order matters. Everything that can fail without drawing noise comes before the reservation; after
+it the budget is spent, whatever happens.
+"""
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from murmurlog import __version__
+from murmurlog.bound import bound
+from murmurlog.bundle import check_target, publish
+from murmurlog.certificate import ABOUT, Certificate, TableClaim
+from murmurlog.engine import Engine, connect
+from murmurlog.errors import EngineError, MurmurlogError, Refused, UsageError
+from murmurlog.items import items
+from murmurlog.ledger import Account, Ledger
+from murmurlog.log import read
+from murmurlog.noise import Entropy, SystemEntropy, sampler_delta
+from murmurlog.plans import MECHANISM, Plan, plan_tables
+from murmurlog.privacy import Guarantee
+from murmurlog.source import Source, find
+from murmurlog.tables import KEYS
+from murmurlog.tally import Tally, tally
+from murmurlog.text import NORMALISER
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What a release came to. `rows` is empty for a dry run."""
+
+    guarantee: Guarantee
+    plans: Mapping[str, Plan]
+    rows: Mapping[str, int]
+    out: Path
+    release_id: str
+    booked: bool
+    broken: Mapping[str, int]  # for the owner's eyes
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "guarantee": self.guarantee.as_json(),
+            "tables": {
+                name: {
+                    "rows": self.rows.get(name),
+                    "guarantee": plan.guarantee.as_json(),
+                    "parameters": plan.mechanism.parameters(),
+                    "mechanism": str(plan.mechanism),
+                    "passes": plan.passes(),
+                }
+                for name, plan in self.plans.items()
+            },
+            "out": str(self.out) if self.rows else None,
+            "release_id": self.release_id if self.rows else None,
+            "booked": self.booked,
+        }
+
+
+def release(
+    source: str,
+    *,
+    out: str | Path,
+    tables: Sequence[str] | None = None,
+    mechanism: str = MECHANISM,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    shares: Mapping[str, float] | None = None,
+    per_user: int | Mapping[str, int] | None = None,
+    bound: str | None = None,
+    unit: str = "user",
+    neighbours: str = "add-remove",
+    noise: str | None = None,
+    set_only: bool = False,
+    letters: Mapping[str, str] | None = None,
+    columns: Mapping[str, str] | None = None,
+    url: str = "path",
+    strict: bool = False,
+    users: int | None = None,
+    accept_delta: bool = False,
+    ledger: str | Path | None = None,
+    source_name: str | None = None,
+    engine: str = "duckdb",
+    memory: str | None = None,
+    about: Mapping[str, str] | None = None,
+    dry_run: bool = False,
+    entropy: Entropy | None = None,
+    say: Callable[[str], None] = lambda _: None,
+) -> Outcome:
+    """Publishes the tables of a log as a bundle under one guarantee, and books it.
+
+    The bundle appears whole or not at all. With a ledger its cost is reserved before any noise is
+    drawn; from then on it stays spent even if the release fails.
+    """
+    target, entropy = Path(out), entropy or SystemEntropy()
+    if engine != "duckdb":
+        raise EngineError(f"there is no engine {engine!r} in this version: use --engine duckdb")
+    if unknown := sorted(set(about or {}) - set(ABOUT)):
+        raise UsageError(f"--about has no {', '.join(unknown)}: use {', '.join(ABOUT)}")
+    check_target(target)
+    found = find(source, columns=columns)
+    kinds = _tables(tables, found)
+    bounds = {kind: per_user for kind in kinds} if isinstance(per_user, int) else per_user
+    plans, total = plan_tables(
+        kinds,
+        mechanism=mechanism,
+        epsilon=epsilon,
+        delta=delta,
+        shares=shares,
+        per_user=bounds,
+        noise=noise,
+        unit=unit,
+        neighbours=neighbours,
+        letters=letters,
+    )
+    _check_delta(total, users, accept_delta)
+    book, name = _book(ledger, source_name)
+    if book:
+        book.check(name, total)
+    release_id = secrets.token_hex(16)
+    if dry_run:
+        return Outcome(
+            guarantee=total, plans=plans, rows={}, out=target, release_id=release_id,
+            booked=False, broken={},
+        )  # fmt: skip
+    with connect(memory=memory) as duck:
+        log = read(found, engine=duck, url=url, strict=strict, say=say)
+        tallies = {}
+        for kind, plan in plans.items():
+            say(f"counting {kind}")
+            d = int(plan.mechanism.parameters()["per_user"])
+            tallies[kind] = _tally(log, kind, unit, d, bound, entropy)
+        account = None
+        if book:  # from here on the budget is spent
+            what = "; ".join(f"{kind}: {plan.mechanism}" for kind, plan in plans.items())
+            account = book.reserve(name, total, release_id=release_id, what=what)
+        say("drawing noise")
+        published = {
+            kind: plan.mechanism.release(tallies[kind], entropy=entropy)
+            for kind, plan in plans.items()
+        }
+        if set_only:
+            published = {kind: rows.select(list(KEYS[kind])) for kind, rows in published.items()}
+        rows = {kind: table.num_rows for kind, table in published.items()}
+        certificate = _certificate(
+            plans, total, rows, release_id, duck, entropy,
+            bound=bound or ("first" if log.has_times else "random"), url=url, users=users,
+            counts=not set_only, account=account, about=about or {},
+        )  # fmt: skip
+    say("writing the bundle")
+    try:
+        publish(target, tables=published, certificate=certificate)
+    except OSError as error:
+        spent = f"; its budget stays booked as {release_id}" if book else ""
+        raise MurmurlogError(
+            f"the bundle could not be written to {str(target)!r} ({error.strerror}); nothing was "
+            f"published{spent}. Free some room or choose another --out, and release again."
+        ) from error
+    if book:
+        book.commit(release_id)
+    return Outcome(
+        guarantee=total, plans=plans, rows=rows, out=target, release_id=release_id,
+        booked=book is not None, broken=log.broken,
+    )  # fmt: skip
+
+
+def _tables(tables: Sequence[str] | None, found: Source) -> tuple[str, ...]:
+    if tables is None:
+        return ("query", "click") if "url" in found.columns else ("query",)
+    for kind in tables:
+        if kind not in KEYS:
+            raise UsageError(f"--tables: {kind!r} is unknown; use {', '.join(KEYS)}")
+    return tuple(tables)
+
+
+def _check_delta(total: Guarantee, users: int | None, accepted: bool) -> None:
+    """Refuses a delta that lets one of the declared users be shown; the log's own number is private."""
+    if users is None:
+        return
+    if users < 1:
+        raise UsageError(f"--users must be at least 1, not {users}")
+    if total.delta * users >= 1 and not accepted:
+        raise Refused(
+            f"delta {total.delta:.3g} per {total.unit} is at least 1/users for the declared {users} "
+            "users: publishing one whole user at random would pass. Use --delta "
+            f"{1 / users / 10:.1g} or less, or say --accept-delta."
+        )
+
+
+def _book(ledger: str | Path | None, source_name: str | None) -> tuple[Ledger | None, str]:
+    if ledger is None:
+        if source_name is not None:
+            raise UsageError("--source names an account of a ledger: give --ledger too")
+        return None, ""
+    if not source_name:
+        raise UsageError(
+            "--ledger needs --source: the name of the population of users this log is about"
+        )
+    return Ledger(Path(ledger)), source_name
+
+
+def _tally(log: Any, kind: str, unit: str, d: int, way: str | None, entropy: Entropy) -> Tally:
+    return tally(bound(items(log, kind=kind, unit=unit), per_user=d, way=way, entropy=entropy))
+
+
+def _certificate(
+    plans: Mapping[str, Plan],
+    total: Guarantee,
+    rows: Mapping[str, int],
+    release_id: str,
+    engine: Engine,
+    entropy: Entropy,
+    *,
+    bound: str,
+    url: str,
+    users: int | None,
+    counts: bool,
+    account: Account | None,
+    about: Mapping[str, str],
+) -> Certificate:
+    scale = max(float(plan.mechanism.parameters()["scale"]) for plan in plans.values())
+    return Certificate(
+        release_id=release_id,
+        published=datetime.now(UTC).date().isoformat(),
+        murmurlog=__version__,
+        private=not entropy.seeded,
+        guarantee=total,
+        tables={
+            kind: TableClaim(
+                rows=rows[kind],
+                mechanism=str(plan.mechanism),
+                guarantee=plan.guarantee,
+                counts=counts,
+                parameters=plan.mechanism.parameters(),
+                passes=plan.passes(),
+            )
+            for kind, plan in plans.items()
+        },
+        bound=bound,
+        normaliser=NORMALISER,
+        url=url,
+        engine=engine.version,
+        sampler={
+            "method": "exact inversion of 127 bits, integers only",
+            "entropy": "known seed" if entropy.seeded else "operating system",
+            "delta": sampler_delta(scale=scale, epsilon=total.epsilon),
+        },
+        declared_users=users,
+        unprotected=(),
+        booked=None
+        if account is None
+        else {
+            "source": account.name,
+            "releases_before": account.releases,
+            "epsilon_before": account.epsilon,
+            "delta_before": account.delta,
+        },
+        about=dict(about),
+    )
