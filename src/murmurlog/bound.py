@@ -36,18 +36,23 @@ class Bounded:
         return KEYS[self.kind]
 
 
-def bound(items: Items, *, per_user: int, way: str | None = None, entropy: Entropy) -> Bounded:
-    """The first (or a random choice of) `per_user` distinct items of each unit."""
-    if per_user < 1:
-        raise UsageError(f"--per-user must be at least 1, not {per_user}")
-    way = way or ("first" if items.timed else "random")
-    if way not in WAYS:
+def choose_way(way: str | None, *, timed: bool) -> str:
+    """How to bound: as asked, or `first` where there are times; never by the order of rows."""
+    if way not in (None, *WAYS):
         raise UsageError(f"--bound must be first or random, not {way!r}")
-    if way == "first" and not items.timed:
+    if way == "first" and not timed:
         raise InputError(
             "--bound first needs a time column, and this log has none: the order of rows is no "
             "order. Map one with --columns time=..., or use --bound random."
         )
+    return way or ("first" if timed else "random")
+
+
+def bound(items: Items, *, per_user: int, way: str | None = None, entropy: Entropy) -> Bounded:
+    """The first (or a random choice of) `per_user` distinct items of each unit."""
+    if per_user < 1:
+        raise UsageError(f"--per-user must be at least 1, not {per_user}")
+    way = choose_way(way, timed=items.timed)
     distinct = items.table.group_by(["unit", *items.keys]).aggregate(time=items.table.time.min())
     if way == "first":
         order = [distinct.time.asc(nulls_first=False)]

@@ -50,7 +50,7 @@ class Engine:
         statement = ibis.to_sql(expression, dialect="duckdb")
         cursor = self.backend.con.cursor()
         try:
-            yield from cursor.execute(statement).fetch_record_batch(ROWS_A_BATCH)
+            yield from cursor.execute(statement).to_arrow_reader(ROWS_A_BATCH)
         finally:
             cursor.close()
 
@@ -70,7 +70,7 @@ class Engine:
     def self_test(self) -> None:
         """Raises unless the engine gives known answers for what the privacy proofs rely on."""
         hostile = ["a", "é", "İ", "x'y", "", "\u05d0", "👩\u200d🔬", "Z", "\uffff"]
-        table = ibis.memtable({"s": hostile})
+        table = ibis.memtable(pa.table({"s": hostile}))
         rows = self.backend.to_pyarrow(
             table.mutate(h=table.s.hexdigest("sha256"), n=table.s.length()).order_by("s")
         ).to_pylist()

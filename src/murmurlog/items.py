@@ -14,6 +14,7 @@ from murmurlog.engine import Engine
 from murmurlog.errors import InputError, UsageError
 from murmurlog.log import Log
 from murmurlog.privacy import UNITS
+from murmurlog.source import Source
 from murmurlog.tables import KEYS
 from murmurlog.text import keywords
 
@@ -36,17 +37,29 @@ class Items:
         return KEYS[self.kind]
 
 
-def items(log: Log, *, kind: str, unit: str = "user") -> Items:
-    """The items of one kind that each unit of the log holds."""
+def check(source: Source, *, kind: str, unit: str) -> None:
+    """Raises if the source has not the columns that the kind or the unit needs."""
     if kind not in KEYS:
         raise UsageError(f"unknown table {kind!r}: use one of {', '.join(KEYS)}")
+    if unit not in UNITS:
+        raise UsageError(f"unknown unit {unit!r}: use one of {', '.join(UNITS)}")
+    if kind == "click" and "url" not in source.columns:
+        raise InputError(
+            f"{source.name} has no column of clicked urls, so there is no click table. "
+            "Map one with --columns url=..., or leave click out of --tables."
+        )
+    if unit not in ("user", "row") and "time" not in source.columns:
+        raise InputError(
+            f"{source.name} has no time column, so unit {unit!r} cannot be told apart. "
+            "Map one with --columns time=..., or use --unit user."
+        )
+
+
+def items(log: Log, *, kind: str, unit: str = "user") -> Items:
+    """The items of one kind that each unit of the log holds."""
+    check(log.source, kind=kind, unit=unit)
     rows = _with_unit(log, unit)
     if kind == "click":
-        if not log.has_urls:
-            raise InputError(
-                f"{log.source.name} has no column of clicked urls, so there is no click table. "
-                "Map one with --columns url=..., or leave click out of --tables."
-            )
         rows = rows.filter(rows.url.notnull())
     elif kind == "keyword":
         rows = _with_keywords(rows, log.engine)
@@ -62,17 +75,10 @@ def items(log: Log, *, kind: str, unit: str = "user") -> Items:
 def _with_unit(log: Log, unit: str) -> Any:
     """The log's rows with a column `unit`, the same for all rows one neighbour may differ in."""
     rows = log.table
-    if unit not in UNITS:
-        raise UsageError(f"unknown unit {unit!r}: use one of {', '.join(UNITS)}")
     if unit == "user":
         return rows.mutate(unit=rows.user)
     if unit == "row":
         return log.engine.materialise(rows.mutate(unit=ibis.row_number().cast("string")))
-    if not log.has_times:
-        raise InputError(
-            f"{log.source.name} has no time column, so unit {unit!r} cannot be told apart. "
-            "Map one with --columns time=..., or use --unit user."
-        )
     rows = rows.filter(rows.time.notnull())
     if unit in PERIODS:
         # The date has a fixed length and comes first, so no two (date, user) share a name.

@@ -175,7 +175,7 @@ class Ledger:
             ("delta", account.delta_cap, account.delta, cost.delta),
         ):
             if cap is not None and spent + asked > cap * ROUNDING:
-                left = max(0.0, cap - spent)
+                left = cap - spent if cap > spent * ROUNDING else 0.0
                 smaller = f"Try --{name} {left:.4g}, or raise" if left > 0 else "Raise"
                 raise Refused(
                     f"this release costs {name} {asked:.4g} per {cost.unit} on source "

@@ -68,7 +68,7 @@ def read(
     say("normalising text")
     table = _cleaned(raw, engine, url, has_urls="url" in source.columns)
     kept = _usable(table, broken)
-    rows = int(kept.count().execute())
+    rows = int(kept.count().to_pyarrow().as_py())
     broken = {reason: n for reason, n in sorted(broken.items()) if n}
     if strict and broken:
         listed = ", ".join(f"{n} x {reason}" for reason, n in broken.items())
@@ -102,7 +102,7 @@ def _raw(source: Source, engine: Engine, broken: dict[str, int]) -> Any:
             broken[name] = broken.get(name, 0) + n
     if source.format == "jsonl":
         bad = raw.user == NOT_JSON
-        broken["not JSON"] = int(bad.sum().execute() or 0)
+        broken["not JSON"] = int(bad.sum().to_pyarrow().as_py() or 0)
         raw = raw.filter(~bad | raw.user.isnull())
     return raw
 
@@ -149,13 +149,14 @@ def _cleaned(raw: Any, engine: Engine, url: str, *, has_urls: bool) -> Any:
     queries = _map(raw.query, engine, normalise, skip=ALREADY_NORMAL)
     joined = raw.left_join(queries, raw.query == queries.raw_query)
     normal = raw.query.re_search(f"^{ALREADY_NORMAL}$")
+    time = raw.time.strip().nullif("") if raw.time.type().is_string() else raw.time
     columns = {
         "user": raw.user.nullif(""),
-        "time": _parsed_time(raw.time),
+        "time": _parsed_time(time),
         "query": ibis.ifelse(normal, raw.query, queries.clean_query),
         "url": ibis.null("string"),
         "rank": raw["rank"].try_cast("int32"),
-        "timed": raw.time.notnull(),
+        "timed": time.notnull(),
         "linked": raw.url.nullif("").notnull(),
     }
     if has_urls:
@@ -192,9 +193,8 @@ def _parsed_time(time: Any) -> Any:
         return _unix(time.cast("string"))
     if not time.type().is_string():
         return time.cast("timestamp(6)")
-    text = time.strip()
-    digits = text.re_search(r"^[0-9]{9,19}$")
-    return ibis.ifelse(digits, _unix(text), text.try_cast("timestamp(6)"))
+    digits = time.re_search(r"^[0-9]{9,19}$")
+    return ibis.ifelse(digits, _unix(time), time.try_cast("timestamp(6)"))
 
 
 def _unix(text: Any) -> Any:

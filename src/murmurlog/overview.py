@@ -29,7 +29,7 @@ def profile(
                 continue
             say(f"counting {kind}")
             per_user[kind] = _items_per_user(items(log, kind=kind))
-        users = log.table.user.nunique().execute()
+        users = log.table.user.nunique().to_pyarrow().as_py()
     return {
         "rows": log.rows,
         "users": int(users),

@@ -12,14 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from murmurlog import __version__
-from murmurlog.bound import bound
+from murmurlog.bound import bound as bounded
+from murmurlog.bound import choose_way
 from murmurlog.bundle import check_target, publish
 from murmurlog.certificate import ABOUT, Certificate, TableClaim
 from murmurlog.engine import Engine, connect
 from murmurlog.errors import EngineError, MurmurlogError, Refused, UsageError
-from murmurlog.items import items
+from murmurlog.items import check, items
 from murmurlog.ledger import Account, Ledger
-from murmurlog.log import read
+from murmurlog.log import Log, read
 from murmurlog.noise import Entropy, SystemEntropy, sampler_delta
 from murmurlog.plans import MECHANISM, Plan, plan_tables
 from murmurlog.privacy import Guarantee
@@ -103,7 +104,10 @@ def release(
     check_target(target)
     found = find(source, columns=columns)
     kinds = _tables(tables, found)
-    bounds = {kind: per_user for kind in kinds} if isinstance(per_user, int) else per_user
+    for kind in kinds:
+        check(found, kind=kind, unit=unit)
+    way = choose_way(bound, timed="time" in found.columns)
+    bounds = dict.fromkeys(kinds, per_user) if isinstance(per_user, int) else per_user
     plans, total = plan_tables(
         kinds,
         mechanism=mechanism,
@@ -116,7 +120,7 @@ def release(
         neighbours=neighbours,
         letters=letters,
     )
-    _check_delta(total, users, accept_delta)
+    _check_delta(total, delta, users, accept_delta)
     book, name = _book(ledger, source_name)
     if book:
         book.check(name, total)
@@ -132,7 +136,7 @@ def release(
         for kind, plan in plans.items():
             say(f"counting {kind}")
             d = int(plan.mechanism.parameters()["per_user"])
-            tallies[kind] = _tally(log, kind, unit, d, bound, entropy)
+            tallies[kind] = _tally(log, kind, unit, d, way, entropy)
         account = None
         if book:  # from here on the budget is spent
             what = "; ".join(f"{kind}: {plan.mechanism}" for kind, plan in plans.items())
@@ -147,7 +151,7 @@ def release(
         rows = {kind: table.num_rows for kind, table in published.items()}
         certificate = _certificate(
             plans, total, rows, release_id, duck, entropy,
-            bound=bound or ("first" if log.has_times else "random"), url=url, users=users,
+            way=way, url=url, users=users,
             counts=not set_only, account=account, about=about or {},
         )  # fmt: skip
     say("writing the bundle")
@@ -168,23 +172,21 @@ def release(
 
 
 def _tables(tables: Sequence[str] | None, found: Source) -> tuple[str, ...]:
-    if tables is None:
-        return ("query", "click") if "url" in found.columns else ("query",)
-    for kind in tables:
-        if kind not in KEYS:
-            raise UsageError(f"--tables: {kind!r} is unknown; use {', '.join(KEYS)}")
-    return tuple(tables)
+    if tables is not None:
+        return tuple(tables)
+    return ("query", "click") if "url" in found.columns else ("query",)
 
 
-def _check_delta(total: Guarantee, users: int | None, accepted: bool) -> None:
-    """Refuses a delta that lets one of the declared users be shown; the log's own number is private."""
+def _check_delta(total: Guarantee, asked: float | None, users: int | None, accepted: bool) -> None:
+    """Refuses a delta of 1/users or more; only a declared number counts, the log's is private."""
     if users is None:
         return
     if users < 1:
         raise UsageError(f"--users must be at least 1, not {users}")
-    if total.delta * users >= 1 and not accepted:
+    delta = max(total.delta, asked or 0.0)
+    if delta * users >= 1 and not accepted:
         raise Refused(
-            f"delta {total.delta:.3g} per {total.unit} is at least 1/users for the declared {users} "
+            f"delta {delta:.3g} per {total.unit} is at least 1/users for the declared {users} "
             "users: publishing one whole user at random would pass. Use --delta "
             f"{1 / users / 10:.1g} or less, or say --accept-delta."
         )
@@ -202,8 +204,8 @@ def _book(ledger: str | Path | None, source_name: str | None) -> tuple[Ledger | 
     return Ledger(Path(ledger)), source_name
 
 
-def _tally(log: Any, kind: str, unit: str, d: int, way: str | None, entropy: Entropy) -> Tally:
-    return tally(bound(items(log, kind=kind, unit=unit), per_user=d, way=way, entropy=entropy))
+def _tally(log: Log, kind: str, unit: str, d: int, way: str, entropy: Entropy) -> Tally:
+    return tally(bounded(items(log, kind=kind, unit=unit), per_user=d, way=way, entropy=entropy))
 
 
 def _certificate(
@@ -214,7 +216,7 @@ def _certificate(
     engine: Engine,
     entropy: Entropy,
     *,
-    bound: str,
+    way: str,
     url: str,
     users: int | None,
     counts: bool,
@@ -239,7 +241,7 @@ def _certificate(
             )
             for kind, plan in plans.items()
         },
-        bound=bound,
+        bound=way,
         normaliser=NORMALISER,
         url=url,
         engine=engine.version,

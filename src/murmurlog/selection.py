@@ -3,8 +3,8 @@
 A count that passed a threshold is too high on average, the more so the nearer it lies to it. The
 correction subtracted here is the ridge solution of "right on average for every true count from T
 up", computed from the exact law of the noise. It is a function of the noisy value and of public
-parameters only (A9), monotone, and leaves less than an eighth of the noise's standard deviation
-of bias for true counts of T and more (uncorrected: four fifths).
+parameters only (A9), monotone, and leaves less than a sixth of the noise's standard deviation
+of bias for true counts of T and more (uncorrected: up to four fifths).
 """
 
 from dataclasses import dataclass

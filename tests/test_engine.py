@@ -1,0 +1,77 @@
+"""The engine: self-test, memory limit, scratch folders that are swept after a crash."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import ibis
+import pytest
+
+from murmurlog import scratch as scratch_module
+from murmurlog.engine import connect
+from murmurlog.errors import EngineError, UsageError
+from murmurlog.scratch import PREFIX, scratch, sweep
+
+
+def test_an_engine_that_hashes_differently_is_refused(engine, monkeypatch):
+    engine.self_test()
+    real = ibis.expr.types.StringValue.hexdigest
+    monkeypatch.setattr(
+        ibis.expr.types.StringValue, "hexdigest", lambda self, how: real(self.upper(), how)
+    )
+    with pytest.raises(EngineError, match="fails its self-test"):
+        engine.self_test()
+
+
+def test_a_memory_limit_is_kept_by_spilling(tmp_path):
+    with connect(memory="60MB", folder=tmp_path) as engine:
+        engine.sql(
+            "CREATE TABLE big AS SELECT range AS i, md5(range::VARCHAR) AS t FROM range(2000000)"
+        )
+        spilled = engine.sql(
+            "SELECT coalesce(sum(size), 0) FROM duckdb_temporary_files()"
+        ).fetchone()[0]
+        assert spilled > 0
+        assert engine.sql("SELECT count(DISTINCT t) FROM big").fetchone()[0] == 2_000_000
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_memory_limit_that_is_no_size_is_named():
+    with (
+        pytest.raises(UsageError, match="--memory 'plenty' is not a size"),
+        connect(memory="plenty"),
+    ):
+        pass
+
+
+def test_a_scratch_folder_is_private_and_gone_afterwards(tmp_path):
+    with scratch(tmp_path) as folder:
+        assert folder.stat().st_mode & 0o077 == 0
+        (folder / "file").write_text("x")
+        assert sweep(tmp_path) == []  # a live one is left alone
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_process_leaves_is_swept_by_the_next(tmp_path):
+    code = f"""
+        import os, pathlib
+        from murmurlog.scratch import scratch
+        with scratch(pathlib.Path({str(tmp_path)!r})) as folder:
+            (folder / "log").write_text("somebody's queries")
+            os.kill(os.getpid(), 9)
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)])
+    assert done.returncode == -9
+    assert len(list(tmp_path.glob(PREFIX + "*"))) == 1
+    with scratch(tmp_path):
+        assert len(list(tmp_path.glob(PREFIX + "*"))) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_folders_of_others_and_unlocked_strangers_are_left_alone(tmp_path, monkeypatch):
+    (tmp_path / f"{PREFIX}stranger").mkdir()
+    assert sweep(tmp_path) == []
+    (tmp_path / f"{PREFIX}stranger" / scratch_module.LOCK).touch()
+    monkeypatch.setattr(os, "getuid", lambda: 12345)
+    assert sweep(tmp_path) == []

@@ -1,0 +1,94 @@
+"""Where things live: a file imports only from lower layers, and two walls hold."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "murmurlog"
+LAYERS = [
+    {"__init__"},
+    {"errors"},
+    {"privacy", "scratch", "tables", "text"},
+    {"noise", "engine", "source", "selection", "synth"},
+    {"log"},
+    {"items"},
+    {"bound"},
+    {"tally", "overview"},
+    {"mechanisms"},
+    {"plans", "certificate", "ledger"},
+    {"cards"},
+    {"bundle"},
+    {"road", "checks"},
+    {"demonstration"},
+    {"cli"},
+]
+LAYER = {name: depth for depth, names in enumerate(LAYERS) for name in names}
+MODULES = sorted(SOURCE.rglob("*.py"))
+
+
+def part(path):
+    """The part a file belongs to: its folder below the package, or its own name."""
+    relative = path.relative_to(SOURCE)
+    return relative.parts[0] if len(relative.parts) > 1 else relative.stem
+
+
+def imports(path):
+    """The parts of murmurlog a file imports, late imports included, type checking's not."""
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            node.body = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("murmurlog"):
+            if node.module == "murmurlog":
+                for alias in node.names:
+                    yield alias.name if alias.name in LAYER else "__init__"
+            else:
+                yield node.module.split(".")[1]
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name.startswith("murmurlog"):
+                    yield (alias.name.split(".") + ["__init__"])[1]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(SOURCE)))
+def test_a_file_imports_only_from_lower_layers(path):
+    here = part(path)
+    assert here in LAYER, f"give {here} a layer"
+    for other in imports(path):
+        assert other == here or LAYER[other] < LAYER[here], f"{here} must not import {other}"
+
+
+def test_every_layer_has_its_file():
+    assert {part(path) for path in MODULES} == set(LAYER)
+
+
+def reachable(start):
+    seen, todo = set(), {start}
+    while todo:
+        one = todo.pop()
+        seen.add(one)
+        for path in MODULES:
+            if part(path) == one:
+                todo |= set(imports(path)) - seen
+    return seen
+
+
+def test_who_reads_bundles_can_never_reach_a_log():
+    assert reachable("bundle").isdisjoint({"log", "source", "engine", "items", "tally", "synth"})
+
+
+def test_only_noise_draws():
+    pattern = re.compile(r"urandom|np\.random|default_rng|import (random|secrets|uuid)|from random")
+    drawers = {part(p) for p in MODULES if pattern.search(p.read_text())}
+    # synth invents logs, road names the release; neither touches a count.
+    assert drawers == {"noise", "synth", "road"}
+
+
+def test_nothing_needs_the_network_or_a_fixed_path():
+    for path in MODULES:
+        assert not re.search(
+            r"urlopen|requests\.|httpx|socket|/home/|/root/|/work/", path.read_text()
+        )

@@ -1,0 +1,112 @@
+"""The ledger: reserve, commit, refuse; two at once cannot overspend; it fails closed."""
+
+import sqlite3
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from murmurlog.errors import Refused, UsageError
+from murmurlog.ledger import Ledger
+from murmurlog.privacy import Guarantee
+
+COST = Guarantee(epsilon=1.0, delta=1e-6)
+
+
+@pytest.fixture
+def book(tmp_path):
+    return Ledger(tmp_path / "ledger.db")
+
+
+def test_a_reservation_is_spent_before_it_is_committed(book):
+    book.cap("web", epsilon=3, delta=1e-5)
+    before = book.reserve("web", COST, release_id="one", what="threshold")
+    assert (before.epsilon, before.releases) == (0, 0)
+    (account,) = book.accounts()
+    assert (account.epsilon, account.delta, account.releases) == (1.0, 1e-6, 1)
+    assert book.find("one").state == "reserved"
+    book.commit("one")
+    assert book.find("one").state == "committed"
+    assert book.accounts()[0].epsilon == 1.0
+
+
+def test_what_does_not_fit_is_refused_with_the_numbers(book):
+    book.cap("web", epsilon=2.5, delta=1e-5)
+    for name in ("one", "two"):
+        book.reserve("web", COST, release_id=name, what="x")
+    message = (
+        r'costs epsilon 1 per user on source "web", 2 of its cap 2.5 is spent \(2 releases\); '
+        r"0.5 is left.\n  Try --epsilon 0.5, or raise the cap: murmurlog ledger cap web"
+    )
+    with pytest.raises(Refused, match=message):
+        book.reserve("web", COST, release_id="three", what="x")
+    assert len(book.entries()) == 2
+    book.cap("tight", epsilon=10, delta=1e-7)
+    with pytest.raises(Refused, match="costs delta 1e-06"):
+        book.check("tight", COST)
+
+
+def test_ten_tenths_fit_a_cap_of_one(book):
+    book.cap("web", epsilon=1, delta=1e-5)
+    tenth = Guarantee(epsilon=0.1, delta=1e-6)
+    for i in range(10):
+        book.reserve("web", tenth, release_id=str(i), what="x")
+    with pytest.raises(Refused, match="0 is left"):
+        book.reserve("web", tenth, release_id="more", what="x")
+
+
+def test_sixteen_at_once_cannot_overspend(book):
+    book.cap("web", epsilon=3, delta=1e-4)
+
+    def one(i):
+        try:
+            Ledger(book.path).reserve("web", COST, release_id=str(i), what="x")
+        except Refused:
+            return 0
+        return 1
+
+    with ThreadPoolExecutor(16) as pool:
+        assert sum(pool.map(one, range(16))) == 3
+    assert book.accounts()[0].epsilon == 3
+
+
+def test_a_source_has_one_unit(book):
+    book.reserve("web", COST, release_id="one", what="x")
+    day = Guarantee(epsilon=1, delta=1e-6, unit="user-day")
+    with pytest.raises(Refused, match=r"accounted per user \(add-remove\); a release per user-day"):
+        book.reserve("web", day, release_id="two", what="x")
+    book.reserve("days", day, release_id="two", what="x")
+
+
+def test_a_release_is_booked_once(book):
+    book.reserve("web", COST, release_id="one", what="x")
+    with pytest.raises(Refused, match="nothing can be booked"):
+        book.reserve("web", COST, release_id="one", what="x")
+    with pytest.raises(Refused, match="no entry nobody to commit"):
+        book.commit("nobody")
+
+
+def test_a_ledger_that_cannot_be_read_refuses(tmp_path):
+    path = tmp_path / "ledger.db"
+    path.write_bytes(b"this is not a database, and it is long enough to be sure" * 20)
+    with pytest.raises(Refused, match=r"ledger.db cannot be used .* restore it from a backup"):
+        Ledger(path)
+
+
+def test_a_locked_ledger_refuses_in_the_end(book, monkeypatch):
+    monkeypatch.setattr("murmurlog.ledger.WAIT_SECONDS", 0.1)
+    holder = sqlite3.connect(book.path, isolation_level=None)
+    holder.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(Refused, match="locked"):
+        book.check("web", COST)
+    holder.close()
+    book.check("web", COST)
+
+
+def test_bad_caps_and_paths_are_named(book, tmp_path):
+    with pytest.raises(UsageError, match="a cap needs epsilon > 0"):
+        book.cap("web", epsilon=0, delta=1e-6)
+    with pytest.raises(UsageError, match="there is no ledger"):
+        Ledger(tmp_path / "none.db", must_exist=True)
+    with pytest.raises(UsageError, match="there is no folder"):
+        Ledger(tmp_path / "no" / "ledger.db")
+    assert book.path.stat().st_mode & 0o077 == 0

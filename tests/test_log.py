@@ -1,0 +1,232 @@
+"""Reading: every format gives the same rows, broken rows are counted, the dialect is never guessed."""
+
+import gzip
+import json
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from murmurlog.engine import connect
+from murmurlog.errors import InputError, UsageError
+from murmurlog.log import read
+from murmurlog.source import find
+
+ROWS = [
+    {"user": "a", "time": "2026-01-02 03:04:05", "query": "Red  Shoes", "url": "http://www.x.com/1?s=2"},
+    {"user": "a", "time": "2026-01-02T03:05:05Z", "query": 'quote "q"', "url": ""},
+    {"user": "b", "time": "1767323045", "query": "ΣΑΣ İ", "url": "y.org"},
+    {"user": "b", "time": "", "query": "tab, comma", "url": ""},
+]  # fmt: skip
+CLEAN = [
+    ("a", "2026-01-02 03:04:05", "red shoes", "x.com/1"),
+    ("a", "2026-01-02 03:05:05", 'quote "q"', None),
+    ("b", "2026-01-02 03:04:05", "σασ i̇", "y.org"),
+    ("b", None, "tab, comma", None),
+]
+
+
+def rows_of(source, **options):
+    with connect() as engine:
+        log = read(
+            find(str(source), columns=options.pop("columns", None)), engine=engine, **options
+        )
+        rows = log.table.to_pyarrow().to_pylist()
+        plain = [(r["user"], str(r["time"] or "") or None, r["query"], r["url"]) for r in rows]
+        return in_order(plain), dict(log.broken)
+
+
+def in_order(rows):
+    return sorted(rows, key=lambda row: (row[0], row[1] or "", row[2]))
+
+
+EXPECTED = in_order(CLEAN)
+
+
+def test_csv_tsv_and_jsonl_give_the_same_rows(write_csv, write_tsv, write_jsonl):
+    sources = [write_csv(ROWS), write_tsv(ROWS), write_jsonl(ROWS)]
+    for source in sources:
+        assert rows_of(source) == (EXPECTED, {})
+
+
+@pytest.mark.parametrize("compression", ["gz", "zst"])
+@pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl"])
+def test_compressed_text_gives_the_same_rows(
+    kind, compression, write_csv, write_tsv, write_jsonl, tmp_path
+):
+    plain = {"csv": write_csv, "tsv": write_tsv, "jsonl": write_jsonl}[kind](ROWS)
+    packed = tmp_path / f"packed.{kind}.{compression}"
+    if compression == "gz":
+        packed.write_bytes(gzip.compress(plain.read_bytes()))
+    else:
+        packed.write_bytes(pa.Codec("zstd").compress(plain.read_bytes()).to_pybytes())
+    assert rows_of(packed) == (EXPECTED, {})
+
+
+def test_parquet_folder_glob_and_duckdb_give_the_same_rows(tmp_path):
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    (folder / "notes.md").write_text("not a log")
+    for i, half in enumerate((ROWS[:2], ROWS[2:])):
+        table = pa.Table.from_pylist([{k: v or None for k, v in row.items()} for row in half])
+        pq.write_table(table, folder / f"part{i}.parquet")
+    assert rows_of(folder) == (EXPECTED, {})
+    assert rows_of(folder / "part*.parquet") == (EXPECTED, {})
+    base = tmp_path / "base.duckdb"
+    with duckdb.connect(str(base)) as connection:
+        connection.execute(f"CREATE TABLE searches AS FROM '{folder}/part*.parquet'")
+    assert rows_of(base) == (EXPECTED, {})
+    with duckdb.connect(str(base)) as connection:
+        connection.execute("CREATE TABLE other AS SELECT 1 AS x")
+    assert rows_of(f"{base}::searches") == (EXPECTED, {})
+    with pytest.raises(InputError, match=r"2 tables; name one of: base.duckdb::other"):
+        find(str(base))
+
+
+def test_typed_columns_keep_their_meaning(tmp_path):
+    table = pa.table(
+        {
+            "uid": pa.array([7, 8]),
+            "q": ["x", "y"],
+            "ts": pa.array([1767323045000, 1767323046000], pa.timestamp("ms", tz="UTC")),
+        }
+    )
+    path = tmp_path / "typed.parquet"
+    pq.write_table(table, path)
+    rows, _ = rows_of(path)
+    assert rows == [
+        ("7", "2026-01-02 03:04:05", "x", None),
+        ("8", "2026-01-02 03:04:06", "y", None),
+    ]
+
+
+def test_broken_rows_are_counted_by_reason(tmp_path):
+    path = tmp_path / "broken.csv"
+    path.write_bytes(
+        b"user,query,time,url\n"
+        b"a,fine,2026-01-01,\n"
+        b",no user,2026-01-01,\n"
+        b"b,,2026-01-01,\n"
+        b"b,\xc2\xad,2026-01-01,\n"
+        b"c,bad time,yesterday,\n"
+        b"d,bad url,2026-01-01,http://[x\n"
+        b"e,too,many,columns,here\n"
+        b"f\n"
+        b"g,\xff\xfe,2026-01-01,\n"
+    )
+    rows, broken = rows_of(path)
+    assert rows == [("a", "2026-01-01 00:00:00", "fine", None)]
+    assert broken == {
+        "no query": 2,
+        "no user": 1,
+        "not UTF-8": 1,
+        "too few columns": 1,
+        "too many columns": 1,
+        "unreadable time": 1,
+        "unreadable url": 1,
+    }
+    with pytest.raises(InputError, match=r"8 broken rows \(.*1 x no user.*--strict is set"):
+        rows_of(path, strict=True)
+
+
+def test_lines_that_are_no_json_are_counted(tmp_path):
+    path = tmp_path / "log.jsonl"
+    path.write_text('{"user": "a", "query": "x"}\n{oops\n[1]\n{"query": "y"}\n')
+    assert rows_of(path) == ([("a", None, "x", None)], {"no user": 2, "not JSON": 1})
+
+
+def test_a_stray_quote_in_a_tsv_swallows_nothing(write_tsv):
+    rows = [{"user": f"u{i}", "query": f'5" pipe {i}'} for i in range(200)]
+    assert len(rows_of(write_tsv(rows))[0]) == 200
+
+
+@given(content=st.text(st.characters(codec="utf-8", exclude_characters="\r\n\t"), max_size=40))
+@settings(max_examples=30, deadline=None)
+def test_what_one_user_writes_changes_no_other_users_row(tmp_path_factory, content):
+    # A8: dialect and types are fixed before the rows are read.
+    path = tmp_path_factory.mktemp("a8") / "log.tsv"
+    others = "".join(f"u{i}\tquery {i}\n" for i in range(5))
+    path.write_text(f"user\tquery\nvictim\t{content}\n{others}", encoding="utf-8", newline="\n")
+    rows, _ = rows_of(path)
+    assert [r for r in rows if r[0] != "victim"] == [
+        (f"u{i}", None, f"query {i}", None) for i in range(5)
+    ]
+
+
+def test_columns_are_guessed_or_given(tmp_path):
+    path = tmp_path / "log.tsv"
+    path.write_text(
+        "AnonID\tQuery\tQueryTime\tItemRank\tClickURL\n1\tx\t2006-03-01 00:00:01\t1\ta.com\n"
+    )
+    assert find(str(path)).columns == {
+        "user": "AnonID",
+        "query": "Query",
+        "time": "QueryTime",
+        "url": "ClickURL",
+        "rank": "ItemRank",
+    }
+    other = tmp_path / "other.csv"
+    other.write_text("who,what\n1,x\n")
+    with pytest.raises(InputError, match=r'looks like "user"\. Found: who, what\. Map it'):
+        find(str(other))
+    assert find(str(other), columns={"user": "who", "query": "what"}).columns["user"] == "who"
+    with pytest.raises(InputError, match=r'column "nobody" is not in other.csv'):
+        find(str(other), columns={"user": "nobody"})
+    with pytest.raises(UsageError, match="'colour' is no role"):
+        find(str(other), columns={"colour": "who"})
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("empty.csv", b"", "empty.csv is empty"),
+        ("only-header.csv", b"user,query\n", "no usable rows"),
+        ("not.parquet", b"PAR1 nonsense", "not readable as parquet"),
+        ("not.duckdb", b"nonsense", "not a readable DuckDB file"),
+        ("not.jsonl", b"hello\n", "does not start with lines of JSON"),
+        ("latin.csv", b"us\xe9r,query\na,b\n", "not UTF-8"),
+        ("twice.csv", b"user,query,user\na,b,c\n", "a repeated column name"),
+        ("log.xlsx", b"x", "cannot tell the format of log.xlsx"),
+        ("cut.csv.gz", gzip.compress(b"user,query\n" + b"a,b\n" * 100_000)[:200], "cut.csv.gz"),
+    ],
+)
+def test_unusable_files_are_named_with_the_reason(tmp_path, name, content, message):
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=message), connect() as engine:
+        read(find(str(path)), engine=engine)
+
+
+def test_missing_and_mixed_sources_are_named(tmp_path):
+    with pytest.raises(InputError, match="there is no file or folder"):
+        find(str(tmp_path / "nothing.csv"))
+    with pytest.raises(InputError, match="no file matches"):
+        find(str(tmp_path / "*.csv"))
+    with pytest.raises(InputError, match="holds no log"):
+        find(str(tmp_path))
+    (tmp_path / "a.csv").write_text("user,query\n1,x\n")
+    (tmp_path / "b.tsv").write_text("user\tquery\n1\tx\n")
+    with pytest.raises(InputError, match="different formats"):
+        find(str(tmp_path))
+    (tmp_path / "c.csv").write_text("user,query,more\n1,x,y\n")
+    with pytest.raises(InputError, match=r"c.csv has other columns than a.csv"):
+        find(str(tmp_path / "*.csv"))
+
+
+def test_url_level_is_checked(write_tsv):
+    with pytest.raises(UsageError, match="--url must be one of host, path, full"):
+        rows_of(write_tsv(ROWS), url="domain")
+
+
+def test_hostile_column_names_stay_names(tmp_path):
+    name = 'q"; DROP TABLE raw; --'
+    path = tmp_path / "log.jsonl"
+    path.write_text(json.dumps({"user": "a", name: "x"}) + "\n")
+    rows, _ = rows_of(path, columns={"query": name})
+    assert rows == [("a", None, "x", None)]
+    table = pa.table({"user": ["a"], name: ["x"]})
+    pq.write_table(table, tmp_path / "log.parquet")
+    assert rows_of(tmp_path / "log.parquet", columns={"query": name})[0] == rows

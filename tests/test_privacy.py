@@ -1,0 +1,235 @@
+"""The theorems against other roads to the same number: long arithmetic, dp-accounting, OpenDP."""
+
+import math
+
+import numpy as np
+import opendp.prelude as dp
+import pytest
+from dp_accounting.pld import privacy_loss_distribution as pld
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from murmurlog.errors import UsageError
+from murmurlog.privacy import (
+    Guarantee,
+    NoisyPart,
+    compose,
+    delta_of_threshold,
+    delta_together,
+    epsilon_of_threshold,
+    gaussian_delta,
+    hockey_stick,
+    noise_sd,
+    real_threshold,
+    solve_integer_threshold,
+    solve_threshold,
+    survival,
+    turning_point,
+)
+
+dp.enable_features("contrib")
+LN10 = math.log(10)
+
+
+@pytest.mark.parametrize("epsilon", [-0.4, 0.0, 0.2, 0.45])
+def test_laplace_loss_of_two_copies_equals_numerical_integration(epsilon):
+    step = 0.01
+    x = np.arange(-30, 31, step) + step / 2
+    p, q = (np.exp(-np.abs(x - shift) / 2) / 4 * step for shift in (1, 0))
+    integral = np.maximum(0, np.outer(p, p) - math.exp(epsilon) * np.outer(q, q)).sum()
+    exact = hockey_stick(noise="laplace", epsilon=epsilon, copies=2, scale=2)
+    assert exact == pytest.approx(integral, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("noise", "make"),
+    [
+        ("laplace", lambda s: pld.from_laplace_mechanism(s)),
+        ("geometric", lambda s: pld.from_discrete_laplace_mechanism(1 / s)),
+        ("gaussian", lambda s: pld.from_gaussian_mechanism(s)),
+    ],
+)
+@pytest.mark.parametrize(
+    ("copies", "scale", "epsilon"), [(1, 2.0, 0.3), (10, 5.0, 1.0), (40, 40, 0.5)]
+)
+def test_hockey_stick_is_just_below_a_pessimistic_loss_distribution(
+    noise, make, copies, scale, epsilon
+):
+    upper = make(scale).self_compose(copies).get_delta_for_epsilon(epsilon)
+    exact = hockey_stick(noise=noise, epsilon=epsilon, copies=copies, scale=scale)
+    assert exact <= upper * (1 + 1e-9) + 1e-12
+    assert exact == pytest.approx(upper, rel=0.02)
+
+
+def test_pure_epsilon_and_rho_agree_with_opendp():
+    d, scale = 20, 7.5
+    integers = dp.vector_domain(dp.atom_domain(T="i64"))
+    laplace = dp.m.make_laplace(integers, dp.l1_distance(T="i64"), scale=scale)
+    assert laplace.map(d) == pytest.approx(d / scale, rel=1e-9)
+    assert hockey_stick(noise="geometric", epsilon=d / scale, copies=d, scale=scale) < 1e-12
+    assert hockey_stick(noise="geometric", epsilon=d / scale * 0.9, copies=d, scale=scale) > 0
+    gaussian = dp.m.make_gaussian(integers, dp.l2_distance(T="f64"), scale=scale)
+    rho = gaussian.map(math.sqrt(d))
+    assert rho == pytest.approx(d / (2 * scale**2), rel=1e-9)
+    profile = dp.c.make_zCDP_to_approxDP(gaussian).map(math.sqrt(d))
+    exact = gaussian_delta(epsilon=1.0, mu=math.sqrt(d) / scale)
+    assert exact <= profile.delta(1.0)
+    assert exact >= profile.delta(1.0) / 30  # zCDP is the looser road
+
+
+@pytest.mark.parametrize("noise", ["laplace", "geometric", "gaussian"])
+def test_replace_is_never_cheaper_than_add_remove(noise):
+    arguments = {"noise": noise, "epsilon": 1.0, "d": 4, "scale": 4.0, "threshold": 40}
+    both = [delta_of_threshold(neighbours=n, **arguments) for n in ("add-remove", "replace")]
+    assert both[0] < both[1] < 3 * both[0] + 0.2
+
+
+def test_replace_at_add_remove_epsilon_fails_badly():
+    # d=1, b=2, K=20: one user's item counts for b=2 alone give epsilon 0.5; replace needs 1.
+    at = {"noise": "laplace", "d": 1, "scale": 2.0, "threshold": 20}
+    claimed = delta_of_threshold(epsilon=0.5, **at)
+    truly = delta_of_threshold(epsilon=0.5, neighbours="replace", **at)
+    assert truly > 1000 * claimed
+    assert delta_of_threshold(epsilon=1.0, neighbours="replace", **at) <= claimed * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("noise", ["geometric", "gaussian"])
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+@settings(max_examples=25, deadline=None)
+@given(
+    epsilon=st.floats(0.05, 6),
+    log_delta=st.floats(-11, -2),
+    d=st.integers(1, 40),
+)
+def test_solved_thresholds_keep_their_promise_and_are_not_wasteful(
+    noise, neighbours, epsilon, log_delta, d
+):
+    delta = 10.0**log_delta
+    scale, T = solve_integer_threshold(
+        noise=noise, epsilon=epsilon, delta=delta, d=d, neighbours=neighbours
+    )
+    at = {"noise": noise, "epsilon": epsilon, "d": d, "neighbours": neighbours}
+    kept = delta_of_threshold(scale=scale, threshold=real_threshold(noise, T), **at)
+    assert kept <= delta
+    if T > 2:
+        for factor in (0.9, 0.97, 1.0, 1.03, 1.1):
+            lower = real_threshold(noise, T - 1)
+            assert delta_of_threshold(scale=scale * factor, threshold=lower, **at) > delta
+
+
+@pytest.mark.parametrize(
+    ("d", "geometric", "gaussian"),
+    [(1, 6, 9), (5, 29, 20), (10, 59, 28), (20, 104, 40), (40, 160, 58), (80, 239, 83), (160, 355, 120)],
+)  # fmt: skip
+def test_thresholds_are_at_most_the_known_best(d, geometric, gaussian):
+    budget = {"epsilon": LN10, "delta": 1e-5, "d": d}
+    assert solve_integer_threshold(noise="geometric", **budget)[1] <= geometric
+    assert solve_integer_threshold(noise="gaussian", **budget)[1] <= gaussian
+
+
+def test_passing_T_where_K_is_due_understates_delta():
+    at = {"noise": "gaussian", "epsilon": LN10, "d": 1, "scale": 2.5}
+    right = delta_of_threshold(threshold=real_threshold("gaussian", 12), **at)
+    wrong = delta_of_threshold(threshold=12, **at)
+    assert right > 2 * wrong  # a claim made with T would be broken twice over
+
+
+def test_exact_search_is_never_worse_than_the_closed_form():
+    for d in (1, 3, 20):
+        budget = {"noise": "geometric", "epsilon": 1.0, "delta": 1e-6, "d": d}
+        closed, exact = (solve_threshold(method=m, **budget)[1] for m in ("closed", "exact"))
+        assert exact <= closed
+
+
+def test_least_epsilon_is_where_delta_is_met():
+    at = {"noise": "gaussian", "d": 5, "scale": 4.0, "threshold": 25.5}
+    epsilon = epsilon_of_threshold(delta=1e-5, **at)
+    assert delta_of_threshold(epsilon=epsilon, **at) <= 1e-5
+    assert delta_of_threshold(epsilon=epsilon * 0.999, **at) > 1e-5
+    assert epsilon_of_threshold(delta=1e-9, **at) == math.inf  # a key alone shows more often
+
+
+def test_joint_account_is_exact_for_one_part_and_below_the_sum_for_several():
+    scale, T = solve_integer_threshold(noise="gaussian", epsilon=0.5, delta=5e-7, d=10)
+    part = NoisyPart(noise="gaussian", d=10, scale=scale, threshold=T - 0.5)
+    one = delta_together([part], epsilon=0.5)
+    assert one == pytest.approx(5e-7, rel=1e-3)
+    two = delta_together([part, part], epsilon=1.0)
+    assert 2 * part.key_delta() * 0.999 < two < 1e-6
+    # Exact for two equal tables is T1 with twice the items: the joint account must not be below.
+    exact = delta_of_threshold(
+        noise="gaussian", epsilon=1.0, d=10, scale=scale, threshold=T - 0.5, releases=2
+    )
+    assert exact <= two * (1 + 1e-9)
+
+
+def test_joint_account_of_mixed_noises_covers_the_exact_value_of_its_parts():
+    geometric = NoisyPart(noise="geometric", d=3, scale=6.0, threshold=80)
+    gaussian = NoisyPart(noise="gaussian", d=5, scale=12.0, threshold=80.5)
+    for neighbours in ("add-remove", "replace"):
+        both = delta_together([geometric, gaussian], epsilon=1.0, neighbours=neighbours)
+        for part in (geometric, gaussian):
+            assert delta_together([part], epsilon=1.0, neighbours=neighbours) <= both
+    pure = delta_together([geometric, geometric], epsilon=1.0)
+    assert pure == pytest.approx(1 - (1 - geometric.key_delta()) ** 2, rel=1e-9)
+
+
+def test_guarantees_add_up_only_within_one_unit():
+    day = Guarantee(epsilon=1, delta=1e-6, unit="user-day")
+    total = compose([day, day])
+    assert (total.epsilon, total.delta, total.unit) == (2, 2e-6, "user-day")
+    with pytest.raises(UsageError, match="'user-day' and 'user' do not add up"):
+        compose([day, Guarantee(epsilon=1, delta=1e-6)])
+    with pytest.raises(UsageError, match="nothing to compose"):
+        compose([])
+
+
+def test_a_guarantee_is_checked_at_birth():
+    with pytest.raises(UsageError, match="unknown unit 'household'"):
+        Guarantee(epsilon=1, delta=0, unit="household")
+    with pytest.raises(UsageError, match="whole users only"):
+        Guarantee(epsilon=1, delta=0, unit="user-day", neighbours="replace")
+    with pytest.raises(UsageError, match="no guarantee has epsilon"):
+        Guarantee(epsilon=-1, delta=0)
+    with pytest.raises(UsageError, match="unknown assumptions: A17"):
+        Guarantee(epsilon=1, delta=0, assumptions=("A17",))
+
+
+def test_linked_units_lose_privacy_together():
+    three = Guarantee(epsilon=0.5, delta=1e-6).for_linked(3)
+    assert three.epsilon == 1.5
+    grown = 1e-6 * (math.exp(1.5) - 1) / (math.exp(0.5) - 1)
+    assert three.delta == pytest.approx(grown, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"noise": "cauchy"}, "unknown noise 'cauchy'"),
+        ({"epsilon": 0}, "epsilon must be a positive number"),
+        ({"delta": 1}, "delta must lie between 0 and 1"),
+        ({"d": 0}, "d must be at least 1"),
+        ({"neighbours": "swap"}, "unknown neighbour relation 'swap'"),
+        ({"method": "guess"}, "unknown method 'guess'"),
+    ],
+)
+def test_bad_parameters_are_named(arguments, message):
+    good = {"noise": "geometric", "epsilon": 1.0, "delta": 1e-6, "d": 5}
+    with pytest.raises(UsageError, match=message):
+        solve_threshold(**(good | arguments))
+
+
+def test_tails_are_those_of_the_laws():
+    assert survival(noise="gaussian", scale=2.0, x=2.0) == pytest.approx(0.158655, rel=1e-5)
+    total = sum(
+        survival(noise="geometric", scale=3.0, x=k)
+        - survival(noise="geometric", scale=3.0, x=k + 1)
+        for k in range(-400, 400)
+    )
+    assert total == pytest.approx(1, abs=1e-12)
+    variance = sum(
+        k * k * (survival(noise="geometric", scale=3.0, x=k) - survival(noise="geometric", scale=3.0, x=k + 1))
+        for k in range(-400, 400)
+    )  # fmt: skip
+    assert noise_sd(noise="geometric", scale=3.0) == pytest.approx(math.sqrt(variance), rel=1e-9)
+    assert turning_point(1.0) == pytest.approx(0.765528, rel=1e-5)

@@ -1,0 +1,467 @@
+"""The whole road: a log in, a bundle out; what is in it, what never is, and what verify catches."""
+
+import json
+import math
+import os
+import re
+import shutil
+import sqlite3
+
+import frictionless
+import mlcroissant
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+import murmurlog
+from murmurlog.bundle import publish, sums
+from murmurlog.checks import verify
+from murmurlog.errors import BundleError, MurmurlogError, Refused, UsageError
+from murmurlog.ledger import Ledger
+from murmurlog.noise import SeededEntropy
+from murmurlog.road import release
+
+BUDGET = {"epsilon": 4.0, "delta": 1e-4}
+SECRET = "the secret illness of user 17"
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    """300 users who share some queries and clicks; one of them has a secret."""
+    rows = []
+    for i in range(300):
+        for j, query in enumerate(("Weather", "news", "maps", f"own query {i}")):
+            url = f"http://www.{query.lower().split()[0]}.example/p?session={i}" if j < 3 else None
+            rows.append(
+                {"user": f"customer-{i}", "time": f"2026-01-0{j + 1}", "query": query, "url": url}
+            )
+    rows.append(
+        {"user": "customer-17", "time": "2026-01-09", "query": SECRET, "url": "http://s.example"}
+    )
+    path = tmp_path_factory.mktemp("private-place") / "log.parquet"
+    pq.write_table(pa.Table.from_pylist(rows), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def bundle(log, tmp_path_factory):
+    """A bundle of that log, with its ledger beside it. Do not change it: copy it."""
+    folder = tmp_path_factory.mktemp("released")
+    Ledger(folder / "ledger.db").cap("shop", epsilon=10, delta=1e-3)
+    release(
+        str(log),
+        out=folder / "bundle",
+        ledger=folder / "ledger.db",
+        source_name="shop",
+        users=1000,
+        about={"title": "Shop searches", "publisher": "A Shop", "license": "CC-BY-4.0"},
+        **BUDGET,
+    )
+    return folder / "bundle"
+
+
+@pytest.fixture
+def copy(bundle, tmp_path):
+    return shutil.copytree(bundle, tmp_path / "bundle")
+
+
+def failed(report):
+    return {check.name: check.message for check in report.checks if not check.ok}
+
+
+def reseal(root):
+    """Makes the checksums right again, as a forger would."""
+    lines = [f"{digest}  {name}\n" for name, digest in sums(root).items()]
+    (root / "SHA256SUMS").write_text("".join(lines))
+
+
+# --- what is in a bundle --------------------------------------------------------------------------
+
+
+def test_a_release_is_verified_booked_and_says_what_it_is(bundle):
+    report = verify(bundle, ledger=bundle.parent / "ledger.db")
+    assert report.ok, failed(report)
+    assert {c.name for c in report.checks} >= {"files", "guarantee", "table query", "ledger"}
+    loaded = murmurlog.load(bundle)
+    assert loaded.guarantee.epsilon == 4.0
+    assert loaded.guarantee.delta <= 1e-4
+    query = loaded.tables["query"].to_pylist()
+    assert {row["query"] for row in query} == {"weather", "news", "maps"}
+    for row in query:
+        assert abs(row["users"] - 300) < 8 * row["users_stderr"]
+        assert row["reliable"]
+    clicks = {(row["query"], row["url"]) for row in loaded.tables["click"].to_pylist()}
+    assert clicks == {(q, f"{q}.example/p") for q in ("weather", "news", "maps")}
+
+
+def test_nothing_of_the_log_is_in_the_bundle_but_what_was_published(bundle, log):
+    exact_users, exact_rows = "300", "1201"
+    for path in bundle.rglob("*"):
+        if path.is_dir():
+            continue
+        content = path.read_bytes()
+        for private in (
+            SECRET,
+            "illness",
+            "customer-",
+            "own query",
+            "session=",
+            str(log),
+            "private-place",
+        ):
+            assert private.encode() not in content, (path.name, private)
+        if path.suffix != ".parquet":
+            numbers = content.decode().replace(",", " ").replace('"', " ").split()
+            assert exact_users not in numbers
+            assert exact_rows not in numbers
+
+
+def test_certificate_states_unit_guarantee_and_parameters(bundle):
+    stated = json.loads((bundle / "privacy.json").read_text())
+    assert stated["guarantee"]["unit"] == "user"
+    assert stated["guarantee"]["epsilon"] == 4.0
+    assert stated["declared_users"] == 1000
+    assert stated["delta_times_users"] == pytest.approx(0.1, rel=1e-3)
+    assert set(stated["assumptions"]) == {"A0", "A1", "A5", "A6", "A7", "A8", "A9"}
+    assert stated["tables"]["query"]["parameters"]["per_user"] == 10
+    assert stated["noise"]["entropy"] == "operating system"
+    assert stated["ledger"] == {
+        "source": "shop",
+        "releases_before": 0,
+        "epsilon_before": 0.0,
+        "delta_before": 0.0,
+    }
+
+
+def test_tables_are_sorted_typed_and_carry_their_privacy(bundle):
+    file = pq.ParquetFile(bundle / "data" / "query.parquet")
+    assert file.schema_arrow.names == ["query", "users", "users_stderr", "reliable"]
+    assert file.schema_arrow.field("query").type == pa.string()
+    assert file.metadata.row_group(0).column(0).compression == "ZSTD"
+    said = {k.decode(): v.decode() for k, v in file.schema_arrow.metadata.items()}
+    assert said["dp.unit"] == "user"
+    assert float(said["dp.epsilon"]) == 4.0
+    users = file.read()["users"].to_pylist()
+    assert users == sorted(users, reverse=True)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # rdflib's, inside mlcroissant
+def test_croissant_frictionless_and_registry_read_the_cards(bundle):
+    dataset = mlcroissant.Dataset(jsonld=str(bundle / "croissant.json"))
+    assert not dataset.metadata.issues.errors
+    assert not dataset.metadata.issues.warnings
+    assert len(list(dataset.records("query"))) == 3
+    report = frictionless.validate(str(bundle / "datapackage.json"))
+    assert report.valid, report.flatten(["note"])
+    deployment = yaml.safe_load((bundle / "deployment.yaml").read_text())
+    loss = deployment["deployment"]["privacy_loss"]
+    assert loss["privacy_unit"] == "user"
+    assert loss["privacy_parameters"]["delta"] == pytest.approx(1e-4, rel=1e-3)
+    front = (bundle / "README.md").read_text().split("---\n")[1]
+    assert [c["config_name"] for c in yaml.safe_load(front)["configs"]] == ["query", "click"]
+
+
+def test_a_bundle_depends_on_its_tables_not_on_their_order(bundle, tmp_path):
+    loaded = murmurlog.load(bundle)
+    turned = {
+        name: table.take(list(range(table.num_rows))[::-1]) for name, table in loaded.tables.items()
+    }
+    publish(tmp_path / "again", tables=turned, certificate=loaded.certificate)
+    assert sums(tmp_path / "again") == sums(bundle)
+
+
+# --- what verify catches --------------------------------------------------------------------------
+
+
+def edit_certificate(root, change):
+    path = root / "privacy.json"
+    stated = json.loads(path.read_text())
+    change(stated)
+    path.write_text(json.dumps(stated, indent=2, ensure_ascii=False) + "\n")
+    reseal(root)
+
+
+def test_a_changed_byte_is_corruption(copy):
+    data = copy / "data" / "query.parquet"
+    data.write_bytes(data.read_bytes()[:-1] + b"x")
+    report = verify(copy)
+    assert report.exit_code == 6
+    assert failed(report) == {"files": "the checksum is wrong: data/query.parquet"}
+
+
+@pytest.mark.parametrize(
+    ("change", "check", "message"),
+    [
+        (
+            lambda c: c["guarantee"].update(epsilon=1.0),
+            "guarantee",
+            "more than the stated epsilon 1,",
+        ),
+        (lambda c: c["tables"]["query"]["guarantee"].update(delta=1e-9), "guarantee", "has delta"),
+        (
+            lambda c: c["tables"]["query"]["parameters"].update(scale=99.0),
+            "guarantee",
+            "are not those",
+        ),
+        (lambda c: c["tables"]["query"].update(rows=2), "table query", "has 3 rows, not 2"),
+        (lambda c: c["assumptions"].pop("A1"), "guarantee", "needs assumptions"),
+        (
+            lambda c: c.update(users_in_log=300),
+            "certificate",
+            "keys of no meaning here: users_in_log",
+        ),
+        (lambda c: c["tables"]["query"].update(true_users=300), "certificate", "holds more"),
+        (lambda c: c.update(private=False), "noise", "NOT private"),
+        (lambda c: c["about"].update(title="Another"), "cards", "README.md is not what"),
+    ],
+)
+def test_a_forged_certificate_fails(copy, change, check, message):
+    edit_certificate(copy, change)
+    report = verify(copy)
+    assert report.exit_code == 1
+    assert message in failed(report)[check]
+
+
+def rewrite(root, name, change):
+    path = root / "data" / f"{name}.parquet"
+    table = pq.ParquetFile(path).read()
+    pq.write_table(change(table), path)
+    reseal(root)
+
+
+def with_users(table, users):
+    return table.set_column(1, "users", pa.array(users, pa.int64()))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda t: t.append_column("user", pa.array(["customer-17"] * 3)), "has columns"),
+        (lambda t: t.take([2, 1, 0]), "canonical order"),
+        (lambda t: with_users(t, [900, 800, 1]), "holds a count of 1"),
+        (lambda t: t.set_column(0, "query", pa.array(["a", "b", "C"])), "order|not normalised"),
+        (lambda t: t.set_column(0, "query", pa.array(["a", "a", "a"])), "a key repeats|order"),
+        (lambda t: t.replace_schema_metadata({"dp.epsilon": "0.1"}), "metadata differ"),
+        (lambda t: t.set_column(3, "reliable", pa.array([False] * 3)), "`reliable` is not what"),
+    ],
+)
+def test_a_forged_table_fails(copy, change, message):
+    rewrite(copy, "query", change)
+    report = verify(copy)
+    assert not report.ok
+    assert re.search(message, failed(report)["table query"])
+
+
+def test_missing_extra_and_linked_files_fail(copy):
+    (copy / "notes.txt").write_text("raw counts")
+    assert failed(verify(copy)) == {"files": "not part of a bundle: notes.txt"}
+    (copy / "notes.txt").unlink()
+    os.symlink("/etc/hostname", copy / "link")
+    assert "is a link" in failed(verify(copy))["files"]
+    (copy / "link").unlink()
+    (copy / "README.md").unlink()
+    assert failed(verify(copy)) == {"files": "missing: README.md"}
+
+
+def test_what_is_no_bundle_is_said(tmp_path, copy):
+    with pytest.raises(BundleError, match="is no bundle: there is no privacy.json"):
+        verify(tmp_path)
+    (copy / "privacy.json").write_text("[" * 100_000)
+    with pytest.raises(BundleError, match="privacy.json"):
+        verify(copy)
+    (copy / "privacy.json").write_text('{"format": "murmurlog-bundle-1"}')
+    with pytest.raises(BundleError, match="damaged"):
+        verify(copy)
+    (copy / "privacy.json").write_text('{"format": "other"}')
+    with pytest.raises(BundleError, match="not of the format"):
+        verify(copy)
+
+
+def test_a_bundle_that_is_not_in_the_ledger_fails(copy, tmp_path):
+    Ledger(tmp_path / "empty.db")
+    report = verify(copy, ledger=tmp_path / "empty.db")
+    assert "no entry carries the id" in failed(report)["ledger"]
+    with pytest.raises(UsageError, match="there is no ledger"):
+        verify(copy, ledger=tmp_path / "none.db")
+
+
+def test_a_bundle_booked_too_cheaply_fails(copy, bundle, tmp_path):
+    cheap = tmp_path / "cheap.db"
+    shutil.copy(bundle.parent / "ledger.db", cheap)
+    with sqlite3.connect(cheap) as db:
+        db.execute("UPDATE entries SET epsilon = 0.1")
+    assert "the entry books epsilon 0.1" in failed(verify(copy, ledger=cheap))["ledger"]
+
+
+# --- the order of things --------------------------------------------------------------------------
+
+
+def test_a_release_of_nothing_is_valid(log, tmp_path):
+    outcome = release(str(log), out=tmp_path / "b", epsilon=0.01, delta=1e-9)
+    assert outcome.rows == {"query": 0, "click": 0}
+    assert verify(tmp_path / "b").ok
+
+
+def test_keys_alone(log, tmp_path):
+    release(str(log), out=tmp_path / "b", tables=["query"], set_only=True, **BUDGET)
+    table = murmurlog.load(tmp_path / "b").tables["query"]
+    assert table.column_names == ["query"]
+    assert table["query"].to_pylist() == ["maps", "news", "weather"]
+    assert verify(tmp_path / "b").ok
+
+
+def test_every_table_unit_and_bound_can_be_released(log, tmp_path):
+    for i, options in enumerate(
+        (
+            {
+                "tables": ["keyword", "query", "click"],
+                "shares": {"keyword": 0.2, "query": 0.5, "click": 0.3},
+            },
+            {"unit": "user-day", "per_user": 2},
+            {"unit": "session", "bound": "random"},
+            {"unit": "row", "per_user": 1},
+            {"neighbours": "replace", "per_user": {"query": 3, "click": 2}},
+            {"noise": "geometric", "url": "host"},
+            {"letters": {"T": "60", "b": "5"}, "tables": ["query"], "per_user": 5},
+        )
+    ):
+        out = tmp_path / str(i)
+        budget = {} if "letters" in options else BUDGET
+        outcome = release(str(log), out=out, **budget, **options)
+        report = verify(out)
+        assert report.ok, failed(report)
+        assert sum(outcome.rows.values()) > 0
+        assert outcome.guarantee.unit == options.get("unit", "user")
+
+
+def test_letters_give_the_guarantee_that_follows(log, tmp_path):
+    outcome = release(
+        str(log), out=tmp_path / "b", tables=["query"], per_user=5, letters={"K": "59", "b": "5"}
+    )
+    assert outcome.guarantee.epsilon == 1.0
+    assert (
+        str(outcome.plans["query"].mechanism) == "threshold(noise=geometric, d=5, scale=5.0, T=60)"
+    )
+
+
+def test_a_seeded_release_is_marked_and_fails_verify(log, tmp_path):
+    release(str(log), out=tmp_path / "b", entropy=SeededEntropy(1), **BUDGET)
+    assert "NOT PRIVATE" in (tmp_path / "b" / "README.md").read_text()
+    assert failed(verify(tmp_path / "b")) == {
+        "noise": "the noise was drawn from a known seed: this is NOT private"
+    }
+
+
+def test_two_releases_differ(log, tmp_path):
+    users = []
+    for name in "ab":
+        release(str(log), out=tmp_path / name, epsilon=1.0, delta=1e-4, tables=["query"])
+        users.append(murmurlog.load(tmp_path / name).tables["query"]["users"].to_pylist())
+    assert users[0] != users[1]
+
+
+def test_a_dry_run_reads_and_books_nothing(log, tmp_path):
+    Ledger(tmp_path / "l.db").cap("shop", epsilon=10, delta=1e-3)
+    outcome = release(
+        str(log),
+        out=tmp_path / "b",
+        ledger=tmp_path / "l.db",
+        source_name="shop",
+        dry_run=True,
+        **BUDGET,
+    )
+    assert outcome.rows == {}
+    assert not (tmp_path / "b").exists()
+    assert Ledger(tmp_path / "l.db").entries() == []
+
+
+def test_delta_is_held_against_declared_users_only(log, tmp_path):
+    with pytest.raises(Refused, match="at least 1/users for the declared 10000 users"):
+        release(str(log), out=tmp_path / "b", users=10_000, **BUDGET)
+    release(str(log), out=tmp_path / "b", users=10_000, accept_delta=True, **BUDGET)
+    # 300 users in the log, delta > 1/300, nothing declared: the log's own number refuses nothing.
+    release(str(log), out=tmp_path / "c", epsilon=4.0, delta=0.01)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"epsilon": 0}, UsageError, "epsilon must be a positive number"),
+        ({"epsilon": -1}, UsageError, "epsilon must be a positive number"),
+        ({"epsilon": math.nan}, UsageError, "epsilon must be a positive number"),
+        ({"delta": 0}, UsageError, "delta must lie between"),
+        ({"delta": 1e-30}, UsageError, "below what the noise sampler can certify"),
+        ({"tables": ["query", "query"]}, UsageError, "names a table twice"),
+        ({"tables": ["pages"]}, UsageError, "unknown table 'pages'"),
+        ({"tables": []}, UsageError, "lists no table"),
+        ({"per_user": 0}, UsageError, "at least 1"),
+        ({"per_user": {"session": 3}}, UsageError, "names session"),
+        ({"shares": {"query": 1.0}}, UsageError, "must name every table once"),
+        ({"shares": {"query": 0.9, "click": 0.3}}, UsageError, "add up to 1"),
+        ({"mechanism": "magic"}, UsageError, "unknown mechanism 'magic'"),
+        ({"noise": "white"}, UsageError, "unknown noise 'white'"),
+        ({"unit": "planet"}, UsageError, "unknown unit 'planet'"),
+        ({"unit": "user-day", "neighbours": "replace"}, UsageError, "whole users only"),
+        ({"engine": "abacus"}, MurmurlogError, "no engine 'abacus'"),
+        ({"about": {"colour": "red"}}, UsageError, "--about has no colour"),
+        ({"source_name": "shop"}, UsageError, "give --ledger too"),
+        ({"ledger": "ledger.db"}, UsageError, "--ledger needs --source"),
+        ({"users": 0}, UsageError, "--users must be at least 1"),
+        ({"bound": "last"}, UsageError, "--bound must be"),
+    ],
+)
+def test_bad_parameters_leave_nothing_behind(log, tmp_path, monkeypatch, options, error, message):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(error, match=message):
+        release(str(log), out="bundle", **({"epsilon": 1.0, "delta": 1e-5} | options))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_existing_target_is_refused_before_anything_is_reserved(log, tmp_path):
+    out = tmp_path / "b"
+    out.mkdir()
+    book = Ledger(tmp_path / "l.db")
+    with pytest.raises(UsageError, match="exists: choose another folder"):
+        release(str(log), out=out, ledger=book.path, source_name="shop", **BUDGET)
+    assert book.entries() == []
+    with pytest.raises(UsageError, match="there is no folder"):
+        release(str(log), out=tmp_path / "no" / "b", **BUDGET)
+
+
+def test_a_spent_budget_is_refused_and_nothing_is_written(log, tmp_path):
+    book = Ledger(tmp_path / "l.db")
+    book.cap("shop", epsilon=5, delta=1e-3)
+    options = {"ledger": book.path, "source_name": "shop", **BUDGET}
+    release(str(log), out=tmp_path / "first", **options)
+    with pytest.raises(Refused, match="4 of its cap 5 is spent"):
+        release(str(log), out=tmp_path / "second", **options)
+    assert not (tmp_path / "second").exists()
+    assert len(book.entries()) == 1
+
+
+def test_a_failed_write_leaves_the_budget_spent_and_no_half_bundle(log, tmp_path, monkeypatch):
+    book = Ledger(tmp_path / "l.db")
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("murmurlog.bundle.pq.write_table", full)
+    with pytest.raises(MurmurlogError, match=r"No space left.*stays booked as [0-9a-f]{32}"):
+        release(str(log), out=tmp_path / "b", ledger=book.path, source_name="shop", **BUDGET)
+    assert [entry.state for entry in book.entries()] == ["reserved"]
+    assert [path.name for path in tmp_path.iterdir()] == ["l.db"]
+
+
+def test_a_bad_log_costs_nothing(tmp_path):
+    (tmp_path / "log.csv").write_text("user,query\n,\n")
+    book = Ledger(tmp_path / "l.db")
+    with pytest.raises(MurmurlogError, match="no usable rows"):
+        release(
+            str(tmp_path / "log.csv"),
+            out=tmp_path / "b",
+            ledger=book.path,
+            source_name="x",
+            **BUDGET,
+        )
+    assert book.entries() == []
