@@ -118,7 +118,8 @@ def test_broken_rows_are_counted_by_reason(tmp_path):
         b"g,\xff\xfe,2026-01-01,\n"
     )
     rows, broken = rows_of(path)
-    assert rows == [("a", "2026-01-01 00:00:00", "fine", None)]
+    day = "2026-01-01 00:00:00"
+    assert rows == [("a", day, "fine", None), ("d", day, "bad url", None)]
     assert broken == {
         "no query": 2,
         "no user": 1,

@@ -56,17 +56,18 @@ def read(
     *,
     engine: Engine,
     url: str = "path",
+    urls: bool = True,
     strict: bool = False,
     say: Callable[[str], None] = lambda _: None,
 ) -> Log:
-    """The log of a source. `strict` refuses broken rows instead of dropping them."""
+    """The log of a source. `strict` refuses broken rows; urls=False leaves the urls out."""
     if url not in URL_LEVELS:
         raise UsageError(f"--url must be one of {', '.join(URL_LEVELS)}, not {url!r}")
     say(f"reading {source.name}")
     broken: dict[str, int] = {}
     raw = _raw(source, engine, broken)
     say("normalising text")
-    table = _cleaned(raw, engine, url, has_urls="url" in source.columns)
+    table = _cleaned(raw, engine, url, has_urls=urls and "url" in source.columns)
     kept = _usable(table, broken)
     rows = int(kept.count().to_pyarrow().as_py())
     broken = {reason: n for reason, n in sorted(broken.items()) if n}
@@ -157,12 +158,12 @@ def _cleaned(raw: Any, engine: Engine, url: str, *, has_urls: bool) -> Any:
         "url": ibis.null("string"),
         "rank": raw["rank"].try_cast("int32"),
         "timed": time.notnull(),
-        "linked": raw.url.nullif("").notnull(),
+        "linked": ibis.literal(False),
     }
     if has_urls:
         urls = _map(raw.url, engine, lambda text: clean_url(text, url), skip=None)
         joined = joined.left_join(urls, raw.url == urls.raw_url)
-        columns["url"] = urls.clean_url
+        columns |= {"url": urls.clean_url, "linked": raw.url.nullif("").notnull()}
     return engine.materialise(joined.select(**columns))
 
 
@@ -210,7 +211,10 @@ def _unix(text: Any) -> Any:
 
 
 def _usable(table: Any, broken: dict[str, int]) -> Any:
-    """The rows with a user, a query and no unreadable time; counts the others."""
+    """The rows with a user, a query and no unreadable time; counts the others.
+
+    A row whose url is unreadable is counted too, but stays, as a query without a click.
+    """
     no_user = table.user.isnull()
     no_query = table.query.isnull()
     bad_time = table.timed & table.time.isnull()
@@ -230,5 +234,5 @@ def _usable(table: Any, broken: dict[str, int]) -> Any:
     )
     for i, reason in enumerate(reasons):
         broken[reason] = counted[f"n{i}"] or 0
-    kept = table.filter(~(no_user | no_query | bad_time | bad_url))
+    kept = table.filter(~(no_user | no_query | bad_time))
     return kept.select("user", "time", "query", "url", "rank")

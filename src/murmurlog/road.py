@@ -131,7 +131,7 @@ def release(
             booked=False, broken={},
         )  # fmt: skip
     with connect(memory=memory) as duck:
-        log = read(found, engine=duck, url=url, strict=strict, say=say)
+        log = read(found, engine=duck, url=url, urls="click" in kinds, strict=strict, say=say)
         tallies = {}
         for kind, plan in plans.items():
             say(f"counting {kind}")

@@ -18,6 +18,12 @@ app = typer.Typer(
 )
 
 
+def _show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"murmurlog {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
 def configure(
     context: typer.Context,
@@ -25,13 +31,11 @@ def configure(
         Path | None, typer.Option(help="Settings; default murmurlog.toml if it is there.")
     ] = None,
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version.", is_eager=True)
+        bool,
+        typer.Option("--version", help="Print the version.", is_eager=True, callback=_show_version),
     ] = False,
 ) -> None:
     """Publish search logs so that the crowd can be heard and no single person can."""
-    if version:
-        typer.echo(f"murmurlog {__version__}")
-        raise typer.Exit
     path = config or Path("murmurlog.toml")
     if config and not path.is_file():
         raise UsageError(f"there is no configuration file {str(path)!r}")

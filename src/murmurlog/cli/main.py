@@ -10,7 +10,7 @@ from murmurlog.cli.app import app
 from murmurlog.cli.output import words
 from murmurlog.errors import MurmurlogError
 
-__all__ = ["commands", "ledger", "main"]
+__all__ = ["commands", "ledger", "main"]  # importing the two registers their commands
 
 
 def main() -> None:

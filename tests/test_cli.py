@@ -1,0 +1,275 @@
+"""The command line as a user meets it: output, messages, exit codes, nothing left behind."""
+
+import csv
+import io
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import murmurlog.cli.main as entry
+from murmurlog.synth import invent, write
+
+MURMURLOG = Path(sys.executable).with_name("murmurlog")
+
+
+def run(*arguments, cwd, env=None):
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("MURMURLOG_")}
+    return subprocess.run(
+        [str(MURMURLOG), *map(str, arguments)],
+        cwd=cwd,
+        env=environment | (env or {}),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with an invented log of 3,000 users."""
+    folder = tmp_path_factory.mktemp("place")
+    write(invent(rows=120_000, seed=4), folder / "log.parquet")
+    return folder
+
+
+def test_plan_prints_the_thresholds_of_the_paper_setting(place):
+    best = {"geometric": (6, 29, 59, 104, 160, 239, 355), "gaussian": (9, 20, 28, 40, 58, 83, 120)}
+    for noise, thresholds in best.items():
+        d, T = 20, thresholds[3]
+        done = run(
+            *("plan", "--mechanism", "threshold", "--epsilon", "ln(10)", "--delta", "1e-5"),
+            *("--per-user", d, "--noise", noise, "--json"),
+            cwd=place,
+        )
+        assert done.returncode == 0, done.stderr
+        planned = json.loads(done.stdout)
+        assert planned["threshold"] <= T
+        assert planned["guarantee"]["epsilon"] == pytest.approx(math.log(10))
+        assert planned["guarantee"]["delta"] <= 1e-5
+        assert planned["scale"] > 0
+        assert list(planned["passes"]) == ["0.5", "0.95", "0.99"]
+        assert planned["passes"]["0.5"] == planned["threshold"]
+
+
+def test_profile_release_verify_and_ledger(place, tmp_path):
+    profile = json.loads(run("profile", place / "log.parquet", "--json", cwd=tmp_path).stdout)
+    assert set(profile) == {"rows", "users", "shape", "columns", "broken", "items_per_user"}
+    assert profile["rows"] == 120_000
+    assert profile["users"] == 3_000
+    assert set(profile["items_per_user"]["query"]) == {"mean", "p50", "p99"}
+
+    cap = run(
+        "ledger", "cap", "web", "--epsilon", 4, "--delta", "1e-5", "--ledger", "l.db", cwd=tmp_path
+    )
+    assert cap.returncode == 0
+    arguments = (
+        *("release", place / "log.parquet", "--tables", "query,click", "--epsilon", 3),
+        *(
+            "--delta",
+            "1e-6",
+            "--per-user",
+            "query=5,click=3",
+            "--ledger",
+            "l.db",
+            "--source",
+            "web",
+        ),
+    )
+    done = run(*arguments, "--out", "first", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["guarantee"]["epsilon"] == 3.0
+    assert set(result["guarantee"]) == {"epsilon", "delta", "unit", "neighbours", "notion"}
+    assert result["tables"]["query"]["rows"] > 10
+    assert result["tables"]["click"]["parameters"]["per_user"] == 3
+    assert result["booked"] is True
+    assert result["out"] == "first"
+
+    verified = run("verify", "first", "--ledger", "l.db", "--json", cwd=tmp_path)
+    assert verified.returncode == 0
+    assert json.loads(verified.stdout)["ok"] is True
+
+    refused = run(*arguments, "--out", "second", cwd=tmp_path)
+    assert refused.returncode == 3
+    assert 'refused (3): this release costs epsilon 3 per user on source "web"' in refused.stderr
+    assert "Try --epsilon 1, or raise the cap" in refused.stderr
+    assert not (tmp_path / "second").exists()
+
+    shown = json.loads(run("ledger", "show", "--ledger", "l.db", "--json", cwd=tmp_path).stdout)
+    assert shown["sources"][0]["epsilon"] == 3.0
+    assert [entry["state"] for entry in shown["entries"]] == ["committed"]
+    exported = run("ledger", "export", "--ledger", "l.db", cwd=tmp_path).stdout
+    (row,) = csv.DictReader(io.StringIO(exported))
+    assert row["release_id"] == shown["entries"][0]["release_id"]
+    assert "web" in run("ledger", "show", "--ledger", "l.db", cwd=tmp_path).stdout
+
+    (tmp_path / "first" / "data" / "query.parquet").write_bytes(b"x")
+    corrupt = run("verify", "first", cwd=tmp_path)
+    assert corrupt.returncode == 6
+    assert "FAILED files: the checksum is wrong" in corrupt.stdout
+
+
+def test_words_go_to_stderr_and_no_raw_query_is_printed(place, tmp_path):
+    done = run("release", place / "log.parquet", "--out", "b", cwd=tmp_path)
+    assert done.returncode == 0
+    assert done.stdout == ""
+    assert "together: epsilon 1, delta 1e-06 per user, add-remove" in done.stderr
+    assert "not booked" in done.stderr
+    assert "declare one with --users" in done.stderr
+    assert "weather" not in done.stderr
+
+
+def test_an_empty_release_says_why(place, tmp_path):
+    done = run("release", place / "log.parquet", "--epsilon", 0.01, "--out", "b", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "query: nothing was published; an item needs about" in done.stderr
+    assert run("verify", "b", cwd=tmp_path).returncode == 0
+
+
+def test_small_units_are_warned_about(place, tmp_path):
+    done = run(
+        "release",
+        place / "log.parquet",
+        "--unit",
+        "session",
+        "--epsilon",
+        4,
+        "--out",
+        "b",
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0
+    assert "only a single session is protected" in done.stderr
+    assert "per session" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("release", "none.csv"), 4, "input (4): there is no file or folder 'none.csv'"),
+        (("release", "cols.csv"), 4, 'no column of cols.csv looks like "user". Found: who, what.'),
+        (("release", "empty.csv"), 4, "empty.csv is empty"),
+        (("release", "good.csv", "--frobnicate"), 2, "No such option: --frobnicate"),
+        (
+            ("release", "good.csv", "--epsilon", "0"),
+            2,
+            "usage (2): epsilon must be a positive number",
+        ),
+        (("release", "good.csv", "--epsilon", "much"), 2, "'much' is no number"),
+        (("release", "good.csv", "--delta", "2"), 2, "delta must lie between 0 and 1"),
+        (("release", "good.csv", "--out", "taken"), 2, "--out 'taken' exists"),
+        (
+            ("release", "good.csv", "--per-user", "few"),
+            2,
+            "--per-user takes 20 or query=20,click=10",
+        ),
+        (("release", "good.csv", "--tables", "query,pages"), 2, "unknown table 'pages'"),
+        (("release", "good.csv", "--columns", "user"), 2, "--columns takes name=value"),
+        (("release", "good.csv", "--engine", "spark"), 5, "engine (5)"),
+        (("release", "good.csv", "--users", "2000000"), 3, "at least 1/users"),
+        (("release", "good.csv", "--seed", "1"), 2, "No such option: --seed"),
+        (("release", "good.csv", "--memory", "lots"), 2, "--memory 'lots' is not a size"),
+        (("release", "broken.csv", "--strict"), 4, "2 broken rows"),
+        (("verify", "taken"), 6, "is no bundle"),
+        (("ledger", "show"), 2, "Give --ledger FILE"),
+        (("ledger", "show", "--ledger", "none.db"), 2, "there is no ledger"),
+        (("plan", "--set", "K=2"), 2, "missing parameter scale"),
+        (("generate", "--rows", "0", "--out", "x.csv"), 2, "--rows must be at least 1"),
+        (("generate", "--rows", "5", "--out", "x.doc"), 2, "cannot tell the format of x.doc"),
+        (("generate", "--rows", "5", "--out", "good.csv"), 2, "good.csv exists"),
+        (("demo", "--out", "taken"), 2, "--out 'taken' exists"),
+        (("nonsense",), 2, "No such command 'nonsense'"),
+    ],
+)
+def test_bad_input_names_the_cause_and_leaves_nothing(tmp_path, arguments, code, message):
+    (tmp_path / "good.csv").write_text("user,query\na,x\nb,x\n")
+    (tmp_path / "broken.csv").write_text("user,query\na,x\n,x\nb,\n")
+    (tmp_path / "cols.csv").write_text("who,what\na,x\n")
+    (tmp_path / "empty.csv").write_text("")
+    (tmp_path / "taken").mkdir()
+    before = sorted(tmp_path.rglob("*"))
+    done = run(*arguments, cwd=tmp_path)
+    assert done.returncode == code, done.stderr
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_flags_win_over_variables_and_those_over_the_file(tmp_path):
+    (tmp_path / "murmurlog.toml").write_text(
+        '[plan]\nepsilon = 2\nper-user = 7\nnoise = "geometric"\n'
+    )
+
+    def planned(*arguments, **env):
+        done = run("plan", "--json", *arguments, cwd=tmp_path, env=env)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    from_file = planned()
+    assert (from_file["guarantee"]["epsilon"], from_file["per_user"]) == (2.0, 7)
+    assert from_file["noise"] == "geometric"
+    assert planned(MURMURLOG_EPSILON="3")["guarantee"]["epsilon"] == 3.0
+    assert planned("--epsilon", "4", MURMURLOG_EPSILON="3")["guarantee"]["epsilon"] == 4.0
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[plan]\nepsilom = 1\n", "murmurlog.toml: [plan] has no setting 'epsilom'"),
+        ("[plam]\nepsilon = 1\n", "[plam] is no command"),
+        ("epsilon", "murmurlog.toml is not TOML"),
+    ],
+)
+def test_a_bad_settings_file_is_named(tmp_path, text, message):
+    (tmp_path / "murmurlog.toml").write_text(text)
+    done = run("plan", cwd=tmp_path)
+    assert done.returncode == 2
+    assert message in done.stderr
+
+
+def test_settings_for_columns_and_tables(place, tmp_path):
+    (tmp_path / "murmurlog.toml").write_text(
+        '[release]\ntables = ["query"]\nper-user = 4\nepsilon = 3\n'
+        '[release.columns]\nuser = "user"\nquery = "query"\n'
+    )
+    done = run("release", place / "log.parquet", "--out", "b", "--dry-run", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert list(json.loads(done.stdout)["tables"]) == ["query"]
+
+
+def test_demo_with_a_seed_is_marked_as_not_private(tmp_path):
+    done = run("demo", "--rows", 60_000, "--seed", 3, "--out", "d", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "NOT private" in done.stdout
+    assert run("verify", "d/bundle", cwd=tmp_path).returncode == 1
+
+
+def test_demo_ends_with_a_verified_bundle(tmp_path):
+    done = run("demo", "--rows", 60_000, "--out", "d", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["verify"]["ok"] is True
+    assert result["release"]["booked"] is True
+
+
+def test_version_and_help(tmp_path):
+    assert run("--version", cwd=tmp_path).stdout.startswith("murmurlog 0.")
+    assert "release" in run("--help", cwd=tmp_path).stdout
+
+
+def test_an_error_of_our_own_is_70_without_content(tmp_path, monkeypatch, capsys):
+    def broken():
+        raise RuntimeError("secret query")
+
+    monkeypatch.setattr(entry, "app", broken)
+    with pytest.raises(SystemExit) as stopped:
+        entry.main()
+    assert stopped.value.code == 70
+    printed = capsys.readouterr().err
+    assert "internal (70): RuntimeError" in printed
+    assert "secret" not in printed
