@@ -184,6 +184,9 @@ def test_small_units_are_warned_about(place, tmp_path):
         (("generate", "--rows", "5", "--out", "good.csv"), 2, "good.csv exists"),
         (("demo", "--out", "taken"), 2, "--out 'taken' exists"),
         (("nonsense",), 2, "No such command 'nonsense'"),
+        (("generate", "--rows", "5", "--seed", "-1", "--out", "x.csv"), 2, "must not be negative"),
+        (("plan", "--per-user", "query=2"), 2, "plan is for one table"),
+        (("release", "good.csv", "--about", "title"), 2, "--about takes name=value"),
     ],
 )
 def test_bad_input_names_the_cause_and_leaves_nothing(tmp_path, arguments, code, message):
@@ -255,6 +258,39 @@ def test_demo_ends_with_a_verified_bundle(tmp_path):
     result = json.loads(done.stdout)
     assert result["verify"]["ok"] is True
     assert result["release"]["booked"] is True
+
+
+def test_hostile_names_are_printed_as_they_are(tmp_path):
+    (tmp_path / "odd.csv").write_text("user,[/q]\na,x\n")
+    done = run("profile", "odd.csv", "--columns", "query=[/q]", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "query=[/q]" in done.stdout
+    done = run("release", "odd.csv", "--columns", "query=[/q]", "--out", "o[red]", cwd=tmp_path)
+    assert "wrote o[red]; check it" in done.stderr
+    assert (tmp_path / "o[red]").is_dir()
+
+
+def test_a_reader_that_leaves_changes_no_exit_code(place):
+    script = f"'{MURMURLOG}' plan --json | true; exit ${{PIPESTATUS[0]}}"
+    assert subprocess.run(["bash", "-c", script], cwd=place).returncode == 0
+
+
+def test_a_large_delta_and_small_units_are_warned_about_in_plan(tmp_path):
+    done = run("plan", "--set", "T=5,b=1.35", "--per-user", 1, "--unit", "row", cwd=tmp_path)
+    assert "warning: delta 0.035 is large" in done.stderr
+    assert "only a single row is protected" in done.stderr
+
+
+def test_settings_of_a_group_and_texts_with_commas(place, tmp_path):
+    (tmp_path / "murmurlog.toml").write_text(
+        '[ledger]\nledger = "l.db"\n[release]\nepsilon = 3\n[release.about]\ntitle = "Shoes, and more"\n'
+    )
+    cap = run("ledger", "cap", "web", "--epsilon", 4, "--delta", "1e-5", cwd=tmp_path)
+    assert cap.returncode == 0, cap.stderr
+    assert "web" in run("ledger", "show", cwd=tmp_path).stdout
+    done = run("release", place / "log.parquet", "--out", "b", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "# Shoes, and more" in (tmp_path / "b" / "README.md").read_text()
 
 
 def test_version_and_help(tmp_path):

@@ -89,11 +89,29 @@ def test_a_ledger_that_cannot_be_read_refuses(tmp_path):
     path = tmp_path / "ledger.db"
     path.write_bytes(b"this is not a database, and it is long enough to be sure" * 20)
     with pytest.raises(Refused, match=r"ledger.db cannot be used .* restore it from a backup"):
-        Ledger(path)
+        Ledger(path).accounts()
+
+
+def test_another_programs_database_is_left_alone(tmp_path):
+    path = tmp_path / "music.db"
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE songs (title TEXT)")
+    before = path.read_bytes()
+    for use in (Ledger(path).accounts, lambda: Ledger(path).cap("web", epsilon=1, delta=1e-6)):
+        with pytest.raises(Refused, match="a database of another program"):
+            use()
+    assert path.read_bytes() == before
+
+
+def test_looking_makes_no_file(book):
+    assert book.accounts() == []
+    book.check("web", COST)
+    assert not book.path.exists()
 
 
 def test_a_locked_ledger_refuses_in_the_end(book, monkeypatch):
     monkeypatch.setattr("murmurlog.ledger.WAIT_SECONDS", 0.1)
+    book.cap("web", epsilon=3, delta=1e-5)
     holder = sqlite3.connect(book.path, isolation_level=None)
     holder.execute("BEGIN EXCLUSIVE")
     with pytest.raises(Refused, match="locked"):
@@ -109,4 +127,5 @@ def test_bad_caps_and_paths_are_named(book, tmp_path):
         Ledger(tmp_path / "none.db", must_exist=True)
     with pytest.raises(UsageError, match="there is no folder"):
         Ledger(tmp_path / "no" / "ledger.db")
+    book.cap("web", epsilon=1, delta=1e-6)
     assert book.path.stat().st_mode & 0o077 == 0

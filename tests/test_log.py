@@ -103,6 +103,21 @@ def test_typed_columns_keep_their_meaning(tmp_path):
     ]
 
 
+@pytest.mark.parametrize(
+    "value",
+    ["1767323045", "1767323045.0", "1767323045000", "1767323045000000", "1767323045000000000"],
+)
+def test_unix_times_of_any_size_and_type_mean_the_same(tmp_path, value):
+    path = tmp_path / "log.csv"
+    path.write_text(f"user,query,time\na,x,{value}\n")
+    assert rows_of(path)[0] == [("a", "2026-01-02 03:04:05", "x", None)]
+    number = float(value) if "." in value else int(value)
+    pq.write_table(
+        pa.table({"user": ["a"], "query": ["x"], "time": [number]}), tmp_path / "log.parquet"
+    )
+    assert rows_of(tmp_path / "log.parquet")[0] == [("a", "2026-01-02 03:04:05", "x", None)]
+
+
 def test_broken_rows_are_counted_by_reason(tmp_path):
     path = tmp_path / "broken.csv"
     path.write_bytes(
@@ -214,6 +229,11 @@ def test_missing_and_mixed_sources_are_named(tmp_path):
         find(str(tmp_path))
     (tmp_path / "c.csv").write_text("user,query,more\n1,x,y\n")
     with pytest.raises(InputError, match=r"c.csv has other columns than a.csv"):
+        find(str(tmp_path / "*.csv"))
+    (tmp_path / "c.csv").write_text("query,user\nx,1\n")  # read by position, it would swap them
+    with pytest.raises(
+        InputError, match=r"c.csv has other columns than a.csv, or in another order"
+    ):
         find(str(tmp_path / "*.csv"))
 
 

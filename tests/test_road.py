@@ -279,7 +279,7 @@ def test_what_is_no_bundle_is_said(tmp_path, copy):
 
 
 def test_a_bundle_that_is_not_in_the_ledger_fails(copy, tmp_path):
-    Ledger(tmp_path / "empty.db")
+    Ledger(tmp_path / "empty.db").cap("other", epsilon=1, delta=1e-6)
     report = verify(copy, ledger=tmp_path / "empty.db")
     assert "no entry carries the id" in failed(report)["ledger"]
     with pytest.raises(UsageError, match="there is no ledger"):
@@ -347,7 +347,9 @@ def test_letters_give_the_guarantee_that_follows(log, tmp_path):
 
 def test_a_seeded_release_is_marked_and_fails_verify(log, tmp_path):
     release(str(log), out=tmp_path / "b", entropy=SeededEntropy(1), **BUDGET)
-    assert "NOT PRIVATE" in (tmp_path / "b" / "README.md").read_text()
+    for card in ("README.md", "croissant.json", "datapackage.json", "deployment.yaml"):
+        assert "NOT PRIVATE" in (tmp_path / "b" / card).read_text()
+    assert "operating system" not in (tmp_path / "b" / "deployment.yaml").read_text()
     assert failed(verify(tmp_path / "b")) == {
         "noise": "the noise was drawn from a known seed: this is NOT private"
     }
@@ -374,6 +376,15 @@ def test_a_dry_run_reads_and_books_nothing(log, tmp_path):
     assert outcome.rows == {}
     assert not (tmp_path / "b").exists()
     assert Ledger(tmp_path / "l.db").entries() == []
+    release(
+        str(log),
+        out=tmp_path / "b",
+        ledger=tmp_path / "new.db",
+        source_name="x",
+        dry_run=True,
+        **BUDGET,
+    )
+    assert not (tmp_path / "new.db").exists()
 
 
 def test_delta_is_held_against_declared_users_only(log, tmp_path):
@@ -409,6 +420,8 @@ def test_delta_is_held_against_declared_users_only(log, tmp_path):
         ({"ledger": "ledger.db"}, UsageError, "--ledger needs --source"),
         ({"users": 0}, UsageError, "--users must be at least 1"),
         ({"bound": "last"}, UsageError, "--bound must be"),
+        ({"url": "domain"}, UsageError, "--url must be one of"),
+        ({"memory": "lots"}, UsageError, "--memory 'lots' is not a size"),
     ],
 )
 def test_bad_parameters_leave_nothing_behind(log, tmp_path, monkeypatch, options, error, message):

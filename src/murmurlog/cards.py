@@ -186,7 +186,8 @@ def deployment(certificate: Certificate) -> str:
                 f"{g.unit}. A unit is an id of the log; a person with several ids has the group "
                 "privacy of that many units.",
                 "privacy_parameters": {"epsilon": g.epsilon, "delta": g.delta},
-                "privacy_parameters_details": "Exact theorem for each table, summed over tables."
+                "privacy_parameters_details": ("" if certificate.private else f"{NOT_PRIVATE} ")
+                + "Exact theorem for each table, summed over tables."
                 + ("" if users is None else f" delta times declared users: {g.delta * users:.3g}."),
             },
             "deployment_model": {
@@ -205,7 +206,7 @@ def deployment(certificate: Certificate) -> str:
                 f"({certificate.normaliser}; urls: {certificate.url}); each unit's distinct items "
                 f"bounded ({certificate.bound}) before counting.",
                 "mechanisms": f"{mechanisms}. murmurlog {certificate.murmurlog}; integer noise by "
-                "exact inversion from the operating system's entropy, no floating-point noise.",
+                f"exact inversion, entropy: {certificate.sampler['entropy']}.",
             },
             "administrative": {"registry_authors": [about.get("publisher", "not stated")]},
         },

@@ -4,6 +4,7 @@ Holds everything that depends on where the relational steps run. Knows nothing a
 """
 
 import hashlib
+import re
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -86,6 +87,12 @@ class Engine:
             )
 
 
+def check_memory(memory: str | None) -> None:
+    """Raises unless it is a size, such as 8GB."""
+    if memory and not re.fullmatch(r"\d+(\.\d+)? ?[KMGT]i?B", memory, re.IGNORECASE):
+        raise UsageError(f"--memory {memory!r} is not a size: write it as 8GB or 500MB")
+
+
 @contextmanager
 def connect(*, memory: str | None = None, folder: Path | None = None) -> Iterator[Engine]:
     """An engine in a new private folder below `folder` (default: the system's temporary one)."""
@@ -102,14 +109,10 @@ def connect(*, memory: str | None = None, folder: Path | None = None) -> Iterato
                 "enable_progress_bar": "false",
             }
             if memory:
+                check_memory(memory)
                 settings["memory_limit"] = memory
             for name, value in settings.items():
-                try:
-                    backend.con.execute(f"SET {name} = {quoted(value)}")
-                except duckdb.Error as error:
-                    raise UsageError(
-                        f"--memory {value!r} is not a size: write it as 8GB or 500MB ({error})"
-                    ) from None
+                backend.con.execute(f"SET {name} = {quoted(value)}")
             engine = Engine(backend)
             engine.self_test()
             yield engine

@@ -28,6 +28,7 @@ CREATE TABLE IF NOT EXISTS entries (
 """
 ROUNDING = 1 + 1e-9  # ten releases of 0.1 fit a cap of 1
 WAIT_SECONDS = 30
+APPLICATION_ID = 0x6D75726D  # "murm", in the file's header
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,11 +56,16 @@ class Account:
     delta_cap: float | None
     epsilon: float
     delta: float
+    unit: str | None  # of its releases; None if there are none
     releases: int
+
+    @property
+    def epsilon_left(self) -> float | None:
+        return _left(self.epsilon_cap, self.epsilon)
 
 
 class Ledger:
-    """A ledger in an SQLite file, made on first use and readable by its owner only."""
+    """A ledger in an SQLite file, made by the first booking and readable by its owner only."""
 
     def __init__(self, path: Path, *, must_exist: bool = False) -> None:
         self.path = path
@@ -67,33 +73,50 @@ class Ledger:
             raise UsageError(f"there is no ledger {str(path)!r}")
         if not path.parent.is_dir():
             raise UsageError(f"there is no folder {str(path.parent)!r} for the ledger")
-        if not path.exists():
-            path.touch(mode=0o600)
-        with self._transaction() as db:
-            for statement in SCHEMA.split(";"):
-                db.execute(statement)
 
     @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """A transaction that holds the write lock from its start, durable at its end."""
+    def _transaction(self, *, write: bool = False) -> Iterator[sqlite3.Connection]:
+        """A transaction that holds the write lock from its start and is durable at its end.
+
+        Only writing makes the file; a ledger that is not there reads as an empty one.
+        """
         try:
-            db = sqlite3.connect(self.path, timeout=WAIT_SECONDS, isolation_level=None)
+            if write and not self.path.exists():
+                self.path.touch(mode=0o600)
+            place = self.path if self.path.exists() else ":memory:"
+            db = sqlite3.connect(place, timeout=WAIT_SECONDS, isolation_level=None)
             try:
                 db.execute("PRAGMA synchronous = FULL")
                 db.execute("BEGIN IMMEDIATE")
                 try:
+                    self._prepare(db)
                     yield db
                 except BaseException:
                     db.execute("ROLLBACK")
                     raise
-                db.execute("COMMIT")
+                db.execute("COMMIT" if write else "ROLLBACK")
             finally:
                 db.close()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             raise Refused(
-                f"the ledger {self.path.name} cannot be used ({error}), so nothing can be booked "
-                "and nothing was released. Free its lock, or restore it from a backup."
+                f"the ledger {self.path.name} cannot be used ({error}), so nothing can be booked. "
+                "Free its lock, or restore it from a backup."
             ) from None
+
+    def _prepare(self, db: sqlite3.Connection) -> None:
+        """Makes the tables in an empty file; refuses the database of another program."""
+        (mark,) = db.execute("PRAGMA application_id").fetchone()
+        (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        if mark == APPLICATION_ID:
+            return
+        if mark or tables:
+            raise Refused(
+                f"{self.path.name} is a database of another program, not a ledger of murmurlog: "
+                "name another file"
+            )
+        db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        for statement in SCHEMA.split(";"):
+            db.execute(statement)
 
     def cap(self, source: str, *, epsilon: float, delta: float) -> None:
         """Sets what may be spent on a source in all."""
@@ -101,7 +124,7 @@ class Ledger:
             raise UsageError(
                 f"a cap needs epsilon > 0 and delta between 0 and 1, not {epsilon!r} and {delta!r}"
             )
-        with self._transaction() as db:
+        with self._transaction(write=True) as db:
             db.execute(
                 "INSERT INTO sources VALUES (?, ?, ?) ON CONFLICT (name) DO UPDATE SET "
                 "epsilon_cap = excluded.epsilon_cap, delta_cap = excluded.delta_cap",
@@ -115,7 +138,7 @@ class Ledger:
 
     def reserve(self, source: str, cost: Guarantee, *, release_id: str, what: str) -> Account:
         """Books the cost as spent, or raises Refused. Returns the account as it was before."""
-        with self._transaction() as db:
+        with self._transaction(write=True) as db:
             before = self._fits(db, source, cost)
             db.execute("INSERT OR IGNORE INTO sources VALUES (?, NULL, NULL)", (source,))
             db.execute(
@@ -135,7 +158,7 @@ class Ledger:
 
     def commit(self, release_id: str) -> None:
         """Marks a reservation as published."""
-        with self._transaction() as db:
+        with self._transaction(write=True) as db:
             done = db.execute(
                 "UPDATE entries SET state = 'committed', committed_at = ? WHERE release_id = ?",
                 (_now(), release_id),
@@ -175,13 +198,14 @@ class Ledger:
             ("delta", account.delta_cap, account.delta, cost.delta),
         ):
             if cap is not None and spent + asked > cap * ROUNDING:
-                left = cap - spent if cap > spent * ROUNDING else 0.0
+                left = _left(cap, spent) or 0.0
                 smaller = f"Try --{name} {left:.4g}, or raise" if left > 0 else "Raise"
+                releases = f"{account.releases} release{'s' * (account.releases != 1)}"
                 raise Refused(
                     f"this release costs {name} {asked:.4g} per {cost.unit} on source "
-                    f'"{source}", {spent:.4g} of its cap {cap:.4g} is spent '
-                    f"({account.releases} releases); {left:.4g} is left.\n"
-                    f"  {smaller} the cap: murmurlog ledger cap {source} --epsilon ... --delta ..."
+                    f'"{source}", {spent:.4g} of its cap {cap:.4g} is spent ({releases}); '
+                    f"{left:.4g} is left.\n  {smaller} the cap: murmurlog ledger cap {source} "
+                    f"--epsilon ... --delta ... --ledger {self.path.name}"
                 )
         return account
 
@@ -196,8 +220,9 @@ def _account(db: sqlite3.Connection, source: str) -> Account:
     caps = db.execute(
         "SELECT epsilon_cap, delta_cap FROM sources WHERE name = ?", (source,)
     ).fetchone() or (None, None)
-    epsilon, delta, releases = db.execute(
-        "SELECT total(epsilon), total(delta), count(*) FROM entries WHERE source = ?", (source,)
+    epsilon, delta, unit, releases = db.execute(
+        "SELECT total(epsilon), total(delta), min(unit), count(*) FROM entries WHERE source = ?",
+        (source,),
     ).fetchone()
     return Account(
         name=source,
@@ -205,8 +230,16 @@ def _account(db: sqlite3.Connection, source: str) -> Account:
         delta_cap=caps[1],
         epsilon=epsilon,
         delta=delta,
+        unit=unit,
         releases=releases,
     )
+
+
+def _left(cap: float | None, spent: float) -> float | None:
+    """What is left under a cap; 0 where only rounding is."""
+    if cap is None:
+        return None
+    return cap - spent if cap > spent * ROUNDING else 0.0
 
 
 def _now() -> str:

@@ -13,9 +13,9 @@ import ibis
 import pyarrow as pa
 
 from murmurlog.engine import Engine, identifier, quoted
-from murmurlog.errors import InputError, UsageError
+from murmurlog.errors import InputError
 from murmurlog.source import Source
-from murmurlog.text import ALREADY_NORMAL, URL_LEVELS, clean_url, normalise
+from murmurlog.text import ALREADY_NORMAL, check_url_level, clean_url, normalise
 
 DIALECTS = {
     "csv": "delim=',', quote='\"', escape='\"'",
@@ -61,8 +61,7 @@ def read(
     say: Callable[[str], None] = lambda _: None,
 ) -> Log:
     """The log of a source. `strict` refuses broken rows; urls=False leaves the urls out."""
-    if url not in URL_LEVELS:
-        raise UsageError(f"--url must be one of {', '.join(URL_LEVELS)}, not {url!r}")
+    check_url_level(url)
     say(f"reading {source.name}")
     broken: dict[str, int] = {}
     raw = _raw(source, engine, broken)
@@ -189,25 +188,24 @@ def _map(
 
 
 def _parsed_time(time: Any) -> Any:
-    """A timestamp without zone, in UTC: typed columns as they are, text as ISO 8601 or Unix time."""
+    """A timestamp in UTC: typed columns as they are, text as ISO 8601, numbers as Unix time."""
     if time.type().is_numeric():
-        return _unix(time.cast("string"))
+        return _unix(time.cast("float64"))
     if not time.type().is_string():
         return time.cast("timestamp(6)")
-    digits = time.re_search(r"^[0-9]{9,19}$")
-    return ibis.ifelse(digits, _unix(time), time.try_cast("timestamp(6)"))
+    digits = time.re_search(r"^[0-9]{9,19}(\.[0-9]+)?$")
+    return ibis.ifelse(digits, _unix(time.try_cast("float64")), time.try_cast("timestamp(6)"))
 
 
-def _unix(text: Any) -> Any:
-    """Unix seconds, milli-, micro- or nanoseconds, told apart by the number of digits."""
-    number, digits = text.try_cast("int64"), text.length()
+def _unix(number: Any) -> Any:
+    """Unix seconds, milli-, micro- or nanoseconds, told apart by size, to the millisecond."""
     milli = ibis.cases(
-        (digits <= 11, number * 1_000),
-        (digits <= 14, number),
-        (digits <= 17, number // 1_000),
-        else_=number // 1_000_000,
+        (number < 1e11, number * 1e3),
+        (number < 1e14, number),
+        (number < 1e17, number / 1e3),
+        else_=number / 1e6,
     )
-    return milli.as_timestamp("ms").cast("timestamp(6)")
+    return milli.round().try_cast("int64").as_timestamp("ms").cast("timestamp(6)")
 
 
 def _usable(table: Any, broken: dict[str, int]) -> Any:

@@ -39,8 +39,8 @@ class Plan:
         unit = self.guarantee.unit
         return (
             f"An item held by {n['0.5']} {unit}s is published with even odds, by {n['0.95']} with "
-            f"95 % and by {n['0.99']} with 99 %; one held by a single {unit} with at most "
-            f"{self.guarantee.delta:.1g}."
+            f"95 % and by {n['0.99']} with 99 %; one held by a single {unit} is published with a "
+            f"chance of at most delta."
         )
 
 

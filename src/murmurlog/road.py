@@ -16,7 +16,7 @@ from murmurlog.bound import bound as bounded
 from murmurlog.bound import choose_way
 from murmurlog.bundle import check_target, publish
 from murmurlog.certificate import ABOUT, Certificate, TableClaim
-from murmurlog.engine import Engine, connect
+from murmurlog.engine import Engine, check_memory, connect
 from murmurlog.errors import EngineError, MurmurlogError, Refused, UsageError
 from murmurlog.items import check, items
 from murmurlog.ledger import Account, Ledger
@@ -27,7 +27,7 @@ from murmurlog.privacy import Guarantee
 from murmurlog.source import Source, find
 from murmurlog.tables import KEYS
 from murmurlog.tally import Tally, tally
-from murmurlog.text import NORMALISER
+from murmurlog.text import NORMALISER, check_url_level
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +101,8 @@ def release(
         raise EngineError(f"there is no engine {engine!r} in this version: use --engine duckdb")
     if unknown := sorted(set(about or {}) - set(ABOUT)):
         raise UsageError(f"--about has no {', '.join(unknown)}: use {', '.join(ABOUT)}")
+    check_url_level(url)
+    check_memory(memory)
     check_target(target)
     found = find(source, columns=columns)
     kinds = _tables(tables, found)

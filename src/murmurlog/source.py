@@ -66,7 +66,7 @@ def find(path: str, *, columns: Mapping[str, str] | None = None) -> Source:
     """The source behind a file, folder, glob, or table of a DuckDB file (`file.duckdb::table`)."""
     path, _, table = path.partition("::")
     files = _files(path)
-    formats = {file: _format(file) for file in files}
+    formats = {file: format_of(file) for file in files}
     kinds = set(formats.values())
     if len(kinds) > 1:
         listed = ", ".join(f"{file.name} ({kind[0]})" for file, kind in list(formats.items())[:4])
@@ -90,10 +90,10 @@ def find(path: str, *, columns: Mapping[str, str] | None = None) -> Source:
     headers = {file: _columns_of(source, file) for file in files}
     found = headers[files[0]]
     for file, header in headers.items():
-        if set(header) != set(found) and kind in ("csv", "tsv"):
+        if header != found and kind in ("csv", "tsv"):
             raise InputError(
-                f"{file.name} has other columns than {files[0].name}: {', '.join(header)} against "
-                f"{', '.join(found)}. Read them one by one."
+                f"{file.name} has other columns than {files[0].name}, or in another order: "
+                f"{', '.join(header)} against {', '.join(found)}. Read them one by one."
             )
     every = tuple(dict.fromkeys(name for header in headers.values() for name in header))
     return replace(source, found=every, columns=_roles(source, every, columns or {}))
@@ -133,7 +133,8 @@ def _format_or_none(file: Path) -> tuple[str, str | None] | None:
     return kind, compression
 
 
-def _format(file: Path) -> tuple[str, str | None]:
+def format_of(file: Path) -> tuple[str, str | None]:
+    """(format, compression) by the file's name."""
     if kind := _format_or_none(file):
         return kind
     raise InputError(

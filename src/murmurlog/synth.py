@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from murmurlog.errors import InputError, UsageError
+from murmurlog.source import format_of
 
 Ints = npt.NDArray[np.int64]
 
@@ -35,6 +36,12 @@ HEAD, WORDS = (
     .split("\n", 1)[1]
     .split("\n\n")
 )
+COPY = {
+    "parquet": "FORMAT parquet, COMPRESSION zstd",
+    "csv": "FORMAT csv, HEADER",
+    "tsv": "FORMAT csv, HEADER, DELIMITER '\t', QUOTE '', ESCAPE ''",
+    "jsonl": "FORMAT json",
+}
 TOPLEVEL = (".com", ".com", ".com", ".org", ".net", ".info")
 
 
@@ -52,6 +59,8 @@ def invent(*, rows: int, seed: int) -> Invented:
     """An invented log of exactly this many rows; the same for the same seed."""
     if rows < 1:
         raise UsageError(f"--rows must be at least 1, not {rows}")
+    if seed < 0:
+        raise UsageError(f"--seed must not be negative, but is {seed}")
     rng = np.random.default_rng(seed)
     user = _users(rng, rows)
     time = _times(rng, user)
@@ -75,27 +84,30 @@ def invent(*, rows: int, seed: int) -> Invented:
     )
 
 
-def write(log: Invented, out: Path) -> None:
-    """Writes the rows, shuffled by time, in the format of the file's extension."""
+def check_target(out: Path) -> None:
+    """Raises unless a log can be written there."""
     if out.exists():
         raise UsageError(f"{out.name} exists: choose another --out, or remove it first")
-    names = out.name.lower().split(".")
-    compressed = {"gz": "gzip", "zst": "zstd"}.get(names[-1])
-    kind = names[-2] if compressed and len(names) > 1 else names[-1]
-    note = f"invented by murmurlog generate, seed {log.seed}; not a real log"
-    options = {
-        "parquet": "FORMAT parquet, COMPRESSION zstd, KV_METADATA {murmurlog: '" + note + "'}",
-        "csv": "FORMAT csv, HEADER",
-        "tsv": "FORMAT csv, HEADER, DELIMITER '\t', QUOTE '', ESCAPE ''",
-        "jsonl": "FORMAT json",
-    }.get(kind)
-    if options is None or (compressed and kind == "parquet"):
-        raise UsageError(
-            f"cannot tell the format of {out.name}: end it in .parquet, or in .csv, .tsv or .jsonl, "
-            "the latter also with .gz or .zst"
-        )
-    if compressed:
-        options += f", COMPRESSION {compressed}"
+    if not out.parent.is_dir():
+        raise UsageError(f"--out {str(out)!r}: there is no folder {str(out.parent)!r}")
+    try:
+        kind, _ = format_of(out)
+    except InputError as error:
+        raise UsageError(str(error)) from None
+    if kind not in COPY:
+        raise UsageError(f"cannot write {out.name}: a log can be {', '.join(COPY)}")
+
+
+def write(log: Invented, out: Path) -> None:
+    """Writes the rows by time, in the format of the file's extension."""
+    check_target(out)
+    kind, compression = format_of(out)
+    options = COPY[kind]
+    if kind == "parquet":
+        note = f"invented by murmurlog generate, seed {log.seed}; not a real log"
+        options += f", KV_METADATA {{murmurlog: '{note}'}}"
+    if compression:
+        options += f", COMPRESSION {compression}"
     connection = duckdb.connect()
     try:
         connection.register("invented", log.table)

@@ -9,6 +9,8 @@ import re
 import unicodedata
 from urllib.parse import urlsplit
 
+from murmurlog.errors import UsageError
+
 NORMALISER = f"nfkc-casefold-1 (unicode {unicodedata.unidata_version})"
 URL_LEVELS = ("host", "path", "full")
 
@@ -56,6 +58,12 @@ def _visible(text: str) -> str:
 def keywords(query: str) -> list[str]:
     """The distinct words of a normalised query, in order."""
     return list(dict.fromkeys(_WORDS.findall(query)))
+
+
+def check_url_level(level: str) -> None:
+    """Raises unless the level is known."""
+    if level not in URL_LEVELS:
+        raise UsageError(f"--url must be one of {', '.join(URL_LEVELS)}, not {level!r}")
 
 
 def clean_url(url: str, level: str) -> str | None:

@@ -44,25 +44,39 @@ def configure(
 
 
 def _settings(path: Path) -> dict[str, Any]:
-    """murmurlog.toml as click's defaults: a section for each command, names as the flags'."""
+    """murmurlog.toml as the parser's defaults: a section for each command, names as the flags'."""
     try:
         sections = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path.name} is not TOML: {error}") from None
-    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    commands: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     settings: dict[str, Any] = {}
     for section, values in sections.items():
         if section not in commands or not isinstance(values, dict):
             raise UsageError(f"{path.name}: [{section}] is no command of murmurlog")
-        flags = {o.lstrip("-"): p.name for p in commands[section].params for o in p.opts}
-        for name, value in values.items():
-            if name not in flags:
-                raise UsageError(f"{path.name}: [{section}] has no setting {name!r}")
-            if isinstance(value, dict):
-                value = ",".join(f"{k}={v}" for k, v in value.items())
-            elif isinstance(value, list):
-                value = ",".join(map(str, value))
-            elif not isinstance(value, bool):
-                value = str(value)
-            settings.setdefault(section, {})[flags[name]] = value
+        group = getattr(commands[section], "commands", None)
+        members = group or {section: commands[section]}
+        found = {name: _defaults(command, values) for name, command in members.items()}
+        unknown = set(values) - {flag for _, flags in found.values() for flag in flags}
+        if unknown:
+            raise UsageError(f"{path.name}: [{section}] has no setting {sorted(unknown)[0]!r}")
+        defaults = {name: each for name, (each, _) in found.items()}
+        settings[section] = defaults if group else defaults[section]
     return settings
+
+
+def _defaults(command: Any, values: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
+    """The values that are flags of a command, by parameter, and the names of those flags."""
+    flags = {option.lstrip("-"): p for p in command.params for option in p.opts}
+    used = {name: value for name, value in values.items() if name in flags}
+    return {flags[n].name: _as_flag(flags[n], v) for n, v in used.items()}, set(used)
+
+
+def _as_flag(parameter: Any, value: Any) -> Any:
+    """A TOML value as it would be written after the flag."""
+    if isinstance(value, dict):
+        value = [f"{name}={each}" for name, each in value.items()]
+    if isinstance(value, list):
+        texts = [str(each) for each in value]
+        return texts if parameter.multiple else ",".join(texts)
+    return value if isinstance(value, bool) else str(value)

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from murmurlog.cli.app import app
 from murmurlog.cli.flags import (
@@ -23,11 +22,15 @@ from murmurlog.cli.flags import (
     Unit,
     Url,
     flag,
+    one_pair,
     pairs,
     per_user_bounds,
     shares_of,
 )
-from murmurlog.cli.output import data, print_json, progress, table, words
+from murmurlog.cli.output import aligned, progress, show, show_json, tell
+from murmurlog.errors import UsageError
+
+LARGE_DELTA = 1e-3
 
 
 @app.command()
@@ -73,8 +76,10 @@ def release(
     engine: Annotated[str, flag("--engine", help="Where it runs: duckdb.")] = "duckdb",
     memory: Memory = None,
     about: Annotated[
-        str | None,
-        flag("--about", help="For the cards: title=..,publisher=..,license=..,url=..,contact=.."),
+        list[str] | None,
+        typer.Option(
+            "--about", help="For the cards, once for each: title=.., publisher=.., license=.."
+        ),
     ] = None,
     dry_run: Annotated[
         bool, flag("--dry-run", help="Say what would be done; read no row.")
@@ -109,50 +114,53 @@ def release(
             source_name=source_name,
             engine=engine,
             memory=memory,
-            about=pairs(about, "--about"),
+            about=dict(one_pair(text, "--about") for text in about or ()),
             dry_run=dry_run,
             say=say,
         )
-    if unit in ("session", "row"):
-        words.print(f"warning: only a single {unit} is protected, not a user with many of them.")
     _report_release(outcome, users)
     if as_json:
-        print_json(outcome.as_json())
+        show_json(outcome.as_json())
 
 
 def _report_release(outcome: Any, users: int | None) -> None:
+    g = outcome.guarantee
     if outcome.broken:
         listed = ", ".join(f"{n} x {reason}" for reason, n in outcome.broken.items())
-        words.print(f"dropped broken rows (for your eyes only): {listed}")
-    listing = table("table", "rows", "mechanism", "epsilon", "delta")
+        tell(f"broken rows (for your eyes only): {listed}")
+    listing = [["table", "rows", "mechanism", "epsilon", "delta"]]
     for name, plan in outcome.plans.items():
-        rows = outcome.rows.get(name)
-        listing.add_row(
-            name,
-            "-" if rows is None else str(rows),
-            str(plan.mechanism),
-            f"{plan.guarantee.epsilon:.6g}",
-            f"{plan.guarantee.delta:.3g}",
-        )
-    words.print(listing)
-    words.print(f"together: {outcome.guarantee}")
+        rows = str(outcome.rows.get(name, "-"))
+        budget = [f"{plan.guarantee.epsilon:.6g}", f"{plan.guarantee.delta:.3g}"]
+        listing.append([name, rows, str(plan.mechanism), *budget])
+    tell(aligned(listing))
+    tell(f"together: {g}")
+    _warn(g)
     for name, rows in outcome.rows.items():
         if rows == 0:
             needed = outcome.plans[name].passes()["0.5"]
-            words.print(
-                f"{name}: nothing was published; an item needs about {needed} "
-                f"{outcome.guarantee.unit}s for even odds. A larger epsilon or a smaller --per-user "
-                "lowers that."
+            tell(
+                f"{name}: nothing was published; an item needs about {needed} {g.unit}s for even "
+                "odds. A larger epsilon or a smaller --per-user lowers that."
             )
     if not outcome.rows:
-        words.print("dry run: nothing was read, booked or written")
+        tell("dry run: no row was read, nothing was booked or written")
         return
     if users is None:
-        words.print("delta was not held against a number of users; declare one with --users.")
-    words.print(
-        "booked" if outcome.booked else "not booked: give --ledger and --source to keep count"
-    )
-    words.print(f"wrote {outcome.out}; check it: murmurlog verify {outcome.out}")
+        tell("delta was not held against a number of users; declare one with --users.")
+    tell("booked" if outcome.booked else "not booked: give --ledger and --source to keep count")
+    tell(f"wrote {outcome.out}; check it: murmurlog verify {outcome.out}")
+
+
+def _warn(guarantee: Any) -> None:
+    """Says what a small unit or a large delta means."""
+    if guarantee.unit in ("session", "row"):
+        tell(f"warning: only a single {guarantee.unit} is protected, not a user with many of them.")
+    if guarantee.delta >= LARGE_DELTA:
+        tell(
+            f"warning: delta {guarantee.delta:.3g} is large. It is the chance that the guarantee "
+            f"does not hold for a given {guarantee.unit}; keep it far below one over their number."
+        )
 
 
 @app.command()
@@ -166,12 +174,10 @@ def verify(
 
     report = run(bundle, ledger=ledger)
     if as_json:
-        print_json(report.as_json())
+        show_json(report.as_json())
     else:
         for check in report.checks:
-            data.print(
-                f"{'ok    ' if check.ok else 'FAILED'} {check.name}: {escape(check.message)}"
-            )
+            show(f"{'ok    ' if check.ok else 'FAILED'} {check.name}: {check.message}")
     raise typer.Exit(report.exit_code)
 
 
@@ -180,7 +186,7 @@ def plan(
     mechanism: Mechanism = "threshold",
     epsilon: Epsilon = None,
     delta: Delta = None,
-    per_user: Annotated[int, flag("--per-user", help="Distinct items a unit.")] = 10,
+    per_user: Annotated[str, flag("--per-user", help="Distinct items a unit.")] = "10",
     noise: Noise = None,
     unit: Unit = "user",
     neighbours: Neighbours = "add-remove",
@@ -190,22 +196,26 @@ def plan(
     """Thresholds for a budget, before any data is read."""
     from murmurlog.plans import plan as run
 
+    bound = per_user_bounds(per_user)
+    if not isinstance(bound, int):
+        raise UsageError(f"plan is for one table: --per-user takes one number, not {per_user!r}")
     planned = run(
         mechanism=mechanism,
         epsilon=epsilon,
         delta=delta,
-        per_user=per_user,
+        per_user=bound,
         noise=noise,
         unit=unit,
         neighbours=neighbours,
         letters=pairs(letters, "--set"),
     )
+    _warn(planned.guarantee)
     if as_json:
-        print_json(planned.as_json())
+        show_json(planned.as_json())
         return
-    data.print(str(planned.mechanism))
-    data.print(str(planned.guarantee))
-    data.print(planned.sentence())
+    show(str(planned.mechanism))
+    show(str(planned.guarantee))
+    show(planned.sentence())
 
 
 @app.command()
@@ -229,20 +239,18 @@ def profile(
             memory=memory,
             say=say,
         )
-    words.print(
-        "exact numbers, for your eyes only: publishing them, or tuning on them, is a release"
-    )
+    tell("exact numbers, for your eyes only: publishing them, or tuning on them, is a release")
     if as_json:
-        print_json(found)
+        show_json(found)
         return
-    data.print(f"{found['rows']} rows of {found['users']} users, {found['shape']}")
-    data.print("columns: " + ", ".join(f"{r}={c}" for r, c in found["columns"].items()))
+    show(f"{found['rows']} rows of {found['users']} users, {found['shape']}")
+    show("columns: " + ", ".join(f"{r}={c}" for r, c in found["columns"].items()))
     for reason, n in found["broken"].items():
-        data.print(f"broken: {n} x {reason}")
-    listing = table("distinct items a user", "mean", "median", "99 %")
+        show(f"broken: {n} x {reason}")
+    listing = [["distinct items a user", "mean", "median", "99 %"]]
     for kind, n in found["items_per_user"].items():
-        listing.add_row(kind, f"{n['mean']:.1f}", f"{n['p50']:.0f}", f"{n['p99']:.0f}")
-    data.print(listing)
+        listing.append([kind, *(f"{n[name]:.1f}" for name in ("mean", "p50", "p99"))])
+    show(aligned(listing))
 
 
 @app.command()
@@ -255,14 +263,15 @@ def generate(
     """Invent a search log: nobody's, and shaped like a real one."""
     from murmurlog import synth
 
+    synth.check_target(out)
     with progress() as say:
         say(f"inventing {rows} rows")
         log = synth.invent(rows=rows, seed=seed)
         say(f"writing {out.name}")
         synth.write(log, out)
-    words.print(f"wrote {out}: {log.rows} rows of {log.users} invented users, seed {seed}")
+    tell(f"wrote {out}: {log.rows} rows of {log.users} invented users, seed {seed}")
     if as_json:
-        print_json({"rows": log.rows, "users": log.users, "seed": seed, "out": str(out)})
+        show_json({"rows": log.rows, "users": log.users, "seed": seed, "out": str(out)})
 
 
 @app.command()
@@ -280,8 +289,8 @@ def demo(
     with progress() as say:
         result = demonstration.demo(out=out, rows=rows, seed=seed, say=say)
     if as_json:
-        print_json(result.as_json())
+        show_json(result.as_json())
     else:
         for line in result.lines():
-            data.print(escape(line))
+            show(line)
     raise typer.Exit(result.exit_code)

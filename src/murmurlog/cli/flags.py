@@ -18,14 +18,17 @@ def number(text: str) -> float:
         raise UsageError(f"{text!r} is no number (ln(10) is one, too)") from None
 
 
+def one_pair(text: str, flag: str) -> tuple[str, str]:
+    """("a", "1") from "a=1"."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise UsageError(f"{flag} takes name=value; got {text!r}")
+    return name.strip(), value.strip()
+
+
 def pairs(text: str | None, flag: str) -> dict[str, str] | None:
     """{"a": "1", "b": "2"} from "a=1,b=2"."""
-    if not text:
-        return None
-    pairs = [part.partition("=") for part in text.split(",")]
-    if any(not equals or not key.strip() for key, equals, _ in pairs):
-        raise UsageError(f"{flag} takes name=value,name=value; got {text!r}")
-    return {key.strip(): value.strip() for key, _, value in pairs}
+    return dict(one_pair(part, flag) for part in text.split(",")) if text else None
 
 
 def per_user_bounds(text: str) -> int | dict[str, int]:

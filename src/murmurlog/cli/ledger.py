@@ -1,17 +1,16 @@
 """The commands on a ledger."""
 
 import csv
-import sys
+import io
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 
 from murmurlog.cli.app import app
 from murmurlog.cli.flags import Json, LedgerFile, number
-from murmurlog.cli.output import data, print_json, table, words
+from murmurlog.cli.output import aligned, show, show_json, tell
 from murmurlog.errors import UsageError
 
 ledger_app = typer.Typer(help="What was spent on each source, and what may still be.")
@@ -24,21 +23,19 @@ def ledger_show(ledger: LedgerFile = None, as_json: Json = False) -> None:
     book = _open(ledger)
     accounts, entries = book.accounts(), book.entries()
     if as_json:
-        print_json({"sources": [vars(a) for a in accounts], "entries": [vars(e) for e in entries]})
+        show_json({"sources": [vars(a) for a in accounts], "entries": [vars(e) for e in entries]})
         return
-    listing = table("source", "epsilon spent", "cap", "delta spent", "cap", "releases")
+    listing = [["source", "per", "epsilon spent", "cap", "left", "delta spent", "cap", "releases"]]
     for a in accounts:
         caps = ["none" if cap is None else f"{cap:.4g}" for cap in (a.epsilon_cap, a.delta_cap)]
-        listing.add_row(
-            escape(a.name), f"{a.epsilon:.4g}", caps[0], f"{a.delta:.3g}", caps[1], str(a.releases)
-        )
-    data.print(listing)
+        left = "-" if a.epsilon_left is None else f"{a.epsilon_left:.4g}"
+        spent = [f"{a.epsilon:.4g}", caps[0], left, f"{a.delta:.3g}", caps[1], str(a.releases)]
+        listing.append([a.name, a.unit or "-", *spent])
+    show(aligned(listing))
     for e in entries:
-        data.print(
-            escape(
-                f"{e.reserved_at[:19]} {e.source} {e.release_id} {e.state}: epsilon {e.epsilon:.6g}, "
-                f"delta {e.delta:.3g} per {e.unit}, {e.what}"
-            )
+        show(
+            f"{e.reserved_at[:19]} {e.source} {e.release_id} {e.state}: epsilon {e.epsilon:.6g}, "
+            f"delta {e.delta:.3g} per {e.unit}, {e.what}"
         )
 
 
@@ -49,11 +46,13 @@ def ledger_export(ledger: LedgerFile = None, as_json: Json = False) -> None:
 
     entries = [asdict(entry) for entry in _open(ledger).entries()]
     if as_json:
-        print_json(entries)
+        show_json(entries)
         return
-    writer = csv.DictWriter(sys.stdout, [field.name for field in fields(Entry)])
+    text = io.StringIO()
+    writer = csv.DictWriter(text, [field.name for field in fields(Entry)], lineterminator="\n")
     writer.writeheader()
     writer.writerows(entries)
+    show(text.getvalue().rstrip("\n"))
 
 
 @ledger_app.command("cap")
@@ -68,11 +67,9 @@ def ledger_cap(
     from murmurlog.ledger import Ledger
 
     Ledger(_path(ledger)).cap(name, epsilon=epsilon, delta=delta)
-    words.print(
-        f'source "{escape(name)}" may spend epsilon {epsilon:.4g}, delta {delta:.3g} in all'
-    )
+    tell(f'source "{name}" may spend epsilon {epsilon:.4g}, delta {delta:.3g} per unit in all')
     if as_json:
-        print_json({"source": name, "epsilon": epsilon, "delta": delta})
+        show_json({"source": name, "epsilon": epsilon, "delta": delta})
 
 
 def _path(ledger: Path | None) -> Path:

@@ -3,14 +3,14 @@
 import os
 import sys
 
-from rich.markup import escape
-
 from murmurlog.cli import commands, ledger
 from murmurlog.cli.app import app
-from murmurlog.cli.output import words
+from murmurlog.cli.output import tell
 from murmurlog.errors import MurmurlogError
 
 __all__ = ["commands", "ledger", "main"]  # importing the two registers their commands
+
+STOPPED = "stopped; a budget that was reserved stays booked"
 
 
 def main() -> None:
@@ -18,17 +18,18 @@ def main() -> None:
     try:
         app()
     except MurmurlogError as error:
-        words.print(f"{error.word} ({error.exit_code}): {escape(str(error))}")
+        tell(f"{error.word} ({error.exit_code}): {error}")
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
-        words.print("stopped; a budget that was reserved stays booked")
+        tell(STOPPED)
         sys.exit(130)
-    except BrokenPipeError:
-        sys.exit(0)
     except Exception as error:
+        if isinstance(error, RuntimeError) and str(error) == "Query interrupted":  # DuckDB's Ctrl-C
+            tell(STOPPED)
+            sys.exit(130)
         if os.environ.get("MURMURLOG_DEBUG"):
             raise
-        words.print(
+        tell(
             f"internal (70): {type(error).__name__} in murmurlog itself. A budget that was reserved "
             "stays booked. Run again with MURMURLOG_DEBUG=1 and report what it prints."
         )

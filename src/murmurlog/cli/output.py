@@ -1,35 +1,48 @@
-"""Where things are printed: data on stdout, words and progress on stderr."""
+"""Where things are printed: data on stdout, words and progress on stderr. Nothing is ever cut."""
 
 import json
-from collections.abc import Callable, Iterator
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import typer
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
-words = Console(stderr=True, highlight=False, soft_wrap=True)
-data = Console(highlight=False, soft_wrap=True)
+_terminal = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
 
 
-def print_json(value: Any) -> None:
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+def show(text: str) -> None:
+    """A line of data. A reader that has left changes nothing about the work or its exit code."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+
+
+def show_json(value: Any) -> None:
+    show(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def tell(text: str) -> None:
+    """A line for the person at the terminal."""
+    _terminal.print(text)
 
 
 @contextmanager
 def progress() -> Iterator[Callable[[str], None]]:
     """A spinner on a terminal, plain lines elsewhere."""
-    if not words.is_terminal:
-        yield lambda text: words.print(escape(text))
+    if not _terminal.is_terminal:
+        yield tell
         return
-    with words.status("starting") as status:
-        yield lambda text: status.update(escape(text))
+    with _terminal.status("starting") as status:
+        yield lambda text: status.update(text.replace("[", "\\["))
 
 
-def table(*headers: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for header in headers:
-        table.add_column(header, no_wrap=True)
-    return table
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """The rows as lines with columns of equal width."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    )

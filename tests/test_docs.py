@@ -1,0 +1,156 @@
+"""The documentation says what the code does: pages exist, flags are listed, examples run."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+from murmurlog.certificate import ABOUT
+from murmurlog.cli.main import app
+from murmurlog.mechanisms import MECHANISMS
+from murmurlog.privacy import ASSUMPTIONS
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
+EXIT = re.compile(r"<!-- exit (\d+) -->\s*```console\n(.*?)```|```console\n(.*?)```", re.DOTALL)
+
+
+def commands():
+    """(name, command) of every command, those of groups included."""
+    group = typer.main.get_command(app)
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from ((f"{name} {sub}", inner) for sub, inner in command.commands.items())
+        else:
+            yield name, command
+
+
+def section(text, heading):
+    """The part of a page below a heading of this name."""
+    match = re.search(rf"^## {re.escape(heading)}$(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+    assert match, f"docs/cli.md has no section {heading!r}"
+    return match[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "command"), list(commands()), ids=lambda x: x if isinstance(x, str) else ""
+)
+def test_every_command_and_flag_is_documented(name, command):
+    text = section((DOCS / "cli.md").read_text(), name)
+    for parameter in command.params:
+        for option in parameter.opts:
+            if option.startswith("--"):
+                assert f"`{option}" in text, f"{name}: {option} is not in docs/cli.md"
+
+
+def test_every_flag_in_the_docs_exists():
+    known = {o for _, c in commands() for p in c.params for o in p.opts if o.startswith("--")}
+    known |= {"--config", "--version", "--help"}
+    for page in PAGES:
+        for line in page.read_text().splitlines():
+            if "murmurlog " in line and "`" not in line.split("murmurlog ")[0][-2:]:
+                for flag in re.findall(r"(?<!\S)--[a-z][a-z-]*", line.split("murmurlog ", 1)[1]):
+                    assert flag in known, f"{page.name}: {flag} in {line!r}"
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_every_mechanism_has_its_page(name):
+    text = (DOCS / "mechanisms" / f"{name}.md").read_text()
+    for word in ("Protects", "Neighbours", "Needs", "Drops", "Guarantee"):
+        assert word in text
+
+
+def test_every_assumption_is_kept_or_a_gap():
+    text = (DOCS / "guarantee.md").read_text()
+    rows = "\n".join(line for line in text.splitlines() if line.startswith("| A"))
+    for name in ASSUMPTIONS:
+        assert name in rows or name in ("A3",) and "A2-A4" in rows
+    gaps = (DOCS / "known-gaps.md").read_text()
+    for name in ("A0", "A3", "A8", "A9"):
+        assert f"({name})" in gaps
+
+
+def test_links_between_pages_lead_somewhere():
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_no_page_names_a_machine():
+    for page in PAGES:
+        text = page.read_text()
+        assert not re.search(r"/(home|root|work|tmp)/\w", text), page.name
+        assert all(ord(c) < 0x1F000 for c in text), page.name
+
+
+def test_what_about_takes_is_in_the_docs():
+    text = (DOCS / "cli.md").read_text()
+    for name in ABOUT:
+        assert name in text
+
+
+def blocks(page):
+    """(expected exit code, commands) of every console block of a page, in order."""
+    for code, failing, plain in EXIT.findall(page.read_text()):
+        lines = (failing or plain).splitlines()
+        shell = [line[2:] for line in lines if line.startswith("$ ")]
+        yield int(code or 0), shell
+
+
+def test_the_tutorial_runs_as_written(tmp_path):
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    ran = 0
+    for expected, shell in blocks(DOCS / "tutorial.md"):
+        for command in shell:
+            done = subprocess.run(
+                command,
+                shell=True,
+                cwd=tmp_path,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=120,
+            )
+            assert done.returncode == expected, f"{command}\n{done.stdout}{done.stderr}"
+            ran += shlex.split(command)[0] == "murmurlog"
+    assert ran >= 6
+
+
+def test_the_python_example_of_the_readme_runs(tmp_path):
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    setup = "from murmurlog.synth import invent, write; from pathlib import Path\n"
+    setup += "write(invent(rows=60_000, seed=1), Path('log.parquet'))\n"
+    done = subprocess.run(
+        [sys.executable, "-c", setup + code],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_public_names_are_sorted_and_there():
+    import murmurlog
+
+    assert murmurlog.__all__ == sorted(murmurlog.__all__)
+    for name in murmurlog.__all__:
+        value = getattr(murmurlog, name)
+        assert callable(value), name
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        murmurlog.nothing  # noqa: B018
+
+
+def test_the_locks_name_no_index_and_hash_everything():
+    for name in ("requirements.txt", "requirements-dev.txt"):
+        text = (ROOT / name).read_text()
+        assert "--index" not in text
+        assert "://" not in text
+        pinned = re.findall(r"^\S+==\S+ \\\n    --hash=sha256:", text, re.MULTILINE)
+        assert len(pinned) == len(re.findall(r"^[a-zA-Z]", text, re.MULTILINE))
