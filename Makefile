@@ -46,6 +46,7 @@ format: $(VENV)/dev
 	$(BIN)/ruff format .
 
 bench: $(VENV)/dev
+	$(BIN)/python benchmarks/noise.py
 	$(BIN)/python benchmarks/release.py
 
 # New locks, with hashes and without the name of any index.

@@ -10,8 +10,11 @@ import pytest
 
 from murmurlog import scratch as scratch_module
 from murmurlog.engine import connect
-from murmurlog.errors import EngineError, UsageError
+from murmurlog.errors import EngineError, InputError, UsageError
+from murmurlog.log import read
 from murmurlog.scratch import PREFIX, scratch, sweep
+from murmurlog.source import find
+from murmurlog.synth import invent, write
 
 
 def test_an_engine_that_hashes_differently_is_refused(engine, monkeypatch):
@@ -75,3 +78,21 @@ def test_folders_of_others_and_unlocked_strangers_are_left_alone(tmp_path, monke
     (tmp_path / f"{PREFIX}stranger" / scratch_module.LOCK).touch()
     monkeypatch.setattr(os, "getuid", lambda: 12345)
     assert sweep(tmp_path) == []
+
+
+def test_a_file_damaged_in_the_middle_is_an_input_error(tmp_path):
+    path = tmp_path / "log.parquet"
+    write(invent(rows=50_000, seed=1), path)
+    content = bytearray(path.read_bytes())
+    for i in range(2_000, len(content) // 2, 97):
+        content[i] ^= 0x5A
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="could not be read to its end"), connect() as engine:
+        read(find(str(path)), engine=engine)
+
+
+def test_too_little_memory_is_said(tmp_path):
+    path = tmp_path / "log.parquet"
+    write(invent(rows=200_000, seed=1), path)
+    with pytest.raises(EngineError, match="ran out of memory"), connect(memory="5MB") as engine:
+        read(find(str(path)), engine=engine)

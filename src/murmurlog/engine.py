@@ -15,7 +15,7 @@ import duckdb
 import ibis
 import pyarrow as pa
 
-from murmurlog.errors import EngineError, UsageError
+from murmurlog.errors import EngineError, InputError, UsageError
 from murmurlog.scratch import scratch
 
 ROWS_A_BATCH = 200_000
@@ -41,17 +41,16 @@ class Engine:
     def materialise(self, expression: Any) -> Any:
         """The expression's rows, computed once and kept."""
         self._tables += 1
-        return self.backend.create_table(f"t{self._tables}", expression)
-
-    def drop(self, table: Any) -> None:
-        self.backend.drop_table(table.get_name())
+        with _told():
+            return self.backend.create_table(f"t{self._tables}", expression)
 
     def batches(self, expression: Any) -> Iterator[pa.RecordBatch]:
         """The expression's rows as a stream of Arrow batches, on a connection of its own."""
         statement = ibis.to_sql(expression, dialect="duckdb")
         cursor = self.backend.con.cursor()
         try:
-            yield from cursor.execute(statement).to_arrow_reader(ROWS_A_BATCH)
+            with _told():
+                yield from cursor.execute(statement).to_arrow_reader(ROWS_A_BATCH)
         finally:
             cursor.close()
 
@@ -64,7 +63,8 @@ class Engine:
         table = self.backend.create_table(name, schema=ibis.Schema.from_pyarrow(schema))
         for batch in self.batches(source):
             self.backend.con.register("incoming", function(batch))
-            self.backend.con.execute(f"INSERT INTO {name} SELECT * FROM incoming")
+            with _told():
+                self.backend.con.execute(f"INSERT INTO {name} SELECT * FROM incoming")
             self.backend.con.unregister("incoming")
         return table
 
@@ -85,6 +85,25 @@ class Engine:
                 "Python's, so bounding would not be what the proof assumes. Install the versions "
                 "of requirements.txt."
             )
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """DuckDB's errors as ours. Its texts can quote values of the log, so most are not passed on."""
+    try:
+        yield
+    except (duckdb.OutOfMemoryException, MemoryError):
+        raise EngineError(
+            "the engine ran out of memory or of room to spill. Give it more with --memory, or point "
+            "TMPDIR to a larger disk."
+        ) from None
+    except (duckdb.IOException, duckdb.InvalidInputException, OSError, pa.ArrowInvalid):
+        raise InputError(
+            "a file of the source could not be read to its end: it is damaged, or changed meanwhile, "
+            "or the disk for temporary files is full"
+        ) from None
+    except duckdb.Error as error:
+        raise EngineError(f"the engine failed with {type(error).__name__}") from None
 
 
 def check_memory(memory: str | None) -> None:
