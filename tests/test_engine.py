@@ -72,12 +72,21 @@ def test_what_a_killed_process_leaves_is_swept_by_the_next(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_folders_of_others_and_unlocked_strangers_are_left_alone(tmp_path, monkeypatch):
-    (tmp_path / f"{PREFIX}stranger").mkdir()
+def test_folders_of_others_and_unlocked_ones_with_content_are_left_alone(tmp_path, monkeypatch):
+    stranger = tmp_path / f"{PREFIX}stranger"
+    stranger.mkdir()
+    (stranger / "file").touch()
     assert sweep(tmp_path) == []
-    (tmp_path / f"{PREFIX}stranger" / scratch_module.LOCK).touch()
-    monkeypatch.setattr(os, "getuid", lambda: 12345)
-    assert sweep(tmp_path) == []
+    (stranger / scratch_module.LOCK).touch()
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "getuid", lambda: 12345)
+        assert sweep(tmp_path) == []
+    assert sweep(tmp_path) == [stranger]
+
+
+def test_a_folder_that_was_never_locked_is_swept(tmp_path):
+    (tmp_path / f"{PREFIX}early").mkdir()
+    assert len(sweep(tmp_path)) == 1
 
 
 def test_a_file_damaged_in_the_middle_is_an_input_error(tmp_path):

@@ -24,7 +24,7 @@ def scratch(parent: Path) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove(folder)
         os.close(lock)
 
 
@@ -35,10 +35,14 @@ def sweep(parent: Path) -> list[Path]:
         with suppress(OSError):
             if folder.stat().st_uid != os.getuid():
                 continue
+            if not (folder / LOCK).exists():
+                folder.rmdir()  # died before it was locked, or when only the folder was left
+                removed.append(folder)
+                continue
             lock = os.open(folder / LOCK, os.O_RDWR)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(folder)
+                _remove(folder)
                 removed.append(folder)
             finally:
                 os.close(lock)
@@ -48,11 +52,26 @@ def sweep(parent: Path) -> list[Path]:
 def _make(parent: Path) -> tuple[Path, int]:
     while True:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
-        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        except FileNotFoundError:  # somebody swept it before it was locked
+            continue
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if folder.exists():
+            if (folder / LOCK).exists():
                 return folder, lock
-        except BlockingIOError:  # somebody swept it in between
+        except BlockingIOError:  # somebody is sweeping it
             pass
         os.close(lock)
+
+
+def _remove(folder: Path) -> None:
+    """Removes a folder, its lock last: while anything is left, the next sweep finds the lock."""
+    for path in folder.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        elif path.name != LOCK:
+            path.unlink(missing_ok=True)
+    with suppress(OSError):
+        (folder / LOCK).unlink(missing_ok=True)
+        folder.rmdir()
