@@ -1,0 +1,171 @@
+"""Tables as a graph: queries and urls are nodes, clicks and reformulations are edges.
+
+Tables are known by their key columns, not by their names, so a bundle that has no clicks or no
+pairs gives a smaller graph and no error. Nothing is added up: a node has the count that its own
+table gives it, or none. Knows no bundle, no file and no log.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from xml.sax.saxutils import escape, quoteattr
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from murmurlog.errors import BundleError
+
+COUNTS = {
+    "users": pa.int64(),
+    "users_stderr": pa.float64(),
+    "rows": pa.int64(),
+    "rows_stderr": pa.float64(),
+    "reliable": pa.bool_(),
+}
+ENDS = {"click": ("query", "url"), "reformulation": ("query", "next_query")}
+KINDS = {"query": "query", "next_query": "query", "url": "url"}  # of the node a column names
+NODES = pa.schema(
+    [("id", pa.string()), ("kind", pa.string()), ("text", pa.string()), *COUNTS.items()]
+)
+EDGES = pa.schema(
+    [("source", pa.string()), ("target", pa.string()), ("kind", pa.string()), *COUNTS.items()]
+)
+XML_TYPES = {
+    pa.string(): "string",
+    pa.int64(): "long",
+    pa.float64(): "double",
+    pa.bool_(): "boolean",
+}
+# What XML 1.0 cannot hold, not even escaped.
+NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Graph:
+    """Nodes (id, kind, text, counts) and directed edges (source, target, kind, counts) as Arrow."""
+
+    nodes: pa.Table
+    edges: pa.Table
+
+
+def graph(tables: Mapping[str, pa.Table]) -> Graph:
+    """The graph of a release's tables. A count that a table does not have is null."""
+    edges = [
+        _edges(table, kind) for kind, ends in ENDS.items() for table in _with_keys(tables, ends)
+    ]
+    return Graph(
+        nodes=pa.concat_tables(_nodes(tables, kind) for kind in ("query", "url")),
+        edges=pa.concat_tables([EDGES.empty_table(), *edges]),
+    )
+
+
+def graphml(graph: Graph, *, about: Mapping[str, str | float | bool]) -> Iterator[str]:
+    """The lines of a GraphML file; `about` becomes attributes of the graph itself."""
+    header = pa.table({name: pa.array([value]) for name, value in about.items()})
+    yield '<?xml version="1.0" encoding="UTF-8"?>\n'
+    yield '<graphml xmlns="http://graphml.graphdrawing.org/xmlns">\n'
+    for part, fields in (("graph", header.schema), ("node", NODES), ("edge", EDGES)):
+        for field in _attributes(fields):
+            yield (
+                f'  <key id="{part}_{field.name}" for="{part}" attr.name="{field.name}" '
+                f'attr.type="{XML_TYPES[field.type]}"/>\n'
+            )
+    yield '  <graph id="release" edgedefault="directed">\n'
+    for row in rows(header):
+        yield f"    {_data('graph', row)}\n"
+    for row in rows(graph.nodes):
+        yield f"    <node id={_quoted(row.pop('id'))}>{_data('node', row)}</node>\n"
+    for row in rows(graph.edges):
+        ends = f"source={_quoted(row.pop('source'))} target={_quoted(row.pop('target'))}"
+        yield f"    <edge {ends}>{_data('edge', row)}</edge>\n"
+    yield "  </graph>\n</graphml>\n"
+
+
+def rows(table: pa.Table) -> Iterator[dict[str, str | int | float | bool | None]]:
+    """The rows one by one, a batch in memory at a time."""
+    return (row for batch in table.to_batches(max_chunksize=10_000) for row in batch.to_pylist())
+
+
+def _with_keys(tables: Mapping[str, pa.Table], keys: Iterable[str]) -> list[pa.Table]:
+    """The tables with exactly these key columns."""
+    wanted = set(keys)
+    return [table for table in tables.values() if set(table.column_names) - set(COUNTS) == wanted]
+
+
+def _edges(table: pa.Table, kind: str) -> pa.Table:
+    source, target = (_ids(table[column], KINDS[column]) for column in ENDS[kind])
+    return _with_counts({"source": source, "target": target, "kind": kind}, table)
+
+
+def _nodes(tables: Mapping[str, pa.Table], kind: str) -> pa.Table:
+    """The nodes of a kind: those with a count of their own, then the other ends of edges."""
+    counted = pa.concat_tables(
+        [
+            pa.schema([(kind, pa.string()), *COUNTS.items()]).empty_table(),
+            *(_with_counts({kind: table[kind]}, table) for table in _with_keys(tables, [kind])),
+        ]
+    )
+    ends = [
+        chunk
+        for keys in ENDS.values()
+        for table in _with_keys(tables, keys)
+        for key in keys
+        if KINDS[key] == kind
+        for chunk in table[key].chunks
+    ]
+    seen = pc.unique(pa.chunked_array(ends, pa.string()))
+    others = pa.table({kind: seen.filter(pc.invert(pc.is_in(seen, value_set=counted[kind])))})
+    every = pa.concat_tables([counted, _with_counts({kind: others[kind]}, others)])
+    text = every[kind]
+    return _with_counts({"id": _ids(text, kind), "kind": kind, "text": text}, every)
+
+
+def _ids(texts: pa.ChunkedArray, kind: str) -> pa.ChunkedArray:
+    """query:weather and url:weather.example: a query and a url with one text stay two nodes."""
+    return pc.binary_join_element_wise(f"{kind}:", texts, "")
+
+
+def _with_counts(columns: Mapping[str, pa.ChunkedArray | str], table: pa.Table) -> pa.Table:
+    """The columns (a text stands for all rows) with the table's counts, null where it has none."""
+    n = table.num_rows
+    keys = {
+        name: pa.repeat(value, n) if isinstance(value, str) else value
+        for name, value in columns.items()
+    }
+    counts = {
+        name: table[name].cast(kind) if name in table.column_names else pa.nulls(n, kind)
+        for name, kind in COUNTS.items()
+    }
+    return pa.table({**keys, **counts})
+
+
+def _attributes(fields: pa.Schema) -> list[pa.Field]:
+    """The columns that are written as data, not as an attribute of the element."""
+    return [field for field in fields if field.name not in ("id", "source", "target")]
+
+
+def _data(part: str, row: Mapping[str, str | int | float | bool | None]) -> str:
+    return "".join(
+        f'<data key="{part}_{name}">{_value(value)}</data>'
+        for name, value in row.items()
+        if value is not None
+    )
+
+
+def _value(value: str | int | float | bool) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return escape(_fit(value)) if isinstance(value, str) else repr(value)
+
+
+def _quoted(text: object) -> str:
+    return quoteattr(_fit(str(text)))
+
+
+def _fit(text: str) -> str:
+    if found := NOT_XML.search(text):
+        raise BundleError(
+            f"a text holds the character U+{ord(found[0]):04X}, which XML cannot: a bundle's text "
+            "is normalised and has none. Check the bundle: murmurlog verify"
+        )
+    return text
