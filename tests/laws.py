@@ -1,5 +1,6 @@
 """Exact output laws on tiny domains, by summation: nothing here is sampled or taken from a theorem."""
 
+import functools
 import itertools
 import math
 
@@ -40,29 +41,61 @@ def hockey_stick(P, Q, epsilon):
     return float(np.maximum(0.0, p - math.exp(epsilon) * q).sum())
 
 
-def worst_delta(*, noise, scale, T, d, epsilon, neighbours, items=3):
-    """The largest delta(epsilon) over neighbours on a domain of a few items.
+def worst(law_of, *, others, holds, epsilon, neighbours):
+    """The largest delta(epsilon) over neighbours on a domain of a few independent items.
 
-    Others hold an item 0 times, once, near the threshold, or so often that it is sure to show;
-    the user holds up to d of the items (and, under replace, up to d others instead).
+    law_of(c, base) is the law of an item with c users where the others are `base`; `holds` are the
+    vectors a user may add to the items (and, under replace, exchange for one another).
     """
-    others = sorted({0, 1, 2, max(1, T - 1), T, SURE})
-    near = np.arange(T, T + int(14 * scale) + 40)
-    far = np.arange(SURE - int(14 * scale) - 40, SURE + int(14 * scale) + 42)
-    laws = {
-        c: item_law(noise, scale, T, c, far if c >= SURE else near)
-        for c in {c + more for c in others for more in (0, 1)}
-    }
-    assert min(law.sum() for law in laws.values()) > 1 - 1e-9
-    worst = 0.0
-    hold = [held for held in itertools.product((0, 1), repeat=items) if sum(held) <= d]
-    for before, after in itertools.product(hold, repeat=2):
-        if neighbours == "add-remove" and sum(before) and sum(after):
+    laws = functools.cache(law_of)
+    found = 0.0
+    for before, after in itertools.product(holds, repeat=2):
+        if neighbours == "add-remove" and any(before) and any(after):
             continue
         changed = [(x, y) for x, y in zip(before, after, strict=True) if x != y]
-        for counts in itertools.combinations_with_replacement(others, len(changed)):
-            for order in set(itertools.permutations(counts)):
-                P = [laws[c + x] for c, (x, _) in zip(order, changed, strict=True)]
-                Q = [laws[c + y] for c, (_, y) in zip(order, changed, strict=True)]
-                worst = max(worst, hockey_stick(P, Q, epsilon))
-    return worst
+        for counts in itertools.product(others, repeat=len(changed)):
+            P = [laws(c + x, c) for c, (x, _) in zip(counts, changed, strict=True)]
+            Q = [laws(c + y, c) for c, (_, y) in zip(counts, changed, strict=True)]
+            found = max(found, hockey_stick(P, Q, epsilon))
+    return found
+
+
+def held(d, items, *, repeats=False):
+    """Every vector of a user: up to d items once, or up to d rows in all."""
+    most = d if repeats else 1
+    return [h for h in itertools.product(range(most + 1), repeat=items) if sum(h) <= d]
+
+
+def worst_delta(*, noise, scale, T, d, epsilon, neighbours, items=3):
+    """`worst` for one draw and a threshold.
+
+    Others hold an item 0 times, once, near the threshold, or so often that it is sure to show.
+    """
+    near = np.arange(T, T + int(14 * scale) + 40)
+    far = np.arange(SURE - int(14 * scale) - 40, SURE + int(14 * scale) + 42)
+
+    def law_of(c, base):
+        law = item_law(noise, scale, T, c, far if base >= SURE else near)
+        assert law.sum() > 1 - 1e-9
+        return law
+
+    return worst(
+        law_of,
+        others=sorted({0, 1, max(1, T - 1), SURE}),
+        holds=held(d, items),
+        epsilon=epsilon,
+        neighbours=neighbours,
+    )
+
+
+def fresh_law(b, T, b_q, c, base):
+    """The law of one item under select, then fresh count: dropped, or published with a value."""
+    if c == 0:
+        dropped = 1.0
+    else:
+        below = np.arange(T - 1, T - 400 - int(60 * b), -1)
+        dropped = float(mass("geometric", b, below - c).sum())
+    if b_q is None:
+        return np.array([dropped, 1 - dropped])
+    values = np.arange(base - int(20 * b_q) - 12, base + int(20 * b_q) + 13)
+    return np.concatenate([[dropped], (1 - dropped) * mass("geometric", b_q, values - c)])

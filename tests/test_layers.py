@@ -11,7 +11,7 @@ LAYERS = [
     {"__init__"},
     {"errors"},
     {"privacy", "scratch", "tables", "text"},
-    {"noise", "engine", "source", "selection"},
+    {"noise", "engine", "source", "selection", "lists"},
     {"log", "synth"},
     {"items"},
     {"bound"},

@@ -22,7 +22,7 @@ SEPARATOR = "\ufdd0"  # a noncharacter: normalised text never contains it
 
 @dataclass(frozen=True, kw_only=True)
 class Bounded:
-    """At most `per_user` distinct items of each unit, each once."""
+    """At most `per_user` items of each unit: distinct ones, or rows that may repeat."""
 
     engine: Engine
     table: Any  # unit, the key columns; materialised
@@ -30,6 +30,7 @@ class Bounded:
     unit: str
     per_user: int
     way: str
+    count: str  # "users": distinct items; "rows": items may repeat
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -48,12 +49,30 @@ def choose_way(way: str | None, *, timed: bool) -> str:
     return way or ("first" if timed else "random")
 
 
-def bound(items: Items, *, per_user: int, way: str | None = None, entropy: Entropy) -> Bounded:
-    """The first (or a random choice of) `per_user` distinct items of each unit."""
+def bound(
+    items: Items,
+    *,
+    per_user: int,
+    way: str | None = None,
+    count: str = "users",
+    entropy: Entropy,
+) -> Bounded:
+    """The first (or a random choice of) `per_user` distinct items of each unit.
+
+    With count="rows" it is the first `per_user` rows, and an item may come several times.
+    """
     if per_user < 1:
         raise UsageError(f"--per-user must be at least 1, not {per_user}")
     way = choose_way(way, timed=items.timed)
-    distinct = items.table.group_by(["unit", *items.keys]).aggregate(time=items.table.time.min())
+    if count == "rows":
+        if way != "first":
+            raise UsageError("--count rows keeps a unit's first rows: it needs --bound first")
+        # Equal rows of a unit are interchangeable, so this too is a total order (A7).
+        distinct = items.table
+    else:
+        distinct = items.table.group_by(["unit", *items.keys]).aggregate(
+            time=items.table.time.min()
+        )
     if way == "first":
         order = [distinct.time.asc(nulls_first=False)]
     else:
@@ -75,4 +94,5 @@ def bound(items: Items, *, per_user: int, way: str | None = None, entropy: Entro
         unit=items.unit,
         per_user=per_user,
         way=way,
+        count=count,
     )

@@ -9,11 +9,18 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from murmurlog.certificate import Certificate
-from murmurlog.tables import CONTENTS, COUNTS, DESCRIPTIONS, KEYS
+import pyarrow as pa
 
-CROISSANT_TYPES = {"users": "sc:Integer", "users_stderr": "sc:Float", "reliable": "sc:Boolean"}
-FRICTIONLESS_TYPES = {"users": "integer", "users_stderr": "number", "reliable": "boolean"}
+from murmurlog.certificate import Certificate
+from murmurlog.tables import CONTENTS, DESCRIPTIONS, KEYS, schema
+
+# (Croissant, Frictionless) type of a column by its Arrow type
+TYPES = {
+    pa.string(): ("sc:Text", "string"),
+    pa.int64(): ("sc:Integer", "integer"),
+    pa.float64(): ("sc:Float", "number"),
+    pa.bool_(): ("sc:Boolean", "boolean"),
+}
 # Croissant's official context; readers warn about any other.
 CROISSANT_CONTEXT = {
     "@language": "en",
@@ -44,9 +51,14 @@ NOT_PRIVATE = (
 
 def columns_of(certificate: Certificate, table: str) -> dict[str, str]:
     """The table's columns with their descriptions."""
-    counts = COUNTS if certificate.tables[table].counts else {}
     unit = certificate.guarantee.unit
-    return {name: DESCRIPTIONS[name].format(unit=unit) for name in (*KEYS[table], *counts)}
+    names = schema(table, count=certificate.tables[table].count).names
+    return {name: DESCRIPTIONS[name].format(unit=unit) for name in names}
+
+
+def _types(certificate: Certificate, table: str, standard: int) -> dict[str, str]:
+    fields = schema(table, count=certificate.tables[table].count)
+    return {field.name: TYPES[field.type][standard] for field in fields}
 
 
 def statement(certificate: Certificate) -> str:
@@ -88,7 +100,7 @@ def croissant(certificate: Certificate, sha256: Mapping[str, str]) -> str:
                     "@id": f"{table}/{name}",
                     "name": name,
                     "description": description,
-                    "dataType": CROISSANT_TYPES.get(name, "sc:Text"),
+                    "dataType": _types(certificate, table, 0)[name],
                     "source": {
                         "fileObject": {"@id": f"{table}.parquet"},
                         "extract": {"column": name},
@@ -140,7 +152,7 @@ def datapackage(certificate: Certificate, sha256: Mapping[str, str]) -> str:
                         "fields": [
                             {
                                 "name": name,
-                                "type": FRICTIONLESS_TYPES.get(name, "string"),
+                                "type": _types(certificate, table, 1)[name],
                                 "description": description,
                             }
                             for name, description in columns_of(certificate, table).items()

@@ -22,7 +22,7 @@ class TableClaim:
     rows: int
     mechanism: str  # its text: parse() gives it back
     guarantee: Guarantee
-    counts: bool
+    count: str | None  # what is counted: "users", "rows"; None: keys without counts
     parameters: Mapping[str, Any] = field(default_factory=dict)
     passes: Mapping[str, int] = field(default_factory=dict)
 
@@ -70,8 +70,7 @@ class Certificate:
                     "mechanism": claim.mechanism,
                     "parameters": dict(claim.parameters),
                     "guarantee": claim.guarantee.as_json(),
-                    "accountant": "T1 exact",
-                    "counts": claim.counts,
+                    "count": claim.count,
                     "passes": dict(claim.passes),
                 }
                 for name, claim in self.tables.items()
@@ -103,7 +102,7 @@ class Certificate:
                         rows=_a(int, claim["rows"]),
                         mechanism=_a(str, claim["mechanism"]),
                         guarantee=_guarantee(claim["guarantee"], names),
-                        counts=_a(bool, claim["counts"]),
+                        count=None if claim["count"] is None else _a(str, claim["count"]),
                         parameters=_a(dict, claim["parameters"]),
                         passes=_a(dict, claim["passes"]),
                     )

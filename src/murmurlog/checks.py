@@ -30,7 +30,7 @@ from murmurlog.errors import BundleError, MurmurlogError
 from murmurlog.ledger import Ledger
 from murmurlog.mechanisms import parse
 from murmurlog.privacy import compose
-from murmurlog.tables import KEYS, in_order, schema
+from murmurlog.tables import COUNTED, KEYS, in_order, schema
 from murmurlog.text import NORMALISER, normalise
 
 ROUNDING = 1 + 1e-6  # stated numbers may be rounded in the sixth digit
@@ -111,7 +111,11 @@ def _require(condition: bool, message: str) -> None:
 
 
 def _files(root: Path, certificate: Certificate) -> str:
-    unknown = [name for name in certificate.tables if name not in KEYS]
+    unknown = [
+        name
+        for name, claim in certificate.tables.items()
+        if name not in KEYS or claim.count not in (None, *COUNTED)
+    ]
     _require(not unknown, f"privacy.json names unknown tables: {', '.join(unknown)}")
     for path in root.rglob("*"):
         _require(not path.is_symlink(), f"{path.relative_to(root)} is a link; a bundle has none")
@@ -183,7 +187,7 @@ def _table(name: str) -> _Look:
     def look(root: Path, certificate: Certificate) -> str:
         claim = certificate.tables[name]
         table = read_table(root, name)
-        wanted = schema(name, counts=claim.counts)
+        wanted = schema(name, count=claim.count)
         _require(
             table.schema.equals(wanted),
             f"has columns {', '.join(table.schema.names)}, not {', '.join(wanted.names)}, "
@@ -194,7 +198,7 @@ def _table(name: str) -> _Look:
         _require(said == metadata(certificate), "the file's own dp.* metadata differ")
         _require(table.num_rows == claim.rows, f"has {table.num_rows} rows, not {claim.rows}")
         _require(sum(column.null_count for column in table.columns) == 0, "holds empty values")
-        _rows(table, name, claim.counts, parse(claim.mechanism).least_users())
+        _rows(table, name, claim.count, parse(claim.mechanism).least_users())
         if certificate.normaliser == NORMALISER:
             for key in set(KEYS[name]) - {"url"}:
                 texts = table.column(key).to_pylist()
@@ -204,17 +208,19 @@ def _table(name: str) -> _Look:
     return look
 
 
-def _rows(table: pa.Table, name: str, counts: bool, least: int) -> None:
+def _rows(table: pa.Table, name: str, count: str | None, least: int | None) -> None:
     keys = table.select(list(KEYS[name]))
-    _require(
-        keys.group_by(list(KEYS[name])).aggregate([]).num_rows == keys.num_rows, "a key repeats"
-    )
+    distinct = keys.group_by(list(KEYS[name])).aggregate([])
+    _require(distinct.num_rows == keys.num_rows, "a key repeats")
     _require(table.equals(in_order(table, name)), "the rows are not in the canonical order")
-    if counts and table.num_rows:
-        low = pc.min(table["users"]).as_py()
-        _require(low >= least, f"holds a count of {low}; the mechanism gives {least} or more")
-        reliable = pc.less_equal(pc.multiply(table["users_stderr"], 4.0), table["users"])
-        _require(reliable.equals(table["reliable"]), "`reliable` is not what stderr and users say")
+    if count and table.num_rows:
+        low = pc.min(table[count]).as_py()
+        _require(
+            least is None or low >= least,
+            f"holds a count of {low}; the mechanism gives {least} or more",
+        )
+        reliable = pc.less_equal(pc.multiply(table[f"{count}_stderr"], 4.0), table[count])
+        _require(reliable.equals(table["reliable"]), "`reliable` is not what error and count say")
 
 
 def _cards(root: Path, certificate: Certificate) -> str:

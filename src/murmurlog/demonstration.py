@@ -11,6 +11,7 @@ from murmurlog.checks import Report, verify
 from murmurlog.ledger import Ledger
 from murmurlog.noise import SeededEntropy, SystemEntropy
 from murmurlog.road import Outcome, release
+from murmurlog.tables import KEYS
 
 SOURCE = "demo"
 CAP_EPSILON, CAP_DELTA = 3.0, 1e-5
@@ -50,9 +51,7 @@ class Demo:
         for name, table in load(self.outcome.out).tables.items():
             lines += ["", f"{name}: {table.num_rows} rows, the first of them"]
             for row in table.slice(0, 5).to_pylist():
-                keys = "  ".join(
-                    str(v) for k, v in row.items() if not k.startswith(("users", "rel"))
-                )
+                keys = "  ".join(row[key] for key in KEYS[name])
                 lines.append(f"  {row['users']:>7} +- {row['users_stderr']:.0f}  {keys}")
         verdict = "a verified bundle" if self._private else "a bundle that is NOT private (seeded)"
         lines += [

@@ -26,8 +26,9 @@ class Engine:
 
     name = "duckdb"
 
-    def __init__(self, backend: Any) -> None:
+    def __init__(self, backend: Any, folder: Path) -> None:
         self.backend = backend
+        self.folder = folder  # private, gone with the engine
         self._tables = 0
 
     @property
@@ -43,6 +44,12 @@ class Engine:
         self._tables += 1
         with _told():
             return self.backend.create_table(f"t{self._tables}", expression)
+
+    def keep(self, table: pa.Table) -> Any:
+        """An Arrow table as a table of the engine."""
+        self._tables += 1
+        with _told():
+            return self.backend.create_table(f"t{self._tables}", ibis.memtable(table))
 
     def batches(self, expression: Any) -> Iterator[pa.RecordBatch]:
         """The expression's rows as a stream of Arrow batches, on a connection of its own."""
@@ -132,7 +139,7 @@ def connect(*, memory: str | None = None, folder: Path | None = None) -> Iterato
                 settings["memory_limit"] = memory
             for name, value in settings.items():
                 backend.con.execute(f"SET {name} = {quoted(value)}")
-            engine = Engine(backend)
+            engine = Engine(backend, private)
             engine.self_test()
             yield engine
         finally:

@@ -4,7 +4,7 @@ The unit is settled here, before anything is counted: a user, a user's month, we
 session, or a single row. Units with time drop rows without one (A6).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import ibis
@@ -53,6 +53,12 @@ def check(source: Source, *, kind: str, unit: str) -> None:
             f"{source.name} has no time column, so unit {unit!r} cannot be told apart. "
             "Map one with --columns time=..., or use --unit user."
         )
+    if kind == "pair" and (unit == "row" or "time" not in source.columns):
+        why = "a single row has no next query" if unit == "row" else "it has no time column"
+        raise InputError(
+            f"there are no pairs of subsequent queries in {source.name}: {why}. "
+            "Leave pair out of --tables."
+        )
 
 
 def items(log: Log, *, kind: str, unit: str = "user") -> Items:
@@ -63,6 +69,8 @@ def items(log: Log, *, kind: str, unit: str = "user") -> Items:
         rows = rows.filter(rows.url.notnull())
     elif kind == "keyword":
         rows = _with_keywords(rows, log.engine)
+    elif kind == "pair":
+        rows = _pairs(rows)
     return Items(
         engine=log.engine,
         table=rows.select("unit", "time", *KEYS[kind]),
@@ -70,6 +78,12 @@ def items(log: Log, *, kind: str, unit: str = "user") -> Items:
         unit=unit,
         timed=log.has_times,
     )
+
+
+def only(held: Items, public: pa.Table) -> Items:
+    """The items whose keys are in a public table; a rule about single records, so it is free."""
+    listed = held.engine.keep(public.select(list(held.keys)))
+    return replace(held, table=held.table.semi_join(listed, list(held.keys)))
 
 
 def _with_unit(log: Log, unit: str) -> Any:
@@ -93,6 +107,19 @@ def _with_unit(log: Log, unit: str) -> Any:
     so_far = ibis.window(group_by="user", order_by=["time", "query", "url"], following=0)
     start = starts.start.max().over(so_far).strftime("%Y-%m-%d %H:%M:%S.%f")
     return log.engine.materialise(starts.mutate(unit=start + "|" + starts.user))
+
+
+def _pairs(rows: Any) -> Any:
+    """Each query with the next, other one of its session; sessions end at the unit's border (A6)."""
+    rows = rows.filter(rows.time.notnull())
+    in_order = ibis.window(group_by="unit", order_by=["time", "query"])
+    following = rows.mutate(
+        next_query=rows.query.lead().over(in_order), next_time=rows.time.lead().over(in_order)
+    )
+    gap = following.next_time.epoch_seconds() - following.time.epoch_seconds()
+    return following.filter(
+        (gap <= SESSION_GAP_MINUTES * 60) & (following.query != following.next_query)
+    )
 
 
 def _with_keywords(rows: Any, engine: Engine) -> Any:

@@ -54,8 +54,12 @@ def plan(
     unit: str = "user",
     neighbours: str = "add-remove",
     letters: Mapping[str, str] | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> Plan:
-    """The parameters for a budget; or, from a mechanism's own letters, the guarantee they give."""
+    """The parameters for a budget; or, from a mechanism's own letters, the guarantee they give.
+
+    `options` are the mechanism's own choices, such as count="rows" for korolova.
+    """
     kind = named(mechanism)
     if letters:
         given = {"d": str(per_user), **({"noise": noise} if noise else {}), **letters}
@@ -69,12 +73,59 @@ def plan(
     epsilon = EPSILON if epsilon is None else epsilon
     delta = DELTA if delta is None else delta
     chosen = kind.solve(
-        epsilon=epsilon, delta=delta, d=per_user, neighbours=neighbours, noise=noise
+        epsilon=epsilon,
+        delta=delta,
+        d=per_user,
+        neighbours=neighbours,
+        noise=noise,
+        **(options or {}),
     )
     return Plan(
         mechanism=chosen,
         guarantee=chosen.guarantee(epsilon=epsilon, unit=unit, neighbours=neighbours),
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choices:
+    """What a mechanism lets its user choose beyond a budget and a bound."""
+
+    count: str = "users"
+    split: Mapping[str, float] | None = None  # korolova: select=.., query=.., click=..
+    lists: bool = False  # korolova: clicks on public lists of results
+    set_only: bool = False
+
+    def check(self, mechanism: str) -> None:
+        """Raises if a choice is not one of the mechanism's."""
+        for flag, given in (
+            ("--count rows", self.count != "users"),
+            ("--split", self.split is not None),
+            ("--result-lists", self.lists),
+        ):
+            if given and mechanism != "korolova":
+                raise UsageError(f"{flag} is korolova's; {mechanism} does not take it")
+
+    def of(self, table: str, mechanism: str) -> tuple[str, dict[str, Any]]:
+        """The mechanism of one table and its options."""
+        if mechanism != "korolova":
+            return mechanism, {}
+        if table == "click" and self.lists:
+            return "korolova-lists", {}
+        options: dict[str, Any] = {"count": self.count, "counts": not self.set_only}
+        if self.split and table == "query":
+            options["select"] = self.split["select"] / (self.split["select"] + self.split["query"])
+        return mechanism, options
+
+    def shares(self, tables: Sequence[str]) -> dict[str, float] | None:
+        """Each table's share of epsilon by the split; None if there is none."""
+        if self.split is None:
+            return None
+        if set(self.split) != {"select", *tables} or "query" not in tables:
+            raise UsageError(
+                f"--split must name select and every table, query among them: tables are "
+                f"{', '.join(tables)}, the split names {', '.join(self.split)}"
+            )
+        return {t: self.split[t] + (self.split["select"] if t == "query" else 0.0) for t in tables}
 
 
 def plan_tables(
@@ -89,9 +140,14 @@ def plan_tables(
     unit: str = "user",
     neighbours: str = "add-remove",
     letters: Mapping[str, str] | None = None,
+    choices: Choices | None = None,
 ) -> tuple[dict[str, Plan], Guarantee]:
     """A plan for each table and the guarantee of all together. Each table gets its share."""
-    share = _shares(tables, shares)
+    choices = choices or Choices()
+    choices.check(mechanism)
+    if shares and choices.split:
+        raise UsageError("--shares and --split both divide epsilon: give one of them")
+    share = _shares(tables, shares or choices.shares(tables))
     bounds = per_user or {}
     if unknown := sorted(set(bounds) - set(tables)):
         raise UsageError(f"--per-user names {', '.join(unknown)}, which --tables does not list")
@@ -99,9 +155,11 @@ def plan_tables(
         epsilon = EPSILON
     if delta is None and not letters:
         delta = DELTA
-    plans = {
-        table: plan(
-            mechanism=mechanism,
+    plans = {}
+    for table in tables:
+        name, options = choices.of(table, mechanism)
+        plans[table] = plan(
+            mechanism=name,
             epsilon=None if epsilon is None else epsilon * share[table],
             delta=None if delta is None else delta * share[table],
             per_user=bounds.get(table, PER_USER),
@@ -109,9 +167,8 @@ def plan_tables(
             unit=unit,
             neighbours=neighbours,
             letters=letters,
+            options=options,
         )
-        for table in tables
-    }
     return plans, compose([each.guarantee for each in plans.values()])
 
 

@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from murmurlog import __version__
 from murmurlog.bound import bound as bounded
 from murmurlog.bound import choose_way
@@ -18,15 +20,17 @@ from murmurlog.bundle import check_target, publish
 from murmurlog.certificate import ABOUT, Certificate, TableClaim
 from murmurlog.engine import Engine, check_memory, connect
 from murmurlog.errors import EngineError, MurmurlogError, Refused, UsageError
-from murmurlog.items import check, items
+from murmurlog.items import check, items, only
 from murmurlog.ledger import Account, Ledger
+from murmurlog.lists import read_lists
 from murmurlog.log import Log, read
+from murmurlog.mechanisms import Mechanism, named
 from murmurlog.noise import Entropy, SystemEntropy, sampler_delta
-from murmurlog.plans import MECHANISM, Plan, plan_tables
+from murmurlog.plans import MECHANISM, Choices, Plan, plan_tables
 from murmurlog.privacy import Guarantee
 from murmurlog.source import Source, find
-from murmurlog.tables import KEYS
-from murmurlog.tally import Tally, tally
+from murmurlog.tables import KEYS, count_of
+from murmurlog.tally import Tally, tally, with_candidates
 from murmurlog.text import NORMALISER, check_url_level
 
 
@@ -75,6 +79,9 @@ def release(
     unit: str = "user",
     neighbours: str = "add-remove",
     noise: str | None = None,
+    count: str = "users",
+    split: Mapping[str, float] | None = None,
+    result_lists: str | Path | None = None,
     set_only: bool = False,
     letters: Mapping[str, str] | None = None,
     columns: Mapping[str, str] | None = None,
@@ -109,6 +116,8 @@ def release(
     for kind in kinds:
         check(found, kind=kind, unit=unit)
     way = choose_way(bound, timed="time" in found.columns)
+    choices = Choices(count=count, split=split, lists=result_lists is not None, set_only=set_only)
+    listed = _lists(result_lists, kinds, url)
     bounds = dict.fromkeys(kinds, per_user) if isinstance(per_user, int) else per_user
     plans, total = plan_tables(
         kinds,
@@ -121,6 +130,7 @@ def release(
         unit=unit,
         neighbours=neighbours,
         letters=letters,
+        choices=choices,
     )
     _check_delta(total, delta, users, accept_delta)
     book, name = _book(ledger, source_name)
@@ -137,8 +147,7 @@ def release(
         tallies = {}
         for kind, plan in plans.items():
             say(f"counting {kind}")
-            d = int(plan.mechanism.parameters()["per_user"])
-            tallies[kind] = _tally(log, kind, unit, d, way, entropy)
+            tallies[kind] = _tally(log, kind, unit, way, plan.mechanism, listed, entropy)
         account = None
         if book:  # from here on the budget is spent
             what = "; ".join(f"{kind}: {plan.mechanism}" for kind, plan in plans.items())
@@ -148,13 +157,15 @@ def release(
             kind: plan.mechanism.release(tallies[kind], entropy=entropy)
             for kind, plan in plans.items()
         }
+        published = named(mechanism).finish(published)
         if set_only:
             published = {kind: rows.select(list(KEYS[kind])) for kind, rows in published.items()}
         rows = {kind: table.num_rows for kind, table in published.items()}
         certificate = _certificate(
             plans, total, rows, release_id, duck, entropy,
             way=way, url=url, users=users,
-            counts=not set_only, account=account, about=about or {},
+            counted={kind: count_of(table) for kind, table in published.items()},
+            account=account, about=about or {},
         )  # fmt: skip
     say("writing the bundle")
     try:
@@ -206,8 +217,33 @@ def _book(ledger: str | Path | None, source_name: str | None) -> tuple[Ledger | 
     return Ledger(Path(ledger)), source_name
 
 
-def _tally(log: Log, kind: str, unit: str, d: int, way: str, entropy: Entropy) -> Tally:
-    return tally(bounded(items(log, kind=kind, unit=unit), per_user=d, way=way, entropy=entropy))
+def _lists(path: str | Path | None, kinds: Sequence[str], url: str) -> pa.Table | None:
+    """The public lists of results, cleaned as the log is; None if there are none."""
+    if path is None:
+        return None
+    if not {"query", "click"} <= set(kinds):
+        raise UsageError("--result-lists needs the tables query and click")
+    return read_lists(Path(path), url=url)
+
+
+def _tally(
+    log: Log,
+    kind: str,
+    unit: str,
+    way: str,
+    mechanism: Mechanism,
+    listed: pa.Table | None,
+    entropy: Entropy,
+) -> Tally:
+    """The tally a mechanism needs; clicks on public lists are those of the lists and no others."""
+    held = items(log, kind=kind, unit=unit)
+    public = listed if kind == "click" else None
+    if public is not None:
+        held = only(held, public)
+    d = int(mechanism.parameters()["per_user"])
+    kept = bounded(held, per_user=d, way=way, count=mechanism.count, entropy=entropy)
+    counted = tally(kept)
+    return counted if public is None else with_candidates(counted, public)
 
 
 def _certificate(
@@ -221,7 +257,7 @@ def _certificate(
     way: str,
     url: str,
     users: int | None,
-    counts: bool,
+    counted: Mapping[str, str | None],
     account: Account | None,
     about: Mapping[str, str],
 ) -> Certificate:
@@ -237,7 +273,7 @@ def _certificate(
                 rows=rows[kind],
                 mechanism=str(plan.mechanism),
                 guarantee=plan.guarantee,
-                counts=counts,
+                count=counted[kind],
                 parameters=plan.mechanism.parameters(),
                 passes=plan.passes(),
             )

@@ -2,30 +2,52 @@
 
 import pyarrow as pa
 
-KEYS = {"keyword": ("keyword",), "query": ("query",), "click": ("query", "url")}
-COUNTS = {"users": pa.int64(), "users_stderr": pa.float64(), "reliable": pa.bool_()}
+KEYS = {
+    "keyword": ("keyword",),
+    "query": ("query",),
+    "pair": ("query", "next_query"),
+    "click": ("query", "url"),
+}
+COUNTED = ("users", "rows")  # what a count is of
 DESCRIPTIONS = {
     "keyword": "a word of a query, normalised",
     "query": "a query, normalised",
+    "next_query": "the query asked next in the same session, normalised",
     "url": "a clicked address, without scheme, user name and fragment",
     "users": "estimated number of {unit}s that hold the item, after bounding; noisy",
     "users_stderr": "standard error of `users`; does not cover what bounding took away",
-    "reliable": "true where the standard error is at most a quarter of `users`",
+    "rows": "estimated number of rows with the item, after bounding; noisy",
+    "rows_stderr": "standard error of `rows`; does not cover what bounding took away",
+    "reliable": "true where the standard error is at most a quarter of the count",
 }
 CONTENTS = {
     "keyword": "words of queries",
     "query": "queries",
+    "pair": "queries with the query asked next",
     "click": "queries with a url clicked for them",
 }
 
 
-def schema(kind: str, *, counts: bool = True) -> pa.Schema:
-    """The columns of a table; without counts only its keys."""
-    columns = {**dict.fromkeys(KEYS[kind], pa.string()), **(COUNTS if counts else {})}
+def count_columns(count: str | None) -> dict[str, pa.DataType]:
+    """The columns of a count of users or rows; none for keys alone."""
+    if count is None:
+        return {}
+    return {count: pa.int64(), f"{count}_stderr": pa.float64(), "reliable": pa.bool_()}
+
+
+def schema(kind: str, *, count: str | None = "users") -> pa.Schema:
+    """The columns of a table."""
+    columns = {**dict.fromkeys(KEYS[kind], pa.string()), **count_columns(count)}
     return pa.schema(list(columns.items()))
+
+
+def count_of(table: pa.Table) -> str | None:
+    """What the table counts, told by its columns."""
+    return next((name for name in COUNTED if name in table.column_names), None)
 
 
 def in_order(table: pa.Table, kind: str) -> pa.Table:
     """The rows by count descending, then by key; nothing of the engine's order is left (A9)."""
-    order = [("users", "descending")] if "users" in table.column_names else []
+    count = count_of(table)
+    order = [(count, "descending")] if count else []
     return table.sort_by([*order, *((key, "ascending") for key in KEYS[kind])])

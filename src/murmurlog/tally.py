@@ -1,7 +1,7 @@
 """The tally: how many units hold each item. Exact, private, and only ever made of bounded items."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -13,13 +13,14 @@ from murmurlog.tables import KEYS
 
 @dataclass(frozen=True, kw_only=True)
 class Tally:
-    """(key columns, users) of every item that somebody holds; never leaves the owner."""
+    """(key columns, count) of every item that somebody holds; never leaves the owner."""
 
     engine: Engine
-    table: Any  # the key columns, users; materialised
+    table: Any  # the key columns, the count; materialised
     kind: str
     unit: str
     per_user: int
+    count: str = "users"  # the name of the count column
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -31,12 +32,26 @@ class Tally:
 
 
 def tally(bounded: Bounded) -> Tally:
-    """The number of units that hold each item."""
-    counted = bounded.table.group_by(list(bounded.keys)).aggregate(users=bounded.table.count())
+    """The number of units that hold each item (or, if the bound was on rows, of rows)."""
+    counted = bounded.table.group_by(list(bounded.keys)).aggregate(
+        **{bounded.count: bounded.table.count()}
+    )
     return Tally(
         engine=bounded.engine,
         table=bounded.engine.materialise(counted),
         kind=bounded.kind,
         unit=bounded.unit,
         per_user=bounded.per_user,
+        count=bounded.count,
     )
+
+
+def with_candidates(tally: Tally, candidates: pa.Table) -> Tally:
+    """The tally of exactly these public keys: those that nobody holds have a count of 0."""
+    names = list(tally.keys)
+    listed = tally.engine.keep(candidates.select(names))
+    joined = listed.left_join(tally.table, names).select(
+        *(listed[name] for name in names),
+        **{tally.count: tally.table[tally.count].fill_null(0)},
+    )
+    return replace(tally, table=tally.engine.materialise(joined))

@@ -40,7 +40,7 @@ def release(
         "bundle"
     ),
     tables: Annotated[
-        str | None, flag("--tables", help="Of keyword, query, click. Default query,click.")
+        str | None, flag("--tables", help="Of keyword, query, pair, click. Default query,click.")
     ] = None,
     mechanism: Mechanism = "threshold",
     epsilon: Epsilon = None,
@@ -58,6 +58,17 @@ def release(
     unit: Unit = "user",
     neighbours: Neighbours = "add-remove",
     noise: Noise = None,
+    count: Annotated[
+        str, flag("--count", help="korolova: users, or rows (a unit's first rows, with repeats).")
+    ] = "users",
+    split: Annotated[
+        str | None,
+        flag("--split", help="korolova: of epsilon, select=0.5,query=0.25,click=0.25."),
+    ] = None,
+    result_lists: Annotated[
+        Path | None,
+        flag("--result-lists", help="korolova: public lists, a file of query<TAB>url lines."),
+    ] = None,
     set_only: Annotated[bool, flag("--set-only", help="Publish keys without counts.")] = False,
     letters: Letters = None,
     columns: Columns = None,
@@ -97,12 +108,15 @@ def release(
             mechanism=mechanism,
             epsilon=epsilon,
             delta=delta,
-            shares=shares_of(shares),
+            shares=shares_of(shares, "--shares"),
             per_user=per_user_bounds(per_user),
             bound=bound,
             unit=unit,
             neighbours=neighbours,
             noise=noise,
+            count=count,
+            split=shares_of(split, "--split"),
+            result_lists=result_lists,
             set_only=set_only,
             letters=pairs(letters, "--set"),
             columns=pairs(columns, "--columns"),

@@ -40,8 +40,8 @@ def per_user_bounds(text: str) -> int | dict[str, int]:
         raise UsageError(f"--per-user takes 20 or query=20,click=10; got {text!r}") from None
 
 
-def shares_of(text: str | None) -> dict[str, float] | None:
-    given = pairs(text, "--shares")
+def shares_of(text: str | None, flag: str) -> dict[str, float] | None:
+    given = pairs(text, flag)
     return None if given is None else {name: number(value) for name, value in given.items()}
 
 

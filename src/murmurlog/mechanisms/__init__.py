@@ -3,12 +3,26 @@
 import re
 
 from murmurlog.errors import UsageError
+from murmurlog.mechanisms.korolova import Korolova, KorolovaLists
 from murmurlog.mechanisms.mechanism import Mechanism, read_letters
 from murmurlog.mechanisms.threshold import Threshold
 
-MECHANISMS: dict[str, type[Mechanism]] = {"threshold": Threshold}
+MECHANISMS: dict[str, type[Mechanism]] = {
+    "threshold": Threshold,
+    "korolova": Korolova,
+    "korolova-lists": KorolovaLists,
+}
 
-__all__ = ["MECHANISMS", "Mechanism", "Threshold", "named", "parse", "read_letters"]
+__all__ = [
+    "MECHANISMS",
+    "Korolova",
+    "KorolovaLists",
+    "Mechanism",
+    "Threshold",
+    "named",
+    "parse",
+    "read_letters",
+]
 
 
 def named(name: str) -> type[Mechanism]:

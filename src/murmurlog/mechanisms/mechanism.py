@@ -1,6 +1,7 @@
 """What every mechanism offers, and how its parameters are written as text."""
 
 import re
+from collections.abc import Mapping
 from typing import Any, Protocol, Self
 
 import pyarrow as pa
@@ -14,18 +15,21 @@ from murmurlog.tally import Tally
 class Mechanism(Protocol):
     """Steps that make a table from a tally, and the theorem about them.
 
-    The theorem never sees data; the steps never see epsilon.
+    The theorem never sees data; the steps never see epsilon. `count` is what it counts: "users",
+    or "rows" for those that bound rows.
     """
+
+    @property
+    def count(self) -> str: ...
 
     @classmethod
     def from_letters(cls, letters: dict[str, str]) -> Self:
         """From the paper's letters, as written after `--set` or in the mechanism's text."""
 
     @classmethod
-    def solve(
-        cls, *, epsilon: float, delta: float, d: int, neighbours: str, noise: str | None
-    ) -> Self:
-        """The parameters that keep (epsilon, delta) and publish most."""
+    def solve(cls, *args: Any, **keywords: Any) -> Self:
+        """The parameters that keep (epsilon, delta): by epsilon, delta, d, neighbours, noise and
+        the mechanism's own options."""
 
     def guarantee(
         self,
@@ -43,11 +47,15 @@ class Mechanism(Protocol):
     def passes(self, probability: float) -> int:
         """The least true count that is published with at least this probability."""
 
-    def least_users(self) -> int:
-        """The least value the `users` column can hold."""
+    def least_users(self) -> int | None:
+        """The least value the count can have; None if it can be anything."""
 
     def parameters(self) -> dict[str, Any]:
         """The parameters by their full names, for certificates."""
+
+    @staticmethod
+    def finish(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+        """What is done with all tables of the release once they are published values."""
 
 
 def read_letters(text: str) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """Noisy user counts over a threshold, one draw per item (T1; the core of Korolova and ZEALOUS)."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -39,6 +40,8 @@ class Threshold:
     d: int
     scale: float
     T: int
+
+    count = "users"
 
     def __post_init__(self) -> None:
         if self.noise not in NOISES:
@@ -171,7 +174,12 @@ class Threshold:
             noise=self.noise, scale=self.scale, x=real_threshold(self.noise, self.T - n)
         )
 
-    def least_users(self) -> int:
+    @staticmethod
+    def finish(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+        """The tables as they are."""
+        return dict(tables)
+
+    def least_users(self) -> int | None:
         """The least value the `users` column can hold."""
         return self.selection().least_estimate()
 

@@ -8,7 +8,7 @@ for the selection, b_q and b_c for the counts, threshold K with the rule "> K".
 import math
 
 from murmurlog.errors import UsageError
-from murmurlog.privacy.noises import check_noise
+from murmurlog.privacy.noises import check_noise, survival
 from murmurlog.privacy.thresholds import check_budget, per_item, turning_point
 
 
@@ -50,6 +50,21 @@ def korolova(
     repeated = math.exp((d - K) / b) / 2
     distinct = -math.expm1(d * math.log1p(-min(1.0, math.exp((1 - K) / b) / 2)))
     return epsilon, d * repeated, max(repeated, distinct), distinct
+
+
+def korolova_delta(*, d: int, b: float, T: int, count: str = "users") -> float:
+    """The exact delta of selecting items with c + Z >= T, Z geometric, at epsilon = c d / b.
+
+    users: d distinct items a unit, 1 - (1 - p_1)^d. rows: d rows that may repeat, T > d, the larger
+    of "one item d times" and "d items once" (between them the exponent is convex).
+    """
+    p_1, p_d = (survival(noise="geometric", scale=b, x=T - n) for n in (1, d))
+    distinct = -math.expm1(d * math.log1p(-p_1))
+    if count == "users":
+        return distinct
+    if d >= T:
+        raise UsageError(f"counting rows needs T > d; T is {T}, d is {d}")
+    return max(p_d, distinct)
 
 
 def query_click(

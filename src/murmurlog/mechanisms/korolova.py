@@ -1,0 +1,343 @@
+"""Korolova, Kenthapadi, Mishra, Ntoulas 2009, Algorithm 1: Release-Data, with the exact delta.
+
+`Korolova` makes a table whose keys come from the log (queries; also pairs and clicks, as tables
+with a threshold of their own). `KorolovaLists` makes clicks on public lists of results.
+Letters are the paper's: d items a unit, noise b for the selection, b_q (b_c) for the counts.
+
+Differs: noise is discrete Laplace on the integers (the paper's is continuous); urls are never taken
+bare from the log (one click by one user would show); delta is exact, not (d/2) e^((d-K)/b).
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from murmurlog.errors import UsageError
+from murmurlog.mechanisms.mechanism import check_bound, number, whole
+from murmurlog.noise import Entropy, draw, sampler_delta
+from murmurlog.privacy import (
+    ALWAYS,
+    SAFETY,
+    Guarantee,
+    check_budget,
+    check_neighbours,
+    korolova_delta,
+    noise_sd,
+    survival,
+)
+from murmurlog.tables import COUNTED, count_columns
+from murmurlog.tally import Tally
+
+SELECT = 0.5  # of a table's epsilon on the selection, the rest on the counts
+
+
+@dataclass(frozen=True, kw_only=True)
+class Korolova:
+    """Items whose noisy count is at least T, then a fresh noisy count for each of them.
+
+    Protects: everything one unit did.  Neighbours: add-remove or replace.
+    Needs: a tally of at most d distinct items a unit (count=rows: of the first d rows a unit).
+    Drops: items whose first noisy count is below T.
+    """
+
+    d: int
+    b: float
+    T: int
+    b_q: float | None = None  # None: keys without counts
+    count: str = "users"
+
+    def __post_init__(self) -> None:
+        if self.d < 1:
+            raise UsageError(f"d must be at least 1, not {self.d}")
+        for name, scale in (("b", self.b), ("b_q", self.b_q)):
+            if scale is not None and not (scale > 0 and math.isfinite(scale)):
+                raise UsageError(f"{name} must be a positive number, not {scale!r}")
+        if self.count not in COUNTED:
+            raise UsageError(f"count must be {' or '.join(COUNTED)}, not {self.count!r}")
+        if self.T < 2:
+            raise UsageError(f"T must be at least 2, not {self.T}: a single user would show")
+        if self.count == "rows" and self.d >= self.T:
+            raise UsageError(
+                f"counting rows needs T > d (the paper's K >= d); T is {self.T}, d {self.d}"
+            )
+
+    def __str__(self) -> str:
+        fresh = "" if self.b_q is None else f", b_q={self.b_q!r}"
+        return f"korolova(d={self.d}, b={self.b!r}, T={self.T}{fresh}, count={self.count})"
+
+    @classmethod
+    def from_letters(cls, letters: dict[str, str]) -> Self:
+        """From d, b, K ("> K") or T (">= T"), b_q (left out: no counts) and count."""
+        left = dict(letters)
+        count = left.pop("count", "users")
+        d = whole(number(left, "d"), "d")
+        b = number(left, "b")
+        b_q = number(left, "b_q", "b_c", default=math.nan)
+        K, T = (number(left, name, default=math.nan) for name in ("K", "T"))
+        if math.isnan(K) == math.isnan(T):
+            raise UsageError("give the threshold once: as T (publish if >= T) or as K (if > K)")
+        if left:
+            raise UsageError(
+                f"korolova has no parameter {', '.join(left)}: use d, b, T, b_q, count"
+            )
+        T = math.floor(K) + 1 if math.isnan(T) else whole(T, "T")
+        return cls(d=d, b=b, T=int(T), b_q=None if math.isnan(b_q) else b_q, count=count)
+
+    @classmethod
+    def solve(
+        cls,
+        *,
+        epsilon: float,
+        delta: float,
+        d: int,
+        neighbours: str = "add-remove",
+        noise: str | None = None,
+        count: str = "users",
+        counts: bool = True,
+        select: float = SELECT,
+    ) -> Self:
+        """b = c d / epsilon as in the paper, and the least T that keeps delta."""
+        check_budget(epsilon, delta)
+        check_neighbours(neighbours)
+        if noise not in (None, "geometric"):
+            raise UsageError(f"korolova draws geometric noise only, not {noise!r}")
+        if d < 1:
+            raise UsageError(f"the bound d must be at least 1, not {d}")
+        if not 0 < select < 1:
+            raise UsageError(f"the share of the selection must lie between 0 and 1, not {select!r}")
+        c = 1 if neighbours == "add-remove" else 2
+        b = _rounded_up(c * d / (epsilon * select if counts else epsilon))
+        b_q = _rounded_up(c * d / (epsilon * (1 - select))) if counts else None
+        target = delta / SAFETY - sampler_delta(scale=max(b, b_q or 0.0), epsilon=epsilon)
+        if target <= 0:
+            raise UsageError(f"delta {delta!r} is below what the sampler can certify: use 1e-12")
+        T = 2 if count == "users" else d + 1
+        high = T
+        while korolova_delta(d=d, b=b, T=high, count=count) > target:
+            high *= 2
+        while high > T:
+            middle = (T + high) // 2
+            if korolova_delta(d=d, b=b, T=middle, count=count) > target:
+                T = middle + 1
+            else:
+                high = middle
+        return cls(d=d, b=b, T=T, b_q=b_q, count=count)
+
+    def guarantee(
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        unit: str = "user",
+        neighbours: str = "add-remove",
+    ) -> Guarantee:
+        """(c d/b + c d/b_q, exact delta): selection and fresh counts add up."""
+        check_neighbours(neighbours)
+        c = 1 if neighbours == "add-remove" else 2
+        cost = c * self.d / self.b + (0.0 if self.b_q is None else c * self.d / self.b_q)
+        epsilon = cost if epsilon is None else epsilon
+        if epsilon * SAFETY < cost:
+            raise UsageError(f"{self} costs epsilon {cost:.6g} per {unit}, more than {epsilon:.6g}")
+        exact = korolova_delta(d=self.d, b=self.b, T=self.T, count=self.count)
+        largest = max(self.b, self.b_q or 0.0)
+        rounding = sampler_delta(scale=largest, epsilon=epsilon) + exact * (SAFETY - 1) / 2
+        total = min(1.0, exact + rounding)
+        if delta is not None and total > delta * SAFETY:
+            raise UsageError(f"{self} has delta {total:.3g} per {unit}, more than {delta:.3g}")
+        return Guarantee(
+            epsilon=epsilon,
+            delta=total,
+            unit=unit,
+            neighbours=neighbours,
+            assumptions=tuple(sorted((*ALWAYS, "A1"))),
+        )
+
+    def release(self, tally: Tally, *, entropy: Entropy) -> pa.Table:
+        """(key columns and, unless b_q is None, the fresh count) of the selected items."""
+        check_bound(tally, self.d)
+        if tally.count != self.count:
+            raise UsageError(f"the tally counts {tally.count}, the mechanism {self.count}")
+        kept = []
+        for batch in tally.batches():  # key columns, count
+            true = batch.column(tally.count).to_numpy(zero_copy_only=False)
+            # Select-Queries: M(q, D) + Lap(b) > K, one draw for every item somebody holds.
+            first = draw(noise="geometric", scale=self.b, count=len(true), entropy=entropy)
+            selected = true + first >= self.T
+            keys = batch.select(list(tally.keys)).filter(pa.array(selected))
+            # Get-Query-Counts: fresh noise, independent of the selection, hence without its bias.
+            kept.append(_counted(keys, true[selected], tally.count, self.b_q, entropy))
+        schema = pa.schema([*((key, pa.string()) for key in tally.keys), *self._count_fields()])
+        return pa.Table.from_batches(kept, schema)
+
+    def _count_fields(self) -> list[tuple[str, pa.DataType]]:
+        return list(count_columns(self.count if self.b_q else None).items())
+
+    def passes(self, probability: float) -> int:
+        """The least true count that is selected with at least this probability."""
+        n = 1
+        while survival(noise="geometric", scale=self.b, x=self.T - n) < probability:
+            n += 1
+        return n
+
+    def least_users(self) -> int | None:
+        """None: a fresh count can be anything."""
+        return None
+
+    def parameters(self) -> dict[str, Any]:
+        """The parameters by their full names, for certificates."""
+        return {
+            "noise": "geometric",
+            "per_user": self.d,
+            "scale": self.b,
+            "threshold": self.T,
+            "count_scale": self.b_q,
+            "count": self.count,
+        }
+
+    @staticmethod
+    def finish(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+        """Only clicks and pairs of published queries: post-processing of the tables."""
+        return keep_published(tables)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KorolovaLists:
+    """Clicks on public lists of results: every listed url of a published query, also unclicked.
+
+    Protects: everything one unit did.  Neighbours: add-remove or replace.
+    Needs: lists that are public and independent of the log (A2); at most d clicks a unit.
+    Drops: nothing on the lists; clicks elsewhere are not counted.
+    """
+
+    d: int
+    b_c: float
+
+    def __post_init__(self) -> None:
+        if self.d < 1 or not (self.b_c > 0 and math.isfinite(self.b_c)):
+            raise UsageError(
+                f"d must be at least 1 and b_c positive, not {self.d} and {self.b_c!r}"
+            )
+
+    count = "users"
+
+    def __str__(self) -> str:
+        return f"korolova-lists(d={self.d}, b_c={self.b_c!r})"
+
+    @classmethod
+    def from_letters(cls, letters: dict[str, str]) -> Self:
+        """From d and b_c."""
+        left = dict(letters)
+        made = cls(d=whole(number(left, "d"), "d"), b_c=number(left, "b_c", "b"))
+        if left:
+            raise UsageError(f"korolova-lists has no parameter {', '.join(left)}: use d, b_c")
+        return made
+
+    @classmethod
+    def solve(
+        cls,
+        *,
+        epsilon: float,
+        delta: float,
+        d: int,
+        neighbours: str = "add-remove",
+        noise: str | None = None,
+    ) -> Self:
+        """b_c = c d / epsilon; the domain is public, so delta is not needed."""
+        check_budget(epsilon, delta)
+        check_neighbours(neighbours)
+        if noise not in (None, "geometric"):
+            raise UsageError(f"korolova draws geometric noise only, not {noise!r}")
+        return cls(d=d, b_c=_rounded_up((1 if neighbours == "add-remove" else 2) * d / epsilon))
+
+    def guarantee(
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        unit: str = "user",
+        neighbours: str = "add-remove",
+    ) -> Guarantee:
+        """(c d / b_c, 0), but for the sampler's own error."""
+        check_neighbours(neighbours)
+        cost = (1 if neighbours == "add-remove" else 2) * self.d / self.b_c
+        epsilon = cost if epsilon is None else epsilon
+        if epsilon * SAFETY < cost:
+            raise UsageError(f"{self} costs epsilon {cost:.6g} per {unit}, more than {epsilon:.6g}")
+        return Guarantee(
+            epsilon=epsilon,
+            delta=sampler_delta(scale=self.b_c, epsilon=epsilon),
+            unit=unit,
+            neighbours=neighbours,
+            assumptions=tuple(sorted((*ALWAYS, "A1", "A2"))),
+        )
+
+    def release(self, tally: Tally, *, entropy: Entropy) -> pa.Table:
+        """(query, url, users, ...) of every pair of the lists; the tally holds unclicked ones as 0."""
+        check_bound(tally, self.d)
+        kept = []
+        for batch in tally.batches():
+            true = batch.column("users").to_numpy(zero_copy_only=False)
+            keys = batch.select(list(tally.keys))
+            # Get-Click-Counts: number of users who clicked u for q, plus Lap(b_c).
+            kept.append(_counted(keys, true, "users", self.b_c, entropy))
+        fields = [*((key, pa.string()) for key in tally.keys), *count_columns("users").items()]
+        return pa.Table.from_batches(kept, pa.schema(fields))
+
+    def passes(self, probability: float) -> int:
+        """0: what is listed is published."""
+        return 0
+
+    def least_users(self) -> int | None:
+        """None: a noisy count can be anything."""
+        return None
+
+    def parameters(self) -> dict[str, Any]:
+        """The parameters by their full names, for certificates."""
+        return {"noise": "geometric", "per_user": self.d, "scale": self.b_c, "threshold": None}
+
+    @staticmethod
+    def finish(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+        """Only clicks of published queries."""
+        return keep_published(tables)
+
+
+def keep_published(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+    """The tables without rows that name a query which the query table does not hold."""
+    if "query" not in tables:
+        return dict(tables)
+    known = tables["query"]["query"]
+    kept = dict(tables)
+    for name in ("click", "pair"):
+        for key in ("query", "next_query"):
+            if name in kept and key in kept[name].column_names:
+                kept[name] = kept[name].filter(pc.is_in(kept[name][key], value_set=known))
+    return kept
+
+
+def _counted(
+    keys: pa.RecordBatch,
+    true: np.ndarray[Any, np.dtype[np.int64]],
+    count: str,
+    scale: float | None,
+    entropy: Entropy,
+) -> pa.RecordBatch:
+    """The keys with a fresh noisy count, its standard error and whether it can be relied on."""
+    if scale is None:
+        return keys
+    noisy = true + draw(noise="geometric", scale=scale, count=len(true), entropy=entropy)
+    stderr = np.full(len(noisy), noise_sd(noise="geometric", scale=scale))
+    columns = [pa.array(noisy, pa.int64()), pa.array(stderr), pa.array(4 * stderr <= noisy)]
+    names = list(count_columns(count))
+    return pa.RecordBatch.from_arrays([*keys.columns, *columns], [*keys.schema.names, *names])
+
+
+def _rounded_up(value: float) -> float:
+    """The value rounded up to six digits, so that it prints well."""
+    unit = 10.0 ** (math.floor(math.log10(value)) - 5)
+    rounded = float(f"{math.ceil(value / unit) * unit:.6g}")
+    return rounded if rounded >= value else value
