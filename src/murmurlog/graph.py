@@ -8,12 +8,13 @@ table gives it, or none. Knows no bundle, no file and no log.
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from murmurlog.errors import BundleError
+from murmurlog.errors import BundleError, UsageError
 
 COUNTS = {
     "users": pa.int64(),
@@ -50,6 +51,7 @@ class Graph:
 
 def graph(tables: Mapping[str, pa.Table]) -> Graph:
     """The graph of a release's tables. A count that a table does not have is null."""
+    _check_keys(tables)
     edges = [
         _edges(table, kind) for kind, ends in ENDS.items() for table in _with_keys(tables, ends)
     ]
@@ -81,9 +83,20 @@ def graphml(graph: Graph, *, about: Mapping[str, str | float | bool]) -> Iterato
     yield "  </graph>\n</graphml>\n"
 
 
-def rows(table: pa.Table) -> Iterator[dict[str, str | int | float | bool | None]]:
+def rows(table: pa.Table) -> Iterator[dict[str, Any]]:
     """The rows one by one, a batch in memory at a time."""
     return (row for batch in table.to_batches(max_chunksize=10_000) for row in batch.to_pylist())
+
+
+def _check_keys(tables: Mapping[str, pa.Table]) -> None:
+    """Raises if a table of queries has a further key: its counts are of parts of an edge."""
+    for name, table in tables.items():
+        keys = set(table.column_names) - set(COUNTS)
+        if keys & set(KINDS) and (more := sorted(keys - set(KINDS))):
+            raise UsageError(
+                f"table {name} is split by {', '.join(more)}, and a graph is of one part: keep the "
+                "rows of one value and drop the column"
+            )
 
 
 def _with_keys(tables: Mapping[str, pa.Table], keys: Iterable[str]) -> list[pa.Table]:
@@ -144,7 +157,7 @@ def _attributes(fields: pa.Schema) -> list[pa.Field]:
     return [field for field in fields if field.name not in ("id", "source", "target")]
 
 
-def _data(part: str, row: Mapping[str, str | int | float | bool | None]) -> str:
+def _data(part: str, row: Mapping[str, Any]) -> str:
     return "".join(
         f'<data key="{part}_{name}">{_value(value)}</data>'
         for name, value in row.items()
@@ -158,8 +171,8 @@ def _value(value: str | int | float | bool) -> str:
     return escape(_fit(value)) if isinstance(value, str) else repr(value)
 
 
-def _quoted(text: object) -> str:
-    return quoteattr(_fit(str(text)))
+def _quoted(text: str) -> str:
+    return quoteattr(_fit(text))
 
 
 def _fit(text: str) -> str:

@@ -3,12 +3,12 @@
 import os
 import sys
 
-from murmurlog.cli import commands, ledger
+from murmurlog.cli import commands, export, ledger
 from murmurlog.cli.app import app
 from murmurlog.cli.output import tell
 from murmurlog.errors import MurmurlogError
 
-__all__ = ["commands", "ledger", "main"]  # importing the two registers their commands
+__all__ = ["commands", "export", "ledger", "main"]  # importing them registers their commands
 
 STOPPED = "stopped; a budget that was reserved stays booked"
 

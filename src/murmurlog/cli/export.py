@@ -1,0 +1,32 @@
+"""The command that writes a bundle in the files of other tools."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from murmurlog.cli.app import app
+from murmurlog.cli.flags import Json
+from murmurlog.cli.output import show_json, tell
+
+
+@app.command()
+def export(
+    bundle: Annotated[Path, typer.Argument(help="The bundle's folder.", show_default=False)],
+    to: Annotated[str, typer.Option("--to", help="tsv, trec, hf, ir-datasets or graph.")],
+    out: Annotated[
+        Path,
+        typer.Option("--out", help="A folder, or with --to graph a .graphml; must not exist."),
+    ],
+    as_json: Json = False,
+) -> None:
+    """Write a bundle in the files that other tools read."""
+    from murmurlog.export import export as run
+
+    exported = run(bundle, to=to, out=out)
+    for note in exported.notes:
+        tell(note)
+    listed = ", ".join(f"{name} ({n} rows)" for name, n in exported.files.items())
+    tell(f"wrote {out}: {listed}")
+    if as_json:
+        show_json(exported.as_json())
