@@ -35,7 +35,11 @@ def rows_of(source, **options):
             find(str(source), columns=options.pop("columns", None)), engine=engine, **options
         )
         rows = log.table.to_pyarrow().to_pylist()
-        plain = [(r["user"], str(r["time"] or "") or None, r["query"], r["url"]) for r in rows]
+        extra = options.get("keep", ())
+        plain = [
+            (r["user"], str(r["time"] or "") or None, r["query"], r["url"], *(r[c] for c in extra))
+            for r in rows
+        ]
         return in_order(plain), dict(log.broken)
 
 
@@ -235,6 +239,152 @@ def test_missing_and_mixed_sources_are_named(tmp_path):
         InputError, match=r"c.csv has other columns than a.csv, or in another order"
     ):
         find(str(tmp_path / "*.csv"))
+
+
+@given(content=st.text(st.characters(codec="utf-8", exclude_characters="\n\t"), max_size=40))
+@settings(max_examples=12, deadline=None)
+def test_a_carriage_return_in_a_tsv_breaks_nothing(tmp_path_factory, content):
+    path = tmp_path_factory.mktemp("a8") / "log.tsv"
+    path.write_text(f"user\tquery\nvictim\t{content}\rx\nb\ty\n", encoding="utf-8", newline="\n")
+    rows, broken = rows_of(path)
+    assert [row[:3] for row in rows if row[0] != "victim"] == [("b", None, "y")]
+    assert broken == {}
+    assert len(rows) == 2
+
+
+def test_broken_lines_of_a_tsv_are_counted_by_reason(tmp_path):
+    path = tmp_path / "broken.tsv"
+    long = b"x" * 2_100_000
+    path.write_bytes(
+        b"user\tquery\ttime\r\n"
+        b"a\tfine\t2026-01-01\r\n\r\n\n"
+        b"b\tfew\n"
+        b"c\ttoo\tmany\tfields\n"
+        b"d\t\xff\t2026-01-01\n"
+        b"e\t" + long + b"\t2026-01-01\n"
+        b"user\tquery\t2026-01-01"
+    )
+    day = "2026-01-01 00:00:00"
+    assert rows_of(path) == (
+        [("a", day, "fine", None), ("user", day, "query", None)],
+        {"line too long": 1, "not UTF-8": 1, "too few columns": 1, "too many columns": 1},
+    )
+
+
+COUNTRIES = [
+    {"user": "a", "query": "one", "time": "2026-01-01", "country": "nz", "Kind": "web"},
+    {"user": "b", "query": "two", "time": "2026-01-02 10:00:00", "country": "fr", "Kind": "web"},
+    {"user": "c", "query": "three", "time": "2026-01-03", "country": "", "Kind": "image"},
+    {"user": "d", "query": "four", "time": "", "country": "nz", "Kind": "image"},
+]
+
+
+@pytest.fixture(params=["csv", "tsv", "jsonl", "parquet", "duckdb"])
+def countries(request, tmp_path):
+    """The same log with further columns, in each format."""
+    names = list(COUNTRIES[0])
+    path = tmp_path / f"log.{request.param}"
+    held = pa.Table.from_pylist([{k: v or None for k, v in row.items()} for row in COUNTRIES])
+    if request.param in ("csv", "tsv"):
+        tab = {"csv": ",", "tsv": "\t"}[request.param]
+        lines = [tab.join(names), *(tab.join(row.values()) for row in COUNTRIES)]
+        path.write_text("\n".join(lines) + "\n")
+    elif request.param == "jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in COUNTRIES))
+    elif request.param == "parquet":
+        pq.write_table(held, path)
+    else:
+        with duckdb.connect(str(path)) as connection:
+            connection.execute("CREATE TABLE searches AS FROM held")
+    return path
+
+
+def test_rows_are_restricted_to_a_period_and_to_values(countries):
+    def queries(**options):
+        rows, broken = rows_of(countries, **options)
+        return sorted(row[2] for row in rows), broken
+
+    assert queries(since="2026-01-02") == (["three", "two"], {"no time": 1})
+    assert queries(until="2026-01-02") == (["one"], {"no time": 1})
+    assert queries(since="2026-01-02T10:00:00+00:00", until="2026-01-03") == (
+        ["two"],
+        {"no time": 1},
+    )
+    assert queries(since="2026-01-02T10:30:00+00:30", until="2026-01-02T10:00:01Z")[0] == ["two"]
+    assert queries(where={"country": "nz"}) == (["four", "one"], {})
+    assert queries(where={"country": "nz", "Kind": "web"}) == (["one"], {})
+    assert queries(where={"country": ""}) == (["three"], {})
+    assert queries(where={"user": "b"}) == (["two"], {})
+    with pytest.raises(InputError, match=r"no usable rows: there are none; others are not in"):
+        queries(where={"country": "x' OR 'a' = 'a"})
+    with pytest.raises(InputError, match=r"broken rows \(1 x no time\)"):
+        queries(since="2026-01-02", strict=True)
+
+
+def test_further_columns_are_kept_as_text(countries):
+    rows, _ = rows_of(countries, keep=("country", "Kind"))
+    assert [(row[0], *row[4:]) for row in rows] == [
+        ("a", "nz", "web"),
+        ("b", "fr", "web"),
+        ("c", None, "image"),
+        ("d", "nz", "image"),
+    ]
+
+
+def test_restrictions_that_cannot_be_are_refused(write_csv, tmp_path):
+    path = write_csv(ROWS)
+    with pytest.raises(
+        InputError, match=r'column "land" is not in log.csv. Found: user, time, query'
+    ):
+        rows_of(path, where={"land": "nz"})
+    with pytest.raises(InputError, match=r'column "land" is not in log.csv'):
+        rows_of(path, keep=("land",))
+    with pytest.raises(UsageError, match="'query' cannot be kept beside itself"):
+        rows_of(path, keep=("query",))
+    with pytest.raises(UsageError, match="--since 'soon' is no date or time"):
+        rows_of(path, since="soon")
+    with pytest.raises(UsageError, match="--since 2026-01-02 is not before --until 2026-01-01"):
+        rows_of(path, since="2026-01-02", until="2026-01-01")
+    timeless = tmp_path / "timeless.csv"
+    timeless.write_text("user,query\na,x\n")
+    with pytest.raises(InputError, match="timeless.csv has no time column"):
+        rows_of(timeless, until="2026-01-01")
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl"])
+def test_a_byte_order_mark_tells_utf_16(kind, write_csv, write_tsv, write_jsonl, tmp_path):
+    plain = {"csv": write_csv, "tsv": write_tsv, "jsonl": write_jsonl}[kind](ROWS)
+    other = tmp_path / f"other.{kind}"
+    other.write_bytes(plain.read_text("utf-8").encode("utf-16"))
+    assert find(str(other)).encodings == ("utf-16",)
+    assert rows_of(other) == (EXPECTED, {})
+
+
+def test_half_a_character_of_utf_16_breaks_only_its_row(tmp_path):
+    path = tmp_path / "log.tsv"
+    text = "user\tquery\na\tx\nb\t\ud800y\nc\tz\n"
+    path.write_bytes(b"\xff\xfe" + text.encode("utf-16-le", "surrogatepass") + b"q")
+    rows, broken = rows_of(path)
+    assert [row[0] for row in rows] == ["a", "c"]
+    assert broken == {"not decodable": 2}
+
+
+def test_an_encoding_may_be_given(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_bytes("user,query\na,café\n".encode("latin-1"))
+    with connect() as engine:
+        log = read(find(str(path), encoding="latin-1"), engine=engine)
+        assert log.table.query.to_pyarrow().to_pylist() == ["café"]
+    with pytest.raises(UsageError, match="--encoding must be one of utf-8, utf-16"):
+        find(str(path), encoding="klingon")
+
+
+def test_a_first_line_that_is_a_row_is_not_printed(tmp_path):
+    path = tmp_path / "log.tsv"
+    path.write_text("1234\tmy secret query\n1235\tx\n")
+    with pytest.raises(InputError, match="the first line of log.tsv looks like a row") as caught:
+        find(str(path))
+    assert "secret" not in str(caught.value)
 
 
 def test_url_level_is_checked(write_tsv):

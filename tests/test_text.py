@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from murmurlog.text import (
     _PLAIN_URL,
+    _WORDS,
     ALREADY_NORMAL,
     NORMALISER,
     URL_LEVELS,
@@ -65,6 +66,50 @@ def test_keywords_are_distinct_words_in_order():
     assert keywords("how to fix a bike to-day, how?") == ["how", "to", "fix", "a", "bike", "to-day"]
     assert keywords("rock'n'roll 3.5 c++") == ["rock'n'roll", "3.5", "c"]
     assert keywords("!!!") == []
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("书", ["书"]),
+        ("360安全卫士", ["360", "安全", "全卫", "卫士"]),
+        ("红楼梦 下载", ["红楼", "楼梦", "下载"]),
+        ("iphone手机壳", ["iphone", "手机", "机壳"]),
+        ("東京タワー 行き方", ["東京", "タワー", "行", "方"]),
+        ("りんごの食べ方", ["りんごの", "食", "方"]),
+        ("ありがとう", ["あり", "りが", "がと", "とう"]),
+        ("の", ["の"]),
+        ("ソニー・エリクソン", ["ソニー", "エリクソン"]),
+        ("โรงแรมราคาถูก", ["โรง", "แรม", "รา", "คา", "ถูก"]),
+        ("เครื่องบิน", ["เครื่อง", "บิน"]),
+        ("มือสอง", ["มือ", "สอง"]),
+        ("ประเทศไทย", ["ประ", "เทศ", "ไทย"]),
+        ("วันจันทร์", ["วัน", "จันทร์"]),
+        ("서울 날씨", ["서울", "날씨"]),
+        ("हिन्दी गाने", ["हिन्दी", "गाने"]),
+        ("می\u200cخواهم", ["می\u200cخواهم"]),
+        ("café l'été naïve", ["café", "l'été", "naïve"]),
+        ("漢-字", ["漢", "字"]),
+    ],
+)
+def test_keywords_of_scripts_without_spaces_are_cut_by_rule(query, words):
+    assert keywords(normalise(query)) == words
+
+
+@given(st.text())
+def test_keywords_lose_and_invent_nothing_but_single_hiragana(text):
+    query = normalise(text) or ""
+    words = keywords(query)
+    assert all(word and word in query for word in words)
+    assert len(words) == len(set(words))
+    left = {c for c in query if c.isalnum()} - set("".join(words))
+    assert all("\u3041" <= c <= "\u309f" for c in left)
+
+
+@given(st.from_regex(r"[a-zà-öø-ÿ]+( [a-zà-öø-ÿ'.-]+){0,3}", fullmatch=True))
+def test_latin_words_are_cut_as_ever(text):
+    query = normalise(text) or ""
+    assert keywords(query) == list(dict.fromkeys(_WORDS.findall(query)))
 
 
 @pytest.mark.parametrize(

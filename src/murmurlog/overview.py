@@ -5,7 +5,8 @@ from typing import Any
 
 from murmurlog.engine import connect
 from murmurlog.items import items
-from murmurlog.log import read
+from murmurlog.log import read, rows_hit
+from murmurlog.screen import Screen, load
 from murmurlog.source import find
 from murmurlog.tables import KEYS
 
@@ -14,15 +15,35 @@ def profile(
     source: str,
     *,
     columns: Mapping[str, str] | None = None,
+    encoding: str | None = None,
     url: str = "path",
     strict: bool = False,
+    since: str | None = None,
+    until: str | None = None,
+    where: Mapping[str, str] | None = None,
+    screen: Screen | None = None,
     memory: str | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """rows, users, shape, columns, broken rows by reason, distinct items a user by kind."""
-    found = find(source, columns=columns)
+    """rows, users, shape, columns, rows broken or hit by a screen, distinct items a user by kind.
+
+    Without a screen the one that comes with murmurlog is used. No row is dropped for a hit.
+    """
+    found = find(source, columns=columns, encoding=encoding)
+    patterns = screen or load()
     with connect(memory=memory) as engine:
-        log = read(found, engine=engine, url=url, strict=strict, say=say)
+        log = read(
+            found,
+            engine=engine,
+            url=url,
+            strict=strict,
+            since=since,
+            until=until,
+            where=where,
+            say=say,
+        )
+        say("screening queries")
+        screened = rows_hit(log, patterns)
         per_user = {}
         for kind in KEYS:
             if kind == "click" and not log.has_urls:
@@ -33,9 +54,10 @@ def profile(
     return {
         "rows": log.rows,
         "users": int(users),
-        "shape": found.format,
+        "shape": found.shape,
         "columns": dict(found.columns),
         "broken": dict(log.broken),
+        "screened": {name: n for name, n in screened.items() if n},
         "items_per_user": per_user,
     }
 
@@ -46,4 +68,4 @@ def _items_per_user(held: Any) -> dict[str, float]:
     row = counted.aggregate(
         mean=counted.n.mean(), p50=counted.n.quantile(0.5), p99=counted.n.quantile(0.99)
     )
-    return {name: float(value) for name, value in row.to_pyarrow().to_pylist()[0].items()}
+    return {name: float(value or 0) for name, value in row.to_pyarrow().to_pylist()[0].items()}

@@ -1,11 +1,13 @@
 """Finding a log: which files a path means, their format, and which column holds what.
 
-Dialect, encoding and columns are settled here, from names and headers, before any row is read
-(A8): a comma for .csv with RFC 4180 quoting, a tab and no quoting for .tsv, UTF-8 throughout.
+Dialect, encoding and columns are settled here, from names, headers and first lines, before the rows
+are read (A8): a comma for .csv with RFC 4180 quoting, a tab and no quoting for .tsv, the shapes of
+well-known logs (docs/shapes.md) whatever their name, UTF-8 unless a mark or the shape says otherwise.
 """
 
 import csv
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from murmurlog.errors import InputError, UsageError
+from murmurlog.shapes import ENCODINGS, Head, Shape, encoding_of, head, recognise, tabbed
 
 FORMATS = {
     "parquet": "parquet",
@@ -27,6 +30,7 @@ FORMATS = {
     "duckdb": "duckdb",
     "ddb": "duckdb",
 }
+TEXT = ("csv", "tsv", "jsonl")
 COMPRESSIONS = {"gz": "gzip", "zst": "zstd"}
 ROLES = ("user", "query", "time", "url", "rank")
 REQUIRED = ("user", "query")
@@ -42,6 +46,7 @@ NAMES = {
     "rank": ("rank", "item_rank", "itemrank", "click_rank", "position", "pos"),
 }  # fmt: skip
 JSON_LINES_LOOKED_AT = 100
+_HEADLESS = re.compile(r"^[\d:. T-]+$|://|@|.{60}")  # no name of a column, and not to be printed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,10 +55,17 @@ class Source:
 
     format: str
     files: tuple[Path, ...]
-    compression: str | None
+    compressions: tuple[str | None, ...]  # of each file
+    encodings: tuple[str, ...]  # of each file
     table: str | None
+    lines: Shape | None  # how lines become columns, where they are cut at tabs
     found: tuple[str, ...]  # every column there is
     columns: Mapping[str, str]  # role -> column
+
+    @property
+    def shape(self) -> str:
+        """The well-known shape it has (aol, sogou, excite), else its format."""
+        return self.lines.name if self.lines else self.format
 
     @property
     def name(self) -> str:
@@ -62,62 +74,113 @@ class Source:
         return first if len(self.files) == 1 else f"{first} and {len(self.files) - 1} more files"
 
 
-def find(path: str, *, columns: Mapping[str, str] | None = None) -> Source:
-    """The source behind a file, folder, glob, or table of a DuckDB file (`file.duckdb::table`)."""
+@dataclass(frozen=True, kw_only=True)
+class _Kind:
+    """What a file is, by its name and its first lines."""
+
+    format: str
+    compression: str | None
+    encoding: str
+    lines: Shape | None
+
+    @property
+    def name(self) -> str:
+        """What the files of one source have in common."""
+        return self.lines.name if self.lines else self.format
+
+
+def find(
+    path: str, *, columns: Mapping[str, str] | None = None, encoding: str | None = None
+) -> Source:
+    """The source behind a file, folder, glob, or table of a DuckDB file (`file.duckdb::table`).
+
+    `encoding` says in what a text is written; without it the first bytes and the shape do.
+    """
+    if encoding is not None and encoding not in ENCODINGS:
+        raise UsageError(f"--encoding must be one of {', '.join(ENCODINGS)}, not {encoding!r}")
     path, _, table = path.partition("::")
-    files = _files(path)
-    formats = {file: format_of(file) for file in files}
-    kinds = set(formats.values())
-    if len(kinds) > 1:
-        listed = ", ".join(f"{file.name} ({kind[0]})" for file, kind in list(formats.items())[:4])
+    kinds = _kinds(path, encoding)
+    files, kind = tuple(kinds), next(iter(kinds.values()))
+    if len({(k.name, k.format == "tsv" or k.compression) for k in kinds.values()}) > 1:
+        listed = ", ".join(f"{file.name} ({k.name})" for file, k in list(kinds.items())[:4])
         raise InputError(
             f"{path} holds files of different formats: {listed}. Name one format with a glob, "
             "such as 'logs/*.parquet'."
         )
-    ((kind, compression),) = kinds
-    if table and kind != "duckdb":
+    if table and kind.format != "duckdb":
         raise UsageError(f"'::{table}' names a table, but {files[0].name} is no .duckdb file")
     source = Source(
-        format=kind,
+        format=kind.format,
         files=files,
-        compression=compression,
+        compressions=tuple(k.compression for k in kinds.values()),
+        encodings=tuple(k.encoding for k in kinds.values()),
         table=table or None,
+        lines=kind.lines,
         found=(),
         columns={},
     )
-    if kind == "duckdb":
+    if kind.format == "duckdb":
         source = replace(source, table=_table(source))
-    headers = {file: _columns_of(source, file) for file in files}
+    headers = {file: _columns_of(source, file, k) for file, k in kinds.items()}
     found = headers[files[0]]
     for file, header in headers.items():
-        if header != found and kind in ("csv", "tsv"):
+        if header != found and kind.format in ("csv", "tsv"):
             raise InputError(
                 f"{file.name} has other columns than {files[0].name}, or in another order: "
                 f"{', '.join(header)} against {', '.join(found)}. Read them one by one."
             )
     every = tuple(dict.fromkeys(name for header in headers.values() for name in header))
+    if kind.format == "tsv" and kind.lines is None:
+        source = replace(source, lines=tabbed(every))
     return replace(source, found=every, columns=_roles(source, every, columns or {}))
 
 
-def _files(path: str) -> tuple[Path, ...]:
+def _kinds(path: str, encoding: str | None) -> dict[Path, _Kind]:
+    """The files behind a path and what each is; in a folder, those that are no log are left out."""
     here = Path(path)
-    if here.is_file():
-        return (here,)
     if here.is_dir():
-        files = sorted(f for f in here.iterdir() if f.is_file() and _format_or_none(f))
-        if not files:
-            raise InputError(
-                f"the folder {path} holds no log: files end in {_endings()}, "
-                "those of text also in .gz or .zst"
-            )
-        return tuple(files)
+        every = {file: _kind(file, encoding) for file in sorted(here.iterdir()) if file.is_file()}
+        if kinds := {file: kind for file, kind in every.items() if kind}:
+            return kinds
+        raise InputError(
+            f"the folder {path} holds no log: files end in {_endings()}, "
+            "those of text also in .gz or .zst, or have the shape of a well-known log"
+        )
+    kinds = {}
+    for file in _files(here, path):
+        if (kind := _kind(file, encoding)) is None:
+            raise InputError(_unknown(file, "its first lines have no known shape; "))
+        kinds[file] = kind
+    return kinds
+
+
+def _files(here: Path, path: str) -> list[Path]:
+    if here.is_file():
+        return [here]
     if any(c in path for c in "*?["):
         root = Path(here.anchor) if here.is_absolute() else Path()
         pattern = str(here.relative_to(here.anchor)) if here.is_absolute() else path
         if files := sorted(f for f in root.glob(pattern) if f.is_file()):
-            return tuple(files)
+            return files
         raise InputError(f"no file matches {path!r}")
     raise InputError(f"there is no file or folder {path!r}")
+
+
+def _kind(file: Path, encoding: str | None) -> _Kind | None:
+    """What a file is: a shape by its first lines, else a format by its name, else nothing."""
+    named, packed = _format_or_none(file) or (None, None)
+    first: Head | None = None
+    if named in (None, *TEXT) and (first := head(file)):
+        packed = first.compression
+        shape = recognise(first, NAMES) if named != "jsonl" else None
+        written = encoding or encoding_of(first, shape)
+        if shape:
+            return _Kind(format="tsv", compression=packed, encoding=written, lines=shape)
+        if named:
+            return _Kind(format=named, compression=packed, encoding=written, lines=None)
+    if named is None:
+        return None
+    return _Kind(format=named, compression=packed, encoding=encoding or "utf-8", lines=None)
 
 
 def _endings() -> str:
@@ -128,7 +191,7 @@ def _format_or_none(file: Path) -> tuple[str, str | None] | None:
     names = file.name.lower().split(".")
     compression = COMPRESSIONS.get(names[-1])
     kind = FORMATS.get(names[-2] if compression and len(names) > 2 else names[-1])
-    if kind is None or (compression and kind not in ("csv", "tsv", "jsonl")):
+    if kind is None or (compression and kind not in TEXT):
         return None
     return kind, compression
 
@@ -137,8 +200,12 @@ def format_of(file: Path) -> tuple[str, str | None]:
     """(format, compression) by the file's name."""
     if kind := _format_or_none(file):
         return kind
-    raise InputError(
-        f"cannot tell the format of {file.name}: rename it to end in {_endings()}; "
+    raise InputError(_unknown(file, ""))
+
+
+def _unknown(file: Path, why: str) -> str:
+    return (
+        f"cannot tell the format of {file.name}: {why}rename it to end in {_endings()}; "
         ".csv, .tsv and .jsonl may also be compressed (.gz, .zst)"
     )
 
@@ -166,7 +233,9 @@ def _table(source: Source) -> str:
     return str(source.table)
 
 
-def _columns_of(source: Source, file: Path) -> tuple[str, ...]:
+def _columns_of(source: Source, file: Path, kind: _Kind) -> tuple[str, ...]:
+    if kind.lines:
+        return kind.lines.columns
     if file.stat().st_size == 0:
         raise InputError(f"{file.name} is empty")
     try:
@@ -176,26 +245,30 @@ def _columns_of(source: Source, file: Path) -> tuple[str, ...]:
             with duckdb.connect(str(file), read_only=True) as connection:
                 names = connection.table(f'"{source.table}"').columns
         else:
-            with pa.input_stream(file, compression=source.compression) as stream:
-                names = _text_columns(source, file, stream)
+            with pa.input_stream(file, compression=kind.compression) as stream:
+                names = _text_columns(source.format, file, stream.read(1 << 20), kind.encoding)
     except (pa.ArrowInvalid, duckdb.Error, OSError) as error:
         raise InputError(f"{file.name} is not readable as {source.format}: {error}") from None
     except UnicodeDecodeError:
         raise InputError(
-            f"{file.name} is not UTF-8 text: convert it first, e.g. with iconv"
+            f"the header of {file.name} is not {kind.encoding.upper()} text: convert the file "
+            "first, e.g. with iconv"
         ) from None
     if len(set(names)) < len(names) or "" in names:
         raise InputError(f"the header of {file.name} has an empty or a repeated column name")
     return tuple(names)
 
 
-def _text_columns(source: Source, file: Path, stream: pa.NativeFile) -> list[str]:
-    head = stream.read(1 << 20).split(b"\n")
-    if source.format == "jsonl":
+def _text_columns(format: str, file: Path, start: bytes, encoding: str) -> list[str]:
+    if encoding == "utf-16":
+        start = start[: len(start) // 2 * 2].decode("utf-16", "replace").encode()
+        encoding = "utf-8"
+    lines = start.split(b"\n")
+    if format == "jsonl":
         names: dict[str, None] = {}
-        for line in head[:JSON_LINES_LOOKED_AT]:
+        for line in lines[:JSON_LINES_LOOKED_AT]:
             try:
-                value = json.loads(line)
+                value = json.loads(line.decode(encoding).removeprefix("\ufeff"))
             except ValueError:
                 continue
             if isinstance(value, dict):
@@ -203,10 +276,10 @@ def _text_columns(source: Source, file: Path, stream: pa.NativeFile) -> list[str
         if not names:
             raise InputError(f"{file.name} does not start with lines of JSON objects")
         return list(names)
-    line = head[0].decode("utf-8-sig").rstrip("\r")
-    if source.format == "tsv":
-        return [name.strip() for name in line.split("\t")]
-    return [name.strip() for name in next(csv.reader([line]), [])]
+    header = lines[0].decode(encoding).removeprefix("\ufeff").rstrip("\r")
+    if format == "tsv":
+        return [name.strip() for name in header.split("\t")]
+    return [name.strip() for name in next(csv.reader([header]), [])]
 
 
 def _roles(source: Source, found: tuple[str, ...], given: Mapping[str, str]) -> dict[str, str]:
@@ -225,6 +298,11 @@ def _roles(source: Source, found: tuple[str, ...], given: Mapping[str, str]) -> 
             columns[role] = chosen
     for role in REQUIRED:
         if role not in columns:
+            if source.format in ("csv", "tsv") and any(_HEADLESS.search(name) for name in found):
+                raise InputError(
+                    f"the first line of {source.name} looks like a row: put a line with the names "
+                    "of the columns before it"
+                )
             raise InputError(
                 f'no column of {source.name} looks like "{role}". Found: {", ".join(found)}. '
                 f"Map it: --columns {role}=..."

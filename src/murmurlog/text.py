@@ -7,6 +7,7 @@ change a rule, change the version.
 
 import re
 import unicodedata
+from functools import cache
 from urllib.parse import urlsplit
 
 from murmurlog.errors import UsageError
@@ -20,6 +21,30 @@ ALREADY_NORMAL = r"[!-@\[-~]+( [!-@\[-~]+)*"
 
 _SPACES = re.compile(r"\s+")
 _WORDS = re.compile(r"\w+(?:['\u2019.\-]\w+)*")
+_INSIDE = "'\u2019.-"
+_RUNS = re.compile(
+    "(?P<han>[\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af]+)"
+    "|(?P<katakana>[\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff][\u30a1-\u30ff\u31f0-\u31ff]*)"
+    "|(?P<hiragana>[\u3041-\u3096\u3099-\u309f]+)"
+    "|(?P<thai>[\u0e01-\u0e3a\u0e40-\u0e4e]+)"
+    "|(?P<other>[^\u3005-\u3007\u3041-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+    "\U00020000-\U000323af\u0e01-\u0e3a\u0e40-\u0e4e]+)"
+)
+# A syllable, nearly: a vowel written in front, a consonant (with r, l or w before a sign), vowel
+# signs and tone marks, a last consonant if it bears no sign itself, and what is silenced after it.
+# In "e..ia", "e..uea" and "..o.." a letter that is also a consonant is the vowel. What is left over
+# is a chunk of its own.
+_THAI_SIGN = "[\u0e30-\u0e3a\u0e45\u0e47-\u0e4e]"
+_THAI_FIRST = f"[\u0e01-\u0e2e](?:[\u0e23\u0e25\u0e27](?={_THAI_SIGN}))?"
+_THAI_LAST = f"[\u0e01-\u0e2e](?!{_THAI_SIGN})"
+_THAI_SILENT = "(?:[\u0e01-\u0e2e]{1,2}[\u0e34\u0e38]?\u0e4c)?"
+_THAI_SYLLABLE = re.compile(
+    f"\u0e40{_THAI_FIRST}(?:\u0e35{_THAI_SIGN}*\u0e22|\u0e37{_THAI_SIGN}*\u0e2d)(?:{_THAI_LAST})?"
+    f"{_THAI_SILENT}"
+    f"|{_THAI_FIRST}[\u0e48-\u0e4b]?\u0e2d{_THAI_LAST}{_THAI_SILENT}"
+    f"|[\u0e40-\u0e44]?{_THAI_FIRST}{_THAI_SIGN}*(?:{_THAI_LAST})?{_THAI_SILENT}"
+    "|[\u0e01-\u0e4e]"
+)
 # What most urls look like; the general road gives the same answer, more slowly.
 _PLAIN_URL = re.compile(
     r"(?:https?://)?(?:www\.)?([a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)+)"
@@ -56,8 +81,50 @@ def _visible(text: str) -> str:
 
 
 def keywords(query: str) -> list[str]:
-    """The distinct words of a normalised query, in order."""
-    return list(dict.fromkeys(_WORDS.findall(query)))
+    """The distinct words of a normalised query, in order.
+
+    Scripts that write no spaces are cut by rule, without a dictionary: Han into overlapping pairs,
+    Katakana not at all, Hiragana and Thai as `_hiragana` and `_THAI_SYLLABLE` say. A change of
+    script to or from one of these ends a word.
+    """
+    if query.isascii():
+        return list(dict.fromkeys(_WORDS.findall(query)))
+    words = _words_with_marks().findall(query)
+    return list(dict.fromkeys(word for run in words for word in _cut(run)))
+
+
+@cache
+def _words_with_marks() -> re.Pattern[str]:
+    """As _WORDS, but vowel signs, tone marks and joiners of a script are part of its words."""
+    marks = [chr(c) for c in range(0x300, 0x20000) if unicodedata.category(chr(c)) in ("Mn", "Mc")]
+    word = rf"\w[\w{_JOINERS}{''.join(marks)}]*"
+    return re.compile(rf"{word}(?:['\u2019.\-]{word})*")
+
+
+def _cut(word: str) -> list[str]:
+    runs = [(match.lastgroup or "", match[0]) for match in _RUNS.finditer(word)]
+    words = []
+    for script, run in runs:
+        if script == "han":
+            words += _pairs(run)
+        elif script == "hiragana":
+            words += _hiragana(run, alone=len(runs) == 1)
+        elif script == "thai":
+            words += _THAI_SYLLABLE.findall(run)
+        elif run := run.strip(_INSIDE):
+            words.append(run)
+    return words
+
+
+def _pairs(run: str) -> list[str]:
+    return [run[i : i + 2] for i in range(max(len(run) - 1, 1))]
+
+
+def _hiragana(run: str, *, alone: bool) -> list[str]:
+    """Up to four characters whole, more in pairs; a single one beside other text is grammar."""
+    if len(run) == 1 and not alone:
+        return []
+    return [run] if len(run) <= 4 else _pairs(run)
 
 
 def check_url_level(level: str) -> None:

@@ -1,0 +1,252 @@
+"""Well-known logs are told by their first lines, whatever they are called, and read as they are."""
+
+import gzip
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from murmurlog import shapes
+from murmurlog.engine import connect
+from murmurlog.errors import InputError
+from murmurlog.log import read
+from murmurlog.overview import profile
+from murmurlog.source import find
+
+HEADER = "AnonID\tQuery\tQueryTime\tItemRank\tClickURL\n"
+AOL = HEADER + (
+    "7\tRed Shoes\t2006-03-01 07:17:12\t1\thttp://www.shoes.example\n"
+    '7\t5" pipe\t2006-03-02 10:00:00\t\t\n'
+    "8\tred shoes\t2006-03-03 11:00:00\n"
+)
+AOL_ROWS = [
+    ("7", "2006-03-01 07:17:12", "red shoes", "shoes.example", 1),
+    ("7", "2006-03-02 10:00:00", '5" pipe', None, None),
+    ("8", "2006-03-03 11:00:00", "red shoes", None, None),
+]
+SOGOU = (
+    "00:00:05\t2982199073774412\t[红楼梦]\t8 3\twww.example.cn/a\n"
+    '0:00:07\t07594220010824798\t["下载 ]\t1 1\tnews.example.cn/\n'
+    "23:59:59\tu3\t[[x]]\t2 10\twww.example.cn/b?c=1\n"
+)
+SOGOU_ROWS = [
+    ("07594220010824798", "00:00:07", '"下载', "news.example.cn", 1),
+    ("2982199073774412", "00:00:05", "红楼梦", "example.cn/a", 8),
+    ("u3", "23:59:59", "[x]", "example.cn/b", 2),
+]
+EXCITE = "2A9E\t970916105432\t+md foods +proteins\nBED7\t970916001949\tyahoo chat\nBED7\t990101000000\t\n"
+EXCITE_ROWS = [
+    ("2A9E", "1997-09-16 10:54:32", "+md foods +proteins", None, None),
+    ("BED7", "1997-09-16 00:19:49", "yahoo chat", None, None),
+]
+
+
+def rows_of(path, **options):
+    """(rows in order, broken, shape) of a source."""
+    source = find(str(path))
+    with connect() as engine:
+        log = read(source, engine=engine, **options)
+        rows = log.table.to_pyarrow().to_pylist()
+    plain = [
+        (r["user"], str(r["time"] or "") or None, r["query"], r["url"], r["rank"]) for r in rows
+    ]
+    return sorted(plain, key=str), dict(log.broken), source.shape
+
+
+@pytest.mark.parametrize("name", ["user-ct-test-collection-01.txt", "log", "log.tsv", "a.csv"])
+def test_aol_is_told_by_its_header_whatever_its_name(tmp_path, name):
+    (tmp_path / name).write_text(AOL)
+    assert rows_of(tmp_path / name) == (AOL_ROWS, {}, "aol")
+
+
+def test_a_folder_of_aol_files_is_read_packed_or_not_and_the_readme_is_not(tmp_path):
+    (tmp_path / "U500k_README.txt").write_text("500k User Session Collection\n\nread me\n")
+    lines = AOL.splitlines(keepends=True)[1:]
+    (tmp_path / "user-ct-test-collection-01.txt").write_text(HEADER + lines[0])
+    (tmp_path / "user-ct-test-collection-02.txt.gz").write_bytes(
+        gzip.compress((HEADER + lines[1]).encode())
+    )
+    zst = pa.Codec("zstd").compress((HEADER + lines[2]).encode()).to_pybytes()
+    (tmp_path / "user-ct-test-collection-03.txt.zst").write_bytes(zst)
+    assert rows_of(tmp_path) == (AOL_ROWS, {}, "aol")
+    with pytest.raises(InputError, match=r"cannot tell the format of U500k_README.txt: its first"):
+        find(str(tmp_path / "*.txt"))
+
+
+def test_gzip_is_told_by_its_first_bytes(tmp_path):
+    (tmp_path / "log.txt").write_bytes(gzip.compress(AOL.encode()))
+    assert rows_of(tmp_path / "log.txt") == (AOL_ROWS, {}, "aol")
+
+
+def test_headers_between_the_rows_are_no_rows(tmp_path):
+    first, *others = AOL.splitlines(keepends=True)
+    joined = "\ufeff" + first + others[0] + first + "\ufeff" + first + "".join(others[1:]) + first
+    (tmp_path / "all.txt").write_text(joined, encoding="utf-8")
+    assert rows_of(tmp_path / "all.txt") == (AOL_ROWS, {}, "aol")
+    (tmp_path / "all.txt").write_text(joined.replace("\n", "\r\n"), encoding="utf-8", newline="")
+    assert rows_of(tmp_path / "all.txt") == (AOL_ROWS, {}, "aol")
+
+
+def test_broken_rows_of_aol_are_counted_by_reason(tmp_path):
+    (tmp_path / "log.txt").write_bytes(
+        AOL.encode()
+        + b"9\tonly two\n9\ta\tb\tc\td\te\n9\t\xff\t2006-03-01 00:00:00\t\t\n"
+        + b"\tx\t2006-03-01 00:00:00\t\t\n9\t\t2006-03-01 00:00:00\t\t\n9\tx\tnoon\t\t\n"
+    )
+    rows, broken, _ = rows_of(tmp_path / "log.txt")
+    assert rows == AOL_ROWS
+    assert broken == {
+        "no query": 1,
+        "no user": 1,
+        "not UTF-8": 1,
+        "too few columns": 1,
+        "too many columns": 1,
+        "unreadable time": 1,
+    }
+
+
+@given(
+    content=st.text(st.characters(codec="utf-8", exclude_characters="\n"), max_size=60),
+    tail=st.binary(max_size=8).filter(lambda b: b"\n" not in b),
+)
+@settings(max_examples=20, deadline=None)
+def test_what_one_user_writes_changes_no_other_users_row_of_aol(tmp_path_factory, content, tail):
+    # A8, with tabs, quotes, carriage returns and bytes that are no text at all.
+    path = tmp_path_factory.mktemp("a8") / "log.txt"
+    before, after = AOL_ROWS[:2], AOL_ROWS[2:]
+    lines = AOL.encode().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:3]) + b"victim\t" + content.encode() + tail + b"\n" + lines[3])
+    rows, _, shape = rows_of(path)
+    assert shape == "aol"
+    assert [row for row in rows if not row[0].startswith("victim")] == before + after
+
+
+@pytest.mark.parametrize("encoding", ["gb18030", "utf-8", "utf-16"])
+def test_sogou_is_told_by_its_lines_in_any_encoding(tmp_path, encoding):
+    path = tmp_path / "access_log.20080601.decode.filter"
+    path.write_bytes(SOGOU.encode(encoding))
+    assert find(str(path)).encodings == (encoding,)
+    expected = [(u, f"2008-06-01 {time}", *rest) for u, time, *rest in SOGOU_ROWS]
+    assert rows_of(path) == (expected, {}, "sogou")
+    path.rename(tmp_path / "SogouQ.reduced")
+    expected = [(u, f"1970-01-01 {time}", *rest) for u, time, *rest in SOGOU_ROWS]
+    assert rows_of(tmp_path / "SogouQ.reduced") == (expected, {}, "sogou")
+
+
+def test_sogou_of_2012_has_full_times_six_fields_and_no_brackets(tmp_path):
+    path = tmp_path / "sogou.500w.utf8"
+    path.write_text(
+        "20111230000005\t57375476989eea12\t奇艺高清\t1\t2\thttp://www.example.cn/\n"
+        "2011-12-30 00:00:06\tu2\tx\t3\t1\thttp://a.example.cn/\n"
+        "20111330000005\tu3\ty\t3\t1\thttp://a.example.cn/\n"
+    )
+    rows, broken, shape = rows_of(path)
+    assert rows == [
+        ("57375476989eea12", "2011-12-30 00:00:05", "奇艺高清", "example.cn", 1),
+        ("u2", "2011-12-30 00:00:06", "x", "a.example.cn", 3),
+    ]
+    assert (broken, shape) == ({"unreadable time": 1}, "sogou")
+    assert find(str(path)).found == ("time", "user", "query", "rank", "order", "url")
+
+
+def test_bytes_that_are_no_gb18030_break_only_their_row(tmp_path):
+    first, second, third = SOGOU.encode("gb18030").splitlines(keepends=True)
+    bad = b"00:00:09\tu9\t[\xff\x80]\t1 1\twww.example.cn\n"
+    short = b"00:00:09\tu9\t[x]\n"
+    (tmp_path / "SogouQ.mini").write_bytes(first + bad + second + short + third)
+    rows, broken, _ = rows_of(tmp_path / "SogouQ.mini")
+    assert [row[2] for row in rows] == [row[2] for row in SOGOU_ROWS]
+    assert broken == {"not decodable": 1, "too few columns": 1}
+
+
+def test_one_line_does_not_settle_the_encoding(tmp_path):
+    lines = [f"00:00:0{i}\tu{i}\t[红楼]\t1 1\twww.example.cn\n".encode("gb18030") for i in range(5)]
+    lines[2] = "00:00:02\tu2\t[红楼]\t1 1\twww.example.cn\n".encode()
+    (tmp_path / "SogouQ.mini").write_bytes(b"".join(lines))
+    rows, _, _ = rows_of(tmp_path / "SogouQ.mini")
+    assert [row[2] for row in rows if row[0] != "u2"] == ["红楼"] * 4
+
+
+def test_excite_is_told_by_its_times_which_are_no_unix_times(tmp_path):
+    (tmp_path / "excite.log").write_text(EXCITE)
+    assert rows_of(tmp_path / "excite.log") == (EXCITE_ROWS, {"no query": 1}, "excite")
+    for order in (("user", "query", "time"), ("Timestamp", "UserID", "Query")):
+        at = {"user": 0, "userid": 0, "time": 1, "timestamp": 1, "query": 2}
+        lines = [line.split("\t") for line in EXCITE.splitlines()]
+        text = "\t".join(order) + "\n"
+        text += "".join("\t".join(f[at[c.lower()]] for c in order) + "\n" for f in lines)
+        (tmp_path / "other.tsv").write_text(text)
+        assert rows_of(tmp_path / "other.tsv") == (EXCITE_ROWS, {"no query": 1}, "excite")
+
+
+def test_a_day_that_is_none_is_an_unreadable_time_of_excite(tmp_path):
+    (tmp_path / "excite.log").write_text(EXCITE + "X\t970231000000\tx\nY\t990000000000\ty\n")
+    assert rows_of(tmp_path / "excite.log")[1] == {"no query": 1, "unreadable time": 2}
+
+
+def test_ordinary_unix_times_make_no_excite(tmp_path):
+    (tmp_path / "log.tsv").write_text("user\tquery\ttime\na\tx\t1767323045\nb\ty\t1767323045000\n")
+    rows, _, shape = rows_of(tmp_path / "log.tsv")
+    assert shape == "tsv"
+    assert {row[1] for row in rows} == {"2026-01-02 03:04:05"}
+
+
+def test_a_folder_does_not_mix_shapes(tmp_path):
+    (tmp_path / "a.txt").write_text(AOL)
+    (tmp_path / "b.txt").write_text(EXCITE)
+    with pytest.raises(InputError, match=r"different formats: a.txt \(aol\), b.txt \(excite\)"):
+        find(str(tmp_path))
+
+
+def test_other_text_and_binaries_have_no_shape(tmp_path):
+    for content in (b"", b"hello\n", b"\0\1\2" * 999, b"PAR1xx", b"\x1f\x8bbroken", b"a\tb\tc\n"):
+        (tmp_path / "x.txt").write_bytes(content)
+        with pytest.raises(InputError, match="cannot tell the format of x.txt"):
+            find(str(tmp_path / "x.txt"))
+
+
+def test_a_shape_is_restricted_and_keeps_columns_like_any_log(tmp_path):
+    (tmp_path / "a.txt").write_text(AOL)
+    rows, _, _ = rows_of(tmp_path / "a.txt", since="2006-03-02", where={"Query": "red shoes"})
+    assert rows == AOL_ROWS[2:]
+    with connect() as engine:
+        source = find(str(tmp_path / "a.txt"))
+        log = read(source, engine=engine, keep=("ItemRank", "ClickURL"))
+        kept = log.table.to_pyarrow().select(["ItemRank", "ClickURL"]).to_pylist()
+    assert {"ItemRank": "1", "ClickURL": "http://www.shoes.example"} in kept
+    assert {"ItemRank": None, "ClickURL": None} in kept
+
+
+def test_profile_says_the_shape(tmp_path):
+    (tmp_path / "a.txt").write_text(AOL)
+    seen = profile(str(tmp_path / "a.txt"))
+    assert (seen["shape"], seen["rows"], seen["users"]) == ("aol", 3, 2)
+    assert seen["columns"]["user"] == "AnonID"
+
+
+@given(
+    lines=st.lists(st.binary(max_size=12).map(lambda b: b.replace(b"\n", b"")), max_size=12),
+    block=st.integers(1, 40),
+)
+@settings(max_examples=200, deadline=None)
+def test_where_a_block_ends_changes_nothing(tmp_path_factory, lines, block):
+    path = tmp_path_factory.mktemp("blocks") / "x"
+    path.write_bytes(b"".join(line + b"\n" for line in lines))
+
+    def read_by(size):
+        broken = {}
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(shapes, "BLOCK", size)
+            patch.setattr(shapes, "LONGEST_LINE", 9)
+            text = shapes.blocks(path, compression=None, encoding="gb18030", broken=broken)
+            return b"".join(text), broken
+
+    assert read_by(block) == read_by(1 << 20)
+
+
+def test_a_damaged_file_is_named_without_its_content(tmp_path):
+    packed = gzip.compress(AOL.encode() + b"7\tx\t2006-03-01 07:17:12\t\t\n" * 200_000, 1)
+    (tmp_path / "log.txt.gz").write_bytes(packed[: len(packed) - 2000])
+    with pytest.raises(InputError, match=r"log.txt.gz could not be read to its end"):
+        rows_of(tmp_path / "log.txt.gz")
