@@ -154,6 +154,11 @@ def test_the_query_click_graph_of_a_release(log, tmp_path):
     assert set(loaded.tables["click"]["query"].to_pylist()) <= queries
     pairs = loaded.tables["pair"]
     assert set(pairs["query"].to_pylist()) | set(pairs["next_query"].to_pylist()) <= queries
+    graph = loaded.graph()
+    kinds = set(graph.nodes["kind"].to_pylist()), set(graph.edges["kind"].to_pylist())
+    assert kinds[0] == {"query", "url"}
+    assert "click" in kinds[1]
+    assert graph.edges.num_rows == outcome.rows["click"] + outcome.rows["pair"]
 
 
 def test_fresh_counts_are_unbiased_and_their_error_is_right(log, tmp_path):
@@ -178,7 +183,7 @@ class Rows:
 def one_tally(counts):
     table = pa.table({"query": [f"q{i}" for i in range(len(counts))], "users": counts})
     return murmurlog.tally.Tally(
-        engine=Rows(table), table=None, kind="query", unit="user", per_user=1
+        engine=Rows(table), table=None, kind="query", keys=("query",), unit="user", per_user=1
     )
 
 

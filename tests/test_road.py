@@ -294,6 +294,93 @@ def test_a_bundle_booked_too_cheaply_fails(copy, bundle, tmp_path):
     assert "the entry books epsilon 0.1" in failed(verify(copy, ledger=cheap))["ledger"]
 
 
+# --- which rows count -----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory):
+    """200 users of three countries, some with a denied query, an e-mail address, or another year."""
+    rows = []
+    for i in range(200):
+        country = ("DE", "FR", "XX")[i % 3]
+        for j, query in enumerate(("maps", "Secret Project", "mail me@example.com", "news")):
+            rows.append(
+                {
+                    "user": f"u{i}",
+                    "time": f"202{5 + (j == 3)}-01-0{j + 1}",
+                    "query": query,
+                    "country": country,
+                }
+            )
+    path = tmp_path_factory.mktemp("places") / "log.parquet"
+    pq.write_table(pa.Table.from_pylist(rows), path)
+    return path
+
+
+def queries_of(log, out, **options):
+    release(str(log), out=out, tables=["query"], **(BUDGET | options))
+    report = verify(out)
+    assert report.ok, failed(report)
+    return murmurlog.load(out).tables["query"].to_pylist()
+
+
+def test_rows_are_restricted_by_time_and_by_value(places, tmp_path):
+    late = queries_of(places, tmp_path / "late", since="2026-01-01", screen=False)
+    assert {row["query"] for row in late} == {"news"}
+    early = queries_of(places, tmp_path / "early", until="2025-01-02")
+    assert {row["query"] for row in early} == {"maps"}
+    german = queries_of(places, tmp_path / "german", where={"country": "DE"})
+    assert max(row["users"] for row in german) < 110
+    stated = murmurlog.load(tmp_path / "german").certificate.text
+    assert stated["where"] == {"country": "DE"}
+    assert murmurlog.load(tmp_path / "late").certificate.text["since"] == "2026-01-01"
+
+
+def test_a_public_column_becomes_part_of_the_key(places, tmp_path):
+    rows = queries_of(places, tmp_path / "b", by=("country", ["DE", "FR", "IT"]))
+    found = {(row["query"], row["country"]) for row in rows}
+    assert found == {(q, c) for q in ("maps", "news", "secret project") for c in ("DE", "FR")}
+    assert all(abs(row["users"] - 67) < 8 * row["users_stderr"] for row in rows)
+    certificate = murmurlog.load(tmp_path / "b").certificate
+    assert certificate.by.values == ("DE", "FR", "IT")
+    edit_certificate(tmp_path / "b", lambda c: c["by"].update(values=["DE", "IT"]))
+    assert "not declared public" in failed(verify(tmp_path / "b"))["table query"]
+
+
+def test_denied_queries_and_personal_data_are_not_published(places, tmp_path):
+    deny = tmp_path / "deny.txt"
+    deny.write_text("SECRET *\n")
+    shown = {row["query"] for row in queries_of(places, tmp_path / "b", deny=deny)}
+    assert shown == {"maps", "news"}
+    text = murmurlog.load(tmp_path / "b").certificate.text
+    assert text["deny"] is True
+    assert "email" in text["screen"]
+    assert b"secret" not in (tmp_path / "b" / "privacy.json").read_bytes().lower().replace(
+        b"is secret", b""
+    )
+    plain = {row["query"] for row in queries_of(places, tmp_path / "c", screen=False)}
+    assert plain == {"maps", "news", "secret project", "mail me@example.com"}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"by": ("country", [])}, "needs its public values"),
+        ({"by": ("country", ["DE", "DE"])}, "each once"),
+        ({"by": ("query", ["maps"])}, "cannot use a column called 'query'"),
+        ({"by": ("planet", ["Mars"])}, "planet"),
+        ({"where": {"planet": "Mars"}}, "planet"),
+        ({"since": "yesterday"}, "yesterday"),
+        ({"deny": "none.txt"}, "none.txt"),
+        ({"patterns": "none.toml"}, "none.toml"),
+    ],
+)
+def test_bad_restrictions_are_named(places, tmp_path, options, message):
+    with pytest.raises(MurmurlogError, match=message):
+        release(str(places), out=tmp_path / "b", **BUDGET, **options)
+    assert list(tmp_path.iterdir()) == []
+
+
 # --- the order of things --------------------------------------------------------------------------
 
 

@@ -32,7 +32,14 @@ class Rows:
 
 def tally_of(counts, *, per_user=1):
     table = pa.table({"query": [f"q{i}" for i in range(len(counts))], "users": counts})
-    return Tally(engine=Rows(table), table=None, kind="query", unit="user", per_user=per_user)
+    return Tally(
+        engine=Rows(table),
+        table=None,
+        kind="query",
+        keys=("query",),
+        unit="user",
+        per_user=per_user,
+    )
 
 
 # --- the exact law --------------------------------------------------------------------------------

@@ -14,7 +14,6 @@ from murmurlog.engine import Engine
 from murmurlog.errors import InputError, UsageError
 from murmurlog.items import Items
 from murmurlog.noise import Entropy
-from murmurlog.tables import KEYS
 
 WAYS = ("first", "random")
 SEPARATOR = "\ufdd0"  # a noncharacter: normalised text never contains it
@@ -27,14 +26,11 @@ class Bounded:
     engine: Engine
     table: Any  # unit, the key columns; materialised
     kind: str
+    keys: tuple[str, ...]
     unit: str
     per_user: int
     way: str
     count: str  # "users": distinct items; "rows": items may repeat
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        return KEYS[self.kind]
 
 
 def choose_way(way: str | None, *, timed: bool) -> str:
@@ -91,6 +87,7 @@ def bound(
         engine=items.engine,
         table=items.engine.materialise(kept.select("unit", *items.keys)),
         kind=items.kind,
+        keys=items.keys,
         unit=items.unit,
         per_user=per_user,
         way=way,

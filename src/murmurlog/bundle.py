@@ -18,8 +18,9 @@ import pyarrow.parquet as pq
 from murmurlog import cards
 from murmurlog.certificate import Certificate
 from murmurlog.errors import BundleError, UsageError
+from murmurlog.graph import Graph, graph
 from murmurlog.privacy import Guarantee
-from murmurlog.scratch import scratch
+from murmurlog.scratch import scratch, settle
 from murmurlog.tables import in_order
 
 CERTIFICATE, SUMS = "privacy.json", "SHA256SUMS"
@@ -43,18 +44,15 @@ def publish(out: Path, *, tables: Mapping[str, pa.Table], certificate: Certifica
         root = folder / "bundle"
         (root / "data").mkdir(parents=True)
         for name, table in tables.items():
-            _write_parquet(root / "data" / f"{name}.parquet", in_order(table, name), certificate)
+            _write_parquet(root / "data" / f"{name}.parquet", in_order(table), certificate)
         text = json.dumps(certificate.as_json(), indent=2, ensure_ascii=False) + "\n"
         (root / CERTIFICATE).write_text(text, encoding="utf-8")
         for name, card in make_cards(certificate, sums(root)).items():
             (root / name).write_text(card, encoding="utf-8")
         lines = [f"{digest}  {name}\n" for name, digest in sums(root).items()]
         (root / SUMS).write_text("".join(lines), encoding="utf-8")
-        for path in (*_files(root), root / "data", root):
-            _to_disk(path)
         check_target(out)
-        root.rename(out)
-        _to_disk(out.parent)
+        settle(root, out)
 
 
 def make_cards(certificate: Certificate, sha256: Mapping[str, str]) -> dict[str, str]:
@@ -124,6 +122,10 @@ class Release:
         """The tables by name."""
         return {name: read_table(self.path, name) for name in self.certificate.tables}
 
+    def graph(self) -> Graph:
+        """The query-click graph: query and url nodes, click and reformulation edges."""
+        return graph(self.tables)
+
 
 def load(folder: str | Path) -> Release:
     """The bundle in a folder. Does not check it: use `verify` for one from somebody else."""
@@ -146,11 +148,3 @@ def _write_parquet(path: Path, table: pa.Table, certificate: Certificate) -> Non
 
 def _files(root: Path) -> Iterator[Path]:
     return (path for path in sorted(root.rglob("*")) if path.is_file())
-
-
-def _to_disk(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from murmurlog.certificate import Certificate
-from murmurlog.tables import CONTENTS, DESCRIPTIONS, KEYS, schema
+from murmurlog.tables import CONTENTS, DESCRIPTIONS, keys_of, schema
 
 # (Croissant, Frictionless) type of a column by its Arrow type
 TYPES = {
@@ -52,12 +52,18 @@ NOT_PRIVATE = (
 def columns_of(certificate: Certificate, table: str) -> dict[str, str]:
     """The table's columns with their descriptions."""
     unit = certificate.guarantee.unit
-    names = schema(table, count=certificate.tables[table].count).names
-    return {name: DESCRIPTIONS[name].format(unit=unit) for name in names}
+    texts = {name: text.format(unit=unit) for name, text in DESCRIPTIONS.items()}
+    if by := certificate.by:
+        texts[by.column] = f"one of the public values {', '.join(by.values)}"
+    return {name: texts[name] for name in _schema(certificate, table).names}
+
+
+def _schema(certificate: Certificate, table: str) -> pa.Schema:
+    return schema(table, count=certificate.tables[table].count, by=certificate.by)
 
 
 def _types(certificate: Certificate, table: str, standard: int) -> dict[str, str]:
-    fields = schema(table, count=certificate.tables[table].count)
+    fields = _schema(certificate, table)
     return {field.name: TYPES[field.type][standard] for field in fields}
 
 
@@ -157,7 +163,7 @@ def datapackage(certificate: Certificate, sha256: Mapping[str, str]) -> str:
                             }
                             for name, description in columns_of(certificate, table).items()
                         ],
-                        "primaryKey": list(KEYS[table]),
+                        "primaryKey": list(keys_of(table, certificate.by)),
                     },
                 }
                 for table in certificate.tables
@@ -215,7 +221,8 @@ def deployment(certificate: Certificate) -> str:
             },
             "implementation": {
                 "preprocessing_and_hyperparameter_tuning": f"Text normalised record by record "
-                f"({certificate.normaliser}; urls: {certificate.url}); each unit's distinct items "
+                f"({certificate.text['normaliser']}; urls: {certificate.text['url']}; screened for: "
+                f"{', '.join(certificate.text['screen']) or 'nothing'}); each unit's distinct items "
                 f"bounded ({certificate.bound}) before counting.",
                 "mechanisms": f"{mechanisms}. murmurlog {certificate.murmurlog}; integer noise by "
                 f"exact inversion, entropy: {certificate.sampler['entropy']}.",

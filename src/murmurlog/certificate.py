@@ -10,6 +10,7 @@ from typing import Any
 
 from murmurlog.errors import BundleError
 from murmurlog.privacy import ASSUMPTIONS, Guarantee
+from murmurlog.tables import By
 
 FORMAT = "murmurlog-bundle-1"
 ABOUT = ("title", "publisher", "license", "url", "contact", "description", "region")
@@ -38,10 +39,10 @@ class Certificate:
     guarantee: Guarantee
     tables: Mapping[str, TableClaim]
     bound: str
-    normaliser: str
-    url: str
+    text: Mapping[str, Any]  # which rows were read and how their text was cleaned
     engine: str
     sampler: Mapping[str, Any]
+    by: By | None
     declared_users: int | None
     unprotected: tuple[str, ...]
     booked: Mapping[str, Any] | None
@@ -77,7 +78,10 @@ class Certificate:
             },
             "composition": "sum of the tables",
             "bound": self.bound,
-            "text": {"normaliser": self.normaliser, "url": self.url},
+            "by": None
+            if self.by is None
+            else {"column": self.by.column, "values": list(self.by.values)},
+            "text": dict(self.text),
             "noise": dict(self.sampler),
             "engine": self.engine,
             "ledger": None if self.booked is None else dict(self.booked),
@@ -109,10 +113,12 @@ class Certificate:
                     for name, claim in _a(dict, data["tables"]).items()
                 },
                 bound=_a(str, data["bound"]),
-                normaliser=_a(str, data["text"]["normaliser"]),
-                url=_a(str, data["text"]["url"]),
+                text=_text(data["text"]),
                 engine=_a(str, data["engine"]),
                 sampler=_a(dict, data["noise"]),
+                by=None
+                if data["by"] is None
+                else By(column=_a(str, data["by"]["column"]), values=tuple(data["by"]["values"])),
                 declared_users=data["declared_users"],
                 unprotected=tuple(_a(list, data["unprotected"])),
                 booked=data["ledger"],
@@ -122,6 +128,13 @@ class Certificate:
             raise BundleError(
                 f"privacy.json is damaged: {type(error).__name__} at {error}"
             ) from None
+
+
+def _text(data: Any) -> dict[str, Any]:
+    """Which rows were read; only keys that mean something here."""
+    known = ("normaliser", "url", "screen", "deny", "since", "until", "where")
+    _a(str, data["normaliser"])
+    return {name: data[name] for name in known}
 
 
 def _guarantee(data: Any, assumptions: tuple[str, ...]) -> Guarantee:

@@ -30,7 +30,7 @@ from murmurlog.errors import BundleError, MurmurlogError
 from murmurlog.ledger import Ledger
 from murmurlog.mechanisms import parse
 from murmurlog.privacy import compose
-from murmurlog.tables import COUNTED, KEYS, in_order, schema
+from murmurlog.tables import COUNTED, KEYS, in_order, keys_of, schema
 from murmurlog.text import NORMALISER, normalise
 
 ROUNDING = 1 + 1e-6  # stated numbers may be rounded in the sixth digit
@@ -187,7 +187,7 @@ def _table(name: str) -> _Look:
     def look(root: Path, certificate: Certificate) -> str:
         claim = certificate.tables[name]
         table = read_table(root, name)
-        wanted = schema(name, count=claim.count)
+        wanted = schema(name, count=claim.count, by=certificate.by)
         _require(
             table.schema.equals(wanted),
             f"has columns {', '.join(table.schema.names)}, not {', '.join(wanted.names)}, "
@@ -198,8 +198,15 @@ def _table(name: str) -> _Look:
         _require(said == metadata(certificate), "the file's own dp.* metadata differ")
         _require(table.num_rows == claim.rows, f"has {table.num_rows} rows, not {claim.rows}")
         _require(sum(column.null_count for column in table.columns) == 0, "holds empty values")
-        _rows(table, name, claim.count, parse(claim.mechanism).least_users())
-        if certificate.normaliser == NORMALISER:
+        _rows(
+            table, keys_of(name, certificate.by), claim.count, parse(claim.mechanism).least_users()
+        )
+        if certificate.by:
+            found = set(table.column(certificate.by.column).to_pylist())
+            _require(
+                found <= set(certificate.by.values), "holds values that are not declared public"
+            )
+        if certificate.text["normaliser"] == NORMALISER:
             for key in set(KEYS[name]) - {"url"}:
                 texts = table.column(key).to_pylist()
                 _require(all(normalise(t) == t for t in texts), f"{key}: text not normalised")
@@ -208,11 +215,10 @@ def _table(name: str) -> _Look:
     return look
 
 
-def _rows(table: pa.Table, name: str, count: str | None, least: int | None) -> None:
-    keys = table.select(list(KEYS[name]))
-    distinct = keys.group_by(list(KEYS[name])).aggregate([])
-    _require(distinct.num_rows == keys.num_rows, "a key repeats")
-    _require(table.equals(in_order(table, name)), "the rows are not in the canonical order")
+def _rows(table: pa.Table, keys: tuple[str, ...], count: str | None, least: int | None) -> None:
+    distinct = table.group_by(list(keys)).aggregate([])
+    _require(distinct.num_rows == table.num_rows, "a key repeats")
+    _require(table.equals(in_order(table)), "the rows are not in the canonical order")
     if count and table.num_rows:
         low = pc.min(table[count]).as_py()
         _require(

@@ -7,7 +7,6 @@ It is written beside its target and moved there in one step. Never sees a log.
 import gzip
 import hashlib
 import json
-import os
 import re
 import shutil
 import textwrap
@@ -28,7 +27,7 @@ from murmurlog.cards import columns_of, statement
 from murmurlog.certificate import Certificate
 from murmurlog.errors import BundleError, UsageError
 from murmurlog.graph import graph, graphml, rows
-from murmurlog.scratch import scratch
+from murmurlog.scratch import scratch, settle
 from murmurlog.tables import COUNTED, KEYS, count_of, schema
 
 QID_DIGITS, DOCID_DIGITS = 14, 12  # as ir_datasets names the queries and pages of AOL
@@ -98,9 +97,8 @@ def export(folder: str | Path, *, to: str, out: str | Path) -> Exported:
             files, made = WRITERS[to](root, release), root
             if to != "hf":  # that one brings its own
                 _seal(root, _readme(release.certificate, to, files, notes))
-        _to_disk(root)
         check_target(out)
-        made.rename(out)
+        settle(made, out)
     return Exported(to=to, out=out, files=files, notes=notes)
 
 
@@ -371,12 +369,3 @@ def _seal(root: Path, readme: str) -> None:
     (root / "README.txt").write_text(readme, encoding="utf-8")
     lines = [f"{digest}  {name}\n" for name, digest in sums(root).items()]
     (root / SUMS).write_text("".join(lines), encoding="utf-8")
-
-
-def _to_disk(root: Path) -> None:
-    for path in (*root.rglob("*"), root):
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

@@ -15,7 +15,7 @@ from murmurlog.errors import InputError, UsageError
 from murmurlog.log import Log
 from murmurlog.privacy import UNITS
 from murmurlog.source import Source
-from murmurlog.tables import KEYS
+from murmurlog.tables import KEYS, By, keys_of
 from murmurlog.text import keywords
 
 SESSION_GAP_MINUTES = 30
@@ -29,12 +29,9 @@ class Items:
     engine: Engine
     table: Any  # unit, time, the key columns
     kind: str
+    keys: tuple[str, ...]
     unit: str
     timed: bool
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        return KEYS[self.kind]
 
 
 def check(source: Source, *, kind: str, unit: str) -> None:
@@ -61,20 +58,27 @@ def check(source: Source, *, kind: str, unit: str) -> None:
         )
 
 
-def items(log: Log, *, kind: str, unit: str = "user") -> Items:
-    """The items of one kind that each unit of the log holds."""
+def items(log: Log, *, kind: str, unit: str = "user", by: By | None = None) -> Items:
+    """The items of one kind that each unit of the log holds.
+
+    With `by` (a column that the log was read with) rows of other than its public values are left
+    out, record by record, and the value is part of the item.
+    """
     check(log.source, kind=kind, unit=unit)
     rows = _with_unit(log, unit)
+    if by:
+        rows = rows.filter(rows[by.column].isin(by.values))
     if kind == "click":
         rows = rows.filter(rows.url.notnull())
     elif kind == "keyword":
-        rows = _with_keywords(rows, log.engine)
+        rows = _with_keywords(rows, log.engine, keys_of(kind, by)[1:])
     elif kind == "pair":
         rows = _pairs(rows)
     return Items(
         engine=log.engine,
-        table=rows.select("unit", "time", *KEYS[kind]),
+        table=rows.select("unit", "time", *keys_of(kind, by)),
         kind=kind,
+        keys=keys_of(kind, by),
         unit=unit,
         timed=log.has_times,
     )
@@ -122,7 +126,7 @@ def _pairs(rows: Any) -> Any:
     )
 
 
-def _with_keywords(rows: Any, engine: Engine) -> Any:
+def _with_keywords(rows: Any, engine: Engine, more: tuple[str, ...]) -> Any:
     """A row for each distinct word of each query; words are cut in Python, on distinct queries."""
     schema = pa.schema([("of_query", pa.string()), ("words", pa.list_(pa.string()))])
 
@@ -133,4 +137,4 @@ def _with_keywords(rows: Any, engine: Engine) -> Any:
 
     cuts = engine.filled(schema, rows.select("query").distinct(), cut)
     joined = rows.join(cuts, rows.query == cuts.of_query)
-    return joined.select("unit", "time", keyword=cuts.words.unnest())
+    return joined.select("unit", "time", *more, keyword=cuts.words.unnest())

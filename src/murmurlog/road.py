@@ -28,10 +28,56 @@ from murmurlog.mechanisms import Mechanism, named
 from murmurlog.noise import Entropy, SystemEntropy, sampler_delta
 from murmurlog.plans import MECHANISM, Choices, Plan, plan_tables
 from murmurlog.privacy import Guarantee
+from murmurlog.screen import Screen, load_deny
+from murmurlog.screen import load as load_screen
 from murmurlog.source import Source, find
-from murmurlog.tables import KEYS, count_of
+from murmurlog.tables import By, count_of, keys_of
 from murmurlog.tally import Tally, tally, with_candidates
 from murmurlog.text import NORMALISER, check_url_level
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """Which rows of a source count and how their text is cleaned; all of it public parameters."""
+
+    url: str = "path"
+    since: str | None = None
+    until: str | None = None
+    where: Mapping[str, str] | None = None
+    by: By | None = None
+    screen: Screen | None = None
+    deny: frozenset[str] = frozenset()
+    strict: bool = False
+
+    def read(
+        self, source: Source, *, engine: Engine, urls: bool, say: Callable[[str], None]
+    ) -> Log:
+        return read(
+            source,
+            engine=engine,
+            url=self.url,
+            urls=urls,
+            strict=self.strict,
+            since=self.since,
+            until=self.until,
+            where=self.where,
+            keep=(self.by.column,) if self.by else (),
+            screen=self.screen,
+            deny=self.deny,
+            say=say,
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """For the certificate; which queries were denied is the owner's."""
+        return {
+            "normaliser": NORMALISER,
+            "url": self.url,
+            "screen": list(self.screen.names) if self.screen else [],
+            "deny": bool(self.deny),
+            "since": self.since,
+            "until": self.until,
+            "where": dict(self.where) if self.where else None,
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +131,14 @@ def release(
     set_only: bool = False,
     letters: Mapping[str, str] | None = None,
     columns: Mapping[str, str] | None = None,
+    since: str | None = None,
+    until: str | None = None,
+    where: Mapping[str, str] | None = None,
+    by: tuple[str, Sequence[str]] | None = None,
     url: str = "path",
+    screen: bool = True,
+    patterns: str | Path | None = None,
+    deny: str | Path | None = None,
     strict: bool = False,
     users: int | None = None,
     accept_delta: bool = False,
@@ -118,6 +171,18 @@ def release(
     way = choose_way(bound, timed="time" in found.columns)
     choices = Choices(count=count, split=split, lists=result_lists is not None, set_only=set_only)
     listed = _lists(result_lists, kinds, url)
+    reading = Reading(
+        url=url,
+        since=since,
+        until=until,
+        where=where,
+        by=By(column=by[0], values=tuple(by[1])) if by else None,
+        screen=load_screen(Path(patterns) if patterns else None) if screen else None,
+        deny=load_deny(Path(deny)) if deny else frozenset(),
+        strict=strict,
+    )
+    if by and listed is not None:
+        raise UsageError("--by and --result-lists do not go together: lists have no such column")
     bounds = dict.fromkeys(kinds, per_user) if isinstance(per_user, int) else per_user
     plans, total = plan_tables(
         kinds,
@@ -143,11 +208,13 @@ def release(
             booked=False, broken={},
         )  # fmt: skip
     with connect(memory=memory) as duck:
-        log = read(found, engine=duck, url=url, urls="click" in kinds, strict=strict, say=say)
+        log = reading.read(found, engine=duck, urls="click" in kinds, say=say)
         tallies = {}
         for kind, plan in plans.items():
             say(f"counting {kind}")
-            tallies[kind] = _tally(log, kind, unit, way, plan.mechanism, listed, entropy)
+            tallies[kind] = _tally(
+                log, kind, unit, way, plan.mechanism, reading.by, listed, entropy
+            )
         account = None
         if book:  # from here on the budget is spent
             what = "; ".join(f"{kind}: {plan.mechanism}" for kind, plan in plans.items())
@@ -159,11 +226,14 @@ def release(
         }
         published = named(mechanism).finish(published)
         if set_only:
-            published = {kind: rows.select(list(KEYS[kind])) for kind, rows in published.items()}
+            published = {
+                kind: rows.select(list(keys_of(kind, reading.by)))
+                for kind, rows in published.items()
+            }
         rows = {kind: table.num_rows for kind, table in published.items()}
         certificate = _certificate(
             plans, total, rows, release_id, duck, entropy,
-            way=way, url=url, users=users,
+            way=way, reading=reading, users=users,
             counted={kind: count_of(table) for kind, table in published.items()},
             account=account, about=about or {},
         )  # fmt: skip
@@ -232,11 +302,12 @@ def _tally(
     unit: str,
     way: str,
     mechanism: Mechanism,
+    by: By | None,
     listed: pa.Table | None,
     entropy: Entropy,
 ) -> Tally:
     """The tally a mechanism needs; clicks on public lists are those of the lists and no others."""
-    held = items(log, kind=kind, unit=unit)
+    held = items(log, kind=kind, unit=unit, by=by)
     public = listed if kind == "click" else None
     if public is not None:
         held = only(held, public)
@@ -255,7 +326,7 @@ def _certificate(
     entropy: Entropy,
     *,
     way: str,
-    url: str,
+    reading: Reading,
     users: int | None,
     counted: Mapping[str, str | None],
     account: Account | None,
@@ -280,14 +351,14 @@ def _certificate(
             for kind, plan in plans.items()
         },
         bound=way,
-        normaliser=NORMALISER,
-        url=url,
+        text=reading.as_json(),
         engine=engine.version,
         sampler={
             "method": "exact inversion of 127 bits, integers only",
             "entropy": "known seed" if entropy.seeded else "operating system",
             "delta": sampler_delta(scale=scale, epsilon=total.epsilon),
         },
+        by=reading.by,
         declared_users=users,
         unprotected=(),
         booked=None

@@ -49,6 +49,22 @@ def sweep(parent: Path) -> list[Path]:
     return removed
 
 
+def settle(made: Path, out: Path) -> None:
+    """Moves a finished file or folder to its place in one step, with everything on disk."""
+    for path in (*sorted(made.rglob("*")), made):
+        _to_disk(path)
+    made.rename(out)
+    _to_disk(out.parent)
+
+
+def _to_disk(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def _make(parent: Path) -> tuple[Path, int]:
     while True:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))

@@ -1,6 +1,10 @@
 """The tables a bundle may hold: names, key columns, count columns, order of rows."""
 
+from dataclasses import dataclass
+
 import pyarrow as pa
+
+from murmurlog.errors import UsageError
 
 KEYS = {
     "keyword": ("keyword",),
@@ -35,9 +39,32 @@ def count_columns(count: str | None) -> dict[str, pa.DataType]:
     return {count: pa.int64(), f"{count}_stderr": pa.float64(), "reliable": pa.bool_()}
 
 
-def schema(kind: str, *, count: str | None = "users") -> pa.Schema:
+@dataclass(frozen=True, kw_only=True)
+class By:
+    """A column of the log with public, finite values that becomes part of every key."""
+
+    column: str
+    values: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not self.values or len(set(self.values)) < len(self.values):
+            raise UsageError(
+                f"--by {self.column} needs its public values, each once: {self.column}=DE,FR"
+            )
+        if self.column in DESCRIPTIONS or self.column in ("user", "time", "rank", "unit"):
+            raise UsageError(
+                f"--by cannot use a column called {self.column!r}: rename it in the log"
+            )
+
+
+def keys_of(kind: str, by: By | None = None) -> tuple[str, ...]:
+    """The key columns of a table."""
+    return (*KEYS[kind], *((by.column,) if by else ()))
+
+
+def schema(kind: str, *, count: str | None = "users", by: By | None = None) -> pa.Schema:
     """The columns of a table."""
-    columns = {**dict.fromkeys(KEYS[kind], pa.string()), **count_columns(count)}
+    columns = {**dict.fromkeys(keys_of(kind, by), pa.string()), **count_columns(count)}
     return pa.schema(list(columns.items()))
 
 
@@ -46,8 +73,9 @@ def count_of(table: pa.Table) -> str | None:
     return next((name for name in COUNTED if name in table.column_names), None)
 
 
-def in_order(table: pa.Table, kind: str) -> pa.Table:
+def in_order(table: pa.Table) -> pa.Table:
     """The rows by count descending, then by key; nothing of the engine's order is left (A9)."""
     count = count_of(table)
     order = [(count, "descending")] if count else []
-    return table.sort_by([*order, *((key, "ascending") for key in KEYS[kind])])
+    keys = [field.name for field in table.schema if pa.types.is_string(field.type)]
+    return table.sort_by([*order, *((key, "ascending") for key in keys)])

@@ -8,7 +8,6 @@ import pyarrow as pa
 
 from murmurlog.bound import Bounded
 from murmurlog.engine import Engine
-from murmurlog.tables import KEYS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,13 +17,10 @@ class Tally:
     engine: Engine
     table: Any  # the key columns, the count; materialised
     kind: str
+    keys: tuple[str, ...]
     unit: str
     per_user: int
     count: str = "users"  # the name of the count column
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        return KEYS[self.kind]
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows as a stream of Arrow batches, in no particular order."""
@@ -40,6 +36,7 @@ def tally(bounded: Bounded) -> Tally:
         engine=bounded.engine,
         table=bounded.engine.materialise(counted),
         kind=bounded.kind,
+        keys=bounded.keys,
         unit=bounded.unit,
         per_user=bounded.per_user,
         count=bounded.count,

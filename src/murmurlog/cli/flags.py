@@ -31,6 +31,14 @@ def pairs(text: str | None, flag: str) -> dict[str, str] | None:
     return dict(one_pair(part, flag) for part in text.split(",")) if text else None
 
 
+def by_values(text: str | None) -> tuple[str, list[str]] | None:
+    """("country", ["DE", "FR"]) from "country=DE,FR"."""
+    if text is None:
+        return None
+    column, values = one_pair(text, "--by")
+    return column, [value.strip() for value in values.split(",")]
+
+
 def per_user_bounds(text: str) -> int | dict[str, int]:
     try:
         if "=" not in text:
