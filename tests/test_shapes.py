@@ -4,7 +4,7 @@ import gzip
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from murmurlog import shapes
@@ -110,6 +110,7 @@ def test_broken_rows_of_aol_are_counted_by_reason(tmp_path):
     content=st.text(st.characters(codec="utf-8", exclude_characters="\n"), max_size=60),
     tail=st.binary(max_size=8).filter(lambda b: b"\n" not in b),
 )
+@example(content="\r8\tforged\t2006-03-01 00:00:00\r", tail=b"\xff")
 @settings(max_examples=20, deadline=None)
 def test_what_one_user_writes_changes_no_other_users_row_of_aol(tmp_path_factory, content, tail):
     # A8, with tabs, quotes, carriage returns and bytes that are no text at all.
@@ -180,6 +181,19 @@ def test_excite_is_told_by_its_times_which_are_no_unix_times(tmp_path):
         assert rows_of(tmp_path / "other.tsv") == (EXCITE_ROWS, {"no query": 1}, "excite")
 
 
+def test_a_mark_at_the_start_is_no_part_of_the_first_user(tmp_path):
+    (tmp_path / "excite.log").write_text("\ufeff" + EXCITE, encoding="utf-8")
+    assert rows_of(tmp_path / "excite.log") == (EXCITE_ROWS, {"no query": 1}, "excite")
+
+
+def test_no_single_line_settles_the_shape(tmp_path):
+    (tmp_path / "excite.log").write_text("somebody's odd line\n" + EXCITE)
+    assert rows_of(tmp_path / "excite.log")[1:] == ({"no query": 1, "too few columns": 1}, "excite")
+    first = EXCITE.splitlines(keepends=True)[0]
+    (tmp_path / "log.tsv").write_text("user\ttime\tquery\na\t\tx\n" + first + "b\t\ty\nc\t\tz\n")
+    assert find(str(tmp_path / "log.tsv")).shape == "tsv"
+
+
 def test_a_day_that_is_none_is_an_unreadable_time_of_excite(tmp_path):
     (tmp_path / "excite.log").write_text(EXCITE + "X\t970231000000\tx\nY\t990000000000\ty\n")
     assert rows_of(tmp_path / "excite.log")[1] == {"no query": 1, "unreadable time": 2}
@@ -229,7 +243,7 @@ def test_profile_says_the_shape(tmp_path):
     lines=st.lists(st.binary(max_size=12).map(lambda b: b.replace(b"\n", b"")), max_size=12),
     block=st.integers(1, 40),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_where_a_block_ends_changes_nothing(tmp_path_factory, lines, block):
     path = tmp_path_factory.mktemp("blocks") / "x"
     path.write_bytes(b"".join(line + b"\n" for line in lines))
