@@ -1,4 +1,8 @@
-"""The invented log: reproducible, exact in size, heavy-tailed, in every format."""
+"""The invented log: reproducible, exact in size, heavy-tailed, in every format, with things to find."""
+
+import re
+from dataclasses import replace
+from urllib.parse import urlsplit
 
 import duckdb
 import pytest
@@ -7,7 +11,14 @@ from murmurlog.engine import connect
 from murmurlog.errors import UsageError
 from murmurlog.log import read
 from murmurlog.source import find
-from murmurlog.synth import invent, write
+from murmurlog.synth import (
+    POPULATIONS,
+    check_labels,
+    check_target,
+    invent,
+    write,
+    write_labels,
+)
 
 
 @pytest.fixture(scope="module")
@@ -48,14 +59,18 @@ def test_rows_of_a_click_have_a_rank_and_others_none(log):
     assert odd == 0
 
 
-def test_the_same_seed_gives_the_same_log_and_another_seed_another():
-    assert invent(rows=5_000, seed=1).table.equals(invent(rows=5_000, seed=1).table)
-    assert not invent(rows=5_000, seed=1).table.equals(invent(rows=5_000, seed=2).table)
+@pytest.mark.parametrize("like", [None, "aol", "zealous"])
+def test_the_same_seed_gives_the_same_log_and_another_seed_another(like):
+    one, same, other = (invent(rows=5_000, seed=seed, like=like) for seed in (1, 1, 2))
+    assert one.table.equals(same.table)
+    assert one.labels == same.labels
+    assert not one.table.equals(other.table)
 
 
 @pytest.mark.parametrize("name", ["a.parquet", "a.csv", "a.tsv.gz", "a.jsonl.zst"])
-def test_every_format_reads_back_the_same(tmp_path, name):
-    small = invent(rows=2_000, seed=5)
+@pytest.mark.parametrize("like", [None, "aol"])
+def test_every_format_reads_back_the_same(tmp_path, name, like):
+    small = invent(rows=2_000, seed=5, like=like)
     write(small, tmp_path / name)
     with connect() as engine:
         log = read(find(str(tmp_path / name)), engine=engine)
@@ -72,9 +87,254 @@ def test_every_format_reads_back_the_same(tmp_path, name):
     assert got.to_pylist() == wanted.to_pylist()
 
 
-def test_a_single_row_and_bad_sizes(tmp_path):
-    assert invent(rows=1, seed=1).table.num_rows == 1
-    with pytest.raises(UsageError, match="at least 1"):
-        invent(rows=0, seed=1)
+@pytest.mark.parametrize("like", [None, "aol", "zealous"])
+def test_a_single_row(like):
+    assert invent(rows=1, seed=1, like=like).table.num_rows == 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"rows": 0}, "--rows must be at least 1, not 0"),
+        ({"seed": -1}, "--seed must not be negative, but is -1"),
+        ({"like": "altavista"}, "--like 'altavista' is not known: choose aol or zealous"),
+    ],
+)
+def test_bad_parameters_are_named(wrong, message):
+    with pytest.raises(UsageError, match=message):
+        invent(**{"rows": 10, "seed": 1, "like": "aol"} | wrong)
+
+
+def test_a_population_asks_no_more_kinds_than_queries():
+    with pytest.raises(UsageError, match="leave some to be shared"):
+        replace(POPULATIONS["aol"], own=0.8)
+
+
+def test_bad_targets_are_named(tmp_path):
     with pytest.raises(UsageError, match="cannot tell the format"):
         write(invent(rows=1, seed=1), tmp_path / "a.parquet.gz")
+    with pytest.raises(UsageError, match="there is no folder"):
+        check_target(tmp_path / "none" / "a.csv")
+    out = tmp_path / "a.csv"
+    with pytest.raises(UsageError, match="--labels needs --like"):
+        check_labels(tmp_path / "b.csv", like=None, out=out)
+    with pytest.raises(UsageError, match="choose two files"):
+        check_labels(out, like="aol", out=out)
+    with pytest.raises(UsageError, match="what is planted can be parquet, csv"):
+        check_labels(tmp_path / "b.jsonl", like="aol", out=out)
+    out.write_text("")
+    with pytest.raises(UsageError, match="choose another --labels"):
+        check_labels(out, like="aol", out=tmp_path / "b.csv")
+
+
+# Two hundredths of the users of the AOL log.
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    return invent(rows=727_791, seed=4, like="aol")
+
+
+@pytest.fixture(scope="module")
+def found(drawn):
+    """DuckDB with the log as `log` and what is planted as `labels`."""
+    connection = duckdb.connect()
+    connection.register("log", drawn.table)
+    connection.register("labels", drawn.labels)
+    yield connection
+    connection.close()
+
+
+def one(found, query):
+    return found.execute(query).fetchone()
+
+
+def test_a_fiftieth_has_a_fiftieth_of_the_users_rows_and_clicks(drawn, found):
+    users, clicks, queries = one(
+        found, "SELECT count(DISTINCT user), count(url), count(DISTINCT query) FROM log"
+    )
+    assert drawn.rows == drawn.table.num_rows == 727_791
+    assert users == drawn.users == round(657_426 / 50)
+    assert clicks == pytest.approx(19_442_629 / 50, rel=0.05)
+    # Shared queries stay those of the whole: fewer users meet each other less often, and 1/50 of the
+    # users asks more than 1/50 of the distinct queries.
+    assert queries == pytest.approx(1.40 * 10_154_742 / 50, rel=0.1)
+
+
+def test_few_users_ask_the_same_head_as_many(found):
+    few = invent(rows=100_000, seed=9, like="aol").table
+    found.register("few", few)
+    share = "SELECT count(*) / (SELECT count(*) FROM {0}) FROM {0} WHERE query = 'weather'"
+    (many,), (some,) = one(found, share.format("log")), one(found, share.format("few"))
+    assert some == pytest.approx(many, rel=0.35)
+    top = "(SELECT query FROM {} GROUP BY query ORDER BY count(DISTINCT user) DESC LIMIT 30)"
+    (both,) = one(
+        found,
+        f"SELECT count(*) FROM {top.format('log')} SEMI JOIN {top.format('few')} USING (query)",
+    )
+    assert both >= 20
+
+
+def test_a_row_is_a_click_or_a_query_without_one(found):
+    odd, unordered = one(
+        found,
+        """
+        SELECT count(*) FILTER ((url IS NULL) <> (rank IS NULL)), count(*) FILTER (time < before)
+        FROM (SELECT *, lag(time) OVER () AS before FROM log)
+        """,
+    )
+    assert odd == unordered == 0
+    # Of several rows of one submission each is a click.
+    several, clicks = one(
+        found,
+        """
+        SELECT count(*) FILTER (n > 1), count(*) FILTER (n > 1 AND clicks = n) FROM
+        (SELECT count(*) AS n, count(url) AS clicks FROM log GROUP BY user, time, query)
+        """,
+    )
+    assert several == clicks > 50_000
+    (two_at_once,) = one(
+        found,
+        "SELECT count(*) FROM (SELECT 1 FROM log GROUP BY user, time HAVING count(DISTINCT query) > 1)",
+    )
+    assert two_at_once == 0
+
+
+def test_rows_fall_into_sessions(found):
+    queries, sessions = one(
+        found,
+        """
+        SELECT count(*), count(*) FILTER (gap IS NULL OR gap > INTERVAL 30 MINUTE) FROM (
+            SELECT time - lag(time) OVER (PARTITION BY user ORDER BY time) AS gap
+            FROM (SELECT DISTINCT user, time FROM log)
+        )
+        """,
+    )
+    assert 2 < queries / sessions < 5
+
+
+def test_labels_point_to_queries_and_urls_that_are_there(found):
+    kinds = dict(found.execute("SELECT kind, count(*) FROM labels GROUP BY kind").fetchall())
+    assert kinds["fear"] == 40
+    for kind in ("misspelling", "reformulation", "navigational", "topic"):
+        assert kinds[kind] > 1_000
+    assert kinds["personal"] > 100
+    assert sum(kinds.values()) < 100_000
+    for query in (
+        "SELECT count(*) FROM labels ANTI JOIN log USING (query) WHERE kind <> 'topic'",
+        """
+        SELECT count(*) FROM labels ANTI JOIN log ON target = log.query
+        WHERE kind IN ('misspelling', 'reformulation')
+        """,
+        "SELECT count(*) FROM labels ANTI JOIN log ON target = url WHERE kind = 'navigational'",
+        """
+        SELECT count(*) FROM labels ANTI JOIN log ON url = 'http://' || labels.query
+        WHERE kind = 'topic'
+        """,
+        "SELECT count(*) - count(DISTINCT (kind, query, target)) FROM labels",
+    ):
+        assert one(found, query) == (0,), query
+    url = one(found, "SELECT url FROM log WHERE url IS NOT NULL")[0]
+    assert urlsplit(url).hostname == url.removeprefix("http://")
+
+
+def test_reformulations_and_corrections_follow_each_other_in_the_log(found):
+    found.execute(
+        """
+        CREATE OR REPLACE TEMP TABLE steps AS
+        SELECT DISTINCT query, after FROM (
+            SELECT query, lead(query) OVER (PARTITION BY user ORDER BY time) AS after FROM log
+        ) WHERE query <> after
+        """
+    )
+    for kind, least in (("reformulation", 1.0), ("misspelling", 0.6)):
+        (share,) = one(
+            found,
+            f"""
+            SELECT avg((after IS NOT NULL)::INT) FROM (FROM labels WHERE kind = '{kind}') AS planted
+            LEFT JOIN steps ON planted.query = steps.query AND target = after
+            """,
+        )
+        assert share >= least
+
+
+def test_fears_decline_and_come_back(found):
+    asked = found.execute(
+        """
+        SELECT count(DISTINCT user) FROM labels JOIN log USING (query)
+        WHERE kind = 'fear' GROUP BY query ORDER BY 1 DESC
+        """
+    ).fetchall()
+    assert asked[0][0] > 3 * asked[9][0] > 6 * asked[39][0] > 0
+
+
+def test_navigational_users_come_back_to_the_same_url(found):
+    (returning,) = one(
+        found,
+        """
+        SELECT count(*) FROM (
+            SELECT 1 FROM log JOIN labels ON log.query = labels.query AND url = target
+            WHERE kind = 'navigational' GROUP BY user, log.query HAVING count(DISTINCT time) > 2
+        )
+        """,
+    )
+    assert returning > 2_000
+
+
+def test_queries_mostly_lead_to_sites_of_one_topic(found):
+    (share,) = one(
+        found,
+        """
+        SELECT sum(most) / sum(n) FROM (
+            SELECT max(n) AS most, sum(n) AS n FROM (
+                SELECT log.query, target, count(*) AS n FROM log
+                JOIN labels ON kind = 'topic' AND url = 'http://' || labels.query
+                GROUP BY log.query, target
+            ) GROUP BY query HAVING sum(n) > 10
+        )
+        """,
+    )
+    assert share > 0.75
+
+
+def luhn(number):
+    digits = [int(d) for d in reversed(number.replace(" ", ""))]
+    doubled = [sum(divmod(2 * d, 10)) for d in digits[1::2]]
+    return (sum(digits[::2]) + sum(doubled)) % 10 == 0
+
+
+def test_personal_strings_look_like_what_they_are_called_and_are_nobodys(found):
+    shapes = {
+        "email": r"[a-z]+\.[a-z]+@example\.(com|org|net)",
+        "phone": r"[2-9]\d\d-555-01\d\d",
+        "card": r"4000 0000 \d{4} \d{4}",
+        "us-ssn": r"9\d\d-[0-4]\d-\d{4}",
+        "address": r"\d+ [a-z]+ (street|avenue|road) [a-z]+",
+    }
+    seen = set()
+    for query, pattern in found.execute(
+        "SELECT query, target FROM labels WHERE kind = 'personal'"
+    ).fetchall():
+        assert re.fullmatch(shapes[pattern], query), query
+        assert pattern != "card" or luhn(query)
+        seen.add(pattern)
+    assert seen == set(shapes)
+
+
+def test_a_hundredth_of_the_zealous_log_has_its_days_and_users():
+    t = invent(rows=120_000, seed=1, like="zealous").table
+    users, days = duckdb.sql(
+        "SELECT count(DISTINCT user), date_diff('day', min(time), max(time)) FROM t"
+    ).fetchone()
+    whole = POPULATIONS["zealous"]
+    assert users == round(120_000 * whole.users / whole.rows)
+    assert t.num_rows == 120_000
+    assert 28 <= days <= 30
+
+
+@pytest.mark.parametrize("name", ["l.parquet", "l.csv"])
+def test_labels_are_written_and_read_back(tmp_path, name):
+    small = invent(rows=3_000, seed=3, like="aol")
+    write_labels(small, tmp_path / name)
+    back = duckdb.sql(f"FROM '{tmp_path / name}' ORDER BY ALL").fetchall()
+    assert back == sorted(tuple(row.values()) for row in small.labels.to_pylist())
