@@ -58,7 +58,8 @@ def test_plan_prints_the_thresholds_of_the_paper_setting(place):
 
 def test_profile_release_verify_and_ledger(place, tmp_path):
     profile = json.loads(run("profile", place / "log.parquet", "--json", cwd=tmp_path).stdout)
-    assert set(profile) == {"rows", "users", "shape", "columns", "broken", "items_per_user"}
+    keys = {"rows", "users", "shape", "columns", "broken", "screened", "items_per_user"}
+    assert set(profile) == keys
     assert profile["rows"] == 120_000
     assert profile["users"] == 3_000
     assert set(profile["items_per_user"]["query"]) == {"mean", "p50", "p99"}

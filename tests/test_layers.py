@@ -13,7 +13,8 @@ LAYERS = [
     {"privacy", "scratch", "tables", "text", "graph", "screen"},
     {"noise", "engine", "shapes", "selection", "lists", "synth_text"},
     {"source"},
-    {"log", "synth"},
+    {"raw", "synth"},
+    {"log"},
     {"items"},
     {"bound"},
     {"tally", "overview"},
@@ -78,7 +79,7 @@ def reachable(start):
 
 
 def test_who_reads_bundles_can_never_reach_a_log():
-    private = {"log", "source", "shapes", "engine", "items", "tally", "synth"}
+    private = {"log", "raw", "source", "shapes", "engine", "items", "tally", "synth"}
     for reader in ("bundle", "export"):
         assert reachable(reader).isdisjoint(private), reader
 

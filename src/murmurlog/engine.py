@@ -19,6 +19,10 @@ from murmurlog.errors import EngineError, InputError, UsageError
 from murmurlog.scratch import scratch
 
 ROWS_A_BATCH = 200_000
+OUT_OF_MEMORY = (
+    "the engine ran out of memory or of room to spill. Give it more with --memory, or point TMPDIR "
+    "to a larger disk."
+)
 
 
 class Engine:
@@ -36,7 +40,7 @@ class Engine:
         return f"duckdb {duckdb.__version__}, ibis {ibis.__version__}"
 
     def sql(self, statement: str) -> Any:
-        """Runs a DuckDB statement and returns its cursor."""
+        """Runs a DuckDB statement and returns its cursor; its errors are DuckDB's."""
         return self.backend.con.execute(statement)
 
     def materialise(self, expression: Any) -> Any:
@@ -100,10 +104,7 @@ def _told() -> Iterator[None]:
     try:
         yield
     except (duckdb.OutOfMemoryException, MemoryError):
-        raise EngineError(
-            "the engine ran out of memory or of room to spill. Give it more with --memory, or point "
-            "TMPDIR to a larger disk."
-        ) from None
+        raise EngineError(OUT_OF_MEMORY) from None
     except (duckdb.IOException, duckdb.InvalidInputException, OSError, pa.ArrowInvalid):
         raise InputError(
             "a file of the source could not be read to its end: it is damaged, or changed meanwhile, "

@@ -46,7 +46,7 @@ def profile(
         screened = rows_hit(log, patterns)
         per_user = {}
         for kind in KEYS:
-            if kind == "click" and not log.has_urls:
+            if (kind == "click" and not log.has_urls) or (kind == "pair" and not log.has_times):
                 continue
             say(f"counting {kind}")
             per_user[kind] = _items_per_user(items(log, kind=kind))

@@ -24,6 +24,7 @@ from murmurlog.items import check, items, only
 from murmurlog.ledger import Account, Ledger
 from murmurlog.lists import read_lists
 from murmurlog.log import Log, read
+from murmurlog.log import check as check_rows
 from murmurlog.mechanisms import Mechanism, named
 from murmurlog.noise import Entropy, SystemEntropy, sampler_delta
 from murmurlog.plans import MECHANISM, Choices, Plan, plan_tables
@@ -48,6 +49,11 @@ class Reading:
     screen: Screen | None = None
     deny: frozenset[str] = frozenset()
     strict: bool = False
+
+    def check(self, source: Source) -> None:
+        """Raises if the source cannot be read so; looks at no row."""
+        keep = (self.by.column,) if self.by else ()
+        check_rows(source, since=self.since, until=self.until, where=self.where, keep=keep)
 
     def read(
         self, source: Source, *, engine: Engine, urls: bool, say: Callable[[str], None]
@@ -131,6 +137,7 @@ def release(
     set_only: bool = False,
     letters: Mapping[str, str] | None = None,
     columns: Mapping[str, str] | None = None,
+    encoding: str | None = None,
     since: str | None = None,
     until: str | None = None,
     where: Mapping[str, str] | None = None,
@@ -164,7 +171,7 @@ def release(
     check_url_level(url)
     check_memory(memory)
     check_target(target)
-    found = find(source, columns=columns)
+    found = find(source, columns=columns, encoding=encoding)
     kinds = _tables(tables, found)
     for kind in kinds:
         check(found, kind=kind, unit=unit)
@@ -181,6 +188,7 @@ def release(
         deny=load_deny(Path(deny)) if deny else frozenset(),
         strict=strict,
     )
+    reading.check(found)
     if by and listed is not None:
         raise UsageError("--by and --result-lists do not go together: lists have no such column")
     bounds = dict.fromkeys(kinds, per_user) if isinstance(per_user, int) else per_user

@@ -9,6 +9,7 @@ from murmurlog.cli.app import app
 from murmurlog.cli.flags import (
     Columns,
     Delta,
+    Encoding,
     Epsilon,
     Json,
     LedgerFile,
@@ -21,6 +22,7 @@ from murmurlog.cli.flags import (
     Strict,
     Unit,
     Url,
+    by_values,
     flag,
     one_pair,
     pairs,
@@ -72,7 +74,30 @@ def release(
     set_only: Annotated[bool, flag("--set-only", help="Publish keys without counts.")] = False,
     letters: Letters = None,
     columns: Columns = None,
+    encoding: Encoding = None,
+    since: Annotated[
+        str | None, flag("--since", help="Rows from this day or time on (UTC).")
+    ] = None,
+    until: Annotated[
+        str | None, flag("--until", help="Rows before this day or time (UTC).")
+    ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option("--where", help="Rows with this value only: column=value; once for each."),
+    ] = None,
+    by: Annotated[
+        str | None, flag("--by", help="A column with public values in the key: country=DE,FR,IT.")
+    ] = None,
     url: Url = "path",
+    screen: Annotated[
+        bool, typer.Option("--screen/--no-screen", help="Drop rows that look like personal data.")
+    ] = True,
+    patterns: Annotated[
+        Path | None, flag("--patterns", help="Patterns of the screen, a TOML file.")
+    ] = None,
+    deny: Annotated[
+        Path | None, flag("--deny", help="Queries never to publish, one a line.")
+    ] = None,
     strict: Strict = False,
     users: Annotated[
         int | None, flag("--users", help="A publicly known number (upper bound) of users.")
@@ -120,7 +145,15 @@ def release(
             set_only=set_only,
             letters=pairs(letters, "--set"),
             columns=pairs(columns, "--columns"),
+            encoding=encoding,
+            since=since,
+            until=until,
+            where=dict(one_pair(text, "--where") for text in where or ()) or None,
+            by=by_values(by),
             url=url,
+            screen=screen,
+            patterns=patterns,
+            deny=deny,
             strict=strict,
             users=users,
             accept_delta=accept_delta,
@@ -236,19 +269,26 @@ def plan(
 def profile(
     source: Source,
     columns: Columns = None,
+    encoding: Encoding = None,
     url: Url = "path",
+    patterns: Annotated[
+        Path | None, flag("--patterns", help="Patterns of the screen, a TOML file.")
+    ] = None,
     strict: Strict = False,
     memory: Memory = None,
     as_json: Json = False,
 ) -> None:
     """A first look at a log: exact numbers, for the owner's eyes only."""
     from murmurlog.overview import profile as run
+    from murmurlog.screen import load
 
     with progress() as say:
         found = run(
             source,
             columns=pairs(columns, "--columns"),
+            encoding=encoding,
             url=url,
+            screen=load(patterns),
             strict=strict,
             memory=memory,
             say=say,
@@ -261,6 +301,8 @@ def profile(
     show("columns: " + ", ".join(f"{r}={c}" for r, c in found["columns"].items()))
     for reason, n in found["broken"].items():
         show(f"broken: {n} x {reason}")
+    for name, n in found["screened"].items():
+        show(f"looks like personal data: {n} x {name}")
     listing = [["distinct items a user", "mean", "median", "99 %"]]
     for kind, n in found["items_per_user"].items():
         listing.append([kind, *(f"{n[name]:.1f}" for name in ("mean", "p50", "p99"))])

@@ -85,6 +85,9 @@ Letters = Annotated[
 Columns = Annotated[
     str | None, flag("--columns", help="Which column is what: user=uid,query=q,time=ts,url=link.")
 ]
+Encoding = Annotated[
+    str | None, flag("--encoding", help="Of text files: utf-8, utf-16, gb18030, latin-1.")
+]
 Url = Annotated[str, flag("--url", help="How much of a url to keep: host, path or full.")]
 Strict = Annotated[bool, flag("--strict", help="Refuse broken rows instead of dropping them.")]
 Memory = Annotated[str | None, flag("--memory", help="Memory limit, such as 8GB; more is spilled.")]
