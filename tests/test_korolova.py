@@ -224,6 +224,8 @@ def test_clicks_on_lists_are_all_there_and_no_others(tmp_path, write_tsv):
     assert abs(clicks["maps", "a.example"] - 200) < 20
     assert abs(clicks["maps", "b.example"]) < 20  # nobody clicked it, and it is listed all the same
     assert "A2" in loaded.certificate.guarantee.assumptions
+    all_of_delta = Korolova.solve(epsilon=4.0, delta=1e-4, d=1)  # the lists need none
+    assert loaded.certificate.tables["query"].mechanism == str(all_of_delta)
 
 
 def test_pairs_are_subsequent_queries_of_one_session(tmp_path, write_tsv):

@@ -9,6 +9,7 @@ from murmurlog.mechanisms import Mechanism, named
 from murmurlog.privacy import Guarantee, compose
 
 MECHANISM = "threshold"
+LISTS = "korolova-lists"
 EPSILON, DELTA, PER_USER = 1.0, 1e-6, 10
 PROBABILITIES = (0.5, 0.95, 0.99)
 
@@ -110,7 +111,7 @@ class Choices:
         if mechanism != "korolova":
             return mechanism, {}
         if table == "click" and self.lists:
-            return "korolova-lists", {}
+            return LISTS, {}
         options: dict[str, Any] = {"count": self.count, "counts": not self.set_only}
         if self.split and table == "query":
             options["select"] = self.split["select"] / (self.split["select"] + self.split["query"])
@@ -155,13 +156,15 @@ def plan_tables(
         epsilon = EPSILON
     if delta is None and not letters:
         delta = DELTA
+    chosen = {table: choices.of(table, mechanism) for table in tables}
+    # Keys from public lists need no delta: it goes to the tables whose keys come from the log.
+    needing = sum(share[table] for table, (name, _) in chosen.items() if name != LISTS) or 1.0
     plans = {}
-    for table in tables:
-        name, options = choices.of(table, mechanism)
+    for table, (name, options) in chosen.items():
         plans[table] = plan(
             mechanism=name,
             epsilon=None if epsilon is None else epsilon * share[table],
-            delta=None if delta is None else delta * share[table],
+            delta=None if delta is None else delta * min(1.0, share[table] / needing),
             per_user=bounds.get(table, PER_USER),
             noise=noise,
             unit=unit,
