@@ -20,7 +20,7 @@ from murmurlog.bundle import check_target, publish
 from murmurlog.certificate import ABOUT, Certificate, TableClaim
 from murmurlog.engine import Engine, check_memory, connect
 from murmurlog.errors import EngineError, MurmurlogError, Refused, UsageError
-from murmurlog.items import check, items, only
+from murmurlog.items import Items, check, items, only
 from murmurlog.ledger import Account, Ledger
 from murmurlog.lists import read_lists
 from murmurlog.log import Log, read
@@ -220,19 +220,20 @@ def release(
         tallies = {}
         for kind, plan in plans.items():
             say(f"counting {kind}")
-            tallies[kind] = _tally(
-                log, kind, unit, way, plan.mechanism, reading.by, listed, entropy
-            )
+            public = listed if kind == "click" else None
+            held = items(log, kind=kind, unit=unit, by=reading.by)
+            tallies[kind] = _tally(held, plan.mechanism, way, public, entropy)
         account = None
         if book:  # from here on the budget is spent
             what = "; ".join(f"{kind}: {plan.mechanism}" for kind, plan in plans.items())
             account = book.reserve(name, total, release_id=release_id, what=what)
         say("drawing noise")
-        published = {
-            kind: plan.mechanism.release(tallies[kind], entropy=entropy)
-            for kind, plan in plans.items()
-        }
-        published = named(mechanism).finish(published)
+        published = named(mechanism).finish(
+            {
+                kind: plan.mechanism.release(tallies[kind], entropy=entropy)
+                for kind, plan in plans.items()
+            }
+        )
         if set_only:
             published = {
                 kind: rows.select(list(keys_of(kind, reading.by)))
@@ -305,18 +306,9 @@ def _lists(path: str | Path | None, kinds: Sequence[str], url: str) -> pa.Table 
 
 
 def _tally(
-    log: Log,
-    kind: str,
-    unit: str,
-    way: str,
-    mechanism: Mechanism,
-    by: By | None,
-    listed: pa.Table | None,
-    entropy: Entropy,
+    held: Items, mechanism: Mechanism, way: str, public: pa.Table | None, entropy: Entropy
 ) -> Tally:
-    """The tally a mechanism needs; clicks on public lists are those of the lists and no others."""
-    held = items(log, kind=kind, unit=unit, by=by)
-    public = listed if kind == "click" else None
+    """The tally a mechanism needs; on public lists, of what they list and nothing else."""
     if public is not None:
         held = only(held, public)
     d = int(mechanism.parameters()["per_user"])

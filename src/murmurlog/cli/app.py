@@ -49,7 +49,7 @@ def _settings(path: Path) -> dict[str, Any]:
         sections = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path.name} is not TOML: {error}") from None
-    commands: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    commands: dict[str, Any] = getattr(typer.main.get_command(app), "commands", {})
     settings: dict[str, Any] = {}
     for section, values in sections.items():
         if section not in commands or not isinstance(values, dict):

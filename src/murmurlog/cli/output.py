@@ -1,7 +1,7 @@
 """Where things are printed: data on stdout, words and progress on stderr. Nothing is ever cut."""
 
+import io
 import json
-import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ def show(text: str) -> None:
     try:
         print(text, flush=True)
     except BrokenPipeError:
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+        sys.stdout = io.StringIO()
 
 
 def show_json(value: Any) -> None:

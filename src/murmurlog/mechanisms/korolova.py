@@ -28,6 +28,7 @@ from murmurlog.privacy import (
     check_neighbours,
     korolova_delta,
     noise_sd,
+    rounded_up,
     survival,
 )
 from murmurlog.tables import COUNTED, count_columns
@@ -111,8 +112,8 @@ class Korolova:
         if not 0 < select < 1:
             raise UsageError(f"the share of the selection must lie between 0 and 1, not {select!r}")
         c = 1 if neighbours == "add-remove" else 2
-        b = _rounded_up(c * d / (epsilon * select if counts else epsilon))
-        b_q = _rounded_up(c * d / (epsilon * (1 - select))) if counts else None
+        b = rounded_up(c * d / (epsilon * select if counts else epsilon))
+        b_q = rounded_up(c * d / (epsilon * (1 - select))) if counts else None
         target = delta / SAFETY - sampler_delta(scale=max(b, b_q or 0.0), epsilon=epsilon)
         if target <= 0:
             raise UsageError(f"delta {delta!r} is below what the sampler can certify: use 1e-12")
@@ -252,7 +253,7 @@ class KorolovaLists:
         check_neighbours(neighbours)
         if noise not in (None, "geometric"):
             raise UsageError(f"korolova draws geometric noise only, not {noise!r}")
-        return cls(d=d, b_c=_rounded_up((1 if neighbours == "add-remove" else 2) * d / epsilon))
+        return cls(d=d, b_c=rounded_up((1 if neighbours == "add-remove" else 2) * d / epsilon))
 
     def guarantee(
         self,
@@ -334,10 +335,3 @@ def _counted(
     columns = [pa.array(noisy, pa.int64()), pa.array(stderr), pa.array(4 * stderr <= noisy)]
     names = list(count_columns(count))
     return pa.RecordBatch.from_arrays([*keys.columns, *columns], [*keys.schema.names, *names])
-
-
-def _rounded_up(value: float) -> float:
-    """The value rounded up to six digits, so that it prints well."""
-    unit = 10.0 ** (math.floor(math.log10(value)) - 5)
-    rounded = float(f"{math.ceil(value / unit) * unit:.6g}")
-    return rounded if rounded >= value else value

@@ -110,22 +110,20 @@ class Threshold:
 
         With neither, geometric noise states its pure part, epsilon = c d / scale (T2).
         """
-        law = {
-            "noise": self.noise,
-            "d": self.d,
-            "scale": self.scale,
-            "threshold": real_threshold(self.noise, self.T),
-            "neighbours": neighbours,
-        }
         if epsilon is None and delta is not None:
-            epsilon = epsilon_of_threshold(delta=delta * (1 - 1e-9), **law)  # type: ignore[arg-type]
-            if math.isinf(epsilon):
-                raise UsageError(f"{self} has delta {delta!r} at no epsilon: raise T or delta")
+            epsilon = self._epsilon(delta, neighbours)
         elif epsilon is None:
             if self.noise == "gaussian":
                 raise UsageError("gaussian noise has no epsilon of its own: give epsilon or delta")
             epsilon = (1 if neighbours == "add-remove" else 2) * self.d / self.scale
-        exact = delta_of_threshold(epsilon=epsilon, **law)  # type: ignore[arg-type]
+        exact = delta_of_threshold(
+            noise=self.noise,
+            epsilon=epsilon,
+            d=self.d,
+            scale=self.scale,
+            threshold=real_threshold(self.noise, self.T),
+            neighbours=neighbours,
+        )
         cost = sampler_delta(scale=self.scale, epsilon=epsilon)
         return Guarantee(
             epsilon=epsilon,
@@ -134,6 +132,20 @@ class Threshold:
             neighbours=neighbours,
             assumptions=tuple(sorted((*ALWAYS, "A1"))),
         )
+
+    def _epsilon(self, delta: float, neighbours: str) -> float:
+        """The least epsilon at which delta is kept, with room for rounding."""
+        epsilon = epsilon_of_threshold(
+            noise=self.noise,
+            delta=delta * (1 - 1e-9),
+            d=self.d,
+            scale=self.scale,
+            threshold=real_threshold(self.noise, self.T),
+            neighbours=neighbours,
+        )
+        if math.isinf(epsilon):
+            raise UsageError(f"{self} has delta {delta!r} at no epsilon: raise T or delta")
+        return epsilon
 
     def release(self, tally: Tally, *, entropy: Entropy) -> pa.Table:
         """(key columns, users, users_stderr, reliable) of the published items."""

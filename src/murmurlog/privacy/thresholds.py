@@ -310,8 +310,14 @@ def _bisect(excess: Callable[[float], float], *, good: float, bad: float) -> flo
     return good
 
 
-def _rounded_up(value: float, excess: Callable[[float], float]) -> float:
-    """value rounded up to six digits where that still keeps the promise, so that it prints well."""
+def rounded_up(value: float) -> float:
+    """The value rounded up to six digits, so that it prints well."""
     unit = 10.0 ** (math.floor(math.log10(value)) - 5)
     rounded = float(f"{math.ceil(value / unit) * unit:.6g}")
-    return rounded if rounded >= value and excess(rounded) <= 0 else value
+    return rounded if rounded >= value else value
+
+
+def _rounded_up(value: float, excess: Callable[[float], float]) -> float:
+    """The value rounded up where that still keeps the promise."""
+    rounded = rounded_up(value)
+    return rounded if excess(rounded) <= 0 else value
