@@ -14,7 +14,7 @@ import murmurlog
 import murmurlog.noise
 import murmurlog.tally
 from murmurlog.checks import verify
-from murmurlog.errors import InputError, UsageError
+from murmurlog.errors import InputError, Refused, UsageError
 from murmurlog.mechanisms import Korolova, KorolovaLists, parse
 from murmurlog.privacy import korolova_delta, korolova_optimum
 from murmurlog.road import release
@@ -226,6 +226,16 @@ def test_clicks_on_lists_are_all_there_and_no_others(tmp_path, write_tsv):
     assert "A2" in loaded.certificate.guarantee.assumptions
     all_of_delta = Korolova.solve(epsilon=4.0, delta=1e-4, d=1)  # the lists need none
     assert loaded.certificate.tables["query"].mechanism == str(all_of_delta)
+
+
+def test_lists_refuse_keys_that_come_from_the_log(log, tmp_path):
+    with pytest.raises(Refused, match="keys of a public list, not of a log"):
+        KorolovaLists(d=1, b_c=1.0).release(
+            one_tally([5, 7]), entropy=murmurlog.noise.SystemEntropy()
+        )
+    with pytest.raises(UsageError, match="chosen by --mechanism korolova --result-lists"):
+        release(str(log), out=tmp_path / "b", mechanism="korolova-lists")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_pairs_are_subsequent_queries_of_one_session(tmp_path, write_tsv):

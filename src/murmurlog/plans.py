@@ -38,6 +38,8 @@ class Plan:
         """The threshold in words."""
         n = self.passes()
         unit = self.guarantee.unit
+        if n["0.99"] == 0:
+            return "Every item of the public list is published with a noisy count."
         return (
             f"An item held by {n['0.5']} {unit}s is published with even odds, by {n['0.95']} with "
             f"95 % and by {n['0.99']} with 99 %; one held by a single {unit} is published with a "
@@ -98,6 +100,8 @@ class Choices:
 
     def check(self, mechanism: str) -> None:
         """Raises if a choice is not one of the mechanism's."""
+        if mechanism == LISTS:
+            raise UsageError(f"{LISTS} is chosen by --mechanism korolova --result-lists FILE")
         for flag, given in (
             ("--count rows", self.count != "users"),
             ("--split", self.split is not None),

@@ -21,6 +21,7 @@ class Tally:
     unit: str
     per_user: int
     count: str = "users"  # the name of the count column
+    public: bool = False  # the keys are those of a public list, held by somebody or not
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows as a stream of Arrow batches, in no particular order."""
@@ -51,4 +52,4 @@ def with_candidates(tally: Tally, candidates: pa.Table) -> Tally:
         *(listed[name] for name in names),
         **{tally.count: tally.table[tally.count].fill_null(0)},
     )
-    return replace(tally, table=tally.engine.materialise(joined))
+    return replace(tally, table=tally.engine.materialise(joined), public=True)

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from murmurlog.errors import UsageError
+from murmurlog.errors import Refused, UsageError
 from murmurlog.mechanisms.mechanism import check_bound, number, whole
 from murmurlog.noise import Entropy, draw, sampler_delta
 from murmurlog.privacy import (
@@ -280,6 +280,8 @@ class KorolovaLists:
     def release(self, tally: Tally, *, entropy: Entropy) -> pa.Table:
         """(query, url, users, ...) of every pair of the lists; the tally holds unclicked ones as 0."""
         check_bound(tally, self.d)
+        if not tally.public:  # noising only what was seen would show that it was seen
+            raise Refused("korolova-lists is proved for the keys of a public list, not of a log")
         kept = []
         for batch in tally.batches():
             true = batch.column("users").to_numpy(zero_copy_only=False)
