@@ -149,8 +149,8 @@ def test_the_query_click_graph_of_a_release(log, tmp_path):
     assert verify(tmp_path / "b").ok
     loaded = murmurlog.load(tmp_path / "b")
     queries = set(loaded.tables["query"]["query"].to_pylist())
-    assert outcome.rows["query"] > 10
-    assert outcome.rows["click"] > 5
+    assert outcome.rows["query"] > 5
+    assert outcome.rows["click"] > 0
     assert set(loaded.tables["click"]["query"].to_pylist()) <= queries
     pairs = loaded.tables["pair"]
     assert set(pairs["query"].to_pylist()) | set(pairs["next_query"].to_pylist()) <= queries

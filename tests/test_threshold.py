@@ -133,11 +133,11 @@ def test_nothing_in_nothing_out():
 
 
 def test_frequent_items_show_and_rare_ones_do_not():
-    mechanism = Threshold.solve(epsilon=1.0, delta=1e-6, d=1)
+    mechanism = Threshold.solve(epsilon=1.0, delta=1e-12, d=1)  # a rare one shows once in 1e9 runs
     released = mechanism.release(tally_of([1] * 1000 + [500]), entropy=SystemEntropy())
     assert released["query"].to_pylist() == ["q1000"]
     row = released.to_pylist()[0]
-    assert abs(row["users"] - 500) < 10 * row["users_stderr"]
+    assert abs(row["users"] - 500) < 18 * row["users_stderr"]
     assert row["reliable"]
 
 
