@@ -125,6 +125,15 @@ def test_words_go_to_stderr_and_no_raw_query_is_printed(place, tmp_path):
     assert "weather" not in done.stderr
 
 
+def test_the_owner_is_told_what_was_left_out(tmp_path):
+    (tmp_path / "log.csv").write_text("user,query\na,x\n,x\nb,mail me@example.com\n")
+    done = run("release", "log.csv", "--out", "b", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    told = "rows not used as they are (for your eyes only): 1 x no user, 1 x screened: email"
+    assert told in done.stderr
+    assert "me@example.com" not in done.stderr
+
+
 def test_an_empty_release_says_why(place, tmp_path):
     done = run("release", place / "log.parquet", "--epsilon", 0.01, "--out", "b", cwd=tmp_path)
     assert done.returncode == 0

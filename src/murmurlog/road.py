@@ -259,7 +259,7 @@ def release(
         book.commit(release_id)
     return Outcome(
         guarantee=total, plans=plans, rows=rows, out=target, release_id=release_id,
-        booked=book is not None, broken=log.broken,
+        booked=book is not None, broken={**log.broken, **log.screened},
     )  # fmt: skip
 
 

@@ -174,7 +174,7 @@ def _report_release(outcome: Any, users: int | None) -> None:
     g = outcome.guarantee
     if outcome.broken:
         listed = ", ".join(f"{n} x {reason}" for reason, n in outcome.broken.items())
-        tell(f"broken rows (for your eyes only): {listed}")
+        tell(f"rows not used as they are (for your eyes only): {listed}")
     listing = [["table", "rows", "mechanism", "epsilon", "delta"]]
     for name, plan in outcome.plans.items():
         rows = str(outcome.rows.get(name, "-"))
