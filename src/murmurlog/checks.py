@@ -33,7 +33,7 @@ from murmurlog.privacy import compose
 from murmurlog.tables import COUNTED, KEYS, in_order, keys_of, schema
 from murmurlog.text import NORMALISER, normalise
 
-ROUNDING = 1 + 1e-6  # stated numbers may be rounded in the sixth digit
+ROUNDING = 1 + 1e-9  # sums of floating-point numbers
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -112,11 +112,14 @@ class Korolova:
         if not 0 < select < 1:
             raise UsageError(f"the share of the selection must lie between 0 and 1, not {select!r}")
         c = 1 if neighbours == "add-remove" else 2
-        b = rounded_up(c * d / (epsilon * select if counts else epsilon))
-        b_q = rounded_up(c * d / (epsilon * (1 - select))) if counts else None
+        b = _scale(c * d, epsilon * select if counts else epsilon)
+        b_q = _scale(c * d, epsilon * (1 - select)) if counts else None
         target = delta / SAFETY - sampler_delta(scale=max(b, b_q or 0.0), epsilon=epsilon)
         if target <= 0:
-            raise UsageError(f"delta {delta!r} is below what the sampler can certify: use 1e-12")
+            raise UsageError(
+                f"delta {delta!r} is below what the noise sampler can certify at epsilon {epsilon:.4g}: "
+                "use a larger delta (1e-12 does for epsilon up to 10) or a smaller epsilon"
+            )
         T = 2 if count == "users" else d + 1
         high = T
         while korolova_delta(d=d, b=b, T=high, count=count) > target:
@@ -142,8 +145,8 @@ class Korolova:
         c = 1 if neighbours == "add-remove" else 2
         cost = c * self.d / self.b + (0.0 if self.b_q is None else c * self.d / self.b_q)
         epsilon = cost if epsilon is None else epsilon
-        if epsilon * SAFETY < cost:
-            raise UsageError(f"{self} costs epsilon {cost:.6g} per {unit}, more than {epsilon:.6g}")
+        if epsilon < cost:
+            raise UsageError(f"{self} costs epsilon {cost:.9g} per {unit}, more than {epsilon:.9g}")
         exact = korolova_delta(d=self.d, b=self.b, T=self.T, count=self.count)
         largest = max(self.b, self.b_q or 0.0)
         rounding = sampler_delta(scale=largest, epsilon=epsilon) + exact * (SAFETY - 1) / 2
@@ -253,7 +256,7 @@ class KorolovaLists:
         check_neighbours(neighbours)
         if noise not in (None, "geometric"):
             raise UsageError(f"korolova draws geometric noise only, not {noise!r}")
-        return cls(d=d, b_c=rounded_up((1 if neighbours == "add-remove" else 2) * d / epsilon))
+        return cls(d=d, b_c=_scale((1 if neighbours == "add-remove" else 2) * d, epsilon))
 
     def guarantee(
         self,
@@ -267,8 +270,8 @@ class KorolovaLists:
         check_neighbours(neighbours)
         cost = (1 if neighbours == "add-remove" else 2) * self.d / self.b_c
         epsilon = cost if epsilon is None else epsilon
-        if epsilon * SAFETY < cost:
-            raise UsageError(f"{self} costs epsilon {cost:.6g} per {unit}, more than {epsilon:.6g}")
+        if epsilon < cost:
+            raise UsageError(f"{self} costs epsilon {cost:.9g} per {unit}, more than {epsilon:.9g}")
         return Guarantee(
             epsilon=epsilon,
             delta=sampler_delta(scale=self.b_c, epsilon=epsilon),
@@ -337,3 +340,8 @@ def _counted(
     columns = [pa.array(noisy, pa.int64()), pa.array(stderr), pa.array(4 * stderr <= noisy)]
     names = list(count_columns(count))
     return pa.RecordBatch.from_arrays([*keys.columns, *columns], [*keys.schema.names, *names])
+
+
+def _scale(sensitivity: int, epsilon: float) -> float:
+    """The noise for a part of epsilon, a hair more, so that the parts never add up to more."""
+    return rounded_up(sensitivity / epsilon * SAFETY)

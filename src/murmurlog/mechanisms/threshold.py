@@ -94,7 +94,8 @@ class Threshold:
         best = min(found, key=lambda each: each.T)
         if best.guarantee(epsilon=epsilon, neighbours=neighbours).delta > delta:
             raise UsageError(
-                f"delta {delta!r} is below what the noise sampler can certify: use 1e-12 or more"
+                f"delta {delta!r} is below what the noise sampler can certify at epsilon {epsilon:.4g}: "
+                "use a larger delta (1e-12 does for epsilon up to 10) or a smaller epsilon"
             )
         return best
 
