@@ -8,17 +8,22 @@ import numpy as np
 import opendp.prelude as dp
 import pytest
 from scipy.special import ndtr
-from scipy.stats import chi2
+from scipy.stats import binom, chi2
 
 from murmurlog.errors import UsageError
 from murmurlog.noise import (
     GUARD,
     SeededEntropy,
     SystemEntropy,
+    _binomial,
     _exactly,
     _propose,
+    below,
+    check_passers,
     draw,
+    passers,
     sampler_delta,
+    tails,
 )
 
 dp.enable_features("contrib")
@@ -76,7 +81,7 @@ def test_rounded_gaussian_is_not_the_discrete_gaussian():
     assert abs(zero - discrete_zero) > 50 * sd
 
 
-@pytest.mark.parametrize("noise", ["geometric", "gaussian"])
+@pytest.mark.parametrize("noise", ["geometric", "gaussian", "tail"])
 @pytest.mark.parametrize("scale", [0.3, 7.86, 1234.5, 2.0**21])
 def test_floating_point_never_decides_near_a_border(noise, scale):
     rng = np.random.default_rng(5)
@@ -87,6 +92,8 @@ def test_floating_point_never_decides_near_a_border(noise, scale):
             s, k = mpmath.mpf(scale), int(k)
             if noise == "gaussian":
                 V = mpmath.erfc((k - mpmath.mpf(1) / 2) / (s * mpmath.sqrt(2)))
+            elif noise == "tail":
+                V = mpmath.exp(-k / s)
             else:
                 V = 2 * mpmath.exp(-k / s) / (1 + mpmath.exp(-1 / s))
             borders += [int(V * 2**63) + step for step in (-1, 0, 1)]
@@ -99,13 +106,15 @@ def test_floating_point_never_decides_near_a_border(noise, scale):
     assert _propose(noise, scale, random)[1].mean() > 0.95
 
 
-@pytest.mark.parametrize("noise", ["geometric", "gaussian"])
+@pytest.mark.parametrize("noise", ["geometric", "gaussian", "tail"])
 def test_the_exact_road_changes_at_the_exact_border(noise):
     scale, k = 7.86, 12
     with mpmath.workprec(300):
         s = mpmath.mpf(scale)
         if noise == "gaussian":
             border = mpmath.erfc((k - mpmath.mpf(1) / 2) / (s * mpmath.sqrt(2)))
+        elif noise == "tail":
+            border = mpmath.exp(-k / s)
         else:
             border = 2 * mpmath.exp(-k / s) / (1 + mpmath.exp(-1 / s))
         below = int(mpmath.floor(border * 2**127))
@@ -157,3 +166,157 @@ def test_the_sampler_costs_next_to_nothing():
 def test_bad_noise_is_named(noise, scale, message):
     with pytest.raises(UsageError, match=message):
         draw(noise=noise, scale=scale, count=1, entropy=SystemEntropy())
+
+
+def share(scale, T):
+    """P(Z >= T) of the geometric law, in floating point."""
+    a = math.exp(-1 / scale)
+    return a**T / (1 + a) if T >= 0 else 1 - a ** (1 - T) / (1 + a)
+
+
+def p_of_numbers(sample, expected):
+    """Chi-squared of integers against probabilities of 0, 1, 2, ..; the rest is one cell."""
+    expected = np.append(expected, 1 - expected.sum()) * len(sample)
+    observed = np.bincount(np.minimum(sample, len(expected) - 1), minlength=len(expected))
+    used = expected > 20
+    rest = expected[~used].sum()
+    statistic = np.sum((observed[used] - expected[used]) ** 2 / expected[used])
+    if rest > 1:
+        statistic += (observed[~used].sum() - rest) ** 2 / rest
+    return chi2.sf(statistic, used.sum() - (rest <= 1))
+
+
+@pytest.mark.parametrize(("T", "count"), [(30, 900), (300, 10**15), (1, 20), (0, 15), (-4, 12)])
+def test_passers_are_binomial_and_of_no_other_scale(T, count):
+    scale = 10.0
+    entropy = SystemEntropy()
+    sample = [passers(scale=scale, T=T, count=count, entropy=entropy) for _ in range(3_000)]
+
+    def p_value(times):
+        most = min(count, 2000) + 1
+        return p_of_numbers(sample, binom.pmf(np.arange(most), count, share(scale * times, T)))
+
+    assert p_value(1.0) > 1e-9
+    if T > 1:  # near 0 the scale hardly matters: a^T/(1 + a) is near 1/2
+        assert p_value(0.9) < 1e-9
+        assert p_value(1.1) < 1e-9
+
+
+@pytest.mark.parametrize("times", [0.9, 1.0, 1.1])
+def test_passers_are_as_many_as_draws_that_pass(times):
+    scale, T, count = 6.0, 9, 40
+    entropy = SystemEntropy()
+    drawn = draw(noise="geometric", scale=scale, count=4_000 * count, entropy=entropy)
+    one_by_one = (drawn.reshape(-1, count) >= T).sum(axis=1)
+    at_once = [
+        passers(scale=scale * times, T=T, count=count, entropy=entropy) for _ in range(4_000)
+    ]
+    both = np.array([np.bincount(each, minlength=41) for each in (one_by_one, at_once)])
+    used = both.sum(axis=0) > 40
+    statistic = np.sum((both[0] - both[1])[used] ** 2 / both.sum(axis=0)[used])
+    assert (chi2.sf(statistic, used.sum() - 1) > 1e-9) == (times == 1.0)
+
+
+@pytest.mark.parametrize(
+    ("scale", "T", "count"),
+    [(3.7, 5, 9), (3.7, -6, 9), (0.05, 3, 10**18), (20.0, 300, 10**7), (20.0, 640, 10**15)],
+)
+def test_the_number_of_passers_changes_at_the_exact_border(scale, T, count):
+    with mpmath.workprec(900):  # a second road: from 0 up, by long division
+        a = mpmath.exp(-1 / mpmath.mpf(scale))
+        s = a**T / (1 + a) if T >= 0 else 1 - a ** (1 - T) / (1 + a)
+        mass = total = mpmath.exp(count * mpmath.log(1 - s))
+        for k in range(min(count, 60)):
+            border = int(mpmath.floor(total * 2**127 - 0.5))
+            if 0 <= border < 2**127 - 1:
+                assert _binomial(scale, T, count, border) == k
+                assert _binomial(scale, T, count, border + 1) == k + 1
+            mass *= (count - k) * s / ((k + 1) * (1 - s))
+            total += mass
+
+
+def test_passers_take_every_bit_pattern():
+    assert passers(scale=2.0, T=5, count=0, entropy=SystemEntropy()) == 0
+    for V in (0, 1, 2**126, 2**127 - 1):
+        assert 0 <= _binomial(8.0, 100, 10**6, V) <= 10**6
+        assert _binomial(8.0, 10**6, 10**15, V) == 0
+        assert _binomial(8.0, -(10**6), 1000, V) == 1000
+    assert _binomial(8.0, 1, 200_000, 0) < 93_000 < _binomial(8.0, 1, 200_000, 2**127 - 1)
+
+
+def test_too_many_passers_are_refused_with_what_to_do():
+    with pytest.raises(UsageError, match=r"reach T=1, more than the 10\^8 .*: raise T"):
+        passers(scale=8.0, T=1, count=10**15, entropy=SystemEntropy())
+    with pytest.raises(UsageError, match="raise T"):
+        check_passers(scale=8.0, T=1, count=10**400)
+    check_passers(scale=8.0, T=300, count=10**15)
+    with pytest.raises(UsageError, match="at least 0, not -1"):
+        passers(scale=8.0, T=1, count=-1, entropy=SystemEntropy())
+
+
+@pytest.mark.parametrize("T", [7, 1, 0, -3])
+@pytest.mark.parametrize("scale", [0.9, 7.5, 300.0])
+def test_tails_are_the_draws_that_pass_and_of_no_other_scale(T, scale):
+    sample = tails(scale=scale, T=T, count=DRAWS, entropy=SystemEntropy())
+    assert len(sample) == DRAWS
+    assert sample.min() == T
+
+    def p_value(scale):
+        edges = np.unique(np.quantile(sample, np.linspace(0.001, 0.999, 60)).astype(int))
+        missed = law("geometric", scale, T - 1)
+        inside = (law("geometric", scale, edges) - missed) / (1 - missed)
+        expected = np.diff(np.concatenate([[0], inside, [1]])) * len(sample)
+        observed = np.histogram(sample, np.concatenate([[-np.inf], edges + 0.5, [np.inf]]))[0]
+        used = expected > 20
+        statistic = np.sum((observed[used] - expected[used]) ** 2 / expected[used])
+        return chi2.sf(statistic, used.sum() - 1)
+
+    assert p_value(scale) > 1e-9
+    assert p_value(scale * 0.9) < 1e-9
+    assert p_value(scale * 1.1) < 1e-9
+
+
+@pytest.mark.parametrize("limit", [1, 2, 6, 10, 3 * 2**61, 2**63, 3 * 2**63, 10**25])
+def test_integers_below_a_limit_are_uniform(limit):
+    sample = below(limit, count=40_000, entropy=SystemEntropy())
+    assert min(sample) >= 0
+    assert max(sample) < limit
+    cells = min(limit, 12)
+    counts = np.bincount([int(x) * cells // limit for x in sample], minlength=cells)
+    low_bits = np.bincount([int(x) % cells for x in sample], minlength=cells)
+    for observed in (counts, low_bits):
+        expected = 40_000 / cells
+        assert chi2.sf(np.sum((observed - expected) ** 2 / expected), max(cells - 1, 1)) > 1e-9
+
+
+class Words:
+    """Entropy that gives known bytes."""
+
+    seeded = True
+
+    def __init__(self, *words):
+        self.words = list(words)
+
+    def bytes(self, count):
+        return b"".join(self.words.pop(0).to_bytes(8, "little") for _ in range(count // 8))
+
+
+def test_words_that_would_favour_small_numbers_are_drawn_again():
+    # 2^64 mod 3 = 1: exactly one word, 0, is refused; for 3 * 2^61 it is a third of all of them.
+    assert below(3, count=1, entropy=Words(0, 2)).tolist() == [2]
+    assert below(3, count=1, entropy=Words(1)).tolist() == [1]
+    assert below(3 * 2**61, count=1, entropy=Words(2**62 - 1, 2**62)).tolist() == [2**62]
+    assert below(3 * 2**61, count=1, entropy=Words(2**62 - 1 + 3 * 2**61)).tolist() == [2**62 - 1]
+
+
+def test_limits_can_differ():
+    sample = below([1, 5, 10**17], entropy=SystemEntropy())
+    assert sample.dtype == np.int64
+    assert all(0 <= x < limit for x, limit in zip(sample, [1, 5, 10**17], strict=True))
+    large = below([1, 5, 10**30], entropy=SystemEntropy())
+    assert large.dtype == object
+    assert large[0] == 0
+    assert below([], entropy=SystemEntropy()).tolist() == []
+    assert below(9, count=0, entropy=SystemEntropy()).tolist() == []
+    with pytest.raises(UsageError, match="no integer in"):
+        below([3, 0], entropy=SystemEntropy())

@@ -10,12 +10,16 @@ rounding, and any scale works without a table.
 Laws: "geometric" has P(k) proportional to exp(-|k|/scale); "gaussian" is the *rounded* normal,
 round(Z), for which every theorem about Z holds because rounding is post-processing (it is not
 the discrete Gaussian).
+
+`passers` and `tails` draw what a threshold leaves of many geometric draws without making each of
+them, by the same inversion; `below` draws public choices (which of many equal candidates).
 """
 
 import hashlib
 import math
 import os
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import mpmath
 import numpy as np
@@ -29,6 +33,7 @@ Integers = npt.NDArray[np.int64]
 BATCH = 1 << 20
 MOST_DRAWS = 1 << 40  # a public bound on the draws of a release, for `sampler_delta`
 MOST_SCALE = 2.0**40
+MOST_PASSERS = 10**8  # a bound on the mean of `passers`; more than this is no table to publish
 # Far above the error of erfcinv, log and the arithmetic after them (a few 1e-16, relative);
 # tests compare with long arithmetic at random and at hostile points.
 GUARD = 1e-12
@@ -69,13 +74,97 @@ def draw(*, noise: str, scale: float, count: int, entropy: Entropy) -> Integers:
     """`count` independent integers of the law."""
     if noise not in ("geometric", "gaussian"):
         raise UsageError(f"unknown noise {noise!r}: mechanisms draw geometric or gaussian")
-    if not 0 < scale <= MOST_SCALE:
-        raise UsageError(f"the noise scale must lie between 0 and 2^40, not {scale!r}")
+    _check_scale(scale)
     parts = [
         _draw_batch(noise, scale, min(BATCH, count - start), entropy)
         for start in range(0, count, BATCH)
     ]
     return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+
+
+def tails(*, scale: float, T: int, count: int, entropy: Entropy) -> Integers:
+    """`count` independent geometric draws Z, each given that Z >= T.
+
+    The law has no memory: for T >= 0 it is T + G with P(G >= k) = exp(-k/scale). Below 0 draws that
+    miss T, at most every second one, are made again.
+    """
+    _check_scale(scale)
+    parts = [np.zeros(0, np.int64)]
+    while (missing := count - sum(map(len, parts))) > 0:
+        if T >= 0:
+            parts.append(T + _draw_batch("tail", scale, min(BATCH, missing), entropy))
+        else:
+            drawn = _draw_batch("geometric", scale, min(BATCH, missing), entropy)
+            parts.append(drawn[drawn >= T])
+    return np.concatenate(parts)
+
+
+def passers(*, scale: float, T: int, count: int, entropy: Entropy) -> int:
+    """How many of `count` independent geometric draws are at least T, from a single draw.
+
+    The number is Binomial(count, s) with s = P(Z >= T). It is found by inverting its distribution
+    function at 127 bits, in long arithmetic. Each of the fewer than 2^19 integers within
+    20 sqrt(mean) + 200 of the mean has its probability wrong by at most 2^-126, and the rest has
+    less than 2^-286 together (Bernstein), so the law is within total variation 2^-107 of the exact
+    one: as much as `sampler_delta` allows for 2^18 draws of the smallest scale.
+    """
+    _check_scale(scale)
+    if count < 0:
+        raise UsageError(f"the number of draws must be at least 0, not {count}")
+    check_passers(scale=scale, T=T, count=count)
+    V = int.from_bytes(entropy.bytes(16), "little") >> 1
+    return _binomial(scale, T, count, V)
+
+
+def check_passers(*, scale: float, T: int, count: int) -> None:
+    """Raises if `passers` would be more than 10^8 on average; ask with a public count."""
+    with mpmath.workprec(60):
+        mean = count * _survival(scale, T)[0]
+    if mean > MOST_PASSERS:
+        raise UsageError(
+            f"about {mpmath.nstr(mean, 3)} of {count} draws of scale {scale:.6g} reach T={T}, more "
+            "than the 10^8 that can be handled: raise T"
+        )
+
+
+def below(limits: int | Sequence[int], *, count: int = 1, entropy: Entropy) -> npt.NDArray[Any]:
+    """Independent uniform integers in [0, limit): `count` for one limit, or one for each limit.
+
+    Exact, by rejection. An array of 64-bit integers, or of Python's if a limit is above 2^63.
+    """
+    if isinstance(limits, int | np.integer):
+        given, least, most = None, int(limits), int(limits)
+    else:
+        given, count = limits, len(limits)
+        least, most = (int(min(limits)), int(max(limits))) if count else (1, 1)
+    if least < 1:
+        raise UsageError(f"there is no integer in [0, {least})")
+    if most > 2**63:
+        large = [most] * count if given is None else [int(limit) for limit in given]
+        return np.array([_below(limit, entropy) for limit in large], dtype=object)
+    n = np.full(count, most, np.uint64) if given is None else np.asarray(given, dtype=np.uint64)
+    uneven = (np.uint64(0) - n) % n  # 2^64 mod n: that many words would favour the small numbers
+    found = np.zeros(count, np.int64)
+    todo = np.arange(count)
+    while len(todo):
+        words = np.frombuffer(entropy.bytes(8 * len(todo)), np.uint64)
+        good = words >= uneven[todo]
+        found[todo[good]] = (words[good] % n[todo[good]]).astype(np.int64)
+        todo = todo[~good]
+    return found
+
+
+def _below(limit: int, entropy: Entropy) -> int:
+    bits = (limit - 1).bit_length()
+    while True:
+        number = int.from_bytes(entropy.bytes((bits + 7) // 8), "little") & ((1 << bits) - 1)
+        if number < limit:
+            return number
+
+
+def _check_scale(scale: float) -> None:
+    if not 0 < scale <= MOST_SCALE:
+        raise UsageError(f"the noise scale must lie between 0 and 2^40, not {scale!r}")
 
 
 def _draw_batch(noise: str, scale: float, count: int, entropy: Entropy) -> Integers:
@@ -85,6 +174,8 @@ def _draw_batch(noise: str, scale: float, count: int, entropy: Entropy) -> Integ
     for i in np.flatnonzero(~sure):
         lower = int.from_bytes(entropy.bytes(8), "little")
         k[i] = _exactly(noise, scale, (int(upper[i]) << 64) | lower)
+    if noise == "tail":
+        return k
     negative = (words & np.uint64(1)).astype(bool)
     return np.where(negative, -k, k)
 
@@ -98,7 +189,8 @@ def _propose(
         y = scale * math.sqrt(2) * erfcinv(V) + 0.5
         size = 10 * scale + 1
     else:
-        y = scale * (math.log(2 / (1 + math.exp(-1 / scale))) - np.log(V))
+        most = 1.0 if noise == "tail" else 2 / (1 + math.exp(-1 / scale))
+        y = scale * (math.log(most) - np.log(V))
         size = 50 * scale + 1
     k = np.floor(y)
     to_border = np.minimum(y - k, k + 1 - y)
@@ -114,8 +206,9 @@ def _exactly(noise: str, scale: float, V: int) -> int:
             # P(|round(Z)| >= k) = erfc((k - 1/2) / (s sqrt 2))
             y = s * mpmath.sqrt(2) * _erfc_inverse(fraction) + 0.5
         else:
-            # P(|Z| >= k) = 2 a^k / (1 + a)
-            y = s * (mpmath.log(2 / (1 + mpmath.exp(-1 / s))) - mpmath.log(fraction))
+            # P(|Z| >= k) = 2 a^k / (1 + a), and P(G >= k) = a^k for the tail
+            most = 1 if noise == "tail" else 2 / (1 + mpmath.exp(-1 / s))
+            y = s * (mpmath.log(most) - mpmath.log(fraction))
         return max(0, int(mpmath.floor(y)))
 
 
@@ -130,12 +223,45 @@ def _erfc_inverse(fraction: "mpmath.mpf") -> "mpmath.mpf":
     return x
 
 
+def _survival(scale: float, T: int) -> tuple["mpmath.mpf", "mpmath.mpf"]:
+    """P(Z >= T) and P(Z < T) of the geometric law, at the working precision."""
+    a = mpmath.exp(-1 / mpmath.mpf(scale))
+    if T >= 1:
+        s = a**T / (1 + a)
+        return s, 1 - s
+    s = a ** (1 - T) / (1 + a)
+    return 1 - s, s
+
+
+def _binomial(scale: float, T: int, count: int, V: int) -> int:
+    """The k with P(M < k) <= V / 2^127 < P(M <= k) for M ~ Binomial(count, P(Z >= T))."""
+    with mpmath.workprec(500):  # 200 more than needed: the logarithms of factorials cancel
+        fraction = (mpmath.mpf(V) + 0.5) / mpmath.mpf(2) ** 127
+        s, r = _survival(scale, T)
+        mean = count * s
+        reach = 20 * mpmath.sqrt(mean) + 200
+        k = max(0, int(mean - reach))
+        last = min(count, int(mean + reach) + 1)
+        choices = mpmath.loggamma(count + 1) - mpmath.loggamma(k + 1)
+        choices -= mpmath.loggamma(count - k + 1)
+        mass = mpmath.exp(choices + k * mpmath.log(s) + (count - k) * mpmath.log(r))
+    with mpmath.workprec(300):
+        odds, total = s / r, +mass
+        while total <= fraction and k < last:
+            mass *= odds * (count - k) / (k + 1)
+            k += 1
+            total += mass
+    return k
+
+
 def sampler_delta(*, scale: float, epsilon: float) -> float:
     """What the 127 bits cost: added to delta for any release of at most 2^40 draws.
 
     Each of the integers within 100 scales of 0 has its probability wrong by at most 2^-126, and
     the rest has less than 2^-126 together; n draws from a law within total variation eta of the
-    exact one cost (1 + e^epsilon) n eta.
+    exact one cost (1 + e^epsilon) n eta. A draw of `tails` has no larger eta, and no error but that
+    of its draws where T < 0; `below` has none; a call of `passers` counts as 2^18 draws, however
+    many it stands for.
     """
     eta = (200 * scale + 3) * 2.0**-126
     return (1 + math.exp(min(epsilon, 700))) * MOST_DRAWS * eta
