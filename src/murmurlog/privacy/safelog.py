@@ -35,7 +35,7 @@ def sessions_sensitivity(l_s: int, l_q: int) -> int:
     _at_least_one(l_s=l_s)
     if l_q < 2:
         raise UsageError(f"l_q must be at least 2: a session of {l_q} queries has no subsequence")
-    return l_s * (2**l_q - 1 - l_q)
+    return l_s * ((1 << l_q) - 1 - l_q)
 
 
 def sessions(l_s: int, l_q: int, b: float, K: float) -> tuple[float, float, float, float]:
