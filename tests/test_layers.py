@@ -13,8 +13,8 @@ LAYERS = [
     {"privacy", "scratch", "tables", "text", "graph", "screen"},
     {"noise", "engine", "shapes", "selection", "lists", "synth_text"},
     {"source", "population", "domain"},
-    {"raw", "synth"},
-    {"log"},
+    {"raw", "synth", "histories"},
+    {"log", "ump"},
     {"items"},
     {"bound"},
     {"mining"},
@@ -80,7 +80,7 @@ def reachable(start):
 
 
 def test_who_reads_bundles_can_never_reach_a_log():
-    private = {"log", "raw", "source", "shapes", "engine", "items", "tally", "synth"}
+    private = {"log", "ump", "raw", "source", "shapes", "engine", "items", "tally", "synth"}
     for reader in ("bundle", "export"):
         assert reachable(reader).isdisjoint(private), reader
 

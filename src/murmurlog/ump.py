@@ -1,0 +1,136 @@
+"""How often to publish each pair: the utility-maximising programs of Hong et al. (EDBT 2012).
+
+    budget(epsilon=, delta=)          B = min(epsilon, -ln(1 - delta)), what each user may spend
+    largest_output(histories, B=)     O-UMP: the largest output
+    frequent(histories, B=, support=, size=)   F-UMP: frequent pairs keep their share
+    least_breach(histories, size=)    the smallest budget that allows an output of that size
+    size_bound(users, B)              no output is larger than floor(users B)
+
+and `murmurlog.diversity` has the D-UMP. All are linear programs in x_ij >= 0 under one constraint a
+user, sum of x_ij times -ln(1 - c_ijk / c_ij) <= B, solved by HiGHS and rounded down. Their solution
+is a function of the log and so visible in what is published: nothing here is differentially
+private, whatever epsilon and delta are called.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from scipy.optimize import linprog
+
+from murmurlog.errors import MurmurlogError, UsageError
+from murmurlog.histories import Histories, Integers, Numbers, by_number, preprocess, spent
+
+# A constraint counts as kept at B (1 + SLACK): above the rounding of a sum of floating-point
+# weights, and far below anything that would show in a printed delta.
+SLACK = 1e-12
+NEAR = 1e-6  # a solver's 0.9999999 is a 1, if the constraints then hold
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Plan:
+    """How often to publish each pair, and what the linear program said before rounding down."""
+
+    x: Integers  # one total for each pair of the histories
+    B: float
+    optimum: float  # the value of the program's best fractional solution
+    bound: float  # proved by weak duality: no fractional solution has a better value
+
+    @property
+    def size(self) -> int:
+        """The size of the output, |O|."""
+        return int(self.x.sum())
+
+
+def budget(*, epsilon: float, delta: float) -> float:
+    """B = min(epsilon, -ln(1 - delta)): conditions 2 and 3 of the paper in one."""
+    if not (epsilon > 0 and 0 < delta < 1):
+        raise UsageError(f"epsilon is above 0 and delta in (0, 1), not {epsilon!r} and {delta!r}")
+    return min(epsilon, -math.log1p(-delta))
+
+
+def size_bound(users: int, B: float) -> int:
+    """floor(n B): no totals within budget B of n users have a larger sum.
+
+    The constraints of all users add up to at most n B, and a pair's weights to at least 1, as
+    -ln(1 - y) >= y and its shares y add up to 1.
+    """
+    return math.floor(users * B * (1 + SLACK))
+
+
+def largest_output(given: Histories, *, B: float) -> Plan:
+    """O-UMP: totals with the largest sum; `optimum` is the paper's lambda."""
+    _check_budget(B)
+    kept = preprocess(given)
+    z, rate, at_most = _unit_solution(kept.histories)
+    x = np.zeros(given.pairs, np.int64)
+    x[kept.pairs] = rounded_down(kept.histories, z * B, B=B)
+    if x.sum() > size_bound(kept.histories.users, B):
+        raise MurmurlogError("an output is larger than its bound n B: report this")
+    return Plan(x=x, B=B, optimum=rate * B, bound=at_most * B)
+
+
+def rounded_down(given: Histories, x: Numbers, *, B: float) -> Integers:
+    """The fractional totals, rounded down to whole ones that keep every constraint."""
+    load = _loads(given, x)
+    # The solver keeps constraints to about 1e-7 only: shrink until all hold.
+    x = x / max(1.0, float(load.max(initial=0)) / B)
+    low = np.floor(x).astype(np.int64)
+    whole = np.floor(x + NEAR).astype(np.int64)
+    over = spent(given, whole) > B * (1 + SLACK)
+    # Of the pairs of users who are over, none is rounded up; x itself is within everyone's budget.
+    touched = np.zeros(given.pairs, bool)
+    touched[given.counts.indices[over[given.owner]]] = True
+    return np.where(touched, low, whole)
+
+
+def _unit_solution(given: Histories) -> tuple[Numbers, float, float]:
+    """z, its sum, and a proved bound on the sum, of the O-UMP with B = 1.
+
+    The program is homogeneous: B z is optimal for B, so lambda is proportional to B.
+    """
+    if not given.pairs:
+        return np.zeros(0), 0.0, 0.0
+    found = _solve(-np.ones(given.pairs), _matrix(given), np.ones(given.users))
+    z = np.maximum(found.x, 0)
+    z /= max(1.0, float(_loads(given, z).max()))
+    return z, float(z.sum()), _dual_bound(given, -found.ineqlin.marginals)
+
+
+def _dual_bound(given: Histories, prices: Numbers) -> float:
+    """A bound on sum x under unit budgets: any prices with every pair's cost >= 1 add up to one."""
+    prices = np.maximum(prices, 0)
+    paid = given.weights * prices[given.owner]
+    cost = by_number(given.counts.indices, paid, given.pairs)
+    least = float(cost.min())
+    by_prices = float(prices.sum()) / least if least > 0 else math.inf
+    return min(by_prices, float(given.users))
+
+
+def _loads(given: Histories, x: Numbers) -> Numbers:
+    """What fractional totals take of each user's budget."""
+    return by_number(given.owner, given.weights * x[given.counts.indices], given.users)
+
+
+def _matrix(given: Histories) -> Any:
+    counts = given.counts
+    return sparse.csr_array((given.weights, counts.indices, counts.indptr), shape=counts.shape)
+
+
+def _solve(cost: Numbers, A: Any, b: Numbers, **more: Any) -> Any:
+    """An optimal solution of min cost x, A x <= b; None if there is no feasible one."""
+    # Interior point with crossover: 23 s where dual simplex has not ended after 400 s.
+    for method in ("highs-ipm", "highs-ds"):
+        found = linprog(cost, A_ub=A, b_ub=b, method=method, **more)
+        if found.status == 0:
+            return found
+        if found.status == 2:
+            return None
+    raise MurmurlogError(f"the linear program was not solved: {found.message}")
+
+
+def _check_budget(B: float) -> None:
+    if not (B > 0 and math.isfinite(B)):
+        raise UsageError(f"the budget B is a positive number, not {B!r}")
