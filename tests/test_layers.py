@@ -10,7 +10,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "murmurlog"
 LAYERS = [
     {"__init__"},
     {"errors"},
-    {"privacy", "scratch", "tables", "text", "graph", "screen"},
+    {"privacy", "scratch", "tables", "text", "graph", "screen", "cells", "printed"},
     {"noise", "engine", "shapes", "selection", "lists", "synth_text"},
     {"source", "population", "domain"},
     {"raw", "synth", "histories"},
@@ -24,7 +24,8 @@ LAYERS = [
     {"cards"},
     {"bundle"},
     {"road", "checks", "export"},
-    {"demonstration"},
+    {"demonstration", "reproduce_hong"},
+    {"reproduce"},
     {"cli"},
 ]
 LAYER = {name: depth for depth, names in enumerate(LAYERS) for name in names}

@@ -3,12 +3,13 @@
 import os
 import sys
 
-from murmurlog.cli import commands, export, ledger
+from murmurlog.cli import commands, export, ledger, reproduce
 from murmurlog.cli.app import app
 from murmurlog.cli.output import tell
 from murmurlog.errors import MurmurlogError
 
-__all__ = ["commands", "export", "ledger", "main"]  # importing them registers their commands
+# Importing them registers their commands.
+__all__ = ["commands", "export", "ledger", "main", "reproduce"]
 
 STOPPED = "stopped; a budget that was reserved stays booked"
 
