@@ -261,8 +261,8 @@ def test_pairs_are_subsequent_queries_of_one_session(tmp_path, write_tsv):
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"mechanism": "threshold", "count": "rows"}, UsageError, "--count rows is korolova's"),
-        ({"mechanism": "threshold", "split": {"select": 1}}, UsageError, "--split is korolova's"),
+        ({"mechanism": "threshold", "count": "rows"}, UsageError, "--count is for korolova"),
+        ({"mechanism": "threshold", "split": {"select": 1}}, UsageError, "--split is for korolova"),
         ({"noise": "gaussian"}, UsageError, "geometric noise only"),
         ({"count": "sessions"}, UsageError, "count must be users or rows"),
         ({"count": "rows", "bound": "random"}, UsageError, "needs --bound first"),

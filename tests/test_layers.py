@@ -14,7 +14,7 @@ LAYERS = [
     {"noise", "engine", "shapes", "selection", "lists", "synth_text"},
     {"source", "population", "domain"},
     {"raw", "synth", "histories"},
-    {"log", "ump"},
+    {"log", "ump", "pool_text"},
     {"items"},
     {"bound"},
     {"mining"},

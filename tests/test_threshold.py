@@ -213,7 +213,7 @@ def test_K_means_greater_and_T_means_at_least():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("threshold", "write a mechanism as"),
+        ("threshold", "missing parameter d"),
         ("thresh(d=1, scale=1, T=3)", "unknown mechanism 'thresh'"),
         ("threshold(d=1, scale=1)", "give the threshold once"),
         ("threshold(d=1, scale=1, T=3, K=2)", "give the threshold once"),

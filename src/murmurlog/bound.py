@@ -14,9 +14,9 @@ from murmurlog.engine import Engine
 from murmurlog.errors import InputError, UsageError
 from murmurlog.items import Items
 from murmurlog.noise import Entropy
+from murmurlog.tables import LISTS, SEPARATOR
 
 WAYS = ("first", "random")
-SEPARATOR = "\ufdd0"  # a noncharacter: normalised text never contains it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +24,7 @@ class Bounded:
     """At most `per_user` items of each unit: distinct ones, or rows that may repeat."""
 
     engine: Engine
-    table: Any  # unit, the key columns; materialised
+    table: Any  # unit, the key columns (and, if asked for, place); materialised
     kind: str
     keys: tuple[str, ...]
     unit: str
@@ -51,11 +51,13 @@ def bound(
     per_user: int,
     way: str | None = None,
     count: str = "users",
+    places: bool = False,
     entropy: Entropy,
 ) -> Bounded:
     """The first (or a random choice of) `per_user` distinct items of each unit.
 
-    With count="rows" it is the first `per_user` rows, and an item may come several times.
+    With count="rows" it is the first `per_user` rows, and an item may come several times. With
+    `places` the table says at which place in its unit's order each item stands.
     """
     if per_user < 1:
         raise UsageError(f"--per-user must be at least 1, not {per_user}")
@@ -76,7 +78,9 @@ def bound(
         key = entropy.bytes(16).hex()
         # A row has no name of its own but its position, which other rows can shift.
         named = items.keys if items.unit == "row" else ("unit", *items.keys)
-        parts = [distinct[name] for name in named]
+        parts = [
+            distinct[name].join(SEPARATOR) if name in LISTS else distinct[name] for name in named
+        ]
         text = ibis.literal(SEPARATOR).join([ibis.literal(key), *parts])
         order = [text.hexdigest("sha256")]
     place = ibis.row_number().over(
@@ -85,7 +89,9 @@ def bound(
     kept = distinct.mutate(place=place).filter(ibis._.place < per_user)
     return Bounded(
         engine=items.engine,
-        table=items.engine.materialise(kept.select("unit", *items.keys)),
+        table=items.engine.materialise(
+            kept.select("unit", *items.keys, *(("place",) if places else ()))
+        ),
         kind=items.kind,
         keys=items.keys,
         unit=items.unit,

@@ -74,11 +74,13 @@ def expected_files(certificate: Certificate) -> set[str]:
 def metadata(certificate: Certificate) -> dict[str, str]:
     """What every Parquet file says about its privacy."""
     g = certificate.guarantee
+    proved = g.notion != "none"
     return {
         "dp.unit": g.unit,
         "dp.neighbours": g.neighbours,
-        "dp.epsilon": repr(g.epsilon),
-        "dp.delta": repr(g.delta),
+        "dp.notion": g.notion,
+        "dp.epsilon": repr(g.epsilon) if proved else "none",
+        "dp.delta": repr(g.delta) if proved else "none",
         "dp.private": str(certificate.private).lower(),
         "dp.release_id": certificate.release_id,
     }

@@ -12,14 +12,16 @@ from typing import Any
 import pyarrow as pa
 
 from murmurlog.certificate import Certificate
-from murmurlog.tables import CONTENTS, DESCRIPTIONS, keys_of, schema
+from murmurlog.tables import CONTENTS, DESCRIPTIONS, LISTS, keys_of, schema
 
+VARIANTS = {"dp": "Approximate DP", "pdp": "Probabilistic DP", "none": "None"}
 # (Croissant, Frictionless) type of a column by its Arrow type
 TYPES = {
     pa.string(): ("sc:Text", "string"),
     pa.int64(): ("sc:Integer", "integer"),
     pa.float64(): ("sc:Float", "number"),
     pa.bool_(): ("sc:Boolean", "boolean"),
+    pa.list_(pa.string()): ("sc:Text", "array"),
 }
 # Croissant's official context; readers warn about any other.
 CROISSANT_CONTEXT = {
@@ -47,6 +49,10 @@ NOT_PRIVATE = (
     "NOT PRIVATE: the noise was drawn from a known seed, for demonstration. The guarantee below is "
     "what the same parameters give with secret noise; this bundle does not have it."
 )
+NO_GUARANTEE = (
+    "NO FORMAL PRIVACY GUARANTEE. One person's presence can change this data for sure. It was made "
+    "for comparison, on the owner's word, and must not be published."
+)
 
 
 def columns_of(certificate: Certificate, table: str) -> dict[str, str]:
@@ -70,14 +76,21 @@ def _types(certificate: Certificate, table: str, standard: int) -> dict[str, str
 def statement(certificate: Certificate) -> str:
     """The guarantee in words: unit first, epsilon as odds and as a number."""
     g = certificate.guarantee
+    if g.notion == "none":
+        return NO_GUARANTEE
     change = "added or removed" if g.neighbours == "add-remove" else "replaced by another"
     odds = f"{math.exp(g.epsilon):.4g}" if g.epsilon < 20 else f"e^{g.epsilon:.4g}"
     text = (
         f"Protected unit: one {g.unit} (an id of the log, not a person), {change}. "
         f"Whatever anyone concludes from this bundle, the odds of it change by a factor of at most "
         f"{odds} (epsilon {g.epsilon:.6g}) by one {g.unit}'s presence, but for a chance of at most "
-        f"{g.delta:.3g} (delta)."
+        f"{g.plain_delta:.3g} (delta)."
     )
+    if g.notion == "pdp":
+        text += (
+            f" The tables as they are, though nothing made from them, also have probabilistic "
+            f"differential privacy at epsilon {g.epsilon:.6g}, delta {g.delta:.3g}."
+        )
     return text if certificate.private else f"{NOT_PRIVATE} {text}"
 
 
@@ -107,6 +120,7 @@ def croissant(certificate: Certificate, sha256: Mapping[str, str]) -> str:
                     "name": name,
                     "description": description,
                     "dataType": _types(certificate, table, 0)[name],
+                    **({"repeated": True} if name in LISTS else {}),
                     "source": {
                         "fileObject": {"@id": f"{table}.parquet"},
                         "extract": {"column": name},
@@ -177,7 +191,7 @@ def deployment(certificate: Certificate) -> str:
     g, about = certificate.guarantee, certificate.about
     change = "adding or removing" if g.neighbours == "add-remove" else "replacing"
     mechanisms = "; ".join(f"{t}: {c.mechanism}" for t, c in certificate.tables.items())
-    users = certificate.declared_users
+    users, stated = certificate.declared_users, g.as_json()
     fields: dict[str, Any] = {
         "url_slug": f"search-log-{certificate.release_id[:8]}",
         "status": "Draft",
@@ -194,7 +208,7 @@ def deployment(certificate: Certificate) -> str:
                 "data_product_sector": "Technology",
             },
             "dp_variant": {
-                "variant_name": "Approximate DP",
+                "variant_name": VARIANTS[g.notion],
                 "data_domain": "Search logs: rows of user id, time, query and clicked url.",
                 "unprotected_quantities": "; ".join(certificate.unprotected) or "None.",
             },
@@ -203,10 +217,10 @@ def deployment(certificate: Certificate) -> str:
                 "privacy_unit_details": f"Neighbouring logs differ by {change} all rows of one "
                 f"{g.unit}. A unit is an id of the log; a person with several ids has the group "
                 "privacy of that many units.",
-                "privacy_parameters": {"epsilon": g.epsilon, "delta": g.delta},
+                "privacy_parameters": {name: stated[name] for name in ("epsilon", "delta")},
                 "privacy_parameters_details": ("" if certificate.private else f"{NOT_PRIVATE} ")
-                + "Exact theorem for each table, summed over tables."
-                + ("" if users is None else f" delta times declared users: {g.delta * users:.3g}."),
+                + _accounting(certificate)
+                + ("" if users is None else f" Declared users: {users}."),
             },
             "deployment_model": {
                 "model_name": "Central",
@@ -249,10 +263,12 @@ def readme(certificate: Certificate) -> str:
     lines += [_description(certificate), "", "## Privacy", "", statement(certificate), ""]
     lines += ["| table | rows | mechanism | epsilon | delta |", "|---|---|---|---|---|"]
     for table, claim in certificate.tables.items():
-        lines.append(
-            f"| {table} | {claim.rows} | `{claim.mechanism}` | {claim.guarantee.epsilon:.6g} "
-            f"| {claim.guarantee.delta:.3g} |"
+        stated = claim.guarantee.as_json()
+        epsilon, delta = (
+            "none" if stated[name] is None else f"{stated[name]:{digits}}"
+            for name, digits in (("epsilon", ".6g"), ("delta", ".3g"))
         )
+        lines.append(f"| {table} | {claim.rows} | `{claim.mechanism}` | {epsilon} | {delta} |")
     lines += [
         "",
         f"All figures are per {g.unit} ({g.neighbours}). Check them: `murmurlog verify .`",
@@ -263,6 +279,10 @@ def readme(certificate: Certificate) -> str:
         lines += [f"`data/{table}.parquet`: {CONTENTS[table]}", ""]
         lines += [f"- `{name}`: {text}" for name, text in columns_of(certificate, table).items()]
         lines.append("")
+    for table, claim in certificate.tables.items():
+        if claim.notes:
+            remarks = "; ".join(f"{name}: {value}" for name, value in claim.notes.items())
+            lines += [f"How `{table}` was made: {remarks}.", ""]
     first = next(iter(certificate.tables))
     lines += ["## Load", "", "```python", "import duckdb"]
     lines += [f"duckdb.sql(\"from 'data/{first}.parquet' limit 10\")", "```", ""]
@@ -274,15 +294,23 @@ def readme(certificate: Certificate) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _accounting(certificate: Certificate) -> str:
+    if certificate.guarantee.notion == "none":
+        return NO_GUARANTEE
+    return "Exact theorem for each table, summed over tables."
+
+
 def _description(certificate: Certificate) -> str:
     what = ", ".join(CONTENTS[table] for table in certificate.tables)
     return certificate.about.get(
-        "description", f"Aggregates of a search log ({what}) with noisy numbers of users."
+        "description", f"Parts of a search log ({what}), as the guarantee below allows."
     )
 
 
 def _limits(certificate: Certificate) -> list[str]:
     g = certificate.guarantee
+    if g.notion == "none":
+        return [NO_GUARANTEE]
     limits = [
         f"Counts are of {g.unit}s after each was bounded to a few distinct items, plus noise; they "
         "are not traffic.",

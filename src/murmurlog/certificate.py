@@ -26,6 +26,7 @@ class TableClaim:
     count: str | None  # what is counted: "users", "rows"; None: keys without counts
     parameters: Mapping[str, Any] = field(default_factory=dict)
     passes: Mapping[str, int] = field(default_factory=dict)
+    notes: Mapping[str, Any] = field(default_factory=dict)  # public remarks on how it was made
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +63,7 @@ class Certificate:
             "private": self.private,
             "guarantee": self.guarantee.as_json(),
             "declared_users": users,
-            "delta_times_users": None if users is None else self.guarantee.delta * users,
+            "delta_times_users": None if users is None else self.guarantee.plain_delta * users,
             "assumptions": {name: ASSUMPTIONS[name] for name in self.guarantee.assumptions},
             "unprotected": list(self.unprotected),
             "tables": {
@@ -73,6 +74,7 @@ class Certificate:
                     "guarantee": claim.guarantee.as_json(),
                     "count": claim.count,
                     "passes": dict(claim.passes),
+                    "notes": dict(claim.notes),
                 }
                 for name, claim in self.tables.items()
             },
@@ -109,6 +111,7 @@ class Certificate:
                         count=None if claim["count"] is None else _a(str, claim["count"]),
                         parameters=_a(dict, claim["parameters"]),
                         passes=_a(dict, claim["passes"]),
+                        notes=_a(dict, claim["notes"]),
                     )
                     for name, claim in _a(dict, data["tables"]).items()
                 },
@@ -138,13 +141,18 @@ def _text(data: Any) -> dict[str, Any]:
 
 
 def _guarantee(data: Any, assumptions: tuple[str, ...]) -> Guarantee:
+    unit, neighbours = _a(str, data["unit"]), _a(str, data["neighbours"])
+    if data["notion"] == "none":
+        return Guarantee.nothing(unit=unit, neighbours=neighbours)
+    plain = data.get("delta_dp")
     return Guarantee(
         epsilon=float(_a(float, data["epsilon"])),
         delta=float(_a(float, data["delta"])),
-        unit=_a(str, data["unit"]),
-        neighbours=_a(str, data["neighbours"]),
+        unit=unit,
+        neighbours=neighbours,
         notion=_a(str, data["notion"]),
         assumptions=assumptions,
+        delta_dp=None if plain is None else float(_a(float, plain)),
     )
 
 

@@ -30,7 +30,7 @@ from murmurlog.errors import BundleError, MurmurlogError
 from murmurlog.ledger import Ledger
 from murmurlog.mechanisms import parse
 from murmurlog.privacy import compose
-from murmurlog.tables import COUNTED, KEYS, in_order, keys_of, schema
+from murmurlog.tables import COUNTED, KEYS, LISTS, flattened, in_order, keys_of, schema
 from murmurlog.text import NORMALISER, normalise
 
 ROUNDING = 1 + 1e-9  # sums of floating-point numbers
@@ -147,6 +147,7 @@ def _certificate(root: Path, certificate: Certificate) -> str:
 
 def _guarantee(root: Path, certificate: Certificate) -> str:
     total = certificate.guarantee
+    _require(total.notion != "none", "this bundle has NO privacy guarantee and claims none")
     for name, claim in certificate.tables.items():
         mechanism = parse(claim.mechanism)
         _require(
@@ -157,8 +158,10 @@ def _guarantee(root: Path, certificate: Certificate) -> str:
         proved = mechanism.guarantee(
             epsilon=stated.epsilon, unit=total.unit, neighbours=total.neighbours
         )
+        _require(proved.notion == stated.notion, f"{name}: {claim.mechanism} is {proved.notion}")
         _require(
-            proved.delta <= stated.delta * ROUNDING,
+            proved.delta <= stated.delta * ROUNDING
+            and proved.plain_delta <= stated.plain_delta * ROUNDING,
             f"{name}: {claim.mechanism} has delta {proved.delta:.4g} at epsilon "
             f"{stated.epsilon:.6g} per {total.unit}, not {stated.delta:.4g}",
         )
@@ -172,7 +175,10 @@ def _guarantee(root: Path, certificate: Certificate) -> str:
         "the tables' unit or neighbours are not the release's",
     )
     _require(
-        summed.epsilon <= total.epsilon * ROUNDING and summed.delta <= total.delta * ROUNDING,
+        summed.notion == total.notion
+        and summed.epsilon <= total.epsilon * ROUNDING
+        and summed.delta <= total.delta * ROUNDING
+        and summed.plain_delta <= total.plain_delta * ROUNDING,
         f"the tables add up to {summed}, more than the stated {total}",
     )
     return f"recomputed: {total}"
@@ -207,8 +213,11 @@ def _table(name: str) -> _Look:
                 found <= set(certificate.by.values), "holds values that are not declared public"
             )
         if certificate.text["normaliser"] == NORMALISER:
-            for key in set(KEYS[name]) - {"url"}:
-                texts = table.column(key).to_pylist()
+            for key in set(KEYS[name]) - {"url", "user"}:
+                column = table.column(key)
+                if key in LISTS:
+                    column = column.combine_chunks().flatten()
+                texts = column.to_pylist()
                 _require(all(normalise(t) == t for t in texts), f"{key}: text not normalised")
         return f"{table.num_rows} rows"
 
@@ -216,7 +225,7 @@ def _table(name: str) -> _Look:
 
 
 def _rows(table: pa.Table, keys: tuple[str, ...], count: str | None, least: int | None) -> None:
-    distinct = table.group_by(list(keys)).aggregate([])
+    distinct = flattened(table).group_by(list(keys)).aggregate([])
     _require(distinct.num_rows == table.num_rows, "a key repeats")
     _require(table.equals(in_order(table)), "the rows are not in the canonical order")
     if count and table.num_rows:

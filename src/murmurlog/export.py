@@ -28,7 +28,7 @@ from murmurlog.certificate import Certificate
 from murmurlog.errors import BundleError, UsageError
 from murmurlog.graph import graph, graphml, rows
 from murmurlog.scratch import scratch, settle
-from murmurlog.tables import COUNTED, KEYS, count_of, schema
+from murmurlog.tables import COUNTED, KEYS, count_of, flattened, schema
 
 QID_DIGITS, DOCID_DIGITS = 14, 12  # as ir_datasets names the queries and pages of AOL
 QUERY_COLUMNS = ("query", "next_query")
@@ -41,7 +41,7 @@ README = {
     "spaces, with = + - @ (also full width), a minus sign, a quotation mark or an apostrophe has "
     "an apostrophe put before it, so that no spreadsheet runs it (with the tab as its only "
     "separator). To undo: take one apostrophe "
-    "away from the front of every text that has one.",
+    "away from the front of every text that has one. A list of texts is written as JSON.",
     "trec": "queries.tsv: qid, query. docs.tsv: docid, url. qrels.txt: qid, 0, docid, rel. No line "
     "of names. qid: the first 14 hexadecimal digits of the MD5 of the query; docid: the first 12 of "
     "the url's. rel: max(1, floor(log2(count))) of the noisy count, 1 where there are no counts. "
@@ -170,7 +170,7 @@ def _fault(table: pa.Table, wanted: pa.Schema) -> str | None:
         return "holds text that is not UTF-8"
     if any(column.null_count for column in table.columns):
         return "has empty values"
-    texts = (c for c in table.columns if c.type == pa.string())
+    texts = [c for c in flattened(table).columns if c.type == pa.string()]
     if any(pc.any(pc.match_substring_regex(c, NOT_TEXT)).as_py() for c in texts):
         return "holds control characters, which normalised text has not"
     return None
@@ -187,8 +187,8 @@ def _notes(tables: Mapping[str, pa.Table], to: str) -> tuple[str, ...]:
         )
     missing = "the graph has no click edges" if to == "graph" else "no qrels.txt, no docs.tsv"
     notes = [] if "click" in tables else [f"There is no click table in this bundle: {missing}."]
-    if any(count_of(table) is None for table in tables.values()):
-        which = [name for name, table in tables.items() if count_of(table) is None]
+    which = [name for name, table in tables.items() if count_of(table) is None and name != "log"]
+    if which:
         grade = "" if to == "graph" or "click" not in which else " Every rel is 1."
         notes.append(f"Published without counts: {', '.join(which)}.{grade}")
     return tuple(notes)
@@ -297,7 +297,9 @@ def _table(path: Path, table: pa.Table) -> int:
     return _lines(path, chain([map(defused, table.column_names)], cells)) - 1
 
 
-def _cell(value: str | int | float | bool | None) -> str:
+def _cell(value: str | list[str] | int | float | bool | None) -> str:
+    if isinstance(value, list):
+        return json.dumps(value, ensure_ascii=False)  # begins with a bracket: no formula
     if isinstance(value, str):
         return defused(value)
     if value is None or isinstance(value, bool):
@@ -335,8 +337,8 @@ def _readme(
     g, about = certificate.guarantee, certificate.about
     facts = {
         "Unit": f"{g.unit} ({g.neighbours})",
-        "Epsilon": repr(g.epsilon),
-        "Delta": repr(g.delta),
+        "Epsilon": metadata(certificate)["dp.epsilon"],
+        "Delta": metadata(certificate)["dp.delta"],
         "Release": f"{certificate.release_id}, {certificate.published}",
         "Publisher": about.get("publisher", "not stated"),
         "License": about.get("license", "not stated"),

@@ -18,7 +18,7 @@ from murmurlog.source import Source
 from murmurlog.tables import KEYS, By, keys_of
 from murmurlog.text import keywords
 
-SESSION_GAP_MINUTES = 30
+GAP = 30 * 60  # seconds without a query that end a session
 PERIODS = {"user-month": "M", "user-week": "W", "user-day": "D"}
 
 
@@ -40,40 +40,56 @@ def check(source: Source, *, kind: str, unit: str) -> None:
         raise UsageError(f"unknown table {kind!r}: use one of {', '.join(KEYS)}")
     if unit not in UNITS:
         raise UsageError(f"unknown unit {unit!r}: use one of {', '.join(UNITS)}")
-    if kind == "click" and "url" not in source.columns:
+    if kind in ("click", "log") and "url" not in source.columns:
         raise InputError(
-            f"{source.name} has no column of clicked urls, so there is no click table. "
-            "Map one with --columns url=..., or leave click out of --tables."
+            f"{source.name} has no column of clicked urls, so there is no {kind} table. "
+            f"Map one with --columns url=..., or leave {kind} out of --tables."
         )
     if unit not in ("user", "row") and "time" not in source.columns:
         raise InputError(
             f"{source.name} has no time column, so unit {unit!r} cannot be told apart. "
             "Map one with --columns time=..., or use --unit user."
         )
-    if kind == "pair" and (unit == "row" or "time" not in source.columns):
+    if kind in ("pair", "session") and (unit == "row" or "time" not in source.columns):
         why = "a single row has no next query" if unit == "row" else "it has no time column"
         raise InputError(
-            f"there are no pairs of subsequent queries in {source.name}: {why}. "
-            "Leave pair out of --tables."
+            f"there are no subsequent queries in {source.name}, so no {kind} table: {why}. "
+            f"Leave {kind} out of --tables."
         )
 
 
-def items(log: Log, *, kind: str, unit: str = "user", by: By | None = None) -> Items:
+def items(
+    log: Log,
+    *,
+    kind: str,
+    unit: str = "user",
+    by: By | None = None,
+    gap: float = GAP,
+    longest: int | None = None,
+) -> Items:
     """The items of one kind that each unit of the log holds.
 
     With `by` (a column that the log was read with) rows of other than its public values are left
-    out, record by record, and the value is part of the item.
+    out, record by record, and the value is part of the item. A session is a whole session, cut to
+    its first `longest` queries; an item of a set or of a log is a single query or click.
     """
     check(log.source, kind=kind, unit=unit)
-    rows = _with_unit(log, unit)
+    if gap <= 0:
+        raise UsageError(f"--gap must be longer than nothing, not {gap:g} seconds")
+    rows = _with_unit(log, unit, gap)
+    if by and kind in ("session", "itemset", "log"):
+        raise UsageError(f"--by does not go with a {kind} table: its rows are of several records")
     if by:
         rows = rows.filter(rows[by.column].isin(by.values))
+    kind = {"itemset": "query", "log": "click"}.get(kind, kind)
     if kind == "click":
         rows = rows.filter(rows.url.notnull())
     elif kind == "keyword":
         rows = _with_keywords(rows, log.engine, keys_of(kind, by)[1:])
     elif kind == "pair":
-        rows = _pairs(rows)
+        rows = _pairs(rows, gap)
+    elif kind == "session":
+        rows = _sessions(rows, gap, longest)
     return Items(
         engine=log.engine,
         table=rows.select("unit", "time", *keys_of(kind, by)),
@@ -90,7 +106,7 @@ def only(held: Items, public: pa.Table) -> Items:
     return replace(held, table=held.table.semi_join(listed, list(held.keys)))
 
 
-def _with_unit(log: Log, unit: str) -> Any:
+def _with_unit(log: Log, unit: str, session_gap: float) -> Any:
     """The log's rows with a column `unit`, the same for all rows one neighbour may differ in."""
     rows = log.table
     if unit == "user":
@@ -106,14 +122,14 @@ def _with_unit(log: Log, unit: str) -> Any:
     ordered = ibis.window(group_by="user", order_by=["time", "query", "url"])
     gap = rows.time.epoch_seconds() - rows.time.lag().over(ordered).epoch_seconds()
     starts = rows.mutate(
-        start=ibis.ifelse(gap.isnull() | (gap > SESSION_GAP_MINUTES * 60), rows.time, ibis.null())
+        start=ibis.ifelse(gap.isnull() | (gap > session_gap), rows.time, ibis.null())
     )
     so_far = ibis.window(group_by="user", order_by=["time", "query", "url"], following=0)
     start = starts.start.max().over(so_far).strftime("%Y-%m-%d %H:%M:%S.%f")
     return log.engine.materialise(starts.mutate(unit=start + "|" + starts.user))
 
 
-def _pairs(rows: Any) -> Any:
+def _pairs(rows: Any, session_gap: float) -> Any:
     """Each query with the next, other one of its session; sessions end at the unit's border (A6)."""
     rows = rows.filter(rows.time.notnull())
     in_order = ibis.window(group_by="unit", order_by=["time", "query"])
@@ -121,9 +137,35 @@ def _pairs(rows: Any) -> Any:
         next_query=rows.query.lead().over(in_order), next_time=rows.time.lead().over(in_order)
     )
     gap = following.next_time.epoch_seconds() - following.time.epoch_seconds()
-    return following.filter(
-        (gap <= SESSION_GAP_MINUTES * 60) & (following.query != following.next_query)
+    return following.filter((gap <= session_gap) & (following.query != following.next_query))
+
+
+def _sessions(rows: Any, session_gap: float, longest: int | None) -> Any:
+    """The queries of each session in order, as a list of at least two; cut at the unit's border.
+
+    A query asked again at once (the next page, a second click) is one query.
+    """
+    rows = rows.filter(rows.time.notnull())
+    in_order = ibis.window(group_by="unit", order_by=["time", "query"])
+    before = rows.select(
+        "unit",
+        "time",
+        "query",
+        asked_before=rows.query.lag().over(in_order),
+        gap=rows.time.epoch_seconds() - rows.time.lag().over(in_order).epoch_seconds(),
     )
+    starts = before.gap.isnull() | (before.gap > session_gap)
+    begun = before.mutate(starts=starts.cast("int64"))
+    so_far = ibis.window(group_by="unit", order_by=["time", "query"], rows=(None, 0))
+    numbered = begun.mutate(session=begun.starts.sum().over(so_far))
+    asked = numbered.filter((numbered.starts == 1) | (numbered.query != numbered.asked_before))
+    if longest is not None:
+        within = ibis.window(group_by=["unit", "session"], order_by=["time", "query"])
+        asked = asked.mutate(place=ibis.row_number().over(within)).filter(ibis._.place < longest)
+    whole = asked.group_by(["unit", "session"]).aggregate(
+        time=asked.time.min(), queries=asked.query.collect(order_by=[asked.time, asked.query])
+    )
+    return whole.filter(whole.queries.length() >= 2)
 
 
 def _with_keywords(rows: Any, engine: Engine, more: tuple[str, ...]) -> Any:

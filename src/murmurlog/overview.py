@@ -8,7 +8,6 @@ from murmurlog.items import items
 from murmurlog.log import read, rows_hit
 from murmurlog.screen import Screen, load
 from murmurlog.source import find
-from murmurlog.tables import KEYS
 
 
 def profile(
@@ -45,7 +44,7 @@ def profile(
         say("screening queries")
         screened = rows_hit(log, patterns)
         per_user = {}
-        for kind in KEYS:
+        for kind in ("keyword", "query", "pair", "click"):
             if (kind == "click" and not log.has_urls) or (kind == "pair" and not log.has_times):
                 continue
             say(f"counting {kind}")

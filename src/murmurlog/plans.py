@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from murmurlog.errors import UsageError
-from murmurlog.mechanisms import Mechanism, named
+from murmurlog.mechanisms import MECHANISMS, Mechanism, named, only_its_table, parse
 from murmurlog.privacy import Guarantee, compose
 
 MECHANISM = "threshold"
-LISTS = "korolova-lists"
 EPSILON, DELTA, PER_USER = 1.0, 1e-6, 10
 PROBABILITIES = (0.5, 0.95, 0.99)
 
@@ -23,7 +22,8 @@ class Plan:
 
     def passes(self) -> dict[str, int]:
         """How many users an item needs to be published with these probabilities."""
-        return {str(p): self.mechanism.passes(p) for p in PROBABILITIES}
+        needed = {str(p): self.mechanism.passes(p) for p in PROBABILITIES}
+        return {p: n for p, n in needed.items() if n is not None}
 
     def as_json(self) -> dict[str, Any]:
         parameters = self.mechanism.parameters()
@@ -38,6 +38,10 @@ class Plan:
         """The threshold in words."""
         n = self.passes()
         unit = self.guarantee.unit
+        if not n:
+            return "What is published is not chosen by the number of users."
+        if self.guarantee.notion == "none":
+            return f"An item held by {n['0.5']} {unit}s is published as it is."
         if n["0.99"] == 0:
             return "Every item of the public list is published with a noisy count."
         return (
@@ -64,9 +68,9 @@ def plan(
     `options` are the mechanism's own choices, such as count="rows" for korolova.
     """
     kind = named(mechanism)
-    if letters:
-        given = {"d": str(per_user), **({"noise": noise} if noise else {}), **letters}
-        chosen = kind.from_letters(given)
+    if letters or mechanism not in MECHANISMS:
+        given = {"d": str(per_user), **({"noise": noise} if noise else {}), **(letters or {})}
+        chosen = kind.from_letters(given) if letters else parse(mechanism)
         return Plan(
             mechanism=chosen,
             guarantee=chosen.guarantee(
@@ -89,48 +93,29 @@ def plan(
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Choices:
-    """What a mechanism lets its user choose beyond a budget and a bound."""
+def check_options(mechanism: str, options: Mapping[str, Any]) -> None:
+    """Raises if an option is not one of the mechanism's."""
+    kind = named(mechanism)
+    for name in options:
+        if name not in kind.options:
+            whose = [m for m, other in MECHANISMS.items() if name in other.options]
+            flag = "--" + name.replace("_", "-")
+            if not whose:
+                raise UsageError(f"no mechanism has an option {flag}")
+            raise UsageError(f"{flag} is for {' and '.join(whose)}; {mechanism} does not take it")
 
-    count: str = "users"
-    split: Mapping[str, float] | None = None  # korolova: select=.., query=.., click=..
-    lists: bool = False  # korolova: clicks on public lists of results
-    set_only: bool = False
 
-    def check(self, mechanism: str) -> None:
-        """Raises if a choice is not one of the mechanism's."""
-        if mechanism == LISTS:
-            raise UsageError(f"{LISTS} is chosen by --mechanism korolova --result-lists FILE")
-        for flag, given in (
-            ("--count rows", self.count != "users"),
-            ("--split", self.split is not None),
-            ("--result-lists", self.lists),
-        ):
-            if given and mechanism != "korolova":
-                raise UsageError(f"{flag} is korolova's; {mechanism} does not take it")
-
-    def of(self, table: str, mechanism: str) -> tuple[str, dict[str, Any]]:
-        """The mechanism of one table and its options."""
-        if mechanism != "korolova":
-            return mechanism, {}
-        if table == "click" and self.lists:
-            return LISTS, {}
-        options: dict[str, Any] = {"count": self.count, "counts": not self.set_only}
-        if self.split and table == "query":
-            options["select"] = self.split["select"] / (self.split["select"] + self.split["query"])
-        return mechanism, options
-
-    def shares(self, tables: Sequence[str]) -> dict[str, float] | None:
-        """Each table's share of epsilon by the split; None if there is none."""
-        if self.split is None:
-            return None
-        if set(self.split) != {"select", *tables} or "query" not in tables:
-            raise UsageError(
-                f"--split must name select and every table, query among them: tables are "
-                f"{', '.join(tables)}, the split names {', '.join(self.split)}"
-            )
-        return {t: self.split[t] + (self.split["select"] if t == "query" else 0.0) for t in tables}
+def _split(tables: Sequence[str], options: Mapping[str, Any]) -> dict[str, float] | None:
+    """Each table's share of epsilon by korolova's split; None if there is none."""
+    split = options.get("split")
+    if split is None:
+        return None
+    if set(split) != {"select", *tables} or "query" not in tables:
+        raise UsageError(
+            f"--split must name select and every table, query among them: tables are "
+            f"{', '.join(tables)}, the split names {', '.join(split)}"
+        )
+    return {t: split[t] + (split["select"] if t == "query" else 0.0) for t in tables}
 
 
 def plan_tables(
@@ -145,26 +130,29 @@ def plan_tables(
     unit: str = "user",
     neighbours: str = "add-remove",
     letters: Mapping[str, str] | None = None,
-    choices: Choices | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> tuple[dict[str, Plan], Guarantee]:
     """A plan for each table and the guarantee of all together. Each table gets its share."""
-    choices = choices or Choices()
-    choices.check(mechanism)
-    if shares and choices.split:
+    options = options or {}
+    check_options(mechanism, options)
+    if shares and options.get("split"):
         raise UsageError("--shares and --split both divide epsilon: give one of them")
-    share = _shares(tables, shares or choices.shares(tables))
+    share = _shares(tables, shares or _split(tables, options))
     bounds = per_user or {}
     if unknown := sorted(set(bounds) - set(tables)):
         raise UsageError(f"--per-user names {', '.join(unknown)}, which --tables does not list")
-    if epsilon is None and not letters:
-        epsilon = EPSILON
-    if delta is None and not letters:
-        delta = DELTA
-    chosen = {table: choices.of(table, mechanism) for table in tables}
-    # Keys from public lists need no delta: it goes to the tables whose keys come from the log.
-    needing = sum(share[table] for table, (name, _) in chosen.items() if name != LISTS) or 1.0
+    if not letters and mechanism in MECHANISMS:
+        epsilon = EPSILON if epsilon is None else epsilon
+        delta = DELTA if delta is None else delta
+    chosen = {table: named(mechanism).for_table(table, options) for table in tables}
+    for table, (name, _) in chosen.items():
+        only_its_table(name, named(name).tables, table)
+    # Keys from a public set need no delta: it goes to the tables whose keys come from the log.
+    needing = sum(share[t] for t, (name, _) in chosen.items() if named(name).needs_delta) or 1.0
     plans = {}
-    for table, (name, options) in chosen.items():
+    for table, (name, its) in chosen.items():
+        if named(name) is named(mechanism):
+            name = mechanism  # with its parameters
         plans[table] = plan(
             mechanism=name,
             epsilon=None if epsilon is None else epsilon * share[table],
@@ -174,7 +162,7 @@ def plan_tables(
             unit=unit,
             neighbours=neighbours,
             letters=letters,
-            options=options,
+            options=its,
         )
     return plans, compose([each.guarantee for each in plans.values()])
 

@@ -6,7 +6,7 @@ it the budget is spent, whatever happens.
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,26 +14,24 @@ from typing import Any
 import pyarrow as pa
 
 from murmurlog import __version__
-from murmurlog.bound import bound as bounded
 from murmurlog.bound import choose_way
 from murmurlog.bundle import check_target, publish
 from murmurlog.certificate import ABOUT, Certificate, TableClaim
 from murmurlog.engine import Engine, check_memory, connect
 from murmurlog.errors import EngineError, MurmurlogError, Refused, UsageError
-from murmurlog.items import Items, check, items, only
+from murmurlog.items import GAP, check
 from murmurlog.ledger import Account, Ledger
 from murmurlog.lists import read_lists
 from murmurlog.log import Log, read
 from murmurlog.log import check as check_rows
-from murmurlog.mechanisms import Mechanism, named
+from murmurlog.mechanisms import View, named
 from murmurlog.noise import Entropy, SystemEntropy, sampler_delta
-from murmurlog.plans import MECHANISM, Choices, Plan, plan_tables
+from murmurlog.plans import MECHANISM, Plan, check_options, plan_tables
 from murmurlog.privacy import Guarantee
 from murmurlog.screen import Screen, load_deny
 from murmurlog.screen import load as load_screen
 from murmurlog.source import Source, find
-from murmurlog.tables import By, count_of, keys_of
-from murmurlog.tally import Tally, tally, with_candidates
+from murmurlog.tables import By, count_of, keys_of, notes_of
 from murmurlog.text import NORMALISER, check_url_level
 
 
@@ -97,6 +95,7 @@ class Outcome:
     release_id: str
     booked: bool
     broken: Mapping[str, int]  # for the owner's eyes
+    notes: Mapping[str, Mapping[str, Any]]  # public remarks on each table
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -108,6 +107,7 @@ class Outcome:
                     "parameters": plan.mechanism.parameters(),
                     "mechanism": str(plan.mechanism),
                     "passes": plan.passes(),
+                    "notes": dict(self.notes.get(name, {})),
                 }
                 for name, plan in self.plans.items()
             },
@@ -131,9 +131,9 @@ def release(
     unit: str = "user",
     neighbours: str = "add-remove",
     noise: str | None = None,
-    count: str = "users",
-    split: Mapping[str, float] | None = None,
-    result_lists: str | Path | None = None,
+    gap: float = GAP,
+    set_size: int = 2,
+    consecutive: bool = False,
     set_only: bool = False,
     letters: Mapping[str, str] | None = None,
     columns: Mapping[str, str] | None = None,
@@ -149,6 +149,7 @@ def release(
     strict: bool = False,
     users: int | None = None,
     accept_delta: bool = False,
+    accept_no_guarantee: bool = False,
     ledger: str | Path | None = None,
     source_name: str | None = None,
     engine: str = "duckdb",
@@ -157,10 +158,11 @@ def release(
     dry_run: bool = False,
     entropy: Entropy | None = None,
     say: Callable[[str], None] = lambda _: None,
+    **options: Any,
 ) -> Outcome:
     """Publishes the tables of a log as a bundle under one guarantee, and books it.
 
-    The bundle appears whole or not at all. With a ledger its cost is reserved before any noise is
+    `options` are the mechanism's own, named as its flags are: count="rows", notion="pdp". The bundle appears whole or not at all. With a ledger its cost is reserved before any noise is
     drawn; from then on it stays spent even if the release fails.
     """
     target, entropy = Path(out), entropy or SystemEntropy()
@@ -172,12 +174,12 @@ def release(
     check_memory(memory)
     check_target(target)
     found = find(source, columns=columns, encoding=encoding)
-    kinds = _tables(tables, found)
+    chosen = _options(mechanism, options, set_only=set_only or None, users=users)
+    kinds = _tables(tables, found, mechanism)
     for kind in kinds:
         check(found, kind=kind, unit=unit)
     way = choose_way(bound, timed="time" in found.columns)
-    choices = Choices(count=count, split=split, lists=result_lists is not None, set_only=set_only)
-    listed = _lists(result_lists, kinds, url)
+    chosen = _public(chosen, kinds, found, url)
     reading = Reading(
         url=url,
         since=since,
@@ -189,8 +191,10 @@ def release(
         strict=strict,
     )
     reading.check(found)
-    if by and listed is not None:
-        raise UsageError("--by and --result-lists do not go together: lists have no such column")
+    if by and (files := sorted(set(chosen) & set(READERS))):
+        raise UsageError(
+            f"--by and --{files[0].replace('_', '-')} do not go together: such files have no such column"
+        )
     bounds = dict.fromkeys(kinds, per_user) if isinstance(per_user, int) else per_user
     plans, total = plan_tables(
         kinds,
@@ -203,37 +207,51 @@ def release(
         unit=unit,
         neighbours=neighbours,
         letters=letters,
-        choices=choices,
+        options=chosen,
     )
+    _check_guarantee(total, mechanism, accept_no_guarantee)
     _check_delta(total, delta, users, accept_delta)
     book, name = _book(ledger, source_name)
+    if book and total.notion == "none":
+        raise Refused(
+            f"{mechanism} has no guarantee, so there is no cost that a ledger could book: leave "
+            "--ledger out, and publish nothing of it"
+        )
     if book:
         book.check(name, total)
     release_id = secrets.token_hex(16)
     if dry_run:
         return Outcome(
             guarantee=total, plans=plans, rows={}, out=target, release_id=release_id,
-            booked=False, broken={},
+            booked=False, broken={}, notes={},
         )  # fmt: skip
+    view = View(
+        kind="", unit=unit, by=reading.by, way=way, gap=gap, set_size=set_size,
+        consecutive=consecutive, options=chosen,
+    )  # fmt: skip
     with connect(memory=memory) as duck:
-        log = reading.read(found, engine=duck, urls="click" in kinds, say=say)
-        tallies = {}
+        urls = not {"click", "log"}.isdisjoint(kinds)
+        log = reading.read(found, engine=duck, urls=urls, say=say)
+        gathered = {}
         for kind, plan in plans.items():
-            say(f"counting {kind}")
-            public = listed if kind == "click" else None
-            held = items(log, kind=kind, unit=unit, by=reading.by)
-            tallies[kind] = _tally(held, plan.mechanism, way, public, entropy)
+            if not plan.mechanism.waits:
+                say(f"counting {kind}")
+                own = replace(view, kind=kind)
+                gathered[kind] = plan.mechanism.gather(log, own, entropy=entropy)
         account = None
         if book:  # from here on the budget is spent
             what = "; ".join(f"{kind}: {plan.mechanism}" for kind, plan in plans.items())
             account = book.reserve(name, total, release_id=release_id, what=what)
-        say("drawing noise")
-        published = named(mechanism).finish(
-            {
-                kind: plan.mechanism.release(tallies[kind], entropy=entropy)
-                for kind, plan in plans.items()
-            }
-        )
+        published: dict[str, pa.Table] = {}
+        for kind, plan in plans.items():
+            if plan.mechanism.waits:
+                say(f"counting {kind}")
+                own = replace(view, kind=kind, published=published)
+                gathered[kind] = plan.mechanism.gather(log, own, entropy=entropy)
+            say(f"drawing {kind}")
+            published[kind] = plan.mechanism.release(gathered[kind], entropy=entropy)
+        notes = {kind: notes_of(table) for kind, table in published.items()}
+        published = named(mechanism).finish(published)
         if set_only:
             published = {
                 kind: rows.select(list(keys_of(kind, reading.by)))
@@ -244,7 +262,7 @@ def release(
             plans, total, rows, release_id, duck, entropy,
             way=way, reading=reading, users=users,
             counted={kind: count_of(table) for kind, table in published.items()},
-            account=account, about=about or {},
+            account=account, about=about or {}, notes=notes,
         )  # fmt: skip
     say("writing the bundle")
     try:
@@ -259,14 +277,56 @@ def release(
         book.commit(release_id)
     return Outcome(
         guarantee=total, plans=plans, rows=rows, out=target, release_id=release_id,
-        booked=book is not None, broken={**log.broken, **log.screened},
+        booked=book is not None, broken={**log.broken, **log.screened}, notes=notes,
     )  # fmt: skip
 
 
-def _tables(tables: Sequence[str] | None, found: Source) -> tuple[str, ...]:
+READERS: Mapping[str, Callable[[Path, str], Any]] = {
+    "result_lists": lambda path, url: read_lists(path, url=url),
+}
+
+
+def _options(mechanism: str, options: Mapping[str, Any], **shared: Any) -> dict[str, Any]:
+    """The options that were given, each of which the mechanism must have.
+
+    `shared` ones mean something for every release; a mechanism gets them if it asks for them.
+    """
+    given = {n: value for n, value in options.items() if value is not None and value is not False}
+    if given.get("count") == "users":  # what everything counts unless told otherwise
+        del given["count"]
+    check_options(mechanism, given)
+    taken = named(mechanism).options
+    return given | {n: v for n, v in shared.items() if v is not None and n in taken}
+
+
+def _public(
+    options: Mapping[str, Any], kinds: Sequence[str], found: Source, url: str
+) -> dict[str, Any]:
+    """The options with what is in the public files they name, cleaned as the log is."""
+    if "result_lists" in options and not {"query", "click"} <= set(kinds):
+        raise UsageError("--result-lists needs the tables query and click")
+    loaded = dict(options)
+    for name, load in READERS.items():
+        if name in options:
+            loaded[name] = load(Path(options[name]), url)
+    return loaded
+
+
+def _tables(tables: Sequence[str] | None, found: Source, mechanism: str) -> tuple[str, ...]:
     if tables is not None:
         return tuple(tables)
-    return ("query", "click") if "url" in found.columns else ("query",)
+    able = named(mechanism).tables
+    usual = ("query", "click") if "url" in found.columns else ("query",)
+    return tuple(table for table in usual if table in able) or able[:1]
+
+
+def _check_guarantee(total: Guarantee, mechanism: str, accepted: bool) -> None:
+    """Refuses what nothing is proved about, unless the owner says so."""
+    if total.notion == "none" and not accepted:
+        raise Refused(
+            f"{mechanism} has no privacy guarantee: one person can make its output differ for sure. "
+            "It is here for comparison. Say --accept-no-guarantee to run it, and do not publish it."
+        )
 
 
 def _check_delta(total: Guarantee, asked: float | None, users: int | None, accepted: bool) -> None:
@@ -275,7 +335,9 @@ def _check_delta(total: Guarantee, asked: float | None, users: int | None, accep
         return
     if users < 1:
         raise UsageError(f"--users must be at least 1, not {users}")
-    delta = max(total.delta, asked or 0.0)
+    if total.notion == "none":
+        return
+    delta = max(total.plain_delta, (asked or 0.0) if total.notion == "dp" else 0.0)
     if delta * users >= 1 and not accepted:
         raise Refused(
             f"delta {delta:.3g} per {total.unit} is at least 1/users for the declared {users} "
@@ -296,27 +358,6 @@ def _book(ledger: str | Path | None, source_name: str | None) -> tuple[Ledger | 
     return Ledger(Path(ledger)), source_name
 
 
-def _lists(path: str | Path | None, kinds: Sequence[str], url: str) -> pa.Table | None:
-    """The public lists of results, cleaned as the log is; None if there are none."""
-    if path is None:
-        return None
-    if not {"query", "click"} <= set(kinds):
-        raise UsageError("--result-lists needs the tables query and click")
-    return read_lists(Path(path), url=url)
-
-
-def _tally(
-    held: Items, mechanism: Mechanism, way: str, public: pa.Table | None, entropy: Entropy
-) -> Tally:
-    """The tally a mechanism needs; on public lists, of what they list and nothing else."""
-    if public is not None:
-        held = only(held, public)
-    d = int(mechanism.parameters()["per_user"])
-    kept = bounded(held, per_user=d, way=way, count=mechanism.count, entropy=entropy)
-    counted = tally(kept)
-    return counted if public is None else with_candidates(counted, public)
-
-
 def _certificate(
     plans: Mapping[str, Plan],
     total: Guarantee,
@@ -331,8 +372,10 @@ def _certificate(
     counted: Mapping[str, str | None],
     account: Account | None,
     about: Mapping[str, str],
+    notes: Mapping[str, Mapping[str, Any]],
 ) -> Certificate:
-    scale = max(float(plan.mechanism.parameters()["scale"]) for plan in plans.values())
+    scales = [plan.mechanism.parameters().get("scale") for plan in plans.values()]
+    scale = max((float(scale) for scale in scales if scale is not None), default=None)
     return Certificate(
         release_id=release_id,
         published=datetime.now(UTC).date().isoformat(),
@@ -347,6 +390,7 @@ def _certificate(
                 count=counted[kind],
                 parameters=plan.mechanism.parameters(),
                 passes=plan.passes(),
+                notes=notes[kind],
             )
             for kind, plan in plans.items()
         },
@@ -356,7 +400,9 @@ def _certificate(
         sampler={
             "method": "exact inversion of 127 bits, integers only",
             "entropy": "known seed" if entropy.seeded else "operating system",
-            "delta": sampler_delta(scale=scale, epsilon=total.epsilon),
+            "delta": 0.0
+            if scale is None or total.notion == "none"
+            else sampler_delta(scale=scale, epsilon=total.epsilon),
         },
         by=reading.by,
         declared_users=users,

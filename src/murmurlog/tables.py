@@ -1,8 +1,12 @@
 """The tables a bundle may hold: names, key columns, count columns, order of rows."""
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from murmurlog.errors import UsageError
 
@@ -11,13 +15,22 @@ KEYS = {
     "query": ("query",),
     "pair": ("query", "next_query"),
     "click": ("query", "url"),
+    "session": ("queries",),
+    "itemset": ("items",),
+    "log": ("user", "query", "url"),
 }
+LISTS = ("queries", "items")  # key columns that hold a list of texts
+SEPARATOR = "\ufdd0"  # a noncharacter: normalised text never contains it
 COUNTED = ("users", "rows")  # what a count is of
 DESCRIPTIONS = {
     "keyword": "a word of a query, normalised",
     "query": "a query, normalised",
     "next_query": "the query asked next in the same session, normalised",
     "url": "a clicked address, without scheme, user name and fragment",
+    "queries": "queries of one session in the order they were asked, normalised",
+    "items": "queries that one {unit} asked, normalised, in alphabetical order",
+    "user": "an invented name; no id of the log is in it",
+    "count": "how often this row's query was asked and its url clicked by this user",
     "users": "estimated number of {unit}s that hold the item, after bounding; noisy",
     "users_stderr": "standard error of `users`; does not cover what bounding took away",
     "rows": "estimated number of rows with the item, after bounding; noisy",
@@ -29,6 +42,9 @@ CONTENTS = {
     "query": "queries",
     "pair": "queries with the query asked next",
     "click": "queries with a url clicked for them",
+    "session": "queries asked one after another",
+    "itemset": "sets of queries asked by the same people",
+    "log": "rows of a search log with invented users",
 }
 
 
@@ -62,10 +78,15 @@ def keys_of(kind: str, by: By | None = None) -> tuple[str, ...]:
     return (*KEYS[kind], *((by.column,) if by else ()))
 
 
+def keys_schema(keys: tuple[str, ...]) -> pa.Schema:
+    """The types of key columns: text, or lists of texts."""
+    return pa.schema([(k, pa.list_(pa.string()) if k in LISTS else pa.string()) for k in keys])
+
+
 def schema(kind: str, *, count: str | None = "users", by: By | None = None) -> pa.Schema:
-    """The columns of a table."""
-    columns = {**dict.fromkeys(keys_of(kind, by), pa.string()), **count_columns(count)}
-    return pa.schema(list(columns.items()))
+    """The columns of a table. A log has a `count` of its own: how often one user did one thing."""
+    columns = {"count": pa.int64()} if kind == "log" else count_columns(count)
+    return pa.schema([*keys_schema(keys_of(kind, by)), *(pa.field(*c) for c in columns.items())])
 
 
 def count_of(table: pa.Table) -> str | None:
@@ -77,5 +98,27 @@ def in_order(table: pa.Table) -> pa.Table:
     """The rows by count descending, then by key; nothing of the engine's order is left (A9)."""
     count = count_of(table)
     order = [(count, "descending")] if count else []
-    keys = [field.name for field in table.schema if pa.types.is_string(field.type)]
-    return table.sort_by([*order, *((key, "ascending") for key in keys)])
+    flat = flattened(table)
+    keys = [field.name for field in flat.schema if pa.types.is_string(field.type)]
+    by = [*order, *((key, "ascending") for key in keys)]
+    return table.take(pc.sort_indices(flat, sort_keys=by))
+
+
+def flattened(table: pa.Table) -> pa.Table:
+    """The table with its lists of texts as one text each, so that it can be sorted and grouped."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_list(field.type):
+            text = pc.binary_join(table[field.name].combine_chunks(), SEPARATOR)
+            table = table.set_column(place, field.name, text)
+    return table
+
+
+def with_notes(table: pa.Table, notes: Mapping[str, Any]) -> pa.Table:
+    """The table with public remarks on how it was made, for the certificate."""
+    return table.replace_schema_metadata({"notes": json.dumps(notes)})
+
+
+def notes_of(table: pa.Table) -> dict[str, Any]:
+    """The remarks that `with_notes` left."""
+    found: dict[str, Any] = json.loads((table.schema.metadata or {}).get(b"notes", b"{}"))
+    return found

@@ -8,25 +8,42 @@ import typer
 from murmurlog.cli.app import app
 from murmurlog.cli.flags import (
     Columns,
+    Count,
     Delta,
+    Diversity,
     Encoding,
     Epsilon,
+    Fakes,
     Json,
     LedgerFile,
     Letters,
+    Map,
+    Measure,
     Mechanism,
     Memory,
     Neighbours,
     Noise,
+    Notion,
+    Objective,
+    OutputSize,
+    PoolFile,
+    QueriesPerSession,
+    ResultLists,
+    SessionsPerUser,
     Source,
+    Split,
     Strict,
+    Subsequences,
+    Support,
     Unit,
     Url,
+    ViaKeywords,
     by_values,
     flag,
     one_pair,
     pairs,
     per_user_bounds,
+    seconds,
     shares_of,
 )
 from murmurlog.cli.output import aligned, progress, show, show_json, tell
@@ -42,7 +59,8 @@ def release(
         "bundle"
     ),
     tables: Annotated[
-        str | None, flag("--tables", help="Of keyword, query, pair, click. Default query,click.")
+        str | None,
+        flag("--tables", help="Of keyword, query, pair, click, session, itemset, log."),
     ] = None,
     mechanism: Mechanism = "threshold",
     epsilon: Epsilon = None,
@@ -60,17 +78,27 @@ def release(
     unit: Unit = "user",
     neighbours: Neighbours = "add-remove",
     noise: Noise = None,
-    count: Annotated[
-        str, flag("--count", help="korolova: users, or rows (a unit's first rows, with repeats).")
-    ] = "users",
-    split: Annotated[
-        str | None,
-        flag("--split", help="korolova: of epsilon, select=0.5,query=0.25,click=0.25."),
-    ] = None,
-    result_lists: Annotated[
-        Path | None,
-        flag("--result-lists", help="korolova: public lists, a file of query<TAB>url lines."),
-    ] = None,
+    count: Count = "users",
+    split: Split = None,
+    result_lists: ResultLists = None,
+    notion: Notion = None,
+    via_keywords: ViaKeywords = False,
+    pool: PoolFile = None,
+    fakes: Fakes = None,
+    gap: Annotated[str, flag("--gap", help="A pause that ends a session: 90s, 30m, 1h.")] = "30m",
+    sessions_per_user: SessionsPerUser = None,
+    queries_per_session: QueriesPerSession = None,
+    subsequences: Subsequences = None,
+    map: Map = None,
+    set_size: Annotated[int, flag("--set-size", help="itemset: the largest set of queries.")] = 2,
+    consecutive: Annotated[
+        bool, flag("--consecutive", help="itemset: only queries that follow one another.")
+    ] = False,
+    objective: Objective = None,
+    support: Support = None,
+    output_size: OutputSize = None,
+    diversity: Diversity = None,
+    measure: Measure = None,
     set_only: Annotated[bool, flag("--set-only", help="Publish keys without counts.")] = False,
     letters: Letters = None,
     columns: Columns = None,
@@ -104,6 +132,10 @@ def release(
     ] = None,
     accept_delta: Annotated[
         bool, flag("--accept-delta", help="Accept a delta of at least 1/users.")
+    ] = False,
+    accept_no_guarantee: Annotated[
+        bool,
+        flag("--accept-no-guarantee", help="Run a mechanism about which nothing is proved."),
     ] = False,
     ledger: LedgerFile = None,
     source_name: Annotated[
@@ -142,6 +174,22 @@ def release(
             count=count,
             split=shares_of(split, "--split"),
             result_lists=result_lists,
+            notion=notion,
+            via_keywords=via_keywords,
+            pool=pool,
+            fakes=fakes,
+            gap=seconds(gap),
+            sessions_per_user=sessions_per_user,
+            queries_per_session=queries_per_session,
+            subsequences=subsequences,
+            map=map,
+            set_size=set_size,
+            consecutive=consecutive,
+            objective=objective,
+            support=support,
+            output_size=output_size,
+            diversity=diversity,
+            measure=measure,
             set_only=set_only,
             letters=pairs(letters, "--set"),
             columns=pairs(columns, "--columns"),
@@ -157,6 +205,7 @@ def release(
             strict=strict,
             users=users,
             accept_delta=accept_delta,
+            accept_no_guarantee=accept_no_guarantee,
             ledger=ledger,
             source_name=source_name,
             engine=engine,
@@ -178,14 +227,23 @@ def _report_release(outcome: Any, users: int | None) -> None:
     listing = [["table", "rows", "mechanism", "epsilon", "delta"]]
     for name, plan in outcome.plans.items():
         rows = str(outcome.rows.get(name, "-"))
-        budget = [f"{plan.guarantee.epsilon:.6g}", f"{plan.guarantee.delta:.3g}"]
+        stated = plan.guarantee.as_json()
+        budget = [
+            "none" if stated[part] is None else f"{stated[part]:{digits}}"
+            for part, digits in (("epsilon", ".6g"), ("delta", ".3g"))
+        ]
         listing.append([name, rows, str(plan.mechanism), *budget])
     tell(aligned(listing))
     tell(f"together: {g}")
     _warn(g)
+    for name, notes in outcome.notes.items():
+        for note, value in notes.items():
+            tell(f"{name}: {note}: {value}")
     for name, rows in outcome.rows.items():
-        if rows == 0:
-            needed = outcome.plans[name].passes()["0.5"]
+        needed = outcome.plans[name].passes().get("0.5")
+        if rows == 0 and needed is None:
+            tell(f"{name}: nothing was published")
+        elif rows == 0:
             tell(
                 f"{name}: nothing was published; an item needs about {needed} {g.unit}s for even "
                 "odds. A larger epsilon or a smaller --per-user lowers that."
@@ -203,7 +261,9 @@ def _warn(guarantee: Any) -> None:
     """Says what a small unit or a large delta means."""
     if guarantee.unit in ("session", "row"):
         tell(f"warning: only a single {guarantee.unit} is protected, not a user with many of them.")
-    if guarantee.delta >= LARGE_DELTA:
+    if guarantee.notion == "none":
+        tell("warning: nothing is proved about this release. Do not publish it.")
+    elif guarantee.plain_delta >= LARGE_DELTA:
         tell(
             f"warning: delta {guarantee.delta:.3g} is large. It is the chance that the guarantee "
             f"does not hold for a given {guarantee.unit}; keep it far below one over their number."

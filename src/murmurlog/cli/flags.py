@@ -53,6 +53,17 @@ def shares_of(text: str | None, flag: str) -> dict[str, float] | None:
     return None if given is None else {name: number(value) for name, value in given.items()}
 
 
+def seconds(text: str) -> float:
+    """A span of time: 90s, 30m or 1.5h."""
+    units = {"s": 1, "m": 60, "h": 3600}
+    try:
+        return float(text[:-1]) * units[text[-1:]]
+    except (KeyError, ValueError):
+        raise UsageError(
+            f"--gap takes a span of time such as 90s, 30m or 1h, not {text!r}"
+        ) from None
+
+
 def flag(*names: str, help: str, **more: Any) -> Any:
     env = "MURMURLOG_" + names[0].lstrip("-").replace("-", "_").upper()
     return typer.Option(*names, help=help, envvar=env, show_envvar=False, **more)
@@ -93,3 +104,57 @@ Strict = Annotated[bool, flag("--strict", help="Refuse broken rows instead of dr
 Memory = Annotated[str | None, flag("--memory", help="Memory limit, such as 8GB; more is spilled.")]
 LedgerFile = Annotated[Path | None, flag("--ledger", help="The ledger file.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+# The mechanisms' own options: the name of a parameter is the name of its flag.
+Count = Annotated[
+    str, flag("--count", help="korolova: users, or rows (a unit's first rows, with repeats).")
+]
+Split = Annotated[
+    str | None, flag("--split", help="korolova: of epsilon, select=0.5,query=0.25,click=0.25.")
+]
+ResultLists = Annotated[
+    Path | None,
+    flag("--result-lists", help="korolova: public lists, a file of query<TAB>url lines."),
+]
+Notion = Annotated[
+    str | None, flag("--notion", help="zealous: dp, or pdp (which needs --users). Default dp.")
+]
+ViaKeywords = Annotated[
+    bool, flag("--via-keywords", help="zealous: queries made of up to 3 published keywords.")
+]
+PoolFile = Annotated[
+    Path | None,
+    flag("--pool", help="pool, hybrid: public queries, a file of query or query<TAB>url lines."),
+]
+Fakes = Annotated[
+    float | None, flag("--fakes", help="pool, hybrid: expected queries nobody asked. Default 10.")
+]
+SessionsPerUser = Annotated[
+    int | None, flag("--sessions-per-user", help="sessions: how many of a unit's. Default 1.")
+]
+QueriesPerSession = Annotated[
+    int | None, flag("--queries-per-session", help="sessions: how many are kept. Default 3.")
+]
+Subsequences = Annotated[
+    str | None, flag("--subsequences", help="sessions: all or whole. Default all.")
+]
+Map = Annotated[
+    str | None,
+    flag("--map", help="sessions: length, or a public file of query<TAB>label lines."),
+]
+Objective = Annotated[
+    str | None, flag("--objective", help="hong: output, frequent, diverse or breach.")
+]
+Support = Annotated[
+    float | None, flag("--support", help="hong frequent: least share of the clicks. Default 0.001.")
+]
+OutputSize = Annotated[
+    int | None, flag("--output-size", help="hong: clicks to publish. Default half of the most.")
+]
+Diversity = Annotated[
+    str | None, flag("--diversity", help="hong diverse: of pairs or of queries. Default pairs.")
+]
+Measure = Annotated[
+    str | None,
+    flag("--measure", help="synthetic: also together, rank, hour; as a list with commas."),
+]

@@ -4,7 +4,7 @@ import re
 
 from murmurlog.errors import UsageError
 from murmurlog.mechanisms.korolova import Korolova, KorolovaLists
-from murmurlog.mechanisms.mechanism import Mechanism, read_letters
+from murmurlog.mechanisms.mechanism import Mechanism, View, only_its_table, read_letters
 from murmurlog.mechanisms.threshold import Threshold
 
 MECHANISMS: dict[str, type[Mechanism]] = {
@@ -19,24 +19,28 @@ __all__ = [
     "KorolovaLists",
     "Mechanism",
     "Threshold",
+    "View",
     "named",
+    "only_its_table",
     "parse",
     "read_letters",
 ]
 
 
 def named(name: str) -> type[Mechanism]:
-    """The mechanism of this name."""
-    if name not in MECHANISMS:
-        raise UsageError(f"unknown mechanism {name!r}: use one of {', '.join(MECHANISMS)}")
-    return MECHANISMS[name]
+    """The mechanism of this name; a parameter after a colon is not looked at."""
+    plain = re.split(r"[:(]", name)[0].strip()
+    if plain not in MECHANISMS:
+        raise UsageError(f"unknown mechanism {plain!r}: use one of {', '.join(MECHANISMS)}")
+    return MECHANISMS[plain]
 
 
 def parse(text: str) -> Mechanism:
     """The mechanism that `text` names: parse(str(m)) == m."""
-    match = re.fullmatch(r"\s*([\w-]+)\((.*)\)\s*", text, re.DOTALL)
+    match = re.fullmatch(r"\s*([\w-]+)(?:\((.*)\)|:(\w+))?\s*", text, re.DOTALL)
     if not match:
         raise UsageError(
             f"cannot read {text!r}: write a mechanism as threshold(d=20, scale=8.7, T=122)"
         )
-    return named(match[1]).from_letters(read_letters(match[2]))
+    letters = {"k": match[3]} if match[3] else read_letters(match[2] or "")
+    return named(match[1]).from_letters(letters)

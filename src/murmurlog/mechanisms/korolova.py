@@ -11,14 +11,17 @@ bare from the log (one click by one user would show); delta is exact, not (d/2) 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from murmurlog.bound import bound
 from murmurlog.errors import Refused, UsageError
-from murmurlog.mechanisms.mechanism import check_bound, number, whole
+from murmurlog.items import only
+from murmurlog.log import Log
+from murmurlog.mechanisms.mechanism import ITEMS, View, check_bound, number, tallied, whole
 from murmurlog.noise import Entropy, draw, sampler_delta
 from murmurlog.privacy import (
     ALWAYS,
@@ -31,8 +34,8 @@ from murmurlog.privacy import (
     rounded_up,
     survival,
 )
-from murmurlog.tables import COUNTED, count_columns
-from murmurlog.tally import Tally
+from murmurlog.tables import COUNTED, count_columns, keys_schema
+from murmurlog.tally import Tally, tally, with_candidates
 
 SELECT = 0.5  # of a table's epsilon on the selection, the rest on the counts
 
@@ -51,6 +54,11 @@ class Korolova:
     T: int
     b_q: float | None = None  # None: keys without counts
     count: str = "users"
+
+    tables: ClassVar[tuple[str, ...]] = ITEMS
+    options: ClassVar[tuple[str, ...]] = ("count", "split", "result_lists", "set_only")
+    waits: ClassVar[bool] = False
+    needs_delta: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.d < 1:
@@ -88,6 +96,16 @@ class Korolova:
             )
         T = math.floor(K) + 1 if math.isnan(T) else whole(T, "T")
         return cls(d=d, b=b, T=int(T), b_q=None if math.isnan(b_q) else b_q, count=count)
+
+    @classmethod
+    def for_table(cls, table: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        """Clicks by the public lists if there are any, all else by itself."""
+        if table == "click" and options.get("result_lists") is not None:
+            return "korolova-lists", {}
+        chosen = {"count": options.get("count", "users"), "counts": not options.get("set_only")}
+        if (split := options.get("split")) and table == "query":
+            chosen["select"] = split["select"] / (split["select"] + split["query"])
+        return "korolova", chosen
 
     @classmethod
     def solve(
@@ -161,6 +179,10 @@ class Korolova:
             assumptions=tuple(sorted((*ALWAYS, "A1"))),
         )
 
+    def gather(self, log: Log, view: View, *, entropy: Entropy) -> Tally:
+        """The tally of at most d distinct items a unit, or of its first d rows."""
+        return tallied(log, view, per_user=self.d, count=self.count, entropy=entropy)
+
     def release(self, tally: Tally, *, entropy: Entropy) -> pa.Table:
         """(key columns and, unless b_q is None, the fresh count) of the selected items."""
         check_bound(tally, self.d)
@@ -175,11 +197,7 @@ class Korolova:
             keys = batch.select(list(tally.keys)).filter(pa.array(selected))
             # Get-Query-Counts: fresh noise, independent of the selection, hence without its bias.
             kept.append(_counted(keys, true[selected], tally.count, self.b_q, entropy))
-        schema = pa.schema([*((key, pa.string()) for key in tally.keys), *self._count_fields()])
-        return pa.Table.from_batches(kept, schema)
-
-    def _count_fields(self) -> list[tuple[str, pa.DataType]]:
-        return list(count_columns(self.count if self.b_q else None).items())
+        return _table(kept, tally.keys, self.count if self.b_q else None)
 
     def passes(self, probability: float) -> int:
         """The least true count that is selected with at least this probability."""
@@ -221,13 +239,16 @@ class KorolovaLists:
     d: int
     b_c: float
 
+    tables: ClassVar[tuple[str, ...]] = ("click",)
+    options: ClassVar[tuple[str, ...]] = ()
+    waits: ClassVar[bool] = False
+    needs_delta: ClassVar[bool] = False
+
     def __post_init__(self) -> None:
         if self.d < 1 or not (self.b_c > 0 and math.isfinite(self.b_c)):
             raise UsageError(
                 f"d must be at least 1 and b_c positive, not {self.d} and {self.b_c!r}"
             )
-
-    count = "users"
 
     def __str__(self) -> str:
         return f"korolova-lists(d={self.d}, b_c={self.b_c!r})"
@@ -240,6 +261,11 @@ class KorolovaLists:
         if left:
             raise UsageError(f"korolova-lists has no parameter {', '.join(left)}: use d, b_c")
         return made
+
+    @classmethod
+    def for_table(cls, table: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        """Never by its own name: it needs the query table and the lists."""
+        raise UsageError("korolova-lists is chosen by --mechanism korolova --result-lists FILE")
 
     @classmethod
     def solve(
@@ -280,6 +306,12 @@ class KorolovaLists:
             assumptions=tuple(sorted((*ALWAYS, "A1", "A2"))),
         )
 
+    def gather(self, log: Log, view: View, *, entropy: Entropy) -> Tally:
+        """The tally of what the public lists hold and nothing else; unclicked is 0."""
+        listed = view.options["result_lists"]
+        kept = bound(only(view.items(log), listed), per_user=self.d, way=view.way, entropy=entropy)
+        return with_candidates(tally(kept), listed)
+
     def release(self, tally: Tally, *, entropy: Entropy) -> pa.Table:
         """(query, url, users, ...) of every pair of the lists; the tally holds unclicked ones as 0."""
         check_bound(tally, self.d)
@@ -291,8 +323,7 @@ class KorolovaLists:
             keys = batch.select(list(tally.keys))
             # Get-Click-Counts: number of users who clicked u for q, plus Lap(b_c).
             kept.append(_counted(keys, true, "users", self.b_c, entropy))
-        fields = [*((key, pa.string()) for key in tally.keys), *count_columns("users").items()]
-        return pa.Table.from_batches(kept, pa.schema(fields))
+        return _table(kept, tally.keys, "users")
 
     def passes(self, probability: float) -> int:
         """0: what is listed is published."""
@@ -323,6 +354,11 @@ def keep_published(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
             if name in kept and key in kept[name].column_names:
                 kept[name] = kept[name].filter(pc.is_in(kept[name][key], value_set=known))
     return kept
+
+
+def _table(kept: list[pa.RecordBatch], keys: tuple[str, ...], count: str | None) -> pa.Table:
+    columns = (pa.field(*column) for column in count_columns(count).items())
+    return pa.Table.from_batches(kept, pa.schema([*keys_schema(keys), *columns]))
 
 
 def _counted(

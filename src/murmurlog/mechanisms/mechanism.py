@@ -2,25 +2,60 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any, Protocol, Self
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol, Self
 
 import pyarrow as pa
 
+from murmurlog.bound import bound
 from murmurlog.errors import Refused, UsageError
+from murmurlog.items import GAP, Items, items
+from murmurlog.log import Log
+from murmurlog.mining import items_for, sets
 from murmurlog.noise import Entropy
 from murmurlog.privacy import Guarantee
-from murmurlog.tally import Tally
+from murmurlog.tables import By
+from murmurlog.tally import Tally, tally
+
+ITEMS = ("keyword", "query", "pair", "click", "itemset")  # what a unit holds several of
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """What a mechanism is told besides the log: what to count, and inputs that are public."""
+
+    kind: str  # the table
+    unit: str = "user"
+    by: By | None = None
+    way: str | None = None  # how units are bounded
+    gap: float = GAP  # seconds without a query that end a session
+    set_size: int = 2  # itemset: the largest set
+    consecutive: bool = False  # itemset: only runs of neighbouring queries
+    options: Mapping[str, Any] = field(default_factory=dict)  # flags; of files, what is in them
+    published: Mapping[str, pa.Table] = field(default_factory=dict)  # earlier tables
+
+    def items(self, log: Log, **more: Any) -> Items:
+        """The items of this view's table."""
+        return items(log, kind=self.kind, unit=self.unit, by=self.by, gap=self.gap, **more)
 
 
 class Mechanism(Protocol):
-    """Steps that make a table from a tally, and the theorem about them.
+    """Steps that make a table from a log, and the theorem about them.
 
-    The theorem never sees data; the steps never see epsilon. `count` is what it counts: "users",
-    or "rows" for those that bound rows.
+    The theorem never sees data; the steps never see epsilon. What a mechanism gathers is private
+    and exact; everything random about what it publishes happens in `release`.
     """
 
-    @property
-    def count(self) -> str: ...
+    tables: ClassVar[tuple[str, ...]]  # the tables it can make
+    options: ClassVar[
+        tuple[str, ...]
+    ]  # what its user may choose: arguments of solve, names of flags
+    waits: ClassVar[bool]  # it looks at tables of the same release that were published before
+    needs_delta: ClassVar[bool]  # its keys come from the log
+
+    @classmethod
+    def for_table(cls, table: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        """The mechanism that makes this table of the release, and its arguments for `solve`."""
 
     @classmethod
     def from_letters(cls, letters: dict[str, str]) -> Self:
@@ -41,11 +76,14 @@ class Mechanism(Protocol):
     ) -> Guarantee:
         """What is proved, at this epsilon or at this delta."""
 
-    def release(self, tally: Tally, *, entropy: Entropy) -> pa.Table:
+    def gather(self, log: Log, view: View, *, entropy: Entropy) -> Any:
+        """What `release` needs to know of the log: a tally, as a rule. Never leaves the owner."""
+
+    def release(self, gathered: Any, /, *, entropy: Entropy) -> pa.Table:
         """The published rows: key columns, users, users_stderr, reliable."""
 
-    def passes(self, probability: float) -> int:
-        """The least true count that is published with at least this probability."""
+    def passes(self, probability: float) -> int | None:
+        """The least true count that is published with at least this probability, if there is one."""
 
     def least_users(self) -> int | None:
         """The least value the count can have; None if it can be anything."""
@@ -56,6 +94,27 @@ class Mechanism(Protocol):
     @staticmethod
     def finish(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
         """What is done with all tables of the release once they are published values."""
+
+
+def tallied(
+    log: Log, view: View, *, per_user: int, count: str = "users", entropy: Entropy
+) -> Tally:
+    """How many units hold each item of the view's table, `per_user` items a unit at most."""
+    held = view.items(log)
+    if view.kind == "itemset":
+        n = items_for(per_user, view.set_size, consecutive=view.consecutive)
+        kept = bound(held, per_user=n, way=view.way, places=True, entropy=entropy)
+        return tally(sets(kept, k=view.set_size, consecutive=view.consecutive))
+    return tally(bound(held, per_user=per_user, way=view.way, count=count, entropy=entropy))
+
+
+def only_its_table(name: str, tables: tuple[str, ...], table: str) -> None:
+    """Raises if a mechanism cannot make this table."""
+    if table not in tables:
+        raise UsageError(
+            f"{name} makes no {table} table: it makes {', '.join(tables)}. Change --tables or "
+            "--mechanism."
+        )
 
 
 def read_letters(text: str) -> dict[str, str]:

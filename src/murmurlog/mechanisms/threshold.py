@@ -3,13 +3,14 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
 
 from murmurlog.errors import UsageError
-from murmurlog.mechanisms.mechanism import check_bound, number, whole
+from murmurlog.log import Log
+from murmurlog.mechanisms.mechanism import ITEMS, View, check_bound, number, tallied, whole
 from murmurlog.noise import Entropy, draw, sampler_delta
 from murmurlog.privacy import (
     ALWAYS,
@@ -23,6 +24,7 @@ from murmurlog.privacy import (
     survival,
 )
 from murmurlog.selection import Selection
+from murmurlog.tables import keys_schema
 from murmurlog.tally import Tally
 
 NOISES = ("geometric", "gaussian")
@@ -41,7 +43,10 @@ class Threshold:
     scale: float
     T: int
 
-    count = "users"
+    tables: ClassVar[tuple[str, ...]] = ITEMS
+    options: ClassVar[tuple[str, ...]] = ()
+    waits: ClassVar[bool] = False
+    needs_delta: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.noise not in NOISES:
@@ -73,6 +78,11 @@ class Threshold:
             )
         T = math.floor(K) + 1 if math.isnan(T) else whole(T, "T")
         return cls(noise=noise, d=d, scale=scale, T=int(T))
+
+    @classmethod
+    def for_table(cls, table: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        """Itself, without options."""
+        return "threshold", {}
 
     @classmethod
     def solve(
@@ -148,6 +158,10 @@ class Threshold:
             raise UsageError(f"{self} has delta {delta!r} at no epsilon: raise T or delta")
         return epsilon
 
+    def gather(self, log: Log, view: View, *, entropy: Entropy) -> Tally:
+        """The tally of at most d distinct items a unit."""
+        return tallied(log, view, per_user=self.d, entropy=entropy)
+
     def release(self, tally: Tally, *, entropy: Entropy) -> pa.Table:
         """(key columns, users, users_stderr, reliable) of the published items."""
         check_bound(tally, self.d)
@@ -164,8 +178,7 @@ class Threshold:
         # 3. From here on only noisy values: take the selection bias out and state the error.
         values = np.concatenate(noisy) if noisy else np.zeros(0, np.int64)
         estimates = self.selection().estimates(values)
-        schema = pa.schema([(key, pa.string()) for key in tally.keys])
-        table = pa.Table.from_batches(kept, schema)
+        table = pa.Table.from_batches(kept, keys_schema(tally.keys))
         table = table.append_column("users", pa.array(estimates.users, pa.int64()))
         table = table.append_column("users_stderr", pa.array(estimates.stderr, pa.float64()))
         return table.append_column("reliable", pa.array(estimates.reliable, pa.bool_()))

@@ -32,6 +32,7 @@ def compose(parts: Sequence[Guarantee]) -> Guarantee:
                     f"guarantees with {field} {getattr(first, field)!r} and "
                     f"{getattr(part, field)!r} do not add up: use one {field} throughout"
                 )
+    plain = math.fsum(part.plain_delta for part in parts)
     return Guarantee(
         epsilon=math.fsum(part.epsilon for part in parts),
         delta=min(1.0, math.fsum(part.delta for part in parts)),
@@ -39,6 +40,7 @@ def compose(parts: Sequence[Guarantee]) -> Guarantee:
         neighbours=first.neighbours,
         notion=first.notion,
         assumptions=tuple(sorted({name for part in parts for name in part.assumptions})),
+        delta_dp=min(1.0, plain) if first.notion == "pdp" else None,
     )
 
 

@@ -30,7 +30,10 @@ ALWAYS = ("A0", "A5", "A6", "A7", "A8", "A9")
 
 @dataclass(frozen=True, kw_only=True)
 class Guarantee:
-    """(epsilon, delta) for one privacy unit; `notion` is "dp", "pdp" or "none"."""
+    """(epsilon, delta) for one privacy unit; `notion` is "dp", "pdp" or "none".
+
+    Probabilistic DP implies DP with the same delta; `delta_dp` is the smaller one that is proved.
+    """
 
     epsilon: float
     delta: float
@@ -38,6 +41,19 @@ class Guarantee:
     neighbours: str = "add-remove"
     notion: str = "dp"
     assumptions: tuple[str, ...] = ALWAYS
+    delta_dp: float | None = None
+
+    @classmethod
+    def nothing(cls, *, unit: str = "user", neighbours: str = "add-remove") -> "Guarantee":
+        """No formal guarantee at all."""
+        return cls(
+            epsilon=math.inf,
+            delta=1.0,
+            unit=unit,
+            neighbours=neighbours,
+            notion="none",
+            assumptions=(),
+        )
 
     def __post_init__(self) -> None:
         check_neighbours(self.neighbours)
@@ -54,24 +70,42 @@ class Guarantee:
             )
         if math.isnan(self.epsilon) or self.epsilon < 0 or not 0 <= self.delta <= 1:
             raise UsageError(f"no guarantee has epsilon {self.epsilon!r} and delta {self.delta!r}")
+        if (self.notion == "none") != math.isinf(self.epsilon):
+            raise UsageError("an infinite epsilon and the notion none go together")
+        if (self.delta_dp is not None) != (self.notion == "pdp"):
+            raise UsageError("probabilistic DP, and it alone, states the delta of plain DP too")
+
+    @property
+    def plain_delta(self) -> float:
+        """The delta of plain differential privacy."""
+        return self.delta if self.delta_dp is None else self.delta_dp
 
     def __str__(self) -> str:
+        if self.notion == "none":
+            return "NO formal privacy guarantee"
         text = f"epsilon {self.epsilon:.6g}, delta {self.delta:.3g} per {self.unit}"
-        return f"{text}, {self.neighbours}" + ("" if self.notion == "dp" else f" ({self.notion})")
+        text = f"{text}, {self.neighbours}"
+        if self.delta_dp is None:
+            return text
+        return f"{text} (probabilistic; as plain DP delta {self.delta_dp:.3g})"
 
-    def as_json(self) -> dict[str, str | float]:
-        """The keys that commands and certificates print."""
-        return {
-            "epsilon": self.epsilon,
-            "delta": self.delta,
+    def as_json(self) -> dict[str, str | float | None]:
+        """The keys that commands and certificates print; null where nothing is guaranteed."""
+        proved = self.notion != "none"
+        stated: dict[str, str | float | None] = {
+            "epsilon": self.epsilon if proved else None,
+            "delta": self.delta if proved else None,
             "unit": self.unit,
             "neighbours": self.neighbours,
             "notion": self.notion,
         }
+        return stated if self.delta_dp is None else {**stated, "delta_dp": self.delta_dp}
 
     def for_linked(self, g: int) -> tuple[float, float]:
         """(epsilon, delta) of g linked units together: a person with g ids, g days of a user."""
         if g < 1:
             raise UsageError(f"a group has at least 1 unit, not {g}")
+        if self.notion == "none":
+            return math.inf, 1.0
         grown = sum(math.exp(min(i * self.epsilon, 700)) for i in range(g))
-        return g * self.epsilon, min(1.0, self.delta * grown)
+        return g * self.epsilon, min(1.0, self.plain_delta * grown)
