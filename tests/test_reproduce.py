@@ -122,6 +122,19 @@ def test_our_own_solutions_keep_the_bound_that_the_printed_ones_break(hong):
         assert 0 <= cell.recomputed <= 1
 
 
+def test_the_docs_say_how_many_match(hong):
+    formulas = [c for t in tables(("korolova", "zealous", "safelog")) for c in t.cells if c.printed]
+    matched = sum(cell.matched for cell in formulas)
+    impossible = sum(len(table.cells) for table in hong)
+    text = (Path(__file__).parents[1] / "docs" / "reproduce.md").read_text()
+    assert (
+        f"{len(formulas) + impossible} printed numbers: {len(formulas)} that follow from formulas, "
+        f"of which {matched} match and {len(formulas) - matched} do not, and {impossible} of Hong"
+    ) in text
+    at = next(c for c in hong[0].cells if c.name == "e^epsilon=2 delta=0.5")
+    assert f"lambda is {at.recomputed:.1f} at e^epsilon = 2 and delta = 0.5" in text
+
+
 def test_clicks_are_counted_by_user_and_pair_and_rows_without_a_url_left_out():
     table = pa.table(
         {
