@@ -56,8 +56,8 @@ class Listed:
             raise UsageError("a public set of keys needs at least one key")
         if any(column.null_count for column in self.table.columns):
             raise UsageError("a public set of keys must not hold an empty key")
-        if distinct(self.table).num_rows < self.table.num_rows:
-            raise UsageError("a public set of keys must name each key once")
+        # A key named twice would get two draws, and the size would not be what is noised.
+        object.__setattr__(self, "table", distinct(self.table))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -255,17 +255,17 @@ def read_pool(path: Path, *, url: str | None = None, kind: str | None = None) ->
         raise InputError(f"there is no file of a public pool {str(path)!r}")
     chunks: list[list[pa.Array]] = []
     row = 1
-    for lines in _lines(path):
+    for lines in lines_of(path):
         chunks.append(_cleaned(lines, path, row, url, len(names)))
         row += len(lines)
     columns = [pa.chunked_array(list(parts), pa.string()) for parts in zip(*chunks, strict=True)]
     if not columns:
         raise InputError(f"{path.name} is empty: a pool has a key on each line")
-    return Listed(table=distinct(pa.table(columns, list(names))))
+    return Listed(table=pa.table(columns, list(names)))
 
 
-def _lines(path: Path) -> Iterator[pa.Array]:
-    """The lines of a file, cut at line feeds, in large pieces."""
+def lines_of(path: Path) -> Iterator[pa.Array]:
+    """The lines of a file of UTF-8 text, plain or compressed, in large pieces."""
     compression = {".gz": "gzip", ".zst": "zstd"}.get(path.suffix.lower())
     rest, row = b"", 1
     try:
