@@ -91,6 +91,12 @@ def test_what_is_true_is_never_better_than_claimed_where_the_claim_is_false():
     assert worse["Theorem 1, illustration", "domain needed"] > 1e17
 
 
+def test_korolova_for_a_modified_user_is_said_to_fail():
+    (cell,) = tables(("korolova",))[1].cells
+    assert cell.recomputed == pytest.approx(3.74e-5, rel=1e-3)
+    assert cell.true == pytest.approx(0.0658006, rel=1e-5)
+
+
 @pytest.fixture(scope="module")
 def hong():
     return tables(("hong",))

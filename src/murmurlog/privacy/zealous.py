@@ -129,7 +129,7 @@ def zealous_inaccuracy(
     one. Items below tau are never shown, by either.
     """
     check_noise("laplace", lam)
-    if xi < 0:
+    if not xi >= 0:
         raise UsageError(f"the slack xi must not be negative, but is {xi!r}")
     often = [f for f in frequencies if f >= tau_star + xi]
     lost = (survival(noise="laplace", scale=lam, x=f - tau_star - xi) for f in often)
@@ -151,7 +151,7 @@ def impossible_domain(
         raise UsageError(f"the accuracy c must lie between 0 and 1, not {c!r}")
     if not (epsilon > 0 and math.isfinite(epsilon)):
         raise UsageError(f"epsilon must be a positive number, not {epsilon!r}")
-    if tau <= 0 or xi < 0 or tau - xi + 1 <= 0:
+    if not (tau > 0 and xi >= 0 and tau - xi + 1 > 0):
         raise UsageError(f"needs tau > 0, xi >= 0 and xi < tau + 1, not tau {tau!r}, xi {xi!r}")
     top = tau + xi
     frequent = 1 / (tau - xi + 1)
