@@ -1,7 +1,7 @@
 """How often to publish each pair: the utility-maximising programs of Hong et al. (EDBT 2012).
 
     budget(epsilon=, delta=)          B = min(epsilon, -ln(1 - delta)), what each user may spend
-    largest_output(histories, B=)     O-UMP: the largest output
+    largest_output(histories, B=)     O-UMP: the largest output; its `optimum` is lambda
     frequent(histories, B=, support=, size=)   F-UMP: frequent pairs keep their share
     least_breach(histories, size=)    the smallest budget that allows an output of that size
     size_bound(users, B)              no output is larger than floor(users B)
@@ -22,10 +22,8 @@ from scipy.optimize import linprog
 
 from murmurlog.errors import MurmurlogError, UsageError
 from murmurlog.histories import Histories, Integers, Numbers, by_number, preprocess, spent
+from murmurlog.packing import SLACK, extend, packing_of
 
-# A constraint counts as kept at B (1 + SLACK): above the rounding of a sum of floating-point
-# weights, and far below anything that would show in a printed delta.
-SLACK = 1e-12
 NEAR = 1e-6  # a solver's 0.9999999 is a 1, if the constraints then hold
 
 
@@ -60,16 +58,98 @@ def size_bound(users: int, B: float) -> int:
     return math.floor(users * B * (1 + SLACK))
 
 
-def largest_output(given: Histories, *, B: float) -> Plan:
-    """O-UMP: totals with the largest sum; `optimum` is the paper's lambda."""
+def largest_output(given: Histories, *, B: float, fill: bool = False) -> Plan:
+    """O-UMP: totals with the largest sum; `optimum` is the paper's lambda.
+
+    Differs: with `fill`, what rounding down left of the budgets is used for whole draws again.
+    """
     _check_budget(B)
     kept = preprocess(given)
     z, rate, at_most = _unit_solution(kept.histories)
-    x = np.zeros(given.pairs, np.int64)
-    x[kept.pairs] = rounded_down(kept.histories, z * B, B=B)
-    if x.sum() > size_bound(kept.histories.users, B):
+    whole = rounded_down(kept.histories, z * B, B=B)
+    if fill:
+        whole = _filled(kept.histories, whole, z * B, B=B)
+    if whole.sum() > size_bound(kept.histories.users, B):
         raise MurmurlogError("an output is larger than its bound n B: report this")
-    return Plan(x=x, B=B, optimum=rate * B, bound=at_most * B)
+    return Plan(x=_widened(given, kept.pairs, whole), B=B, optimum=rate * B, bound=at_most * B)
+
+
+def least_breach(given: Histories, *, size: int) -> Plan:
+    """The totals of that size that take the least of the user they take most from.
+
+    Its B is what it takes before rounding down, so 1 - exp(-B) the least largest breach. As lambda
+    is proportional to B, these are the totals of the O-UMP, scaled.
+    """
+    _check_size(size)
+    kept = preprocess(given)
+    z, rate, at_most = _unit_solution(kept.histories)
+    if rate == 0:
+        raise UsageError(f"no output of size {size}: no pair is had by two users")
+    B = size / rate
+    whole = rounded_down(kept.histories, z * B, B=B)
+    x = _widened(given, kept.pairs, whole)
+    return Plan(x=x, B=B, optimum=B, bound=size / at_most)
+
+
+def frequent(given: Histories, *, B: float, support: float, size: int) -> Plan:
+    """F-UMP: totals of that size in which frequent pairs come nearest to their share of the log.
+
+    A pair is frequent if its share of the rows is at least `support`; rows of pairs that one user
+    alone has do not count. The value is the sum of the distances |x / size - share|.
+    """
+    _check_budget(B)
+    _check_size(size)
+    if not 0 < support <= 1:
+        raise UsageError(f"support is a share in (0, 1], not {support!r}")
+    kept = preprocess(given)
+    inner = kept.histories
+    often = np.flatnonzero(inner.totals >= support * inner.rows)
+    aim = size * inner.totals[often] / max(inner.rows, 1)
+    # x of a frequent pair is a part up to its aim, which gains, and a part above it, which costs.
+    cost = np.zeros(inner.pairs + len(often))
+    cost[often], cost[inner.pairs :] = -1.0, 1.0
+    most = np.full(len(cost), np.inf)
+    most[often] = aim
+    A = sparse.hstack([_matrix(inner), _matrix(inner)[:, often]], format="csr") / B
+    found = None
+    if inner.pairs:
+        found = _solve(
+            cost / size,
+            A,
+            np.ones(inner.users),
+            A_eq=sparse.csr_array(np.ones((1, len(cost)))),
+            b_eq=np.array([float(size)]),
+            bounds=np.column_stack([np.zeros(len(cost)), most]),
+        )
+    if found is None:
+        lam = largest_output(given, B=B).optimum
+        raise UsageError(
+            f"an output of size {size} is not within the budget B = {B:.6g}: "
+            f"sizes go up to lambda = {lam:.6g}"
+        )
+    x = found.x[: inner.pairs].copy()
+    x[often] += found.x[inner.pairs :]
+    whole = rounded_down(inner, np.maximum(x, 0), B=B)
+    # Weak duality: whatever the prices, a feasible x costs at least this. No x exceeds the size.
+    prices, mu = np.maximum(-found.ineqlin.marginals, 0), float(found.eqlin.marginals[0])
+    reduced = cost / size + A.T @ prices - mu
+    least = mu * size - prices.sum() + (np.minimum(reduced, 0) * np.minimum(most, size)).sum()
+    aimed = float(aim.sum()) / size
+    return Plan(
+        x=_widened(given, kept.pairs, whole),
+        B=B,
+        optimum=max(float(found.fun) + aimed, 0.0),
+        bound=max(float(least) + aimed, 0.0),
+    )
+
+
+def support_distance(given: Histories, x: Integers, *, support: float) -> float:
+    """The sum of |x / |x| - share| over frequent pairs, for whole totals x: the F-UMP's measure."""
+    inner = np.where(given.holders >= 2, given.totals, 0)
+    often = inner >= support * inner.sum()
+    often &= inner > 0
+    out = x[often] / max(int(x.sum()), 1)
+    return float(np.abs(out - inner[often] / inner.sum()).sum()) if often.any() else 0.0
 
 
 def rounded_down(given: Histories, x: Numbers, *, B: float) -> Integers:
@@ -84,6 +164,24 @@ def rounded_down(given: Histories, x: Numbers, *, B: float) -> Integers:
     touched = np.zeros(given.pairs, bool)
     touched[given.counts.indices[over[given.owner]]] = True
     return np.where(touched, low, whole)
+
+
+def _filled(given: Histories, x: Integers, wanted: Numbers, *, B: float) -> Integers:
+    """x and further draws, one a pair and turn, as long as any fits; what lost most comes first."""
+    packing = packing_of(given, B=B)
+    while True:
+        none = np.zeros(given.pairs, bool)
+        more = extend(packing, none, x - wanted, x=x)
+        if not more.any():
+            return x
+        x = x + more
+
+
+def _widened(given: Histories, pairs: Integers, inner: Integers) -> Integers:
+    """Totals for all pairs from those of some; the others are 0."""
+    x = np.zeros(given.pairs, np.int64)
+    x[pairs] = inner
+    return x
 
 
 def _unit_solution(given: Histories) -> tuple[Numbers, float, float]:
@@ -129,6 +227,11 @@ def _solve(cost: Numbers, A: Any, b: Numbers, **more: Any) -> Any:
         if found.status == 2:
             return None
     raise MurmurlogError(f"the linear program was not solved: {found.message}")
+
+
+def _check_size(size: int) -> None:
+    if not (size >= 1 and size == int(size)):
+        raise UsageError(f"the size of an output is a whole number from 1 on, not {size!r}")
 
 
 def _check_budget(B: float) -> None:
