@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from murmurlog.certificate import Certificate
-from murmurlog.tables import CONTENTS, DESCRIPTIONS, LISTS, keys_of, schema
+from murmurlog.tables import CONTENTS, DESCRIPTIONS, LISTS, MORE, keys_of, schema
 
 VARIANTS = {"dp": "Approximate DP", "pdp": "Probabilistic DP", "none": "None"}
 # (Croissant, Frictionless) type of a column by its Arrow type
@@ -58,14 +58,15 @@ NO_GUARANTEE = (
 def columns_of(certificate: Certificate, table: str) -> dict[str, str]:
     """The table's columns with their descriptions."""
     unit = certificate.guarantee.unit
-    texts = {name: text.format(unit=unit) for name, text in DESCRIPTIONS.items()}
+    texts = {name: text.format(unit=unit) for name, text in (DESCRIPTIONS | MORE).items()}
     if by := certificate.by:
         texts[by.column] = f"one of the public values {', '.join(by.values)}"
     return {name: texts[name] for name in _schema(certificate, table).names}
 
 
 def _schema(certificate: Certificate, table: str) -> pa.Schema:
-    return schema(table, count=certificate.tables[table].count, by=certificate.by)
+    claim = certificate.tables[table]
+    return schema(table, count=claim.count, by=certificate.by, parameters=claim.parameters)
 
 
 def _types(certificate: Certificate, table: str, standard: int) -> dict[str, str]:

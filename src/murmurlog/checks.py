@@ -193,7 +193,7 @@ def _table(name: str) -> _Look:
     def look(root: Path, certificate: Certificate) -> str:
         claim = certificate.tables[name]
         table = read_table(root, name)
-        wanted = schema(name, count=claim.count, by=certificate.by)
+        wanted = schema(name, count=claim.count, by=certificate.by, parameters=claim.parameters)
         _require(
             table.schema.equals(wanted),
             f"has columns {', '.join(table.schema.names)}, not {', '.join(wanted.names)}, "

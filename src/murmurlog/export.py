@@ -155,7 +155,8 @@ def _check(release: Release) -> None:
 
 
 def _columns(certificate: Certificate, name: str) -> pa.Schema:
-    return schema(name, count=certificate.tables[name].count, by=certificate.by)
+    claim = certificate.tables[name]
+    return schema(name, count=claim.count, by=certificate.by, parameters=claim.parameters)
 
 
 def _fault(table: pa.Table, wanted: pa.Schema) -> str | None:

@@ -27,7 +27,7 @@ class Items:
     """Every item of every unit, as often as it occurs; not bounded, so nothing may count it."""
 
     engine: Engine
-    table: Any  # unit, time, the key columns
+    table: Any  # unit, time, the key columns, then what else was asked for
     kind: str
     keys: tuple[str, ...]
     unit: str
@@ -66,12 +66,14 @@ def items(
     by: By | None = None,
     gap: float = GAP,
     longest: int | None = None,
+    also: tuple[str, ...] = (),
 ) -> Items:
     """The items of one kind that each unit of the log holds.
 
     With `by` (a column that the log was read with) rows of other than its public values are left
     out, record by record, and the value is part of the item. A session is a whole session, cut to
-    its first `longest` queries; an item of a set or of a log is a single query or click.
+    its first `longest` queries; an item of a set or of a log is a single query or click. The rows of
+    clicks also keep the columns `also`.
     """
     check(log.source, kind=kind, unit=unit)
     if gap <= 0:
@@ -92,7 +94,7 @@ def items(
         rows = _sessions(rows, gap, longest)
     return Items(
         engine=log.engine,
-        table=rows.select("unit", "time", *keys_of(kind, by)),
+        table=rows.select("unit", "time", *keys_of(kind, by), *also),
         kind=kind,
         keys=keys_of(kind, by),
         unit=unit,

@@ -37,6 +37,11 @@ DESCRIPTIONS = {
     "rows_stderr": "standard error of `rows`; does not cover what bounding took away",
     "reliable": "true where the standard error is at most a quarter of the count",
 }
+# What a log may have besides, as whole numbers; a mechanism that makes it says so.
+MORE = {
+    "rank": "place of the clicked result, 1 to 10; 10 stands for all further ones too; drawn",
+    "hour": "hour of the day in UTC, 0 to 23; drawn",
+}
 CONTENTS = {
     "keyword": "words of queries",
     "query": "queries",
@@ -83,9 +88,23 @@ def keys_schema(keys: tuple[str, ...]) -> pa.Schema:
     return pa.schema([(k, pa.list_(pa.string()) if k in LISTS else pa.string()) for k in keys])
 
 
-def schema(kind: str, *, count: str | None = "users", by: By | None = None) -> pa.Schema:
-    """The columns of a table. A log has a `count` of its own: how often one user did one thing."""
-    columns = {"count": pa.int64()} if kind == "log" else count_columns(count)
+def schema(
+    kind: str,
+    *,
+    count: str | None = "users",
+    by: By | None = None,
+    parameters: Mapping[str, Any] | None = None,
+) -> pa.Schema:
+    """The columns of a table. A log has a `count` of its own: how often one user did one thing.
+
+    It also has those of `MORE` that the parameters of its mechanism list as columns.
+    """
+    if kind == "log":
+        listed = (parameters or {}).get("columns")
+        more = [name for name in MORE if isinstance(listed, list) and name in listed]
+        columns = {name: pa.int64() for name in ("count", *more)}
+    else:
+        columns = count_columns(count)
     return pa.schema([*keys_schema(keys_of(kind, by)), *(pa.field(*c) for c in columns.items())])
 
 
