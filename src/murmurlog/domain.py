@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -71,7 +72,14 @@ class Listed:
         return self.table.take(pa.array(indices, pa.int64()))
 
     def restrict(self, table: Any, engine: Engine) -> Any:
-        return table.semi_join(engine.keep(self.table), list(self.names))
+        if engine not in self._kept:
+            self._kept[engine] = engine.keep(self.table)
+        return table.semi_join(self._kept[engine], list(self.names))
+
+    @cached_property
+    def _kept(self) -> WeakKeyDictionary[Engine, Any]:
+        """The keys as a table of the engines that have needed them."""
+        return WeakKeyDictionary()
 
 
 @dataclass(frozen=True, kw_only=True)

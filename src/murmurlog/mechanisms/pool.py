@@ -1,0 +1,447 @@
+"""Noisy counts on a public pool, where keys that nobody holds are noised as well.
+
+`Pool` is the correct pure form of the SafeLog thesis's A_Click (THEORY 5.3): only keys of the pool
+are counted, and delta is 0. `Hybrid` adds the keys outside the pool under the higher threshold that
+keys of a log need (T3 v). Proofs: docs/mechanisms/pool.md and hybrid.md.
+
+Keys that nobody holds are not drawn one by one: how many pass is binomial, which ones is a uniform
+choice, and what they show is the tail of the noise. That is the same law, in seconds instead of days.
+
+Differs: the thesis's pool is a secret sample; its urls come from the log; it filters queries below
+5 users before the bound. Each of these voids the proof, so none is here.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from murmurlog.bound import bound
+from murmurlog.domain import Domain, least_threshold, unheld
+from murmurlog.errors import Refused, UsageError
+from murmurlog.log import Log
+from murmurlog.mechanisms.mechanism import View, check_bound, number, tallied, whole
+from murmurlog.mechanisms.threshold import Threshold
+from murmurlog.noise import Entropy, check_passers, draw, passers, sampler_delta, tails
+from murmurlog.privacy import (
+    ALWAYS,
+    SAFETY,
+    Guarantee,
+    check_budget,
+    check_neighbours,
+    rounded_up,
+    survival,
+)
+from murmurlog.selection import Selection
+from murmurlog.tables import KEYS, in_order, keys_of, keys_schema
+from murmurlog.tally import Tally, tally
+
+FAKES = 10.0  # expected rows that nobody holds
+TABLES = ("keyword", "query", "pair", "click")
+
+Noisy = tuple[pa.Table, npt.NDArray[np.int64]]  # keys, and a noisy count for each
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnDomain:
+    """What units hold of a public set of keys, and (for `Hybrid`) what they hold besides."""
+
+    domain: Domain
+    inside: Tally  # keys of the set that somebody holds
+    outside: Tally | None = None
+
+    def __post_init__(self) -> None:
+        names, engine = self.domain.names, self.inside.engine
+        if set(self.inside.keys) != set(names):
+            raise Refused(f"the pool has keys {', '.join(names)}, the tally other ones")
+        # A key outside the set that is noised as one of it, or one that is drawn twice, would show.
+        if _rows(self.domain.restrict(self.inside.table, engine)) < _rows(self.inside.table):
+            raise Refused("the tally holds keys that are not in the public pool")
+        if self.outside and _rows(self.domain.restrict(self.outside.table, engine)):
+            raise Refused("keys of the public pool are tallied as if they were outside of it")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pool:
+    """Every key of a public pool gets a noisy count, and is published if that is at least T.
+
+    Protects: everything one unit did.  Neighbours: add-remove or replace.
+    Needs: a pool of N keys fixed in public before the log (A4); at most d of them a unit.
+    Drops: everything outside the pool; keys whose noisy count is below T.
+    """
+
+    d: int
+    b: float
+    N: int
+    T: int
+
+    tables: ClassVar[tuple[str, ...]] = TABLES
+    options: ClassVar[tuple[str, ...]] = ("pool", "fakes")
+    waits: ClassVar[bool] = False
+    needs_delta: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        _check(self.d, self.b, self.N, self.T, "T")
+
+    def __str__(self) -> str:
+        return f"pool(d={self.d}, b={self.b!r}, N={self.N}, T={self.T})"
+
+    @classmethod
+    def from_letters(cls, letters: dict[str, str]) -> Self:
+        """From d, b, N and T ("publish if >= T")."""
+        left = dict(letters)
+        d, b, N, T = _letters("pool", left, "T")
+        return cls(d=d, b=b, N=N, T=T)
+
+    @classmethod
+    def for_table(cls, table: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        """Itself, with the size of the table's pool and the fakes that are accepted."""
+        return "pool", _arguments("pool", table, options)
+
+    @classmethod
+    def solve(
+        cls,
+        *,
+        epsilon: float,
+        delta: float,
+        d: int,
+        neighbours: str = "add-remove",
+        noise: str | None = None,
+        size: int | None = None,
+        fakes: float = FAKES,
+    ) -> Self:
+        """b = c d / epsilon and the least T with at most `fakes` rows that nobody holds, on average."""
+        check_budget(epsilon, delta)
+        check_neighbours(neighbours)
+        N = _size("pool", size, noise)
+        b = rounded_up((1 if neighbours == "add-remove" else 2) * d / epsilon * SAFETY)
+        return cls(d=d, b=b, N=N, T=least_threshold(scale=b, size=N, fakes=fakes))
+
+    def guarantee(
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        unit: str = "user",
+        neighbours: str = "add-remove",
+    ) -> Guarantee:
+        """(c d / b, 0), whatever T is, but for the sampler's own error."""
+        check_neighbours(neighbours)
+        cost = (1 if neighbours == "add-remove" else 2) * self.d / self.b
+        epsilon = cost if epsilon is None else epsilon
+        if epsilon < cost:
+            raise UsageError(f"{self} costs epsilon {cost:.9g} per {unit}, more than {epsilon:.9g}")
+        return Guarantee(
+            epsilon=epsilon,
+            delta=min(1.0, sampler_delta(scale=self.b, epsilon=epsilon)),
+            unit=unit,
+            neighbours=neighbours,
+            assumptions=tuple(sorted((*ALWAYS, "A1", "A4"))),
+        )
+
+    def gather(self, log: Log, view: View, *, entropy: Entropy) -> OnDomain:
+        """The tally of at most d keys of the pool a unit; what is outside is dropped first."""
+        domain = _domain("pool", view, self.N)
+        held = view.items(log)
+        held = replace(held, table=domain.restrict(held.table, held.engine))
+        kept = bound(held, per_user=self.d, way=view.way, entropy=entropy)
+        return OnDomain(domain=domain, inside=tally(kept))
+
+    def release(self, gathered: OnDomain, *, entropy: Entropy) -> pa.Table:
+        """(key columns, users, users_stderr, reliable) of the published keys, in public order."""
+        _check_gathered("pool", gathered, self.d, self.N)
+        noisy = _noised_pool(gathered, scale=self.b, T=self.T, entropy=entropy)
+        return in_order(_published([(noisy, self.selection())], gathered.inside.keys))
+
+    def selection(self) -> Selection:
+        """The law of the published values."""
+        return Selection("geometric", self.b, self.T)
+
+    def fakes(self) -> float:
+        """How many rows that nobody holds are to be expected, at most."""
+        return self.N * survival(noise="geometric", scale=self.b, x=self.T)
+
+    def passes(self, probability: float) -> int:
+        """The least true count that is published with at least this probability."""
+        return _passes(self.b, self.T, probability)
+
+    def least_users(self) -> int | None:
+        """The least value the `users` column can hold."""
+        return self.selection().least_estimate()
+
+    def parameters(self) -> dict[str, Any]:
+        """The parameters by their full names, for certificates."""
+        return {
+            "noise": "geometric",
+            "per_user": self.d,
+            "scale": self.b,
+            "threshold": self.T,
+            "pool_size": self.N,
+            "expected_fakes": self.fakes(),
+        }
+
+    @staticmethod
+    def finish(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+        """The tables as they are."""
+        return dict(tables)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hybrid:
+    """Keys of a public pool as in `Pool`, over T_pool; all others as in `Threshold`, over T.
+
+    Protects: everything one unit did.  Neighbours: add-remove or replace.
+    Needs: a pool of N keys fixed in public before the log (A4); at most d distinct items a unit.
+    Drops: keys of the pool below T_pool, others below T.
+    """
+
+    d: int
+    b: float
+    N: int
+    T_pool: int
+    T: int
+
+    tables: ClassVar[tuple[str, ...]] = TABLES
+    options: ClassVar[tuple[str, ...]] = ("pool", "fakes")
+    waits: ClassVar[bool] = False
+    needs_delta: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        _check(self.d, self.b, self.N, self.T_pool, "T_pool")
+        self.outside()  # checks T
+
+    def __str__(self) -> str:
+        return f"hybrid(d={self.d}, b={self.b!r}, N={self.N}, T_pool={self.T_pool}, T={self.T})"
+
+    @classmethod
+    def from_letters(cls, letters: dict[str, str]) -> Self:
+        """From d, b, N, T_pool and T (each "publish if >= T")."""
+        left = dict(letters)
+        T = whole(number(left, "T"), "T")
+        d, b, N, T_pool = _letters("hybrid", left, "T_pool")
+        return cls(d=d, b=b, N=N, T_pool=T_pool, T=T)
+
+    @classmethod
+    def for_table(cls, table: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        """Itself, with the size of the table's pool and the fakes that are accepted."""
+        return "hybrid", _arguments("hybrid", table, options)
+
+    @classmethod
+    def solve(
+        cls,
+        *,
+        epsilon: float,
+        delta: float,
+        d: int,
+        neighbours: str = "add-remove",
+        noise: str | None = None,
+        size: int | None = None,
+        fakes: float = FAKES,
+    ) -> Self:
+        """The least T that keeps (epsilon, delta), with its scale; T_pool by the number of fakes."""
+        N = _size("hybrid", size, noise)
+        rest = Threshold.solve(
+            epsilon=epsilon, delta=delta, d=d, neighbours=neighbours, noise="geometric"
+        )
+        T_pool = least_threshold(scale=rest.scale, size=N, fakes=fakes)
+        return cls(d=d, b=rest.scale, N=N, T_pool=T_pool, T=rest.T)
+
+    def outside(self) -> Threshold:
+        """The mechanism for keys that are not in the pool."""
+        return Threshold(noise="geometric", d=self.d, scale=self.b, T=self.T)
+
+    def guarantee(
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        unit: str = "user",
+        neighbours: str = "add-remove",
+    ) -> Guarantee:
+        """That of `Threshold` for keys outside the pool, whatever T_pool is: see docs."""
+        proved = self.outside().guarantee(
+            epsilon=epsilon, delta=delta, unit=unit, neighbours=neighbours
+        )
+        return replace(proved, assumptions=tuple(sorted((*proved.assumptions, "A4"))))
+
+    def gather(self, log: Log, view: View, *, entropy: Entropy) -> OnDomain:
+        """One tally of at most d distinct items a unit, parted by the pool."""
+        domain = _domain("hybrid", view, self.N)
+        every = tallied(log, view, per_user=self.d, entropy=entropy)
+        engine = every.engine
+        inside = engine.materialise(domain.restrict(every.table, engine))
+        outside = engine.materialise(every.table.anti_join(inside, list(every.keys)))
+        return OnDomain(
+            domain=domain,
+            inside=replace(every, table=inside),
+            outside=replace(every, table=outside),
+        )
+
+    def release(self, gathered: OnDomain, *, entropy: Entropy) -> pa.Table:
+        """(key columns, users, users_stderr, reliable) of the published keys, in public order."""
+        _check_gathered("hybrid", gathered, self.d, self.N)
+        if gathered.outside is None:
+            raise Refused("hybrid was given a tally without the keys outside the pool")
+        check_bound(gathered.outside, self.d)
+        inside = _noised_pool(gathered, scale=self.b, T=self.T_pool, entropy=entropy)
+        outside = _noised(gathered.outside, scale=self.b, T=self.T, entropy=entropy)
+        parts = [
+            (inside, Selection("geometric", self.b, self.T_pool)),
+            (outside, self.outside().selection()),
+        ]
+        return in_order(_published(parts, gathered.inside.keys))
+
+    def fakes(self) -> float:
+        """How many rows that nobody holds are to be expected, at most."""
+        return self.N * survival(noise="geometric", scale=self.b, x=self.T_pool)
+
+    def passes(self, probability: float) -> int:
+        """The least true count outside the pool that is published with at least this probability."""
+        return _passes(self.b, self.T, probability)
+
+    def least_users(self) -> int | None:
+        """The least value the `users` column can hold."""
+        inside = Selection("geometric", self.b, self.T_pool).least_estimate()
+        return min(inside, self.outside().selection().least_estimate())
+
+    def parameters(self) -> dict[str, Any]:
+        """The parameters by their full names, for certificates."""
+        return {
+            "noise": "geometric",
+            "per_user": self.d,
+            "scale": self.b,
+            "threshold": self.T,
+            "pool_threshold": self.T_pool,
+            "pool_size": self.N,
+            "expected_fakes": self.fakes(),
+        }
+
+    @staticmethod
+    def finish(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+        """The tables as they are."""
+        return dict(tables)
+
+
+def _check(d: int, b: float, N: int, T: int, name: str) -> None:
+    if d < 1 or N < 1:
+        raise UsageError(f"d and N must be at least 1, not {d} and {N}")
+    if not (b > 0 and math.isfinite(b)):
+        raise UsageError(f"b must be a positive number, not {b!r}")
+    if T < 1:
+        raise UsageError(f"{name} must be at least 1, not {T}: a count of 0 tells nothing")
+    # By public numbers, not by how many keys turn out to be held: a refusal must tell nothing.
+    check_passers(scale=b, T=T, count=N)
+
+
+def _letters(mechanism: str, left: dict[str, str], T: str) -> tuple[int, float, int, int]:
+    """d, b, N and the pool's threshold; raises if other letters are left."""
+    d, b = whole(number(left, "d"), "d"), number(left, "b", "scale")
+    size = left.pop("N", "")
+    if not size.isdecimal():  # as digits: it may be beyond what a float holds exactly
+        raise UsageError(f"N must be a whole number, the size of the pool, not {size!r}")
+    threshold = whole(number(left, T), T)
+    if left:
+        known = "d, b, N, T" if T == "T" else "d, b, N, T_pool, T"
+        raise UsageError(f"{mechanism} has no parameter {', '.join(left)}: use {known}")
+    return d, b, int(size), threshold
+
+
+def _size(mechanism: str, size: int | None, noise: str | None) -> int:
+    if noise not in (None, "geometric"):
+        raise UsageError(f"{mechanism} draws geometric noise only, not {noise!r}")
+    if size is None:
+        raise UsageError(
+            f"{mechanism} needs a public pool: give its file with --pool, or plan with --set d=..,b=..,N=.."
+        )
+    return size
+
+
+def _pool_of(mechanism: str, table: str, options: Mapping[str, Any]) -> Domain:
+    """The pool for a table: the only one there is, or the one of the table's name."""
+    given = options.get("pool")
+    domain = given.get(table) if isinstance(given, Mapping) else given
+    if domain is None:
+        raise UsageError(f"{mechanism} needs a public pool for the {table} table: use --pool FILE")
+    if domain.names != KEYS[table]:
+        raise UsageError(
+            f"the pool has keys {', '.join(domain.names)}, the {table} table "
+            f"{', '.join(KEYS[table])}: give a pool for it, or leave it out of --tables"
+        )
+    found: Domain = domain
+    return found
+
+
+def _arguments(mechanism: str, table: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    size = _pool_of(mechanism, table, options).size
+    fakes = options.get("fakes")
+    return {"size": size} | ({} if fakes is None else {"fakes": float(fakes)})
+
+
+def _domain(mechanism: str, view: View, N: int) -> Domain:
+    """The view's pool, which must be the one that the mechanism is proved for."""
+    domain = _pool_of(mechanism, view.kind, view.options)
+    if keys_of(view.kind, view.by) != domain.names:
+        raise UsageError("--by and --pool do not go together: a pool has no such column")
+    if domain.size != N:
+        raise UsageError(f"{mechanism} was planned for a pool of N={N} keys; it has {domain.size}")
+    return domain
+
+
+def _check_gathered(mechanism: str, gathered: OnDomain, d: int, N: int) -> None:
+    """Fails closed: noising only what was seen would show that it was seen."""
+    if not isinstance(gathered, OnDomain) or gathered.domain.size != N:
+        raise Refused(f"{mechanism} is proved for the {N} keys of a public pool, not of a log")
+    check_bound(gathered.inside, d)
+
+
+def _noised(tally: Tally, *, scale: float, T: int, entropy: Entropy) -> Noisy:
+    """The keys that somebody holds and that pass, each by one draw."""
+    kept, noisy = [], []
+    for batch in tally.batches():  # key columns, users
+        users = batch.column("users").to_numpy(zero_copy_only=False)
+        shown = users + draw(noise="geometric", scale=scale, count=len(users), entropy=entropy)
+        passed = shown >= T
+        kept.append(batch.select(list(tally.keys)).filter(pa.array(passed)))
+        noisy.append(shown[passed])
+    values = np.concatenate(noisy) if noisy else np.zeros(0, np.int64)
+    return pa.Table.from_batches(kept, keys_schema(tally.keys)), values
+
+
+def _noised_pool(gathered: OnDomain, *, scale: float, T: int, entropy: Entropy) -> Noisy:
+    """The keys of the pool that pass, as if every one had had a draw of its own."""
+    held, domain = gathered.inside, gathered.domain
+    # 1. Keys that somebody holds: a draw each.
+    keys, values = _noised(held, scale=scale, T=T, entropy=entropy)
+    # 2. The others: how many pass, which, and what they show, given that they pass.
+    count = domain.size - _rows(held.table)
+    many = passers(scale=scale, T=T, count=count, entropy=entropy)
+    chosen = unheld(domain, count=many, held=held.table, engine=held.engine, entropy=entropy)
+    shown = tails(scale=scale, T=T, count=many, entropy=entropy)
+    both = [keys, chosen.select(list(held.keys)).cast(keys.schema)]
+    return pa.concat_tables(both), np.concatenate([values, shown])
+
+
+def _published(parts: list[tuple[Noisy, Selection]], keys: tuple[str, ...]) -> pa.Table:
+    """From noisy values alone: the selection bias taken out, the error stated."""
+    tables = []
+    for (table, values), selection in parts:
+        estimates = selection.estimates(values)
+        table = table.append_column("users", pa.array(estimates.users, pa.int64()))
+        table = table.append_column("users_stderr", pa.array(estimates.stderr, pa.float64()))
+        tables.append(table.append_column("reliable", pa.array(estimates.reliable, pa.bool_())))
+    return pa.concat_tables(tables)
+
+
+def _passes(scale: float, T: int, probability: float) -> int:
+    n = 0
+    while survival(noise="geometric", scale=scale, x=T - n) < probability:
+        n += 1
+    return n
+
+
+def _rows(table: Any) -> int:
+    return int(table.count().to_pyarrow().as_py())
