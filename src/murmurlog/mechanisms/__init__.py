@@ -5,12 +5,16 @@ import re
 from murmurlog.errors import UsageError
 from murmurlog.mechanisms.korolova import Korolova, KorolovaLists
 from murmurlog.mechanisms.mechanism import Mechanism, View, only_its_table, read_letters
+from murmurlog.mechanisms.profiles import Profiles
+from murmurlog.mechanisms.synthetic import Synthetic
 from murmurlog.mechanisms.threshold import Threshold
 
 MECHANISMS: dict[str, type[Mechanism]] = {
     "threshold": Threshold,
     "korolova": Korolova,
     "korolova-lists": KorolovaLists,
+    "synthetic": Synthetic,
+    "profiles": Profiles,
 }
 
 __all__ = [
@@ -18,6 +22,8 @@ __all__ = [
     "Korolova",
     "KorolovaLists",
     "Mechanism",
+    "Profiles",
+    "Synthetic",
     "Threshold",
     "View",
     "named",
