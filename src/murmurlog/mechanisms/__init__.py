@@ -3,9 +3,12 @@
 import re
 
 from murmurlog.errors import UsageError
+from murmurlog.mechanisms.k_anonymity import KClick, KKeyword, KQuery, Users30
+from murmurlog.mechanisms.k_session import KSession
 from murmurlog.mechanisms.korolova import Korolova, KorolovaLists
 from murmurlog.mechanisms.mechanism import Mechanism, View, only_its_table, read_letters
 from murmurlog.mechanisms.profiles import Profiles
+from murmurlog.mechanisms.safelog import SafelogLiteral
 from murmurlog.mechanisms.synthetic import Synthetic
 from murmurlog.mechanisms.threshold import Threshold
 
@@ -15,6 +18,12 @@ MECHANISMS: dict[str, type[Mechanism]] = {
     "korolova-lists": KorolovaLists,
     "synthetic": Synthetic,
     "profiles": Profiles,
+    "safelog-literal": SafelogLiteral,
+    "k-query": KQuery,
+    "k-click": KClick,
+    "k-session": KSession,
+    "k-keyword": KKeyword,
+    "users-30": Users30,
 }
 
 __all__ = [
