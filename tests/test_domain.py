@@ -61,21 +61,33 @@ def test_reading_a_pool_is_normalising_each_line(lines):
 
 
 @pytest.mark.parametrize(
-    ("content", "url", "message"),
+    ("content", "message"),
     [
-        (b"", None, "pool.txt is empty"),
-        (b"maps\n\nnews\n", None, "pool.txt, line 2 has no readable query"),
-        (b"maps\nnews\tsport\n", None, "pool.txt, line 2: a line of this pool is a query"),
-        (b"maps\tm.org\nnews\n", "path", "pool.txt, line 2: a line of this pool is query<TAB>url"),
-        (b"maps\tm.org\nnews\t//\n", "path", "pool.txt, line 2 has no readable url"),
-        (b"maps\nne\xffws\n", None, "pool.txt, line 2 is not UTF-8"),
+        (b"", "pool.txt is empty"),
+        (b"maps\n\nnews\n", "pool.txt, line 2 has no readable query"),
+        (b"maps\nnews\tsport\n", "pool.txt, line 2: a line of this pool is a query"),
+        (b"maps\tm.org\nnews\n", "pool.txt, line 2: a line of this pool is query<TAB>url"),
+        (b"maps\tm.org\nnews\t//\n", "pool.txt, line 2 has no readable url"),
+        (b"maps\nne\xffws\n", "pool.txt, line 2 is not UTF-8"),
     ],
 )
-def test_a_bad_pool_is_named_with_its_line(tmp_path, content, url, message):
+def test_a_bad_pool_is_named_with_its_line(tmp_path, content, message):
     path = tmp_path / "pool.txt"
     path.write_bytes(content)
     with pytest.raises(InputError, match=message):
-        read_pool(path, url=url)
+        read_pool(path)
+
+
+def test_a_pool_of_pairs_or_words_is_told_by_its_table(tmp_path):
+    path = tmp_path / "pool.txt"
+    path.write_text("Maps\tNews\n")
+    assert read_pool(path, kind="pair").table.to_pylist() == [
+        {"query": "maps", "next_query": "news"}
+    ]
+    path.write_text("Maps\n")
+    assert read_pool(path, kind="keyword").names == ("keyword",)
+    with pytest.raises(UsageError, match="--url must be one of"):
+        read_pool(path, url="all")
 
 
 def test_a_missing_or_damaged_pool_is_named(tmp_path):

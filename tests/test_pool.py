@@ -198,6 +198,22 @@ def test_a_fake_shows_what_a_key_that_nobody_holds_would_show(engine):
     assert rows == sorted(rows, key=lambda row: (-row["users"], row["query"]))
 
 
+def test_what_may_be_a_fake_is_not_called_reliable(engine):
+    m = Pool(d=1, b=6.0, N=10**6, T=50)
+    words = Sequences(words=tuple(f"w{i}" for i in range(1000)), shortest=2, longest=2)
+    gathered = OnDomain(domain=words, inside=counted(engine, {"w1 w2": 5000}))
+    fakes = 0
+    for _ in range(5):
+        rows = m.release(gathered, entropy=SystemEntropy()).to_pylist()
+        assert rows[0]["query"] == "w1 w2"
+        assert rows[0]["reliable"]
+        fakes += len(rows) - 1
+        believed = [row for row in rows[1:] if row["reliable"]]
+        assert len(believed) <= 6  # 0.05 are expected; more than 6 come once in 10^12 releases
+        assert all(row["users_stderr"] >= row["users"] for row in rows[1:] if not row["reliable"])
+    assert fakes > 100
+
+
 def test_a_pool_of_more_keys_than_64_bits_count_is_released(engine):
     words = Sequences(words=tuple(f"w{i}" for i in range(100_000)), longest=4)
     m = Pool.solve(epsilon=1.0, delta=1e-6, d=1, size=words.size, fakes=20)

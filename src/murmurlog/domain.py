@@ -249,27 +249,27 @@ def distinct(table: pa.Table) -> pa.Table:
     return table.group_by(table.column_names, use_threads=False).aggregate([])
 
 
-def read_pool(path: Path, *, url: str | None = None, kind: str | None = None) -> Listed:
+def read_pool(path: Path, *, url: str = "path", kind: str | None = None) -> Listed:
     """The distinct keys of a public file, cleaned as the log is: before their number is taken.
 
-    Lines are queries; with `url` (how much of an address is kept) they are query<TAB>url. The file
-    is UTF-8, plain or compressed (.gz, .zst). `kind` names the table the keys are for.
+    A line is a query, or query<TAB>url; of the url as much is kept as `url` says. The file is
+    UTF-8, plain or compressed (.gz, .zst). `kind` names the table the keys are for; without it the
+    first line tells queries from clicks.
     """
-    kind = kind or ("query" if url is None else "click")
-    names = KEYS[kind]
-    if url is not None:
-        check_url_level(url)
+    check_url_level(url)
     if not path.is_file():
         raise InputError(f"there is no file of a public pool {str(path)!r}")
     chunks: list[list[pa.Array]] = []
     row = 1
     for lines in lines_of(path):
-        chunks.append(_cleaned(lines, path, row, url, len(names)))
+        kind = kind or ("click" if "\t" in lines[0].as_py() else "query")
+        level = url if kind == "click" else None
+        chunks.append(_cleaned(lines, path, row, level, len(KEYS[kind])))
         row += len(lines)
-    columns = [pa.chunked_array(list(parts), pa.string()) for parts in zip(*chunks, strict=True)]
-    if not columns:
+    if kind is None or not chunks:
         raise InputError(f"{path.name} is empty: a pool has a key on each line")
-    return Listed(table=pa.table(columns, list(names)))
+    columns = [pa.chunked_array(list(parts), pa.string()) for parts in zip(*chunks, strict=True)]
+    return Listed(table=pa.table(columns, list(KEYS[kind])))
 
 
 def lines_of(path: Path) -> Iterator[pa.Array]:

@@ -41,6 +41,7 @@ from murmurlog.tables import KEYS, in_order, keys_of, keys_schema
 from murmurlog.tally import Tally, tally
 
 FAKES = 10.0  # expected rows that nobody holds
+FAKES_BELIEVED = 0.05  # expected rows that nobody holds among those called reliable
 TABLES = ("keyword", "query", "pair", "click")
 
 Noisy = tuple[pa.Table, npt.NDArray[np.int64]]  # keys, and a noisy count for each
@@ -155,7 +156,7 @@ class Pool:
         """(key columns, users, users_stderr, reliable) of the published keys, in public order."""
         _check_gathered("pool", gathered, self.d, self.N)
         noisy = _noised_pool(gathered, scale=self.b, T=self.T, entropy=entropy)
-        return in_order(_published([(noisy, self.selection())], gathered.inside.keys))
+        return in_order(_published(noisy, self.selection(), pool=self.N))
 
     def selection(self) -> Selection:
         """The law of the published values."""
@@ -290,10 +291,10 @@ class Hybrid:
         inside = _noised_pool(gathered, scale=self.b, T=self.T_pool, entropy=entropy)
         outside = _noised(gathered.outside, scale=self.b, T=self.T, entropy=entropy)
         parts = [
-            (inside, Selection("geometric", self.b, self.T_pool)),
-            (outside, self.outside().selection()),
+            _published(inside, Selection("geometric", self.b, self.T_pool), pool=self.N),
+            _published(outside, self.outside().selection()),
         ]
-        return in_order(_published(parts, gathered.inside.keys))
+        return in_order(pa.concat_tables(parts))
 
     def fakes(self) -> float:
         """How many rows that nobody holds are to be expected, at most."""
@@ -425,15 +426,22 @@ def _noised_pool(gathered: OnDomain, *, scale: float, T: int, entropy: Entropy) 
     return pa.concat_tables(both), np.concatenate([values, shown])
 
 
-def _published(parts: list[tuple[Noisy, Selection]], keys: tuple[str, ...]) -> pa.Table:
-    """From noisy values alone: the selection bias taken out, the error stated."""
-    tables = []
-    for (table, values), selection in parts:
-        estimates = selection.estimates(values)
-        table = table.append_column("users", pa.array(estimates.users, pa.int64()))
-        table = table.append_column("users_stderr", pa.array(estimates.stderr, pa.float64()))
-        tables.append(table.append_column("reliable", pa.array(estimates.reliable, pa.bool_())))
-    return pa.concat_tables(tables)
+def _published(noisy: Noisy, selection: Selection, *, pool: int | None = None) -> pa.Table:
+    """From noisy values alone: the selection bias taken out, the error stated.
+
+    A value that noise may well reach somewhere in a pool of this many keys can be a fake's, and then
+    the error is the whole count.
+    """
+    table, values = noisy
+    estimates = selection.estimates(values)
+    stderr, reliable = estimates.stderr, estimates.reliable
+    if pool is not None:
+        sure = least_threshold(scale=selection.scale, size=pool, fakes=FAKES_BELIEVED)
+        stderr = np.where(values < sure, np.maximum(stderr, estimates.users), stderr)
+        reliable = 4 * stderr <= estimates.users
+    table = table.append_column("users", pa.array(estimates.users, pa.int64()))
+    table = table.append_column("users_stderr", pa.array(stderr, pa.float64()))
+    return table.append_column("reliable", pa.array(reliable, pa.bool_()))
 
 
 def _passes(scale: float, T: int, probability: float) -> int:
