@@ -7,34 +7,42 @@ from murmurlog.mechanisms.k_anonymity import KClick, KKeyword, KQuery, Users30
 from murmurlog.mechanisms.k_session import KSession
 from murmurlog.mechanisms.korolova import Korolova, KorolovaLists
 from murmurlog.mechanisms.mechanism import Mechanism, View, only_its_table, read_letters
+from murmurlog.mechanisms.pool import Hybrid, Pool
 from murmurlog.mechanisms.profiles import Profiles
 from murmurlog.mechanisms.safelog import SafelogLiteral
 from murmurlog.mechanisms.synthetic import Synthetic
 from murmurlog.mechanisms.threshold import Threshold
+from murmurlog.mechanisms.zealous import Zealous
 
 MECHANISMS: dict[str, type[Mechanism]] = {
     "threshold": Threshold,
     "korolova": Korolova,
     "korolova-lists": KorolovaLists,
-    "synthetic": Synthetic,
-    "profiles": Profiles,
+    "pool": Pool,
+    "hybrid": Hybrid,
+    "zealous": Zealous,
     "safelog-literal": SafelogLiteral,
     "k-query": KQuery,
     "k-click": KClick,
     "k-session": KSession,
     "k-keyword": KKeyword,
     "users-30": Users30,
+    "synthetic": Synthetic,
+    "profiles": Profiles,
 }
 
 __all__ = [
     "MECHANISMS",
+    "Hybrid",
     "Korolova",
     "KorolovaLists",
     "Mechanism",
+    "Pool",
     "Profiles",
     "Synthetic",
     "Threshold",
     "View",
+    "Zealous",
     "named",
     "only_its_table",
     "parse",

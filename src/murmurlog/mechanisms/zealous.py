@@ -1,0 +1,325 @@
+"""Götz, Machanavajjhala, Wang, Xiao, Gehrke 2012: ZEALOUS, with parameters that are true.
+
+Letters are the paper's: m items a user, thresholds tau (on exact counts) and tau' (on noisy ones),
+noise lam. One release has two readings: plain differential privacy, for which tau = 1 is best, and
+probabilistic differential privacy (PDP), for which a larger tau lowers tau'.
+
+Differs: noise is discrete Laplace on the integers, and T is the integer of "publish if at least T".
+tau' by the paper's eq. (3) and tau by its Proposition 4 are false and not here (docs/reproduce.md).
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pyarrow as pa
+
+from murmurlog.errors import UsageError
+from murmurlog.log import Log
+from murmurlog.mechanisms.mechanism import ITEMS, View, check_bound, number, tallied, whole
+from murmurlog.noise import Entropy, draw, sampler_delta
+from murmurlog.privacy import (
+    ALWAYS,
+    SAFETY,
+    Guarantee,
+    check_budget,
+    check_neighbours,
+    delta_of_threshold,
+    noise_sd,
+    per_item,
+    rounded_up,
+    survival,
+)
+from murmurlog.selection import Selection
+from murmurlog.tables import count_columns, keys_schema
+from murmurlog.tally import Tally
+
+NOTIONS = ("dp", "pdp")
+MOST_LAM = 1e4  # up to here the sampler's relative error is lost in the room left in lam
+
+
+@dataclass(frozen=True, kw_only=True)
+class Zealous:
+    """Items of at least tau users whose noisy count is at least T, with that count.
+
+    Protects: everything one unit did.  Neighbours: add-remove or replace.
+    Needs: a tally of at most m distinct items a unit; for PDP a public number of users.
+    Drops: items of fewer than tau users, and those whose noisy count is below T.
+    """
+
+    m: int
+    lam: float
+    tau: int = 1
+    T: int
+    users: int | None = None  # a number: the PDP reading
+
+    tables: ClassVar[tuple[str, ...]] = ITEMS
+    options: ClassVar[tuple[str, ...]] = ("notion", "via_keywords", "users", "set_only", "fakes")
+    waits: ClassVar[bool] = False
+    needs_delta: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.m < 1:
+            raise UsageError(f"m must be at least 1, not {self.m}")
+        if not (self.lam > 0 and math.isfinite(self.lam)):
+            raise UsageError(f"lam must be a positive number, not {self.lam!r}")
+        if self.tau < 1:
+            raise UsageError(f"tau must be at least 1, not {self.tau}")
+        if self.tau >= self.T:
+            raise UsageError(f"T must be larger than tau: T is {self.T}, tau {self.tau}")
+        if self.users is not None and self.users < 1:
+            raise UsageError(f"the public number of users must be at least 1, not {self.users}")
+        if self.users is not None and self.lam > MOST_LAM:
+            raise UsageError(
+                f"the PDP reading is proved for lam up to {MOST_LAM:g}, not {self.lam:g}"
+            )
+
+    def __str__(self) -> str:
+        pdp = "" if self.users is None else f", users={self.users}"
+        return f"zealous(m={self.m}, lam={self.lam!r}, tau={self.tau}, T={self.T}{pdp})"
+
+    @classmethod
+    def from_letters(cls, letters: dict[str, str]) -> Self:
+        """From m (also d), lam, tau, tau2 ("> tau2") or T (">= T"), and users for PDP."""
+        left = dict(letters)
+        if "m" in left:
+            left.pop("d", None)  # the general bound; the paper's letter says more
+        m = whole(number(left, "m", "d"), "m")
+        lam = number(left, "lam", "b", "scale")
+        tau = whole(number(left, "tau", default=1), "tau")
+        tau2, T = (number(left, name, default=math.nan) for name in ("tau2", "T"))
+        users = number(left, "users", default=math.nan)
+        if math.isnan(tau2) == math.isnan(T):
+            raise UsageError("give the threshold once: as T (publish if >= T) or tau2 (if > tau2)")
+        if left:
+            raise UsageError(
+                f"zealous has no parameter {', '.join(left)}: use m, lam, tau, T, users"
+            )
+        T = math.floor(tau2) + 1 if math.isnan(T) else whole(T, "T")
+        declared = None if math.isnan(users) else whole(users, "users")
+        return cls(m=m, lam=lam, tau=tau, T=int(T), users=declared)
+
+    @classmethod
+    def for_table(cls, table: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        """Queries by published keywords if so asked, all else by itself."""
+        notion = options.get("notion", "dp")
+        if notion not in NOTIONS:
+            raise UsageError(f"--notion must be dp or pdp, not {notion!r}")
+        if options.get("via_keywords"):
+            if notion == "pdp":
+                raise UsageError("--via-keywords is proved for --notion dp only")
+            if table == "query":
+                fakes = options.get("fakes")
+                return "zealous-keywords", {} if fakes is None else {"fakes": fakes}
+        elif "fakes" in options:
+            raise UsageError("--fakes goes with --via-keywords: without it no query is invented")
+        if notion == "dp":
+            return "zealous", {}
+        if options.get("set_only"):
+            raise UsageError(
+                "--set-only and --notion pdp do not go together: probabilistic DP does not survive "
+                "dropping the counts. Use --notion dp."
+            )
+        if options.get("users") is None:
+            raise UsageError(
+                "--notion pdp needs --users: its theorem takes a publicly known number (or upper "
+                "bound) of users, and the log's own is private"
+            )
+        return "zealous", {"users": options["users"]}
+
+    @classmethod
+    def solve(
+        cls,
+        *,
+        epsilon: float,
+        delta: float,
+        d: int,
+        neighbours: str = "add-remove",
+        noise: str | None = None,
+        users: int | None = None,
+    ) -> Self:
+        """lam = c m / epsilon and the least T; with `users` delta is that of PDP."""
+        check_budget(epsilon, delta)
+        check_neighbours(neighbours)
+        if noise not in (None, "geometric"):
+            raise UsageError(f"zealous draws geometric noise only, not {noise!r}")
+        if d < 1:
+            raise UsageError(f"the bound m must be at least 1, not {d}")
+        lam = rounded_up(_c(neighbours) * d / epsilon * SAFETY)
+        if users is not None:
+            return cls._solve_pdp(d, lam, delta, users)
+        target = delta / SAFETY - sampler_delta(scale=lam, epsilon=epsilon)
+        if target <= 0:
+            raise UsageError(
+                f"delta {delta!r} is below what the noise sampler can certify at epsilon "
+                f"{epsilon:.4g}: use a larger delta (1e-12 does for epsilon up to 10)"
+            )
+        return cls(m=d, lam=lam, T=_least_T(lam, 1, per_item(target, d)))
+
+    @classmethod
+    def _solve_pdp(cls, m: int, lam: float, delta: float, users: int) -> Self:
+        """The pair (tau, T) with the least T; near lam, where the paper's optimum lies."""
+        if users < 1:
+            raise UsageError(f"--users must be at least 1, not {users}")
+        tries = []
+        for tau in range(1, 2 * math.ceil(lam) + 3):
+            n = _critical(users, m, tau)
+            target = delta / SAFETY - _far_tail(n, lam)
+            if target <= 0:
+                raise UsageError(f"delta {delta!r} is below what the noise sampler can certify")
+            # 1 - e^(-1/lam): then "not published" is no likelier without a user by more than e^(1/lam)
+            p = min(per_item(target, n), -math.expm1(-1 / lam))
+            tries.append(cls(m=m, lam=lam, tau=tau, T=_least_T(lam, tau, p), users=users))
+        return min(tries, key=lambda each: each.T)
+
+    @property
+    def p(self) -> float:
+        """P(an item of exactly tau users is published)."""
+        return survival(noise="geometric", scale=self.lam, x=self.T - self.tau)
+
+    def guarantee(
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        unit: str = "user",
+        neighbours: str = "add-remove",
+    ) -> Guarantee:
+        """(c m / lam, delta): exact as plain DP (T1); with `users`, PDP and the plain delta too."""
+        check_neighbours(neighbours)
+        cost = _c(neighbours) * self.m / self.lam
+        epsilon = cost if epsilon is None else epsilon
+        if epsilon < cost:
+            raise UsageError(f"{self} costs epsilon {cost:.9g} per {unit}, more than {epsilon:.9g}")
+        # Items a unit lifts from tau - 1 to tau are to T1 what new items are to a single threshold.
+        exact = delta_of_threshold(
+            noise="geometric",
+            epsilon=epsilon,
+            d=self.m,
+            scale=self.lam,
+            threshold=self.T - self.tau + 1,
+            neighbours=neighbours,
+        )
+        plain = min(1.0, exact * math.sqrt(SAFETY) + sampler_delta(scale=self.lam, epsilon=epsilon))
+        total, assumptions = plain, {*ALWAYS, "A1"}
+        if self.users is not None:
+            if unit != "user":
+                raise UsageError(f"--notion pdp counts users; use --unit user, not {unit}")
+            total = self._breach(epsilon, cost)
+            plain = min(plain, total)  # PDP implies DP with its delta
+            assumptions |= {"A3"}
+        if delta is not None and total > delta * SAFETY:
+            raise UsageError(f"{self} has delta {total:.3g} per {unit}, more than {delta:.3g}")
+        return Guarantee(
+            epsilon=epsilon,
+            delta=total,
+            unit=unit,
+            neighbours=neighbours,
+            notion="dp" if self.users is None else "pdp",
+            assumptions=tuple(sorted(assumptions)),
+            delta_dp=None if self.users is None else plain,
+        )
+
+    def _breach(self, epsilon: float, cost: float) -> float:
+        """The chance that an item of exactly tau users is published, of all there can be."""
+        assert self.users is not None
+        if epsilon < cost * SAFETY * (1 - 1e-12):  # room for the sampler's relative error
+            raise UsageError(f"{self} needs epsilon {cost * SAFETY:.12g} to be probabilistic DP")
+        if self.p > -math.expm1(-1 / self.lam):
+            raise UsageError(f"{self} is not probabilistic DP at any delta: T is too near tau")
+        n = _critical(self.users, self.m, self.tau)
+        mass = -math.expm1(n * math.log1p(-self.p)) * math.sqrt(SAFETY)
+        return min(1.0, mass + _far_tail(n, self.lam))
+
+    def gather(self, log: Log, view: View, *, entropy: Entropy) -> Tally:
+        """Steps 1 and 2: at most m distinct items a user, and how many users have each."""
+        return tallied(log, view, per_user=self.m, entropy=entropy)
+
+    def release(self, tally: Tally, *, entropy: Entropy) -> pa.Table:
+        """(key columns, users, users_stderr, reliable) of the published items."""
+        check_bound(tally, self.m)
+        kept, noisy = [], []
+        for batch in tally.batches():  # key columns, users
+            users = batch.column("users").to_numpy(zero_copy_only=False)
+            # 3. Only items of at least tau users go on.
+            users, keys = users[users >= self.tau], batch.filter(pa.array(users >= self.tau))
+            # 4. One draw for each.
+            draws = draw(noise="geometric", scale=self.lam, count=len(users), entropy=entropy)
+            shown = users + draws
+            # 5. and 6. Publish what passes tau'.
+            passed = shown >= self.T
+            kept.append(keys.select(list(tally.keys)).filter(pa.array(passed)))
+            noisy.append(shown[passed])
+        values = np.concatenate(noisy) if noisy else np.zeros(0, np.int64)
+        table = pa.Table.from_batches(kept, keys_schema(tally.keys))
+        for (name, kind), column in zip(
+            count_columns("users").items(), self._counts(values), strict=True
+        ):
+            table = table.append_column(name, pa.array(column, kind))
+        return table
+
+    def _counts(self, values: Any) -> tuple[Any, Any, Any]:
+        """The published counts. PDP: as drawn, for a correction might merge two outputs."""
+        if self.users is None:
+            made = Selection("geometric", self.lam, self.T).estimates(values)
+            return made.users, made.stderr, made.reliable
+        stderr = np.full(len(values), noise_sd(noise="geometric", scale=self.lam))
+        return values, stderr, 4 * stderr <= values
+
+    def passes(self, probability: float) -> int:
+        """The least true count that is published with at least this probability."""
+        n = self.tau
+        while survival(noise="geometric", scale=self.lam, x=self.T - n) < probability:
+            n += 1
+        return n
+
+    def least_users(self) -> int | None:
+        """The least value the `users` column can hold."""
+        if self.users is not None:
+            return self.T
+        return Selection("geometric", self.lam, self.T).least_estimate()
+
+    def parameters(self) -> dict[str, Any]:
+        """The parameters by their full names, for certificates."""
+        return {
+            "noise": "geometric",
+            "per_user": self.m,
+            "scale": self.lam,
+            "first_threshold": self.tau,
+            "threshold": self.T,
+            "users": self.users,
+        }
+
+    @staticmethod
+    def finish(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+        """The tables as they are: PDP would not survive more."""
+        return dict(tables)
+
+
+def _c(neighbours: str) -> int:
+    return 1 if neighbours == "add-remove" else 2
+
+
+def _critical(users: int, m: int, tau: int) -> int:
+    """How many items can have exactly tau users."""
+    return max(1, users * m // tau)
+
+
+def _far_tail(n: int, lam: float) -> float:
+    """The chance that one of n draws falls where the sampler's relative error exceeds 2^-45.
+
+    Probabilities of single values are off by at most 2^-126; values likelier than 2^-80 are then
+    right to 2^-45, which the room in lam covers up to lam = 10^4. The rest counts as a breach.
+    """
+    return n * (2 * lam + 2) * 2.0**-79
+
+
+def _least_T(lam: float, tau: int, p: float) -> int:
+    """The least T that an item of tau users passes with probability at most p."""
+    guess = lam * (-math.log(p) - math.log1p(math.exp(-1 / lam)))
+    T = max(tau + 1, tau + math.ceil(guess - 1e-6))
+    while survival(noise="geometric", scale=lam, x=T - tau) > p:
+        T += 1
+    return T
