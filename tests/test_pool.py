@@ -23,6 +23,7 @@ from murmurlog.mechanisms.pool import OnDomain
 from murmurlog.noise import SystemEntropy, draw
 from murmurlog.privacy import survival
 from murmurlog.source import find
+from murmurlog.tables import notes_of
 from murmurlog.tally import Tally
 
 # --- the exact law --------------------------------------------------------------------------------
@@ -275,6 +276,7 @@ def test_an_empty_tally_still_gives_fakes(engine):
     gathered = OnDomain(domain=Listed(table=pa.table({"query": keys})), inside=counted(engine, {}))
     table = Pool(d=1, b=5.0, N=500, T=1).release(gathered, entropy=SystemEntropy())
     assert 120 < table.num_rows < 340
+    assert notes_of(table) == {"rows of the pool that nobody holds, expected": 230.0}
 
 
 # --- failing closed -------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ from murmurlog.privacy import (
     survival,
 )
 from murmurlog.selection import Selection
-from murmurlog.tables import KEYS, in_order, keys_of, keys_schema
+from murmurlog.tables import KEYS, in_order, keys_of, keys_schema, with_notes
 from murmurlog.tally import Tally, tally
 
 FAKES = 10.0  # expected rows that nobody holds
@@ -156,7 +156,8 @@ class Pool:
         """(key columns, users, users_stderr, reliable) of the published keys, in public order."""
         _check_gathered("pool", gathered, self.d, self.N)
         noisy = _noised_pool(gathered, scale=self.b, T=self.T, entropy=entropy)
-        return in_order(_published(noisy, self.selection(), pool=self.N))
+        table = _published(noisy, self.selection(), pool=self.N)
+        return with_notes(in_order(table), _remarks(self.fakes()))
 
     def selection(self) -> Selection:
         """The law of the published values."""
@@ -294,7 +295,7 @@ class Hybrid:
             _published(inside, Selection("geometric", self.b, self.T_pool), pool=self.N),
             _published(outside, self.outside().selection()),
         ]
-        return in_order(pa.concat_tables(parts))
+        return with_notes(in_order(pa.concat_tables(parts)), _remarks(self.fakes()))
 
     def fakes(self) -> float:
         """How many rows that nobody holds are to be expected, at most."""
@@ -442,6 +443,11 @@ def _published(noisy: Noisy, selection: Selection, *, pool: int | None = None) -
     table = table.append_column("users", pa.array(estimates.users, pa.int64()))
     table = table.append_column("users_stderr", pa.array(stderr, pa.float64()))
     return table.append_column("reliable", pa.array(reliable, pa.bool_()))
+
+
+def _remarks(fakes: float) -> dict[str, Any]:
+    """What a reader of the table has to know: some rows are nobody's."""
+    return {"rows of the pool that nobody holds, expected": float(f"{fakes:.2g}")}
 
 
 def _passes(scale: float, T: int, probability: float) -> int:
