@@ -25,8 +25,6 @@ from murmurlog.noise import Entropy, draw
 from murmurlog.privacy import (
     Guarantee,
     check_budget,
-    click_printed_epsilon,
-    korolova_alpha,
     noise_sd,
     survival,
     turning_point,
@@ -183,8 +181,10 @@ class SafelogLiteral:
 
     def parameters(self) -> dict[str, Any]:
         """The parameters by their full names, and the epsilon that the thesis claims for them."""
-        letters = {name: getattr(self, name) for name in LETTERS}
-        query = self.q_f * math.log(korolova_alpha(self.b, self.K)) + self.q_f / self.b_q
+        # Theorem 1 with p_g = 1; u/(2 - u) is its 1/(2 e^((K-1)/b) - 1) without the overflow.
+        u = math.exp(-(self.K - 1) / self.b)
+        query = self.q_f * max(1 / self.b, math.log1p(u / (2 - u))) + self.q_f / self.b_q
+        click = self.c_f / self.b_c
         return {
             "noise": "geometric",
             "per_user": self.q_f,
@@ -195,9 +195,9 @@ class SafelogLiteral:
             "threshold": math.floor(self.K) + 1,
             "count": "rows",
             "filter": TAU,
-            "epsilon_thesis": click_printed_epsilon(**letters),
+            "epsilon_thesis": query + click,
             "epsilon_thesis_query": query,
-            "epsilon_thesis_click": self.c_f / self.b_c,
+            "epsilon_thesis_click": click,
         }
 
     @staticmethod

@@ -1,0 +1,345 @@
+"""The baselines: worked cases, what they never keep, and that nobody runs them by accident."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from laws import hockey_stick
+
+import murmurlog
+from murmurlog.cards import NO_GUARANTEE
+from murmurlog.engine import connect
+from murmurlog.errors import Refused, UsageError
+from murmurlog.log import read
+from murmurlog.mechanisms import MECHANISMS, View, parse
+from murmurlog.noise import SystemEntropy
+from murmurlog.road import release
+from murmurlog.source import find
+from murmurlog.text import keywords, normalise
+
+MURMURLOG = Path(sys.executable).with_name("murmurlog")
+BASELINES = ("k-query:3", "k-click:3", "k-session:3", "k-keyword:3", "users-30")
+
+
+def made(path, name, kind):
+    """What a mechanism publishes of a log, as {key: users}."""
+    with connect() as engine:
+        log = read(find(str(path)), engine=engine)
+        mechanism, entropy = parse(name), SystemEntropy()
+        gathered = mechanism.gather(log, View(kind=kind), entropy=entropy)
+        rows = mechanism.release(gathered, entropy=entropy).to_pylist()
+    assert all(row["users_stderr"] == 0.0 and row["reliable"] for row in rows)
+    keys = [[v for k, v in row.items() if not k.startswith(("users", "reliable"))] for row in rows]
+    found = {_key(key): row["users"] for key, row in zip(keys, rows, strict=True)}
+    assert len(found) == len(rows)
+    return found
+
+
+def _key(parts):
+    parts = [tuple(part) if isinstance(part, list) else part for part in parts]
+    return parts[0] if len(parts) == 1 else tuple(parts)
+
+
+def asked(query, users, url="", minute=0):
+    """Each of the users asks the query once."""
+    time = f"2026-01-01 10:{minute:02}:00"
+    return [{"user": user, "time": time, "query": query, "url": url} for user in users]
+
+
+def people(n, name="u"):
+    return [f"{name}{i}" for i in range(n)]
+
+
+# --- worked cases ---------------------------------------------------------------------------------
+
+
+def test_k_query_keeps_what_k_people_asked_and_counts_people_not_rows(write_tsv):
+    path = write_tsv(asked("Three ", people(3)) + asked("two", people(2)) + asked("two", ["u0"]))
+    assert made(path, "k-query:3", "query") == {"three": 3}
+    assert made(path, "k-query:2", "query") == {"three": 3, "two": 2}
+
+
+def test_k_query_counts_words_and_pairs_of_the_log_that_is_left(write_tsv):
+    rows = asked("cheap flights", people(3)) + asked("my own flights", ["u9"])
+    rows += asked("something rare", ["u0"], minute=1) + asked("rome", people(3), minute=2)
+    rows += asked("paris", people(2), minute=3) + asked("paris", ["x"])
+    path = write_tsv(rows)
+    assert made(path, "k-query:3", "keyword") == {"cheap": 3, "flights": 3, "rome": 3, "paris": 3}
+    # u0's pair goes over the rare query that is gone; rome, paris has two people only.
+    assert made(path, "k-query:3", "pair") == {("cheap flights", "rome"): 3}
+
+
+def test_k_click_keeps_pairs_of_k_people_and_their_queries(write_tsv):
+    rows = asked("maps", people(3), "a.example") + asked("maps", people(2), "b.example")
+    path = write_tsv(rows + asked("maps", people(9, "v")))
+    assert made(path, "k-click:3", "click") == {("maps", "a.example"): 3}
+    assert made(path, "k-click:3", "query") == {"maps": 12}
+
+
+def test_k_keyword_cuts_rare_words_to_the_longest_beginning_of_k_people(write_tsv):
+    words = ["insomnia", "insomniac", "insomnium", "insect", "inside", "input", "zebra"]
+    words += ["free", "free", "free"]
+    path = write_tsv([row for i, word in enumerate(words) for row in asked(word, [f"u{i}"])])
+    assert made(path, "k-keyword:3", "keyword") == {"free": 3, "insomni*": 3, "in*": 3}
+
+
+def test_k_keyword_never_counts_one_person_twice_and_may_keep_a_whole_word_as_prefix(write_tsv):
+    rows = asked("insom", ["a"]) + asked("insomnia", ["b"]) + asked("insomniac", ["b"])
+    path = write_tsv(rows)
+    assert made(path, "k-keyword:2", "keyword") == {"insom*": 2}
+    assert made(path, "k-keyword:3", "keyword") == {}
+
+
+def prefixes(held, k):
+    """k-keyword by definition, word by word: {keyword: people}."""
+    holders = {}
+    for person, word in held:
+        holders.setdefault(word, set()).add(person)
+    found = {word: len(who) for word, who in holders.items() if len(who) >= k}
+    rare = {word: who for word, who in holders.items() if word not in found}
+    for length in range(max(map(len, rare), default=0), 0, -1):
+        groups = {}
+        for word, who in rare.items():
+            if len(word) >= length:
+                groups.setdefault(word[:length], set()).update(who)
+        for prefix, who in groups.items():
+            if len(who) >= k:
+                found[prefix + "*"] = len(who)
+                rare = {w: h for w, h in rare.items() if w[:length] != prefix}
+    return found
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_k_keyword_is_what_its_definition_says(write_tsv, seed):
+    rng = np.random.default_rng(seed)
+    held = {
+        (f"u{rng.integers(12)}", "".join(rng.choice(list("abé"), rng.integers(1, 6))))
+        for _ in range(60)
+    }
+    path = write_tsv([row for person, word in sorted(held) for row in asked(word, [person])])
+    for k in (2, 3, 5):
+        assert made(path, f"k-keyword:{k}", "keyword") == prefixes(held, k)
+
+
+@given(text=st.text(), length=st.integers(1, 9))
+def test_a_prefix_with_its_mark_is_normalised_text(text, length):
+    for word in keywords(normalise(text) or ""):
+        assert "*" not in word
+        assert normalise(word[:length] + "*") == word[:length] + "*"
+
+
+def session(user, *queries):
+    return [row for i, query in enumerate(queries) for row in asked(query, [user], minute=i)]
+
+
+def test_k_session_keeps_equal_sessions_and_deletes_what_half_a_group_lacks(write_tsv):
+    rows = session("a", "cheap flights", "flights rome") + session("b", "rome", "flights cheap")
+    rows += session("c", "cheap flights", "paris") + session("d", "cheap flights", "oslo")
+    rows += session("e", "zebra", "zoo")  # left over
+    path = write_tsv(rows)
+    assert made(path, "k-session:2", "session") == {
+        ("cheap", "flights", "rome"): 2,
+        ("cheap", "flights"): 2,
+    }
+
+
+def test_k_session_adds_words_that_most_of_a_group_hold(write_tsv):
+    rows = session("f", "x", "y") + session("g", "x y", "y") + session("h", "x", "x x")
+    path = write_tsv(rows)
+    assert made(path, "k-session:3", "session") == {("x", "y"): 3}
+
+
+def test_k_sessions_of_one_person_are_not_k_people(write_tsv):
+    rows = session("a", "x", "y")
+    for day in range(2, 9):
+        rows += [row | {"time": row["time"].replace("-01 ", f"-0{day} ")} for row in rows[:2]]
+    path = write_tsv(rows + session("b", "x", "y"))
+    assert made(path, "k-session:3", "session") == {}
+    assert made(path, "k-session:2", "session") == {("x", "y"): 2}
+
+
+def test_users_30_publishes_urls_of_five_for_queries_of_thirty_only(write_tsv):
+    rows = asked("maps", people(25)) + asked("maps", people(5, "v"), "a.example")
+    rows += asked("maps", people(4, "v"), "b.example") + asked("news", people(29), "c.example")
+    path = write_tsv(rows)
+    assert made(path, "users-30", "query") == {"maps": 30}
+    assert made(path, "users-30", "click") == {("maps", "a.example"): 5}
+
+
+# --- what they never keep -------------------------------------------------------------------------
+
+VICTIMS = [  # (baseline, table, what everyone does): one more person is the victim
+    ("k-query:3", "query", 2, lambda who: asked("my illness", [who])),
+    ("k-query:3", "keyword", 2, lambda who: asked("my illness", [who])),
+    ("k-query:3", "pair", 2, lambda who: session(who, "my illness", "doctor")),
+    ("k-click:3", "click", 2, lambda who: asked("maps", [who], "my.example")),
+    ("k-session:3", "session", 2, lambda who: session(who, "my illness", "doctor")),
+    ("k-keyword:3", "keyword", 2, lambda who: asked("insomnia", [who])),
+    ("users-30", "query", 29, lambda who: asked("my illness", [who])),
+    ("users-30", "click", 4, lambda who: asked("maps", [who], "my.example")),
+]
+
+
+@pytest.mark.parametrize(("name", "kind", "others", "does"), VICTIMS)
+def test_one_person_makes_the_outputs_disjoint_so_delta_is_one(write_tsv, name, kind, others, does):
+    crowd = [row for who in people(others, "sybil") for row in does(who)]
+    crowd += asked("maps", people(40), "a.example") + asked("other", ["x"], "a.example")
+    without = made(write_tsv(crowd), name, kind)
+    within = made(write_tsv(crowd + does("victim")), name, kind)
+    # Both laws are point masses. They are the same point or they are disjoint.
+    outputs = [without, within]
+    P, Q = (np.array([float(output == o) for o in outputs]) for output in (within, without))
+    for epsilon in (0.0, 1.0, 100.0):
+        assert hockey_stick([P], [Q], epsilon) == hockey_stick([Q], [P], epsilon) == 1.0
+
+
+@pytest.mark.parametrize(("name", "kind", "others", "does"), VICTIMS[:1])
+def test_that_exhibit_can_fail(write_tsv, name, kind, others, does):
+    # One holder fewer, and the victim changes nothing: the law above does not cry wolf.
+    crowd = [row for who in people(others - 1, "sybil") for row in does(who)]
+    crowd += asked("maps", people(40))
+    assert made(write_tsv(crowd), name, kind) == made(write_tsv(crowd + does("v")), name, kind)
+
+
+@pytest.mark.parametrize("name", BASELINES)
+def test_they_claim_nothing(name):
+    mechanism = parse(name)
+    for asked_for in ({}, {"epsilon": 1.0}, {"delta": 1e-6}):
+        claim = mechanism.guarantee(**asked_for, unit="session")
+        assert (claim.notion, claim.delta, claim.unit) == ("none", 1.0, "session")
+        assert str(claim) == "NO formal privacy guarantee"
+    k = mechanism.k
+    assert [mechanism.passes(p) for p in (0.5, 0.99)] == [k, k]
+    parameters = mechanism.parameters()
+    assert (parameters["threshold"], parameters["per_user"]) == (k, None)
+    assert json.loads(json.dumps(parameters)) == parameters
+
+
+# --- the road -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def log(write_tsv):
+    rows = asked("maps", people(40), "a.example") + asked("news", people(40), minute=1)
+    return write_tsv(rows + asked("rare", ["u0"], minute=2))
+
+
+@pytest.mark.parametrize("name", BASELINES)
+def test_without_the_owners_word_nothing_is_written_or_booked(log, tmp_path, name):
+    before = sorted(tmp_path.iterdir())
+    at = {"mechanism": name, "out": tmp_path / "b"}
+    with pytest.raises(Refused, match="has no privacy guarantee: one person can make"):
+        release(str(log), **at)
+    with pytest.raises(Refused, match="no guarantee"):
+        release(str(log), **at, accept_no_guarantee=True, ledger=tmp_path / "l", source_name="s")
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize("name", BASELINES)
+def test_with_it_there_is_a_bundle_that_says_what_it_is(log, tmp_path, name):
+    release(str(log), mechanism=name, out=tmp_path / "b", accept_no_guarantee=True)
+    report = murmurlog.verify(tmp_path / "b")
+    assert report.exit_code == 1
+    assert [check.name for check in report.checks if not check.ok] == ["guarantee"]
+    loaded = murmurlog.load(tmp_path / "b")
+    assert loaded.certificate.guarantee.notion == "none"
+    assert all(table.num_rows for table in loaded.tables.values())
+    assert NO_GUARANTEE in (tmp_path / "b" / "README.md").read_text()
+
+
+def test_the_command_line_refuses_with_3_and_verify_with_1(log, tmp_path):
+    def run(*arguments):
+        command = [str(MURMURLOG), *map(str, arguments)]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+
+    before = sorted(tmp_path.iterdir())
+    done = run("release", log, "--mechanism", "k-query:20", "--out", "b", "--ledger", "l.db",
+               "--source", "shop")  # fmt: skip
+    assert done.returncode == 3
+    assert "k-query:20 has no privacy guarantee" in done.stderr
+    assert sorted(tmp_path.iterdir()) == before
+    done = run("release", log, "--mechanism", "k-query:20", "--out", "b", "--accept-no-guarantee",
+               "--json")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["guarantee"]["notion"] == "none"
+    done = run("verify", "b")
+    assert done.returncode == 1
+    assert "NO privacy guarantee" in done.stdout + done.stderr
+
+
+def test_a_public_column_is_part_of_the_key(tmp_path, write_tsv):
+    rows = [row | {"country": "DE"} for row in asked("maps", people(3)) + asked("insel", ["a"])]
+    rows += [
+        row | {"country": "FR"} for row in asked("maps", people(2, "f")) + asked("insi", ["b"])
+    ]
+    path = write_tsv(rows, columns=("user", "time", "query", "country"))
+    at = {"by": ("country", ["DE", "FR"]), "accept_no_guarantee": True}
+    release(str(path), mechanism="k-query:3", tables=["query", "keyword"], out=tmp_path / "b", **at)
+    for table in murmurlog.load(tmp_path / "b").tables.values():
+        assert [tuple(row.values())[:3] for row in table.to_pylist()] == [("maps", "DE", 3)]
+    release(str(path), mechanism="k-keyword:2", out=tmp_path / "c", **at)
+    table = murmurlog.load(tmp_path / "c").tables["keyword"]
+    assert [tuple(r.values())[:2] for r in table.to_pylist()] == [("maps", "DE"), ("maps", "FR")]
+
+
+def test_a_release_of_nothing_is_valid(tmp_path, write_tsv):
+    path = write_tsv(asked("maps", ["a"], "a.example") + asked("news", ["a"], minute=1))
+    for name in BASELINES:
+        out = tmp_path / name.replace(":", "-")
+        release(str(path), mechanism=name, out=out, accept_no_guarantee=True)
+        assert {table.num_rows for table in murmurlog.load(out).tables.values()} == {0}
+
+
+# --- text and bad parameters ----------------------------------------------------------------------
+
+
+@given(k=st.integers(2, 10**9), name=st.sampled_from(["query", "click", "session", "keyword"]))
+def test_text_is_the_name(k, name):
+    mechanism = parse(f"k-{name}:{k}")
+    assert str(mechanism) == f"k-{name}:{k}"
+    assert parse(str(mechanism)) == mechanism
+    assert parse(f"k-{name}(k={k})") == mechanism
+    assert str(parse("users-30")) == "users-30"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("k-query:1", "k = 1 hides nobody"),
+        ("k-session:0", "k of at least 2, not 0"),
+        ("k-click:x", "k must be a number, not 'x'"),
+        ("k-click:inf", "k must be a whole number, not inf"),
+        ("k-keyword(k=2.5)", "k must be a whole number, not 2.5"),
+        ("k-query(k=3, b=2)", "k-query has no parameter b"),
+        ("k-query", "missing parameter k"),
+        ("users-30:5", "users-30 has no parameter k"),
+    ],
+)
+def test_bad_parameters_are_named(text, message):
+    with pytest.raises(UsageError, match=message):
+        parse(text)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"mechanism": "k-query"}, "write the k after the name, as in k-query:20"),
+        ({"mechanism": "k-query:3", "tables": ["click"]}, "k-query makes no click table"),
+        ({"mechanism": "users-30", "noise": "gaussian"}, "users-30 draws no noise"),
+        ({"mechanism": "k-click:3", "count": "rows"}, "--count is for korolova"),
+    ],
+)
+def test_bad_choices_are_named_and_nothing_is_left(log, tmp_path, options, message):
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(UsageError, match=message):
+        release(str(log), out=tmp_path / "b", accept_no_guarantee=True, **options)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_every_baseline_is_registered():
+    assert {parse(name).name for name in BASELINES} <= set(MECHANISMS)

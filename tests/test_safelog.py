@@ -1,0 +1,294 @@
+"""A_Click as printed: its steps, and where they fail on the running code."""
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from laws import hockey_stick, mass
+
+import murmurlog
+from murmurlog.domain import Listed
+from murmurlog.engine import connect
+from murmurlog.errors import Refused, UsageError
+from murmurlog.log import read
+from murmurlog.mechanisms import View, parse
+from murmurlog.mechanisms.safelog import SafelogLiteral
+from murmurlog.noise import SystemEntropy
+from murmurlog.privacy import click_printed_epsilon, survival, turning_point, unlisted_url_delta
+from murmurlog.road import release
+from murmurlog.source import find
+
+MURMURLOG = Path(sys.executable).with_name("murmurlog")
+QUIET = {"b": 0.01, "b_q": 0.01, "b_c": 0.01}  # noise that is 0 but for a chance of e^-100
+
+
+def asked(query, users, url="", minute=0):
+    time = f"2026-01-01 10:{minute:02}:00"
+    return [{"user": user, "time": time, "query": query, "url": url} for user in users]
+
+
+def people(n, name="u"):
+    return [f"{name}{i}" for i in range(n)]
+
+
+def tallied(path, mechanism, pool=None):
+    """The counts that the noise is added to, as {query: rows}."""
+    with connect() as engine:
+        log = read(find(str(path)), engine=engine)
+        view = View(kind="query", options={} if pool is None else {"pool": pool})
+        rows = mechanism.gather(log, view, entropy=SystemEntropy()).table.to_pyarrow().to_pylist()
+    return {row["query"]: row["rows"] for row in rows}
+
+
+def published(path, mechanism, **view):
+    """What Algorithm 1 publishes: {query: rows}, {(query, url): rows}."""
+    with connect() as engine:
+        log, entropy, done = read(find(str(path)), engine=engine), SystemEntropy(), {}
+        for kind in ("query", "click"):
+            its = View(kind=kind, published=dict(done), **view)
+            gathered = mechanism.gather(log, its, entropy=entropy)
+            done[kind] = mechanism.release(gathered, entropy=entropy)
+    queries = {row["query"]: row["rows"] for row in done["query"].to_pylist()}
+    clicks = {(row["query"], row["url"]): row["rows"] for row in done["click"].to_pylist()}
+    return queries, clicks
+
+
+# --- the steps ------------------------------------------------------------------------------------
+
+
+def test_the_steps_of_the_algorithm_without_noise(write_tsv):
+    rows = asked("maps", people(12), "a.example") + asked("news", people(8), "b.example", minute=1)
+    rows += asked("typo", people(4), minute=2)  # fewer than tau rows
+    rows += asked("maps", people(12), "c.example", minute=3)  # for eight, beyond q_f = c_f = 2
+    path = write_tsv(rows)
+    mechanism = SafelogLiteral(q_f=2, c_f=2, K=10, **QUIET)
+    # Eight ask maps, then news. Four ask no news: their second row is maps again.
+    assert tallied(path, mechanism) == {"maps": 12 + 4, "news": 8}
+    queries, clicks = published(path, mechanism)
+    assert queries == {"maps": 16}
+    assert clicks == {("maps", "a.example"): 12, ("maps", "c.example"): 4}
+
+
+def test_repeated_rows_of_one_person_count_as_in_the_thesis(write_tsv):
+    path = write_tsv(asked("mine", ["u0"] * 7))
+    assert tallied(path, SafelogLiteral(q_f=3)) == {"mine": 3}
+
+
+def test_queries_of_the_pool_count_zero_and_get_no_urls(write_tsv):
+    path = write_tsv(asked("maps", people(50), "a.example"))
+    pool = Listed(table=pa.table({"query": ["maps", *(f"fake {i}" for i in range(4000))]}))
+    mechanism = SafelogLiteral(b=5.0, b_q=0.01, b_c=0.01, K=9)
+    counts = tallied(path, mechanism, pool)
+    assert counts["maps"] == 50
+    assert sum(counts.values()) == 50
+    assert len(counts) == 4001
+    queries, clicks = published(path, mechanism, options={"pool": {"query": pool}})
+    assert {query for query, _ in clicks} <= {"maps"}
+    fakes, p = len(queries) - 1, survival(noise="geometric", scale=5.0, x=10)
+    assert abs(fakes - 4000 * p) < 8 * math.sqrt(4000 * p)
+    # The same measure sees a threshold, or a scale, that is half as large.
+    for scale, T in ((5.0, 5), (2.5, 10)):
+        wrong = survival(noise="geometric", scale=scale, x=T)
+        assert abs(fakes - 4000 * wrong) > 8 * math.sqrt(4000 * wrong)
+    assert {row for query, row in queries.items() if query != "maps"} == {0}
+
+
+def test_a_pool_of_other_keys_is_named(write_tsv):
+    path = write_tsv(asked("maps", people(50), "a.example"))
+    with pytest.raises(UsageError, match="the pool must hold queries, but holds query, url"):
+        tallied(path, SafelogLiteral(), Listed(table=pa.table({"query": ["a"], "url": ["b"]})))
+
+
+# --- where the claim fails ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("N", [1, 3])
+def test_one_person_changes_the_counts_by_8_N_plus_1_through_the_filter(write_tsv, N):
+    rows = asked("common", people(5))
+    for i in range(N):
+        holders = people(4, f"holder{i}-")
+        rows += asked(f"rare {i}", holders) + asked("common", holders, minute=1)
+    victim = [asked(f"rare {i}", ["victim"], minute=i)[0] for i in range(N)]
+    mechanism = SafelogLiteral(q_f=1)
+    without = tallied(write_tsv(rows), mechanism)
+    within = tallied(write_tsv(rows + victim), mechanism)
+    moved = sum(abs(within.get(q, 0) - without.get(q, 0)) for q in within | without)
+    assert moved == 8 * N + 1
+    assert moved > mechanism.q_f
+
+
+def test_a_row_of_a_bare_url_is_there_exactly_if_the_victim_is(write_tsv):
+    crowd = asked("maps", people(300), "a.example")
+    victim = asked("maps", ["victim"], "victims-own.example")
+    mechanism = SafelogLiteral()
+    for _ in range(3):
+        for rows, leaks in ((crowd, False), (crowd + victim, True)):
+            _, clicks = published(write_tsv(rows), mechanism)
+            assert (("maps", "victims-own.example") in clicks) is leaks
+
+
+def test_delta_of_a_bare_url_is_about_one_by_the_exact_law():
+    mechanism, users = SafelogLiteral(), 300
+    shown = mechanism.selected(users)
+    # (no row, row); the row's noisy count adds outputs and cannot make them less distinguishable.
+    within, without = np.array([1 - shown, shown]), np.array([1.0, 0.0])
+    assert mechanism.parameters()["epsilon_thesis"] < 5.3
+    for epsilon in (5.3, 100.0):
+        assert hockey_stick([within], [without], epsilon) > 0.999
+    assert unlisted_url_delta(users=users, b=10.0, K=10.0) > 0.999
+
+
+def test_a_query_outside_the_pool_needs_the_delta_that_the_thesis_leaves_out():
+    # Where the filter is passed by repeats, one person alone can show: five rows of one query.
+    mechanism = SafelogLiteral()
+    shown = mechanism.selected(5)
+    assert shown == pytest.approx(float(mass("geometric", 10.0, np.arange(6, 2000)).sum()))
+    within, without = np.array([1 - shown, shown]), np.array([1.0, 0.0])
+    claimed = mechanism.parameters()["epsilon_thesis"]
+    assert hockey_stick([within], [without], claimed) > 0.25
+
+
+# --- the road -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def log(write_tsv):
+    rows = asked("maps", people(400), "a.example") + asked("news", people(300), minute=1)
+    return write_tsv(rows + asked("maps", ["u1"], "own.example", minute=2))
+
+
+def test_without_the_owners_word_nothing_is_written_or_booked(log, tmp_path):
+    before = sorted(tmp_path.iterdir())
+    at = {"mechanism": "safelog-literal", "epsilon": 10.0, "out": tmp_path / "b"}
+    with pytest.raises(Refused, match="safelog-literal has no privacy guarantee"):
+        release(str(log), **at)
+    with pytest.raises(Refused, match="no guarantee"):
+        release(str(log), **at, accept_no_guarantee=True, ledger=tmp_path / "l", source_name="s")
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_the_command_line_refuses_with_3_and_verify_with_1(log, tmp_path):
+    def run(*arguments):
+        command = [str(MURMURLOG), *map(str, arguments)]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+
+    before = sorted(tmp_path.iterdir())
+    at = ("release", log, "--mechanism", "safelog-literal", "--epsilon", 10, "--out", "b")
+    done = run(*at, "--ledger", "l.db", "--source", "shop")
+    assert done.returncode == 3
+    assert "safelog-literal has no privacy guarantee" in done.stderr
+    assert sorted(tmp_path.iterdir()) == before
+    done = run(*at, "--accept-no-guarantee", "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["guarantee"]["notion"] == "none"
+    assert told["tables"]["click"]["rows"] == 2  # own.example, clicked by one person, is there
+    assert run("verify", "b").returncode == 1
+
+
+def test_a_release_says_what_the_thesis_claims_and_that_nothing_is_proved(log, tmp_path):
+    outcome = release(str(log), mechanism="safelog-literal", epsilon=10.0, per_user=2,
+                      out=tmp_path / "b", accept_no_guarantee=True)  # fmt: skip
+    assert outcome.guarantee.notion == "none"
+    claims = murmurlog.load(tmp_path / "b").certificate.tables
+    assert claims["query"].mechanism == claims["click"].mechanism
+    parameters = claims["query"].parameters
+    assert parameters["epsilon_thesis"] == pytest.approx(10.0)
+    assert parameters["epsilon_thesis_query"] == pytest.approx(5.0)
+    assert parameters["epsilon_thesis_click"] == pytest.approx(5.0)
+    assert claims["query"].count == "rows"
+    report = murmurlog.verify(tmp_path / "b")
+    assert [check.name for check in report.checks if not check.ok] == ["guarantee"]
+
+
+def test_clicks_need_the_queries_that_were_selected(log, tmp_path):
+    for tables in (["click"], ["click", "query"]):
+        with pytest.raises(UsageError, match="name query before click"):
+            release(str(log), mechanism="safelog-literal", tables=tables, out=tmp_path / "b",
+                    accept_no_guarantee=True)  # fmt: skip
+    assert not (tmp_path / "b").exists()
+
+
+# --- letters --------------------------------------------------------------------------------------
+
+
+def test_the_text_with_its_defaults():
+    text = "safelog-literal(q_f=10, c_f=10, b=10, b_q=10, b_c=10, K=10)"
+    assert str(SafelogLiteral()) == text
+    assert parse("safelog-literal") == parse(text) == SafelogLiteral()
+    assert parse("safelog-literal(d=3, K=50)") == SafelogLiteral(q_f=3, c_f=3, K=50.0)
+
+
+@given(
+    q_f=st.integers(1, 500),
+    c_f=st.integers(1, 500),
+    b=st.floats(0.01, 1e6),
+    b_q=st.floats(0.01, 1e6),
+    K=st.floats(1, 1e6),
+)
+def test_text_is_the_name(q_f, c_f, b, b_q, K):
+    mechanism = SafelogLiteral(q_f=q_f, c_f=c_f, b=b, b_q=b_q, K=K)
+    assert parse(str(mechanism)) == mechanism
+    parameters = mechanism.parameters()
+    assert json.loads(json.dumps(parameters)) == parameters
+
+
+@pytest.mark.parametrize(("epsilon", "d"), [(1.0, 2), (5.0, 20), (0.1, 1)])
+def test_solving_inverts_the_formula_of_the_thesis(epsilon, d):
+    whole = SafelogLiteral.solve(epsilon=epsilon, delta=1e-6, d=d)
+    assert whole.b == whole.b_q == whole.b_c == pytest.approx(3 * d / epsilon)
+    assert pytest.approx(max(1.0, turning_point(whole.b))) == whole.K
+    assert whole.parameters()["epsilon_thesis"] == pytest.approx(epsilon)
+    part = SafelogLiteral.solve(epsilon=epsilon, delta=1e-6, d=d, of="query")
+    assert part.parameters()["epsilon_thesis_query"] == pytest.approx(epsilon)
+    assert part.parameters()["epsilon_thesis_click"] == pytest.approx(epsilon)
+    letters = {name: getattr(part, name) for name in ("q_f", "c_f", "b", "b_q", "b_c", "K")}
+    printed = click_printed_epsilon(**letters)
+    assert part.parameters()["epsilon_thesis"] == pytest.approx(printed)
+
+
+def test_the_claim_below_the_turning_point_is_theorem_1():
+    letters = {"q_f": 20, "c_f": 5, "b": 10.0, "b_q": 7.0, "b_c": 3.0, "K": 4.0}
+    claim = SafelogLiteral(**letters).parameters()["epsilon_thesis"]
+    assert claim == pytest.approx(click_printed_epsilon(**letters))
+    assert claim > 20 / 10 + 20 / 7 + 5 / 3
+
+
+def test_passes_is_the_least_count_that_is_selected():
+    mechanism = SafelogLiteral(b=2.0, K=20.5)
+    for p in (0.5, 0.95, 0.99):
+        n = mechanism.passes(p)
+        assert mechanism.selected(n) >= p > mechanism.selected(n - 1)
+    assert SafelogLiteral(K=1.0).passes(0.5) == 5  # the filter
+    assert mechanism.guarantee(epsilon=1.0).notion == "none"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("safelog-literal(q_f=0)", "q_f must be at least 1, not 0"),
+        ("safelog-literal(c_f=1.5)", "c_f must be a whole number"),
+        ("safelog-literal(c_f=inf)", "c_f must be a whole number, not inf"),
+        ("safelog-literal(b=0)", "b must be a positive number, not 0.0"),
+        ("safelog-literal(b_c=inf)", "b_c must be a positive number, not inf"),
+        ("safelog-literal(K=0.5)", "threshold K must be at least 1, not 0.5"),
+        ("safelog-literal(tau=3)", "has no parameter tau"),
+    ],
+)
+def test_bad_letters_are_named(text, message):
+    with pytest.raises(UsageError, match=message):
+        parse(text)
+
+
+def test_bad_budgets_are_named():
+    for bad, message in (({"epsilon": 0.0}, "epsilon"), ({"d": 0}, "d must be at least 1"),
+                         ({"noise": "gaussian"}, "geometric noise only")):  # fmt: skip
+        with pytest.raises(UsageError, match=message):
+            SafelogLiteral.solve(**({"epsilon": 1.0, "delta": 1e-6, "d": 1} | bad))
