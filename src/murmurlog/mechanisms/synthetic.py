@@ -38,7 +38,7 @@ from murmurlog.tally import Tally, tally
 
 # How epsilon is divided among the parts that are asked for; fixed, so that no log can choose it.
 SHARES = {"pairs": 16, "sizes": 2, "together": 6, "rank": 1, "hour": 1, "count": 1}
-TOGETHER = 10  # pairs of pairs a unit
+TOGETHER = 3  # pairs of pairs a unit; few hold more than three published pairs
 BINS = {
     "rank": 10,
     "hour": 24,
@@ -279,17 +279,20 @@ class Synthetic:
         noisy = _noisy(self._sizes(clicks, held), self.b_sizes, entropy)
         # 3. What else was asked for. One entry a unit; at most r pairs of pairs a unit.
         spreads = {
-            name: _noisy(_spread(clicks, held, name), scale, entropy)
+            name: _noisy(_spread(held, name), scale, entropy)
             for name, scale in self._spreads().items()
         }
-        couples = self._together(clicks, held, entropy)
+        couples = None
+        if self.together:
+            some = self._couples(clicks, held, entropy)
+            couples = in_order(self.together.release(some, entropy=entropy))
         # 4. From here on only published numbers.
         users = pairs["users"].to_numpy()
         sizes = invented.whole_sizes(noisy[1 : len(users) + 1])
         if not len(users) or not sizes.any():
             user, pair = np.zeros(0, np.int64), np.zeros(0, np.int64)
         else:
-            links = None if couples is None else invented.Links.of(*couples, users, sizes)
+            links = None if couples is None else _links(couples, users, sizes)
             weights = invented.fitted_weights(users, sizes)
             user, pair = invented.choose(weights, sizes, links=links, entropy=entropy)
         columns = {
@@ -304,7 +307,7 @@ class Synthetic:
             table = table.append_column(name, pa.array(columns[name], pa.int64()))
         remarks = {"invented users": int(sizes.sum()), "published pairs": len(users)}
         if couples is not None:
-            remarks["published pairs of pairs"] = len(couples[0])
+            remarks["published pairs of pairs"] = couples.num_rows
         wanted = schema("log", parameters=self.parameters())
         return with_notes(table.cast(wanted), remarks)
 
@@ -316,12 +319,9 @@ class Synthetic:
         found[0] = units - int(found.sum())
         return found
 
-    def _together(
-        self, clicks: Clicks, held: Any, entropy: Entropy
-    ) -> tuple[Integers, Integers, Integers] | None:
-        """(pair, pair, noisy number of units that hold both) of what passes its threshold."""
-        if self.together is None:
-            return None
+    def _couples(self, clicks: Clicks, held: Any, entropy: Entropy) -> Tally:
+        """How many units hold both of two published pairs; at most r such couples a unit."""
+        assert self.together
         other = held.view()
         both = held.join(other, [held.unit == other.unit, held.pair < other.pair]).select(
             unit=held.unit,
@@ -337,10 +337,7 @@ class Synthetic:
             unit=clicks.bounded.unit,
             timed=False,
         )
-        some = bound(items, per_user=self.together.d, way="random", entropy=entropy)
-        shown = in_order(self.together.release(tally(some), entropy=entropy))
-        first, second = (shown[name].cast(pa.int64()).to_numpy() for name in ("first", "second"))
-        return first, second, shown["users"].to_numpy()
+        return tally(bound(items, per_user=self.together.d, way="random", entropy=entropy))
 
     def passes(self, probability: float) -> int:
         """The least number of users with which a pair is published with at least this probability."""
@@ -413,7 +410,13 @@ def _published(clicks: Clicks, pairs: pa.Table) -> Any:
     return engine.materialise(clicks.table.join(listed, ["query", "url"]).drop("query", "url"))
 
 
-def _spread(clicks: Clicks, held: Any, name: str) -> Integers:
+def _links(couples: pa.Table, users: Integers, sizes: Integers) -> invented.Links:
+    """The published couples as links between pairs."""
+    first, second = (couples[name].cast(pa.int64()).to_numpy() for name in ("first", "second"))
+    return invented.Links.of(first, second, couples["users"].to_numpy(), users, sizes)
+
+
+def _spread(held: Any, name: str) -> Integers:
     """How many units are in each bin; a unit is in that of its first published click that has one."""
     some = held.filter(held[name].notnull())
     first = ibis.row_number().over(ibis.window(group_by="unit", order_by="place"))
