@@ -101,13 +101,11 @@ def show_size(users: int, seed: int, B: float) -> None:
     )
     spe = eliminate(inner, B=B)
     ours = diverse(inner, B=B)
-    print(
-        f"D-UMP pairs: SPE {spe.sum()}, ours {ours.kept}, bound {ours.bound:.0f} ({clock.look()})"
-    )
+    print(f"D-UMP pairs: SPE {spe.sum()}, ours {ours.kept}, bound {ours.bound} ({clock.look()})")
     asked = diverse(inner, B=B, queries=query)
     print(
         f"D-UMP queries: SPE {len(np.unique(query[spe > 0]))}, ours {asked.kept}, "
-        f"bound {asked.bound:.0f} ({clock.look()})"
+        f"bound {asked.bound} ({clock.look()})"
     )
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"peak memory {peak:.0f} MB\n", flush=True)
@@ -146,7 +144,7 @@ def show_diversity() -> None:
         best = "-" if exact is None else str(exact.kept)
         delta = -math.expm1(-B)
         print(
-            f"{name:34} {delta:6.3f} {pairs:6} {spe:6} {ours.kept:6} {best:>6} {ours.bound:6.0f}",
+            f"{name:34} {delta:6.3f} {pairs:6} {spe:6} {ours.kept:6} {best:>6} {ours.bound:6}",
             flush=True,
         )
         if ours.kept < spe or (exact is not None and not ours.kept <= exact.kept <= ours.bound):

@@ -517,6 +517,7 @@ def test_histories_take_dense_and_sparse_counts_and_forget_zeros():
     [
         (lambda: histories([[0.5]]), "whole numbers"),
         (lambda: histories([[-1, 2]]), "whole numbers"),
+        (lambda: histories([[math.nan, 2]]), "whole numbers"),
         (lambda: histories([1, 2]), "matrix users x pairs"),
         (lambda: budget(epsilon=0.0, delta=0.5), "epsilon is above 0"),
         (lambda: budget(epsilon=1.0, delta=1.0), r"delta in \(0, 1\)"),
@@ -541,6 +542,28 @@ def test_what_cannot_be_is_refused_in_words(wrong, message):
 
 def test_a_published_pair_of_one_user_exposes_that_user_for_sure():
     assert exposures(histories([[1, 2], [0, 3]]), np.array([1, 0])).tolist() == [1.0, 0.0]
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (0, 3), (4, 0)])
+def test_an_empty_log_gives_empty_plans(shape):
+    empty = histories(sparse.csr_array(shape, dtype=np.int64))
+    plan = largest_output(empty, B=LN2, fill=True)
+    assert plan.size == plan.optimum == plan.bound == 0
+    assert diverse(empty, B=LN2).kept == eliminate(empty, B=LN2).sum() == 0
+    assert exposures(empty, plan.x).tolist() == [0.0] * shape[0]
+    assert len(sample(empty, plan.x, entropy=SystemEntropy()).users) == 0
+
+
+def test_columns_that_only_rounding_tells_apart_are_still_packed():
+    # ln(4/3) + ln(3/2) = ln 2 to the last digit or not: each user has both pairs, exactly full.
+    pairs = 200
+    counts = np.zeros((6 * pairs, 2 * pairs), int)
+    for i in range(pairs):
+        counts[6 * i : 6 * i + 4, 2 * i] = 1  # four users: ln(4/3) each
+        counts[6 * i + 3 : 6 * i + 6, 2 * i + 1] = 1  # three users, one of them the same: ln(3/2)
+    found = diverse(histories(counts), B=LN2)
+    assert found.kept == 2 * pairs == found.bound
+    assert spent(histories(counts), found.x).max() == pytest.approx(LN2, rel=SLACK)
 
 
 def test_a_log_without_common_pairs_gives_empty_plans():

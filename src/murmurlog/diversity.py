@@ -5,13 +5,14 @@ the paper's heuristic SPE; `diverse` starts from it and is never worse; `most_di
 for small histories. What is published this way is not differentially private (see `ump`).
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from murmurlog.errors import UsageError
 from murmurlog.histories import Histories, Integers, preprocess
-from murmurlog.packing import SLACK, Chosen, Packing, extend, pack, pack_exactly, packing_of
+from murmurlog.packing import Chosen, Packing, extend, pack, pack_exactly, packing_of
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -20,7 +21,7 @@ class Diverse:
 
     x: Integers  # 0 or 1 for each pair of the histories
     kept: int  # distinct pairs, or distinct queries if those were asked for
-    bound: float  # proved: no choice keeps more
+    bound: int  # proved: no choice keeps more
 
 
 def eliminate(given: Histories, *, B: float) -> Integers:
@@ -110,4 +111,4 @@ def _query_of(given: Histories, queries: Integers) -> Integers:
 def _diverse(given: Histories, pairs: Integers, kept: int, bound: float) -> Diverse:
     x = np.zeros(given.pairs, np.int64)
     x[pairs] = 1
-    return Diverse(x=x, kept=kept, bound=float(np.floor(bound * (1 + SLACK) + SLACK)))
+    return Diverse(x=x, kept=kept, bound=math.floor(bound))

@@ -70,7 +70,8 @@ def histories(counts: Any) -> Histories:
     matrix = sparse.csr_array(counts)
     if matrix.ndim != 2:
         raise UsageError(f"histories are a matrix users x pairs, not of {matrix.ndim} dimensions")
-    whole = matrix.data.astype(np.int64)
+    with np.errstate(invalid="ignore"):
+        whole = matrix.data.astype(np.int64)
     if (whole != matrix.data).any() or (whole < 0).any():
         raise UsageError("the counts of histories are whole numbers from 0 on")
     matrix = sparse.csr_array((whole, matrix.indices, matrix.indptr), shape=matrix.shape)

@@ -66,6 +66,18 @@ class Packing:
         return sparse.csr_array((self.weight, (self.row, self.column)), shape=shape)
 
 
+def solve(cost: Numbers, A: Any, b: Numbers, **more: Any) -> Any:
+    """An optimal solution of min cost x, A x <= b by HiGHS; None if there is no feasible one."""
+    # Interior point with crossover: 23 s on a large log, where dual simplex had not ended at 400 s.
+    for method in ("highs-ipm", "highs-ds"):
+        found = linprog(cost, A_ub=A, b_ub=b, method=method, **more)
+        if found.status == 0:
+            return found
+        if found.status == 2:
+            return None
+    raise MurmurlogError(f"the linear program was not solved: {found.message}")
+
+
 def packing_of(given: Histories, *, B: float) -> Packing:
     """One column a pair and one row a user, which holds the budget B."""
     if not B > 0:
@@ -103,14 +115,17 @@ def extend(packing: Packing, chosen: Chosen, rank: npt.NDArray[Any], *, x: Any =
         total = np.cumsum(weight)
         first = np.flatnonzero(np.diff(row, prepend=-1))
         before = np.repeat(total[first] - weight[first], np.diff(first, append=len(row)))
-        taken = open_.copy()
-        taken[column[filled[row] + (total - before) > 1 + 1e-9]] = False
-        after = filled + packing.loads(taken)
-        if (after > 1 + SLACK).any() or not taken.any():
-            # The long sum rounded: the one of lowest rank fits in any case.
-            taken[:] = False
-            taken[column[np.argmin(place[column])]] = True
+        here = filled[row] + (total - before)
+        # `total` is a long sum and rounds: try with room for that, without, and at last the one
+        # column of lowest rank, which fits alone.
+        for limit in (1 + 1e-9, 1 - 1e-9, -1.0):
+            taken = open_.copy()
+            taken[column[here > limit]] = False
+            if limit < 0:
+                taken[column[np.argmin(place[column])]] = True
             after = filled + packing.loads(taken)
+            if taken.any() and (after <= 1 + SLACK).all():
+                break
         chosen |= taken
         open_ &= ~taken
         filled = after
@@ -119,23 +134,21 @@ def extend(packing: Packing, chosen: Chosen, rank: npt.NDArray[Any], *, x: Any =
 def relax(packing: Packing) -> tuple[Numbers, Numbers, float]:
     """The fractional choice, the prices of rows, and a proved bound on the number of columns.
 
-    Any prices prove one: a column is worth at most its cost plus what it is worth above that.
+    Any prices prove one: a column is worth at most its cost plus what it is worth above that. They
+    prove it up to the rounding of floating-point sums, for which 1e-6 is added.
     """
     if not packing.columns:
         return np.zeros(0), np.zeros(packing.rows), 0.0
     possible = packing.heaviest <= 1 + SLACK  # a column that does not fit alone is never chosen
-    found = linprog(
+    found = solve(
         -np.ones(packing.columns),
-        A_ub=packing.matrix,
-        b_ub=np.ones(packing.rows),
+        packing.matrix,
+        np.ones(packing.rows),
         bounds=np.column_stack([np.zeros(packing.columns), possible]),
-        method="highs-ipm",
     )
-    if found.status != 0:
-        raise MurmurlogError(f"the linear program was not solved: {found.message}")
     prices = np.maximum(-found.ineqlin.marginals, 0)
     above = np.maximum(1 - packing.costs(prices), 0)[possible]
-    bound = float(prices.sum() + above.sum())
+    bound = float(prices.sum() + above.sum()) * (1 + 1e-9) + 1e-6
     return np.clip(found.x, 0, 1), prices, bound
 
 
@@ -160,7 +173,7 @@ def pack(packing: Packing, start: Chosen) -> tuple[Chosen, float]:
         load = packing.loads(best)
         prices = prices * np.exp(0.3 * (load - 0.5)) + 1e-9
         best = max(best, extend(packing, nothing, packing.costs(prices)), key=np.count_nonzero)
-    return _mended(packing, best, cost, math.floor(bound + 1e-6)), bound
+    return _mended(packing, best, cost, math.floor(bound)), bound
 
 
 def _mended(packing: Packing, best: Chosen, cost: Numbers, most: float) -> Chosen:

@@ -18,11 +18,10 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from scipy.optimize import linprog
 
 from murmurlog.errors import MurmurlogError, UsageError
 from murmurlog.histories import Histories, Integers, Numbers, by_number, preprocess, spent
-from murmurlog.packing import SLACK, extend, packing_of
+from murmurlog.packing import SLACK, extend, packing_of, solve
 
 NEAR = 1e-6  # a solver's 0.9999999 is a 1, if the constraints then hold
 
@@ -113,7 +112,7 @@ def frequent(given: Histories, *, B: float, support: float, size: int) -> Plan:
     A = sparse.hstack([_matrix(inner), _matrix(inner)[:, often]], format="csr") / B
     found = None
     if inner.pairs:
-        found = _solve(
+        found = solve(
             cost / size,
             A,
             np.ones(inner.users),
@@ -191,7 +190,7 @@ def _unit_solution(given: Histories) -> tuple[Numbers, float, float]:
     """
     if not given.pairs:
         return np.zeros(0), 0.0, 0.0
-    found = _solve(-np.ones(given.pairs), _matrix(given), np.ones(given.users))
+    found = solve(-np.ones(given.pairs), _matrix(given), np.ones(given.users))
     z = np.maximum(found.x, 0)
     z /= max(1.0, float(_loads(given, z).max()))
     return z, float(z.sum()), _dual_bound(given, -found.ineqlin.marginals)
@@ -215,18 +214,6 @@ def _loads(given: Histories, x: Numbers) -> Numbers:
 def _matrix(given: Histories) -> Any:
     counts = given.counts
     return sparse.csr_array((given.weights, counts.indices, counts.indptr), shape=counts.shape)
-
-
-def _solve(cost: Numbers, A: Any, b: Numbers, **more: Any) -> Any:
-    """An optimal solution of min cost x, A x <= b; None if there is no feasible one."""
-    # Interior point with crossover: 23 s where dual simplex has not ended after 400 s.
-    for method in ("highs-ipm", "highs-ds"):
-        found = linprog(cost, A_ub=A, b_ub=b, method=method, **more)
-        if found.status == 0:
-            return found
-        if found.status == 2:
-            return None
-    raise MurmurlogError(f"the linear program was not solved: {found.message}")
 
 
 def _check_size(size: int) -> None:
