@@ -289,6 +289,19 @@ def test_the_largest_size_is_proportional_to_the_budget():
     assert 3759 * B[1] / B[0] > 9 * 4007
 
 
+def test_a_size_up_to_lambda_need_not_have_a_whole_solution():
+    # The paper: "if |O| is specified to be no greater than lambda, the ILP should be feasible".
+    pairs, B = histories(np.kron(np.eye(3, dtype=int), np.ones((2, 1), int))), 1.9 * LN2
+    assert largest_output(pairs, B=B).optimum == pytest.approx(5.7)
+    assert spent(pairs, np.array([2, 0, 0])).max() > B  # so at most one draw a pair, three in all
+    assert frequent(pairs, B=B, support=0.1, size=5).x.tolist() == [1, 1, 1]
+
+
+def test_spe_as_printed_drops_a_pair_even_if_all_fit_and_ours_does_not():
+    log = histories(np.kron(np.eye(2, dtype=int), np.ones((9, 1), int)))
+    assert eliminate(log, B=LN2).tolist() == [1, 1]
+
+
 # The programs.
 
 
