@@ -12,7 +12,7 @@ LAYERS = [
     {"errors"},
     {"privacy", "scratch", "tables", "text", "graph", "screen", "cells", "printed"},
     {"noise", "engine", "shapes", "selection", "lists", "synth_text"},
-    {"source", "population", "domain", "histories"},
+    {"source", "population", "domain", "histories", "labels"},
     {"raw", "synth", "packing"},
     {"log", "ump", "diversity", "pool_text"},
     {"items"},

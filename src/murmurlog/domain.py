@@ -272,6 +272,32 @@ def read_pool(path: Path, *, url: str = "path", kind: str | None = None) -> List
     return Listed(table=pa.table(columns, list(KEYS[kind])))
 
 
+def read_pools(path: Path, *, tables: Sequence[str], url: str) -> dict[str, Listed]:
+    """The pool of each table from one file: query lines, or query<TAB>url, which serve both.
+
+    For pairs the lines are query<TAB>next query, for keywords one keyword each.
+    """
+    if not path.is_file():
+        raise InputError(f"there is no file of a public pool {str(path)!r}")
+    first = next(lines_of(path), pa.array([""]))[0].as_py()
+    urls = "\t" in first
+    pools = {}
+    for table in tables:
+        if (table in ("click", "pair")) > urls:
+            raise InputError(
+                f"{path.name} lists single queries; a pool for the {table} table has lines of "
+                f"query<TAB>{KEYS.get(table, ('', 'url'))[-1]}. Leave {table} out of --tables, or give such a pool."
+            )
+        if table == "query" and urls:
+            both = read_pool(path, url=url)
+            pools[table] = Listed(table=both.table.select(["query"]))
+        elif table == "click":
+            pools[table] = read_pool(path, url=url)
+        else:
+            pools[table] = read_pool(path, kind=table)
+    return pools
+
+
 def lines_of(path: Path) -> Iterator[pa.Array]:
     """The lines of a file of UTF-8 text, plain or compressed, in large pieces."""
     compression = {".gz": "gzip", ".zst": "zstd"}.get(path.suffix.lower())

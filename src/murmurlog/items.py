@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from murmurlog.engine import Engine
 from murmurlog.errors import InputError, UsageError
+from murmurlog.labels import Labels
 from murmurlog.log import Log
 from murmurlog.privacy import UNITS
 from murmurlog.source import Source
@@ -66,14 +67,15 @@ def items(
     by: By | None = None,
     gap: float = GAP,
     longest: int | None = None,
+    labels: Labels | None = None,
     also: tuple[str, ...] = (),
 ) -> Items:
     """The items of one kind that each unit of the log holds.
 
     With `by` (a column that the log was read with) rows of other than its public values are left
     out, record by record, and the value is part of the item. A session is a whole session, cut to
-    its first `longest` queries; an item of a set or of a log is a single query or click. The rows of
-    clicks also keep the columns `also`.
+    its first `longest` queries (or their public labels); an item of a set or of a log is a single
+    query or click. The rows of clicks also keep the columns `also`.
     """
     check(log.source, kind=kind, unit=unit)
     if gap <= 0:
@@ -91,7 +93,7 @@ def items(
     elif kind == "pair":
         rows = _pairs(rows, gap)
     elif kind == "session":
-        rows = _sessions(rows, gap, longest)
+        rows = _sessions(rows, gap, longest, labels, log.engine)
     return Items(
         engine=log.engine,
         table=rows.select("unit", "time", *keys_of(kind, by), *also),
@@ -142,7 +144,9 @@ def _pairs(rows: Any, session_gap: float) -> Any:
     return following.filter((gap <= session_gap) & (following.query != following.next_query))
 
 
-def _sessions(rows: Any, session_gap: float, longest: int | None) -> Any:
+def _sessions(
+    rows: Any, session_gap: float, longest: int | None, labels: Labels | None, engine: Engine
+) -> Any:
     """The queries of each session in order, as a list of at least two; cut at the unit's border.
 
     A query asked again at once (the next page, a second click) is one query.
@@ -164,8 +168,9 @@ def _sessions(rows: Any, session_gap: float, longest: int | None) -> Any:
     if longest is not None:
         within = ibis.window(group_by=["unit", "session"], order_by=["time", "query"])
         asked = asked.mutate(place=ibis.row_number().over(within)).filter(ibis._.place < longest)
-    whole = asked.group_by(["unit", "session"]).aggregate(
-        time=asked.time.min(), queries=asked.query.collect(order_by=[asked.time, asked.query])
+    shown = asked.mutate(label=asked.query) if labels is None else labels.label(asked, engine)
+    whole = shown.group_by(["unit", "session"]).aggregate(
+        time=shown.time.min(), queries=shown.label.collect(order_by=[shown.time, shown.query])
     )
     return whole.filter(whole.queries.length() >= 2)
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from murmurlog.bound import Bounded
 from murmurlog.errors import UsageError
+from murmurlog.privacy import sessions_sensitivity
 
 LONGEST = 12  # queries of a session: 2^12 - 13 subsequences are as many as anyone should want
 
@@ -23,7 +24,7 @@ def subsequences_a_session(l_q: int) -> int:
             f"--queries-per-session must lie between 2 and {LONGEST}, not {l_q}: a session of one "
             "query says nothing more than the query, and each further query doubles the noise"
         )
-    return (1 << l_q) - 1 - l_q
+    return sessions_sensitivity(1, l_q)
 
 
 def subsequences(sessions: Bounded, *, l_q: int) -> Bounded:

@@ -44,10 +44,14 @@ class Plan:
             return f"An item held by {n['0.5']} {unit}s is published as it is."
         if n["0.99"] == 0:
             return "Every item of the public list is published with a noisy count."
+        alone = (
+            f"one held by a single {unit} is published with a chance of at most delta"
+            if self.mechanism.needs_delta
+            else "keys of the public set that nobody holds are published too, some of them"
+        )
         return (
             f"An item held by {n['0.5']} {unit}s is published with even odds, by {n['0.95']} with "
-            f"95 % and by {n['0.99']} with 99 %; one held by a single {unit} is published with a "
-            f"chance of at most delta."
+            f"95 % and by {n['0.99']} with 99 %; {alone}."
         )
 
 

@@ -17,9 +17,11 @@ from murmurlog import __version__
 from murmurlog.bound import choose_way
 from murmurlog.bundle import check_target, publish
 from murmurlog.certificate import ABOUT, Certificate, TableClaim
+from murmurlog.domain import read_pools
 from murmurlog.engine import Engine, check_memory, connect
 from murmurlog.errors import EngineError, MurmurlogError, Refused, UsageError
 from murmurlog.items import GAP, check
+from murmurlog.labels import read_labels
 from murmurlog.ledger import Account, Ledger
 from murmurlog.lists import read_lists
 from murmurlog.log import Log, read
@@ -191,10 +193,9 @@ def release(
         strict=strict,
     )
     reading.check(found)
-    if by and (files := sorted(set(chosen) & set(READERS))):
-        raise UsageError(
-            f"--by and --{files[0].replace('_', '-')} do not go together: such files have no such column"
-        )
+    if by and (files := [name for name in FILES if name in chosen]):
+        flag = "--" + files[0].replace("_", "-")
+        raise UsageError(f"--by and {flag} do not go together: the file has no such column")
     bounds = dict.fromkeys(kinds, per_user) if isinstance(per_user, int) else per_user
     plans, total = plan_tables(
         kinds,
@@ -281,9 +282,7 @@ def release(
     )  # fmt: skip
 
 
-READERS: Mapping[str, Callable[[Path, str], Any]] = {
-    "result_lists": lambda path, url: read_lists(path, url=url),
-}
+FILES = ("result_lists", "pool", "map")  # options that name a public file
 
 
 def _options(mechanism: str, options: Mapping[str, Any], **shared: Any) -> dict[str, Any]:
@@ -303,12 +302,27 @@ def _public(
     options: Mapping[str, Any], kinds: Sequence[str], found: Source, url: str
 ) -> dict[str, Any]:
     """The options with what is in the public files they name, cleaned as the log is."""
-    if "result_lists" in options and not {"query", "click"} <= set(kinds):
-        raise UsageError("--result-lists needs the tables query and click")
     loaded = dict(options)
-    for name, load in READERS.items():
-        if name in options:
-            loaded[name] = load(Path(options[name]), url)
+    for name in FILES:
+        path = Path(str(options.get(name, "")))
+        if name in options and path.exists() and any(path.samefile(f) for f in found.files):
+            flag = "--" + name.replace("_", "-")
+            raise Refused(
+                f"{flag} names the log itself. What it lists must be public and fixed without the "
+                "log (A4): everything made from the log is private until it is released."
+            )
+    if "result_lists" in options:
+        if not {"query", "click"} <= set(kinds):
+            raise UsageError("--result-lists needs the tables query and click")
+        loaded["result_lists"] = read_lists(Path(options["result_lists"]), url=url)
+    if "pool" in options:
+        loaded["pool"] = read_pools(Path(options["pool"]), tables=kinds, url=url)
+    if "map" in options:
+        loaded["map"] = read_labels(str(options["map"]))
+    if "via_keywords" in options and list(kinds)[:1] != ["keyword"]:
+        raise UsageError(
+            "--via-keywords needs the keyword table before all others: --tables keyword,query"
+        )
     return loaded
 
 

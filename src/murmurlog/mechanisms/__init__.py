@@ -10,8 +10,10 @@ from murmurlog.mechanisms.mechanism import Mechanism, View, only_its_table, read
 from murmurlog.mechanisms.pool import Hybrid, Pool
 from murmurlog.mechanisms.profiles import Profiles
 from murmurlog.mechanisms.safelog import SafelogLiteral
+from murmurlog.mechanisms.sessions import LabelPaths, Sessions
 from murmurlog.mechanisms.synthetic import Synthetic
 from murmurlog.mechanisms.threshold import Threshold
+from murmurlog.mechanisms.via_keywords import ViaKeywords
 from murmurlog.mechanisms.zealous import Zealous
 
 MECHANISMS: dict[str, type[Mechanism]] = {
@@ -21,6 +23,9 @@ MECHANISMS: dict[str, type[Mechanism]] = {
     "pool": Pool,
     "hybrid": Hybrid,
     "zealous": Zealous,
+    "zealous-keywords": ViaKeywords,
+    "sessions": Sessions,
+    "label-paths": LabelPaths,
     "safelog-literal": SafelogLiteral,
     "k-query": KQuery,
     "k-click": KClick,

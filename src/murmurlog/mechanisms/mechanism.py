@@ -1,5 +1,6 @@
 """What every mechanism offers, and how its parameters are written as text."""
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -145,7 +146,7 @@ def number(letters: dict[str, str], *names: str, default: float | None = None) -
 
 
 def whole(value: float, name: str) -> int:
-    if value != int(value):
+    if not math.isfinite(value) or value != int(value):
         raise UsageError(f"{name} must be a whole number, not {value!r}")
     return int(value)
 

@@ -1,0 +1,330 @@
+"""Zhang 2017 (SafeLog), A_Session: what people ask one after another, and the thesis's second way.
+
+Letters are the thesis's: l_s sessions a user, the first l_q queries of each. `Sessions` publishes
+subsequences of sessions over a threshold. `LabelPaths` first maps queries to a public finite set of
+labels; then all paths are known beforehand, nobody's are new, and delta is 0.
+
+Differs: a subsequence counts once a user, however often it occurs (the thesis counts occurrences),
+and its noisy count is the one that passed the threshold (the thesis draws again): the same guarantee
+costs half the noise. With clicks the parts add up; the thesis reports the larger one.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import pyarrow as pa
+
+from murmurlog.bound import Bounded, bound
+from murmurlog.domain import Sequences, least_threshold
+from murmurlog.errors import UsageError
+from murmurlog.log import Log
+from murmurlog.mechanisms.mechanism import ITEMS, View, number, whole
+from murmurlog.mechanisms.pool import FAKES, OnDomain, Pool
+from murmurlog.mechanisms.threshold import Threshold
+from murmurlog.mining import subsequences, subsequences_a_session
+from murmurlog.noise import Entropy
+from murmurlog.privacy import SAFETY, Guarantee, check_budget, check_neighbours, rounded_up
+from murmurlog.privacy import sessions as accounting
+from murmurlog.tally import Tally, tally
+
+WAYS = ("all", "whole")
+L_S, L_Q = 1, 3
+OPTIONS = ("sessions_per_user", "queries_per_session", "subsequences", "map", "fakes")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cut:
+    """How much of a unit's sessions counts: l_s of them, l_q queries each, whole or mined."""
+
+    l_s: int = L_S
+    l_q: int = L_Q
+    subsequences: str = "all"
+
+    def __post_init__(self) -> None:
+        if self.l_s < 1:
+            raise UsageError(f"--sessions-per-user must be at least 1, not {self.l_s}")
+        if self.subsequences not in WAYS:
+            raise UsageError(f"--subsequences must be all or whole, not {self.subsequences!r}")
+        subsequences_a_session(self.l_q)  # checks it
+
+    @property
+    def d(self) -> int:
+        """How many items one unit can hold (the thesis's Delta f)."""
+        return self.l_s * (subsequences_a_session(self.l_q) if self.subsequences == "all" else 1)
+
+    def __str__(self) -> str:
+        return f"l_s={self.l_s}, l_q={self.l_q}, subsequences={self.subsequences}"
+
+    def held(self, log: Log, view: View, entropy: Entropy, **more: Any) -> Bounded:
+        """The items of each unit: bounded in sessions, cut in queries, and only then mined."""
+        sessions = view.items(log, longest=self.l_q, **more)
+        kept = bound(sessions, per_user=self.l_s, way=view.way, entropy=entropy)
+        return subsequences(kept, l_q=self.l_q) if self.subsequences == "all" else kept
+
+
+def _cut(left: dict[str, str]) -> Cut:
+    """The cut that letters name; takes them out."""
+    left.pop("d", None)  # the general bound: here it follows from l_s and l_q
+    return Cut(
+        l_s=whole(number(left, "l_s", default=L_S), "l_s"),
+        l_q=whole(number(left, "l_q", default=L_Q), "l_q"),
+        subsequences=left.pop("subsequences", "all"),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sessions:
+    """Subsequences of sessions, with their noisy number of users if it is at least T.
+
+    Protects: everything one unit did.  Neighbours: add-remove or replace.
+    Needs: at most l_s sessions a unit, cut to l_q queries before they are mined.
+    Drops: what follows the first l_q queries; subsequences whose noisy count is below T.
+    """
+
+    cut: Cut
+    noise: str = "geometric"
+    scale: float
+    T: int
+
+    tables: ClassVar[tuple[str, ...]] = ("session",)
+    options: ClassVar[tuple[str, ...]] = OPTIONS
+    waits: ClassVar[bool] = False
+    needs_delta: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        self.counted()  # checks noise, scale and T
+
+    def counted(self) -> Threshold:
+        """The threshold on the subsequences' numbers of users."""
+        return Threshold(noise=self.noise, d=self.cut.d, scale=self.scale, T=self.T)
+
+    def __str__(self) -> str:
+        return f"sessions({self.cut}, noise={self.noise}, scale={self.scale!r}, T={self.T})"
+
+    @classmethod
+    def from_letters(cls, letters: dict[str, str]) -> Self:
+        """From l_s, l_q, subsequences, noise, scale (also b or sigma), and T or K."""
+        left = dict(letters)
+        cut = _cut(left)
+        made = Threshold.from_letters({"d": str(cut.d), **left})
+        return cls(cut=cut, noise=made.noise, scale=made.scale, T=made.T)
+
+    @classmethod
+    def for_table(cls, table: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        """Sessions by itself or by their labels, all other tables by threshold."""
+        if table in ITEMS:
+            return "threshold", {}
+        names = {"sessions_per_user": "l_s", "queries_per_session": "l_q"}
+        cut = {names.get(n, n): options[n] for n in OPTIONS[:3] if n in options}
+        if (labels := options.get("map")) is None:
+            if "fakes" in options:
+                raise UsageError("--fakes goes with --map: without it no session is invented")
+            return "sessions", cut
+        fakes = {"fakes": options["fakes"]} if "fakes" in options else {}
+        return "label-paths", {**cut, **fakes, "labels": len(labels.names)}
+
+    @classmethod
+    def solve(
+        cls,
+        *,
+        epsilon: float,
+        delta: float,
+        d: int,
+        neighbours: str = "add-remove",
+        noise: str | None = None,
+        l_s: int = L_S,
+        l_q: int = L_Q,
+        subsequences: str = "all",
+    ) -> Self:
+        """The least T that keeps (epsilon, delta); d is not used, for l_s and l_q give the bound."""
+        cut = Cut(l_s=l_s, l_q=l_q, subsequences=subsequences)
+        made = Threshold.solve(
+            epsilon=epsilon, delta=delta, d=cut.d, neighbours=neighbours, noise=noise
+        )
+        return cls(cut=cut, noise=made.noise, scale=made.scale, T=made.T)
+
+    def guarantee(
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        unit: str = "user",
+        neighbours: str = "add-remove",
+    ) -> Guarantee:
+        """T1 for Delta f distinct items a unit."""
+        return self.counted().guarantee(
+            epsilon=epsilon, delta=delta, unit=unit, neighbours=neighbours
+        )
+
+    def gather(self, log: Log, view: View, *, entropy: Entropy) -> Tally:
+        """How many units have each subsequence."""
+        return tally(self.cut.held(log, view, entropy))
+
+    def release(self, tally: Tally, *, entropy: Entropy) -> pa.Table:
+        """(queries, users, users_stderr, reliable) of the published subsequences."""
+        return self.counted().release(tally, entropy=entropy)
+
+    def passes(self, probability: float) -> int:
+        """The least true count that is published with at least this probability."""
+        return self.counted().passes(probability)
+
+    def least_users(self) -> int | None:
+        """The least value the `users` column can hold."""
+        return self.counted().least_users()
+
+    def parameters(self) -> dict[str, Any]:
+        """The parameters by their full names, and what the thesis would say of the same noise."""
+        said: tuple[float | None, float | None] = (None, None)
+        if self.noise == "geometric" and self.cut.subsequences == "all":
+            said = accounting(self.cut.l_s, self.cut.l_q, self.scale, self.T - 1)[:2]
+        return {
+            **self.counted().parameters(),
+            "sessions_per_user": self.cut.l_s,
+            "queries_per_session": self.cut.l_q,
+            "subsequences": self.cut.subsequences,
+            "epsilon_thesis": said[0],
+            "delta_thesis": said[1],
+        }
+
+    @staticmethod
+    def finish(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+        """The tables as they are."""
+        return dict(tables)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelPaths:
+    """Paths of public labels instead of queries: every path gets a noisy count, also unseen ones.
+
+    Protects: everything one unit did.  Neighbours: add-remove or replace.
+    Needs: a public map from queries to L labels (A4); sessions bounded and cut as for `Sessions`.
+    Drops: the queries themselves; paths whose noisy count is below T.
+    """
+
+    cut: Cut
+    b: float
+    L: int
+    T: int
+
+    tables: ClassVar[tuple[str, ...]] = ("session",)
+    options: ClassVar[tuple[str, ...]] = ()
+    waits: ClassVar[bool] = False
+    needs_delta: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.L < 1:
+            raise UsageError(f"there must be at least 1 label, not {self.L}")
+        self.counted()  # checks b and T
+
+    def counted(self) -> Pool:
+        """The noisy counts on the finite set of all paths."""
+        return Pool(d=self.cut.d, b=self.b, N=_paths(self.L, self.cut.l_q), T=self.T)
+
+    def __str__(self) -> str:
+        return f"label-paths({self.cut}, b={self.b!r}, L={self.L}, T={self.T})"
+
+    @classmethod
+    def from_letters(cls, letters: dict[str, str]) -> Self:
+        """From l_s, l_q, subsequences, b, L (labels) and T."""
+        left = dict(letters)
+        left.pop("noise", None)
+        cut = _cut(left)
+        made = cls(
+            cut=cut,
+            b=number(left, "b", "scale"),
+            L=whole(number(left, "L"), "L"),
+            T=whole(number(left, "T"), "T"),
+        )
+        if left:
+            raise UsageError(f"label-paths has no parameter {', '.join(left)}")
+        return made
+
+    @classmethod
+    def for_table(cls, table: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        """Never by its own name: it needs the map."""
+        raise UsageError("label-paths is chosen by --mechanism sessions --map FILE")
+
+    @classmethod
+    def solve(
+        cls,
+        *,
+        epsilon: float,
+        delta: float,
+        d: int,
+        neighbours: str = "add-remove",
+        noise: str | None = None,
+        l_s: int = L_S,
+        l_q: int = L_Q,
+        subsequences: str = "all",
+        labels: int,
+        fakes: float = FAKES,
+    ) -> Self:
+        """b = c Delta f / epsilon, and T by how many paths that nobody took are accepted."""
+        check_budget(epsilon, delta)
+        check_neighbours(neighbours)
+        if noise not in (None, "geometric"):
+            raise UsageError(f"paths of labels have geometric noise only, not {noise!r}")
+        cut = Cut(l_s=l_s, l_q=l_q, subsequences=subsequences)
+        c = 1 if neighbours == "add-remove" else 2
+        b = rounded_up(c * cut.d / epsilon * SAFETY)
+        size = _paths(labels, cut.l_q)
+        T = least_threshold(scale=b, size=size, fakes=fakes) if fakes < size else 1
+        return cls(cut=cut, b=b, L=labels, T=T)
+
+    def guarantee(
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        unit: str = "user",
+        neighbours: str = "add-remove",
+    ) -> Guarantee:
+        """(c Delta f / b, 0): every path there can be is noised."""
+        return self.counted().guarantee(
+            epsilon=epsilon, delta=delta, unit=unit, neighbours=neighbours
+        )
+
+    def gather(self, log: Log, view: View, *, entropy: Entropy) -> OnDomain:
+        """How many units have each path of labels."""
+        labels = view.options["map"]
+        if len(labels.names) != self.L:
+            raise UsageError(f"planned for {self.L} labels; the map has {len(labels.names)}")
+        paths = Sequences(
+            words=labels.names, shortest=2, longest=self.cut.l_q, name="queries", between=None
+        )
+        return OnDomain(
+            domain=paths, inside=tally(self.cut.held(log, view, entropy, labels=labels))
+        )
+
+    def release(self, gathered: OnDomain, *, entropy: Entropy) -> pa.Table:
+        """(queries, users, users_stderr, reliable) of the published paths."""
+        return self.counted().release(gathered, entropy=entropy)
+
+    def passes(self, probability: float) -> int:
+        """The least true count that is published with at least this probability."""
+        return self.counted().passes(probability)
+
+    def least_users(self) -> int | None:
+        """The least value the `users` column can hold."""
+        return self.counted().least_users()
+
+    def parameters(self) -> dict[str, Any]:
+        """The parameters by their full names, for certificates."""
+        return {
+            **self.counted().parameters(),
+            "sessions_per_user": self.cut.l_s,
+            "queries_per_session": self.cut.l_q,
+            "subsequences": self.cut.subsequences,
+            "labels": self.L,
+        }
+
+    @staticmethod
+    def finish(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+        """The tables as they are."""
+        return dict(tables)
+
+
+def _paths(labels: int, l_q: int) -> int:
+    """How many paths of 2 to l_q labels there are."""
+    return sum(labels**n for n in range(2, l_q + 1))
