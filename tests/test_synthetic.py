@@ -25,6 +25,7 @@ from murmurlog.noise import SeededEntropy, SystemEntropy
 from murmurlog.road import release
 from murmurlog.source import find
 from murmurlog.synth import invent, write
+from murmurlog.tables import schema
 
 SHOWN = 140  # how many values of a count are told apart, around the threshold or around SURE
 
@@ -474,6 +475,15 @@ def test_a_million_rows_take_less_than_a_minute(tmp_path):
     release(str(tmp_path / "log.parquet"), out=tmp_path / "out", mechanism="synthetic",
             tables=["log"], measure=ALL)  # fmt: skip
     assert time.monotonic() - begin < 60
+
+
+def test_only_known_columns_are_believed():
+    plain = schema("log")
+    assert plain.names == ["user", "query", "url", "count"]
+    for listed in (3, None, "rank", ["user", "more"], [{"rank": 1}]):
+        assert schema("log", parameters={"columns": listed}).equals(plain)
+    assert schema("log", parameters={"columns": ["hour", "rank"]}).names[4:] == ["rank", "hour"]
+    assert schema("click", parameters={"columns": ["rank"]}).equals(schema("click"))
 
 
 # --- the text and the claim -----------------------------------------------------------------------
