@@ -3,6 +3,7 @@
 import re
 
 from murmurlog.errors import UsageError
+from murmurlog.mechanisms.hong import Hong
 from murmurlog.mechanisms.k_anonymity import KClick, KKeyword, KQuery, Users30
 from murmurlog.mechanisms.k_session import KSession
 from murmurlog.mechanisms.korolova import Korolova, KorolovaLists
@@ -34,6 +35,7 @@ MECHANISMS: dict[str, type[Mechanism]] = {
     "users-30": Users30,
     "synthetic": Synthetic,
     "profiles": Profiles,
+    "hong": Hong,
 }
 
 __all__ = [
