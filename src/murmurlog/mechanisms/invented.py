@@ -35,7 +35,7 @@ def whole_sizes(noisy: Integers) -> Integers:
     cuts = (np.cumsum(falling) - total) / np.arange(1, len(noisy) + 1)
     cut = cuts[np.flatnonzero(falling > cuts)[-1]]
     exact = np.maximum(0.0, noisy - cut)
-    sizes = np.floor(exact).astype(np.int64)
+    sizes: Integers = np.floor(exact).astype(np.int64)
     largest_rest = np.argsort(sizes - exact, kind="stable")
     sizes[largest_rest[: total - int(sizes.sum())]] += 1
     return sizes
@@ -56,11 +56,12 @@ def fitted_weights(users: Integers, sizes: Integers) -> Integers:
     if held.max(initial=0) > 0:
         grid = np.concatenate([[0.0], np.geomspace(v.min() / 4, 1e4 * v.max(), 600)])
         for _ in range(ROUNDS):
-            times = np.array([_waiting(v, min(s + 1, 0.999 * len(v))) for s in held])
+            times = np.array([_waiting(v, min(s + 1.0, 0.999 * len(v))) for s in held.tolist()])
             chosen = -np.expm1(-np.outer(grid, times)) @ sizes[held]
             v = np.interp(wanted, chosen, grid)
             v /= v.sum()
-    return np.maximum(1, np.rint(v * WEIGHT)).astype(np.int64)
+    weights: Integers = np.maximum(1, np.rint(v * WEIGHT)).astype(np.int64)
+    return weights
 
 
 def _waiting(v: Floats, s: float) -> float:
