@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
-from scipy.optimize import linprog
+from scipy.linalg import block_diag
+from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 from scipy.stats import chi2
 
 from murmurlog.diversity import diverse, eliminate, most_diverse
@@ -20,6 +21,8 @@ from murmurlog.errors import UsageError
 from murmurlog.histories import exposures, histories, preprocess, sample, spent
 from murmurlog.noise import SeededEntropy, SystemEntropy
 from murmurlog.packing import SLACK, extend, packing_of
+from murmurlog.reproduce_hong import clicks
+from murmurlog.synth import invent
 from murmurlog.ump import (
     budget,
     frequent,
@@ -376,18 +379,134 @@ def test_support_distance_is_the_papers_measure():
     assert support_distance(two, np.array([0, 0, 0]), support=0.9) == 0
 
 
-def test_the_least_breach_for_a_size_is_the_budget_at_which_lambda_is_that_size():
+def test_the_least_breach_has_the_size_and_its_bound_is_proved():
     rng = np.random.default_rng(8)
-    for size in (1, 5, 40):
+    for size in (1, 5, 12, 40):
         log = random_histories(rng, most=(20, 30))
         plan = least_breach(log, size=size)
-        assert largest_output(log, B=plan.B).optimum == pytest.approx(size)
+        assert plan.size == size
+        assert spent(log, plan.x).max() == pytest.approx(plan.B)
+        assert exposures(log, plan.x).max() == pytest.approx(-math.expm1(-plan.B))
+        # The fractional optimum is the budget at which lambda is that size.
+        assert largest_output(log, B=plan.optimum).optimum == pytest.approx(size)
+        assert plan.optimum <= plan.bound * (1 + 1e-6)
         assert plan.bound <= plan.B * (1 + 1e-9)
-        assert plan.bound == pytest.approx(plan.B)
-        assert plan.size <= size
-        assert exposures(log, plan.x).max() <= -math.expm1(-plan.B) * (1 + 1e-9)
     with pytest.raises(UsageError, match="no pair is had by two users"):
         least_breach(common(1), size=1)
+
+
+def least_by_branch_and_bound(log, size):
+    """The least budget of whole totals of that size, exactly."""
+    inner = preprocess(log).histories
+    weights = np.zeros((inner.users, inner.pairs))
+    weights[inner.owner, inner.counts.indices] = inner.weights
+    found = milp(
+        np.append(np.zeros(inner.pairs), 1.0),
+        constraints=[
+            LinearConstraint(np.column_stack([weights, -np.ones(inner.users)]), ub=0),
+            LinearConstraint(np.append(np.ones(inner.pairs), 0.0)[None], size, size),
+        ],
+        integrality=np.append(np.ones(inner.pairs), 0),
+        bounds=Bounds(0, np.inf),
+    )
+    assert found.status == 0
+    return found.fun
+
+
+def test_the_least_breach_is_near_the_exact_one():
+    rng, ratios = np.random.default_rng(1), []
+    for _ in range(25):
+        log, size = random_histories(rng, most=(12, 14)), int(rng.integers(1, 20))
+        if not preprocess(log).histories.pairs:
+            continue
+        plan, exact = least_breach(log, size=size), least_by_branch_and_bound(log, size)
+        assert plan.bound <= exact * (1 + 1e-6)
+        assert exact * (1 - 1e-6) <= plan.B
+        ratios.append(plan.B / exact)
+    print(f"budget over the least: mean {np.mean(ratios):.3f}, worst {max(ratios):.3f}")
+    assert len(ratios) > 15
+    assert np.mean(ratios) < 1.05
+
+
+def test_a_pair_that_one_draw_exposes_more_raises_the_bound_above_the_fractional_one():
+    # Two users share 50 pairs, ten others one pair; fractional totals take a little of each.
+    counts = np.zeros((12, 51), int)
+    counts[:2, :50], counts[2:, 50] = 1, 1
+    plan = least_breach(histories(counts), size=2)
+    assert plan.x.tolist() == [0] * 50 + [2]
+    assert pytest.approx(2 * math.log(10 / 9)) == plan.B
+    assert plan.optimum < 0.95 * plan.bound
+    assert plan.bound >= plan.B / 1.02
+
+
+def test_the_least_breach_keeps_a_budget_and_says_what_it_reached():
+    rng = np.random.default_rng(12)
+    for _ in range(20):
+        log = random_histories(rng)
+        lam = largest_output(log, B=LN2).optimum
+        if lam < 2:
+            continue
+        size = math.floor(lam * 0.95)
+        plan = least_breach(log, size=size, B=LN2)
+        assert plan.B <= LN2 * (1 + SLACK)
+        assert plan.size <= size
+    pairs, B = histories(np.kron(np.eye(3, dtype=int), np.ones((2, 1), int))), 1.9 * LN2
+    assert least_breach(pairs, size=5, B=B).x.tolist() == [1, 1, 1]  # no whole solution has more
+    assert least_breach(pairs, size=5).size == 5
+    with pytest.raises(UsageError, match=r"size 6 .* B = 1\.31698: .* lambda = 5\.7"):
+        least_breach(pairs, size=6, B=B)
+
+
+def test_sizes_are_reached_on_an_invented_log():
+    log = clicks(invent(rows=40_000, seed=2, like="aol").table)
+    lam = largest_output(log, B=LN2).optimum
+    size = math.floor(lam / 2)
+    floored, filled = (
+        frequent(log, B=LN2, support=0.001, size=size, fill=fill) for fill in (False, True)
+    )
+    breach = least_breach(log, size=size, B=LN2)
+    assert floored.size < 0.7 * size
+    assert filled.size == breach.size == size > 50
+    assert breach.bound <= breach.B <= LN2 * (1 + SLACK)
+    near, far = (support_distance(log, plan.x, support=0.001) for plan in (filled, floored))
+    assert filled.optimum - 1e-6 <= near < far
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32), st.floats(0.05, 1), st.sampled_from([0.001, 0.02, 0.2]))
+def test_filling_frequent_totals_only_adds_draws_and_keeps_size_and_constraints(
+    seed, part, support
+):
+    log = random_histories(np.random.default_rng(seed))
+    size = math.floor(largest_output(log, B=LN2).optimum * part)
+    if size < 1:
+        return
+    floored, filled = (
+        frequent(log, B=LN2, support=support, size=size, fill=fill) for fill in (False, True)
+    )
+    assert (filled.x >= floored.x).all()
+    assert filled.size <= size
+    assert spent(log, filled.x).max() <= LN2 * (1 + SLACK)
+    assert (filled.optimum, filled.bound) == (floored.optimum, floored.bound)
+    if filled.size < size:  # nothing more fits
+        nothing, held = np.zeros(log.pairs, bool), log.holders > 0
+        packing = packing_of(log, B=LN2)
+        assert not extend(packing, nothing, np.arange(log.pairs), x=filled.x)[held].any()
+
+
+def test_filling_goes_towards_shares_then_to_other_pairs_then_above_shares():
+    # A pair of 20 users (5/6 of the rows) and two of two users each, all of them strangers: within
+    # B at most 16 draws of the first and one of each other, 1.2 in fractions.
+    blocks = [np.ones((users, 1), int) for users in (20, 2, 2)]
+    log, B = histories(block_diag(*blocks)), 1.2 * LN2
+
+    def totals(size, fill):
+        return frequent(log, B=B, support=0.5, size=size, fill=fill).x.tolist()
+
+    assert totals(14, fill=False)[0] == 11  # its share of 14 is 11.67
+    assert totals(14, fill=True) == [12, 1, 1]
+    assert totals(10, fill=True) == [8, 1, 1]  # its share is 8.33, and the other pairs have room
+    assert totals(16, fill=True) == [14, 1, 1]  # its share is 13.33: only the size asks for 14
 
 
 def test_rounding_takes_a_solvers_near_one_for_one_only_if_it_fits():
@@ -538,6 +657,7 @@ def test_histories_take_dense_and_sparse_counts_and_forget_zeros():
         (lambda: diverse(common(2), B=-1.0), "budget B"),
         (lambda: frequent(common(2), B=1.0, support=0.0, size=1), "support is a share"),
         (lambda: frequent(common(2), B=1.0, support=0.1, size=0), "whole number from 1 on"),
+        (lambda: least_breach(common(2), size=1, B=-1.0), "budget B"),
         (lambda: exposures(common(2), np.array([1, 1])), "one total for each of the 1 pairs"),
         (lambda: exposures(common(2), np.array([0.5])), "totals are whole"),
         (lambda: exposures(common(2), np.array([-1])), "totals are whole"),

@@ -25,7 +25,14 @@ from murmurlog.mechanisms.mechanism import View, number, whole
 from murmurlog.noise import Entropy
 from murmurlog.privacy import Guarantee, check_budget
 from murmurlog.tables import SEPARATOR, schema, with_notes
-from murmurlog.ump import budget, frequent, largest_output, least_breach, size_bound
+from murmurlog.ump import (
+    budget,
+    frequent,
+    largest_output,
+    least_breach,
+    size_bound,
+    support_distance,
+)
 
 OBJECTIVES = ("output", "frequent", "diverse", "breach")
 DIVERSITIES = ("pairs", "queries")
@@ -199,9 +206,15 @@ class Hong:
         if size == 0:  # lambda below 2: an empty output is what the program gives
             return np.zeros(given.pairs, np.int64), notes
         if self.objective == "breach":
-            return least_breach(given, size=size).x, notes
-        made = frequent(given, B=B, support=self.support, size=size)
-        notes["sum of support distances"] = made.optimum
+            made = least_breach(given, size=size, B=B)
+            notes["no output of this size has a smaller largest delta_k than"] = -math.expm1(
+                -made.bound
+            )
+            return made.x, notes
+        # Differs: what the paper loses by rounding down is filled up towards the size again.
+        made = frequent(given, B=B, support=self.support, size=size, fill=True)
+        notes["sum of support distances, least by the linear program"] = made.optimum
+        notes["sum of support distances"] = support_distance(given, made.x, support=self.support)
         return made.x, notes
 
     def _diverse(
@@ -228,7 +241,7 @@ class Hong:
         B = budget(epsilon=self.epsilon, delta=self.delta)
         exposed = exposures(given, x)
         return {
-            "output size": int(x.sum()),
+            "output size reached": int(x.sum()),
             "no output is larger than n min(epsilon, -ln(1-delta))": size_bound(given.users, B),
             "largest delta_k given the totals": float(exposed.max(initial=0.0)),
             "statement": "not differentially private end to end; given the published totals, user k "
