@@ -288,8 +288,10 @@ def readme(certificate: Certificate) -> str:
     lines += ["## Load", "", "```python", "import duckdb"]
     lines += [f"duckdb.sql(\"from 'data/{first}.parquet' limit 10\")", "```", ""]
     lines += ["## Limits", "", *(f"- {limit}" for limit in _limits(certificate)), ""]
-    lines += ["## What the guarantee assumes", ""]
-    lines += [f"- {name}: {text}" for name, text in certificate.as_json()["assumptions"].items()]
+    if g.assumptions:
+        lines += ["## What the guarantee assumes", ""]
+        stated = certificate.as_json()["assumptions"]
+        lines += [f"- {name}: {text}" for name, text in stated.items()]
     lines += ["", f"Release {certificate.release_id}, {certificate.published}, "]
     lines[-1] += f"murmurlog {certificate.murmurlog}."
     return "\n".join(lines) + "\n"
@@ -303,9 +305,7 @@ def _accounting(certificate: Certificate) -> str:
 
 def _description(certificate: Certificate) -> str:
     what = ", ".join(CONTENTS[table] for table in certificate.tables)
-    return certificate.about.get(
-        "description", f"Parts of a search log ({what}), as the guarantee below allows."
-    )
+    return certificate.about.get("description", f"Parts of a search log ({what}).")
 
 
 def _limits(certificate: Certificate) -> list[str]:
@@ -313,11 +313,19 @@ def _limits(certificate: Certificate) -> list[str]:
     if g.notion == "none":
         return [NO_GUARANTEE]
     limits = [
-        f"Counts are of {g.unit}s after each was bounded to a few distinct items, plus noise; they "
-        "are not traffic.",
         "Rare items are missing by design, and some frequent ones by chance.",
         "What many users have in common is published, whatever it is about.",
     ]
+    if set(certificate.tables) - {"log"}:
+        limits.insert(
+            0,
+            f"Counts are of {g.unit}s after each was bounded to a few distinct items, plus noise; "
+            "they are not traffic.",
+        )
+    if "log" in certificate.tables:
+        limits.insert(0, "The users of `log` are invented; no row of it is anybody's.")
+    if any("expected_fakes" in claim.parameters for claim in certificate.tables.values()):
+        limits.append("Some rows hold what nobody asked; their noise alone reached the threshold.")
     if g.unit != "user":
         limits.append(f"A user with n {g.unit}s is protected n times less.")
     if certificate.unprotected:

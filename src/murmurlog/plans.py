@@ -74,6 +74,8 @@ def plan(
     kind = named(mechanism)
     if letters or mechanism not in MECHANISMS:
         given = {"d": str(per_user), **({"noise": noise} if noise else {}), **(letters or {})}
+        if noise and not letters:
+            raise UsageError(f"{mechanism} says all there is to choose: leave --noise out")
         chosen = kind.from_letters(given) if letters else parse(mechanism)
         return Plan(
             mechanism=chosen,

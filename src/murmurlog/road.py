@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from murmurlog import __version__
@@ -30,11 +31,11 @@ from murmurlog.mechanisms import View, named
 from murmurlog.noise import Entropy, SystemEntropy, sampler_delta
 from murmurlog.plans import MECHANISM, Plan, check_options, plan_tables
 from murmurlog.privacy import Guarantee
-from murmurlog.screen import Screen, load_deny
+from murmurlog.screen import Screen, load_deny, matcher
 from murmurlog.screen import load as load_screen
 from murmurlog.source import Source, find
 from murmurlog.tables import By, count_of, keys_of, notes_of
-from murmurlog.text import NORMALISER, check_url_level
+from murmurlog.text import NORMALISER, check_url_level, normalise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +73,17 @@ class Reading:
             deny=self.deny,
             say=say,
         )
+
+    def allowed(self, table: pa.Table) -> pa.Table:
+        """The rows without a query that is denied or screened: public keys may hold such ones."""
+        denied = matcher(self.deny, normalise)
+        keep = np.ones(table.num_rows, bool)
+        for column in ("query", "next_query"):
+            if column in table.column_names:
+                for place, query in enumerate(table[column].to_pylist()):
+                    if denied(query) or (self.screen and self.screen.hits(query)):
+                        keep[place] = False
+        return table.filter(pa.array(keep))
 
     def as_json(self) -> dict[str, Any]:
         """For the certificate; which queries were denied is the owner's."""
@@ -181,7 +193,7 @@ def release(
     for kind in kinds:
         check(found, kind=kind, unit=unit)
     way = choose_way(bound, timed="time" in found.columns)
-    chosen = _public(chosen, kinds, found, url)
+    chosen = _public(mechanism, chosen, kinds, found, url)
     reading = Reading(
         url=url,
         since=since,
@@ -250,7 +262,9 @@ def release(
                 own = replace(view, kind=kind, published=published)
                 gathered[kind] = plan.mechanism.gather(log, own, entropy=entropy)
             say(f"drawing {kind}")
-            published[kind] = plan.mechanism.release(gathered[kind], entropy=entropy)
+            table = plan.mechanism.release(gathered[kind], entropy=entropy)
+            from_log = plan.mechanism.needs_delta and "A4" not in plan.guarantee.assumptions
+            published[kind] = table if from_log else reading.allowed(table)
         notes = {kind: notes_of(table) for kind, table in published.items()}
         published = named(mechanism).finish(published)
         if set_only:
@@ -299,7 +313,7 @@ def _options(mechanism: str, options: Mapping[str, Any], **shared: Any) -> dict[
 
 
 def _public(
-    options: Mapping[str, Any], kinds: Sequence[str], found: Source, url: str
+    mechanism: str, options: Mapping[str, Any], kinds: Sequence[str], found: Source, url: str
 ) -> dict[str, Any]:
     """The options with what is in the public files they name, cleaned as the log is."""
     loaded = dict(options)
@@ -316,7 +330,8 @@ def _public(
             raise UsageError("--result-lists needs the tables query and click")
         loaded["result_lists"] = read_lists(Path(options["result_lists"]), url=url)
     if "pool" in options:
-        loaded["pool"] = read_pools(Path(options["pool"]), tables=kinds, url=url)
+        needed = ["query"] if mechanism == "safelog-literal" else kinds
+        loaded["pool"] = read_pools(Path(options["pool"]), tables=needed, url=url)
     if "map" in options:
         loaded["map"] = read_labels(str(options["map"]))
     if "via_keywords" in options and list(kinds)[:1] != ["keyword"]:

@@ -251,6 +251,9 @@ def _report_release(outcome: Any, users: int | None) -> None:
     if not outcome.rows:
         tell("dry run: no row was read, nothing was booked or written")
         return
+    if g.notion == "none":
+        tell(f"wrote {outcome.out}, which claims nothing: murmurlog verify will say so")
+        return
     if users is None:
         tell("delta was not held against a number of users; declare one with --users.")
     tell("booked" if outcome.booked else "not booked: give --ledger and --source to keep count")

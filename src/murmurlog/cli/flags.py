@@ -156,5 +156,5 @@ Diversity = Annotated[
 ]
 Measure = Annotated[
     str | None,
-    flag("--measure", help="synthetic: also together, rank, hour; as a list with commas."),
+    flag("--measure", help="synthetic: also together, rank, hour, count; with commas."),
 ]
