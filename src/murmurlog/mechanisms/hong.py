@@ -37,6 +37,7 @@ from murmurlog.ump import (
 OBJECTIVES = ("output", "frequent", "diverse", "breach")
 DIVERSITIES = ("pairs", "queries")
 SUPPORT = 0.001
+NAME = 8  # bytes of a pseudonym
 SMALL = 400  # pairs up to which the most diverse output is also found exactly
 
 
@@ -177,10 +178,9 @@ class Hong:
         x, notes = self._totals(given, gathered.pairs)
         drawn = sample(given, x, entropy=entropy)
         shown, who = np.unique(drawn.users, return_inverse=True)
-        # Pseudonyms in random order: the order of users in the log says nothing.
-        place = np.empty(len(shown), np.int64)
-        place[_shuffled(len(shown), entropy)] = np.arange(len(shown))
-        names = [f"u{n + 1}" for n in place[who]]
+        # Random names: no id of the log by chance, and their order says nothing.
+        name = entropy.bytes(NAME * len(shown)).hex()
+        names = [name[2 * NAME * n : 2 * NAME * (n + 1)] for n in who]
         pairs = gathered.pairs.take(pa.array(drawn.pairs))
         columns = [pa.array(names, pa.string()), pairs["query"], pairs["url"]]
         table = pa.table([*columns, pa.array(drawn.counts, pa.int64())], schema=schema("log"))
@@ -274,9 +274,3 @@ class Hong:
     def finish(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
         """The tables as they are."""
         return dict(tables)
-
-
-def _shuffled(n: int, entropy: Entropy) -> Integers:
-    """The numbers below n in random order."""
-    keys = np.frombuffer(entropy.bytes(8 * n), np.uint64)
-    return np.argsort(keys, kind="stable").astype(np.int64)
