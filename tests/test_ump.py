@@ -28,6 +28,7 @@ from murmurlog.ump import (
     frequent,
     largest_output,
     least_breach,
+    recall,
     rounded_down,
     size_bound,
     support_distance,
@@ -377,6 +378,14 @@ def test_support_distance_is_the_papers_measure():
     assert support_distance(two, np.array([1, 1, 0]), support=0.1) == 0
     assert support_distance(two, np.array([1, 0, 0]), support=0.1) == pytest.approx(1.0)
     assert support_distance(two, np.array([0, 0, 0]), support=0.9) == 0
+
+
+def test_recall_is_the_share_of_frequent_pairs_that_stay_frequent():
+    log = histories([[5, 3, 1, 9], [5, 3, 1, 0]])  # shares 10/18, 6/18, 2/18; the 9 are one user's
+    assert recall(log, np.array([1, 0, 0, 0]), support=0.1) == pytest.approx(1 / 3)
+    assert recall(log, np.array([9, 9, 1, 0]), support=0.1) == pytest.approx(2 / 3)
+    assert recall(log, np.array([0, 0, 0, 0]), support=0.1) == 0
+    assert recall(log, np.array([0, 0, 0, 0]), support=0.9) == 1  # there is none
 
 
 def test_the_least_breach_has_the_size_and_its_bound_is_proved():

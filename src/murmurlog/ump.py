@@ -164,11 +164,22 @@ def frequent(given: Histories, *, B: float, support: float, size: int, fill: boo
 
 def support_distance(given: Histories, x: Integers, *, support: float) -> float:
     """The sum of |x / |x| - share| over frequent pairs, for whole totals x: the F-UMP's measure."""
+    often, share = _frequent_pairs(given, support)
+    return float(np.abs(x[often] / max(int(x.sum()), 1) - share).sum())
+
+
+def recall(given: Histories, x: Integers, *, support: float) -> float:
+    """The share of frequent pairs that are frequent in an output of totals x as well; 1 of none."""
+    often, _ = _frequent_pairs(given, support)
+    again = (x[often] > 0) & (x[often] >= support * x.sum())
+    return float(again.mean()) if len(often) else 1.0
+
+
+def _frequent_pairs(given: Histories, support: float) -> tuple[Integers, Numbers]:
+    """The pairs with at least that share of the rows, of pairs that two users have; their shares."""
     inner = np.where(given.holders >= 2, given.totals, 0)
-    often = inner >= support * inner.sum()
-    often &= inner > 0
-    out = x[often] / max(int(x.sum()), 1)
-    return float(np.abs(out - inner[often] / inner.sum()).sum()) if often.any() else 0.0
+    often = np.flatnonzero((inner > 0) & (inner >= support * inner.sum()))
+    return often, inner[often] / max(int(inner.sum()), 1)
 
 
 def rounded_down(given: Histories, x: Numbers, *, B: float) -> Integers:
