@@ -78,6 +78,47 @@ def words_only(log, tmp_path_factory):
     return released(log, tmp_path_factory.mktemp("released") / "bundle", tables=["keyword"])
 
 
+@pytest.fixture(scope="module")
+def lists(log_of_sessions, tmp_path_factory):
+    """A bundle with session and itemset tables."""
+    folder = tmp_path_factory.mktemp("released") / "bundle"
+    more = {"mechanism": "sessions", "tables": ["session", "itemset"], "per_user": 3}
+    release(str(log_of_sessions), out=folder, epsilon=20.0, delta=1e-4, **more)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def sets(log_of_sessions, tmp_path_factory):
+    """A bundle with a query and an itemset table."""
+    folder = tmp_path_factory.mktemp("released") / "bundle"
+    more = {"tables": ["query", "itemset"], "per_user": 7}
+    release(str(log_of_sessions), out=folder, epsilon=20.0, delta=1e-4, **more)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def invented(log_of_sessions, tmp_path_factory):
+    """A bundle with a log of invented users, with ranks and hours."""
+    folder = tmp_path_factory.mktemp("released") / "bundle"
+    more = {"mechanism": "synthetic", "tables": ["log"], "per_user": 7, "measure": "rank,hour"}
+    release(str(log_of_sessions), out=folder, epsilon=20.0, delta=1e-4, **more)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def log_of_sessions(tmp_path_factory):
+    """600 users with the same session of awkward queries and clicks."""
+    rows = [
+        {"user": f"u{i}", "time": f"2026-01-01 10:0{j}:00", "query": query, "url": page(query)}
+        | {"rank": j + 1}
+        for i in range(600)
+        for j, query in enumerate(QUERIES)
+    ]
+    path = tmp_path_factory.mktemp("log") / "log.parquet"
+    pq.write_table(pa.Table.from_pylist(rows), path)
+    return path
+
+
 @pytest.fixture
 def copy(bundle, tmp_path):
     return shutil.copytree(bundle, tmp_path / "bundle")
@@ -641,6 +682,169 @@ def test_the_examples_of_the_export_page_run(bundle, quiet, tmp_path, monkeypatc
     assert len(examples("export.md")) == 5
     for code in examples("export.md"):  # the first makes tsv
         exec(code, {"__name__": "example"})
+
+
+# --- lists, and logs of invented users ------------------------------------------------------------
+
+OTHERS = [("lists", "session"), ("lists", "itemset"), ("sets", "itemset"), ("invented", "log")]
+others = pytest.mark.parametrize(("name", "table"), OTHERS)
+
+
+@pytest.fixture
+def other(name, table, request, monkeypatch):
+    """The rows of the table, with its bundle as the current folder."""
+    folder = request.getfixturevalue(name)
+    monkeypatch.chdir(folder)
+    found = load(folder).tables[table].to_pylist()
+    assert found
+    assert any(key in found[0] for key in ("queries", "items", "user"))
+    return found
+
+
+@others
+def test_duckdb_pandas_and_polars_load_lists_and_logs(other, table):
+    found = duckdb.sql(f"from 'data/{table}.parquet'")
+    assert [dict(zip(found.columns, row, strict=True)) for row in found.fetchall()] == other
+    frame = pandas.read_parquet(f"data/{table}.parquet")
+    for column in frame.columns:
+        values = frame[column].map(list) if column in ("queries", "items") else frame[column]
+        assert values.tolist() == [row[column] for row in other]
+    assert polars.read_parquet(f"data/{table}.parquet").to_dicts() == other
+
+
+@others
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # rdflib's, inside mlcroissant
+def test_mlcroissant_loads_lists_and_logs_and_has_no_complaint(other, table, caplog):
+    data = mlcroissant.Dataset("croissant.json")
+    assert data.metadata.ctx.issues.report() == ""
+    rows = list(data.records(record_set=table))
+    assert caplog.records == []
+
+    def text(value):
+        return value.decode() if isinstance(value, bytes) else value
+
+    plain = [
+        {
+            key.removeprefix(f"{table}/"): list(map(text, value))
+            if isinstance(value, list)
+            else text(value)
+            for key, value in row.items()
+        }
+        for row in rows
+    ]
+    assert plain == other
+
+
+@others
+def test_frictionless_loads_the_counts_of_lists_and_all_of_a_log(other, table):
+    rows = frictionless.Package("datapackage.json").get_resource(table).read_rows()
+    count = "count" if table == "log" else "users"
+    assert [row[count] for row in rows] == [row[count] for row in other]
+    if table == "log":
+        assert frictionless.validate("datapackage.json").valid
+        assert [row.to_dict() for row in rows] == other
+
+
+@others
+def test_hugging_face_loads_lists_and_logs(other, name, table, request, tmp_path, quiet):
+    import datasets
+
+    folder, cache = request.getfixturevalue(name), str(tmp_path / "cache")
+    assert list(datasets.load_dataset(str(folder), table, cache_dir=cache)["train"]) == other
+    copied = export(folder, to="hf", out=tmp_path / "hf")
+    assert copied.files[f"data/{table}.parquet"] == len(other)
+    assert verify(copied.out).ok
+
+
+@others
+def test_tsv_holds_lists_as_json_and_nothing_a_spreadsheet_runs(
+    other, name, table, request, tmp_path
+):
+    done = export(request.getfixturevalue(name), to="tsv", out=tmp_path / "tsv")
+    path = done.out / f"{table}.tsv.gz"
+    with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
+        head, *rows = [line.removesuffix("\n").split("\t") for line in file]
+    assert head == list(other[0])
+    for cells, row in zip(rows, other, strict=True):
+        for cell, value in zip(cells, row.values(), strict=True):
+            assert cell[0] not in '=+-@"'
+            if isinstance(value, list):
+                assert cell[0] == "["
+                assert json.loads(cell) == value
+            elif isinstance(value, str):
+                assert fused(cell) == value
+    assert "A list of texts is written as JSON" in " ".join(
+        (done.out / "README.txt").read_text().split()
+    )
+    # Lists and texts come back with the lines of the docs too.
+    frame = pandas.read_csv(path, sep="\t", quoting=csv.QUOTE_NONE, keep_default_na=False)
+    if table != "log":
+        assert [json.loads(cell) for cell in frame[head[0]]] == [row[head[0]] for row in other]
+
+
+def test_a_bundle_with_itemsets_gives_a_graph_and_trec_files_of_its_queries(sets, tmp_path):
+    made = graph(load(sets).tables)
+    assert made.left_out == ("itemset",)
+    assert {row["text"]: row["users"] for row in made.nodes.to_pylist()} == {
+        query: n for (query,), n in users(sets).items()
+    }
+    assert export(sets, to="graph", out=tmp_path / "graph").files == {
+        "nodes.tsv": 7,
+        "edges.tsv": 0,
+    }
+    for to in ("trec", "ir-datasets"):
+        done = export(sets, to=to, out=tmp_path / to)
+        assert {line.split("\t")[1] for line in lines(done.out / "queries.tsv")} == set(QUERIES)
+        assert not (done.out / "qrels.txt").exists()
+
+
+def test_a_bundle_of_lists_alone_has_no_graph_and_no_trec_files(lists, tmp_path):
+    for to in ("trec", "ir-datasets", "graph"):
+        match = f"--to {to} needs queries, .* has only: session, itemset. Use --to tsv"
+        with pytest.raises(UsageError, match=match):
+            export(lists, to=to, out=tmp_path / "out")
+    made = graph(load(lists).tables)  # in Python it is empty and says why
+    assert (made.nodes.num_rows, made.edges.num_rows) == (0, 0)
+    assert made.left_out == ("session", "itemset")
+
+
+def test_the_queries_and_urls_of_an_invented_log_are_nodes_without_counts_or_clicks(
+    invented, tmp_path
+):
+    made = graph(load(invented).tables)
+    assert made.left_out == ("log",)
+    assert made.edges.num_rows == 0
+    assert set(made.nodes["text"].to_pylist()) == set(QUERIES) | {page(q) for q in QUERIES}
+    assert made.nodes["users"].null_count == made.nodes.num_rows == 14
+    done = export(invented, to="graph", out=tmp_path / "graph")
+    assert done.files == {"nodes.tsv": 14, "edges.tsv": 0}
+    assert done.notes == ("There is no click table in this bundle: the graph has no click edges.",)
+    export(invented, to="graph", out=tmp_path / "g.graphml")
+    tree = ElementTree.parse(tmp_path / "g.graphml").getroot()
+    told = {d.get("key"): d.text for d in tree.find(f"{GRAPHML}graph").findall(f"{GRAPHML}data")}
+    assert told["graph_left_out"] == "log"
+    for to in ("trec", "ir-datasets"):
+        done = export(invented, to=to, out=tmp_path / to)
+        assert {line.split("\t")[1] for line in lines(done.out / "queries.tsv")} == set(QUERIES)
+        assert done.notes == ("There is no click table in this bundle: no qrels.txt, no docs.tsv.",)
+
+
+def test_a_log_beside_other_tables_adds_nodes_only():
+    tables = small_tables()
+    rows = {"user": ["invented-1"], "query": ["new"], "url": ["x"], "count": [1]}
+    before, after = graph(tables), graph({**tables, "log": pa.table(rows)})
+    assert after.edges.equals(before.edges)
+    assert set(after.nodes["id"].to_pylist()) == {*before.nodes["id"].to_pylist(), "query:new"}
+    assert (before.left_out, after.left_out) == ((), ("log",))
+
+
+def test_the_click_table_of_the_docs_is_made_of_an_invented_log(invented, monkeypatch):
+    monkeypatch.chdir(invented)
+    text = (Path(__file__).parents[1] / "docs" / "export.md").read_text(encoding="utf-8")
+    (line,) = re.findall(r'duckdb\.sql\("(select [^"]+)"\)', text)
+    made = {(query, url): n for query, url, n in duckdb.sql(line).fetchall()}
+    assert set(made) == {(query, page(query)) for query in QUERIES}
+    assert sum(made.values()) == load(invented).tables["log"].num_rows
 
 
 # --- the command ----------------------------------------------------------------------------------

@@ -2,7 +2,9 @@
 
 Tables are known by their key columns, not by their names, so a bundle that has no clicks or no
 pairs gives a smaller graph and no error. Nothing is added up: a node has the count that its own
-table gives it, or none. Knows no bundle, no file and no log.
+table gives it, or none. Sessions and itemsets are no edges, and an invented user's rows are no
+number of people: of a log the queries and urls are nodes, and nothing else of these tables is in the
+graph, which says so in `left_out`. Knows no bundle, no file and no log of real users.
 """
 
 import re
@@ -24,6 +26,7 @@ COUNTS = {
     "reliable": pa.bool_(),
 }
 ENDS = {"click": ("query", "url"), "reformulation": ("query", "next_query")}
+LISTED, NAMED = {"queries", "items"}, "user"  # columns of sessions and itemsets, and of a log
 KINDS = {"query": "query", "next_query": "query", "url": "url"}  # of the node a column names
 NODES = pa.schema(
     [("id", pa.string()), ("kind", pa.string()), ("text", pa.string()), *COUNTS.items()]
@@ -47,6 +50,7 @@ class Graph:
 
     nodes: pa.Table
     edges: pa.Table
+    left_out: tuple[str, ...] = ()  # tables whose rows no edge and no count shows
 
 
 def graph(tables: Mapping[str, pa.Table]) -> Graph:
@@ -58,12 +62,14 @@ def graph(tables: Mapping[str, pa.Table]) -> Graph:
     return Graph(
         nodes=pa.concat_tables(_nodes(tables, kind) for kind in ("query", "url")),
         edges=pa.concat_tables([EDGES.empty_table(), *edges]),
+        left_out=tuple(name for name, table in tables.items() if _left_out(table)),
     )
 
 
 def graphml(graph: Graph, *, about: Mapping[str, str | float | bool]) -> Iterator[str]:
     """The lines of a GraphML file; `about` becomes attributes of the graph itself."""
-    header = pa.table({name: pa.array([value]) for name, value in about.items()})
+    told = {**about, "left_out": ", ".join(graph.left_out)} if graph.left_out else about
+    header = pa.table({name: pa.array([value]) for name, value in told.items()})
     yield '<?xml version="1.0" encoding="UTF-8"?>\n'
     yield '<graphml xmlns="http://graphml.graphdrawing.org/xmlns">\n'
     for part, fields in (("graph", header.schema), ("node", NODES), ("edge", EDGES)):
@@ -92,11 +98,16 @@ def _check_keys(tables: Mapping[str, pa.Table]) -> None:
     """Raises if a table of queries has a further key: its counts are of parts of an edge."""
     for name, table in tables.items():
         keys = set(table.column_names) - set(COUNTS)
-        if keys & set(KINDS) and (more := sorted(keys - set(KINDS))):
+        if not _left_out(table) and keys & set(KINDS) and (more := sorted(keys - set(KINDS))):
             raise UsageError(
                 f"table {name} is split by {', '.join(more)}, and a graph is of one part: keep the "
                 "rows of one value and drop the column"
             )
+
+
+def _left_out(table: pa.Table) -> bool:
+    """Whether it is of sessions or itemsets, or a log of invented users."""
+    return bool((LISTED | {NAMED}) & set(table.column_names))
 
 
 def _with_keys(tables: Mapping[str, pa.Table], keys: Iterable[str]) -> list[pa.Table]:
@@ -111,7 +122,7 @@ def _edges(table: pa.Table, kind: str) -> pa.Table:
 
 
 def _nodes(tables: Mapping[str, pa.Table], kind: str) -> pa.Table:
-    """The nodes of a kind: those with a count of their own, then the other ends of edges."""
+    """The nodes of a kind: those with a count of their own, then ends of edges, then of a log."""
     counted = pa.concat_tables(
         [
             pa.schema([(kind, pa.string()), *COUNTS.items()]).empty_table(),
@@ -125,6 +136,12 @@ def _nodes(tables: Mapping[str, pa.Table], kind: str) -> pa.Table:
         for key in keys
         if KINDS[key] == kind
         for chunk in table[key].chunks
+    ]
+    ends += [
+        chunk
+        for table in tables.values()
+        if NAMED in table.column_names and kind in table.column_names
+        for chunk in table[kind].chunks
     ]
     seen = pc.unique(pa.chunked_array(ends, pa.string()))
     others = pa.table({kind: seen.filter(pc.invert(pc.is_in(seen, value_set=counted[kind])))})
