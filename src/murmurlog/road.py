@@ -27,9 +27,9 @@ from murmurlog.ledger import Account, Ledger
 from murmurlog.lists import read_lists
 from murmurlog.log import Log, read
 from murmurlog.log import check as check_rows
-from murmurlog.mechanisms import View, named
+from murmurlog.mechanisms import MECHANISMS, View, named
 from murmurlog.noise import Entropy, SystemEntropy, sampler_delta
-from murmurlog.plans import MECHANISM, Plan, check_options, plan_tables
+from murmurlog.plans import MECHANISM, Plan, check_options, plan, plan_tables
 from murmurlog.privacy import Guarantee
 from murmurlog.screen import Screen, load_deny, matcher
 from murmurlog.screen import load as load_screen
@@ -193,7 +193,7 @@ def release(
     for kind in kinds:
         check(found, kind=kind, unit=unit)
     way = choose_way(bound, timed="time" in found.columns)
-    chosen = _public(mechanism, chosen, kinds, found, url)
+    chosen = _public(mechanism, chosen, kinds, found.files, url)
     reading = Reading(
         url=url,
         since=since,
@@ -296,6 +296,21 @@ def release(
     )  # fmt: skip
 
 
+def planned_for(
+    mechanism: str, *, users: int | None = None, url: str = "path", **asked: Any
+) -> Plan:
+    """The plan of one table of a mechanism, with its public files read; looks at no log."""
+    names = ("epsilon", "delta", "per_user", "noise", "unit", "neighbours", "letters")
+    general = {name: asked.pop(name) for name in names if name in asked}
+    kind = named(mechanism)
+    table = "query" if "query" in kind.tables else kind.tables[0]
+    chosen = _public(mechanism, _options(mechanism, asked, users=users), [table], (), url)
+    if general.get("letters") or mechanism not in MECHANISMS:
+        return plan(mechanism=mechanism, **general)
+    name, options = kind.for_table(table, chosen)
+    return plan(mechanism=name, options=options, **general)
+
+
 FILES = ("result_lists", "pool", "map")  # options that name a public file
 
 
@@ -313,13 +328,17 @@ def _options(mechanism: str, options: Mapping[str, Any], **shared: Any) -> dict[
 
 
 def _public(
-    mechanism: str, options: Mapping[str, Any], kinds: Sequence[str], found: Source, url: str
+    mechanism: str,
+    options: Mapping[str, Any],
+    kinds: Sequence[str],
+    log: Sequence[Path],
+    url: str,
 ) -> dict[str, Any]:
     """The options with what is in the public files they name, cleaned as the log is."""
     loaded = dict(options)
     for name in FILES:
         path = Path(str(options.get(name, "")))
-        if name in options and path.exists() and any(path.samefile(f) for f in found.files):
+        if name in options and path.exists() and any(path.samefile(f) for f in log):
             flag = "--" + name.replace("_", "-")
             raise Refused(
                 f"{flag} names the log itself. What it lists must be public and fixed without the "

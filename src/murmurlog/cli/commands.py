@@ -37,6 +37,7 @@ from murmurlog.cli.flags import (
     Support,
     Unit,
     Url,
+    Users,
     ViaKeywords,
     by_values,
     flag,
@@ -127,9 +128,7 @@ def release(
         Path | None, flag("--deny", help="Queries never to publish, one a line.")
     ] = None,
     strict: Strict = False,
-    users: Annotated[
-        int | None, flag("--users", help="A publicly known number (upper bound) of users.")
-    ] = None,
+    users: Users = None,
     accept_delta: Annotated[
         bool, flag("--accept-delta", help="Accept a delta of at least 1/users.")
     ] = False,
@@ -301,16 +300,24 @@ def plan(
     unit: Unit = "user",
     neighbours: Neighbours = "add-remove",
     letters: Letters = None,
+    notion: Notion = None,
+    users: Users = None,
+    pool: PoolFile = None,
+    fakes: Fakes = None,
+    sessions_per_user: SessionsPerUser = None,
+    queries_per_session: QueriesPerSession = None,
+    subsequences: Subsequences = None,
+    map: Map = None,
     as_json: Json = False,
 ) -> None:
     """Thresholds for a budget, before any data is read."""
-    from murmurlog.plans import plan as run
+    from murmurlog.road import planned_for
 
     bound = per_user_bounds(per_user)
     if not isinstance(bound, int):
         raise UsageError(f"plan is for one table: --per-user takes one number, not {per_user!r}")
-    planned = run(
-        mechanism=mechanism,
+    planned = planned_for(
+        mechanism,
         epsilon=epsilon,
         delta=delta,
         per_user=bound,
@@ -318,6 +325,14 @@ def plan(
         unit=unit,
         neighbours=neighbours,
         letters=pairs(letters, "--set"),
+        users=users,
+        notion=notion,
+        pool=pool,
+        fakes=fakes,
+        sessions_per_user=sessions_per_user,
+        queries_per_session=queries_per_session,
+        subsequences=subsequences,
+        map=map,
     )
     _warn(planned.guarantee)
     if as_json:

@@ -102,6 +102,9 @@ Encoding = Annotated[
 Url = Annotated[str, flag("--url", help="How much of a url to keep: host, path or full.")]
 Strict = Annotated[bool, flag("--strict", help="Refuse broken rows instead of dropping them.")]
 Memory = Annotated[str | None, flag("--memory", help="Memory limit, such as 8GB; more is spilled.")]
+Users = Annotated[
+    int | None, flag("--users", help="A publicly known number (upper bound) of users.")
+]
 LedgerFile = Annotated[Path | None, flag("--ledger", help="The ledger file.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
