@@ -232,7 +232,7 @@ def deployment(certificate: Certificate) -> str:
             },
             "accounting": {
                 "post_processing": "Selection bias taken out of counts; rows sorted.",
-                "composition": "Sequential: the tables' epsilons and deltas add up.",
+                "composition": f"Sequential: {certificate.composition}.",
             },
             "implementation": {
                 "preprocessing_and_hyperparameter_tuning": f"Text normalised record by record "
@@ -300,7 +300,7 @@ def readme(certificate: Certificate) -> str:
 def _accounting(certificate: Certificate) -> str:
     if certificate.guarantee.notion == "none":
         return NO_GUARANTEE
-    return "Exact theorem for each table, summed over tables."
+    return f"Exact theorem for each table; together: {certificate.composition}."
 
 
 def _description(certificate: Certificate) -> str:

@@ -4,6 +4,7 @@ Everything in it is a public parameter or noisy output. `verify` recomputes the 
 mechanisms' texts and does not believe the stated numbers.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -53,6 +54,14 @@ class Certificate:
     def title(self) -> str:
         return self.about.get("title", f"Search log release {self.release_id[:8]}")
 
+    @property
+    def composition(self) -> str:
+        """How the tables' costs come to the total: it is below their sum only in one account."""
+        epsilons = [claim.guarantee.epsilon for claim in self.tables.values()]
+        if math.fsum(epsilons) <= self.guarantee.epsilon * (1 + 1e-9):
+            return "sum of the tables"
+        return "all Gaussian noise in one account, and the chance that a key shows"
+
     def as_json(self) -> dict[str, Any]:
         users = self.declared_users
         return {
@@ -78,7 +87,7 @@ class Certificate:
                 }
                 for name, claim in self.tables.items()
             },
-            "composition": "sum of the tables",
+            "composition": self.composition,
             "bound": self.bound,
             "by": None
             if self.by is None

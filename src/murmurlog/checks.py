@@ -29,6 +29,7 @@ from murmurlog.certificate import Certificate
 from murmurlog.errors import BundleError, MurmurlogError
 from murmurlog.ledger import Ledger
 from murmurlog.mechanisms import parse
+from murmurlog.plans import total_of
 from murmurlog.privacy import compose
 from murmurlog.tables import COUNTED, KEYS, LISTS, flattened, in_order, keys_of, schema
 from murmurlog.text import NORMALISER, normalise
@@ -170,6 +171,12 @@ def _guarantee(root: Path, certificate: Certificate) -> str:
             f"{name}: the proof needs assumptions that privacy.json does not state",
         )
     summed = compose([claim.guarantee for claim in certificate.tables.values()])
+    if len(certificate.tables) > 1 and summed.epsilon > total.epsilon * ROUNDING:
+        made = [parse(claim.mechanism) for claim in certificate.tables.values()]
+        summed = (
+            total_of(made, epsilon=total.epsilon, unit=total.unit, neighbours=total.neighbours)
+            or summed
+        )
     _require(
         summed.unit == total.unit and summed.neighbours == total.neighbours,
         "the tables' unit or neighbours are not the release's",

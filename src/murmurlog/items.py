@@ -68,6 +68,7 @@ def items(
     gap: float = GAP,
     longest: int | None = None,
     labels: Labels | None = None,
+    known: pa.Table | None = None,
     also: tuple[str, ...] = (),
 ) -> Items:
     """The items of one kind that each unit of the log holds.
@@ -75,7 +76,9 @@ def items(
     With `by` (a column that the log was read with) rows of other than its public values are left
     out, record by record, and the value is part of the item. A session is a whole session, cut to
     its first `longest` queries (or their public labels); an item of a set or of a log is a single
-    query or click. The rows of clicks also keep the columns `also`.
+    query or click. The rows of clicks also keep the columns `also`. With `known`, a table of
+    published queries, only items that name no other query count: a rule about a unit's own rows and
+    what is public, so units may be bounded after it (T3 iii).
     """
     check(log.source, kind=kind, unit=unit)
     if gap <= 0:
@@ -86,6 +89,7 @@ def items(
     if by:
         rows = rows.filter(rows[by.column].isin(by.values))
     kind = {"itemset": "query", "log": "click"}.get(kind, kind)
+    listed = None if known is None else log.engine.keep(known)
     if kind == "click":
         rows = rows.filter(rows.url.notnull())
     elif kind == "keyword":
@@ -93,7 +97,12 @@ def items(
     elif kind == "pair":
         rows = _pairs(rows, gap)
     elif kind == "session":
-        rows = _sessions(rows, gap, longest, labels, log.engine)
+        rows = _sessions(rows, gap, longest, labels, log.engine, listed)
+    if listed is not None and kind in ("click", "pair"):
+        rows = rows.semi_join(listed, list(listed.columns))
+        if kind == "pair":
+            after = listed.rename(next_query="query")
+            rows = rows.semi_join(after, list(after.columns))
     return Items(
         engine=log.engine,
         table=rows.select("unit", "time", *keys_of(kind, by), *also),
@@ -145,7 +154,12 @@ def _pairs(rows: Any, session_gap: float) -> Any:
 
 
 def _sessions(
-    rows: Any, session_gap: float, longest: int | None, labels: Labels | None, engine: Engine
+    rows: Any,
+    session_gap: float,
+    longest: int | None,
+    labels: Labels | None,
+    engine: Engine,
+    listed: Any,
 ) -> Any:
     """The queries of each session in order, as a list of at least two; cut at the unit's border.
 
@@ -165,6 +179,8 @@ def _sessions(
     so_far = ibis.window(group_by="unit", order_by=["time", "query"], rows=(None, 0))
     numbered = begun.mutate(session=begun.starts.sum().over(so_far))
     asked = numbered.filter((numbered.starts == 1) | (numbered.query != numbered.asked_before))
+    if listed is not None:
+        asked = asked.semi_join(listed, "query")
     if longest is not None:
         within = ibis.window(group_by=["unit", "session"], order_by=["time", "query"])
         asked = asked.mutate(place=ibis.row_number().over(within)).filter(ibis._.place < longest)

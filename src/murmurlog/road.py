@@ -27,7 +27,7 @@ from murmurlog.ledger import Account, Ledger
 from murmurlog.lists import read_lists
 from murmurlog.log import Log, read
 from murmurlog.log import check as check_rows
-from murmurlog.mechanisms import MECHANISMS, View, named
+from murmurlog.mechanisms import FOLLOWING, MECHANISMS, View, named
 from murmurlog.noise import Entropy, SystemEntropy, sampler_delta
 from murmurlog.plans import MECHANISM, Plan, check_options, plan, plan_tables
 from murmurlog.privacy import Guarantee
@@ -246,8 +246,9 @@ def release(
         urls = not {"click", "log"}.isdisjoint(kinds)
         log = reading.read(found, engine=duck, urls=urls, say=say)
         gathered = {}
+        waiting = _waiting(plans)
         for kind, plan in plans.items():
-            if not plan.mechanism.waits:
+            if kind not in waiting:
                 say(f"counting {kind}")
                 own = replace(view, kind=kind)
                 gathered[kind] = plan.mechanism.gather(log, own, entropy=entropy)
@@ -256,8 +257,9 @@ def release(
             what = "; ".join(f"{kind}: {plan.mechanism}" for kind, plan in plans.items())
             account = book.reserve(name, total, release_id=release_id, what=what)
         published: dict[str, pa.Table] = {}
-        for kind, plan in plans.items():
-            if plan.mechanism.waits:
+        for kind in sorted(plans, key=lambda kind: kind in waiting):
+            plan = plans[kind]
+            if kind in waiting:
                 say(f"counting {kind}")
                 own = replace(view, kind=kind, published=published)
                 gathered[kind] = plan.mechanism.gather(log, own, entropy=entropy)
@@ -266,7 +268,7 @@ def release(
             from_log = plan.mechanism.needs_delta and "A4" not in plan.guarantee.assumptions
             published[kind] = table if from_log else reading.allowed(table)
         notes = {kind: notes_of(table) for kind, table in published.items()}
-        published = named(mechanism).finish(published)
+        published = named(mechanism).finish({kind: published[kind] for kind in plans})
         if set_only:
             published = {
                 kind: rows.select(list(keys_of(kind, reading.by)))
@@ -294,6 +296,20 @@ def release(
         guarantee=total, plans=plans, rows=rows, out=target, release_id=release_id,
         booked=book is not None, broken={**log.broken, **log.screened}, notes=notes,
     )  # fmt: skip
+
+
+def _waiting(plans: Mapping[str, Plan]) -> set[str]:
+    """The tables that are counted after others are drawn, on what those have published.
+
+    Such a table is planned with a guarantee of its own, whatever was published before, so budgets
+    add up; what is not differentially private has no such guarantee and waits for nothing.
+    """
+    following = {
+        kind
+        for kind, plan in plans.items()
+        if "query" in plans and kind in FOLLOWING and plan.guarantee.notion == "dp"
+    }
+    return following | {kind for kind, plan in plans.items() if plan.mechanism.waits}
 
 
 def planned_for(

@@ -7,7 +7,14 @@ from murmurlog.mechanisms.hong import Hong
 from murmurlog.mechanisms.k_anonymity import KClick, KKeyword, KQuery, Users30
 from murmurlog.mechanisms.k_session import KSession
 from murmurlog.mechanisms.korolova import Korolova, KorolovaLists
-from murmurlog.mechanisms.mechanism import Mechanism, View, only_its_table, read_letters
+from murmurlog.mechanisms.mechanism import (
+    FOLLOWING,
+    Gaussian,
+    Mechanism,
+    View,
+    only_its_table,
+    read_letters,
+)
 from murmurlog.mechanisms.pool import Hybrid, Pool
 from murmurlog.mechanisms.profiles import Profiles
 from murmurlog.mechanisms.safelog import SafelogLiteral
@@ -39,13 +46,16 @@ MECHANISMS: dict[str, type[Mechanism]] = {
 }
 
 __all__ = [
+    "FOLLOWING",
     "MECHANISMS",
+    "Gaussian",
     "Hybrid",
     "Korolova",
     "KorolovaLists",
     "Mechanism",
     "Pool",
     "Profiles",
+    "Sessions",
     "Synthetic",
     "Threshold",
     "View",

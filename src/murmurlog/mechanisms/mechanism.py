@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 import pyarrow as pa
 
@@ -14,10 +14,11 @@ from murmurlog.items import GAP, Items, items
 from murmurlog.log import Log
 from murmurlog.mining import items_for, sets
 from murmurlog.noise import Entropy
-from murmurlog.privacy import Guarantee
-from murmurlog.tables import By
+from murmurlog.privacy import Guarantee, Loss
+from murmurlog.tables import By, keys_of
 from murmurlog.tally import Tally, tally
 
+FOLLOWING = ("pair", "click", "session")  # tables that name queries, and can wait for them
 ITEMS = ("keyword", "query", "pair", "click", "itemset")  # what a unit holds several of
 
 
@@ -36,8 +37,17 @@ class View:
     published: Mapping[str, pa.Table] = field(default_factory=dict)  # earlier tables
 
     def items(self, log: Log, **more: Any) -> Items:
-        """The items of this view's table."""
-        return items(log, kind=self.kind, unit=self.unit, by=self.by, gap=self.gap, **more)
+        """The items of this view's table; of published queries only, once they are published."""
+        known = self.published.get("query") if self.kind in FOLLOWING else None
+        return items(
+            log,
+            kind=self.kind,
+            unit=self.unit,
+            by=self.by,
+            gap=self.gap,
+            known=None if known is None else known.select(list(keys_of("query", self.by))),
+            **more,
+        )
 
 
 class Mechanism(Protocol):
@@ -95,6 +105,18 @@ class Mechanism(Protocol):
     @staticmethod
     def finish(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
         """What is done with all tables of the release once they are published values."""
+
+
+@runtime_checkable
+class Gaussian(Protocol):
+    """A mechanism whose cost adds up with others' as a loss: mu^2 and the chance of a key."""
+
+    @classmethod
+    def for_loss(cls, loss: Loss, *, d: int, neighbours: str = ..., **options: Any) -> Mechanism:
+        """The parameters that cost at most this loss."""
+
+    def loss(self, *, neighbours: str = ...) -> Loss | None:
+        """What it costs; None if its noise is not Gaussian."""
 
 
 def tallied(

@@ -24,7 +24,14 @@ from murmurlog.mechanisms.pool import FAKES, OnDomain, Pool
 from murmurlog.mechanisms.threshold import Threshold
 from murmurlog.mining import subsequences, subsequences_a_session
 from murmurlog.noise import Entropy
-from murmurlog.privacy import SAFETY, Guarantee, check_budget, check_neighbours, rounded_up
+from murmurlog.privacy import (
+    SAFETY,
+    Guarantee,
+    Loss,
+    check_budget,
+    check_neighbours,
+    rounded_up,
+)
 from murmurlog.privacy import sessions as accounting
 from murmurlog.tally import Tally, tally
 
@@ -156,6 +163,26 @@ class Sessions:
         return self.counted().guarantee(
             epsilon=epsilon, delta=delta, unit=unit, neighbours=neighbours
         )
+
+    @classmethod
+    def for_loss(
+        cls,
+        loss: Loss,
+        *,
+        d: int,
+        neighbours: str = "add-remove",
+        l_s: int = L_S,
+        l_q: int = L_Q,
+        subsequences: str = "all",
+    ) -> Self:
+        """Gaussian noise and the least T that cost at most this loss."""
+        cut = Cut(l_s=l_s, l_q=l_q, subsequences=subsequences)
+        made = Threshold.for_loss(loss, d=cut.d, neighbours=neighbours)
+        return cls(cut=cut, noise=made.noise, scale=made.scale, T=made.T)
+
+    def loss(self, *, neighbours: str = "add-remove") -> Loss | None:
+        """What it costs beside others; None for geometric noise."""
+        return self.counted().loss(neighbours=neighbours)
 
     def gather(self, log: Log, view: View, *, entropy: Entropy) -> Tally:
         """How many units have each subsequence."""

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
+from scipy.special import ndtri
 
 from murmurlog.errors import UsageError
 from murmurlog.log import Log
@@ -16,10 +17,13 @@ from murmurlog.privacy import (
     ALWAYS,
     SAFETY,
     Guarantee,
+    Loss,
     NoisyPart,
     delta_of_threshold,
     epsilon_of_threshold,
+    per_item,
     real_threshold,
+    rounded_up,
     solve_integer_threshold,
     survival,
 )
@@ -208,6 +212,25 @@ class Threshold:
     def least_users(self) -> int | None:
         """The least value the `users` column can hold."""
         return self.selection().least_estimate()
+
+    @classmethod
+    def for_loss(cls, loss: Loss, *, d: int, neighbours: str = "add-remove") -> Self:
+        """Gaussian noise and the least T that cost at most this loss."""
+        c = 1 if neighbours == "add-remove" else 2
+        scale = rounded_up(math.sqrt(c * d) / loss.mu)
+        p = per_item(loss.keys / c, d)
+        T = math.ceil(1 - scale * float(ndtri(p)) + 0.5)
+        while survival(noise="gaussian", scale=scale, x=T - 1.5) > p:
+            T += 1
+        return cls(noise="gaussian", d=d, scale=scale, T=max(2, T))
+
+    def loss(self, *, neighbours: str = "add-remove") -> Loss | None:
+        """What it costs beside others; None for geometric noise, which is no Gaussian."""
+        if self.noise != "gaussian":
+            return None
+        c = 1 if neighbours == "add-remove" else 2
+        keys = c * self.part().key_delta() * math.sqrt(SAFETY)
+        return Loss(mu=math.sqrt(c * self.d) / self.scale, keys=min(1.0, keys))
 
     def part(self) -> NoisyPart:
         """This mechanism as a part of a joint account."""

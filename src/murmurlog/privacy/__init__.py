@@ -1,6 +1,14 @@
 """Guarantees, the theorems behind them, and how they add up. Sees no data and draws no noise."""
 
-from murmurlog.privacy.composition import NoisyPart, advanced, compose, delta_together
+from murmurlog.privacy.composition import (
+    Loss,
+    NoisyPart,
+    advanced,
+    compose,
+    delta_of_losses,
+    delta_together,
+    mu_of,
+)
 from murmurlog.privacy.guarantee import ALWAYS, ASSUMPTIONS, NOTIONS, UNITS, Guarantee
 from murmurlog.privacy.noises import (
     NOISES,
@@ -73,6 +81,7 @@ __all__ = [
     "SAFETY",
     "UNITS",
     "Guarantee",
+    "Loss",
     "NoisyPart",
     "advanced",
     "check_budget",
@@ -81,6 +90,7 @@ __all__ = [
     "click_printed_epsilon",
     "click_printed_transition_epsilon",
     "compose",
+    "delta_of_losses",
     "delta_of_threshold",
     "delta_together",
     "epsilon_of_threshold",
@@ -94,6 +104,7 @@ __all__ = [
     "korolova_optimum",
     "korolova_tight_optimum",
     "laplace_selection_bias",
+    "mu_of",
     "noise_sd",
     "optimal_selection",
     "pass_probability",

@@ -1,6 +1,9 @@
 """Several releases about the same users: what they cost together.
 
 `compose` adds (epsilon, delta); it holds even when later parameters depend on earlier output.
+`Loss` is what a table of Gaussian noise costs: a mu, and a chance that a key shows. Losses add up as
+mu^2 and chances, also adaptively, and `delta_of_losses` is what they come to: far less than the sum
+of epsilons.
 `delta_together` is for thresholded tables that are fixed together: exact for one table, T3 (ii)
 where epsilon covers all pure parts, else the loss of all the noise (Gaussian parts in closed form,
 others by privacy-loss distributions) plus the probability that a key shows.
@@ -51,6 +54,43 @@ def advanced(*, epsilon: float, delta: float, releases: int, slack: float) -> tu
         epsilon * root + releases * epsilon * math.expm1(epsilon),
         releases * delta + slack,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loss:
+    """A mechanism that but for a chance of `keys` is a Gaussian one of sensitivity/noise = `mu`.
+
+    For both orders of two neighbours P, Q: P is within `keys` (total variation) of a law that is
+    mu-GDP against Q.
+    """
+
+    mu: float
+    keys: float
+
+    def __post_init__(self) -> None:
+        if not (self.mu >= 0 and math.isfinite(self.mu) and 0 <= self.keys <= 1):
+            raise UsageError(f"no loss has mu {self.mu!r} and a chance {self.keys!r}")
+
+
+def delta_of_losses(losses: Sequence[Loss], *, epsilon: float) -> float:
+    """delta(epsilon) of all together, each fixed in advance or chosen after earlier output."""
+    mu = math.sqrt(math.fsum(loss.mu**2 for loss in losses))
+    noise = gaussian_delta(epsilon=epsilon, mu=mu) if mu else 0.0
+    return min(1.0, noise + math.fsum(loss.keys for loss in losses))
+
+
+def mu_of(*, epsilon: float, delta: float) -> float:
+    """The largest mu (rounded down) with gaussian_delta(epsilon, mu) <= delta."""
+    low, high = 0.0, 1.0
+    while gaussian_delta(epsilon=epsilon, mu=high) <= delta:
+        low, high = high, 2 * high
+    for _ in range(100):
+        middle = (low + high) / 2
+        if gaussian_delta(epsilon=epsilon, mu=middle) <= delta:
+            low = middle
+        else:
+            high = middle
+    return low * (1 - 1e-12)
 
 
 @dataclass(frozen=True, kw_only=True)

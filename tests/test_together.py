@@ -1,0 +1,210 @@
+"""Several tables under one budget: one account of Gaussian noise, and bounding among what is published."""
+
+import itertools
+import math
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from laws import SURE, mass
+
+import murmurlog
+from murmurlog.items import items
+from murmurlog.log import read
+from murmurlog.mechanisms import Sessions, Threshold
+from murmurlog.noise import sampler_delta
+from murmurlog.plans import plan_tables, total_of
+from murmurlog.privacy import Loss, delta_of_losses, gaussian_delta, mu_of
+from murmurlog.source import find
+
+RELATIONS = ("add-remove", "replace")
+TABLES = ("query", "click", "pair")
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0])
+@pytest.mark.parametrize("delta", [1e-3, 1e-9])
+def test_mu_is_the_largest_that_keeps_delta(epsilon, delta):
+    mu = mu_of(epsilon=epsilon, delta=delta)
+    assert gaussian_delta(epsilon=epsilon, mu=mu) <= delta
+    assert gaussian_delta(epsilon=epsilon, mu=mu * 1.0001) > delta
+
+
+def law(made, c, base):
+    """The exact law of one item: dropped, or published with a value."""
+    T, s = made.T, made.scale
+    shown = np.arange(T, T + int(12 * s) + 9)
+    if base >= SURE:
+        shown = np.arange(SURE - int(9 * s) - 9, SURE + int(9 * s) + 11)
+    if c == 0:
+        return np.concatenate([[1.0], np.zeros(len(shown))])
+    values = mass("gaussian", s, shown - c)
+    return np.concatenate([[max(0.0, 1 - values.sum())], values])
+
+
+def hockey(P, Q, epsilon):
+    return float(np.maximum(0.0, P - math.exp(epsilon) * Q).sum())
+
+
+@pytest.mark.parametrize("neighbours", RELATIONS)
+def test_the_account_covers_the_exact_law_of_two_tables(neighbours):
+    """d = 1 in each of two tables: the joint law of both items, summed."""
+    parts = [
+        Threshold(noise="gaussian", d=1, scale=2.0, T=12),
+        Threshold(noise="gaussian", d=1, scale=3.0, T=17),
+    ]
+    claimed = total_of(parts, epsilon=1.5, unit="user", neighbours=neighbours)
+    found = 0.0
+    for bases in itertools.product((0, 1, SURE), repeat=2):
+        with_, without = [
+            np.outer(*(law(m, b + more, b) for m, b in zip(parts, bases, strict=True))).ravel()
+            for more in (1, 0)
+        ]
+        found = max(found, hockey(with_, without, 1.5), hockey(without, with_, 1.5))
+    if neighbours == "replace":  # one user's items in place of another's, in both tables
+        for base in (0, SURE):
+            laws = [[law(m, base + more, base) for m in parts for more in pair] for pair in
+                    ((1, 0), (0, 1))]  # fmt: skip
+            # Two items a table, only their most telling statistic: the sum over items of shifts.
+            # Item by item is enough to bound from below: take one table's pair of items.
+            P, Q = (np.outer(one[0], one[1]).ravel() for one in laws)
+            found = max(found, hockey(P, Q, 1.5))
+    assert found <= claimed.delta
+    if neighbours == "add-remove":
+        assert found > claimed.delta / 3  # the account adds a chance and a curve: loose, not wild
+
+
+def test_half_the_noise_would_be_caught():
+    claimed = total_of(
+        [Threshold(noise="gaussian", d=1, scale=s, T=t) for s, t in ((2.0, 12), (3.0, 17))],
+        epsilon=1.5,
+        unit="user",
+        neighbours="add-remove",
+    )
+    halved = [Threshold(noise="gaussian", d=1, scale=s, T=t) for s, t in ((1.0, 12), (1.5, 17))]
+    with_, without = [
+        np.outer(*(law(m, SURE + more, SURE) for m in halved)).ravel() for more in (1, 0)
+    ]
+    assert hockey(with_, without, 1.5) > 2 * claimed.delta
+
+
+@pytest.mark.parametrize("neighbours", RELATIONS)
+def test_planning_together_needs_far_lower_thresholds(neighbours):
+    bounds = {"query": 20, "click": 10, "pair": 10}
+    asked = {"epsilon": 1.0, "delta": 1e-6, "per_user": bounds, "neighbours": neighbours}
+    together, total = plan_tables(TABLES, **asked)
+    assert total.epsilon == 1.0
+    assert total.delta <= 1e-6
+    for table, plan in together.items():
+        alone = Threshold.solve(
+            epsilon=1 / 3, delta=1e-6 / 3, d=bounds[table], neighbours=neighbours, noise="gaussian"
+        )
+        assert plan.mechanism.T < 0.7 * alone.T
+    assert math.fsum(p.guarantee.epsilon for p in together.values()) > 1.5
+
+
+def test_geometric_noise_and_letters_add_up_as_before():
+    plans, total = plan_tables(TABLES, epsilon=1.0, delta=1e-6, noise="geometric")
+    assert total.epsilon == pytest.approx(math.fsum(p.guarantee.epsilon for p in plans.values()))
+
+
+def test_losses_add_up_as_squares():
+    one = Loss(mu=0.3, keys=1e-7)
+    assert delta_of_losses([one] * 4, epsilon=1.0) == pytest.approx(
+        gaussian_delta(epsilon=1.0, mu=0.6) + 4e-7
+    )
+    assert delta_of_losses([Loss(mu=0.0, keys=0.25)], epsilon=1.0) == 0.25
+    with pytest.raises(murmurlog.errors.UsageError, match="no loss has mu"):
+        Loss(mu=-1.0, keys=0.0)
+
+
+@pytest.mark.parametrize("neighbours", RELATIONS)
+@pytest.mark.parametrize("kind", [Threshold, Sessions])
+def test_what_is_made_for_a_loss_costs_no_more(kind, neighbours):
+    for mu, keys, d in itertools.product((0.05, 0.4), (1e-9, 1e-4), (1, 7)):
+        made = kind.for_loss(Loss(mu=mu, keys=keys), d=d, neighbours=neighbours)
+        cost = made.loss(neighbours=neighbours)
+        assert cost.mu <= mu
+        assert cost.keys <= keys * (1 + 1e-8)
+
+
+def test_a_forged_total_is_caught(tmp_path, write_tsv):
+    import json
+
+    rows = [
+        {"user": f"u{i}", "time": "2026-01-01 00:00:00", "query": "weather", "url": "example.org"}
+        for i in range(500)
+    ]
+    out = tmp_path / "out"
+    murmurlog.release(str(write_tsv(rows)), out=out, tables=["query", "click"], epsilon=1.0)
+    assert murmurlog.verify(out).ok
+    path = out / "privacy.json"
+    said = json.loads(path.read_text(encoding="utf-8"))
+    assert said["composition"].startswith("all Gaussian noise in one account")
+    said["guarantee"]["epsilon"] = 0.9
+    path.write_text(json.dumps(said), encoding="utf-8")
+    from murmurlog import checks
+    from murmurlog.bundle import read_certificate
+
+    with pytest.raises(checks._Failed, match="add up to"):
+        checks._guarantee(out, read_certificate(out))
+
+
+# --- later tables on what is published ------------------------------------------------------------
+
+
+def asked(user, *queries, start=0):
+    return [
+        {
+            "user": user,
+            "time": f"2026-01-01 00:{start + i:02}:00",
+            "query": query,
+            "url": f"{query.replace(' ', '-')}.org",
+        }
+        for i, query in enumerate(queries)
+    ]
+
+
+def held(path, kind, engine, known, **more):
+    log = read(find(str(path)), engine=engine)
+    table = pa.table({"query": pa.array(known, pa.string())})
+    found = items(log, kind=kind, known=table, **more)
+    rows = found.table.select(*found.keys).to_pyarrow().to_pylist()
+    return sorted(tuple(map(str, row.values())) for row in rows)
+
+
+def test_clicks_count_for_published_queries_only(write_tsv, engine):
+    path = write_tsv(asked("a", "x", "secret", "y"))
+    assert held(path, "click", engine, ["x", "y"]) == [("x", "x.org"), ("y", "y.org")]
+
+
+def test_both_queries_of_a_pair_must_be_published(write_tsv, engine):
+    path = write_tsv(asked("a", "x", "y", "secret", "x"))
+    assert held(path, "pair", engine, ["x", "y"]) == [("x", "y")]
+
+
+def test_sessions_keep_their_published_queries(write_tsv, engine):
+    path = write_tsv(asked("a", "x", "secret", "y", "z", "x") + asked("b", "secret", "x"))
+    assert held(path, "session", engine, ["x", "y", "z"], longest=3) == [("['x', 'y', 'z']",)]
+
+
+def test_the_bound_is_spent_on_what_can_be_published(write_tsv, tmp_path):
+    """Each user's first clicks are for queries of its own; only later ones are anybody's."""
+    rows = []
+    for i in range(400):
+        rows += asked(f"u{i}", f"own {i} 1", f"own {i} 2", "weather")
+    out = tmp_path / "out"
+    done = murmurlog.release(
+        str(write_tsv(rows)), out=out, tables=["click", "query"], epsilon=8, delta=1e-9,
+        per_user={"query": 3, "click": 1},
+    )  # fmt: skip
+    assert list(done.rows) == ["click", "query"]
+    assert done.rows == {"click": 1, "query": 1}
+    assert murmurlog.verify(out).ok
+
+
+def test_the_sampler_is_paid_for_once():
+    parts = [Threshold(noise="gaussian", d=1, scale=s, T=100) for s in (2.0, 3.0)]
+    total = total_of(parts, epsilon=1.0, unit="user", neighbours="add-remove")
+    assert total.delta > delta_of_losses(
+        [p.loss(neighbours="add-remove") for p in parts], epsilon=1.0
+    ) + 0.9 * sampler_delta(scale=3.0, epsilon=1.0)
