@@ -818,7 +818,10 @@ def test_the_queries_and_urls_of_an_invented_log_are_nodes_without_counts_or_cli
     assert made.nodes["users"].null_count == made.nodes.num_rows == 14
     done = export(invented, to="graph", out=tmp_path / "graph")
     assert done.files == {"nodes.tsv": 14, "edges.tsv": 0}
-    assert done.notes == ("There is no click table in this bundle: the graph has no click edges.",)
+    assert done.notes == (
+        "There is no click table in this bundle: the graph has no click edges.",
+        "Not in this form: the rows of log. Use --to tsv for them.",
+    )
     export(invented, to="graph", out=tmp_path / "g.graphml")
     tree = ElementTree.parse(tmp_path / "g.graphml").getroot()
     told = {d.get("key"): d.text for d in tree.find(f"{GRAPHML}graph").findall(f"{GRAPHML}data")}
@@ -826,7 +829,10 @@ def test_the_queries_and_urls_of_an_invented_log_are_nodes_without_counts_or_cli
     for to in ("trec", "ir-datasets"):
         done = export(invented, to=to, out=tmp_path / to)
         assert {line.split("\t")[1] for line in lines(done.out / "queries.tsv")} == set(QUERIES)
-        assert done.notes == ("There is no click table in this bundle: no qrels.txt, no docs.tsv.",)
+        assert done.notes == (
+            "There is no click table in this bundle: no qrels.txt, no docs.tsv.",
+            "Not in this form: the rows of log. Use --to tsv for them.",
+        )
 
 
 def test_a_log_beside_other_tables_adds_nodes_only():
