@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -19,6 +20,7 @@ from murmurlog.errors import InputError, Refused, UsageError
 from murmurlog.mechanisms import Hong, parse
 from murmurlog.mechanisms.hong import DIVERSITIES, OBJECTIVES
 from murmurlog.noise import SeededEntropy
+from murmurlog.synth import invent
 
 MURMURLOG = Path(sys.executable).with_name("murmurlog")
 LN2 = math.log(2)
@@ -231,6 +233,18 @@ def test_names_are_drawn_anew_each_time_and_from_the_entropy_given(small, tmp_pa
     ]
     assert seeded[0].equals(seeded[1])
     assert not set(seeded[0]["user"].to_pylist()) & set(seeded[2]["user"].to_pylist())
+
+
+def test_the_order_of_the_log_does_not_matter(tmp_path):
+    table = invent(rows=20_000, seed=3, like="aol").table
+    mixed = table.take(np.random.default_rng(5).permutation(table.num_rows))
+    outputs = []
+    for n, each in enumerate((table, mixed)):
+        pq.write_table(each, tmp_path / f"{n}.parquet")
+        path, seed = tmp_path / f"{n}.parquet", SeededEntropy(1)
+        outputs.append(made(path, tmp_path / str(n), objective="frequent", entropy=seed)[1])
+    assert outputs[0].equals(outputs[1])
+    assert outputs[0].num_rows > 10
 
 
 # --- why it has no guarantee ----------------------------------------------------------------------

@@ -21,7 +21,7 @@ TYPES = {
     pa.int64(): ("sc:Integer", "integer"),
     pa.float64(): ("sc:Float", "number"),
     pa.bool_(): ("sc:Boolean", "boolean"),
-    pa.list_(pa.string()): ("sc:Text", "array"),
+    pa.list_(pa.string()): ("sc:Text", "any"),  # frictionless reads no "array" from Parquet
 }
 # Croissant's official context; readers warn about any other.
 CROISSANT_CONTEXT = {
@@ -178,13 +178,18 @@ def datapackage(certificate: Certificate, sha256: Mapping[str, str]) -> str:
                             }
                             for name, description in columns_of(certificate, table).items()
                         ],
-                        "primaryKey": list(keys_of(table, certificate.by)),
+                        **_primary_key(keys_of(table, certificate.by)),
                     },
                 }
                 for table in certificate.tables
             ],
         }
     )
+
+
+def _primary_key(keys: tuple[str, ...]) -> dict[str, list[str]]:
+    """The key of a table for Frictionless, which cannot hold lists in one."""
+    return {} if set(keys) & set(LISTS) else {"primaryKey": list(keys)}
 
 
 def deployment(certificate: Certificate) -> str:

@@ -192,6 +192,8 @@ def _notes(tables: Mapping[str, pa.Table], to: str) -> tuple[str, ...]:
     if which:
         grade = "" if to == "graph" or "click" not in which else " Every rel is 1."
         notes.append(f"Published without counts: {', '.join(which)}.{grade}")
+    if aside := sorted(set(tables) & {"session", "itemset", "log"}):
+        notes.append(f"Not in this form: the rows of {', '.join(aside)}. Use --to tsv for them.")
     return tuple(notes)
 
 

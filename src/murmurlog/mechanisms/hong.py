@@ -160,6 +160,8 @@ class Hong:
         rows = view.items(log).table
         counted = rows.group_by(["unit", "query", "url"]).aggregate(times=rows.count())
         table = log.engine.materialise(counted).to_pyarrow()
+        # Of solutions that are equally good the solver's depends on the order: not the engine's.
+        table = table.sort_by([(name, "ascending") for name in ("unit", "query", "url")])
         units = table["unit"].combine_chunks().dictionary_encode()
         names = pc.binary_join_element_wise(table["query"], table["url"], SEPARATOR)
         pairs = names.combine_chunks().dictionary_encode()
