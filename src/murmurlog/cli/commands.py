@@ -9,6 +9,8 @@ from murmurlog.cli.app import app
 from murmurlog.cli.flags import (
     Columns,
     Count,
+    CountPerUser,
+    CountShare,
     Delta,
     Diversity,
     Encoding,
@@ -29,6 +31,7 @@ from murmurlog.cli.flags import (
     PoolFile,
     QueriesPerSession,
     ResultLists,
+    RoundsFlag,
     SessionsPerUser,
     Source,
     Split,
@@ -95,6 +98,9 @@ def release(
     consecutive: Annotated[
         bool, flag("--consecutive", help="itemset: only queries that follow one another.")
     ] = False,
+    rounds: RoundsFlag = None,
+    count_share: CountShare = None,
+    count_per_user: CountPerUser = None,
     objective: Objective = None,
     support: Support = None,
     output_size: OutputSize = None,
@@ -184,6 +190,9 @@ def release(
             map=map,
             set_size=set_size,
             consecutive=consecutive,
+            rounds=rounds,
+            count_share=count_share,
+            count_per_user=count_per_user,
             objective=objective,
             support=support,
             output_size=output_size,
@@ -308,6 +317,9 @@ def plan(
     queries_per_session: QueriesPerSession = None,
     subsequences: Subsequences = None,
     map: Map = None,
+    rounds: RoundsFlag = None,
+    count_share: CountShare = None,
+    count_per_user: CountPerUser = None,
     as_json: Json = False,
 ) -> None:
     """Thresholds for a budget, before any data is read."""
@@ -333,6 +345,9 @@ def plan(
         queries_per_session=queries_per_session,
         subsequences=subsequences,
         map=map,
+        rounds=rounds,
+        count_share=count_share,
+        count_per_user=count_per_user,
     )
     _warn(planned.guarantee)
     if as_json:

@@ -145,6 +145,13 @@ Map = Annotated[
     str | None,
     flag("--map", help="sessions: length, or a public file of query<TAB>label lines."),
 ]
+RoundsFlag = Annotated[int | None, flag("--rounds", help="rounds: how many, up to 8. Default 4.")]
+CountShare = Annotated[
+    float | None, flag("--count-share", help="rounds: part of the budget on counts. Default 0.5.")
+]
+CountPerUser = Annotated[
+    int | None, flag("--count-per-user", help="rounds: published items counted a unit. Default 20.")
+]
 Objective = Annotated[
     str | None, flag("--objective", help="hong: output, frequent, diverse or breach.")
 ]
