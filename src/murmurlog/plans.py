@@ -20,6 +20,7 @@ from murmurlog.privacy import SAFETY, Guarantee, Loss, compose, delta_of_losses,
 MECHANISM = "threshold"
 EPSILON, DELTA, PER_USER = 1.0, 1e-6, 10
 PROBABILITIES = (0.5, 0.95, 0.99)
+LEFT_OUT = 0.02  # of the budget, for saying what was left out
 KEY_SHARES = tuple(n / 20 for n in range(2, 19))
 
 
@@ -160,7 +161,14 @@ def plan_tables(
     if not letters and mechanism in MECHANISMS:
         epsilon = EPSILON if epsilon is None else epsilon
         delta = DELTA if delta is None else delta
-    chosen = {table: named(mechanism).for_table(table, options) for table in tables}
+    if "left_out" in tables and "query" not in tables:
+        raise UsageError("--tables left_out needs query: it says what is not in that table")
+    chosen = {
+        table: ("left-out", dict[str, Any]())
+        if table == "left_out"
+        else named(mechanism).for_table(table, options)
+        for table in tables
+    }
     for table, (name, _) in chosen.items():
         only_its_table(name, named(name).tables, table)
     # Keys from a public set need no delta: it goes to the tables whose keys come from the log.
@@ -258,7 +266,9 @@ def _shares(tables: Sequence[str], shares: Mapping[str, float] | None) -> dict[s
     if len(set(tables)) < len(tables):
         raise UsageError(f"--tables names a table twice: {', '.join(tables)}")
     if shares is None:
-        return {table: 1 / len(tables) for table in tables}
+        aside = LEFT_OUT if "left_out" in tables and len(tables) > 1 else 0.0
+        rest = len(tables) - (aside > 0)
+        return {t: aside if aside and t == "left_out" else (1 - aside) / rest for t in tables}
     if set(shares) != set(tables):
         raise UsageError(
             f"--shares must name every table once: tables are {', '.join(tables)}, "

@@ -243,7 +243,7 @@ def release(
         consecutive=consecutive, options=chosen,
     )  # fmt: skip
     with connect(memory=memory) as duck:
-        urls = not {"click", "log"}.isdisjoint(kinds)
+        urls = "url" in found.columns and not {"click", "log", "left_out"}.isdisjoint(kinds)
         log = reading.read(found, engine=duck, urls=urls, say=say)
         gathered = {}
         waiting = _waiting(plans)

@@ -18,6 +18,7 @@ KEYS = {
     "session": ("queries",),
     "itemset": ("items",),
     "log": ("user", "query", "url"),
+    "left_out": ("what", "words", "clicked"),
 }
 LISTS = ("queries", "items")  # key columns that hold a list of texts
 SEPARATOR = "\ufdd0"  # a noncharacter: normalised text never contains it
@@ -29,6 +30,9 @@ DESCRIPTIONS = {
     "url": "a clicked address, without scheme, user name and fragment",
     "queries": "queries of one session in the order they were asked, normalised",
     "items": "queries that one {unit} asked, normalised, in alphabetical order",
+    "what": "searches published, searches left out, or queries left out",
+    "words": "how many words the query has",
+    "clicked": "whether a url was clicked; of a query, in any of the searches looked at",
     "user": "an invented name; no id of the log is in it",
     "count": "how often this row's query was asked and its url clicked by this user",
     "users": "estimated number of {unit}s that hold the item, after bounding; noisy",
@@ -50,6 +54,7 @@ CONTENTS = {
     "session": "queries asked one after another",
     "itemset": "sets of queries asked by the same people",
     "log": "rows of a search log with invented users",
+    "left_out": "how many searches and queries are not in the query table",
 }
 
 

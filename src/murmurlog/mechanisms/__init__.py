@@ -7,6 +7,7 @@ from murmurlog.mechanisms.hong import Hong
 from murmurlog.mechanisms.k_anonymity import KClick, KKeyword, KQuery, Users30
 from murmurlog.mechanisms.k_session import KSession
 from murmurlog.mechanisms.korolova import Korolova, KorolovaLists
+from murmurlog.mechanisms.left_out import LeftOut
 from murmurlog.mechanisms.mechanism import (
     FOLLOWING,
     Gaussian,
@@ -43,6 +44,7 @@ MECHANISMS: dict[str, type[Mechanism]] = {
     "synthetic": Synthetic,
     "profiles": Profiles,
     "hong": Hong,
+    "left-out": LeftOut,
 }
 
 __all__ = [

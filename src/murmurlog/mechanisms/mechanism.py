@@ -49,6 +49,10 @@ class View:
             **more,
         )
 
+    def searches(self, log: Log) -> Any:
+        """Every row of the log with its unit: unit, time, query, url."""
+        return items(log, kind="query", unit=self.unit, gap=self.gap, also=("url",)).table
+
 
 class Mechanism(Protocol):
     """Steps that make a table from a log, and the theorem about them.

@@ -1,0 +1,239 @@
+"""What a release leaves out, measured privately: searches and queries by length and click.
+
+After the query table is published, every search of the log is either of a query that is there or of
+one that is not. Both are counted in a few public bins, for a bounded number of searches a unit, with
+Gaussian noise: no key can be new, so the cost is noise alone.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import ibis
+import numpy as np
+import pyarrow as pa
+
+from murmurlog.errors import UsageError
+from murmurlog.labels import LENGTHS, Lengths
+from murmurlog.log import Log
+from murmurlog.mechanisms.mechanism import View, number, whole
+from murmurlog.noise import Entropy, draw, sampler_delta
+from murmurlog.privacy import (
+    ALWAYS,
+    SAFETY,
+    Guarantee,
+    Loss,
+    check_budget,
+    check_neighbours,
+    gaussian_delta,
+    mu_of,
+    noise_sd,
+    rounded_up,
+)
+from murmurlog.tables import schema, with_notes
+
+HERE, GONE, QUERIES = "searches published", "searches left out", "queries left out"
+BINS = tuple(
+    (what, words, clicked)
+    for what in (HERE, GONE, QUERIES)
+    for words in LENGTHS
+    for clicked in ("yes", "no")
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeftOut:
+    """Noisy numbers of searches that are and are not of published queries, and of such queries.
+
+    Protects: everything one unit did.  Neighbours: add-remove or replace.
+    Needs: the query table of the same release.  Drops: a unit's searches after its first d.
+    """
+
+    d: int
+    sigma: float
+
+    tables: ClassVar[tuple[str, ...]] = ("left_out",)
+    options: ClassVar[tuple[str, ...]] = ()
+    waits: ClassVar[bool] = True
+    needs_delta: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.d < 1 or not (self.sigma > 0 and math.isfinite(self.sigma)):
+            raise UsageError(
+                f"d must be at least 1 and sigma positive, not {self.d} and {self.sigma!r}"
+            )
+
+    def __str__(self) -> str:
+        return f"left-out(d={self.d}, sigma={self.sigma!r})"
+
+    @classmethod
+    def from_letters(cls, letters: dict[str, str]) -> Self:
+        """From d and sigma."""
+        left = dict(letters)
+        left.pop("noise", None)
+        made = cls(d=whole(number(left, "d"), "d"), sigma=number(left, "sigma", "scale"))
+        if left:
+            raise UsageError(f"left-out has no parameter {', '.join(left)}: use d, sigma")
+        return made
+
+    @classmethod
+    def for_table(cls, table: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        """Never by its own name: it needs the query table."""
+        raise UsageError("left-out is chosen by --tables query,left_out")
+
+    @classmethod
+    def for_loss(cls, loss: Loss, *, d: int, neighbours: str = "add-remove") -> Self:
+        """The noise that costs at most this mu; there are no keys to pay for."""
+        return cls(d=d, sigma=rounded_up(_sensitivity(d, neighbours) / loss.mu))
+
+    @classmethod
+    def solve(
+        cls,
+        *,
+        epsilon: float,
+        delta: float,
+        d: int,
+        neighbours: str = "add-remove",
+        noise: str | None = None,
+    ) -> Self:
+        """The least noise that keeps (epsilon, delta)."""
+        check_budget(epsilon, delta)
+        target = delta / SAFETY - sampler_delta(scale=2.0**40, epsilon=epsilon)
+        if target <= 0:
+            raise UsageError(f"delta {delta!r} is below what the noise sampler can certify")
+        mu = mu_of(epsilon=epsilon, delta=target)
+        return cls.for_loss(Loss(mu=mu, keys=0.0), d=d, neighbours=neighbours)
+
+    def loss(self, *, neighbours: str = "add-remove") -> Loss:
+        """Noise alone."""
+        return Loss(mu=_sensitivity(self.d, neighbours) / self.sigma, keys=0.0)
+
+    def guarantee(
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        unit: str = "user",
+        neighbours: str = "add-remove",
+    ) -> Guarantee:
+        """That of the Gaussian mechanism, at this epsilon or at this delta."""
+        mu = self.loss(neighbours=neighbours).mu
+        if epsilon is None:
+            if delta is None:
+                raise UsageError("gaussian noise has no epsilon of its own: give epsilon or delta")
+            epsilon = _epsilon(mu, delta / SAFETY)
+        exact = gaussian_delta(epsilon=epsilon, mu=mu) * math.sqrt(SAFETY)
+        return Guarantee(
+            epsilon=float(epsilon),
+            delta=min(1.0, exact + sampler_delta(scale=self.sigma, epsilon=epsilon)),
+            unit=unit,
+            neighbours=neighbours,
+            assumptions=tuple(sorted((*ALWAYS, "A1"))),
+        )
+
+    def gather(self, log: Log, view: View, *, entropy: Entropy) -> dict[tuple[str, str, str], int]:
+        """The exact number in each bin, of a unit's first d searches."""
+        rows = view.searches(log)
+        # Rows that tie are equal in all that is counted, so this is a total order (A7).
+        order = [ibis._.time, ibis._.query, ibis._.url]
+        place = ibis.row_number().over(ibis.window(group_by="unit", order_by=order))
+        first = rows.mutate(place=place).filter(ibis._.place < self.d)
+        known = log.engine.keep(view.published["query"].select(["query"]))
+        known = known.distinct().mutate(here=True)
+        both = first.left_join(known, "query").drop("query_right")
+        both = log.engine.materialise(Lengths().label(both, log.engine))
+        kept = both.here.fill_null(False)
+        clicked = ibis.ifelse(both.url.notnull(), "yes", "no")
+        what = ibis.ifelse(kept, HERE, GONE)
+        seen = both.select("unit", "query", "label", what=what, clicked=clicked)
+        counted = seen.group_by(["what", "label", "clicked"]).aggregate(n=seen.count())
+        # A query counts once, as clicked if any of the searches kept here was.
+        gone = seen.filter(seen.what == GONE).group_by(["query", "label"])
+        alone = gone.aggregate(clicked=ibis._.clicked.max())
+        queries = alone.group_by(["label", "clicked"]).aggregate(n=alone.count())
+        found = {
+            (row["what"], row["label"], row["clicked"]): row["n"]
+            for row in counted.to_pyarrow().to_pylist()
+        }
+        found |= {
+            (QUERIES, row["label"], row["clicked"]): row["n"]
+            for row in queries.to_pyarrow().to_pylist()
+        }
+        return found
+
+    def release(self, gathered: dict[tuple[str, str, str], int], *, entropy: Entropy) -> pa.Table:
+        """(what, words, clicked, rows, ...) of every bin there is, also empty ones."""
+        noise = draw(noise="gaussian", scale=self.sigma, count=len(BINS), entropy=entropy)
+        true = np.array([gathered.get(key, 0) for key in BINS], np.int64)
+        noisy = true + noise
+        stderr = noise_sd(noise="gaussian", scale=self.sigma)
+        columns = [pa.array(column, pa.string()) for column in zip(*BINS, strict=True)]
+        columns += [
+            pa.array(noisy, pa.int64()),
+            pa.array(np.full(len(BINS), stderr), pa.float64()),
+            pa.array(4 * stderr <= noisy, pa.bool_()),
+        ]
+        table = pa.table(columns, schema=schema("left_out", count="rows"))
+        return with_notes(table, _in_words(noisy, stderr))
+
+    def passes(self, probability: float) -> int | None:
+        """None: every bin is published."""
+        return None
+
+    def least_users(self) -> int | None:
+        """None: a noisy count can be anything."""
+        return None
+
+    def parameters(self) -> dict[str, Any]:
+        """The parameters by their full names, for certificates."""
+        return {
+            "noise": "gaussian",
+            "per_user": self.d,
+            "scale": self.sigma,
+            "threshold": None,
+        }
+
+    @staticmethod
+    def finish(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+        """The tables as they are."""
+        return dict(tables)
+
+
+def _sensitivity(d: int, neighbours: str) -> float:
+    """How far one unit moves all bins, in l2.
+
+    Its d searches add at most d to the bins of searches. A query counts once over all units, in one
+    of two bins: a unit's at most d queries each add 1, or move 1 from "no" to "yes", which is
+    sqrt 2. All in one bin is the worst: l2 at most sqrt(d^2 + 2 d^2). Under replace two such moves.
+    """
+    check_neighbours(neighbours)
+    return (1 if neighbours == "add-remove" else 2) * math.sqrt(3) * d
+
+
+def _epsilon(mu: float, delta: float) -> float:
+    low, high = 0.0, 1.0
+    while gaussian_delta(epsilon=high, mu=mu) > delta:
+        high *= 2
+    for _ in range(100):
+        middle = (low + high) / 2
+        if gaussian_delta(epsilon=middle, mu=mu) > delta:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def _in_words(noisy: Any, stderr: float) -> dict[str, Any]:
+    """How much is not here, as far as the noise lets it be said."""
+    n = {what: sum(int(v) for v, b in zip(noisy, BINS, strict=True) if b[0] == what)
+         for what in (HERE, GONE, QUERIES)}  # fmt: skip
+    searches = n[HERE] + n[GONE]
+    spread = stderr * math.sqrt(len(BINS) / 3)
+    if searches < 8 * spread:
+        return {"left out": "too few searches to say how much"}
+    share = min(1.0, max(0.0, n[GONE] / searches))
+    return {
+        "left out": f"about {share:.0%} of searches were of queries that are not here",
+        "queries left out": f"about {max(0, n[QUERIES])}, give or take {2 * spread:.0f}",
+    }
