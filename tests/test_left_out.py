@@ -140,16 +140,15 @@ def test_it_is_released_verified_and_said_in_words(write_tsv, tmp_path):
     assert done.rows == {"left_out": 30, "query": 1}
     assert murmurlog.verify(out).ok
     words = (out / "README.md").read_text(encoding="utf-8")
-    assert "of searches were of queries that are not here" in words
-    share = int(done.notes["left_out"]["left out"].split()[1].rstrip("%"))
-    assert 55 <= share <= 78  # two of three
+    assert "% of searches were of queries that are not here" in words.replace("\n", " ")
+    assert 55 <= done.notes["left_out"]["searches left out, %"] <= 78  # two of three
 
 
 def test_few_searches_are_not_put_into_words(write_tsv, tmp_path):
     done = murmurlog.release(
         str(write_tsv([row("a", "weather")])), out=tmp_path / "out", tables=["query", "left_out"]
     )
-    assert done.notes["left_out"] == {"left out": "too few searches to say how much"}
+    assert done.notes["left_out"] == {"searches left out, %": None}
 
 
 def test_it_needs_the_query_table(write_tsv, tmp_path):

@@ -286,6 +286,12 @@ def readme(certificate: Certificate) -> str:
         lines += [f"- `{name}`: {text}" for name, text in columns_of(certificate, table).items()]
         lines.append("")
     for table, claim in certificate.tables.items():
+        if claim.notes.get("searches left out, %") is not None:
+            lines += [
+                f"{claim.notes['searches left out, %']} % of searches were of queries that are not "
+                "here.",
+                "",
+            ]
         if claim.notes:
             remarks = "; ".join(f"{name}: {value}" for name, value in claim.notes.items())
             lines += [f"How `{table}` was made: {remarks}.", ""]

@@ -28,10 +28,10 @@ from murmurlog.bundle import (
 from murmurlog.certificate import Certificate
 from murmurlog.errors import BundleError, MurmurlogError
 from murmurlog.ledger import Ledger
-from murmurlog.mechanisms import parse
-from murmurlog.plans import total_of
+from murmurlog.mechanisms import Limited, parse
+from murmurlog.plans import PROBABILITIES, total_of
 from murmurlog.privacy import compose
-from murmurlog.tables import COUNTED, KEYS, LISTS, flattened, in_order, keys_of, schema
+from murmurlog.tables import COUNTED, KEYS, LISTS, NOTES, flattened, in_order, keys_of, schema
 from murmurlog.text import NORMALISER, normalise
 
 ROUNDING = 1 + 1e-9  # sums of floating-point numbers
@@ -104,6 +104,9 @@ def _check(
         return Check(name=name, ok=False, message=str(error), corrupt=True)
     except MurmurlogError as error:
         return Check(name=name, ok=False, message=str(error))
+    except (ArithmeticError, ValueError, TypeError, KeyError, MemoryError) as error:
+        # Only a forged bundle gets here: numbers out of all proportion.
+        return Check(name=name, ok=False, message=f"cannot be computed ({type(error).__name__})")
 
 
 def _require(condition: bool, message: str) -> None:
@@ -152,6 +155,21 @@ def _guarantee(root: Path, certificate: Certificate) -> str:
     for name, claim in certificate.tables.items():
         mechanism = parse(claim.mechanism)
         _require(
+            str(mechanism) == claim.mechanism,
+            f"{name}: {claim.mechanism} is not how the mechanism {mechanism} is written",
+        )
+        _require(name in mechanism.tables, f"{name}: {mechanism} makes no such table")
+        _require(
+            {str(p): n for p in PROBABILITIES if (n := mechanism.passes(p)) is not None}
+            == dict(claim.passes),
+            f"{name}: `passes` is not what {mechanism} gives",
+        )
+        _require(
+            set(claim.notes) <= NOTES
+            and all(n is None or type(n) in (int, float) for n in claim.notes.values()),
+            f"{name}: `notes` holds other remarks than numbers of a known name",
+        )
+        _require(
             mechanism.parameters() == dict(claim.parameters),
             f"{name}: the parameters are not those of {claim.mechanism}",
         )
@@ -169,6 +187,22 @@ def _guarantee(root: Path, certificate: Certificate) -> str:
         _require(
             set(proved.assumptions) <= set(total.assumptions),
             f"{name}: the proof needs assumptions that privacy.json does not state",
+        )
+    public = {
+        name for name in certificate.tables if name in ("session", "itemset", "log", "left_out")
+    }
+    _require(
+        not certificate.by or not (public or "A4" in total.assumptions),
+        "tables of this kind are never split by a column",
+    )
+    if total.notion == "pdp":
+        declared, needed = (
+            certificate.declared_users,
+            [parse(claim.mechanism).parameters()["users"] for claim in certificate.tables.values()],
+        )
+        _require(
+            declared is not None and all(declared <= users for users in needed),
+            "probabilistic DP is computed for fewer users than are declared",
         )
     summed = compose([claim.guarantee for claim in certificate.tables.values()])
     if len(certificate.tables) > 1 and summed.epsilon > total.epsilon * ROUNDING:
@@ -211,9 +245,12 @@ def _table(name: str) -> _Look:
         _require(said == metadata(certificate), "the file's own dp.* metadata differ")
         _require(table.num_rows == claim.rows, f"has {table.num_rows} rows, not {claim.rows}")
         _require(sum(column.null_count for column in table.columns) == 0, "holds empty values")
-        _rows(
-            table, keys_of(name, certificate.by), claim.count, parse(claim.mechanism).least_users()
-        )
+        mechanism = parse(claim.mechanism)
+        _rows(table, keys_of(name, certificate.by), claim.count, mechanism.least_users())
+        if isinstance(mechanism, Limited):
+            others = {other: read_table(root, other) for other in certificate.tables}
+            fault = mechanism.fault(table, others)
+            _require(fault is None, f"{fault}, which {mechanism} cannot give")
         if certificate.by:
             found = set(table.column(certificate.by.column).to_pylist())
             _require(

@@ -371,7 +371,7 @@ def least_threshold(*, scale: float, size: int, fakes: float) -> int:
 
     T >= b ln(N / (F (1 + a))): the chance of one is a^T / (1 + a).
     """
-    if not fakes > 0:
+    if not (fakes > 0 and math.isfinite(fakes)):
         raise UsageError(f"the expected number of fakes must be positive, not {fakes!r}")
     over = math.log(size) - math.log(fakes) - math.log1p(math.exp(-1 / scale))
     return max(1, math.ceil(scale * over - 1e-9))

@@ -81,7 +81,7 @@ def items(
     what is public, so units may be bounded after it (T3 iii).
     """
     check(log.source, kind=kind, unit=unit)
-    if gap <= 0:
+    if not 0 < gap < 1e9:
         raise UsageError(f"--gap must be longer than nothing, not {gap:g} seconds")
     rows = _with_unit(log, unit, gap)
     if by and kind in ("session", "itemset", "log"):

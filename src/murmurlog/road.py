@@ -193,7 +193,7 @@ def release(
     for kind in kinds:
         check(found, kind=kind, unit=unit)
     way = choose_way(bound, timed="time" in found.columns)
-    chosen = _public(mechanism, chosen, kinds, found.files, url)
+    chosen = _public(mechanism, chosen, kinds, found.files, url, by=by is not None)
     reading = Reading(
         url=url,
         since=since,
@@ -223,6 +223,8 @@ def release(
         options=chosen,
     )
     _check_guarantee(total, mechanism, accept_no_guarantee)
+    if total.notion == "pdp":
+        _check_pdp(plans, users, set_only)
     _check_delta(total, delta, users, accept_delta)
     book, name = _book(ledger, source_name)
     if book and total.notion == "none":
@@ -232,6 +234,8 @@ def release(
         )
     if book:
         book.check(name, total)
+    for each in plans.values():
+        each.passes()  # whatever cannot be computed shows before the budget is spent
     release_id = secrets.token_hex(16)
     if dry_run:
         return Outcome(
@@ -277,7 +281,7 @@ def release(
         rows = {kind: table.num_rows for kind, table in published.items()}
         certificate = _certificate(
             plans, total, rows, release_id, duck, entropy,
-            way=way, reading=reading, users=users,
+            way=way, view=view, reading=reading, users=users,
             counted={kind: count_of(table) for kind, table in published.items()},
             account=account, about=about or {}, notes=notes,
         )  # fmt: skip
@@ -339,6 +343,9 @@ def _options(mechanism: str, options: Mapping[str, Any], **shared: Any) -> dict[
     if given.get("count") == "users":  # what everything counts unless told otherwise
         del given["count"]
     check_options(mechanism, given)
+    if mechanism not in MECHANISMS and (more := sorted(set(given) - {"pool", "result_lists"})):
+        flag = "--" + more[0].replace("_", "-")
+        raise UsageError(f"{mechanism} says all there is to choose: leave {flag} out")
     taken = named(mechanism).options
     return given | {n: v for n, v in shared.items() if v is not None and n in taken}
 
@@ -349,6 +356,8 @@ def _public(
     kinds: Sequence[str],
     log: Sequence[Path],
     url: str,
+    *,
+    by: bool = False,
 ) -> dict[str, Any]:
     """The options with what is in the public files they name, cleaned as the log is."""
     loaded = dict(options)
@@ -369,6 +378,8 @@ def _public(
         loaded["pool"] = read_pools(Path(options["pool"]), tables=needed, url=url)
     if "map" in options:
         loaded["map"] = read_labels(str(options["map"]))
+    if "via_keywords" in options and by:
+        raise UsageError("--by and --via-keywords do not go together: keywords are counted for all")
     if "via_keywords" in options and list(kinds)[:1] != ["keyword"]:
         raise UsageError(
             "--via-keywords needs the keyword table before all others: --tables keyword,query"
@@ -386,10 +397,29 @@ def _tables(tables: Sequence[str] | None, found: Source, mechanism: str) -> tupl
 
 def _check_guarantee(total: Guarantee, mechanism: str, accepted: bool) -> None:
     """Refuses what nothing is proved about, unless the owner says so."""
+    if total.notion != "none" and total.delta >= 1:
+        raise Refused(
+            f"{mechanism} would have a delta of 1 at epsilon {total.epsilon:.4g}: nothing"
+        )
     if total.notion == "none" and not accepted:
         raise Refused(
             f"{mechanism} has no privacy guarantee: one person can make its output differ for sure. "
             "It is here for comparison. Say --accept-no-guarantee to run it, and do not publish it."
+        )
+
+
+def _check_pdp(plans: Mapping[str, Plan], users: int | None, set_only: bool) -> None:
+    """Probabilistic DP is about a declared number of users, and about tables as they are drawn."""
+    for each in plans.values():
+        if each.mechanism.parameters()["users"] != users:
+            raise UsageError(
+                f"{each.mechanism} is probabilistic DP for its own number of users: declare the "
+                f"same with --users, which is {users or 'not given'}"
+            )
+    if set_only:
+        raise UsageError(
+            "--set-only and probabilistic DP do not go together: it does not survive dropping the "
+            "counts. Use --notion dp."
         )
 
 
@@ -431,6 +461,7 @@ def _certificate(
     entropy: Entropy,
     *,
     way: str,
+    view: View,
     reading: Reading,
     users: int | None,
     counted: Mapping[str, str | None],
@@ -459,7 +490,12 @@ def _certificate(
             for kind, plan in plans.items()
         },
         bound=way,
-        text=reading.as_json(),
+        text=reading.as_json()
+        | {
+            "gap": view.gap if {"pair", "session"} & set(plans) else None,
+            "set_size": view.set_size if "itemset" in plans else None,
+            "consecutive": view.consecutive if "itemset" in plans else None,
+        },
         engine=engine.version,
         sampler={
             "method": "exact inversion of 127 bits, integers only",

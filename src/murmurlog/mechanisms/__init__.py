@@ -11,6 +11,7 @@ from murmurlog.mechanisms.left_out import LeftOut
 from murmurlog.mechanisms.mechanism import (
     FOLLOWING,
     Gaussian,
+    Limited,
     Mechanism,
     View,
     only_its_table,
@@ -54,6 +55,7 @@ __all__ = [
     "Hybrid",
     "Korolova",
     "KorolovaLists",
+    "Limited",
     "Mechanism",
     "Pool",
     "Profiles",

@@ -4,6 +4,7 @@ Nothing here sees a log, so nothing here costs any privacy: it is post-processin
 of whole numbers with whole weights, drawn by `noise.below`.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -184,3 +185,22 @@ def names(user: Integers, *, entropy: Entropy) -> pa.Array:
     order = np.argsort(below(1 << 62, count=people, entropy=entropy)) + 1
     numbers = pa.array(order[user], pa.int64()).cast(pa.string())
     return pc.binary_join_element_wise(pa.scalar("invented"), numbers, pa.scalar("-"))
+
+
+def fault_of_users(
+    table: pa.Table, *, most_rows: int, ranges: Mapping[str, tuple[int, int]]
+) -> str | None:
+    """What a log of invented users cannot hold: other names, more rows a user, values out of range."""
+    if not table.num_rows:
+        return None
+    if not pc.all(pc.match_substring_regex(table["user"], r"^invented-[0-9]+$")).as_py():
+        return "holds a user whose name was not invented"
+    rows = table.group_by("user").aggregate([([], "count_all")])
+    if pc.max(rows["count_all"]).as_py() > most_rows:
+        return f"holds a user with more than {most_rows} rows"
+    for name, (least, most) in ranges.items():
+        if name in table.column_names:
+            found = pc.min_max(table[name]).as_py()
+            if not least <= found["min"] <= found["max"] <= most:
+                return f"holds a {name} outside {least} to {most}"
+    return None

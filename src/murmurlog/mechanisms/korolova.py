@@ -21,7 +21,16 @@ from murmurlog.bound import bound
 from murmurlog.errors import Refused, UsageError
 from murmurlog.items import only
 from murmurlog.log import Log
-from murmurlog.mechanisms.mechanism import ITEMS, View, check_bound, number, tallied, whole
+from murmurlog.mechanisms.mechanism import (
+    ITEMS,
+    View,
+    check_bound,
+    check_letters,
+    least_count,
+    number,
+    tallied,
+    whole,
+)
 from murmurlog.noise import Entropy, draw, sampler_delta
 from murmurlog.privacy import (
     ALWAYS,
@@ -66,6 +75,7 @@ class Korolova:
         for name, scale in (("b", self.b), ("b_q", self.b_q)):
             if scale is not None and not (scale > 0 and math.isfinite(scale)):
                 raise UsageError(f"{name} must be a positive number, not {scale!r}")
+        check_letters(d=self.d, scales=[self.b, self.b_q], T=self.T)
         if self.count not in COUNTED:
             raise UsageError(f"count must be {' or '.join(COUNTED)}, not {self.count!r}")
         if self.T < 2:
@@ -201,10 +211,9 @@ class Korolova:
 
     def passes(self, probability: float) -> int:
         """The least true count that is selected with at least this probability."""
-        n = 1
-        while survival(noise="geometric", scale=self.b, x=self.T - n) < probability:
-            n += 1
-        return n
+        return least_count(
+            lambda n: survival(noise="geometric", scale=self.b, x=self.T - n), probability
+        )
 
     def least_users(self) -> int | None:
         """None: a fresh count can be anything."""
@@ -249,6 +258,7 @@ class KorolovaLists:
             raise UsageError(
                 f"d must be at least 1 and b_c positive, not {self.d} and {self.b_c!r}"
             )
+        check_letters(d=self.d, scales=[self.b_c])
 
     def __str__(self) -> str:
         return f"korolova-lists(d={self.d}, b_c={self.b_c!r})"

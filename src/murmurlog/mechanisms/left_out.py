@@ -17,7 +17,7 @@ import pyarrow as pa
 from murmurlog.errors import UsageError
 from murmurlog.labels import LENGTHS, Lengths
 from murmurlog.log import Log
-from murmurlog.mechanisms.mechanism import View, number, whole
+from murmurlog.mechanisms.mechanism import View, check_letters, number, whole
 from murmurlog.noise import Entropy, draw, sampler_delta
 from murmurlog.privacy import (
     ALWAYS,
@@ -31,7 +31,7 @@ from murmurlog.privacy import (
     noise_sd,
     rounded_up,
 )
-from murmurlog.tables import schema, with_notes
+from murmurlog.tables import KEYS, schema, with_notes
 
 HERE, GONE, QUERIES = "searches published", "searches left out", "queries left out"
 BINS = tuple(
@@ -63,6 +63,7 @@ class LeftOut:
             raise UsageError(
                 f"d must be at least 1 and sigma positive, not {self.d} and {self.sigma!r}"
             )
+        check_letters(d=self.d, scales=[self.sigma])
 
     def __str__(self) -> str:
         return f"left-out(d={self.d}, sigma={self.sigma!r})"
@@ -177,6 +178,11 @@ class LeftOut:
         table = pa.table(columns, schema=schema("left_out", count="rows"))
         return with_notes(table, _in_words(noisy, stderr))
 
+    def fault(self, table: pa.Table, others: Mapping[str, pa.Table]) -> str | None:
+        """Other bins than there are."""
+        keys = {tuple(row[name] for name in KEYS["left_out"]) for row in table.to_pylist()}
+        return None if keys == set(BINS) else "has other rows than the public bins"
+
     def passes(self, probability: float) -> int | None:
         """None: every bin is published."""
         return None
@@ -230,10 +236,11 @@ def _in_words(noisy: Any, stderr: float) -> dict[str, Any]:
          for what in (HERE, GONE, QUERIES)}  # fmt: skip
     searches = n[HERE] + n[GONE]
     spread = stderr * math.sqrt(len(BINS) / 3)
-    if searches < 8 * spread:
-        return {"left out": "too few searches to say how much"}
+    if searches < 8 * spread:  # too few to say how much
+        return {"searches left out, %": None}
     share = min(1.0, max(0.0, n[GONE] / searches))
     return {
-        "left out": f"about {share:.0%} of searches were of queries that are not here",
-        "queries left out": f"about {max(0, n[QUERIES])}, give or take {2 * spread:.0f}",
+        "searches left out, %": round(100 * share),
+        "queries left out": max(0, n[QUERIES]),
+        "queries left out, give or take": round(2 * spread),
     }

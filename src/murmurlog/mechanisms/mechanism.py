@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
@@ -13,11 +13,14 @@ from murmurlog.errors import Refused, UsageError
 from murmurlog.items import GAP, Items, items
 from murmurlog.log import Log
 from murmurlog.mining import items_for, sets
-from murmurlog.noise import Entropy
+from murmurlog.noise import MOST_SCALE, Entropy
 from murmurlog.privacy import Guarantee, Loss
 from murmurlog.tables import By, keys_of
 from murmurlog.tally import Tally, tally
 
+MOST_ITEMS = 100_000  # items a unit: a claim is computed for each number of them
+MOST_THRESHOLD = 1 << 40
+LEAST_SCALE = 1e-4
 FOLLOWING = ("pair", "click", "session")  # tables that name queries, and can wait for them
 ITEMS = ("keyword", "query", "pair", "click", "itemset")  # what a unit holds several of
 
@@ -112,6 +115,14 @@ class Mechanism(Protocol):
 
 
 @runtime_checkable
+class Limited(Protocol):
+    """A mechanism that cannot make every table of its kind."""
+
+    def fault(self, table: pa.Table, others: Mapping[str, pa.Table]) -> str | None:
+        """What the table holds that this mechanism cannot have made of it; None if nothing."""
+
+
+@runtime_checkable
 class Gaussian(Protocol):
     """A mechanism whose cost adds up with others' as a loss: mu^2 and the chance of a key."""
 
@@ -169,6 +180,38 @@ def number(letters: dict[str, str], *names: str, default: float | None = None) -
         return float(text)
     except ValueError:
         raise UsageError(f"{given[0]} must be a number, not {text!r}") from None
+
+
+def check_letters(
+    *, d: int | None = None, scales: Sequence[float | None] = (), T: int | None = None
+) -> None:
+    """Raises unless the numbers are such that noise can be drawn and a claim computed.
+
+    Here, at birth: a limit that shows only while drawing would show after the budget is spent.
+    """
+    if d is not None and not 1 <= d <= MOST_ITEMS:
+        raise UsageError(f"d must lie between 1 and {MOST_ITEMS} items a unit, not {d}")
+    for scale in scales:
+        if scale is not None and not LEAST_SCALE <= scale <= MOST_SCALE:
+            raise UsageError(
+                f"a scale of noise must lie between {LEAST_SCALE:g} and 2^40, not {scale!r}"
+            )
+    if T is not None and T > MOST_THRESHOLD:
+        raise UsageError(f"T must be at most 2^40, not {T}")
+
+
+def least_count(chance: Callable[[int], float], probability: float, *, start: int = 1) -> int:
+    """The least n from `start` on with chance(n) >= probability, for a chance that grows with n."""
+    low, high = start - 1, max(start, 1)
+    while chance(high) < probability:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        if chance(middle) < probability:
+            low = middle
+        else:
+            high = middle
+    return max(high, start)
 
 
 def whole(value: float, name: str) -> int:

@@ -24,7 +24,15 @@ from murmurlog.bound import bound
 from murmurlog.domain import Domain, least_threshold, unheld
 from murmurlog.errors import Refused, UsageError
 from murmurlog.log import Log
-from murmurlog.mechanisms.mechanism import View, check_bound, number, tallied, whole
+from murmurlog.mechanisms.mechanism import (
+    View,
+    check_bound,
+    check_letters,
+    least_count,
+    number,
+    tallied,
+    whole,
+)
 from murmurlog.mechanisms.threshold import Threshold
 from murmurlog.noise import Entropy, check_passers, draw, passers, sampler_delta, tails
 from murmurlog.privacy import (
@@ -40,6 +48,7 @@ from murmurlog.selection import Selection
 from murmurlog.tables import KEYS, in_order, keys_of, keys_schema, with_notes
 from murmurlog.tally import Tally, tally
 
+MOST_DIGITS = 60  # of a pool's size
 FAKES = 10.0  # expected rows that nobody holds
 FAKES_BELIEVED = 0.05  # expected rows that nobody holds among those called reliable
 TABLES = ("keyword", "query", "pair", "click")
@@ -119,7 +128,9 @@ class Pool:
         check_budget(epsilon, delta)
         check_neighbours(neighbours)
         N = _size("pool", size, noise)
+        check_letters(d=d)
         b = rounded_up((1 if neighbours == "add-remove" else 2) * d / epsilon * SAFETY)
+        check_sampler(b, epsilon, delta)
         return cls(d=d, b=b, N=N, T=least_threshold(scale=b, size=N, fakes=fakes))
 
     def guarantee(
@@ -158,6 +169,12 @@ class Pool:
         noisy = _noised_pool(gathered, scale=self.b, T=self.T, entropy=entropy)
         table = _published(noisy, self.selection(), pool=self.N)
         return with_notes(in_order(table), _remarks(self.fakes()))
+
+    def fault(self, table: pa.Table, others: Mapping[str, pa.Table]) -> str | None:
+        """More rows than the pool has keys."""
+        return (
+            f"has {table.num_rows} rows of a pool of {self.N}" if table.num_rows > self.N else None
+        )
 
     def selection(self) -> Selection:
         """The law of the published values."""
@@ -328,11 +345,21 @@ class Hybrid:
         return dict(tables)
 
 
+def check_sampler(scale: float, epsilon: float, delta: float) -> None:
+    """Raises if the sampler's own error is more than the delta that was asked for."""
+    if sampler_delta(scale=scale, epsilon=epsilon) > delta:
+        raise UsageError(
+            f"at epsilon {epsilon:.4g} the noise sampler cannot certify delta {delta!r}: use a "
+            "smaller epsilon"
+        )
+
+
 def _check(d: int, b: float, N: int, T: int, name: str) -> None:
     if d < 1 or N < 1:
         raise UsageError(f"d and N must be at least 1, not {d} and {N}")
     if not (b > 0 and math.isfinite(b)):
         raise UsageError(f"b must be a positive number, not {b!r}")
+    check_letters(d=d, scales=[b], T=T)
     if T < 1:
         raise UsageError(f"{name} must be at least 1, not {T}: a count of 0 tells nothing")
     # By public numbers, not by how many keys turn out to be held: a refusal must tell nothing.
@@ -343,7 +370,9 @@ def _letters(mechanism: str, left: dict[str, str], T: str) -> tuple[int, float, 
     """d, b, N and the pool's threshold; raises if other letters are left."""
     d, b = whole(number(left, "d"), "d"), number(left, "b", "scale")
     size = left.pop("N", "")
-    if not size.isdecimal():  # as digits: it may be beyond what a float holds exactly
+    if (
+        not size.isdecimal() or len(size) > MOST_DIGITS
+    ):  # as digits: it may be beyond what a float holds exactly
         raise UsageError(f"N must be a whole number, the size of the pool, not {size!r}")
     threshold = whole(number(left, T), T)
     if left:
@@ -451,10 +480,9 @@ def _remarks(fakes: float) -> dict[str, Any]:
 
 
 def _passes(scale: float, T: int, probability: float) -> int:
-    n = 0
-    while survival(noise="geometric", scale=scale, x=T - n) < probability:
-        n += 1
-    return n
+    return least_count(
+        lambda n: survival(noise="geometric", scale=scale, x=T - n), probability, start=0
+    )
 
 
 def _rows(table: Any) -> int:

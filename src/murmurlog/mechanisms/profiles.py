@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from murmurlog.bound import bound
 from murmurlog.errors import UsageError
 from murmurlog.log import Log
-from murmurlog.mechanisms.invented import names
+from murmurlog.mechanisms.invented import fault_of_users, names
 from murmurlog.mechanisms.mechanism import View, number, whole
 from murmurlog.mechanisms.threshold import Threshold
 from murmurlog.noise import Entropy
@@ -142,6 +142,10 @@ class Profiles:
         table = pa.Table.from_arrays(columns, schema=schema("log"))
         remarks = {"invented users": len(profile), "published profiles": shown.num_rows}
         return with_notes(table, remarks)
+
+    def fault(self, table: pa.Table, others: Mapping[str, pa.Table]) -> str | None:
+        """A user or a count that is never invented."""
+        return fault_of_users(table, most_rows=self.d, ranges={"count": (1, self.cap)})
 
     def passes(self, probability: float) -> int:
         """The least number of units with which a profile is published with this probability."""

@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from murmurlog.bound import Bounded, bound
 from murmurlog.domain import Sequences, least_threshold
 from murmurlog.errors import UsageError
 from murmurlog.log import Log
 from murmurlog.mechanisms.mechanism import ITEMS, View, number, whole
-from murmurlog.mechanisms.pool import FAKES, OnDomain, Pool
+from murmurlog.mechanisms.pool import FAKES, OnDomain, Pool, check_sampler
 from murmurlog.mechanisms.threshold import Threshold
 from murmurlog.mining import subsequences, subsequences_a_session
 from murmurlog.noise import Entropy
@@ -37,6 +38,7 @@ from murmurlog.tally import Tally, tally
 
 WAYS = ("all", "whole")
 L_S, L_Q = 1, 3
+MOST_LABELS = 10_000
 OPTIONS = ("sessions_per_user", "queries_per_session", "subsequences", "map", "fakes")
 
 
@@ -63,6 +65,16 @@ class Cut:
     def __str__(self) -> str:
         return f"l_s={self.l_s}, l_q={self.l_q}, subsequences={self.subsequences}"
 
+    def fault(self, table: pa.Table) -> str | None:
+        """A list that no cut session has."""
+        lengths = pc.list_value_length(table["queries"])
+        if (
+            table.num_rows
+            and not 2 <= pc.min(lengths).as_py() <= pc.max(lengths).as_py() <= self.l_q
+        ):
+            return f"holds a list that has not 2 to {self.l_q} queries"
+        return None
+
     def held(self, log: Log, view: View, entropy: Entropy, **more: Any) -> Bounded:
         """The items of each unit: bounded in sessions, cut in queries, and only then mined."""
         sessions = view.items(log, longest=self.l_q, **more)
@@ -72,7 +84,7 @@ class Cut:
 
 def _cut(left: dict[str, str]) -> Cut:
     """The cut that letters name; takes them out."""
-    left.pop("d", None)  # the general bound: here it follows from l_s and l_q
+    left.pop("d", None)  # the general bound (--per-user): here it follows from l_s and l_q
     return Cut(
         l_s=whole(number(left, "l_s", default=L_S), "l_s"),
         l_q=whole(number(left, "l_q", default=L_Q), "l_q"),
@@ -192,6 +204,10 @@ class Sessions:
         """(queries, users, users_stderr, reliable) of the published subsequences."""
         return self.counted().release(tally, entropy=entropy)
 
+    def fault(self, table: pa.Table, others: Mapping[str, pa.Table]) -> str | None:
+        """A list that no cut session has."""
+        return self.cut.fault(table)
+
     def passes(self, probability: float) -> int:
         """The least true count that is published with at least this probability."""
         return self.counted().passes(probability)
@@ -240,8 +256,8 @@ class LabelPaths:
     needs_delta: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if self.L < 1:
-            raise UsageError(f"there must be at least 1 label, not {self.L}")
+        if not 1 <= self.L <= MOST_LABELS:
+            raise UsageError(f"there must be 1 to {MOST_LABELS} labels, not {self.L}")
         self.counted()  # checks b and T
 
     def counted(self) -> Pool:
@@ -295,6 +311,7 @@ class LabelPaths:
         cut = Cut(l_s=l_s, l_q=l_q, subsequences=subsequences)
         c = 1 if neighbours == "add-remove" else 2
         b = rounded_up(c * cut.d / epsilon * SAFETY)
+        check_sampler(b, epsilon, delta)
         size = _paths(labels, cut.l_q)
         T = least_threshold(scale=b, size=size, fakes=fakes) if fakes < size else 1
         return cls(cut=cut, b=b, L=labels, T=T)
@@ -327,6 +344,13 @@ class LabelPaths:
     def release(self, gathered: OnDomain, *, entropy: Entropy) -> pa.Table:
         """(queries, users, users_stderr, reliable) of the published paths."""
         return self.counted().release(gathered, entropy=entropy)
+
+    def fault(self, table: pa.Table, others: Mapping[str, pa.Table]) -> str | None:
+        """A list that no cut session has, or more labels than there are."""
+        labels = set(table["queries"].combine_chunks().flatten().to_pylist())
+        if len(labels) > self.L:
+            return f"holds {len(labels)} labels of {self.L}"
+        return self.cut.fault(table) or self.counted().fault(table, others)
 
     def passes(self, probability: float) -> int:
         """The least true count that is published with at least this probability."""

@@ -23,7 +23,7 @@ from murmurlog.errors import InputError, UsageError
 from murmurlog.items import Items
 from murmurlog.log import Log
 from murmurlog.mechanisms import invented
-from murmurlog.mechanisms.mechanism import View, number
+from murmurlog.mechanisms.mechanism import View, check_letters, number
 from murmurlog.mechanisms.threshold import Threshold
 from murmurlog.noise import Entropy, Integers, draw, sampler_delta
 from murmurlog.privacy import (
@@ -83,6 +83,7 @@ class Synthetic:
         for scale in (self.b_sizes, *self._spreads().values()):
             if not (scale > 0 and math.isfinite(scale)):
                 raise UsageError(f"a scale of noise must be a positive number, not {scale!r}")
+        check_letters(scales=[self.b_sizes, *self._spreads().values()])
         if self.together and self.pairs.d < 2:
             raise UsageError("together needs units with 2 pairs or more: d must be at least 2")
 
@@ -338,6 +339,13 @@ class Synthetic:
             timed=False,
         )
         return tally(bound(items, per_user=self.together.d, way="random", entropy=entropy))
+
+    def fault(self, table: pa.Table, others: Mapping[str, pa.Table]) -> str | None:
+        """A user, a count or a measured value that is never invented."""
+        ranges = {name: (FIRST[name], FIRST[name] + BINS[name] - 1) for name in SPREADS}
+        if "count" not in self._spreads():
+            ranges["count"] = (1, 1)
+        return invented.fault_of_users(table, most_rows=self.pairs.d, ranges=ranges)
 
     def passes(self, probability: float) -> int:
         """The least number of users with which a pair is published with at least this probability."""

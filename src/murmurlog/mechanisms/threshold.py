@@ -11,7 +11,16 @@ from scipy.special import ndtri
 
 from murmurlog.errors import UsageError
 from murmurlog.log import Log
-from murmurlog.mechanisms.mechanism import ITEMS, View, check_bound, number, tallied, whole
+from murmurlog.mechanisms.mechanism import (
+    ITEMS,
+    View,
+    check_bound,
+    check_letters,
+    least_count,
+    number,
+    tallied,
+    whole,
+)
 from murmurlog.noise import Entropy, draw, sampler_delta
 from murmurlog.privacy import (
     ALWAYS,
@@ -57,10 +66,12 @@ class Threshold:
             raise UsageError(f"unknown noise {self.noise!r}: use {' or '.join(NOISES)}")
         if self.d < 1:
             raise UsageError(f"d must be at least 1, not {self.d}")
+        check_letters(d=self.d, T=self.T)
         if not (self.scale > 0 and math.isfinite(self.scale)):
             raise UsageError(f"scale must be a positive number, not {self.scale!r}")
         if self.T < 2:
             raise UsageError(f"T must be at least 2, not {self.T}: a single user would show")
+        check_letters(scales=[self.scale])
 
     def __str__(self) -> str:
         return f"threshold(noise={self.noise}, d={self.d}, scale={self.scale!r}, T={self.T})"
@@ -193,10 +204,7 @@ class Threshold:
 
     def passes(self, probability: float) -> int:
         """The least true count that is published with at least this probability."""
-        n = 1
-        while self.pass_probability(n) < probability:
-            n += 1
-        return n
+        return least_count(self.pass_probability, probability)
 
     def pass_probability(self, n: int) -> float:
         """P(an item of n users is published)."""

@@ -16,8 +16,8 @@ from murmurlog.bound import bound
 from murmurlog.domain import Sequences, least_threshold
 from murmurlog.errors import UsageError
 from murmurlog.log import Log
-from murmurlog.mechanisms.mechanism import View, number, whole
-from murmurlog.mechanisms.pool import FAKES, OnDomain, Pool
+from murmurlog.mechanisms.mechanism import View, check_letters, number, whole
+from murmurlog.mechanisms.pool import FAKES, OnDomain, Pool, check_sampler
 from murmurlog.noise import Entropy
 from murmurlog.privacy import SAFETY, Guarantee, check_budget, check_neighbours, rounded_up
 from murmurlog.tables import schema, with_notes
@@ -25,6 +25,7 @@ from murmurlog.tally import tally
 from murmurlog.text import normalise
 
 WORDS = 3
+MOST_FAKES = 1e6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,8 +49,9 @@ class ViaKeywords:
     def __post_init__(self) -> None:
         if self.d < 1 or not (self.b > 0 and math.isfinite(self.b)):
             raise UsageError(f"d must be at least 1 and b positive, not {self.d} and {self.b!r}")
-        if not (self.fakes > 0 and math.isfinite(self.fakes)):
-            raise UsageError(f"--fakes must be positive, not {self.fakes!r}")
+        check_letters(d=self.d, scales=[self.b])
+        if not 0 < self.fakes <= MOST_FAKES:
+            raise UsageError(f"--fakes must lie between 0 and {MOST_FAKES:g}, not {self.fakes!r}")
 
     def __str__(self) -> str:
         return f"zealous-keywords(d={self.d}, b={self.b!r}, fakes={self.fakes!r})"
@@ -90,8 +92,11 @@ class ViaKeywords:
         check_neighbours(neighbours)
         if noise not in (None, "geometric"):
             raise UsageError(f"zealous draws geometric noise only, not {noise!r}")
+        check_letters(d=d)
         c = 1 if neighbours == "add-remove" else 2
-        return cls(d=d, b=rounded_up(c * d / epsilon * SAFETY), fakes=fakes)
+        b = rounded_up(c * d / epsilon * SAFETY)
+        check_sampler(b, epsilon, delta)
+        return cls(d=d, b=b, fakes=fakes)
 
     def guarantee(
         self,
@@ -128,6 +133,15 @@ class ViaKeywords:
         T = least_threshold(scale=self.b, size=size, fakes=self.fakes) if self.fakes < size else 1
         table = Pool(d=self.d, b=self.b, N=size, T=T).release(gathered, entropy=entropy)
         return with_notes(table, {"queries that could be": size, "published from": T})
+
+    def fault(self, table: pa.Table, others: Mapping[str, pa.Table]) -> str | None:
+        """A query that the published keywords do not make."""
+        if "keyword" not in others:
+            return "there is no keyword table that its queries could be made of"
+        known = set(others["keyword"]["keyword"].to_pylist())
+        made = ([*query.split(" ")] for query in table["query"].to_pylist())
+        wrong = any(len(words) > WORDS or not known.issuperset(words) for words in made)
+        return "holds a query that is not made of published keywords" if wrong else None
 
     def passes(self, probability: float) -> int | None:
         """None: the threshold follows from how many keywords are published."""

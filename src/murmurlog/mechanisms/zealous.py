@@ -18,7 +18,16 @@ import pyarrow as pa
 
 from murmurlog.errors import UsageError
 from murmurlog.log import Log
-from murmurlog.mechanisms.mechanism import ITEMS, View, check_bound, number, tallied, whole
+from murmurlog.mechanisms.mechanism import (
+    ITEMS,
+    View,
+    check_bound,
+    check_letters,
+    least_count,
+    number,
+    tallied,
+    whole,
+)
 from murmurlog.noise import Entropy, draw, sampler_delta
 from murmurlog.privacy import (
     ALWAYS,
@@ -65,6 +74,7 @@ class Zealous:
             raise UsageError(f"m must be at least 1, not {self.m}")
         if not (self.lam > 0 and math.isfinite(self.lam)):
             raise UsageError(f"lam must be a positive number, not {self.lam!r}")
+        check_letters(d=self.m, scales=[self.lam], T=self.T)
         if self.tau < 1:
             raise UsageError(f"tau must be at least 1, not {self.tau}")
         if self.tau >= self.T:
@@ -190,7 +200,8 @@ class Zealous:
         """(c m / lam, delta): exact as plain DP (T1); with `users`, PDP and the plain delta too."""
         check_neighbours(neighbours)
         cost = _c(neighbours) * self.m / self.lam
-        epsilon = cost if epsilon is None else epsilon
+        if epsilon is None:  # PDP needs a little room for the sampler's relative error
+            epsilon = cost if self.users is None else cost * SAFETY
         if epsilon < cost:
             raise UsageError(f"{self} costs epsilon {cost:.9g} per {unit}, more than {epsilon:.9g}")
         # Items a unit lifts from tau - 1 to tau are to T1 what new items are to a single threshold.
@@ -208,7 +219,6 @@ class Zealous:
             if unit != "user":
                 raise UsageError(f"--notion pdp counts users; use --unit user, not {unit}")
             total = self._breach(epsilon, cost)
-            plain = min(plain, total)  # PDP implies DP with its delta
             assumptions |= {"A3"}
         if delta is not None and total > delta * SAFETY:
             raise UsageError(f"{self} has delta {total:.3g} per {unit}, more than {delta:.3g}")
@@ -270,10 +280,11 @@ class Zealous:
 
     def passes(self, probability: float) -> int:
         """The least true count that is published with at least this probability."""
-        n = self.tau
-        while survival(noise="geometric", scale=self.lam, x=self.T - n) < probability:
-            n += 1
-        return n
+        return least_count(
+            lambda n: survival(noise="geometric", scale=self.lam, x=self.T - n),
+            probability,
+            start=self.tau,
+        )
 
     def least_users(self) -> int | None:
         """The least value the `users` column can hold."""

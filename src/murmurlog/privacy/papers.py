@@ -30,7 +30,7 @@ def korolova_tight_optimum(d: int, epsilon: float, delta: float) -> tuple[float,
 def korolova_alpha(b: float, K: float) -> float:
     """alpha: how much likelier one user can make any output of the selection, per query."""
     check_noise("laplace", b)
-    return max(math.exp(1 / b), 1 + 1 / (2 * math.exp(min((K - 1) / b, 700.0)) - 1))
+    return max(math.exp(min(1 / b, 700.0)), 1 + 1 / (2 * math.exp(min((K - 1) / b, 700.0)) - 1))
 
 
 def korolova(

@@ -18,6 +18,7 @@ from murmurlog.privacy.noises import check_noise, hockey_stick, hockey_sticks, s
 
 NEIGHBOURS = ("add-remove", "replace")
 SAFETY = 1 + 1e-9  # a computed delta is multiplied by this before it is compared with a promise
+MOST_REPLACED = 3000  # items a user under replace: all pairs (k, k') are looked at
 ALL_PAIRS_UP_TO = 24  # replace: a search looks at all pairs (k, k') up to this d, then at the rim
 
 
@@ -57,6 +58,11 @@ def delta_of_threshold(
     check_neighbours(neighbours)
     if d < 1 or releases < 1:
         raise UsageError(f"d and releases must be at least 1, not {d} and {releases}")
+    if neighbours == "replace" and d * releases > MOST_REPLACED:
+        raise UsageError(
+            f"under replace delta is computed for at most {MOST_REPLACED} items a user, not "
+            f"{d * releases}: use a smaller bound or add-remove"
+        )
     p = pass_probability(noise=noise, scale=scale, threshold=threshold)
     return _delta(noise, epsilon, d * releases, scale, p, neighbours)
 
