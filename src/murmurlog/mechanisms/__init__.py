@@ -10,6 +10,7 @@ from murmurlog.mechanisms.korolova import Korolova, KorolovaLists
 from murmurlog.mechanisms.mechanism import Mechanism, View, only_its_table, read_letters
 from murmurlog.mechanisms.pool import Hybrid, Pool
 from murmurlog.mechanisms.profiles import Profiles
+from murmurlog.mechanisms.rounds import Rounds
 from murmurlog.mechanisms.safelog import SafelogLiteral
 from murmurlog.mechanisms.sessions import LabelPaths, Sessions
 from murmurlog.mechanisms.synthetic import Synthetic
@@ -35,6 +36,7 @@ MECHANISMS: dict[str, type[Mechanism]] = {
     "users-30": Users30,
     "synthetic": Synthetic,
     "profiles": Profiles,
+    "rounds": Rounds,
     "hong": Hong,
 }
 
@@ -46,6 +48,7 @@ __all__ = [
     "Mechanism",
     "Pool",
     "Profiles",
+    "Rounds",
     "Synthetic",
     "Threshold",
     "View",
