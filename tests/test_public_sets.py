@@ -77,7 +77,7 @@ def test_fakes_look_like_rows_and_are_called_unreliable(log, pool, tmp_path):
     assert murmurlog.verify(out).ok
     rows = murmurlog.load(out).tables["query"].to_pylist()
     fakes = [row for row in rows if row["query"].startswith("public")]
-    assert len(fakes) > 100  # 200 expected, sd 13
+    assert len(fakes) > 40  # 99 expected at T = 2, sd 9
     assert not any(row["reliable"] for row in fakes if row["users"] < 5)
 
 

@@ -145,9 +145,9 @@ class Certificate:
 def _text(data: Any) -> dict[str, Any]:
     """Which rows were read; only keys that mean something here."""
     known = ("normaliser", "url", "screen", "deny", "since", "until", "where")
-    known += ("gap", "set_size", "consecutive")
     _a(str, data["normaliser"])
-    return {name: data[name] for name in known}
+    counted = ("gap", "set_size", "consecutive")
+    return {name: data[name] for name in known} | {name: data.get(name) for name in counted}
 
 
 def _guarantee(data: Any, assumptions: tuple[str, ...]) -> Guarantee:

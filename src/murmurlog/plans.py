@@ -15,7 +15,16 @@ from murmurlog.mechanisms import (
     parse,
 )
 from murmurlog.noise import sampler_delta
-from murmurlog.privacy import SAFETY, Guarantee, Loss, compose, delta_of_losses, mu_of
+from murmurlog.privacy import (
+    SAFETY,
+    Guarantee,
+    Loss,
+    check_budget,
+    check_neighbours,
+    compose,
+    delta_of_losses,
+    mu_of,
+)
 
 MECHANISM = "threshold"
 EPSILON, DELTA, PER_USER = 1.0, 1e-6, 10
@@ -210,6 +219,8 @@ def _plan_together(
     kinds = {table: named(name) for table, (name, _) in chosen.items()}
     if len(kinds) < 2 or not all(issubclass(kind, Gaussian) for kind in kinds.values()):
         return None
+    check_budget(epsilon, delta)
+    check_neighbours(neighbours)
     best: dict[str, Mechanism] = {}
     for keys in KEY_SHARES:  # of delta for new keys; the rest is for the noise
         mu = mu_of(epsilon=epsilon, delta=delta * (1 - keys) / SAFETY)

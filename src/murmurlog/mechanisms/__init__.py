@@ -19,6 +19,7 @@ from murmurlog.mechanisms.mechanism import (
 )
 from murmurlog.mechanisms.pool import Hybrid, Pool
 from murmurlog.mechanisms.profiles import Profiles
+from murmurlog.mechanisms.rounds import Rounds
 from murmurlog.mechanisms.safelog import SafelogLiteral
 from murmurlog.mechanisms.sessions import LabelPaths, Sessions
 from murmurlog.mechanisms.synthetic import Synthetic
@@ -44,6 +45,7 @@ MECHANISMS: dict[str, type[Mechanism]] = {
     "users-30": Users30,
     "synthetic": Synthetic,
     "profiles": Profiles,
+    "rounds": Rounds,
     "hong": Hong,
     "left-out": LeftOut,
 }
@@ -59,6 +61,7 @@ __all__ = [
     "Mechanism",
     "Pool",
     "Profiles",
+    "Rounds",
     "Sessions",
     "Synthetic",
     "Threshold",

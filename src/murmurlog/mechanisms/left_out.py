@@ -86,6 +86,8 @@ class LeftOut:
     @classmethod
     def for_loss(cls, loss: Loss, *, d: int, neighbours: str = "add-remove") -> Self:
         """The noise that costs at most this mu; there are no keys to pay for."""
+        if d < 1:
+            raise UsageError(f"the bound d must be at least 1, not {d}")
         return cls(d=d, sigma=rounded_up(_sensitivity(d, neighbours) / loss.mu))
 
     @classmethod

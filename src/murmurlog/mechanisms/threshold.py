@@ -224,6 +224,8 @@ class Threshold:
     @classmethod
     def for_loss(cls, loss: Loss, *, d: int, neighbours: str = "add-remove") -> Self:
         """Gaussian noise and the least T that cost at most this loss."""
+        if d < 1:
+            raise UsageError(f"the bound d must be at least 1, not {d}")
         c = 1 if neighbours == "add-remove" else 2
         scale = rounded_up(math.sqrt(c * d) / loss.mu)
         p = per_item(loss.keys / c, d)

@@ -28,6 +28,12 @@ from murmurlog.privacy.papers import (
     optimal_selection,
     query_click,
 )
+from murmurlog.privacy.rounds import (
+    Schedule,
+    delta_of_rounds,
+    epsilon_of_rounds,
+    solve_rounds,
+)
 from murmurlog.privacy.safelog import (
     click_delta,
     click_printed_epsilon,
@@ -83,6 +89,7 @@ __all__ = [
     "Guarantee",
     "Loss",
     "NoisyPart",
+    "Schedule",
     "advanced",
     "check_budget",
     "check_neighbours",
@@ -91,8 +98,10 @@ __all__ = [
     "click_printed_transition_epsilon",
     "compose",
     "delta_of_losses",
+    "delta_of_rounds",
     "delta_of_threshold",
     "delta_together",
+    "epsilon_of_rounds",
     "epsilon_of_threshold",
     "gaussian_delta",
     "group",
@@ -121,6 +130,7 @@ __all__ = [
     "sessions_sensitivity",
     "sessions_with_clicks",
     "solve_integer_threshold",
+    "solve_rounds",
     "solve_threshold",
     "survival",
     "turning_point",

@@ -1,0 +1,450 @@
+"""Weighted selection in rounds with memory (MR-J), then fresh counts of what was selected.
+
+Each unit spreads a weight over its items instead of counting 1 for each. Items that passed, and
+items without a chance, are taken out between the rounds, so that the weights of the next round go
+where they can still do something. Proof, line by line: docs/mechanisms/rounds.md.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import ibis
+import numpy as np
+import pyarrow as pa
+
+from murmurlog.bound import Bounded, bound
+from murmurlog.engine import Engine
+from murmurlog.errors import Refused, UsageError
+from murmurlog.items import Items
+from murmurlog.log import Log
+from murmurlog.mechanisms.mechanism import ITEMS, View, number, whole
+from murmurlog.mining import items_for, sets
+from murmurlog.noise import Entropy, Integers, draw, sampler_delta
+from murmurlog.privacy import ALWAYS, SAFETY, Guarantee, noise_sd
+from murmurlog.privacy.rounds import (
+    GRID,
+    MOST_ROUNDS,
+    Schedule,
+    delta_of_rounds,
+    epsilon_of_rounds,
+    solve_rounds,
+)
+from murmurlog.tables import count_columns, keys_schema
+
+ROUNDS, COUNT_SHARE, COUNT_PER_USER = 4, 0.5, 20
+# Found on invented logs of several kinds, never on the log at hand: fixed here once and for all.
+LAST_TO_FIRST = 3.5  # the last round's share of mu^2, in shares of the first
+MEMORY = 0.9  # how much of their precision earlier rounds keep
+LATE = 0.85  # the last round's part of the thresholds' delta
+C, REACH, FOCUS = 3.0, 1.3, 0.3
+FULL = 10  # attention is a whole number up to this: a unit's weights are in its proportion
+
+
+@dataclass(frozen=True, kw_only=True)
+class Held:
+    """Which unit holds which item after bounding, as numbers, and the items' texts; private."""
+
+    engine: Engine
+    table: Any  # unit, item, place (in the unit's own order); materialised
+    names: Any  # item, the key columns; materialised
+    size: int  # items are 0 ... size - 1, in the order of their keys
+    kind: str
+    keys: tuple[str, ...]
+    unit: str
+    per_user: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rounds:
+    """Items whose weight over several rounds passes a threshold; then fresh counts of them.
+
+    Protects: everything one unit did.  Neighbours: add-remove or replace.
+    Needs: at most d distinct items a unit, bounded once.  Drops: items that pass in no round.
+    """
+
+    schedule: Schedule
+    C: float = math.inf  # give an item up if C standard deviations more would not bring it to ...
+    reach: float = 1.0  # ... this many times what it needs in the last round
+    focus: float = 1.0  # the least attention an item gets; 1: weights are equal
+
+    tables: ClassVar[tuple[str, ...]] = ITEMS
+    options: ClassVar[tuple[str, ...]] = ("rounds", "count_share", "count_per_user", "set_only")
+    waits: ClassVar[bool] = False
+    needs_delta: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if math.isnan(self.C) or self.C < 0:
+            raise UsageError(f"C must be at least 0, not {self.C!r}")
+        if not (self.reach > 0 and math.isfinite(self.reach)):
+            raise UsageError(f"reach must be a positive number, not {self.reach!r}")
+        if not 1 / FULL <= self.focus <= 1:
+            raise UsageError(f"focus must lie between {1 / FULL} and 1, not {self.focus!r}")
+
+    def __str__(self) -> str:
+        s = self.schedule
+        parts = {
+            "d": s.d,
+            "s": _listed(s.scales),
+            "own": _listed(s.own),
+            "past": _listed(s.past),
+            "T": _listed(s.thresholds),
+            "C": self.C,
+            "reach": self.reach,
+            "focus": self.focus,
+        }
+        if s.count_per_user is not None:
+            parts |= {"d2": s.count_per_user, "sigma": s.count_scale}
+        shown = ", ".join(f"{name}={value}" for name, value in parts.items() if value != "")
+        return f"rounds({shown})"
+
+    @classmethod
+    def from_letters(cls, letters: dict[str, str]) -> Self:
+        """From d, s, own, past, T (each a number a round, joined by _), C, reach, focus, d2, sigma."""
+        left = dict(letters)
+        _only_gaussian(left.pop("noise", None))
+        scales = _numbers(left, "s")
+        d2, sigma = (number(left, name, default=math.nan) for name in ("d2", "sigma"))
+        made = cls(
+            schedule=Schedule(
+                d=whole(number(left, "d"), "d"),
+                scales=scales,
+                own=_wholes(left, "own", default=(1,) * len(scales)),
+                past=_wholes(left, "past", default=(0,) * (len(scales) - 1)),
+                thresholds=_wholes(left, "T"),
+                count_per_user=None if math.isnan(d2) else whole(d2, "d2"),
+                count_scale=None if math.isnan(sigma) else sigma,
+            ),
+            C=number(left, "C", default=math.inf),
+            reach=number(left, "reach", default=1.0),
+            focus=number(left, "focus", default=1.0),
+        )
+        if left:
+            raise UsageError(
+                f"rounds has no parameter {', '.join(left)}: use d, s, own, past, T, C, reach, "
+                "focus, d2, sigma"
+            )
+        return made
+
+    @classmethod
+    def for_table(cls, table: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        """Itself; keys alone have no counts to spend on."""
+        chosen = {n: options[n] for n in cls.options if n in options and n != "set_only"}
+        if options.get("set_only"):
+            if given := sorted(set(chosen) - {"rounds"}):
+                flag = "--" + given[0].replace("_", "-")
+                raise UsageError(f"{flag} is about counts, and --set-only publishes none")
+            chosen["count_share"] = 0.0
+        return "rounds", chosen
+
+    @classmethod
+    def solve(
+        cls,
+        *,
+        epsilon: float,
+        delta: float,
+        d: int,
+        neighbours: str = "add-remove",
+        noise: str | None = None,
+        rounds: int | None = None,
+        count_share: float | None = None,
+        count_per_user: int | None = None,
+    ) -> Self:
+        """The lowest thresholds that keep (epsilon, delta) with the standing choices above."""
+        _only_gaussian(noise)
+        R = ROUNDS if rounds is None else rounds
+        if not 1 <= R <= MOST_ROUNDS:
+            raise UsageError(f"--rounds must lie between 1 and {MOST_ROUNDS}, not {R}")
+        shares = [LAST_TO_FIRST ** (k / max(1, R - 1)) for k in range(R)]
+        left = delta
+        for _ in range(2):  # what the sampler costs depends on the scales, hardly, and on delta
+            made = cls(
+                schedule=solve_rounds(
+                    epsilon=epsilon,
+                    delta=left,
+                    d=d,
+                    shares=[share / math.fsum(shares) for share in shares],
+                    memory=MEMORY,
+                    late=LATE,
+                    count_share=COUNT_SHARE if count_share is None else count_share,
+                    count_per_user=COUNT_PER_USER if count_per_user is None else count_per_user,
+                    neighbours=neighbours,
+                ),
+                C=C,
+                reach=REACH,
+                focus=FOCUS,
+            )
+            if made.guarantee(epsilon=epsilon, neighbours=neighbours).delta <= delta:
+                return made
+            left = delta - 1.1 * made._sampler_cost(epsilon)
+            if left <= delta / 2:
+                break
+        raise UsageError(
+            f"delta {delta!r} is below what the noise sampler can certify at epsilon {epsilon:.4g}: "
+            "use a larger delta (1e-12 does for epsilon up to 1) or a smaller epsilon"
+        )
+
+    def guarantee(
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        unit: str = "user",
+        neighbours: str = "add-remove",
+    ) -> Guarantee:
+        """The proved delta at this epsilon, or the least epsilon at this delta (MR-J)."""
+        if epsilon is None and delta is not None:
+            epsilon = epsilon_of_rounds(
+                self.schedule, delta=delta, neighbours=neighbours, cost=self._sampler_cost
+            )
+            if math.isinf(epsilon):
+                raise UsageError(f"{self} has delta {delta!r} at no epsilon: raise T or delta")
+        elif epsilon is None:
+            raise UsageError("gaussian noise has no epsilon of its own: give epsilon or delta")
+        proved = delta_of_rounds(self.schedule, epsilon=epsilon, neighbours=neighbours)
+        return Guarantee(
+            epsilon=epsilon,
+            delta=min(1.0, proved * math.sqrt(SAFETY) + self._sampler_cost(epsilon)),
+            unit=unit,
+            neighbours=neighbours,
+            assumptions=tuple(sorted((*ALWAYS, "A1"))),
+        )
+
+    def _sampler_cost(self, epsilon: float) -> float:
+        return sampler_delta(scale=self._largest_scale(), epsilon=epsilon)
+
+    def _largest_scale(self) -> float:
+        """Of all that is drawn, in the integers it is drawn in."""
+        return max(GRID * max(self.schedule.scales), self.schedule.count_scale or 0.0)
+
+    def gather(self, log: Log, view: View, *, entropy: Entropy) -> Held:
+        """At most d distinct items of each unit, fixed here once for all rounds."""
+        return numbered(bounded(log, view, per_user=self.schedule.d, entropy=entropy))
+
+    def release(self, held: Held, *, entropy: Entropy) -> pa.Table:
+        """(key columns and, if there are counts, users, users_stderr, reliable)."""
+        if held.per_user > self.schedule.d:
+            raise Refused(
+                f"the {held.kind} items are up to {held.per_user} a {held.unit}, the mechanism is "
+                f"proved for {self.schedule.d}: bound the log to {self.schedule.d}"
+            )
+        shown = self.select(held, entropy=entropy)
+        return self._table(held, shown, entropy)
+
+    def select(self, held: Held, *, entropy: Entropy) -> Integers:
+        """The published items' numbers, in order."""
+        s = self.schedule
+        rows = held.table.mutate(attention=ibis.literal(FULL, "int64"))  # equal in round 1
+        alive = np.arange(held.size)  # (iii) every item of a bounded set, and nothing else
+        remembered = np.zeros(held.size, np.int64)  # sum of past_j z_j
+        shown = [np.zeros(0, np.int64)]
+        for k in range(s.rounds):
+            # 1. What each unit gives to each of its items that are alive, summed exactly.
+            W = weights(held, rows)
+            # 2. One draw for every alive item.
+            noise = draw(
+                noise="gaussian", scale=s.scales[k] * GRID, count=len(alive), entropy=entropy
+            )
+            z = W[alive] + noise
+            # 3. Everything known of the item, in integers; (iv) coefficients are public, >= 0.
+            y = s.own[k] * z + remembered[alive]
+            passed = y >= s.thresholds[k]
+            shown.append(alive[passed])
+            if k + 1 == s.rounds:
+                break
+            remembered[alive] += s.past[k] * z
+            # 4. Each item by its own y alone: whether it goes on, with how much attention.
+            on = ~passed & (y >= self._give_up(k))
+            alive = alive[on]
+            if not len(alive):
+                break
+            rows = _among(held, rows, alive, self._attention(k, y[on]))
+        return np.sort(np.concatenate(shown))
+
+    def _needed(self, k: int) -> float:
+        """What y_k is for an item whose weight is just what it needs in the last round."""
+        s = self.schedule
+        last = s.rounds - 1
+        return s.thresholds[last] * sum(s.coefficients(k)) / sum(s.coefficients(last))
+
+    def _give_up(self, k: int) -> float:
+        """Below this y_k an item has no chance worth a weight."""
+        if math.isinf(self.C):
+            return -math.inf
+        return self.reach * self._needed(k) - self.C * self.schedule.sd(k) * GRID
+
+    def _attention(self, k: int, y: Integers) -> Integers:
+        """1 ... FULL: most for items about which the last round is open."""
+        needed = self._needed(k)
+        width = math.hypot(self.focus * needed, self.schedule.sd(k) * GRID)
+        bell = np.exp(-0.5 * ((y - needed) / width) ** 2)
+        least = max(1, round(FULL * self.focus))
+        return np.asarray(np.clip(np.rint(FULL * bell), least, FULL), dtype=np.int64)
+
+    def _table(self, held: Held, shown: Integers, entropy: Entropy) -> pa.Table:
+        listed = held.engine.keep(pa.table({"item": shown}))
+        found = held.names.join(listed, "item").order_by("item").select(*held.keys)
+        batches = list(held.engine.batches(found))
+        schema = keys_schema(held.keys)
+        table = pa.Table.from_batches([batch.cast(schema) for batch in batches], schema)
+        s = self.schedule
+        if s.count_per_user is None or s.count_scale is None:
+            return table
+        # 5. Fresh counts of the published items: the set is public now, so every one gets a row,
+        # also where clipping left nobody.
+        true = clipped(held, listed, per_user=s.count_per_user)[shown]
+        users = true + draw(
+            noise="gaussian", scale=s.count_scale, count=len(shown), entropy=entropy
+        )
+        stderr = np.full(len(users), noise_sd(noise="gaussian", scale=s.count_scale))
+        columns = (users, stderr, 4 * stderr <= users)
+        for (name, kind), column in zip(count_columns("users").items(), columns, strict=True):
+            table = table.append_column(name, pa.array(column, kind))
+        return table
+
+    def passes(self, probability: float) -> int | None:
+        """None: weight decides, not the number of users; see the docs page."""
+        return None
+
+    def least_users(self) -> int | None:
+        """None: a fresh count can be anything."""
+        return None
+
+    def parameters(self) -> dict[str, Any]:
+        """The parameters by their full names; `scale` and `threshold` in steps of 1/grid."""
+        s = self.schedule
+        return {
+            "noise": "gaussian",
+            "per_user": s.d,
+            "scale": self._largest_scale(),
+            "threshold": s.thresholds[-1],
+            "grid": GRID,
+            "rounds": s.rounds,
+            "scales": list(s.scales),
+            "thresholds": list(s.thresholds),
+            "own": list(s.own),
+            "past": list(s.past),
+            "give_up": None if math.isinf(self.C) else self.C,
+            "reach": self.reach,
+            "focus": self.focus,
+            "count_per_user": s.count_per_user,
+            "count_scale": s.count_scale,
+        }
+
+    @staticmethod
+    def finish(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+        """The tables as they are."""
+        return dict(tables)
+
+
+def bounded(log: Log, view: View, *, per_user: int, entropy: Entropy) -> Bounded:
+    """At most `per_user` distinct items of each unit, with their places in its own order.
+
+    (i) distinct, (ii) from the unit's own rows and a key that is drawn apart from all noise.
+    """
+    held = view.items(log)
+    if view.kind != "itemset":
+        return bound(held, per_user=per_user, way=view.way, places=True, entropy=entropy)
+    n = items_for(per_user, view.set_size, consecutive=view.consecutive)
+    few = bound(held, per_user=n, way=view.way, places=True, entropy=entropy)
+    made = sets(few, k=view.set_size, consecutive=view.consecutive)
+    # All of them are kept: this only puts each unit's sets into an order of their own.
+    again = Items(
+        engine=made.engine,
+        table=made.table.mutate(time=ibis.null("timestamp")),
+        kind=made.kind,
+        keys=made.keys,
+        unit=made.unit,
+        timed=False,
+    )
+    return bound(again, per_user=made.per_user, way="random", places=True, entropy=entropy)
+
+
+def numbered(kept: Bounded) -> Held:
+    """The bounded items with numbers for units and items; materialised, and never made again."""
+    engine, keys = kept.engine, list(kept.keys)
+    names = kept.table.select(*keys).distinct()
+    names = engine.materialise(names.select(*keys, item=_rank(keys)))
+    units = kept.table.select("unit").distinct()
+    units = engine.materialise(units.select("unit", number=_rank(["unit"])))
+    rows = kept.table.join(names, keys).join(units, "unit")
+    return Held(
+        engine=engine,
+        table=engine.materialise(rows.select(unit=rows.number, item=rows.item, place=rows.place)),
+        names=names,
+        size=int(names.count().to_pyarrow().as_py()),
+        kind=kept.kind,
+        keys=kept.keys,
+        unit=kept.unit,
+        per_user=kept.per_user,
+    )
+
+
+def _rank(keys: Sequence[str]) -> Any:
+    return ibis.row_number().over(ibis.window(order_by=list(keys))).cast("int64")
+
+
+def weights(held: Held, rows: Any) -> Integers:
+    """The sum over units of what each gives to each item, in steps of 1/GRID; 0 for the others.
+
+    A unit with attention h_i on its items gives floor(GRID h_i / |h|) to item i: the squares add up
+    to at most GRID^2, whatever the rounding of the root, because the last line compares integers.
+    """
+    units = rows.group_by("unit").aggregate(squares=(rows.attention * rows.attention).sum())
+    both = rows.join(units, "unit")
+    both = both.select("item", "attention", squares=both.squares.cast("int64"))
+    root = (both.attention * GRID / both.squares.sqrt()).floor().cast("int64")
+    both = both.mutate(root=root)
+    over = both.root * both.root * both.squares > both.attention * both.attention * GRID**2
+    given = both.select("item", weight=both.root - over.cast("int64"))
+    sums = given.group_by("item").aggregate(weight=given.weight.sum().cast("int64"))
+    return _by_item(held, sums, "weight")
+
+
+def clipped(held: Held, listed: Any, *, per_user: int) -> Integers:
+    """How many units hold each listed item among the first `per_user` listed ones of their own."""
+    some = held.table.semi_join(listed, "item")
+    nth = ibis.row_number().over(ibis.window(group_by="unit", order_by="place"))
+    first = some.select("item", nth=nth).filter(ibis._.nth < per_user)
+    return _by_item(held, first.group_by("item").aggregate(users=first.count()), "users")
+
+
+def _among(held: Held, rows: Any, alive: Integers, attention: Integers) -> Any:
+    """The rows of items that are alive, with the attention each item gets."""
+    listed = held.engine.keep(pa.table({"item": alive, "attention": attention}))
+    return held.engine.materialise(rows.drop("attention").join(listed, "item"))
+
+
+def _by_item(held: Held, sums: Any, column: str) -> Integers:
+    """The column as an array over all items, 0 where there is no row."""
+    found = np.zeros(held.size, np.int64)
+    for batch in held.engine.batches(sums):
+        at = batch.column("item").to_numpy(zero_copy_only=False)
+        found[at] = batch.column(column).to_numpy(zero_copy_only=False)
+    return found
+
+
+def _only_gaussian(noise: str | None) -> None:
+    if noise not in (None, "gaussian"):
+        raise UsageError(f"rounds draws gaussian noise only, not {noise!r}")
+
+
+def _listed(values: Sequence[float]) -> str:
+    return "_".join(repr(value) for value in values)
+
+
+def _numbers(letters: dict[str, str], name: str) -> tuple[float, ...]:
+    """The numbers of all rounds given under a name; takes it out of `letters`."""
+    if name not in letters:
+        raise UsageError(f"missing parameter {name}: a number for each round, joined by _")
+    parts = letters.pop(name).split("_")
+    return tuple(number({name: part}, name) for part in parts)
+
+
+def _wholes(
+    letters: dict[str, str], name: str, *, default: tuple[int, ...] | None = None
+) -> tuple[int, ...]:
+    if name not in letters and default is not None:
+        return default
+    return tuple(whole(value, name) for value in _numbers(letters, name))

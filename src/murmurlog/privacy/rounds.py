@@ -1,0 +1,294 @@
+"""Weighted selection in rounds (MR-J): what it costs, exactly as bounded, and the way back.
+
+The mechanism: every user is bounded once to d distinct items and spreads non-negative weights of
+l2 norm at most 1 over those of them that are still alive, equal ones in the first round. Round k
+adds Gaussian noise of sd s_k to the weight of every alive item and sums up what it knows of it,
+y_k = own_k z_k + sum of past_j z_j over the rounds before; an item with y_k >= T_k is published
+and gone, others may be given up by a rule that looks at that item alone. Fresh Gaussian counts of
+the published items may follow. Weights and noise live on the grid 1/GRID, the coefficients are
+integers, so every number that decides is an integer. Proof: docs/mechanisms/rounds.md.
+
+One round is the weighted Gaussian mechanism; no memory (past = 0) and nothing given up is
+DP-SIPS; two rounds without memory are 2R.
+"""
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.special import log_ndtr, ndtri
+
+from murmurlog.errors import UsageError
+from murmurlog.privacy.noises import Floats, _gaussian, gaussian_delta
+from murmurlog.privacy.thresholds import (
+    SAFETY,
+    check_budget,
+    check_neighbours,
+    per_item,
+    rounded_up,
+)
+
+GRID = 1 << 20  # steps in a weight of 1
+MOST_ROUNDS = 8
+MOST_ITEMS = 1000  # pairs (t, d) are half a million
+MOST_COEFFICIENT = 1 << 12
+COEFFICIENTS = 1000  # own and past are fractions of this
+ROOM = 1e-6  # of delta is left, so that the way back from delta to epsilon finds one
+NOISE_PART = 0.999  # of delta is what the noise alone may cost; the thresholds share the rest
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """The public numbers of all rounds, and of the counts that follow (or None)."""
+
+    d: int  # distinct items a unit
+    scales: tuple[float, ...]  # s_k, in weights
+    own: tuple[int, ...]  # what z_k counts for in round k
+    past: tuple[int, ...]  # what z_k counts for in all later rounds
+    thresholds: tuple[int, ...]  # T_k, in grid steps times coefficients
+    count_per_user: int | None = None
+    count_scale: float | None = None
+
+    def __post_init__(self) -> None:
+        lengths = {len(self.scales), len(self.own), len(self.past) + 1, len(self.thresholds)}
+        if lengths != {len(self.scales)} or not 1 <= len(self.scales) <= MOST_ROUNDS:
+            raise UsageError(
+                f"between 1 and {MOST_ROUNDS} rounds, each with its scale, coefficients and "
+                f"threshold, not {sorted(lengths)} of them"
+            )
+        if not 1 <= self.d <= MOST_ITEMS:
+            raise UsageError(f"d must lie between 1 and {MOST_ITEMS}, not {self.d}")
+        for scale in (*self.scales, 1.0 if self.count_scale is None else self.count_scale):
+            if not 0 < scale < GRID:
+                raise UsageError(f"a scale must lie between 0 and 2^20, not {scale!r}")
+        # Non-negative memory: a user's weight can only raise what its own items add up to.
+        most = MOST_COEFFICIENT
+        if not all(0 < a <= most for a in self.own) or not all(0 <= b <= most for b in self.past):
+            raise UsageError(f"own coefficients lie in 1..{most}, past ones in 0..{most}")
+        if (self.count_per_user is None) != (self.count_scale is None):
+            raise UsageError("counts need both a bound of items a unit and a scale, or neither")
+        if self.count_per_user is not None and self.count_per_user < 1:
+            raise UsageError(f"counts need at least 1 item a unit, not {self.count_per_user}")
+
+    @property
+    def rounds(self) -> int:
+        return len(self.scales)
+
+    def coefficients(self, k: int) -> list[int]:
+        """What z_0 ... z_k (counted from 0) add to y_k."""
+        return [*self.past[:k], self.own[k]]
+
+    def sd(self, k: int) -> float:
+        """The standard deviation of the noise in y_k, in weights times coefficients."""
+        parts = zip(self.coefficients(k), self.scales, strict=False)
+        return math.sqrt(math.fsum((c * s) ** 2 for c, s in parts))
+
+    def shown(self, k: int, t: Floats, d: Floats) -> Floats:
+        """At most the probability that noise carries one of t own items over T_k; d in all.
+
+        A sole survivor carries a weight of 1 in every round but the first, where it has 1/sqrt d:
+        which items survive depends on these very noises, so no credit may be taken later.
+        """
+        c = self.coefficients(k)
+        # y_k sums grid steps rounded to the nearest: up to half a step a round above its noise.
+        room = self.thresholds[k] / GRID - sum(c) * 0.5 / GRID - sum(c[1:]) - c[0] / np.sqrt(d)
+        return np.asarray(-np.expm1(t * log_ndtr(room / self.sd(k))))
+
+
+def delta_of_rounds(schedule: Schedule, *, epsilon: float, neighbours: str = "add-remove") -> float:
+    """A valid delta(epsilon): the largest over all that one unit can hold (MR-J)."""
+    check_neighbours(neighbours)
+    leaks, squares = _sides(schedule)
+    nobody = np.zeros(1)
+    if neighbours == "add-remove":
+        with_it = _delta(epsilon, leaks, squares, nobody, nobody)
+        without = _delta(epsilon, nobody, nobody, leaks, squares)
+        return float(max(with_it.max(), without.max()))
+    leaks, squares = _worst(leaks, squares)
+    return float(_delta(epsilon, leaks[:, None], squares[:, None], leaks, squares).max())
+
+
+def _sides(schedule: Schedule) -> tuple[Floats, Floats]:
+    """(1 - psi, mu^2) for every t of d items that only this unit holds, 0 <= t <= d.
+
+    1 - psi bounds the chance that one of the t ever shows; mu^2 is what the unit moves of the
+    others' items, squared and in standard deviations.
+    """
+    t, d = np.divmod(np.arange((schedule.d + 1) ** 2), schedule.d + 1)
+    t, d = (x[(t <= d) & (d > 0)].astype(np.float64) for x in (t, d))
+    leak = np.asarray(sum(schedule.shown(k, t, d) for k in range(schedule.rounds)))
+    first, *later = (1 / scale**2 for scale in schedule.scales)
+    square = (1 - t / d) * first + np.where(t < d, math.fsum(later), 0.0)
+    if schedule.count_per_user is not None and schedule.count_scale is not None:
+        square = square + np.minimum(schedule.count_per_user, d - t) / schedule.count_scale**2
+    return leak, square
+
+
+def _worst(leaks: Floats, squares: Floats) -> tuple[Floats, Floats]:
+    """The sides that no other side exceeds in both numbers."""
+    order = np.lexsort((-squares, -leaks))  # by leak, the largest first
+    leaks, squares = leaks[order], squares[order]
+    before = np.concatenate([[-1.0], np.maximum.accumulate(squares)[:-1]])
+    return leaks[squares > before], squares[squares > before]
+
+
+def _delta(
+    epsilon: float, leak: Floats, square: Floats, other_leak: Floats, other_square: Floats
+) -> Floats:
+    """1 - psi + psi H(epsilon + ln psi' - ln psi, mu): one side against the other."""
+    shape = np.broadcast_shapes(leak.shape, other_leak.shape)
+    with np.errstate(divide="ignore"):
+        psi = np.log1p(-np.minimum(leak, 1.0))
+        other = np.log1p(-np.minimum(other_leak, 1.0))
+    sure = np.broadcast_to((leak >= 1) | (other_leak >= 1), shape)  # nothing is proved
+    at = epsilon + np.where(sure, 0.0, other - psi)
+    mu = np.broadcast_to(np.sqrt(square + other_square), shape)
+    value = leak + (1 - leak) * _hockey_sticks(at, mu)
+    return np.where(sure, 1.0, np.clip(value, 0.0, 1.0))
+
+
+def _hockey_sticks(epsilon: Floats, mu: Floats) -> Floats:
+    """gaussian_delta for arrays."""
+    nothing = -np.expm1(np.minimum(epsilon, 0.0))
+    return np.where(mu > 0, _gaussian(epsilon, np.where(mu > 0, mu, 1.0)), nothing)
+
+
+def epsilon_of_rounds(
+    schedule: Schedule,
+    *,
+    delta: float,
+    neighbours: str = "add-remove",
+    cost: Callable[[float], float] = lambda epsilon: 0.0,
+) -> float:
+    """The least epsilon (rounded up) at which the schedule keeps this delta; inf if none does.
+
+    `cost` is what comes on top of the theorem's delta at an epsilon, such as the sampler's.
+    """
+
+    def excess(epsilon: float) -> float:
+        found = delta_of_rounds(schedule, epsilon=epsilon, neighbours=neighbours)
+        return found * SAFETY + cost(epsilon) - delta
+
+    high = 1.0
+    while excess(high) > 0:
+        high *= 2
+        if high > 500:
+            return math.inf
+    least = _last_good(excess, good=high, bad=0.0)
+    shown = rounded_up(least)
+    return shown if excess(shown) <= 0 else least
+
+
+def solve_rounds(
+    *,
+    epsilon: float,
+    delta: float,
+    d: int,
+    shares: Sequence[float],
+    memory: float,
+    late: float,
+    count_share: float = 0.0,
+    count_per_user: int = 1,
+    neighbours: str = "add-remove",
+) -> Schedule:
+    """The schedule with the lowest thresholds for this split that keeps (epsilon, delta).
+
+    `shares` are f_k, what each round gets of mu^2; past noise counts `memory` times as much as its
+    precision says; `late` of the thresholds' delta goes to the last round, the others share the
+    rest. `count_share` of mu^2 goes to the counts, of which a unit has `count_per_user`.
+    """
+    check_budget(epsilon, delta)
+    check_neighbours(neighbours)
+    if not 0 <= count_share < 1:
+        raise UsageError(f"--count-share must be at least 0 and below 1, not {count_share!r}")
+    if not (shares and all(f > 0 for f in shares) and abs(math.fsum(shares) - 1) < 1e-9):
+        raise UsageError(f"the rounds' shares must be positive and add up to 1, not {shares}")
+    if not (0 <= memory <= 1 and 0 < late <= 1):
+        raise UsageError(f"memory and late must lie in [0, 1], not {memory!r} and {late!r}")
+    return _solve(
+        epsilon, delta, d, tuple(shares), memory, late, count_share, count_per_user, neighbours
+    )
+
+
+@functools.lru_cache(maxsize=256)
+def _solve(
+    epsilon: float,
+    delta: float,
+    d: int,
+    shares: tuple[float, ...],
+    memory: float,
+    late: float,
+    count_share: float,
+    count_per_user: int,
+    neighbours: str,
+) -> Schedule:
+    c = 1 if neighbours == "add-remove" else 2  # two users' vectors are at most sqrt 2 apart
+    mu = _gaussian_mu(epsilon, delta * NOISE_PART) / math.sqrt(c)
+    in_set = mu * math.sqrt(1 - count_share)
+    counted = min(count_per_user, d)
+    start = Schedule(
+        d=d,
+        scales=tuple(rounded_up(1 / (in_set * math.sqrt(f))) for f in shares),
+        own=tuple(max(1, round(COEFFICIENTS * f)) for f in shares),
+        past=tuple(round(COEFFICIENTS * f * memory) for f in shares[:-1]),
+        thresholds=(0,) * len(shares),
+        count_per_user=counted if count_share else None,
+        count_scale=rounded_up(math.sqrt(counted / count_share) / mu) if count_share else None,
+    )
+
+    def at(log_part: float) -> Schedule:
+        """The schedule whose thresholds alone cost this part of delta, were they all there is."""
+        part = delta * math.exp(log_part)
+        early = (1 - late) / (len(shares) - 1) if len(shares) > 1 else 0.0
+        each = [early * part] * (len(shares) - 1) + [(late if early else 1.0) * part]
+        return _with_thresholds(start, each)
+
+    def excess(log_part: float) -> float:
+        found = delta_of_rounds(at(log_part), epsilon=epsilon, neighbours=neighbours)
+        return found * SAFETY - delta * (1 - ROOM)
+
+    low, high = -30.0, 0.0
+    if excess(low) > 0:
+        raise UsageError(
+            f"no thresholds keep epsilon {epsilon:.4g} and delta {delta:.3g} over {len(shares)} "
+            "rounds: use a larger delta"
+        )
+    return at(high if excess(high) <= 0 else _last_good(excess, good=low, bad=high, steps=30))
+
+
+def _with_thresholds(start: Schedule, deltas: Sequence[float]) -> Schedule:
+    """The least T_k that let one of a unit's own items show in round k with at most delta_k."""
+    t = np.arange(1, start.d + 1)
+    found = []
+    for k, delta in enumerate(deltas):
+        c = start.coefficients(k)
+        if delta <= 0:
+            raise UsageError("every round needs a part of delta: late must be below 1")
+        over = np.array([-float(ndtri(per_item(delta, int(n)))) for n in t]) * start.sd(k)
+        rho = sum(c[1:]) + float(np.max(c[0] / np.sqrt(t) + over))
+        found.append(math.ceil(GRID * rho + sum(c) / 2))
+    return replace(start, thresholds=tuple(found))
+
+
+def _gaussian_mu(epsilon: float, delta: float) -> float:
+    """The largest mu at which the Gaussian mechanism keeps (epsilon, delta)."""
+
+    def excess(mu: float) -> float:
+        return gaussian_delta(epsilon=epsilon, mu=mu) * SAFETY - delta
+
+    high = 1.0
+    while excess(high) <= 0:
+        high *= 2
+    return _last_good(excess, good=high * 1e-12, bad=high)
+
+
+def _last_good(
+    excess: Callable[[float], float], *, good: float, bad: float, steps: int = 50
+) -> float:
+    """A point with excess <= 0, within (bad - good) / 2^steps of where the sign changes."""
+    for _ in range(steps):
+        middle = (good + bad) / 2
+        good, bad = (middle, bad) if excess(middle) <= 0 else (good, middle)
+    return good

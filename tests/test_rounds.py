@@ -1,0 +1,691 @@
+"""The mechanism `rounds`: its accounting, its law on tiny worlds against its claim, its steps."""
+
+import itertools
+import json
+import math
+
+import mpmath
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from laws import hockey_stick
+from scipy.special import ndtr, ndtri
+from scipy.stats import binom
+
+import murmurlog.mechanisms.rounds as module
+from murmurlog.bound import Bounded, bound
+from murmurlog.checks import verify
+from murmurlog.engine import connect
+from murmurlog.errors import Refused, UsageError
+from murmurlog.items import Items
+from murmurlog.mechanisms import Rounds, View, parse
+from murmurlog.mechanisms.rounds import FULL, clipped, numbered, weights
+from murmurlog.noise import SeededEntropy, SystemEntropy
+from murmurlog.privacy import delta_of_threshold, gaussian_delta
+from murmurlog.privacy.rounds import (
+    GRID,
+    Schedule,
+    delta_of_rounds,
+    epsilon_of_rounds,
+    solve_rounds,
+)
+from murmurlog.road import release
+
+
+def schedule_of(*, T, s, own=None, past=None, d=2, d2=None, sigma=None):
+    R = len(s)
+    return Schedule(
+        d=d,
+        scales=tuple(s),
+        own=tuple(own or [1] * R),
+        past=tuple([0] * (R - 1) if past is None else past),
+        thresholds=tuple(math.ceil(GRID * x) for x in T),
+        count_per_user=d2,
+        count_scale=sigma,
+    )
+
+
+# --- the accounting -------------------------------------------------------------------------------
+
+
+def slow_delta(schedule, epsilon, neighbours):
+    """MR-J term by term in long arithmetic, over every pair of holdings."""
+    mp, s = mpmath.mp, schedule
+
+    def phi(x):
+        return mpmath.erfc(-x / mpmath.sqrt(2)) / 2
+
+    def stick(e, square):
+        if square == 0:
+            return max(mpmath.mpf(0), 1 - mpmath.exp(e))
+        mu = mpmath.sqrt(square)
+        return phi(mu / 2 - e / mu) - mpmath.exp(e) * phi(-mu / 2 - e / mu)
+
+    def side(t, d):
+        leak = mpmath.mpf(0)
+        for k in range(s.rounds):
+            c = [*s.past[:k], s.own[k]]
+            sd = mpmath.sqrt(
+                sum((mpmath.mpf(x) * y) ** 2 for x, y in zip(c, s.scales, strict=False))
+            )
+            heaviest = sum(c[1:]) + c[0] / mpmath.sqrt(d)
+            limit = mpmath.mpf(s.thresholds[k]) / GRID - mpmath.mpf(sum(c)) / (2 * GRID) - heaviest
+            leak += 1 - phi(limit / sd) ** t
+        square = sum(1 / mpmath.mpf(x) ** 2 for x in s.scales) if t < d else mpmath.mpf(0)
+        square -= mpmath.mpf(t) / d / mpmath.mpf(s.scales[0]) ** 2 if t < d else 0
+        if s.count_scale:
+            square += mpmath.mpf(min(s.count_per_user, d - t)) / mpmath.mpf(s.count_scale) ** 2
+        return 1 - leak, square
+
+    with mp.workdps(40):
+        sides = [side(t, d) for d in range(1, s.d + 1) for t in range(d + 1)]
+        nobody = (mpmath.mpf(1), mpmath.mpf(0))
+        pairs = [*((x, nobody) for x in sides), *((nobody, x) for x in sides)]
+        if neighbours == "replace":
+            pairs = itertools.product(sides, repeat=2)
+        return float(
+            max(
+                1 - psi + psi * stick(epsilon + mpmath.log(other / psi), square + more)
+                for (psi, square), (other, more) in pairs
+            )
+        )
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+@pytest.mark.parametrize(
+    ("rounds", "d", "counts"), [(1, 4, {}), (3, 5, {}), (2, 6, {"d2": 2, "sigma": 9.0})]
+)
+def test_delta_agrees_with_long_arithmetic(rounds, d, counts, neighbours):
+    s = [7.0, 5.0, 4.0][:rounds]
+    found = schedule_of(
+        d=d, s=s, own=[2, 3, 5][:rounds], past=[1, 2][: rounds - 1], T=[56, 105, 185][:rounds], **counts
+    )  # fmt: skip
+    for epsilon in (0.0, 0.3, 1.0, 2.5):
+        fast = delta_of_rounds(found, epsilon=epsilon, neighbours=neighbours)
+        assert fast == pytest.approx(slow_delta(found, epsilon, neighbours), rel=1e-9, abs=1e-30)
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_solving_keeps_the_budget_and_uses_it(neighbours, share):
+    at = {"epsilon": 1.0, "delta": 1e-6, "neighbours": neighbours}
+    for rounds, d in ((1, 1), (4, 30), (8, 10)):
+        mechanism = Rounds.solve(d=d, rounds=rounds, count_share=share, **at)
+        claim = mechanism.guarantee(epsilon=1.0, neighbours=neighbours)
+        assert 0.99e-6 < claim.delta <= 1e-6
+        back = mechanism.guarantee(delta=1e-6, neighbours=neighbours)
+        assert back.epsilon == pytest.approx(1.0, rel=1e-3)
+        assert back.delta <= 1e-6
+
+
+def test_joint_calibration_is_better_than_the_sum_of_the_parts():
+    shares, delta = (0.1, 0.15, 0.25, 0.5), 1e-6
+    joint = solve_rounds(epsilon=1.0, delta=delta, d=100, shares=shares, memory=0.8, late=0.85)
+    leak = max(
+        sum(float(joint.shown(k, np.array([t]), np.array([100.0]))[0]) for k in range(4))
+        for t in range(1, 101)
+    )
+    mu = math.sqrt(sum(1 / s**2 for s in joint.scales))
+    assert leak > 0.5 * delta  # THEORY: about 0.65
+    assert leak + gaussian_delta(epsilon=1.0, mu=mu) > 1.5 * delta  # what the simple sum would say
+    assert delta_of_rounds(joint, epsilon=1.0) <= delta
+
+
+def test_one_item_and_one_round_is_the_threshold_mechanism():
+    found = schedule_of(d=1, s=[4.0], T=[22.5])
+    for epsilon in (0.2, 1.0):
+        plain = delta_of_threshold(
+            noise="gaussian", epsilon=epsilon, d=1, scale=4.0, threshold=22.5
+        )
+        assert delta_of_rounds(found, epsilon=epsilon) == pytest.approx(plain, rel=1e-4)
+
+
+def test_counts_cost_nothing_where_a_unit_has_no_shared_item():
+    base = {"d": 1, "s": [50.0], "T": [200.0]}  # the threshold's delta is all there is
+    alone = delta_of_rounds(schedule_of(**base), epsilon=0.5)
+    assert delta_of_rounds(schedule_of(**base, d2=1, sigma=60.0), epsilon=0.5) == alone
+    assert delta_of_rounds(schedule_of(**base, d2=1, sigma=1.0), epsilon=0.5) > 100 * alone
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"s": [1.0, 2.0], "T": [3.0]}, "each with its scale"),
+        ({"s": [1.0] * 9, "T": [3.0] * 9}, "between 1 and 8 rounds"),
+        ({"s": [1.0], "T": [3.0], "d": 0}, "d must lie between 1"),
+        ({"s": [-1.0], "T": [3.0]}, "a scale must lie"),
+        ({"s": [1.0, 1.0], "T": [3.0, 3.0], "past": [-1]}, "past ones in 0"),
+        ({"s": [1.0], "T": [3.0], "d2": 2}, "or neither"),
+        ({"s": [1.0], "T": [3.0], "d2": 0, "sigma": 1.0}, "at least 1 item"),
+    ],
+)
+def test_a_schedule_that_nothing_is_proved_about_is_refused(wrong, message):
+    with pytest.raises(UsageError, match=message):
+        schedule_of(**wrong)
+
+
+def test_thresholds_that_prove_nothing_have_delta_1():
+    assert delta_of_rounds(schedule_of(d=3, s=[1.0, 1.0], T=[-9.0, -9.0]), epsilon=1.0) == 1.0
+    assert epsilon_of_rounds(schedule_of(d=3, s=[1.0], T=[1.0]), delta=1e-6) == math.inf
+
+
+# --- the law of two rounds on two items -----------------------------------------------------------
+
+
+def law(mechanism, A, B, AB, *, noise=1.0, nodes=220):
+    """P(which of two items show) where so many units hold A, B or both; by integration.
+
+    `noise` multiplies what is drawn, for a twin with too little of it.
+    """
+    s = mechanism.schedule
+    s1, s2 = (noise * scale for scale in s.scales)
+    T1, T2 = (T / GRID for T in s.thresholds)
+    low, top = mechanism._give_up(0) / GRID / s.own[0], T1 / s.own[0]
+    held = [A + AB, B + AB]
+    states = []  # of each item after the first round: passed, alive at z with these masses
+    for alone in (A, B):
+        W = alone + AB * math.isqrt(GRID**2 // 2) / GRID
+        if alone + AB == 0:
+            states.append((0.0, np.zeros(1), np.zeros(1)))
+            continue
+        edges = np.linspace(max(low, W - 9 * s1), max(low, min(top, W + 9 * s1)), nodes + 1)
+        masses = np.diff(ndtr((edges - W) / s1))
+        states.append((float(ndtr((W - top) / s1)), (edges[1:] + edges[:-1]) / 2, masses))
+    (pass_A, z_A, m_A), (pass_B, z_B, m_B) = states
+    h_A, h_B = (
+        mechanism._attention(0, np.rint(s.own[0] * z * GRID).astype(np.int64)) for z in (z_A, z_B)
+    )
+
+    def later(z, W):
+        return ndtr((s.own[1] * W + s.past[0] * z - T2) / (s.own[1] * s2))
+
+    root = np.sqrt(h_A[:, None] ** 2 + h_B[None, :] ** 2)
+    both_A = later(z_A[:, None], A + AB * h_A[:, None] / root)
+    both_B = later(z_B[None, :], B + AB * h_B[None, :] / root)
+    only_A, only_B = later(z_A, held[0]), later(z_B, held[1])
+    gone_A, gone_B = 1 - pass_A - m_A.sum(), 1 - pass_B - m_B.sum()
+    P = np.zeros((2, 2))
+    P[1, 1] += pass_A * pass_B
+    P[1, 0] += pass_A * gone_B
+    P[0, 1] += gone_A * pass_B
+    P[0, 0] += gone_A * gone_B
+    for b, mass in ((0, gone_B), (1, pass_B)):
+        P[1, b] += mass * (m_A @ only_A)
+        P[0, b] += mass * (m_A @ (1 - only_A))
+    for a, mass in ((0, gone_A), (1, pass_A)):
+        P[a, 1] += mass * (m_B @ only_B)
+        P[a, 0] += mass * (m_B @ (1 - only_B))
+    for a, b in itertools.product((0, 1), repeat=2):
+        P[a, b] += m_A @ (np.abs(1 - a - both_A) * np.abs(1 - b - both_B)) @ m_B
+    assert P.sum() == pytest.approx(1, abs=1e-9)
+    return P.ravel()
+
+
+HOLDINGS = {"A": (1, 0, 0), "B": (0, 1, 0), "AB": (0, 0, 1), "nothing": (0, 0, 0)}
+
+
+def worst(mechanism, *, epsilon, worlds, neighbours="add-remove", noise=1.0):
+    """The largest delta(epsilon) over worlds of other units and what one unit may hold."""
+    found = 0.0
+    for others in worlds:
+        laws = [
+            law(mechanism, *np.add(others, holding), noise=noise) for holding in (HOLDINGS.values())
+        ]
+        for one, other in itertools.permutations(range(4), 2):
+            if neighbours == "add-remove" and 3 not in (one, other):
+                continue
+            found = max(
+                found, float(np.maximum(0, laws[one] - math.exp(epsilon) * laws[other]).sum())
+            )
+    return found
+
+
+def worlds_near(top, *, seed, count):
+    """Nobody else, and units with weights up to somewhat above the thresholds."""
+    rng = np.random.default_rng(seed)
+    drawn = rng.integers(0, top, (count, 3)) * (rng.random((count, 3)) < 0.7)
+    return [(0, 0, 0), (3, 0, 0), (0, 0, 1), *map(tuple, drawn)]
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "memory", "rules"),
+    [
+        (1.0, 1e-2, 0.0, {"C": 2.0}),  # 2R
+        (1.0, 1e-2, 0.0, {}),  # DP-SIPS
+        (1.0, 1e-2, 0.9, {"C": 3.0, "reach": 1.3, "focus": 0.3}),
+        (3.0, 1e-2, 1.0, {"C": 1.0, "reach": 1.0, "focus": 0.1}),
+        (0.3, 5e-2, 0.5, {"C": 0.5}),
+    ],
+)
+def test_no_world_of_two_items_exceeds_the_claim(epsilon, delta, memory, rules, neighbours):
+    schedule = solve_rounds(
+        epsilon=epsilon, delta=delta, d=2, shares=(0.4, 0.6), memory=memory, late=0.7,
+        neighbours=neighbours,
+    )  # fmt: skip
+    mechanism = Rounds(schedule=schedule, **rules)
+    top = math.ceil(1.6 * schedule.thresholds[1] / GRID / sum(schedule.coefficients(1)))
+    found = worst(
+        mechanism,
+        epsilon=epsilon,
+        worlds=worlds_near(top, seed=7, count=12),
+        neighbours=neighbours,
+    )
+    assert 0.2 * delta < found <= delta
+
+
+def test_the_law_catches_halved_noise():
+    schedule = solve_rounds(epsilon=1.0, delta=1e-2, d=2, shares=(0.4, 0.6), memory=0.9, late=0.7)
+    mechanism = Rounds(schedule=schedule, C=3.0, reach=1.3, focus=0.3)
+    worlds = [(n, 0, 0) for n in range(0, 25, 3)]
+    assert worst(mechanism, epsilon=1.0, worlds=worlds, noise=0.5) > 5e-2
+
+
+def test_the_law_catches_an_add_remove_claim_sold_as_replace():
+    schedule = solve_rounds(epsilon=1.0, delta=1e-3, d=2, shares=(0.4, 0.6), memory=0.0, late=0.7)
+    mechanism = Rounds(schedule=schedule)
+    found = worst(mechanism, epsilon=1.0, worlds=[(16, 10, 0)], neighbours="replace")
+    assert delta_of_rounds(schedule, epsilon=1.0, neighbours="replace") > found
+    assert found > 2e-3
+
+
+def test_counts_after_the_set_keep_the_joint_claim():
+    """One round, a shared item and one of the unit's own, then a value for what shows."""
+    epsilon, w = 0.7, math.isqrt(GRID**2 // 2) / GRID
+    schedule = solve_rounds(
+        epsilon=epsilon, delta=1e-2, d=2, shares=(1.0,), memory=0.0, late=1.0,
+        count_share=0.5, count_per_user=2,
+    )  # fmt: skip
+    s, sigma, T = (
+        schedule.scales[0],
+        schedule.count_scale,
+        schedule.thresholds[0] / GRID / schedule.own[0],
+    )
+    values = np.arange(-130, 160)
+
+    def item(units, weight):
+        if not units:
+            return np.concatenate([[1.0], np.zeros(len(values))])
+        shown = ndtr((weight - T + 0.5 / GRID) / s)
+        away = values - units
+        return np.concatenate(
+            [[1 - shown], shown * (ndtr((away + 0.5) / sigma) - ndtr((away - 0.5) / sigma))]
+        )
+
+    found = 0.0
+    for n in (0, 1, 8, 14, 18, 24, 40):
+        without = [item(n, n), item(0, 0)]
+        for holds in ([item(n + 1, n + w), item(1, w)], [item(n + 1, n + 1), item(0, 0)]):
+            found = max(
+                found, hockey_stick(holds, without, epsilon), hockey_stick(without, holds, epsilon)
+            )
+    claim = delta_of_rounds(schedule, epsilon=epsilon)
+    assert 0.3 * claim < found <= claim <= 1e-2
+
+
+def test_the_law_catches_counts_that_are_not_paid_for():
+    """Two items that are sure to show: what is left of the output is their two counts."""
+    epsilon, sigma = 0.3, 8.0
+    away = np.arange(-90, 92)
+    laws = [ndtr((away - x + 0.5) / sigma) - ndtr((away - x - 0.5) / sigma) for x in (0, 1)]
+    truth = hockey_stick([laws[1]] * 2, [laws[0]] * 2, epsilon)
+    base = {"d": 2, "s": [8.0], "T": [80.0]}
+    assert truth > 3 * delta_of_rounds(schedule_of(**base), epsilon=epsilon)
+    assert truth <= delta_of_rounds(schedule_of(**base, d2=2, sigma=sigma), epsilon=epsilon)
+
+
+# --- broken twins ---------------------------------------------------------------------------------
+
+
+def shows(schedule, give_up, t):
+    """P(one of t items that a single unit holds shows) in two rounds with memory, exactly."""
+    s1, s2 = schedule.scales
+    a1, a2, b = *schedule.own, schedule.past[0]
+    T1, T2 = (T / GRID for T in schedule.thresholds)
+    W = 1 / math.sqrt(t)
+    edges = np.linspace(give_up, min(T1 / a1, W + 10 * s1), 2_001)
+    z, mass = (edges[1:] + edges[:-1]) / 2, np.diff(ndtr((edges - W) / s1))
+    at_once, alive = float(ndtr((W - T1 / a1) / s1)), mass.sum()
+    none = 0.0
+    for m in range(t + 1):
+        lost = 0.0
+        if m:
+            later = ndtr((a2 / math.sqrt(m) + b * z - T2) / (a2 * s2))
+            lost = float(mass @ later) / alive
+        # m are alive, the others neither passed nor alive
+        ways = binom.pmf(m, t, min(1.0, alive / (1 - at_once))) * (1 - at_once) ** t
+        none += ways * (1 - lost) ** m
+    return 1 - none
+
+
+def with_last(schedule, rho):
+    """The schedule with another last threshold, in weights times coefficients."""
+    first = schedule.thresholds[0]
+    return Schedule(**{**vars(schedule), "thresholds": (first, math.ceil(GRID * rho))})
+
+
+def two_rounds(*, delta, d, epsilon=8.0):
+    return solve_rounds(epsilon=epsilon, delta=delta, d=d, shares=(0.5, 0.5), memory=1.0, late=0.99)
+
+
+def test_credit_for_spread_weights_is_caught_once_there_is_memory():
+    d, delta = 100, 1e-3
+    right = two_rounds(delta=delta, d=d)
+    a, b = right.own[1], right.past[0]
+    q = -float(ndtri(-math.expm1(math.log1p(-0.99 * delta) / d)))
+    credited = with_last(right, (a + b) / math.sqrt(d) + right.sd(1) * q)
+    ups = np.linspace(1.0, 3.0, 5) * right.scales[0]
+    assert max(shows(credited, up, d) for up in ups) > 1.2 * delta
+    assert max(shows(right, up, d) for up in ups) <= delta
+
+
+def test_thresholds_without_the_noise_of_memory_are_caught():
+    right = two_rounds(delta=1e-3, d=1, epsilon=2.0)
+    short = with_last(
+        right, sum(right.coefficients(1)) - right.own[1] * right.scales[1] * float(ndtri(0.99e-3))
+    )
+    assert shows(short, -9 * right.scales[0], 1) > 5e-3
+    assert shows(right, -9 * right.scales[0], 1) <= 1e-3
+    assert delta_of_rounds(short, epsilon=2.0) > 5e-3  # the accounting sees it too
+
+
+def test_thresholds_for_one_item_are_caught_when_a_unit_holds_many():
+    right = two_rounds(delta=1e-3, d=50, epsilon=2.0)
+    q = -float(ndtri(0.99e-3))
+    single = with_last(right, right.own[1] + right.past[0] + right.sd(1) * q)
+    assert shows(single, -9 * right.scales[0], 50) > 5e-3
+    assert delta_of_rounds(single, epsilon=2.0) > 5e-3
+
+
+# --- the steps ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def duck():
+    with connect() as engine:
+        yield engine
+
+
+def items_of(engine, holdings):
+    rows = [(str(unit), item) for unit, held in enumerate(holdings) for item in held]
+    table = pa.table(
+        {
+            "unit": pa.array([unit for unit, _ in rows], pa.string()),
+            "time": pa.nulls(len(rows), pa.timestamp("us")),
+            "query": pa.array([item for _, item in rows], pa.string()),
+        }
+    )
+    return Items(
+        engine=engine, table=engine.keep(table), kind="query", keys=("query",), unit="user", timed=False
+    )  # fmt: skip
+
+
+def held_of(engine, holdings, *, d=100):
+    kept = bound(
+        items_of(engine, holdings), per_user=d, way="random", places=True, entropy=SeededEntropy(3)
+    )
+    return numbered(kept)
+
+
+def weighed(held, attention=None):
+    """The weights of a round as the code sums them, by the item's text."""
+    names = held.names.order_by("item").to_pyarrow()["query"].to_pylist()
+    rows = held.table.mutate(attention=module.ibis.literal(FULL, "int64"))
+    if attention:
+        alive = [n for n, name in enumerate(names) if name in attention]
+        h = np.array([attention[names[n]] for n in alive], np.int64)
+        rows = module._among(held, rows, np.array(alive, np.int64), h)
+    return dict(zip(names, weights(held, rows).tolist(), strict=True))
+
+
+TEXTS = "abcdefgh"
+
+
+@settings(max_examples=5, deadline=None)
+@given(
+    holdings=st.lists(st.sets(st.sampled_from(TEXTS), min_size=1), min_size=2, max_size=6),
+    attention=st.dictionaries(st.sampled_from(TEXTS), st.integers(1, FULL), min_size=4),
+)
+def test_one_unit_moves_the_weights_by_a_norm_of_at_most_1(duck, holdings, attention):
+    with_it, without = held_of(duck, holdings), held_of(duck, holdings[1:])
+    for h in (None, attention):
+        whole, less = weighed(with_it, h), weighed(without, h)
+        moved = [whole[item] - less.get(item, 0) for item in whole]
+        assert set(less) <= set(whole)
+        assert min(moved) >= 0
+        assert sum(x * x for x in moved) <= GRID**2
+        if h is None:  # equal in the first round
+            n = len(holdings[0])
+            assert sorted(moved)[-n:] == [math.isqrt(GRID**2 // n)] * n
+
+
+@settings(max_examples=4, deadline=None)
+@given(holdings=st.lists(st.sets(st.sampled_from(TEXTS), min_size=1), min_size=2, max_size=6))
+def test_one_unit_moves_at_most_d2_counts_by_1(duck, holdings):
+    def counted(holdings):
+        held = held_of(duck, holdings)
+        names = held.names.order_by("item").to_pyarrow()["query"].to_pylist()
+        listed = duck.keep(pa.table({"item": [n for n, name in enumerate(names) if name < "f"]}))
+        return dict(zip(names, clipped(held, listed, per_user=2).tolist(), strict=True))
+
+    whole, less = counted(holdings), counted(holdings[:-1])
+    moved = [whole[item] - less.get(item, 0) for item in whole]
+    assert set(moved) <= {0, 1}
+    assert sum(moved) == min(2, sum(item < "f" for item in holdings[-1]))
+
+
+@pytest.mark.parametrize(
+    ("units", "s", "T", "rules"),
+    [
+        ((2, 1, 3), [2.0, 1.5], [12.0, 19.0], {"C": 1.0, "focus": 0.3}),
+        ((2, 0, 8), [1.0, 1.0], [30.0, 27.0], {"focus": 0.1}),
+    ],
+)
+def test_released_sets_follow_the_law(duck, units, s, T, rules):
+    """Many pairs of items, each pair with units of its own: a run is thousands of tiny worlds."""
+    copies, (A, B, AB) = 4000, units
+    schedule = schedule_of(s=s, own=[2, 3], past=[1], T=T)
+    mechanism = Rounds(schedule=schedule, **rules)
+    holdings = [
+        held
+        for n in range(copies)
+        for held in [*[(f"{n}a",)] * A, *[(f"{n}b",)] * B, *[(f"{n}a", f"{n}b")] * AB]
+    ]
+    released = mechanism.release(held_of(duck, holdings, d=2), entropy=SystemEntropy())
+    assert released.column_names == ["query"]
+    shown = set(released["query"].to_pylist())
+    kinds = [2 * (f"{n}a" in shown) + (f"{n}b" in shown) for n in range(copies)]
+    observed = np.bincount(kinds, minlength=4)
+
+    def misfit(mechanism, noise=1.0):
+        P = copies * law(mechanism, A, B, AB, noise=noise, nodes=800)
+        return float(((observed - P) ** 2 / P).sum())
+
+    assert misfit(mechanism) < 50  # chi-squared with 3 degrees: p > 1e-10
+    assert misfit(mechanism, 0.8) > 50
+    assert misfit(mechanism, 1.25) > 50
+    if "C" not in rules:
+        assert misfit(Rounds(schedule=schedule)) > 50  # equal weights would be another law
+
+
+def test_every_published_item_gets_a_count_also_if_clipping_leaves_nobody(duck):
+    schedule = schedule_of(d=2, s=[0.5], T=[30.0], d2=1, sigma=0.01)
+    held = held_of(duck, [("a", "b")] * 100)
+    held = module.Held(**{**vars(held), "per_user": 2})
+    released = Rounds(schedule=schedule).release(held, entropy=SystemEntropy())
+    rows = {row["query"]: row["users"] for row in released.to_pylist()}
+    assert set(rows) == {"a", "b"}
+    assert sum(rows.values()) == 100
+    by_text = Bounded(
+        engine=duck, kind="query", keys=("query",), unit="user", per_user=2, way="first",
+        count="users", table=duck.keep(pa.table(
+            {"unit": [str(n // 2) for n in range(200)], "query": ["a", "b"] * 100,
+             "place": [0, 1] * 100})),
+    )  # fmt: skip
+    released = Rounds(schedule=schedule).release(numbered(by_text), entropy=SystemEntropy())
+    assert {row["query"]: row["users"] for row in released.to_pylist()} == {"a": 100, "b": 0}
+    assert released["reliable"].to_pylist() == [True, False]
+
+
+def test_items_come_once_bounded_and_bounding_again_is_caught(duck, monkeypatch):
+    """Others hold x too, but beyond their bound: only re-bounding would bring it back."""
+    schedule = solve_rounds(epsilon=1.0, delta=1e-4, d=1, shares=(0.5, 0.5), memory=0.0, late=0.5)
+    mechanism = Rounds(schedule=schedule)
+    others = [("a", "x")] * 400
+    full = numbered(
+        Bounded(
+            engine=duck, kind="query", keys=("query",), unit="user", per_user=2, way="first",
+            count="users", table=duck.keep(pa.table(
+                {"unit": [str(n // 2) for n in range(800)] + ["one"],
+                 "query": [item for held in others for item in held] + ["x"],
+                 "place": [0, 1] * 400 + [0]})),
+        )
+    )  # fmt: skip
+    cut = duck.materialise(full.table.filter(full.table.place < 1))
+    held = module.Held(**{**vars(full), "table": cut, "per_user": 1})
+    with pytest.raises(Refused, match="up to 2 a user, the mechanism is proved for 1"):
+        mechanism.release(full, entropy=SystemEntropy())
+    assert mechanism.release(held, entropy=SystemEntropy())["query"].to_pylist() == ["a"]
+    real = module._among
+    monkeypatch.setattr(module, "_among", lambda held, rows, *more: real(held, real_rows, *more))
+    real_rows = full.table.mutate(attention=module.ibis.literal(FULL, "int64"))
+    assert mechanism.release(held, entropy=SystemEntropy())["query"].to_pylist() == ["a", "x"]
+
+
+def test_nothing_in_nothing_out(duck):
+    held = held_of(duck, [("a",)])
+    for share, columns in ((0.0, ["query"]), (0.5, ["query", "users", "users_stderr", "reliable"])):
+        mechanism = Rounds.solve(epsilon=1.0, delta=1e-9, d=100, count_share=share)
+        released = mechanism.release(held, entropy=SystemEntropy())
+        assert released.num_rows == 0
+        assert released.column_names == columns
+
+
+# --- the whole road -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def log(write_tsv):
+    rng = np.random.default_rng(2)
+    rows = [
+        {"user": f"u{u}", "time": f"2024-01-01 10:{i:02}:00", "query": f"word{q} more", "url": "e.org/x"}
+        for u in range(700)
+        for i, q in enumerate(rng.geometric(0.3, 5))
+    ]  # fmt: skip
+    return write_tsv(rows)
+
+
+def test_a_release_is_verified_and_a_seed_repeats_it(log, tmp_path):
+    asked = {
+        "mechanism": "rounds", "tables": ["query", "itemset"], "epsilon": 4.0, "delta": 1e-6,
+        "per_user": 20, "rounds": 3, "count_per_user": 4,
+    }  # fmt: skip
+    outcome = release(str(log), out=tmp_path / "out", **asked)
+    assert min(outcome.rows.values()) > 0
+    report = verify(tmp_path / "out")
+    assert report.ok, report.as_json()
+    claim = json.loads((tmp_path / "out" / "privacy.json").read_text())["tables"]["query"]
+    assert claim["parameters"]["rounds"] == 3
+    assert parse(claim["mechanism"]).parameters() == claim["parameters"]
+
+
+def test_a_seed_repeats_a_release(duck):
+    held = held_of(duck, [("a", "b", str(n % 9)) for n in range(60)])
+    mechanism = Rounds.solve(epsilon=4.0, delta=1e-3, d=100, rounds=3)
+    one, two, other = (mechanism.release(held, entropy=SeededEntropy(n)) for n in (5, 5, 6))
+    assert one.num_rows > 1
+    assert one.equals(two)
+    assert not one.equals(other)
+
+
+def test_keys_alone_get_everything_and_show_more(log, tmp_path):
+    asked = {"mechanism": "rounds", "tables": ["query"], "epsilon": 1.0, "delta": 1e-6}
+    keys = release(str(log), out=tmp_path / "keys", set_only=True, **asked)
+    counts = release(str(log), out=tmp_path / "counts", **asked)
+    assert verify(tmp_path / "keys").ok
+    at = {"epsilon": 1.0}
+    for outcome in (keys, counts):
+        mechanism = outcome.plans["query"].mechanism
+        assert 0.99e-6 < mechanism.guarantee(**at).delta <= 1e-6
+    scales = [o.plans["query"].mechanism.schedule.scales[0] for o in (keys, counts)]
+    assert scales[1] == pytest.approx(math.sqrt(2) * scales[0], rel=1e-4)
+    with pytest.raises(UsageError, match="--count-per-user is about counts"):
+        release(str(log), out=tmp_path / "no", set_only=True, count_per_user=3, **asked)
+
+
+def test_gathering_fixes_distinct_items_in_the_unit_s_own_order(duck, log):
+    from murmurlog.log import read
+    from murmurlog.source import find
+
+    mechanism = Rounds.solve(epsilon=1.0, delta=1e-6, d=3)
+    held = mechanism.gather(
+        read(find(str(log)), engine=duck), View(kind="query"), entropy=SystemEntropy()
+    )
+    rows = held.table.to_pyarrow().to_pylist()
+    assert len({(row["unit"], row["item"]) for row in rows}) == len(rows)
+    assert max(row["place"] for row in rows) == 2
+    assert {row["item"] for row in rows} == set(range(held.size))
+
+
+# --- the text -------------------------------------------------------------------------------------
+
+
+@settings(max_examples=60)
+@given(
+    R=st.integers(1, 8),
+    d=st.integers(1, 1000),
+    scale=st.floats(1e-3, 1e5),
+    T=st.integers(1, 2**50),
+    C=st.sampled_from([0.0, 2.5, math.inf]),
+    counts=st.sampled_from([(None, None), (3, 12.25)]),
+)
+def test_text_is_the_name(R, d, scale, T, C, counts):
+    schedule = Schedule(
+        d=d,
+        scales=tuple(scale * (k + 1) / 8 for k in range(R)),
+        own=tuple(range(1, R + 1)),
+        past=tuple(range(R - 1)),
+        thresholds=tuple(T + k for k in range(R)),
+        count_per_user=counts[0],
+        count_scale=counts[1],
+    )
+    mechanism = Rounds(schedule=schedule, C=C, reach=1.25, focus=0.5)
+    again = parse(str(mechanism))
+    assert again == mechanism
+    assert json.loads(json.dumps(mechanism.parameters(), allow_nan=False)) == again.parameters()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("rounds", "missing parameter s"),
+        ("rounds(d=1, s=1_x, T=3_3)", "s must be a number"),
+        ("rounds(d=1, s=1_1, T=3)", "each with its scale"),
+        ("rounds(d=1, s=1, T=3.5)", "T must be a whole number"),
+        ("rounds(d=1, s=1, T=3, e=2)", "no parameter e"),
+        ("rounds(d=1, s=1, T=3, C=-1)", "C must be at least 0"),
+        ("rounds(d=1, s=1, T=3, focus=0)", "focus must lie between"),
+        ("rounds(d=1, s=1, T=3, reach=0)", "reach must be a positive number"),
+        ("rounds(d=1, s=1, T=3, d2=2)", "or neither"),
+        ("rounds(noise=geometric, d=1, s=1, T=3)", "gaussian noise only"),
+    ],
+)
+def test_text_that_names_no_mechanism_says_what_is_wrong(text, message):
+    with pytest.raises(UsageError, match=message):
+        parse(text)
+
+
+def test_what_cannot_be_solved_says_why():
+    at = {"epsilon": 1.0, "delta": 1e-6, "d": 10}
+    with pytest.raises(UsageError, match="--rounds must lie between 1 and 8, not 9"):
+        Rounds.solve(**at, rounds=9)
+    with pytest.raises(UsageError, match="--count-share must be at least 0 and below 1"):
+        Rounds.solve(**at, count_share=1.0)
+    with pytest.raises(UsageError, match="below what the noise sampler can certify"):
+        Rounds.solve(epsilon=1.0, delta=1e-16, d=10)
+    with pytest.raises(UsageError, match="no epsilon of its own"):
+        Rounds.solve(**at).guarantee()
+    with pytest.raises(UsageError, match="at no epsilon"):
+        Rounds.solve(**at).guarantee(delta=1e-12)
