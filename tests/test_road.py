@@ -123,7 +123,7 @@ def test_certificate_states_unit_guarantee_and_parameters(bundle):
     assert stated["guarantee"]["unit"] == "user"
     assert stated["guarantee"]["epsilon"] == 4.0
     assert stated["declared_users"] == 1000
-    assert stated["delta_times_users"] == pytest.approx(1e-7, rel=1e-3)
+    assert stated["delta_times_users"] == pytest.approx(1e-7, rel=0.05)
     assert set(stated["assumptions"]) == {"A0", "A1", "A5", "A6", "A7", "A8", "A9"}
     assert stated["tables"]["query"]["parameters"]["per_user"] == 10
     assert stated["noise"]["entropy"] == "operating system"
@@ -158,7 +158,7 @@ def test_croissant_frictionless_and_registry_read_the_cards(bundle):
     deployment = yaml.safe_load((bundle / "deployment.yaml").read_text())
     loss = deployment["deployment"]["privacy_loss"]
     assert loss["privacy_unit"] == "user"
-    assert loss["privacy_parameters"]["delta"] == pytest.approx(1e-10, rel=1e-3)
+    assert loss["privacy_parameters"]["delta"] == pytest.approx(1e-10, rel=0.05)
     front = (bundle / "README.md").read_text().split("---\n")[1]
     assert [c["config_name"] for c in yaml.safe_load(front)["configs"]] == ["query", "click"]
 

@@ -221,14 +221,15 @@ def log_of_sessions(write_tsv, users=300):
 
 
 @pytest.mark.parametrize("way", ["all", "whole"])
-def test_sessions_are_released_with_clicks_and_the_total_is_the_sum(write_tsv, tmp_path, way):
+def test_sessions_are_released_with_other_tables_in_one_account(write_tsv, tmp_path, way):
     done = murmurlog.release(
         log_of_sessions(write_tsv), out=tmp_path / "out", tables=["session", "query"],
         mechanism="sessions", epsilon=4, delta=1e-6, subsequences=way, queries_per_session=3,
     )  # fmt: skip
     assert done.rows == {"session": 4 if way == "all" else 1, "query": 3}
     assert done.guarantee.epsilon == pytest.approx(4)
-    assert done.plans["session"].guarantee.epsilon == pytest.approx(2)
+    parts = [plan.guarantee.epsilon for plan in done.plans.values()]
+    assert sum(parts) > 5  # in one account they cost 4 together
     report = murmurlog.verify(tmp_path / "out")
     assert report.ok, report
     lists = murmurlog.load(tmp_path / "out").tables["session"]["queries"].to_pylist()

@@ -23,7 +23,7 @@ KEYS = {
 LISTS = ("queries", "items")  # key columns that hold a list of texts
 SEPARATOR = "\ufdd0"  # a noncharacter: normalised text never contains it
 NOTES = {  # what may be remarked on a table with a guarantee: numbers under these names
-    *("queries that could be", "published from"),
+    *("queries that could be", "published from", "rows of the pool that nobody holds, expected"),
     *("invented users", "published profiles", "published pairs", "published pairs of pairs"),
     *("searches left out, %", "queries left out", "queries left out, give or take"),
 }

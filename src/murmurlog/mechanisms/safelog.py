@@ -135,7 +135,8 @@ class SafelogLiteral:
         clean = replace(log, table=log.engine.materialise(_frequent(log, view)))
         # 4. limitUserActivity: the first rows of each unit, with repeats.
         limit = self.c_f if view.kind == "click" else self.q_f
-        kept = bound(view.items(clean), per_user=limit, way=view.way, count="rows", entropy=entropy)
+        every = replace(view, published={}).items(clean)  # not only of published queries
+        kept = bound(every, per_user=limit, way=view.way, count="rows", entropy=entropy)
         counted = tally(kept)
         if view.kind == "click":  # urls bare from the log, of the queries that were selected
             chosen = log.engine.keep(view.published["query"].select(keys_of("query", view.by)))
