@@ -101,7 +101,7 @@ class Rounds:
 
     @classmethod
     def from_letters(cls, letters: dict[str, str]) -> Self:
-        """From d, s, own, past, T (each a number a round, joined by _), C, reach, focus, d2, sigma."""
+        """From d, C, reach, focus, d2, sigma; s, own, past, T: a number a round, joined by _."""
         left = dict(letters)
         _only_gaussian(left.pop("noise", None))
         scales = _numbers(left, "s")
@@ -181,8 +181,9 @@ class Rounds:
             if left <= delta / 2:
                 break
         raise UsageError(
-            f"delta {delta!r} is below what the noise sampler can certify at epsilon {epsilon:.4g}: "
-            "use a larger delta (1e-12 does for epsilon up to 1) or a smaller epsilon"
+            f"delta {delta!r} is below what the noise sampler can certify at epsilon "
+            f"{epsilon:.4g}: use a larger delta (1e-12 does for epsilon up to 1) or a smaller "
+            "epsilon"
         )
 
     def guarantee(
