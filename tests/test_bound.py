@@ -37,7 +37,7 @@ def write(folder, rows):
 
 @given(rows=logs, unit=st.sampled_from(UNITS), way=st.sampled_from(("first", "random")),
        kind=st.sampled_from(("query", "keyword")))  # fmt: skip
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_no_unit_keeps_more_than_its_bound(tmp_path_factory, rows, unit, way, kind):
     path = write(tmp_path_factory.mktemp("bound"), rows)
     kept = bounded_rows(path, unit=unit, way=way, kind=kind, per_user=2)
@@ -49,7 +49,7 @@ def test_no_unit_keeps_more_than_its_bound(tmp_path_factory, rows, unit, way, ki
 
 @given(rows=logs, way=st.sampled_from(("first", "random")),
        unit=st.sampled_from(("user", "user-month", "user-week", "user-day", "session")))  # fmt: skip
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_removing_a_unit_changes_no_other_units_choice(tmp_path_factory, rows, way, unit):
     # A1, A6, A7: others' bounded sets are the same with and without it, whatever the row order.
     folder = tmp_path_factory.mktemp("neighbours")
@@ -80,7 +80,7 @@ def _unit_of(row, unit, rows):
 
 
 @given(rows=logs)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_one_user_moves_the_tally_by_at_most_its_bound(tmp_path_factory, rows):
     folder = tmp_path_factory.mktemp("tally")
     before = tally_of_log(write(folder, rows), kind="click", per_user=2)

@@ -28,15 +28,15 @@ def test_an_engine_that_hashes_differently_is_refused(engine, monkeypatch):
 
 
 def test_a_memory_limit_is_kept_by_spilling(tmp_path):
-    with connect(memory="60MB", folder=tmp_path) as engine:
+    with connect(memory="100MB", folder=tmp_path) as engine:
         engine.sql(
-            "CREATE TABLE big AS SELECT range AS i, md5(range::VARCHAR) AS t FROM range(2000000)"
+            "CREATE TABLE big AS SELECT range AS i, md5(range::VARCHAR) AS t FROM range(4000000)"
         )
         spilled = engine.sql(
             "SELECT coalesce(sum(size), 0) FROM duckdb_temporary_files()"
         ).fetchone()[0]
         assert spilled > 0
-        assert engine.sql("SELECT count(DISTINCT t) FROM big").fetchone()[0] == 2_000_000
+        assert engine.sql("SELECT count(DISTINCT t) FROM big").fetchone()[0] == 4_000_000
     assert list(tmp_path.iterdir()) == []
 
 

@@ -95,7 +95,7 @@ def test_replace_at_add_remove_epsilon_fails_badly():
 
 @pytest.mark.parametrize("noise", ["geometric", "gaussian"])
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     epsilon=st.floats(0.05, 6),
     log_delta=st.floats(-11, -2),

@@ -80,7 +80,7 @@ def plan(
     mechanism: str = MECHANISM,
     epsilon: float | None = None,
     delta: float | None = None,
-    per_user: int = PER_USER,
+    per_user: int | None = None,
     noise: str | None = None,
     unit: str = "user",
     neighbours: str = "add-remove",
@@ -92,6 +92,7 @@ def plan(
     `options` are the mechanism's own choices, such as count="rows" for korolova.
     """
     kind = named(mechanism)
+    per_user = usual_bound(mechanism) if per_user is None else per_user
     if letters or mechanism not in MECHANISMS:
         given = {"d": str(per_user), **({"noise": noise} if noise else {}), **(letters or {})}
         if noise and not letters:
@@ -117,6 +118,11 @@ def plan(
         mechanism=chosen,
         guarantee=chosen.guarantee(epsilon=epsilon, unit=unit, neighbours=neighbours),
     )
+
+
+def usual_bound(mechanism: str) -> int:
+    """How many items a unit keeps unless the owner says otherwise."""
+    return int(getattr(named(mechanism), "usual_bound", PER_USER))
 
 
 def check_options(mechanism: str, options: Mapping[str, Any]) -> None:
@@ -196,7 +202,7 @@ def plan_tables(
             mechanism=name,
             epsilon=None if epsilon is None else epsilon * share[table],
             delta=None if delta is None else delta * min(1.0, share[table] / needing),
-            per_user=bounds.get(table, PER_USER),
+            per_user=bounds.get(table, usual_bound(name)),
             noise=noise,
             unit=unit,
             neighbours=neighbours,

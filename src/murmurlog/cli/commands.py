@@ -73,8 +73,9 @@ def release(
         str | None, flag("--shares", help="Of the budget: query=0.7,click=0.3. Default equal.")
     ] = None,
     per_user: Annotated[
-        str, flag("--per-user", help="Distinct items a unit: 20, or query=20,click=10.")
-    ] = "10",
+        str | None,
+        flag("--per-user", help="Distinct items a unit: 20, or query=20,click=10. Default 10."),
+    ] = None,
     bound: Annotated[
         str | None,
         flag("--bound", help="first (by time) or random. Default first if there are times."),
@@ -171,7 +172,7 @@ def release(
             epsilon=epsilon,
             delta=delta,
             shares=shares_of(shares, "--shares"),
-            per_user=per_user_bounds(per_user),
+            per_user=None if per_user is None else per_user_bounds(per_user),
             bound=bound,
             unit=unit,
             neighbours=neighbours,
@@ -304,7 +305,9 @@ def plan(
     mechanism: Mechanism = "threshold",
     epsilon: Epsilon = None,
     delta: Delta = None,
-    per_user: Annotated[str, flag("--per-user", help="Distinct items a unit.")] = "10",
+    per_user: Annotated[
+        str | None, flag("--per-user", help="Distinct items a unit. Default 10.")
+    ] = None,
     noise: Noise = None,
     unit: Unit = "user",
     neighbours: Neighbours = "add-remove",
@@ -325,8 +328,8 @@ def plan(
     """Thresholds for a budget, before any data is read."""
     from murmurlog.road import planned_for
 
-    bound = per_user_bounds(per_user)
-    if not isinstance(bound, int):
+    bound = None if per_user is None else per_user_bounds(per_user)
+    if isinstance(bound, dict):
         raise UsageError(f"plan is for one table: --per-user takes one number, not {per_user!r}")
     planned = planned_for(
         mechanism,

@@ -16,7 +16,7 @@ import pyarrow as pa
 from murmurlog.engine import Engine
 from murmurlog.errors import UsageError
 from murmurlog.log import Log
-from murmurlog.mechanisms.mechanism import View, number, whole
+from murmurlog.mechanisms.mechanism import View, check_letters, number, whole
 from murmurlog.noise import Entropy
 from murmurlog.privacy import Guarantee
 from murmurlog.tables import count_columns, keys_of, keys_schema
@@ -74,6 +74,7 @@ class AtLeast:
     needs_delta: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        check_letters(T=self.k)
         if self.k < 2:
             raise UsageError(
                 f"{self.name} needs k of at least 2, not {self.k}: k = 1 hides nobody"

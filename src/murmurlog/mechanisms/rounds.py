@@ -73,6 +73,7 @@ class Rounds:
     options: ClassVar[tuple[str, ...]] = ("rounds", "count_share", "count_per_user", "set_only")
     waits: ClassVar[bool] = False
     needs_delta: ClassVar[bool] = True
+    usual_bound: ClassVar[int] = 100  # weights are spread, so a larger bound costs little
 
     def __post_init__(self) -> None:
         if math.isnan(self.C) or self.C < 0:

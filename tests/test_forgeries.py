@@ -1,0 +1,221 @@
+"""Bundles that are consistent in themselves and claim what their mechanism cannot have made."""
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+import murmurlog
+from murmurlog.bundle import publish, read_certificate
+from murmurlog.certificate import TableClaim
+from murmurlog.errors import Refused, UsageError
+from murmurlog.mechanisms import parse
+from murmurlog.plans import PROBABILITIES
+from murmurlog.privacy import compose
+from murmurlog.tables import count_of, schema
+
+
+@pytest.fixture
+def honest(write_tsv, tmp_path):
+    rows = [
+        {"user": f"u{i}", "time": "2026-01-01 00:00:00", "query": "weather", "url": "example.org"}
+        for i in range(200)
+    ]
+    out = tmp_path / "honest"
+    murmurlog.release(str(write_tsv(rows)), out=out, tables=["query"], epsilon=4, users=10_000)
+    assert murmurlog.verify(out).ok
+    return read_certificate(out)
+
+
+def counted(kind, *keys, users=500):
+    columns = schema(kind).names
+    rows = [dict(zip(columns, [*key, users, 1.0, True], strict=True)) for key in keys]
+    return pa.Table.from_pylist(rows, schema=schema(kind))
+
+
+def rows_of(*rows, parameters=None):
+    wanted = schema("log", parameters=parameters)
+    return pa.Table.from_pylist([dict(zip(wanted.names, row, strict=True)) for row in rows], wanted)
+
+
+def forge(honest, out, tables, *, epsilon=3.0, **changes):
+    """A bundle with these (mechanism text, table) by name, everything else as it should be."""
+    claims = {}
+    for name, (text, table) in tables.items():
+        made = parse(text)
+        passes = {str(p): n for p in PROBABILITIES if (n := made.passes(p)) is not None}
+        claims[name] = TableClaim(
+            rows=table.num_rows,
+            mechanism=text,
+            guarantee=made.guarantee(epsilon=epsilon),
+            count=count_of(table),
+            parameters=made.parameters(),
+            passes=changes.pop("passes", passes),
+            notes=changes.pop("notes", {}),
+        )
+    total = compose([claim.guarantee for claim in claims.values()])
+    made = replace(honest, tables=claims, guarantee=total, **changes)
+    publish(out, tables={name: table for name, (_, table) in tables.items()}, certificate=made)
+    return " ".join(check.message for check in murmurlog.verify(out).checks if not check.ok)
+
+
+THRESHOLD = "threshold(noise=geometric, d=1, scale=1.0, T=20)"
+QUERY = counted("query", ["weather"])
+
+
+def test_the_forger_can_make_an_honest_bundle(honest, tmp_path):
+    assert forge(honest, tmp_path / "out", {"query": (THRESHOLD, QUERY)}) == ""
+
+
+@pytest.mark.parametrize(
+    ("tables", "message"),
+    [
+        ({"query": ("profiles(noise=geometric, d=9, cap=3, scale=1.0, T=20)", QUERY)}, "makes no"),
+        (
+            {"query": ("sessions(l_s=1, l_q=2, subsequences=all, noise=geometric, scale=1.0, T=20)",
+                       QUERY)},
+            "makes no such table",
+        ),
+        ({"log": (THRESHOLD, rows_of(("invented-1", "a", "b", 1)))}, "makes no such table"),
+        (
+            {"query": ("pool(d=1, b=1.0, N=1, T=5)", counted("query", ["a"], ["b"]))},
+            "has 2 rows of a pool of 1",
+        ),
+        ({"query": ("zealous-keywords(d=1, b=1.0, fakes=10.0)", QUERY)}, "no keyword table"),
+        (
+            {
+                "keyword": (THRESHOLD, counted("keyword", ["rain"])),
+                "query": ("zealous-keywords(d=1, b=1.0, fakes=10.0)", QUERY),
+            },
+            "not made of published keywords",
+        ),
+        (
+            {"session": ("label-paths(l_s=1, l_q=2, subsequences=all, b=1.0, L=1, T=5)",
+                         counted("session", [["a", "b"]]))},
+            "holds 2 labels of 1",
+        ),
+        (
+            {"session": ("sessions(l_s=1, l_q=2, subsequences=all, noise=geometric, scale=1.0, T=20)",
+                         counted("session", [["a", "b", "c"]]))},
+            "has not 2 to 2 queries",
+        ),
+        (
+            {"log": ("profiles(noise=geometric, d=1, cap=1, scale=1.0, T=20)",
+                     rows_of(("u0001", "a", "b", 1)))},
+            "name was not invented",
+        ),
+        (
+            {"log": ("profiles(noise=geometric, d=1, cap=1, scale=1.0, T=20)",
+                     rows_of(("invented-1", "a", "b", 7)))},
+            "count outside 1 to 1",
+        ),
+        (
+            {"log": ("profiles(noise=geometric, d=1, cap=1, scale=1.0, T=20)",
+                     rows_of(("invented-1", "a", "b", 1), ("invented-1", "c", "d", 1)))},
+            "more than 1 rows",
+        ),
+    ],
+)  # fmt: skip
+def test_what_a_mechanism_cannot_make_is_caught(honest, tmp_path, tables, message):
+    assert message in forge(honest, tmp_path / "out", tables)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("threshold(noise=geometric, d=1, scale=1.0, T=20, )", "is not how the mechanism"),
+        ("threshold(d=1, scale=1.0, T=20)", "is not how the mechanism"),
+        ("zealous(d=1, m=2, lam=2.0, tau=1, T=40)", "is not how the mechanism"),
+    ],
+)
+def test_a_text_that_says_more_or_less_is_caught(honest, tmp_path, text, message):
+    assert message in forge(honest, tmp_path / "out", {"query": (text, QUERY)})
+
+
+def test_remarks_and_passes_are_not_believed(honest, tmp_path):
+    tables = {"query": (THRESHOLD, QUERY)}
+    for number, notes in enumerate(({"per person": 0.001}, {"invented users": "u7 asked x"})):
+        assert "`notes` holds" in forge(honest, tmp_path / f"n{number}", tables, notes=notes)
+    assert "`passes` is not" in forge(honest, tmp_path / "p", tables, passes={"0.5": 1})
+
+
+def test_probabilistic_privacy_for_fewer_users_than_declared_is_caught(honest, tmp_path):
+    text = "zealous(m=1, lam=1.0, tau=3, T=40, users=10)"
+    for declared in (None, 11):
+        out = tmp_path / f"out{declared}"
+        message = forge(honest, out, {"query": (text, QUERY)}, declared_users=declared)
+        assert "fewer users than are declared" in message
+    assert forge(honest, tmp_path / "ok", {"query": (text, QUERY)}, declared_users=10) == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "pool(d=1, b=1.0, N=" + "9" * 5000 + ", T=5)",
+        "pool(d=1, b=1.0, N=100, T=1e300)",
+        "pool(d=1, b=1e30, N=100, T=5)",
+        "threshold(noise=geometric, d=999999999, scale=1.0, T=20)",
+        "threshold(noise=geometric, d=1, scale=1e-300, T=20)",
+        "threshold(noise=geometric, d=inf, scale=1.0, T=20)",
+        "zealous(m=1000000000, lam=1.0, tau=1, T=40)",
+        "sessions(l_s=1000000000, l_q=12, subsequences=all, noise=geometric, scale=1.0, T=20)",
+        "label-paths(l_s=1, l_q=12, subsequences=all, b=1.0, L=1e100, T=5)",
+        "k-query:99999999999999999999999",
+    ],
+)
+def test_numbers_out_of_all_proportion_are_refused_at_once(text):
+    with pytest.raises((UsageError, Refused)):
+        parse(text).guarantee(epsilon=1.0)
+
+
+# --- claims that flags could have made ------------------------------------------------------------
+
+
+@pytest.fixture
+def log(write_tsv):
+    rows = [{"user": f"u{i}", "time": "2026-01-01 00:00:00", "query": "x"} for i in range(9)]
+    return str(write_tsv(rows))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"mechanism": "zealous(m=2, lam=4.0, tau=4, T=80, users=10)", "users": 1000},
+            "for its own number of users",
+        ),
+        ({"mechanism": "zealous(m=2, lam=4.0, tau=4, T=80, users=10)"}, "declare the same"),
+        (
+            {"mechanism": "zealous(m=2, lam=4.0, tau=4, T=80, users=10)", "users": 10,
+             "set_only": True},
+            "does not survive dropping",
+        ),
+        ({"mechanism": "threshold(d=1, scale=1.0, T=20)", "noise": "gaussian"}, "leave --noise out"),
+        (
+            {"mechanism": "zealous(m=2, lam=4.0, tau=4, T=80)", "notion": "pdp", "users": 9},
+            "leave --notion out",
+        ),
+        ({"mechanism": "zealous", "via_keywords": True, "tables": ["keyword", "query"],
+          "by": ("country", ["DE"])}, "do not go together|no column"),
+        ({"mechanism": "zealous", "epsilon": 1e-14}, "scale of noise"),
+        ({"mechanism": "pool", "epsilon": 1e-14}, "scale of noise|needs a public pool"),
+        ({"gap": float("nan"), "tables": ["pair"]}, "longer than nothing"),
+        ({"per_user": 0}, "at least 1"),
+    ],
+)  # fmt: skip
+def test_nothing_is_booked_for_what_cannot_be_claimed(log, tmp_path, options, message):
+    ledger = tmp_path / "ledger.db"
+    asked = {"tables": ["query"], "ledger": ledger, "source_name": "s"}
+    with pytest.raises((UsageError, murmurlog.errors.InputError), match=message):
+        murmurlog.release(log, out=tmp_path / "out", **(asked | options))
+    assert not (tmp_path / "out").exists()
+    assert not ledger.exists()
+
+
+def test_a_delta_that_only_the_sampler_costs_is_still_held_to(log, tmp_path):
+    pool = tmp_path / "pool.txt"
+    pool.write_text("a\nb\n", encoding="utf-8")
+    with pytest.raises(UsageError, match="cannot certify delta"):
+        murmurlog.release(
+            log, out=tmp_path / "out", tables=["query"], mechanism="pool", pool=pool, epsilon=45
+        )
