@@ -48,6 +48,8 @@ format: $(VENV)/dev
 bench: $(VENV)/dev
 	$(BIN)/python benchmarks/noise.py
 	$(BIN)/python benchmarks/release.py
+	$(BIN)/python benchmarks/mechanisms.py
+	$(BIN)/python benchmarks/set_union.py
 
 # New locks, with hashes and without the name of any index.
 LOCK := $(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-header \
