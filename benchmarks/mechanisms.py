@@ -18,6 +18,7 @@ from measure import measure
 RUNS = {
     "threshold": "--tables query,click",
     "threshold, itemset": "--mechanism threshold --tables itemset",
+    "rounds": "--tables query",
     "korolova": "--tables query,click,pair",
     "zealous": "--tables keyword,query,pair,click",
     "zealous, pdp": "--mechanism zealous --tables keyword,query,pair,click --notion pdp --users 20000",
