@@ -59,7 +59,7 @@ class Plan:
         n = self.passes()
         unit = self.guarantee.unit
         if not n:
-            return "What is published is not chosen by the number of users."
+            return "What is published is not chosen by a threshold on the number of users."
         if self.guarantee.notion == "none":
             return f"An item held by {n['0.5']} {unit}s is published as it is."
         if n["0.99"] == 0:
