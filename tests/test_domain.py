@@ -170,8 +170,13 @@ def test_a_choice_of_some_is_uniform_among_sets():
 
 
 @pytest.mark.parametrize("listing", [True, False])
-@pytest.mark.parametrize("domain", [Listed(table=pa.table({"query": list("abcdefg")})),
-                                    Sequences(words=tuple("abcdefg"), longest=1)])  # fmt: skip
+@pytest.mark.parametrize(
+    "domain",
+    [
+        Listed(table=pa.table({"query": list("abcdefg")})),
+        pytest.param(Sequences(words=tuple("abcdefg"), longest=1), marks=pytest.mark.slow),
+    ],
+)
 def test_unheld_keys_are_chosen_uniformly_and_never_held_ones(engine, monkeypatch, listing, domain):
     monkeypatch.setattr("murmurlog.domain.LIST_AT_MOST", 10 if listing else 0)
     held = engine.keep(pa.table({"query": ["b", "e"]}))

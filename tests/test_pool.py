@@ -146,7 +146,7 @@ def counted(engine, counts, name="query"):
     )
 
 
-@pytest.mark.parametrize("counts", [{"a": 2}, {}])
+@pytest.mark.parametrize("counts", [{"a": 2}, pytest.param({}, marks=pytest.mark.slow)])
 def test_what_appears_has_the_joint_law_of_a_draw_for_each_key(engine, counts):
     m = Pool(d=1, b=2.0, N=3, T=2)
     gathered = OnDomain(
