@@ -133,7 +133,7 @@ def test_joint_calibration_is_better_than_the_sum_of_the_parts():
         for t in range(1, 101)
     )
     mu = math.sqrt(sum(1 / s**2 for s in joint.scales))
-    assert leak > 0.5 * delta  # THEORY: about 0.65
+    assert leak > 0.5 * delta  # about 0.65 was expected
     assert leak + gaussian_delta(epsilon=1.0, mu=mu) > 1.5 * delta  # what the simple sum would say
     assert delta_of_rounds(joint, epsilon=1.0) <= delta
 

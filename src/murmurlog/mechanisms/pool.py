@@ -1,6 +1,6 @@
 """Noisy counts on a public pool, where keys that nobody holds are noised as well.
 
-`Pool` is the correct pure form of the SafeLog thesis's A_Click (THEORY 5.3): only keys of the pool
+`Pool` is the correct pure form of the SafeLog thesis's A_Click: only keys of the pool
 are counted, and delta is 0. `Hybrid` adds the keys outside the pool under the higher threshold that
 keys of a log need (T3 v). Proofs: docs/mechanisms/pool.md and hybrid.md.
 

@@ -54,7 +54,7 @@ def noise_sd(*, noise: str, scale: float) -> float:
 def hockey_stick(*, noise: str, epsilon: float, copies: int, scale: float) -> float:
     """sup over sets S of P(S) - e^epsilon Q(S), P and Q being `copies` draws shifted by 1 or not.
 
-    epsilon may be any real number. Exact for all three laws (THEORY T1, closed forms).
+    epsilon may be any real number. Exact for all three laws (docs/guarantee.md).
     """
     check_noise(noise, scale)
     if copies < 0:
@@ -94,7 +94,7 @@ def gaussian_delta(*, epsilon: float, mu: float) -> float:
 
 
 def _geometric(epsilon: Floats, copies: npt.NDArray[np.int64], scale: float) -> Floats:
-    # The loss of one coordinate is +-1/b with odds 1 : a, so the sum over i of THEORY is a
+    # The loss of one coordinate is +-1/b with odds 1 : a, so the sum over i of T1 is a
     # difference of two binomial tails: at most `last` of the copies lose 1/b the other way.
     a = math.exp(-1 / scale)
     last = np.ceil((copies - epsilon * scale) / 2) - 1
