@@ -201,6 +201,13 @@ def log(write_tsv):
         ({"mechanism": "pool", "epsilon": 1e-14}, "scale of noise|needs a public pool"),
         ({"gap": float("nan"), "tables": ["pair"]}, "longer than nothing"),
         ({"per_user": 0}, "at least 1"),
+        *(
+            (
+                {"tables": ["query", table], "mechanism": "sessions", "by": ("query", ["x"])},
+                f"--by does not go with a {table}",
+            )
+            for table in ("session", "left_out", "itemset")
+        ),
     ],
 )  # fmt: skip
 def test_nothing_is_booked_for_what_cannot_be_claimed(log, tmp_path, options, message):

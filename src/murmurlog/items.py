@@ -16,7 +16,7 @@ from murmurlog.labels import Labels
 from murmurlog.log import Log
 from murmurlog.privacy import UNITS
 from murmurlog.source import Source
-from murmurlog.tables import KEYS, By, keys_of
+from murmurlog.tables import KEYS, SEVERAL, By, keys_of
 from murmurlog.text import keywords
 
 GAP = 30 * 60  # seconds without a query that end a session
@@ -35,8 +35,10 @@ class Items:
     timed: bool
 
 
-def check(source: Source, *, kind: str, unit: str) -> None:
+def check(source: Source, *, kind: str, unit: str, by: bool = False) -> None:
     """Raises if the source has not the columns that the kind or the unit needs."""
+    if by and kind in SEVERAL:
+        raise UsageError(f"--by does not go with a {kind} table: its rows are of several records")
     if kind not in KEYS:
         raise UsageError(f"unknown table {kind!r}: use one of {', '.join(KEYS)}")
     if unit not in UNITS:
@@ -80,12 +82,10 @@ def items(
     published queries, only items that name no other query count: a rule about a unit's own rows and
     what is public, so units may be bounded after it (T3 iii).
     """
-    check(log.source, kind=kind, unit=unit)
+    check(log.source, kind=kind, unit=unit, by=by is not None)
     if not 0 < gap < 1e9:
         raise UsageError(f"--gap must be longer than nothing, not {gap:g} seconds")
     rows = _with_unit(log, unit, gap)
-    if by and kind in ("session", "itemset", "log"):
-        raise UsageError(f"--by does not go with a {kind} table: its rows are of several records")
     if by:
         rows = rows.filter(rows[by.column].isin(by.values))
     kind = {"itemset": "query", "log": "click"}.get(kind, kind)

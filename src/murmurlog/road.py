@@ -191,7 +191,7 @@ def release(
     chosen = _options(mechanism, options, set_only=set_only or None, users=users)
     kinds = _tables(tables, found, mechanism)
     for kind in kinds:
-        check(found, kind=kind, unit=unit)
+        check(found, kind=kind, unit=unit, by=by is not None)
     way = choose_way(bound, timed="time" in found.columns)
     chosen = _public(mechanism, chosen, kinds, found.files, url, by=by is not None)
     reading = Reading(

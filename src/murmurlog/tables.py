@@ -21,6 +21,7 @@ KEYS = {
     "left_out": ("what", "words", "clicked"),
 }
 LISTS = ("queries", "items")  # key columns that hold a list of texts
+SEVERAL = ("session", "itemset", "log", "left_out")  # a row stands for several records: never split
 SEPARATOR = "\ufdd0"  # a noncharacter: normalised text never contains it
 NOTES = {  # what may be remarked on a table with a guarantee: numbers under these names
     *("queries that could be", "published from", "rows of the pool that nobody holds, expected"),
