@@ -41,6 +41,7 @@ from murmurlog.privacy import (
     korolova_delta,
     noise_sd,
     rounded_up,
+    sides,
     survival,
 )
 from murmurlog.tables import COUNTED, count_columns, keys_schema
@@ -139,7 +140,7 @@ class Korolova:
             raise UsageError(f"the bound d must be at least 1, not {d}")
         if not 0 < select < 1:
             raise UsageError(f"the share of the selection must lie between 0 and 1, not {select!r}")
-        c = 1 if neighbours == "add-remove" else 2
+        c = sides(neighbours)
         b = _scale(c * d, epsilon * select if counts else epsilon)
         b_q = _scale(c * d, epsilon * (1 - select)) if counts else None
         target = delta / SAFETY - sampler_delta(scale=max(b, b_q or 0.0), epsilon=epsilon)
@@ -170,7 +171,7 @@ class Korolova:
     ) -> Guarantee:
         """(c d/b + c d/b_q, exact delta): selection and fresh counts add up."""
         check_neighbours(neighbours)
-        c = 1 if neighbours == "add-remove" else 2
+        c = sides(neighbours)
         cost = c * self.d / self.b + (0.0 if self.b_q is None else c * self.d / self.b_q)
         epsilon = cost if epsilon is None else epsilon
         if epsilon < cost:
@@ -292,7 +293,7 @@ class KorolovaLists:
         check_neighbours(neighbours)
         if noise not in (None, "geometric"):
             raise UsageError(f"korolova draws geometric noise only, not {noise!r}")
-        return cls(d=d, b_c=_scale((1 if neighbours == "add-remove" else 2) * d, epsilon))
+        return cls(d=d, b_c=_scale(sides(neighbours) * d, epsilon))
 
     def guarantee(
         self,
@@ -304,7 +305,7 @@ class KorolovaLists:
     ) -> Guarantee:
         """(c d / b_c, 0), but for the sampler's own error."""
         check_neighbours(neighbours)
-        cost = (1 if neighbours == "add-remove" else 2) * self.d / self.b_c
+        cost = sides(neighbours) * self.d / self.b_c
         epsilon = cost if epsilon is None else epsilon
         if epsilon < cost:
             raise UsageError(f"{self} costs epsilon {cost:.9g} per {unit}, more than {epsilon:.9g}")

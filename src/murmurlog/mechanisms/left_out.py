@@ -30,6 +30,7 @@ from murmurlog.privacy import (
     mu_of,
     noise_sd,
     rounded_up,
+    sides,
 )
 from murmurlog.tables import KEYS, schema, with_notes
 
@@ -216,7 +217,7 @@ def _sensitivity(d: int, neighbours: str) -> float:
     sqrt 2. All in one bin is the worst: l2 at most sqrt(d^2 + 2 d^2). Under replace two such moves.
     """
     check_neighbours(neighbours)
-    return (1 if neighbours == "add-remove" else 2) * math.sqrt(3) * d
+    return sides(neighbours) * math.sqrt(3) * d
 
 
 def _epsilon(mu: float, delta: float) -> float:

@@ -42,6 +42,7 @@ from murmurlog.privacy import (
     check_budget,
     check_neighbours,
     rounded_up,
+    sides,
     survival,
 )
 from murmurlog.selection import Selection
@@ -129,7 +130,7 @@ class Pool:
         check_neighbours(neighbours)
         N = _size("pool", size, noise)
         check_letters(d=d)
-        b = rounded_up((1 if neighbours == "add-remove" else 2) * d / epsilon * SAFETY)
+        b = rounded_up(sides(neighbours) * d / epsilon * SAFETY)
         check_sampler(b, epsilon, delta)
         return cls(d=d, b=b, N=N, T=least_threshold(scale=b, size=N, fakes=fakes))
 
@@ -143,7 +144,7 @@ class Pool:
     ) -> Guarantee:
         """(c d / b, 0), whatever T is, but for the sampler's own error."""
         check_neighbours(neighbours)
-        cost = (1 if neighbours == "add-remove" else 2) * self.d / self.b
+        cost = sides(neighbours) * self.d / self.b
         epsilon = cost if epsilon is None else epsilon
         if epsilon < cost:
             raise UsageError(f"{self} costs epsilon {cost:.9g} per {unit}, more than {epsilon:.9g}")

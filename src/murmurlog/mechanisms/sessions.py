@@ -32,6 +32,7 @@ from murmurlog.privacy import (
     check_budget,
     check_neighbours,
     rounded_up,
+    sides,
 )
 from murmurlog.privacy import sessions as accounting
 from murmurlog.tally import Tally, tally
@@ -309,7 +310,7 @@ class LabelPaths:
         if noise not in (None, "geometric"):
             raise UsageError(f"paths of labels have geometric noise only, not {noise!r}")
         cut = Cut(l_s=l_s, l_q=l_q, subsequences=subsequences)
-        c = 1 if neighbours == "add-remove" else 2
+        c = sides(neighbours)
         b = rounded_up(c * cut.d / epsilon * SAFETY)
         check_sampler(b, epsilon, delta)
         size = _paths(labels, cut.l_q)

@@ -32,6 +32,7 @@ from murmurlog.privacy import (
     check_budget,
     check_neighbours,
     rounded_up,
+    sides,
 )
 from murmurlog.tables import MORE, in_order, schema, with_notes
 from murmurlog.tally import Tally, tally
@@ -149,7 +150,7 @@ class Synthetic:
             )
         shares = {name: SHARES[name] for name in SHARES if name in ("pairs", "sizes", *asked)}
         part = {name: epsilon * share / sum(shares.values()) for name, share in shares.items()}
-        c = 1 if neighbours == "add-remove" else 2
+        c = sides(neighbours)
         scales = {
             f"b_{name}": rounded_up(c / part[name] * SAFETY)  # a hair more: parts never exceed
             for name in ("sizes", *SPREADS)
@@ -192,7 +193,7 @@ class Synthetic:
         """
         check_neighbours(neighbours)
         at: dict[str, Any] = {"unit": unit, "neighbours": neighbours}
-        c = 1 if neighbours == "add-remove" else 2
+        c = sides(neighbours)
         pure = math.fsum(c / scale for scale in (self.b_sizes, *self._spreads().values()))
         thresholds = [part for part in (self.pairs, self.together) if part]
         if epsilon is None and delta is None:

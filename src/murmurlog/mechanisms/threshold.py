@@ -33,6 +33,7 @@ from murmurlog.privacy import (
     per_item,
     real_threshold,
     rounded_up,
+    sides,
     solve_integer_threshold,
     survival,
 )
@@ -141,7 +142,7 @@ class Threshold:
         elif epsilon is None:
             if self.noise == "gaussian":
                 raise UsageError("gaussian noise has no epsilon of its own: give epsilon or delta")
-            epsilon = (1 if neighbours == "add-remove" else 2) * self.d / self.scale
+            epsilon = sides(neighbours) * self.d / self.scale
         exact = delta_of_threshold(
             noise=self.noise,
             epsilon=epsilon,
@@ -226,7 +227,7 @@ class Threshold:
         """Gaussian noise and the least T that cost at most this loss."""
         if d < 1:
             raise UsageError(f"the bound d must be at least 1, not {d}")
-        c = 1 if neighbours == "add-remove" else 2
+        c = sides(neighbours)
         scale = rounded_up(math.sqrt(c * d) / loss.mu)
         p = per_item(loss.keys / c, d)
         T = math.ceil(1 - scale * float(ndtri(p)) + 0.5)
@@ -238,7 +239,7 @@ class Threshold:
         """What it costs beside others; None for geometric noise, which is no Gaussian."""
         if self.noise != "gaussian":
             return None
-        c = 1 if neighbours == "add-remove" else 2
+        c = sides(neighbours)
         keys = c * self.part().key_delta() * math.sqrt(SAFETY)
         return Loss(mu=math.sqrt(c * self.d) / self.scale, keys=min(1.0, keys))
 

@@ -19,7 +19,7 @@ from murmurlog.log import Log
 from murmurlog.mechanisms.mechanism import View, check_letters, number, whole
 from murmurlog.mechanisms.pool import FAKES, OnDomain, Pool, check_sampler
 from murmurlog.noise import Entropy
-from murmurlog.privacy import SAFETY, Guarantee, check_budget, check_neighbours, rounded_up
+from murmurlog.privacy import SAFETY, Guarantee, check_budget, check_neighbours, rounded_up, sides
 from murmurlog.tables import schema, with_notes
 from murmurlog.tally import tally
 from murmurlog.text import normalise
@@ -93,7 +93,7 @@ class ViaKeywords:
         if noise not in (None, "geometric"):
             raise UsageError(f"zealous draws geometric noise only, not {noise!r}")
         check_letters(d=d)
-        c = 1 if neighbours == "add-remove" else 2
+        c = sides(neighbours)
         b = rounded_up(c * d / epsilon * SAFETY)
         check_sampler(b, epsilon, delta)
         return cls(d=d, b=b, fakes=fakes)

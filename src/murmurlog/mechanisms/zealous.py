@@ -39,6 +39,7 @@ from murmurlog.privacy import (
     noise_sd,
     per_item,
     rounded_up,
+    sides,
     survival,
 )
 from murmurlog.selection import Selection
@@ -157,7 +158,7 @@ class Zealous:
             raise UsageError(f"zealous draws geometric noise only, not {noise!r}")
         if d < 1:
             raise UsageError(f"the bound m must be at least 1, not {d}")
-        lam = rounded_up(_c(neighbours) * d / epsilon * SAFETY)
+        lam = rounded_up(sides(neighbours) * d / epsilon * SAFETY)
         if users is not None:
             return cls._solve_pdp(d, lam, delta, users)
         target = delta / SAFETY - sampler_delta(scale=lam, epsilon=epsilon)
@@ -199,7 +200,7 @@ class Zealous:
     ) -> Guarantee:
         """(c m / lam, delta): exact as plain DP (T1); with `users`, PDP and the plain delta too."""
         check_neighbours(neighbours)
-        cost = _c(neighbours) * self.m / self.lam
+        cost = sides(neighbours) * self.m / self.lam
         if epsilon is None:  # PDP needs a little room for the sampler's relative error
             epsilon = cost if self.users is None else cost * SAFETY
         if epsilon < cost:
@@ -307,10 +308,6 @@ class Zealous:
     def finish(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
         """The tables as they are: PDP would not survive more."""
         return dict(tables)
-
-
-def _c(neighbours: str) -> int:
-    return 1 if neighbours == "add-remove" else 2
 
 
 def _critical(users: int, m: int, tau: int) -> int:

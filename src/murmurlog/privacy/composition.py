@@ -18,7 +18,7 @@ from typing import Any
 from murmurlog.errors import UsageError
 from murmurlog.privacy.guarantee import Guarantee
 from murmurlog.privacy.noises import gaussian_delta
-from murmurlog.privacy.thresholds import delta_of_threshold, pass_probability
+from murmurlog.privacy.thresholds import delta_of_threshold, pass_probability, sides
 
 PLD_GRID = 1e-4
 
@@ -122,7 +122,7 @@ def delta_together(
             threshold=part.threshold,
             neighbours=neighbours,
         )
-    c = 1 if neighbours == "add-remove" else 2
+    c = sides(neighbours)
     keys = -math.expm1(math.fsum(math.log1p(-part.key_delta()) for part in parts))
     if all(part.noise != "gaussian" for part in parts):
         pure = c * math.fsum(part.d / part.scale for part in parts)

@@ -28,6 +28,7 @@ from murmurlog.privacy.thresholds import (
     check_neighbours,
     per_item,
     rounded_up,
+    sides,
 )
 
 GRID = 1 << 20  # steps in a weight of 1
@@ -224,7 +225,7 @@ def _solve(
     count_per_user: int,
     neighbours: str,
 ) -> Schedule:
-    c = 1 if neighbours == "add-remove" else 2  # two users' vectors are at most sqrt 2 apart
+    c = sides(neighbours)  # two users' vectors are at most sqrt 2 apart
     mu = _gaussian_mu(epsilon, delta * NOISE_PART) / math.sqrt(c)
     in_set = mu * math.sqrt(1 - count_share)
     counted = min(count_per_user, d)

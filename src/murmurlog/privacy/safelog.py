@@ -14,7 +14,7 @@ from functools import cache
 from murmurlog.errors import UsageError
 from murmurlog.privacy.noises import check_noise, survival
 from murmurlog.privacy.papers import korolova, korolova_alpha
-from murmurlog.privacy.thresholds import check_neighbours
+from murmurlog.privacy.thresholds import check_neighbours, sides
 
 MOST_QUERIES = 9  # l_s * l_q: the ways in which so many queries can be equal are 21,147
 
@@ -145,7 +145,7 @@ def _pool_scale(
         raise UsageError(f"epsilon must be a positive number, not {epsilon!r}")
     if not (fakes > 0 and math.isfinite(fakes)):
         raise UsageError(f"the expected number of fakes must be positive, not {fakes!r}")
-    return (1 if neighbours == "add-remove" else 2) * per_user / epsilon
+    return sides(neighbours) * per_user / epsilon
 
 
 def pool_alpha(*, b: float, K: float, p_g: float) -> tuple[float, float]:

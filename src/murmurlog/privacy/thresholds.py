@@ -199,7 +199,7 @@ def real_threshold(noise: str, T: int) -> float:
 def _solve_closed(
     noise: str, epsilon: float, delta: float, d: int, neighbours: str
 ) -> tuple[float, float]:
-    b = _copies_factor(neighbours) * d / epsilon
+    b = sides(neighbours) * d / epsilon
     p = per_item(delta, d)
     if noise == "laplace":
         return b, max(1 - b * math.log(2 * p), turning_point(b))
@@ -208,7 +208,8 @@ def _solve_closed(
     return b, _least_integer(noise, b, min(p, -math.expm1(-1 / b)))
 
 
-def _copies_factor(neighbours: str) -> int:
+def sides(neighbours: str) -> int:
+    """c: how many units' items differ between neighbours, 1 under add-remove and 2 under replace."""
     return 1 if neighbours == "add-remove" else 2
 
 
@@ -234,7 +235,7 @@ def _search(
     noise: str, epsilon: float, delta: float, d: int, neighbours: str
 ) -> tuple[float, float]:
     """(scale, p): the scale whose threshold is least, and the largest p it allows (T1)."""
-    copies = _copies_factor(neighbours) * d
+    copies = sides(neighbours) * d
 
     def noise_alone(scale: float) -> float:
         return hockey_stick(noise=noise, epsilon=epsilon, copies=copies, scale=scale) - delta

@@ -14,6 +14,7 @@ from murmurlog.privacy.thresholds import (
     check_budget,
     check_neighbours,
     per_item,
+    sides,
     solve_threshold,
     turning_point,
 )
@@ -35,7 +36,7 @@ def _scale(m: int, epsilon: float, neighbours: str) -> float:
     check_neighbours(neighbours)
     if not (epsilon > 0 and math.isfinite(epsilon)):
         raise UsageError(f"epsilon must be a positive number, not {epsilon!r}")
-    return (1 if neighbours == "add-remove" else 2) * m / epsilon
+    return sides(neighbours) * m / epsilon
 
 
 def _some(p: float, items: int) -> float:
