@@ -18,7 +18,7 @@ LAYERS = [
     {"items"},
     {"bound"},
     {"mining"},
-    {"tally", "overview"},
+    {"tally", "overview", "outline"},
     {"mechanisms"},
     {"plans", "certificate", "ledger"},
     {"cards"},
