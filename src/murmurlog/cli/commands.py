@@ -1,4 +1,4 @@
-"""The commands that make, check and foresee a release. Imports are late: --help answers at once."""
+"""The commands that make and check a release. Imports are late: --help answers at once."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -51,9 +51,6 @@ from murmurlog.cli.flags import (
     shares_of,
 )
 from murmurlog.cli.output import aligned, progress, show, show_json, tell
-from murmurlog.errors import UsageError
-
-LARGE_DELTA = 1e-3
 
 
 @app.command()
@@ -244,7 +241,7 @@ def _report_release(outcome: Any, users: int | None) -> None:
         listing.append([name, rows, str(plan.mechanism), *budget])
     tell(aligned(listing))
     tell(f"together: {g}")
-    _warn(g)
+    warn_about(g)
     for name, notes in outcome.notes.items():
         for note, value in notes.items():
             tell(f"{name}: {note}: {value}")
@@ -269,19 +266,6 @@ def _report_release(outcome: Any, users: int | None) -> None:
     tell(f"wrote {outcome.out}; check it: murmurlog verify {outcome.out}")
 
 
-def _warn(guarantee: Any) -> None:
-    """Says what a small unit or a large delta means."""
-    if guarantee.unit in ("session", "row"):
-        tell(f"warning: only a single {guarantee.unit} is protected, not a user with many of them.")
-    if guarantee.notion == "none":
-        tell("warning: nothing is proved about this release. Do not publish it.")
-    elif guarantee.plain_delta >= LARGE_DELTA:
-        tell(
-            f"warning: delta {guarantee.delta:.3g} is large. It is the chance that the guarantee "
-            f"does not hold for a given {guarantee.unit}; keep it far below one over their number."
-        )
-
-
 @app.command()
 def verify(
     bundle: Annotated[Path, typer.Argument(help="The bundle's folder.", show_default=False)],
@@ -298,111 +282,6 @@ def verify(
         for check in report.checks:
             show(f"{'ok    ' if check.ok else 'FAILED'} {check.name}: {check.message}")
     raise typer.Exit(report.exit_code)
-
-
-@app.command()
-def plan(
-    mechanism: Mechanism = "threshold",
-    epsilon: Epsilon = None,
-    delta: Delta = None,
-    per_user: Annotated[
-        str | None, flag("--per-user", help="Distinct items a unit. Default 10.")
-    ] = None,
-    noise: Noise = None,
-    unit: Unit = "user",
-    neighbours: Neighbours = "add-remove",
-    letters: Letters = None,
-    notion: Notion = None,
-    users: Users = None,
-    pool: PoolFile = None,
-    fakes: Fakes = None,
-    sessions_per_user: SessionsPerUser = None,
-    queries_per_session: QueriesPerSession = None,
-    subsequences: Subsequences = None,
-    map: Map = None,
-    rounds: RoundsFlag = None,
-    count_share: CountShare = None,
-    count_per_user: CountPerUser = None,
-    as_json: Json = False,
-) -> None:
-    """Thresholds for a budget, before any data is read."""
-    from murmurlog.road import planned_for
-
-    bound = None if per_user is None else per_user_bounds(per_user)
-    if isinstance(bound, dict):
-        raise UsageError(f"plan is for one table: --per-user takes one number, not {per_user!r}")
-    planned = planned_for(
-        mechanism,
-        epsilon=epsilon,
-        delta=delta,
-        per_user=bound,
-        noise=noise,
-        unit=unit,
-        neighbours=neighbours,
-        letters=pairs(letters, "--set"),
-        users=users,
-        notion=notion,
-        pool=pool,
-        fakes=fakes,
-        sessions_per_user=sessions_per_user,
-        queries_per_session=queries_per_session,
-        subsequences=subsequences,
-        map=map,
-        rounds=rounds,
-        count_share=count_share,
-        count_per_user=count_per_user,
-    )
-    _warn(planned.guarantee)
-    if as_json:
-        show_json(planned.as_json())
-        return
-    show(str(planned.mechanism))
-    show(str(planned.guarantee))
-    show(planned.sentence())
-
-
-@app.command()
-def profile(
-    source: Source,
-    columns: Columns = None,
-    encoding: Encoding = None,
-    url: Url = "path",
-    patterns: Annotated[
-        Path | None, flag("--patterns", help="Patterns of the screen, a TOML file.")
-    ] = None,
-    strict: Strict = False,
-    memory: Memory = None,
-    as_json: Json = False,
-) -> None:
-    """A first look at a log: exact numbers, for the owner's eyes only."""
-    from murmurlog.overview import profile as run
-    from murmurlog.screen import load
-
-    with progress() as say:
-        found = run(
-            source,
-            columns=pairs(columns, "--columns"),
-            encoding=encoding,
-            url=url,
-            screen=load(patterns),
-            strict=strict,
-            memory=memory,
-            say=say,
-        )
-    tell("exact numbers, for your eyes only: publishing them, or tuning on them, is a release")
-    if as_json:
-        show_json(found)
-        return
-    show(f"{found['rows']} rows of {found['users']} users, {found['shape']}")
-    show("columns: " + ", ".join(f"{r}={c}" for r, c in found["columns"].items()))
-    for reason, n in found["broken"].items():
-        show(f"broken: {n} x {reason}")
-    for name, n in found["screened"].items():
-        show(f"looks like personal data: {n} x {name}")
-    listing = [["distinct items a user", "mean", "median", "99 %"]]
-    for kind, n in found["items_per_user"].items():
-        listing.append([kind, *(f"{n[name]:.1f}" for name in ("mean", "p50", "p99"))])
-    show(aligned(listing))
 
 
 @app.command()

@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
+LARGE_DELTA = 1e-3
 _terminal = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
 
 
@@ -46,3 +47,16 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
     )
+
+
+def warn_about(guarantee: Any) -> None:
+    """Says what a small unit or a large delta means."""
+    if guarantee.unit in ("session", "row"):
+        tell(f"warning: only a single {guarantee.unit} is protected, not a user with many of them.")
+    if guarantee.notion == "none":
+        tell("warning: nothing is proved about this release. Do not publish it.")
+    elif guarantee.plain_delta >= LARGE_DELTA:
+        tell(
+            f"warning: delta {guarantee.delta:.3g} is large. It is the chance that the guarantee "
+            f"does not hold for a given {guarantee.unit}; keep it far below one over their number."
+        )
