@@ -50,7 +50,7 @@ from murmurlog.cli.flags import (
     seconds,
     shares_of,
 )
-from murmurlog.cli.output import aligned, progress, show, show_json, tell
+from murmurlog.cli.output import aligned, progress, show, show_json, tell, warn_about
 
 
 @app.command()
