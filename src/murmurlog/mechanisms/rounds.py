@@ -57,6 +57,15 @@ class Held:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Play:
+    """What goes into a round: the items in play, who holds them, and what is known of them."""
+
+    rows: Any  # unit, item, place, attention; of alive items only
+    alive: Integers
+    remembered: Integers  # of each alive item: sum of past_j z_j
+
+
+@dataclass(frozen=True, kw_only=True)
 class Rounds:
     """Items whose weight over several rounds passes a threshold; then fresh counts of them.
 
@@ -236,33 +245,36 @@ class Rounds:
 
     def select(self, held: Held, *, entropy: Entropy) -> Integers:
         """The published items' numbers, in order."""
-        s = self.schedule
-        rows = held.table.mutate(attention=ibis.literal(FULL, "int64"))  # equal in round 1
-        alive = np.arange(held.size)  # (iii) every item of a bounded set, and nothing else
-        remembered = np.zeros(held.size, np.int64)  # sum of past_j z_j
-        shown = [np.zeros(0, np.int64)]
-        for k in range(s.rounds):
+        shown = []
+        play: Play | None = _opening(held)
+        for k, scale in enumerate(self.schedule.scales):
+            if play is None:
+                break
             # 1. What each unit gives to each of its items that are alive, summed exactly.
-            W = weights(held, rows)
+            W = weights(held, play.rows)[play.alive]
             # 2. One draw for every alive item.
-            noise = draw(
-                noise="gaussian", scale=s.scales[k] * GRID, count=len(alive), entropy=entropy
-            )
-            z = W[alive] + noise
-            # 3. Everything known of the item, in integers; (iv) coefficients are public, >= 0.
-            y = s.own[k] * z + remembered[alive]
-            passed = y >= s.thresholds[k]
-            shown.append(alive[passed])
-            if k + 1 == s.rounds:
-                break
-            remembered[alive] += s.past[k] * z
-            # 4. Each item by its own y alone: whether it goes on, with how much attention.
-            on = ~passed & (y >= self._give_up(k))
-            alive = alive[on]
-            if not len(alive):
-                break
-            rows = _among(held, rows, alive, self._attention(k, y[on]))
+            noise = draw(noise="gaussian", scale=scale * GRID, count=len(W), entropy=entropy)
+            passed, play = self._step(held, play, k, W + noise)
+            shown.append(passed)
         return np.sort(np.concatenate(shown))
+
+    def _step(self, held: Held, play: Play, k: int, z: Integers) -> tuple[Integers, Play | None]:
+        """What passes in round k where the alive items measure z, and what goes into the next."""
+        s = self.schedule
+        # 3. Everything known of the item, in integers; (iv) coefficients are public, >= 0.
+        y = s.own[k] * z + play.remembered
+        passed = y >= s.thresholds[k]
+        # 4. Each item by its own y alone: whether it goes on, with how much attention.
+        on = ~passed & (y >= self._give_up(k))
+        if k + 1 == s.rounds or not on.any():
+            return play.alive[passed], None
+        alive = play.alive[on]
+        following = Play(
+            rows=_among(held, play.rows, alive, self._attention(k, y[on])),
+            alive=alive,
+            remembered=(play.remembered + s.past[k] * z)[on],
+        )
+        return play.alive[passed], following
 
     def _needed(self, k: int) -> float:
         """What y_k is for an item whose weight is just what it needs in the last round."""
@@ -385,6 +397,15 @@ def numbered(kept: Bounded) -> Held:
 
 def _rank(keys: Sequence[str]) -> Any:
     return ibis.row_number().over(ibis.window(order_by=list(keys))).cast("int64")
+
+
+def _opening(held: Held) -> Play:
+    """Round 1: (iii) every item of a bounded set and nothing else, all with equal attention."""
+    return Play(
+        rows=held.table.mutate(attention=ibis.literal(FULL, "int64")),
+        alive=np.arange(held.size),
+        remembered=np.zeros(held.size, np.int64),
+    )
 
 
 def weights(held: Held, rows: Any) -> Integers:
