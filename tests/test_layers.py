@@ -12,6 +12,7 @@ LAYERS = [
     {"errors"},
     {"privacy", "scratch", "tables", "text", "graph", "screen", "cells", "printed"},
     {"noise", "engine", "shapes", "selection", "lists", "synth_text"},
+    {"postgres"},
     {"source", "population", "domain", "histories", "labels"},
     {"raw", "synth", "packing"},
     {"log", "ump", "diversity", "pool_text"},
@@ -82,7 +83,7 @@ def reachable(start):
 
 
 def test_who_reads_bundles_can_never_reach_a_log():
-    private = {"log", "raw", "source", "shapes", "engine", "items", "tally", "synth"}
+    private = {"log", "raw", "source", "postgres", "shapes", "engine", "items", "tally", "synth"}
     for reader in ("bundle", "export"):
         assert reachable(reader).isdisjoint(private), reader
 

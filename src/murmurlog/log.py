@@ -95,7 +95,7 @@ def read(
     check(source, since=since, until=until, where=where, keep=keep)
     say(f"reading {source.name}")
     broken: dict[str, int] = {}
-    raw = raw_rows(source, engine, broken, where or {}, keep)
+    raw = raw_rows(source, engine, broken, where or {}, keep, say)
     say("normalising text")
     table = _cleaned(raw, engine, url, has_urls=urls and "url" in source.columns)
     table = _between(table, broken, _moment("--since", since), _moment("--until", until))

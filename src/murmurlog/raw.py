@@ -4,7 +4,8 @@ DuckDB's own SQL, because rows that it rejects have no form in Ibis. Every line 
 judged on its own (A8).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,12 @@ import pyarrow as pa
 
 from murmurlog.engine import OUT_OF_MEMORY, Engine, identifier, quoted
 from murmurlog.errors import EngineError, InputError
+from murmurlog.postgres import Address, batches
 from murmurlog.shapes import Shape, blocks, day_of, fields_sql, time_sql
 from murmurlog.source import Source
 
 LINES_A_BATCH = 20_000
+ROWS_A_WORD = 1_000_000  # read between two words about it
 STANDARD = ("user", "time", "query", "url", "rank")
 REJECTED = {
     "MISSING COLUMNS": "too few columns",
@@ -35,10 +38,13 @@ def raw_rows(
     broken: dict[str, int],
     where: Mapping[str, str],
     keep: Sequence[str],
+    say: Callable[[str], None] = lambda _: None,
 ) -> Any:
     """Every row as (user, time, query, url, rank, kept columns), as it stands in the source."""
     try:
-        if source.lines:
+        if source.server:
+            _from_server(source, source.server, engine, where, keep, say)
+        elif source.lines:
             _from_lines(source, source.lines, engine, broken, where, keep)
         else:
             # Text is parsed once; columnar sources are cheap to scan again, so are not copied.
@@ -58,7 +64,7 @@ def raw_rows(
         ).fetchall():
             name = REJECTED.get(reason, reason.lower())
             broken[name] = broken.get(name, 0) + n
-    if source.lines or source.format == "jsonl":
+    if source.lines or source.server or source.format == "jsonl":
         for reason, n in engine.sql(
             "SELECT fault, count(*) FROM raw WHERE fault IS NOT NULL GROUP BY ALL"
         ).fetchall():
@@ -74,7 +80,7 @@ def _select(
     columns = [_column(source, role, day) for role in STANDARD]
     columns += [f"{_text(source, name)} AS k{i}" for i, name in enumerate(keep)]
     passes = "false"
-    if source.lines:
+    if source.lines or source.server:
         columns.append("fault")
         passes = "fault IS NOT NULL"
     elif source.format == "jsonl":
@@ -83,6 +89,30 @@ def _select(
     tests = [f"coalesce({_text(source, name)}, '') = {quoted(v)}" for name, v in where.items()]
     fine = " AND ".join(tests) or "true"
     return f"SELECT {', '.join(columns)} FROM {relation} WHERE {passes} OR ({fine})"
+
+
+def _from_server(
+    source: Source,
+    server: Address,
+    engine: Engine,
+    where: Mapping[str, str],
+    keep: Sequence[str],
+    say: Callable[[str], None],
+) -> None:
+    """Fills the table `raw` from a server, batch by batch, with the columns that matter."""
+    roles = [name for role, name in source.columns.items() if role != "time"]
+    texts = {_text(source, name): name for name in dict.fromkeys((*roles, *where, *keep))}
+    fault = "CASE WHEN out_of_range THEN 'time out of range' END AS fault"
+    select = _select(source, f"(SELECT *, {fault} FROM incoming)", where, keep)
+    rows, made = 0, False
+    with closing(batches(server, texts=texts, time=source.columns.get("time"))) as stream:
+        for batch in stream:
+            engine.backend.con.register("incoming", batch)
+            engine.sql(f"INSERT INTO raw {select}" if made else f"CREATE TABLE raw AS {select}")
+            engine.backend.con.unregister("incoming")
+            made = True
+            if rows // ROWS_A_WORD < (rows := rows + batch.num_rows) // ROWS_A_WORD:
+                say(f"reading {source.name}: {rows:,} rows")
 
 
 def _from_lines(
@@ -167,7 +197,7 @@ def _in_utf8(source: Source, engine: Engine, broken: dict[str, int]) -> tuple[Pa
 
 def _text(source: Source, name: str) -> str:
     """The SQL of one column of the source, as text."""
-    if source.lines:
+    if source.lines or source.server:
         return f"c{source.found.index(name)}"
     if source.format == "jsonl":
         path = '$."' + name.replace('"', '\\"') + '"'
@@ -180,6 +210,8 @@ def _column(source: Source, role: str, day: str) -> str:
     if role not in source.columns:
         return f"NULL::{'TIMESTAMP' if role == 'time' else 'VARCHAR'} AS {role}"
     name = source.columns[role]
+    if role == "time" and source.server:
+        return "time"
     if role == "time" and source.format in ("parquet", "duckdb"):
         return f"{identifier(name)} AS time"
     if role == "time":

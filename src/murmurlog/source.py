@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from murmurlog.errors import InputError, UsageError
+from murmurlog.postgres import Address, look, looks_like_address, parse
 from murmurlog.shapes import ENCODINGS, Head, Shape, encoding_of, head, recognise, tabbed
 
 FORMATS = {
@@ -51,7 +52,7 @@ _HEADLESS = re.compile(r"^[\d:. T-]+$|://|@|.{60}")  # no name of a column, and 
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """What is to be read: files of one format (or a table), and the columns that matter."""
+    """What is to be read: files of one format, or a table, and the columns that matter."""
 
     format: str
     files: tuple[Path, ...]
@@ -61,6 +62,7 @@ class Source:
     lines: Shape | None  # how lines become columns, where they are cut at tabs
     found: tuple[str, ...]  # every column there is
     columns: Mapping[str, str]  # role -> column
+    server: Address | None = None  # instead of files
 
     @property
     def shape(self) -> str:
@@ -69,7 +71,9 @@ class Source:
 
     @property
     def name(self) -> str:
-        """The source in a message: the file's name, or how many files there are."""
+        """The source in a message: the file's name, or how many files there are, or a table."""
+        if self.server:
+            return str(self.server)
         first = self.files[0].name
         return first if len(self.files) == 1 else f"{first} and {len(self.files) - 1} more files"
 
@@ -94,10 +98,13 @@ def find(
 ) -> Source:
     """The source behind a file, folder, glob, or table of a DuckDB file (`file.duckdb::table`).
 
+    Or of a PostgreSQL server: `postgresql://user@host/database::table`, or `::SELECT ...`.
     `encoding` says in what a text is written; without it the first bytes and the shape do.
     """
     if encoding is not None and encoding not in ENCODINGS:
         raise UsageError(f"--encoding must be one of {', '.join(ENCODINGS)}, not {encoding!r}")
+    if looks_like_address(path):
+        return _on_server(path, columns or {}, encoding)
     path, _, table = path.partition("::")
     kinds = _kinds(path, encoding)
     files, kind = tuple(kinds), next(iter(kinds.values()))
@@ -133,6 +140,19 @@ def find(
     if kind.format == "tsv" and kind.lines is None:
         source = replace(source, lines=tabbed(every))
     return replace(source, found=every, columns=_roles(source, every, columns or {}))
+
+
+def _on_server(path: str, columns: Mapping[str, str], encoding: str | None) -> Source:
+    if encoding is not None:
+        raise UsageError("a server knows the encoding of its text: leave --encoding out")
+    address, found = look(parse(path))
+    source = Source(
+        format="postgresql", files=(), compressions=(), encodings=(), table=address.what,
+        lines=None, found=found, columns={}, server=address,
+    )  # fmt: skip
+    if len(set(found)) < len(found):
+        raise InputError(f"{source.name} has a repeated column name: rename one with AS")
+    return replace(source, columns=_roles(source, found, columns))
 
 
 def _kinds(path: str, encoding: str | None) -> dict[Path, _Kind]:
