@@ -1,0 +1,35 @@
+"""Noisy numbers made consistent: sequences that do not rise, shares that are not negative.
+
+Only ever applied to numbers that were noised before, so it costs no privacy.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.floating[Any]]
+
+
+def falling(values: Floats, weights: Floats) -> Floats:
+    """The nearest sequence that does not rise, in weighted squares (pool adjacent violators)."""
+    pools: list[tuple[float, float, int]] = []  # mean, weight, how many values
+    for value, weight in zip(values.tolist(), weights.tolist(), strict=True):
+        mean, total, many = value, weight, 1
+        while pools and pools[-1][0] <= mean:
+            before, its_weight, its_many = pools.pop()
+            mean = (before * its_weight + mean * total) / (its_weight + total)
+            total, many = total + its_weight, many + its_many
+        pools.append((mean, total, many))
+    return np.repeat([mean for mean, _, _ in pools], [many for _, _, many in pools])
+
+
+def shared_out(values: Floats) -> Floats:
+    """The nearest numbers of the same sum that are not negative; zeros if the sum is not positive."""
+    total = float(values.sum())
+    if total <= 0:
+        return np.zeros(len(values))
+    high = np.sort(values)[::-1]
+    over = (np.cumsum(high) - total) / np.arange(1, len(high) + 1)
+    last = int(np.flatnonzero(high > over)[-1])
+    return np.asarray(np.maximum(values - over[last], 0.0))
