@@ -102,6 +102,16 @@ class Outline:
         """Whether it may be published."""
         return self.guarantee is not None and not self.seeded
 
+    def users_at(self, rank: int) -> float:
+        """How many units hold the item of this rank, the most popular being 1; 0 beyond the last."""
+        if rank < 1:
+            raise UsageError(f"ranks are counted from 1, not from {rank}")
+        for run in self.popularity:
+            rank -= run.items
+            if rank <= 0:
+                return run.users
+        return 0.0
+
     def items_per_unit(self) -> dict[str, float]:
         """mean, p50 and p99 of the distinct items of a unit, as far as the sizes tell; 0 of none."""
         if not self.units:

@@ -54,7 +54,7 @@ def survey(
     source: str,
     *,
     epsilon: float,
-    delta: float = DELTA,
+    delta: float | None = None,
     kind: str = "query",
     per_user: int = PER_USER,
     bound: str | None = None,
@@ -89,6 +89,7 @@ def survey(
     check_url_level(url)
     check_memory(memory)
     check_kind(kind)
+    delta = DELTA if delta is None else delta
     noise = Measurement.solve(epsilon=epsilon, delta=delta, d=per_user, neighbours=neighbours)
     guarantee = noise.guarantee(epsilon=epsilon, unit=unit, neighbours=neighbours)
     book = _book(ledger, source_name)
