@@ -79,6 +79,12 @@ def in_groups(numbers: Sequence[int]) -> list[int]:
     return [sum(numbers[end - many : end]) for end, many in zip(ends, GROUPS, strict=True)]
 
 
+def check_per_user(d: int) -> None:
+    """Raises unless a unit may hold so many items."""
+    if not 1 <= d <= MOST_ITEMS:
+        raise UsageError(f"--per-user must lie between 1 and {MOST_ITEMS}, not {d}")
+
+
 WIDTHS = tuple(in_groups(BLOCKS))  # ranks in each group
 
 
@@ -95,9 +101,8 @@ class Measurement:
     sigma_ranks: float
 
     def __post_init__(self) -> None:
-        if not 1 <= self.d <= MOST_ITEMS:
-            raise UsageError(f"--per-user must lie between 1 and {MOST_ITEMS}, not {self.d}")
-        for scale in (self.sigma_sizes, self.sigma_ranks, max(self.scales())):
+        check_per_user(self.d)
+        for scale in (self.sigma_sizes, self.sigma_ranks, self.largest()):
             if not LEAST_SCALE <= scale <= MOST_SCALE:
                 raise UsageError(
                     f"a scale of noise must lie between {LEAST_SCALE:g} and 2^40, not {scale:.6g}: "
@@ -115,12 +120,18 @@ class Measurement:
         """The least noise that keeps (epsilon, delta)."""
         check_budget(epsilon, delta)
         check_neighbours(neighbours)
-        if d < 1:
-            raise UsageError(f"--per-user must be at least 1, not {d}")
-        target = delta / SAFETY - sampler_delta(scale=MOST_SCALE, epsilon=epsilon)
-        if target <= 0:
+        check_per_user(d)
+        # Half of delta asks for more noise than there will be: a bound on what the sampler costs.
+        rough = cls._of(mu_of(epsilon=epsilon, delta=delta / 2), d, neighbours)
+        spare = sampler_delta(scale=rough.largest(), epsilon=epsilon)
+        if spare > delta / 4:
             raise UsageError(f"delta {delta!r} is below what the noise sampler can certify")
-        mu, c = mu_of(epsilon=epsilon, delta=target), sides(neighbours)
+        return cls._of(mu_of(epsilon=epsilon, delta=delta / SAFETY - spare), d, neighbours)
+
+    @classmethod
+    def _of(cls, mu: float, d: int, neighbours: str) -> Self:
+        """The least noise that costs at most this mu."""
+        c = sides(neighbours)
         return cls(
             d=d,
             sigma_sizes=rounded_up(math.sqrt(c / SHARE) / mu),
@@ -139,7 +150,7 @@ class Measurement:
         """That of the Gaussian mechanism, at this epsilon."""
         mu = self.loss(neighbours=neighbours).mu
         exact = gaussian_delta(epsilon=epsilon, mu=mu) * math.sqrt(SAFETY)
-        drawn = sampler_delta(scale=max(self.sigma_sizes, *self.scales()), epsilon=epsilon)
+        drawn = sampler_delta(scale=self.largest(), epsilon=epsilon)
         return Guarantee(
             epsilon=float(epsilon),
             delta=min(1.0, exact + drawn),
@@ -151,6 +162,10 @@ class Measurement:
     def scales(self) -> list[float]:
         """The noise on the sum of each group: sigma times the root of min(ranks, d)."""
         return [self.sigma_ranks * math.sqrt(min(width, self.d)) for width in WIDTHS]
+
+    def largest(self) -> float:
+        """The largest scale of all draws."""
+        return max(self.sigma_sizes, *self.scales())
 
     def sizes(self, units: Sequence[int], *, entropy: Entropy) -> Floats:
         """Noisy numbers of units in BINS that are not negative and have the noisy sum."""

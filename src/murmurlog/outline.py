@@ -15,7 +15,7 @@ from typing import Any, Self
 from murmurlog.counted import PER_USER, Counted, check_kind, count
 from murmurlog.errors import InputError, UsageError
 from murmurlog.log import Log
-from murmurlog.measuring import BINS, BLOCKS, MOST_ITEMS, Measurement
+from murmurlog.measuring import BINS, BLOCKS, Measurement, check_per_user
 from murmurlog.noise import Entropy
 from murmurlog.privacy import SAFETY, UNITS, Guarantee
 
@@ -86,8 +86,7 @@ class Outline:
         check_kind(self.kind)
         if self.unit not in UNITS:
             raise UsageError(f"unknown unit {self.unit!r}: use one of {', '.join(UNITS)}")
-        if not 1 <= self.per_user <= MOST_ITEMS:
-            raise UsageError(f"--per-user must lie between 1 and {MOST_ITEMS}, not {self.per_user}")
+        check_per_user(self.per_user)
         if any(one.most >= other.least for one, other in pairwise(self.sizes)):
             raise UsageError("the sizes of an outline go from small to large and do not overlap")
         if any(one.users < other.users for one, other in pairwise(self.popularity)):
