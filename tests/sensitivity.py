@@ -35,7 +35,7 @@ from murmurlog.log import read
 from murmurlog.mechanisms import Rounds, View
 from murmurlog.mechanisms.rounds import FULL, Held, bounded, clipped, numbered
 from murmurlog.noise import SeededEntropy
-from murmurlog.privacy.rounds import GRID, Schedule
+from murmurlog.privacy.rounds import GRID, Schedule, solve_rounds
 from murmurlog.source import find
 from murmurlog.tables import LISTS, By
 
@@ -57,77 +57,57 @@ class World:
     others: list  # of units: the numbers of the queries asked, in order
     one: list
     other: list
-    tied: bool = False  # everything at the same time
+    tied: bool = False  # everything at the same time, and twice
 
 
 def some(rng, pool, size):
     return [int(i) for i in rng.choice(pool, min(size, len(pool)), replace=False)]
 
 
-def scattered(rng, d, crowd):
-    """Units of all sizes on a small pool of items."""
-    pool = np.arange(rng.integers(1, 2 * d + 4))
-    return [some(rng, pool, rng.integers(1, d + 3)) for _ in range(crowd)], pool
-
-
-def beyond(rng, d, crowd):
-    """Everyone holds more than the bound keeps."""
-    pool = np.arange(2 * d + 1)
-    return [some(rng, pool, d + 1 + int(rng.integers(0, d + 1))) for _ in range(crowd)], pool
-
-
-def alike(rng, d, crowd):
-    """All hold the same items in the same order."""
-    pool = np.arange(d)
-    return [pool.tolist()] * crowd, pool
-
-
-def hidden(rng, d, crowd):
-    """Others hold items beyond their bound which the differing unit holds within its own."""
-    pool, late = np.arange(d), [1000, 1001]
-    return [some(rng, pool, d) + late for _ in range(crowd)], pool
-
-
 def random_world(rng, kind, d):
-    crowd = int(rng.integers(1, 9 if d <= 20 else 4))
-    own = list(range(2000, 2000 + d + 2))  # items of nobody else
-    others, pool = {"beyond": beyond, "alike": alike, "hidden": hidden}.get(kind, scattered)(
-        rng, d, crowd * (3 if kind == "hidden" else 1)
-    )
+    """Units on a small pool of items, and one that is removed or replaced.
 
-    def holding(start):
-        """What the unit holds: shared items, some of its own mixed in."""
-        mine = [start + i for i in own]
+    beyond: everyone holds more than the bound keeps.  alike: all hold the same d items.
+    hidden: many hold items beyond their bound which the one unit holds within its own.
+    apart: the unit shares nothing.  single: it holds one item.  half: d items, some its own alone.
+    copy: it is as another one.  tied: all at the same time, and twice.  scattered: all sizes.
+    """
+    pool, mine, late = np.arange(rng.integers(1, 2 * d + 4)), 2000 + np.arange(d + 2), [1000, 1001]
+    crowd = range(rng.integers(1, 9 if d <= 20 else 4))
+    if kind == "beyond":
+        pool = np.arange(2 * d + 1)
+        others = [some(rng, pool, rng.integers(d + 1, 2 * d + 2)) for _ in crowd]
+    elif kind == "alike":
+        others = [list(range(d)) for _ in crowd]
+    elif kind == "hidden":
+        pool = np.arange(d)
+        others = [some(rng, pool, d) + late for _ in 3 * list(crowd)]
+    else:
+        others = [some(rng, pool, rng.integers(1, d + 3)) for _ in crowd]
+
+    def held():
+        if kind == "beyond":
+            return some(rng, [*pool, *mine], 2 * d)
+        if kind == "alike":
+            return list(range(d))
+        if kind == "hidden":
+            return late[: rng.integers(1, 3)] + some(rng, pool, rng.integers(0, d + 1))
         if kind == "apart":
             return some(rng, mine, rng.integers(1, d + 2))
         if kind == "single":
-            return [int(rng.choice(pool))] if rng.random() < 0.5 else mine[:1]
+            return some(rng, pool if rng.random() < 0.5 else mine, 1)
         if kind == "half":
-            part = int(rng.integers(0, d + 1))
-            return some(rng, [*some(rng, pool, d - part), *mine[:part]], d)
-        if kind == "alike":
-            return pool.tolist()
-        if kind == "hidden":
-            late = [1000, 1001][: rng.integers(1, 3)]
-            return [*late, *some(rng, pool, rng.integers(0, d + 1))]
+            shared = some(rng, pool, rng.integers(0, d + 1))
+            return some(rng, [*shared, *mine[: d - len(shared)]], d)
         if kind == "copy":
-            return list(others[rng.integers(0, len(others))])
-        if kind == "beyond":
-            return some(rng, [*pool, *mine], 2 * d)
+            return others[rng.integers(0, len(others))]
         return some(rng, [*pool, *some(rng, mine, 2)], rng.integers(1, d + 3))
 
-    return World(
-        kind=kind,
-        others=others,
-        one=holding(0),
-        other=holding(int(rng.choice([0, 1000]))) if rng.random() < 0.4 else [],
-        tied=kind == "tied",
-    )
+    other = held() if rng.random() < 0.4 else []
+    return World(kind=kind, others=others, one=held(), other=other, tied=kind == "tied")
 
 
-KINDS = (
-    *("scattered", "beyond", "alike", "hidden", "apart", "single", "half", "copy", "tied"),
-)  # fmt: skip
+KINDS = ("scattered", "beyond", "alike", "hidden", "apart", "single", "half", "copy", "tied")
 
 
 def write(path, worlds, side, rng):
@@ -136,7 +116,7 @@ def write(path, worlds, side, rng):
     for w, world in enumerate(worlds):
         one = ("v", world.other if side else world.one)
         for name, held in [*((f"u{n}", held) for n, held in enumerate(world.others)), one]:
-            for n, i in enumerate(held):
+            for n, i in enumerate([*held, *held] if world.tied else held):
                 rows.append(
                     {
                         "user": f"w{w}{name}",
@@ -460,13 +440,13 @@ def random_mechanism(rng, d):
     if rng.random() < 0.4:
         return Rounds.solve(epsilon=1.0, delta=1e-6, d=d, rounds=R, count_per_user=d2)
     own = rng.integers(1, 500, R)
-    needed = rng.uniform(1, 30)
+    needed = rng.uniform(1, 30) * np.sort(rng.uniform(0.8, 2, R))[::-1]  # less in each round
     schedule = Schedule(
         d=d,
         scales=tuple(rng.uniform(0.2, 9.0, R).tolist()),
         own=tuple(own.tolist()),
         past=tuple((own[:-1] * rng.uniform(0, 1, R - 1)).astype(int).tolist()),
-        thresholds=tuple(int(GRID * needed * x) for x in np.cumsum(own) * rng.uniform(0.8, 2, R)),
+        thresholds=tuple(int(GRID * x) for x in np.cumsum(own) * needed),
         count_per_user=d2,
         count_scale=5.0,
     )
@@ -476,6 +456,10 @@ def random_mechanism(rng, d):
         reach=float(rng.choice([0.3, 0.8, 1.3])),
         focus=float(rng.choice([0.1, 0.3, 1.0])),
     )
+
+
+SIZES = (4, 2, 1, 8, 3, 20, 100)
+TABLES = ("query", "itemset", "query", "click", "pair", "keyword")
 
 
 def random_view(rng, kind):
@@ -498,9 +482,10 @@ def fuzz(mechanism, worlds, logs, *, seed, view=QUERIES, twin=REAL):
         return Replay(made, worlds, pair, np.random.default_rng(seed)).run()
 
 
-def fuzz_at_random(*, seed, pairs, d, kind="query"):
-    """Random and adversarial worlds of one random mechanism and view."""
+def fuzz_at_random(*, seed, pairs):
+    """Random and adversarial worlds of one random mechanism, table and bound."""
     rng = np.random.default_rng(seed)
+    d, kind = SIZES[seed % len(SIZES)], TABLES[seed % len(TABLES)]
     mechanism, view = random_mechanism(rng, d), random_view(rng, kind)
     worlds = random_worlds(rng, d, pairs)
     with written(worlds, rng) as logs:
@@ -633,6 +618,10 @@ class Leak:
     claim: float
 
     @property
+    def chance(self):
+        return self.shown / self.worlds
+
+    @property
     def least(self):
         """What the chance is at least, but for an error of 1e-9 (Clopper and Pearson)."""
         return (
@@ -644,29 +633,58 @@ class Leak:
         return self.least > self.claim
 
 
-def leak(engine, mechanism, *, worlds, claim, entropy):
-    """Releases a log of so many units that each hold d items which nobody else holds."""
+def leak(engine, mechanism, *, worlds, own, crowd, claim, entropy):
+    """Releases a log of so many worlds, with real noise.
+
+    In each a unit holds d items, `own` of which nobody else holds; a crowd holds all the others.
+    """
     d = mechanism.schedule.d
-    number = np.repeat(np.arange(worlds), d)
-    place = np.tile(np.arange(d), worlds)
-    unit = np.char.add("w", number.astype(str))
-    table = pa.table({"unit": unit, "query": np.char.add(np.char.add(unit, "a"), place.astype(str)),
-                      "place": place})  # fmt: skip
+    mine, shared = [f"x{i}" for i in range(own)], [f"s{i}" for i in range(d - own)]
+    units = [("v", mine + shared), *((f"u{n}", shared) for n in range(crowd))]
+    rows = [(unit, item, place) for unit, held in units for place, item in enumerate(held)]
+    unit, item, place = (np.tile(np.array(column), worlds) for column in zip(*rows, strict=True))
+    prefix = np.char.add(np.repeat(np.arange(worlds), len(rows)).astype(str), " ")
+    table = {"unit": np.char.add(prefix, unit), "query": np.char.add(prefix, item), "place": place}
     kept = Bounded(
         engine=engine, kind="query", keys=("query",), unit="user", per_user=d, way="first",
-        count="users", table=engine.keep(table),
+        count="users", table=engine.keep(pa.table(table)),
     )  # fmt: skip
-    released = mechanism.release(numbered(kept), entropy=entropy)
-    shown = len({text.split("a")[0] for text in released["query"].to_pylist()})
-    return Leak(shown=shown, worlds=worlds, claim=claim)
+    released = mechanism.release(numbered(kept), entropy=entropy)["query"].to_pylist()
+    shown = {text.split()[0] for text in released if " x" in text}
+    return Leak(shown=len(shown), worlds=worlds, claim=claim)
 
 
-def lucky(schedule, reach):
-    """A mechanism in which only items that were lucky go on: C and reach cost no privacy."""
-    return Rounds(schedule=schedule, C=0.0, reach=reach)
+def claimed(schedule, own):
+    """The theorem's bound on the chance that one of `own` items of a unit with d in all shows."""
+    t, d = np.array([float(own)]), np.array([float(schedule.d)])
+    return float(sum(schedule.shown(k, t, d)[0] for k in range(schedule.rounds)))
 
 
-def claimed(schedule):
-    """The theorem's bound on the chance that one of d items of a unit alone shows."""
-    d = np.array([float(schedule.d)])
-    return float(sum(schedule.shown(k, d, d)[0] for k in range(schedule.rounds)))
+@dataclass(frozen=True, kw_only=True)
+class Lure:
+    """A world in which a unit's own items have the best chances, and rules that help them."""
+
+    name: str
+    own: int
+    crowd: int
+    rules: dict  # C, reach, focus: they cost no privacy, so they may be anything
+
+    def leaks(self, engine, *, worlds, entropy):
+        """As it is claimed and proved, and as it would be claimed with credit for survivors."""
+        right = solve_rounds(
+            epsilon=20.0, delta=0.1, d=10, shares=(0.25, 0.75), memory=0.9, late=0.85
+        )
+        claim = claimed(right, self.own)
+        return [
+            leak(engine, Rounds(schedule=schedule, **self.rules), worlds=worlds, own=self.own,
+                 crowd=self.crowd, claim=claim, entropy=entropy)
+            for schedule in (right, crediting(right))
+        ]  # fmt: skip
+
+
+LURES = (
+    # The few of ten items that were lucky have the unit's whole weight in the next round.
+    Lure(name="ten items of its own", own=10, crowd=0, rules={"C": 0.0, "reach": 0.8}),
+    # Nine items are published at once, and the tenth has the whole weight.
+    Lure(name="one item of its own", own=1, crowd=12, rules={}),
+)
