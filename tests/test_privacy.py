@@ -12,10 +12,8 @@ from hypothesis import strategies as st
 from murmurlog.errors import UsageError
 from murmurlog.privacy import (
     Guarantee,
-    NoisyPart,
     compose,
     delta_of_threshold,
-    delta_together,
     epsilon_of_threshold,
     gaussian_delta,
     hockey_stick,
@@ -147,31 +145,6 @@ def test_least_epsilon_is_where_delta_is_met():
     assert delta_of_threshold(epsilon=epsilon, **at) <= 1e-5
     assert delta_of_threshold(epsilon=epsilon * 0.999, **at) > 1e-5
     assert epsilon_of_threshold(delta=1e-9, **at) == math.inf  # a key alone shows more often
-
-
-def test_joint_account_is_exact_for_one_part_and_below_the_sum_for_several():
-    scale, T = solve_integer_threshold(noise="gaussian", epsilon=0.5, delta=5e-7, d=10)
-    part = NoisyPart(noise="gaussian", d=10, scale=scale, threshold=T - 0.5)
-    one = delta_together([part], epsilon=0.5)
-    assert one == pytest.approx(5e-7, rel=1e-3)
-    two = delta_together([part, part], epsilon=1.0)
-    assert 2 * part.key_delta() * 0.999 < two < 1e-6
-    # Exact for two equal tables is T1 with twice the items: the joint account must not be below.
-    exact = delta_of_threshold(
-        noise="gaussian", epsilon=1.0, d=10, scale=scale, threshold=T - 0.5, releases=2
-    )
-    assert exact <= two * (1 + 1e-9)
-
-
-def test_joint_account_of_mixed_noises_covers_the_exact_value_of_its_parts():
-    geometric = NoisyPart(noise="geometric", d=3, scale=6.0, threshold=80)
-    gaussian = NoisyPart(noise="gaussian", d=5, scale=12.0, threshold=80.5)
-    for neighbours in ("add-remove", "replace"):
-        both = delta_together([geometric, gaussian], epsilon=1.0, neighbours=neighbours)
-        for part in (geometric, gaussian):
-            assert delta_together([part], epsilon=1.0, neighbours=neighbours) <= both
-    pure = delta_together([geometric, geometric], epsilon=1.0)
-    assert pure == pytest.approx(1 - (1 - geometric.key_delta()) ** 2, rel=1e-9)
 
 
 def test_guarantees_add_up_only_within_one_unit():

@@ -56,6 +56,7 @@ def bundle(log, tmp_path_factory):
         ledger=folder / "ledger.db",
         source_name="shop",
         users=1000,
+        mechanism={"query": "threshold", "click": "rounds"},
         about={"title": "Shop searches", "publisher": "A Shop", "license": "CC-BY-4.0"},
         **BUDGET,
     )

@@ -621,7 +621,7 @@ def test_keys_alone_get_everything_and_show_more(log, tmp_path):
         mechanism = outcome.plans["query"].mechanism
         assert 0.99e-6 < mechanism.guarantee(**at).delta <= 1e-6
     scales = [o.plans["query"].mechanism.schedule.scales[0] for o in (keys, counts)]
-    assert scales[1] == pytest.approx(math.sqrt(2) * scales[0], rel=1e-4)
+    assert scales[1] == pytest.approx(scales[0] / math.sqrt(0.7), rel=1e-4)
     with pytest.raises(UsageError, match="--count-per-user is about counts"):
         release(str(log), out=tmp_path / "no", set_only=True, count_per_user=3, **asked)
 

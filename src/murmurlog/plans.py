@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from murmurlog.errors import UsageError
 from murmurlog.mechanisms import (
     MECHANISMS,
-    Gaussian,
+    Accounted,
     Mechanism,
     named,
     only_its_table,
@@ -26,11 +26,13 @@ from murmurlog.privacy import (
     mu_of,
 )
 
-MECHANISM = "threshold"
+MECHANISM = "rounds"
+USUAL = {"session": "sessions", "log": "synthetic", "left_out": "left-out"}  # the others: MECHANISM
 EPSILON, DELTA, PER_USER = 1.0, 1e-6, 10
 PROBABILITIES = (0.5, 0.95, 0.99)
 LEFT_OUT = 0.02  # of the budget, for saying what was left out
 KEY_SHARES = tuple(n / 20 for n in range(2, 19))
+STRETCHES = (2.0, 1.7, 1.5, 1.35, 1.25, 1.15, 1.08, 1.04)  # of tables' budgets in one account
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,16 +127,40 @@ def usual_bound(mechanism: str) -> int:
     return int(getattr(named(mechanism), "usual_bound", PER_USER))
 
 
-def check_options(mechanism: str, options: Mapping[str, Any]) -> None:
-    """Raises if an option is not one of the mechanism's."""
-    kind = named(mechanism)
+def usual_mechanism(*, noise: str | None, letters: Mapping[str, str] | None) -> str | None:
+    """What is meant by no name: the usual ones, or what such noise or letters are for."""
+    return "threshold" if letters or noise not in (None, "gaussian") else None
+
+
+def mechanisms_for(
+    tables: Sequence[str], mechanism: str | Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """The mechanism of each table: one for all, one a table, or the usual ones."""
+    if not tables:
+        raise UsageError("--tables lists no table")
+    if len(set(tables)) < len(tables):
+        raise UsageError(f"--tables names a table twice: {', '.join(tables)}")
+    given = {} if mechanism is None else mechanism
+    if isinstance(given, str):
+        given = dict.fromkeys((t for t in tables if t != "left_out"), given)
+    if unknown := sorted(set(given) - set(tables)):
+        raise UsageError(f"--mechanism names {', '.join(unknown)}, which --tables does not list")
+    return {table: given.get(table, USUAL.get(table, MECHANISM)) for table in tables}
+
+
+def check_options(mechanisms: Collection[str], options: Mapping[str, Any]) -> None:
+    """Raises if an option is none of these mechanisms'."""
+    known = {option for name in mechanisms for option in named(name).options}
     for name in options:
-        if name not in kind.options:
+        if name not in known:
             whose = [m for m, other in MECHANISMS.items() if name in other.options]
             flag = "--" + name.replace("_", "-")
             if not whose:
                 raise UsageError(f"no mechanism has an option {flag}")
-            raise UsageError(f"{flag} is for {' and '.join(whose)}; {mechanism} does not take it")
+            raise UsageError(
+                f"{flag} is for {' and '.join(whose)}; {', '.join(dict.fromkeys(mechanisms))} does "
+                "not take it"
+            )
 
 
 def _split(tables: Sequence[str], options: Mapping[str, Any]) -> dict[str, float] | None:
@@ -153,7 +179,7 @@ def _split(tables: Sequence[str], options: Mapping[str, Any]) -> dict[str, float
 def plan_tables(
     tables: Sequence[str],
     *,
-    mechanism: str = MECHANISM,
+    mechanism: str | Mapping[str, str] | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
     shares: Mapping[str, float] | None = None,
@@ -166,122 +192,186 @@ def plan_tables(
 ) -> tuple[dict[str, Plan], Guarantee]:
     """A plan for each table and the guarantee of all together. Each table gets its share."""
     options = options or {}
-    check_options(mechanism, options)
+    names = mechanisms_for(tables, mechanism or usual_mechanism(noise=noise, letters=letters))
+    check_options(names.values(), options)
     if shares and options.get("split"):
         raise UsageError("--shares and --split both divide epsilon: give one of them")
     share = _shares(tables, shares or _split(tables, options))
     bounds = per_user or {}
     if unknown := sorted(set(bounds) - set(tables)):
         raise UsageError(f"--per-user names {', '.join(unknown)}, which --tables does not list")
-    if not letters and mechanism in MECHANISMS:
-        epsilon = EPSILON if epsilon is None else epsilon
-        delta = DELTA if delta is None else delta
     if "left_out" in tables and "query" not in tables:
         raise UsageError("--tables left_out needs query: it says what is not in that table")
-    chosen = {
-        table: ("left-out", dict[str, Any]())
-        if table == "left_out"
-        else named(mechanism).for_table(table, options)
-        for table in tables
-    }
-    for table, (name, _) in chosen.items():
-        only_its_table(name, named(name).tables, table)
-    # Keys from a public set need no delta: it goes to the tables whose keys come from the log.
-    needing = sum(share[t] for t, (name, _) in chosen.items() if named(name).needs_delta) or 1.0
-    if noise in (None, "gaussian") and not letters and mechanism in MECHANISMS:
-        assert epsilon is not None
-        assert delta is not None
-        joint = _plan_together(chosen, epsilon, delta, share, bounds, unit, neighbours)
-        if joint is not None:
-            return joint
-    plans = {}
-    for table, (name, its) in chosen.items():
-        if named(name) is named(mechanism):
-            name = mechanism  # with its parameters
-        plans[table] = plan(
-            mechanism=name,
-            epsilon=None if epsilon is None else epsilon * share[table],
-            delta=None if delta is None else delta * min(1.0, share[table] / needing),
-            per_user=bounds.get(table, usual_bound(name)),
-            noise=noise,
-            unit=unit,
-            neighbours=neighbours,
-            letters=letters,
-            options=its,
-        )
-    return plans, compose([each.guarantee for each in plans.values()])
-
-
-def _plan_together(
-    chosen: Mapping[str, tuple[str, dict[str, Any]]],
-    epsilon: float,
-    delta: float,
-    share: Mapping[str, float],
-    bounds: Mapping[str, int],
-    unit: str,
-    neighbours: str,
-) -> tuple[dict[str, Plan], Guarantee] | None:
-    """Several tables of Gaussian noise in one account, which costs them far less than a sum."""
-    kinds = {table: named(name) for table, (name, _) in chosen.items()}
-    if len(kinds) < 2 or not all(issubclass(kind, Gaussian) for kind in kinds.values()):
-        return None
-    check_budget(epsilon, delta)
-    check_neighbours(neighbours)
-    best: dict[str, Mechanism] = {}
-    for keys in KEY_SHARES:  # of delta for new keys; the rest is for the noise
-        mu = mu_of(epsilon=epsilon, delta=delta * (1 - keys) / SAFETY)
-        tried: dict[str, Mechanism] = {}
-        for table, kind in kinds.items():
-            assert issubclass(kind, Gaussian)
-            loss = Loss(mu=mu * math.sqrt(share[table]), keys=delta * keys * share[table] / SAFETY)
-            bound = bounds.get(table, PER_USER)
-            tried[table] = kind.for_loss(loss, d=bound, neighbours=neighbours, **chosen[table][1])
-        if not best or _needed(tried) < _needed(best):
-            best = tried
-    total = total_of(best.values(), epsilon=epsilon, unit=unit, neighbours=neighbours)
-    if total is None or total.delta > delta:
-        return None
-    plans = {
-        table: Plan(
-            mechanism=made,
-            guarantee=made.guarantee(delta=delta * share[table], unit=unit, neighbours=neighbours),
-        )
-        for table, made in best.items()
-    }
-    return plans, total
-
-
-def _needed(tried: Mapping[str, Mechanism]) -> int:
-    return sum(made.passes(0.5) or 0 for made in tried.values())
-
-
-def total_of(
-    mechanisms: Collection[Mechanism], *, epsilon: float, unit: str, neighbours: str
-) -> Guarantee | None:
-    """The guarantee of all together in one account of Gaussian losses; None if they have none."""
-    losses = []
-    for made in mechanisms:
-        loss = made.loss(neighbours=neighbours) if isinstance(made, Gaussian) else None
-        if loss is None:
-            return None
-        losses.append(loss)
-    scale = max(float(made.parameters()["scale"]) for made in mechanisms)
-    parts = [made.guarantee(delta=0.5, unit=unit, neighbours=neighbours) for made in mechanisms]
-    delta = delta_of_losses(losses, epsilon=epsilon) * math.sqrt(SAFETY)
-    return Guarantee(
-        epsilon=float(epsilon),
-        delta=min(1.0, delta + sampler_delta(scale=scale, epsilon=epsilon)),
+    asked = _Asked(
+        epsilon=epsilon,
+        delta=delta,
+        noise=noise,
         unit=unit,
         neighbours=neighbours,
-        assumptions=tuple(sorted({name for part in parts for name in part.assumptions})),
+        letters=letters,
+        tables={
+            table: _Table.of(table, name, share[table], bounds.get(table), options)
+            for table, name in names.items()
+        },
+    )
+    return asked.planned()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Table:
+    """What is asked of one table."""
+
+    mechanism: str  # a name, or a whole text
+    options: Mapping[str, Any]
+    share: float
+    per_user: int
+
+    @classmethod
+    def of(
+        cls,
+        table: str,
+        name: str,
+        share: float,
+        per_user: int | None,
+        options: Mapping[str, Any],
+    ) -> "_Table":
+        kind = named(name)
+        own = {n: value for n, value in options.items() if n in kind.options}
+        chosen, its = ("left-out", {}) if table == "left_out" else kind.for_table(table, own)
+        only_its_table(chosen, named(chosen).tables, table)
+        return cls(
+            mechanism=name if named(chosen) is kind else chosen,  # with its parameters, if any
+            options=its,
+            share=share,
+            per_user=usual_bound(chosen) if per_user is None else per_user,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Asked:
+    """What is asked of a release."""
+
+    epsilon: float | None
+    delta: float | None
+    noise: str | None
+    unit: str
+    neighbours: str
+    letters: Mapping[str, str] | None
+    tables: Mapping[str, _Table]
+
+    def planned(self) -> tuple[dict[str, Plan], Guarantee]:
+        """Together in one account where that can be, else each by itself."""
+        names = [table.mechanism for table in self.tables.values()]
+        if self.letters or not all(name in MECHANISMS for name in names):
+            plans = self._each(self.epsilon, self.delta)
+            return plans, compose([each.guarantee for each in plans.values()])
+        epsilon = EPSILON if self.epsilon is None else self.epsilon
+        delta = DELTA if self.delta is None else self.delta
+        if len(names) > 1:
+            joint = self._gaussian(epsilon, delta) or self._stretched(epsilon, delta)
+            if joint:
+                return joint
+        plans = self._each(epsilon, delta)
+        return plans, compose([each.guarantee for each in plans.values()])
+
+    def _each(self, epsilon: float | None, delta: float | None) -> dict[str, Plan]:
+        """Every table by itself, with its share."""
+        # Keys from a public set need no delta: it goes to the tables whose keys come from the log.
+        needing = [t.share for t in self.tables.values() if named(t.mechanism).needs_delta]
+        return {
+            table: plan(
+                mechanism=its.mechanism,
+                epsilon=None if epsilon is None else epsilon * its.share,
+                delta=None if delta is None else delta * min(1.0, its.share / (sum(needing) or 1)),
+                per_user=its.per_user,
+                noise=self.noise,
+                unit=self.unit,
+                neighbours=self.neighbours,
+                letters=self.letters,
+                options=its.options,
+            )
+            for table, its in self.tables.items()
+        }
+
+    def _gaussian(self, epsilon: float, delta: float) -> tuple[dict[str, Plan], Guarantee] | None:
+        """All tables with Gaussian noise, made for their parts of one account."""
+        kinds = {table: named(its.mechanism) for table, its in self.tables.items()}
+        able = all(issubclass(kind, Accounted) for kind in kinds.values())
+        if not able or self.noise not in (None, "gaussian"):
+            return None
+        check_budget(epsilon, delta)
+        check_neighbours(self.neighbours)
+        best: dict[str, Mechanism] = {}
+        for keys in KEY_SHARES:  # of delta for new keys; the rest is for the noise
+            mu = mu_of(epsilon=epsilon, delta=delta * (1 - keys) / SAFETY)
+            tried: dict[str, Mechanism] = {}
+            for table, its in self.tables.items():
+                kind = kinds[table]
+                assert issubclass(kind, Accounted)
+                loss = Loss(mu=mu * math.sqrt(its.share), keys=delta * keys * its.share / SAFETY)
+                tried[table] = kind.for_loss(
+                    loss, d=its.per_user, neighbours=self.neighbours, **its.options
+                )
+            if not best or _bar(tried) < _bar(best):
+                best = tried
+        try:
+            plans = {
+                table: self._stated(made, delta * self.tables[table].share)
+                for table, made in best.items()
+            }
+        except UsageError:
+            return None  # said when they are planned with their shares
+        total = total_of([(each.mechanism, each.guarantee) for each in plans.values()], epsilon)
+        return None if total is None or total.delta > delta else (plans, total)
+
+    def _stated(self, made: Mechanism, delta: float) -> Plan:
+        """A mechanism with what it costs alone, at this delta."""
+        guarantee = made.guarantee(delta=delta, unit=self.unit, neighbours=self.neighbours)
+        return Plan(mechanism=made, guarantee=guarantee)
+
+    def _stretched(self, epsilon: float, delta: float) -> tuple[dict[str, Plan], Guarantee] | None:
+        """Every table by itself with more than its share, if their account allows it."""
+        if not any(issubclass(named(t.mechanism), Accounted) for t in self.tables.values()):
+            return None  # nothing is known of them but (epsilon, delta): next to no gain
+        for stretch in STRETCHES:
+            try:
+                plans = self._each(epsilon * stretch, delta / 2)
+            except UsageError:
+                return None  # said when they are planned with their shares
+            parts = [(each.mechanism, each.guarantee) for each in plans.values()]
+            total = total_of(parts, epsilon)
+            if total is not None and total.delta <= delta:
+                return plans, total
+        return None
+
+
+def _bar(tried: Mapping[str, Mechanism]) -> float:
+    """How much all tables ask of their items, whatever the units they ask in."""
+    return math.fsum(math.log(made.bar()) for made in tried.values() if isinstance(made, Accounted))
+
+
+def total_of(parts: Collection[tuple[Mechanism, Guarantee]], epsilon: float) -> Guarantee | None:
+    """The guarantee of all together in one account, at this epsilon; None if there is none.
+
+    A part of which no more is known enters by the guarantee that is stated for it.
+    """
+    summed = compose([stated for _, stated in parts])  # raises if they do not belong together
+    if summed.notion != "dp":
+        return None
+    losses = [
+        made.loss(neighbours=summed.neighbours) if isinstance(made, Accounted) else Loss.of(stated)
+        for made, stated in parts
+    ]
+    scale = max(float(made.parameters()["scale"] or 1.0) for made, _ in parts)
+    delta = delta_of_losses(losses, epsilon=epsilon) * math.sqrt(SAFETY)
+    return replace(
+        summed,
+        epsilon=float(epsilon),
+        delta=min(1.0, delta + sampler_delta(scale=scale, epsilon=epsilon)),
     )
 
 
 def _shares(tables: Sequence[str], shares: Mapping[str, float] | None) -> dict[str, float]:
-    if not tables:
-        raise UsageError("--tables lists no table")
-    if len(set(tables)) < len(tables):
-        raise UsageError(f"--tables names a table twice: {', '.join(tables)}")
     if shares is None:
         aside = LEFT_OUT if "left_out" in tables and len(tables) > 1 else 0.0
         rest = len(tables) - (aside > 0)

@@ -29,7 +29,15 @@ from murmurlog.log import Log, read
 from murmurlog.log import check as check_rows
 from murmurlog.mechanisms import FOLLOWING, MECHANISMS, View, named
 from murmurlog.noise import Entropy, SystemEntropy, sampler_delta
-from murmurlog.plans import MECHANISM, Plan, check_options, plan, plan_tables
+from murmurlog.plans import (
+    MECHANISM,
+    Plan,
+    check_options,
+    mechanisms_for,
+    plan,
+    plan_tables,
+    usual_mechanism,
+)
 from murmurlog.privacy import Guarantee
 from murmurlog.screen import Screen, load_deny, matcher
 from murmurlog.screen import load as load_screen
@@ -136,7 +144,7 @@ def release(
     *,
     out: str | Path,
     tables: Sequence[str] | None = None,
-    mechanism: str = MECHANISM,
+    mechanism: str | Mapping[str, str] | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
     shares: Mapping[str, float] | None = None,
@@ -169,6 +177,7 @@ def release(
     engine: str = "duckdb",
     memory: str | None = None,
     about: Mapping[str, str] | None = None,
+    unprotected: Sequence[str] = (),
     dry_run: bool = False,
     entropy: Entropy | None = None,
     say: Callable[[str], None] = lambda _: None,
@@ -176,8 +185,10 @@ def release(
 ) -> Outcome:
     """Publishes the tables of a log as a bundle under one guarantee, and books it.
 
-    `options` are the mechanism's own, named as its flags are: count="rows", notion="pdp". The bundle appears whole or not at all. With a ledger its cost is reserved before any noise is
-    drawn; from then on it stays spent even if the release fails.
+    `mechanism` is one for all tables, or one a table; `options` are the mechanisms' own, named as
+    their flags are: count="rows", notion="pdp". The bundle appears whole or not at all. With a
+    ledger its cost is reserved before any noise is drawn; from then on it stays spent even if the
+    release fails. `unprotected` says what was chosen by looking at the log itself.
     """
     target, entropy = Path(out), entropy or SystemEntropy()
     if engine != "duckdb":
@@ -188,12 +199,15 @@ def release(
     check_memory(memory)
     check_target(target)
     found = find(source, columns=columns, encoding=encoding)
-    chosen = _options(mechanism, options, set_only=set_only or None, users=users)
+    mechanism = mechanism or usual_mechanism(noise=noise, letters=letters)
     kinds = _tables(tables, found, mechanism)
+    by_table = mechanisms_for(kinds, mechanism)
+    names = list(dict.fromkeys(by_table.values()))
+    chosen = _options(names, options, set_only=set_only or None, users=users)
     for kind in kinds:
         check(found, kind=kind, unit=unit, by=by is not None)
     way = choose_way(bound, timed="time" in found.columns)
-    chosen = _public(mechanism, chosen, kinds, found.files, url, by=by is not None)
+    chosen = _public(by_table, chosen, found.files, url, by=by is not None)
     reading = Reading(
         url=url,
         since=since,
@@ -222,14 +236,14 @@ def release(
         letters=letters,
         options=chosen,
     )
-    _check_guarantee(total, mechanism, accept_no_guarantee)
+    _check_guarantee(total, ", ".join(names), accept_no_guarantee)
     if total.notion == "pdp":
         _check_pdp(plans, users, set_only)
     _check_delta(total, delta, users, accept_delta)
     book, name = _book(ledger, source_name)
     if book and total.notion == "none":
         raise Refused(
-            f"{mechanism} has no guarantee, so there is no cost that a ledger could book: leave "
+            f"{', '.join(names)} has no guarantee, so there is no cost that a ledger could book: leave "
             "--ledger out, and publish nothing of it"
         )
     if book:
@@ -249,30 +263,13 @@ def release(
     with connect(memory=memory) as duck:
         urls = "url" in found.columns and not {"click", "log", "left_out"}.isdisjoint(kinds)
         log = reading.read(found, engine=duck, urls=urls, say=say)
-        gathered = {}
-        waiting = _waiting(plans)
-        for kind, plan in plans.items():
-            if kind not in waiting:
-                say(f"counting {kind}")
-                own = replace(view, kind=kind)
-                gathered[kind] = plan.mechanism.gather(log, own, entropy=entropy)
-        account = None
-        if book:  # from here on the budget is spent
-            what = "; ".join(f"{kind}: {plan.mechanism}" for kind, plan in plans.items())
-            account = book.reserve(name, total, release_id=release_id, what=what)
-        published: dict[str, pa.Table] = {}
-        for kind in sorted(plans, key=lambda kind: kind in waiting):
-            plan = plans[kind]
-            if kind in waiting:
-                say(f"counting {kind}")
-                own = replace(view, kind=kind, published=published)
-                gathered[kind] = plan.mechanism.gather(log, own, entropy=entropy)
-            say(f"drawing {kind}")
-            table = plan.mechanism.release(gathered[kind], entropy=entropy)
-            from_log = plan.mechanism.needs_delta and "A4" not in plan.guarantee.assumptions
-            published[kind] = table if from_log else reading.allowed(table)
+        account, published = _drawn(
+            plans, log, view, reading, entropy, say,
+            reserve=lambda: _reserved(book, name, total, release_id, plans),
+        )  # fmt: skip
         notes = {kind: notes_of(table) for kind, table in published.items()}
-        published = named(mechanism).finish({kind: published[kind] for kind in plans})
+        for used in names:
+            published = named(used).finish(published)
         if set_only:
             published = {
                 kind: rows.select(list(keys_of(kind, reading.by)))
@@ -283,7 +280,7 @@ def release(
             plans, total, rows, release_id, duck, entropy,
             way=way, view=view, reading=reading, users=users,
             counted={kind: count_of(table) for kind, table in published.items()},
-            account=account, about=about or {}, notes=notes,
+            account=account, about=about or {}, notes=notes, unprotected=tuple(unprotected),
         )  # fmt: skip
     say("writing the bundle")
     try:
@@ -302,6 +299,49 @@ def release(
     )  # fmt: skip
 
 
+def _drawn(
+    plans: Mapping[str, Plan],
+    log: Log,
+    view: View,
+    reading: Reading,
+    entropy: Entropy,
+    say: Callable[[str], None],
+    *,
+    reserve: Callable[[], Account | None],
+) -> tuple[Account | None, dict[str, pa.Table]]:
+    """Every table, counted and drawn; between the two the budget is reserved, and is spent then."""
+    waiting = _waiting(plans)
+    gathered, published = dict[str, Any](), dict[str, pa.Table]()
+
+    def count(kind: str) -> None:
+        say(f"counting {kind}")
+        own = replace(view, kind=kind, published=published)
+        gathered[kind] = plans[kind].mechanism.gather(log, own, entropy=entropy)
+
+    for kind in plans:
+        if kind not in waiting:
+            count(kind)
+    account = reserve()
+    for kind in sorted(plans, key=lambda kind: kind in waiting):
+        if kind in waiting:
+            count(kind)
+        say(f"drawing {kind}")
+        plan = plans[kind]
+        table = plan.mechanism.release(gathered.pop(kind), entropy=entropy)
+        from_log = plan.mechanism.needs_delta and "A4" not in plan.guarantee.assumptions
+        published[kind] = table if from_log else reading.allowed(table)
+    return account, {kind: published[kind] for kind in plans}
+
+
+def _reserved(
+    book: Ledger | None, name: str, total: Guarantee, release_id: str, plans: Mapping[str, Plan]
+) -> Account | None:
+    if book is None:
+        return None
+    what = "; ".join(f"{kind}: {plan.mechanism}" for kind, plan in plans.items())
+    return book.reserve(name, total, release_id=release_id, what=what)
+
+
 def _waiting(plans: Mapping[str, Plan]) -> set[str]:
     """The tables that are counted after others are drawn, on what those have published.
 
@@ -317,14 +357,16 @@ def _waiting(plans: Mapping[str, Plan]) -> set[str]:
 
 
 def planned_for(
-    mechanism: str, *, users: int | None = None, url: str = "path", **asked: Any
+    mechanism: str | None = None, *, users: int | None = None, url: str = "path", **asked: Any
 ) -> Plan:
     """The plan of one table of a mechanism, with its public files read; looks at no log."""
     names = ("epsilon", "delta", "per_user", "noise", "unit", "neighbours", "letters")
     general = {name: asked.pop(name) for name in names if name in asked}
+    usual = usual_mechanism(noise=general.get("noise"), letters=general.get("letters"))
+    mechanism = mechanism or usual or MECHANISM
     kind = named(mechanism)
     table = "query" if "query" in kind.tables else kind.tables[0]
-    chosen = _public(mechanism, _options(mechanism, asked, users=users), [table], (), url)
+    chosen = _public({table: mechanism}, _options([mechanism], asked, users=users), (), url)
     if general.get("letters") or mechanism not in MECHANISMS:
         return plan(mechanism=mechanism, **general)
     name, options = kind.for_table(table, chosen)
@@ -334,26 +376,29 @@ def planned_for(
 FILES = ("result_lists", "pool", "map")  # options that name a public file
 
 
-def _options(mechanism: str, options: Mapping[str, Any], **shared: Any) -> dict[str, Any]:
-    """The options that were given, each of which the mechanism must have.
+def _options(
+    mechanisms: Sequence[str], options: Mapping[str, Any], **shared: Any
+) -> dict[str, Any]:
+    """The options that were given, each of which one of the mechanisms must have.
 
     `shared` ones mean something for every release; a mechanism gets them if it asks for them.
     """
     given = {n: value for n, value in options.items() if value is not None and value is not False}
     if given.get("count") == "users":  # what everything counts unless told otherwise
         del given["count"]
-    check_options(mechanism, given)
-    if mechanism not in MECHANISMS and (more := sorted(set(given) - {"pool", "result_lists"})):
-        flag = "--" + more[0].replace("_", "-")
-        raise UsageError(f"{mechanism} says all there is to choose: leave {flag} out")
-    taken = named(mechanism).options
+    check_options(mechanisms, given)
+    taken = {option for name in mechanisms for option in named(name).options}
+    for text in (name for name in mechanisms if name not in MECHANISMS):
+        own = set(given) & set(named(text).options) - {"pool", "result_lists"}
+        if own:
+            flag = "--" + min(own).replace("_", "-")
+            raise UsageError(f"{text} says all there is to choose: leave {flag} out")
     return given | {n: v for n, v in shared.items() if v is not None and n in taken}
 
 
 def _public(
-    mechanism: str,
+    mechanisms: Mapping[str, str],
     options: Mapping[str, Any],
-    kinds: Sequence[str],
     log: Sequence[Path],
     url: str,
     *,
@@ -370,27 +415,32 @@ def _public(
                 "log (A4): everything made from the log is private until it is released."
             )
     if "result_lists" in options:
-        if not {"query", "click"} <= set(kinds):
+        if not {"query", "click"} <= set(mechanisms):
             raise UsageError("--result-lists needs the tables query and click")
         loaded["result_lists"] = read_lists(Path(options["result_lists"]), url=url)
     if "pool" in options:
-        needed = ["query"] if mechanism == "safelog-literal" else kinds
+        needed = [table for table, name in mechanisms.items() if "pool" in named(name).options]
+        needed = ["query"] if "safelog-literal" in mechanisms.values() else needed
         loaded["pool"] = read_pools(Path(options["pool"]), tables=needed, url=url)
     if "map" in options:
         loaded["map"] = read_labels(str(options["map"]))
     if "via_keywords" in options and by:
         raise UsageError("--by and --via-keywords do not go together: keywords are counted for all")
-    if "via_keywords" in options and list(kinds)[:1] != ["keyword"]:
+    if "via_keywords" in options and list(mechanisms)[:1] != ["keyword"]:
         raise UsageError(
             "--via-keywords needs the keyword table before all others: --tables keyword,query"
         )
     return loaded
 
 
-def _tables(tables: Sequence[str] | None, found: Source, mechanism: str) -> tuple[str, ...]:
+def _tables(
+    tables: Sequence[str] | None, found: Source, mechanism: str | Mapping[str, str] | None
+) -> tuple[str, ...]:
     if tables is not None:
         return tuple(tables)
-    able = named(mechanism).tables
+    if isinstance(mechanism, Mapping):
+        return tuple(mechanism)
+    able = named(mechanism or MECHANISM).tables
     usual = ("query", "click") if "url" in found.columns else ("query",)
     return tuple(table for table in usual if table in able) or able[:1]
 
@@ -468,6 +518,7 @@ def _certificate(
     account: Account | None,
     about: Mapping[str, str],
     notes: Mapping[str, Mapping[str, Any]],
+    unprotected: tuple[str, ...],
 ) -> Certificate:
     scales = [plan.mechanism.parameters().get("scale") for plan in plans.values()]
     scale = max((float(scale) for scale in scales if scale is not None), default=None)
@@ -506,7 +557,7 @@ def _certificate(
         },
         by=reading.by,
         declared_users=users,
-        unprotected=(),
+        unprotected=unprotected,
         booked=None
         if account is None
         else {

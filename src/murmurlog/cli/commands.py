@@ -44,6 +44,7 @@ from murmurlog.cli.flags import (
     ViaKeywords,
     by_values,
     flag,
+    mechanism_of,
     one_pair,
     pairs,
     per_user_bounds,
@@ -63,7 +64,7 @@ def release(
         str | None,
         flag("--tables", help="Of keyword, query, pair, click, session, itemset, log."),
     ] = None,
-    mechanism: Mechanism = "threshold",
+    mechanism: Mechanism = None,
     epsilon: Epsilon = None,
     delta: Delta = None,
     shares: Annotated[
@@ -152,6 +153,12 @@ def release(
             "--about", help="For the cards, once for each: title=.., publisher=.., license=.."
         ),
     ] = None,
+    unprotected: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--unprotected", help="What was chosen by looking at the log; once for each thing."
+        ),
+    ] = None,
     dry_run: Annotated[
         bool, flag("--dry-run", help="Say what would be done; read no row.")
     ] = False,
@@ -165,7 +172,7 @@ def release(
             source,
             out=out,
             tables=None if tables is None else [t.strip() for t in tables.split(",")],
-            mechanism=mechanism,
+            mechanism=mechanism_of(mechanism),
             epsilon=epsilon,
             delta=delta,
             shares=shares_of(shares, "--shares"),
@@ -217,6 +224,7 @@ def release(
             engine=engine,
             memory=memory,
             about=dict(one_pair(text, "--about") for text in about or ()),
+            unprotected=unprotected or (),
             dry_run=dry_run,
             say=say,
         )
@@ -248,7 +256,7 @@ def _report_release(outcome: Any, users: int | None) -> None:
     for name, rows in outcome.rows.items():
         needed = outcome.plans[name].passes().get("0.5")
         if rows == 0 and needed is None:
-            tell(f"{name}: nothing was published")
+            tell(f"{name}: nothing was published; a larger epsilon asks less of an item")
         elif rows == 0:
             tell(
                 f"{name}: nothing was published; an item needs about {needed} {g.unit}s for even "

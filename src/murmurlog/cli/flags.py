@@ -1,6 +1,7 @@
 """The flags that commands share, and how their values are read."""
 
 import math
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -53,6 +54,17 @@ def shares_of(text: str | None, flag: str) -> dict[str, float] | None:
     return None if given is None else {name: number(value) for name, value in given.items()}
 
 
+def mechanism_of(text: str | None) -> str | dict[str, str] | None:
+    """One mechanism for all tables, or from query=rounds,click=threshold one for each."""
+    from murmurlog.tables import KEYS  # late: --help answers at once
+
+    tables = "|".join(KEYS)
+    if text is None or not re.match(rf"\s*({tables})\s*=", text):
+        return text
+    parts = re.split(rf",\s*(?=(?:{tables})\s*=)", text)  # a mechanism's text has commas, too
+    return dict(one_pair(part, "--mechanism") for part in parts)
+
+
 def seconds(text: str) -> float:
     """A span of time: 90s, 30m or 1.5h."""
     units = {"s": 1, "m": 60, "h": 3600}
@@ -71,7 +83,10 @@ def flag(*names: str, help: str, **more: Any) -> Any:
 
 Source = Annotated[
     str,
-    typer.Argument(help="A file, folder, 'glob*' or file.duckdb::table.", show_default=False),
+    typer.Argument(
+        help="A file, folder, 'glob*', file.duckdb::table or postgresql://...::table.",
+        show_default=False,
+    ),
 ]
 Epsilon = Annotated[
     float | None,
@@ -81,7 +96,10 @@ Delta = Annotated[
     float | None,
     flag("--delta", help="Of the whole release, per unit. Default 1e-6.", parser=number),
 ]
-Mechanism = Annotated[str, flag("--mechanism", help="How items are chosen and counted.")]
+Mechanism = Annotated[
+    str | None,
+    flag("--mechanism", help="For all tables, or query=rounds,click=threshold. Default rounds."),
+]
 Noise = Annotated[
     str | None, flag("--noise", help="geometric or gaussian. Default: the lower threshold.")
 ]
@@ -147,10 +165,10 @@ Map = Annotated[
 ]
 RoundsFlag = Annotated[int | None, flag("--rounds", help="rounds: how many, up to 8. Default 4.")]
 CountShare = Annotated[
-    float | None, flag("--count-share", help="rounds: part of the budget on counts. Default 0.5.")
+    float | None, flag("--count-share", help="rounds: part of the budget on counts. Default 0.3.")
 ]
 CountPerUser = Annotated[
-    int | None, flag("--count-per-user", help="rounds: published items counted a unit. Default 20.")
+    int | None, flag("--count-per-user", help="rounds: published items counted a unit. Default 40.")
 ]
 Objective = Annotated[
     str | None, flag("--objective", help="hong: output, frequent, diverse or breach.")

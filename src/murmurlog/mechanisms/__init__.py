@@ -10,7 +10,7 @@ from murmurlog.mechanisms.korolova import Korolova, KorolovaLists
 from murmurlog.mechanisms.left_out import LeftOut
 from murmurlog.mechanisms.mechanism import (
     FOLLOWING,
-    Gaussian,
+    Accounted,
     Limited,
     Mechanism,
     View,
@@ -53,7 +53,7 @@ MECHANISMS: dict[str, type[Mechanism]] = {
 __all__ = [
     "FOLLOWING",
     "MECHANISMS",
-    "Gaussian",
+    "Accounted",
     "Hybrid",
     "Korolova",
     "KorolovaLists",

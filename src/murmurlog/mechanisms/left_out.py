@@ -113,6 +113,10 @@ class LeftOut:
         """Noise alone."""
         return Loss(mu=_sensitivity(self.d, neighbours) / self.sigma, keys=0.0)
 
+    def bar(self) -> float:
+        """Its noise: nothing is selected."""
+        return self.sigma
+
     def guarantee(
         self,
         *,

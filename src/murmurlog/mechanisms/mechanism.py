@@ -123,15 +123,18 @@ class Limited(Protocol):
 
 
 @runtime_checkable
-class Gaussian(Protocol):
-    """A mechanism whose cost adds up with others' as a loss: mu^2 and the chance of a key."""
+class Accounted(Protocol):
+    """A mechanism whose cost adds up with others' as a loss, and which can be made for a loss."""
 
     @classmethod
     def for_loss(cls, loss: Loss, *, d: int, neighbours: str = ..., **options: Any) -> Mechanism:
-        """The parameters that cost at most this loss."""
+        """Gaussian noise and thresholds that cost at most this loss."""
 
-    def loss(self, *, neighbours: str = ...) -> Loss | None:
-        """What it costs; None if its noise is not Gaussian."""
+    def loss(self, *, neighbours: str = ...) -> Loss:
+        """What it costs."""
+
+    def bar(self) -> float:
+        """What it asks of an item: of two calibrations the lower one publishes more."""
 
 
 def tallied(

@@ -22,18 +22,20 @@ from murmurlog.log import Log
 from murmurlog.mechanisms.mechanism import ITEMS, View, number, whole
 from murmurlog.mining import items_for, sets
 from murmurlog.noise import Entropy, Integers, draw, sampler_delta
-from murmurlog.privacy import ALWAYS, SAFETY, Guarantee, noise_sd
+from murmurlog.privacy import ALWAYS, SAFETY, Guarantee, Loss, noise_sd
 from murmurlog.privacy.rounds import (
     GRID,
     MOST_ROUNDS,
     Schedule,
     delta_of_rounds,
     epsilon_of_rounds,
+    loss_of_rounds,
+    rounds_for_loss,
     solve_rounds,
 )
 from murmurlog.tables import count_columns, keys_schema
 
-ROUNDS, COUNT_SHARE, COUNT_PER_USER = 4, 0.5, 20
+ROUNDS, COUNT_SHARE, COUNT_PER_USER = 4, 0.3, 40
 # Found on invented logs of several kinds, never on the log at hand: fixed here once and for all.
 LAST_TO_FIRST = 3.5  # the last round's share of mu^2, in shares of the first
 MEMORY = 0.9  # how much of their precision earlier rounds keep
@@ -163,28 +165,13 @@ class Rounds:
     ) -> Self:
         """The lowest thresholds that keep (epsilon, delta) with the standing choices above."""
         _only_gaussian(noise)
-        R = ROUNDS if rounds is None else rounds
-        if not 1 <= R <= MOST_ROUNDS:
-            raise UsageError(f"--rounds must lie between 1 and {MOST_ROUNDS}, not {R}")
-        shares = [LAST_TO_FIRST ** (k / max(1, R - 1)) for k in range(R)]
+        split = _split(rounds, count_share, count_per_user)
         left = delta
         for _ in range(2):  # what the sampler costs depends on the scales, hardly, and on delta
-            made = cls(
-                schedule=solve_rounds(
-                    epsilon=epsilon,
-                    delta=left,
-                    d=d,
-                    shares=[share / math.fsum(shares) for share in shares],
-                    memory=MEMORY,
-                    late=LATE,
-                    count_share=COUNT_SHARE if count_share is None else count_share,
-                    count_per_user=COUNT_PER_USER if count_per_user is None else count_per_user,
-                    neighbours=neighbours,
-                ),
-                C=C,
-                reach=REACH,
-                focus=FOCUS,
+            schedule = solve_rounds(
+                epsilon=epsilon, delta=left, d=d, neighbours=neighbours, **split
             )
+            made = cls(schedule=schedule, C=C, reach=REACH, focus=FOCUS)
             if made.guarantee(epsilon=epsilon, neighbours=neighbours).delta <= delta:
                 return made
             left = delta - 1.1 * made._sampler_cost(epsilon)
@@ -195,6 +182,31 @@ class Rounds:
             f"{epsilon:.4g}: use a larger delta (1e-12 does for epsilon up to 1) or a smaller "
             "epsilon"
         )
+
+    @classmethod
+    def for_loss(
+        cls,
+        loss: Loss,
+        *,
+        d: int,
+        neighbours: str = "add-remove",
+        rounds: int | None = None,
+        count_share: float | None = None,
+        count_per_user: int | None = None,
+    ) -> Self:
+        """The lowest thresholds that cost at most this loss with the standing choices above."""
+        split = _split(rounds, count_share, count_per_user)
+        schedule = rounds_for_loss(loss, d=d, neighbours=neighbours, **split)
+        return cls(schedule=schedule, C=C, reach=REACH, focus=FOCUS)
+
+    def loss(self, *, neighbours: str = "add-remove") -> Loss:
+        """What it adds to the account of a release with other tables."""
+        return loss_of_rounds(self.schedule, neighbours=neighbours)
+
+    def bar(self) -> float:
+        """The weight that an item needs in the last round."""
+        s = self.schedule
+        return s.thresholds[-1] / GRID / sum(s.coefficients(s.rounds - 1))
 
     def guarantee(
         self,
@@ -446,6 +458,23 @@ def _by_item(held: Held, sums: Any, column: str) -> Integers:
         at = batch.column("item").to_numpy(zero_copy_only=False)
         found[at] = batch.column(column).to_numpy(zero_copy_only=False)
     return found
+
+
+def _split(
+    rounds: int | None, count_share: float | None, count_per_user: int | None
+) -> dict[str, Any]:
+    """How a budget is divided between rounds and counts: as asked, else the standing choices."""
+    R = ROUNDS if rounds is None else rounds
+    if not 1 <= R <= MOST_ROUNDS:
+        raise UsageError(f"--rounds must lie between 1 and {MOST_ROUNDS}, not {R}")
+    shares = [LAST_TO_FIRST ** (k / max(1, R - 1)) for k in range(R)]
+    return {
+        "shares": tuple(share / math.fsum(shares) for share in shares),
+        "memory": MEMORY,
+        "late": LATE,
+        "count_share": COUNT_SHARE if count_share is None else count_share,
+        "count_per_user": COUNT_PER_USER if count_per_user is None else count_per_user,
+    }
 
 
 def _only_gaussian(noise: str | None) -> None:

@@ -193,9 +193,13 @@ class Sessions:
         made = Threshold.for_loss(loss, d=cut.d, neighbours=neighbours)
         return cls(cut=cut, noise=made.noise, scale=made.scale, T=made.T)
 
-    def loss(self, *, neighbours: str = "add-remove") -> Loss | None:
-        """What it costs beside others; None for geometric noise."""
+    def loss(self, *, neighbours: str = "add-remove") -> Loss:
+        """What it costs beside others: as many subsequences as a unit can have."""
         return self.counted().loss(neighbours=neighbours)
+
+    def bar(self) -> float:
+        """The count that a subsequence needs."""
+        return float(self.T)
 
     def gather(self, log: Log, view: View, *, entropy: Entropy) -> Tally:
         """How many units have each subsequence."""

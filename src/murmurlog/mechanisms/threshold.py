@@ -27,9 +27,9 @@ from murmurlog.privacy import (
     SAFETY,
     Guarantee,
     Loss,
-    NoisyPart,
     delta_of_threshold,
     epsilon_of_threshold,
+    pass_probability,
     per_item,
     real_threshold,
     rounded_up,
@@ -235,22 +235,20 @@ class Threshold:
             T += 1
         return cls(noise="gaussian", d=d, scale=scale, T=max(2, T))
 
-    def loss(self, *, neighbours: str = "add-remove") -> Loss | None:
-        """What it costs beside others; None for geometric noise, which is no Gaussian."""
-        if self.noise != "gaussian":
-            return None
+    def loss(self, *, neighbours: str = "add-remove") -> Loss:
+        """What it costs beside others: d items moved by one, and the chance that one shows."""
         c = sides(neighbours)
-        keys = c * self.part().key_delta() * math.sqrt(SAFETY)
-        return Loss(mu=math.sqrt(c * self.d) / self.scale, keys=min(1.0, keys))
-
-    def part(self) -> NoisyPart:
-        """This mechanism as a part of a joint account."""
-        return NoisyPart(
-            noise=self.noise,
-            d=self.d,
-            scale=self.scale,
-            threshold=real_threshold(self.noise, self.T),
+        p = pass_probability(
+            noise=self.noise, scale=self.scale, threshold=real_threshold(self.noise, self.T)
         )
+        keys = min(1.0, -c * math.expm1(self.d * math.log1p(-p)) * math.sqrt(SAFETY))
+        if self.noise == "geometric":
+            return Loss(keys=keys, draws=((self.scale, c * self.d),))
+        return Loss(mu=math.sqrt(c * self.d) / self.scale, keys=keys)
+
+    def bar(self) -> float:
+        """The count that an item needs."""
+        return float(self.T)
 
     def parameters(self) -> dict[str, Any]:
         """The parameters by their full names, for certificates."""

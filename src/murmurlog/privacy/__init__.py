@@ -2,11 +2,9 @@
 
 from murmurlog.privacy.composition import (
     Loss,
-    NoisyPart,
     advanced,
     compose,
     delta_of_losses,
-    delta_together,
     mu_of,
 )
 from murmurlog.privacy.guarantee import ALWAYS, ASSUMPTIONS, NOTIONS, UNITS, Guarantee
@@ -32,6 +30,8 @@ from murmurlog.privacy.rounds import (
     Schedule,
     delta_of_rounds,
     epsilon_of_rounds,
+    loss_of_rounds,
+    rounds_for_loss,
     solve_rounds,
 )
 from murmurlog.privacy.safelog import (
@@ -89,7 +89,6 @@ __all__ = [
     "UNITS",
     "Guarantee",
     "Loss",
-    "NoisyPart",
     "Schedule",
     "advanced",
     "check_budget",
@@ -101,7 +100,6 @@ __all__ = [
     "delta_of_losses",
     "delta_of_rounds",
     "delta_of_threshold",
-    "delta_together",
     "epsilon_of_rounds",
     "epsilon_of_threshold",
     "gaussian_delta",
@@ -112,6 +110,7 @@ __all__ = [
     "korolova_alpha",
     "korolova_delta",
     "korolova_optimum",
+    "loss_of_rounds",
     "korolova_tight_optimum",
     "laplace_selection_bias",
     "mu_of",
@@ -132,6 +131,7 @@ __all__ = [
     "sessions_with_clicks",
     "sides",
     "solve_integer_threshold",
+    "rounds_for_loss",
     "solve_rounds",
     "solve_threshold",
     "survival",

@@ -1,26 +1,22 @@
 """Several releases about the same users: what they cost together.
 
 `compose` adds (epsilon, delta); it holds even when later parameters depend on earlier output.
-`Loss` is what a table of Gaussian noise costs: a mu, and a chance that a key shows. Losses add up as
-mu^2 and chances, also adaptively, and `delta_of_losses` is what they come to: far less than the sum
-of epsilons.
-`delta_together` is for thresholded tables that are fixed together: exact for one table, T3 (ii)
-where epsilon covers all pure parts, else the loss of all the noise (Gaussian parts in closed form,
-others by privacy-loss distributions) plus the probability that a key shows.
+`Loss` is what a table costs in an account: the noise that tells neighbours apart, and the chance
+that a key shows. Losses add up, also adaptively: Gaussian noise as mu^2, other noise as privacy-loss
+distributions, chances as they are. `delta_of_losses` is what they come to, far less than the sum.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
 
 from murmurlog.errors import UsageError
 from murmurlog.privacy.guarantee import Guarantee
 from murmurlog.privacy.noises import gaussian_delta
-from murmurlog.privacy.thresholds import delta_of_threshold, pass_probability, sides
 
 PLD_GRID = 1e-4
+PLD_ERROR = 1e-11  # of floating point in a composed distribution, which is sums of 1e-16
 
 
 def compose(parts: Sequence[Guarantee]) -> Guarantee:
@@ -58,25 +54,70 @@ def advanced(*, epsilon: float, delta: float, releases: int, slack: float) -> tu
 
 @dataclass(frozen=True, kw_only=True)
 class Loss:
-    """A mechanism that but for a chance of `keys` is a Gaussian one of sensitivity/noise = `mu`.
+    """What tells two neighbours apart, but for a chance of `keys`.
 
-    For both orders of two neighbours P, Q: P is within `keys` (total variation) of a law that is
-    mu-GDP against Q.
+    For both orders of two neighbours P, Q: P is within `keys` (total variation) of a law that is no
+    easier to tell from Q than all of these at once: a Gaussian moved by `mu` standard deviations; for
+    each of `draws`, (scale, n), n geometric draws of that scale moved by 1; and for each epsilon of
+    `pure` a randomised response.
     """
 
-    mu: float
+    mu: float = 0.0
     keys: float
+    draws: tuple[tuple[float, int], ...] = ()
+    pure: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if not (self.mu >= 0 and math.isfinite(self.mu) and 0 <= self.keys <= 1):
             raise UsageError(f"no loss has mu {self.mu!r} and a chance {self.keys!r}")
 
+    @classmethod
+    def of(cls, guarantee: Guarantee) -> "Loss":
+        """Of anything that is (epsilon, delta)-DP.
+
+        The worst such pair is a mixture of a randomised response and, with probability delta, an
+        outcome that gives the neighbour away (Kairouz et al. 2015); to move that outcome of P to
+        the one of Q costs delta in total variation.
+        """
+        if guarantee.notion != "dp":
+            raise UsageError(f"a guarantee of notion {guarantee.notion} has no loss")
+        return cls(keys=guarantee.delta, pure=(guarantee.epsilon,))
+
 
 def delta_of_losses(losses: Sequence[Loss], *, epsilon: float) -> float:
     """delta(epsilon) of all together, each fixed in advance or chosen after earlier output."""
     mu = math.sqrt(math.fsum(loss.mu**2 for loss in losses))
-    noise = gaussian_delta(epsilon=epsilon, mu=mu) if mu else 0.0
-    return min(1.0, noise + math.fsum(loss.keys for loss in losses))
+    keys = math.fsum(loss.keys for loss in losses)
+    draws = [draw for loss in losses for draw in loss.draws]
+    pure = [each for loss in losses for each in loss.pure]
+    bounded = math.fsum(n / scale for scale, n in draws) + math.fsum(pure)
+    if not draws and not pure:
+        noise = gaussian_delta(epsilon=epsilon, mu=mu) if mu else 0.0
+    elif not mu and bounded <= epsilon:
+        noise = 0.0
+    else:
+        noise = _noise_delta(epsilon, mu, draws, pure) + PLD_ERROR
+    return min(1.0, noise + keys)
+
+
+def _noise_delta(
+    epsilon: float, mu: float, draws: Sequence[tuple[float, int]], pure: Sequence[float]
+) -> float:
+    """delta(epsilon) of all noise by privacy-loss distributions, rounded up to their grid."""
+    from dp_accounting.pld import privacy_loss_distribution as pld  # a second to import
+    from dp_accounting.pld.common import DifferentialPrivacyParameters
+
+    grid = {"value_discretization_interval": PLD_GRID}
+    parts = [
+        pld.from_discrete_laplace_mechanism(1 / scale, **grid).self_compose(n) for scale, n in draws
+    ]
+    parts += [
+        pld.from_privacy_parameters(DifferentialPrivacyParameters(each), **grid) for each in pure
+    ]
+    if mu:
+        parts.append(pld.from_gaussian_mechanism(1 / mu, **grid))
+    composed = reduce(lambda one, other: one.compose(other), parts)
+    return float(composed.get_delta_for_epsilon(epsilon))
 
 
 def mu_of(*, epsilon: float, delta: float) -> float:
@@ -91,63 +132,3 @@ def mu_of(*, epsilon: float, delta: float) -> float:
         else:
             high = middle
     return low * (1 - 1e-12)
-
-
-@dataclass(frozen=True, kw_only=True)
-class NoisyPart:
-    """One thresholded table: d items a unit, one draw each, the theorem's threshold."""
-
-    noise: str
-    d: int
-    scale: float
-    threshold: float
-
-    def key_delta(self) -> float:
-        """The probability that one of d items held by a single unit is published."""
-        p = pass_probability(noise=self.noise, scale=self.scale, threshold=self.threshold)
-        return -math.expm1(self.d * math.log1p(-p))
-
-
-def delta_together(
-    parts: Sequence[NoisyPart], *, epsilon: float, neighbours: str = "add-remove"
-) -> float:
-    """A valid delta(epsilon) of all parts fixed together; the exact one for a single part."""
-    if len(parts) == 1:
-        part = parts[0]
-        return delta_of_threshold(
-            noise=part.noise,
-            epsilon=epsilon,
-            d=part.d,
-            scale=part.scale,
-            threshold=part.threshold,
-            neighbours=neighbours,
-        )
-    c = sides(neighbours)
-    keys = -math.expm1(math.fsum(math.log1p(-part.key_delta()) for part in parts))
-    if all(part.noise != "gaussian" for part in parts):
-        pure = c * math.fsum(part.d / part.scale for part in parts)
-        if epsilon >= pure:
-            return keys  # T3 (ii)
-    return min(1.0, c * keys + _noise_delta(parts, epsilon, c))
-
-
-def _noise_delta(parts: Sequence[NoisyPart], epsilon: float, c: int) -> float:
-    """delta(epsilon) of all the noise, c times d coordinates a part being shifted by one."""
-    if all(part.noise == "gaussian" for part in parts):
-        mu = math.sqrt(math.fsum(c * part.d / part.scale**2 for part in parts))
-        return gaussian_delta(epsilon=epsilon, mu=mu)
-    losses = [_loss_distribution(part, c) for part in parts]
-    return float(
-        reduce(lambda one, other: one.compose(other), losses).get_delta_for_epsilon(epsilon)
-    )
-
-
-def _loss_distribution(part: NoisyPart, c: int) -> Any:
-    from dp_accounting.pld import privacy_loss_distribution as pld  # a second to import
-
-    grid = {"value_discretization_interval": PLD_GRID}
-    if part.noise == "gaussian":  # coordinates shifted by 1 are one shifted by their root
-        return pld.from_gaussian_mechanism(part.scale, sensitivity=math.sqrt(c * part.d), **grid)
-    if part.noise == "laplace":
-        return pld.from_laplace_mechanism(part.scale, **grid).self_compose(c * part.d)
-    return pld.from_discrete_laplace_mechanism(1 / part.scale, **grid).self_compose(c * part.d)

@@ -21,6 +21,7 @@ import numpy as np
 from scipy.special import log_ndtr, ndtri
 
 from murmurlog.errors import UsageError
+from murmurlog.privacy.composition import Loss
 from murmurlog.privacy.noises import Floats, _gaussian, gaussian_delta
 from murmurlog.privacy.thresholds import (
     SAFETY,
@@ -202,15 +203,39 @@ def solve_rounds(
     """
     check_budget(epsilon, delta)
     check_neighbours(neighbours)
-    if not 0 <= count_share < 1:
-        raise UsageError(f"--count-share must be at least 0 and below 1, not {count_share!r}")
-    if not (shares and all(f > 0 for f in shares) and abs(math.fsum(shares) - 1) < 1e-9):
-        raise UsageError(f"the rounds' shares must be positive and add up to 1, not {shares}")
-    if not (0 <= memory <= 1 and 0 < late <= 1):
-        raise UsageError(f"memory and late must lie in [0, 1], not {memory!r} and {late!r}")
+    _check_split(shares, memory, late, count_share)
     return _solve(
         epsilon, delta, d, tuple(shares), memory, late, count_share, count_per_user, neighbours
     )
+
+
+def loss_of_rounds(schedule: Schedule, *, neighbours: str = "add-remove") -> Loss:
+    """What the schedule costs in one account with others: all its noise, all its thresholds."""
+    c = sides(neighbours)
+    leaks, _ = _sides(schedule)
+    parts = [1 / scale**2 for scale in schedule.scales]
+    if schedule.count_per_user is not None and schedule.count_scale is not None:
+        parts.append(min(schedule.count_per_user, schedule.d) / schedule.count_scale**2)
+    return Loss(mu=math.sqrt(c * math.fsum(parts)), keys=min(1.0, c * float(leaks.max())))
+
+
+@functools.lru_cache(maxsize=256)
+def rounds_for_loss(
+    loss: Loss,
+    *,
+    d: int,
+    shares: tuple[float, ...],
+    memory: float,
+    late: float,
+    count_share: float,
+    count_per_user: int,
+    neighbours: str,
+) -> Schedule:
+    """The schedule with the lowest thresholds that costs at most this loss; as `solve_rounds`."""
+    check_neighbours(neighbours)
+    _check_split(shares, memory, late, count_share)
+    start = _noise_for(loss.mu, d, shares, memory, count_share, count_per_user, neighbours)
+    return _with_thresholds(start, loss.keys / sides(neighbours), late)
 
 
 @functools.lru_cache(maxsize=256)
@@ -225,26 +250,12 @@ def _solve(
     count_per_user: int,
     neighbours: str,
 ) -> Schedule:
-    c = sides(neighbours)  # two users' vectors are at most sqrt 2 apart
-    mu = _gaussian_mu(epsilon, delta * NOISE_PART) / math.sqrt(c)
-    in_set = mu * math.sqrt(1 - count_share)
-    counted = min(count_per_user, d)
-    start = Schedule(
-        d=d,
-        scales=tuple(rounded_up(1 / (in_set * math.sqrt(f))) for f in shares),
-        own=tuple(max(1, round(COEFFICIENTS * f)) for f in shares),
-        past=tuple(round(COEFFICIENTS * f * memory) for f in shares[:-1]),
-        thresholds=(0,) * len(shares),
-        count_per_user=counted if count_share else None,
-        count_scale=rounded_up(math.sqrt(counted / count_share) / mu) if count_share else None,
-    )
+    mu = _gaussian_mu(epsilon, delta * NOISE_PART)
+    start = _noise_for(mu, d, shares, memory, count_share, count_per_user, neighbours)
 
     def at(log_part: float) -> Schedule:
         """The schedule whose thresholds alone cost this part of delta, were they all there is."""
-        part = delta * math.exp(log_part)
-        early = (1 - late) / (len(shares) - 1) if len(shares) > 1 else 0.0
-        each = [early * part] * (len(shares) - 1) + [(late if early else 1.0) * part]
-        return _with_thresholds(start, each)
+        return _with_thresholds(start, delta * math.exp(log_part), late)
 
     def excess(log_part: float) -> float:
         found = delta_of_rounds(at(log_part), epsilon=epsilon, neighbours=neighbours)
@@ -259,15 +270,55 @@ def _solve(
     return at(high if excess(high) <= 0 else _last_good(excess, good=low, bad=high, steps=30))
 
 
-def _with_thresholds(start: Schedule, deltas: Sequence[float]) -> Schedule:
-    """The least T_k that let one of a unit's own items show in round k with at most delta_k."""
+def _check_split(shares: Sequence[float], memory: float, late: float, count_share: float) -> None:
+    if not 0 <= count_share < 1:
+        raise UsageError(f"--count-share must be at least 0 and below 1, not {count_share!r}")
+    if not (shares and all(f > 0 for f in shares) and abs(math.fsum(shares) - 1) < 1e-9):
+        raise UsageError(f"the rounds' shares must be positive and add up to 1, not {shares}")
+    if not (0 <= memory <= 1 and 0 < late <= 1):
+        raise UsageError(f"memory and late must lie in [0, 1], not {memory!r} and {late!r}")
+    if late == 1 and len(shares) > 1:
+        raise UsageError("every round needs a part of delta: late must be below 1")
+
+
+def _noise_for(
+    mu: float,
+    d: int,
+    shares: Sequence[float],
+    memory: float,
+    count_share: float,
+    count_per_user: int,
+    neighbours: str,
+) -> Schedule:
+    """A schedule whose noise costs at most mu, as yet without thresholds."""
+    if d < 1 or count_per_user < 1:
+        raise UsageError(f"bounds must be at least 1, not {d} and {count_per_user}")
+    mu /= math.sqrt(sides(neighbours))  # two users' vectors are at most sqrt 2 apart
+    in_set = mu * math.sqrt(1 - count_share)
+    counted = min(count_per_user, d)
+    return Schedule(
+        d=d,
+        scales=tuple(rounded_up(1 / (in_set * math.sqrt(f))) for f in shares),
+        own=tuple(max(1, round(COEFFICIENTS * f)) for f in shares),
+        past=tuple(round(COEFFICIENTS * f * memory) for f in shares[:-1]),
+        thresholds=(0,) * len(shares),
+        count_per_user=counted if count_share else None,
+        count_scale=rounded_up(math.sqrt(counted / count_share) / mu) if count_share else None,
+    )
+
+
+def _with_thresholds(start: Schedule, delta: float, late: float) -> Schedule:
+    """The least T_k that let one of a unit's own items show in any round with at most delta.
+
+    `late` of delta goes to the last round, the others share the rest.
+    """
     t = np.arange(1, start.d + 1)
     found = []
-    for k, delta in enumerate(deltas):
+    for k in range(start.rounds):
         c = start.coefficients(k)
-        if delta <= 0:
-            raise UsageError("every round needs a part of delta: late must be below 1")
-        over = np.array([-float(ndtri(per_item(delta, int(n)))) for n in t]) * start.sd(k)
+        last = k + 1 == start.rounds
+        part = 1.0 if start.rounds == 1 else late if last else (1 - late) / (start.rounds - 1)
+        over = np.array([-float(ndtri(per_item(delta * part, int(n)))) for n in t]) * start.sd(k)
         rho = sum(c[1:]) + float(np.max(c[0] / np.sqrt(t) + over))
         found.append(math.ceil(GRID * rho + sum(c) / 2))
     return replace(start, thresholds=tuple(found))
