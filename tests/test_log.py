@@ -122,6 +122,34 @@ def test_unix_times_of_any_size_and_type_mean_the_same(tmp_path, value):
     assert rows_of(tmp_path / "log.parquet")[0] == [("a", "2026-01-02 03:04:05", "x", None)]
 
 
+def test_an_offset_of_a_time_is_taken_into_account(tmp_path):
+    path = tmp_path / "log.csv"
+    times = ("05:04:05+02:00", "05:04:05+02", "05:04:05.000+0200", "02:34:05-00:30", "03:04:05Z")
+    lines = [f"{i},x,2026-01-02T{time}\n" for i, time in enumerate(times)]
+    path.write_text("user,query,time\n" + "".join(lines))
+    rows, broken = rows_of(path)
+    assert {row[1] for row in rows} == {"2026-01-02 03:04:05"}
+    assert len(rows) == len(times)
+    assert not broken
+
+
+@pytest.mark.parametrize(
+    ("good", "bad"),
+    [
+        (1767323045.0, [float("nan"), float("inf"), float("-inf"), 1e300, -1e15]),
+        ("2026-01-02 03:04:05", ["infinity", "-infinity", "294246-01-01", "4000-01-01 (BC)"]),
+    ],
+)
+def test_a_time_out_of_all_years_breaks_one_row_only(tmp_path, good, bad):
+    path = tmp_path / "log.parquet"
+    n = 1 + len(bad)
+    pq.write_table(pa.table({"user": ["a"] * n, "query": ["x"] * n, "time": [good, *bad]}), path)
+    assert rows_of(path) == (
+        [("a", "2026-01-02 03:04:05", "x", None)],
+        {"unreadable time": len(bad)},
+    )
+
+
 def test_broken_rows_are_counted_by_reason(tmp_path):
     path = tmp_path / "broken.csv"
     path.write_bytes(
