@@ -27,7 +27,8 @@ SETTINGS = (
     "SET LOCAL DateStyle = 'ISO'",
 )
 # Years that Python and DuckDB have; outside lies 'infinity', which the driver lets overflow.
-FIRST, LAST = "0001-01-01", "10000-01-01"
+FIRST, LAST = "0001-01-01", "9999-12-31"
+LEAST, MOST = "-62135596800", "1e19"  # the same as Unix time, in seconds and in nanoseconds
 
 _HOST = r"(?:\[[0-9a-fA-F:.]+\]|[^@:/?#\s\[\],]*)(?::\d*)?"  # and port
 _LIKE_ONE = re.compile(r"postgres[a-z0-9+]*:", re.IGNORECASE)
@@ -42,7 +43,7 @@ _ADDRESS = re.compile(
     r"(?:::(.*))?",
     re.DOTALL,
 )
-_NAME = r"(?:\"(?:[^\"]|\"\")+\"|[^\s\".,;()']+)"
+_NAME = r"(?:\"(?:[^\"]|\"\")+\"|[^\s\".,;()'@]+)"
 _TABLE = re.compile(rf"(?:({_NAME})\.)?({_NAME})")
 _QUERY = re.compile(r"[\s(]*(?:SELECT|WITH)\b", re.IGNORECASE)
 _TABLES = """
@@ -101,11 +102,13 @@ def looks_like_address(source: str) -> bool:
 
 def parse(source: str) -> Address:
     """The address in `postgresql://...::table` or `postgresql://...::SELECT ...`."""
+    # No word of it is repeated: a password may be anywhere in there.
+    unreadable = UsageError(
+        f"the address of the PostgreSQL server cannot be read. Write it as {FORM}. In names and "
+        "passwords @ : / ? # are written %40 %3A %2F %3F %23."
+    )
     if (match := _ADDRESS.fullmatch(source)) is None:
-        raise UsageError(  # without a word of it: a password may be anywhere in there
-            f"the address of the PostgreSQL server cannot be read. Write it as {FORM}. In names and "
-            "passwords @ : / ? # are written %40 %3A %2F %3F %23."
-        )
+        raise unreadable
     url, what = match[1], (match[2] or "").strip()
     if not what:
         return Address(url=url, what="", relation="")
@@ -115,6 +118,8 @@ def parse(source: str) -> Address:
     if table := _TABLE.fullmatch(what):
         parts = [_unquoted(part) for part in table.groups() if part]
         return Address(url=url, what=what, relation=".".join(map(identifier, parts)))
+    if "@" in what and "@" not in url:  # as in user::word@host, whose password is :word
+        raise unreadable
     raise UsageError(
         f"'::{what}' is neither a table nor a query that only reads. A query begins with SELECT or "
         'WITH; a name with other characters is written in double quotes, as "schema"."table".'
@@ -263,22 +268,21 @@ def _time(field: pa.Field, address: Address) -> list[str]:
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         inside = f"{value} >= '{FIRST}' AND {value} < '{LAST}'"
         typed = value if pa.types.is_timestamp(kind) else f"{value}::timestamp"
-        return [
-            f"CASE WHEN {inside} THEN {typed} END AS time",
-            f"coalesce(NOT ({inside}), false) AS out_of_range",
-        ]
-    if numeric:  # one that no double can hold would end the whole statement
-        typed = f"CASE WHEN NOT abs({value}) < 1e20 THEN 'NaN' ELSE {value}::float8 END"
-    elif pa.types.is_integer(kind) or pa.types.is_floating(kind):
+    elif numeric or pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        # NaN is the largest number to PostgreSQL.
+        inside = f"{value} >= {LEAST} AND {value} < {MOST}"
         typed = f"{value}::float8"
     elif pa.types.is_string(kind):
-        typed = f"{value}::text"
+        return [f"{value}::text AS time", "false AS out_of_range"]
     else:
         raise InputError(
             f'column "{field.name}" of {address} is no time: it must be a timestamp, a date, a '
             "number (Unix time) or text. Map another with --columns time=..."
         )
-    return [f"{typed} AS time", "false AS out_of_range"]
+    return [
+        f"CASE WHEN {inside} THEN {typed} END AS time",
+        f"coalesce(NOT ({inside}), false) AS out_of_range",
+    ]
 
 
 @contextmanager
