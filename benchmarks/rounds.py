@@ -92,9 +92,12 @@ def with_counts(budget: dict[str, float], rows: int, seed: int) -> None:
     mechanisms = {
         "threshold, d=5": Threshold.solve(**budget, d=5),
         "threshold, d=20": Threshold.solve(**budget, d=20),
-        "rounds, d2=5": Rounds.solve(**budget, d=D0, count_per_user=5),
-        "rounds, d2=20": Rounds.solve(**budget, d=D0),
-        "rounds, d2=20, share 0.3": Rounds.solve(**budget, d=D0, count_share=0.3),
+        **{
+            f"rounds, d2={d2}, share {share}": Rounds.solve(
+                **budget, d=D0, count_per_user=d2, count_share=share
+            )
+            for d2, share in ((5, 0.5), (20, 0.5), (20, 0.3), (40, 0.3), (80, 0.3))
+        },
     }
     print("| log | " + " | ".join(mechanisms) + " |\n" + "|---" * (len(mechanisms) + 1) + "|")
     for name, table in logs(rows, seed):

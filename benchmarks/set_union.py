@@ -90,10 +90,10 @@ def with_counts(name: str, table: pa.Table, repeats: int) -> None:
         "threshold d=5": Threshold.solve(**budget, d=5),
         "threshold d=15": Threshold.solve(**budget, d=15),
         **{
-            f"rounds share {share} d2={d2}": Rounds.solve(
-                **budget, d=D0, rounds=6, count_share=share, count_per_user=d2
+            f"rounds R={R} share {share} d2={d2}": Rounds.solve(
+                **budget, d=D0, rounds=R, count_share=share, count_per_user=d2
             )
-            for share, d2 in ((0.5, 20), (0.3, 20), (0.3, 40))
+            for R, share, d2 in ((4, 0.5, 20), (4, 0.3, 20), (4, 0.3, 40), (6, 0.3, 40))
         },
     }
     true = table.group_by("query").aggregate([("unit", "count")])
@@ -131,8 +131,8 @@ def queries(users: int, seed: int) -> pa.Table:
 
 def vocabulary(users: int, seed: int) -> pa.Table:
     rng = np.random.default_rng(seed)
-    size = np.clip(rng.lognormal(math.log(20), 0.9, users), 1, 400).astype(np.int64)
-    law = (np.arange(60_000) + 3.0) ** -1.05
+    size = np.clip(rng.lognormal(math.log(23), 0.9, users), 1, 400).astype(np.int64)
+    law = (np.arange(46_500) + 3.0) ** -1.05
     item = rng.choice(len(law), int(size.sum()), p=law / law.sum())
     table = as_rows(
         pa.array(np.repeat(np.arange(users), size)).cast(pa.string()),

@@ -246,7 +246,7 @@ def _report_release(outcome: Any, users: int | None) -> None:
             "none" if stated[part] is None else f"{stated[part]:{digits}}"
             for part, digits in (("epsilon", ".6g"), ("delta", ".3g"))
         ]
-        listing.append([name, rows, str(plan.mechanism), *budget])
+        listing.append([name, rows, _short(str(plan.mechanism)), *budget])
     tell(aligned(listing))
     tell(f"together: {g}")
     warn_about(g)
@@ -272,6 +272,11 @@ def _report_release(outcome: Any, users: int | None) -> None:
         tell("delta was not held against a number of users; declare one with --users.")
     tell("booked" if outcome.booked else "not booked: give --ledger and --source to keep count")
     tell(f"wrote {outcome.out}; check it: murmurlog verify {outcome.out}")
+
+
+def _short(mechanism: str) -> str:
+    """The mechanism's text, or its first letters; privacy.json has them all."""
+    return mechanism if len(mechanism) <= 60 else mechanism[:48].rsplit(",", 1)[0] + ", ...)"
 
 
 @app.command()
