@@ -18,7 +18,7 @@ from murmurlog import measuring
 from murmurlog.counted import Counted, block_sums, count
 from murmurlog.engine import connect
 from murmurlog.errors import InputError, MurmurlogError, Refused, UsageError
-from murmurlog.fitting import falling, shared_out
+from murmurlog.fitting import falling, shared_out, told_apart
 from murmurlog.ledger import Ledger
 from murmurlog.log import read
 from murmurlog.measuring import BINS, BLOCKS, GROUPS, RANKS, WIDTHS, Measurement, in_groups
@@ -275,16 +275,23 @@ def test_falling_is_the_isotonic_regression(pairs):
 
 
 @settings(max_examples=80, deadline=None)
-@given(st.lists(st.integers(-20, 40), min_size=1, max_size=9))
-def test_shared_out_is_the_nearest_with_the_same_sum(numbers):
+@given(st.lists(st.integers(-20, 40), min_size=1, max_size=9), st.integers(-9, 99))
+def test_shared_out_is_the_nearest_of_a_sum(numbers, total):
     values = np.array(numbers, float)
-    found = shared_out(values)
+    found = shared_out(values, total)
     assert (found >= 0).all()
-    assert found.sum() == pytest.approx(max(0, sum(numbers)))
-    if sum(numbers) > 0:  # the conditions of Karush, Kuhn and Tucker
+    assert found.sum() == pytest.approx(max(0, total))
+    if total > 0:  # the conditions of Karush, Kuhn and Tucker
         shift = (values - found)[found > 1e-9]
         assert np.ptp(shift) == pytest.approx(0, abs=1e-9)
         assert (values[found <= 1e-9] <= shift.min() + 1e-9).all()
+
+
+def test_a_tail_of_noise_is_told_apart():
+    assert told_apart(np.array([900.0, 50, 3, -9, 5]), 10) == 2
+    assert told_apart(np.array([900.0, 40, 3, 60, 5]), 10) == 4
+    assert told_apart(np.array([900.0, 15, 15, 15, 15]), 10) == 4  # two of them are something
+    assert told_apart(np.array([1.0, 1, 1]), 10) == 1
 
 
 def test_smoothing_changes_no_sum_and_never_rises():

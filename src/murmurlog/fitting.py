@@ -24,12 +24,22 @@ def falling(values: Floats, weights: Floats) -> Floats:
     return np.repeat([mean for mean, _, _ in pools], [many for _, _, many in pools])
 
 
-def shared_out(values: Floats) -> Floats:
-    """The nearest numbers of the same sum that are not negative; zeros if the sum is not positive."""
-    total = float(values.sum())
+def shared_out(values: Floats, total: float) -> Floats:
+    """The nearest numbers of this sum that are not negative; zeros if the sum is not positive."""
     if total <= 0:
         return np.zeros(len(values))
     high = np.sort(values)[::-1]
     over = (np.cumsum(high) - total) / np.arange(1, len(high) + 1)
     last = int(np.flatnonzero(high > over)[-1])
     return np.asarray(np.maximum(values - over[last], 0.0))
+
+
+def told_apart(values: Floats, stderr: float) -> int:
+    """How many values, from the first on, there are before a tail that noise alone explains.
+
+    That is a tail all of whose ends have a sum of less than two of its standard errors.
+    """
+    ends = np.cumsum(values[::-1])
+    errors = 2 * stderr * np.sqrt(np.arange(1, len(values) + 1))
+    seen = np.flatnonzero(ends >= errors)
+    return len(values) - int(seen[0]) if len(seen) else 1

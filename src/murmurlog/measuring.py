@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from murmurlog.errors import UsageError
-from murmurlog.fitting import falling, shared_out
+from murmurlog.fitting import falling, shared_out, told_apart
 from murmurlog.noise import MOST_SCALE, Entropy, draw, sampler_delta
 from murmurlog.privacy import (
     ALWAYS,
@@ -25,6 +25,7 @@ from murmurlog.privacy import (
     check_neighbours,
     gaussian_delta,
     mu_of,
+    noise_sd,
     rounded_up,
     sides,
 )
@@ -168,9 +169,17 @@ class Measurement:
         return max(self.sigma_sizes, *self.scales())
 
     def sizes(self, units: Sequence[int], *, entropy: Entropy) -> Floats:
-        """Noisy numbers of units in BINS that are not negative and have the noisy sum."""
+        """Noisy numbers of units in BINS that are not negative and have the noisy sum.
+
+        Beyond the largest size that can be told from noise they are 0: a few units too many there
+        would be many items.
+        """
         noise = draw(noise="gaussian", scale=self.sigma_sizes, count=len(BINS), entropy=entropy)
-        return np.round(shared_out((np.array(units) + noise).astype(np.float64)), DIGITS)
+        noisy = (np.array(units) + noise).astype(np.float64)
+        kept = told_apart(noisy, noise_sd(noise="gaussian", scale=self.sigma_sizes))
+        found = np.zeros(len(BINS))
+        found[:kept] = shared_out(noisy[:kept], float(noisy.sum()))
+        return np.round(found, DIGITS)
 
     def popularity(self, sums: Sequence[int], *, entropy: Entropy) -> Floats:
         """Noisy means of the sorted counts in BLOCKS, from their sums; they do not rise."""
