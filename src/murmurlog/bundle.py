@@ -15,9 +15,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from murmurlog import cards
+from murmurlog import cards, estimates
 from murmurlog.certificate import Certificate
 from murmurlog.errors import BundleError, UsageError
+from murmurlog.estimates import Estimate
 from murmurlog.graph import Graph, graph
 from murmurlog.privacy import Guarantee
 from murmurlog.scratch import scratch, settle
@@ -123,6 +124,43 @@ class Release:
     def tables(self) -> dict[str, pa.Table]:
         """The tables by name."""
         return {name: read_table(self.path, name) for name in self.certificate.tables}
+
+    def total(
+        self, table: str, where: estimates.Where = None, *, confidence: float = 0.95
+    ) -> Estimate:
+        """The sum of the counts of some rows, with an interval: total("query", "fear of *").
+
+        `where` is a pattern or a list of texts for the first key column, such by column
+        ({"query": "fear of *", "url": ["a.com"]}), or a mask or an expression of Arrow.
+        """
+        chosen = estimates.matching(self._table(table), where)
+        return estimates.total(self._counts(table), chosen, confidence=confidence)
+
+    def ratio(
+        self,
+        table: str,
+        where: estimates.Where,
+        over: str,
+        over_where: estimates.Where = None,
+        *,
+        confidence: float = 0.95,
+    ) -> Estimate:
+        """The sum of some rows over the sum of others, with an interval; `where` as in `total`."""
+        return estimates.ratio(
+            self._counts(table),
+            estimates.matching(self._table(table), where),
+            self._counts(over),
+            estimates.matching(self._table(over), over_where),
+            confidence=confidence,
+        )
+
+    def _table(self, name: str) -> pa.Table:
+        if name not in self.tables:
+            raise UsageError(f"there is no table {name!r} here: use {', '.join(self.tables)}")
+        return self.tables[name]
+
+    def _counts(self, name: str) -> estimates.Counts:
+        return estimates.counts(name, self._table(name), self.certificate.tables[name])
 
     def graph(self) -> Graph:
         """The query-click graph: query and url nodes, click and reformulation edges."""

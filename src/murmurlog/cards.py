@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from murmurlog.certificate import Certificate
-from murmurlog.tables import CONTENTS, DESCRIPTIONS, LISTS, MORE, keys_of, schema
+from murmurlog.tables import CONTENTS, DESCRIPTIONS, LISTS, MORE, NOISY, keys_of, schema
 
 VARIANTS = {"dp": "Approximate DP", "pdp": "Probabilistic DP", "none": "None"}
 # (Croissant, Frictionless) type of a column by its Arrow type
@@ -45,6 +45,11 @@ CROISSANT_CONTEXT = {
         )
     },
 }
+CONSISTENT = {  # what the columns are where counts were made consistent
+    "users": f"the number of {{unit}}s nearest to `{NOISY}` that goes with the other tables: what "
+    "names a query has no more {unit}s than the query",
+    "users_stderr": f"standard error of `{NOISY}`; does not cover what bounding took away",
+}
 NOT_PRIVATE = (
     "NOT PRIVATE: the noise was drawn from a known seed, for demonstration. The guarantee below is "
     "what the same parameters give with secret noise; this bundle does not have it."
@@ -58,7 +63,10 @@ NO_GUARANTEE = (
 def columns_of(certificate: Certificate, table: str) -> dict[str, str]:
     """The table's columns with their descriptions."""
     unit = certificate.guarantee.unit
-    texts = {name: text.format(unit=unit) for name, text in (DESCRIPTIONS | MORE).items()}
+    described = DESCRIPTIONS | MORE
+    if NOISY in _schema(certificate, table).names:
+        described |= CONSISTENT
+    texts = {name: text.format(unit=unit) for name, text in described.items()}
     if by := certificate.by:
         texts[by.column] = f"one of the public values {', '.join(by.values)}"
     return {name: texts[name] for name in _schema(certificate, table).names}
@@ -66,7 +74,13 @@ def columns_of(certificate: Certificate, table: str) -> dict[str, str]:
 
 def _schema(certificate: Certificate, table: str) -> pa.Schema:
     claim = certificate.tables[table]
-    return schema(table, count=claim.count, by=certificate.by, parameters=claim.parameters)
+    return schema(
+        table,
+        count=claim.count,
+        by=certificate.by,
+        parameters=claim.parameters,
+        consistent=certificate.consistent,
+    )
 
 
 def _types(certificate: Certificate, table: str, standard: int) -> dict[str, str]:
@@ -236,7 +250,9 @@ def deployment(certificate: Certificate) -> str:
                 "access_type": "Non-interactive",
             },
             "accounting": {
-                "post_processing": "Selection bias taken out of counts; rows sorted.",
+                "post_processing": "Selection bias taken out of counts; "
+                + ("counts of different tables made consistent; " if certificate.consistent else "")
+                + "rows sorted.",
                 "composition": f"Sequential: {certificate.composition}.",
             },
             "implementation": {
@@ -332,6 +348,10 @@ def _limits(certificate: Certificate) -> list[str]:
             0,
             f"Counts are of {g.unit}s after each was bounded to a few distinct items, plus noise; "
             "they are not traffic.",
+        )
+    if certificate.consistent:
+        limits.append(
+            f"`users` was made consistent between tables; for sums and error bars use `{NOISY}`."
         )
     if "log" in certificate.tables:
         limits.insert(0, "The users of `log` are invented; no row of it is anybody's.")

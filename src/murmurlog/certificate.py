@@ -49,6 +49,7 @@ class Certificate:
     unprotected: tuple[str, ...]
     booked: Mapping[str, Any] | None
     about: Mapping[str, str]
+    consistent: bool = False  # counts of tables that limit each other were brought together
 
     @property
     def title(self) -> str:
@@ -60,7 +61,7 @@ class Certificate:
         epsilons = [claim.guarantee.epsilon for claim in self.tables.values()]
         if math.fsum(epsilons) <= self.guarantee.epsilon * (1 + 1e-9):
             return "sum of the tables"
-        return "all Gaussian noise in one account, and the chance that a key shows"
+        return "one account of all noise, and the chance that a key shows"
 
     def as_json(self) -> dict[str, Any]:
         users = self.declared_users
@@ -88,6 +89,7 @@ class Certificate:
                 for name, claim in self.tables.items()
             },
             "composition": self.composition,
+            "consistent": self.consistent,
             "bound": self.bound,
             "by": None
             if self.by is None
@@ -135,6 +137,7 @@ class Certificate:
                 unprotected=tuple(_a(list, data["unprotected"])),
                 booked=data["ledger"],
                 about=_a(dict, data["about"]),
+                consistent=_a(bool, data.get("consistent", False)),
             )
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise BundleError(

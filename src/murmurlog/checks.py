@@ -26,6 +26,7 @@ from murmurlog.bundle import (
     sums,
 )
 from murmurlog.certificate import Certificate
+from murmurlog.consistent import drawn, reconciled
 from murmurlog.errors import BundleError, MurmurlogError
 from murmurlog.ledger import Ledger
 from murmurlog.mechanisms import Limited, parse
@@ -35,12 +36,15 @@ from murmurlog.tables import (
     COUNTED,
     KEYS,
     LISTS,
+    NOISY,
     NOTES,
     SEVERAL,
     flattened,
     in_order,
+    is_reliable,
     keys_of,
     schema,
+    tied,
 )
 from murmurlog.text import NORMALISER, normalise
 
@@ -90,6 +94,8 @@ def verify(folder: str | Path, *, ledger: str | Path | None = None) -> Report:
         checks += [
             _check(f"table {name}", _table(name), root, certificate) for name in certificate.tables
         ]
+        if certificate.consistent:
+            checks.append(_check("consistent", _consistent, root, certificate))
         checks.append(_check("cards", _cards, root, certificate))
     if book:
         checks.append(_check("ledger", _booked(book), root, certificate))
@@ -214,11 +220,9 @@ def _guarantee(root: Path, certificate: Certificate) -> str:
         )
     summed = compose([claim.guarantee for claim in certificate.tables.values()])
     if len(certificate.tables) > 1 and summed.epsilon > total.epsilon * ROUNDING:
-        made = [parse(claim.mechanism) for claim in certificate.tables.values()]
-        summed = (
-            total_of(made, epsilon=total.epsilon, unit=total.unit, neighbours=total.neighbours)
-            or summed
-        )
+        claims = certificate.tables.values()
+        parts = [(parse(claim.mechanism), claim.guarantee) for claim in claims]
+        summed = total_of(parts, total.epsilon) or summed
     _require(
         summed.unit == total.unit and summed.neighbours == total.neighbours,
         "the tables' unit or neighbours are not the release's",
@@ -242,7 +246,13 @@ def _table(name: str) -> _Look:
     def look(root: Path, certificate: Certificate) -> str:
         claim = certificate.tables[name]
         table = read_table(root, name)
-        wanted = schema(name, count=claim.count, by=certificate.by, parameters=claim.parameters)
+        wanted = schema(
+            name,
+            count=claim.count,
+            by=certificate.by,
+            parameters=claim.parameters,
+            consistent=certificate.consistent,
+        )
         _require(
             table.schema.equals(wanted),
             f"has columns {', '.join(table.schema.names)}, not {', '.join(wanted.names)}, "
@@ -256,8 +266,8 @@ def _table(name: str) -> _Look:
         mechanism = parse(claim.mechanism)
         _rows(table, keys_of(name, certificate.by), claim.count, mechanism.least_users())
         if isinstance(mechanism, Limited):
-            others = {other: read_table(root, other) for other in certificate.tables}
-            fault = mechanism.fault(table, others)
+            others = {other: drawn(read_table(root, other)) for other in certificate.tables}
+            fault = mechanism.fault(drawn(table), others)
             _require(fault is None, f"{fault}, which {mechanism} cannot give")
         if certificate.by:
             found = set(table.column(certificate.by.column).to_pylist())
@@ -281,13 +291,29 @@ def _rows(table: pa.Table, keys: tuple[str, ...], count: str | None, least: int 
     _require(distinct.num_rows == table.num_rows, "a key repeats")
     _require(table.equals(in_order(table)), "the rows are not in the canonical order")
     if count and table.num_rows:
-        low = pc.min(table[count]).as_py()
+        low = pc.min(drawn(table)[count]).as_py()
         _require(
             least is None or low >= least,
             f"holds a count of {low}; the mechanism gives {least} or more",
         )
-        reliable = pc.less_equal(pc.multiply(table[f"{count}_stderr"], 4.0), table[count])
+        reliable = is_reliable(table[count], table[f"{count}_stderr"])
         _require(reliable.equals(table["reliable"]), "`reliable` is not what error and count say")
+
+
+def _consistent(root: Path, certificate: Certificate) -> str:
+    stored = {
+        name: read_table(root, name)
+        for name, claim in certificate.tables.items()
+        if tied(name, claim.count, claim.parameters)
+    }
+    made = reconciled({name: drawn(table) for name, table in stored.items()})
+    for name, table in stored.items():
+        _require(
+            in_order(made[name]).equals(table),
+            f"{name}: `users` is not what the drawn counts of all tables come to",
+        )
+    moved = sum(pc.sum(pc.not_equal(t["users"], t[NOISY])).as_py() or 0 for t in stored.values())
+    return f"made again from the drawn counts: {moved} rows moved"
 
 
 def _cards(root: Path, certificate: Certificate) -> str:

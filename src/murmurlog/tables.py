@@ -29,6 +29,8 @@ NOTES = {  # what may be remarked on a table with a guarantee: numbers under the
     *("searches left out, %", "queries left out", "queries left out, give or take"),
 }
 COUNTED = ("users", "rows")  # what a count is of
+TIED = ("query", "pair", "click", "session", "itemset")  # counts of users that limit each other
+NOISY = "users_noisy"  # the drawn numbers of users, where `users` was made consistent
 DESCRIPTIONS = {
     "keyword": "a word of a query, normalised",
     "query": "a query, normalised",
@@ -46,6 +48,7 @@ DESCRIPTIONS = {
     "rows": "estimated number of rows with the item, after bounding; noisy",
     "rows_stderr": "standard error of `rows`; does not cover what bounding took away",
     "reliable": "true where the standard error is at most a quarter of the count",
+    NOISY: "estimated number of {unit}s that hold the item, after bounding; noisy, as drawn",
 }
 # What a log may have besides, as whole numbers; a mechanism that makes it says so.
 MORE = {
@@ -69,6 +72,16 @@ def count_columns(count: str | None) -> dict[str, pa.DataType]:
     if count is None:
         return {}
     return {count: pa.int64(), f"{count}_stderr": pa.float64(), "reliable": pa.bool_()}
+
+
+def tied(kind: str, count: str | None, parameters: Mapping[str, Any]) -> bool:
+    """Whether a table takes part where counts are made consistent: it names queries, not labels."""
+    return kind in TIED and count == "users" and "labels" not in parameters
+
+
+def is_reliable(count: Any, stderr: Any) -> pa.ChunkedArray:
+    """Where the standard error is at most a quarter of the count, as official statistics have it."""
+    return pc.less_equal(pc.multiply(stderr, 4.0), count)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,10 +118,12 @@ def schema(
     count: str | None = "users",
     by: By | None = None,
     parameters: Mapping[str, Any] | None = None,
+    consistent: bool = False,
 ) -> pa.Schema:
     """The columns of a table. A log has a `count` of its own: how often one user did one thing.
 
-    It also has those of `MORE` that the parameters of its mechanism list as columns.
+    It also has those of `MORE` that the parameters of its mechanism list as columns. Where counts
+    were made consistent, the drawn ones are beside them.
     """
     if kind == "log":
         listed = (parameters or {}).get("columns")
@@ -116,6 +131,8 @@ def schema(
         columns = {name: pa.int64() for name in ("count", *more)}
     else:
         columns = count_columns(count)
+        if consistent and tied(kind, count, parameters or {}):
+            columns |= {NOISY: pa.int64()}
     return pa.schema([*keys_schema(keys_of(kind, by)), *(pa.field(*c) for c in columns.items())])
 
 

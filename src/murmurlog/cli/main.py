@@ -3,13 +3,23 @@
 import os
 import sys
 
-from murmurlog.cli import commands, export, ledger, plan, pool, profile, reproduce
+from murmurlog.cli import commands, estimate, export, ledger, plan, pool, profile, reproduce
 from murmurlog.cli.app import app
 from murmurlog.cli.output import tell
 from murmurlog.errors import MurmurlogError
 
 # Importing them registers their commands.
-__all__ = ["commands", "export", "ledger", "main", "plan", "pool", "profile", "reproduce"]
+__all__ = [
+    "commands",
+    "estimate",
+    "export",
+    "ledger",
+    "main",
+    "plan",
+    "pool",
+    "profile",
+    "reproduce",
+]
 
 STOPPED = "stopped; a budget that was reserved stays booked"
 
