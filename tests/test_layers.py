@@ -9,7 +9,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "murmurlog"
 LAYERS = [
     {"__init__"},
-    {"errors"},
+    {"errors", "charts"},
     {"privacy", "scratch", "tables", "text", "graph", "screen", "cells", "printed", "fitting"},
     {"noise", "engine", "shapes", "selection", "lists", "synth_text", "consistent"},
     {"postgres"},
@@ -22,8 +22,10 @@ LAYERS = [
     {"tally", "overview"},
     {"counted"},
     {"outline"},
-    {"mechanisms"},
+    {"mechanisms", "likeness"},
     {"plans", "certificate", "ledger"},
+    {"forecast"},
+    {"wishes"},
     {"cards", "estimates"},
     {"bundle"},
     {"road", "checks", "export"},
@@ -92,8 +94,9 @@ def test_who_reads_bundles_can_never_reach_a_log():
 def test_only_noise_draws():
     pattern = re.compile(r"urandom|np\.random|default_rng|import (random|secrets|uuid)|from random")
     drawers = {part(p) for p in MODULES if pattern.search(p.read_text())}
-    # synth and its parts invent logs, road names the release; neither touches a count.
-    assert drawers == {"noise", "synth", "population", "road"}
+    # synth and its parts invent logs, likeness one of a measured outline, road names the release;
+    # none of them touches a count.
+    assert drawers == {"noise", "synth", "population", "likeness", "road"}
 
 
 def test_nothing_needs_the_network_or_a_fixed_path():
