@@ -4,9 +4,10 @@
 
 Pairs of neighbouring logs, random and adversarial, are replayed with the real steps under one
 transcript (tests/sensitivity.py). Printed are the largest parts of its bound that a unit moved, by
-kind of world; then what the same pairs say about broken twins; then how often an item that one unit
-alone holds is published in a log of many worlds, against the claim. Exit code 1 if a unit moved
-more than its bound, if an item shows more often than claimed, or if a twin was not caught.
+kind of world; then what further worlds say about the real steps and about broken twins; then how
+often an item that one unit alone holds is published in a log of many worlds, against the claim.
+Exit code 1 if a unit moved more than its bound, if an item shows more often than claimed, or if a
+twin was not caught.
 """
 
 import argparse
@@ -76,7 +77,7 @@ def twins(seed: int) -> bool:
     worlds = random_worlds(rng, 3, 450)
     mechanism = Rounds.solve(epsilon=1.0, delta=1e-6, d=3, count_per_user=1)
     good = True
-    print(f"\n{'the same worlds with':34}{'worlds with a fault':>20}{'moved / bound':>15}")
+    print(f"\n{'the same worlds under':34}{'worlds with a fault':>20}{'moved / bound':>15}")
     with written(worlds, rng) as logs:
         for twin in (REAL, *TWINS):
             report = fuzz(mechanism, worlds, logs, seed=seed, twin=twin)

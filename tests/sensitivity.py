@@ -296,6 +296,8 @@ class Replay:
             if all(side.play is None for side in self.sides):
                 break
             self._tell(W, k)
+        both = [side.spread(1, np.concatenate(side.shown)) for side in self.sides]
+        self._fault("steered", self.at[self.shared & (both[0] != both[1])], s.rounds - 1)
         if s.count_per_user is not None:
             self._counts(s.count_per_user)
         return self.report
