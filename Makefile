@@ -33,7 +33,7 @@ test: $(VENV)/dev
 	$(BIN)/python -m pytest -n 2
 
 test-all: $(VENV)/dev
-	$(BIN)/python -m pytest -n $(SLOW_WORKERS) -m ""
+	$(BIN)/python -m pytest -n $(SLOW_WORKERS) -m "" -rs
 
 check: $(VENV)/dev
 	$(BIN)/ruff format --check .
@@ -50,6 +50,7 @@ bench: $(VENV)/dev
 	$(BIN)/python benchmarks/release.py
 	$(BIN)/python benchmarks/mechanisms.py
 	$(BIN)/python benchmarks/set_union.py
+	$(BIN)/python benchmarks/postgres.py
 
 # New locks, with hashes and without the name of any index.
 LOCK := $(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-header \

@@ -123,7 +123,7 @@ class Server:
                 [
                     *(self.binaries / "postgres", "-D", "data", "-k", self.folder),
                     *("-h", "127.0.0.1", "-p", str(self.port), "-c", "fsync=off"),
-                    *("-c", "max_wal_size=4GB"),
+                    *("-c", "max_wal_size=4GB", "-c", "autovacuum=off"),
                 ],
                 cwd=self.folder,
                 stdout=log,

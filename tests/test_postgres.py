@@ -38,7 +38,6 @@ def server():
         with running() as server:
             yield server
     except NoServer as why:
-        print(f"skipped: {why}", file=sys.stderr)
         pytest.skip(str(why))
 
 
