@@ -18,6 +18,7 @@ from murmurlog import __version__
 from murmurlog.bound import choose_way
 from murmurlog.bundle import check_target, publish
 from murmurlog.certificate import ABOUT, Certificate, TableClaim
+from murmurlog.consistent import reconciled
 from murmurlog.domain import read_pools
 from murmurlog.engine import Engine, check_memory, connect
 from murmurlog.errors import EngineError, MurmurlogError, Refused, UsageError
@@ -157,6 +158,7 @@ def release(
     set_size: int = 2,
     consecutive: bool = False,
     set_only: bool = False,
+    consistent: bool = False,
     letters: Mapping[str, str] | None = None,
     columns: Mapping[str, str] | None = None,
     encoding: str | None = None,
@@ -193,6 +195,8 @@ def release(
     target, entropy = Path(out), entropy or SystemEntropy()
     if engine != "duckdb":
         raise EngineError(f"there is no engine {engine!r} in this version: use --engine duckdb")
+    if consistent and set_only:
+        raise UsageError("--consistent is about counts, and --set-only publishes none")
     if unknown := sorted(set(about or {}) - set(ABOUT)):
         raise UsageError(f"--about has no {', '.join(unknown)}: use {', '.join(ABOUT)}")
     check_url_level(url)
@@ -270,6 +274,8 @@ def release(
         notes = {kind: notes_of(table) for kind, table in published.items()}
         for used in names:
             published = named(used).finish(published)
+        if consistent:
+            published = reconciled(published)
         if set_only:
             published = {
                 kind: rows.select(list(keys_of(kind, reading.by)))
@@ -281,6 +287,7 @@ def release(
             way=way, view=view, reading=reading, users=users,
             counted={kind: count_of(table) for kind, table in published.items()},
             account=account, about=about or {}, notes=notes, unprotected=tuple(unprotected),
+            consistent=consistent,
         )  # fmt: skip
     say("writing the bundle")
     try:
@@ -519,6 +526,7 @@ def _certificate(
     about: Mapping[str, str],
     notes: Mapping[str, Mapping[str, Any]],
     unprotected: tuple[str, ...],
+    consistent: bool,
 ) -> Certificate:
     scales = [plan.mechanism.parameters().get("scale") for plan in plans.values()]
     scale = max((float(scale) for scale in scales if scale is not None), default=None)
@@ -558,6 +566,7 @@ def _certificate(
         by=reading.by,
         declared_users=users,
         unprotected=unprotected,
+        consistent=consistent,
         booked=None
         if account is None
         else {

@@ -106,6 +106,9 @@ def release(
     diversity: Diversity = None,
     measure: Measure = None,
     set_only: Annotated[bool, flag("--set-only", help="Publish keys without counts.")] = False,
+    consistent: Annotated[
+        bool, flag("--consistent", help="Counts that go together; the drawn ones stay beside them.")
+    ] = False,
     letters: Letters = None,
     columns: Columns = None,
     encoding: Encoding = None,
@@ -204,6 +207,7 @@ def release(
             diversity=diversity,
             measure=measure,
             set_only=set_only,
+            consistent=consistent,
             letters=pairs(letters, "--set"),
             columns=pairs(columns, "--columns"),
             encoding=encoding,
