@@ -68,7 +68,7 @@ def reconciled(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
     users = np.ceil(x - 0.5 - TIE).astype(np.int64)
     made, start = dict(tables), 0
     for name, table in given.items():
-        rows = users[start : start + table.num_rows]
+        rows = pa.array(users[start : start + table.num_rows])
         made[name] = _with_users(table, rows).append_column(NOISY, table["users"])
         start += table.num_rows
     return made

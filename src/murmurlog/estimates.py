@@ -101,7 +101,7 @@ def counts(name: str, table: pa.Table, claim: TableClaim) -> Counts:
         name=name,
         values=values,
         stderr=stderr,
-        too_high=too_high,
+        too_high=np.minimum(too_high, np.maximum(values, 0.0)),  # nobody is the least there is
         too_low=too_low,
         excess=EXCESS.get(str(noise), 0.0),
     )
