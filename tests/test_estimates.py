@@ -285,7 +285,7 @@ def test_the_command_prints_value_and_interval(bundle, monkeypatch, capsys):
     code, out, err = run("--match", "fear of *", "--over", "fear*")
     assert code == 0
     assert out == f"{bundle.ratio('query', 'fear of *', 'query', 'fear*')}\n"
-    assert "2 rows; about users after bounding" in err
+    assert "published rows in it: 2; about users after bounding" in err
     code, out, err = run("--table", "click", "--column", "url", "--match", "nothing", "--json")
     assert (code, json.loads(out)["value"]) == (0, 0)
     assert "nothing published is not nothing asked" in err

@@ -47,4 +47,4 @@ def estimate(
         show_json(found.as_json())
     else:
         show(str(found))
-        tell(f"{found.rows} rows; about {release.guarantee.unit}s after bounding")
+        tell(f"published rows in it: {found.rows}; about {release.guarantee.unit}s after bounding")
