@@ -118,6 +118,8 @@ class Server:
         )
 
     def start(self):
+        from adbc_driver_postgresql import dbapi
+
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 [
@@ -135,9 +137,9 @@ class Server:
             try:
                 self.execute("SELECT 1", database="postgres")
                 break
-            except Exception:
+            except dbapi.Error:
                 if self.process.poll() is not None or time.monotonic() > deadline:
-                    raise NoServer((self.folder / "log").read_text()[-2000:]) from None
+                    raise RuntimeError((self.folder / "log").read_text()[-2000:]) from None
                 time.sleep(0.1)
         if not self.execute("SELECT 1 FROM pg_database WHERE datname = 'web'", database="postgres"):
             self.execute("CREATE DATABASE web", database="postgres")
@@ -179,7 +181,7 @@ class Server:
             **self.as_user,
         )
         if done.returncode:
-            raise NoServer(f"{program} failed: {done.stderr.strip()}")
+            raise RuntimeError(f"{program} failed: {done.stderr.strip()}")
 
 
 def _free_port():
