@@ -12,6 +12,7 @@ import murmurlog
 from murmurlog.bundle import load, publish
 from murmurlog.consistent import drawn, nearest, reconciled
 from murmurlog.errors import UsageError
+from murmurlog.export import export
 from murmurlog.noise import SeededEntropy, draw
 from murmurlog.tables import By, in_order, schema, tied
 
@@ -321,3 +322,35 @@ def test_verify_refuses_consistent_counts_that_are_not(bundle, tmp_path):
     assert "or other types" in published("unsaid", query, consistent=False)
     # A mechanism's own rules hold for what was drawn: consistent counts may be lower than it gives.
     assert in_order(drawn(query)).equals(in_order(bundle.tables["query"]))
+
+
+def test_release_makes_counts_consistent(tmp_path, write_tsv):
+    """With a table of labels beside it, which takes no part; and refused where it means nothing."""
+    log = write_tsv(
+        [
+            {"user": f"u{n}", "time": f"2026-01-01 00:0{i}:00", "query": q, "url": "a.example"}
+            for n in range(300)
+            for i, q in enumerate(("weather", "maps"))
+        ]
+    )
+    out = tmp_path / "out"
+    options = {"map": "length", "mechanism": "sessions", "tables": ["query", "click", "session"]}
+    murmurlog.release(str(log), out=out, epsilon=8, consistent=True, **options)
+    assert murmurlog.verify(out).ok
+    tables = load(out).tables
+    assert "users_noisy" in tables["query"].column_names
+    assert "users_noisy" not in tables["session"].column_names
+    most = max(users(tables["query"]))
+    assert all(n <= most for n in users(tables["click"]))
+    assert export(out, to="tsv", out=tmp_path / "tsv").files
+    refused = {
+        "publishes none": {"set_only": True},
+        "and these are exact": {"mechanism": "k-query:20", "accept_no_guarantee": True},
+        "does not survive": {"mechanism": "zealous", "notion": "pdp", "users": 10},
+    }
+    for message, bad in refused.items():
+        with pytest.raises(UsageError, match=message):
+            murmurlog.release(
+                str(log), out=tmp_path / "no", tables=["query"], consistent=True, **bad
+            )
+        assert not (tmp_path / "no").exists()

@@ -156,7 +156,13 @@ def _check(release: Release) -> None:
 
 def _columns(certificate: Certificate, name: str) -> pa.Schema:
     claim = certificate.tables[name]
-    return schema(name, count=claim.count, by=certificate.by, parameters=claim.parameters)
+    return schema(
+        name,
+        count=claim.count,
+        by=certificate.by,
+        parameters=claim.parameters,
+        consistent=certificate.consistent,
+    )
 
 
 def _fault(table: pa.Table, wanted: pa.Schema) -> str | None:

@@ -43,7 +43,7 @@ from murmurlog.privacy import Guarantee
 from murmurlog.screen import Screen, load_deny, matcher
 from murmurlog.screen import load as load_screen
 from murmurlog.source import Source, find
-from murmurlog.tables import By, count_of, keys_of, notes_of
+from murmurlog.tables import By, count_of, keys_of, notes_of, tied
 from murmurlog.text import NORMALISER, check_url_level, normalise
 
 
@@ -242,7 +242,9 @@ def release(
     )
     _check_guarantee(total, ", ".join(names), accept_no_guarantee)
     if total.notion == "pdp":
-        _check_pdp(plans, users, set_only)
+        _check_pdp(plans, users, set_only or consistent)
+    if consistent and total.notion == "none":
+        raise UsageError("--consistent is for noisy counts, and these are exact: leave it out")
     _check_delta(total, delta, users, accept_delta)
     book, name = _book(ledger, source_name)
     if book and total.notion == "none":
@@ -275,7 +277,13 @@ def release(
         for used in names:
             published = named(used).finish(published)
         if consistent:
-            published = reconciled(published)
+            published |= reconciled(
+                {
+                    kind: table
+                    for kind, table in published.items()
+                    if tied(kind, count_of(table), plans[kind].mechanism.parameters())
+                }
+            )
         if set_only:
             published = {
                 kind: rows.select(list(keys_of(kind, reading.by)))
@@ -465,7 +473,7 @@ def _check_guarantee(total: Guarantee, mechanism: str, accepted: bool) -> None:
         )
 
 
-def _check_pdp(plans: Mapping[str, Plan], users: int | None, set_only: bool) -> None:
+def _check_pdp(plans: Mapping[str, Plan], users: int | None, changed: bool) -> None:
     """Probabilistic DP is about a declared number of users, and about tables as they are drawn."""
     for each in plans.values():
         if each.mechanism.parameters()["users"] != users:
@@ -473,10 +481,10 @@ def _check_pdp(plans: Mapping[str, Plan], users: int | None, set_only: bool) -> 
                 f"{each.mechanism} is probabilistic DP for its own number of users: declare the "
                 f"same with --users, which is {users or 'not given'}"
             )
-    if set_only:
+    if changed:
         raise UsageError(
-            "--set-only and probabilistic DP do not go together: it does not survive dropping the "
-            "counts. Use --notion dp."
+            "probabilistic DP does not survive dropping or changing counts, so --set-only and "
+            "--consistent do not go with it. Use --notion dp."
         )
 
 
