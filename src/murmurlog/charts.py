@@ -52,7 +52,7 @@ class Axis:
 def linear(most: float) -> Axis:
     """From 0 to a round number that is at least `most`."""
     step = 10.0 ** math.floor(math.log10(most)) if most > 0 else 0.1
-    step *= next((f for f in (0.2, 0.5, 1.0) if most <= 5 * f * step), 2.0)
+    step *= next((f for f in (0.2, 0.5, 1.0) if most <= 6 * f * step), 2.0)
     count = max(1, math.ceil(most / step - 1e-9))
     return Axis(low=0.0, high=count * step, ticks=tuple(n * step for n in range(count + 1)))
 

@@ -187,8 +187,8 @@ def counted(
     return np.asarray(users + noise)
 
 
-def explain(plan: Plan, rehearsal: Rehearsal) -> str:
-    """What decides about an item, in a sentence and numbers."""
+def explain(plan: Plan, rehearsal: Rehearsal | None = None) -> str:
+    """What decides about an item, in a sentence and numbers; with a rehearsal, from that, too."""
     unit = plan.guarantee.unit
     if not isinstance(plan.mechanism, Rounds):
         return plan.sentence()
@@ -199,7 +199,9 @@ def explain(plan: Plan, rehearsal: Rehearsal) -> str:
         f"{last} for a weight of {weight:.3g}: {math.ceil(weight)} {unit}s with nothing else in play, "
         f"{ten} who have ten items in play each, {hundred} who have a hundred"
     )
+    if rehearsal is None:
+        return f"{text}."
     even = rehearsal.even_odds(plan.mechanism)
     if even is None:
-        return f"{text}; in the rehearsal nothing was published."
+        return f"{text}; in the rehearsal too little was published to say more."
     return f"{text}; in the rehearsal items held by about {even} {unit}s passed with even odds."

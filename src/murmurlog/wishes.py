@@ -25,9 +25,10 @@ SHARES: dict[str | None, tuple[float, ...]] = {
     "coverage": (0.1,),
     "precision": (0.3, 0.5, 0.7),
 }
-COUNTED = (10, 20, 40, 80)
+COUNTED = (10, 20, 40, 80, 160)
 ROUNDS = (4, 6)
-ROUNDS_BOUNDS, THRESHOLD_BOUNDS, KOROLOVA_BOUNDS = (30, 100), (3, 10, 30), (1, 2, 4, 8)
+# The standing choice comes first: the coarse search is made with it.
+ROUNDS_BOUNDS, THRESHOLD_BOUNDS, KOROLOVA_BOUNDS = (100, 300, 30), (3, 10, 30), (1, 2, 4, 8)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +68,7 @@ class Terms:
     mechanism: str | None = None
     per_user: int | None = None
     options: Mapping[str, Any] = field(default_factory=dict)  # rounds, count_share, count_per_user
+    reach: int | None = None  # items of a unit whose popularity was measured; None: of all
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,9 +119,11 @@ def candidates(terms: Terms, goal: str | None = None) -> list[Candidate]:
 
 def _rounds(terms: Terms, goal: str | None) -> Iterable[Candidate]:
     asked = terms.options
-    bounds = ROUNDS_BOUNDS[::-1] if terms.per_user is None else (terms.per_user,)
-    for d in bounds:
-        for rounds in (asked["rounds"],) if "rounds" in asked else ROUNDS:
+    known = math.inf if terms.reach is None else max(terms.reach, ROUNDS_BOUNDS[0])
+    bounds = [d for d in ROUNDS_BOUNDS if d <= known]
+    for d in bounds if terms.per_user is None else (terms.per_user,):
+        usual = ROUNDS[:1] if goal == "precision" else ROUNDS
+        for rounds in (asked["rounds"],) if "rounds" in asked else usual:
             if terms.set_only:
                 yield Candidate(
                     mechanism="rounds",
@@ -127,7 +131,7 @@ def _rounds(terms: Terms, goal: str | None) -> Iterable[Candidate]:
                     options={"rounds": rounds, "count_share": 0.0},
                 )
                 continue
-            counted = asked.get("count_per_user", 40)
+            counted = asked.get("count_per_user", max(1, 2 * d // 5))
             for share in (asked["count_share"],) if "count_share" in asked else SHARES[goal]:
                 split = {"rounds": rounds, "count_share": share, "count_per_user": counted}
                 yield Candidate(mechanism="rounds", per_user=d, options=split)
@@ -158,17 +162,22 @@ class Search:
 
     def at(self, epsilon: float, *, wish: Wish | None = None, goal: str | None = None) -> Choice:
         """The best for the goal at this epsilon: among what meets the wish, if anything does."""
-        return self._final(self._best(candidates(self.terms, goal), epsilon, wish, goal))
+        tried = candidates(self.terms, goal)
+        self._say(f"comparing {len(tried)} candidates at epsilon {epsilon:.3g}")
+        return self._final(self._best(tried, epsilon, wish, goal))
 
     def least(self, wish: Wish, *, goal: str | None = None) -> Choice:
         """The least epsilon whose best choice meets the wish; at the most epsilon if none does."""
         tried = candidates(self.terms, goal)
+        self._say("looking for an epsilon")
         low, high = self._coarse(tried[0], wish)
+        self._say(f"comparing {len(tried)} candidates at epsilon {high:.3g}")
         best = self._best(tried, high, None, goal, of=wish).candidate
         if not wish.met(self._foretold(best, high).forecast):
             low, high = high, MOST
         else:
             low /= STEP  # the standing choice needed more than the best one does
+        self._say(f"looking for the least epsilon of {best.mechanism}")
         while high / low > 1 + FINE:
             middle = math.sqrt(low * high)
             if wish.met(self._foretold(best, middle).forecast):
@@ -236,7 +245,6 @@ class Search:
         self, candidate: Candidate, epsilon: float, *, repeats: int | None = None, seed: int = 0
     ) -> Choice:
         made = candidate.plan(epsilon, self.terms)
-        self._say(f"rehearsing {candidate.mechanism} at epsilon {epsilon:.3g}")
         forecast = self.rehearsal.foretell(
             made.mechanism, repeats=repeats or self.repeats, seed=seed
         )
@@ -271,7 +279,8 @@ def sweep(
         lines[name] = (own, candidates(own))
     rows = []
     for name, (own, tried) in lines.items():
-        search = Search(rehearsal, own, say=say)
+        say(f"sweeping over {name}")
+        search = Search(rehearsal, own)
         for epsilon in EPSILONS:
             choice = search._best(tried, epsilon, None, None)
             rows.append(

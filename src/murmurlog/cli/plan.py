@@ -1,18 +1,24 @@
 """The command that foresees a release. Imports are late: --help answers at once."""
 
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
 
 from murmurlog.cli.app import app
 from murmurlog.cli.flags import (
+    Columns,
     CountPerUser,
     CountShare,
     Delta,
+    Encoding,
     Epsilon,
     Fakes,
     Json,
     Letters,
     Map,
     Mechanism,
+    Memory,
     Neighbours,
     Noise,
     Notion,
@@ -27,17 +33,29 @@ from murmurlog.cli.flags import (
     pairs,
     per_user_bounds,
 )
-from murmurlog.cli.output import show, show_json, warn_about
+from murmurlog.cli.foresight import (
+    SETTINGS,
+    Asked,
+    check_out,
+    look,
+    missed,
+    report,
+    tell_of,
+    wish_of,
+    write_settings,
+    write_sweep,
+)
+from murmurlog.cli.output import progress, show, show_json, tell, warn_about
 from murmurlog.errors import UsageError
 
 
 @app.command()
 def plan(
-    mechanism: Mechanism = "threshold",
+    mechanism: Mechanism = None,
     epsilon: Epsilon = None,
     delta: Delta = None,
     per_user: Annotated[
-        str | None, flag("--per-user", help="Distinct items a unit. Default 10.")
+        str | None, flag("--per-user", help="Distinct items a unit. Default 10; 100 for rounds.")
     ] = None,
     noise: Noise = None,
     unit: Unit = "user",
@@ -54,34 +72,109 @@ def plan(
     rounds: RoundsFlag = None,
     count_share: CountShare = None,
     count_per_user: CountPerUser = None,
+    set_only: Annotated[bool, typer.Option("--set-only", help="Keys without counts.")] = False,
+    target: Annotated[
+        str | None, typer.Option("--target", help="A wish: volume=0.4, or queries=10000.")
+    ] = None,
+    goal: Annotated[
+        str | None, typer.Option("--goal", help="What the budget goes to: coverage or precision.")
+    ] = None,
+    profile: Annotated[
+        Path | None,
+        typer.Option("--profile", help="Foretell from what profile --epsilon has written."),
+    ] = None,
+    public: Annotated[
+        str | None, typer.Option("--public", help="Foretell from a public or invented log.")
+    ] = None,
+    like: Annotated[
+        str | None,
+        typer.Option("--like", help="Foretell from a generated log: aol, zealous or plain."),
+    ] = None,
+    raw: Annotated[
+        str | None, typer.Option("--raw", help="Foretell from the log itself: NOT protected.")
+    ] = None,
+    kind: Annotated[
+        str | None, typer.Option("--kind", help="Of item: query, keyword, click or pair.")
+    ] = None,
+    columns: Columns = None,
+    encoding: Encoding = None,
+    memory: Memory = None,
+    sweep: Annotated[
+        bool, typer.Option("--sweep", help="Write the trade-off as chart and table to --out.")
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="A .toml file for release; with --sweep a folder. Must be new."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Thresholds for a budget, before any data is read."""
-    from murmurlog.road import planned_for
-
+    """Thresholds for a budget, or the budget for a wish, before the log is read."""
     bound = None if per_user is None else per_user_bounds(per_user)
     if isinstance(bound, dict):
         raise UsageError(f"plan is for one table: --per-user takes one number, not {per_user!r}")
+    own: dict[str, Any] = {
+        "rounds": rounds,
+        "count_share": count_share,
+        "count_per_user": count_per_user,
+    }
+    others: dict[str, Any] = {
+        "letters": pairs(letters, "--set"),
+        "noise": noise,
+        "notion": notion,
+        "pool": pool,
+        "fakes": fakes,
+        "sessions_per_user": sessions_per_user,
+        "queries_per_session": queries_per_session,
+        "subsequences": subsequences,
+        "map": map,
+    }
+    if sweep or any(value is not None for value in (target, goal, profile, public, like, raw)):
+        _foresee(
+            target=target,
+            goal=goal,
+            epsilon=epsilon,
+            terms={
+                "delta": delta,
+                "neighbours": neighbours,
+                "set_only": set_only,
+                "mechanism": mechanism,
+                "per_user": bound,
+                "options": {name: value for name, value in own.items() if value is not None},
+            },
+            others=others,
+            asked=Asked(
+                profile=profile,
+                public=public,
+                like=like,
+                raw=raw,
+                users=users,
+                kind=kind,
+                unit=unit,
+                columns=pairs(columns, "--columns"),
+                encoding=encoding,
+                memory=memory,
+            ),
+            sweep=sweep,
+            out=out,
+            as_json=as_json,
+        )
+        return
+    if out is not None:
+        raise UsageError("--out is for what was foretold: give --target, --goal or --sweep, too")
+    from murmurlog.forecast import explain
+    from murmurlog.road import planned_for
+
     planned = planned_for(
         mechanism,
         epsilon=epsilon,
         delta=delta,
         per_user=bound,
-        noise=noise,
         unit=unit,
         neighbours=neighbours,
-        letters=pairs(letters, "--set"),
         users=users,
-        notion=notion,
-        pool=pool,
-        fakes=fakes,
-        sessions_per_user=sessions_per_user,
-        queries_per_session=queries_per_session,
-        subsequences=subsequences,
-        map=map,
-        rounds=rounds,
-        count_share=count_share,
-        count_per_user=count_per_user,
+        set_only=set_only or None,
+        **own,
+        **others,
     )
     warn_about(planned.guarantee)
     if as_json:
@@ -89,4 +182,62 @@ def plan(
         return
     show(str(planned.mechanism))
     show(str(planned.guarantee))
-    show(planned.sentence())
+    show(explain(planned))
+
+
+def _foresee(
+    *,
+    target: str | None,
+    goal: str | None,
+    epsilon: float | None,
+    terms: dict[str, Any],
+    others: dict[str, Any],
+    asked: Asked,
+    sweep: bool,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Chooses, says what is foretold, and writes what was asked for."""
+    for name, value in others.items():
+        if value is not None:
+            given = "--set" if name == "letters" else "--" + name.replace("_", "-")
+            raise UsageError(f"{given} does not go with a forecast: leave it out, or the wish")
+    wish = wish_of(target)
+    check_out(out, sweep=sweep)
+    from murmurlog.engine import connect
+    from murmurlog.forecast import Rehearsal, explain
+    from murmurlog.plans import DELTA, EPSILON
+    from murmurlog.wishes import MOST, Search, Terms, candidates
+    from murmurlog.wishes import sweep as swept
+
+    if terms["delta"] is None:
+        terms["delta"] = DELTA
+    settled = Terms(**terms, unit=asked.unit)
+    candidates(settled, goal)  # whatever cannot be foretold shows before anything is read
+    with progress() as say, connect(memory=asked.memory) as engine:
+        seen = look(asked, say)
+        settled = Terms(**terms, unit=seen.unit, reach=seen.reach)
+        rehearsal = Rehearsal(seen.likeness, engine)
+        rows = swept(rehearsal, settled, say=say) if sweep else []
+        if sweep and target is None and epsilon is None and goal is None:
+            choice, sentence = None, ""
+        else:
+            search = Search(rehearsal, settled, say=say)
+            if wish is not None and epsilon is None:
+                choice = search.least(wish, goal=goal)
+            else:
+                choice = search.at(EPSILON if epsilon is None else epsilon, wish=wish, goal=goal)
+            sentence = explain(choice.plan, rehearsal)
+    if out is not None and sweep:
+        write_sweep(out, rows, seen)
+    if choice is None:
+        if as_json:
+            show_json({"from": seen.words, "sweep": rows})
+        return
+    found = report(choice, settled, seen, wish, sentence)
+    tell_of(found, choice, as_json=as_json)
+    if wish is not None and not wish.met(choice.forecast):
+        tell(missed(choice, wish, MOST))
+        raise typer.Exit(1)
+    if out is not None:
+        write_settings(out / SETTINGS if sweep else out, found["settings"])

@@ -1,0 +1,102 @@
+"""Whether plan --target keeps its word on logs it has not seen.
+
+    python benchmarks/plan.py [--rows 1000000] [--epsilon 0.3] [--per-user 100]
+
+Three logs are generated. For each one its profile is measured privately, `plan` finds the least
+epsilon for a wish from the profile alone, and the release is made with what was planned. Printed are
+the wish, what was foretold, and what was reached: published queries; the volume, that is the share of
+all pairs of a user and a query of theirs whose query is published; and beside it the share of rows.
+The last column is reached over wished for.
+"""
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+
+import duckdb
+import pyarrow.parquet as pq
+
+from murmurlog.engine import connect
+from murmurlog.forecast import Rehearsal
+from murmurlog.likeness import of_outline
+from murmurlog.road import release
+from murmurlog.surveying import survey
+from murmurlog.synth import invent, write
+from murmurlog.wishes import Search, Terms, Wish, release_flags
+
+DELTA = 1e-6
+LOGS = {
+    "plain, seed 11": (None, 11, ("volume=0.22", "volume=0.3", "queries=300", "queries=1500")),
+    "aol, seed 12": ("aol", 12, ("volume=0.08", "volume=0.12", "queries=200", "queries=800")),
+    "zealous, seed 13": (
+        "zealous",
+        13,
+        ("volume=0.12", "volume=0.2", "queries=300", "queries=1500"),
+    ),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--epsilon", type=float, default=0.3)
+    parser.add_argument("--per-user", type=int, default=100)
+    options = parser.parse_args()
+    print("| log | target | epsilon | CPU s | foretold | reached | rows | ratio |")
+    print("|---|---|---|---|---|---|---|---|")
+    for name, (like, seed, wishes) in LOGS.items():
+        with tempfile.TemporaryDirectory() as folder:
+            log = Path(folder) / "log.parquet"
+            write(invent(rows=options.rows, seed=seed, like=like), log)
+            seen = survey(str(log), epsilon=options.epsilon, delta=DELTA, per_user=options.per_user)
+            with connect() as engine:
+                started = time.process_time()
+                rehearsal = Rehearsal(of_outline(seen.outline), engine)
+                fitted = time.process_time() - started
+                for text in wishes:
+                    one(name, text, rehearsal, log, options.per_user, fitted)
+
+
+def one(
+    name: str, text: str, rehearsal: Rehearsal, log: Path, per_user: int, fitted: float
+) -> None:
+    """Prints a line: the plan for a wish, and what its release came to."""
+    which, _, amount = text.partition("=")
+    wish = Wish(name=which, amount=float(amount))
+    terms = Terms(delta=DELTA, reach=per_user)
+    started = time.process_time()
+    choice = Search(rehearsal, terms).least(wish)
+    spent = fitted + time.process_time() - started
+    flags = {key.replace("-", "_"): value for key, value in release_flags(choice, terms).items()}
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "bundle"
+        release(str(log), out=out, **flags)
+        reached = survives(log, next(out.rglob("query.parquet")))
+    queries, volume, rows = reached
+    now = volume if which == "volume" else queries
+    print(
+        f"| {name} | {wish} | {choice.epsilon:g} | {spent:.0f} | {choice.forecast.queries:.0f}, "
+        f"{choice.forecast.volume:.1%} | {queries}, {volume:.1%} | {rows:.1%} | "
+        f"{now / wish.amount:.3f} |",
+        flush=True,
+    )
+
+
+def survives(log: Path, table: Path) -> tuple[int, float, float]:
+    """Published queries, and their share of pairs and of rows."""
+    published = pq.read_table(table).select(["query"])
+    connection = duckdb.connect()
+    connection.register("published", published)
+    pairs, rows = connection.execute(
+        "WITH log AS (SELECT user, query, query IN (SELECT query FROM published) AS there "
+        "FROM read_parquet(?)), pairs AS (SELECT DISTINCT * FROM log) "
+        "SELECT (SELECT avg(there::int) FROM pairs), (SELECT avg(there::int) FROM log)",
+        [str(log)],
+    ).fetchone()
+    connection.close()
+    return published.num_rows, pairs, rows
+
+
+if __name__ == "__main__":
+    main()
