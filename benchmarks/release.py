@@ -4,8 +4,9 @@
 
 Invents a log (or takes one), then runs, one after the other in processes of their own:
   group by    DuckDB: SELECT query, count(*) ... GROUP BY query; not private
-  query       murmurlog release --tables query
-  query,click murmurlog release --tables query,click
+  threshold   murmurlog release --tables query --mechanism threshold
+  rounds      murmurlog release --tables query
+  with clicks murmurlog release --tables query,click
 and prints one table. Ratios are of CPU seconds in this run.
 """
 
@@ -22,6 +23,13 @@ import duckdb, sys
 rows = duckdb.sql(f"SELECT query, count(*) AS n FROM '{sys.argv[1]}' GROUP BY query").fetch_arrow_table()
 print(rows.num_rows)
 """
+
+
+RELEASES = {
+    "threshold": "--tables query --mechanism threshold",
+    "rounds": "--tables query",
+    "with clicks": "--tables query,click",
+}
 
 
 def main() -> None:
@@ -49,10 +57,10 @@ def main() -> None:
                 f"generate: {options.rows} rows in {made.wall:.1f} s, {made.cpu:.1f} CPU s, {made.peak_mb:.0f} MB"
             )
         runs = {"group by": measure([sys.executable, "-c", GROUP_BY, str(log)])}
-        for tables in ("query", "query,click"):
-            out = Path(folder) / tables.replace(",", "-")
-            runs[tables] = measure(
-                [murmurlog, "release", str(log), "--tables", tables, "--out", str(out), "--json"]
+        for name, flags in RELEASES.items():
+            out = Path(folder) / name.replace(" ", "-")
+            runs[name] = measure(
+                [murmurlog, "release", str(log), *flags.split(), "--out", str(out), "--json"]
             )
     base = runs["group by"].cpu
     print(f"{'':12} {'CPU s':>7} {'ratio':>6} {'wall s':>7} {'peak MB':>8}  rows")
