@@ -1,6 +1,6 @@
 """Whether plan --target keeps its word on logs it has not seen.
 
-    python benchmarks/plan.py [--rows 1000000] [--epsilon 0.3] [--per-user 100]
+    python benchmarks/plan.py [--rows 1000000] [--epsilon 0.5] [--per-user 50]
 
 Three logs are generated. For each one its profile is measured privately, `plan` finds the least
 epsilon for a wish from the profile alone, and the release is made with what was planned. Printed are
@@ -17,7 +17,6 @@ from pathlib import Path
 import duckdb
 import pyarrow.parquet as pq
 
-from murmurlog.engine import connect
 from murmurlog.forecast import Rehearsal
 from murmurlog.likeness import of_outline
 from murmurlog.road import release
@@ -40,8 +39,8 @@ LOGS = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--epsilon", type=float, default=0.3)
-    parser.add_argument("--per-user", type=int, default=100)
+    parser.add_argument("--epsilon", type=float, default=0.5)
+    parser.add_argument("--per-user", type=int, default=50)
     options = parser.parse_args()
     print("| log | target | epsilon | CPU s | foretold | reached | rows | ratio |")
     print("|---|---|---|---|---|---|---|---|")
@@ -50,12 +49,11 @@ def main() -> None:
             log = Path(folder) / "log.parquet"
             write(invent(rows=options.rows, seed=seed, like=like), log)
             seen = survey(str(log), epsilon=options.epsilon, delta=DELTA, per_user=options.per_user)
-            with connect() as engine:
-                started = time.process_time()
-                rehearsal = Rehearsal(of_outline(seen.outline), engine)
-                fitted = time.process_time() - started
-                for text in wishes:
-                    one(name, text, rehearsal, log, options.per_user, fitted)
+            started = time.process_time()
+            rehearsal = Rehearsal(of_outline(seen.outline))
+            fitted = time.process_time() - started
+            for text in wishes:
+                one(name, text, rehearsal, log, options.per_user, fitted)
 
 
 def one(

@@ -6,15 +6,16 @@ two against each other, item by item.
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from statistics import mean
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from murmurlog.engine import Engine
 from murmurlog.errors import UsageError
 from murmurlog.likeness import Likeness
 from murmurlog.mechanisms import Korolova, Mechanism, Rounds, Threshold
@@ -54,14 +55,25 @@ class Forecast:
         }
 
 
+@dataclass(frozen=True, kw_only=True)
+class Counts(Tally):
+    """A tally of a likeness: its rows are here and not in an engine."""
+
+    engine: Any = None
+    table: pa.RecordBatch
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """All rows at once."""
+        yield self.table
+
+
 class Rehearsal:
     """A likeness on which mechanisms are run; what they share is kept."""
 
-    def __init__(self, likeness: Likeness, engine: Engine) -> None:
+    def __init__(self, likeness: Likeness) -> None:
         self.likeness = likeness
         self.users = likeness.users()
         self.top = np.argsort(-self.users, kind="stable")[:TOP]
-        self._engine = engine
         self.bounded = lru_cache(maxsize=3)(self._bounded)
         self._tally = lru_cache(maxsize=16)(self._tallied)
 
@@ -111,13 +123,12 @@ class Rehearsal:
     def _bounded(self, per_user: int) -> Likeness:
         return self.likeness.bounded(per_user)
 
-    def _tallied(self, per_user: int) -> Tally:
+    def _tallied(self, per_user: int) -> Counts:
         users = self.likeness.bounded(per_user).users()
         held = np.flatnonzero(users)
-        table = pa.table({"query": pa.array(held).cast(pa.string()), "users": users[held]})
-        return Tally(
-            engine=self._engine,
-            table=self._engine.keep(table),
+        query = pa.array(held).cast(pa.string())
+        return Counts(
+            table=pa.record_batch({"query": query, "users": pa.array(users[held])}),
             kind="query",
             keys=("query",),
             unit="user",

@@ -121,7 +121,7 @@ def _from_profile(path: Path, asked: Asked, say: Callable[[str], None]) -> Seen:
         raise UsageError("--users goes with --like and --public: a profile has its own number")
     if outline.per_user < WIDE:
         tell(
-            f"this profile counts {outline.per_user} items a {outline.unit}; one with --per-user 100 "
+            f"this profile counts {outline.per_user} items a {outline.unit}; one with --per-user 50 "
             "foretells rounds better"
         )
     say("inventing a log with the measured outline")

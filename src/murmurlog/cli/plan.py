@@ -204,7 +204,6 @@ def _foresee(
             raise UsageError(f"{given} does not go with a forecast: leave it out, or the wish")
     wish = wish_of(target)
     check_out(out, sweep=sweep)
-    from murmurlog.engine import connect
     from murmurlog.forecast import Rehearsal, explain
     from murmurlog.plans import DELTA, EPSILON
     from murmurlog.wishes import MOST, Search, Terms, candidates
@@ -214,10 +213,10 @@ def _foresee(
         terms["delta"] = DELTA
     settled = Terms(**terms, unit=asked.unit)
     candidates(settled, goal)  # whatever cannot be foretold shows before anything is read
-    with progress() as say, connect(memory=asked.memory) as engine:
+    with progress() as say:
         seen = look(asked, say)
         settled = Terms(**terms, unit=seen.unit, reach=seen.reach)
-        rehearsal = Rehearsal(seen.likeness, engine)
+        rehearsal = Rehearsal(seen.likeness)
         rows = swept(rehearsal, settled, say=say) if sweep else []
         if sweep and target is None and epsilon is None and goal is None:
             choice, sentence = None, ""

@@ -1,0 +1,365 @@
+"""Forecasts: the invented log has its outline, rehearsals are the mechanism, wishes are met."""
+
+import csv
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from murmurlog import charts
+from murmurlog.cli import main as entry
+from murmurlog.engine import connect
+from murmurlog.errors import UsageError
+from murmurlog.forecast import Rehearsal, counted, explain, selected
+from murmurlog.likeness import of_file, of_outline, of_shape, smooth
+from murmurlog.mechanisms import Korolova, Rounds, Threshold
+from murmurlog.mechanisms.rounds import Held, clipped
+from murmurlog.noise import SeededEntropy, draw
+from murmurlog.outline import Outline, Ranks, Size
+from murmurlog.plans import plan
+from murmurlog.synth import invent, write
+from murmurlog.wishes import Candidate, Search, Terms, Wish, candidates, release_flags
+
+BUDGET = {"epsilon": 2.0, "delta": 1e-6}
+
+
+@pytest.fixture(scope="module")
+def outline():
+    """A small log: 1,500 users, items by a power law over 1,000 ranks."""
+    ranks = np.arange(1, 1001)
+    users = 900 / (ranks + 3.0) ** 0.9
+    sizes = ((1, 1, 150), (2, 3, 250), (4, 8, 450), (9, 16, 400), (17, 40, 200), (41, 80, 50))
+    return Outline(
+        kind="query",
+        unit="user",
+        per_user=20,
+        sizes=tuple(Size(least=a, most=b, units=float(n)) for a, b, n in sizes),
+        popularity=tuple(Ranks(items=20, users=float(u.mean())) for u in users.reshape(-1, 20)),
+        guarantee=None,
+    )
+
+
+@pytest.fixture(scope="module")
+def likeness(outline):
+    return of_outline(outline, seed=3)
+
+
+@pytest.fixture(scope="module")
+def rehearsal(likeness):
+    return Rehearsal(likeness)
+
+
+def test_the_invented_log_has_the_outline(outline, likeness):
+    sizes = np.bincount(likeness.unit)
+    for size in outline.sizes[:-1]:
+        assert ((sizes >= size.least) & (sizes <= size.most)).sum() == size.units
+    assert (np.bincount(likeness.unit, weights=likeness.place) == sizes * (sizes - 1) / 2).all()
+    pairs = np.stack([likeness.unit, likeness.item], 1)
+    assert len(np.unique(pairs, axis=0)) == len(pairs)  # every item once
+    falling = np.sort(likeness.bounded(20).users())[::-1]
+    for block in (0, 1, 3, 10, 30):
+        wanted = outline.popularity[block].users
+        came = falling[20 * block : 20 * block + 20].mean()
+        # Twenty counts of sd sqrt(n): seven standard errors, and 3 % for the fitting.
+        assert abs(came - wanted) < 7 * np.sqrt(wanted / 20) + 0.03 * wanted, block
+
+
+def test_the_same_seed_gives_the_same_log(outline, likeness):
+    again, other = of_outline(outline, seed=3), of_outline(outline, seed=4)
+    assert (again.item == likeness.item).all()
+    assert len(other.item) != len(likeness.item) or (other.item != likeness.item).any()
+
+
+def test_noise_is_smoothed_away_and_a_power_law_stays():
+    law = 1e4 / np.arange(1, 31) ** 1.1
+    errors = np.full(30, 200.0)
+    noisy = law + 200.0 * np.cos(7.0 * np.arange(30) ** 2)
+    near = smooth(noisy, errors, order=2)
+    assert np.abs(near - law)[5:].mean() < 0.5 * np.abs(noisy - law)[5:].mean()
+    assert smooth(law, errors, order=2) == pytest.approx(law, rel=0.15)
+    assert (near > 0).all()
+
+
+def held_by_the_engine(engine, held):
+    names, item = np.unique(held.item, return_inverse=True)
+    table = pa.table({"unit": held.unit, "item": item.astype(np.int64), "place": held.place})
+    return names, Held(
+        engine=engine,
+        table=engine.keep(table),
+        names=None,
+        size=len(names),
+        kind="query",
+        keys=("query",),
+        unit="user",
+        per_user=20,
+    )
+
+
+@pytest.mark.parametrize("options", [{}, {"rounds": 2, "count_share": 0.0}])
+def test_rounds_on_arrays_are_the_mechanism_item_by_item(likeness, options):
+    mechanism = Rounds.solve(**BUDGET, d=20, **options)
+    held = likeness.bounded(20)
+    with connect() as engine:
+        names, same = held_by_the_engine(engine, held)
+        wanted = mechanism.select(same, entropy=SeededEntropy(5))
+        found = selected(mechanism, held, entropy=SeededEntropy(5))
+        assert len(found) > 20
+        assert found.tolist() == names[wanted].tolist()
+        other = selected(mechanism, held, entropy=SeededEntropy(6))
+        assert other.tolist() != found.tolist()
+        counts = counted(mechanism, held, found, entropy=SeededEntropy(7))
+        if options:
+            assert counts is None
+            return
+        s = mechanism.schedule
+        listed = engine.keep(pa.table({"item": wanted}))
+        true = clipped(same, listed, per_user=s.count_per_user)[wanted]
+        noise = draw(
+            noise="gaussian", scale=s.count_scale, count=len(true), entropy=SeededEntropy(7)
+        )
+        assert counts.tolist() == (true + noise).tolist()
+
+
+def test_a_rehearsal_by_counts_passes_what_the_threshold_says(rehearsal):
+    mechanism = Threshold.solve(**BUDGET, d=10)
+    users = rehearsal.likeness.bounded(10).users()
+    expected = sum(mechanism.pass_probability(int(n)) for n in users[users > 0])
+    found = rehearsal.foretell(mechanism, repeats=4)
+    assert abs(found.queries - expected) < 7 * np.sqrt(expected / 4)
+    assert found.low[0] <= found.queries <= found.high[0]
+    assert 0 < found.volume < 1
+    assert rehearsal.foretell(mechanism, repeats=4) == found  # the same seed
+
+
+def test_more_epsilon_foretells_more(rehearsal):
+    found = [
+        rehearsal.foretell(Rounds.solve(epsilon=e, delta=1e-6, d=20), repeats=2)
+        for e in (0.5, 2.0, 8.0)
+    ]
+    assert found[0].queries < found[1].queries < found[2].queries
+    assert found[0].volume < found[1].volume < found[2].volume
+    assert found[0].median_error > found[2].median_error
+
+
+def test_errors_are_of_the_most_popular_and_missing_ones_count_as_one(rehearsal):
+    nothing = rehearsal.foretell(Threshold(noise="geometric", d=1, scale=1.0, T=10_000))
+    assert (nothing.queries, nothing.volume, nothing.median_error) == (0, 0, 1.0)
+    nearly = rehearsal.foretell(Threshold(noise="geometric", d=1000, scale=0.1, T=2))
+    assert nearly.median_error < 0.01
+    assert rehearsal.foretell(Korolova(d=4, b=2.0, T=20)).median_error is None
+
+
+@pytest.mark.parametrize("wish", [Wish(name="volume", amount=0.2), Wish(name="queries", amount=60)])
+def test_the_least_epsilon_meets_the_wish_and_less_does_not(rehearsal, wish):
+    search = Search(rehearsal, Terms(delta=1e-6, per_user=20, options={"rounds": 3}))
+    search.repeats = 1
+    found = search.least(wish)
+    assert wish.met(found.forecast)
+    assert wish.of(found.forecast) < 1.06 * wish.amount
+    less = rehearsal.foretell(found.candidate.plan(0.8 * found.epsilon, search.terms).mechanism)
+    assert not wish.met(less)
+    assert found.plan.guarantee.epsilon == found.epsilon
+
+
+def test_goals_choose_the_split(rehearsal):
+    terms = Terms(delta=1e-6, mechanism="rounds", per_user=20)
+    search = Search(rehearsal, terms)
+    search.repeats = 2
+    wide, precise = (search.at(4.0, goal=goal) for goal in ("coverage", "precision"))
+    assert wide.forecast.queries > precise.forecast.queries
+    assert precise.forecast.median_error < wide.forecast.median_error
+    assert wide.candidate.options["count_share"] < precise.candidate.options["count_share"]
+
+
+def test_what_is_asked_for_is_kept_and_what_was_not_measured_is_not_tried():
+    asked = Terms(delta=1e-6, per_user=7, options={"rounds": 3, "count_share": 0.2})
+    (only,) = candidates(asked)
+    assert (only.per_user, only.options["rounds"], only.options["count_share"]) == (7, 3, 0.2)
+    assert {each.mechanism for each in candidates(Terms(delta=1e-6))} == {"rounds", "threshold"}
+    measured = candidates(Terms(delta=1e-6, reach=20, mechanism="rounds"))
+    assert {each.per_user for each in measured} == {30, 100}
+    assert 300 in {each.per_user for each in candidates(Terms(delta=1e-6))}
+    keys = candidates(Terms(delta=1e-6, set_only=True, mechanism="rounds"))
+    assert {each.options["count_share"] for each in keys} == {0.0}
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Wish(name="speed", amount=1), "wish for volume or queries"),
+        (lambda: Wish(name="volume", amount=1.5), "between 0 and 1"),
+        (lambda: Wish(name="queries", amount=0), "at least 1"),
+        (lambda: candidates(Terms(delta=1e-6), "speed"), "coverage or precision"),
+        (lambda: candidates(Terms(delta=1e-6, mechanism="hong")), "cannot be foretold"),
+        (lambda: candidates(Terms(delta=1e-6, set_only=True), "precision"), "about counts"),
+        (lambda: of_shape("bing", users=10), "is not known"),
+        (lambda: of_shape("plain", users=0), "at least 1"),
+    ],
+)
+def test_wishes_that_make_no_sense_are_refused(make, message):
+    with pytest.raises(UsageError, match=message):
+        make()
+
+
+def test_a_threshold_is_explained_in_a_sentence_and_numbers(rehearsal):
+    made = plan(**BUDGET, mechanism="rounds", per_user=20)
+    text = explain(made, rehearsal)
+    weight = made.mechanism.bar()
+    assert f"asks for a weight of {weight:.3g}: {int(np.ceil(weight))} users with nothing" in text
+    even = int(re.search(r"held by about (\d+) users passed with even odds", text)[1])
+    there = np.isin(
+        np.arange(rehearsal.likeness.size), rehearsal._run(made.mechanism, SeededEntropy(0))[0]
+    )
+    near = (rehearsal.users > 0.8 * even) & (rehearsal.users < 1.25 * even)
+    assert 0.2 < there[near].mean() < 0.8
+    assert explain(plan(**BUDGET, mechanism="threshold")).startswith("An item held by")
+
+
+def test_the_flags_of_the_release_say_all_that_was_chosen():
+    candidate = Candidate(
+        mechanism="rounds", per_user=100, options={"rounds": 4, "count_share": 0.0}
+    )
+    terms = Terms(delta=1e-7, set_only=True, unit="user-day")
+    choice = type("Choice", (), {"candidate": candidate, "epsilon": 0.5})()
+    assert release_flags(choice, terms) == {
+        "tables": ["query"],
+        "mechanism": "rounds",
+        "epsilon": 0.5,
+        "delta": 1e-7,
+        "per-user": 100,
+        "rounds": 4,
+        "unit": "user-day",
+        "set-only": True,
+    }
+
+
+def test_a_log_as_a_likeness_and_a_part_of_it(tmp_path):
+    path = tmp_path / "log.tsv"
+    rows = ["user\ttime\tquery", "a\t2026-01-02\tx", "a\t2026-01-01\ty", "a\t2026-01-03\tx"]
+    path.write_text("\n".join([*rows, "b\t2026-01-01\tx", ""]))
+    found = of_file(str(path))
+    assert (found.units, found.size, found.pairs) == (2, 2, 3)
+    assert found.place.tolist() == [0, 1, 0]
+    assert found.item.tolist() == [1, 0, 0]  # a asked y first
+    assert found.part(1).units == 1
+    with pytest.raises(UsageError, match="not from a smaller one"):
+        found.part(3)
+
+
+def test_charts_hold_every_line_and_no_script():
+    drawn = charts.lines(
+        {"a<b": [(0.1, 0.0), (1.0, 0.5)], "c": [(0.1, 0.1), (1.0, 0.5)]},
+        title="t & u",
+        x_label="epsilon",
+        percent=True,
+    )
+    page = charts.page(title="p", words=["w"], charts=[drawn], table=charts.rows_of(["h"], [["1"]]))
+    assert drawn.count("<polyline") == 2
+    assert "a&lt;b" in drawn
+    assert "t &amp; u" in drawn
+    heights = [float(y) for y in re.findall(r'x="580" y="([\d.]+)"', drawn)]
+    assert abs(heights[0] - heights[1]) >= charts.APART
+    assert "script" not in page
+    assert "http" not in page
+    assert charts.linear(1030).high == 1200
+    assert charts.linear(0.0).high > 0
+
+
+def command(monkeypatch, capsys, *arguments):
+    monkeypatch.setattr("sys.argv", ["murmurlog", *map(str, arguments)])
+    with pytest.raises(SystemExit) as stopped:
+        entry.main()
+    printed = capsys.readouterr()
+    return stopped.value.code, printed.out, printed.err
+
+
+@pytest.fixture
+def small(outline, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("murmurlog.wishes.FINAL_REPEATS", 2)
+    Path("outline.json").write_text(json.dumps(outline.as_json()))
+    write(invent(rows=2000, seed=4), Path("log.parquet"))
+    return tmp_path
+
+
+def test_plan_writes_settings_that_release_takes_and_lists_what_is_unprotected(
+    small, monkeypatch, capsys
+):
+    code, out, err = command(
+        monkeypatch, capsys, "plan", "--profile", "outline.json", "--target", "queries=40",
+        "--mechanism", "rounds", "--per-user", 20, "--rounds", 2, "--out", "murmurlog.toml", "--json",
+    )  # fmt: skip
+    assert code == 0, err
+    found = json.loads(out)
+    assert found["foretold"]["queries"] >= 40
+    assert (found["target"], found["met"]) == ("queries=40", True)
+    # An exact profile is the log itself; what was asked for was not chosen by it.
+    things = [text.split(" ")[0] for text in found["unprotected"]]
+    assert things == ["epsilon", "count-share", "count-per-user"]
+    assert "--unprotected" in found["release"]
+    code, out, err = command(
+        monkeypatch, capsys, "release", "log.parquet", "--out", "b", "--dry-run", "--json"
+    )
+    assert code == 0, err
+    table = json.loads(out)["tables"]["query"]
+    assert table["guarantee"]["epsilon"] == found["guarantee"]["epsilon"]
+    assert table["mechanism"] == found["mechanism"]
+
+
+def test_a_missed_target_exits_with_1_and_writes_nothing(small, monkeypatch, capsys):
+    code, out, err = command(
+        monkeypatch, capsys, "plan", "--profile", "outline.json", "--target", "volume=0.99",
+        "--epsilon", 1, "--mechanism", "threshold", "--per-user", 5, "--out", "s.toml",
+    )  # fmt: skip
+    assert code == 1
+    assert "missed: volume=0.99 is not reached at epsilon 1" in err
+    assert "foretold: " in out
+    assert not Path("s.toml").exists()
+
+
+def test_the_sweep_is_a_table_and_a_chart(small, monkeypatch, capsys):
+    monkeypatch.setattr("murmurlog.wishes.EPSILONS", (1.0, 4.0))
+    monkeypatch.setattr("murmurlog.wishes.THRESHOLD_BOUNDS", (5,))
+    monkeypatch.setattr("murmurlog.wishes.KOROLOVA_BOUNDS", (1, 2))
+    code, out, err = command(
+        monkeypatch, capsys, "plan", "--profile", "outline.json", "--sweep", "--out", "swept"
+    )
+    assert code == 0, err
+    rows = list(csv.DictReader(Path("swept/sweep.csv").read_text().splitlines()))
+    assert list(rows[0]) == ["mechanism", "epsilon", "delta", "queries", "volume", "median_error"]
+    names = ["rounds", "rounds, keys alone", "threshold", "korolova"]
+    assert [row["mechanism"] for row in rows[::2]] == names
+    queries = {(row["mechanism"], row["epsilon"]): int(row["queries"]) for row in rows}
+    assert queries["rounds, keys alone", "4.0"] > queries["threshold", "4.0"] > 0
+    page = Path("swept/sweep.html").read_text()
+    assert page.count("<polyline") == 8
+    assert "script" not in page
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--target", "volume=0.4"), "give --profile FILE"),
+        (("--target", "volume=2", "--users", 10), "between 0 and 1"),
+        (("--target", "much", "--users", 10), "--target takes name=value"),
+        (("--like", "aol"), "--like aol needs --users"),
+        (("--like", "aol", "--raw", "log.parquet"), "give one"),
+        (("--target", "queries=5", "--users", 10, "--set", "T=5"), "--set does not go"),
+        (("--target", "queries=5", "--users", 10, "--mechanism", "pool"), "cannot be foretold"),
+        (("--sweep", "--users", 10), "give --out, a folder"),
+        (("--target", "queries=5", "--users", 10, "--out", "log.parquet"), "exists"),
+        (("--target", "queries=5", "--users", 10, "--out", "x.json"), "must end in .toml"),
+        (("--profile", "outline.json", "--users", 10), "a profile has its own number"),
+        (("--profile", "outline.json", "--kind", "click"), "is of kind query"),
+        (("--out", "x.toml"), "--out is for what was foretold"),
+    ],
+)
+def test_plan_says_what_is_wrong_before_it_works(small, monkeypatch, capsys, arguments, message):
+    before = sorted(small.rglob("*"))
+    code, _, err = command(monkeypatch, capsys, "plan", *arguments)
+    assert code == 2, err
+    assert message in err
+    assert sorted(small.rglob("*")) == before
