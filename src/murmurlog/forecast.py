@@ -74,7 +74,7 @@ class Rehearsal:
         self.likeness = likeness
         self.users = likeness.users()
         self.top = np.argsort(-self.users, kind="stable")[:TOP]
-        self.bounded = lru_cache(maxsize=3)(self._bounded)
+        self._held = lru_cache(maxsize=3)(self._bounded)
         self._tally = lru_cache(maxsize=16)(self._tallied)
 
     def foretell(self, mechanism: Mechanism, *, repeats: int = 1, seed: int = 0) -> Forecast:
@@ -109,9 +109,9 @@ class Rehearsal:
     def _run(self, mechanism: Mechanism, entropy: Entropy) -> tuple[Integers, Integers | None]:
         """The published items' numbers and their counts, or None if there are no counts."""
         if isinstance(mechanism, Rounds):
-            held = self.bounded(mechanism.schedule.d)
+            held, numbers = self._held(mechanism.schedule.d)
             shown = selected(mechanism, held, entropy=entropy)
-            return shown, counted(mechanism, held, shown, entropy=entropy)
+            return numbers[shown], counted(mechanism, held, shown, entropy=entropy)
         if not isinstance(mechanism, Threshold | Korolova):
             raise UsageError(
                 f"{mechanism} cannot be foretold: choose rounds, threshold or korolova"
@@ -120,8 +120,8 @@ class Rehearsal:
         shown = np.array(table["query"].to_pylist(), np.int64)
         return shown, table["users"].to_numpy() if "users" in table.column_names else None
 
-    def _bounded(self, per_user: int) -> Likeness:
-        return self.likeness.bounded(per_user)
+    def _bounded(self, per_user: int) -> tuple[Likeness, Integers]:
+        return self.likeness.bounded(per_user).renumbered()
 
     def _tallied(self, per_user: int) -> Counts:
         users = self.likeness.bounded(per_user).users()
@@ -145,10 +145,9 @@ class Rehearsal:
 
 
 def selected(mechanism: Rounds, held: Likeness, *, entropy: Entropy) -> Integers:
-    """What `Rounds.select` publishes of these bounded items, on arrays."""
+    """What `Rounds.select` publishes of these bounded items, which are numbered without gaps."""
     s = mechanism.schedule
-    names, item = np.unique(held.item, return_inverse=True)
-    unit, size = held.unit, len(names)
+    unit, item, size = held.unit, held.item, held.size
     attention = np.full(len(unit), FULL, np.int64)
     alive, remembered = np.arange(size), np.zeros(size, np.int64)
     shown = [np.zeros(0, np.int64)]
@@ -167,7 +166,7 @@ def selected(mechanism: Rounds, held: Likeness, *, entropy: Entropy) -> Integers
         kept = next_attention[item] > 0
         unit, item = unit[kept], item[kept]
         attention = next_attention[item]
-    return np.asarray(names[np.sort(np.concatenate(shown))])
+    return np.sort(np.concatenate(shown))
 
 
 def _weights(

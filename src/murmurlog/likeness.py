@@ -59,6 +59,12 @@ class Likeness:
         kept = self.place < per_user
         return replace(self, unit=self.unit[kept], item=self.item[kept], place=self.place[kept])
 
+    def renumbered(self) -> tuple["Likeness", Integers]:
+        """The same with items numbered anew, without gaps, and the old number of each."""
+        there = self.users() > 0
+        item = (np.cumsum(there) - 1)[self.item]
+        return replace(self, item=item, size=int(there.sum())), np.flatnonzero(there)
+
     def users(self) -> Integers:
         """How many units hold each item."""
         return np.bincount(self.item, minlength=self.size)

@@ -158,7 +158,7 @@ class Search:
     ) -> None:
         self.rehearsal, self.terms, self._say = rehearsal, terms, say
         pairs = max(1, rehearsal.likeness.pairs)
-        self.repeats = max(1, min(FINAL_REPEATS, A_REHEARSAL // pairs))
+        self.repeats = max(1, min(3, A_REHEARSAL // pairs))
 
     def at(self, epsilon: float, *, wish: Wish | None = None, goal: str | None = None) -> Choice:
         """The best for the goal at this epsilon: among what meets the wish, if anything does."""
@@ -196,7 +196,7 @@ class Search:
         low, high = 0, steps  # high is taken to do
         while high - low > 1:
             middle = (low + high) // 2
-            if wish.met(self._foretold(standing, _step(middle)).forecast):
+            if wish.met(self._foretold(standing, _step(middle), repeats=1).forecast):
                 high = middle
             else:
                 low = middle
