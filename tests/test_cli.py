@@ -4,29 +4,17 @@ import csv
 import io
 import json
 import math
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from command import run
 
 import murmurlog.cli.main as entry
 from murmurlog.synth import invent, write
 
 MURMURLOG = Path(sys.executable).with_name("murmurlog")
-
-
-def run(*arguments, cwd, env=None):
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("MURMURLOG_")}
-    return subprocess.run(
-        [str(MURMURLOG), *map(str, arguments)],
-        cwd=cwd,
-        env=environment | (env or {}),
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
 
 
 @pytest.fixture(scope="module")

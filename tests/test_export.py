@@ -4,7 +4,6 @@ import csv
 import gzip
 import hashlib
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -22,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from command import run
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -859,20 +859,8 @@ def test_the_click_table_of_the_docs_is_made_of_an_invented_log(invented, monkey
 # --- the command ----------------------------------------------------------------------------------
 
 
-def run(*arguments, cwd):
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("MURMURLOG_")}
-    return subprocess.run(
-        [str(MURMURLOG), "export", *map(str, arguments)],
-        cwd=cwd,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-
-
 def test_the_command_writes_and_says_what(queries_only, tmp_path):
-    done = run(queries_only, "--to", "trec", "--out", "t", "--json", cwd=tmp_path)
+    done = run("export", queries_only, "--to", "trec", "--out", "t", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {"to": "trec", "out": "t", "files": {"queries.tsv": 7}}
     assert "There is no click table in this bundle" in done.stderr
@@ -880,14 +868,14 @@ def test_the_command_writes_and_says_what(queries_only, tmp_path):
 
 
 def test_the_command_gives_the_exit_codes(queries_only, tmp_path):
-    wrong = run(queries_only, "--to", "xls", "--out", "out", cwd=tmp_path)
+    wrong = run("export", queries_only, "--to", "xls", "--out", "out", cwd=tmp_path)
     assert (wrong.returncode, wrong.stdout) == (2, "")
     assert "usage (2): --to must be one of tsv, trec, hf, ir-datasets, graph" in wrong.stderr
     (tmp_path / "out").mkdir()
-    exists = run(queries_only, "--to", "tsv", "--out", "out", cwd=tmp_path)
+    exists = run("export", queries_only, "--to", "tsv", "--out", "out", cwd=tmp_path)
     assert exists.returncode == 2
     assert "usage (2): --out 'out' exists" in exists.stderr
-    none = run("out", "--to", "tsv", "--out", "new", cwd=tmp_path)
+    none = run("export", "out", "--to", "tsv", "--out", "new", cwd=tmp_path)
     assert none.returncode == 6
     assert "bundle (6): 'out' is no bundle" in none.stderr
     assert not (tmp_path / "new").exists()

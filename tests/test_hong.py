@@ -2,9 +2,7 @@
 
 import json
 import math
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from command import run
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -70,17 +69,6 @@ def small(write_tsv):
     rows += [click(f"u{k}", "s", "v.example") for k in (3, 9, 10)]
     rows += [click(f"u{k}", "s", "w.example") for k in (4, 8, 11, 12)]
     return write_tsv([*rows, click("u5", "mine alone")])
-
-
-def run(*arguments):
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("MURMURLOG_")}
-    return subprocess.run(
-        [str(MURMURLOG), *map(str, arguments)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
 
 
 def made(path, out, **options):

@@ -1,12 +1,13 @@
 """The baselines: worked cases, what they never keep, and that nobody runs them by accident."""
 
 import json
-import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+from command import run
 from hypothesis import given
 from hypothesis import strategies as st
 from laws import hockey_stick
@@ -253,21 +254,18 @@ def test_with_it_there_is_a_bundle_that_says_what_it_is(log, tmp_path, name):
 
 
 def test_the_command_line_refuses_with_3_and_verify_with_1(log, tmp_path):
-    def run(*arguments):
-        command = [str(MURMURLOG), *map(str, arguments)]
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
-
+    in_place = partial(run, cwd=tmp_path)
     before = sorted(tmp_path.iterdir())
-    done = run("release", log, "--mechanism", "k-query:20", "--out", "b", "--ledger", "l.db",
+    done = in_place("release", log, "--mechanism", "k-query:20", "--out", "b", "--ledger", "l.db",
                "--source", "shop")  # fmt: skip
     assert done.returncode == 3
     assert "k-query:20 has no privacy guarantee" in done.stderr
     assert sorted(tmp_path.iterdir()) == before
-    done = run("release", log, "--mechanism", "k-query:20", "--out", "b", "--accept-no-guarantee",
+    done = in_place("release", log, "--mechanism", "k-query:20", "--out", "b", "--accept-no-guarantee",
                "--json")  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["guarantee"]["notion"] == "none"
-    done = run("verify", "b")
+    done = in_place("verify", "b")
     assert done.returncode == 1
     assert "NO privacy guarantee" in done.stdout + done.stderr
 

@@ -3,11 +3,10 @@
 import gzip
 import itertools
 import json
-import subprocess
-import sys
 
 import pyarrow as pa
 import pytest
+from command import run
 
 from murmurlog import pool_text
 from murmurlog.domain import read_pool
@@ -23,16 +22,6 @@ def text(tmp_path):
     path = tmp_path / "public.txt"
     path.write_text(TEXT)
     return path
-
-
-def run(*words):
-    command = [
-        sys.executable,
-        "-c",
-        "from murmurlog.cli.main import main; main()",
-        *map(str, words),
-    ]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
 
 def test_nouns_are_told_with_their_plurals():

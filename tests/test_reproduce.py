@@ -2,13 +2,12 @@
 
 import json
 import math
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from command import run
 from typer.testing import CliRunner
 
 from murmurlog import printed, reproduce_hong
@@ -211,18 +210,8 @@ def test_a_note_is_told_once_with_its_cells():
     assert PaperTable(paper="p", name="t", about="", cells=cells[:2]).notes() == ["Both."]
 
 
-def run(*arguments):
-    return subprocess.run(
-        [str(MURMURLOG), "reproduce", *arguments],
-        env=os.environ | {"COLUMNS": "40"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-
-
 def test_the_command_never_wraps_or_cuts():
-    done = run("zealous")
+    done = run("reproduce", "zealous", env={"COLUMNS": "40"})
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert (
@@ -234,7 +223,7 @@ def test_the_command_never_wraps_or_cuts():
 
 
 def test_the_command_prints_json_of_one_paper_or_of_all():
-    done = run("safelog", "--json")
+    done = run("reproduce", "safelog", "--json")
     assert done.returncode == 0, done.stderr
     made = json.loads(done.stdout)["tables"]
     assert {table["paper"] for table in made} == {"safelog"}
@@ -250,4 +239,4 @@ def test_the_command_takes_all_papers_unless_told_and_only_known_ones(monkeypatc
     done = CliRunner().invoke(app, ["reproduce", "--json"])
     assert done.exit_code == 0
     assert {table["paper"] for table in json.loads(done.stdout)["tables"]} == set(PAPERS)
-    assert run("aol").returncode == 2
+    assert run("reproduce", "aol").returncode == 2

@@ -2,13 +2,14 @@
 
 import json
 import math
-import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from command import run
 from hypothesis import given
 from hypothesis import strategies as st
 from laws import hockey_stick, mass
@@ -175,22 +176,19 @@ def test_without_the_owners_word_nothing_is_written_or_booked(log, tmp_path):
 
 
 def test_the_command_line_refuses_with_3_and_verify_with_1(log, tmp_path):
-    def run(*arguments):
-        command = [str(MURMURLOG), *map(str, arguments)]
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
-
+    in_place = partial(run, cwd=tmp_path)
     before = sorted(tmp_path.iterdir())
     at = ("release", log, "--mechanism", "safelog-literal", "--epsilon", 10, "--out", "b")
-    done = run(*at, "--ledger", "l.db", "--source", "shop")
+    done = in_place(*at, "--ledger", "l.db", "--source", "shop")
     assert done.returncode == 3
     assert "safelog-literal has no privacy guarantee" in done.stderr
     assert sorted(tmp_path.iterdir()) == before
-    done = run(*at, "--accept-no-guarantee", "--json")
+    done = in_place(*at, "--accept-no-guarantee", "--json")
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert told["guarantee"]["notion"] == "none"
     assert told["tables"]["click"]["rows"] == 2  # own.example, clicked by one person, is there
-    assert run("verify", "b").returncode == 1
+    assert in_place("verify", "b").returncode == 1
 
 
 def test_a_release_says_what_the_thesis_claims_and_that_nothing_is_proved(log, tmp_path):
