@@ -29,7 +29,7 @@ def honest(write_tsv, tmp_path):
 
 def counted(kind, *keys, users=500):
     columns = schema(kind).names
-    rows = [dict(zip(columns, [*key, users, 1.0, True], strict=True)) for key in keys]
+    rows = [dict(zip(columns, [*key, users, 2.0, True], strict=True)) for key in keys]
     return pa.Table.from_pylist(rows, schema=schema(kind))
 
 
@@ -201,6 +201,8 @@ def log(write_tsv):
         ({"mechanism": "pool", "epsilon": 1e-14}, "scale of noise|needs a public pool"),
         ({"gap": float("nan"), "tables": ["pair"]}, "longer than nothing"),
         ({"per_user": 0}, "at least 1"),
+        ({"tables": ["query", "click"], "mechanism": {"query": "rounds", "click": "korolova"},
+          "count": "rows", "bound": "random"}, "needs --bound first"),
         *(
             (
                 {"tables": ["query", table], "mechanism": "sessions", "by": ("query", ["x"])},
@@ -226,3 +228,82 @@ def test_a_delta_that_only_the_sampler_costs_is_still_held_to(log, tmp_path):
         murmurlog.release(
             log, out=tmp_path / "out", tables=["query"], mechanism="pool", pool=pool, epsilon=45
         )
+
+
+ROUNDS = "rounds(d=100, s=9.1_8.2, own=100_200, past=90, T=2000000000_9000000000, C=3.0, reach=1.3, focus=0.3)"
+
+
+def test_counts_that_no_mechanism_drew_are_caught(honest, tmp_path):
+    """Exact counts beside keys, or counts with errors smaller than the noise had."""
+    query = counted("query", ("weather",))
+    keys = query.select(["query"])
+    rows = query.rename_columns(["query", "rows", "rows_stderr", "reliable"])
+    bare, fresh = (str(parse(text)) for text in (ROUNDS, ROUNDS[:-1] + ", d2=5, sigma=40.0)"))
+    korolova = "korolova(d=1, b=1.0, T=40, count=users)"
+    threshold = "threshold(noise=gaussian, d=1, scale=9.0, T=80)"
+    for n, (text, table, message) in enumerate(
+        [
+            (bare, query, "counts users"),
+            (fresh, query, "smaller errors than its noise"),
+            (korolova, query, "counts users"),
+            (threshold, query, "smaller errors than its noise"),
+            (threshold, rows, "counts rows"),
+        ]
+    ):
+        assert message in forge(honest, tmp_path / str(n), {"query": (text, table)}, epsilon=5.0)
+    assert not forge(honest, tmp_path / "keys", {"query": (bare, keys)}, epsilon=5.0)
+
+
+def test_a_certificate_that_promises_nothing_or_contradicts_itself_fails(honest, tmp_path):
+    query = counted("query", ("weather",))
+    threshold = "threshold(noise=gaussian, d=1, scale=1.0, T=8)"
+    sampler = {**honest.sampler, "entropy": "known seed"}
+    for n, (changes, message) in enumerate(
+        [({"sampler": sampler}, "contradicts itself"), ({"bound": "rows"}, "there is no bound")]
+    ):
+        said = forge(honest, tmp_path / str(n), {"query": (threshold, query)}, **changes)
+        assert message in said
+    nothing = "threshold(noise=gaussian, d=100000, scale=0.0001, T=2)"
+    assert "promises nothing" in forge(honest, tmp_path / "n", {"query": (nothing, query)})
+
+
+def test_absurd_mechanisms_are_not_composed_for_ever(honest, tmp_path):
+    """A narrow Gaussian beside geometric noise: delta is 1, and no distribution is built."""
+    query, pair = counted("query", ("weather",)), counted("pair", ("weather", "maps"))
+    tables = {
+        "query": ("threshold(noise=gaussian, d=1, scale=0.0125, T=40)", query),
+        "pair": ("threshold(noise=geometric, d=9, scale=1.0, T=90)", pair),
+    }
+    assert forge(honest, tmp_path / "b", tables, epsilon=3.0)
+
+
+def test_what_is_left_out_waits_for_queries_that_wait_for_keywords(log, tmp_path):
+    murmurlog.release(
+        log, out=tmp_path / "out", tables=["keyword", "left_out", "query"], mechanism="zealous",
+        via_keywords=True, epsilon=8,
+    )  # fmt: skip
+    assert murmurlog.verify(tmp_path / "out").ok
+
+
+def test_a_pool_of_another_size_is_refused_before_anything_is_booked(log, tmp_path):
+    pool = tmp_path / "pool.tsv"
+    pool.write_text("".join(f"q{n}\texample.org\n" for n in range(20)), encoding="utf-8")
+    with pytest.raises(UsageError, match="a pool of N=7 keys; it has 20"):
+        murmurlog.release(
+            log, out=tmp_path / "out", tables=["query", "click"], pool=pool, epsilon=2,
+            mechanism={"query": "threshold(d=1, scale=1.0, T=20)",
+                       "click": "pool(d=5, b=5.0, N=7, T=20)"},
+            ledger=tmp_path / "l.db", source_name="s",
+        )  # fmt: skip
+    assert not (tmp_path / "l.db").exists()
+
+
+def test_a_profile_that_was_planned_by_is_in_the_certificate(log, tmp_path):
+    murmurlog.release(
+        log, out=tmp_path / "out", tables=["query"], epsilon=2, planned_by="profile ab, epsilon 1",
+        unprotected=["per-user 7"],
+    )  # fmt: skip
+    assert murmurlog.verify(tmp_path / "out").ok
+    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert "chosen by profile ab, epsilon 1; its cost adds to this guarantee" in card
+    assert "conditional on: per-user 7" in card

@@ -359,6 +359,10 @@ def _limits(certificate: Certificate) -> list[str]:
         limits.append("Some rows hold what nobody asked; their noise alone reached the threshold.")
     if g.unit != "user":
         limits.append(f"A user with n {g.unit}s is protected n times less.")
+    if certificate.planned_by:
+        limits.append(
+            f"Parameters were chosen by {certificate.planned_by}; its cost adds to this guarantee."
+        )
     if certificate.unprotected:
         limits.append("The guarantee is conditional on: " + "; ".join(certificate.unprotected))
     return limits

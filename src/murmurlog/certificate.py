@@ -14,6 +14,7 @@ from murmurlog.privacy import ASSUMPTIONS, Guarantee
 from murmurlog.tables import By
 
 FORMAT = "murmurlog-bundle-1"
+ENTROPY = {True: "operating system", False: "known seed"}  # by whether the bundle is private
 ABOUT = ("title", "publisher", "license", "url", "contact", "description", "region")
 
 
@@ -49,6 +50,7 @@ class Certificate:
     unprotected: tuple[str, ...]
     booked: Mapping[str, Any] | None
     about: Mapping[str, str]
+    planned_by: str | None = None  # output that parameters were chosen by; its cost is not in here
     consistent: bool = False  # counts of tables that limit each other were brought together
 
     @property
@@ -76,6 +78,7 @@ class Certificate:
             "delta_times_users": None if users is None else self.guarantee.plain_delta * users,
             "assumptions": {name: ASSUMPTIONS[name] for name in self.guarantee.assumptions},
             "unprotected": list(self.unprotected),
+            "planned_by": self.planned_by,
             "tables": {
                 name: {
                     "rows": claim.rows,
@@ -137,7 +140,8 @@ class Certificate:
                 unprotected=tuple(_a(list, data["unprotected"])),
                 booked=data["ledger"],
                 about=_a(dict, data["about"]),
-                consistent=_a(bool, data.get("consistent", False)),
+                planned_by=None if data["planned_by"] is None else _a(str, data["planned_by"]),
+                consistent=_a(bool, data["consistent"]),
             )
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise BundleError(

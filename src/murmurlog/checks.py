@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from murmurlog import __version__
+from murmurlog.bound import WAYS
 from murmurlog.bundle import (
     CERTIFICATE,
     SUMS,
@@ -25,7 +26,7 @@ from murmurlog.bundle import (
     read_table,
     sums,
 )
-from murmurlog.certificate import Certificate
+from murmurlog.certificate import ENTROPY, Certificate
 from murmurlog.consistent import drawn, reconciled
 from murmurlog.errors import BundleError, MurmurlogError
 from murmurlog.ledger import Ledger
@@ -168,6 +169,7 @@ def _certificate(root: Path, certificate: Certificate) -> str:
 def _guarantee(root: Path, certificate: Certificate) -> str:
     total = certificate.guarantee
     _require(total.notion != "none", "this bundle has NO privacy guarantee and claims none")
+    _require(total.delta < 1, "a delta of 1 promises nothing")
     for name, claim in certificate.tables.items():
         mechanism = parse(claim.mechanism)
         _require(
@@ -239,6 +241,11 @@ def _guarantee(root: Path, certificate: Certificate) -> str:
 
 def _noise(root: Path, certificate: Certificate) -> str:
     _require(certificate.private, "the noise was drawn from a known seed: this is NOT private")
+    _require(
+        certificate.sampler.get("entropy") == ENTROPY[certificate.private],
+        "what is said of the noise contradicts itself",
+    )
+    _require(certificate.bound in WAYS, f"there is no bound {certificate.bound!r:.40}")
     return "drawn from the operating system's entropy, as stated"
 
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 from murmurlog import __version__
 from murmurlog.bound import choose_way
 from murmurlog.bundle import check_target, publish
-from murmurlog.certificate import ABOUT, Certificate, TableClaim
+from murmurlog.certificate import ABOUT, ENTROPY, Certificate, TableClaim
 from murmurlog.consistent import reconciled
 from murmurlog.domain import read_pools
 from murmurlog.engine import Engine, check_memory, connect
@@ -43,7 +43,7 @@ from murmurlog.privacy import Guarantee
 from murmurlog.screen import Screen, load_deny, matcher
 from murmurlog.screen import load as load_screen
 from murmurlog.source import Source, find
-from murmurlog.tables import By, count_of, keys_of, notes_of, tied
+from murmurlog.tables import By, count_of, keys_of, keys_schema, notes_of, tied
 from murmurlog.text import NORMALISER, check_url_level, normalise
 
 
@@ -180,6 +180,7 @@ def release(
     memory: str | None = None,
     about: Mapping[str, str] | None = None,
     unprotected: Sequence[str] = (),
+    planned_by: str | None = None,
     dry_run: bool = False,
     entropy: Entropy | None = None,
     say: Callable[[str], None] = lambda _: None,
@@ -190,7 +191,8 @@ def release(
     `mechanism` is one for all tables, or one a table; `options` are the mechanisms' own, named as
     their flags are: count="rows", notion="pdp". The bundle appears whole or not at all. With a
     ledger its cost is reserved before any noise is drawn; from then on it stays spent even if the
-    release fails. `unprotected` says what was chosen by looking at the log itself.
+    release fails. `unprotected` says what was chosen by looking at the log itself, `planned_by` by
+    which private output (a profile) parameters were chosen.
     """
     target, entropy = Path(out), entropy or SystemEntropy()
     if engine != "duckdb":
@@ -295,15 +297,16 @@ def release(
             way=way, view=view, reading=reading, users=users,
             counted={kind: count_of(table) for kind, table in published.items()},
             account=account, about=about or {}, notes=notes, unprotected=tuple(unprotected),
-            consistent=consistent,
+            consistent=consistent, planned_by=planned_by,
         )  # fmt: skip
     say("writing the bundle")
     try:
         publish(target, tables=published, certificate=certificate)
-    except OSError as error:
+    except (OSError, UsageError) as error:
         spent = f"; its budget stays booked as {release_id}" if book else ""
+        why = error.strerror if isinstance(error, OSError) else error
         raise MurmurlogError(
-            f"the bundle could not be written to {str(target)!r} ({error.strerror}); nothing was "
+            f"the bundle could not be written to {str(target)!r} ({why}); nothing was "
             f"published{spent}. Free some room or choose another --out, and release again."
         ) from error
     if book:
@@ -336,8 +339,10 @@ def _drawn(
     for kind in plans:
         if kind not in waiting:
             count(kind)
+    _rehearsed(plans, waiting, log, view, entropy)
     account = reserve()
-    for kind in sorted(plans, key=lambda kind: kind in waiting):
+    # Queries before what names them, and what is left out of them last.
+    for kind in sorted(plans, key=lambda k: (k in waiting, k != "query", k == "left_out")):
         if kind in waiting:
             count(kind)
         say(f"drawing {kind}")
@@ -346,6 +351,17 @@ def _drawn(
         from_log = plan.mechanism.needs_delta and "A4" not in plan.guarantee.assumptions
         published[kind] = table if from_log else reading.allowed(table)
     return account, {kind: published[kind] for kind in plans}
+
+
+def _rehearsed(
+    plans: Mapping[str, Plan], waiting: set[str], log: Log, view: View, entropy: Entropy
+) -> None:
+    """Counts the waiting tables of no rows: what is wrong with their parameters shows here."""
+    nothing = replace(log, table=log.engine.materialise(log.table.limit(0)))
+    published = {kind: keys_schema(keys_of(kind, view.by)).empty_table() for kind in plans}
+    for kind in waiting:
+        own = replace(view, kind=kind, published=published)
+        plans[kind].mechanism.gather(nothing, own, entropy=entropy)
 
 
 def _reserved(
@@ -535,6 +551,7 @@ def _certificate(
     notes: Mapping[str, Mapping[str, Any]],
     unprotected: tuple[str, ...],
     consistent: bool,
+    planned_by: str | None,
 ) -> Certificate:
     scales = [plan.mechanism.parameters().get("scale") for plan in plans.values()]
     scale = max((float(scale) for scale in scales if scale is not None), default=None)
@@ -566,7 +583,7 @@ def _certificate(
         engine=engine.version,
         sampler={
             "method": "exact inversion of 127 bits, integers only",
-            "entropy": "known seed" if entropy.seeded else "operating system",
+            "entropy": ENTROPY[not entropy.seeded],
             "delta": 0.0
             if scale is None or total.notion == "none"
             else sampler_delta(scale=scale, epsilon=total.epsilon),
@@ -575,6 +592,7 @@ def _certificate(
         declared_users=users,
         unprotected=unprotected,
         consistent=consistent,
+        planned_by=planned_by,
         booked=None
         if account is None
         else {

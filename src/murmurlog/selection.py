@@ -56,6 +56,11 @@ class Selection:
         """The least value `estimates` can give."""
         return int(self.estimates(np.array([self.T])).users[0])
 
+    def least_error(self) -> float:
+        """The least standard error `estimates` can state."""
+        _, _, error = self._curves()
+        return min(float(error.min()), noise_sd(noise=self.noise, scale=self.scale))
+
     def bias(self, n: int) -> float:
         """E[noisy | published] - n, what is left uncorrected in the noisy value itself."""
         reach = int(60 * self.scale) + 60 + max(0, n - self.T)

@@ -162,6 +162,10 @@ def release(
             "--unprotected", help="What was chosen by looking at the log; once for each thing."
         ),
     ] = None,
+    planned_by: Annotated[
+        str | None,
+        flag("--planned-by", help="The private profile by which parameters were chosen."),
+    ] = None,
     dry_run: Annotated[
         bool, flag("--dry-run", help="Say what would be done; read no row.")
     ] = False,
@@ -229,6 +233,7 @@ def release(
             memory=memory,
             about=dict(one_pair(text, "--about") for text in about or ()),
             unprotected=unprotected or (),
+            planned_by=planned_by,
             dry_run=dry_run,
             say=say,
         )

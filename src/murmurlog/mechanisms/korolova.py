@@ -26,6 +26,7 @@ from murmurlog.mechanisms.mechanism import (
     View,
     check_bound,
     check_letters,
+    fault_of_counts,
     least_count,
     number,
     tallied,
@@ -209,6 +210,13 @@ class Korolova:
             # Get-Query-Counts: fresh noise, independent of the selection, hence without its bias.
             kept.append(_counted(keys, true[selected], tally.count, self.b_q, entropy))
         return _table(kept, tally.keys, self.count if self.b_q else None)
+
+    def fault(self, table: pa.Table, others: Mapping[str, pa.Table]) -> str | None:
+        """Counts that were not drawn, or errors too small."""
+        if self.b_q is None:
+            return fault_of_counts(table, count=None)
+        sd = noise_sd(noise="geometric", scale=self.b_q)
+        return fault_of_counts(table, count=self.count, least_error=sd)
 
     def passes(self, probability: float) -> int:
         """The least true count that is selected with at least this probability."""

@@ -17,7 +17,7 @@ import pyarrow as pa
 from murmurlog.errors import UsageError
 from murmurlog.labels import LENGTHS, Lengths
 from murmurlog.log import Log
-from murmurlog.mechanisms.mechanism import View, check_letters, number, whole
+from murmurlog.mechanisms.mechanism import View, check_letters, fault_of_counts, number, whole
 from murmurlog.noise import Entropy, draw, sampler_delta
 from murmurlog.privacy import (
     ALWAYS,
@@ -188,7 +188,10 @@ class LeftOut:
     def fault(self, table: pa.Table, others: Mapping[str, pa.Table]) -> str | None:
         """Other bins than there are."""
         keys = {tuple(row[name] for name in KEYS["left_out"]) for row in table.to_pylist()}
-        return None if keys == set(BINS) else "has other rows than the public bins"
+        if keys != set(BINS):
+            return "has other rows than the public bins"
+        sd = noise_sd(noise="gaussian", scale=self.sigma)
+        return fault_of_counts(table, count="rows", least_error=sd)
 
     def passes(self, probability: float) -> int | None:
         """None: every bin is published."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from murmurlog.bound import bound
 from murmurlog.errors import Refused, UsageError
@@ -15,7 +16,7 @@ from murmurlog.log import Log
 from murmurlog.mining import items_for, sets
 from murmurlog.noise import MOST_SCALE, Entropy
 from murmurlog.privacy import Guarantee, Loss
-from murmurlog.tables import By, keys_of
+from murmurlog.tables import By, count_of, keys_of
 from murmurlog.tally import Tally, tally
 
 MOST_ITEMS = 100_000  # items a unit: a claim is computed for each number of them
@@ -135,6 +136,21 @@ class Accounted(Protocol):
 
     def bar(self) -> float:
         """What it asks of an item: of two calibrations the lower one publishes more."""
+
+
+def fault_of_counts(table: pa.Table, *, count: str | None, least_error: float = 0.0) -> str | None:
+    """Counts that were not drawn, or stated errors below those of the noise; None if neither.
+
+    Keys without their counts are always fine: to drop counts is post-processing.
+    """
+    found = count_of(table)
+    if found is None or not table.num_rows:
+        return None
+    if found != count:
+        return f"counts {found}"
+    if pc.min(table[f"{found}_stderr"]).as_py() < least_error * (1 - 1e-9):
+        return "states smaller errors than its noise has"
+    return None
 
 
 def tallied(

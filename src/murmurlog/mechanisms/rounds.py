@@ -19,7 +19,7 @@ from murmurlog.engine import Engine
 from murmurlog.errors import Refused, UsageError
 from murmurlog.items import Items
 from murmurlog.log import Log
-from murmurlog.mechanisms.mechanism import ITEMS, View, number, whole
+from murmurlog.mechanisms.mechanism import ITEMS, View, fault_of_counts, number, whole
 from murmurlog.mining import items_for, sets
 from murmurlog.noise import Entropy, Integers, draw, sampler_delta
 from murmurlog.privacy import ALWAYS, SAFETY, Guarantee, Loss, noise_sd
@@ -328,6 +328,14 @@ class Rounds:
         for (name, kind), column in zip(count_columns("users").items(), columns, strict=True):
             table = table.append_column(name, pa.array(column, kind))
         return table
+
+    def fault(self, table: pa.Table, others: Mapping[str, pa.Table]) -> str | None:
+        """Counts that were not drawn, or errors too small."""
+        scale = self.schedule.count_scale
+        if scale is None:
+            return fault_of_counts(table, count=None)
+        sd = noise_sd(noise="gaussian", scale=scale)
+        return fault_of_counts(table, count="users", least_error=sd)
 
     def passes(self, probability: float) -> int | None:
         """None: weight decides, not the number of users; see the docs page."""

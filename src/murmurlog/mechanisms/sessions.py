@@ -210,8 +210,8 @@ class Sessions:
         return self.counted().release(tally, entropy=entropy)
 
     def fault(self, table: pa.Table, others: Mapping[str, pa.Table]) -> str | None:
-        """A list that no cut session has."""
-        return self.cut.fault(table)
+        """A list that no cut session has, or wrong counts."""
+        return self.cut.fault(table) or self.counted().fault(table, others)
 
     def passes(self, probability: float) -> int:
         """The least true count that is published with at least this probability."""

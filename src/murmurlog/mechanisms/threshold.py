@@ -16,6 +16,7 @@ from murmurlog.mechanisms.mechanism import (
     View,
     check_bound,
     check_letters,
+    fault_of_counts,
     least_count,
     number,
     tallied,
@@ -198,6 +199,10 @@ class Threshold:
         table = table.append_column("users", pa.array(estimates.users, pa.int64()))
         table = table.append_column("users_stderr", pa.array(estimates.stderr, pa.float64()))
         return table.append_column("reliable", pa.array(estimates.reliable, pa.bool_()))
+
+    def fault(self, table: pa.Table, others: Mapping[str, pa.Table]) -> str | None:
+        """Other counts than of users, or errors too small."""
+        return fault_of_counts(table, count="users", least_error=self.selection().least_error())
 
     def selection(self) -> Selection:
         """The law of the published values."""

@@ -16,6 +16,7 @@ from murmurlog.privacy.guarantee import Guarantee
 from murmurlog.privacy.noises import gaussian_delta
 
 PLD_GRID = 1e-4
+MOST_MU, MOST_EPSILON, MOST_DRAWS = 8.0, 100.0, 100_000  # beyond, delta is taken to be 1
 PLD_ERROR = 1e-11  # of floating point in a composed distribution, which is sums of 1e-16
 
 
@@ -95,6 +96,8 @@ def delta_of_losses(losses: Sequence[Loss], *, epsilon: float) -> float:
         noise = gaussian_delta(epsilon=epsilon, mu=mu) if mu else 0.0
     elif not mu and bounded <= epsilon:
         noise = 0.0
+    elif mu > MOST_MU or bounded > MOST_EPSILON or sum(n for _, n in draws) > MOST_DRAWS:
+        noise = 1.0  # true of everything, and distributions this wide do not fit into memory
     else:
         noise = _noise_delta(epsilon, mu, draws, pure) + PLD_ERROR
     return min(1.0, noise + keys)

@@ -10,8 +10,9 @@ UNITS = ("user", "user-month", "user-week", "user-day", "session", "row")
 NOTIONS = ("dp", "pdp", "none")
 
 ASSUMPTIONS = {
-    "A0": "The unit is an id of the log, not a person; parameters were fixed without the log; "
-    "noise is secret and exact; nothing but this bundle was published.",
+    "A0": "The unit is an id of the log, not a person; parameters were fixed without the log "
+    "or by output whose cost is accounted for; noise is secret and exact; nothing but this bundle was "
+    "published.",
     "A1": "Each unit adds at most d distinct items with weight 1, chosen from its own rows only.",
     "A2": "The list of results of each query is public and independent of the log.",
     "A3": "The number of users is a declared public number.",

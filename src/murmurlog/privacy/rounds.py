@@ -34,6 +34,7 @@ from murmurlog.privacy.thresholds import (
 
 GRID = 1 << 20  # steps in a weight of 1
 MOST_ROUNDS = 8
+LEAST_SCALE = 1e-4
 MOST_ITEMS = 1000  # pairs (t, d) are half a million
 MOST_COEFFICIENT = 1 << 12
 COEFFICIENTS = 1000  # own and past are fractions of this
@@ -63,8 +64,10 @@ class Schedule:
         if not 1 <= self.d <= MOST_ITEMS:
             raise UsageError(f"d must lie between 1 and {MOST_ITEMS}, not {self.d}")
         for scale in (*self.scales, 1.0 if self.count_scale is None else self.count_scale):
-            if not 0 < scale < GRID:
-                raise UsageError(f"a scale must lie between 0 and 2^20, not {scale!r}")
+            if not LEAST_SCALE <= scale < GRID:
+                raise UsageError(
+                    f"a scale must lie between {LEAST_SCALE:g} and 2^20, not {scale!r}"
+                )
         # Non-negative memory: a user's weight can only raise what its own items add up to.
         most = MOST_COEFFICIENT
         if not all(0 < a <= most for a in self.own) or not all(0 <= b <= most for b in self.past):
