@@ -13,7 +13,7 @@ from murmurlog import charts
 from murmurlog.cli import main as entry
 from murmurlog.engine import connect
 from murmurlog.errors import UsageError
-from murmurlog.forecast import Rehearsal, counted, explain, selected
+from murmurlog.forecast import Rehearsal, counted, explain, rehearsed_noise, selected
 from murmurlog.likeness import of_file, of_outline, of_shape, smooth
 from murmurlog.mechanisms import Korolova, Rounds, Threshold
 from murmurlog.mechanisms.rounds import Held, clipped
@@ -97,6 +97,11 @@ def held_by_the_engine(engine, held):
     )
 
 
+def exact_noise(seed):
+    entropy = SeededEntropy(seed)
+    return lambda scale, count: draw(noise="gaussian", scale=scale, count=count, entropy=entropy)
+
+
 @pytest.mark.parametrize("options", [{}, {"rounds": 2, "count_share": 0.0}])
 def test_rounds_on_arrays_are_the_mechanism_item_by_item(likeness, options):
     mechanism = Rounds.solve(**BUDGET, d=20, **options)
@@ -105,22 +110,25 @@ def test_rounds_on_arrays_are_the_mechanism_item_by_item(likeness, options):
     with connect() as engine:
         same = held_by_the_engine(engine, held)
         wanted = mechanism.select(same, entropy=SeededEntropy(5))
-        found = selected(mechanism, held, entropy=SeededEntropy(5))
+        found = selected(mechanism, held, noise=exact_noise(5))
         assert len(found) > 20
         assert found.tolist() == wanted.tolist()
-        other = selected(mechanism, held, entropy=SeededEntropy(6))
+        other = selected(mechanism, held, noise=exact_noise(6))
         assert other.tolist() != found.tolist()
-        counts = counted(mechanism, held, found, entropy=SeededEntropy(7))
+        counts = counted(mechanism, held, found, noise=exact_noise(7))
         if options:
             assert counts is None
             return
         s = mechanism.schedule
         listed = engine.keep(pa.table({"item": wanted}))
         true = clipped(same, listed, per_user=s.count_per_user)[wanted]
-        noise = draw(
-            noise="gaussian", scale=s.count_scale, count=len(true), entropy=SeededEntropy(7)
-        )
-        assert counts.tolist() == (true + noise).tolist()
+        assert counts.tolist() == (true + exact_noise(7)(s.count_scale, len(true))).tolist()
+
+
+def test_rehearsed_noise_has_the_scale_it_is_asked_for():
+    drawn = rehearsed_noise(1)(1000.0, 20_000)
+    assert abs(drawn.std() / 1000 - 1) < 7 / np.sqrt(2 * 20_000)
+    assert abs(drawn.mean()) < 7 * 1000 / np.sqrt(20_000)
 
 
 def test_a_rehearsal_by_counts_passes_what_the_threshold_says(rehearsal):
@@ -210,9 +218,7 @@ def test_a_threshold_is_explained_in_a_sentence_and_numbers(rehearsal):
     weight = made.mechanism.bar()
     assert f"asks for a weight of {weight:.3g}: {int(np.ceil(weight))} users with nothing" in text
     even = int(re.search(r"held by about (\d+) users passed with even odds", text)[1])
-    there = np.isin(
-        np.arange(rehearsal.likeness.size), rehearsal._run(made.mechanism, SeededEntropy(0))[0]
-    )
+    there = np.isin(np.arange(rehearsal.likeness.size), rehearsal._run(made.mechanism, 0)[0])
     near = (rehearsal.users > 0.8 * even) & (rehearsal.users < 1.25 * even)
     assert 0.2 < there[near].mean() < 0.8
     assert explain(plan(**BUDGET, mechanism="threshold")).startswith("An item held by")
@@ -320,6 +326,23 @@ def test_a_missed_target_exits_with_1_and_writes_nothing(small, monkeypatch, cap
     assert not Path("s.toml").exists()
 
 
+def test_a_plan_by_a_private_profile_says_so_to_the_release(monkeypatch, capsys, tmp_path):
+    """The profile's cost comes on top; the certificate of the release names it."""
+    monkeypatch.chdir(tmp_path)
+    write(invent(rows=10_000, seed=3), Path("log.parquet"))
+    asked = ("profile", "log.parquet", "--epsilon", "2", "--out", "p.json")
+    assert command(monkeypatch, capsys, *asked)[0] == 0
+    planned = ("plan", "--profile", "p.json", "--epsilon", "3", "--out", "murmurlog.toml", "--json")
+    code, out, err = command(monkeypatch, capsys, *planned)
+    assert code == 0, err
+    assert "--planned-by 'a private profile (epsilon 2, delta" in json.loads(out)["release"]
+    assert json.loads(out)["unprotected"] == []
+    code, _, err = command(monkeypatch, capsys, "release", "log.parquet", "--out", "b")
+    assert code == 0, err
+    said = json.loads(Path("b/privacy.json").read_text())["planned_by"]
+    assert said.startswith("a private profile (epsilon 2, ")
+
+
 def test_the_sweep_is_a_table_and_a_chart(small, monkeypatch, capsys):
     monkeypatch.setattr("murmurlog.wishes.EPSILONS", (1.0, 4.0))
     monkeypatch.setattr("murmurlog.wishes.THRESHOLD_BOUNDS", (5,))
@@ -329,7 +352,15 @@ def test_the_sweep_is_a_table_and_a_chart(small, monkeypatch, capsys):
     )
     assert code == 0, err
     rows = list(csv.DictReader(Path("swept/sweep.csv").read_text().splitlines()))
-    assert list(rows[0]) == ["mechanism", "epsilon", "delta", "queries", "volume", "median_error"]
+    assert list(rows[0]) == [
+        "mechanism",
+        "epsilon",
+        "delta",
+        "queries",
+        "volume",
+        "median_error",
+        "from",
+    ]
     names = ["rounds", "rounds, keys alone", "threshold", "korolova"]
     assert [row["mechanism"] for row in rows[::2]] == names
     queries = {(row["mechanism"], row["epsilon"]): int(row["queries"]) for row in rows}

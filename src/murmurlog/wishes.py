@@ -16,7 +16,7 @@ GOALS = ("coverage", "precision")
 LEAST, MOST = 0.01, 20.0  # epsilon
 STEP = math.sqrt(2)  # of the first, coarse search
 FINE = 0.01  # how near to the least epsilon the second one comes
-FINAL_REPEATS = 5
+FINAL_REPEATS, FINAL_SEED = 5, 1000
 A_REHEARSAL = 1_500_000  # pairs: smaller likenesses are rehearsed several times
 EPSILONS = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0)  # of a sweep
 # What counts may get of the budget, and how many items of a unit are counted, by goal.
@@ -172,7 +172,7 @@ class Search:
         self._say("looking for an epsilon")
         low, high = self._coarse(tried[0], wish)
         self._say(f"comparing {len(tried)} candidates at epsilon {high:.3g}")
-        best = self._best(tried, high, None, goal, of=wish).candidate
+        best = self._best(tried, high, None, goal, of=wish, repeats=1).candidate
         if not wish.met(self._foretold(best, high).forecast):
             low, high = high, MOST
         else:
@@ -186,8 +186,8 @@ class Search:
                 low = middle
         found = self._final(self._foretold(best, _rounded_up(high)))
         while not wish.met(found.forecast) and found.epsilon < MOST:
-            more = min(MOST, found.epsilon * (1 + FINE))
-            found = self._final(self._foretold(found.candidate, _rounded_up(more)))
+            more = _rounded_up(min(MOST, found.epsilon * (1 + FINE)))
+            found = self._foretold(found.candidate, more, repeats=FINAL_REPEATS, seed=FINAL_SEED)
         return found
 
     def _coarse(self, standing: Candidate, wish: Wish) -> tuple[float, float]:
@@ -210,11 +210,12 @@ class Search:
         goal: str | None,
         *,
         of: Wish | None = None,
+        repeats: int | None = None,
     ) -> Choice:
         found = []
         for each in tried:
             try:
-                found.append(self._foretold(each, epsilon))
+                found.append(self._foretold(each, epsilon, repeats=repeats))
             except UsageError as error:  # no such noise can be certified at this budget
                 why = error
         if not found:
@@ -239,7 +240,7 @@ class Search:
             ]
             choices = [self._foretold(each, choice.epsilon) for each in variants]
             best = min(choices, key=_error).candidate
-        return self._foretold(best, choice.epsilon, repeats=FINAL_REPEATS, seed=1000)
+        return self._foretold(best, choice.epsilon, repeats=FINAL_REPEATS, seed=FINAL_SEED)
 
     def _foretold(
         self, candidate: Candidate, epsilon: float, *, repeats: int | None = None, seed: int = 0
