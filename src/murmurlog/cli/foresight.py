@@ -50,6 +50,7 @@ class Seen:
     unit: str
     exact: bool  # the owner's log itself
     reach: int | None = None  # items of a unit whose popularity was measured
+    private: str | None = None  # what is said of a private profile, whose cost comes on top
 
 
 def wish_of(text: str | None) -> "Wish | None":
@@ -126,7 +127,9 @@ def _from_profile(path: Path, asked: Asked, say: Callable[[str], None]) -> Seen:
         )
     say("inventing a log with the measured outline")
     words = f"the profile {path.name}"
+    private = None
     if outline.private:
+        private = f"a private profile ({outline.guarantee})"
         words += f", {outline.guarantee}; its cost adds to that of the release"
     else:
         words += ", which is exact: it is not protected"
@@ -137,6 +140,7 @@ def _from_profile(path: Path, asked: Asked, say: Callable[[str], None]) -> Seen:
         unit=outline.unit,
         exact=not outline.private,
         reach=outline.per_user,
+        private=private,
     )
 
 
@@ -155,7 +159,13 @@ def check_out(out: Path | None, *, sweep: bool) -> None:
 
 
 def report(
-    choice: "Choice", terms: "Terms", seen: Seen, wish: "Wish | None", sentence: str
+    choice: "Choice",
+    terms: "Terms",
+    seen: Seen,
+    wish: "Wish | None",
+    sentence: str,
+    *,
+    given_epsilon: bool,
 ) -> dict[str, Any]:
     """All that is known of the choice, as JSON."""
     from murmurlog.wishes import release_flags
@@ -165,11 +175,16 @@ def report(
     fixed = {name.replace("_", "-") for name in terms.options}
     fixed |= {"mechanism"} if terms.mechanism else set()
     fixed |= {"per-user"} if terms.per_user else set()
+    fixed |= {"epsilon"} if given_epsilon else set()
     unprotected = [
         f"{name} {value}, chosen by plan on the log itself"
         for name, value in chosen.items()
         if seen.exact and name not in fixed
     ]
+    if seen.private:
+        flags["planned-by"] = seen.private
+    if unprotected:
+        flags["unprotected"] = unprotected
     return choice.plan.as_json() | {
         "explained": sentence,
         "target": None if wish is None else str(wish),
@@ -177,8 +192,8 @@ def report(
         "foretold": choice.forecast.as_json(),
         "from": seen.words,
         "unprotected": unprotected,
-        "release": command({**flags, **({"unprotected": unprotected} if unprotected else {})}),
-        "settings": {**flags, **({"unprotected": unprotected} if unprotected else {})},
+        "release": command(flags),
+        "settings": flags,
     }
 
 
@@ -249,9 +264,9 @@ def write_sweep(folder: Path, rows: list[dict[str, Any]], seen: Seen) -> None:
 
     folder.mkdir()
     table = io.StringIO()
-    writer = csv.DictWriter(table, COLUMNS, lineterminator="\n")
+    writer = csv.DictWriter(table, (*COLUMNS, "from"), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows({**row, "from": seen.words} for row in rows)
     (folder / SWEEP[0]).write_text(table.getvalue(), encoding="utf-8")
     by_name: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
@@ -294,3 +309,7 @@ def write_sweep(folder: Path, rows: list[dict[str, Any]], seen: Seen) -> None:
     )
     (folder / SWEEP[1]).write_text(page, encoding="utf-8")
     tell(f"wrote {folder / SWEEP[0]} and {folder / SWEEP[1]}")
+    if seen.exact:
+        tell(
+            "they are exact figures of the log itself: for your eyes only, like all that is tuned by"
+        )

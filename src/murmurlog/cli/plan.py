@@ -233,7 +233,9 @@ def _foresee(
         if as_json:
             show_json({"from": seen.words, "sweep": rows})
         return
-    found = report(choice, settled, seen, wish, sentence)
+    found = report(
+        choice, settled, seen, wish, sentence, given_epsilon=wish is None or epsilon is not None
+    )
     tell_of(found, choice, as_json=as_json)
     if wish is not None and not wish.met(choice.forecast):
         tell(missed(choice, wish, MOST))
