@@ -1,15 +1,18 @@
-"""The embedded engine: DuckDB behind Ibis, in a private folder that is wiped at the end.
+"""Where the relational steps run: what every engine offers, and the embedded one.
 
-Holds everything that depends on where the relational steps run. Knows nothing about logs.
+That is DuckDB behind Ibis, in a private folder that is wiped at the end. Spark has a module of its
+own. Knows nothing about logs.
 """
 
 import hashlib
+import math
 import re
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import duckdb
 import ibis
@@ -17,6 +20,7 @@ import pyarrow as pa
 
 from murmurlog.errors import EngineError, InputError, UsageError
 from murmurlog.scratch import scratch
+from murmurlog.text import ODD
 
 ROWS_A_BATCH = 200_000
 OUT_OF_MEMORY = (
@@ -25,7 +29,44 @@ OUT_OF_MEMORY = (
 )
 
 
-class Engine:
+class Engine(Protocol):
+    """Where expressions run. What it keeps is private and gone with the engine."""
+
+    @property
+    def name(self) -> str:
+        """The engine's name after --engine."""
+
+    @property
+    def version(self) -> str:
+        """The engine and its version, for certificates."""
+
+    def materialise(self, expression: Any) -> Any:
+        """The expression's rows, computed once and kept."""
+
+    def keep(self, table: pa.Table) -> Any:
+        """An Arrow table as a table of the engine."""
+
+    def batches(self, expression: Any) -> Iterator[pa.RecordBatch]:
+        """The expression's rows as a stream of Arrow batches."""
+
+    def filled(
+        self, schema: pa.Schema, source: Any, function: Callable[[pa.RecordBatch], pa.RecordBatch]
+    ) -> Any:
+        """A new table of `schema`, made by a Python function from the batches of `source`."""
+
+    def microseconds(self, time: Any) -> Any:
+        """A time as whole microseconds since 1970, so that differences are exact."""
+
+
+def _epoch_us(time: Any) -> Any: ...
+
+
+_MICROSECONDS = ibis.udf.scalar.builtin(
+    _epoch_us, name="epoch_us", signature=(("timestamp",), "int64")
+)
+
+
+class DuckEngine:
     """A connection whose tables spill to a private folder. Use `engine.connect()`."""
 
     name = "duckdb"
@@ -79,23 +120,70 @@ class Engine:
             self.backend.con.unregister("incoming")
         return table
 
+    def microseconds(self, time: Any) -> Any:
+        """A time as whole microseconds since 1970, so that differences are exact."""
+        return _MICROSECONDS(time)
+
     def self_test(self) -> None:
         """Raises unless the engine gives known answers for what the privacy proofs rely on."""
-        hostile = ["a", "é", "İ", "x'y", "", "\u05d0", "👩\u200d🔬", "Z", "\uffff"]
-        table = ibis.memtable(pa.table({"s": hostile}))
-        rows = self.backend.to_pyarrow(
-            table.mutate(h=table.s.hexdigest("sha256"), n=table.s.length()).order_by("s")
-        ).to_pylist()
-        expected = [
-            {"s": s, "h": hashlib.sha256(s.encode()).hexdigest(), "n": len(s)}
-            for s in sorted(hostile, key=str.encode)
-        ]
-        if rows != expected:
-            raise EngineError(
-                f"{self.version} fails its self-test: hashing, length or byte order differ from "
-                "Python's, so bounding would not be what the proof assumes. Install the versions "
-                "of requirements.txt."
-            )
+        self_test(self)
+
+
+HOSTILE = (
+    *("a", "é", "İ", "ς", "x'y", "", " ", "a b", "a  b", " a", "a ", "\u05d0", "👩\u200d🔬", "Z", "z["),
+    *("\uffff", "a\n", "a\r\n", "\n", "a\x00b", "a\\b", "~", "\x7f", "\ud7ff", "\ue000", "\U0001f600"),
+    *("ǅ", "ﬁ", "e\u0301", "a\u2028", "%_", "[&&b]", "${x}", "$1"),
+)
+_TIMES = ("1969-12-31T23:59:59.999999", "1970-01-01T00:00:00", "2024-02-29T23:59:59.000001")
+
+
+def self_test(engine: Engine) -> None:
+    """Raises unless the engine gives known answers for what the privacy proofs rely on."""
+    moments = [datetime.fromisoformat(text) for text in _TIMES]
+    texts = [*HOSTILE, None]
+    table = engine.keep(
+        pa.table(
+            {
+                "s": pa.array(texts, pa.string()),
+                "i": pa.array(range(len(texts)), pa.int64()),
+                "t": pa.array([moments[i % 3] for i in range(len(texts))], pa.timestamp("us")),
+            }
+        )
+    )
+    place = ibis.row_number().over(ibis.window(order_by=[table.s.asc(nulls_first=False)]))
+    asked = table.select(
+        "i",
+        h=ibis.literal("|").join([ibis.literal("k"), table.s]).hexdigest("sha256"),
+        n=table.s.length(),
+        odd=table.s.re_search(ODD),
+        given=table.s.nullif("").notnull(),
+        place=place.cast("int64"),
+        root=(table.i * 1000 / (table.i + 1).sqrt()).floor().cast("int64"),
+        micro=engine.microseconds(table.t),
+        week=table.t.truncate("W").strftime("%Y-%m-%d"),
+    )
+    rows = [row for batch in engine.batches(asked) for row in batch.to_pylist()]
+    in_order = sorted(HOSTILE, key=str.encode)
+    expected = [
+        {
+            "i": i,
+            "h": hashlib.sha256(("k" if s is None else f"k|{s}").encode()).hexdigest(),
+            "n": None if s is None else len(s),
+            "odd": None if s is None else re.search(ODD, s) is not None,
+            "given": bool(s),
+            "place": len(HOSTILE) if s is None else in_order.index(s),
+            "root": math.floor(i * 1000 / math.sqrt(i + 1)),
+            "micro": round(moments[i % 3].replace(tzinfo=UTC).timestamp() * 1e6),
+            "week": ("1969-12-29", "1969-12-29", "2024-02-26")[i % 3],
+        }
+        for i, s in enumerate(texts)
+    ]
+    if sorted(rows, key=lambda row: int(row["i"])) != expected:
+        raise EngineError(
+            f"{engine.version} fails its self-test: hashing, length, byte order, searching or times "
+            "differ from Python's, so bounding would not be what the proof assumes. Install the "
+            "versions of requirements.txt."
+        )
 
 
 @contextmanager
@@ -121,7 +209,7 @@ def check_memory(memory: str | None) -> None:
 
 
 @contextmanager
-def connect(*, memory: str | None = None, folder: Path | None = None) -> Iterator[Engine]:
+def connect(*, memory: str | None = None, folder: Path | None = None) -> Iterator[DuckEngine]:
     """An engine in a new private folder below `folder` (default: the system's temporary one)."""
     with scratch(folder or Path(tempfile.gettempdir())) as private:
         # Tables live in memory and spill to the folder; a database file costs four times the CPU.
@@ -140,7 +228,7 @@ def connect(*, memory: str | None = None, folder: Path | None = None) -> Iterato
                 settings["memory_limit"] = memory
             for name, value in settings.items():
                 backend.con.execute(f"SET {name} = {quoted(value)}")
-            engine = Engine(backend, private)
+            engine = DuckEngine(backend, private)
             engine.self_test()
             yield engine
         finally:

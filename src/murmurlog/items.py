@@ -4,6 +4,7 @@ The unit is settled here, before anything is counted: a user, a user's month, we
 session, or a single row. Units with time drop rows without one (A6).
 """
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -95,7 +96,7 @@ def items(
     elif kind == "keyword":
         rows = _with_keywords(rows, log.engine, keys_of(kind, by)[1:])
     elif kind == "pair":
-        rows = _pairs(rows, gap)
+        rows = _pairs(rows, log.engine, gap)
     elif kind == "session":
         rows = _sessions(rows, gap, longest, labels, log.engine, listed)
     if listed is not None and kind in ("click", "pair"):
@@ -133,24 +134,31 @@ def _with_unit(log: Log, unit: str, session_gap: float) -> Any:
         return rows.mutate(unit=start + "|" + rows.user)
     # A session is named by its own start: removing another session renames nothing.
     ordered = ibis.window(group_by="user", order_by=["time", "query", "url"])
-    gap = rows.time.epoch_seconds() - rows.time.lag().over(ordered).epoch_seconds()
+    micro = log.engine.microseconds
+    gap = micro(rows.time) - micro(rows.time.lag().over(ordered))
     starts = rows.mutate(
-        start=ibis.ifelse(gap.isnull() | (gap > session_gap), rows.time, ibis.null())
+        start=ibis.ifelse(gap.isnull() | (gap > _longest(session_gap)), rows.time, ibis.null())
     )
     so_far = ibis.window(group_by="user", order_by=["time", "query", "url"], following=0)
     start = starts.start.max().over(so_far).strftime("%Y-%m-%d %H:%M:%S.%f")
     return log.engine.materialise(starts.mutate(unit=start + "|" + starts.user))
 
 
-def _pairs(rows: Any, session_gap: float) -> Any:
+def _longest(session_gap: float) -> int:
+    """The longest pause within a session, in microseconds: engines differ in parts of a second."""
+    return math.floor(session_gap * 1e6)
+
+
+def _pairs(rows: Any, engine: Engine, session_gap: float) -> Any:
     """Each query with the next, other one of its session; sessions end at the unit's border (A6)."""
     rows = rows.filter(rows.time.notnull())
     in_order = ibis.window(group_by="unit", order_by=["time", "query"])
     following = rows.mutate(
         next_query=rows.query.lead().over(in_order), next_time=rows.time.lead().over(in_order)
     )
-    gap = following.next_time.epoch_seconds() - following.time.epoch_seconds()
-    return following.filter((gap <= session_gap) & (following.query != following.next_query))
+    gap = engine.microseconds(following.next_time) - engine.microseconds(following.time)
+    other = following.query != following.next_query
+    return following.filter((gap <= _longest(session_gap)) & other)
 
 
 def _sessions(
@@ -172,9 +180,9 @@ def _sessions(
         "time",
         "query",
         asked_before=rows.query.lag().over(in_order),
-        gap=rows.time.epoch_seconds() - rows.time.lag().over(in_order).epoch_seconds(),
+        gap=engine.microseconds(rows.time) - engine.microseconds(rows.time.lag().over(in_order)),
     )
-    starts = before.gap.isnull() | (before.gap > session_gap)
+    starts = before.gap.isnull() | (before.gap > _longest(session_gap))
     begun = before.mutate(starts=starts.cast("int64"))
     so_far = ibis.window(group_by="unit", order_by=["time", "query"], rows=(None, 0))
     numbered = begun.mutate(session=begun.starts.sum().over(so_far))

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import ibis
@@ -19,7 +20,7 @@ from murmurlog.errors import InputError, UsageError
 from murmurlog.raw import STANDARD, raw_rows
 from murmurlog.screen import Screen, matcher
 from murmurlog.source import Source
-from murmurlog.text import ALREADY_NORMAL, check_url_level, clean_url, normalise
+from murmurlog.text import ODD, check_url_level, clean_url, normalise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,39 +141,47 @@ def _moment(flag: str, text: str | None) -> datetime | None:
 
 def _cleaned(raw: Any, engine: Engine, url: str, *, has_urls: bool) -> Any:
     """The rows with clean text; `timed` and `linked` say that a time or a url was given."""
-    queries = _map(raw.query, engine, normalise, skip=ALREADY_NORMAL)
+    queries = _map(raw.query, engine, normalise, skip=_already_normal)
     joined = raw.left_join(queries, raw.query == queries.raw_query)
-    normal = raw.query.re_search(f"^{ALREADY_NORMAL}$")
-    time = raw.time.strip().nullif("") if raw.time.type().is_string() else raw.time
     columns = {
         "user": raw.user.nullif(""),
-        "time": _parsed_time(time),
-        "query": ibis.ifelse(normal, raw.query, queries.clean_query),
+        "time": raw.time,
+        "query": ibis.ifelse(_already_normal(raw.query), raw.query, queries.clean_query),
         "url": ibis.null("string"),
-        "rank": raw["rank"].try_cast("int32"),
-        "timed": time.notnull(),
+        "rank": raw["rank"],
+        "timed": raw.timed,
         "linked": ibis.literal(False),
     }
     if has_urls:
-        urls = _map(raw.url, engine, lambda text: clean_url(text, url), skip=None)
+        urls = _map(raw.url, engine, partial(clean_url, level=url))
         joined = joined.left_join(urls, raw.url == urls.raw_url)
         columns |= {"url": urls.clean_url, "linked": raw.url.nullif("").notnull()}
     columns |= {name: raw[name].nullif("") for name in raw.columns if re.fullmatch(r"k\d+", name)}
     return engine.materialise(joined.select(**columns))
 
 
+def _already_normal(text: Any) -> Any:
+    """Whether `normalise` would change nothing, said so that every engine understands the same."""
+    odd = text.re_search(ODD) | text.startswith(" ") | text.endswith(" ") | (text == "")
+    return ~odd
+
+
 def _map(
-    column: Any, engine: Engine, function: Callable[[str], str | None], *, skip: str | None
+    column: Any,
+    engine: Engine,
+    function: Callable[[str], str | None],
+    *,
+    skip: Callable[[Any], Any] | None = None,
 ) -> Any:
     """A table (raw_..., clean_...) over the distinct strings of a column, cleaned in Python.
 
-    Strings that match the pattern `skip` from end to end are left out.
+    Strings that are to be skipped are left out.
     """
     name = column.get_name()
     schema = pa.schema([(f"raw_{name}", pa.string()), (f"clean_{name}", pa.string())])
     distinct = column.as_table().filter(column.notnull()).distinct()
     if skip:
-        distinct = distinct.filter(~distinct[name].re_search(f"^{skip}$"))
+        distinct = distinct.filter(~skip(distinct[name]))
 
     def clean(batch: pa.RecordBatch) -> pa.RecordBatch:
         raw = batch.column(0)
@@ -180,45 +189,6 @@ def _map(
         return pa.RecordBatch.from_arrays([raw, cleaned], schema=schema)
 
     return engine.filled(schema, distinct, clean)
-
-
-def _parsed_time(time: Any) -> Any:
-    """A timestamp in UTC: typed columns as they are, text as ISO 8601, numbers as Unix time.
-
-    Nothing outside the years 1 to 9999, which infinity is, too.
-    """
-    if time.type().is_numeric():
-        return _unix(time.cast("float64"))
-    if not time.type().is_string():
-        return _in_years(time.cast("timestamp(6)"))
-    digits = time.re_search(r"^[0-9]{9,19}(\.[0-9]+)?$")
-    # DuckDB reads an offset only for a type that has a zone, and that takes four times as long.
-    offset = time.re_search(r":[0-9.]+ ?[+-][0-9]{2}(:?[0-9]{2})?$")
-    zoned = time.try_cast("timestamp('UTC', 6)").cast("timestamp(6)")
-    text = ibis.ifelse(offset, zoned, time.try_cast("timestamp(6)"))
-    return ibis.ifelse(digits, _unix(time.try_cast("float64")), _in_years(text))
-
-
-def _in_years(time: Any) -> Any:
-    inside = (time >= ibis.timestamp("0001-01-01")) & (time < ibis.timestamp("9999-12-31"))
-    return ibis.ifelse(inside, time, ibis.null("timestamp(6)"))
-
-
-def _unix(number: Any) -> Any:
-    """Unix seconds, milli-, micro- or nanoseconds, told apart by size, to the millisecond.
-
-    Nothing before the year 1 or beyond nanoseconds of 64 bits.
-    """
-    # Asked for by name: no comparison finds a NaN that the statistics of a Parquet file leave out.
-    inside = ~number.isnan() & (number >= -62_135_596_800) & (number < 1e19)
-    number = ibis.ifelse(inside, number, ibis.null("float64"))
-    milli = ibis.cases(
-        (number < 1e11, number * 1e3),
-        (number < 1e14, number),
-        (number < 1e17, number / 1e3),
-        else_=number / 1e6,
-    )
-    return milli.round().try_cast("int64").as_timestamp("ms").cast("timestamp(6)")
 
 
 def _between(

@@ -4,6 +4,7 @@ DuckDB's own SQL, because rows that it rejects have no form in Ibis. Every line 
 judged on its own (A8).
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -13,8 +14,9 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from murmurlog.engine import OUT_OF_MEMORY, Engine, identifier, quoted
+from murmurlog.engine import OUT_OF_MEMORY, DuckEngine, identifier, quoted
 from murmurlog.errors import EngineError, InputError
+from murmurlog.fields import typed
 from murmurlog.postgres import Address, batches
 from murmurlog.shapes import Shape, blocks, day_of, fields_sql, time_sql
 from murmurlog.source import Source
@@ -34,13 +36,14 @@ REJECTED = {
 
 def raw_rows(
     source: Source,
-    engine: Engine,
+    engine: DuckEngine,
     broken: dict[str, int],
     where: Mapping[str, str],
     keep: Sequence[str],
     say: Callable[[str], None] = lambda _: None,
 ) -> Any:
-    """Every row as (user, time, query, url, rank, kept columns), as it stands in the source."""
+    """Every row as it stands in the source: user, query, url, time, whether one was given (timed),
+    rank, then the columns kept as k0, k1 and so on."""
     try:
         if source.server:
             _from_server(source, source.server, engine, where, keep, say)
@@ -49,7 +52,7 @@ def raw_rows(
         else:
             # Text is parsed once; columnar sources are cheap to scan again, so are not copied.
             kind = "VIEW" if source.format in ("parquet", "duckdb") else "TABLE"
-            select = _select(source, _relation(source, engine, broken), where, keep)
+            select = select_sql(source, _relation(source, engine, broken), where, keep)
             engine.sql(f"CREATE {kind} raw AS {select}")
     except duckdb.OutOfMemoryException:
         raise EngineError(OUT_OF_MEMORY) from None
@@ -70,10 +73,16 @@ def raw_rows(
         ).fetchall():
             broken[reason] = broken.get(reason, 0) + n
         raw = raw.filter(raw.fault.isnull())
-    return raw
+    return shown(raw)
 
 
-def _select(
+def shown(raw: Any) -> Any:
+    """The rows with typed fields, in the order of columns that all engines give them."""
+    kept = [name for name in raw.columns if re.fullmatch(r"k\d+", name)]
+    return raw.select("user", "query", "url", *kept, **typed(raw))
+
+
+def select_sql(
     source: Source, relation: str, where: Mapping[str, str], keep: Sequence[str], day: str = ""
 ) -> str:
     """The rows of a relation where all is as asked; broken ones pass, to be counted."""
@@ -94,7 +103,7 @@ def _select(
 def _from_server(
     source: Source,
     server: Address,
-    engine: Engine,
+    engine: DuckEngine,
     where: Mapping[str, str],
     keep: Sequence[str],
     say: Callable[[str], None],
@@ -103,7 +112,7 @@ def _from_server(
     roles = [name for role, name in source.columns.items() if role != "time"]
     texts = {_text(source, name): name for name in dict.fromkeys((*roles, *where, *keep))}
     fault = "CASE WHEN out_of_range THEN 'time out of range' END AS fault"
-    select = _select(source, f"(SELECT *, {fault} FROM incoming)", where, keep)
+    select = select_sql(source, f"(SELECT *, {fault} FROM incoming)", where, keep)
     rows, made = 0, False
     with closing(batches(server, texts=texts, time=source.columns.get("time"))) as stream:
         for batch in stream:
@@ -118,7 +127,7 @@ def _from_server(
 def _from_lines(
     source: Source,
     shape: Shape,
-    engine: Engine,
+    engine: DuckEngine,
     broken: dict[str, int],
     where: Mapping[str, str],
     keep: Sequence[str],
@@ -135,7 +144,7 @@ def _from_lines(
     for file, compression, encoding in zip(
         source.files, source.compressions, source.encodings, strict=True
     ):
-        select = _select(source, relation, where, keep, day_of(file))
+        select = select_sql(source, relation, where, keep, day_of(file))
         first = shape.header
         for block in blocks(file, compression=compression, encoding=encoding, broken=broken):
             rest = block.partition(b"\n")[2] if first else block
@@ -160,7 +169,7 @@ def _lines(block: bytes) -> pa.Table:
     )
 
 
-def _relation(source: Source, engine: Engine, broken: dict[str, int]) -> str:
+def _relation(source: Source, engine: DuckEngine, broken: dict[str, int]) -> str:
     if source.format == "duckdb":
         engine.sql(f"ATTACH {quoted(str(source.files[0]))} AS source (READ_ONLY)")
         return f"source.{identifier(source.table or '')}"
@@ -170,7 +179,7 @@ def _relation(source: Source, engine: Engine, broken: dict[str, int]) -> str:
         paths, compression = _in_utf8(source, engine, broken), None
     files = "[" + ", ".join(quoted(str(file)) for file in paths) + "]"
     if source.format == "parquet":
-        return f"read_parquet({files}, union_by_name=true)"
+        return f"read_parquet({files}, union_by_name=true, hive_partitioning=false)"
     packed = f", compression={quoted(compression)}" if compression else ""
     if source.format == "jsonl":
         return f"read_ndjson_objects({files}, ignore_errors=true{packed}) AS t(row)"
@@ -181,7 +190,7 @@ def _relation(source: Source, engine: Engine, broken: dict[str, int]) -> str:
     )
 
 
-def _in_utf8(source: Source, engine: Engine, broken: dict[str, int]) -> tuple[Path, ...]:
+def _in_utf8(source: Source, engine: DuckEngine, broken: dict[str, int]) -> tuple[Path, ...]:
     """The files copied to the engine's private folder, unpacked and in UTF-8."""
     copies = []
     for i, (file, compression, encoding) in enumerate(

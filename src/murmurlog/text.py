@@ -18,6 +18,10 @@ URL_LEVELS = ("host", "path", "full")
 # Printable ASCII without capitals, single spaces inside: already normal, whatever the engine.
 # An engine may skip Python for strings that match this from end to end.
 ALREADY_NORMAL = r"[!-@\[-~]+( [!-@\[-~]+)*"
+# The same said by a search that finds why not, since Java's loop over a group has no bound on its
+# stack: a string is already normal if this finds nothing in it, no space begins or ends it, and it
+# is not empty.
+ODD = r"[^ -@\[-~]|  "
 
 _SPACES = re.compile(r"\s+")
 _WORDS = re.compile(r"\w+(?:['\u2019.\-]\w+)*")
