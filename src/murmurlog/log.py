@@ -15,11 +15,13 @@ from typing import Any
 import ibis
 import pyarrow as pa
 
-from murmurlog.engine import Engine
+from murmurlog.engine import DuckEngine, Engine
 from murmurlog.errors import InputError, UsageError
 from murmurlog.raw import STANDARD, raw_rows
 from murmurlog.screen import Screen, matcher
 from murmurlog.source import Source
+from murmurlog.spark import SparkEngine
+from murmurlog.spark_rows import spark_rows
 from murmurlog.text import ODD, check_url_level, clean_url, normalise
 
 
@@ -74,7 +76,7 @@ def check(
 def read(
     source: Source,
     *,
-    engine: Engine,
+    engine: DuckEngine | SparkEngine,
     url: str = "path",
     urls: bool = True,
     strict: bool = False,
@@ -96,7 +98,10 @@ def read(
     check(source, since=since, until=until, where=where, keep=keep)
     say(f"reading {source.name}")
     broken: dict[str, int] = {}
-    raw = raw_rows(source, engine, broken, where or {}, keep, say)
+    if isinstance(engine, SparkEngine):
+        raw = spark_rows(source, engine, broken, where or {}, keep, say)
+    else:
+        raw = raw_rows(source, engine, broken, where or {}, keep, say)
     say("normalising text")
     table = _cleaned(raw, engine, url, has_urls=urls and "url" in source.columns)
     table = _between(table, broken, _moment("--since", since), _moment("--until", until))

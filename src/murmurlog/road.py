@@ -20,8 +20,8 @@ from murmurlog.bundle import check_target, publish
 from murmurlog.certificate import ABOUT, ENTROPY, Certificate, TableClaim
 from murmurlog.consistent import reconciled
 from murmurlog.domain import read_pools
-from murmurlog.engine import Engine, check_memory, connect
-from murmurlog.errors import EngineError, MurmurlogError, Refused, UsageError
+from murmurlog.engine import DuckEngine, Engine
+from murmurlog.errors import MurmurlogError, Refused, UsageError
 from murmurlog.items import GAP, check
 from murmurlog.labels import read_labels
 from murmurlog.ledger import Account, Ledger
@@ -30,6 +30,7 @@ from murmurlog.log import Log, read
 from murmurlog.log import check as check_rows
 from murmurlog.mechanisms import FOLLOWING, MECHANISMS, View, named
 from murmurlog.noise import Entropy, SystemEntropy, sampler_delta
+from murmurlog.place import Place
 from murmurlog.plans import (
     MECHANISM,
     Plan,
@@ -42,7 +43,8 @@ from murmurlog.plans import (
 from murmurlog.privacy import Guarantee
 from murmurlog.screen import Screen, load_deny, matcher
 from murmurlog.screen import load as load_screen
-from murmurlog.source import Source, find
+from murmurlog.source import Source
+from murmurlog.spark import SparkEngine
 from murmurlog.tables import By, count_of, keys_of, keys_schema, notes_of, tied
 from murmurlog.text import NORMALISER, check_url_level, normalise
 
@@ -66,7 +68,12 @@ class Reading:
         check_rows(source, since=self.since, until=self.until, where=self.where, keep=keep)
 
     def read(
-        self, source: Source, *, engine: Engine, urls: bool, say: Callable[[str], None]
+        self,
+        source: Source,
+        *,
+        engine: DuckEngine | SparkEngine,
+        urls: bool,
+        say: Callable[[str], None],
     ) -> Log:
         return read(
             source,
@@ -178,6 +185,8 @@ def release(
     source_name: str | None = None,
     engine: str = "duckdb",
     memory: str | None = None,
+    master: str | None = None,
+    scratch: str | None = None,
     about: Mapping[str, str] | None = None,
     unprotected: Sequence[str] = (),
     planned_by: str | None = None,
@@ -195,16 +204,14 @@ def release(
     which private output (a profile) parameters were chosen.
     """
     target, entropy = Path(out), entropy or SystemEntropy()
-    if engine != "duckdb":
-        raise EngineError(f"there is no engine {engine!r} in this version: use --engine duckdb")
+    place = Place(engine=engine, memory=memory, master=master, scratch=scratch)
     if consistent and set_only:
         raise UsageError("--consistent is about counts, and --set-only publishes none")
     if unknown := sorted(set(about or {}) - set(ABOUT)):
         raise UsageError(f"--about has no {', '.join(unknown)}: use {', '.join(ABOUT)}")
     check_url_level(url)
-    check_memory(memory)
     check_target(target)
-    found = find(source, columns=columns, encoding=encoding)
+    found = place.find(source, columns=columns, encoding=encoding)
     mechanism = mechanism or usual_mechanism(noise=noise, letters=letters)
     kinds = _tables(tables, found, mechanism)
     by_table = mechanisms_for(kinds, mechanism)
@@ -242,6 +249,7 @@ def release(
         letters=letters,
         options=chosen,
     )
+    place.check(plans)
     _check_guarantee(total, ", ".join(names), accept_no_guarantee)
     if total.notion == "pdp":
         _check_pdp(plans, users, set_only or consistent)
@@ -268,9 +276,9 @@ def release(
         kind="", unit=unit, by=reading.by, way=way, gap=gap, set_size=set_size,
         consecutive=consecutive, options=chosen,
     )  # fmt: skip
-    with connect(memory=memory) as duck:
+    with place.connect() as running:
         urls = "url" in found.columns and not {"click", "log", "left_out"}.isdisjoint(kinds)
-        log = reading.read(found, engine=duck, urls=urls, say=say)
+        log = reading.read(found, engine=running, urls=urls, say=say)
         account, published = _drawn(
             plans, log, view, reading, entropy, say,
             reserve=lambda: _reserved(book, name, total, release_id, plans),
@@ -293,7 +301,7 @@ def release(
             }
         rows = {kind: table.num_rows for kind, table in published.items()}
         certificate = _certificate(
-            plans, total, rows, release_id, duck, entropy,
+            plans, total, rows, release_id, running, entropy,
             way=way, view=view, reading=reading, users=users,
             counted={kind: count_of(table) for kind, table in published.items()},
             account=account, about=about or {}, notes=notes, unprotected=tuple(unprotected),

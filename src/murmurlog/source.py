@@ -63,6 +63,7 @@ class Source:
     found: tuple[str, ...]  # every column there is
     columns: Mapping[str, str]  # role -> column
     server: Address | None = None  # instead of files
+    uri: str | None = None  # instead of files: where only Spark finds them
 
     @property
     def shape(self) -> str:
@@ -74,6 +75,8 @@ class Source:
         """The source in a message: the file's name, or how many files there are, or a table."""
         if self.server:
             return str(self.server)
+        if self.uri:
+            return self.uri.rstrip("/").rpartition("/")[2]
         first = self.files[0].name
         return first if len(self.files) == 1 else f"{first} and {len(self.files) - 1} more files"
 
@@ -139,7 +142,7 @@ def find(
     every = tuple(dict.fromkeys(name for header in headers.values() for name in header))
     if kind.format == "tsv" and kind.lines is None:
         source = replace(source, lines=tabbed(every))
-    return replace(source, found=every, columns=_roles(source, every, columns or {}))
+    return replace(source, found=every, columns=roles_of(source, every, columns or {}))
 
 
 def _on_server(path: str, columns: Mapping[str, str], encoding: str | None) -> Source:
@@ -152,7 +155,7 @@ def _on_server(path: str, columns: Mapping[str, str], encoding: str | None) -> S
     )  # fmt: skip
     if len(set(found)) < len(found):
         raise InputError(f"{source.name} has a repeated column name: rename one with AS")
-    return replace(source, columns=_roles(source, found, columns))
+    return replace(source, columns=roles_of(source, found, columns))
 
 
 def _kinds(path: str, encoding: str | None) -> dict[Path, _Kind]:
@@ -302,7 +305,8 @@ def _text_columns(format: str, file: Path, start: bytes, encoding: str) -> list[
     return [name.strip() for name in next(csv.reader([header]), [])]
 
 
-def _roles(source: Source, found: tuple[str, ...], given: Mapping[str, str]) -> dict[str, str]:
+def roles_of(source: Source, found: tuple[str, ...], given: Mapping[str, str]) -> dict[str, str]:
+    """The column of each role, as given or guessed from its name."""
     for role, column in given.items():
         if role not in ROLES:
             raise UsageError(f"--columns: {role!r} is no role; roles are {', '.join(ROLES)}")

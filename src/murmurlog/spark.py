@@ -14,7 +14,7 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -101,11 +101,15 @@ _SAID: Mapping[str, tuple[type[MurmurlogError], str]] = {
 }
 
 
-def _unix_micros(time: Any) -> Any: ...
+def _time(time: Any) -> Any: ...
 
 
+# Times have no zone in our tables, but Spark counts from 1970 only in one; the session's is UTC.
+_ZONED = ibis.udf.scalar.builtin(
+    _time, name="to_timestamp_ltz", signature=(("timestamp",), "timestamp")
+)
 _MICROSECONDS = ibis.udf.scalar.builtin(
-    _unix_micros, name="unix_micros", signature=(("timestamp('UTC')",), "int64")
+    _time, name="unix_micros", signature=(("timestamp",), "int64")
 )
 
 
@@ -163,7 +167,7 @@ class SparkEngine:
 
     def microseconds(self, time: Any) -> Any:
         """A time as whole microseconds since 1970, so that differences are exact."""
-        return _MICROSECONDS(time)
+        return _MICROSECONDS(_ZONED(time))
 
     def write(self, rows: Any) -> Any:
         """The rows of a Spark frame, written once, as a table."""
@@ -262,7 +266,17 @@ def _session(master: str | None, private: Path) -> tuple[Any, bool]:
         session, own = _started(SparkSession, master, private), True
     for name, value in SETTINGS.items():
         session.conf.set(name, value)
+    _silence()
     return session, own
+
+
+def _silence() -> None:
+    """Stops Spark 4 from printing whole errors, which quote plans and values, by itself."""
+    with suppress(ImportError):
+        from pyspark.logger import PySparkLogger
+
+        for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+            PySparkLogger.getLogger(name).disabled = True
 
 
 def _started(kind: Any, master: str | None, private: Path) -> Any:
@@ -346,7 +360,8 @@ def told() -> Iterator[None]:
         for said, (kind, words) in _SAID.items():
             if said in text:
                 raise kind(words) from None
-        what = getattr(error, "getErrorClass", lambda: None)() or type(error).__name__
+        named = getattr(error, "getCondition", getattr(error, "getErrorClass", lambda: None))
+        what = named() or type(error).__name__
         raise EngineError(
             f"Spark failed with {what}. Its words may quote rows, so they are not shown here: see "
             "the logs of the workers, or set spark.log.level"
@@ -354,9 +369,15 @@ def told() -> Iterator[None]:
 
 
 def spark_schema(schema: pa.Schema) -> Any:
+    """The columns as Spark has them, times without a zone."""
     from ibis.backends.pyspark.datatypes import PySparkSchema
+    from pyspark.sql.types import StructType, TimestampNTZType, TimestampType
 
-    return PySparkSchema.from_ibis(ibis.Schema.from_pyarrow(schema))
+    fields = PySparkSchema.from_ibis(ibis.Schema.from_pyarrow(schema)).fields
+    for field in fields:
+        if isinstance(field.dataType, TimestampType):
+            field.dataType = TimestampNTZType()
+    return StructType(fields)
 
 
 def _backend(session: Any) -> Any:

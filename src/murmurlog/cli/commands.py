@@ -148,8 +148,14 @@ def release(
     source_name: Annotated[
         str | None, flag("--source", help="The population of users, as the ledger calls it.")
     ] = None,
-    engine: Annotated[str, flag("--engine", help="Where it runs: duckdb.")] = "duckdb",
+    engine: Annotated[str, flag("--engine", help="Where it runs: duckdb or spark.")] = "duckdb",
     memory: Memory = None,
+    master: Annotated[
+        str | None, flag("--master", help="spark: spark://host:7077, or local[*].")
+    ] = None,
+    scratch: Annotated[
+        str | None, flag("--scratch", help="spark: a folder that all workers reach.")
+    ] = None,
     about: Annotated[
         list[str] | None,
         typer.Option(
@@ -231,6 +237,8 @@ def release(
             source_name=source_name,
             engine=engine,
             memory=memory,
+            master=master,
+            scratch=scratch,
             about=dict(one_pair(text, "--about") for text in about or ()),
             unprotected=unprotected or (),
             planned_by=planned_by,
