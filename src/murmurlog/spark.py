@@ -171,25 +171,32 @@ class SparkEngine:
 
     def write(self, rows: Any) -> Any:
         """The rows of a Spark frame, written once, as a table."""
-        self._tables += 1
-        name = f"t{self._tables}"
+        name = self._new()
         path = f"{self.folder}/{name}"
         with told():
             rows.write.option("parquet.block.size", ROW_GROUP).parquet(path)
-            self.session.read.schema(rows.schema).parquet(path).createOrReplaceTempView(name)
+            return self.view(self.session.read.schema(rows.schema).parquet(path), name)
+
+    def view(self, rows: Any, name: str | None = None) -> Any:
+        """The rows of a Spark frame as a table that is computed whenever it is used."""
+        name = name or self._new()
+        with told():
+            rows.createTempView(name)
             return self.backend.table(name)
 
     def adopt(self, file: Path) -> Any:
         """A Parquet file of this machine as a table; it is moved to where workers reach it."""
-        self._tables += 1
-        name = f"t{self._tables}"
+        name = self._new()
         target = f"{self.folder}/{name}.parquet"
         with told():
             path = _hadoop_path(self.session, target)
             files = path.getFileSystem(self.session.sparkContext._jsc.hadoopConfiguration())
             files.moveFromLocalFile(_hadoop_path(self.session, file.as_uri()), path)
-            self.session.read.parquet(target).createOrReplaceTempView(name)
-            return self.backend.table(name)
+            return self.view(self.session.read.parquet(target), name)
+
+    def _new(self) -> str:
+        self._tables += 1
+        return f"t{self._tables}"
 
     def self_test(self) -> None:
         """Raises unless Spark and the workers' Python give known answers."""

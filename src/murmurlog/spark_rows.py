@@ -58,8 +58,7 @@ def spark_rows(
     with told():
         if plain:
             rows = frame.selectExpr(*_expressions(source, keep)).where(_condition(where))
-            rows.createOrReplaceTempView("raw")
-            return shown(engine.backend.table("raw"))
+            return shown(engine.view(rows))
         return _asked(source, engine, frame.select(*map(_name, needed)), where, keep)
 
 

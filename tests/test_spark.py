@@ -1,0 +1,246 @@
+"""Spark: the same tallies as DuckDB's, on a real cluster, with a worker killed; and what is refused."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import tallies
+from hostile import hostile_log, with_texts
+
+from murmurlog.checks import verify
+from murmurlog.errors import EngineError, UsageError
+from murmurlog.road import release
+from murmurlog.spark import PIP, check_settings, connect, is_uri
+from murmurlog.synth import invent, write
+
+MISSING = [name for name, there in (("pyspark", find_spec("pyspark")), ("java", shutil.which("java"))) if not there]  # fmt: skip
+needs_spark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(bool(MISSING), reason=f"no {' and no '.join(MISSING)} on this machine"),
+]
+CONF = {
+    "spark.sql.shuffle.partitions": "4",
+    "spark.executor.memory": "800m",
+    "spark.executor.cores": "1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+PATIENCE = 900  # seconds; a cluster on two busy cores is slow
+
+
+def environment(**more):
+    conf = " ".join(f"--conf {name}={value}" for name, value in CONF.items())
+    return os.environ | {
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_SUBMIT_ARGS": f"{conf} pyspark-shell",
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        **more,
+    }
+
+
+class Cluster:
+    """A standalone master and two workers on loopback, each a process group of its own."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self.url = f"spark://127.0.0.1:{port}"
+        self.master = self._start(
+            "master", "org.apache.spark.deploy.master.Master", "-p", str(port)
+        )
+        self._await("master", "I have been elected leader")
+        self.workers = [self._worker(i) for i in range(2)]
+        for i in range(2):
+            self._await(f"worker{i}", "Successfully registered with master")
+
+    def _worker(self, i):
+        return self._start(
+            f"worker{i}", "org.apache.spark.deploy.worker.Worker", self.url,
+            *("-c", "1", "-m", "1g", "-d", str(self.folder / f"work{i}")),
+        )  # fmt: skip
+
+    def _start(self, name, main, *arguments):
+        spark = Path(find_spec("pyspark").origin).parent / "bin" / "spark-class"
+        with (self.folder / f"{name}.log").open("wb") as log:
+            return subprocess.Popen(
+                [str(spark), main, "-h", "127.0.0.1", "--webui-port", "0", *arguments],
+                env=environment(SPARK_DAEMON_MEMORY="256m"),
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def _await(self, name, words):
+        end = time.monotonic() + PATIENCE
+        while words not in (self.folder / f"{name}.log").read_text(errors="replace"):
+            assert time.monotonic() < end, f"{name} did not start"
+            time.sleep(0.2)
+
+    def kill(self, i):
+        """A worker and its executors die at once."""
+        os.killpg(self.workers[i].pid, signal.SIGKILL)
+        self.workers[i].wait()
+
+    def executors(self, i):
+        return list((self.folder / f"work{i}").glob("app-*/*/stderr"))
+
+    def stop(self):
+        for process in (*self.workers, self.master):
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    running = Cluster(tmp_path_factory.mktemp("cluster"))
+    yield running
+    running.stop()
+
+
+def start_tallies(cluster, requests, folder):
+    """The tallies on the cluster, begun; they end up in out.json."""
+    (folder / "scratch").mkdir()
+    (folder / "requests.json").write_text(json.dumps(requests))
+    return subprocess.Popen(
+        [sys.executable, tallies.__file__, cluster.url, str(folder / "scratch"),
+         str(folder / "requests.json"), str(folder / "out.json")],
+        env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+
+
+def finished(process, folder):
+    words, _ = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, words[-3000:]
+    assert list((folder / "scratch").iterdir()) == []  # nothing of the log is left
+    return json.loads((folder / "out.json").read_text())
+
+
+def compare(found, expected):
+    for here, there in zip(found, expected, strict=True):
+        assert here.keys() == there.keys()
+        for name in there:
+            assert here[name] == there[name], name
+            assert here[name] or name == "broken"
+
+
+class TestOnACluster:
+    pytestmark = needs_spark
+
+    def test_tallies_are_those_of_duckdb_on_hostile_text(self, cluster, tmp_path):
+        log = hostile_log(3000, seed=1)
+        texts = with_texts(log, seed=2)
+        pq.write_table(log, tmp_path / "log.parquet")
+        pq.write_table(texts, tmp_path / "texts.parquet")
+        for name, kind in (
+            ("unix.parquet", pa.float64()),
+            ("decimal.parquet", pa.decimal128(30, 3)),
+        ):
+            seconds = pa.compute.divide(log["time"].cast(pa.int64()).cast(pa.float64()), 1e6)
+            pq.write_table(
+                log.set_column(1, "time", pa.compute.round(seconds, 3).cast(kind)), tmp_path / name
+            )
+        (tmp_path / "two").mkdir()
+        pq.write_table(log.slice(0, 1500), tmp_path / "two" / "a.parquet")
+        pq.write_table(log.slice(1500).drop_columns("rank"), tmp_path / "two" / "b.parquet")
+        lines = [json.dumps(row, default=str) for row in log.slice(0, 500).to_pylist()]
+        (tmp_path / "log.jsonl").write_text("\n".join([*lines, "{not json"]) + "\n")
+        few = tallies.EVERY[:1]
+        requests = [
+            {"path": str(tmp_path / "log.parquet"), "counted": tallies.EVERY, "keep": ["country"]},
+            {"path": str(tmp_path / "texts.parquet"), "counted": tallies.EVERY[-2:]},
+            {"path": str(tmp_path / "unix.parquet"), "counted": few, "where": {"country": "DE"}},
+            {"path": str(tmp_path / "decimal.parquet"), "counted": few, "since": "2024-01-09"},
+            {"path": str(tmp_path / "two"), "counted": few, "where": {"country": ""}},
+            {"path": str(tmp_path / "log.jsonl"), "counted": few, "url": "full"},
+        ]  # fmt: skip
+        running = start_tallies(cluster, requests, tmp_path)
+        expected = tallies.on_duckdb(requests)
+        compare(finished(running, tmp_path), expected)
+        assert expected[-1]["broken"]["not JSON"] == 1
+
+    def test_a_killed_worker_changes_nothing(self, cluster, tmp_path):
+        pq.write_table(hostile_log(50_000, seed=3), tmp_path / "log.parquet")
+        requests = [{"path": str(tmp_path / "log.parquet"), "counted": tallies.EVERY[:2]}]
+        before = len(cluster.executors(1))
+        running = start_tallies(cluster, requests, tmp_path)
+        expected = tallies.on_duckdb(requests)
+        end = time.monotonic() + PATIENCE
+        # The self-test writes eight tables; wait for a write after that, with both at work.
+        while not any(
+            int(p.parent.name[1:]) > 8 for p in tmp_path.glob("scratch/.m*/t*/_temporary")
+        ):
+            assert running.poll() is None, running.stdout.read()[-3000:]
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        assert len(cluster.executors(1)) > before
+        cluster.kill(1)
+        assert running.poll() is None
+        compare(finished(running, tmp_path), expected)
+        assert "Removing worker" in (cluster.folder / "master.log").read_text()
+        cluster.workers[1] = cluster._worker(1)
+
+    def test_a_release_by_threshold_passes_verify(self, cluster, tmp_path):
+        write(invent(rows=20_000, seed=1), tmp_path / "log.parquet")
+        (tmp_path / "scratch").mkdir()
+        done = subprocess.run(
+            [sys.executable, "-m", "murmurlog.cli.main", "release", str(tmp_path / "log.parquet"),
+             *("--out", str(tmp_path / "bundle"), "--engine", "spark", "--master", cluster.url),
+             *("--scratch", (tmp_path / "scratch").as_uri(), "--tables", "query,click")],
+            env=environment(), capture_output=True, text=True, timeout=PATIENCE,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr[-3000:]
+        assert verify(tmp_path / "bundle").exit_code == 0
+        assert list((tmp_path / "scratch").iterdir()) == []
+        told = json.loads((tmp_path / "bundle" / "privacy.json").read_text())
+        assert told["engine"].startswith("spark ")
+        assert pq.read_table(tmp_path / "bundle" / "data" / "query.parquet").num_rows > 20
+
+
+def test_what_does_not_go_with_spark_is_refused_before_it_starts(tmp_path):
+    write(invent(rows=300, seed=1), tmp_path / "log.parquet")
+    spark = {"out": tmp_path / "b", "engine": "spark", "master": "local[1]"}
+    log = str(tmp_path / "log.parquet")
+    with pytest.raises(UsageError, match="--master spark://x:1 needs --scratch"):
+        release(log, **spark | {"master": "spark://x:1"})
+    with pytest.raises(UsageError, match="is no folder: make it first"):
+        release(log, **spark | {"scratch": str(tmp_path / "none")})
+    with pytest.raises(UsageError, match="--memory is for --engine duckdb"):
+        release(log, **spark, memory="8GB")
+    with pytest.raises(UsageError, match="go with --engine spark only"):
+        release(log, out=tmp_path / "b", master="local[1]")
+    with pytest.raises(EngineError, match="log table by synthetic is not made on Spark"):
+        release(log, **spark, mechanism="synthetic")
+    with pytest.raises(EngineError, match="there is no engine 'flink'"):
+        release(log, out=tmp_path / "b", engine="flink")
+    check_settings(master="spark://x:1", scratch_at="hdfs://y/z", memory=None)
+    check_settings(master="local[*]", scratch_at=None, memory=None)
+
+
+def test_missing_parts_are_named_with_what_to_do(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyspark.sql", None)
+    with pytest.raises(EngineError) as caught, connect(master="local[1]"):
+        pass
+    assert PIP in str(caught.value)
+    assert caught.value.exit_code == 5
+
+
+def test_a_uri_is_told_from_a_path():
+    assert is_uri("s3a://bucket/logs")
+    assert is_uri("hdfs://name:8020/logs")
+    assert not is_uri("/logs/a.parquet")
+    assert not is_uri("file.duckdb::table")
+    assert not is_uri("logs/*.parquet")
