@@ -136,3 +136,24 @@ def with_texts(log: pa.Table, *, seed: int) -> pa.Table:
         usual = log[name].cast(pa.string()).to_pylist()
         log = log.set_column(place, name, _mixed(rng, log.num_rows, usual, odd, 0.5))
     return log
+
+
+def with_numbers(log: pa.Table, kind: pa.DataType, *, seed: int) -> pa.Table:
+    """The same log with times as numbers: Unix times, and what no year has."""
+    rng = np.random.default_rng(seed)
+    seconds = log["time"].cast(pa.int64()).to_numpy() / 1e6  # NaN where there is none
+    scaled = np.round(seconds * rng.choice([1, 1e3, 1e6], log.num_rows), 2)
+    odd = (
+        [1e300, np.inf, -np.inf, np.nan, -1e18, 5e20] if pa.types.is_floating(kind) else [-7, 5e20]
+    )
+    mixed = np.where(rng.random(log.num_rows) < 0.1, rng.choice(odd, log.num_rows), scaled)
+    missing = np.isnan(seconds) & (rng.random(log.num_rows) < 0.5)
+    if not pa.types.is_floating(kind):
+        missing |= np.isnan(mixed)
+        mixed = np.where(missing, 0, mixed)
+        texts = [f"{value:.2f}" for value in mixed.tolist()]
+        times = pa.array(texts).cast(kind)
+        times = pa.compute.if_else(pa.array(missing), pa.scalar(None, kind), times)
+    else:
+        times = pa.array(mixed, kind, mask=missing)
+    return log.set_column(log.column_names.index("time"), "time", times)

@@ -131,11 +131,12 @@ def _asked(
     source: Source, engine: SparkEngine, frame: Any, where: Mapping[str, str], keep: Sequence[str]
 ) -> Any:
     """The rows as DuckDB on the workers makes them of batches."""
-    from ibis.backends.pyspark.datatypes import PySparkSchema
+    from ibis.backends.pyspark.datatypes import PySparkType
 
-    types = PySparkSchema.to_ibis(frame.schema)
     names = [*STANDARD, *(f"k{i}" for i in range(len(keep)))]
-    time = types[source.columns["time"]] if "time" in source.columns else "timestamp"
+    time: Any = "timestamp"
+    if "time" in source.columns:
+        time = PySparkType.to_ibis(frame.schema[source.columns["time"]].dataType)
     raw = ibis.table({name: time if name == "time" else "string" for name in names}, name="raw")
     rows = shown(raw)
     asked = ibis.to_sql(rows, dialect="duckdb")

@@ -1,0 +1,128 @@
+"""Tallies of one log by DuckDB and by Spark, held against each other row by row, and what they cost.
+
+    python benchmarks/spark.py [--rows 1000000 5000000]
+
+Invents logs full of hostile text (tests/hostile.py), starts a cluster of one master and two workers
+on loopback, counts queries and clicks with both engines in processes of their own, and prints the
+number of rows that differ. Memory is the most that the driver held: its Python and its Java.
+"""
+
+import argparse
+import json
+import os
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import duckdb
+import pyarrow.parquet as pq
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from cluster import Cluster, environment
+from hostile import hostile_log
+
+from murmurlog.bound import bound
+from murmurlog.engine import connect
+from murmurlog.items import items
+from murmurlog.log import read
+from murmurlog.noise import SeededEntropy
+from murmurlog.screen import load
+from murmurlog.source import find
+from murmurlog.spark import connect as connect_spark
+from murmurlog.tally import tally
+
+COUNTED = (("query", "first"), ("click", "random"))
+
+
+def count(engine, log, out):
+    """Writes the tallies of a log as they stream in; returns what it took."""
+    started = time.monotonic()
+    rows = read(find(str(log)), engine=engine, screen=load())
+    sizes = {}
+    for kind, way in COUNTED:
+        held = items(rows, kind=kind)
+        counted = tally(bound(held, per_user=10, way=way, entropy=SeededEntropy(1)))
+        writer = None
+        for batch in counted.batches():
+            writer = writer or pq.ParquetWriter(out / f"{kind}.parquet", batch.schema)
+            writer.write_batch(batch)
+            sizes[kind] = sizes.get(kind, 0) + batch.num_rows
+        writer.close()
+    return {
+        "seconds": time.monotonic() - started,
+        "rows": sizes,
+        "python": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "java": _java(),
+    }
+
+
+def _java():
+    """The most memory that the driver's Java held, in MB."""
+    for status in Path("/proc").glob("[0-9]*/status"):
+        text = status.read_text(errors="replace")
+        parent = re.search(r"PPid:\s+(\d+)", text)
+        if parent and parent[1] == str(os.getpid()) and re.search(r"Name:\s+java", text):
+            return int(re.search(r"VmHWM:\s+(\d+)", text)[1]) / 1024
+    return 0.0
+
+
+def run(engine, log, out, master):
+    """One engine, in this process."""
+    if engine == "duckdb":
+        with connect() as duck:
+            found = count(duck, log, out)
+    else:
+        with connect_spark(master=master, scratch_at=str(out)) as spark:
+            found = count(spark, log, out)
+    print(json.dumps(found))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000, 5_000_000])
+    parser.add_argument("--run", nargs=4, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.run:
+        engine, log, out, master = options.run
+        return run(engine, Path(log), Path(out), master)
+    with tempfile.TemporaryDirectory() as folder:
+        cluster = Cluster(Path(folder))
+        try:
+            for rows in options.rows:
+                _compare(rows, Path(folder), cluster)
+        finally:
+            cluster.stop()
+
+
+def _compare(rows, folder, cluster):
+    log = folder / f"{rows}.parquet"
+    pq.write_table(hostile_log(rows, seed=rows), log)
+    print(f"{rows} rows of hostile text, {log.stat().st_size / 1e6:.0f} MB")
+    for engine in ("duckdb", "spark"):
+        out = folder / f"{engine}-{rows}"
+        out.mkdir()
+        command = [sys.executable, __file__, "--run", engine, str(log), str(out), cluster.url]
+        done = subprocess.run(command, env=environment(), stdout=subprocess.PIPE, check=True)
+        found = json.loads(done.stdout.splitlines()[-1])
+        print(
+            f"  {engine:7} {found['seconds']:7.1f} s, driver: Python {found['python']:5.0f} MB, "
+            f"Java {found['java']:5.0f} MB; items {found['rows']}"
+        )
+    for kind, _ in COUNTED:
+        one, other = (
+            f"'{folder}/{engine}-{rows}/{kind}.parquet'" for engine in ("duckdb", "spark")
+        )
+        differing = duckdb.sql(
+            f"SELECT count(*) FROM ((FROM {one} EXCEPT ALL FROM {other}) UNION ALL "
+            f"(FROM {other} EXCEPT ALL FROM {one}))"
+        ).fetchone()
+        print(f"  {kind}: {differing[0]} rows of the tallies differ")
+
+
+if __name__ == "__main__":
+    main()
