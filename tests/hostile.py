@@ -93,7 +93,8 @@ RANKS = [None, "", "1", " 2 ", "1.7", "2.5", "-3", "9999999999", "one", "1e1", "
 def hostile_log(rows: int, *, seed: int, distinct: float = 0.3) -> pa.Table:
     """user, time, query, url, rank, country; about `distinct` of all rows ask what nobody else does."""
     rng = np.random.default_rng(seed)
-    ids = np.minimum(rng.pareto(0.6, rows) * 10, rows / 8).astype(int)
+    busy = np.minimum(rng.pareto(0.6, rows) * 10, rows / 8).astype(int)
+    ids = np.where(rng.random(rows) < 0.3, busy, rng.integers(0, rows // 5, rows))
     users = _mixed(rng, rows, [f"user{i}" for i in ids.tolist()], USERS, 0.02)
     popular = (rng.pareto(0.8, rows) * 3).astype(int) % rows
     asked = np.where(rng.random(rows) < distinct, rng.integers(0, 10 * rows, rows), popular)

@@ -20,6 +20,7 @@ from murmurlog.road import release
 from murmurlog.spark import PIP, check_settings, connect, is_uri
 from murmurlog.synth import invent, write
 
+COMMAND = "from murmurlog.cli.main import main; main()"
 MISSING = [name for name, there in (("pyspark", find_spec("pyspark")), ("java", shutil.which("java"))) if not there]  # fmt: skip
 needs_spark = [
     pytest.mark.slow,
@@ -114,9 +115,10 @@ class TestOnACluster:
         write(invent(rows=20_000, seed=1), tmp_path / "log.parquet")
         (tmp_path / "scratch").mkdir()
         done = subprocess.run(
-            [sys.executable, "-m", "murmurlog.cli.main", "release", str(tmp_path / "log.parquet"),
+            [sys.executable, "-c", COMMAND, "release", (tmp_path / "log.parquet").as_uri(),
              *("--out", str(tmp_path / "bundle"), "--engine", "spark", "--master", cluster.url),
-             *("--scratch", (tmp_path / "scratch").as_uri(), "--tables", "query,click")],
+             *("--scratch", (tmp_path / "scratch").as_uri(), "--tables", "query,click"),
+             *("--epsilon", "8", "--delta", "1e-4", "--per-user", "2")],
             env=environment(), capture_output=True, text=True, timeout=PATIENCE,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr[-3000:]
@@ -124,7 +126,84 @@ class TestOnACluster:
         assert list((tmp_path / "scratch").iterdir()) == []
         told = json.loads((tmp_path / "bundle" / "privacy.json").read_text())
         assert told["engine"].startswith("spark ")
-        assert pq.read_table(tmp_path / "bundle" / "data" / "query.parquet").num_rows > 20
+        assert pq.read_table(tmp_path / "bundle" / "data" / "query.parquet").num_rows > 0
+
+    def test_mechanisms_that_draw_batch_by_batch_run_as_they_are(self, tmp_path):
+        write(invent(rows=20_000, seed=1), tmp_path / "log.parquet")
+        done = run(RELEASES, tmp_path)
+        assert done.returncode == 0, done.stderr[-3000:]
+        for name in ("zealous", "korolova"):
+            assert verify(tmp_path / name).exit_code == 0
+            assert pq.read_table(tmp_path / name / "data" / "query.parquet").num_rows > 0
+
+    def test_what_spark_would_read_in_another_way_is_refused(self, tmp_path):
+        good = {"user": ["a", "b"], "query": ["x", "y"]}
+        nanoseconds = pa.array([1, 2], pa.timestamp("ns"))
+        pq.write_table(pa.table(good), tmp_path / "_hidden.parquet")
+        pq.write_table(pa.table(good), tmp_path / "[a].parquet")
+        pq.write_table(pa.table(good | {"USER": ["c", "d"]}), tmp_path / "capitals.parquet")
+        pq.write_table(pa.table(good | {"time": nanoseconds}), tmp_path / "nano.parquet")
+        (tmp_path / "types").mkdir()
+        pq.write_table(pa.table(good), tmp_path / "types" / "a.parquet")
+        pq.write_table(pa.table(good | {"user": [1, 2]}), tmp_path / "types" / "b.parquet")
+        for name in ("user", "query"):
+            broken = pa.array([b"\xff\xfe", b"ok"]).view(pa.string())
+            pq.write_table(pa.table(good | {name: broken}), tmp_path / f"bytes-{name}.parquet")
+        done = run(REFUSALS, tmp_path)
+        assert done.returncode == 0, done.stderr[-3000:]
+        told = json.loads(done.stdout.splitlines()[-1])
+        words = {
+            "_hidden.parquet": "Spark",
+            "[a].parquet": "Spark",
+            "capitals.parquet": "differ in capitals only: user, USER",
+            "nano.parquet": "times in nanoseconds",
+            "types": "different types",
+            "bytes-user.parquet": "not valid UTF-8",
+            "bytes-query.parquet": "not valid UTF-8",
+        }
+        assert {name: kind for name, (kind, _) in told.items()} == dict.fromkeys(
+            words, "InputError"
+        )
+        for name, part in words.items():
+            assert part in told[name][1], told[name]
+
+
+def run(script, folder):
+    """A script on Spark, in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-c", script, str(folder)],
+        env=environment(), capture_output=True, text=True, timeout=PATIENCE,
+    )  # fmt: skip
+
+
+RELEASES = """
+import sys
+from pathlib import Path
+from murmurlog.road import release
+
+folder = Path(sys.argv[1])
+for name, more in {"zealous": {}, "korolova": {"count": "rows"}}.items():
+    release(str(folder / "log.parquet"), out=folder / name, mechanism=name, tables=["query"],
+            epsilon=20, delta=1e-3, per_user=2, engine="spark", master="local[2]", **more)
+"""
+REFUSALS = """
+import json, sys
+from pathlib import Path
+from murmurlog.errors import MurmurlogError
+from murmurlog.log import read
+from murmurlog.source import find
+from murmurlog.spark import connect
+
+told = {}
+with connect(master="local[2]", test=False) as engine:
+    for path in Path(sys.argv[1]).iterdir():
+        try:
+            read(find(str(path)), engine=engine)
+            told[path.name] = ("read", "")
+        except MurmurlogError as error:
+            told[path.name] = (type(error).__name__, str(error))
+print(json.dumps(told))
+"""
 
 
 def test_what_does_not_go_with_spark_is_refused_before_it_starts(tmp_path):

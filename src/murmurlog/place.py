@@ -14,7 +14,7 @@ from murmurlog.spark import connect as connect_spark
 from murmurlog.spark_rows import find_at
 
 # What is made on Spark without holding every item in this process.
-ON_SPARK = ("threshold",)
+ON_SPARK = ("threshold", "korolova", "zealous")
 SPARK_TABLES = ("keyword", "query", "pair", "click")
 
 
