@@ -25,6 +25,11 @@ $(VENV)/dev: $(VENV)/run requirements-dev.txt
 	$(PIP) install --require-hashes -r requirements-dev.txt
 	@touch $@
 
+# For the slow tests; without a Java runtime on the machine they skip, and say so.
+$(VENV)/spark: $(VENV)/dev requirements-spark.txt
+	$(PIP) install --require-hashes --no-deps -r requirements-spark.txt
+	@touch $@
+
 demo: $(VENV)/run
 	rm -rf demo
 	$(BIN)/murmurlog demo --out demo
@@ -32,7 +37,7 @@ demo: $(VENV)/run
 test: $(VENV)/dev
 	$(BIN)/python -m pytest -n 2
 
-test-all: $(VENV)/dev
+test-all: $(VENV)/spark
 	$(BIN)/python -m pytest -n $(SLOW_WORKERS) -m "" -rs
 
 check: $(VENV)/dev

@@ -100,7 +100,8 @@ def hostile_log(rows: int, *, seed: int, distinct: float = 0.3) -> pa.Table:
     asked = np.where(rng.random(rows) < distinct, rng.integers(0, 10 * rows, rows), popular)
     capital = rng.random(rows) < 0.3
     queries = [f"{'Query' if c else 'query'} {q}" for c, q in zip(capital, asked, strict=True)]
-    two = [f"{a} {b}" for a in QUERIES[:40] for b in QUERIES[40:52]]
+    short = [text for text in QUERIES if len(text) < 100]
+    two = [f"{a} {b}" for a in short[:40] for b in short[40:]]
     queries = _mixed(rng, rows, queries, [*QUERIES, *two, None], 0.3)
     sites = (rng.pareto(0.7, rows) * 2).astype(int) % rows
     urls = _mixed(rng, rows, [f"http://site{i}.org/p{i % 3}" for i in sites.tolist()], URLS, 0.5)

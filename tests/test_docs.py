@@ -148,7 +148,7 @@ def test_the_public_names_are_sorted_and_there():
 
 
 def test_the_locks_name_no_index_and_hash_everything():
-    for name in ("requirements.txt", "requirements-dev.txt"):
+    for name in ("requirements.txt", "requirements-dev.txt", "requirements-spark.txt"):
         text = (ROOT / name).read_text()
         assert "--index" not in text
         assert "://" not in text

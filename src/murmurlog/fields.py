@@ -55,4 +55,4 @@ def _unix(number: Any) -> Any:
         (number < 1e17, number / 1e3),
         else_=number / 1e6,
     )
-    return milli.round().try_cast("int64").as_timestamp("ms").cast("timestamp(6)")
+    return milli.round().as_timestamp("ms").cast("timestamp(6)")
