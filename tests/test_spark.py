@@ -182,9 +182,17 @@ from pathlib import Path
 from murmurlog.road import release
 
 folder = Path(sys.argv[1])
-for name, more in {"zealous": {}, "korolova": {"count": "rows"}}.items():
-    release(str(folder / "log.parquet"), out=folder / name, mechanism=name, tables=["query"],
-            epsilon=20, delta=1e-3, per_user=2, engine="spark", master="local[2]", **more)
+asked = {"tables": ["query"], "epsilon": 20, "delta": 1e-3, "per_user": 2, "engine": "spark"}
+log = str(folder / "log.parquet")
+release(log, out=folder / "zealous", mechanism="zealous", master="local[2]", **asked)
+
+from pyspark.sql import SparkSession
+
+session = SparkSession.builder.master("local[2]").getOrCreate()
+zone = session.conf.get("spark.sql.session.timeZone")
+release(log, out=folder / "korolova", mechanism="korolova", count="rows", **asked)
+assert session.range(3).count() == 3  # somebody else's session is used and left as it was
+assert session.conf.get("spark.sql.session.timeZone") == zone
 """
 REFUSALS = """
 import json, sys

@@ -248,6 +248,7 @@ def connect(
         session, own = _session(master, private)
         if own:
             stack.callback(session.stop)
+        check_settings(master=session.sparkContext.master, scratch_at=scratch_at, memory=None)
         folder = stack.enter_context(_folder(session, scratch_at, private))
         session.sparkContext.addPyFile(str(_package(private)))
         engine = SparkEngine(session, folder, private)
