@@ -47,6 +47,11 @@ class Place:
         with connect_spark(master=self.master, scratch_at=self.scratch, test=False) as engine:
             return find_at(source, columns=columns, engine=engine)
 
+    @property
+    def mechanism(self) -> str | None:
+        """What is meant by no mechanism there; None: what is meant elsewhere."""
+        return ON_SPARK[0] if self.engine == "spark" else None
+
     def check(self, plans: Mapping[str, Plan]) -> None:
         """Raises if a table cannot be made there."""
         for kind, each in plans.items():

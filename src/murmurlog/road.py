@@ -212,7 +212,7 @@ def release(
     check_url_level(url)
     check_target(target)
     found = place.find(source, columns=columns, encoding=encoding)
-    mechanism = mechanism or usual_mechanism(noise=noise, letters=letters)
+    mechanism = mechanism or place.mechanism or usual_mechanism(noise=noise, letters=letters)
     kinds = _tables(tables, found, mechanism)
     by_table = mechanisms_for(kinds, mechanism)
     names = list(dict.fromkeys(by_table.values()))
