@@ -11,7 +11,6 @@ import argparse
 import json
 import os
 import re
-import resource
 import subprocess
 import sys
 import tempfile
@@ -53,22 +52,36 @@ def count(engine, log, out):
             writer.write_batch(batch)
             sizes[kind] = sizes.get(kind, 0) + batch.num_rows
         writer.close()
+    seconds = time.monotonic() - started
+    java = _java()
     return {
-        "seconds": time.monotonic() - started,
+        "seconds": seconds,
         "rows": sizes,
-        "python": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-        "java": _java(),
+        "python": _peak(os.getpid()),
+        "java": _peak(java) if java else 0.0,
+        "cpu": _cpu(os.getpid()) + (_cpu(java) if java else 0.0),
     }
 
 
 def _java():
-    """The most memory that the driver's Java held, in MB."""
+    """The driver's Java, a child of this process; 0 if there is none."""
     for status in Path("/proc").glob("[0-9]*/status"):
         text = status.read_text(errors="replace")
-        parent = re.search(r"PPid:\s+(\d+)", text)
-        if parent and parent[1] == str(os.getpid()) and re.search(r"Name:\s+java", text):
-            return int(re.search(r"VmHWM:\s+(\d+)", text)[1]) / 1024
-    return 0.0
+        if re.search(rf"PPid:\s+{os.getpid()}\n", text) and re.search(r"Name:\s+java", text):
+            return int(status.parent.name)
+    return 0
+
+
+def _peak(process):
+    """The most memory that a process held, in MB. (What wait4 says counts its parent's, too.)"""
+    text = Path(f"/proc/{process}/status").read_text(errors="replace")
+    return int(re.search(r"VmHWM:\s+(\d+)", text)[1]) / 1024
+
+
+def _cpu(process):
+    """CPU seconds of a process and of its children that have ended."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 def run(engine, log, out, master):
@@ -101,17 +114,22 @@ def main() -> None:
 
 def _compare(rows, folder, cluster):
     log = folder / f"{rows}.parquet"
-    pq.write_table(hostile_log(rows, seed=rows), log)
-    print(f"{rows} rows of hostile text, {log.stat().st_size / 1e6:.0f} MB")
+    pq.write_table(hostile_log(rows, seed=rows), log, compression="zstd")
+    print(f"{rows} rows of hostile text, {log.stat().st_size / 1e6:.0f} MB", flush=True)
     for engine in ("duckdb", "spark"):
         out = folder / f"{engine}-{rows}"
         out.mkdir()
         command = [sys.executable, __file__, "--run", engine, str(log), str(out), cluster.url]
+        before = sum(_cpu(worker.pid) for worker in cluster.workers)
         done = subprocess.run(command, env=environment(), stdout=subprocess.PIPE, check=True)
         found = json.loads(done.stdout.splitlines()[-1])
+        time.sleep(5)  # executors end after the driver
+        workers = sum(_cpu(worker.pid) for worker in cluster.workers) - before
         print(
-            f"  {engine:7} {found['seconds']:7.1f} s, driver: Python {found['python']:5.0f} MB, "
-            f"Java {found['java']:5.0f} MB; items {found['rows']}"
+            f"  {engine:7} {found['seconds']:6.1f} s; CPU s: driver {found['cpu']:5.1f}, workers "
+            f"{workers:5.1f}; driver's most: Python {found['python']:5.0f} MB, Java "
+            f"{found['java']:5.0f} MB; items {found['rows']}",
+            flush=True,
         )
     for kind, _ in COUNTED:
         one, other = (
