@@ -128,7 +128,7 @@ class SafelogLiteral:
         """Steps 3 to 5: what is left after filter and limit; queries with the pool at 0."""
         if view.kind == "click" and "query" not in view.published:
             raise UsageError(
-                "safelog-literal publishes clicks of the queries it selects: name query before "
+                "safelog-literal publishes clicks of the queries it selects: name query beside "
                 "click in --tables"
             )
         # 3. removeSensitiveData: by raw frequency, over all users and before the limit.
