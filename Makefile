@@ -52,6 +52,7 @@ format: $(VENV)/dev
 
 bench: $(VENV)/dev
 	$(BIN)/python benchmarks/noise.py
+	$(BIN)/python benchmarks/peers.py
 	$(BIN)/python benchmarks/release.py
 	$(BIN)/python benchmarks/mechanisms.py
 	$(BIN)/python benchmarks/set_union.py

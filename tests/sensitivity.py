@@ -189,6 +189,10 @@ def hold(log, view, *, d, seed):
 
 
 def units_of(kept):
+    """The units' names by the numbers that they get; some may hold nothing."""
+    if kept.numbers:
+        holdings, firsts = kept.numbers
+        return holdings.names(np.arange(firsts.unit.max(initial=-1) + 1)).to_pylist()
     return kept.table.select("unit").distinct().order_by("unit").to_pyarrow()["unit"].to_pylist()
 
 

@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import ibis
+import pyarrow as pa
 
-from murmurlog.engine import Engine
+from murmurlog.coded import Holdings, Wanted
+from murmurlog.engine import DuckEngine, Engine
 from murmurlog.errors import InputError, UsageError
+from murmurlog.firsts import Firsts, first_items
 from murmurlog.items import Items
 from murmurlog.noise import Entropy
 from murmurlog.tables import LISTS, SEPARATOR
@@ -31,6 +34,12 @@ class Bounded:
     per_user: int
     way: str
     count: str  # "users": distinct items; "rows": items may repeat
+    coded: tuple[Any, Holdings, Firsts] | None = None  # a table, and its rows as numbers
+
+    @property
+    def numbers(self) -> tuple[Holdings, Firsts] | None:
+        """The same rows as numbers, if they are known and are those of the table."""
+        return self.coded[1:] if self.coded and self.coded[0] is self.table else None
 
 
 def choose_way(way: str | None, *, timed: bool) -> str:
@@ -67,6 +76,8 @@ def bound(
             raise UsageError("--count rows keeps a unit's first rows: it needs --bound first")
         # Equal rows of a unit are interchangeable, so this too is a total order (A7).
         distinct = items.table
+    elif way == "first" and items.numbers and isinstance(items.engine, DuckEngine):
+        return _first(items, items.numbers, items.engine, per_user=per_user, places=places)
     else:
         distinct = items.table.group_by(["unit", *items.keys]).aggregate(
             time=items.table.time.min()
@@ -98,4 +109,36 @@ def bound(
         per_user=per_user,
         way=way,
         count=count,
+    )
+
+
+def _first(
+    items: Items, wanted: Wanted, engine: DuckEngine, *, per_user: int, places: bool
+) -> Bounded:
+    """The first distinct items of each unit, found among numbers: the same rows, sooner."""
+    held = wanted.holdings()
+    kept = first_items(
+        unit=held.unit,
+        time=held.time,
+        item=held.item,
+        per_unit=per_user,
+        ranks=held.ranks,
+        places=places,
+    )
+    columns = {"unit": held.names(kept.unit)}
+    for name, key in zip(items.keys, held.keys, strict=True):
+        columns[name] = key.at(kept.item).column()
+    if places:
+        columns["place"] = pa.array(kept.place)
+    table = engine.show(pa.table(columns))
+    return Bounded(
+        engine=engine,
+        table=table,
+        kind=items.kind,
+        keys=items.keys,
+        unit=items.unit,
+        per_user=per_user,
+        way="first",
+        count="users",
+        coded=(table, held, kept),
     )

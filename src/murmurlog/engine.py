@@ -75,6 +75,7 @@ class DuckEngine:
         self.backend = backend
         self.folder = folder  # private, gone with the engine
         self._tables = 0
+        self._shown: dict[str, pa.Table] = {}
 
     @property
     def version(self) -> str:
@@ -96,14 +97,45 @@ class DuckEngine:
         with _told():
             return self.backend.create_table(f"t{self._tables}", ibis.memtable(table))
 
-    def batches(self, expression: Any) -> Iterator[pa.RecordBatch]:
-        """The expression's rows as a stream of Arrow batches, on a connection of its own."""
+    def show(self, table: pa.Table) -> Any:
+        """An Arrow table as a table of the engine that nobody has copied; dictionaries are texts."""
+        self._tables += 1
+        name = f"t{self._tables}"
+        self._shown[name] = table
+        self.backend.con.register(name, table)
+        return self.backend.table(name)
+
+    @property
+    def memory(self) -> int:
+        """The bytes that the engine may take before it spills."""
+        ((limit,),) = self.sql(
+            "SELECT value FROM duckdb_settings() WHERE name = 'memory_limit'"
+        ).fetchall()
+        number, unit = limit.split()
+        return int(float(number) * 1024 ** ("bytes", "KiB", "MiB", "GiB", "TiB").index(unit))
+
+    def batches(
+        self, expression: Any, *, rows: int = ROWS_A_BATCH, ordered: bool = False
+    ) -> Iterator[pa.RecordBatch]:
+        """The expression's rows as a stream of Arrow batches, on a connection of its own.
+
+        Rows of a file come in the file's order if asked for.
+        """
+        if (shown := self._shown.get(_name(expression))) is not None:
+            schema = pa.schema([(name, _plain(kind)) for name, kind in _types(shown)])
+            for batch in shown.to_batches(rows):
+                yield batch.cast(schema)
+            return
         statement = ibis.to_sql(expression, dialect="duckdb")
         cursor = self.backend.con.cursor()
         try:
+            for name, table in self._shown.items():
+                cursor.register(name, table)
             with _told():
-                yield from cursor.execute(statement).to_arrow_reader(ROWS_A_BATCH)
+                self.sql(f"SET preserve_insertion_order = {ordered}")
+                yield from cursor.execute(statement).to_arrow_reader(rows)
         finally:
+            self.sql("SET preserve_insertion_order = false")
             cursor.close()
 
     def filled(
@@ -127,6 +159,20 @@ class DuckEngine:
     def self_test(self) -> None:
         """Raises unless the engine gives known answers for what the privacy proofs rely on."""
         self_test(self)
+
+
+def _name(expression: Any) -> str:
+    """The name of a table, if the expression is no more than that."""
+    op = expression.op()
+    return str(op.name) if isinstance(op, ibis.expr.operations.DatabaseTable) else ""
+
+
+def _types(table: pa.Table) -> list[tuple[str, pa.DataType]]:
+    return list(zip(table.schema.names, table.schema.types, strict=True))
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 HOSTILE = (

@@ -11,6 +11,7 @@ from typing import Any
 import ibis
 import pyarrow as pa
 
+from murmurlog.coded import PERIODS, Wanted
 from murmurlog.engine import Engine
 from murmurlog.errors import InputError, UsageError
 from murmurlog.labels import Labels
@@ -21,7 +22,6 @@ from murmurlog.tables import KEYS, SEVERAL, By, keys_of
 from murmurlog.text import keywords
 
 GAP = 30 * 60  # seconds without a query that end a session
-PERIODS = {"user-month": "M", "user-week": "W", "user-day": "D"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +34,12 @@ class Items:
     keys: tuple[str, ...]
     unit: str
     timed: bool
+    coded: Wanted | None = None
+
+    @property
+    def numbers(self) -> Wanted | None:
+        """The same items as numbers, if they are known and are those of the table."""
+        return self.coded if self.coded and self.coded.of is self.table else None
 
 
 def check(source: Source, *, kind: str, unit: str, by: bool = False) -> None:
@@ -104,13 +110,19 @@ def items(
         if kind == "pair":
             after = listed.rename(next_query="query")
             rows = rows.semi_join(after, list(after.columns))
+    table = rows.select("unit", "time", *keys_of(kind, by), *also)
+    wanted = None
+    if log.numbers and not by and kind in ("query", "click") and unit in ("user", *PERIODS):
+        queries = None if known is None else known["query"].combine_chunks()
+        wanted = Wanted(log=log.numbers, of=table, kind=kind, unit=unit, known=queries)
     return Items(
         engine=log.engine,
-        table=rows.select("unit", "time", *keys_of(kind, by), *also),
+        table=table,
         kind=kind,
         keys=keys_of(kind, by),
         unit=unit,
         timed=log.has_times,
+        coded=wanted,
     )
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import ibis
 import pyarrow as pa
 
+from murmurlog.coded import Coded, encoded
 from murmurlog.engine import DuckEngine, Engine
 from murmurlog.errors import InputError, UsageError
 from murmurlog.raw import STANDARD, raw_rows
@@ -35,6 +36,12 @@ class Log:
     rows: int
     broken: Mapping[str, int] = field(default_factory=dict)
     screened: Mapping[str, int] = field(default_factory=dict)
+    coded: tuple[Any, Coded] | None = None  # a table, and its rows as numbers
+
+    @property
+    def numbers(self) -> Coded | None:
+        """The rows as numbers, if they are known and are those of the table."""
+        return self.coded[1] if self.coded and self.coded[0] is self.table else None
 
     @property
     def has_times(self) -> bool:
@@ -103,14 +110,25 @@ def read(
     else:
         raw = raw_rows(source, engine, broken, where or {}, keep, say)
     say("normalising text")
-    table = _cleaned(raw, engine, url, has_urls=urls and "url" in source.columns)
-    table = _between(table, broken, _moment("--since", since), _moment("--until", until))
-    kept = _usable(table, broken, keep)
+    has_urls = urls and "url" in source.columns
+    start, end = _moment("--since", since), _moment("--until", until)
     screened: dict[str, int] = {}
-    if screen or deny:
-        say("screening queries")
-        kept = _screened(kept, engine, screen, deny, screened)
-    rows = int(kept.count().to_pyarrow().as_py())
+    coded = None
+    if isinstance(engine, DuckEngine):
+        coded = encoded(
+            raw, engine, url=url if has_urls else None, keep=keep, since=start, until=end,
+            why=_reason(screen, deny) if screen or deny else None, needs=_needs(screen, deny),
+            broken=broken, screened=screened,
+        )  # fmt: skip
+    if coded is not None and isinstance(engine, DuckEngine):
+        kept, rows = engine.show(coded.table()), coded.rows
+    else:
+        table = _cleaned(raw, engine, url, has_urls=has_urls)
+        kept = _usable(_between(table, broken, start, end), broken, keep)
+        if screen or deny:
+            say("screening queries")
+            kept = _screened(kept, engine, screen, deny, screened)
+        rows = int(kept.count().to_pyarrow().as_py())
     broken = {reason: n for reason, n in sorted(broken.items()) if n}
     if strict and broken:
         raise InputError(
@@ -123,8 +141,9 @@ def read(
             why += "; others are not in the period or not of the kind asked for"
         raise InputError(f"{source.name} has no usable rows: {why}")
     return Log(
-        engine=engine, table=kept, source=source, rows=rows, broken=broken, screened=screened
-    )
+        engine=engine, table=kept, source=source, rows=rows, broken=broken, screened=screened,
+        coded=(kept, coded) if coded is not None else None,
+    )  # fmt: skip
 
 
 def _listed(reasons: Mapping[str, int]) -> str:
@@ -153,7 +172,7 @@ def _cleaned(raw: Any, engine: Engine, url: str, *, has_urls: bool) -> Any:
         "time": raw.time,
         "query": ibis.ifelse(_already_normal(raw.query), raw.query, queries.clean_query),
         "url": ibis.null("string"),
-        "rank": raw["rank"],
+        "rank": ibis.null("int32"),
         "timed": raw.timed,
         "linked": ibis.literal(False),
     }
@@ -161,6 +180,7 @@ def _cleaned(raw: Any, engine: Engine, url: str, *, has_urls: bool) -> Any:
         urls = _map(raw.url, engine, partial(clean_url, level=url))
         joined = joined.left_join(urls, raw.url == urls.raw_url)
         columns |= {"url": urls.clean_url, "linked": raw.url.nullif("").notnull()}
+        columns |= {"rank": raw["rank"]}
     columns |= {name: raw[name].nullif("") for name in raw.columns if re.fullmatch(r"k\d+", name)}
     return engine.materialise(joined.select(**columns))
 
@@ -245,6 +265,13 @@ def _screened(
     kept: Any, engine: Engine, screen: Screen | None, deny: frozenset[str], counts: dict[str, int]
 ) -> Any:
     """The rows without a hit; counts the others, each once, by the first reason."""
+    found = _hits(kept, engine, _reason(screen, deny), needs=_needs(screen, deny))
+    counts |= _rows_by_reason(kept, found)
+    return kept.anti_join(found, kept.query == found.hit) if counts else kept
+
+
+def _reason(screen: Screen | None, deny: frozenset[str]) -> Callable[[str], list[str]]:
+    """The first reason to drop a normalised query, if there is one."""
     denied = matcher(deny, normalise)
 
     def why(query: str) -> list[str]:
@@ -252,9 +279,12 @@ def _screened(
             return ["denied"]
         return [f"screened: {name}" for name in (screen.hits(query) if screen else [])][:1]
 
-    found = _hits(kept, engine, why, needs=None if deny or not screen else screen.needs)
-    counts |= _rows_by_reason(kept, found)
-    return kept.anti_join(found, kept.query == found.hit) if counts else kept
+    return why
+
+
+def _needs(screen: Screen | None, deny: frozenset[str]) -> str | None:
+    """Characters of which every query that is dropped has one; None if there is no such set."""
+    return None if deny or not screen else screen.needs
 
 
 def rows_hit(log: Log, screen: Screen) -> dict[str, int]:

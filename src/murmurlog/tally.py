@@ -4,10 +4,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from murmurlog.bound import Bounded
-from murmurlog.engine import Engine
+from murmurlog.coded import Holdings
+from murmurlog.engine import DuckEngine, Engine
+from murmurlog.firsts import Firsts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,18 +33,33 @@ class Tally:
 
 def tally(bounded: Bounded) -> Tally:
     """The number of units that hold each item (or, if the bound was on rows, of rows)."""
-    counted = bounded.table.group_by(list(bounded.keys)).aggregate(
-        **{bounded.count: bounded.table.count()}
-    )
+    if bounded.numbers and isinstance(bounded.engine, DuckEngine):
+        table = bounded.engine.show(_counted(bounded.keys, *bounded.numbers))
+    else:
+        counted = bounded.table.group_by(list(bounded.keys)).aggregate(
+            **{bounded.count: bounded.table.count()}
+        )
+        table = bounded.engine.materialise(counted)
     return Tally(
         engine=bounded.engine,
-        table=bounded.engine.materialise(counted),
+        table=table,
         kind=bounded.kind,
         keys=bounded.keys,
         unit=bounded.unit,
         per_user=bounded.per_user,
         count=bounded.count,
     )
+
+
+def _counted(keys: tuple[str, ...], held: Holdings, kept: Firsts) -> pa.Table:
+    """The same among numbers: a unit's items are distinct, so each row is one unit."""
+    users = np.bincount(kept.item)
+    some = np.flatnonzero(users)
+    columns = {
+        name: key.at(some).column().dictionary_decode()
+        for name, key in zip(keys, held.keys, strict=True)
+    }
+    return pa.table(columns | {"users": pa.array(users[some], pa.int64())})
 
 
 def with_candidates(tally: Tally, candidates: pa.Table) -> Tally:

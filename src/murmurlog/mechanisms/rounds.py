@@ -15,8 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from murmurlog.bound import Bounded, bound
-from murmurlog.engine import Engine
+from murmurlog.coded import Holdings
+from murmurlog.engine import DuckEngine, Engine
 from murmurlog.errors import Refused, UsageError
+from murmurlog.firsts import Firsts
 from murmurlog.items import Items
 from murmurlog.log import Log
 from murmurlog.mechanisms.mechanism import ITEMS, View, fault_of_counts, number, whole
@@ -51,7 +53,7 @@ class Held:
     engine: Engine
     table: Any  # unit, item, place (in the unit's own order); materialised
     names: Any  # item, the key columns; materialised
-    size: int  # items are 0 ... size - 1, in the order of their keys
+    size: int  # items are 0 ... size - 1
     kind: str
     keys: tuple[str, ...]
     unit: str
@@ -398,6 +400,8 @@ def bounded(log: Log, view: View, *, per_user: int, entropy: Entropy) -> Bounded
 def numbered(kept: Bounded) -> Held:
     """The bounded items with numbers for units and items; materialised, and never made again."""
     engine, keys = kept.engine, list(kept.keys)
+    if kept.numbers and isinstance(engine, DuckEngine):
+        return _already_numbered(kept, *kept.numbers, engine)
     names = kept.table.select(*keys).distinct()
     names = engine.materialise(names.select(*keys, item=_rank(keys)))
     units = kept.table.select("unit").distinct()
@@ -408,6 +412,29 @@ def numbered(kept: Bounded) -> Held:
         table=engine.materialise(rows.select(unit=rows.number, item=rows.item, place=rows.place)),
         names=names,
         size=int(names.count().to_pyarrow().as_py()),
+        kind=kept.kind,
+        keys=kept.keys,
+        unit=kept.unit,
+        per_user=kept.per_user,
+    )
+
+
+def _already_numbered(
+    kept: Bounded, holdings: Holdings, firsts: Firsts, engine: DuckEngine
+) -> Held:
+    """The same where units and items have numbers: those of items that nobody holds are left out."""
+    some = np.flatnonzero(np.bincount(firsts.item))
+    number = np.zeros(int(some[-1]) + 1 if len(some) else 0, np.int64)
+    number[some] = np.arange(len(some))
+    rows = {"unit": firsts.unit, "item": number[firsts.item], "place": firsts.place}
+    columns = {
+        name: key.at(some).column() for name, key in zip(kept.keys, holdings.keys, strict=True)
+    }
+    return Held(
+        engine=engine,
+        table=engine.show(pa.table({name: pa.array(rows[name], pa.int64()) for name in rows})),
+        names=engine.show(pa.table({**columns, "item": np.arange(len(some))})),
+        size=len(some),
         kind=kept.kind,
         keys=kept.keys,
         unit=kept.unit,

@@ -1,0 +1,171 @@
+"""What releases cost beside others' ways to the same numbers, in one run on one log.
+
+    python benchmarks/peers.py [--rows 1000000,5000000,20000000] [--log FILE] [--only NAME,...]
+
+Each way runs in a process of its own, those of other projects in virtual environments that are made
+on first use (in --cache, by default ~/.cache/murmurlog-peers). One that does not install or fails is
+left out, and the reason is printed. CPU seconds are those of all its processes; the memory is that
+of the largest one. Ratios are to the fastest way that caps and is not private. The slope is of the
+logarithms of CPU seconds and rows between the first and the last number of rows: 1 is linear.
+The scripts in benchmarks/peers/ say what exactly each does.
+"""
+
+import argparse
+import json
+import math
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from measure import Cost, measure
+
+HERE = Path(__file__).parent / "peers"
+BUDGET = ["--epsilon", "1", "--delta", "1e-6"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Way:
+    """A way to the counts: how it is run and in which environment."""
+
+    title: str
+    script: str | None = None  # in benchmarks/peers; None: murmurlog itself
+    flags: tuple[str, ...] = ()
+    needs: str | None = None  # a file of requirements: an environment of its own
+    capped: bool = False  # not private, and does the same cap: a yardstick
+    most: int | None = None  # rows; more would take too long or too much memory
+
+
+WAYS = {
+    "group-by": Way(title="plain GROUP BY, DuckDB", script="group_by.py"),
+    "duckdb": Way(title="cap 10, DuckDB", script="capped_duckdb.py", capped=True),
+    "polars": Way(title="cap 10, Polars", script="capped_polars.py", capped=True),
+    "threshold": Way(title="**threshold**", flags=("threshold", "--per-user", "10")),
+    "rounds": Way(title="**rounds**", flags=("rounds",)),
+    "pydp": Way(title="PyDP on Polars", script="pydp_counts.py", needs="pydp.txt"),
+    "opendp": Way(title="OpenDP Context", script="opendp_context.py", needs="opendp.txt"),
+    "pipelinedp": Way(
+        title="PipelineDP, local", script="pipelinedp_local.py", needs="pipelinedp.txt"
+    ),
+    "tumult": Way(
+        title="Tumult Analytics", script="tumult_counts.py", needs="tumult.txt", most=5_000_000
+    ),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", default="1000000,5000000,20000000")
+    parser.add_argument("--log", type=Path, help="a log of your own, instead of invented ones")
+    parser.add_argument("--only", default=",".join(WAYS))
+    parser.add_argument("--cache", type=Path, default=Path.home() / ".cache" / "murmurlog-peers")
+    options = parser.parse_args()
+    ways = {name: WAYS[name] for name in options.only.split(",")}
+    pythons = {name: python_for(way, options.cache) for name, way in ways.items()}
+    costs: dict[int, dict[str, Cost]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for rows in [0] if options.log else [int(rows) for rows in options.rows.split(",")]:
+            log = options.log or Path(folder) / f"{rows}.parquet"
+            if not options.log:
+                measure([sys.executable, str(HERE / "log.py"), str(rows), str(log)])
+            print(f"\n{shape_of(log)}\n", flush=True)
+            costs[rows] = {
+                name: cost
+                for name, way in ways.items()
+                if (python := pythons[name])
+                and (cost := run(way, python, log, Path(folder) / f"{name}-{rows}", rows))
+            }
+            show(ways, costs[rows])
+            if not options.log:
+                log.unlink()
+    if len(costs) > 1:
+        show_slopes(ways, costs)
+
+
+def python_for(way: Way, cache: Path) -> str | None:
+    """The interpreter to run it with; None if its environment cannot be made."""
+    if way.needs is None:
+        return sys.executable
+    folder = cache / way.needs.removesuffix(".txt")
+    python = folder / "bin" / "python"
+    wanted = (HERE / way.needs).read_text()
+    made = folder / "made.txt"
+    if not (made.exists() and made.read_text() == wanted):
+        print(f"installing {way.needs.removesuffix('.txt')} into {cache}", flush=True)
+        try:
+            subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
+            pip = [str(python), "-m", "pip", "--quiet", "--disable-pip-version-check"]
+            subprocess.run(
+                [*pip, "install", "-r", str(HERE / way.needs)], check=True, capture_output=True
+            )
+        except subprocess.CalledProcessError as error:
+            last = (error.stderr or b"").decode(errors="replace").strip().splitlines()[-1:]
+            print(f"{way.title} is left out: it does not install here ({' '.join(last)[:200]})")
+            return None
+        made.write_text(wanted)
+    return str(python)
+
+
+def run(way: Way, python: str, log: Path, out: Path, rows: int) -> Cost | None:
+    """What it cost; None if it failed or has too many rows to do."""
+    if way.most is not None and rows > way.most:
+        print(f"{way.title} is left out: more than {way.most:,} rows take it too long", flush=True)
+        return None
+    if way.script:
+        command = [python, str(HERE / way.script), str(log)]
+    else:
+        program = [python, "-c", "from murmurlog.cli.main import main; main()"]
+        command = [*program, "release", str(log), "--tables", "query", *BUDGET, "--json"]
+        command += ["--out", str(out), "--mechanism", *way.flags]
+    try:
+        return measure(command)
+    except SystemExit as error:
+        print(f"{way.title} is left out: {str(error)[-60:]}", flush=True)
+        return None
+
+
+def released(cost: Cost) -> int:
+    """How many queries came out."""
+    printed = cost.output.strip()
+    if printed.startswith("{"):
+        return int(json.loads(printed)["tables"]["query"]["rows"])
+    return int(printed.splitlines()[-1])
+
+
+def show(ways: dict[str, Way], costs: dict[str, Cost]) -> None:
+    """One table, with ratios to the fastest yardstick."""
+    yardsticks = [costs[name].cpu for name, way in ways.items() if way.capped and name in costs]
+    least = min(yardsticks, default=math.nan)
+    print("| | CPU s | ratio | wall s | peak MB | queries |")
+    print("|---|---|---|---|---|---|")
+    for name, cost in costs.items():
+        print(
+            f"| {ways[name].title} | {cost.cpu:.1f} | {cost.cpu / least:.2f} | {cost.wall:.1f} "
+            f"| {cost.peak_mb:.0f} | {released(cost)} |",
+            flush=True,
+        )
+
+
+def show_slopes(ways: dict[str, Way], costs: dict[int, dict[str, Cost]]) -> None:
+    """How CPU seconds grow with rows."""
+    print("\n| | slope | from rows | to rows |\n|---|---|---|---|")
+    for name, way in ways.items():
+        sizes: Iterable[int] = [rows for rows in costs if name in costs[rows]]
+        if (few := min(sizes, default=0)) < (many := max(sizes, default=0)):
+            grown = math.log(costs[many][name].cpu / costs[few][name].cpu)
+            print(f"| {way.title} | {grown / math.log(many / few):.2f} | {few:,} | {many:,} |")
+
+
+def shape_of(log: Path) -> str:
+    """The log in numbers."""
+    import duckdb
+
+    counts = 'count(*), count(DISTINCT "user"), count(DISTINCT query)'
+    ((rows, users, queries),) = duckdb.sql(f"SELECT {counts} FROM '{log}'").fetchall()
+    return f"{rows:,} rows of {users:,} users with {queries:,} distinct queries"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""An invented log for the comparison: as many rows as asked, 15.5 a user, a third of them distinct.
+
+    python benchmarks/peers/log.py ROWS FILE
+
+Of 20 M rows, 1.29 M users ask about 6.4 M distinct queries, most of them once. Reproducible.
+"""
+
+import sys
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from murmurlog import synth_text as text
+from murmurlog.population import sizes
+from murmurlog.synth_text import coded, packed
+
+ROWS_A_USER = 15.5
+OWN, AGAIN = 0.295, 0.15  # only this user asks it; the previous query once more; the rest is shared
+ZIPF_S, ZIPF_Q = 1.35, 8.0
+SHARED = 8_000_000  # queries that several may ask
+DAYS = 90
+FIRST_DAY = np.datetime64("2026-03-01", "us")
+
+
+def table_of(rows: int, *, seed: int = 1) -> pa.Table:
+    """(user, time, query), in order of users."""
+    rng = np.random.default_rng(seed)
+    users = max(1, round(rows / ROWS_A_USER))
+    user = np.repeat(np.arange(users), sizes(rng, rows=rows, users=users, sigma=1.35))
+    steps = np.cumsum((np.arange(1, SHARED + 1) + ZIPF_Q) ** -ZIPF_S)
+    query = np.searchsorted(steps, rng.random(rows) * steps[-1])
+    kind = rng.random(rows)
+    own = kind < OWN
+    query = packed(text.SHARED, query)
+    query[own] = packed(text.OWN, np.flatnonzero(own))
+    again = kind >= 1 - AGAIN
+    again[0] = False
+    again[1:] &= user[1:] == user[:-1]
+    query = query[np.maximum.accumulate(np.where(again, 0, np.arange(rows)))]
+    time = rng.integers(0, DAYS * 86_400_000_000, rows)
+    distinct, codes = np.unique(query, return_inverse=True)
+    return pa.table(
+        {
+            "user": coded(user, [f"u{i:07d}" for i in rng.permutation(users)]),
+            "time": pa.array(FIRST_DAY + time.astype("timedelta64[us]")),
+            "query": _taken(text.texts(distinct), codes),
+        }
+    )
+
+
+def _taken(values: pa.Array, codes: np.ndarray) -> pa.ChunkedArray:
+    """The value of each code, in pieces whose text stays well below Arrow's 2 GB."""
+    piece = 10_000_000
+    pieces = [codes[at : at + piece] for at in range(0, len(codes), piece)]
+    return pa.chunked_array([values.take(pa.array(some)) for some in pieces])
+
+
+def write(rows: int, out: Path) -> None:
+    """The log as Parquet, by time."""
+    connection = duckdb.connect()
+    connection.register("invented", table_of(rows))
+    connection.execute(
+        "COPY (FROM invented ORDER BY time) TO $file (FORMAT parquet, COMPRESSION zstd)",
+        {"file": str(out)},
+    )
+
+
+if __name__ == "__main__":
+    write(int(sys.argv[1]), Path(sys.argv[2]))
