@@ -26,11 +26,11 @@ from murmurlog.wishes import Search, Terms, Wish, release_flags
 
 DELTA = 1e-6
 LOGS = {
-    "plain, seed 11": (None, 11, ("volume=0.22", "volume=0.3", "queries=300", "queries=1500")),
-    "aol, seed 12": ("aol", 12, ("volume=0.08", "volume=0.12", "queries=200", "queries=800")),
-    "zealous, seed 13": (
+    "plain, seed 41": (None, 41, ("volume=0.22", "volume=0.3", "queries=300", "queries=1500")),
+    "aol, seed 42": ("aol", 42, ("volume=0.08", "volume=0.12", "queries=200", "queries=800")),
+    "zealous, seed 43": (
         "zealous",
-        13,
+        43,
         ("volume=0.12", "volume=0.2", "queries=300", "queries=1500"),
     ),
 }
