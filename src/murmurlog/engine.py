@@ -278,8 +278,17 @@ def _told() -> Iterator[None]:
 
 def check_memory(memory: str | None) -> None:
     """Raises unless it is a size, such as 8GB."""
-    if memory and not re.fullmatch(r"\d+(\.\d+)? ?[KMGT]i?B", memory, re.IGNORECASE):
+    if memory:
+        _for_tables(memory)
+
+
+def _for_tables(memory: str) -> int:
+    """What DuckDB may take of it, in bytes: the process around it takes up to a gigabyte itself."""
+    said = re.fullmatch(r"(\d+(?:\.\d+)?) ?([KMGT])(i?)B", memory, re.IGNORECASE)
+    if not said:
         raise UsageError(f"--memory {memory!r} is not a size: write it as 8GB or 500MB")
+    size = float(said[1]) * (1024 if said[3] else 1000) ** ("KMGT".index(said[2].upper()) + 1)
+    return int(size - min(size / 5, 1e9))
 
 
 @contextmanager
@@ -298,8 +307,7 @@ def connect(*, memory: str | None = None, folder: Path | None = None) -> Iterato
                 "enable_progress_bar": "false",
             }
             if memory:
-                check_memory(memory)
-                settings["memory_limit"] = memory
+                settings["memory_limit"] = f"{_for_tables(memory)}B"
             for name, value in settings.items():
                 backend.con.execute(f"SET {name} = {quoted(value)}")
             engine = DuckEngine(backend, private)
