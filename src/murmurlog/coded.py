@@ -23,7 +23,7 @@ from murmurlog.text import ODD, clean_url, normalise
 
 ROWS_A_PIECE = 2_000_000
 TYPED = ("time", "bad_time", "rank")
-ROOM = 1 / 4  # of the engine's memory; work on the rows takes twice what they take
+ROOM = 1 / 6  # of the engine's memory; work on the rows takes twice what they take
 PERIODS = {"user-month": "M", "user-week": "W", "user-day": "D"}
 MICROSECONDS_A_DAY = 86_400_000_000
 
