@@ -5,6 +5,7 @@ Needs a Java runtime. Half of epsilon chooses keys, half of it is for the counts
 
 import os
 import sys
+import tempfile
 
 from pyspark.sql import SparkSession
 from tmlt.analytics import (
@@ -18,7 +19,9 @@ from tmlt.analytics import (
 )
 
 os.environ["PYSPARK_PYTHON"] = sys.executable
-spark = SparkSession.builder.config("spark.driver.memory", "8g").getOrCreate()
+builder = SparkSession.builder.config("spark.driver.memory", "8g")
+builder = builder.config("spark.sql.warehouse.dir", tempfile.mkdtemp())
+spark = builder.getOrCreate()
 spark.sparkContext.setLogLevel("ERROR")
 log = spark.read.parquet(sys.argv[1]).select("user", "query")
 session = Session.from_dataframe(
