@@ -244,3 +244,16 @@ def _left(cap: float | None, spent: float) -> float | None:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="microseconds")
+
+
+def opened(ledger: str | Path | None, source_name: str | None) -> tuple[Ledger | None, str]:
+    """The ledger and the account that a release asks for; neither without the other."""
+    if ledger is None:
+        if source_name is not None:
+            raise UsageError("--source names an account of a ledger: give --ledger too")
+        return None, ""
+    if not source_name:
+        raise UsageError(
+            "--ledger needs --source: the name of the population of users this log is about"
+        )
+    return Ledger(Path(ledger)), source_name

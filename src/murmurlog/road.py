@@ -24,7 +24,7 @@ from murmurlog.engine import DuckEngine, Engine
 from murmurlog.errors import MurmurlogError, Refused, UsageError
 from murmurlog.items import GAP, check
 from murmurlog.labels import read_labels
-from murmurlog.ledger import Account, Ledger
+from murmurlog.ledger import Account, Ledger, opened
 from murmurlog.lists import read_lists
 from murmurlog.log import Log, read
 from murmurlog.log import check as check_rows
@@ -256,7 +256,7 @@ def release(
     if consistent and total.notion == "none":
         raise UsageError("--consistent is for noisy counts, and these are exact: leave it out")
     _check_delta(total, delta, users, accept_delta)
-    book, name = _book(ledger, source_name)
+    book, name = opened(ledger, source_name)
     if book and total.notion == "none":
         raise Refused(
             f"{', '.join(names)} has no guarantee, so there is no cost that a ledger could book: leave "
@@ -527,18 +527,6 @@ def _check_delta(total: Guarantee, asked: float | None, users: int | None, accep
             "users: publishing one whole user at random would pass. Use --delta "
             f"{1 / users / 10:.1g} or less, or say --accept-delta."
         )
-
-
-def _book(ledger: str | Path | None, source_name: str | None) -> tuple[Ledger | None, str]:
-    if ledger is None:
-        if source_name is not None:
-            raise UsageError("--source names an account of a ledger: give --ledger too")
-        return None, ""
-    if not source_name:
-        raise UsageError(
-            "--ledger needs --source: the name of the population of users this log is about"
-        )
-    return Ledger(Path(ledger)), source_name
 
 
 def _certificate(

@@ -14,9 +14,9 @@ from murmurlog.bound import choose_way
 from murmurlog.bundle import check_target
 from murmurlog.counted import PER_USER, check_kind, count
 from murmurlog.engine import check_memory, connect
-from murmurlog.errors import MurmurlogError, UsageError
+from murmurlog.errors import MurmurlogError
 from murmurlog.items import check
-from murmurlog.ledger import Ledger
+from murmurlog.ledger import opened
 from murmurlog.measuring import Measurement
 from murmurlog.noise import Entropy, SystemEntropy
 from murmurlog.outline import Outline, measure
@@ -92,7 +92,7 @@ def survey(
     delta = DELTA if delta is None else delta
     noise = Measurement.solve(epsilon=epsilon, delta=delta, d=per_user, neighbours=neighbours)
     guarantee = noise.guarantee(epsilon=epsilon, unit=unit, neighbours=neighbours)
-    book = _book(ledger, source_name)
+    book, _ = opened(ledger, source_name)
     if book:
         book.check(str(source_name), guarantee)
     found = find(source, columns=columns, encoding=encoding)
@@ -129,18 +129,6 @@ def survey(
     if book:
         book.commit(release_id)
     return made
-
-
-def _book(ledger: str | Path | None, source_name: str | None) -> Ledger | None:
-    if ledger is None:
-        if source_name is not None:
-            raise UsageError("--source names an account of a ledger: give --ledger too")
-        return None
-    if not source_name:
-        raise UsageError(
-            "--ledger needs --source: the name of the population of users this log is about"
-        )
-    return Ledger(Path(ledger))
 
 
 def _write(made: Survey, target: Path) -> None:
