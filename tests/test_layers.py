@@ -108,12 +108,25 @@ def test_who_reads_bundles_can_never_reach_a_log():
         "spark_rows",
         "shapes",
         "engine",
+        "coded",
         "items",
+        "counted",
         "tally",
         "synth",
     }
     for reader in ("bundle", "export"):
         assert reachable(reader).isdisjoint(private), reader
+
+
+def test_rehearsals_reach_no_release():
+    """Their noise is quick and known: only what plans may import them."""
+    planning = {"likeness", "forecast", "wishes"}
+    reached = {part(path) for path in MODULES if planning & set(imports(path))}
+    assert reached <= planning | {"cli"}
+    commands = {
+        path.stem for path in MODULES if "cli" in path.parts and planning & set(imports(path))
+    }
+    assert commands == {"plan", "foresight"}
 
 
 def test_only_noise_draws():

@@ -72,7 +72,10 @@ def release(
     ] = None,
     per_user: Annotated[
         str | None,
-        flag("--per-user", help="Distinct items a unit: 20, or query=20,click=10. Default 10."),
+        flag(
+            "--per-user",
+            help="Distinct items a unit: 20, or query=20,click=10. Default 100 for rounds, else 10.",
+        ),
     ] = None,
     bound: Annotated[
         str | None,
