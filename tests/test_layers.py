@@ -9,7 +9,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "murmurlog"
 LAYERS = [
     {"__init__"},
-    {"errors", "charts"},
+    {"errors", "charts", "scores"},
     {
         "privacy",
         "scratch",
@@ -23,7 +23,17 @@ LAYERS = [
         "fields",
         "firsts",
     },
-    {"noise", "engine", "shapes", "selection", "lists", "synth_text", "consistent", "spark_worker"},
+    {
+        "noise",
+        "engine",
+        "tasks",
+        "shapes",
+        "selection",
+        "lists",
+        "synth_text",
+        "consistent",
+        "spark_worker",
+    },
     {"postgres", "spark"},
     {"source", "population", "domain", "histories", "labels"},
     {"raw", "synth", "packing", "measuring", "coded"},
@@ -33,8 +43,8 @@ LAYERS = [
     {"bound"},
     {"mining"},
     {"tally", "overview"},
-    {"counted"},
-    {"outline"},
+    {"counted", "truth"},
+    {"outline", "trials"},
     {"mechanisms", "likeness"},
     {"plans", "certificate", "ledger"},
     {"forecast"},
@@ -112,9 +122,10 @@ def test_who_reads_bundles_can_never_reach_a_log():
         "items",
         "counted",
         "tally",
+        "truth",
         "synth",
     }
-    for reader in ("bundle", "export"):
+    for reader in ("bundle", "export", "tasks"):
         assert reachable(reader).isdisjoint(private), reader
 
 
@@ -134,7 +145,7 @@ def test_only_noise_draws():
     drawers = {part(p) for p in MODULES if pattern.search(p.read_text())}
     # synth and its parts invent logs, likeness one of a measured outline, forecast rehearses on it,
     # road names the release; none of them touches a count that is published.
-    assert drawers == {"noise", "synth", "population", "likeness", "forecast", "road"}
+    assert drawers == {"noise", "synth", "population", "likeness", "forecast", "road", "scores"}
 
 
 def test_nothing_needs_the_network_or_a_fixed_path():

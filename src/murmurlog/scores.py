@@ -1,0 +1,162 @@
+"""What a system was found to be worth: scores by question, single figures, and their intervals.
+
+A system is a release, a baseline or the raw log itself. The papers average over the questions that
+a system could answer, which makes a small release look good. Here every score is told twice, over
+the questions that were answered and over all with a miss as 0, with their numbers. Intervals are by
+bootstrap over users, who asked several questions each. Knows no log and no bundle.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+RESAMPLES = 400
+LEVEL = 0.95
+SEED = 20060804  # of the resampling, which touches nothing private: the same in, the same out
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scores:
+    """What a system got on each question of a task: one value a question, in a fixed order."""
+
+    measure: str
+    values: Floats  # NaN: the system had no answer
+    users: Ints  # who asked
+
+    def __post_init__(self) -> None:
+        if len(self.values) != len(self.users):
+            raise ValueError("a score for each question, and a user for each score")
+
+    @property
+    def answered(self) -> npt.NDArray[np.bool_]:
+        return ~np.isnan(self.values)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """One number about a whole release, with what it is a mean or a share of."""
+
+    measure: str
+    value: float
+    n: int
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """A line of the table of everything."""
+
+    system: str
+    task: str
+    measure: str
+    value: float
+    low: float | None
+    high: float | None
+    n: int
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Two systems on the same questions, misses as 0: a paired t-test."""
+
+    system: str
+    against: str
+    task: str
+    measure: str
+    difference: float
+    p: float | None  # None: they do not differ on any question
+    n: int
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def results(system: str, task: str, found: Iterable[Scores | Figure]) -> list[Result]:
+    """The lines of one system and task. Scores give one over the answered, one over all questions."""
+    lines, covered = list[Result](), set[int]()
+    for each in found:
+        told = [each] if isinstance(each, Figure) else [*_coverage(each, covered), *_both(each)]
+        lines += [
+            Result(
+                system=system, task=task, measure=f.measure,
+                value=f.value, low=f.low, high=f.high, n=f.n,
+            )
+            for f in told
+        ]  # fmt: skip
+    return lines
+
+
+def _coverage(scores: Scores, told: set[int]) -> list[Figure]:
+    """The share of questions that were answered, once for all measures that share it."""
+    answered = scores.answered
+    key = hash(answered.tobytes())
+    if key in told:
+        return []
+    name = "coverage" if not told else f"coverage of {scores.measure}"
+    told.add(key)
+    return [mean(name, answered.astype(float), scores.users)]
+
+
+def _both(scores: Scores) -> list[Figure]:
+    kept = scores.answered
+    return [
+        mean(f"{scores.measure} (covered)", scores.values[kept], scores.users[kept]),
+        mean(f"{scores.measure} (all)", np.nan_to_num(scores.values), scores.users),
+    ]
+
+
+def mean(measure: str, values: Floats, users: Ints) -> Figure:
+    """The mean of the values, with an interval by bootstrap over users; 0 of none."""
+    if not len(values):
+        return Figure(measure=measure, value=0.0, n=0)
+    low, high = interval(values, users)
+    return Figure(measure=measure, value=float(values.mean()), n=len(values), low=low, high=high)
+
+
+def interval(values: Floats, users: Ints, *, resamples: int = RESAMPLES) -> tuple[float, float]:
+    """Where the mean lies if users are drawn again: the middle 95 % of the resamples."""
+    _, who = np.unique(users, return_inverse=True)
+    sums, counts = np.bincount(who, weights=values), np.bincount(who)
+    rng = np.random.default_rng(SEED)
+    means = np.empty(resamples)
+    for at in range(resamples):
+        drawn = rng.integers(0, len(sums), len(sums))
+        means[at] = sums[drawn].sum() / counts[drawn].sum()
+    low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(low), float(high)
+
+
+def compare(
+    system: str, against: str, task: str, ours: Sequence[Scores], theirs: Sequence[Scores]
+) -> list[Comparison]:
+    """The paired t-test of every measure that both were scored by, on the same questions."""
+    other = {scores.measure: scores for scores in theirs}
+    lines = []
+    for scores in ours:
+        if scores.measure not in other:
+            continue
+        a, b = (np.nan_to_num(s.values) for s in (scores, other[scores.measure]))
+        differ = len(a) > 1 and bool(np.any(a - b != a[0] - b[0]))
+        lines.append(
+            Comparison(
+                system=system,
+                against=against,
+                task=task,
+                measure=scores.measure,
+                difference=float((a - b).mean()) if len(a) else 0.0,
+                p=float(stats.ttest_rel(a, b).pvalue) if differ else None,
+                n=len(a),
+            )
+        )
+    return lines
