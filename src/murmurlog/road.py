@@ -6,29 +6,24 @@ it the budget is spent, whatever happens.
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-import pyarrow as pa
 
 from murmurlog import __version__
 from murmurlog.bound import choose_way
 from murmurlog.bundle import check_target, publish
 from murmurlog.certificate import ABOUT, ENTROPY, Certificate, TableClaim
-from murmurlog.consistent import reconciled
 from murmurlog.domain import read_pools
-from murmurlog.engine import DuckEngine, Engine
+from murmurlog.engine import Engine
 from murmurlog.errors import MurmurlogError, Refused, UsageError
 from murmurlog.items import GAP, check
 from murmurlog.labels import read_labels
 from murmurlog.ledger import Account, Ledger, opened
 from murmurlog.lists import read_lists
-from murmurlog.log import Log, read
-from murmurlog.log import check as check_rows
-from murmurlog.mechanisms import FOLLOWING, MECHANISMS, View, named
+from murmurlog.making import make
+from murmurlog.mechanisms import MECHANISMS, View, named
 from murmurlog.noise import Entropy, SystemEntropy, sampler_delta
 from murmurlog.place import Place
 from murmurlog.plans import (
@@ -41,77 +36,12 @@ from murmurlog.plans import (
     usual_mechanism,
 )
 from murmurlog.privacy import Guarantee
-from murmurlog.screen import Screen, load_deny, matcher
+from murmurlog.reading import Reading
 from murmurlog.screen import load as load_screen
+from murmurlog.screen import load_deny
 from murmurlog.source import Source
-from murmurlog.spark import SparkEngine
-from murmurlog.tables import By, count_of, keys_of, keys_schema, notes_of, tied
-from murmurlog.text import NORMALISER, check_url_level, normalise
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reading:
-    """Which rows of a source count and how their text is cleaned; all of it public parameters."""
-
-    url: str = "path"
-    since: str | None = None
-    until: str | None = None
-    where: Mapping[str, str] | None = None
-    by: By | None = None
-    screen: Screen | None = None
-    deny: frozenset[str] = frozenset()
-    strict: bool = False
-
-    def check(self, source: Source) -> None:
-        """Raises if the source cannot be read so; looks at no row."""
-        keep = (self.by.column,) if self.by else ()
-        check_rows(source, since=self.since, until=self.until, where=self.where, keep=keep)
-
-    def read(
-        self,
-        source: Source,
-        *,
-        engine: DuckEngine | SparkEngine,
-        urls: bool,
-        say: Callable[[str], None],
-    ) -> Log:
-        return read(
-            source,
-            engine=engine,
-            url=self.url,
-            urls=urls,
-            strict=self.strict,
-            since=self.since,
-            until=self.until,
-            where=self.where,
-            keep=(self.by.column,) if self.by else (),
-            screen=self.screen,
-            deny=self.deny,
-            say=say,
-        )
-
-    def allowed(self, table: pa.Table) -> pa.Table:
-        """The rows without a query that is denied or screened: public keys may hold such ones."""
-        denied = matcher(self.deny, normalise)
-        keep = np.ones(table.num_rows, bool)
-        for column in ("query", "next_query"):
-            if column in table.column_names:
-                for place, query in enumerate(table[column].to_pylist()):
-                    if denied(query) or (self.screen and self.screen.hits(query)):
-                        keep[place] = False
-        return table.filter(pa.array(keep))
-
-    def as_json(self) -> dict[str, Any]:
-        """For the certificate; which queries were denied is the owner's."""
-        return {
-            "normaliser": NORMALISER,
-            "url": self.url,
-            "screen": list(self.screen.names) if self.screen else [],
-            "deny": bool(self.deny),
-            "since": self.since,
-            "until": self.until,
-            "where": dict(self.where) if self.where else None,
-        }
+from murmurlog.tables import By, count_of
+from murmurlog.text import check_url_level
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -279,37 +209,21 @@ def release(
     with place.connect() as running:
         urls = "url" in found.columns and not {"click", "log", "left_out"}.isdisjoint(kinds)
         log = reading.read(found, engine=running, urls=urls, say=say)
-        account, published = _drawn(
-            plans, log, view, reading, entropy, say,
-            reserve=lambda: _reserved(book, name, total, release_id, plans),
+        made = make(
+            plans, log, view, reading, entropy=entropy, set_only=set_only, consistent=consistent,
+            reserve=lambda: _reserved(book, name, total, release_id, plans), say=say,
         )  # fmt: skip
-        notes = {kind: notes_of(table) for kind, table in published.items()}
-        for used in names:
-            published = named(used).finish(published)
-        if consistent:
-            published |= reconciled(
-                {
-                    kind: table
-                    for kind, table in published.items()
-                    if tied(kind, count_of(table), plans[kind].mechanism.parameters())
-                }
-            )
-        if set_only:
-            published = {
-                kind: rows.select(list(keys_of(kind, reading.by)))
-                for kind, rows in published.items()
-            }
-        rows = {kind: table.num_rows for kind, table in published.items()}
+        rows = {kind: table.num_rows for kind, table in made.tables.items()}
         certificate = _certificate(
             plans, total, rows, release_id, running, entropy,
             way=way, view=view, reading=reading, users=users,
-            counted={kind: count_of(table) for kind, table in published.items()},
-            account=account, about=about or {}, notes=notes, unprotected=tuple(unprotected),
+            counted={kind: count_of(table) for kind, table in made.tables.items()},
+            account=made.account, about=about or {}, notes=made.notes, unprotected=tuple(unprotected),
             consistent=consistent, planned_by=planned_by,
         )  # fmt: skip
     say("writing the bundle")
     try:
-        publish(target, tables=published, certificate=certificate)
+        publish(target, tables=made.tables, certificate=certificate)
     except (OSError, UsageError) as error:
         spent = f"; its budget stays booked as {release_id}" if book else ""
         why = error.strerror if isinstance(error, OSError) else error
@@ -321,55 +235,8 @@ def release(
         book.commit(release_id)
     return Outcome(
         guarantee=total, plans=plans, rows=rows, out=target, release_id=release_id,
-        booked=book is not None, broken={**log.broken, **log.screened}, notes=notes,
+        booked=book is not None, broken={**log.broken, **log.screened}, notes=made.notes,
     )  # fmt: skip
-
-
-def _drawn(
-    plans: Mapping[str, Plan],
-    log: Log,
-    view: View,
-    reading: Reading,
-    entropy: Entropy,
-    say: Callable[[str], None],
-    *,
-    reserve: Callable[[], Account | None],
-) -> tuple[Account | None, dict[str, pa.Table]]:
-    """Every table, counted and drawn; between the two the budget is reserved, and is spent then."""
-    waiting = _waiting(plans)
-    gathered, published = dict[str, Any](), dict[str, pa.Table]()
-
-    def count(kind: str) -> None:
-        say(f"counting {kind}")
-        own = replace(view, kind=kind, published=published)
-        gathered[kind] = plans[kind].mechanism.gather(log, own, entropy=entropy)
-
-    for kind in plans:
-        if kind not in waiting:
-            count(kind)
-    _rehearsed(plans, waiting, log, view, entropy)
-    account = reserve()
-    # Queries before what names them, and what is left out of them last.
-    for kind in sorted(plans, key=lambda k: (k in waiting, k != "query", k == "left_out")):
-        if kind in waiting:
-            count(kind)
-        say(f"drawing {kind}")
-        plan = plans[kind]
-        table = plan.mechanism.release(gathered.pop(kind), entropy=entropy)
-        from_log = plan.mechanism.needs_delta and "A4" not in plan.guarantee.assumptions
-        published[kind] = table if from_log else reading.allowed(table)
-    return account, {kind: published[kind] for kind in plans}
-
-
-def _rehearsed(
-    plans: Mapping[str, Plan], waiting: set[str], log: Log, view: View, entropy: Entropy
-) -> None:
-    """Counts the waiting tables of no rows: what is wrong with their parameters shows here."""
-    nothing = replace(log, table=log.engine.materialise(log.table.limit(0)))
-    published = {kind: keys_schema(keys_of(kind, view.by)).empty_table() for kind in plans}
-    for kind in waiting:
-        own = replace(view, kind=kind, published=published)
-        plans[kind].mechanism.gather(nothing, own, entropy=entropy)
 
 
 def _reserved(
@@ -379,20 +246,6 @@ def _reserved(
         return None
     what = "; ".join(f"{kind}: {plan.mechanism}" for kind, plan in plans.items())
     return book.reserve(name, total, release_id=release_id, what=what)
-
-
-def _waiting(plans: Mapping[str, Plan]) -> set[str]:
-    """The tables that are counted after others are drawn, on what those have published.
-
-    Such a table is planned with a guarantee of its own, whatever was published before, so budgets
-    add up; what is not differentially private has no such guarantee and waits for nothing.
-    """
-    following = {
-        kind
-        for kind, plan in plans.items()
-        if "query" in plans and kind in FOLLOWING and plan.guarantee.notion == "dp"
-    }
-    return following | {kind for kind, plan in plans.items() if plan.mechanism.waits}
 
 
 def planned_for(

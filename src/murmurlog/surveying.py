@@ -21,7 +21,7 @@ from murmurlog.measuring import Measurement
 from murmurlog.noise import Entropy, SystemEntropy
 from murmurlog.outline import Outline, measure
 from murmurlog.plans import DELTA
-from murmurlog.road import Reading
+from murmurlog.reading import Reading
 from murmurlog.scratch import scratch, settle
 from murmurlog.screen import load, load_deny
 from murmurlog.source import find

@@ -1,0 +1,82 @@
+"""Which rows of a source are read and how their text is cleaned: one value for all that reads logs."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from murmurlog.engine import DuckEngine
+from murmurlog.log import Log, read
+from murmurlog.log import check as check_rows
+from murmurlog.screen import Screen, matcher
+from murmurlog.source import Source
+from murmurlog.spark import SparkEngine
+from murmurlog.tables import By
+from murmurlog.text import NORMALISER, normalise
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """Which rows of a source count and how their text is cleaned; all of it public parameters."""
+
+    url: str = "path"
+    since: str | None = None
+    until: str | None = None
+    where: Mapping[str, str] | None = None
+    by: By | None = None
+    screen: Screen | None = None
+    deny: frozenset[str] = frozenset()
+    strict: bool = False
+
+    def check(self, source: Source) -> None:
+        """Raises if the source cannot be read so; looks at no row."""
+        keep = (self.by.column,) if self.by else ()
+        check_rows(source, since=self.since, until=self.until, where=self.where, keep=keep)
+
+    def read(
+        self,
+        source: Source,
+        *,
+        engine: DuckEngine | SparkEngine,
+        urls: bool,
+        say: Callable[[str], None],
+    ) -> Log:
+        return read(
+            source,
+            engine=engine,
+            url=self.url,
+            urls=urls,
+            strict=self.strict,
+            since=self.since,
+            until=self.until,
+            where=self.where,
+            keep=(self.by.column,) if self.by else (),
+            screen=self.screen,
+            deny=self.deny,
+            say=say,
+        )
+
+    def allowed(self, table: pa.Table) -> pa.Table:
+        """The rows without a query that is denied or screened: public keys may hold such ones."""
+        denied = matcher(self.deny, normalise)
+        keep = np.ones(table.num_rows, bool)
+        for column in ("query", "next_query"):
+            if column in table.column_names:
+                for place, query in enumerate(table[column].to_pylist()):
+                    if denied(query) or (self.screen and self.screen.hits(query)):
+                        keep[place] = False
+        return table.filter(pa.array(keep))
+
+    def as_json(self) -> dict[str, Any]:
+        """For the certificate; which queries were denied is the owner's."""
+        return {
+            "normaliser": NORMALISER,
+            "url": self.url,
+            "screen": list(self.screen.names) if self.screen else [],
+            "deny": bool(self.deny),
+            "since": self.since,
+            "until": self.until,
+            "where": dict(self.where) if self.where else None,
+        }
