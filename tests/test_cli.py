@@ -280,6 +280,13 @@ def test_a_reader_that_leaves_changes_no_exit_code(place):
     assert subprocess.run(["bash", "-c", script], cwd=place).returncode == 0
 
 
+def test_a_reader_of_the_words_that_leaves_does_not_end_a_release(tmp_path):
+    (tmp_path / "log.csv").write_text("user,query\n1,weather\n2,news\n")
+    script = f"'{MURMURLOG}' release log.csv --out b 2>&1 | true; exit ${{PIPESTATUS[0]}}"
+    assert subprocess.run(["bash", "-c", script], cwd=tmp_path).returncode == 0
+    assert (tmp_path / "b" / "privacy.json").is_file()
+
+
 def test_a_large_delta_and_small_units_are_warned_about_in_plan(tmp_path):
     done = run("plan", "--set", "T=5,b=1.35", "--per-user", 1, "--unit", "row", cwd=tmp_path)
     assert "warning: delta 0.035 is large" in done.stderr

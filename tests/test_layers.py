@@ -51,8 +51,8 @@ LAYERS = [
     {"wishes"},
     {"cards", "estimates", "place"},
     {"bundle"},
-    {"road", "checks", "export"},
-    {"demonstration", "surveying", "reproduce_hong"},
+    {"road", "checks", "export", "recipes"},
+    {"demonstration", "surveying", "reproduce_hong", "evaluation"},
     {"reproduce"},
     {"cli"},
 ]

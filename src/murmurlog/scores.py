@@ -160,3 +160,42 @@ def compare(
             )
         )
     return lines
+
+
+def merge(folds: Sequence[Sequence[Scores | Figure]]) -> list[Scores | Figure]:
+    """One list of several folds: scores of all questions together, figures averaged by their n.
+
+    Users of different folds are different people, whatever their numbers.
+    """
+    if len(folds) == 1:
+        return list(folds[0])
+    merged: dict[str, list[Scores | Figure]] = {}
+    for fold in folds:
+        for each in fold:
+            merged.setdefault(each.measure, []).append(each)
+    return [_one(parts) for parts in merged.values()]
+
+
+def _one(parts: Sequence[Scores | Figure]) -> Scores | Figure:
+    scores = [part for part in parts if isinstance(part, Scores)]
+    figures = [part for part in parts if isinstance(part, Figure)]
+    if scores:
+        users, shift = [], 0
+        for part in scores:
+            users.append(part.users + shift)
+            shift += int(part.users.max(initial=0)) + 1
+        return Scores(
+            measure=scores[0].measure,
+            values=np.concatenate([part.values for part in scores]),
+            users=np.concatenate(users),
+        )
+    total = sum(part.n for part in figures)
+    shares = [part.n / total if total else 1 / len(figures) for part in figures]
+    low, high = (
+        None
+        if any(end is None for end in ends)
+        else sum(s * end for s, end in zip(shares, ends, strict=True) if end is not None)
+        for ends in ([part.low for part in figures], [part.high for part in figures])
+    )
+    value = sum(s * part.value for s, part in zip(shares, figures, strict=True))
+    return Figure(measure=figures[0].measure, value=value, n=total, low=low, high=high)

@@ -10,7 +10,16 @@ from typing import Any
 from rich.console import Console
 
 LARGE_DELTA = 1e-3
-_terminal = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
+
+
+class _Terminal(Console):
+    """Stderr. A reader that has left (`2>&1 | head`) must not end a release half way."""
+
+    def on_broken_pipe(self) -> None:
+        self.file = io.StringIO()
+
+
+_terminal = _Terminal(stderr=True, markup=False, highlight=False, soft_wrap=True)
 
 
 def show(text: str) -> None:

@@ -1,0 +1,160 @@
+"""How a system's tables are made from a log: a bundle's own recipe, or a mechanism by its name.
+
+A certificate says all that is needed to make the same kind of release again from other users, but for
+public files (a pool, result lists, a map) and the owner's list of denied queries.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from murmurlog.certificate import Certificate
+from murmurlog.errors import UsageError
+from murmurlog.items import GAP
+from murmurlog.log import Log
+from murmurlog.making import make
+from murmurlog.mechanisms import View, named, parse, read_letters
+from murmurlog.noise import Entropy
+from murmurlog.plans import Plan, plan_tables
+from murmurlog.privacy import Guarantee
+from murmurlog.reading import Reading
+
+SCALES = ("scale", "b", "lam", "sigma")  # what mechanisms call the scale of their noise
+THRESHOLDS = ("T", "K", "tau2")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """Plans for tables, and how they are carried out."""
+
+    name: str
+    plans: Mapping[str, Plan]
+    view: View
+    guarantee: Guarantee
+    set_only: bool = False
+    consistent: bool = False
+
+    @property
+    def budget(self) -> dict[str, float]:
+        """The epsilon of each table alone; nothing where nothing is proved."""
+        return {
+            kind: plan.guarantee.epsilon
+            for kind, plan in self.plans.items()
+            if plan.guarantee.notion != "none"
+        }
+
+    def made(self, log: Log, reading: Reading, *, entropy: Entropy) -> dict[str, pa.Table]:
+        """The tables of one more release, which is not booked and must stay with the owner."""
+        made = make(
+            self.plans, log, self.view, reading,
+            entropy=entropy, set_only=self.set_only, consistent=self.consistent,
+        )  # fmt: skip
+        return dict(made.tables)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What is asked of systems that are given by a mechanism's name."""
+
+    tables: tuple[str, ...]
+    epsilon: float | None = None
+    delta: float | None = None
+    per_user: int | None = None
+    way: str | None = None
+    letters: Mapping[str, float] = field(
+        default_factory=dict
+    )  # threshold, scale: instead of solved
+    options: Mapping[str, Any] = field(default_factory=dict)  # public files, read
+
+
+def of_bundle(name: str, certificate: Certificate, options: Mapping[str, Any]) -> Recipe:
+    """The recipe in a bundle's certificate."""
+    if certificate.by:
+        raise UsageError(
+            f"{name} is split by {certificate.by.column!r}, and evaluation compares whole tables: "
+            "evaluate a release made without --by"
+        )
+    plans = {
+        kind: Plan(mechanism=parse(claim.mechanism), guarantee=claim.guarantee)
+        for kind, claim in certificate.tables.items()
+    }
+    for option in ("pool", "result_lists", "map"):
+        needing = [plan for plan in plans.values() if option in type(plan.mechanism).options]
+        if needing and option not in options and not _optional(needing, option):
+            flag = "--" + option.replace("_", "-")
+            raise UsageError(
+                f"{name} was made with a public file that a bundle does not hold: give {flag} again"
+            )
+    text = certificate.text
+    guarantee = certificate.guarantee
+    return Recipe(
+        name=name,
+        plans=plans,
+        view=View(
+            kind="",
+            unit=guarantee.unit,
+            way=certificate.bound,
+            gap=text["gap"] or GAP,
+            set_size=text["set_size"] or 2,
+            consecutive=bool(text["consecutive"]),
+            options=options,
+        ),
+        guarantee=guarantee,
+        set_only=any(
+            claim.count is None and kind != "log" for kind, claim in certificate.tables.items()
+        ),
+        consistent=certificate.consistent,
+    )
+
+
+def _optional(plans: Sequence[Plan], option: str) -> bool:
+    """Whether these mechanisms do without the file: sessions have labels only if they say so."""
+    names = {str(plan.mechanism).partition("(")[0] for plan in plans}
+    needed = {
+        "pool": {"pool", "hybrid"},
+        "result_lists": {"korolova-lists"},
+        "map": {"label-paths"},
+    }
+    return names.isdisjoint(needed[option])
+
+
+def of_mechanism(name: str, wanted: Wanted) -> Recipe:
+    """The recipe of a mechanism: of the tables that are wanted, those it makes."""
+    kind = named(name)
+    tables = [table for table in wanted.tables if table in kind.tables]
+    if not tables:
+        raise UsageError(f"{name} makes {', '.join(kind.tables)}, and of these --tables names none")
+    own = {n: value for n, value in wanted.options.items() if n in kind.options}
+    plans, total = plan_tables(
+        tables,
+        mechanism=name,
+        epsilon=wanted.epsilon,
+        delta=wanted.delta,
+        per_user=None if wanted.per_user is None else dict.fromkeys(tables, wanted.per_user),
+        options=own,
+    )
+    if wanted.letters:
+        plans, total = _overruled(name, tables, plans, wanted)
+    view = View(kind="", unit=total.unit, way=wanted.way, options=own)
+    return Recipe(name=name, plans=plans, view=view, guarantee=total)
+
+
+def _overruled(
+    name: str, tables: Sequence[str], plans: Mapping[str, Plan], wanted: Wanted
+) -> tuple[dict[str, Plan], Guarantee]:
+    """The plans with a threshold or a scale put by hand; the guarantee is what follows from it."""
+    texts = {}
+    for table, plan in plans.items():
+        text = str(plan.mechanism)
+        letters = read_letters(text.partition("(")[2].removesuffix(")"))
+        for what, value in wanted.letters.items():
+            names = THRESHOLDS if what == "threshold" else SCALES
+            letter = next((each for each in names if each in letters), None)
+            if letter is None:
+                raise UsageError(f"{name} has no {what} of its own to vary")
+            letters[letter] = repr(int(value) if what == "threshold" else value)
+        given = ", ".join(f"{letter}={value}" for letter, value in letters.items())
+        texts[table] = f"{text.partition('(')[0]}({given})"
+    return plan_tables(tables, mechanism=texts, epsilon=wanted.epsilon, options=wanted.options)
