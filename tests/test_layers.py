@@ -9,7 +9,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "murmurlog"
 LAYERS = [
     {"__init__"},
-    {"errors", "charts", "scores"},
+    {"errors", "charts", "measures", "scores"},
     {
         "privacy",
         "scratch",
@@ -53,6 +53,7 @@ LAYERS = [
     {"bundle"},
     {"road", "checks", "export", "recipes"},
     {"demonstration", "surveying", "reproduce_hong", "evaluation"},
+    {"sweeping"},
     {"reproduce"},
     {"cli"},
 ]

@@ -181,7 +181,7 @@ def evaluate(
     found = find(source, columns=columns, encoding=encoding)
     releases = _named(bundles)
     wanted = Wanted(
-        tables=tuple(tables or _usual(found)),
+        tables=tuple(tables or usual_tables(found)),
         epsilon=epsilon,
         delta=delta,
         per_user=per_user,
@@ -390,16 +390,11 @@ def _held_out(
 ) -> Iterator[tuple[Truth, Log | None]]:
     """For each fold the truth and the users to make releases from; None: those made before."""
     if asked.test is not None:
-        other = _read(asked, asked.test, engine)
-        yield (
-            replace(
-                whole,
-                searches=searches_of(other),
-                has_urls=whole.has_urls and other.has_urls,
-                has_times=other.has_times,
-            ),
-            None,
-        )
+        with connect(memory=asked.memory) as apart:
+            other = _read(asked, asked.test, apart)
+            urls, times = whole.has_urls and other.has_urls, other.has_times
+            found = replace(whole, searches=searches_of(other), has_urls=urls, has_times=times)
+        yield found, None
         return
     for fold in range(asked.folds):
         asked.say(f"fold {fold + 1} of {asked.folds}")
@@ -465,7 +460,8 @@ def _named(bundles: Sequence[str | Path]) -> dict[str, Release]:
     return found
 
 
-def _usual(source: Source) -> tuple[str, ...]:
+def usual_tables(source: Source) -> tuple[str, ...]:
+    """What a log has to be released for every task: all that its columns allow."""
     pair = ("pair",) if "time" in source.columns else ()
     click = ("click",) if "url" in source.columns else ()
     return ("query", *click, *pair, "keyword")

@@ -1,0 +1,358 @@
+"""Systems side by side: whose users a release is made from, what is scored on whom, what is said."""
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from murmurlog import evaluation
+from murmurlog.bundle import load
+from murmurlog.engine import connect
+from murmurlog.errors import UsageError
+from murmurlog.evaluation import evaluate, split
+from murmurlog.log import read
+from murmurlog.noise import SeededEntropy
+from murmurlog.recipes import Wanted, of_bundle, of_mechanism
+from murmurlog.road import release
+from murmurlog.scores import Figure, Result, Scores, compare, mean, merge, results
+from murmurlog.source import find
+from murmurlog.sweeping import sweep
+from murmurlog.synth import invent, write
+from murmurlog.tasks.derived import completed, weights
+from murmurlog.trials import Unfit
+from murmurlog.truth import count_exactly, searches_of
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with an invented log of 500 users and a release of it."""
+    folder = tmp_path_factory.mktemp("place")
+    write(invent(rows=20_000, seed=4), folder / "log.parquet")
+    release(
+        str(folder / "log.parquet"), out=folder / "bundle", mechanism="threshold",
+        tables=["query", "click"], epsilon=20, delta=1e-4, per_user=5,
+    )  # fmt: skip
+    return folder
+
+
+@dataclass(frozen=True)
+class Looked:
+    """A trial that only says what it was shown."""
+
+    name: str
+    held_out: bool
+    needs: frozenset = frozenset()
+    seen: list = field(default_factory=list)
+
+    def run(self, tables, truth, settings):
+        if "click" not in tables:
+            raise Unfit("needs a click table")
+        self.seen.append((tables, truth))
+        rows = Figure(measure="rows", value=float(tables["query"].num_rows), n=1)
+        asked = Scores(measure="half", values=np.array([1.0, np.nan]), users=np.array([0, 1]))
+        return [rows, asked]
+
+
+@pytest.fixture
+def looks(monkeypatch):
+    found = {name: Looked(name, out) for name, out in (("whole", False), ("held", True))}
+    monkeypatch.setattr(evaluation, "TRIALS", found)
+    return found
+
+
+def test_a_given_bundle_is_scored_as_it_is_and_its_recipe_runs_again_on_training_users(
+    place, looks
+):
+    done = evaluate(
+        str(place / "log.parquet"), bundles=[place / "bundle"], baselines=["raw"], folds=2
+    )
+    given = load(place / "bundle").tables["query"]
+    whole = [tables for tables, _ in looks["whole"].seen]
+    assert whole[1]["query"] is not None
+    assert whole[1]["query"].equals(given)
+    held = looks["held"].seen
+    assert len(held) == 4  # raw and the bundle, in two folds
+    for tables, truth in held:
+        users = truth.holders["query"].users
+        asking = len(set(truth.searches["user"].to_pylist()))
+        assert users + asking == 500
+        assert not tables["query"].equals(given)
+    assert done.internal
+    assert done.as_json()["internal"] is True
+    assert "run again" in done.how
+    assert {system.name: system.kind for system in done.systems} == {
+        "raw": "raw",
+        "bundle": "bundle",
+    }
+
+
+def test_with_a_separate_log_the_given_bundle_is_scored_itself(place, looks):
+    done = evaluate(
+        str(place / "log.parquet"), bundles=[place / "bundle"], baselines=[],
+        test=str(place / "log.parquet"),
+    )  # fmt: skip
+    ((tables, truth),) = looks["held"].seen
+    assert tables["query"].equals(load(place / "bundle").tables["query"])
+    assert truth.searches.num_rows == 20_000
+    assert "separate log" in done.how
+
+
+def test_every_score_is_told_over_the_answered_and_over_all(place, looks):
+    done = evaluate(str(place / "log.parquet"), baselines=["raw"], folds=1)
+    told = {(r.task, r.measure): (r.value, r.n) for r in done.results}
+    assert told["held", "half (covered)"] == (1.0, 1)
+    assert told["held", "half (all)"] == (0.5, 2)
+    assert told["held", "coverage"] == (0.5, 2)
+
+
+def test_what_cannot_be_run_is_said(place, looks):
+    looks["held"].__dict__["needs"] = frozenset({"labels"})
+    done = evaluate(str(place / "log.parquet"), baselines=["raw", "k-query:20"], folds=1, repeats=2)
+    assert {(s.system, s.task, s.why) for s in done.skipped} == {
+        ("raw", "held", "the log has no planted truth (--labels)"),
+        ("k-query:20", "held", "the log has no planted truth (--labels)"),
+        ("k-query:20", "whole", "needs a click table"),
+    }
+
+
+def test_a_log_without_clicks_and_times_is_evaluated_on_the_rest(tmp_path, looks):
+    rows = "".join(f"{user},weather\n{user},news\n" for user in range(20))
+    (tmp_path / "log.csv").write_text("user,query\n" + rows)
+    looks["whole"].__dict__["needs"] = frozenset({"url", "time"})
+    done = evaluate(str(tmp_path / "log.csv"), baselines=["raw"], tables=["query"], folds=1)
+    assert [s.why for s in done.skipped if s.task == "whole"] == [
+        "the log has no times and no clicked urls"
+    ]
+
+
+def test_two_systems_of_one_name_and_nothing_to_evaluate_are_refused(place):
+    log = str(place / "log.parquet")
+    with pytest.raises(UsageError, match="two systems are called bundle"):
+        evaluate(log, bundles=[place / "bundle", place / "bundle"])
+    with pytest.raises(UsageError, match="two systems are called k-query:20"):
+        evaluate(log, mechanisms=["k-query:20"], baselines=["k-query:20"])
+    with pytest.raises(UsageError, match="nothing to evaluate"):
+        evaluate(log, baselines=[])
+    with pytest.raises(UsageError, match="--tasks has no tea"):
+        evaluate(log, tasks=["tea"])
+    with pytest.raises(UsageError, match="--folds and --repeats"):
+        evaluate(log, folds=0)
+
+
+def test_bundles_read_in_different_ways_are_not_compared(place, tmp_path):
+    log = str(place / "log.parquet")
+    release(log, out=tmp_path / "other", tables=["query", "click"], url="host")
+    with pytest.raises(UsageError, match=r"different ways \(url\)"):
+        evaluate(log, bundles=[place / "bundle", tmp_path / "other"])
+
+
+def test_a_bundle_that_used_a_list_or_a_public_file_needs_it_again(place, tmp_path):
+    log = str(place / "log.parquet")
+    (tmp_path / "deny.txt").write_text("weather\n")
+    release(log, out=tmp_path / "b", tables=["query"], deny=tmp_path / "deny.txt")
+    with pytest.raises(UsageError, match="give --deny again"):
+        evaluate(log, bundles=[tmp_path / "b"])
+    (tmp_path / "pool.txt").write_text("weather\nnews\n")
+    release(log, out=tmp_path / "p", tables=["query"], mechanism="pool", pool=tmp_path / "pool.txt")
+    with pytest.raises(UsageError, match="give --pool again"):
+        of_bundle("p", load(tmp_path / "p").certificate, {})
+
+
+def test_a_recipe_makes_the_same_kind_of_release(place):
+    """Seeded alike, the recipe draws what the release drew."""
+    out = place / "seeded"
+    release(
+        str(place / "log.parquet"), out=out, mechanism="threshold", tables=["query", "click"],
+        epsilon=20, delta=1e-4, per_user=5, entropy=SeededEntropy(3), set_only=True,
+    )  # fmt: skip
+    given = load(out)
+    recipe = of_bundle("seeded", given.certificate, {})
+    done = evaluation._reading({"seeded": given}, url="path", deny=None, patterns=None)
+    with connect() as engine:
+        log = done.read(find(str(place / "log.parquet")), engine=engine, urls=True, say=print)
+        made = recipe.made(log, done, entropy=SeededEntropy(3))
+    for name, table in given.tables.items():
+        assert set(made[name]["query"].to_pylist()) == set(table["query"].to_pylist())
+        assert made[name].column_names == table.column_names
+
+
+def test_a_user_is_in_one_fold_whatever_else_is_in_the_log(place):
+    with connect() as engine:
+        log = read(find(str(place / "log.parquet")), engine=engine)
+        parts = []
+        for fold in range(5):
+            kept, held = split(log, engine, fold=fold, folds=5)
+            names, others = (
+                {user for batch in engine.batches(part.table) for user in batch["user"].to_pylist()}
+                for part in (held, kept)
+            )
+            assert names.isdisjoint(others)
+            parts.append(names)
+        assert sum(map(len, parts)) == len(set.union(*parts)) == 500
+        assert min(map(len, parts)) > 60
+
+
+def test_exact_tables_and_searches_by_hand(tmp_path):
+    (tmp_path / "log.csv").write_text(
+        "user,time,query,url\n"
+        "a,2026-01-01 10:00:00,red shoes,x.com\n"
+        "a,2026-01-01 10:00:00,red shoes,y.com\n"
+        "a,2026-01-01 10:05:00,shoes,\n"
+        "a,2026-01-01 12:00:00,shoes,x.com\n"
+        "b,2026-01-01 10:00:00,shoes,x.com\n"
+    )
+    with connect() as engine:
+        log = read(find(str(tmp_path / "log.csv")), engine=engine)
+        tables, holders = count_exactly(log)
+        searches = searches_of(log)
+    assert tables["query"].to_pylist() == [
+        {"query": "shoes", "users": 2, "rows": 3},
+        {"query": "red shoes", "users": 1, "rows": 2},
+    ]
+    assert tables["keyword"].to_pylist() == [
+        {"keyword": "shoes", "users": 2, "rows": 5},
+        {"keyword": "red", "users": 1, "rows": 2},
+    ]
+    assert tables["pair"].to_pylist() == [
+        {"query": "red shoes", "next_query": "shoes", "users": 1, "rows": 1}
+    ]
+    assert tables["session"].to_pylist() == [
+        {"queries": ["red shoes", "shoes"], "users": 1, "rows": 1}
+    ]
+    assert tables["click"].num_rows == 3
+    assert holders["query"].users == 2
+    assert sorted(holders["query"].item.tolist()) == [0, 0, 1]
+    assert [(r["user"], r["session"], r["query"]) for r in searches.to_pylist()] == [
+        (0, 0, "red shoes"),
+        (0, 0, "red shoes"),
+        (0, 0, "shoes"),
+        (0, 1, "shoes"),
+        (1, 2, "shoes"),
+    ]
+
+
+def test_tables_that_follow_from_published_ones():
+    log = pa.table(
+        {
+            "user": ["1", "1", "2"],
+            "query": ["a b", "a", "a"],
+            "url": ["x", None, "x"],
+            "count": [3, 1, 1],
+        }
+    )
+    found = completed({"log": log})
+    assert found["query"].to_pylist() == [{"query": "a", "users": 2}, {"query": "a b", "users": 1}]
+    assert found["click"].num_rows == 2
+    assert found["keyword"].to_pylist() == [
+        {"keyword": "a", "users": 3},
+        {"keyword": "b", "users": 1},
+    ]
+    sessions = pa.table({"queries": [["a", "b", "a"], ["a", "b"]], "users": [5, 2]})
+    assert completed({"session": sessions})["pair"].to_pylist() == [
+        {"query": "a", "next_query": "b", "users": 7},
+        {"query": "b", "next_query": "a", "users": 5},
+    ]
+    assert weights(pa.table({"query": ["a", "b"], "users": [-3, 2]})).tolist() == [0.0, 2.0]
+    assert weights(pa.table({"query": ["a"]})).tolist() == [1.0]
+
+
+def test_a_mean_has_an_interval_over_users_not_over_questions():
+    """One user who asked everything leaves nothing to resample."""
+    values = np.array([0.0, 1.0] * 50)
+    alone = mean("m", values, np.zeros(100, np.int64))
+    assert (alone.value, alone.low, alone.high, alone.n) == (0.5, 0.5, 0.5, 100)
+    apart = mean("m", values, np.arange(100))
+    assert apart.low is not None
+    assert apart.high is not None
+    assert 0.35 < apart.low < 0.45 < 0.55 < apart.high < 0.65  # 0.5 +- 1.96 * 0.05
+    assert mean("m", np.array([]), np.array([], np.int64)) == Figure(measure="m", value=0.0, n=0)
+
+
+def test_folds_are_put_together_and_their_users_kept_apart():
+    one = Scores(measure="m", values=np.array([1.0, np.nan]), users=np.array([0, 1]))
+    (both,) = merge([[one], [one]])
+    assert isinstance(both, Scores)
+    assert both.users.tolist() == [0, 1, 2, 3]
+    (figure,) = merge(
+        [[Figure(measure="f", value=1.0, n=1)], [Figure(measure="f", value=0.0, n=3)]]
+    )
+    assert figure == Figure(measure="f", value=0.25, n=4)
+
+
+def test_repeats_are_averaged_and_their_spread_is_in_the_interval():
+    def line(value):
+        return Result(
+            system="s", task="t", measure="m", value=value, low=value - 0.1, high=value + 0.1, n=9
+        )
+
+    (found,) = evaluation.averaged([[line(0.2)], [line(0.6)]])
+    spread = math.hypot(0.1, 1.96 * math.sqrt(0.08))
+    assert found.value == pytest.approx(0.4)
+    assert found.high == pytest.approx(0.4 + spread)
+
+
+def test_the_paired_test_is_that_of_scipy_by_hand():
+    a = Scores(measure="m", values=np.array([1.0, 0.0, np.nan]), users=np.arange(3))
+    b = Scores(measure="m", values=np.array([1.0, 1.0, 1.0]), users=np.arange(3))
+    (found,) = compare("s", "raw", "t", [a], [b])
+    # Differences 0, -1, -1: mean -2/3, standard error 1/3, t = -2 with 2 degrees of freedom.
+    assert found.difference == pytest.approx(-2 / 3)
+    assert found.p == pytest.approx(0.18350, abs=1e-5)
+    (same,) = compare("s", "raw", "t", [b], [b])
+    assert same.p is None
+
+
+def test_a_sweep_varies_one_parameter(place, monkeypatch):
+    monkeypatch.setattr(evaluation, "TRIALS", {"whole": Looked("whole", False)})
+    log = str(place / "log.parquet")
+    done = sweep(
+        log, mechanisms=["threshold"], vary=("epsilon", [5, 20]), tasks=["whole"],
+        tables=["query", "click"], delta=1e-4, per_user=5, baselines=["users-30"],
+    )  # fmt: skip
+    rows = [p for p in done.points if p.result.measure == "rows"]
+    assert [(p.at, p.result.system) for p in rows] == [(5, "threshold"), (20, "threshold")]
+    assert rows[0].result.value < rows[1].result.value
+    assert {s.name for s in done.systems} == {
+        "threshold epsilon=5",
+        "threshold epsilon=20",
+        "users-30",
+    }
+
+
+@pytest.mark.parametrize("what", ["threshold", "scale"])
+def test_a_threshold_or_scale_put_by_hand_gives_the_guarantee_that_follows(what):
+    wanted = Wanted(tables=("query",), epsilon=1, delta=1e-6, per_user=5)
+    solved = of_mechanism("threshold", wanted)
+    letters = solved.plans["query"].mechanism.parameters()
+    value = letters[what] * (2 if what == "scale" else 0.5)
+    more = of_mechanism("threshold", Wanted(**{**vars(wanted), "letters": {what: value}}))
+    assert more.plans["query"].mechanism.parameters()[what] == pytest.approx(value)
+    assert more.guarantee.delta > 100 * solved.guarantee.delta
+
+
+def test_what_cannot_be_varied_is_refused(place):
+    log = str(place / "log.parquet")
+    for vary, message in (
+        (("colour", [1]), "cannot vary 'colour'"),
+        (("epsilon", []), "needs values"),
+        (("k", [5]), "threshold has no k"),
+        (("per-user", [1.5]), "whole numbers"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            sweep(log, mechanisms=["threshold"], vary=vary)
+
+
+def test_results_of_scores_that_cover_different_questions_say_which_coverage():
+    a = Scores(measure="a", values=np.array([1.0, np.nan]), users=np.arange(2))
+    b = Scores(measure="b", values=np.array([1.0, 1.0]), users=np.arange(2))
+    names = [line.measure for line in results("s", "t", [a, b])]
+    assert names == [
+        "coverage",
+        "a (covered)",
+        "a (all)",
+        "coverage of b",
+        "b (covered)",
+        "b (all)",
+    ]
