@@ -1,0 +1,222 @@
+"""How far a table of counts is from the true one: the papers' statistics, on plain arrays.
+
+ZEALOUS, sections 2.3.1, 6 and 7.1; Hong et al., section 6. `true` holds the count of every item of
+the log; `given` the published count at the same place, never below 0, and 0 where nothing was
+published; `published` says where something was; `false` holds the published counts of items that
+nobody has. Every measure has a value for a release of nothing and for a log of nothing. What is
+perfect (0 for a distance, 1 for a share) is exactly so where the two tables are the same. Knows no
+text, no log and no bundle.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+SKEW = 0.01  # how much of the truth a release is mixed with before a KL divergence is taken
+SEED = 20060804  # of the resampling, which touches nothing that is published
+NOTHING: Floats = np.empty(0)
+
+
+def share(part: float, whole: float) -> float:
+    """part / whole; 0 of nothing."""
+    return float(part / whole) if whole else 0.0
+
+
+def coverage(published: Flags) -> float:
+    """The share of these items that are published at all: of all items, or of the top j."""
+    return share(int(published.sum()), len(published))
+
+
+def volume(true: Floats, published: Flags) -> float:
+    """The share of the true counts that belongs to published items."""
+    return share(float(true[published].sum()), float(true.sum()))
+
+
+def top(true: Floats, j: int) -> Ints:
+    """The places of the j items with the largest true counts, ties in the order given."""
+    return np.argsort(-true, kind="stable")[:j]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shares:
+    """Relative frequencies of the same items, true and published, each adding up to 1.
+
+    Besides the items there are entries of things outside: what is published and nobody has. A
+    release of nothing is taken as one that says something else altogether: all of it is outside.
+    """
+
+    true: Floats
+    given: Floats
+    items: int  # how many of the entries are items, not outside
+
+
+def shares(true: Floats, given: Floats, false: Floats = NOTHING) -> Shares:
+    """The relative frequencies among these items: of the whole table, or of its top j."""
+    outside = np.append(false, 0.0 if given.any() or false.any() else 1.0)
+    p = np.concatenate([true, np.zeros(len(outside))])
+    q = np.concatenate([given, outside])
+    return Shares(true=p / (p.sum() or 1.0), given=q / q.sum(), items=len(true))
+
+
+def average_l1(found: Shares) -> float:
+    """(1/j) sum |p - q| (ZEALOUS 6.2), from 0 to 2/j."""
+    return share(float(np.abs(found.true - found.given).sum()), found.items)
+
+
+def total_variation(found: Shares) -> float:
+    """(1/2) sum |p - q| (ZEALOUS 7.1): from 0, the same, to 1, nothing in common."""
+    return float(np.abs(found.true - found.given).sum() / 2)
+
+
+def root_mean_square(found: Shares) -> float:
+    """sqrt((1/j) sum (p - q)^2) (ZEALOUS 7.1)."""
+    return float(np.sqrt(share(float(((found.true - found.given) ** 2).sum()), found.items)))
+
+
+def divergence(found: Shares, *, skew: float = SKEW) -> float:
+    """sum p ln(p / r), r = (1 - skew) q + skew p, in nats: KL, finite where items are missing.
+
+    The paper (ZEALOUS 6.2) does not say what it did about items without a published count, where
+    KL is infinite. This is Lee's skew divergence (1999): 0 for the same, ln(1/skew) for nothing
+    in common, and the truth is not changed by what makes it finite.
+    """
+    held = found.true > 0
+    p, q = found.true[held], found.given[held]
+    # Through q/p, so that it is exactly 0 where p = q.
+    return float(-(p * np.log1p((1 - skew) * (q / p - 1))).sum()) + 0.0
+
+
+def average_l1_of_all(true: Floats, given: Floats, false: Floats, chosen: Ints) -> float:
+    """The average L1 distance at chosen items of shares of the whole tables: ZEALOUS 6.2, literally.
+
+    It rewards silence: a release that keeps a fifth of the volume exactly has five times the right
+    share for each of its items, and one that publishes nothing is nearer.
+    """
+    p = true[chosen] / (true.sum() or 1.0)
+    q = given[chosen] / ((given.sum() + false.sum()) or 1.0)
+    return share(float(np.abs(p - q).sum()), len(chosen))
+
+
+def scaled_differences(true: Floats, given: Floats, false: Floats) -> tuple[float, float]:
+    """Average and root mean square of the differences of counts, scaled to the same total.
+
+    ZEALOUS 7.1, Figure 5: published counts are multiplied by a common factor so that they add up to
+    what the true ones do, and differences are averaged over all items of the log. What is published
+    and nobody has adds to the differences.
+    """
+    found, total = shares(true, given, false), float(true.sum())
+    return total * average_l1(found), total * root_mean_square(found)
+
+
+def doublings(largest: float) -> Ints:
+    """1, 2, 4, ... up to the last power of two that is no larger: where groups of counts begin."""
+    return 2 ** np.arange(int(max(largest, 1)).bit_length(), dtype=np.int64)
+
+
+def count_distribution(counts: Floats, starts: Ints) -> Ints:
+    """How many counts are below the first start, and from each start to the next (ZEALOUS Figure 4)."""
+    place = np.searchsorted(starts, counts, side="right")
+    return np.bincount(place, minlength=len(starts) + 1)
+
+
+def largest_gap(counts: Floats, others: Floats) -> float:
+    """The largest difference of two cumulative distributions of counts (Kolmogorov-Smirnov).
+
+    0 for the same shape, 1 for nothing in common or if one of them is empty.
+    """
+    if not len(counts) or not len(others):
+        return 1.0
+    a, b = np.sort(counts), np.sort(others)
+    every = np.concatenate([a, b])
+    below = [np.searchsorted(one, every, side="right") / len(one) for one in (a, b)]
+    return float(np.abs(below[0] - below[1]).max())
+
+
+def inaccuracy(true: Floats, said: Flags, *, tau: float, slack: float) -> tuple[int, int]:
+    """Very frequent items that are not said to be frequent, and very infrequent ones that are.
+
+    ZEALOUS, Definition 5: #{f > tau + slack, not in the output} and #{f < tau - slack, in the
+    output}; their sum is the inaccuracy. Items within the slack do not count.
+    """
+    missed = (true > tau + slack) & ~said
+    let_through = (true < tau - slack) & said
+    return int(missed.sum()), int(let_through.sum())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frequent:
+    """Which items reach a support in the log and in the release (Hong 6.3)."""
+
+    true: Flags  # S0
+    given: Flags  # S, of items of the log
+    false: int  # S, of items that nobody has
+
+    @property
+    def precision(self) -> float:
+        """|S0 and S| / |S|; of an empty S it is 0, unless S0 is empty too."""
+        found = int(self.given.sum()) + self.false
+        if not found:
+            return float(not self.true.any())
+        return int((self.true & self.given).sum()) / found
+
+    @property
+    def recall(self) -> float:
+        """|S0 and S| / |S0|; 1 where there is nothing to find."""
+        wanted = int(self.true.sum())
+        return int((self.true & self.given).sum()) / wanted if wanted else 1.0
+
+
+def frequent(true: Floats, given: Floats, false: Floats, *, one_in: int) -> Frequent:
+    """The items with a support of 1/one_in of all counts or more, in the log and in the release."""
+    whole = float(given.sum() + false.sum())
+    return Frequent(
+        true=(true > 0) & (true * one_in >= true.sum()),
+        given=(given > 0) & (given * one_in >= whole),
+        false=int(((false > 0) & (false * one_in >= whole)).sum()),
+    )
+
+
+def support_distances(true: Floats, given: Floats, false: Floats, chosen: Flags) -> Floats:
+    """|x/|O| - c/|D|| of chosen items (Hong 5.2, 6.3); their sum and mean are what is told."""
+    p = true[chosen] / (true.sum() or 1.0)
+    q = given[chosen] / ((given.sum() + false.sum()) or 1.0)
+    distances: Floats = np.abs(p - q)
+    return distances
+
+
+def difference_ratios(true: Floats, given: Floats, false: Floats = NOTHING) -> Floats:
+    """|x/|O| - c/|D|| / (c/|D|) for every item (Hong, equation 9); 1 where nothing is published."""
+    every = np.ones(len(true), bool)
+    ratios: Floats = support_distances(true, given, false, every) / (true / (true.sum() or 1.0))
+    return ratios
+
+
+def ratio_histogram(
+    ratios: Sequence[Floats], published: Sequence[Flags], *, bins: int = 10
+) -> Floats:
+    """How many items have a difference ratio of 0 to 10 %, ... 90 to 100 %, more; how many miss.
+
+    The average over releases (Hong 6.5 draws ten). The upper end of a bin belongs to it. What is
+    not published has a ratio of 100 % and an entry of its own, the last.
+    """
+    found = np.zeros((len(ratios), bins + 2))
+    for row, ratio, shown in zip(found, ratios, published, strict=True):
+        # Tenths are not exact in floating point: a ratio of 3/10 belongs to the third.
+        place = np.ceil(np.round(ratio[shown] * bins, 9)).astype(np.int64) - 1
+        row[:-1] = np.bincount(np.clip(place, 0, bins), minlength=bins + 1)
+        row[-1] = len(shown) - int(shown.sum())
+    means: Floats = found.mean(axis=0) if len(found) else np.zeros(bins + 2)
+    return means
+
+
+def redrawn(users: int, *, resamples: int) -> Iterator[Floats]:
+    """How often each user is drawn when as many are drawn again with replacement, some times over."""
+    rng = np.random.default_rng(SEED)
+    for _ in range(resamples):
+        yield np.bincount(rng.integers(0, users, users), minlength=users).astype(np.float64)
