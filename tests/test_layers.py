@@ -22,6 +22,7 @@ LAYERS = [
         "fitting",
         "fields",
         "firsts",
+        "known",
     },
     {
         "noise",
@@ -30,6 +31,7 @@ LAYERS = [
         "shapes",
         "selection",
         "lists",
+        "paper",
         "synth_text",
         "consistent",
         "spark_worker",
@@ -50,6 +52,7 @@ LAYERS = [
     {"forecast", "making"},
     {"wishes"},
     {"cards", "estimates", "place"},
+    {"leaflet"},
     {"bundle"},
     {"road", "checks", "export", "recipes"},
     {"demonstration", "surveying", "reproduce_hong", "evaluation"},

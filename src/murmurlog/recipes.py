@@ -6,13 +6,17 @@ public files (a pool, result lists, a map) and the owner's list of denied querie
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from murmurlog.certificate import Certificate
+from murmurlog.domain import read_pools
 from murmurlog.errors import UsageError
 from murmurlog.items import GAP
+from murmurlog.labels import read_labels
+from murmurlog.lists import read_lists
 from murmurlog.log import Log
 from murmurlog.making import make
 from murmurlog.mechanisms import View, named, parse, read_letters
@@ -52,6 +56,25 @@ class Recipe:
             entropy=entropy, set_only=self.set_only, consistent=self.consistent,
         )  # fmt: skip
         return dict(made.tables)
+
+
+def public_files(
+    *,
+    pool: Path | None = None,
+    result_lists: Path | None = None,
+    labels: str | None = None,
+    tables: Sequence[str] = ("query",),
+    url: str = "path",
+) -> dict[str, Any]:
+    """The public files that recipes may need again, read; by the mechanisms' names for them."""
+    found: dict[str, Any] = {}
+    if pool is not None:
+        found["pool"] = read_pools(pool, tables=tables, url=url)
+    if result_lists is not None:
+        found["result_lists"] = read_lists(result_lists, url=url)
+    if labels is not None:
+        found["map"] = read_labels(labels)
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)
