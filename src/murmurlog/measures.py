@@ -71,7 +71,7 @@ def average_l1(found: Shares) -> float:
 
 def total_variation(found: Shares) -> float:
     """(1/2) sum |p - q| (ZEALOUS 7.1): from 0, the same, to 1, nothing in common."""
-    return float(np.abs(found.true - found.given).sum() / 2)
+    return min(float(np.abs(found.true - found.given).sum() / 2), 1.0)  # but for rounding
 
 
 def root_mean_square(found: Shares) -> float:

@@ -71,7 +71,7 @@ class Statistics:
             if kind in having and kind in truth.tables and truth.tables[kind].num_rows
         ]
         if not kinds:
-            raise Unfit(f"needs a table of {', '.join(KINDS[:-1])} or {KINDS[-1]}s")
+            raise Unfit(f"needs a {', '.join(KINDS[:-1])} or {KINDS[-1]} table")
         found = list[Scores | Figure]()
         for kind in kinds:
             table = matched(having[kind], truth.tables[kind], kind)
