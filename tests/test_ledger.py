@@ -129,3 +129,44 @@ def test_bad_caps_and_paths_are_named(book, tmp_path):
         Ledger(tmp_path / "no" / "ledger.db")
     book.cap("web", epsilon=1, delta=1e-6)
     assert book.path.stat().st_mode & 0o077 == 0
+
+
+def test_a_ledger_that_something_else_changed_refuses(book):
+    book.reserve("web", COST, release_id="a", what="query")
+    with sqlite3.connect(book.path) as db:
+        db.execute("UPDATE entries SET epsilon = 0.1")
+    db.close()
+    for look in (book.entries, lambda: book.check("web", COST)):
+        with pytest.raises(Refused, match="damaged, or something but murmurlog has changed it"):
+            look()
+
+
+def test_a_damaged_byte_is_never_a_smaller_sum(book):
+    """Wherever a byte of the file is turned over, it refuses or says what it said."""
+    book.reserve("web", COST, release_id="a", what="query")
+    book.commit("a")
+    sound, before = book.path.read_bytes(), book.accounts()
+    refused = 0
+    for place in range(0, len(sound), 101):
+        spoiled = bytearray(sound)
+        spoiled[place] ^= 0xFF
+        book.path.write_bytes(spoiled)
+        try:
+            assert book.accounts() == before, place
+        except Refused:
+            refused += 1
+    assert refused > 10
+
+
+def test_a_ledger_from_before_seals_is_sealed_by_its_next_booking(book):
+    book.reserve("web", COST, release_id="a", what="query")
+    with sqlite3.connect(book.path) as db:
+        db.execute("DROP TABLE seal")
+    db.close()
+    assert book.accounts()[0].epsilon == 1.0
+    book.reserve("web", COST, release_id="b", what="query")
+    with sqlite3.connect(book.path) as db:
+        db.execute("DELETE FROM entries WHERE release_id = 'a'")
+    db.close()
+    with pytest.raises(Refused, match="damaged"):
+        book.accounts()

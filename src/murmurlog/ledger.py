@@ -6,6 +6,7 @@ A reservation counts as spent, so a crash in between can only leave too much boo
 A source is a population of users, not a file: two quarters of one service are one source.
 """
 
+import hashlib
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +26,7 @@ CREATE TABLE IF NOT EXISTS entries (
     epsilon REAL NOT NULL, delta REAL NOT NULL, unit TEXT NOT NULL, neighbours TEXT NOT NULL,
     what TEXT NOT NULL, reserved_at TEXT NOT NULL, committed_at TEXT
 );
+CREATE TABLE IF NOT EXISTS seal (digest TEXT NOT NULL);
 """
 ROUNDING = 1 + 1e-9  # ten releases of 0.1 fit a cap of 1
 WAIT_SECONDS = 30
@@ -90,14 +92,18 @@ class Ledger:
                 db.execute("BEGIN IMMEDIATE")
                 try:
                     self._prepare(db)
+                    self._check(db)
                     yield db
+                    if write:
+                        db.execute("DELETE FROM seal")
+                        db.execute("INSERT INTO seal VALUES (?)", (_digest(db),))
                 except BaseException:
                     db.execute("ROLLBACK")
                     raise
                 db.execute("COMMIT" if write else "ROLLBACK")
             finally:
                 db.close()
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.Error, OSError, UnicodeError) as error:
             raise Refused(
                 f"the ledger {self.path.name} cannot be used ({error}), so nothing can be booked. "
                 "Free its lock, or restore it from a backup."
@@ -108,6 +114,10 @@ class Ledger:
         (mark,) = db.execute("PRAGMA application_id").fetchone()
         (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
         if mark == APPLICATION_ID:
+            known = db.execute("SELECT 1 FROM sqlite_master WHERE name = 'seal'").fetchone()
+            if not known:  # made before ledgers were sealed
+                db.execute("CREATE TABLE seal (digest TEXT NOT NULL)")
+                db.execute("INSERT INTO seal VALUES (?)", (_digest(db),))
             return
         if mark or tables:
             raise Refused(
@@ -117,6 +127,21 @@ class Ledger:
         db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         for statement in SCHEMA.split(";"):
             db.execute(statement)
+
+    def _check(self, db: sqlite3.Connection) -> None:
+        """Raises if the file is not as the last booking left it: a sum that shrank must not pass.
+
+        It tells damage, not an attacker, who can seal what he wrote.
+        """
+        (sound,) = db.execute("PRAGMA quick_check(1)").fetchone()
+        seals = db.execute("SELECT digest FROM seal").fetchall()
+        (bookings,) = db.execute("SELECT count(*) FROM entries").fetchone()
+        if sound == "ok" and (seals == [(_digest(db),)] or not (seals or bookings)):
+            return
+        raise Refused(
+            f"the ledger {self.path.name} is damaged, or something but murmurlog has changed it, so "
+            "what was spent is not known. Restore it from a backup."
+        )
 
     def cap(self, source: str, *, epsilon: float, delta: float) -> None:
         """Sets what may be spent on a source in all."""
@@ -208,6 +233,15 @@ class Ledger:
                     f"--epsilon ... --delta ... --ledger {self.path.name}"
                 )
         return account
+
+
+def _digest(db: sqlite3.Connection) -> str:
+    """The SHA-256 of everything that is booked."""
+    hashed = hashlib.sha256()
+    for table in ("sources", "entries"):
+        for row in db.execute(f"SELECT * FROM {table} ORDER BY 1"):
+            hashed.update(repr(row).encode() + b"\n")
+    return hashed.hexdigest()
 
 
 def _entries(db: sqlite3.Connection) -> list[Entry]:
