@@ -1,0 +1,237 @@
+"""Query substitution: phrases, candidates, and the measures against ir-measures."""
+
+import gc
+
+import ir_measures
+import numpy as np
+import pyarrow as pa
+import pytest
+from scipy import stats
+
+from murmurlog.tasks.substitution import Substitutions, learn_phrases, likelihood_ratio
+from murmurlog.trials.questions import OncePerTruth, spread
+from murmurlog.trials.substitutions import QuerySubstitution, measured, papers_map
+from murmurlog.trials.trial import Settings, Unfit
+from murmurlog.truth import Truth
+
+QUERIES = {
+    "new york hotels": 30,
+    "new york": 50,
+    "cheap hotels": 60,
+    "cheap motels": 50,
+    "new car": 40,
+    "hotels": 60,
+    "york": 1,
+    **{f"word{i}": 20 for i in range(100)},
+}
+PAIRS = {
+    ("cheap hotels", "cheap motels"): 20,
+    ("hotels", "motels"): 9,
+    ("hotels", "new car"): 1,
+    ("cheap hotels", "hostels"): 12,
+    **{(f"word{i}", f"word{i + 1}"): 6 for i in range(99)},
+}
+
+
+def queries_of(counts):
+    return pa.table({"query": list(counts), "users": list(counts.values())})
+
+
+def pairs_of(counts):
+    first, second = ([pair[side] for pair in counts] for side in (0, 1))
+    users = pa.array(list(counts.values()), pa.int64())
+    return pa.table(
+        {
+            "query": pa.array(first, pa.string()),
+            "next_query": pa.array(second, pa.string()),
+            "users": users,
+        }
+    )
+
+
+def model(queries=QUERIES, pairs=PAIRS):
+    return Substitutions(queries=queries_of(queries), pairs=pairs_of(pairs))
+
+
+def truth():
+    tables = {"query": queries_of(QUERIES), "pair": pairs_of(PAIRS)}
+    return Truth(tables=tables, holders={})
+
+
+def test_words_far_more_often_together_than_by_chance_are_a_phrase():
+    # 100 words, a and b 40 each, c and d 10 each; 20 adjacent pairs, half of them each. By chance
+    # a b would be 0.16 of all pairs and c d 0.01: ln(0.5 / 0.16) = 1.1, ln(0.5 / 0.01) = 3.9.
+    phrases = learn_phrases(queries_of({"a b": 10, "c d": 10, "a": 30, "b": 30}))
+    cut, ends = phrases.cut(pa.array(["a b c d", "d c", "a", "new c d"]))
+    assert cut.to_pylist() == ["a", "b", "c d", "d", "c", "a", "new", "c d"]
+    assert ends.tolist() == [0, 3, 5, 6, 8]
+
+
+def test_one_person_makes_no_phrase():
+    counts = {"rare word": 1, "twice seen": 2, **{f"w{i}": 10 for i in range(50)}}
+    cut, _ = learn_phrases(queries_of(counts)).cut(pa.array(["rare word", "twice seen"]))
+    assert cut.to_pylist() == ["rare", "word", "twice seen"]
+
+
+def test_the_likelihood_ratio_is_that_of_scipy():
+    rng = np.random.default_rng(1)
+    cells = rng.integers(1, 60, (50, 2, 2)).astype(float)
+    first, second = cells[:, 0].sum(axis=1), cells[:, :, 0].sum(axis=1)
+    for table, row, column in zip(cells, first, second, strict=True):
+        ours = likelihood_ratio(table[:1, 0], np.array([row]), np.array([column]), table.sum())
+        theirs = stats.chi2_contingency(table, correction=False, lambda_="log-likelihood")
+        assert ours[0] == pytest.approx(theirs.statistic, rel=1e-9, abs=1e-9)
+
+
+def test_whole_queries_come_first_then_changed_phrases():
+    counts = QUERIES | {"hotels": 3060, "cheap motels": 3000}
+    made = model(queries=counts)
+    asked = pa.array(["cheap hotels", "new york hotels", "new car", "nothing known"])
+    # "hotels" was changed to "motels" by 9 alone and by 20 after "cheap"; to "hostels" by none,
+    # since those who went on to it left out "cheap" too.
+    assert made.top(asked, 5) == [
+        ["cheap motels", "hostels"],
+        ["new york motels"],
+        [],
+        [],
+    ]
+    assert made.top(asked, 1) == [["cheap motels"], ["new york motels"], [], []]
+    assert made.answers(asked).tolist() == [True, True, False, False]
+
+
+def test_what_follows_no_more_than_by_chance_is_no_substitution():
+    popular = {(f"a{i}", f"b{j}"): 5 for i in range(12) for j in range(12)}
+    asked = pa.array([f"a{i}" for i in range(12)])
+    assert not model(pairs=popular).answers(asked).any()
+    assert model(pairs=popular | {("a0", "b0"): 60}).top(asked[:1], 3) == [["b0"]]
+
+
+def test_nothing_published_answers_nothing():
+    nothing = Substitutions(queries=queries_of(QUERIES).slice(0, 0), pairs=pairs_of({}))
+    asked = pa.array(["hotels"])
+    assert nothing.top(asked, 5) == [[]]
+    assert not nothing.answers(asked).any()
+
+
+def rankings():
+    rng = np.random.default_rng(7)
+    names = [f"q{i:02}" for i in range(30)]
+    ours = [list(rng.permutation(names)[: rng.integers(0, 25)]) for _ in range(60)]
+    right = [list(rng.permutation(names)[: rng.integers(1, 25)]) for _ in range(60)]
+    return ours, right
+
+
+@pytest.mark.parametrize("j", [2, 5, 20])
+def test_measures_are_those_of_ir_measures(j):
+    ours, right = rankings()
+    found = measured(ours, right, j)
+    qrels = [
+        ir_measures.Qrel(str(q), text, len(true[:j]) - i)
+        for q, true in enumerate(right)
+        for i, text in enumerate(true[:j])
+    ]
+    run = [
+        ir_measures.ScoredDoc(str(q), text, -float(i))
+        for q, mine in enumerate(ours)
+        for i, text in enumerate(mine[:j])
+    ]
+    names = [f"{name}@{j}" for name in ("P", "R", "AP", "nDCG")]
+    measures = [ir_measures.parse_measure(name) for name in names]
+    theirs = {
+        (str(m.measure), int(m.query_id)): m.value
+        for m in ir_measures.iter_calc(measures, qrels, run)
+    }
+    for q, mine in enumerate(ours):
+        for name in names:
+            value = found[name][q]
+            if not mine:
+                assert np.isnan(value)
+                continue
+            # ir-measures divides a precision by j, the paper by how many there are.
+            expected = theirs[name, q] * (j / min(j, len(mine)) if name.startswith("P@") else 1)
+            assert value == pytest.approx(expected, abs=1e-9), name
+
+
+def test_measures_by_hand():
+    found = measured([["b", "x", "a"], []], [["a", "b", "c"], ["a"]], 5)
+    # Right at places 1 and 3, out of three; worth 3, 2, 1.
+    assert found["P@5"][0] == pytest.approx(2 / 3)
+    assert found["R@5"][0] == pytest.approx(2 / 3)
+    assert found["AP@5"][0] == pytest.approx((1 + 2 / 3) / 3)
+    assert found["nDCG@5"][0] == pytest.approx((2 + 3 / 2) / (3 + 2 / np.log2(3) + 1 / 2))
+    assert all(np.isnan(values[1]) for values in found.values())
+
+
+def test_the_papers_map_is_taken_to_the_letter():
+    # a: 1/2, b: 2/1, c, which is lacking, counts as in the first place: 3/1.
+    assert papers_map([["b", "a"]], [["a", "b", "c"]], 5) == pytest.approx([5.5])
+    assert papers_map([["a", "b", "c"]], [["a", "b", "c"]], 2) == pytest.approx([2.0])
+
+
+def test_the_raw_log_is_perfect_against_itself_and_noise_is_worth_nothing():
+    known, trial = truth(), QuerySubstitution()
+    perfect = {found.measure: found for found in trial.run(known.tables, known, Settings())}
+    copies = {kind: table.slice(0) for kind, table in known.tables.items()}  # not the same objects
+    again = trial.run(copies, known, Settings())
+    for found in again:
+        if found.measure.endswith("of the paper (covered)"):
+            assert found.value == perfect[found.measure].value
+        else:
+            assert found.values.tolist() == [1.0] * len(found.values)
+            assert perfect[found.measure].values.tolist() == found.values.tolist()
+    noise = {"pair": pairs_of({(f"word{i}", f"word{i // 9 + 50}"): 9 for i in range(40)})}
+    bad = trial.run({**known.tables, **noise}, known, Settings())
+    scores = [found for found in bad if hasattr(found, "values")]
+    assert scores
+    assert all(np.nansum(found.values) == 0 for found in scores)
+
+
+def test_fewer_pairs_answer_fewer_questions():
+    known = truth()
+    few = {**known.tables, "pair": known.tables["pair"].slice(0, 4)}
+    found = QuerySubstitution().run(few, known, Settings())
+    assert 0 < found[0].answered.sum() < len(found[0].values)
+
+
+def test_questions_are_of_the_most_asked_queries():
+    known = truth()
+    every = QuerySubstitution().run(known.tables, known, Settings())[0]
+    some = QuerySubstitution().run(known.tables, known, Settings(questions=10))[0]
+    top = QuerySubstitution().run(known.tables, known, Settings(top_queries=6))[0]
+    # All words but the last, "cheap hotels" and "hotels".
+    assert (len(every.values), len(some.values)) == (101, 10)
+    assert len(top.values) == 2
+
+
+def test_a_bundle_without_pairs_is_unfit():
+    known = truth()
+    with pytest.raises(Unfit, match="needs a pair table"):
+        QuerySubstitution().run({"query": known.tables["query"]}, known, Settings())
+
+
+def test_a_log_without_substitutions_says_so():
+    tables = {"query": queries_of(QUERIES), "pair": pairs_of({("hotels", "motels"): 1})}
+    with pytest.raises(Unfit, match="too small for any"):
+        QuerySubstitution().run(tables, Truth(tables=tables, holders={}), Settings())
+
+
+def test_what_follows_from_a_truth_is_worked_out_once_and_forgotten_with_it():
+    once, made = OncePerTruth(), []
+
+    def make():
+        made.append(1)
+        return len(made)
+
+    one, other = truth(), truth()
+    assert [once(one, "a", make), once(one, "a", make), once(other, "a", make)] == [1, 1, 2]
+    assert once(one, "b", make) == 3
+    del one
+    gc.collect()
+    assert once(other, "a", make) == 2
+    assert len(once._kept) == 1
+
+
+def test_a_choice_of_questions_is_spread_evenly():
+    assert spread(3, 10).tolist() == [0, 1, 2]
+    assert spread(10, 5).tolist() == [0, 2, 4, 6, 8]
+    assert len(set(spread(725_597, 10_000))) == 10_000
