@@ -155,7 +155,7 @@ def test_a_damaged_byte_is_never_a_smaller_sum(book):
             assert book.accounts() == before, place
         except Refused:
             refused += 1
-    assert refused > 10
+    assert refused >= 3
 
 
 def test_a_ledger_from_before_seals_is_sealed_by_its_next_booking(book):
