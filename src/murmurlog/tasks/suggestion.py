@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from scipy import sparse
 
 from murmurlog.tasks.derived import Tables, weights
-from murmurlog.tasks.walks import normalised, places
+from murmurlog.tasks.walks import DECIMALS, normalised, places
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -41,7 +41,7 @@ class Candidates:
 
     def ranked(self, lam: float, k: int) -> tuple[Ints, Floats]:
         """The k best numbers by P, with it; those with P = 0 are no suggestions."""
-        score = lam * self.similarity + (1 - lam) * self.flow
+        score = np.round(lam * self.similarity + (1 - lam) * self.flow, DECIMALS)
         order = np.argsort(-score, kind="stable")[:k]
         order = order[score[order] > 0]
         return self.number[order], score[order]
@@ -94,8 +94,8 @@ class Suggester:
             alike, after = self.clicks[block] @ self._clicked, self.flow[block]
             for row, number in enumerate(block):
                 clicked, followed = _columns(alike, row), _columns(after, row)
-                similarity[clicked] = alike.data[_places(alike, row)]
-                flow[followed] = after.data[_places(after, row)]
+                similarity[clicked] = np.round(alike.data[_places(alike, row)], DECIMALS)
+                flow[followed] = np.round(after.data[_places(after, row)], DECIMALS)
                 similarity[number] = flow[number] = 0.0
                 kept = _kept(similarity, flow, np.sort(clicked), np.sort(followed), k)
                 yield Candidates(number=kept, similarity=similarity[kept], flow=flow[kept])

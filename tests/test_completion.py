@@ -1,0 +1,130 @@
+"""Completion: the right queries first, for every prefix, quickly; and how it is scored."""
+
+import time
+
+import ir_measures
+import numpy as np
+import pyarrow as pa
+import pytest
+from held_out import truth
+from hypothesis import given
+from hypothesis import strategies as st
+
+from murmurlog.tasks.completion import BLOCK, Completer
+from murmurlog.trials.completions import Completions, places, prefix
+from murmurlog.trials.trial import Settings, Unfit
+from murmurlog.truth import Truth
+
+QUERY = pa.table(
+    {
+        "query": ["weather", "web", "west", "news", "we", "new york"],
+        "users": [50, 40, 60, 30, 5, 35],
+    }
+)
+
+
+def test_completions_by_hand():
+    model = Completer({"query": QUERY})
+    assert model.complete("we", 3) == [("west", 60.0), ("weather", 50.0), ("web", 40.0)]
+    assert model.complete("new") == [("new york", 35.0), ("news", 30.0)]
+    assert model.complete("new ") == [("new york", 35.0)]
+    assert model.complete("web") == [("web", 40.0)]
+    assert model.complete("x") == []
+    assert [text for text, _ in model.complete("", 2)] == ["west", "weather"]
+    assert Completer({"query": QUERY.slice(0, 0)}).complete("we") == []
+
+
+def test_equal_counts_go_by_text_and_parts_of_a_count_add_up():
+    table = pa.table({"query": ["ab", "aa", "ac", "aa"], "users": [2, 1, 2, 1]})
+    assert Completer({"query": table}).complete("a") == [("aa", 2.0), ("ab", 2.0), ("ac", 2.0)]
+    assert Completer({"query": table.select(["query"])}).complete("a")[0] == ("aa", 2.0)
+
+
+@given(
+    st.lists(st.tuples(st.text("ab\u00e9\U0010ffff", max_size=5), st.integers(0, 9)), max_size=40),
+    st.text("ab\u00e9\U0010ffff", max_size=3),
+    st.integers(1, 6),
+)
+def test_completions_are_those_of_a_plain_search(rows, begun, k):
+    counts = dict(rows)
+    table = pa.table({"query": pa.array(counts, pa.string()), "users": list(counts.values())})
+    wanted = sorted((t for t in counts if t.startswith(begun)), key=lambda t: (-counts[t], t))[:k]
+    table = table.cast(pa.schema([("query", pa.string()), ("users", pa.int64())]))
+    assert [text for text, _ in Completer({"query": table}).complete(begun, k)] == wanted
+
+
+def test_long_stretches_are_searched_by_blocks():
+    """More than ten whole blocks: the quick road, against a plain one."""
+    rng = np.random.default_rng(2)
+    names = sorted({f"{a:05x}" for a in rng.integers(0, 16**5, 20 * BLOCK)})
+    counts = dict(zip(names, rng.integers(0, 300, len(names)).tolist(), strict=True))
+    model = Completer({"query": pa.table({"query": names, "users": list(counts.values())})})
+    for begun in ["", *"0123456789abcdef", "00", "7f"]:
+        wanted = sorted((t for t in names if t.startswith(begun)), key=lambda t: (-counts[t], t))
+        assert [text for text, _ in model.complete(begun)] == wanted[:10]
+
+
+def test_a_completion_takes_far_less_than_a_page_allows():
+    names = [f"{i * 7919 % 200_000:06}" for i in range(200_000)]
+    model = Completer({"query": pa.table({"query": names, "users": np.arange(200_000) % 997})})
+    times = []
+    for begun in ("", *"0123456789", *(f"{i:03}" for i in range(190))):
+        begin = time.perf_counter()
+        model.complete(begun)
+        times.append(time.perf_counter() - begin)
+    assert np.median(times) < 0.01  # it is some 50 microseconds
+
+
+# --- how it is scored -----------------------------------------------------------------------------
+
+
+def test_what_has_been_typed():
+    assert [prefix("weather", n) for n in (None, 1, 3, 5)] == ["wea", "w", "wea", "weath"]
+    assert prefix("a", None) == "a"
+
+
+def test_measures_by_hand():
+    asked = truth(["west", "weather"], ["news"], ["weak"], ["zoo"], ["w"])
+    found = Completions().run({"query": QUERY}, asked, Settings())
+    by = {each.measure: each for each in found}
+    # After half: we -> west 1st; wea -> weather 1st; ne -> new york, news: 2nd; we -> weak not
+    # there; z -> nothing. A query of one character is not asked.
+    assert by["MRR@10"].values == pytest.approx([1, 1, 1 / 2, 0, np.nan], nan_ok=True)
+    assert by["success@10"].values == pytest.approx([1, 1, 1, 0, np.nan], nan_ok=True)
+    assert by["MRR@10"].users.tolist() == [0, 0, 1, 2, 3]
+    # After one: w -> west, weather, web, we.
+    after = by["MRR@10 after 1 character"].values
+    assert after == pytest.approx([1, 1 / 2, 1 / 2, 0, np.nan], nan_ok=True)
+    assert len(by["MRR@10 after 3 characters"].values) == 4  # zoo has only three
+    assert by["success@10 after 5 characters"].values.tolist() == [1.0]
+
+
+def test_places_beyond_the_tenth_are_not_shown():
+    table = pa.table({"query": [f"a{i:02}" for i in range(12)], "users": range(12, 0, -1)})
+    model = Completer({"query": table})
+    assert places(model, [("a", "a09"), ("a", "a10")]).tolist() == [10.0, 0.0]
+
+
+def test_measures_are_those_of_ir_measures():
+    rng = np.random.default_rng(4)
+    names = sorted({"".join(rng.choice(list("abc"), rng.integers(2, 6))) for _ in range(200)})
+    table = pa.table({"query": names, "users": rng.integers(0, 50, len(names))})
+    asked = truth(*([name] for name in names))
+    by = {e.measure: e for e in Completions().run({"query": table}, asked, Settings())}
+    model = Completer({"query": table})
+    run = [
+        ir_measures.ScoredDoc(name, text, -place)
+        for name in names
+        for place, (text, _) in enumerate(model.complete(prefix(name, None)))
+    ]
+    qrels = [ir_measures.Qrel(name, name, 1) for name in names]
+    for ours, theirs in (("MRR@10", ir_measures.RR @ 10), ("success@10", ir_measures.Success @ 10)):
+        wanted = {m.query_id: m.value for m in ir_measures.iter_calc([theirs], qrels, run)}
+        assert by[ours].values == pytest.approx([wanted[name] for name in names])
+
+
+def test_what_it_cannot_do_it_says():
+    with pytest.raises(Unfit, match="needs a query table"):
+        Completions().run({}, truth(["a"]), Settings())
+    with pytest.raises(Unfit, match="whom the release has not seen"):
+        Completions().run({"query": QUERY}, Truth(tables={}, holders={}), Settings())
