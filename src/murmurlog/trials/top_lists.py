@@ -30,7 +30,8 @@ class TopLists:
     "top j among the top j": the share of them that are among the j first of the release.
     "Kendall tau", "Spearman rho": of the counts, raw and released; covered: of those that are
     published; all: of all queries of the raw log like the pattern, unpublished ones with a count of
-    0. Ties count half (tau-b, mean ranks). 0 where fewer than two can be compared.
+    0. With ties: tau-b, mean ranks. 0 where there are not two different counts on each side.
+    A set without counts is only asked what is published. Intervals are over the queries.
     """
 
     name: str = "top-list"
@@ -42,14 +43,16 @@ class TopLists:
     ) -> list[Scores | Figure]:
         rows = ranks(tables, truth, settings.pattern)
         rank = rows["released rank"].to_numpy(zero_copy_only=False)  # NaN: not published
+        ordered = count_of(completed(tables)["query"]) is not None  # a set is not
         found = list[Scores | Figure]()
         for j in TOP:
             top = rank[:j]
             who = np.arange(len(top))
             found.append(mean(f"top {j} published", (~np.isnan(top)).astype(float), who))
-            found.append(mean(f"top {j} among the top {j}", (top <= j).astype(float), who))
-        if count_of(completed(tables)["query"]) is None:
-            return found  # a set has no order
+            if ordered:
+                found.append(mean(f"top {j} among the top {j}", (top <= j).astype(float), who))
+        if not ordered:
+            return found
         raw = rows["raw"].to_numpy().astype(float)
         released = rows["released"].to_numpy(zero_copy_only=False)
         kept = ~np.isnan(released)
