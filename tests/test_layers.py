@@ -25,6 +25,7 @@ LAYERS = [
         "known",
     },
     {
+        "names",
         "noise",
         "engine",
         "tasks",
@@ -55,7 +56,7 @@ LAYERS = [
     {"leaflet"},
     {"bundle"},
     {"road", "checks", "export", "recipes"},
-    {"demonstration", "surveying", "reproduce_hong", "evaluation"},
+    {"dataset", "demonstration", "surveying", "reproduce_hong", "evaluation"},
     {"sweeping"},
     {"reproduce"},
     {"cli"},

@@ -5,7 +5,6 @@ It is written beside its target and moved there in one step. Never sees a log.
 """
 
 import gzip
-import hashlib
 import json
 import re
 import shutil
@@ -27,11 +26,19 @@ from murmurlog.cards import columns_of, statement
 from murmurlog.certificate import Certificate
 from murmurlog.errors import BundleError, UsageError
 from murmurlog.graph import graph, graphml, rows
+from murmurlog.names import (
+    DOCID_DIGITS,
+    QID_DIGITS,
+    QUERY_COLUMNS,
+    clicks,
+    distinct,
+    ids,
+    relevance,
+    texts_of,
+)
 from murmurlog.scratch import scratch, settle
 from murmurlog.tables import COUNTED, KEYS, count_of, flattened, schema
 
-QID_DIGITS, DOCID_DIGITS = 14, 12  # as ir_datasets names the queries and pages of AOL
-QUERY_COLUMNS = ("query", "next_query")
 # Control characters, line and paragraph separators, and what XML cannot hold.
 NOT_TEXT = r"[\x00-\x1f\x7f-\x9f\x{2028}\x{2029}\x{fffe}\x{ffff}]"
 FORMULA = "=+-@\u2212\"'"  # how a cell begins that a spreadsheet runs, unquotes or hides part of
@@ -113,24 +120,6 @@ def fused(cell: str) -> str:
     return cell.removeprefix("'")
 
 
-def ids(texts: Iterable[str], digits: int) -> dict[str, str]:
-    """The id of each text: the first hexadecimal digits of its MD5."""
-    found: dict[str, str] = {}
-    for text in texts:
-        name = hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()[:digits]
-        if found.setdefault(name, text) != text:
-            raise UsageError(
-                f"two texts have the id {name} ({digits} digits of MD5), so the files could not "
-                "tell them apart: use --to tsv or --to graph"
-            )
-    return {text: name for name, text in found.items()}
-
-
-def relevance(count: int | None) -> int:
-    """The grade of a clicked page in qrels: the whole part of log2 of the count, at least 1."""
-    return 1 if count is None else max(1, max(1, count).bit_length() - 1)
-
-
 # --- what is exported -----------------------------------------------------------------------------
 
 
@@ -187,7 +176,7 @@ def _notes(tables: Mapping[str, pa.Table], to: str) -> tuple[str, ...]:
     """What an export in this form leaves out; raises where nothing would be left."""
     if to not in ("trec", "ir-datasets", "graph"):
         return ()
-    if not _texts(tables, *QUERY_COLUMNS):
+    if not texts_of(tables, *QUERY_COLUMNS):
         raise UsageError(
             f"--to {to} needs queries, and this bundle has only: {', '.join(tables)}. "
             "Use --to tsv, or release query or click tables"
@@ -203,21 +192,6 @@ def _notes(tables: Mapping[str, pa.Table], to: str) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _texts(tables: Mapping[str, pa.Table], *columns: str) -> list[pa.Array]:
-    """These columns of all tables that have them."""
-    return [
-        table[column].combine_chunks()
-        for table in tables.values()
-        for column in columns
-        if column in table.column_names
-    ]
-
-
-def _distinct(tables: Mapping[str, pa.Table], *columns: str) -> list[str]:
-    """The texts of these columns, each once, in order of appearance."""
-    return list(dict.fromkeys(t for array in _texts(tables, *columns) for t in array.to_pylist()))
-
-
 # --- how it is written ----------------------------------------------------------------------------
 
 
@@ -230,13 +204,13 @@ def _write_tsv(root: Path, release: Release) -> dict[str, int]:
 
 def _write_trec(root: Path, release: Release) -> dict[str, int]:
     tables = release.tables
-    qids = ids(_distinct(tables, *QUERY_COLUMNS), QID_DIGITS)
+    qids = ids(distinct(tables, *QUERY_COLUMNS), QID_DIGITS)
     files = {"queries.tsv": _lines(root / "queries.tsv", ((q, text) for text, q in qids.items()))}
     if "click" in tables:
-        docids = ids(_distinct(tables, "url"), DOCID_DIGITS)
+        docids = ids(distinct(tables, "url"), DOCID_DIGITS)
         grades = (
             (f"{qids[query]} 0 {docids[url]} {relevance(n)}",)
-            for query, url, n in _clicks(tables["click"])
+            for query, url, n in clicks(tables["click"])
         )
         files["docs.tsv"] = _lines(root / "docs.tsv", ((d, url) for url, d in docids.items()))
         files["qrels.txt"] = _lines(root / "qrels.txt", grades)
@@ -247,15 +221,15 @@ def _write_ir_datasets(root: Path, release: Release) -> dict[str, int]:
     tables = release.tables
     items: dict[str, list[tuple[str, int | None]]] = {}
     if "click" in tables:
-        docids = ids(_distinct(tables, "url"), DOCID_DIGITS)
-        for query, url, n in _clicks(tables["click"]):
+        docids = ids(distinct(tables, "url"), DOCID_DIGITS)
+        for query, url, n in clicks(tables["click"]):
             items.setdefault(query, []).append((docids[url], n))
     counted = tables.get("query", schema("query").empty_table())
     count = count_of(counted) or "users"
     own = {row["query"]: row.get(count) for row in rows(counted)}
     logs = (
         {"query_id": qid, "query": query, count: own.get(query), "items": items.get(query, [])}
-        for query, qid in ids(_distinct(tables, *QUERY_COLUMNS), QID_DIGITS).items()
+        for query, qid in ids(distinct(tables, *QUERY_COLUMNS), QID_DIGITS).items()
     )
     lines = ((json.dumps(log, ensure_ascii=False),) for log in logs)
     return _write_trec(root, release) | {"qlogs.jsonl": _lines(root / "qlogs.jsonl", lines)}
@@ -292,12 +266,6 @@ WRITERS: dict[str, Callable[[Path, Release], dict[str, int]]] = {
     "ir-datasets": _write_ir_datasets,
     "graph": _write_graph,
 }
-
-
-def _clicks(table: pa.Table) -> Iterator[tuple[str, str, int | None]]:
-    """(query, url, count) of the click table."""
-    count = count_of(table) or ""
-    return ((row["query"], row["url"], row.get(count)) for row in rows(table))
 
 
 def _table(path: Path, table: pa.Table) -> int:
