@@ -20,9 +20,16 @@ from murmurlog.certificate import Certificate
 from murmurlog.errors import BundleError, UsageError
 from murmurlog.estimates import Estimate
 from murmurlog.graph import Graph, graph
+from murmurlog.leaflet import leaflet
 from murmurlog.privacy import Guarantee
 from murmurlog.scratch import scratch, settle
 from murmurlog.tables import in_order
+from murmurlog.tasks.completion import Completer
+from murmurlog.tasks.derived import completed
+from murmurlog.tasks.search import Searcher
+from murmurlog.tasks.suggestion import Suggester
+from murmurlog.tasks.walks import Walker
+from murmurlog.text import normalise
 
 CERTIFICATE, SUMS = "privacy.json", "SHA256SUMS"
 ROWS_A_GROUP = 100_000
@@ -44,11 +51,12 @@ def publish(out: Path, *, tables: Mapping[str, pa.Table], certificate: Certifica
     with scratch(out.parent) as folder:
         root = folder / "bundle"
         (root / "data").mkdir(parents=True)
+        tables = {name: in_order(table) for name, table in tables.items()}
         for name, table in tables.items():
-            _write_parquet(root / "data" / f"{name}.parquet", in_order(table), certificate)
+            _write_parquet(root / "data" / f"{name}.parquet", table, certificate)
         text = json.dumps(certificate.as_json(), indent=2, ensure_ascii=False) + "\n"
         (root / CERTIFICATE).write_text(text, encoding="utf-8")
-        for name, card in make_cards(certificate, sums(root)).items():
+        for name, card in make_cards(certificate, sums(root), tables).items():
             (root / name).write_text(card, encoding="utf-8")
         lines = [f"{digest}  {name}\n" for name, digest in sums(root).items()]
         (root / SUMS).write_text("".join(lines), encoding="utf-8")
@@ -56,19 +64,22 @@ def publish(out: Path, *, tables: Mapping[str, pa.Table], certificate: Certifica
         settle(root, out)
 
 
-def make_cards(certificate: Certificate, sha256: Mapping[str, str]) -> dict[str, str]:
-    """The cards by file name; functions of the certificate and the data's digests alone."""
+def make_cards(
+    certificate: Certificate, sha256: Mapping[str, str], tables: Mapping[str, pa.Table]
+) -> dict[str, str]:
+    """The cards by file name; functions of the certificate and of the published data alone."""
     return {
         "README.md": cards.readme(certificate),
         "croissant.json": cards.croissant(certificate, sha256),
         "datapackage.json": cards.datapackage(certificate, sha256),
         "deployment.yaml": cards.deployment(certificate),
+        "report.html": leaflet(certificate, tables),
     }
 
 
 def expected_files(certificate: Certificate) -> set[str]:
     """The names of all files a bundle with this certificate has."""
-    names = {"README.md", "croissant.json", "datapackage.json", "deployment.yaml"}
+    names = {"README.md", "croissant.json", "datapackage.json", "deployment.yaml", "report.html"}
     return names | {CERTIFICATE, SUMS} | {f"data/{t}.parquet" for t in certificate.tables}
 
 
@@ -166,11 +177,70 @@ class Release:
         """The query-click graph: query and url nodes, click and reformulation edges."""
         return graph(self.tables)
 
+    def suggest(self, query: str, k: int = 10) -> list[tuple[str, float]]:
+        """What people asked after a query, each with its share; else what is related to it."""
+        self._need("suggest", "pair", "click")
+        asked = _asked(query, k)
+        found = self._suggester.suggest(asked, k, lam=0.0)
+        return found or (self._walker.related(asked, k) if "click" in self._completed else [])
+
+    def complete(self, prefix: str, k: int = 10) -> list[tuple[str, float]]:
+        """The most asked published queries that begin so, with their noisy counts."""
+        self._need("complete", "query")
+        begun = _asked(prefix, k)
+        # A space at the end says that a word is finished; normalising takes it away.
+        return self._completer.complete(begun + " " * bool(begun and prefix[-1].isspace()), k)
+
+    def search(self, query: str, k: int = 10) -> list[tuple[str, float]]:
+        """Urls for a query, by where a walk on published clicks and pairs stops, and how likely."""
+        self._need("search", "click")
+        return self._searcher.rank(_asked(query, k), k)
+
+    def related(self, query: str, k: int = 10) -> list[tuple[str, float]]:
+        """Queries with clicks on the same urls, by a walk there and back, and how likely it ends so."""
+        self._need("related", "click")
+        return self._walker.related(_asked(query, k), k)
+
+    @cached_property
+    def _completed(self) -> dict[str, pa.Table]:
+        return completed(self.tables)
+
+    @cached_property
+    def _suggester(self) -> Suggester:
+        return Suggester(self._completed)
+
+    @cached_property
+    def _completer(self) -> Completer:
+        return Completer(self._completed)
+
+    @cached_property
+    def _searcher(self) -> Searcher:
+        return Searcher(self._completed)
+
+    @cached_property
+    def _walker(self) -> Walker:
+        return Walker(self._completed)
+
+    def _need(self, name: str, *tables: str) -> None:
+        """Raises unless there is one of these tables, or what it follows from."""
+        if not set(tables) & set(self._completed):
+            needs = " or ".join(tables)
+            raise UsageError(
+                f"{name} needs a {needs} table; this release has {', '.join(self.tables)}"
+            )
+
 
 def load(folder: str | Path) -> Release:
     """The bundle in a folder. Does not check it: use `verify` for one from somebody else."""
     root = Path(folder)
     return Release(root, read_certificate(root))
+
+
+def _asked(text: str, k: int) -> str:
+    """A question as it would be published; empty if nothing is left of it. Checks k."""
+    if k < 1:
+        raise UsageError(f"k must be at least 1, not {k}")
+    return normalise(text) or ""
 
 
 def read_table(root: Path, name: str) -> pa.Table:

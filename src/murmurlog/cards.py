@@ -160,7 +160,7 @@ def croissant(certificate: Certificate, sha256: Mapping[str, str]) -> str:
             "version": "1.0.0",
             "citeAs": f"{certificate.title}, {certificate.published}, {certificate.release_id}",
             "rai:personalSensitiveInformation": statement(certificate),
-            "rai:dataLimitations": " ".join(_limits(certificate)),
+            "rai:dataLimitations": " ".join(limits(certificate)),
             "distribution": files,
             "recordSet": records,
         }
@@ -314,7 +314,7 @@ def readme(certificate: Certificate) -> str:
     first = next(iter(certificate.tables))
     lines += ["## Load", "", "```python", "import duckdb"]
     lines += [f"duckdb.sql(\"from 'data/{first}.parquet' limit 10\")", "```", ""]
-    lines += ["## Limits", "", *(f"- {limit}" for limit in _limits(certificate)), ""]
+    lines += ["## Limits", "", *(f"- {limit}" for limit in limits(certificate)), ""]
     if g.assumptions:
         lines += ["## What the guarantee assumes", ""]
         stated = certificate.as_json()["assumptions"]
@@ -335,7 +335,8 @@ def _description(certificate: Certificate) -> str:
     return certificate.about.get("description", f"Parts of a search log ({what}).")
 
 
-def _limits(certificate: Certificate) -> list[str]:
+def limits(certificate: Certificate) -> list[str]:
+    """What a reader must not take it for, in sentences."""
     g = certificate.guarantee
     if g.notion == "none":
         return [NO_GUARANTEE]

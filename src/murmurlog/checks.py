@@ -1,7 +1,7 @@
 """Checking a bundle without the log and without believing it.
 
 The guarantee is computed again from the mechanisms' parameters; the cards are made again from the
-certificate and compared byte by byte; the tables are held against what the mechanism can produce.
+certificate and tables and compared byte by byte; the tables are held against what the mechanism can produce.
 """
 
 import json
@@ -121,8 +121,16 @@ def _check(
         return Check(name=name, ok=False, message=str(error), corrupt=True)
     except MurmurlogError as error:
         return Check(name=name, ok=False, message=str(error))
-    except (ArithmeticError, ValueError, TypeError, KeyError, MemoryError) as error:
-        # Only a forged bundle gets here: numbers out of all proportion.
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        MemoryError,
+        RuntimeError,
+        TypeError,
+        ValueError,
+    ) as error:
+        # Only a forged bundle gets here: numbers out of all proportion, or no numbers at all.
         return Check(name=name, ok=False, message=f"cannot be computed ({type(error).__name__})")
 
 
@@ -326,12 +334,13 @@ def _consistent(root: Path, certificate: Certificate) -> str:
 def _cards(root: Path, certificate: Certificate) -> str:
     if certificate.murmurlog != __version__:
         return f"not compared: made by murmurlog {certificate.murmurlog}, this is {__version__}"
-    for name, text in make_cards(certificate, sums(root)).items():
+    tables = {name: read_table(root, name) for name in certificate.tables}
+    for name, text in make_cards(certificate, sums(root), tables).items():
         _require(
-            (root / name).read_text(encoding="utf-8", errors="replace") == text,
+            (root / name).read_bytes() == text.encode(errors="replace"),
             f"{name} is not what the certificate gives",
         )
-    return "equal to what the certificate gives, byte by byte"
+    return "equal to what certificate and tables give, byte by byte"
 
 
 def _booked(book: Ledger) -> _Look:
