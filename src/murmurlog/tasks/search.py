@@ -14,10 +14,12 @@ from murmurlog.tasks.derived import Tables
 from murmurlog.tasks.walks import (
     BLOCK,
     ClickGraph,
+    Ints,
     Ranked,
     best,
     chosen,
     click_graph,
+    in_rows,
     joined,
     normalised,
     places,
@@ -46,11 +48,14 @@ class Searcher:
 
     def rank(self, query: str, k: int) -> list[tuple[str, float]]:
         """The k urls where a walk from the query most likely stops; none if it is not published."""
-        return self.rank_all([query], k).row(0, self.graph.urls)
+        return self.rank_rows(np.array([self.graph.query(query)]), k).row(0, self.graph.urls)
 
     def rank_all(self, queries: Sequence[str], k: int) -> Ranked:
         """The best k urls of each query, as columns of the graph."""
-        rows = places(queries, self.graph.queries)
+        return self.rank_rows(places(queries, self.graph.queries), k)
+
+    def rank_rows(self, rows: Ints, k: int) -> Ranked:
+        """The same for rows of the graph; -1 is a query that is not published."""
         parts = []
         for begin in range(0, len(rows), BLOCK):
             at = chosen(rows[begin : begin + BLOCK], len(self.graph.queries))
@@ -60,6 +65,27 @@ class Searcher:
                 seen = seen + at
             parts.append(best(seen @ self._stop, k))
         return joined(parts)
+
+
+def clicked(graph: ClickGraph, rows: Ints, k: int) -> Ranked:
+    """The urls of each query by how often they were clicked for it."""
+    return best(chosen(rows, len(graph.queries)) @ graph.clicks, k)
+
+
+def merged(original: Ranked, feedback: Ranked) -> Ranked:
+    """The original ranking, corrected by what was clicked (3.8).
+
+    A url at rank O of the original and rank I of the feedback, both from 1, gets the score
+    lambda / (I + 1) + (1 - lambda) / (O + 1), one without feedback 1 / (O + 1).
+    """
+    fed = feedback.rank_of(original.rows, original.columns)
+    first = 1 / (original.ranks + 1)
+    scores = np.where(fed > 0, FEEDBACK / (fed + 1) + (1 - FEEDBACK) * first, first)
+    size, depth = len(original.lengths), int(original.lengths.max(initial=0))
+    # Ties keep the original order.
+    return in_rows(
+        original.rows, original.columns, scores, size=size, depth=depth, second=original.ranks
+    )
 
 
 def _transitions(graph: ClickGraph, *, impact: bool) -> tuple[Any, Any]:

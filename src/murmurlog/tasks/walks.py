@@ -21,9 +21,9 @@ from murmurlog.tasks.derived import Tables, completed, weights
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-FAINT = 1e-4  # a walker this unlikely to be somewhere is let go, or rows would fill up
+FAINT = 1e-3  # less likely to be somewhere than this, a walker is let go: rows would fill up
 DECIMALS = 12  # what differs less is a tie, and goes by text
-BLOCK = 1024  # rows that walk together
+BLOCK = 256  # rows that walk together
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -115,20 +115,56 @@ class Ranked:
 
     @property
     def lengths(self) -> Ints:
+        """How many columns each row has."""
         return np.diff(self.starts)
+
+    @property
+    def rows(self) -> Ints:
+        """Of each column, its row."""
+        return np.repeat(np.arange(len(self.lengths)), self.lengths)
+
+    @property
+    def ranks(self) -> Ints:
+        """Of each column, its place in its row; the best has 1."""
+        return np.arange(len(self.columns)) - self.starts[self.rows] + 1
+
+    def rank_of(self, rows: Ints, columns: Ints) -> Ints:
+        """The places of some columns in some rows, 0 where they are not."""
+        wide = 1 + max(int(x.max(initial=0)) for x in (self.columns, columns))
+        key = self.rows * wide + self.columns
+        order = np.argsort(key)
+        asked = rows * wide + columns
+        at = np.minimum(np.searchsorted(key, asked, sorter=order), len(key) - 1)
+        if not len(key):
+            return np.zeros(len(asked), np.int64)
+        found = (key[order[at]] == asked) & (columns >= 0)
+        return np.where(found, self.ranks[order[at]], 0)
 
 
 def best(matrix: Any, depth: int) -> Ranked:
     """The best `depth` columns of each row; ties by column."""
     matrix = sparse.csr_array(matrix)
     count = np.diff(matrix.indptr).astype(np.int64)
-    row = np.repeat(np.arange(len(count)), count)
-    columns, scores = matrix.indices.astype(np.int64), np.round(matrix.data, DECIMALS)
+    able = matrix.data > 0
+    for row in np.flatnonzero(count > depth):
+        # Long rows are cut before they are sorted: whatever may tie with the last one stays.
+        part = slice(matrix.indptr[row], matrix.indptr[row + 1])
+        last = np.partition(matrix.data[part], -depth)[-depth]
+        able[part] &= matrix.data[part] >= last - 10.0**-DECIMALS
+    rows = np.repeat(np.arange(len(count)), count)[able]
+    columns = matrix.indices[able].astype(np.int64)
+    scores = np.round(matrix.data[able], DECIMALS)
     seen = scores > 0
-    row, columns, scores = row[seen], columns[seen], scores[seen]
-    order = np.lexsort((columns, -scores, row))
+    return in_rows(rows[seen], columns[seen], scores[seen], size=len(count), depth=depth)
+
+
+def in_rows(
+    row: Ints, columns: Ints, scores: Floats, *, size: int, depth: int, second: Ints | None = None
+) -> Ranked:
+    """Scored columns of `size` rows as a ranking; ties by a second number, else by column."""
+    order = np.lexsort((columns if second is None else second, -np.round(scores, DECIMALS), row))
     row = row[order]
-    starts = np.searchsorted(row, np.arange(len(count) + 1))
+    starts = np.searchsorted(row, np.arange(size + 1))
     kept = np.arange(len(row)) - starts[row] < depth
     return Ranked(
         starts=np.concatenate([[0], np.cumsum(np.minimum(np.diff(starts), depth))]),
@@ -171,30 +207,29 @@ class Walker:
 
         The query itself is not among them; none for a query without a published click.
         """
-        ranked = self.of_queries([query], k, rounds=1)
-        return ranked.row(0, self.graph.queries)
+        row = np.array([self.graph.query(query)])
+        return self.of_queries(row, k, rounds=1).row(0, self.graph.queries)
 
-    def of_queries(self, queries: Sequence[str], k: int, *, rounds: int) -> Ranked:
-        """For each query, those that a walker meets in so many rounds out and back."""
-        row = places(queries, self.graph.queries)
-        return self._walked(row, len(self.graph.queries), k, rounds, from_urls=False)
+    def of_queries(self, rows: Ints, k: int, *, rounds: int) -> Ranked:
+        """For each query (a row of the graph, or -1), those met in so many rounds out and back."""
+        return self._walked(rows, len(self.graph.queries), k, rounds, from_urls=False)
 
-    def of_urls(self, urls: Sequence[str], k: int, *, rounds: int) -> Ranked:
+    def of_urls(self, rows: Ints, k: int, *, rounds: int) -> Ranked:
         """For each url, the queries that a walker from it meets; the first round is the way back."""
-        row = places(urls, self.graph.urls)
-        return self._walked(row, len(self.graph.urls), k, rounds, from_urls=True)
+        return self._walked(rows, len(self.graph.urls), k, rounds, from_urls=True)
 
     def _walked(self, rows: Ints, size: int, k: int, rounds: int, *, from_urls: bool) -> Ranked:
         parts = []
         for begin in range(0, len(rows), BLOCK):
             block = rows[begin : begin + BLOCK]
             at = chosen(block, size)
-            met = sparse.csr_array((len(block), len(self.graph.queries)))
+            met = None
             for step in range(rounds):
                 if step or not from_urls:
                     at = pruned(at) @ self.out
-                at = at @ self.back
-                met = met + at
+                # The first round is whole, so that whoever has clicks has something related.
+                at = (pruned(at) if step else at) @ self.back
+                met = at if met is None else met + at
             parts.append(best(met if from_urls else _without(met, block), k))
         return joined(parts)
 
@@ -208,11 +243,9 @@ def chosen(rows: Ints, size: int) -> Any:
 
 
 def _without(matrix: Any, columns: Ints) -> Any:
-    """The matrix with one column of each row emptied."""
-    matrix = sparse.coo_array(matrix)
-    row, column = matrix.coords
-    kept = columns[row] != column
-    return sparse.csr_array((matrix.data[kept], (row[kept], column[kept])), shape=matrix.shape)
+    """The matrix with one column of each row set to 0."""
+    matrix.data[matrix.indices == np.repeat(columns, np.diff(matrix.indptr))] = 0.0
+    return matrix
 
 
 def _place(text: str, among: pa.Array) -> int:
