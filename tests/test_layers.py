@@ -57,7 +57,8 @@ LAYERS = [
     {"bundle"},
     {"road", "checks", "export", "recipes"},
     {"dataset", "demonstration", "surveying", "reproduce_hong", "evaluation"},
-    {"sweeping"},
+    {"sweeping", "pictures"},
+    {"report"},
     {"reproduce"},
     {"cli"},
 ]

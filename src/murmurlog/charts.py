@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 INKS = 8  # colours there are; the next begin again
+NEUTRAL = INKS  # and one that is none, for what the others are compared with
 DASHES = ("", "7 3", "2 3", "9 3 2 3", "4 4", "1 4", "12 3", "6 2 1 2")
 APART = 15  # pixels between the names of two lines
 LETTER = 6.6  # pixels a letter of 12 pixels takes, about; wide ones take two
@@ -20,10 +21,10 @@ NONE_AT = 16  # pixels right of the axis: what has no place on it
 
 LIGHT = """--ink: #1c1c1a; --quiet: #595955; --paper: #fffefb; --grid: #dedcd3; --faint: #a3a19a;
   --ink0: #0069a6; --ink1: #c85200; --ink2: #00805d; --ink3: #a8457f; --ink4: #8f6a00;
-  --ink5: #2a84b8; --ink6: #6a5acd; --ink7: #7a4a2b;"""
+  --ink5: #2a84b8; --ink6: #6a5acd; --ink7: #7a4a2b; --ink8: #63625c;"""
 DARK = """--ink: #ecebe6; --quiet: #aeada6; --paper: #171716; --grid: #3b3a37; --faint: #7d7b75;
   --ink0: #5db3e8; --ink1: #f28a3c; --ink2: #3cc49a; --ink3: #e39ac2; --ink4: #e6b93d;
-  --ink5: #86cdf2; --ink6: #b0a5f5; --ink7: #cf9f7e;"""
+  --ink5: #86cdf2; --ink6: #b0a5f5; --ink7: #cf9f7e; --ink8: #a5a39b;"""
 FONTS = (
     'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "Noto Sans CJK SC", '
     '"Noto Sans Arabic", "Noto Sans Devanagari", "Noto Sans Symbols", sans-serif'
@@ -45,7 +46,7 @@ svg .faint { stroke: var(--faint); } svg .dim { fill: var(--faint); }
 """.replace("SANS", FONTS)
     + "\n".join(
         f"svg .line{n} {{ stroke: var(--ink{n}); }} svg .fill{n} {{ fill: var(--ink{n}); }}"
-        for n in range(INKS)
+        for n in range(INKS + 1)
     )
 )
 COLOURS = (
@@ -183,7 +184,7 @@ def lines(
     if any(dot.x is None for dot in dots.values()):
         parts.append(_text(frame.end + NONE_AT, frame.foot + 18, none, "quiet middle"))
     for n, (name, line) in enumerate(series.items()):
-        ink = inks.get(name, n) % INKS
+        ink = _ink(inks.get(name, n))
         path = " ".join(f"{frame.x(x_axis, x)},{frame.y(y_axis, y)}" for x, y in line)
         parts.append(
             f'<polyline class="line{ink}" points="{path}" '
@@ -197,14 +198,14 @@ def lines(
         x = frame.end + NONE_AT if dot.x is None else frame.x(x_axis, dot.x)
         parts += _upright(x, dot.low, dot.high, y_axis, frame)
         parts.append(
-            f'<circle class="line{dot.ink % INKS} hollow" cx="{x}" cy="{frame.y(y_axis, dot.y)}" '
+            f'<circle class="line{_ink(dot.ink)} hollow" cx="{x}" cy="{frame.y(y_axis, dot.y)}" '
             f'r="4.5" stroke-width="2"/>'
         )
     at = frame.end + (NONE_AT + 12 if any(dot.x is None for dot in dots.values()) else 10)
     ends = _spread(list(names.values()), frame.foot)
     for n, (name, end) in enumerate(zip(names, ends, strict=True)):
         shown = clipped(name, frame.width - at)
-        ink = (dots[name].ink if name in dots else inks.get(name, n)) % INKS
+        ink = _ink(dots[name].ink if name in dots else inks.get(name, n))
         parts.append(_text(at, end + 4, shown, "" if frame is WIDE else f"fill{ink}"))
     return _svg(parts, title, frame)
 
@@ -281,14 +282,14 @@ def ranks(
     for mark, x, _ in placed:
         if mark.low is not None and mark.high is not None:
             low, high = (frame.y(y_axis, max(1.0, v)) for v in (mark.low, mark.high))
-            shade = f"line{ink % INKS}" if mark.shown else "faint"
+            shade = f"line{_ink(ink)}" if mark.shown else "faint"
             parts.append(
                 f'<line class="{shade} pale" x1="{x}" x2="{x}" y1="{low}" y2="{high}" '
                 f'stroke-width="3"/>'
             )
     # Grey ones first: what is shown lies on top.
     for mark, x, y in sorted(placed, key=lambda each: each[0].shown):
-        shade, r = (f"fill{ink % INKS}", 2.6) if mark.shown else ("dim", 2)
+        shade, r = (f"fill{_ink(ink)}", 2.6) if mark.shown else ("dim", 2)
         parts.append(f'<circle class="{shade}" cx="{x}" cy="{y}" r="{r}"/>')
     return _svg(parts, title, frame)
 
@@ -326,7 +327,7 @@ def bars(rows: Sequence[Bar], *, title: str, percent: bool, frame: Frame = BARS)
         zero, end = frame.x(axis, 0.0), frame.x(axis, bar.value)
         pale = " pale" if bar.pale else ""
         parts.append(
-            f'<rect class="fill{bar.ink % INKS}{pale}" x="{min(zero, end)}" y="{y}" '
+            f'<rect class="fill{_ink(bar.ink)}{pale}" x="{min(zero, end)}" y="{y}" '
             f'width="{abs(end - zero):.1f}" height="{tall}"/>'
         )
         if bar.low is not None and bar.high is not None:
@@ -415,6 +416,10 @@ def _upright(
 
 
 # --- what all of them have ------------------------------------------------------------------------
+
+
+def _ink(n: int) -> int:
+    return n if n == NEUTRAL else n % INKS
 
 
 def _title(title: str, frame: Frame, at: int | None = None) -> list[str]:
