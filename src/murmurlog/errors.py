@@ -5,6 +5,7 @@
     +-- Refused                  3  refused for privacy: budget, unknown bound, no guarantee
     +-- InputError (ValueError)  4  the log cannot be used as it is
     +-- EngineError              5  an engine is missing or fails its self-test
+    +-- DiskError                5  what was made could not be written
     +-- BundleError              6  a bundle is corrupt or not a bundle
 
 A message says what is wrong, what was given and what to do. It may name a file, a column, a row
@@ -45,6 +46,13 @@ class EngineError(MurmurlogError):
 
     exit_code = 5
     word = "engine"
+
+
+class DiskError(MurmurlogError):
+    """What was made could not be written; a budget that was reserved stays booked."""
+
+    exit_code = 5
+    word = "disk"
 
 
 class BundleError(MurmurlogError):

@@ -17,7 +17,7 @@ from murmurlog.bundle import check_target, publish
 from murmurlog.certificate import ABOUT, ENTROPY, Certificate, TableClaim
 from murmurlog.domain import read_pools
 from murmurlog.engine import Engine
-from murmurlog.errors import MurmurlogError, Refused, UsageError
+from murmurlog.errors import DiskError, Refused, UsageError
 from murmurlog.items import GAP, check
 from murmurlog.labels import read_labels
 from murmurlog.ledger import Account, Ledger, opened
@@ -227,7 +227,7 @@ def release(
     except (OSError, UsageError) as error:
         spent = f"; its budget stays booked as {release_id}" if book else ""
         why = error.strerror if isinstance(error, OSError) else error
-        raise MurmurlogError(
+        raise DiskError(
             f"the bundle could not be written to {str(target)!r} ({why}); nothing was "
             f"published{spent}. Free some room or choose another --out, and release again."
         ) from error

@@ -14,7 +14,7 @@ from murmurlog.bound import choose_way
 from murmurlog.bundle import check_target
 from murmurlog.counted import PER_USER, check_kind, count
 from murmurlog.engine import check_memory, connect
-from murmurlog.errors import MurmurlogError
+from murmurlog.errors import DiskError
 from murmurlog.items import check
 from murmurlog.ledger import opened
 from murmurlog.measuring import Measurement
@@ -142,7 +142,7 @@ def _write(made: Survey, target: Path) -> None:
             settle(path, target)
     except OSError as error:
         spent = f"; its budget stays booked as {made.release_id}" if made.booked else ""
-        raise MurmurlogError(
+        raise DiskError(
             f"the outline could not be written to {str(target)!r} ({error.strerror}){spent}. Free "
             "some room or choose another --out, and measure again."
         ) from error

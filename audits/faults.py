@@ -1,0 +1,492 @@
+"""Break a release from outside, hundreds of times, and look at what is left.
+
+    python audits/faults.py [--runs 300]
+
+Kinds: killed (SIGKILL) at points from the first row read to the last booking, a disk that is full, a
+folder that cannot be written, a damaged ledger, a ledger that somebody else holds, a log that changes
+while it is read, sixteen releases at once under a cap that fits three, a clock that jumps.
+
+After each run these must hold: what is booked is never less than what is published; a bundle is whole
+or absent; the ledger opens again (where it was not itself destroyed); nothing but the bundle is in its
+folder; the exit code is one of ours and never 70; no traceback is printed, and what is printed says
+what to do. Exit 0 only if all of it held every time.
+"""
+
+import argparse
+import json
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from murmurlog.checks import verify
+from murmurlog.errors import MurmurlogError
+from murmurlog.ledger import Ledger
+from murmurlog.scratch import PREFIX, sweep
+from murmurlog.synth import invent, write
+
+EPSILON, DELTA, CAP = 3.0, 1e-5, 1000.0
+OURS = {0, 1, 2, 3, 4, 5, 6}  # exit codes that say what happened
+KILLED = -signal.SIGKILL
+
+# A process that has murmurlog loaded and forks for every release, so that a run costs no start. It
+# has opened no engine, so there are no threads to lose. One JSON line asks for one run.
+SERVER = textwrap.dedent(
+    """
+    import json, os, resource, signal, sys, threading
+
+    import murmurlog.cli.main as entry
+    import murmurlog.mechanisms, murmurlog.road  # noqa: loaded before the fork
+
+    WATCHED = ("open", "os.", "shutil.", "sqlite3.", "tempfile.", "fcntl.")
+
+    def kill():
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def run(asked):
+        for name, stream in (("stdout", 1), ("stderr", 2)):
+            os.dup2(os.open(asked[name], os.O_WRONLY | os.O_CREAT | os.O_TRUNC), stream)
+        os.environ["TMPDIR"] = asked["tmp"]
+        import tempfile
+        tempfile.tempdir = None
+        os.chdir(asked["folder"])
+        counted = {"event": 0, "call": 0}
+
+        def count(what):
+            counted[what] += 1
+            if counted[what] == asked.get("at_" + what):
+                kill()
+
+        def watch(event, _):
+            if event.startswith(WATCHED):
+                count("event")
+
+        def profile(frame, event, _):
+            if event == "call" and "murmurlog" in frame.f_code.co_filename:
+                count("call")
+
+        if asked.get("after"):
+            timer = threading.Timer(asked["after"], kill)
+            timer.daemon = True
+            timer.start()
+        if asked.get("size"):
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (asked["size"], asked["size"]))
+        if asked.get("ordinary") and os.geteuid() == 0:
+            # Root without the right to pass over permissions (DAC_OVERRIDE, DAC_READ_SEARCH).
+            import ctypes
+            head, data = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
+            libc = ctypes.CDLL(None)
+            libc.capget(head, data)
+            data[0] &= ~0b110
+            data[1] &= ~0b110
+            assert libc.capset(head, data) == 0
+        if asked.get("clock"):
+            import datetime, itertools
+            import murmurlog.ledger, murmurlog.road
+            jumps = itertools.cycle(asked["clock"])
+            class Clock(datetime.datetime):
+                @classmethod
+                def now(cls, tz=None):
+                    return datetime.datetime.fromtimestamp(next(jumps), tz)
+            murmurlog.ledger.datetime = murmurlog.road.datetime = Clock
+        if asked.get("count") or asked.get("at_event"):
+            sys.addaudithook(watch)
+        if asked.get("count") or asked.get("at_call"):
+            sys.setprofile(profile)
+        sys.argv = ["murmurlog", *asked["arguments"]]
+        code = 0
+        try:
+            entry.main()
+        except SystemExit as stop:
+            code = stop.code or 0
+        sys.setprofile(None)
+        if asked.get("count"):
+            with open(asked["count"], "w") as file:
+                json.dump(counted, file)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+    for line in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            run(json.loads(line))
+        _, status = os.waitpid(child, 0)
+        print(os.waitstatus_to_exitcode(status), flush=True)
+    """
+)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A folder of its own for one run: a log, a ledger with a cap, room for the bundle."""
+
+    root: Path
+
+    @property
+    def ledger(self) -> Path:
+        return self.root / "books" / "ledger.db"
+
+    @property
+    def bundle(self) -> Path:
+        return self.root / "out" / "bundle"
+
+    @property
+    def said(self) -> str:
+        path = self.root / "stderr"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def arguments(self, log: str, *more: str) -> list[str]:
+        return [
+            "release", log, "--out", "out/bundle", "--epsilon", str(EPSILON), "--delta", str(DELTA),
+            "--ledger", "books/ledger.db", "--source", "web", *more,
+        ]  # fmt: skip
+
+
+class Runner:
+    """Runs releases in processes forked from a warm one."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", SERVER],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONWARNINGS": "ignore"},
+        )
+
+    def start(self, place: Place, arguments: list[str], **fault: object) -> None:
+        asked = {
+            "arguments": arguments,
+            "folder": str(place.root),
+            "tmp": str(place.root / "tmp"),
+            "stdout": str(place.root / "stdout"),
+            "stderr": str(place.root / "stderr"),
+            **fault,
+        }
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(asked) + "\n")
+        self._process.stdin.flush()
+
+    def end(self) -> int:
+        assert self._process.stdout is not None
+        return int(self._process.stdout.readline())
+
+    def run(self, place: Place, arguments: list[str], **fault: object) -> int:
+        self.start(place, arguments, **fault)
+        return self.end()
+
+    def close(self) -> None:
+        self._process.communicate()
+
+
+@dataclass
+class Kind:
+    """What came of the runs with one kind of fault."""
+
+    name: str
+    runs: int = 0
+    states: Counter[str] = field(default_factory=Counter)
+    violations: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Where runs take place: a folder, the logs, and how many runs are wanted of the many kinds."""
+
+    root: Path
+    logs: dict[str, Path]
+    runs: int
+
+    def place(self) -> Place:
+        root = Path(tempfile.mkdtemp(prefix="fault-", dir=self.root))
+        for name in ("out", "tmp", "books"):
+            (root / name).mkdir()
+        for name, log in self.logs.items():
+            (root / name).hardlink_to(log)
+        place = Place(root)
+        Ledger(place.ledger).cap("web", epsilon=CAP, delta=0.5)
+        return place
+
+
+def look(place: Place, code: int, *, killed: bool = False) -> tuple[str, list[str]]:
+    """What a run left behind, and which promises it broke."""
+    broken = []
+    if code not in OURS and not (killed and code == KILLED):
+        broken.append(f"exit {code}: {place.said[-300:]}")
+    if "Traceback" in place.said:
+        broken.append(f"a traceback: {place.said[-300:]}")
+    if code in OURS - {0} and not place.said.strip():
+        broken.append(f"exit {code} without a word")
+    published = place.bundle.exists()
+    try:
+        book = Ledger(place.ledger)
+        entries = book.entries()
+        spent = sum(entry.epsilon for entry in entries)
+        if published:
+            report = verify(place.bundle, ledger=place.ledger)
+            if not report.ok:
+                broken.append(f"a bundle that fails verify: {report.as_json()}")
+        if published and not entries:
+            broken.append("published and not booked")
+        if abs(book.accounts()[0].epsilon - spent) > 1e-9:
+            broken.append("the ledger's sum is not that of its entries")
+        if code == 0 and [entry.state for entry in entries] != ["committed"]:
+            broken.append("done, and not committed")
+    except MurmurlogError as error:
+        entries = []
+        broken.append(f"the ledger does not open again: {error}")
+    visible = [p for p in (place.root / "out").iterdir() if not p.name.startswith(PREFIX)]
+    if visible not in ([], [place.bundle]):
+        broken.append(f"left in the bundle's folder: {[p.name for p in visible]}")
+    for parent in (place.root / "out", place.root / "tmp"):
+        for left in parent.glob(PREFIX + "*"):
+            if left.stat().st_mode & 0o077:
+                broken.append("what was left can be read by others")
+        sweep(parent)
+        if list(parent.glob(PREFIX + "*")):
+            broken.append("what was left is not swept")
+    state = "published" if published else "reserved" if entries else "nothing"
+    if code in OURS - {0} and state == "reserved" and "booked" not in place.said:
+        broken.append("a budget was spent and the message does not say so")
+    return state, broken
+
+
+def kills(bench: Bench, runner: Runner, share: int) -> Iterator[tuple[str, list[str]]]:
+    """SIGKILL at events that touch the outside, at calls in between, and at moments in time."""
+    place = bench.place()
+    counts = place.root / "counts"
+    started = time.monotonic()
+    code = runner.run(place, place.arguments("log.parquet"), count=str(counts))
+    seconds = time.monotonic() - started
+    counted = json.loads(counts.read_text())
+    yield look(place, code)
+    moments: list[dict[str, object]] = []
+    for what, part in (("event", 0.45), ("call", 0.4)):
+        many = max(2, int(share * part))
+        last = counted[what]
+        moments += [{f"at_{what}": 1 + n * (last - 1) // (many - 1)} for n in range(many)]
+    timed = max(2, share - len(moments))
+    moments += [{"after": (n + 0.5) / timed * seconds} for n in range(timed)]
+    for moment in moments:
+        place = bench.place()
+        code = runner.run(place, place.arguments("log.parquet"), **moment)
+        yield look(place, code, killed=True)
+        shutil.rmtree(place.root, ignore_errors=True)
+
+
+def full_disk(bench: Bench, runner: Runner, share: int) -> Iterator[tuple[str, list[str]]]:
+    """No file can grow beyond some bytes: the ledger, the scratch, the bundle."""
+    for n in range(share):
+        place = bench.place()
+        code = runner.run(
+            place, place.arguments("log.parquet"), size=int(200 * 20_000 ** (n / (share - 1)))
+        )
+        yield look(place, code)
+
+
+def read_only(bench: Bench, runner: Runner, share: int) -> Iterator[tuple[str, list[str]]]:
+    """Folders and files that cannot be written, or read."""
+    for what in ("out", "books", "tmp", "books/ledger.db", "log.csv"):
+        place = bench.place()
+        shutil.copy(bench.logs["log.csv"], place.root / "own.csv")
+        target = place.root / ("own.csv" if what == "log.csv" else what)
+        target.chmod(0o555 if target.is_dir() else 0o000 if what == "log.csv" else 0o444)
+        code = runner.run(place, place.arguments("own.csv"), ordinary=True)
+        target.chmod(0o755 if target.is_dir() else 0o644)
+        yield look(place, code)
+
+
+def damaged_ledger(bench: Bench, runner: Runner, share: int) -> Iterator[tuple[str, list[str]]]:
+    """Bytes of the ledger turned over, cut off or replaced; it must refuse, or still be right."""
+    choice = random.Random(7)
+    for n in range(share):
+        place = bench.place()
+        sound = place.ledger.read_bytes()
+        spoiled = bytearray(sound)
+        how = n % 4
+        if how == 0:
+            for _ in range(1 + n // 4):
+                spoiled[choice.randrange(len(spoiled))] ^= 1 + choice.randrange(255)
+        elif how == 1:
+            spoiled = spoiled[: choice.randrange(len(spoiled))]
+        elif how == 2:
+            start = choice.randrange(len(spoiled) - 64)
+            spoiled[start : start + 64] = choice.randbytes(64)
+        else:
+            spoiled = bytearray(b"this is no ledger\n" * (1 + n))
+        place.ledger.write_bytes(spoiled)
+        code = runner.run(place, place.arguments("log.parquet"))
+        if code == 0:
+            yield look(place, code)
+        else:  # refused: then nothing may have happened, and the backup opens
+            place.ledger.write_bytes(sound)
+            for extra in place.ledger.parent.glob("ledger.db-*"):
+                extra.unlink()
+            state, broken = look(place, code)
+            if state != "nothing":
+                broken.append(f"refused, but {state}")
+            yield state, broken
+
+
+def held_ledger(bench: Bench, runner: Runner, share: int) -> Iterator[tuple[str, list[str]]]:
+    """Another process holds the ledger for a moment, and for longer than anybody waits."""
+    for seconds in (0.5, 2.0, 40.0):
+        place = bench.place()
+        holder = sqlite3.connect(place.ledger, isolation_level=None, check_same_thread=False)
+        holder.execute("BEGIN EXCLUSIVE")
+        runner.start(place, place.arguments("log.parquet"))
+        time.sleep(seconds)
+        holder.execute("ROLLBACK")
+        holder.close()
+        code = runner.end()
+        state, broken = look(place, code)
+        if (code == 0) != (seconds < 30):
+            broken.append(f"held for {seconds} s: exit {code}")
+        yield state, broken
+
+
+def changing_log(bench: Bench, runner: Runner, share: int) -> Iterator[tuple[str, list[str]]]:
+    """The log is cut, overwritten, replaced or removed while it is read."""
+
+    def cut(path: Path) -> None:
+        os.truncate(path, path.stat().st_size // 2)
+
+    def overwrite(path: Path) -> None:
+        with path.open("r+b") as file:
+            file.seek(path.stat().st_size // 3)
+            file.write(b"\xff" * 20_000)
+
+    def replace(path: Path) -> None:
+        other = path.with_name("other")
+        other.write_bytes(b"user,query\n1,a\n")
+        other.replace(path)
+
+    ways: list[Callable[[Path], None]] = [cut, overwrite, replace, Path.unlink]
+    for n in range(share):
+        place = bench.place()
+        name = ("log.parquet", "log.csv")[n % 2]
+        own = place.root / f"own{Path(name).suffix}"
+        shutil.copy(bench.logs[name], own)
+        runner.start(place, place.arguments(own.name))
+        time.sleep(0.03 * (n // 8))
+        if own.exists():
+            ways[n // 2 % 4](own)
+        yield look(place, runner.end())
+
+
+def crowd(bench: Bench, runner: Runner, share: int) -> Iterator[tuple[str, list[str]]]:
+    """Sixteen releases at once, under a cap that fits three."""
+    place = bench.place()
+    Ledger(place.ledger).cap("web", epsilon=3 * EPSILON, delta=0.5)
+    many = [
+        subprocess.Popen(
+            [
+                *(sys.executable, "-c", "from murmurlog.cli.main import main; main()"),
+                *place.arguments("log.csv")[:2],
+                *("--out", f"out/b{n}", "--epsilon", str(EPSILON), "--delta", str(DELTA)),
+                *("--ledger", "books/ledger.db", "--source", "web", "--memory", "500MB"),
+            ],
+            cwd=place.root,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "TMPDIR": str(place.root / "tmp")},
+        )
+        for n in range(16)
+    ]
+    codes = [(process.communicate()[1], process.returncode)[1] for process in many]
+    broken = []
+    bundles = sorted((place.root / "out").iterdir())
+    spent = Ledger(place.ledger).accounts()[0].epsilon
+    if Counter(codes) != {0: 3, 3: 13}:
+        broken.append(f"exit codes {Counter(codes)}")
+    if len(bundles) != 3 or spent != 3 * EPSILON:
+        broken.append(f"{len(bundles)} bundles and {spent} spent")
+    broken += [f"{b.name} fails verify" for b in bundles if not verify(b, ledger=place.ledger).ok]
+    yield f"{len(bundles)} published", broken
+
+
+def clock(bench: Bench, runner: Runner, share: int) -> Iterator[tuple[str, list[str]]]:
+    """A clock that stands in 1970, in 2106, or runs backwards while a release is made."""
+    for times in ([0.0], [4_294_967_296.0], [2e9, 1e9], [1.7e9, 1.7e9 - 3600, 1.7e9 + 86_400]):
+        place = bench.place()
+        code = runner.run(place, place.arguments("log.parquet"), clock=times)
+        state, broken = look(place, code)
+        if code != 0:
+            broken.append(f"exit {code}: {place.said[-200:]}")
+        yield state, broken
+
+
+# A kind, and what part of the runs it gets; 0: it has its own number.
+KINDS: dict[str, tuple[Callable[..., Iterator[tuple[str, list[str]]]], float]] = {
+    "killed": (kills, 0.6),
+    "disk full": (full_disk, 0.1),
+    "read-only": (read_only, 0.0),
+    "ledger damaged": (damaged_ledger, 0.2),
+    "ledger held": (held_ledger, 0.0),
+    "log changes": (changing_log, 0.1),
+    "16 at once, room for 3": (crowd, 0.0),
+    "clock": (clock, 0.0),
+}
+
+
+def faults(runs: int, *, kinds: list[str] | None = None) -> list[Kind]:
+    """Runs every kind of fault and says what came of it."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        logs = {"log.parquet": root / "log.parquet", "log.csv": root / "log.csv"}
+        for path in logs.values():
+            write(invent(rows=20_000, seed=1), path)
+        bench = Bench(root, logs, runs)
+        chosen = [name for name in KINDS if kinds is None or name in kinds]
+        with ThreadPoolExecutor(2) as pool:
+            return list(pool.map(lambda name: _one(bench, name), chosen))
+
+
+def _one(bench: Bench, name: str) -> Kind:
+    function, part = KINDS[name]
+    runner, kind = Runner(), Kind(name)
+    try:
+        for state, broken in function(bench, runner, max(2, round(bench.runs * part))):
+            kind.runs += 1
+            kind.states[state] += 1
+            kind.violations += broken
+    finally:
+        runner.close()
+    return kind
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Faults by kind, runs, violations.")
+    parser.add_argument("--runs", type=int, default=300, help="about how many in all")
+    parser.add_argument("--kinds", nargs="*", choices=list(KINDS), help="only these")
+    asked = parser.parse_args()
+    started = time.monotonic()
+    found = faults(asked.runs, kinds=asked.kinds)
+    print(f"{'fault':<24}{'runs':>6}{'violations':>12}   what was left")
+    for kind in found:
+        left = ", ".join(f"{n} {state}" for state, n in kind.states.items())
+        print(f"{kind.name:<24}{kind.runs:>6}{len(kind.violations):>12}   {left}")
+    for kind in found:
+        for violation in kind.violations:
+            print(f"VIOLATION ({kind.name}): {violation}")
+    total = sum(len(kind.violations) for kind in found)
+    runs = sum(kind.runs for kind in found)
+    print(f"{runs} runs, {total} violations, {time.monotonic() - started:.0f} s")
+    return 0 if total == 0 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
