@@ -51,7 +51,8 @@ def count_exactly(log: Log, *, gap: float = GAP) -> tuple[dict[str, pa.Table], d
         for kind in KINDS
         if (kind != "click" or log.has_urls) and (kind not in ("pair", "session") or log.has_times)
     ]
-    who = _arrow(log.engine, log.table.select("user").distinct())["user"].combine_chunks()
+    distinct = _arrow(log.engine, log.table.select("user").distinct())
+    who = distinct.sort_by("user")["user"].combine_chunks()
     tables, holders = dict[str, pa.Table](), dict[str, Holders]()
     for kind in kinds:
         tables[kind], holders[kind] = _counted(log, kind, gap, who)
