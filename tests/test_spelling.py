@@ -94,6 +94,12 @@ def test_a_query_that_is_not_published_is_no_correction():
     assert corrections(few) == {"wether": "leather"}
 
 
+def test_a_release_without_counts_has_corrections():
+    pairs = table({("wether", "weather"): 5}, "query", "next_query")
+    uncounted = {"query": TABLES["query"].select(["query"]), "pair": pairs.drop_columns(["users"])}
+    assert corrections(uncounted) == {"wether": "weather"}
+
+
 def test_nothing_published_corrects_nothing():
     assert corrections({kind: rows.slice(0, 0) for kind, rows in TABLES.items()}) == {}
 

@@ -106,6 +106,18 @@ def test_what_follows_no_more_than_by_chance_is_no_substitution():
     assert model(pairs=popular | {("a0", "b0"): 60}).top(asked[:1], 3) == [["b0"]]
 
 
+def test_a_few_published_pairs_of_one_query_are_no_less_telling():
+    few = {("hotels", "motels"): 30, ("hotels", "hostels"): 20}
+    assert model(pairs=few).top(pa.array(["hotels"]), 5) == [["motels", "hostels"]]
+
+
+def test_a_release_without_counts_has_substitutions():
+    few = {("hotels", "motels"): 1, ("maps", "atlas"): 1, ("free", "cheap"): 1}
+    tables = [queries_of(QUERIES).select(["query"]), pairs_of(few).drop_columns(["users"])]
+    made = Substitutions(queries=tables[0], pairs=tables[1])
+    assert made.top(pa.array(["hotels"]), 5) == [["motels"]]
+
+
 def test_nothing_published_answers_nothing():
     nothing = Substitutions(queries=queries_of(QUERIES).slice(0, 0), pairs=pairs_of({}))
     asked = pa.array(["hotels"])

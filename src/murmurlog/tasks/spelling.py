@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from murmurlog.tables import count_of
 from murmurlog.tasks.derived import weights
 
 Ints = npt.NDArray[np.int64]
@@ -24,8 +25,8 @@ def corrections(tables: Mapping[str, pa.Table]) -> dict[str, str]:
 
     A query looks misspelled if more people went on to another query than clicked. Its correction
     is the one most went on to, of those at most two letters away that are asked by more people than
-    itself; equal ones by how many ask them, then by text. Without a click table nobody is
-    known to have clicked.
+    itself; equal ones by how many ask them, then by text. Without a click table nobody is known to
+    have clicked; without counts of queries it need not be asked by more.
     """
     queries, pairs = tables["query"], tables["pair"]
     names = queries["query"].combine_chunks()
@@ -38,8 +39,9 @@ def corrections(tables: Mapping[str, pa.Table]) -> dict[str, str]:
         clicks = _sums(at, weights(tables["click"]), len(asked))
     # One row a pair: both published, from a query that looks misspelled to one asked more often.
     rows = np.flatnonzero((first >= 0) & (second >= 0) & (went > 0))
-    doubtful = gone > clicks
-    rows = rows[doubtful[first[rows]] & (asked[second[rows]] > asked[first[rows]])]
+    rows = rows[(gone > clicks)[first[rows]]]
+    if count_of(queries):
+        rows = rows[asked[second[rows]] > asked[first[rows]]]
     a, b = (pc.take(names, pa.array(side[rows])) for side in (first, second))
     rows = rows[distances(a.to_pylist(), b.to_pylist(), FARTHEST) <= FARTHEST]
     order = pc.sort_indices(

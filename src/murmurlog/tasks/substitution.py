@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from scipy.special import chdtri, xlogy
 
+from murmurlog.tables import count_of
 from murmurlog.tasks.derived import weights
 
 Ints = npt.NDArray[np.int64]
@@ -54,7 +55,7 @@ def learn_phrases(queries: pa.Table) -> Phrases:
     words, ends = _words(queries["query"].combine_chunks())
     coded = words.dictionary_encode()
     code, size = coded.indices.to_numpy().astype(np.int64), len(coded.dictionary)
-    weight = np.repeat(weights(queries), np.diff(ends))
+    weight = np.repeat(_evidence(queries), np.diff(ends))
     alone = _sums(code, weight, size)
     inner = np.ones(len(code), bool)
     inner[ends[:-1][np.diff(ends) > 0]] = False  # a first word follows nothing
@@ -88,16 +89,20 @@ class Followers:
         return np.diff(self.start) > 0
 
 
-def followers(first: Ints, second: Ints, weight: Floats, texts: pa.Array) -> Followers:
+def followers(
+    first: Ints, second: Ints, weight: Floats, *, texts: pa.Array, asked: float
+) -> Followers:
     """The pairs of numbers of texts, each pair once, that pass the test of independence.
 
+    `asked` is how often anything was asked. In a release most of it is followed by nothing that is
+    published, and the few published pairs alone would say little of what is chance.
     As many tests are made as there are pairs, and the level of each is so much smaller. Equal
     ratios are ordered by text.
     """
     size = len(texts)
     significant = chdtri(1, RISK / max(1, len(first)))  # chi-squared, one degree of freedom
     row, column = _sums(first, weight, size), _sums(second, weight, size)
-    total = float(weight.sum())
+    total = max(asked, float(weight.sum()))
     kept = np.flatnonzero(weight >= FEWEST)
     first, second, weight = first[kept], second[kept], weight[kept]
     ratio = likelihood_ratio(weight, row[first], column[second], total)
@@ -133,14 +138,15 @@ class Substitutions:
         sides = [pairs[name].combine_chunks() for name in ("query", "next_query")]
         coded = pa.concat_arrays(sides).dictionary_encode()
         code, self._texts = coded.indices.to_numpy().astype(np.int64), coded.dictionary
-        first, second, weight = code[: len(pairs)], code[len(pairs) :], weights(pairs)
-        self._whole = followers(first, second, weight, self._texts)
+        first, second, weight = code[: len(pairs)], code[len(pairs) :], _evidence(pairs)
+        asked = float(_evidence(queries).sum())
+        self._whole = followers(first, second, weight, texts=self._texts, asked=asked)
         phrases, ends = self._phrases.cut(self._texts)
         parts = phrases.dictionary_encode()
         self._parts = parts.dictionary
         cut = parts.indices.to_numpy().astype(np.int64)
         changed = _changed(first, second, weight, cut, ends, len(self._parts))
-        self._changed = followers(*changed, self._parts)
+        self._changed = followers(*changed, texts=self._parts, asked=asked)
 
     def answers(self, questions: pa.Array) -> npt.NDArray[np.bool_]:
         """For which questions there is any substitution."""
@@ -219,6 +225,11 @@ def _changed(
         return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0)
     key, back = np.unique(np.concatenate(keys), return_inverse=True)
     return key // size, key % size, _sums(back, np.concatenate(found), len(key))
+
+
+def _evidence(table: pa.Table) -> Floats:
+    """The counts of a table; without counts each row is of some people, since it was published."""
+    return weights(table) if count_of(table) else np.full(len(table), FEWEST)
 
 
 def _sums(numbers: Ints, weight: Floats | npt.NDArray[np.bool_], size: int) -> Floats:
