@@ -176,6 +176,22 @@ def test_at_most_so_many_questions_and_the_same_each_time():
     assert len(questions(clicks, per_query=True, most=10).query) == 7
 
 
+def test_per_query_the_queries_of_the_most_users_are_asked_and_a_url_counts_once():
+    rows = [
+        (1, "b", "x"),
+        (1, "b", "y"),
+        (1, "b", "z"),
+        (2, "a", "x"),
+        (3, "a", "x"),
+        (3, "a", "y"),
+    ]
+    clicks = clicked_by(truth_of(rows))
+    (query,) = questions(clicks, per_query=True, most=1).query
+    assert clicks.queries[int(query)].as_py() == "a"
+    posed = questions(clicks, per_query=True, most=1)
+    assert [clicks.urls[int(url)].as_py() for url in posed.url] == ["x", "y"]
+
+
 def test_noise_finds_next_to_nothing_and_the_log_itself_much():
     rng = np.random.default_rng(4)
     queries, urls = [[f"{kind}{n}" for n in range(300)] for kind in "qu"]

@@ -1,8 +1,9 @@
 """Ad-hoc search on the clicks of held-out users (Zhang 2018, 3.4): is what they clicked found first?
 
 A question is a query of one user, each query once, and what that user clicked for it is relevant,
-all alike. Beside it is the thesis' way, `per query`: a question is a query, and what anybody clicked
-for it is relevant; nobody in particular asked it, so its intervals are over queries.
+all alike. Beside it is the thesis' way, `per query`: a question is a query, those that the most users
+clicked something for, and what any of them clicked is relevant; nobody in particular asked it, so its
+intervals are over queries.
 
     nDCG@10 = sum of 1 / log2(r + 1) over relevant urls at ranks r <= 10
               / the same if they were at the first ranks                                   (3.9)
@@ -132,12 +133,20 @@ def clicked_by(truth: Truth) -> Clicked:
 
 
 def questions(clicks: Clicked, *, per_query: bool, most: int) -> Questions:
-    """At most so many questions, evenly spread over all: the same for every system."""
+    """At most so many questions, the same for every system.
+
+    Those of users are evenly spread over all. Per query they are the queries of the most users: of
+    all alike, next to none would be in a release.
+    """
     asker = clicks.query if per_query else clicks.user
     size = max(len(clicks.queries), 1)
     wide = max(len(clicks.urls), 1)
     key, of = np.unique(asker * size + clicks.query, return_inverse=True)
-    kept = spread(np.arange(len(key)), most)
+    if per_query:
+        held = np.unique(clicks.user * size + clicks.query) % size
+        kept = np.sort(np.argsort(-np.bincount(held, minlength=len(key)), kind="stable")[:most])
+    else:
+        kept = spread(np.arange(len(key)), most)
     place = np.full(len(key), -1, np.int64)
     place[kept] = np.arange(len(kept))
     relevant = np.unique(of * wide + clicks.url)  # a url that several users clicked counts once
