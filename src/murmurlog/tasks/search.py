@@ -1,4 +1,4 @@
-"""Ranking urls for a query from published tables: ad-hoc search (Zhang 2018, 3.4).
+"""Ranking urls for a query from published tables: ad-hoc search (Zhang 2017, 3.4).
 
 Three ways: a walk on the click graph, the same with impact factors, and a ranking merged with what
 was clicked.

@@ -1,4 +1,4 @@
-"""Sites and the queries that lead to them: clusters of sites (Zhang 2018, 6.3), topics of queries."""
+"""Sites and the queries that lead to them: clusters of sites (Zhang 2017, 6.3), topics of queries."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Ad-hoc search on the clicks of held-out users (Zhang 2018, 3.4): is what they clicked found first?
+"""Ad-hoc search on the clicks of held-out users (Zhang 2017, 3.4): is what they clicked found first?
 
 A question is a query of one user, each query once, and what that user clicked for it is relevant,
 all alike. Beside it is the thesis' way, `per query`: a question is a query, those that the most users

@@ -1,6 +1,6 @@
 """Sites by common queries, and queries by clicked sites, against planted topics.
 
-Sites (Zhang 2018, 6.3): those that share queries are put together, and the topics they were planted
+Sites (Zhang 2017, 6.3): those that share queries are put together, and the topics they were planted
 with say whether rightly. Every site with a topic is a question; one that is not released, or is put
 together with no other, has no answer.
 
