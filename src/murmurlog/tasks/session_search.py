@@ -20,7 +20,7 @@ import pyarrow as pa
 from murmurlog.tasks.derived import Tables
 from murmurlog.tasks.search import Searcher
 from murmurlog.tasks.suggestion import later
-from murmurlog.tasks.walks import DECIMALS, Ranked
+from murmurlog.tasks.walks import DECIMALS, Ranked, places
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -61,8 +61,14 @@ class SessionSearcher:
         return found.row(0, self.urls)
 
     def ranked(self, queries: pa.Array) -> Ranked:
-        """What the walk finds for each query alone."""
-        return self._searcher.rank_all(queries, DEPTH)
+        """What the walk finds for each query alone; nothing for one that is not published."""
+        rows = places(queries, self._searcher.graph.queries)
+        known = rows >= 0  # walks of nobody take as long
+        found = self._searcher.rank_rows(rows[known], DEPTH)
+        lengths = np.zeros(len(rows), np.int64)
+        lengths[known] = found.lengths
+        starts = np.concatenate([[0], np.cumsum(lengths)])
+        return Ranked(starts=starts, columns=found.columns, scores=found.scores)
 
 
 def linked(tables: Tables, links: Links) -> dict[str, pa.Table]:
