@@ -344,15 +344,15 @@ def test_what_cannot_be_varied_is_refused(place):
             sweep(log, mechanisms=["threshold"], vary=vary)
 
 
-def test_results_of_scores_that_cover_different_questions_say_which_coverage():
+def test_results_tell_coverage_once_and_every_score_twice():
     a = Scores(measure="a", values=np.array([1.0, np.nan]), users=np.arange(2))
     b = Scores(measure="b", values=np.array([1.0, 1.0]), users=np.arange(2))
-    names = [line.measure for line in results("s", "t", [a, b])]
-    assert names == [
-        "coverage",
-        "a (covered)",
-        "a (all)",
-        "coverage of b",
-        "b (covered)",
-        "b (all)",
+    lines = results("s", "t", [Figure(measure="f", value=1.0, n=1), a, b])
+    assert [(line.measure, line.n) for line in lines] == [
+        ("f", 1),
+        ("coverage", 2),
+        ("a (covered)", 1),
+        ("a (all)", 2),
+        ("b (covered)", 2),
+        ("b (all)", 2),
     ]

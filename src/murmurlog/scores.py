@@ -19,6 +19,7 @@ Ints = npt.NDArray[np.int64]
 
 RESAMPLES = 400
 LEVEL = 0.95
+COVERAGE = "coverage"
 SEED = 20060804  # of the resampling, which touches nothing private: the same in, the same out
 
 
@@ -83,29 +84,26 @@ class Comparison:
 
 
 def results(system: str, task: str, found: Iterable[Scores | Figure]) -> list[Result]:
-    """The lines of one system and task. Scores give one over the answered, one over all questions."""
-    lines, covered = list[Result](), set[int]()
+    """The lines of one system and task. Scores give one over the answered, one over all questions.
+
+    Before the first of them stands the share of questions that were answered; of the others it is
+    told by the two numbers of questions.
+    """
+    told = list[Figure]()
     for each in found:
-        told = [each] if isinstance(each, Figure) else [*_coverage(each, covered), *_both(each)]
-        lines += [
-            Result(
-                system=system, task=task, measure=f.measure,
-                value=f.value, low=f.low, high=f.high, n=f.n,
-            )
-            for f in told
-        ]  # fmt: skip
-    return lines
-
-
-def _coverage(scores: Scores, told: set[int]) -> list[Figure]:
-    """The share of questions that were answered, once for all measures that share it."""
-    answered = scores.answered
-    key = hash(answered.tobytes())
-    if key in told:
-        return []
-    name = "coverage" if not told else f"coverage of {scores.measure}"
-    told.add(key)
-    return [mean(name, answered.astype(float), scores.users)]
+        if isinstance(each, Figure):
+            told.append(each)
+            continue
+        if not any(figure.measure == COVERAGE for figure in told):
+            told.append(mean(COVERAGE, each.answered.astype(float), each.users))
+        told += _both(each)
+    return [
+        Result(
+            system=system, task=task, measure=f.measure,
+            value=f.value, low=f.low, high=f.high, n=f.n,
+        )
+        for f in told
+    ]  # fmt: skip
 
 
 def _both(scores: Scores) -> list[Figure]:

@@ -3,7 +3,17 @@
 import os
 import sys
 
-from murmurlog.cli import commands, estimate, export, ledger, plan, pool, profile, reproduce
+from murmurlog.cli import (
+    commands,
+    estimate,
+    evaluate,
+    export,
+    ledger,
+    plan,
+    pool,
+    profile,
+    reproduce,
+)
 from murmurlog.cli.app import app
 from murmurlog.cli.output import tell
 from murmurlog.errors import MurmurlogError
@@ -12,6 +22,7 @@ from murmurlog.errors import MurmurlogError
 __all__ = [
     "commands",
     "estimate",
+    "evaluate",
     "export",
     "ledger",
     "main",
