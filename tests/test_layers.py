@@ -9,8 +9,9 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "murmurlog"
 LAYERS = [
     {"__init__"},
-    {"errors", "charts", "measures", "scores"},
+    {"errors", "drawing", "measures", "scores"},
     {
+        "charts",
         "privacy",
         "scratch",
         "tables",

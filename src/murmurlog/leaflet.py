@@ -407,7 +407,7 @@ def _bounds(certificate: Certificate) -> str:
     }.get(certificate.bound, "")
     cells = [[name, claim.mechanism, *_costs(claim.guarantee)] for name, claim in claims]
     cells.append(["all", certificate.composition, *_costs(certificate.guarantee)])
-    table = paper.grid(["table", "mechanism", "epsilon", "delta"], cells, numbers=(2, 3))
+    table = paper.grid(["table", "mechanism", "epsilon", "delta"], cells, numbers=(2, 3), wide=(1,))
     return paper.section(
         "What bounds and thresholds keep",
         paper.listed(texts),

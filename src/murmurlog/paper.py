@@ -8,7 +8,7 @@ import html
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from murmurlog.charts import COLOURS, DRAWING, FONTS
+from murmurlog.drawing import COLOURS, DRAWING, FONTS
 from murmurlog.privacy import Guarantee
 
 SERIF = (
@@ -58,12 +58,15 @@ code { font: 0.88em ui-monospace, SFMono-Regular, Menlo, Consolas, "Noto Sans Mo
 figure { margin: 0; } figcaption { font-size: 0.85rem; color: var(--quiet); }
 svg { display: block; width: 100%; height: auto; }
 .scroll { overflow-x: auto; max-width: 100%; margin: 0.6rem 0 1rem; }
+.tall { max-height: 85vh; overflow-y: auto; }
+.tall th { position: sticky; top: 0; background: var(--paper); }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: 0.9rem; }
 th { font-weight: 600; text-align: left; border-bottom: 1.5px solid var(--ink); }
 th, td { padding: 0.28rem 1.1rem 0.28rem 0; vertical-align: top; }
 td { border-bottom: 1px solid var(--grid); }
 th.n, td.n { text-align: right; white-space: nowrap; }
 td.key { min-width: 7rem; max-width: 26rem; overflow-wrap: anywhere; }
+td.wide { min-width: 15rem; } td.n small { display: block; font-size: 0.8em; }
 tr.dim td { color: var(--quiet); }
 .label { border: 2px solid var(--ink); background: var(--card); max-width: 46rem;
   padding: 0.2rem 1.1rem 0.5rem; }
@@ -81,6 +84,7 @@ footer { padding-top: 1rem; padding-bottom: 3rem; margin-top: 3rem; font-size: 0
   color: var(--quiet); overflow-wrap: anywhere; }
 a { color: inherit; }
 @media (max-width: 34rem) {
+  td.wide { min-width: 9rem; }
   .label dl > div { grid-template-columns: 1fr; }
   section { margin-top: 2rem; }
 }
@@ -88,6 +92,7 @@ a { color: inherit; }
 """
 CSS = STYLE.replace("COLOURS", COLOURS).replace("SANS", FONTS).replace("SERIF", SERIF) + DRAWING
 MOST_LETTERS = 160  # of a text in a cell
+TALL = 40  # rows: longer tables scroll under their head
 
 
 def printed(
@@ -191,11 +196,15 @@ def grid(
     rows: Iterable[Sequence[str]],
     *,
     numbers: Iterable[int] = (),
+    wide: Iterable[int] = (),
     dim: Iterable[int] = (),
 ) -> str:
-    """A table in a box that scrolls. `numbers`: columns set to the right; `dim`: grey rows."""
-    right, grey = set(numbers), set(dim)
-    kinds = ["n" if n in right else "key" for n in range(len(head))]
+    """A table in a box that scrolls. A second line of a cell is small print.
+
+    `numbers`: columns set to the right; `wide`: columns with long texts; `dim`: grey rows.
+    """
+    right, long, grey = set(numbers), set(wide), set(dim)
+    kinds = ["n" if n in right else "key wide" if n in long else "key" for n in range(len(head))]
     top = "".join(f'<th class="{k}">{escape(c)}</th>' for k, c in zip(kinds, head, strict=True))
     body = []
     for n, row in enumerate(rows):
@@ -204,17 +213,21 @@ def grid(
             for kind, cell in zip(kinds, row, strict=True)
         )
         body.append(f'<tr class="dim">{cells}</tr>' if n in grey else f"<tr>{cells}</tr>")
+    box = "scroll tall" if len(body) > TALL else "scroll"
     return (
-        f'<div class="scroll" tabindex="0"><table>\n<thead><tr>{top}</tr></thead>\n<tbody>\n'
+        f'<div class="{box}" tabindex="0"><table>\n<thead><tr>{top}</tr></thead>\n<tbody>\n'
         + "\n".join(body)
         + "\n</tbody>\n</table></div>"
     )
 
 
 def _cell(text: str, kind: str) -> str:
-    # Texts of a log may be of any script; <bdi> keeps their direction to themselves.
     shown = text if len(text) <= MOST_LETTERS else text[: MOST_LETTERS - 1] + "…"
-    return escape(shown) if kind == "n" else f"<bdi>{escape(shown)}</bdi>"
+    if kind == "n":
+        first, _, second = shown.partition("\n")
+        return escape(first) + (f"<small>{escape(second)}</small>" if second else "")
+    # Texts of a log may be of any script; <bdi> keeps their direction to themselves.
+    return f"<bdi>{escape(shown)}</bdi>"
 
 
 # --- the label ------------------------------------------------------------------------------------

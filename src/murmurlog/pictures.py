@@ -8,7 +8,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from murmurlog.charts import NEUTRAL, Bar, Dot, Frame, Mark, bars, lines, ranks, waterfall
+from murmurlog.charts import Bar, Dot, Mark, bars, lines, ranks, waterfall
+from murmurlog.drawing import NEUTRAL, Frame
 from murmurlog.evaluation import Evaluation, Point, System
 from murmurlog.scores import Result
 
@@ -263,7 +264,7 @@ def curves(results: Sequence[Result], cast: Cast) -> list[Picture]:
                 name=slug(f"curve-{task}-{what}"),
                 svg=lines(
                     {name: sorted(line) for name, line in series.items()},
-                    title=what.removesuffix(ALL),
+                    title=_titled(what, over),
                     x_label=OVER.get(over, over),
                     percent=False,
                     log=over in OVER,
@@ -273,6 +274,10 @@ def curves(results: Sequence[Result], cast: Cast) -> list[Picture]:
             )
         )
     return pictures
+
+
+def _titled(what: str, over: str) -> str:
+    return what if over in OVER else f"{what.removesuffix(ALL)} by {over}"
 
 
 def scored(results: Sequence[Result], cast: Cast) -> list[Picture]:
@@ -291,7 +296,7 @@ def scored(results: Sequence[Result], cast: Cast) -> list[Picture]:
         rows = []
         for name, result in whole.items():
             rows.append(_bar(result, cast))
-            if name in covered:
+            if name in covered and covered[name].n:
                 rows.append(_bar(covered[name], cast, pale=True))
         task = results[0].task
         svg = bars(rows, title=told, percent=False)

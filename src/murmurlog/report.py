@@ -13,7 +13,7 @@ from pathlib import Path
 
 from murmurlog import paper
 from murmurlog.bundle import CERTIFICATE
-from murmurlog.charts import alone, number
+from murmurlog.drawing import alone, number
 from murmurlog.errors import UsageError
 from murmurlog.evaluation import Evaluation
 from murmurlog.pictures import (
@@ -179,7 +179,7 @@ def _systems(cast: Cast) -> str:
         odds, delta = f"× {paper.odds(g)}", f"{g.plain_delta:.3g}"
         cells.append([cast.shown(system.name), unit, odds, f"{g.epsilon:.4g}", delta, made])
     head = ["system", "protects", "odds, at most", "epsilon", "delta", "rows of its tables"]
-    table = paper.grid(head, cells, numbers=(2, 3, 4), dim=dim)
+    table = paper.grid(head, cells, numbers=(2, 3, 4), wide=(5,), dim=dim)
     note = (
         "Whatever anyone concludes from a release, one unit's presence changes the odds of it by no "
         "more than the factor, but for a chance of delta. " + NO_GUARANTEE
@@ -192,7 +192,14 @@ def _kept(evaluation: Evaluation, cast: Cast, x: str) -> list[str]:
     if not pictures:
         return []
     vary = evaluation.points[0].vary if evaluation.points else "epsilon"
-    title = {"epsilon": "What survives at which epsilon", "per-user": "What each bound keeps"}
+    places = {
+        f"{s.guarantee.epsilon:.6g}" for s in cast.fixed if s.guarantee is not None and protected(s)
+    }
+    if evaluation.points or len(places) != 1:
+        epsilon = "What survives at which epsilon"
+    else:
+        epsilon = f"What survives at epsilon {places.pop()}"
+    title = {"epsilon": epsilon, "per-user": "What each bound keeps"}
     note = (
         "The share of all searches whose query is published, of all different queries, and of all "
         "clicks whose pair of query and url is published."
@@ -295,7 +302,7 @@ def _comparisons(evaluation: Evaluation, cast: Cast) -> list[str]:
             cells.append(_compared(each, cast))
             dim += [place] if each.p is None or each.p >= 0.05 else []
         head = ["measure", "system", "against", "difference", "p", "questions"]
-        table = paper.grid(head, cells, numbers=(3, 4, 5), dim=dim)
+        table = paper.grid(head, cells, numbers=(3, 4, 5), wide=(0,), dim=dim)
         parts.append(paper.folded(f"{task}: {len(cells)} comparisons", table))
     if not parts:
         return []
@@ -322,7 +329,7 @@ def _skipped(evaluation: Evaluation) -> list[str]:
     if not evaluation.skipped:
         return []
     cells = [[each.task, each.system, each.why] for each in evaluation.skipped]
-    table = paper.grid(["task", "system", "why"], cells)
+    table = paper.grid(["task", "system", "why"], cells, wide=(2,))
     return [paper.section("What was not run", table)]
 
 
@@ -339,7 +346,7 @@ def _everything(evaluation: Evaluation, cast: Cast) -> str:
             for measure, row in found.items()
         ]
         head = ["measure", *(cast.shown(name) for name in systems)]
-        table = paper.grid(head, cells, numbers=range(1, len(head)))
+        table = paper.grid(head, cells, numbers=range(1, len(head)), wide=(0,))
         parts.append(paper.folded(f"{task}: {len(cells)} measures", table))
     note = (
         "Value, 95 % interval where there is one, and n: how many questions, items or users it is "
@@ -351,10 +358,12 @@ def _everything(evaluation: Evaluation, cast: Cast) -> str:
 def _figure(result: Result | None) -> str:
     if result is None:
         return "–"
-    text = number(result.value)
+    if result.measure.endswith(COVERED) and not result.n:
+        return "–\nn 0"
+    told = f"n {result.n:,}"
     if result.low is not None and result.high is not None:
-        text += f" [{number(result.low)}, {number(result.high)}]"
-    return f"{text} n {result.n:,}"
+        told = f"{number(result.low)} to {number(result.high)}, {told}"
+    return f"{number(result.value)}\n{told}"
 
 
 # --- helpers of layout ----------------------------------------------------------------------------
