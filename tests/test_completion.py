@@ -145,6 +145,7 @@ def test_a_smaller_release_is_of_less_use():
         values = Completions().run({"query": published}, asked, Settings())[0].values
         every.append(np.nan_to_num(values).mean())
         covered.append(np.nanmean(values))
+    # What is asked less never stands before what is asked more: it can only be missed.
     assert every == sorted(every, reverse=True)
-    assert every[0] > every[-1] + 0.1
+    assert every[0] > every[-1]
     assert covered[-1] > covered[0]

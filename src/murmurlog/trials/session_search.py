@@ -11,8 +11,8 @@ that end with a click.
 Each is told for walks that follow the pair table where there is one, `with sessions` where there is a
 session table (every later query), and for `clicks alone`, the thesis's log without sessions.
 
-Differs: whole users are kept for testing. Only sessions with two different queries count: the number
-of sessions in the thesis's Table 4.6 says that it counts single queries too, which is ad-hoc search.
+Differs: whole users are kept for testing. Only sessions with two different queries count: the thesis's
+Table 4.6 has so many sessions that it seems to count single queries too, which is ad-hoc search.
 """
 
 from collections.abc import Mapping
