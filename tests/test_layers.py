@@ -53,7 +53,7 @@ LAYERS = [
     {"plans", "certificate", "ledger"},
     {"forecast", "making"},
     {"wishes"},
-    {"cards", "estimates", "place"},
+    {"cards", "estimates", "place", "wording"},
     {"leaflet"},
     {"bundle"},
     {"road", "checks", "export", "recipes"},

@@ -176,8 +176,8 @@ def _systems(cast: Cast) -> str:
             cells.append([cast.shown(system.name), told, "", "", "", made])
             continue
         unit = f"one {g.unit}, {g.neighbours}"
-        odds, delta = f"× {paper.odds(g)}", f"{g.plain_delta:.3g}"
-        cells.append([cast.shown(system.name), unit, odds, f"{g.epsilon:.4g}", delta, made])
+        odds, epsilon, delta = paper.odds(g), paper.up(g.epsilon, 4), paper.up(g.plain_delta)
+        cells.append([cast.shown(system.name), unit, f"× {odds}", epsilon, delta, made])
     head = ["system", "protects", "odds, at most", "epsilon", "delta", "rows of its tables"]
     table = paper.grid(head, cells, numbers=(2, 3, 4), wide=(5,), dim=dim)
     note = (
