@@ -261,7 +261,7 @@ def guess(guarantee: Guarantee) -> str:
     """
     grown = math.exp(min(guarantee.epsilon, 700.0))
     wrong = (1.0 - guarantee.plain_delta) / (grown + 1.0)
-    digits = max(0, -math.floor(math.log10(wrong)) - 1) if wrong > 0 else 0
+    digits = max(1, -math.floor(math.log10(wrong)) - 1) if wrong > 0 else 0
     if wrong <= 0 or digits > 8:
         return "100 %"
     return f"{_ceiling(100 * (1 - wrong), digits):.{digits}f} %"
