@@ -30,6 +30,7 @@ DRAWING = (
 svg text { font: 12px SANS; fill: var(--ink); }
 svg .title { font-size: 14px; font-weight: 600; }
 svg .quiet { fill: var(--quiet); }
+svg .minor { font-size: 10.5px; }
 svg .end { text-anchor: end; } svg .middle { text-anchor: middle; }
 svg .grid { stroke: var(--grid); stroke-width: 1; }
 svg .axis { stroke: var(--quiet); stroke-width: 1; }

@@ -57,11 +57,7 @@ def page(evaluation: Evaluation, *, x: str = "value") -> str:
         paper.banner(WARNING),
         _systems(cast),
         *_kept(evaluation, cast, x),
-        *_released(evaluation, cast),
-        *_varied(evaluation, cast, x),
-        *_budgets(cast),
-        *_statistics(evaluation, cast),
-        *_tasks(evaluation, cast),
+        *(_varied(evaluation, cast, x) if evaluation.points else _at_one(evaluation, cast)),
         *_comparisons(evaluation, cast),
         *_skipped(evaluation),
         _everything(evaluation, cast),
@@ -81,13 +77,11 @@ def page(evaluation: Evaluation, *, x: str = "value") -> str:
 def charts(evaluation: Evaluation, *, x: str = "value") -> dict[str, str]:
     """Every chart as an SVG file of its own, by name."""
     cast = Cast(evaluation)
-    pictures = [
-        *hero(evaluation, cast, x=x),
-        *released(evaluation, cast),
-        *varied(evaluation, cast, x=x),
-        *budgets(cast),
-    ]
+    pictures = [*hero(evaluation, cast, x=x)]
+    for drawn in varied(evaluation, cast, x=x).values():
+        pictures += drawn
     if not evaluation.points:
+        pictures += [*released(evaluation, cast), *budgets(cast)]
         for task, results in _by_task(evaluation):
             pictures += curves(results, cast)
             pictures += [] if task == STATISTICS else scored(results, cast)
@@ -109,15 +103,11 @@ def check_target(out: Path) -> None:
     for path in (out, *_beside(out)):
         if path.exists() or path.is_symlink():
             raise UsageError(f"--out {str(out)!r}: {str(path)!r} exists: choose another name")
-    if not out.suffix == ".html":
+    if out.suffix != ".html":
         raise UsageError(f"--out {str(out)!r} must be an .html file")
     if not out.parent.is_dir():
         raise UsageError(f"--out {str(out)!r}: there is no folder {str(out.parent)!r}")
-    if (out.parent / CERTIFICATE).exists():
-        raise UsageError(
-            f"--out {str(out)!r} is inside a bundle, and an internal report is never part of one: "
-            "choose another folder"
-        )
+    _outside_bundles(out)
 
 
 def check_folder(out: Path) -> None:
@@ -126,31 +116,30 @@ def check_folder(out: Path) -> None:
         raise UsageError(f"--out {str(out)!r} exists: choose another folder, or remove it first")
     if not out.parent.is_dir():
         raise UsageError(f"--out {str(out)!r}: there is no folder {str(out.parent)!r}")
-    if (out.parent / CERTIFICATE).exists():
-        raise UsageError(
-            f"--out {str(out)!r} is inside a bundle, and an internal report is never part of one: "
-            "choose another folder"
-        )
+    _outside_bundles(out)
+
+
+def _outside_bundles(out: Path) -> None:
+    for folder in out.resolve().parents:
+        if (folder / CERTIFICATE).exists():
+            raise UsageError(
+                f"--out {str(out)!r} is inside a bundle, and an internal report is never part of "
+                "one: choose another folder"
+            )
 
 
 def write(evaluation: Evaluation, out: Path, *, x: str = "value") -> None:
     """The report, and beside it its numbers as CSV and JSON and its charts in a folder."""
     check_target(out)
-    numbers, everything, drawn = _beside(out)
-    numbers.write_text(csv(evaluation), encoding="utf-8")
-    text = json.dumps(evaluation.as_json(), indent=2, ensure_ascii=False) + "\n"
-    everything.write_text(text, encoding="utf-8")
-    drawn.mkdir()
-    for name, svg in charts(evaluation, x=x).items():
-        (drawn / f"{name}.svg").write_text(svg, encoding="utf-8")
-    out.write_text(page(evaluation, x=x), encoding="utf-8")
+    _write(evaluation, out, *_beside(out), x=x)
 
 
 def write_folder(evaluation: Evaluation, out: Path, *, x: str = "value") -> None:
-    """The same in a folder of its own, as report.html."""
+    """The same in a folder of its own: report.html, results.csv, results.json, charts."""
     check_folder(out)
     out.mkdir()
-    write(evaluation, out / "report.html", x=x)
+    beside = out / "results.csv", out / "results.json", out / "charts"
+    _write(evaluation, out / "report.html", *beside, x=x)
 
 
 def _beside(out: Path) -> tuple[Path, Path, Path]:
@@ -159,6 +148,18 @@ def _beside(out: Path) -> tuple[Path, Path, Path]:
         out.with_suffix(".json"),
         out.with_name(f"{out.stem}-charts"),
     )
+
+
+def _write(
+    evaluation: Evaluation, out: Path, numbers: Path, everything: Path, drawn: Path, *, x: str
+) -> None:
+    numbers.write_text(csv(evaluation), encoding="utf-8")
+    text = json.dumps(evaluation.as_json(), indent=2, ensure_ascii=False) + "\n"
+    everything.write_text(text, encoding="utf-8")
+    drawn.mkdir()
+    for name, svg in charts(evaluation, x=x).items():
+        (drawn / f"{name}.svg").write_text(svg, encoding="utf-8")
+    out.write_text(page(evaluation, x=x), encoding="utf-8")
 
 
 # --- the parts ------------------------------------------------------------------------------------
@@ -239,12 +240,27 @@ def _released(evaluation: Evaluation, cast: Cast) -> list[str]:
 
 
 def _varied(evaluation: Evaluation, cast: Cast, x: str) -> list[str]:
-    pictures = varied(evaluation, cast, x=x)
-    if not pictures:
-        return []
+    """Of a sweep: tasks and statistics over what was varied."""
+    sections = []
     vary = evaluation.points[0].vary
-    note = "Questions that a release cannot answer count 0. Coverage: the share that it can answer."
-    return [paper.section(f"Tasks by {vary}", *_some(pictures, 12), note=note)]
+    for task, pictures in varied(evaluation, cast, x=x).items():
+        if task == STATISTICS:
+            note = "Against the exact counts of the same users."
+        else:
+            note = "A question that a release cannot answer counts 0; coverage is the share it can."
+        title = f"{task.capitalize()} by {vary}"
+        sections.append(paper.section(title, *_some(pictures, SHOWN), note=note))
+    return sections
+
+
+def _at_one(evaluation: Evaluation, cast: Cast) -> list[str]:
+    """Of systems at one setting each: ranks, budgets, statistics, tasks."""
+    return [
+        *_released(evaluation, cast),
+        *_budgets(cast),
+        *_statistics(evaluation, cast),
+        *_tasks(evaluation, cast),
+    ]
 
 
 def _budgets(cast: Cast) -> list[str]:
@@ -259,9 +275,7 @@ def _budgets(cast: Cast) -> list[str]:
 
 
 def _statistics(evaluation: Evaluation, cast: Cast) -> list[str]:
-    results = [
-        r for r in evaluation.results if r.task == STATISTICS and r.system not in cast.varied
-    ]
+    results = [r for r in evaluation.results if r.task == STATISTICS]
     pictures = curves(results, cast)
     if not pictures:
         return []
@@ -276,9 +290,8 @@ def _statistics(evaluation: Evaluation, cast: Cast) -> list[str]:
 
 def _tasks(evaluation: Evaluation, cast: Cast) -> list[str]:
     sections = []
-    for task, lines in _by_task(evaluation):
-        results = [r for r in lines if r.system not in cast.varied]
-        if task == STATISTICS or not results:
+    for task, results in _by_task(evaluation):
+        if task == STATISTICS:
             continue
         body = _some(scored(results, cast), SHOWN)
         if more := curves(results, cast):
