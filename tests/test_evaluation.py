@@ -7,15 +7,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from murmurlog import evaluation
+from murmurlog import evaluating, running
 from murmurlog.bundle import load
 from murmurlog.engine import connect
 from murmurlog.errors import UsageError
-from murmurlog.evaluation import evaluate, split
+from murmurlog.evaluating import evaluate
 from murmurlog.log import read
 from murmurlog.noise import SeededEntropy
 from murmurlog.recipes import Wanted, of_bundle, of_mechanism
 from murmurlog.road import release
+from murmurlog.running import averaged, split
 from murmurlog.scores import Figure, Result, Scores, compare, mean, merge, results
 from murmurlog.source import find
 from murmurlog.sweeping import sweep
@@ -58,7 +59,7 @@ class Looked:
 @pytest.fixture
 def looks(monkeypatch):
     found = {name: Looked(name, out) for name, out in (("whole", False), ("held", True))}
-    monkeypatch.setattr(evaluation, "TRIALS", found)
+    monkeypatch.setattr(running, "TRIALS", found)
     return found
 
 
@@ -169,7 +170,7 @@ def test_a_recipe_makes_the_same_kind_of_release(place):
     )  # fmt: skip
     given = load(out)
     recipe = of_bundle("seeded", given.certificate, {})
-    done = evaluation._reading({"seeded": given}, url="path", deny=None, patterns=None)
+    done = evaluating._reading({"seeded": given}, url="path", deny=None, patterns=None)
     with connect() as engine:
         log = done.read(find(str(place / "log.parquet")), engine=engine, urls=True, say=print)
         made = recipe.made(log, done, entropy=SeededEntropy(3))
@@ -287,7 +288,7 @@ def test_repeats_are_averaged_and_their_spread_is_in_the_interval():
             system="s", task="t", measure="m", value=value, low=value - 0.1, high=value + 0.1, n=9
         )
 
-    (found,) = evaluation.averaged([[line(0.2)], [line(0.6)]])
+    (found,) = averaged([[line(0.2)], [line(0.6)]])
     spread = math.hypot(0.1, 1.96 * math.sqrt(0.08))
     assert found.value == pytest.approx(0.4)
     assert found.high == pytest.approx(0.4 + spread)
@@ -305,7 +306,7 @@ def test_the_paired_test_is_that_of_scipy_by_hand():
 
 
 def test_a_sweep_varies_one_parameter(place, monkeypatch):
-    monkeypatch.setattr(evaluation, "TRIALS", {"whole": Looked("whole", False)})
+    monkeypatch.setattr(running, "TRIALS", {"whole": Looked("whole", False)})
     log = str(place / "log.parquet")
     done = sweep(
         log, mechanisms=["threshold"], vary=("epsilon", [5, 20]), tasks=["whole"],

@@ -58,6 +58,8 @@ LAYERS = [
     {"bundle"},
     {"road", "checks", "export", "recipes"},
     {"dataset", "demonstration", "surveying", "reproduce_hong", "evaluation"},
+    {"running"},
+    {"evaluating"},
     {"sweeping", "pictures"},
     {"report"},
     {"reproduce"},
@@ -152,7 +154,16 @@ def test_only_noise_draws():
     drawers = {part(p) for p in MODULES if pattern.search(p.read_text())}
     # synth and its parts invent logs, likeness one of a measured outline, forecast rehearses on it,
     # road names the release; none of them touches a count that is published.
-    assert drawers == {"noise", "synth", "population", "likeness", "forecast", "road", "scores", "measures"}
+    assert drawers == {
+        "noise",
+        "synth",
+        "population",
+        "likeness",
+        "forecast",
+        "road",
+        "scores",
+        "measures",
+    }
 
 
 def test_nothing_needs_the_network_or_a_fixed_path():

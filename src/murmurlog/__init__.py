@@ -17,18 +17,22 @@ if TYPE_CHECKING:
         Refused,
         UsageError,
     )
+    from murmurlog.evaluating import evaluate
+    from murmurlog.evaluation import Evaluation
     from murmurlog.ledger import Ledger
     from murmurlog.mechanisms import Threshold, parse
     from murmurlog.overview import profile
     from murmurlog.plans import Plan, plan
     from murmurlog.privacy import Guarantee
     from murmurlog.road import Outcome, release
+    from murmurlog.sweeping import sweep
 
 # Loaded on first use: `murmurlog --help` and `import murmurlog` need no engine.
 _WHERE = {
     "BundleError": "errors",
     "Certificate": "certificate",
     "EngineError": "errors",
+    "Evaluation": "evaluation",
     "Guarantee": "privacy",
     "InputError": "errors",
     "Ledger": "ledger",
@@ -40,11 +44,13 @@ _WHERE = {
     "Report": "checks",
     "Threshold": "mechanisms",
     "UsageError": "errors",
+    "evaluate": "evaluating",
     "load": "bundle",
     "parse": "mechanisms",
     "plan": "plans",
     "profile": "overview",
     "release": "road",
+    "sweep": "sweeping",
     "verify": "checks",
 }
 
@@ -52,6 +58,7 @@ __all__ = [
     "BundleError",
     "Certificate",
     "EngineError",
+    "Evaluation",
     "Guarantee",
     "InputError",
     "Ledger",
@@ -63,11 +70,13 @@ __all__ = [
     "Report",
     "Threshold",
     "UsageError",
+    "evaluate",
     "load",
     "parse",
     "plan",
     "profile",
     "release",
+    "sweep",
     "verify",
 ]
 

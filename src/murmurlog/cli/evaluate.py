@@ -112,12 +112,12 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Score bundles on every task of the papers, against the log they come from. Internal."""
-    from murmurlog import evaluation, report
+    from murmurlog import evaluating, report
 
     report.check_target(out)
     kinds = listed(tables)
     with progress() as say:
-        done = evaluation.evaluate(
+        done = evaluating.evaluate(
             source,
             bundles=bundle or (),
             test=test,
