@@ -236,3 +236,18 @@ def test_a_long_title_takes_two_lines_and_its_room():
 def test_nothing_to_draw_is_an_error(draw):
     with pytest.raises(ValueError, match="nothing to draw"):
         draw()
+
+
+@pytest.mark.parametrize("colours", [drawing.LIGHT, drawing.DARK], ids=["light", "dark"])
+def test_every_ink_can_be_read_on_its_paper(colours):
+    def light(colour):
+        shares = (int(colour[n : n + 2], 16) / 255 for n in (1, 3, 5))
+        linear = [s / 12.92 if s <= 0.04045 else ((s + 0.055) / 1.055) ** 2.4 for s in shares]
+        return sum(w * s for w, s in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+    named = dict(re.findall(r"--([a-z]+\d?): (#[0-9a-f]{6})", colours))
+    assert len([name for name in named if name.startswith("ink")]) == drawing.INKS + 2
+    for name, colour in named.items():
+        if name.startswith("ink") or name == "quiet":
+            a, b = sorted((light(colour), light(named["paper"])))
+            assert (b + 0.05) / (a + 0.05) >= 4.5, name

@@ -4,6 +4,7 @@ Each has a name, under which it is also written as a file of its own. Colours be
 same one in every picture, grey for the raw log. A cross marks what has no privacy guarantee.
 """
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -133,7 +134,11 @@ def _dot(system: System, result: Result, cast: Cast) -> Dot:
 
 
 def _points(evaluation: Evaluation, task: str, measure: str) -> list[Point]:
-    return [p for p in evaluation.points if (p.result.task, p.result.measure) == (task, measure)]
+    return [
+        p
+        for p in evaluation.points
+        if (p.result.task, p.result.measure) == (task, measure) and math.isfinite(p.result.value)
+    ]
 
 
 def _swept(
@@ -192,7 +197,7 @@ def varied(evaluation: Evaluation, cast: Cast, *, x: str = "value") -> dict[str,
         else:
             wanted = measure.endswith(ALL) or measure.startswith("coverage")
             wanted = wanted and curve_of(measure) is None
-        if wanted:
+        if wanted and _points(evaluation, task, measure):
             told = measure.removesuffix(ALL)
             name = slug(f"by-{evaluation.points[0].vary}-{task}-{told}")
             picture = _swept(evaluation, cast, name, told, task, measure, x=x, percent=False)
@@ -263,7 +268,8 @@ def curves(results: Sequence[Result], cast: Cast) -> list[Picture]:
     """Measures that are told for at least three values of something, over it."""
     found: dict[tuple[str, str, str], dict[str, list[tuple[float, float]]]] = {}
     for result in results:
-        if (point := curve_of(result.measure)) and not point[0].endswith(COVERED):
+        point = curve_of(result.measure) if math.isfinite(result.value) else None
+        if point is not None and not point[0].endswith(COVERED):
             what, over, at = point
             line = found.setdefault((result.task, what, over), {})
             line.setdefault(cast.shown(result.system), []).append((at, result.value))
@@ -297,7 +303,8 @@ def scored(results: Sequence[Result], cast: Cast) -> list[Picture]:
     """Bars of every measure of a task: over all questions, and over the answered ones beside it."""
     by_name: dict[str, dict[str, Result]] = {}
     for result in results:
-        by_name.setdefault(result.measure, {})[result.system] = result
+        if math.isfinite(result.value):
+            by_name.setdefault(result.measure, {})[result.system] = result
     pictures = []
     for measure, whole in by_name.items():
         if measure.endswith(COVERED) and measure.removesuffix(COVERED) + ALL in by_name:

@@ -7,9 +7,11 @@ It is made from the raw log and protects nobody. It says so on top and in a mark
 import csv as tables
 import io
 import json
+import math
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from murmurlog import paper
 from murmurlog.bundle import CERTIFICATE
@@ -154,7 +156,7 @@ def _write(
     evaluation: Evaluation, out: Path, numbers: Path, everything: Path, drawn: Path, *, x: str
 ) -> None:
     numbers.write_text(csv(evaluation), encoding="utf-8")
-    text = json.dumps(evaluation.as_json(), indent=2, ensure_ascii=False) + "\n"
+    text = json.dumps(_finite(evaluation.as_json()), indent=2, ensure_ascii=False) + "\n"
     everything.write_text(text, encoding="utf-8")
     drawn.mkdir()
     for name, svg in charts(evaluation, x=x).items():
@@ -401,6 +403,15 @@ def _by_task(evaluation: Evaluation) -> list[tuple[str, list[Result]]]:
     for result in evaluation.results:
         found.setdefault(result.task, []).append(result)
     return list(found.items())
+
+
+def _finite(value: Any) -> Any:
+    """The same with null where a number is not finite: JSON has no other word for it."""
+    if isinstance(value, dict):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _plain(value: object) -> str:
