@@ -5,6 +5,7 @@ import json
 import math
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -18,6 +19,7 @@ from murmurlog.bundle import SUMS, load, publish, sums
 from murmurlog.cards import NO_GUARANTEE, NOT_PRIVATE
 from murmurlog.certificate import ENTROPY, Certificate, TableClaim
 from murmurlog.checks import verify
+from murmurlog.demonstration import Demo
 from murmurlog.leaflet import leaflet
 from murmurlog.mechanisms import parse
 from murmurlog.plans import PROBABILITIES
@@ -141,6 +143,13 @@ def test_the_budget_falls_from_tables_to_what_is_stated(bundle):
     text = read(leaflet(certificate, loaded.tables))
     assert "sum 5 in one account 4" in text
     assert "the sum is a coarser bound" in text
+
+
+def test_the_demonstration_ends_with_it(bundle):
+    outcome = SimpleNamespace(out=bundle, guarantee=load(bundle).guarantee, as_json=dict)
+    shown = Demo(folder=bundle.parent, outcome=outcome, report=verify(bundle), log_rows=5)
+    assert shown.lines()[-1] == f"Look at it in a browser: {bundle / 'report.html'}"
+    assert shown.as_json()["report"] == str(bundle / "report.html")
 
 
 def test_only_the_first_rows_are_shown():
