@@ -4,6 +4,7 @@ import itertools
 import json
 import math
 
+import ibis
 import mpmath
 import numpy as np
 import pyarrow as pa
@@ -21,7 +22,7 @@ from murmurlog.engine import connect
 from murmurlog.errors import Refused, UsageError
 from murmurlog.items import Items
 from murmurlog.mechanisms import Rounds, View, parse
-from murmurlog.mechanisms.rounds import FULL, clipped, numbered, weights
+from murmurlog.mechanisms.spread import FULL, clipped, numbered, weights
 from murmurlog.noise import SeededEntropy, SystemEntropy
 from murmurlog.privacy import delta_of_threshold, gaussian_delta
 from murmurlog.privacy.rounds import (
@@ -442,11 +443,11 @@ def held_of(engine, holdings, *, d=100):
 def weighed(held, attention=None):
     """The weights of a round as the code sums them, by the item's text."""
     names = held.names.order_by("item").to_pyarrow()["query"].to_pylist()
-    rows = held.table.mutate(attention=module.ibis.literal(FULL, "int64"))
+    rows = held.table.mutate(attention=ibis.literal(FULL, "int64"))
     if attention:
         alive = [n for n, name in enumerate(names) if name in attention]
         h = np.array([attention[names[n]] for n in alive], np.int64)
-        rows = module._among(held, rows, np.array(alive, np.int64), h)
+        rows = module.among(held, rows, np.array(alive, np.int64), h)
     return dict(zip(names, weights(held, rows).tolist(), strict=True))
 
 
@@ -559,9 +560,9 @@ def test_items_come_once_bounded_and_bounding_again_is_caught(duck, monkeypatch)
     with pytest.raises(Refused, match="up to 2 a user, the mechanism is proved for 1"):
         mechanism.release(full, entropy=SystemEntropy())
     assert mechanism.release(held, entropy=SystemEntropy())["query"].to_pylist() == ["a"]
-    real = module._among
-    monkeypatch.setattr(module, "_among", lambda held, rows, *more: real(held, real_rows, *more))
-    real_rows = full.table.mutate(attention=module.ibis.literal(FULL, "int64"))
+    real = module.among
+    monkeypatch.setattr(module, "among", lambda held, rows, *more: real(held, real_rows, *more))
+    real_rows = full.table.mutate(attention=ibis.literal(FULL, "int64"))
     assert mechanism.release(held, entropy=SystemEntropy())["query"].to_pylist() == ["a", "x"]
 
 
