@@ -359,7 +359,8 @@ def _folder(session: Any, scratch_at: str | None, private: Path) -> Iterator[str
         try:
             yield name
         finally:
-            files.delete(path, True)
+            with told():
+                files.delete(path, True)
 
 
 def _hadoop_path(session: Any, uri: str) -> Any:
