@@ -3,12 +3,16 @@
 import itertools
 import json
 import math
+from dataclasses import replace
 
 import ibis
 import mpmath
 import numpy as np
+import played
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from hostile import hostile_log
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from laws import hockey_stick
@@ -18,7 +22,7 @@ from scipy.stats import binom
 import murmurlog.mechanisms.rounds as module
 from murmurlog.bound import Bounded, bound
 from murmurlog.checks import verify
-from murmurlog.engine import connect
+from murmurlog.engine import DuckEngine, connect
 from murmurlog.errors import Refused, UsageError
 from murmurlog.items import Items
 from murmurlog.mechanisms import Rounds, View, parse
@@ -566,13 +570,32 @@ def test_items_come_once_bounded_and_bounding_again_is_caught(duck, monkeypatch)
     assert mechanism.release(held, entropy=SystemEntropy())["query"].to_pylist() == ["a", "x"]
 
 
+@pytest.mark.parametrize("request_", [("click", "user", 20), ("query", "user-day", 3)])
+def test_items_that_pass_by_in_batches_fare_as_those_that_stay(tmp_path, monkeypatch, request_):
+    """The same sums in every round, as many draws, and the same rows in the end."""
+    monkeypatch.setattr(DuckEngine.batches, "__kwdefaults__", {"rows": 100, "ordered": False})
+    pq.write_table(hostile_log(1500, seed=1), tmp_path / "log.parquet")
+    kind, unit, d = request_
+    asked = [{"path": str(tmp_path / "log.parquet"), "kind": kind, "unit": unit, "d": d}]
+    (passing,), (staying,) = played.on_duckdb(asked), played.on_duckdb(asked, dense=True)
+    alive = [len(sums) for sums in staying["sums"]]
+    assert staying["draws"] == sum(alive) + len(staying["published"])
+    assert len(alive) == 4
+    assert alive == sorted(alive, reverse=True)
+    assert 0 < alive[3] < alive[2] < alive[0]
+    assert len(staying["published"]) > 1
+    assert passing == staying
+
+
 def test_nothing_in_nothing_out(duck):
     held = held_of(duck, [("a",)])
+    passing = replace(held, dense=False)
     for share, columns in ((0.0, ["query"]), (0.5, ["query", "users", "users_stderr", "reliable"])):
         mechanism = Rounds.solve(epsilon=1.0, delta=1e-9, d=100, count_share=share)
-        released = mechanism.release(held, entropy=SystemEntropy())
-        assert released.num_rows == 0
-        assert released.column_names == columns
+        for gathered in (held, passing):
+            released = mechanism.release(gathered, entropy=SystemEntropy())
+            assert released.num_rows == 0
+            assert released.column_names == columns
 
 
 # --- the whole road -------------------------------------------------------------------------------

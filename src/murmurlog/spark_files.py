@@ -7,7 +7,6 @@ and all are taken back if one fails. Nothing of a log comes here, so Hadoop's wo
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 from murmurlog.errors import EngineError, UsageError
@@ -15,24 +14,38 @@ from murmurlog.scratch import PREFIX
 from murmurlog.spark import SparkEngine
 
 # Stores that rename a folder in one step, and not into a folder that is not there.
-ONE_STEP = ("hdfs", "webhdfs", "swebhdfs", "viewfs", "file", "ftp", "sftp")
+ONE_STEP = ("hdfs", "webhdfs", "swebhdfs", "file", "ftp", "sftp")
 
 
 class Landing:
     """A free place for a bundle, and a folder beside it that is gone in the end."""
 
-    def __init__(self, made: Path, files: Any, hadoop: Any, place: Any, beside: Any) -> None:
-        self.made = made  # where the bundle is made: a private folder of this machine
-        self.files = files  # a file system of our own: its settings are nobody else's
-        self.hadoop = hadoop
-        self.place = place
-        self.beside = beside
+    def __init__(self, engine: SparkEngine, uri: str) -> None:
+        self.made = engine.private / "bundle"  # where it is made first
+        self.uri = uri
+        context = engine.session.sparkContext
+        self.hadoop = context._jvm.org.apache.hadoop.fs
+        with self._told():
+            place = self.hadoop.Path(uri)
+            if place.getParent() is None:
+                raise UsageError(f"--out {uri!r} names no folder: add a name for the bundle")
+            settings = context._jsc.hadoopConfiguration()
+            if place.toUri().getScheme() == "viewfs":
+                shown = self.hadoop.FileSystem.get(place.toUri(), settings)
+                place = self._below(shown.resolvePath(place.getParent()), place.getName())
+            # A file system of our own: its settings are nobody else's.
+            self.files = self.hadoop.FileSystem.newInstance(place.toUri(), settings)
+            self.files.setWriteChecksum(False)  # files of sums would be no files of a bundle
+            # The client of ftp cannot rename what has a scheme.
+            self.place = self.hadoop.Path.getPathWithoutSchemeAndAuthority(place)
+            name = f"{PREFIX}{context.applicationId}-{place.getName()}"
+            self.beside = self._below(self.place.getParent(), name)
 
     def put(self, *, last: str) -> None:
         """Copies what was made to its place, the file `last` after all others; all or nothing."""
         names = sorted(str(f.relative_to(self.made)) for f in self.made.rglob("*") if f.is_file())
         names.sort(key=lambda name: name == last)
-        with _told(self.place):
+        with self._told():
             self._check()
             if self.one_step:
                 self._copied(names, self.beside)
@@ -47,15 +60,13 @@ class Landing:
 
     def prepare(self) -> None:
         """Raises unless the place is free and a folder beside it can be made."""
-        with _told(self.place):
+        with self._told():
             self._check()
             if self.one_step and not self.files.exists(self.place.getParent()):
-                raise UsageError(
-                    f"--out {self.place.toString()!r}: there is no folder "
-                    f"{self.place.getParent().toString()!r}"
-                )
+                folder = self.place.getParent().toString()
+                raise UsageError(f"--out {self.uri!r}: there is no folder {folder!r}")
             if not self.files.mkdirs(self.beside):
-                raise EngineError(f"{self.beside.toString()!r} cannot be made")
+                raise EngineError(f"--out {self.uri!r}: no folder can be made beside it")
 
     def clear(self) -> None:
         """Removes the folder beside the place and closes the file system."""
@@ -66,13 +77,26 @@ class Landing:
         with suppress(Py4JError):
             self.files.close()
 
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Hadoop's errors as ours."""
+        from py4j.protocol import Py4JError, Py4JJavaError
+
+        try:
+            yield
+        except Py4JJavaError as error:
+            words = str(error.java_exception.toString()).partition("\n")[0]
+            raise EngineError(f"--out {self.uri!r} cannot be written: {words}") from None
+        except Py4JError:
+            raise EngineError(f"--out {self.uri!r} cannot be written: Spark is gone") from None
+
     def _below(self, folder: Any, name: str) -> Any:
         return self.hadoop.Path(folder, name)
 
     def _check(self) -> None:
         if self.files.exists(self.place):
             raise UsageError(
-                f"--out {self.place.toString()!r} exists: choose another folder, or remove it first"
+                f"--out {self.uri!r} exists: choose another folder, or remove it first"
             )
 
     def _copied(self, names: list[str], to: Any) -> None:
@@ -80,66 +104,52 @@ class Landing:
             here, there = self.made / name, self._below(to, name)
             self.files.copyFromLocalFile(False, False, self.hadoop.Path(here.as_uri()), there)
             if self.files.getFileStatus(there).getLen() != here.stat().st_size:
-                raise EngineError(f"{there.toString()!r} was not written to its end")
+                raise EngineError(f"{name} was not written to its end")
 
     def _renamed(self) -> None:
         """Moves the finished folder to its place in one step."""
-        moved = self.files.rename(self.beside, self.place)
+        from py4j.protocol import Py4JJavaError
+
+        try:
+            moved = self.files.rename(self.beside, self.place)
+        except Py4JJavaError:
+            # It may have been done, and only the answer lost.
+            if self.files.exists(self.beside) or not self.files.exists(self.place):
+                raise
+            moved = True
         # Where a folder came into being meanwhile, Hadoop moves into it.
         astray = self._below(self.place, self.beside.getName())
         if moved and self.files.exists(astray):
             self.files.delete(astray, True)
             self._check()
         if not moved:
-            raise EngineError(f"{self.beside.toString()!r} could not be renamed")
+            raise EngineError("the finished folder could not be renamed")
 
     def _one_by_one(self, names: list[str]) -> None:
         from py4j.protocol import Py4JError
 
-        begun: list[str] = []
+        begun: list[Any] = []
         try:
             for name in names:
-                begun.append(name)
+                there = self._below(self.place, name)
+                if self.files.exists(there):  # somebody else's: it is not ours to take back
+                    raise UsageError(f"--out {self.uri!r} came into being meanwhile")
+                begun.append(there)
                 self._copied([name], self.place)
         except BaseException:
-            for name in begun:
+            # Folders go only if they are empty.
+            for path in (*begun, *(file.getParent() for file in begun), self.place):
                 with suppress(Py4JError):
-                    self.files.delete(self._below(self.place, name), False)
+                    self.files.delete(path, False)
             raise
 
 
 @contextmanager
 def landing(engine: SparkEngine, uri: str) -> Iterator[Landing]:
     """A place for a bundle that is free and can be written; looked at before anything is drawn."""
-    context = engine.session.sparkContext
-    hadoop = context._jvm.org.apache.hadoop.fs
-    with _told(uri):
-        place = hadoop.Path(uri)
-        if place.getParent() is None:
-            raise UsageError(f"--out {uri!r} names no folder: add a name for the bundle")
-        files = hadoop.FileSystem.newInstance(place.toUri(), context._jsc.hadoopConfiguration())
-        files.setWriteChecksum(False)  # its files would be no files of a bundle
-        beside = hadoop.Path(
-            place.getParent(), f"{PREFIX}{context.applicationId}-{place.getName()}"
-        )
-    found = Landing(engine.private / "bundle", files, hadoop, place, beside)
+    found = Landing(engine, uri)
     try:
         found.prepare()
         yield found
     finally:
         found.clear()
-
-
-@contextmanager
-def _told(place: Any) -> Iterator[None]:
-    """Hadoop's errors as ours."""
-    from py4j.protocol import Py4JError, Py4JJavaError
-
-    name = place if isinstance(place, str) else place.toString()
-    try:
-        yield
-    except Py4JJavaError as error:
-        words = str(error.java_exception.toString()).partition("\n")[0]
-        raise EngineError(f"--out {name!r} cannot be written: {words}") from None
-    except Py4JError as error:
-        raise EngineError(f"--out {name!r} cannot be written: Spark was lost ({error})") from None
