@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+import tracemalloc
 from dataclasses import replace
 
 import ibis
@@ -26,7 +27,7 @@ from murmurlog.engine import DuckEngine, connect
 from murmurlog.errors import Refused, UsageError
 from murmurlog.items import Items
 from murmurlog.mechanisms import Rounds, View, parse
-from murmurlog.mechanisms.spread import FULL, clipped, numbered, weights
+from murmurlog.mechanisms.spread import FULL, Held, clipped, numbered, weights
 from murmurlog.noise import SeededEntropy, SystemEntropy
 from murmurlog.privacy import delta_of_threshold, gaussian_delta
 from murmurlog.privacy.rounds import (
@@ -585,6 +586,32 @@ def test_items_that_pass_by_in_batches_fare_as_those_that_stay(tmp_path, monkeyp
     assert 0 < alive[3] < alive[2] < alive[0]
     assert len(staying["published"]) > 1
     assert passing == staying
+
+
+def test_memory_does_not_grow_with_the_items_that_pass_by(duck, monkeypatch):
+    monkeypatch.setattr(DuckEngine.batches, "__kwdefaults__", {"rows": 2000, "ordered": False})
+    mechanism = Rounds(
+        schedule=schedule_of(d=2, s=[1.0, 1.0], T=[50.0, 50.0], own=[1, 1], past=[1])
+    )
+
+    def most(items, **how):
+        """The most that Python and numpy held at a time; nothing is given up, nothing passes."""
+        number = np.arange(items)
+        held = Held(
+            engine=duck, table=duck.keep(pa.table({"unit": number // 2, "item": number, "place": number % 2})),
+            names=None, size=items, kind="query", keys=("query",), unit="user", per_user=2, **how,
+        )  # fmt: skip
+        tracemalloc.start()
+        try:
+            assert len(mechanism.select(held, entropy=SeededEntropy(1))) == 0
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    most(2000, dense=False)  # what is made once and for all
+    few = most(2000, dense=False)
+    assert most(40_000, dense=False) < 1.5 * few
+    assert most(40_000, dense=True) > 3 * few
 
 
 def test_nothing_in_nothing_out(duck):
