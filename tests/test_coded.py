@@ -19,7 +19,7 @@ from murmurlog.engine import connect
 from murmurlog.firsts import NEVER, first_items
 from murmurlog.items import items
 from murmurlog.log import read
-from murmurlog.mechanisms.rounds import numbered
+from murmurlog.mechanisms.spread import numbered
 from murmurlog.noise import SystemEntropy
 from murmurlog.source import find
 from murmurlog.tally import tally

@@ -35,7 +35,7 @@ class Demo:
     @property
     def report_page(self) -> Path:
         """The page that shows the bundle."""
-        return self.outcome.out / "report.html"
+        return Path(self.outcome.out) / "report.html"
 
     @property
     def _private(self) -> bool:

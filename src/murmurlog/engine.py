@@ -8,7 +8,7 @@ import hashlib
 import math
 import re
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -53,6 +53,12 @@ class Engine(Protocol):
         self, schema: pa.Schema, source: Any, function: Callable[[pa.RecordBatch], pa.RecordBatch]
     ) -> Any:
         """A new table of `schema`, made by a Python function from the batches of `source`."""
+
+    def numbered(self, expression: Any, name: str) -> Any:
+        """The expression's rows, kept, with a whole number in a new column: no two have the same."""
+
+    def stored(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Any:
+        """A stream of Arrow batches as a table of the engine."""
 
     def microseconds(self, time: Any) -> Any:
         """A time as whole microseconds since 1970, so that differences are exact."""
@@ -142,11 +148,20 @@ class DuckEngine:
         self, schema: pa.Schema, source: Any, function: Callable[[pa.RecordBatch], pa.RecordBatch]
     ) -> Any:
         """A new table of `schema`, made by a Python function from the batches of `source`."""
+        return self.stored(schema, map(function, self.batches(source)))
+
+    def numbered(self, expression: Any, name: str) -> Any:
+        """The expression's rows, kept, with their places 0, 1, .. in the order of all columns."""
+        place = ibis.row_number().over(ibis.window(order_by=list(expression.columns)))
+        return self.materialise(expression.mutate(**{name: place.cast("int64")}))
+
+    def stored(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Any:
+        """A stream of Arrow batches as a table of the engine."""
         self._tables += 1
         name = f"t{self._tables}"
         table = self.backend.create_table(name, schema=ibis.Schema.from_pyarrow(schema))
-        for batch in self.batches(source):
-            self.backend.con.register("incoming", function(batch))
+        for batch in batches:
+            self.backend.con.register("incoming", batch)
             with _told():
                 self.backend.con.execute(f"INSERT INTO {name} SELECT * FROM incoming")
             self.backend.con.unregister("incoming")

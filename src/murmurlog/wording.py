@@ -40,11 +40,12 @@ def label(certificate: Certificate) -> str:
         if g.unit == "user"
         else f"All of its rows, {change}. A user with n of them is protected n times less."
     )
-    rows = [("Protected unit", unit, words)]
     if g.notion == "none":
-        rows.append(("Guarantee", "none", "One person's presence can change this data for sure."))
+        told = "No guarantee. One person's presence can change this data for sure."
+        rows = [("Protected unit", "nobody", told)]
     else:
-        rows += [
+        rows = [
+            ("Protected unit", unit, words),
             (
                 "Odds",
                 f"× {paper.odds(g)} at most (epsilon {paper.up(g.epsilon, 6)})",
