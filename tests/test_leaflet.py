@@ -235,6 +235,8 @@ def test_what_is_not_private_says_so_on_top():
     assert "without a privacy guarantee" in text
     assert "epsilon" not in text.replace("table mechanism epsilon delta", "")
     assert "×" not in text
+    assert "Protected unit nobody No guarantee." in text
+    assert "plus noise" not in text
 
 
 def test_conditions_plans_and_earlier_releases_are_on_the_label():

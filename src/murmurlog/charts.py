@@ -184,7 +184,7 @@ def ranks(
     if rule is not None and 1 <= rule[0] <= y_axis.high:
         y = frame.y(y_axis, rule[0])
         parts.append(f'<line class="rule" x1="{frame.left}" x2="{frame.end}" y1="{y}" y2="{y}"/>')
-        parts.append(text_at(frame.end, y - 5, rule[1], "quiet end"))
+        parts.append(text_at(frame.left + 5, y + 14, rule[1], "quiet"))  # where no curve comes
     placed = [(m, frame.x(x_axis, m.rank), frame.y(y_axis, max(1.0, m.count))) for m in marks]
     if curve:
         path = " ".join(f"{x},{y}" for _, x, y in placed)

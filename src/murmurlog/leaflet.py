@@ -22,6 +22,7 @@ TOP = 20  # rows of each table that are shown
 MARKS = 60  # of each picture: ranks far enough apart to be told from each other
 SURE = 1.96  # standard errors: 95 % of a normal law
 LEAD = "What many had in common in a search log. The label says who is protected, and how well."
+COMPARISON = "Parts of a search log, made for comparison."
 # What a row of a table is, of one and of several.
 ITEMS = {
     "keyword": ("word", "words"),
@@ -38,20 +39,22 @@ ITEMS = {
 def leaflet(certificate: Certificate, tables: Mapping[str, pa.Table]) -> str:
     """The page. `tables` are the published ones, in their order on disk."""
     views = [_view(certificate, name, tables[name]) for name in certificate.tables]
-    parts = [
-        *_warnings(certificate),
-        paper.columns(
-            label(certificate), paper.facts(_facts(certificate, views)) + _waterfall(certificate)
-        ),
-        *_pictures(certificate, views),
-        _rows(certificate, views),
-        _bounds(certificate),
-        _assumptions(certificate),
-    ]
+    pictures, one = _pictures(certificate, views), len(certificate.tables) == 1
+    beside = [paper.facts(_facts(certificate, views)), _waterfall(certificate)]
+    if one and pictures:
+        beside.append(paper.captioned(pictures[0], _caption(views)))
+    parts = [*_warnings(certificate), paper.columns(label(certificate), "".join(beside))]
+    if pictures and not one:
+        note = _caption(views)
+        parts.append(
+            paper.section("Few items are held by many", paper.figures(pictures), note=note)
+        )
+    parts += [_rows(certificate, views), _bounds(certificate), _assumptions(certificate)]
+    nothing = certificate.guarantee.notion == "none"
     return paper.printed(
         title=certificate.title,
         kicker=_kicker(certificate),
-        lead=certificate.about.get("description", LEAD),
+        lead=certificate.about.get("description", COMPARISON if nothing else LEAD),
         parts=parts,
         foot=f"Release {certificate.release_id}, {certificate.published}, murmurlog "
         f"{certificate.murmurlog}. This page was made from privacy.json and the tables in data/, and "
@@ -127,7 +130,7 @@ def _warnings(certificate: Certificate) -> list[str]:
 
 
 def _pictures(certificate: Certificate, views: Sequence[View]) -> list[str]:
-    """Counts over rank, one picture for each table, all on the same axes."""
+    """Counts over rank, a chart for each table, all on the same axes."""
     drawn = [v for v in views if v.counts is not None and len(v.counts) and v.name != "left_out"]
     if not drawn:
         return []
@@ -135,26 +138,34 @@ def _pictures(certificate: Certificate, views: Sequence[View]) -> list[str]:
     most = max(float(v.counts[0]) for v in drawn if v.counts is not None)
     pictures = []
     for ink, view in enumerate(drawn):
-        needed = certificate.tables[view.name].passes.get("0.5")
+        claim = certificate.tables[view.name]
+        needed = claim.passes.get("0.5") if view.errors is not None else None
+        word = "threshold" if claim.guarantee.notion == "none" else "even odds to be published"
+        what = "queries with a url" if view.name == "log" else ITEMS[view.name][1]
+        assert view.counts is not None
         pictures.append(
             charts.ranks(
                 _marks(view),
-                title=f"{view.name}: {len(view.counts) if view.counts is not None else 0:,} "
-                f"{ITEMS[view.name][1] if view.name != 'log' else 'queries with a url'}",
+                title=f"{view.name}: {len(view.counts):,} {what}",
                 x_label=f"rank (most {view.counted} first)",
                 ink=ink,
                 within=(last, most),
-                rule=(needed, "published with even odds")
-                if needed and view.errors is not None
-                else None,
+                rule=(needed, word) if needed else None,
             )
         )
-    words = (
+    return pictures
+
+
+def _caption(views: Sequence[View]) -> str:
+    if all(view.errors is None for view in views):
+        return (
+            "Each point is a row, its height the count; of the many on the right a few are drawn."
+        )
+    return (
         "Each point is a published row, its height the published count, with a 95 % interval; of the "
         "many rows on the right a few are drawn. Grey ones are unreliable: their standard error is "
         "more than a quarter of the count. What is rarer is missing by design."
     )
-    return [paper.section("Few items are held by many", paper.figures(pictures), note=words)]
 
 
 def _marks(view: View) -> list[charts.Mark]:
@@ -207,11 +218,17 @@ def _rows(certificate: Certificate, views: Sequence[View]) -> str:
             shown = "log: what its invented users did most"
         table = paper.grid(head, cells, numbers=numbers, dim=dim)
         parts.append((paper.heading(shown) + table, len(view.keys) > 1))
-    note = (
-        "Counts are of units after each was bounded to a few different items, plus noise; they are not "
-        "traffic. ± is a 95 % interval of the noise and the selection; it does not cover what bounding "
-        "took away. Grey rows with an asterisk are unreliable."
-    )
+    note = ""
+    if any(view.errors is not None for view in views):
+        note = (
+            "± is a 95 % interval of the noise and the selection; it does not cover what bounding "
+            "took away. Grey rows with an asterisk are unreliable."
+        )
+        if certificate.guarantee.notion != "none":
+            note = (
+                f"Counts are of {certificate.guarantee.unit}s after each was bounded to a few "
+                f"different items, plus noise; they are not traffic. {note}"
+            )
     if not parts:
         return paper.section("First rows of each table", note="Nothing passed the thresholds.")
     return paper.section("First rows of each table", paper.tables(parts), note=note)
@@ -247,7 +264,7 @@ def _waterfall(certificate: Certificate) -> str:
         if together
         else "The costs of the tables add up."
     )
-    return f"<figure>{chart}<figcaption>{paper.escape(words)}</figcaption></figure>"
+    return paper.captioned(chart, words)
 
 
 def _bounds(certificate: Certificate) -> str:

@@ -152,6 +152,11 @@ def figures(charts: Iterable[str]) -> str:
     return f'<div class="charts">\n{inside}\n</div>'
 
 
+def captioned(chart: str, words: str) -> str:
+    """One chart with words below it."""
+    return f"<figure>{chart}<figcaption>{escape(words)}</figcaption></figure>"
+
+
 def columns(*parts: str) -> str:
     """Parts beside each other where there is room."""
     return '<div class="columns">\n' + "\n".join(f"<div>{p}</div>" for p in parts) + "\n</div>"

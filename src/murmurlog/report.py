@@ -55,10 +55,10 @@ def page(evaluation: Evaluation, *, x: str = "value") -> str:
     rows, users = log.get("rows"), log.get("users")
     on = f" on {rows:,} rows of {users:,} users" if rows is not None and users is not None else ""
     count = len(evaluation.systems)
+    first = [_systems(cast), *_kept(evaluation, cast, x)]
     parts = [
         paper.banner(WARNING),
-        _systems(cast),
-        *_kept(evaluation, cast, x),
+        *(reversed(first) if evaluation.points else first),  # a sweep has many systems
         *(_varied(evaluation, cast, x) if evaluation.points else _at_one(evaluation, cast)),
         *_comparisons(evaluation, cast),
         *_skipped(evaluation),
