@@ -125,8 +125,8 @@ def test_it_says_who_is_protected_first_and_epsilon_as_odds(bundle):
 def test_rows_come_with_their_uncertainty_and_unreliable_ones_are_grey(bundle):
     page = (bundle / "report.html").read_text(encoding="utf-8")
     text = read(page)
-    assert "900 6" in text  # 1.96 times 3
-    assert "41 59 *" in text
+    assert "900 6" in text  # two standard errors of 3
+    assert "41 60 *" in text
     (grey,) = re.findall(r'<tr class="dim">.*', page)
     assert "rare thing" in grey
     drawn = page[page.index("query: 3 queries") :]

@@ -45,7 +45,7 @@ th:first-child, td:first-child {{ text-align: left; }}
 
 WIDE = Frame(width=720, height=380, left=70, right=150, top=40, bottom=48)
 COLUMN = Frame(width=400, height=264, left=58, right=130, top=34, bottom=46)
-SQUARE = Frame(width=400, height=276, left=50, right=24, top=34, bottom=44)
+SQUARE = Frame(width=400, height=276, left=58, right=24, top=34, bottom=44)
 
 
 # --- lines ----------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from murmurlog.wording import PLAIN, bound_of, label, needs, together
 
 TOP = 20  # rows of each table that are shown
 MARKS = 60  # of each picture: ranks far enough apart to be told from each other
-SURE = 1.96  # standard errors: 95 % of a normal law
+SURE = 2.0  # standard errors: they hold about 19 times in 20, whatever the noise
 LEAD = "What many had in common in a search log. The label says who is protected, and how well."
 COMPARISON = "Parts of a search log, made for comparison."
 # What a row of a table is, of one and of several.
@@ -162,8 +162,8 @@ def _caption(views: Sequence[View]) -> str:
             "Each point is a row, its height the count; of the many on the right a few are drawn."
         )
     return (
-        "Each point is a published row, its height the published count, with a 95 % interval; of the "
-        "many rows on the right a few are drawn. Grey ones are unreliable: their standard error is "
+        "Each point is a published row, its height the published count, with two standard errors up "
+        "and down; of the many rows on the right a few are drawn. Grey ones are unreliable: their standard error is "
         "more than a quarter of the count. What is rarer is missing by design."
     )
 
@@ -221,7 +221,7 @@ def _rows(certificate: Certificate, views: Sequence[View]) -> str:
     note = ""
     if any(view.errors is not None for view in views):
         note = (
-            "± is a 95 % interval of the noise and the selection; it does not cover what bounding "
+            "± is two standard errors, of the noise and the selection; it does not cover what bounding "
             "took away. Grey rows with an asterisk are unreliable."
         )
         if certificate.guarantee.notion != "none":
