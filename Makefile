@@ -30,6 +30,14 @@ $(VENV)/spark: $(VENV)/dev requirements-spark.txt
 	$(PIP) install --require-hashes --no-deps -r requirements-spark.txt
 	@touch $@
 
+# For the tests in a browser; without one on the machine they skip, and say so.
+$(VENV)/browser: $(VENV)/dev requirements-browser.txt
+	$(PIP) install --require-hashes -r requirements-browser.txt
+	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && \
+	apt-get install -y --no-install-recommends chromium fonts-noto-core fonts-noto-cjk; } || \
+	echo "there is no chromium: the tests in a browser will skip"
+	@touch $@
+
 demo: $(VENV)/run
 	rm -rf demo
 	$(BIN)/murmurlog demo --out demo
@@ -37,7 +45,7 @@ demo: $(VENV)/run
 test: $(VENV)/dev
 	$(BIN)/python -m pytest -n 2
 
-test-all: $(VENV)/spark
+test-all: $(VENV)/spark $(VENV)/browser
 	$(BIN)/python -m pytest -n $(SLOW_WORKERS) -m "" -rs
 
 check: $(VENV)/dev
@@ -66,6 +74,7 @@ lock: $(VENV)/dev
 	printf 'flit_core>=3.11,<4\n' | $(LOCK) --output-file requirements.txt pyproject.toml -
 	$(BIN)/python -c "import tomllib; print('\n'.join(tomllib.load(open('pyproject.toml', 'rb'))['dependency-groups']['dev']))" \
 	| $(LOCK) --constraint requirements.txt --output-file requirements-dev.txt pyproject.toml -
+	echo playwright | $(LOCK) --constraint requirements-dev.txt --output-file requirements-browser.txt -
 
 clean:
 	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

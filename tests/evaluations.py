@@ -65,6 +65,7 @@ def at_one_setting(*, hostile=False, epsilons=(1.0, 1.0)):
                        difference=-0.01, p=0.4, n=100),
         ),
         skipped=(Skipped(system="k-query:20", task="ad-hoc", why="needs a click table"),),
+        top_list=(("fear of <b>flying</b>", 1, {"raw": 1, first: 1, "zealous": None}),),
         systems=systems,
         how="Re-run on the training users of 5 folds.",
         settings={"folds": 5, "repeats": 1, "tasks": ["statistics", "suggestion"]},

@@ -68,6 +68,13 @@ def test_everything_is_in_the_page():
     assert "folds: 5; repeats: 1; tasks: statistics, suggestion" in text
 
 
+def test_the_top_list_is_there_rank_by_rank():
+    page = report.page(at_one_setting())
+    assert "A top list, rank by rank" in page
+    assert "fear of &lt;b&gt;flying&lt;/b&gt;" in page
+    assert "A top list" not in report.page(replace(at_one_setting(), top_list=()))
+
+
 def test_a_difference_that_may_be_chance_is_grey():
     page = report.page(at_one_setting())
     grey = [row for row in re.findall(r'<tr class="dim">.*', page) if "P@5" in row]

@@ -60,6 +60,7 @@ def page(evaluation: Evaluation, *, x: str = "value") -> str:
         paper.banner(WARNING),
         *(reversed(first) if evaluation.points else first),  # a sweep has many systems
         *(_varied(evaluation, cast, x) if evaluation.points else _at_one(evaluation, cast)),
+        *_top_list(evaluation, cast),
         *_comparisons(evaluation, cast),
         *_skipped(evaluation),
         _everything(evaluation, cast),
@@ -307,6 +308,20 @@ def _tasks(evaluation: Evaluation, cast: Cast) -> list[str]:
         "users; how many questions there were stands in the table of everything. " + NO_GUARANTEE
     )
     return [paper.section("What tasks are still worth", *sections, note=note)]
+
+
+def _top_list(evaluation: Evaluation, cast: Cast) -> list[str]:
+    """The queries of the top-list study by their rank in the raw log, and where systems have them."""
+    if not evaluation.top_list:
+        return []
+    names = [name for name in cast.systems if name != "raw"]
+    cells = [
+        [query, str(rank), *("–" if ranks.get(n) is None else str(ranks[n]) for n in names)]
+        for query, rank, ranks in evaluation.top_list
+    ]
+    head = ["query", "raw", *(cast.shown(name) for name in names)]
+    table = paper.grid(head, cells, numbers=range(1, len(head)), wide=(0,))
+    return [paper.section("A top list, rank by rank", table, note="–: not published.")]
 
 
 def _comparisons(evaluation: Evaluation, cast: Cast) -> list[str]:
