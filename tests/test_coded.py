@@ -44,7 +44,7 @@ def general(monkeypatch):
     """Turns the road of numbers off."""
 
     def off():
-        monkeypatch.setattr(murmurlog.log, "encoded", lambda *_, **__: None)
+        monkeypatch.setattr(murmurlog.log, "_as_numbers", murmurlog.log._as_texts)
 
     return off
 

@@ -16,6 +16,8 @@ from typing import Any, Protocol
 
 import duckdb
 import ibis
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from murmurlog.errors import EngineError, InputError, UsageError
@@ -105,6 +107,30 @@ class DuckEngine:
         self.backend.con.register(name, table)
         return self.backend.table(name)
 
+    def store(self, table: pa.Table) -> Path:
+        """A file in the engine's private folder that `stored` shows without reading it."""
+        self._tables += 1
+        file = self.folder / f"t{self._tables}.arrow"
+        with _told(), pa.OSFile(str(file), "wb") as out, pa.ipc.new_file(out, table.schema) as rows:
+            rows.write_table(table)
+        return file
+
+    def buckets(self, texts: pa.Array, count: int) -> npt.NDArray[np.uint8]:
+        """For each text a number below `count`, up to 256, that depends on the text alone."""
+        found = np.zeros(len(texts), np.uint8)
+        place = pa.array(np.arange(len(texts)))
+        cursor = self.backend.con.cursor()
+        try:
+            with _told():
+                cursor.register("incoming", pa.table({"place": place, "text": texts}))
+                rows = cursor.execute(
+                    f"SELECT place, (hash(text) % {count})::UTINYINT AS bucket FROM incoming"
+                ).to_arrow_table()
+        finally:
+            cursor.close()
+        found[rows["place"].to_numpy()] = rows["bucket"].to_numpy()
+        return found
+
     @property
     def memory(self) -> int:
         """The bytes that the engine may take before it spills."""
@@ -159,6 +185,12 @@ class DuckEngine:
     def self_test(self) -> None:
         """Raises unless the engine gives known answers for what the privacy proofs rely on."""
         self_test(self)
+
+
+def stored(file: Path) -> pa.Table:
+    """The table in a file of `store`; its bytes stay there until they are looked at."""
+    with pa.memory_map(str(file)) as source:
+        return pa.ipc.open_file(source).read_all()
 
 
 def _name(expression: Any) -> str:
