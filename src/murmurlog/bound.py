@@ -127,7 +127,7 @@ def _first(
     rows: list[pa.Table] = []
     counts: list[pa.Table] = []
     coded: tuple[Holdings, Firsts] | None = None
-    for held in wanted.holdings():
+    for held in wanted.holdings(engine):
         kept = first_items(
             unit=held.unit,
             time=held.time,

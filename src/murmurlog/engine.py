@@ -115,20 +115,19 @@ class DuckEngine:
             rows.write_table(table)
         return file
 
-    def buckets(self, texts: pa.Array, count: int) -> npt.NDArray[np.uint8]:
-        """For each text a number below `count`, up to 256, that depends on the text alone."""
-        found = np.zeros(len(texts), np.uint8)
-        place = pa.array(np.arange(len(texts)))
+    def hashes(self, texts: pa.Array) -> npt.NDArray[np.uint64]:
+        """A number for each text that depends on it alone; others may have the same."""
+        found = np.zeros(len(texts), np.uint64)
         cursor = self.backend.con.cursor()
         try:
             with _told():
+                place = pa.array(np.arange(len(texts)))
                 cursor.register("incoming", pa.table({"place": place, "text": texts}))
-                rows = cursor.execute(
-                    f"SELECT place, (hash(text) % {count})::UTINYINT AS bucket FROM incoming"
-                ).to_arrow_table()
+                cursor.execute("SELECT place, hash(text) AS number FROM incoming")
+                for batch in cursor.to_arrow_reader(ROWS_A_BATCH):
+                    found[batch["place"].to_numpy()] = batch["number"].to_numpy()
         finally:
             cursor.close()
-        found[rows["place"].to_numpy()] = rows["bucket"].to_numpy()
         return found
 
     @property

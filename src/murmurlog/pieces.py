@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from murmurlog.coded import Coded, Holdings, Texts, holdings
 from murmurlog.engine import DuckEngine, stored
-from murmurlog.firsts import NEVER, Integers
+from murmurlog.firsts import NEVER, Integers, together
 
 ROOM = 1 / 4  # of the engine's memory for the numbers of a part; work on them takes twice as much
 PIECE = 1 / 16  # for the texts of a piece, before they are numbers
@@ -41,7 +42,7 @@ class Pieces:
         """Every row, as `Coded.table` has them; stays on disk."""
         return pa.concat_tables([stored(file) for file in self.files])
 
-    def logs(self) -> Iterator[Coded]:
+    def logs(self, engine: DuckEngine) -> Iterator[Coded]:
         """The parts, one after the other: all rows of some users each."""
         for first, last in self.parts or ():
             found = []
@@ -50,7 +51,7 @@ class Pieces:
                 if lo < hi:
                     found.append(_loaded(stored(file).slice(lo, hi - lo)))
             if found:
-                yield joined(found)
+                yield joined(found, engine)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -63,9 +64,9 @@ class Wanted:
     unit: str
     known: pa.Array | None  # only these queries
 
-    def holdings(self) -> Iterator[Holdings]:
+    def holdings(self, engine: DuckEngine) -> Iterator[Holdings]:
         """The items of every unit, as often as they occur; a unit's are in one part."""
-        for log in self.log.logs() if isinstance(self.log, Pieces) else (self.log,):
+        for log in self.log.logs(engine) if isinstance(self.log, Pieces) else (self.log,):
             yield holdings(log, kind=self.kind, unit=self.unit, known=self.known)
 
 
@@ -87,11 +88,11 @@ def gathered(pieces: Iterator[Coded], engine: DuckEngine) -> Coded | Pieces:
             files.append(engine.store(placed.table()))
             starts.append(start)
     if not files:
-        return joined(held)
+        return joined(held, engine)
     return Pieces(files=tuple(files), starts=tuple(starts), parts=_runs(sizes, room))
 
 
-def joined(pieces: list[Coded]) -> Coded:
+def joined(pieces: list[Coded], engine: DuckEngine) -> Coded:
     """One log of several; empties the list, so that a column goes as soon as it is joined."""
     first = pieces[0]
     if len(pieces) == 1:
@@ -106,21 +107,26 @@ def joined(pieces: list[Coded]) -> Coded:
     pieces.clear()
     del first
     return Coded(
-        query=_one_list(queries),
-        user=_one_list(users),
+        query=_one_list(queries, engine),
+        user=_one_list(users, engine),
         time=np.concatenate(times),
-        url=_one_list(urls) if urls else None,
+        url=_one_list(urls, engine) if urls else None,
         rank=pa.concat_arrays(ranks) if ranks else None,
-        kept={name: _one_list(columns) for name, columns in kept.items()},
+        kept={name: _one_list(columns, engine) for name, columns in kept.items()},
     )
 
 
-def _one_list(columns: list[Texts]) -> Texts:
+def _one_list(columns: list[Texts], engine: DuckEngine) -> Texts:
     """The columns one after the other, with one list; empties what it is given."""
-    lists = pa.chunked_array([column.texts for column in columns]).dictionary_encode().chunks
-    becomes = np.concatenate([some.indices.to_numpy() for some in lists])
-    texts = lists[0].dictionary
-    del lists
+    texts = pa.concat_arrays([column.texts for column in columns])
+    hashes = np.concatenate([engine.hashes(column.texts) for column in columns])
+    equal = same_texts(texts, hashes)
+    del hashes
+    firsts = equal == np.arange(len(equal))
+    number = np.cumsum(firsts, dtype=np.int32)
+    number -= 1
+    becomes = number[equal]
+    del equal, number
     codes = np.empty(sum(len(column.codes) for column in columns), np.int32)
     row = place = 0
     while columns:
@@ -128,18 +134,47 @@ def _one_list(columns: list[Texts]) -> Texts:
         some = np.append(becomes[place : place + len(column.texts)], np.int32(-1))  # none is none
         np.take(some, column.codes, out=codes[row : row + len(column.codes)], mode="wrap")
         row, place = row + len(column.codes), place + len(column.texts)
-    return Texts(codes=codes, texts=texts)
+    return Texts(codes=codes, texts=texts.take(pa.array(np.flatnonzero(firsts))))
+
+
+def same_texts(texts: pa.Array, hashes: Integers) -> Integers:
+    """For each text the place of the first that is equal to it.
+
+    Hashes only say which texts to compare. Where a hash stands for several texts, as few bits of it
+    will now and then, these are told apart by a list of them.
+    """
+    # Half as slow as a list of all: most texts are alone with their hash and never looked at.
+    order, numbers = together(hashes >> np.uint64(len(hashes).bit_length()))
+    alike = numbers[1:] == numbers[:-1]
+    del numbers
+    pairs = np.flatnonzero(alike)
+    left, right = (texts.take(pa.array(order[pairs + more])) for more in (0, 1))
+    differ = pairs[~pc.equal(left, right).to_numpy(zero_copy_only=False)]
+    del left, right, pairs
+    starts = np.concatenate([[True], ~alike])[: len(order)]
+    group = np.cumsum(starts, dtype=np.int32)
+    group -= 1
+    first = np.empty_like(order)
+    first[order] = order[starts][group]
+    if len(differ):
+        mixed = np.zeros(len(starts), bool)
+        mixed[group[differ]] = True
+        places = np.sort(order[mixed[group]])
+        listed = texts.take(pa.array(places)).dictionary_encode().indices.to_numpy()
+        _, at = np.unique(listed, return_index=True)
+        first[places] = places[at[listed]]
+    return first
 
 
 def _size(piece: Coded, room: float) -> float:
     """What a piece takes of the room; more where its texts would fill a list of Arrow's."""
     columns = [c for c in (piece.user, piece.query, piece.url, *piece.kept.values()) if c]
-    return max(piece.nbytes, max(c.texts.nbytes for c in columns) / MOST_TEXT * room)
+    return float(max(piece.nbytes, max(c.texts.nbytes for c in columns) / MOST_TEXT * room))
 
 
 def _by_bucket(piece: Coded, engine: DuckEngine) -> tuple[Coded, Integers]:
     """The rows put together by bucket of their user, else in their order; and where each starts."""
-    bucket = engine.buckets(piece.user.texts, BUCKETS)[piece.user.codes]
+    bucket = (engine.hashes(piece.user.texts) % BUCKETS).astype(np.uint8)[piece.user.codes]
     starts = np.concatenate([[0], np.cumsum(np.bincount(bucket, minlength=BUCKETS))])
     return piece.at(np.argsort(bucket, kind="stable")), starts
 
