@@ -27,7 +27,7 @@ LAYERS = [
     {"postgres", "spark"},
     {"source", "population", "domain", "histories", "labels"},
     {"raw", "synth", "packing", "measuring", "coded"},
-    {"spark_rows", "pieces"},
+    {"spark_rows", "parts"},
     {"log", "ump", "diversity", "pool_text"},
     {"items"},
     {"bound"},

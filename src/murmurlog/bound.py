@@ -18,7 +18,7 @@ from murmurlog.errors import InputError, UsageError
 from murmurlog.firsts import Firsts, first_items
 from murmurlog.items import Items
 from murmurlog.noise import Entropy
-from murmurlog.pieces import Pieces, Wanted
+from murmurlog.parts import Parts, Wanted
 from murmurlog.tables import LISTS, SEPARATOR
 
 WAYS = ("first", "random")
@@ -127,7 +127,7 @@ def _first(
     rows: list[pa.Table] = []
     counts: list[pa.Table] = []
     coded: tuple[Holdings, Firsts] | None = None
-    for held in wanted.holdings(engine):
+    for held in wanted.holdings():
         kept = first_items(
             unit=held.unit,
             time=held.time,
@@ -137,7 +137,7 @@ def _first(
             places=places,
         )
         found = _shown(items, held, kept, places=places)
-        if isinstance(wanted.log, Pieces):
+        if isinstance(wanted.log, Parts):
             # What is left of a part goes to disk before the next one comes.
             rows.append(stored(engine.store(found)))
             counts.append(stored(engine.store(counted(items.keys, held, kept))))

@@ -2,12 +2,12 @@
 
 Most of what a release costs is text that is hashed, compared and copied again and again. Here it is
 hashed once. The lists are exact, no hash stands for a text; cleaning and screening look at each text
-once, whatever the number of its rows. A log is read piece by piece, each with lists of its own;
-`pieces` puts them together. Only in this process: `log` has the general road, with the same rows.
+once, whatever the number of its rows. Only for what fits into memory: `parts` sees to that, and `log`
+has the general road, with the same rows.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -17,11 +17,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from murmurlog.engine import DuckEngine
 from murmurlog.firsts import NEVER, Facts, Integers
 from murmurlog.text import ODD, clean_url, normalise
 
-ROWS_A_BATCH = 500_000
 TYPED = ("time", "bad_time", "rank")
 PERIODS = {"user-month": "M", "user-week": "W", "user-day": "D"}
 MICROSECONDS_A_DAY = 86_400_000_000
@@ -60,23 +58,16 @@ class Coded:
     def rows(self) -> int:
         return len(self.time)
 
-    @property
-    def nbytes(self) -> int:
-        """What the rows and their lists take."""
-        columns = [c for c in (self.user, self.query, self.url, *self.kept.values()) if c]
-        texts = sum(column.codes.nbytes + column.texts.nbytes for column in columns)
-        return int(texts + self.time.nbytes + (0 if self.rank is None else self.rank.nbytes))
-
-    def at(self, rows: Facts | Integers) -> "Coded":
-        """Some of the rows: those marked, or those at these places."""
-        if rows.dtype == bool and rows.all():
+    def at(self, rows: Facts) -> "Coded":
+        """Some of the rows."""
+        if rows.all():
             return self
         return Coded(
             user=self.user.at(rows),
             time=self.time[rows],
             query=self.query.at(rows),
             url=self.url.at(rows) if self.url else None,
-            rank=None if self.rank is None else _chosen(self.rank, rows),
+            rank=self.rank.filter(pa.array(rows)) if self.rank is not None else None,
             kept={name: column.at(rows) for name, column in self.kept.items()},
         )
 
@@ -96,67 +87,51 @@ class Coded:
         )
 
 
-def encoded(
-    raw: Any,
-    engine: DuckEngine,
-    *,
-    url: str | None,
-    keep: Sequence[str],
-    since: datetime | None,
-    until: datetime | None,
-    why: Callable[[str], list[str]] | None,
-    needs: str | None,
-    broken: dict[str, int],
-    screened: dict[str, int],
-    piece: float,
-) -> Iterator[Coded]:
-    """The usable rows of a source, cleaned and screened, in pieces of about so many bytes of text.
+@dataclass(frozen=True, kw_only=True)
+class Cleaning:
+    """How rows of a source become rows of a log, and where those that do not are counted.
 
     `why` gives the reasons to drop a normalised query. It is not asked about queries without any
     character of `needs`. Urls are cut at the level `url`, or left out.
     """
-    for coded, bad_time in _read(raw, engine, urls=url is not None, keep=keep, piece=piece):
-        query, reasons = _cleaned_queries(coded.query, why, needs)
-        cleaned = replace(coded, query=query)
+
+    url: str | None
+    keep: tuple[str, ...]
+    since: datetime | None
+    until: datetime | None
+    why: Callable[[str], list[str]] | None
+    needs: str | None
+    broken: dict[str, int]
+    screened: dict[str, int]
+
+    def columns(self, raw: Any) -> dict[str, Any]:
+        """The columns of a source that `clean` looks at."""
+        columns = {
+            "user": raw.user,
+            "time": raw.time,
+            "bad_time": raw.timed & raw.time.isnull(),
+            "query": raw.query,
+        }
+        if self.url is not None:
+            columns |= {"url": raw.url, "rank": raw["rank"]}
+        return columns | {f"k{i}": raw[f"k{i}"] for i in range(len(self.keep))}
+
+    def clean(self, pieces: dict[str, list[pa.Array]]) -> Coded:
+        """The usable rows, cleaned and screened; empties what it is given."""
+        coded, bad_time = _numbers(pieces, self.keep)
+        query, reasons = _cleaned_queries(coded.query, self.why, self.needs)
         linked = coded.url.codes >= 0 if coded.url else np.zeros(coded.rows, bool)
-        if coded.url and url is not None:
-            cleaned = replace(cleaned, url=_cleaned_urls(coded.url, url))
-        usable = _between(cleaned, bad_time, since, until, broken)
-        usable = _usable(cleaned, usable, bad_time, linked, broken)
+        url = _cleaned_urls(coded.url, self.url) if coded.url and self.url else None
+        coded = replace(coded, query=query, url=url)
+        usable = _between(coded, bad_time, self.since, self.until, self.broken)
+        usable = _usable(coded, usable, bad_time, linked, self.broken)
         if reasons:
-            usable = _screened(cleaned, usable, reasons, screened)
-        yield cleaned.at(usable)
-
-
-def _read(
-    raw: Any, engine: DuckEngine, *, urls: bool, keep: Sequence[str], piece: float
-) -> Iterator[tuple[Coded, Facts]]:
-    """Every row, as it stands in the source, and whether its time cannot be read."""
-    columns = {
-        "user": raw.user,
-        "time": raw.time,
-        "bad_time": raw.timed & raw.time.isnull(),
-        "query": raw.query,
-    }
-    if urls:
-        columns |= {"url": raw.url, "rank": raw["rank"]}
-    columns |= {f"k{i}": raw[f"k{i}"] for i in range(len(keep))}
-    batches: list[pa.RecordBatch] = []
-    size = 0
-    for batch in engine.batches(raw.select(**columns), rows=ROWS_A_BATCH, ordered=True):
-        if batches and size + batch.nbytes > piece:
-            yield _numbers({name: [b.column(name) for b in batches] for name in columns}, keep)
-            batches, size = [], 0
-        batches.append(batch)
-        size += batch.nbytes
-        del batch
-    gathered = {name: [batch.column(name) for batch in batches] for name in columns}
-    del batches
-    yield _numbers(gathered, keep)
+            usable = _screened(coded, usable, reasons, self.screened)
+        return coded.at(usable)
 
 
 def _numbers(pieces: dict[str, list[pa.Array]], keep: Sequence[str]) -> tuple[Coded, Facts]:
-    """The rows of some batches, and whether their times cannot be read; empties what it is given."""
+    """Every row, as it stands in the source, and whether its time cannot be read."""
     # A column at a time: its texts go as soon as they are numbers.
     texts = {name: _texts(pieces.pop(name)) for name in [*pieces] if name not in TYPED}
     time = _together(pieces.pop("time"), pa.timestamp("us")).view(pa.int64())
@@ -189,10 +164,6 @@ def _without_empty(column: Texts) -> Texts:
         return column
     codes = np.where(column.codes == place, np.int32(-1), column.codes)
     return Texts(codes=codes, texts=column.texts)
-
-
-def _chosen(column: pa.Array, rows: Facts | Integers) -> pa.Array:
-    return column.filter(pa.array(rows)) if rows.dtype == bool else column.take(pa.array(rows))
 
 
 def _together(pieces: list[pa.Array], kind: pa.DataType) -> pa.Array:

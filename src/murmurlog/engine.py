@@ -16,8 +16,6 @@ from typing import Any, Protocol
 
 import duckdb
 import ibis
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from murmurlog.errors import EngineError, InputError, UsageError
@@ -68,6 +66,12 @@ _MICROSECONDS = ibis.udf.scalar.builtin(
 )
 
 
+def _hash(text: Any) -> Any: ...
+
+
+_HASH = ibis.udf.scalar.builtin(_hash, name="hash", signature=(("string",), "uint64"))
+
+
 class DuckEngine:
     """A connection whose tables spill to a private folder. Use `engine.connect()`."""
 
@@ -107,28 +111,23 @@ class DuckEngine:
         self.backend.con.register(name, table)
         return self.backend.table(name)
 
-    def store(self, table: pa.Table) -> Path:
-        """A file in the engine's private folder that `stored` shows without reading it."""
+    @contextmanager
+    def storing(self, schema: pa.Schema) -> Iterator[tuple[Path, pa.ipc.RecordBatchFileWriter]]:
+        """A new file in the engine's private folder, and what writes batches to it."""
         self._tables += 1
         file = self.folder / f"t{self._tables}.arrow"
-        with _told(), pa.OSFile(str(file), "wb") as out, pa.ipc.new_file(out, table.schema) as rows:
-            rows.write_table(table)
+        with _told(), pa.OSFile(str(file), "wb") as out, pa.ipc.new_file(out, schema) as writer:
+            yield file, writer
+
+    def store(self, table: pa.Table) -> Path:
+        """A file in the engine's private folder that `stored` shows without reading it."""
+        with self.storing(table.schema) as (file, writer):
+            writer.write_table(table)
         return file
 
-    def hashes(self, texts: pa.Array) -> npt.NDArray[np.uint64]:
-        """A number for each text that depends on it alone; others may have the same."""
-        found = np.zeros(len(texts), np.uint64)
-        cursor = self.backend.con.cursor()
-        try:
-            with _told():
-                place = pa.array(np.arange(len(texts)))
-                cursor.register("incoming", pa.table({"place": place, "text": texts}))
-                cursor.execute("SELECT place, hash(text) AS number FROM incoming")
-                for batch in cursor.to_arrow_reader(ROWS_A_BATCH):
-                    found[batch["place"].to_numpy()] = batch["number"].to_numpy()
-        finally:
-            cursor.close()
-        return found
+    def bucket(self, text: Any, count: int) -> Any:
+        """A number below `count`, up to 256, that depends on the text alone."""
+        return (_HASH(text) % count).cast("uint8")
 
     @property
     def memory(self) -> int:

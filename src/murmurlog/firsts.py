@@ -75,7 +75,7 @@ def _in_time(unit: Integers, time: Integers) -> tuple[Integers, Integers, Facts]
     Rows are put together by unit first. Most logs have them in order of time then, and only the
     units that have not are sorted by it.
     """
-    order, units = together(unit)
+    order, units = _together(unit)
     times = time[order]
     same = units[1:] == units[:-1]
     falls = np.flatnonzero(same & (times[1:] < times[:-1]))
@@ -89,11 +89,10 @@ def _in_time(unit: Integers, time: Integers) -> tuple[Integers, Integers, Facts]
     return order, units, same & (times[1:] == times[:-1])
 
 
-def together(number: Integers) -> tuple[Integers, Integers]:
+def _together(number: Integers) -> tuple[Integers, Integers]:
     """The places of equal numbers side by side, in their order; and the numbers there.
 
-    Number and place share a word of 64 bits: sorting words is several times faster than sorting
-    places.
+    Number and place share a word: sorting words is several times faster than sorting places.
     """
     bits = np.uint64(len(number).bit_length())
     words = number.astype(np.uint64)
@@ -125,7 +124,7 @@ def _settled(
 def _first_of_each(units: Integers, items: Integers) -> Facts:
     """Whether a row is the first of its unit with its item; rows stand unit by unit."""
     # Rows with one item, by place: those of one unit stand side by side, too, the first in front.
-    at, items = together(items)
+    at, items = _together(items)
     same = items[1:] == items[:-1]
     holder = units[at]
     same &= holder[1:] == holder[:-1]

@@ -16,7 +16,7 @@ from murmurlog.engine import Engine
 from murmurlog.errors import InputError, UsageError
 from murmurlog.labels import Labels
 from murmurlog.log import Log
-from murmurlog.pieces import Wanted
+from murmurlog.parts import Wanted
 from murmurlog.privacy import UNITS
 from murmurlog.source import Source
 from murmurlog.tables import KEYS, SEVERAL, By, keys_of

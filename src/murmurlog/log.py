@@ -15,10 +15,10 @@ from typing import Any
 import ibis
 import pyarrow as pa
 
-from murmurlog.coded import Coded, encoded
+from murmurlog.coded import Cleaning, Coded
 from murmurlog.engine import DuckEngine, Engine
 from murmurlog.errors import InputError, UsageError
-from murmurlog.pieces import MOST_TEXT, PIECE, Pieces, gathered
+from murmurlog.parts import Parts, gathered
 from murmurlog.raw import STANDARD, raw_rows
 from murmurlog.screen import Screen, matcher
 from murmurlog.source import Source
@@ -37,15 +37,12 @@ class Log:
     rows: int
     broken: Mapping[str, int] = field(default_factory=dict)
     screened: Mapping[str, int] = field(default_factory=dict)
-    coded: tuple[Any, Coded | Pieces] | None = None  # a table, and its rows as numbers
+    coded: tuple[Any, Coded | Parts] | None = None  # a table, and its rows as numbers
 
     @property
-    def numbers(self) -> Coded | Pieces | None:
+    def numbers(self) -> Coded | Parts | None:
         """The rows as numbers, if they are known and are those of the table."""
-        if not self.coded or self.coded[0] is not self.table:
-            return None
-        numbers = self.coded[1]
-        return None if isinstance(numbers, Pieces) and numbers.parts is None else numbers
+        return self.coded[1] if self.coded and self.coded[0] is self.table else None
 
     @property
     def has_times(self) -> bool:
@@ -158,20 +155,25 @@ class _Steps:
 
 def _as_numbers(
     raw: Any, engine: DuckEngine, steps: _Steps
-) -> tuple[Any, int, Coded | Pieces | None]:
+) -> tuple[Any, int, Coded | Parts | None]:
     """The usable rows as a table, how many there are, and the same rows as numbers."""
-    screened = bool(steps.screen or steps.deny)
-    pieces = encoded(
-        raw, engine, url=steps.url, keep=steps.keep, since=steps.since, until=steps.until,
-        why=_reason(steps.screen, steps.deny) if screened else None,
-        needs=_needs(steps.screen, steps.deny), broken=steps.broken, screened=steps.screened,
-        piece=min(engine.memory * PIECE, MOST_TEXT),
-    )  # fmt: skip
-    coded = gathered(pieces, engine)
+    cleaning = Cleaning(
+        url=steps.url,
+        keep=steps.keep,
+        since=steps.since,
+        until=steps.until,
+        why=_reason(steps.screen, steps.deny) if steps.screen or steps.deny else None,
+        needs=_needs(steps.screen, steps.deny),
+        broken=steps.broken,
+        screened=steps.screened,
+    )
+    coded = gathered(raw, engine, cleaning)
+    if coded is None:
+        return _as_texts(raw, engine, steps)
     return engine.show(coded.table()), coded.rows, coded
 
 
-def _as_texts(raw: Any, engine: Engine, steps: _Steps) -> tuple[Any, int, Coded | Pieces | None]:
+def _as_texts(raw: Any, engine: Engine, steps: _Steps) -> tuple[Any, int, Coded | Parts | None]:
     """The same rows by what every engine can do, without numbers."""
     table = _cleaned(raw, engine, steps.url)
     kept = _between(table, steps.broken, steps.since, steps.until)
