@@ -150,6 +150,7 @@ def _numbers(pieces: dict[str, list[pa.Array]], keep: Sequence[str]) -> tuple[Co
 
 def _texts(pieces: list[pa.Array]) -> Texts:
     """One list of texts for all pieces."""
+    pieces = [piece for piece in pieces if len(piece)]
     if not pieces:
         return Texts(codes=np.zeros(0, np.int32), texts=pa.array([], pa.string()))
     chunks = pa.chunked_array(pieces).dictionary_encode().chunks
