@@ -22,6 +22,7 @@ from murmurlog.firsts import NEVER, Integers
 ROOM = (
     1 / 6
 )  # of the engine's memory for the rows of a part; work on them takes twice what they take
+PART = 1 / 4  # of the room: what is small is sorted sooner, in memory that is already there
 MOST_TEXT = 1_800_000_000  # bytes of a column of a part: Arrow's lists end at 2 GB
 ROWS_A_BATCH = 1_000_000
 BUCKETS = 256  # of users: no part is smaller than one of them
@@ -111,12 +112,12 @@ def _by_bucket(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[int]]:
 
 
 def _runs(needs: Integers) -> list[tuple[int, int]]:
-    """Runs of buckets that each fit into a part."""
-    parts = max(1, int(np.ceil(needs.sum())))
+    """Runs of buckets, none larger than a part should be unless one bucket is."""
+    whole = needs.sum()
+    most = whole / np.ceil(whole / PART)  # parts of one size, not full ones and a rest
     ends, size = [0], 0.0
     for bucket, need in enumerate(needs):
-        # Parts of one size, not full ones and a rest.
-        if size and (size + need > 1 or size + need / 2 > needs.sum() / parts):
+        if size and size + need > most:
             ends.append(bucket)
             size = 0.0
         size += need
