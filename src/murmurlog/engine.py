@@ -138,6 +138,17 @@ class DuckEngine:
         number, unit = limit.split()
         return int(float(number) * 1024 ** ("bytes", "KiB", "MiB", "GiB", "TiB").index(unit))
 
+    @contextmanager
+    def sharing(self) -> Iterator[None]:
+        """Leaves half of the engine's memory to others for a while; what it holds beyond is spilled."""
+        whole = self.memory
+        with _told():
+            self.sql(f"SET memory_limit = '{whole // 2}B'")
+        try:
+            yield
+        finally:
+            self.sql(f"SET memory_limit = '{whole}B'")
+
     def batches(
         self, expression: Any, *, rows: int = ROWS_A_BATCH, ordered: bool = False
     ) -> Iterator[pa.RecordBatch]:

@@ -70,13 +70,14 @@ def gathered(raw: Any, engine: DuckEngine, cleaning: Cleaning) -> Coded | Parts 
     starts: list[list[int]] = []
     needs = np.zeros(BUCKETS)
     used = 0.0
-    with ExitStack() as open_file:
+    with ExitStack() as shared, ExitStack() as open_file:
         for batch in engine.batches(rows, rows=ROWS_A_BATCH, ordered=True):
             if not starts:
                 held.append(batch)
                 used += _need(batch, room)
                 if used <= 1:
                     continue
+                shared.enter_context(engine.sharing())
                 file, writer = open_file.enter_context(engine.storing(batch.schema))
                 waiting, held = held, []
             else:
@@ -87,14 +88,14 @@ def gathered(raw: Any, engine: DuckEngine, cleaning: Cleaning) -> Coded | Parts 
                 needs += [_need(placed.slice(a, b - a), room) for a, b in pairwise(start)]
                 writer.write_batch(placed)
                 starts.append(start)
-    if not starts:
-        pieces = {name: [batch.column(name) for batch in held] for name in columns}
-        held.clear()
-        return cleaning.clean(pieces)
-    try:
-        return _cleaned(file, starts, _runs(needs), engine, cleaning) if needs.max() <= 1 else None
-    finally:
-        file.unlink()
+        if not starts:
+            pieces = {name: [batch.column(name) for batch in held] for name in columns}
+            held.clear()
+            return cleaning.clean(pieces)
+        open_file.close()  # all of it is on disk now
+        shared.callback(file.unlink)
+        fits = needs.max() <= 1
+        return _cleaned(file, starts, _runs(needs), engine, cleaning) if fits else None
 
 
 def _need(batch: pa.RecordBatch, room: float) -> float:
