@@ -62,6 +62,7 @@ bench: $(VENV)/dev
 	$(BIN)/python benchmarks/noise.py
 	$(BIN)/python benchmarks/peers.py
 	$(BIN)/python benchmarks/release.py
+	$(BIN)/python benchmarks/memory.py
 	$(BIN)/python benchmarks/mechanisms.py
 	$(BIN)/python benchmarks/set_union.py
 	$(BIN)/python benchmarks/postgres.py

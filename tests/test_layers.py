@@ -41,7 +41,7 @@ LAYERS = [
     {"postgres", "spark"},
     {"source", "population", "domain", "histories", "labels"},
     {"raw", "synth", "packing", "measuring", "coded"},
-    {"spark_rows", "spark_files"},
+    {"spark_rows", "spark_files", "parts"},
     {"log", "ump", "diversity", "pool_text"},
     {"items", "reading"},
     {"bound"},

@@ -72,6 +72,12 @@ _MICROSECONDS = ibis.udf.scalar.builtin(
 )
 
 
+def _hash(text: Any) -> Any: ...
+
+
+_HASH = ibis.udf.scalar.builtin(_hash, name="hash", signature=(("string",), "uint64"))
+
+
 class DuckEngine:
     """A connection whose tables spill to a private folder. Use `engine.connect()`."""
 
@@ -111,6 +117,24 @@ class DuckEngine:
         self.backend.con.register(name, table)
         return self.backend.table(name)
 
+    @contextmanager
+    def storing(self, schema: pa.Schema) -> Iterator[tuple[Path, pa.ipc.RecordBatchFileWriter]]:
+        """A new file in the engine's private folder, and what writes batches to it."""
+        self._tables += 1
+        file = self.folder / f"t{self._tables}.arrow"
+        with _told(), pa.OSFile(str(file), "wb") as out, pa.ipc.new_file(out, schema) as writer:
+            yield file, writer
+
+    def store(self, table: pa.Table) -> Path:
+        """A file in the engine's private folder that `mapped` shows without reading it."""
+        with self.storing(table.schema) as (file, writer):
+            writer.write_table(table)
+        return file
+
+    def bucket(self, text: Any, count: int) -> Any:
+        """A number below `count`, up to 256, that depends on the text alone."""
+        return (_HASH(text) % count).cast("uint8")
+
     @property
     def memory(self) -> int:
         """The bytes that the engine may take before it spills."""
@@ -119,6 +143,17 @@ class DuckEngine:
         ).fetchall()
         number, unit = limit.split()
         return int(float(number) * 1024 ** ("bytes", "KiB", "MiB", "GiB", "TiB").index(unit))
+
+    @contextmanager
+    def sharing(self) -> Iterator[None]:
+        """Leaves half of the engine's memory to others for a while; what it holds beyond is spilled."""
+        whole = self.memory
+        with _told():
+            self.sql(f"SET memory_limit = '{whole // 2}B'")
+        try:
+            yield
+        finally:
+            self.sql(f"SET memory_limit = '{whole}B'")
 
     def batches(
         self, expression: Any, *, rows: int = ROWS_A_BATCH, ordered: bool = False
@@ -174,6 +209,12 @@ class DuckEngine:
     def self_test(self) -> None:
         """Raises unless the engine gives known answers for what the privacy proofs rely on."""
         self_test(self)
+
+
+def mapped(file: Path) -> pa.Table:
+    """The table in a file of `store`; its bytes stay there until they are looked at."""
+    with pa.memory_map(str(file)) as source:
+        return pa.ipc.open_file(source).read_all()
 
 
 def _name(expression: Any) -> str:
