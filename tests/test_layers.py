@@ -9,7 +9,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "murmurlog"
 LAYERS = [
     {"__init__"},
-    {"errors", "charts", "scores"},
+    {"errors", "charts", "scores", "evidence", "worlds"},
     {
         "privacy",
         "scratch",
@@ -22,6 +22,8 @@ LAYERS = [
         "fitting",
         "fields",
         "firsts",
+        "intervals",
+        "observing",
     },
     {
         "noise",
@@ -46,13 +48,13 @@ LAYERS = [
     {"counted", "truth"},
     {"outline", "trials"},
     {"mechanisms", "likeness"},
-    {"plans", "certificate", "ledger"},
+    {"plans", "certificate", "ledger", "settings", "specification"},
     {"forecast"},
     {"wishes"},
     {"cards", "estimates", "place"},
     {"bundle"},
-    {"road", "checks", "export"},
-    {"demonstration", "surveying", "reproduce_hong"},
+    {"road", "checks", "export", "probes"},
+    {"demonstration", "surveying", "reproduce_hong", "auditing"},
     {"reproduce"},
     {"cli"},
 ]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from murmurlog.auditing import Audit, audit
     from murmurlog.bundle import Release, load
     from murmurlog.certificate import Certificate
     from murmurlog.checks import Report, verify
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 # Loaded on first use: `murmurlog --help` and `import murmurlog` need no engine.
 _WHERE = {
+    "Audit": "auditing",
     "BundleError": "errors",
     "Certificate": "certificate",
     "EngineError": "errors",
@@ -40,6 +42,7 @@ _WHERE = {
     "Report": "checks",
     "Threshold": "mechanisms",
     "UsageError": "errors",
+    "audit": "auditing",
     "load": "bundle",
     "parse": "mechanisms",
     "plan": "plans",
@@ -49,6 +52,7 @@ _WHERE = {
 }
 
 __all__ = [
+    "Audit",
     "BundleError",
     "Certificate",
     "EngineError",
@@ -63,6 +67,7 @@ __all__ = [
     "Report",
     "Threshold",
     "UsageError",
+    "audit",
     "load",
     "parse",
     "plan",

@@ -5,11 +5,11 @@ is looked at. Beside it stand the probes. What comes out is never "private": it 
 that none was found, with a bound that holds at the stated confidence over everything that was tried.
 """
 
-import secrets
 import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +24,18 @@ from murmurlog.errors import UsageError
 from murmurlog.evidence import least_by_guesses
 from murmurlog.lists import read_lists
 from murmurlog.mechanisms import View
-from murmurlog.noise import below
+from murmurlog.noise import SystemEntropy, below
 from murmurlog.observing import Flags, Seen, events, guesses, seen
 from murmurlog.plans import DELTA, EPSILON, MECHANISM, Plan, mechanisms_for, plan_tables
 from murmurlog.privacy import Guarantee
 from murmurlog.probes import law, leaks, order, repeats, replay
-from murmurlog.settings import FAKES, LISTS, POOL, Setting, claimed, standing
+from murmurlog.settings import FAKES, LISTS, POOL, QUICK, Setting, claimed, standing
 from murmurlog.worlds import Pair, write_keys, write_log
 
 TRIALS = 4000
 CONFIDENCE = 0.99
-MOST_ROWS = 1_500_000  # of a log: fewer worlds where they are large
+ROWS_A_PAIR = 40_000  # of a log: fewer worlds where they are large, but for the pairs in QUICK
+ROWS_OF_QUICK = 160_000
 REPLAYED = 6  # worlds of each pair that are replayed; counting has little chance in it
 LEAK_EPSILON = 0.5  # a budget at which a score of right guesses proves a leak
 SLACK = 1e-6
@@ -134,9 +135,7 @@ class Audit:
         here = self.at("as claimed")
         if here is None:
             return f"no violation found (nothing could be measured as claimed) {sure}"
-        return (
-            f"no violation found (claimed {here.claim:.4g}, measured at least {here.least:.2f} {sure})"
-        )
+        return f"no violation found (claimed {here.claim:.4g}, measured at least {here.least:.2f} {sure})"
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -162,7 +161,7 @@ class _Planned:
     setting: Setting
     plans: Mapping[str, Plan]
     pairs: list[Pair]
-    worlds: int
+    worlds: list[int]  # of each pair
 
     @property
     def tests(self) -> int:
@@ -219,10 +218,12 @@ def audit(
             skipped=skipped,
         )  # fmt: skip
         alpha = (1 - confidence) / tests
-        steps: list[Callable[[], None]] = [lambda: running.repeats(made)]
-        steps += [lambda each=each: running.replay(made, each, say) for each in planned]  # type: ignore[misc]
-        steps += [lambda: running.leaks(made, first, alpha, say)]
-        steps += [lambda each=each: running.attack(made, each, alpha, say) for each in planned]  # type: ignore[misc]
+        steps = [
+            lambda: running.repeats(made),
+            *(partial(running.replay, made, each, say) for each in planned),
+            lambda: running.leaks(made, first, alpha, say),
+            *(partial(running.attack, made, each, alpha, say) for each in planned),
+        ]
         for step in steps:
             step()
             made.seconds = time.monotonic() - began
@@ -241,12 +242,13 @@ class _Running:
     """The releases of an audit, in a folder of their own."""
 
     def __init__(self, folder: Path, trials: int) -> None:
-        self.folder, self.trials = folder, trials
-        self.entropy = road.SystemEntropy()
+        self.folder, self.trials, self.made = folder, trials, 0
+        self.entropy = SystemEntropy()
 
     def path(self, name: str) -> Path:
         """A new path in the folder."""
-        return self.folder / f"{secrets.token_hex(8)}-{name}"
+        self.made += 1
+        return self.folder / f"{self.made}-{name}"
 
     def claim(self, setting: Setting) -> Guarantee:
         """What is claimed at a setting; raises if nothing is."""
@@ -269,10 +271,14 @@ class _Running:
                 skipped.append(f"{setting.name}: {error}")
                 continue
             pairs = setting.made({table: each.mechanism for table, each in plans.items()})
-            rows = sum(max(len(pair.rows(0)), len(pair.rows(1))) for pair in pairs)
-            worlds = max(60, min(self.trials, MOST_ROWS // max(1, rows)))
+            worlds = [self._worlds(pair) for pair in pairs]
             found.append(_Planned(setting=setting, plans=plans, pairs=pairs, worlds=worlds))
         return found, skipped
+
+    def _worlds(self, pair: Pair) -> int:
+        rows = max(1, len(pair.rows(0)), len(pair.rows(1)))
+        most = (ROWS_OF_QUICK if pair.name in QUICK else ROWS_A_PAIR) // rows
+        return max(60, min(self.trials, most))
 
     def _plans(
         self, setting: Setting, files: Mapping[str, Any]
@@ -318,7 +324,7 @@ class _Running:
             mechanism=setting.mechanism,
             epsilon=setting.epsilon,
             delta=setting.delta,
-            per_user=setting.per_user,  # type: ignore[arg-type]
+            per_user=setting.per_user,
             noise=setting.noise,
             neighbours=setting.neighbours,
             **setting.options,
@@ -330,15 +336,14 @@ class _Running:
 
     def repeats(self, made: Audit) -> None:
         """Noise that comes twice."""
-        found = repeats(lambda: road.SystemEntropy())
+        found = repeats(SystemEntropy)
         made.faults += [Fault(setting="noise", what=what) for what in found]
 
     def replay(self, made: Audit, each: _Planned, say: Callable[[str], None]) -> None:
         """What one user moves, by the mechanism's own counting."""
         say(f"replaying {each.setting.name}")
-        small = _Planned(
-            setting=each.setting, plans=each.plans, pairs=each.pairs, worlds=REPLAYED
-        )
+        few = [REPLAYED] * len(each.pairs)
+        small = _Planned(setting=each.setting, plans=each.plans, pairs=each.pairs, worlds=few)
         files = {name: _read(name, path) for name, path in self._files(small).items()}
         plans, _ = self._plans(each.setting, files)
         for table, plan in plans.items():
@@ -348,9 +353,7 @@ class _Running:
             for what in replay(plan.mechanism, view, each.pairs, worlds=REPLAYED, seed=1):
                 made.faults.append(Fault(setting=each.setting.name, what=f"{table}: {what}"))
 
-    def leaks(
-        self, made: Audit, first: Setting, alpha: float, say: Callable[[str], None]
-    ) -> None:
+    def leaks(self, made: Audit, first: Setting, alpha: float, say: Callable[[str], None]) -> None:
         """Everything in a bundle besides its rows."""
         say("looking for side channels")
         small = Setting(
@@ -374,14 +377,11 @@ class _Running:
         made.releases += 6
         made.faults += [Fault(setting="side channels", what=what) for what in found]
 
-    def attack(
-        self, made: Audit, each: _Planned, alpha: float, say: Callable[[str], None]
-    ) -> None:
+    def attack(self, made: Audit, each: _Planned, alpha: float, say: Callable[[str], None]) -> None:
         """A log of many worlds, released, and only its bundle looked at."""
         setting, pairs = each.setting, each.pairs
-        say(f"attacking {setting.name}: {each.worlds} worlds of {len(pairs)} pairs")
-        coins = below(2, count=len(pairs) * each.worlds, entropy=self.entropy)
-        sides = coins.reshape(len(pairs), each.worlds)
+        say(f"attacking {setting.name}: {sum(each.worlds)} worlds of {len(pairs)} pairs")
+        sides = [below(2, count=many, entropy=self.entropy) for many in each.worlds]
         log = self.path("log.parquet")
         write_log(log, pairs, sides)
         files: dict[str, Any] = dict(self._files(each))
@@ -390,15 +390,13 @@ class _Running:
             files["fakes"] = FAKES * keys
         bundle = load(self.release(setting, log, screen=False, **files))
         made.releases += 1
-        made.worlds += coins.size
+        made.worlds += sum(each.worlds)
         claim = bundle.guarantee
-        views = seen(bundle.tables, pairs=len(pairs), worlds=each.worlds)
+        views = seen(bundle.tables, worlds=each.worlds)
         for pair, what, side in zip(pairs, views, sides, strict=True):
             made.measured += _against(claim, setting.name, pair, what, side == 1, alpha)
         made.faults += [Fault(setting=setting.name, what=w) for w in order(bundle.tables)]
-        parameters = {
-            name: table.parameters for name, table in bundle.certificate.tables.items()
-        }
+        parameters = {name: table.parameters for name, table in bundle.certificate.tables.items()}
         made.faults += _law(setting.name, parameters, pairs, views, sides, alpha)
 
 
@@ -477,5 +475,3 @@ def _small_log(inside: bool) -> pa.Table:
     return pa.table(
         {"user": users, "query": queries, "url": urls, "time": pa.array(times, pa.timestamp("us"))}
     )
-
-

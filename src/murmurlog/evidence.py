@@ -87,9 +87,7 @@ def least_by_guesses(
 
     def refuted(epsilon: float) -> bool:
         return (
-            p_value(
-                canaries=canaries, guesses=guesses, right=right, epsilon=epsilon, delta=delta
-            )
+            p_value(canaries=canaries, guesses=guesses, right=right, epsilon=epsilon, delta=delta)
             < alpha
         )
 

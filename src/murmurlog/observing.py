@@ -36,24 +36,29 @@ class Seen:
         return self.numbers.get((item, column), np.full(self.worlds, np.nan))
 
 
-def seen(tables: Mapping[str, pa.Table], *, pairs: int, worlds: int) -> list[Seen]:
+def seen(tables: Mapping[str, pa.Table], *, worlds: Sequence[int]) -> list[Seen]:
     """The published numbers of every pair's worlds."""
-    found: list[dict[tuple[Item, str], Floats]] = [{} for _ in range(pairs)]
+    found: list[dict[tuple[Item, str], Floats]] = [{} for _ in worlds]
     for name, table in tables.items():
         numeric = [f.name for f in table.schema if _is_number(f.type)]
         values = [np.asarray(table[c].to_pylist(), dtype=np.float64) for c in numeric]
         for row, (world, item) in enumerate(_keys(table)):
             pair, number = place_of(world)
             for column, numbers in zip((*numeric, "rows"), (*values, None), strict=True):
-                at = found[pair].setdefault(((name, item), column), np.full(worlds, np.nan))
+                key = ((name, item), column)
+                if key not in found[pair]:
+                    found[pair][key] = np.full(worlds[pair], np.nan)
+                at = found[pair][key]
                 value = 1.0 if numbers is None else numbers[row]
                 # A log has several rows of the same item: they add up.
                 at[number] = value if math.isnan(at[number]) else at[number] + value
-    return [Seen(numbers=each, worlds=worlds) for each in found]
+    return [Seen(numbers=each, worlds=many) for each, many in zip(found, worlds, strict=True)]
 
 
 def _is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
+    return bool(
+        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
+    )
 
 
 def _keys(table: pa.Table) -> Iterator[tuple[str, str]]:
@@ -230,5 +235,3 @@ def _tails(values: Floats) -> Iterator[tuple[float, float]]:
             yield float(low), float(high)
     yield -math.inf, float(values.max())
     yield float(values.min()), math.inf
-
-

@@ -51,7 +51,7 @@ def replay(
     with tempfile.TemporaryDirectory() as folder:
         for side in (0, 1):
             path = Path(folder) / f"{side}.parquet"
-            write_log(path, pairs, np.full((len(pairs), worlds), side))
+            write_log(path, pairs, [np.full(worlds, side)] * len(pairs))
             with connect() as engine:
                 log = read(find(str(path)), engine=engine, urls=view.kind in ("click", "log"))
                 gathered = mechanism.gather(log, view, entropy=SeededEntropy(seed))
@@ -109,9 +109,9 @@ def _moved(
             changes.setdefault(key[:LETTERS], []).append(change)
     worst: dict[int, tuple[int, int, int]] = {}
     for world, moved in changes.items():
-        pair, _ = place_of(world)
+        number, _ = place_of(world)
         sizes = (sum(map(abs, moved)), len(moved), max(map(abs, moved)))
-        worst[pair] = max(worst.get(pair, (0, 0, 0)), sizes)
+        worst[number] = max(worst.get(number, (0, 0, 0)), sizes)
     found = []
     for number, (total, items, most) in sorted(worst.items()):
         pair = pairs[number]
@@ -246,14 +246,12 @@ def leaks(
         for n in range(1, 10_000)
         if p_value(canaries=n, guesses=n, right=n, epsilon=epsilon, delta=delta) < share
     )
-    right = dict.fromkeys(telling, 0)
     for _ in range(needed):
         inside = coin()
         told = facts(release(inside))
-        for name, value in telling.items():
-            right[name] += (told.get(name) == value) == inside
-    return [
-        f"{name} tells who was there, {needed} times of {needed}"
-        for name, n in right.items()
-        if n == needed
-    ]
+        telling = {
+            name: value for name, value in telling.items() if (told.get(name) == value) == inside
+        }
+        if not telling:
+            return []
+    return [f"{name} tells who was there, {needed} times of {needed}" for name in telling]

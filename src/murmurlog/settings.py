@@ -115,7 +115,7 @@ def standing(mechanism: str, *, noise: str | None = None) -> list[Setting]:
     if "query" not in kind.tables:
         return _of_other_tables(kind.tables, shared)
     found = [
-        Setting(name="large delta, one item a user", epsilon=2.0, delta=0.1, **shared),
+        Setting(name="large delta, one item a user", epsilon=1.5, delta=0.05, **shared),
         Setting(name="large delta, three items a user", epsilon=3.0, delta=0.1, per_user=3,
                 **shared),
         Setting(name="one user for another", epsilon=2.0, delta=0.1, neighbours="replace",
@@ -160,5 +160,3 @@ def _of_other_tables(tables: Sequence[str], shared: Mapping[str, Any]) -> list[S
                 per_user=2, **shared),
     ]  # fmt: skip
     return found
-
-

@@ -198,7 +198,9 @@ def pairs_of_logs(s: Sizes) -> list[Pair]:
         return [Search(user, item, n * APART, item) for n, item in enumerate(items)]
 
     ours = [f"ours{n}" for n in range(s.d)]
-    crowds = {n: [row for i in range(n) for row in clicks(f"o{i}", ours)] for n in (s.near - 1, s.sure)}
+    crowds = {
+        n: [row for i in range(n) for row in clicks(f"o{i}", ours)] for n in (s.near - 1, s.sure)
+    }
     return [
         Pair(name="new clicks", one=(*clicks(USER, several("mine", s.d)),)),
         Pair(name="clicks at the threshold", others=(*crowds[s.near - 1],),
@@ -239,14 +241,14 @@ def place_of(name: str) -> tuple[int, int]:
     return ALPHABET.index(name[0]), number
 
 
-def write_log(path: Path, pairs: Sequence[Pair], sides: npt.NDArray[np.int64]) -> None:
-    """The log in which world w of pair p is on the side sides[p, w]; as Parquet."""
+def write_log(path: Path, pairs: Sequence[Pair], sides: Sequence[npt.NDArray[np.int64]]) -> None:
+    """The log in which world w of pair p is on the side sides[p][w]; as Parquet."""
     tables = [_nothing()]
-    for number, pair in enumerate(pairs):
-        names = names_of(number, sides.shape[1])
+    for number, (pair, coins) in enumerate(zip(pairs, sides, strict=True)):
+        names = names_of(number, len(coins))
         for side in (0, 1):
             if rows := pair.rows(side):
-                tables.append(_tiled(rows, names[sides[number] == side]))
+                tables.append(_tiled(rows, names[coins == side]))
     pq.write_table(pa.concat_tables(tables), path)
 
 
@@ -277,17 +279,17 @@ def _tiled(rows: Sequence[Search], names: npt.NDArray[np.str_]) -> pa.Table:
     )
 
 
-def write_keys(path: Path, pairs: Sequence[Pair], worlds: int, *, urls: bool) -> None:
+def write_keys(path: Path, pairs: Sequence[Pair], worlds: Sequence[int], *, urls: bool) -> None:
     """Every query that a listed pair has in any world, as a public pool or (with urls) as lists."""
     lines = []
-    for number, pair in enumerate(pairs):
+    for number, (pair, many) in enumerate(zip(pairs, worlds, strict=True)):
         found = {
             (row.query, row.url)
             for side in (0, 1)
             for row in pair.rows(side)
             if pair.listed and (row.url is not None or not urls)
         }
-        for name in names_of(number, worlds):
+        for name in names_of(number, many):
             for query, url in sorted(found, key=str):
                 lines.append(f"{name}{query}" + (f"\t{name}.org/{url}" if urls else ""))
     path.write_text("\n".join(dict.fromkeys(lines)) + "\n", encoding="utf-8")

@@ -3,13 +3,24 @@
 import os
 import sys
 
-from murmurlog.cli import commands, estimate, export, ledger, plan, pool, profile, reproduce
+from murmurlog.cli import (
+    audit,
+    commands,
+    estimate,
+    export,
+    ledger,
+    plan,
+    pool,
+    profile,
+    reproduce,
+)
 from murmurlog.cli.app import app
 from murmurlog.cli.output import tell
 from murmurlog.errors import MurmurlogError
 
 # Importing them registers their commands.
 __all__ = [
+    "audit",
     "commands",
     "estimate",
     "export",
