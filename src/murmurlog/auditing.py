@@ -218,9 +218,13 @@ def audit(
             skipped=skipped,
         )  # fmt: skip
         alpha = (1 - confidence) / tests
-        steps = [
+        steps: list[Callable[[], None]] = [
             lambda: running.repeats(made),
-            *(partial(running.replay, made, each, say) for each in planned),
+            *(
+                partial(running.replay, made, each, say)
+                for each in planned
+                if each.setting.replayed
+            ),
             lambda: running.leaks(made, first, alpha, say),
             *(partial(running.attack, made, each, alpha, say) for each in planned),
         ]

@@ -35,6 +35,7 @@ class Setting:
     pairs: str = "queries"
     only: tuple[str, ...] = ()  # names of pairs; empty: all
     files: tuple[str, ...] = ()
+    replayed: bool = False  # whether its counting is replayed; once for each kind of counting
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def made(self, mechanisms: Mapping[str, Mechanism]) -> list[Pair]:
@@ -93,7 +94,7 @@ def claimed(
     files = (POOL,) if names & {"pool", "hybrid"} else ()
     return Setting(
         name="as claimed", mechanism=mechanism, epsilon=epsilon, delta=delta, tables=tables,
-        pairs=usual, only=only, files=files, **more,
+        pairs=usual, only=only, files=files, replayed=bool(more.get("options")), **more,
     )  # fmt: skip
 
 
@@ -117,7 +118,7 @@ def standing(mechanism: str, *, noise: str | None = None) -> list[Setting]:
     found = [
         Setting(name="large delta, one item a user", epsilon=1.5, delta=0.05, **shared),
         Setting(name="large delta, three items a user", epsilon=3.0, delta=0.1, per_user=3,
-                **shared),
+                replayed=True, **shared),
         Setting(name="one user for another", epsilon=2.0, delta=0.1, neighbours="replace",
                 pairs="exchanges", **shared),
     ]  # fmt: skip
@@ -126,12 +127,13 @@ def standing(mechanism: str, *, noise: str | None = None) -> list[Setting]:
     if "click" in kind.tables:
         found.append(
             Setting(name="queries and clicks", epsilon=4.0, delta=0.2, tables=("query", "click"),
-                    pairs="clicks", **shared)
+                    pairs="clicks", replayed=True, **shared)
         )  # fmt: skip
     if LISTS in kind.options:
         found.append(
             Setting(name="clicks on public lists", epsilon=4.0, delta=0.1,
-                    tables=("query", "click"), pairs="clicks", files=(LISTS,), **shared)
+                    tables=("query", "click"), pairs="clicks", files=(LISTS,), replayed=True,
+                    **shared)
         )  # fmt: skip
     if mechanism == "rounds":
         found.append(
@@ -155,7 +157,7 @@ def _of_other_tables(tables: Sequence[str], shared: Mapping[str, Any]) -> list[S
     pairs = _usual(tables)
     found = [
         Setting(name="large delta", epsilon=2.0, delta=0.1, tables=(table,), pairs=pairs,
-                per_user=2, **shared),
+                per_user=2, replayed=True, **shared),
         Setting(name="larger delta", epsilon=4.0, delta=0.3, tables=(table,), pairs=pairs,
                 per_user=2, **shared),
     ]  # fmt: skip
