@@ -197,15 +197,19 @@ def test_the_systems_noise_never_comes_twice():
 # --- the whole audit -------------------------------------------------------------------------------
 
 
+def one_item(setting):
+    return setting.name == "large delta, one item a user"
+
+
 def three_items(setting):
     return setting.name == "large delta, three items a user"
 
 
 def test_nothing_is_found_wrong_with_the_real_road():
-    made = audit(mechanism="threshold", trials=400, confidence=SURE, only=three_items)
+    made = audit(mechanism="threshold", trials=800, confidence=SURE, only=one_item)
     assert made.violations == []
-    best = max(each.least for each in made.measured)
-    assert 0 < best <= 3  # the attack works, and the claim holds
+    nearest = max(each.near or 0 for each in made.measured if each.pair == "items of many")
+    assert nearest > 0.5  # the attack works
     assert made.worlds > 2000
     assert json.loads(json.dumps(made.as_json()))["violations"] == []
 

@@ -34,8 +34,7 @@ from murmurlog.worlds import Pair, write_keys, write_log
 
 TRIALS = 4000
 CONFIDENCE = 0.99
-ROWS_A_PAIR = 40_000  # of a log: fewer worlds where they are large, but for the pairs in QUICK
-ROWS_OF_QUICK = 160_000
+ROWS, ROWS_OF_QUICK = 10, 40  # a trial: of pairs with larger worlds there are fewer
 REPLAYED = 6  # worlds of each pair that are replayed; counting has little chance in it
 LEAK_EPSILON = 0.5  # a budget at which a score of right guesses proves a leak
 SLACK = 1e-6
@@ -208,6 +207,7 @@ def audit(
     )
     names = dict.fromkeys(mechanisms_for(first.tables, mechanism).values())
     settings = [first, *(each for name in names for each in standing(name, noise=noise))]
+    beside = _for_leaks(first)
     with tempfile.TemporaryDirectory() as folder:
         running = _Running(Path(folder), trials)
         planned, skipped = running.plan([each for each in settings if only(each)])
@@ -225,11 +225,12 @@ def audit(
                 for each in planned
                 if each.setting.replayed
             ),
-            lambda: running.leaks(made, first, alpha, say),
+            *([partial(running.leaks, made, beside, alpha, say)] if only(beside) else []),
             *(partial(running.attack, made, each, alpha, say) for each in planned),
         ]
         for step in steps:
             step()
+            made.releases = running.releases
             made.seconds = time.monotonic() - began
             if until_found and made.violations:
                 break
@@ -246,7 +247,7 @@ class _Running:
     """The releases of an audit, in a folder of their own."""
 
     def __init__(self, folder: Path, trials: int) -> None:
-        self.folder, self.trials, self.made = folder, trials, 0
+        self.folder, self.trials, self.made, self.releases = folder, trials, 0, 0
         self.entropy = SystemEntropy()
 
     def path(self, name: str) -> Path:
@@ -281,7 +282,7 @@ class _Running:
 
     def _worlds(self, pair: Pair) -> int:
         rows = max(1, len(pair.rows(0)), len(pair.rows(1)))
-        most = (ROWS_OF_QUICK if pair.name in QUICK else ROWS_A_PAIR) // rows
+        most = self.trials * (ROWS_OF_QUICK if pair.name in QUICK else ROWS) // rows
         return max(60, min(self.trials, most))
 
     def _plans(
@@ -320,6 +321,7 @@ class _Running:
 
     def release(self, setting: Setting, log: Path, **more: Any) -> Path:
         """A bundle of the log, made by the whole road."""
+        self.releases += 1
         out = self.path("bundle")
         road.release(
             str(log),
@@ -357,14 +359,9 @@ class _Running:
             for what in replay(plan.mechanism, view, each.pairs, worlds=REPLAYED, seed=1):
                 made.faults.append(Fault(setting=each.setting.name, what=f"{table}: {what}"))
 
-    def leaks(self, made: Audit, first: Setting, alpha: float, say: Callable[[str], None]) -> None:
+    def leaks(self, made: Audit, small: Setting, alpha: float, say: Callable[[str], None]) -> None:
         """Everything in a bundle besides its rows."""
         say("looking for side channels")
-        small = Setting(
-            name="side channels", mechanism=first.mechanism, epsilon=LEAK_EPSILON,
-            delta=min(first.delta, 1e-6), tables=first.tables, noise=first.noise,
-            files=first.files, options=first.options,
-        )  # fmt: skip
         logs = {inside: self.path(f"{inside}.parquet") for inside in (False, True)}
         for inside, path in logs.items():
             pq.write_table(_small_log(inside), path)
@@ -378,7 +375,6 @@ class _Running:
             delta=small.delta,
             alpha=alpha,
         )
-        made.releases += 6
         made.faults += [Fault(setting="side channels", what=what) for what in found]
 
     def attack(self, made: Audit, each: _Planned, alpha: float, say: Callable[[str], None]) -> None:
@@ -393,7 +389,6 @@ class _Running:
             keys = read_pools(files[POOL], tables=["query"], url="path")["query"].size
             files["fakes"] = FAKES * keys
         bundle = load(self.release(setting, log, screen=False, **files))
-        made.releases += 1
         made.worlds += sum(each.worlds)
         claim = bundle.guarantee
         views = seen(bundle.tables, worlds=each.worlds)
@@ -453,6 +448,15 @@ def _law(
         if p < alpha:
             found.append(Fault(setting=setting, what=f"{odd} (p = {p:.1g})"))
     return found
+
+
+def _for_leaks(first: Setting) -> Setting:
+    """The same release at a budget at which few right guesses prove much."""
+    return Setting(
+        name="side channels", mechanism=first.mechanism, epsilon=LEAK_EPSILON,
+        delta=min(first.delta, 1e-6), tables=first.tables, noise=first.noise, files=first.files,
+        options=first.options,
+    )  # fmt: skip
 
 
 def _one_key(name: str) -> Any:

@@ -142,10 +142,10 @@ def standing(mechanism: str, *, noise: str | None = None) -> list[Setting]:
                           "items beyond the others' bounds"),
                     options={"rounds": 2, "count_share": 0.0}, **shared)
         )  # fmt: skip
-    if noise is None and mechanism == "threshold":
-        # Here noise is small beside a count of one, and laws that look alike differ.
+    if mechanism == "threshold" and noise != "geometric":
+        # Here noise is small beside a count of one: half a step more or less shows.
         found.append(
-            Setting(name="little noise", epsilon=3.0, delta=0.6, only=QUICK,
+            Setting(name="little noise", epsilon=2.0, delta=0.1, only=QUICK,
                     **(shared | {"noise": "gaussian"}))
         )  # fmt: skip
     return found
