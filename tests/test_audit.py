@@ -30,7 +30,17 @@ from murmurlog.observing import Seen, events, guesses, scores
 from murmurlog.privacy import Guarantee
 from murmurlog.probes import law, leaks, mass, repeats
 from murmurlog.specification import audited
-from murmurlog.worlds import LETTERS, MADE, Sizes, names_of, place_of, write_log
+from murmurlog.worlds import (
+    LETTERS,
+    MADE,
+    SECRET,
+    Sizes,
+    names_of,
+    place_of,
+    secrets_of,
+    without_secret,
+    write_log,
+)
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "audits"))
@@ -118,6 +128,18 @@ def test_a_log_of_worlds_holds_each_on_its_side(tmp_path):
     rows = pq.read_table(tmp_path / "log.parquet").to_pylist()
     assert {row["user"][:LETTERS] for row in rows} == {"aaaaab", "aaaaac", "baaaaa"}
     assert all(row["query"][:LETTERS] == row["user"][:LETTERS] for row in rows)
+
+
+def test_what_is_a_users_own_ends_with_a_secret_of_its_world(tmp_path):
+    import pyarrow.parquet as pq
+
+    (pair,) = (p for p in MADE["clicks"](SIZES) if p.name == "clicks on an unpublished query")
+    ends = secrets_of(np.random.default_rng(1).integers(0, 26, 2 * SECRET))
+    write_log(tmp_path / "log.parquet", [pair], [np.array([1, 1])], [ends])
+    rows = pq.read_table(tmp_path / "log.parquet").to_pylist()
+    assert [row["query"] for row in rows] == [f"aaaaaamine0{ends[0]}", f"aaaaabmine0{ends[1]}"]
+    assert without_secret(rows[0]["query"]) == "aaaaaamine0"
+    assert without_secret(rows[0]["url"]) == "aaaaaa.org/own0"
 
 
 def made_seen(inside, rng, *, shift):

@@ -21,16 +21,16 @@ from murmurlog import road
 from murmurlog.bundle import load
 from murmurlog.domain import read_pools
 from murmurlog.errors import UsageError
-from murmurlog.evidence import least_by_guesses
+from murmurlog.evidence import at_least, least_by_guesses, loss
 from murmurlog.lists import read_lists
 from murmurlog.mechanisms import View
 from murmurlog.noise import SystemEntropy, below
-from murmurlog.observing import Flags, Seen, events, guesses, seen
+from murmurlog.observing import Flags, Seen, events, guesses, seen, shows_own
 from murmurlog.plans import DELTA, EPSILON, MECHANISM, Plan, mechanisms_for, plan_tables
 from murmurlog.privacy import Guarantee
 from murmurlog.probes import law, leaks, order, repeats, replay
 from murmurlog.settings import FAKES, LISTS, POOL, QUICK, Setting, claimed, standing
-from murmurlog.worlds import Pair, write_keys, write_log
+from murmurlog.worlds import OWN, SECRET, Pair, secrets_of, write_keys, write_log
 
 TRIALS = 4000
 CONFIDENCE = 0.99
@@ -38,6 +38,7 @@ ROWS, ROWS_OF_QUICK = 10, 40  # a trial: of pairs with larger worlds there are f
 REPLAYED = 6  # worlds of each pair that are replayed; counting has little chance in it
 LEAK_EPSILON = 0.5  # a budget at which a score of right guesses proves a leak
 SLACK = 1e-6
+GUESSED = 2.0**-90  # more than the chance that somebody comes to a secret of 94 bits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,8 +165,8 @@ class _Planned:
 
     @property
     def tests(self) -> int:
-        """Samples in both directions, one run, and the law of the noise."""
-        return 3 * len(self.pairs) + 1
+        """Samples in both directions, one run, own items; and the law of the noise."""
+        return 4 * len(self.pairs) + 1
 
 
 def audit(
@@ -383,7 +384,10 @@ class _Running:
         say(f"attacking {setting.name}: {sum(each.worlds)} worlds of {len(pairs)} pairs")
         sides = [below(2, count=many, entropy=self.entropy) for many in each.worlds]
         log = self.path("log.parquet")
-        write_log(log, pairs, sides)
+        ends = [
+            secrets_of(below(26, count=many * SECRET, entropy=self.entropy)) for many in each.worlds
+        ]
+        write_log(log, pairs, sides, ends)
         files: dict[str, Any] = dict(self._files(each))
         if POOL in files:
             keys = read_pools(files[POOL], tables=["query"], url="path")["query"].size
@@ -422,7 +426,23 @@ def _against(
     least = least_by_guesses(
         canaries=told.canaries, guesses=told.guesses, right=told.right, delta=delta, alpha=alpha
     )
-    return [*made, Measured(way="one run", least=least, **shared)]
+    made.append(Measured(way="one run", least=least, **shared))
+    if pair.secret and any(
+        (t or "").startswith(OWN) for row in pair.one for t in (row.query, row.url)
+    ):
+        made.append(_own(shows_own(what), inside, alpha, shared))
+    return made
+
+
+def _own(shown: Flags, inside: Flags, alpha: float, shared: Mapping[str, Any]) -> Measured:
+    """Whether what is the user's own shows; without the user it does so with less than 2^-90."""
+    hits, trials = int((shown & inside).sum()), int(inside.sum())
+    p, delta = at_least(hits, trials, alpha), float(shared["delta"])
+    return Measured(
+        way=f"own items, {hits} of {trials} show, at least {p:.3g}",
+        least=loss(p, GUESSED, delta),
+        **shared,
+    )
 
 
 def _law(

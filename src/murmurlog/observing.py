@@ -6,6 +6,7 @@ whatever is tried in looking costs no confidence.
 """
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from murmurlog.evidence import Counts
-from murmurlog.worlds import LETTERS, place_of
+from murmurlog.worlds import LETTERS, OWN, place_of, without_secret
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -73,7 +74,18 @@ def _keys(table: pa.Table) -> Iterator[tuple[str, str]]:
             columns.append(table[field.name].to_pylist())
     for texts in zip(*columns, strict=True):
         world = texts[0][:LETTERS]
-        yield world, "|".join(texts).replace(world, "")
+        yield world, without_secret("|".join(texts).replace(world, ""))
+
+
+def shows_own(what: Seen) -> Flags:
+    """Where something of the one user alone is published; without it, it cannot be."""
+    found = np.zeros(what.worlds, bool)
+    for ((_, item), column), values in what.numbers.items():
+        if column == "rows" and any(
+            part.startswith(OWN) for part in re.split(r"[| ]|\.org/", item)
+        ):
+            found |= ~np.isnan(values)
+    return found
 
 
 # --- scores ---------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ is attacked at budgets of the audit's own, at which wrong thresholds and bounds 
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from murmurlog.mechanisms import Accounted, Mechanism, Rounds, named
@@ -44,13 +44,15 @@ class Setting:
         found = MADE[self.pairs](sizes)
         if self.only:
             found = [pair for pair in found if pair.name in self.only]
-        if POOL in self.files and "hybrid" in str(self.mechanism):
-            found += [
-                Pair(name=f"{pair.name} outside the pool", listed=False, others=pair.others,
-                     one=pair.one, other=pair.other)
-                for pair in found if pair.name in QUICK
-            ]  # fmt: skip
-        return found
+        if not self.files:
+            return found
+        inside = [replace(pair, secret=False) for pair in found]
+        outside = [
+            replace(pair, name=f"{pair.name} outside the pool", listed=False, counts=None)
+            for pair in found
+            if "hybrid" in str(self.mechanism) and pair.name in QUICK
+        ]
+        return inside + outside
 
 
 def _sizes(mechanisms: Sequence[Mechanism]) -> Sizes:
@@ -117,7 +119,7 @@ def standing(mechanism: str, *, noise: str | None = None) -> list[Setting]:
         return _of_other_tables(kind.tables, shared)
     found = [
         Setting(name="large delta, one item a user", epsilon=1.5, delta=0.05, **shared),
-        Setting(name="large delta, three items a user", epsilon=3.0, delta=0.1, per_user=3,
+        Setting(name="large delta, three items a user", epsilon=1.5, delta=0.1, per_user=3,
                 replayed=True, **shared),
         Setting(name="one user for another", epsilon=2.0, delta=0.1, neighbours="replace",
                 pairs="exchanges", **shared),
@@ -126,12 +128,12 @@ def standing(mechanism: str, *, noise: str | None = None) -> list[Setting]:
         return found
     if "click" in kind.tables:
         found.append(
-            Setting(name="queries and clicks", epsilon=4.0, delta=0.2, tables=("query", "click"),
+            Setting(name="queries and clicks", epsilon=2.0, delta=0.2, tables=("query", "click"),
                     pairs="clicks", replayed=True, **shared)
         )  # fmt: skip
     if LISTS in kind.options:
         found.append(
-            Setting(name="clicks on public lists", epsilon=4.0, delta=0.1,
+            Setting(name="clicks on public lists", epsilon=2.0, delta=0.1,
                     tables=("query", "click"), pairs="clicks", files=(LISTS,), replayed=True,
                     **shared)
         )  # fmt: skip

@@ -5,6 +5,7 @@ world is a pair with users, queries and urls of its own: all of them begin with 
 thousands of worlds stand side by side in one log, and each is a sample by itself.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,6 +23,8 @@ START = datetime(2026, 1, 1)
 APART = 9  # seconds between a user's searches
 USER = "v"  # who is there or not
 ALPHABET = "abcdefghijklmnopqrstuvwxyz"
+OWN = ("mine", "own")  # queries and urls that begin so are of the one user alone ...
+SECRET = 20  # ... and end with so many random letters, 94 bits: nobody else can come to them
 
 
 class Search(NamedTuple):
@@ -42,7 +45,8 @@ class Pair:
     one: tuple[Search, ...] = ()
     other: tuple[Search, ...] = ()  # replace: who takes its place
     linked: int = 1  # how many ids differ: more than one is for group privacy
-    listed: bool = True  # its queries and urls are in public pools and lists
+    listed: bool = True  # its queries and urls are in public pools and lists, if there are any
+    secret: bool = True  # what is the one user's own is not in public pools and lists
     counts: tuple[str, int] | None = None  # a query, and its number of users without the one
 
     def rows(self, side: int) -> tuple[Search, ...]:
@@ -113,7 +117,7 @@ def pairs_of_queries(s: Sizes) -> list[Pair]:
         Pair(
             name="ties that steer bounds",
             others=crowd(s.sure, ours + late, step=0),
-            one=(*history(USER, late + ours, step=0),),
+            one=(*history(USER, late, step=0),),
         ),
         Pair(
             name="rare items before common ones",
@@ -167,8 +171,8 @@ def pairs_of_clicks(s: Sizes) -> list[Pair]:
     ours = [Search(f"o{n}", "ours", 0, "known") for n in range(s.sure)]
     return [
         Pair(name="a url of its own for a common query", others=(*ours,),
-             one=(Search(USER, "ours", 0, "own"),)),
-        Pair(name="clicks on an unpublished query", one=(Search(USER, "mine", 0, "own"),)),
+             one=(Search(USER, "ours", 0, "own0"),)),
+        Pair(name="clicks on an unpublished query", one=(Search(USER, "mine0", 0, "own0"),)),
         Pair(name="a click of many", others=(*ours,), one=(Search(USER, "ours", 0, "known"),)),
         Pair(name="a click of many, again and again", others=(*ours,),
              one=tuple(Search(USER, "ours", n, "known") for n in range(20))),
@@ -207,7 +211,7 @@ def pairs_of_logs(s: Sizes) -> list[Pair]:
              one=(*clicks(USER, ours),)),
         Pair(name="clicks of many", others=(*crowds[s.sure],), one=(*clicks(USER, ours),)),
         Pair(name="clicks of many and new ones", others=(*crowds[s.sure],),
-             one=(*clicks(USER, ["mine", *ours]),)),
+             one=(*clicks(USER, ["mine0", *ours]),)),
     ]  # fmt: skip
 
 
@@ -241,14 +245,34 @@ def place_of(name: str) -> tuple[int, int]:
     return ALPHABET.index(name[0]), number
 
 
-def write_log(path: Path, pairs: Sequence[Pair], sides: Sequence[npt.NDArray[np.int64]]) -> None:
-    """The log in which world w of pair p is on the side sides[p][w]; as Parquet."""
+def secrets_of(words: npt.NDArray[np.int64]) -> npt.NDArray[np.str_]:
+    """Texts of SECRET letters from as many numbers below 26 for each."""
+    letters = np.array(list(ALPHABET))[words.reshape(-1, SECRET)]
+    return np.ascontiguousarray(letters).view(f"<U{SECRET}").ravel()
+
+
+def without_secret(key: str) -> str:
+    """A key as the pair has it."""
+    return re.sub(rf"(?<=\d)[a-z]{{{SECRET}}}", "", key)
+
+
+def write_log(
+    path: Path,
+    pairs: Sequence[Pair],
+    sides: Sequence[npt.NDArray[np.int64]],
+    secrets: Sequence[npt.NDArray[np.str_]] | None = None,
+) -> None:
+    """The log in which world w of pair p is on the side sides[p][w]; as Parquet.
+
+    With `secrets`, one for each world, what is the one user's own ends with it.
+    """
     tables = [_nothing()]
     for number, (pair, coins) in enumerate(zip(pairs, sides, strict=True)):
         names = names_of(number, len(coins))
         for side in (0, 1):
             if rows := pair.rows(side):
-                tables.append(_tiled(rows, names[coins == side]))
+                ends = secrets[number][coins == side] if secrets and pair.secret else None
+                tables.append(_tiled(rows, names[coins == side], ends))
     pq.write_table(pa.concat_tables(tables), path)
 
 
@@ -257,15 +281,20 @@ def _nothing() -> pa.Table:
     return pa.table({**texts, "time": pa.array([], pa.timestamp("us"))})
 
 
-def _tiled(rows: Sequence[Search], names: npt.NDArray[np.str_]) -> pa.Table:
+def _tiled(
+    rows: Sequence[Search], names: npt.NDArray[np.str_], ends: npt.NDArray[np.str_] | None
+) -> pa.Table:
     """The rows once for each world, every text with the world's name before it."""
     world = pa.array(np.repeat(names, len(rows)).astype(object), pa.string())
 
     def column(values: Sequence[str | None], after: str = "") -> Any:
-        told = [value and after + value for value in values]
-        return pc.binary_join_element_wise(
-            world, pa.array(told * len(names), pa.string()), "", null_handling="emit_null"
-        )
+        told = pa.array([value and after + value for value in values] * len(names), pa.string())
+        parts = [world, told]
+        if ends is not None and any(value and value.startswith(OWN) for value in values):
+            own = np.array([bool(value and value.startswith(OWN)) for value in values])
+            end = np.where(np.tile(own, len(names)), np.repeat(ends, len(rows)), "")
+            parts.append(pa.array(end.astype(object), pa.string()))
+        return pc.binary_join_element_wise(*parts, "", null_handling="emit_null")
 
     seconds = np.tile(np.array([row.at for row in rows]), len(names)).astype("timedelta64[s]")
     times = (np.datetime64(START, "us") + seconds).astype("datetime64[us]")
