@@ -248,28 +248,30 @@ def among_bounded_again(held: Whole, rows: Any, alive: Any, attention: Any) -> A
     return held.engine.materialise(first.drop("nth"))
 
 
-_real_shown = Schedule.shown
-
-
 def shown_with_credit(self: Schedule, k: int, t: Any, d: Any) -> Any:
+    """As if a unit's weight were always spread over t items, t being as many as it may have.
+
+    Which of them survive depends on the noise, so the last one can carry all of it.
+    """
     c = self.coefficients(k)
-    spread = 1 / np.sqrt(np.maximum(d, 1.0))
-    room = self.thresholds[k] / GRID - sum(c) * 0.5 / GRID - (sum(c[1:]) + c[0]) * spread
+    later = sum(c[1:]) / math.sqrt(self.d)
+    room = self.thresholds[k] / GRID - sum(c) * 0.5 / GRID - later - c[0] / np.sqrt(d)
     return np.asarray(-np.expm1(t * schedules.log_ndtr(room / self.sd(k))))
 
 
-_real_with_thresholds = schedules._with_thresholds
-
-
 def thresholds_with_credit(start: Schedule, delta: float, late: float) -> Schedule:
-    """Memory counts an item with 1/sqrt d in every round, not only in the first."""
-    made = _real_with_thresholds(start, delta, late)
-    spare = 1 - 1 / math.sqrt(start.d)
-    lower = [
-        T - math.floor(GRID * sum(start.coefficients(k)[1:]) * spare)
-        for k, T in enumerate(made.thresholds)
-    ]
-    return replace(made, thresholds=tuple(lower))
+    """The least thresholds by that wrong bound."""
+    t = np.arange(1, start.d + 1)
+    found = []
+    for k in range(start.rounds):
+        c = start.coefficients(k)
+        part = late if k + 1 == start.rounds else (1 - late) / (start.rounds - 1)
+        over = np.array(
+            [-float(schedules.ndtri(schedules.per_item(delta * part, int(n)))) for n in t]
+        )
+        rho = sum(c[1:]) / math.sqrt(start.d) + np.max(c[0] / np.sqrt(t) + over * start.sd(k))
+        found.append(math.ceil(GRID * float(rho) + sum(c) / 2))
+    return replace(start, thresholds=tuple(found))
 
 
 # --- keys ------------------------------------------------------------------------------------------

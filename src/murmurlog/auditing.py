@@ -277,14 +277,15 @@ class _Running:
                 skipped.append(f"{setting.name}: {error}")
                 continue
             pairs = setting.made({table: each.mechanism for table, each in plans.items()})
-            worlds = [self._worlds(pair) for pair in pairs]
+            worlds = [self._worlds(pair, setting.more) for pair in pairs]
             found.append(_Planned(setting=setting, plans=plans, pairs=pairs, worlds=worlds))
         return found, skipped
 
-    def _worlds(self, pair: Pair) -> int:
+    def _worlds(self, pair: Pair, more: int) -> int:
         rows = max(1, len(pair.rows(0)), len(pair.rows(1)))
-        most = self.trials * (ROWS_OF_QUICK if pair.name in QUICK else ROWS) // rows
-        return max(60, min(self.trials, most))
+        trials = self.trials * more
+        most = trials * (ROWS_OF_QUICK if pair.name in QUICK else ROWS) // rows
+        return max(60, min(trials, most))
 
     def _plans(
         self, setting: Setting, files: Mapping[str, Any]

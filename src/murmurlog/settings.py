@@ -17,7 +17,12 @@ from murmurlog.worlds import MADE, Pair, Sizes
 
 LISTS, POOL = "result_lists", "pool"  # options that name public files; the audit writes its own
 FAKES = 0.25  # of a pool's keys are published though nobody holds them, so that many can be seen
-QUICK = ("items of many", "items at the threshold", "new items")
+QUICK = (
+    "items of many",
+    "items at the threshold",
+    "new items",
+    "items at the threshold for others",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +40,7 @@ class Setting:
     pairs: str = "queries"
     only: tuple[str, ...] = ()  # names of pairs; empty: all
     files: tuple[str, ...] = ()
+    more: int = 1  # times as many worlds
     replayed: bool = False  # whether its counting is replayed; once for each kind of counting
     options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -121,8 +127,8 @@ def standing(mechanism: str, *, noise: str | None = None) -> list[Setting]:
         Setting(name="large delta, one item a user", epsilon=1.5, delta=0.05, **shared),
         Setting(name="large delta, three items a user", epsilon=1.5, delta=0.1, per_user=3,
                 replayed=True, **shared),
-        Setting(name="one user for another", epsilon=2.0, delta=0.1, neighbours="replace",
-                pairs="exchanges", **shared),
+        Setting(name="one user for another", epsilon=2.0, delta=0.02, neighbours="replace",
+                pairs="exchanges", more=2, **shared),
     ]  # fmt: skip
     if mechanism in ("pool", "hybrid"):
         return found
@@ -140,7 +146,7 @@ def standing(mechanism: str, *, noise: str | None = None) -> list[Setting]:
     if mechanism == "rounds":
         found.append(
             Setting(name="two rounds with memory", epsilon=20.0, delta=0.1, per_user=10,
-                    only=("new items", "an item that is left alone",
+                    only=("new items", "one new item", "an item that is left alone",
                           "items beyond the others' bounds"),
                     options={"rounds": 2, "count_share": 0.0}, **shared)
         )  # fmt: skip

@@ -117,7 +117,7 @@ def pairs_of_queries(s: Sizes) -> list[Pair]:
         Pair(
             name="ties that steer bounds",
             others=crowd(s.sure, ours + late, step=0),
-            one=(*history(USER, late, step=0),),
+            one=(*history(USER, ours, step=0),),
         ),
         Pair(
             name="rare items before common ones",
@@ -154,6 +154,12 @@ def pairs_of_exchanges(s: Sizes) -> list[Pair]:
         Pair(
             name="items of many for others",
             others=(*crowd(s.sure, ours), *crowd(s.sure, late, name="p")),
+            one=(*history(USER, ours),),
+            other=(*history(USER, late),),
+        ),
+        Pair(
+            name="items at the threshold for others",
+            others=(*crowd(s.near - 1, ours), *crowd(s.near - 1, late, name="p")),
             one=(*history(USER, ours),),
             other=(*history(USER, late),),
         ),
