@@ -9,7 +9,7 @@ import argparse
 import json
 import sys
 import time
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from multiprocessing import get_context
 from pathlib import Path
@@ -75,7 +75,13 @@ def main() -> int:
     # A process for each: a twin's patches must never be where a real mechanism runs.
     pool = ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn"), max_tasks_per_child=1)
     with pool:
-        rows = list(pool.map(attacked, jobs))
+        done = [pool.submit(attacked, job) for job in jobs]
+        for number, future in enumerate(as_completed(done), start=1):
+            _, row = future.result()
+            what = "a violation" if row.violations else "nothing"
+            print(f"{number} of {len(done)}: {row.name}: {what} found, {row.seconds:.0f} s",
+                  file=sys.stderr, flush=True)  # fmt: skip
+        rows = [future.result() for future in done]
     real = [row for kind, row in rows if kind == "real"]
     twins = [row for kind, row in rows if kind == "twin"]
     if given.json:

@@ -195,7 +195,7 @@ def audit(
     if not 30 <= trials <= 26**5:
         raise UsageError(f"--trials must lie between 30 and {26**5}, not {trials}")
     began = time.monotonic()
-    mechanism = mechanism or MECHANISM
+    mechanism = mechanism or (mechanisms_for(tables) if tables else MECHANISM)
     first = claimed(
         mechanism=mechanism,
         epsilon=EPSILON if epsilon is None else epsilon,

@@ -195,6 +195,11 @@ def pairs_of_sessions(s: Sizes) -> list[Pair]:
              one=(*history(USER, ["ours0", "ours1"]),)),
         Pair(name="a session of equal queries", others=crowd(s.sure, ["ours0", "ours1"]),
              one=(*history(USER, ["ours0"] * 12 + ["ours1"] + ["ours0"] * 12),)),
+        Pair(name="more sessions than are kept",
+             others=tuple(row for n in range(5)
+                          for row in crowd(s.sure, [f"ours{n}", f"late{n}"], name=f"k{n}x")),
+             one=tuple(row for n in range(5)
+                       for row in history(USER, [f"ours{n}", f"late{n}"], start=n * 20_000))),
         Pair(name="the same session on many days", others=crowd(s.sure, ["ours0", "ours1"]),
              one=tuple(row for n in range(10)
                        for row in history(USER, ["ours0", "ours1"], start=n * 20_000))),
