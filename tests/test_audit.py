@@ -2,6 +2,7 @@
 
 import json
 import math
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -273,6 +274,15 @@ def test_no_real_mechanism_is_caught(mechanism):
     assert made.violations == []
     assert made.best is not None
     assert made.best.least > 0.3 * made.best.claim
+
+
+@pytest.mark.slow
+def test_a_stranger_can_run_it():
+    script = ROOT / "audits" / "run.py"
+    done = subprocess.run([sys.executable, script, "--only", "fixed seed"],
+                          capture_output=True, text=True, check=False)  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 of 1 twins caught; 0 of 0 mechanisms violated" in done.stdout
 
 
 def test_what_claims_nothing_is_not_audited():

@@ -36,7 +36,7 @@ TRIALS = 4000
 CONFIDENCE = 0.99
 ROWS, ROWS_OF_QUICK = 10, 40  # a trial: of pairs with larger worlds there are fewer
 REPLAYED = 6  # worlds of each pair that are replayed; counting has little chance in it
-LEAK_EPSILON = 0.5  # a budget at which a score of right guesses proves a leak
+LEAK_EPSILON = 0.1  # a budget at which a score of right guesses proves a leak
 SLACK = 1e-6
 GUESSED = 2.0**-90  # more than the chance that somebody comes to a secret of 94 bits
 

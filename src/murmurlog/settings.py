@@ -128,7 +128,7 @@ def standing(mechanism: str, *, noise: str | None = None) -> list[Setting]:
         Setting(name="large delta, three items a user", epsilon=1.5, delta=0.1, per_user=3,
                 replayed=True, **shared),
         Setting(name="one user for another", epsilon=2.0, delta=0.02, neighbours="replace",
-                pairs="exchanges", more=2, **shared),
+                pairs="exchanges", more=3, **shared),
     ]  # fmt: skip
     if mechanism in ("pool", "hybrid"):
         return found
@@ -153,7 +153,7 @@ def standing(mechanism: str, *, noise: str | None = None) -> list[Setting]:
     if mechanism == "threshold" and noise != "geometric":
         # Here noise is small beside a count of one: half a step more or less shows.
         found.append(
-            Setting(name="little noise", epsilon=2.0, delta=0.1, only=QUICK,
+            Setting(name="little noise", epsilon=2.0, delta=0.1, only=QUICK, more=3,
                     **(shared | {"noise": "gaussian"}))
         )  # fmt: skip
     return found
