@@ -47,7 +47,7 @@ SERVER = textwrap.dedent(
     import json, os, resource, signal, sys, threading
 
     import murmurlog.cli.main as entry
-    import murmurlog.mechanisms, murmurlog.road  # noqa: loaded before the fork
+    import murmurlog.mechanisms, murmurlog.road  # loaded before the fork
 
     WATCHED = ("open", "os.", "shutil.", "sqlite3.", "tempfile.", "fcntl.")
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from murmurlog.auditing import Audit, audit
     from murmurlog.bundle import Release, load
     from murmurlog.certificate import Certificate
     from murmurlog.checks import Report, verify
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 # Loaded on first use: `murmurlog --help` and `import murmurlog` need no engine.
 _WHERE = {
+    "Audit": "auditing",
     "BundleError": "errors",
     "Certificate": "certificate",
     "EngineError": "errors",
@@ -44,6 +46,7 @@ _WHERE = {
     "Report": "checks",
     "Threshold": "mechanisms",
     "UsageError": "errors",
+    "audit": "auditing",
     "evaluate": "evaluating",
     "load": "bundle",
     "parse": "mechanisms",
@@ -55,6 +58,7 @@ _WHERE = {
 }
 
 __all__ = [
+    "Audit",
     "BundleError",
     "Certificate",
     "EngineError",
@@ -70,6 +74,7 @@ __all__ = [
     "Report",
     "Threshold",
     "UsageError",
+    "audit",
     "evaluate",
     "load",
     "parse",
