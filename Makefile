@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 SLOW_WORKERS ?= 2
 
-.PHONY: help demo test test-all check format lock bench audit clean
+.PHONY: help demo test test-all check format lock bench audit faults clean
 
 help:
 	@echo "make demo      set up and run the whole road on an invented log"
@@ -70,6 +70,9 @@ bench: $(VENV)/dev
 
 audit: $(VENV)/run
 	$(BIN)/python audits/run.py
+
+faults: $(VENV)/run
+	$(BIN)/python audits/faults.py
 
 # New locks, with hashes and without the name of any index.
 LOCK := $(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-header \
