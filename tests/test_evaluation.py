@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as csv
 import pytest
 
 from murmurlog import evaluating, running
@@ -22,8 +23,10 @@ from murmurlog.source import find
 from murmurlog.sweeping import sweep
 from murmurlog.synth import invent, write
 from murmurlog.tasks.derived import completed, weights
-from murmurlog.trials import Unfit
+from murmurlog.trials import TRIALS, Settings, Unfit
 from murmurlog.truth import count_exactly, searches_of
+
+ANY = Settings(pattern="*")  # a plain log has no fears
 
 
 @pytest.fixture(scope="module")
@@ -357,3 +360,42 @@ def test_results_tell_coverage_once_and_every_score_twice():
         ("b (covered)", 2),
         ("b (all)", 2),
     ]
+
+
+def test_every_task_runs_on_a_log_that_has_what_it_needs(tmp_path):
+    log = invent(rows=6_000, seed=5, like="aol")
+    write(log, tmp_path / "log.parquet")
+    done = evaluate(
+        str(tmp_path / "log.parquet"), baselines=["raw", "users-30"], labels=log.labels, folds=1
+    )
+    skipped = {(s.system, s.task): s.why for s in done.skipped}
+    # So small a log has no pair of queries that people ask more often than by chance.
+    assert "substitutions" in skipped.pop(("raw", "substitution"))
+    told = {result.task for result in done.results if result.system == "raw"}
+    assert told == set(TRIALS) - {"substitution"}
+    assert set(skipped) == {("users-30", "substitution"), ("users-30", "spelling")}
+    assert done.top_list[0][1] == 1
+    raw = {r.measure: r.value for r in done.results if (r.system, r.task) == ("raw", "statistics")}
+    assert raw["query distinct kept"] == raw["click volume kept (rows)"] == 1.0
+
+
+def test_tasks_that_need_clicks_or_times_say_so_and_the_rest_run(tmp_path):
+    log = invent(rows=3_000, seed=5)
+    csv.write_csv(log.table.select(["user", "query"]), tmp_path / "log.csv")
+    done = evaluate(str(tmp_path / "log.csv"), baselines=["raw"], folds=1, settings=ANY)
+    assert {s.task: s.why for s in done.skipped} == {
+        "ad-hoc": "the log has no clicked urls",
+        "suggestion": "the log has no times",
+        "session-search": "the log has no times and no clicked urls",
+        "substitution": "the log has no times",
+        "keyword-generation": "the log has no clicked urls",
+        "index-caching": "needs clicks in the log, or --doc-freq for the lengths of posting lists",
+        "spelling": "the log has no planted truth (--labels) and no times",
+        "sites": "the log has no planted truth (--labels) and no clicked urls",
+        "query-classification": "the log has no planted truth (--labels) and no clicked urls",
+    }
+    assert {result.task for result in done.results} == {
+        "statistics",
+        "top-list",
+        "autocomplete",
+    }

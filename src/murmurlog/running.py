@@ -67,8 +67,8 @@ class Asked:
             )
         split = "one part of the users" if self.folds == 1 else f"{self.folds} folds of the users"
         return (
-            "Statistics compare each given bundle, as it is, with the log it was made from. Tasks "
-            f"with held-out truth were scored on {split}: the recipe of each release was run again "
+            "Statistics compare each release, a given bundle as it is, with the log it was made from. "
+            f"Tasks with held-out truth were scored on {split}: the recipe of each release was run again "
             "on the other users, and nothing of that was booked or published."
         )
 
