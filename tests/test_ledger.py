@@ -1,6 +1,8 @@
 """The ledger: reserve, commit, refuse; two at once cannot overspend; it fails closed."""
 
+import os
 import sqlite3
+import stat
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -156,6 +158,43 @@ def test_a_damaged_byte_is_never_a_smaller_sum(book):
         except Refused:
             refused += 1
     assert refused >= 3
+
+
+def test_a_ledger_that_was_cut_to_nothing_is_no_new_one(book):
+    book.cap("web", epsilon=1, delta=1e-5)
+    book.reserve("web", COST, release_id="one", what="x")
+    book.path.write_bytes(b"")
+    for use in (
+        book.accounts,
+        lambda: book.check("web", COST),
+        lambda: book.cap("web", epsilon=9, delta=0.1),
+    ):
+        with pytest.raises(Refused, match="is an empty file, so what was spent is not known"):
+            use()
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_a_new_ledger_is_never_an_empty_file_and_its_owners_alone(links, book, monkeypatch):
+    def link(made, place):
+        sizes.append(made.stat().st_size)
+        if not links:
+            raise PermissionError
+        real(made, place)
+
+    sizes, real = [], os.link
+    monkeypatch.setattr(os, "link", link)
+    book.reserve("web", COST, release_id="one", what="x")
+    assert sizes[0] > 0
+    assert stat.S_IMODE(book.path.stat().st_mode) == 0o600
+    assert [path.name for path in book.path.parent.iterdir()] == ["ledger.db"]
+    assert Ledger(book.path).find("one").epsilon == 1
+
+
+def test_a_ledger_behind_a_link_is_made_where_it_points(book, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    book.path.symlink_to(tmp_path / "elsewhere" / "real.db")
+    book.reserve("web", COST, release_id="one", what="x")
+    assert Ledger(tmp_path / "elsewhere" / "real.db").find("one").epsilon == 1
 
 
 def test_a_ledger_from_before_seals_is_sealed_by_its_next_booking(book):

@@ -7,15 +7,18 @@ A source is a population of users, not a file: two quarters of one service are o
 """
 
 import hashlib
+import os
+import shutil
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from murmurlog.errors import Refused, UsageError
 from murmurlog.privacy import Guarantee
+from murmurlog.scratch import scratch
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS sources (
@@ -84,8 +87,14 @@ class Ledger:
         """
         try:
             if write and not self.path.exists():
-                self.path.touch(mode=0o600)
-            place = self.path if self.path.exists() else ":memory:"
+                self._make()
+            there = write or self.path.exists()
+            if there and not self.path.stat().st_size:
+                raise Refused(
+                    f"the ledger {self.path.name} is an empty file, so what was spent is not known. "
+                    "Restore it from a backup; if nothing was ever booked in it, remove it."
+                )
+            place = self.path if there else ":memory:"
             db = sqlite3.connect(place, timeout=WAIT_SECONDS, isolation_level=None)
             try:
                 db.execute("PRAGMA synchronous = FULL")
@@ -108,6 +117,29 @@ class Ledger:
                 f"the ledger {self.path.name} cannot be used ({error}), so nothing can be booked. "
                 "Free its lock, or restore it from a backup."
             ) from None
+
+    def _make(self) -> None:
+        """A ledger without bookings, put in its place in one step.
+
+        So no crash leaves an empty file, and one that is empty has lost its bookings.
+        """
+        target = self.path.resolve()
+        with scratch(target.parent) as folder:
+            new = folder / "ledger"
+            new.touch(mode=0o600)
+            with closing(sqlite3.connect(new, isolation_level=None)) as db:
+                db.execute("PRAGMA synchronous = FULL")
+                db.execute("BEGIN IMMEDIATE")
+                self._prepare(db)
+                db.execute("COMMIT")
+            try:
+                os.link(new, target)
+            except FileExistsError:
+                pass  # somebody else was first
+            except OSError:  # a disk without links
+                with suppress(FileExistsError):
+                    target.touch(mode=0o600, exist_ok=False)
+                    shutil.copyfile(new, target)
 
     def _prepare(self, db: sqlite3.Connection) -> None:
         """Makes the tables in an empty file; refuses the database of another program."""
