@@ -52,16 +52,16 @@ PLAIN = {
 
 def leaflet(certificate: Certificate, tables: Mapping[str, pa.Table]) -> str:
     """The page. `tables` are the published ones, in their order on disk."""
-    views = [_view(certificate, name, tables[name]) for name in certificate.tables]
+    views = [view_of(certificate, name, tables[name]) for name in certificate.tables]
     parts = [
-        *_warnings(certificate),
+        *warnings(certificate),
         paper.columns(
-            _label(certificate), paper.facts(_facts(certificate, views)) + _waterfall(certificate)
+            label_card(certificate), paper.facts(facts(certificate, views)) + waterfall(certificate)
         ),
-        *_pictures(certificate, views),
+        *pictures(certificate, views),
         _rows(certificate, views),
-        _bounds(certificate),
-        _assumptions(certificate),
+        bounds(certificate),
+        assumptions(certificate),
     ]
     return paper.printed(
         title=certificate.title,
@@ -94,7 +94,8 @@ class View:
     reliable: np.ndarray[Any, np.dtype[np.bool_]] | None
 
 
-def _view(certificate: Certificate, name: str, table: pa.Table) -> View:
+def view_of(certificate: Certificate, name: str, table: pa.Table) -> View:
+    """A published table, ready to be shown."""
     keys, counted = keys_of(name, certificate.by), f"{certificate.guarantee.unit}s"
     if name == "log":
         # One row is what one invented user did; what can be looked at is how often all did it.
@@ -135,13 +136,14 @@ def _shown(value: Any) -> str:
 # --- the parts ------------------------------------------------------------------------------------
 
 
-def _warnings(certificate: Certificate) -> list[str]:
+def warnings(certificate: Certificate) -> list[str]:
+    """What must be said first, if anything."""
     if certificate.guarantee.notion == "none":
         return [paper.banner(NO_GUARANTEE)]
     return [] if certificate.private else [paper.banner(NOT_PRIVATE)]
 
 
-def _label(certificate: Certificate) -> str:
+def label_card(certificate: Certificate) -> str:
     """Who is protected, from what, how well, until when."""
     g, users = certificate.guarantee, certificate.declared_users
     change = (
@@ -185,9 +187,9 @@ def _label(certificate: Certificate) -> str:
                 )
             )
     claims = certificate.tables.items()
-    bounds = _together({name: _bound(claim, g.unit) for name, claim in claims})
-    thresholds = _together({name: _needs(claim, g.unit)[0] for name, claim in claims})
-    rows.append(("Bounds", "", " ".join(bounds)))
+    kept = _together({name: _bound(claim, g.unit) for name, claim in claims})
+    thresholds = _together({name: needs(claim, g.unit)[0] for name, claim in claims})
+    rows.append(("Bounds", "", " ".join(kept)))
     rows.append(("Thresholds", "", " ".join(thresholds)))
     rows.append(("Noise", "", _noise(certificate)))
     if certificate.unprotected:
@@ -268,17 +270,17 @@ def _published(certificate: Certificate) -> str:
     return f"{certificate.published}{who}. License: {about.get('license', 'not stated')}."
 
 
-def _pictures(certificate: Certificate, views: Sequence[View]) -> list[str]:
+def pictures(certificate: Certificate, views: Sequence[View]) -> list[str]:
     """Counts over rank, one picture for each table, all on the same axes."""
     drawn = [v for v in views if v.counts is not None and len(v.counts) and v.name != "left_out"]
     if not drawn:
         return []
     last = max(len(v.counts) for v in drawn if v.counts is not None)
     most = max(float(v.counts[0]) for v in drawn if v.counts is not None)
-    pictures = []
+    found = []
     for ink, view in enumerate(drawn):
         needed = certificate.tables[view.name].passes.get("0.5")
-        pictures.append(
+        found.append(
             charts.ranks(
                 _marks(view),
                 title=f"{view.name}: {len(view.counts) if view.counts is not None else 0:,} "
@@ -296,7 +298,7 @@ def _pictures(certificate: Certificate, views: Sequence[View]) -> list[str]:
         "many rows on the right a few are drawn. Grey ones are unreliable: their standard error is "
         "more than a quarter of the count. What is rarer is missing by design."
     )
-    return [paper.section("Few items are held by many", paper.figures(pictures), note=words)]
+    return [paper.section("Few items are held by many", paper.figures(found), note=words)]
 
 
 def _marks(view: View) -> list[charts.Mark]:
@@ -359,7 +361,7 @@ def _rows(certificate: Certificate, views: Sequence[View]) -> str:
     return paper.section("First rows of each table", paper.tables(parts), note=note)
 
 
-def _facts(certificate: Certificate, views: Sequence[View]) -> list[tuple[str, str, str]]:
+def facts(certificate: Certificate, views: Sequence[View]) -> list[tuple[str, str, str]]:
     """How much there is of each table."""
     found = []
     for view in views:
@@ -372,7 +374,7 @@ def _facts(certificate: Certificate, views: Sequence[View]) -> list[tuple[str, s
     return found
 
 
-def _waterfall(certificate: Certificate) -> str:
+def waterfall(certificate: Certificate) -> str:
     """What each table costs alone, what that adds up to, and what it comes to."""
     g = certificate.guarantee
     if g.notion == "none" or len(certificate.tables) == 1:
@@ -392,12 +394,12 @@ def _waterfall(certificate: Certificate) -> str:
     return f"<figure>{chart}<figcaption>{paper.escape(words)}</figcaption></figure>"
 
 
-def _bounds(certificate: Certificate) -> str:
+def bounds(certificate: Certificate) -> str:
     """What bounds and thresholds let through, and which mechanisms they are of."""
     unit, claims = certificate.guarantee.unit, certificate.tables.items()
     texts = _together(
         {
-            name: f"{_bound(claim, unit)}. {' '.join(_needs(claim, unit)[1:])}".rstrip(" .")
+            name: f"{_bound(claim, unit)}. {' '.join(needs(claim, unit)[1:])}".rstrip(" .")
             for name, claim in claims
         }
     )
@@ -422,7 +424,7 @@ def _costs(guarantee: Guarantee) -> tuple[str, str]:
     return f"{guarantee.epsilon:.6g}", f"{guarantee.plain_delta:.3g}"
 
 
-def _needs(claim: TableClaim, unit: str) -> list[str]:
+def needs(claim: TableClaim, unit: str) -> list[str]:
     """How many units an item needs to be seen: in short, then in sentences."""
     needed, given = claim.passes, claim.parameters
     if "0.5" in needed and claim.guarantee.notion == "none":
@@ -450,7 +452,8 @@ def _needs(claim: TableClaim, unit: str) -> list[str]:
     return ["none on the number of users", "What is published is not chosen by how many have it."]
 
 
-def _assumptions(certificate: Certificate) -> str:
+def assumptions(certificate: Certificate) -> str:
+    """Limits, and what the guarantee assumes, in plain words and in the certificate's."""
     stated = certificate.as_json()["assumptions"]
     parts = [paper.heading("Limits") + paper.listed(limits(certificate))]
     if stated:

@@ -13,6 +13,7 @@ from murmurlog.cli import (
     pool,
     profile,
     reproduce,
+    serve,
 )
 from murmurlog.cli.app import app
 from murmurlog.cli.output import tell
@@ -30,6 +31,7 @@ __all__ = [
     "pool",
     "profile",
     "reproduce",
+    "serve",
 ]
 
 STOPPED = "stopped; a budget that was reserved stays booked"
