@@ -15,10 +15,38 @@ from murmurlog.tables import KEYS
 from murmurlog.tally import Tally
 from murmurlog.text import NORMALISER
 
-WORDS = (
-    "weather news maps train garden music recipe phone hotel flight book bike film school bank shoes "
-    "house doctor pizza river castle museum market coffee piano winter summer berlin london tokyo"
-).split()
+WORDS = [
+    "weather",
+    "news",
+    "maps",
+    "train",
+    "garden",
+    "music",
+    "recipe",
+    "phone",
+    "hotel",
+    "flight",
+    "book",
+    "bike",
+    "film",
+    "school",
+    "bank",
+    "shoes",
+    "house",
+    "doctor",
+    "pizza",
+    "river",
+    "castle",
+    "museum",
+    "market",
+    "coffee",
+    "piano",
+    "winter",
+    "summer",
+    "berlin",
+    "london",
+    "tokyo",
+]
 HOSTILE = (
     "<script>alert(1)</script>",
     '"><img src=x onerror=alert(1)>',

@@ -44,6 +44,7 @@ def serve(
 
         from murmurlog.page.app import make
         from murmurlog.page.limits import Hosts
+        from murmurlog.page.planning import Setting
         from murmurlog.page.shelf import Shelf
     except ModuleNotFoundError as error:
         raise EngineError(
@@ -65,6 +66,8 @@ def serve(
         tell("warning: not on loopback: whoever reaches this machine can read these bundles.")
     if not no_browser:
         threading.Timer(0.5, webbrowser.open, [url]).start()
+    # The first plan loads the mechanisms; that need not wait for the first reader.
+    threading.Thread(target=planned, args=[Setting.usual()], daemon=True).start()
     server = uvicorn.Server(
         uvicorn.Config(
             application,

@@ -85,14 +85,14 @@ async def verify(request: Request, desk: "Desk") -> JSONResponse:
 
 def setting(request: Request, trade_off: TradeOff) -> Setting:
     """What the sliders say, by value or by step."""
-    usual = planning.USUAL
-    mechanism = asked.one_of(request, "mechanism", usual[0], trade_off.mechanisms)
+    usual = Setting.usual()
+    mechanism = asked.one_of(request, "mechanism", usual.mechanism, trade_off.mechanisms)
     bounds = trade_off.bounds[mechanism]
-    usual_bound = usual[3] if usual[3] in bounds else bounds[-2]
+    usual_bound = usual.per_user if usual.per_user in bounds else bounds[-2]
     return Setting(
         mechanism=mechanism,
-        epsilon=_step(request, "epsilon", usual[1], trade_off.epsilons),
-        delta=_step(request, "delta", usual[2], trade_off.deltas),
+        epsilon=_step(request, "epsilon", usual.epsilon, trade_off.epsilons),
+        delta=_step(request, "delta", usual.delta, trade_off.deltas),
         per_user=int(_step(request, "per_user", usual_bound, bounds)),
     )
 

@@ -77,7 +77,7 @@ class Desk:
         return HTMLResponse(shown, status)
 
 
-def make(shelf: Shelf, *, planner: Planner, verifier: Verifier, hosts: Hosts) -> ASGIApp:
+def make(shelf: Shelf, *, planner: Planner, verifier: Verifier, hosts: Hosts) -> Guard:
     """The application, guarded."""
     desk = Desk(
         shelf=shelf,

@@ -226,7 +226,9 @@ class Index:
 
     def __init__(self, release: Release) -> None:
         self.release, self.certificate = release, release.certificate
-        tables = _with_derived(release.tables)
+        # One chunk each: taking a few rows of many chunks would copy them all.
+        derived = _with_derived(release.tables)
+        tables = {name: table.combine_chunks() for name, table in derived.items()}
         self.sheets = {name: Sheet(name, table, self.certificate) for name, table in tables.items()}
         shown = [name for name in QUERY_TABLES if name in tables]
         columns = [tables[name]["query"] for name in shown]

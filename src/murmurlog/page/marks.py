@@ -26,7 +26,7 @@ def bar(amount: Amount | None, most: float) -> Markup:
         parts += [f'<line class="error" x1="{at}" x2="{at}" y1="4" y2="10"/>' for at in (low, high)]
     inside = "".join(parts)
     return Markup(
-        f'<svg class="bar" viewBox="0 0 {WIDE} {TALL}" aria-hidden="true" focusable="false">{inside}</svg>'
+        f'<svg class="bar" viewBox="0 0 {WIDE} {TALL}" preserveAspectRatio="none" aria-hidden="true" focusable="false">{inside}</svg>'
     )
 
 

@@ -17,7 +17,6 @@ from murmurlog import charts
 from murmurlog.page.shelf import Book
 from murmurlog.privacy import Guarantee
 
-USUAL = ("rounds", 1.0, 1e-6, 100)
 INKS = {"rounds": 0, "threshold": 1, "korolova": 2}
 WORDS = {
     "rounds": "rounds (the default): several rounds of weighted selection, then fresh counts",
@@ -34,6 +33,11 @@ class Setting:
     epsilon: float
     delta: float
     per_user: int
+
+    @classmethod
+    def usual(cls) -> "Setting":
+        """What `release` does unless it is told otherwise."""
+        return cls(mechanism="rounds", epsilon=1.0, delta=1e-6, per_user=100)
 
 
 @dataclass(frozen=True, kw_only=True)
