@@ -151,8 +151,13 @@ def measure(bundle: Path, seconds: float, rate: float) -> None:
         print(f"memory: {memory(server.pid)}")
         time.sleep(5)
         rng = np.random.default_rng(8)
-        for kind in ("complete", "query page", "top page", "top pattern"):
-            at = rate if kind != "top pattern" else min(rate, 5.0)
+        for kind, part in (
+            ("complete", 1),
+            ("query page", 1),
+            ("top page", 5),
+            ("top pattern", 25),
+        ):
+            at = rate / part
             asked = addresses(texts, kind, rng)
             wanted = [next(asked) for _ in range(int(seconds * at))]
             took = np.sort(load(port, wanted, at))

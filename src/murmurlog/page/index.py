@@ -143,7 +143,7 @@ class Sheet:
     def __len__(self) -> int:
         return int(self.table.num_rows)
 
-    @property
+    @cached_property
     def most(self) -> float:
         """The largest count there is, or the upper end of its interval."""
         ends = self.high if self.high is not None else self.values
