@@ -1,5 +1,6 @@
 """Two bundles side by side: what one has and the other has not, what moved, what both cost."""
 
+import math
 import threading
 from dataclasses import dataclass
 from functools import lru_cache
@@ -9,13 +10,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from scipy.special import ndtri
 
+from murmurlog import estimates
 from murmurlog.errors import MurmurlogError
-from murmurlog.page.index import Ints, Sheet
+from murmurlog.page.index import Floats, Ints, Sheet
 from murmurlog.page.shelf import Book
 from murmurlog.privacy import Guarantee, compose
 from murmurlog.tables import SEPARATOR, flattened
 
-CHANCE = 0.05  # that one of all rows which did not move is said to have moved
+CHANCE = 0.05  # that any of all rows which did not move is said to have moved
+TAIL = 1.05
+
+Pair = tuple[Ints, Ints]  # rows of the one table and of the other
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -26,9 +31,9 @@ class Comparison:
     after: Sheet
     gained: Ints  # rows of `after`
     lost: Ints  # rows of `before`
-    kept: tuple[Ints, Ints]  # the same items in both
-    rose: tuple[Ints, Ints]  # those whose counts differ by more than noise explains
-    fell: tuple[Ints, Ints]
+    kept: Pair  # the same items in both
+    rose: Pair  # those whose counts differ by more than noise explains
+    fell: Pair
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +68,7 @@ def _compared(a: Book, b: Book, table: str) -> Comparison:
     lost = np.ones(len(here), bool)
     lost[place[found]] = False
     kept = (place[found], found)
-    rose, fell = _moved(before, after, kept)
+    rose, fell = _moved(a, b, table, kept)
     return Comparison(
         before=before,
         after=after,
@@ -82,23 +87,38 @@ def _keys(sheet: Sheet) -> pa.Array:
     return joined.combine_chunks() if isinstance(joined, pa.ChunkedArray) else joined
 
 
-def _moved(
-    before: Sheet, after: Sheet, kept: tuple[Ints, Ints]
-) -> tuple[tuple[Ints, Ints], tuple[Ints, Ints]]:
-    """Items that rose and that fell, by how sure that is."""
-    a, b = kept
+def _moved(a: Book, b: Book, table: str, kept: Pair) -> tuple[Pair, Pair]:
+    """Items that rose and that fell, the farthest first: their intervals do not meet.
+
+    The intervals are so wide that, were nothing changed, any two of them would miss each other with
+    a chance of at most CHANCE.
+    """
     nothing = (np.empty(0, np.int64), np.empty(0, np.int64))
-    if before.stderr is None or after.stderr is None or not len(a):
+    if not len(kept[0]) or any(book.index.sheets[table].stderr is None for book in (a, b)):
         return nothing, nothing
-    assert before.values is not None
-    assert after.values is not None
-    error = np.sqrt(before.stderr[a] ** 2 + after.stderr[b] ** 2)
-    moved = (after.values[b] - before.values[a]) / np.maximum(error, 1e-9)
-    # So far that, were nothing moved, one of all these rows would be found by this chance.
-    far = float(ndtri(1 - CHANCE / 2 / len(a)))
-    order = np.argsort(-np.abs(moved), kind="stable")
-    rose, fell = order[moved[order] > far], order[moved[order] < -far]
-    return (a[rose], b[rose]), (a[fell], b[fell])
+    each = CHANCE / 2 / len(kept[0])
+    low, high = _ends(a, table, kept[0], each)
+    next_low, next_high = _ends(b, table, kept[1], each)
+    gap = np.maximum(next_low - high, low - next_high)
+    order = np.argsort(-gap, kind="stable")
+    rose = order[(next_low > high)[order]]
+    fell = order[(next_high < low)[order]]
+    return (kept[0][rose], kept[1][rose]), (kept[0][fell], kept[1][fell])
+
+
+def _ends(book: Book, table: str, rows: Ints, chance: float) -> tuple[Floats, Floats]:
+    """Ends of intervals that miss with this chance at most, whatever the law of the noise."""
+    claim = book.certificate.tables[table]
+    counts = estimates.counts(table, book.index.sheets[table].table, claim)
+    # The tail of geometric noise, a little wider for its being in whole numbers; of Gaussian noise
+    # the normal one.
+    wide = TAIL * math.log(2 / chance) / math.sqrt(2)
+    if claim.parameters.get("noise") == "gaussian":
+        wide = float(ndtri(1 - chance / 2))
+    spread = wide * counts.stderr
+    low = counts.values - spread - counts.too_high
+    high = counts.values + spread + counts.too_low
+    return low[rows], high[rows]
 
 
 def together(a: Book, b: Book) -> Together:
