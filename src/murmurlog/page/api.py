@@ -41,8 +41,17 @@ async def complete(request: Request, desk: "Desk") -> JSONResponse:
     book = asked.book(request, desk.shelf)
     k = asked.whole(request, "k", 10, least=1, most=MOST_COMPLETIONS)
     begun = asked.begun(request, "q")
-    found = book.index.complete(begun, k)
-    return JSONResponse({"q": begun, "completions": [{"query": q, "users": n} for q, n in found]})
+    found = [text for text, _ in book.index.complete(begun, k)]
+    amounts = [book.index.amount(text) for text in found]
+    return JSONResponse(
+        {
+            "q": begun,
+            "completions": [
+                {"query": text, "count": None if amount is None else amount.as_json()}
+                for text, amount in zip(found, amounts, strict=True)
+            ],
+        }
+    )
 
 
 async def query(request: Request, desk: "Desk") -> JSONResponse:

@@ -258,6 +258,11 @@ class Index:
         """The most asked published queries that begin so."""
         return self._completer.complete(begun, k) if self._completer else []
 
+    def amount(self, query: str) -> Amount | None:
+        """The count of a query; None where it has none, or several."""
+        rows = self.rows("query", "query", self.place(query))
+        return self.sheets["query"].amount(int(rows[0])) if len(rows) == 1 else None
+
     def place(self, query: str) -> int:
         """The number of a query, -1 if nothing is published about it."""
         return self.queries.place(query) if self.queries is not None else -1

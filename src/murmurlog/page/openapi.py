@@ -75,7 +75,7 @@ PATHS: dict[str, Any] = {
     "/api/complete": _get(
         "complete",
         "The most asked published queries that begin so",
-        "the queries with their noisy counts, the most asked first",
+        "the queries with their counts and intervals, the most asked first",
         BUNDLE,
         _parameter("q", "what has been typed", required=True),
         _parameter("k", "how many", {"type": "integer", "minimum": 1, "maximum": 50}),

@@ -10,6 +10,13 @@ function make(tag, text, attributes = {}) {
   return element;
 }
 
+function amount(count) {
+  if (!count) return "";
+  const whole = (value) => Math.round(value).toLocaleString("en");
+  if (count.low === null) return whole(count.value);
+  return `${whole(count.low)} to ${whole(count.high)}${count.reliable ? "" : " *"}`;
+}
+
 async function ask(address, signal) {
   const response = await fetch(address, { signal, headers: { accept: "application/json" } });
   const answer = await response.json();
@@ -51,11 +58,12 @@ function complete(combo) {
 
   function show(completions) {
     list.replaceChildren(
-      ...completions.map(({ query, users }, n) => {
+      ...completions.map(({ query, count }, n) => {
         const option = make("li", "", { role: "option", id: `completion-${n}`, "aria-selected": "false" });
+        if (count && !count.reliable) option.className = "unsure";
         option.dataset.query = query;
         option.append(make("bdi", query.length > 160 ? query.slice(0, 159) + "…" : query));
-        option.append(make("span", Math.round(users).toLocaleString("en")));
+        option.append(make("span", amount(count)));
         return option;
       }),
     );
