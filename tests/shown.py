@@ -1,6 +1,10 @@
 """Bundles to look at: invented counts, released by the real mechanism. `verify` holds for them."""
 
+import re
+import signal
+import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +17,7 @@ from murmurlog.noise import SeededEntropy, SystemEntropy, sampler_delta
 from murmurlog.plans import plan_tables
 from murmurlog.tables import KEYS
 from murmurlog.tally import Tally
-from murmurlog.text import NORMALISER
+from murmurlog.text import NORMALISER, normalise
 
 WORDS = [
     "weather",
@@ -191,9 +195,33 @@ def small(out, *, seed=None, title="Invented searches", hostile=True, scale=1.0,
 
 
 def _normal(text):
-    from murmurlog.text import normalise
-
     return normalise(text)
+
+
+@contextmanager
+def serving(*arguments):
+    """`murmurlog serve ARGUMENTS` as a process: its address. Ended as a person would end it."""
+    command = [sys.executable, "-c", "from murmurlog.cli.main import main; main()", "serve"]
+    process = subprocess.Popen(
+        [*command, *map(str, arguments), "--no-browser", "--port", "0"],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        said = ""
+        for line in process.stderr:
+            said += line
+            if match := re.search(r"http://[\d.]+:\d+", line):
+                yield match[0]
+                break
+        else:
+            raise AssertionError(said)
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(20)
+        left = process.stderr.read()
+        process.stderr.close()
+    assert "Traceback" not in left, left
 
 
 def _distinct(rows):

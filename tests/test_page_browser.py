@@ -6,9 +6,6 @@ Needs Playwright, axe (the group `browser` of pyproject.toml) and Debian's chrom
 import importlib.util
 import re
 import shutil
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
@@ -30,7 +27,6 @@ pytestmark = [
     pytest.mark.skipif(bool(MISSING), reason=f"no browser: {', '.join(MISSING)} not installed"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
 ]
-COMMAND = "from murmurlog.cli.main import main; main()"
 VIEWS = {
     "explore": "/",
     "query": "/?q=weather",
@@ -48,30 +44,14 @@ SERIOUS = ("serious", "critical")
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    """`murmurlog serve` as a process; ended as a person would end it."""
+    """The page over two bundles, in a process of its own."""
     root = tmp_path_factory.mktemp("served")
     folders = [
         shown.small(root / "spring", title="Searches of spring"),
         shown.small(root / "summer", title="Searches of summer", hostile=False, scale=1.3),
     ]
-    process = subprocess.Popen(
-        [sys.executable, "-c", COMMAND, "serve", *map(str, folders), "--no-browser", "--port", "0"],
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    said = ""
-    for line in process.stderr:
-        said += line
-        if match := re.search(r"http://127\.0\.0\.1:\d+", line):
-            break
-    else:
-        pytest.fail(said)
-    yield match[0]
-    process.send_signal(signal.SIGINT)
-    process.wait(20)
-    left = process.stderr.read()
-    process.stderr.close()
-    assert "Traceback" not in left, left
+    with shown.serving(*folders) as address:
+        yield address
 
 
 @pytest.fixture(scope="module")
