@@ -30,14 +30,22 @@ $(VENV)/spark: $(VENV)/dev requirements-spark.txt
 	$(PIP) install --require-hashes --no-deps -r requirements-spark.txt
 	@touch $@
 
+# For the slow tests of the page; without a browser they skip, and say so.
+$(VENV)/browser: $(VENV)/dev requirements-browser.txt
+	$(PIP) install --require-hashes -r requirements-browser.txt
+	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && apt-get install -y -q chromium; } \
+	|| echo "there is no chromium here (Debian: apt install chromium): tests in a browser will skip"
+	@touch $@
+
 demo: $(VENV)/run
 	rm -rf demo
 	$(BIN)/murmurlog demo --out demo
+	@echo "look at it: $(BIN)/murmurlog serve demo/bundle"
 
 test: $(VENV)/dev
 	$(BIN)/python -m pytest -n 2
 
-test-all: $(VENV)/spark
+test-all: $(VENV)/spark $(VENV)/browser
 	$(BIN)/python -m pytest -n $(SLOW_WORKERS) -m "" -rs
 
 check: $(VENV)/dev
@@ -57,6 +65,7 @@ bench: $(VENV)/dev
 	$(BIN)/python benchmarks/mechanisms.py
 	$(BIN)/python benchmarks/set_union.py
 	$(BIN)/python benchmarks/postgres.py
+	$(BIN)/python benchmarks/page.py
 
 # New locks, with hashes and without the name of any index.
 LOCK := $(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-header \
@@ -66,6 +75,8 @@ lock: $(VENV)/dev
 	printf 'flit_core>=3.11,<4\n' | $(LOCK) --output-file requirements.txt pyproject.toml -
 	$(BIN)/python -c "import tomllib; print('\n'.join(tomllib.load(open('pyproject.toml', 'rb'))['dependency-groups']['dev']))" \
 	| $(LOCK) --constraint requirements.txt --output-file requirements-dev.txt pyproject.toml -
+	$(BIN)/python -c "import tomllib; print('\n'.join(tomllib.load(open('pyproject.toml', 'rb'))['dependency-groups']['browser']))" \
+	| $(LOCK) --constraint requirements-dev.txt --output-file requirements-browser.txt -
 
 clean:
 	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -39,6 +39,9 @@ def main() -> None:
                     except UsageError:  # no such noise can be certified
                         continue
                     found = rehearsal.foretell(made.mechanism, repeats=REPEATS).as_json()
+                    # Of rounds what was seen; the others have a threshold.
+                    needed = made.passes().get("0.5") or rehearsal.even_odds(made.mechanism)
+                    found["needed"] = needed
                     points.append([*where, *found.values()])
     head = {
         "from": f"a generated log, {LIKE}, {USERS:,} users",

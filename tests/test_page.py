@@ -576,11 +576,15 @@ def test_plan_gives_what_plan_gives_and_a_command_that_runs(client, book):
     assert got["mechanism"] == str(made.mechanism)
     assert got["passes"] == made.passes()
     assert got["sentence"] == made.sentence()
-    needed = made.passes()["0.5"]
-    enough = sum(row["users"] >= needed for row in _rows(book, "query"))
-    assert f"{enough} have a noisy count of at least {needed}" in got["this_bundle"]
+    assert "counted 10 items of a user. With 3 its counts would be smaller" in got["this_bundle"]
     page = client.get("/plan", params=asked).text
     assert made.sentence() in page
+    assert "would be left" not in page.split("<svg")[-1]
+    wider = client.get("/api/plan", params={**asked, "per_user": 30}).json()
+    needed = plan(**{**asked, "per_user": 30}).passes()["0.5"]
+    enough = sum(row["users"] >= needed for row in _rows(book, "query"))
+    assert f"{enough} have a noisy count of at least {needed}" in wider["this_bundle"]
+    assert "How much of this bundle would be left" in client.get("/plan").text
     steps = {"mechanism": "threshold", "epsilon_step": 3, "delta_step": 1, "per_user_step": 1}
     assert client.get("/api/plan", params=steps).json()["setting"] == asked
     part = client.get("/plan?part=outcome", params={**asked, "part": "outcome"}).text

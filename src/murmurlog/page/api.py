@@ -122,7 +122,7 @@ async def plan(request: Request, desk: "Desk") -> JSONResponse:
     book = asked.book(request, desk.shelf)
     chosen = setting(request, desk.trade_off)
     planned = await run_in_threadpool(desk.planned, chosen)
-    foretold, here = desk.trade_off.at(chosen), planning.here(book, planned)
+    foretold = desk.trade_off.at(chosen)
     return JSONResponse(
         {
             "setting": vars(chosen),
@@ -133,7 +133,7 @@ async def plan(request: Request, desk: "Desk") -> JSONResponse:
             "command": planned.command,
             "foretold": None if foretold is None else vars(foretold),
             "from": desk.trade_off.source,
-            "this_bundle": None if here is None else here.sentence,
+            "this_bundle": planning.here(book, chosen, planned, foretold),
         }
     )
 

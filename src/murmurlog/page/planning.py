@@ -7,13 +7,14 @@ it in. The table (benchmarks/trade_off.py) holds rehearsals on a generated log.
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
 import numpy as np
 
 from murmurlog import charts
+from murmurlog.page.index import Floats
 from murmurlog.page.shelf import Book
 from murmurlog.privacy import Guarantee
 
@@ -61,6 +62,10 @@ class Foretold:
     queries: int
     volume: float
     median_error: float | None
+    needed: int | None  # users of an item that is published with even odds
+
+
+Amount = Callable[[Foretold], float | None]
 
 
 class TradeOff:
@@ -87,8 +92,8 @@ class TradeOff:
         found = self._points.get((s.mechanism, s.per_user, s.delta, s.epsilon))
         if found is None:
             return None
-        queries, volume, error = found
-        return Foretold(queries=queries, volume=volume, median_error=error)
+        queries, volume, error, needed = found
+        return Foretold(queries=queries, volume=volume, median_error=error, needed=needed)
 
     def curve(self, s: Setting) -> list[tuple[float, Foretold]]:
         """The same at every epsilon."""
@@ -104,82 +109,101 @@ class TradeOff:
 
         return max(self.bounds[mechanism], key=volume)
 
-    def pictures(self, s: Setting) -> list[str]:
+    def pictures(self, s: Setting, book: Book) -> list[str]:
         """The chosen mechanism at the chosen bound beside the others at their best."""
-        curves = {}
+        settings = []
         for mechanism in self.mechanisms:
             chosen = mechanism == s.mechanism
             per_user = s.per_user if chosen else self.best_bound(mechanism, s)
-            own = replace(s, mechanism=mechanism, per_user=per_user)
-            curves[f"{mechanism}, {per_user}"] = (mechanism, self.curve(own))
+            settings.append(replace(s, mechanism=mechanism, per_user=per_user))
+        parts: dict[str, Amount] = {
+            "How much of all searching is published": lambda point: point.volume,
+            "How far off the top 100 counts are": lambda point: point.median_error,
+        }
+        made = [self._picture(settings, s, title=title, of=of) for title, of in parts.items()]
+        profile = profile_of(book)
+        able = [each for each in settings if profile and profile.speaks_of(each)]
+        if profile and able:
+            title = "How much of this bundle would be left"
+            made.append(self._picture(able, s, title=title, of=profile.left))
+        return [picture for picture in made if picture]
+
+    def _picture(self, settings: Sequence[Setting], s: Setting, *, title: str, of: Amount) -> str:
+        series, inks, dots = {}, {}, {}
+        for each in settings:
+            label = f"{each.mechanism}, {each.per_user}"
+            line = [(e, y) for e, point in self.curve(each) if (y := of(point)) is not None]
+            if line:
+                series[label], inks[label] = line, INKS[each.mechanism]
         here = self.at(s)
-        parts = [
-            ("volume", "How much of all searching is published", True),
-            ("median_error", "How far off the top 100 counts are", True),
-        ]
-        return [
-            _picture(curves, here, s, name=name, title=title, percent=percent)
-            for name, title, percent in parts
-        ]
-
-
-def _picture(
-    curves: Mapping[str, tuple[str, list[tuple[float, Foretold]]]],
-    here: Foretold | None,
-    s: Setting,
-    *,
-    name: str,
-    title: str,
-    percent: bool,
-) -> str:
-    series, inks = {}, {}
-    for label, (mechanism, curve) in curves.items():
-        line = [(e, getattr(f, name)) for e, f in curve if getattr(f, name) is not None]
-        if line:
-            series[label], inks[label] = line, INKS[mechanism]
-    dots = {}
-    value = None if here is None else getattr(here, name)
-    if value is not None:
-        dots["your choice"] = charts.Dot(x=s.epsilon, y=value, ink=INKS[s.mechanism])
-    return charts.lines(
-        series,
-        title=title,
-        x_label="epsilon per user",
-        percent=percent,
-        inks=inks,
-        dots=dots,
-        frame=charts.COLUMN,
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Here:
-    """What a threshold would leave of the bundle that is looked at."""
-
-    needed: int
-    enough: int
-    all: int
-    own: int | None  # users that the bundle's own release asked for
-
-    @cached_property
-    def sentence(self) -> str:
-        text = (
-            f"Of the {self.all:,} queries of this bundle {self.enough:,} have a noisy count of at "
-            f"least {self.needed:,}."
+        value = of(here) if here is not None and s in settings else None
+        if value is not None:
+            dots["your choice"] = charts.Dot(x=s.epsilon, y=value, ink=INKS[s.mechanism])
+        if not series:
+            return ""
+        return charts.lines(
+            series,
+            title=title,
+            x_label="epsilon per user",
+            percent=True,
+            inks=inks,
+            dots=dots,
+            frame=charts.COLUMN,
         )
-        if self.own is None or self.needed < self.own:
+
+
+# --- the bundle's own profile ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Profile:
+    """The noisy counts of a bundle's queries, and how many users its own release asked for."""
+
+    counts: Floats  # rising
+    own: int | None
+    per_user: int  # items of a user that were counted
+
+    def speaks_of(self, s: Setting) -> bool:
+        """Whether a release with this setting would count at least as much of each user."""
+        return s.per_user >= self.per_user
+
+    def enough(self, needed: int) -> int:
+        """How many queries have a noisy count of at least so many."""
+        return len(self.counts) - int(np.searchsorted(self.counts, needed))
+
+    def left(self, point: Foretold) -> float | None:
+        """The share of the bundle's queries that would be published; None if it cannot be told."""
+        return None if point.needed is None else self.enough(point.needed) / len(self.counts)
+
+    def sentence(self, s: Setting, needed: int) -> str:
+        if not self.speaks_of(s):
+            return (
+                f"This bundle counted {self.per_user} items of a user. With {s.per_user} its counts "
+                "would be smaller, so it cannot say what would be left of it."
+            )
+        text = (
+            f"Of the {len(self.counts):,} queries of this bundle {self.enough(needed):,} have a noisy "
+            f"count of at least {needed:,}."
+        )
+        if self.own is None or needed < self.own:
             text += " What is rarer than its own threshold cannot be seen from here."
         return text
 
 
-def here(book: Book, planned: Planned) -> Here | None:
-    """How many published queries reach the new threshold; None where there is none to reach."""
-    sheet, needed = book.index.sheets.get("query"), planned.passes.get("0.5")
-    if sheet is None or sheet.values is None or not needed or "query" not in book.release.tables:
+@lru_cache(maxsize=32)
+def profile_of(book: Book) -> Profile | None:
+    """The profile of a bundle; None if it has no counts of queries."""
+    claim, sheet = book.certificate.tables.get("query"), book.index.sheets.get("query")
+    if claim is None or sheet is None or sheet.values is None or not len(sheet):
         return None
-    return Here(
-        needed=needed,
-        enough=int(np.count_nonzero(sheet.values >= needed)),
-        all=len(sheet),
-        own=book.certificate.tables["query"].passes.get("0.5"),
-    )
+    per_user = claim.parameters.get("per_user")
+    if not isinstance(per_user, int):
+        return None
+    return Profile(counts=np.sort(sheet.values), own=claim.passes.get("0.5"), per_user=per_user)
+
+
+def here(book: Book, s: Setting, planned: Planned, foretold: Foretold | None) -> str | None:
+    """What this setting would leave of the bundle, in a sentence."""
+    profile = profile_of(book)
+    needed = planned.passes.get("0.5") or (foretold.needed if foretold else None)
+    return profile.sentence(s, needed) if profile is not None and needed else None

@@ -106,6 +106,8 @@ async def plan(request: Request, desk: "Desk") -> Response:
     book = asked.book(request, desk.shelf)
     chosen = api.setting(request, desk.trade_off)
     planned = await run_in_threadpool(desk.planned, chosen)
+    foretold = desk.trade_off.at(chosen)
+    pictures = await run_in_threadpool(desk.trade_off.pictures, chosen, book)
     part = asked.one_of(request, "part", "all", ("all", "outcome")) == "outcome"
     return desk.page(
         request,
@@ -114,9 +116,9 @@ async def plan(request: Request, desk: "Desk") -> Response:
         chosen=chosen,
         planned=planned,
         trade_off=desk.trade_off,
-        foretold=desk.trade_off.at(chosen),
-        here=planning.here(book, planned),
-        pictures=[Markup(svg) for svg in desk.trade_off.pictures(chosen)],
+        foretold=foretold,
+        here=planning.here(book, chosen, planned, foretold),
+        pictures=[Markup(svg) for svg in pictures],
         words=planning.WORDS,
     )
 
