@@ -123,7 +123,7 @@ class TradeOff:
         made = [self._picture(settings, s, title=title, of=of) for title, of in parts.items()]
         profile = profile_of(book)
         able = [each for each in settings if profile and profile.speaks_of(each)]
-        if profile and able:
+        if profile and s in able:
             title = "How much of this bundle would be left"
             made.append(self._picture(able, s, title=title, of=profile.left))
         return [picture for picture in made if picture]
