@@ -4,6 +4,7 @@ import ipaddress
 import shlex
 import threading
 import webbrowser
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -58,8 +59,8 @@ def serve(
         address=address, port=listening.getsockname()[1], names=tuple(n.lower() for n in name or ())
     )
     application = make(shelf, planner=planned, verifier=verified, hosts=hosts)
-    shown = "127.0.0.1" if hosts.loopback and ":" not in address else address
-    shown = f"[{shown}]" if ":" in shown else shown
+    here = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)
+    shown = f"[{here}]" if ":" in here else here
     url = f"http://{shown}:{hosts.port}/"
     tell(f"serving {', '.join(shelf.books)} at {url} (Ctrl-C ends it)")
     if not hosts.loopback:
@@ -85,7 +86,8 @@ def serve(
             h11_max_incomplete_event_size=MOST_HEAD,
         )
     )
-    server.run(sockets=[listening])
+    with suppress(KeyboardInterrupt):  # that is how it ends
+        server.run(sockets=[listening])
 
 
 def _address(host: str) -> str:

@@ -54,19 +54,20 @@ class Desk:
     planner: Planner
     verifier: Verifier
     templates: Environment
-    _one_at_a_time: threading.Lock = field(default_factory=threading.Lock)
+    _planning: threading.Lock = field(default_factory=threading.Lock)
+    _verifying: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         self._planned = lru_cache(maxsize=1024)(self.planner)
 
     def planned(self, setting: Setting) -> Planned:
         """A plan; one is made at a time, and remembered."""
-        with self._one_at_a_time:
+        with self._planning:
             return self._planned(setting)
 
     def verified(self, path: Path) -> Mapping[str, Any]:
         """The report on a bundle as it is on disk now; one is made at a time."""
-        with self._one_at_a_time:
+        with self._verifying:
             return self.verifier(path)
 
     def page(self, request: Request, name: str, status: int = 200, **context: Any) -> Response:

@@ -32,7 +32,10 @@ LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::(\d{1,5}))?")
 # A bucket of tokens for each address: so many at once, so many a second. Heavy questions cost more.
 BURST, A_SECOND, CLIENTS = 300.0, 150.0, 1024
-HEAVY = {"/api/verify": 30.0, "/top.csv": 30.0, "/top.tsv": 30.0, "/api/compare": 10.0}
+HEAVY = {
+    **dict.fromkeys(("/api/verify", "/privacy", "/top.csv", "/top.tsv"), 30.0),
+    **dict.fromkeys(("/plan", "/api/plan", "/compare", "/api/compare"), 10.0),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
