@@ -567,6 +567,29 @@ def test_privacy_has_the_label_the_hashes_and_a_live_check(client, book, folders
     assert asked.get("/api/verify").json()["ok"] is False
 
 
+def test_a_bundle_is_verified_again_only_when_a_file_has_changed(folders, tmp_path):
+    copy = shutil.copytree(folders[0], tmp_path / "copy")
+    calls = []
+
+    def counting(path):
+        calls.append(path)
+        return {"ok": True, "checks": []}
+
+    made = application.make(
+        Shelf([copy]), planner=planned, verifier=counting, hosts=Hosts(port=8765)
+    )
+    asked = TestClient(made, base_url=AT)
+    for _ in range(3):
+        asked.get("/api/verify")
+    assert len(calls) == 1
+    (copy / "README.md").write_bytes((copy / "README.md").read_bytes())  # the same, but touched
+    asked.get("/api/verify")
+    assert len(calls) == 2
+    (copy / "more.txt").write_text("")
+    asked.get("/api/verify")
+    assert len(calls) == 3
+
+
 def test_plan_gives_what_plan_gives_and_a_command_that_runs(client, book):
     from murmurlog.plans import plan
 

@@ -44,6 +44,14 @@ TITLES = {
 }
 Verifier = Callable[[Path], Mapping[str, Any]]  # the report of verify, as JSON
 
+Stamp = tuple[tuple[str, int, int, int], ...]
+
+
+def _stamp(folder: Path) -> Stamp:
+    """What tells that nothing in a folder was touched: names, sizes, and when they last changed."""
+    stats = [(str(path), path.lstat()) for path in sorted([folder, *folder.rglob("*")])]
+    return tuple((name, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for name, s in stats)
+
 
 @dataclass(kw_only=True)
 class Desk:
@@ -56,6 +64,7 @@ class Desk:
     templates: Environment
     _planning: threading.Lock = field(default_factory=threading.Lock)
     _verifying: threading.Lock = field(default_factory=threading.Lock)
+    _reports: dict[Path, tuple[Stamp, Mapping[str, Any]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._planned = lru_cache(maxsize=1024)(self.planner)
@@ -66,9 +75,12 @@ class Desk:
             return self._planned(setting)
 
     def verified(self, path: Path) -> Mapping[str, Any]:
-        """The report on a bundle as it is on disk now; one is made at a time."""
+        """The report on a bundle as it is on disk now; made again when a file has changed."""
         with self._verifying:
-            return self.verifier(path)
+            stamp = _stamp(path)
+            if path not in self._reports or self._reports[path][0] != stamp:
+                self._reports[path] = (stamp, self.verifier(path))
+            return self._reports[path][1]
 
     def page(self, request: Request, name: str, status: int = 200, **context: Any) -> Response:
         """A template as an answer."""
