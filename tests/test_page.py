@@ -606,7 +606,7 @@ def test_plan_gives_what_plan_gives_and_a_command_that_runs(client, book):
     wider = client.get("/api/plan", params={**asked, "per_user": 30}).json()
     needed = plan(**{**asked, "per_user": 30}).passes()["0.5"]
     enough = sum(row["users"] >= needed for row in _rows(book, "query"))
-    assert f"{enough} have a noisy count of at least {needed}" in wider["this_bundle"]
+    assert f"about {needed} users for even odds; {enough} of the" in wider["this_bundle"]
     assert "How much of this bundle would be left" in client.get("/plan").text
     steps = {"mechanism": "threshold", "epsilon_step": 3, "delta_step": 1, "per_user_step": 1}
     assert client.get("/api/plan", params=steps).json()["setting"] == asked

@@ -31,7 +31,7 @@ def bar(amount: Amount | None, most: float) -> Markup:
 
 
 def whole(value: float | None) -> str:
-    return "–" if value is None else f"{value:,.0f}"
+    return "–" if value is None else f"{value:,.0f}".replace("-", "\u2212")
 
 
 def percent(value: float | None) -> str:

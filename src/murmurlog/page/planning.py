@@ -182,11 +182,11 @@ class Profile:
                 "would be smaller, so it cannot say what would be left of it."
             )
         text = (
-            f"Of the {len(self.counts):,} queries of this bundle {self.enough(needed):,} have a noisy "
-            f"count of at least {needed:,}."
+            f"An item would need about {needed:,} users for even odds; {self.enough(needed):,} of the "
+            f"{len(self.counts):,} queries of this bundle have a noisy count that high."
         )
         if self.own is None or needed < self.own:
-            text += " What is rarer than its own threshold cannot be seen from here."
+            text += " What was too rare for this bundle cannot be seen from here."
         return text
 
 
