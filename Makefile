@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 SLOW_WORKERS ?= 2
 
-.PHONY: help demo test test-all check format lock bench clean
+.PHONY: help demo test test-all check format lock bench audit faults clean
 
 help:
 	@echo "make demo      set up and run the whole road on an invented log"
@@ -13,6 +13,7 @@ help:
 	@echo "make test-all  all tests, the slow ones too"
 	@echo "make check     format, lint, types, tests"
 	@echo "make bench     the benchmarks"
+	@echo "make audit     attack every mechanism, and broken twins of them"
 
 $(VENV)/run: requirements.txt pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("murmurlog needs Python 3.11 or newer" if sys.version_info < (3, 11) else 0)'
@@ -30,11 +31,12 @@ $(VENV)/spark: $(VENV)/dev requirements-spark.txt
 	$(PIP) install --require-hashes --no-deps -r requirements-spark.txt
 	@touch $@
 
-# For the slow tests of the page; without a browser they skip, and say so.
+# For the tests in a browser; without one on the machine they skip, and say so.
 $(VENV)/browser: $(VENV)/dev requirements-browser.txt
 	$(PIP) install --require-hashes -r requirements-browser.txt
-	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && apt-get install -y -q chromium; } \
-	|| echo "there is no chromium here (Debian: apt install chromium): tests in a browser will skip"
+	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && \
+	apt-get install -y --no-install-recommends chromium fonts-noto-core fonts-noto-cjk; } || \
+	echo "there is no chromium: the tests in a browser will skip"
 	@touch $@
 
 demo: $(VENV)/run
@@ -62,10 +64,17 @@ bench: $(VENV)/dev
 	$(BIN)/python benchmarks/noise.py
 	$(BIN)/python benchmarks/peers.py
 	$(BIN)/python benchmarks/release.py
+	$(BIN)/python benchmarks/memory.py
 	$(BIN)/python benchmarks/mechanisms.py
 	$(BIN)/python benchmarks/set_union.py
 	$(BIN)/python benchmarks/postgres.py
 	$(BIN)/python benchmarks/page.py
+
+audit: $(VENV)/run
+	$(BIN)/python audits/run.py
+
+faults: $(VENV)/run
+	$(BIN)/python audits/faults.py
 
 # New locks, with hashes and without the name of any index.
 LOCK := $(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-header \

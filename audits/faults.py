@@ -29,6 +29,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from queue import Queue
 
 from murmurlog.checks import verify
 from murmurlog.errors import MurmurlogError
@@ -39,6 +40,7 @@ from murmurlog.synth import invent, write
 EPSILON, DELTA, CAP = 3.0, 1e-5, 1000.0
 OURS = {0, 1, 2, 3, 4, 5, 6}  # exit codes that say what happened
 KILLED = -signal.SIGKILL
+WORKERS = 2
 
 # A process that has murmurlog loaded and forks for every release, so that a run costs no start. It
 # has opened no engine, so there are no threads to lose. One JSON line asks for one run.
@@ -47,7 +49,7 @@ SERVER = textwrap.dedent(
     import json, os, resource, signal, sys, threading
 
     import murmurlog.cli.main as entry
-    import murmurlog.mechanisms, murmurlog.road  # noqa: loaded before the fork
+    import murmurlog.mechanisms, murmurlog.road  # loaded before the fork
 
     WATCHED = ("open", "os.", "shutil.", "sqlite3.", "tempfile.", "fcntl.")
 
@@ -134,6 +136,7 @@ class Place:
     """A folder of its own for one run: a log, a ledger with a cap, room for the bundle."""
 
     root: Path
+    more: tuple[str, ...] = ()  # flags of every release
 
     @property
     def ledger(self) -> Path:
@@ -148,10 +151,10 @@ class Place:
         path = self.root / "stderr"
         return path.read_text(errors="replace") if path.exists() else ""
 
-    def arguments(self, log: str, *more: str) -> list[str]:
+    def arguments(self, log: str) -> list[str]:
         return [
             "release", log, "--out", "out/bundle", "--epsilon", str(EPSILON), "--delta", str(DELTA),
-            "--ledger", "books/ledger.db", "--source", "web", *more,
+            "--ledger", "books/ledger.db", "--source", "web", *self.more,
         ]  # fmt: skip
 
 
@@ -209,6 +212,7 @@ class Bench:
     root: Path
     logs: dict[str, Path]
     runs: int
+    more: tuple[str, ...] = ()
 
     def place(self) -> Place:
         root = Path(tempfile.mkdtemp(prefix="fault-", dir=self.root))
@@ -216,7 +220,7 @@ class Bench:
             (root / name).mkdir()
         for name, log in self.logs.items():
             (root / name).hardlink_to(log)
-        place = Place(root)
+        place = Place(root, self.more)
         Ledger(place.ledger).cap("web", epsilon=CAP, delta=0.5)
         return place
 
@@ -442,29 +446,35 @@ KINDS: dict[str, tuple[Callable[..., Iterator[tuple[str, list[str]]]], float]] =
 }
 
 
-def faults(runs: int, *, kinds: list[str] | None = None) -> list[Kind]:
-    """Runs every kind of fault and says what came of it."""
+def faults(runs: int, *, kinds: list[str] | None = None, more: tuple[str, ...] = ()) -> list[Kind]:
+    """Runs every kind of fault and says what came of it; `more` are flags of all releases."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         logs = {"log.parquet": root / "log.parquet", "log.csv": root / "log.csv"}
         for path in logs.values():
             write(invent(rows=20_000, seed=1), path)
-        bench = Bench(root, logs, runs)
+        bench = Bench(root, logs, runs, more)
         chosen = [name for name in KINDS if kinds is None or name in kinds]
-        with ThreadPoolExecutor(2) as pool:
-            return list(pool.map(lambda name: _one(bench, name), chosen))
+        idle = Queue[Runner]()
+        runners = [Runner() for _ in range(WORKERS)]
+        for runner in runners:
+            idle.put(runner)
+        try:
+            with ThreadPoolExecutor(WORKERS) as pool:
+                return list(pool.map(lambda name: _one(bench, name, idle), chosen))
+        finally:
+            for runner in runners:
+                runner.close()
 
 
-def _one(bench: Bench, name: str) -> Kind:
+def _one(bench: Bench, name: str, idle: Queue[Runner]) -> Kind:
     function, part = KINDS[name]
-    runner, kind = Runner(), Kind(name)
-    try:
-        for state, broken in function(bench, runner, max(2, round(bench.runs * part))):
-            kind.runs += 1
-            kind.states[state] += 1
-            kind.violations += broken
-    finally:
-        runner.close()
+    runner, kind = idle.get(), Kind(name)
+    for state, broken in function(bench, runner, max(2, round(bench.runs * part))):
+        kind.runs += 1
+        kind.states[state] += 1
+        kind.violations += broken
+    idle.put(runner)
     return kind
 
 

@@ -30,7 +30,7 @@ from murmurlog.bound import bound
 from murmurlog.engine import Engine, connect
 from murmurlog.items import Items
 from murmurlog.mechanisms import Korolova, Rounds, Threshold
-from murmurlog.mechanisms.rounds import numbered
+from murmurlog.mechanisms.spread import numbered
 from murmurlog.noise import SystemEntropy
 from murmurlog.privacy.rounds import solve_rounds
 from murmurlog.synth import invent

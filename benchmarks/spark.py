@@ -1,10 +1,11 @@
 """Tallies of one log by DuckDB and by Spark, held against each other row by row, and what they cost.
 
-    python benchmarks/spark.py [--rows 1000000 5000000]
+    python benchmarks/spark.py [--rows 1000000 5000000] [--rounds]
 
 Invents logs full of hostile text (tests/hostile.py), starts a cluster of one master and two workers
 on loopback, counts queries and clicks with both engines in processes of their own, and prints the
-number of rows that differ. Memory is the most that the driver held: its Python and its Java.
+number of rows that differ. Memory is the most that the driver held: its Python and its Java. With
+--rounds it is queries by the mechanism `rounds` instead, noise and all, which no two runs publish alike.
 """
 
 import argparse
@@ -29,7 +30,8 @@ from murmurlog.bound import bound
 from murmurlog.engine import connect
 from murmurlog.items import items
 from murmurlog.log import read
-from murmurlog.noise import SeededEntropy
+from murmurlog.mechanisms import Rounds, View
+from murmurlog.noise import SeededEntropy, SystemEntropy
 from murmurlog.screen import load
 from murmurlog.source import find
 from murmurlog.spark import connect as connect_spark
@@ -52,6 +54,21 @@ def count(engine, log, out):
             writer.write_batch(batch)
             sizes[kind] = sizes.get(kind, 0) + batch.num_rows
         writer.close()
+    return _taken(started, sizes)
+
+
+def play(engine, log, out):
+    """Queries by `rounds`; returns what it took."""
+    started = time.monotonic()
+    rows = read(find(str(log)), engine=engine, screen=load())
+    mechanism = Rounds.solve(epsilon=1.0, delta=1e-6, d=Rounds.usual_bound)
+    entropy = SystemEntropy()
+    held = mechanism.gather(rows, View(kind="query", way="first"), entropy=entropy)
+    published = mechanism.release(held, entropy=entropy)
+    return _taken(started, {"items": held.size, "published": published.num_rows})
+
+
+def _taken(started, sizes):
     seconds = time.monotonic() - started
     java = _java()
     return {
@@ -84,35 +101,36 @@ def _cpu(process):
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
-def run(engine, log, out, master):
+def run(engine, log, out, master, work):
     """One engine, in this process."""
     if engine == "duckdb":
         with connect() as duck:
-            found = count(duck, log, out)
+            found = work(duck, log, out)
     else:
         with connect_spark(master=master, scratch_at=str(out)) as spark:
-            found = count(spark, log, out)
+            found = work(spark, log, out)
     print(json.dumps(found))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000, 5_000_000])
+    parser.add_argument("--rounds", action="store_true")
     parser.add_argument("--run", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.run:
         engine, log, out, master = options.run
-        return run(engine, Path(log), Path(out), master)
+        return run(engine, Path(log), Path(out), master, play if options.rounds else count)
     with tempfile.TemporaryDirectory() as folder:
         cluster = Cluster(Path(folder))
         try:
             for rows in options.rows:
-                _compare(rows, Path(folder), cluster)
+                _compare(rows, Path(folder), cluster, options.rounds)
         finally:
             cluster.stop()
 
 
-def _compare(rows, folder, cluster):
+def _compare(rows, folder, cluster, rounds):
     log = folder / f"{rows}.parquet"
     pq.write_table(hostile_log(rows, seed=rows), log, compression="zstd")
     print(f"{rows} rows of hostile text, {log.stat().st_size / 1e6:.0f} MB", flush=True)
@@ -120,6 +138,7 @@ def _compare(rows, folder, cluster):
         out = folder / f"{engine}-{rows}"
         out.mkdir()
         command = [sys.executable, __file__, "--run", engine, str(log), str(out), cluster.url]
+        command += ["--rounds"] if rounds else []
         before = sum(_cpu(worker.pid) for worker in cluster.workers)
         done = subprocess.run(command, env=environment(), stdout=subprocess.PIPE, check=True)
         found = json.loads(done.stdout.splitlines()[-1])
@@ -131,7 +150,7 @@ def _compare(rows, folder, cluster):
             f"{found['java']:5.0f} MB; items {found['rows']}",
             flush=True,
         )
-    for kind, _ in COUNTED:
+    for kind, _ in () if rounds else COUNTED:
         one, other = (
             f"'{folder}/{engine}-{rows}/{kind}.parquet'" for engine in ("duckdb", "spark")
         )

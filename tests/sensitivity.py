@@ -33,7 +33,7 @@ from murmurlog.bound import Bounded
 from murmurlog.engine import connect
 from murmurlog.log import read
 from murmurlog.mechanisms import Rounds, View
-from murmurlog.mechanisms.rounds import FULL, Held, bounded, clipped, numbered
+from murmurlog.mechanisms.spread import FULL, Held, bounded, by_item, clipped, numbered
 from murmurlog.noise import SeededEntropy
 from murmurlog.privacy.rounds import GRID, Schedule, solve_rounds
 from murmurlog.source import find
@@ -152,7 +152,7 @@ class Side:
 
     def __init__(self, held, unit_texts):
         self.held, self.unit_texts, self.item_texts = held, unit_texts, texts_of(held)
-        self.play = module._opening(held)
+        self.play = module.opening(held)
         self.shown = []
 
     def rows(self):
@@ -559,7 +559,7 @@ class Ranked(Rounds):
         return passed, module.Play(rows=rows, alive=play.alive[on], remembered=play.remembered[on])
 
 
-real_opening = module._opening
+real_opening = module.opening
 
 
 def opening_by_place(held):
@@ -575,7 +575,7 @@ def weights_to_the_nearest(held, rows):
     both = rows.join(units, "unit")
     given = both.select("item", weight=(both.attention * GRID / both.squares.sqrt()).round())
     sums = given.group_by("item").aggregate(weight=given.weight.sum().cast("int64"))
-    return module._by_item(held, sums, "weight")
+    return by_item(held, sums, "weight")
 
 
 def unclipped(held, listed, *, per_user):
@@ -586,12 +586,12 @@ TWINS = (
     Twin(
         name="bounds again in a later round",
         what="moved",
-        patches={"_among": among_bounded_again},
+        patches={"among": among_bounded_again},
         holding=hold_whole,
     ),
     Twin(name="bounds by what others hold", what="others", holding=hold_popular),
     Twin(name="goes on by rank", what="steered", made=Ranked),
-    Twin(name="unequal weights at first", what="moved", patches={"_opening": opening_by_place}),
+    Twin(name="unequal weights at first", what="moved", patches={"opening": opening_by_place}),
     Twin(
         name="weights rounded to the nearest",
         what="moved",

@@ -14,12 +14,13 @@ from tallies import tallies
 
 import murmurlog.coded
 import murmurlog.log
+import murmurlog.parts
 from murmurlog.bound import bound
 from murmurlog.engine import connect
 from murmurlog.firsts import NEVER, first_items
 from murmurlog.items import items
 from murmurlog.log import read
-from murmurlog.mechanisms.rounds import numbered
+from murmurlog.mechanisms.spread import numbered
 from murmurlog.noise import SystemEntropy
 from murmurlog.source import find
 from murmurlog.tally import tally
@@ -44,7 +45,7 @@ def general(monkeypatch):
     """Turns the road of numbers off."""
 
     def off():
-        monkeypatch.setattr(murmurlog.log, "encoded", lambda *_, **__: None)
+        monkeypatch.setattr(murmurlog.log, "_as_numbers", murmurlog.log._as_texts)
 
     return off
 
@@ -142,7 +143,7 @@ def test_places_and_numbers_for_rounds_are_the_same(general, tmp_path):
 
 def test_a_log_without_room_takes_the_general_road(tmp_path, monkeypatch):
     pq.write_table(hostile_log(500, seed=2), tmp_path / "log.parquet")
-    monkeypatch.setattr(murmurlog.coded, "ROOM", 1e-9)
+    monkeypatch.setattr(murmurlog.parts, "ROOM", 1e-9)
     with connect() as engine:
         log = read(find(str(tmp_path / "log.parquet")), engine=engine)
         assert log.numbers is None

@@ -133,19 +133,17 @@ def test_what_it_cannot_do_it_says():
 
 
 def test_a_smaller_release_is_of_less_use():
-    """Over all questions; over the answered ones it looks better, which is why both are told."""
+    """Over all questions; nothing of the kind holds over the answered ones."""
     rng = np.random.default_rng(6)
     names = sorted({"".join(rng.choice(list("abcd"), rng.integers(3, 7))) for _ in range(800)})
     users = np.sort(rng.zipf(1.5, len(names)).clip(max=500))[::-1]
     table = pa.table({"query": rng.permutation(names), "users": users})
     asked = truth(*([text] for text in rng.choice(table["query"], 500, p=users / users.sum())))
-    every, covered = [], []
+    every = []
     for kept in (1, 2, 5, 20, 100):
         published = table.filter(pc.greater_equal(table["users"], kept))
         values = Completions().run({"query": published}, asked, Settings())[0].values
         every.append(np.nan_to_num(values).mean())
-        covered.append(np.nanmean(values))
     # What is asked less never stands before what is asked more: it can only be missed.
     assert every == sorted(every, reverse=True)
     assert every[0] > every[-1]
-    assert covered[-1] > covered[0]

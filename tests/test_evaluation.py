@@ -5,24 +5,28 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as csv
 import pytest
 
-from murmurlog import evaluation
+from murmurlog import evaluating, running
 from murmurlog.bundle import load
 from murmurlog.engine import connect
 from murmurlog.errors import UsageError
-from murmurlog.evaluation import evaluate, split
+from murmurlog.evaluating import evaluate
 from murmurlog.log import read
 from murmurlog.noise import SeededEntropy
 from murmurlog.recipes import Wanted, of_bundle, of_mechanism
 from murmurlog.road import release
+from murmurlog.running import averaged, split
 from murmurlog.scores import Figure, Result, Scores, compare, mean, merge, results
 from murmurlog.source import find
 from murmurlog.sweeping import sweep
 from murmurlog.synth import invent, write
 from murmurlog.tasks.derived import completed, weights
-from murmurlog.trials import Unfit
+from murmurlog.trials import TRIALS, Settings, Unfit
 from murmurlog.truth import count_exactly, searches_of
+
+ANY = Settings(pattern="*")  # a plain log has no fears
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +62,7 @@ class Looked:
 @pytest.fixture
 def looks(monkeypatch):
     found = {name: Looked(name, out) for name, out in (("whole", False), ("held", True))}
-    monkeypatch.setattr(evaluation, "TRIALS", found)
+    monkeypatch.setattr(running, "TRIALS", found)
     return found
 
 
@@ -169,7 +173,7 @@ def test_a_recipe_makes_the_same_kind_of_release(place):
     )  # fmt: skip
     given = load(out)
     recipe = of_bundle("seeded", given.certificate, {})
-    done = evaluation._reading({"seeded": given}, url="path", deny=None, patterns=None)
+    done = evaluating._reading({"seeded": given}, url="path", deny=None, patterns=None)
     with connect() as engine:
         log = done.read(find(str(place / "log.parquet")), engine=engine, urls=True, say=print)
         made = recipe.made(log, done, entropy=SeededEntropy(3))
@@ -287,7 +291,7 @@ def test_repeats_are_averaged_and_their_spread_is_in_the_interval():
             system="s", task="t", measure="m", value=value, low=value - 0.1, high=value + 0.1, n=9
         )
 
-    (found,) = evaluation.averaged([[line(0.2)], [line(0.6)]])
+    (found,) = averaged([[line(0.2)], [line(0.6)]])
     spread = math.hypot(0.1, 1.96 * math.sqrt(0.08))
     assert found.value == pytest.approx(0.4)
     assert found.high == pytest.approx(0.4 + spread)
@@ -305,7 +309,7 @@ def test_the_paired_test_is_that_of_scipy_by_hand():
 
 
 def test_a_sweep_varies_one_parameter(place, monkeypatch):
-    monkeypatch.setattr(evaluation, "TRIALS", {"whole": Looked("whole", False)})
+    monkeypatch.setattr(running, "TRIALS", {"whole": Looked("whole", False)})
     log = str(place / "log.parquet")
     done = sweep(
         log, mechanisms=["threshold"], vary=("epsilon", [5, 20]), tasks=["whole"],
@@ -356,3 +360,42 @@ def test_results_tell_coverage_once_and_every_score_twice():
         ("b (covered)", 2),
         ("b (all)", 2),
     ]
+
+
+def test_every_task_runs_on_a_log_that_has_what_it_needs(tmp_path):
+    log = invent(rows=6_000, seed=5, like="aol")
+    write(log, tmp_path / "log.parquet")
+    done = evaluate(
+        str(tmp_path / "log.parquet"), baselines=["raw", "users-30"], labels=log.labels, folds=1
+    )
+    skipped = {(s.system, s.task): s.why for s in done.skipped}
+    # So small a log has no pair of queries that people ask more often than by chance.
+    assert "substitutions" in skipped.pop(("raw", "substitution"))
+    told = {result.task for result in done.results if result.system == "raw"}
+    assert told == set(TRIALS) - {"substitution"}
+    assert set(skipped) == {("users-30", "substitution"), ("users-30", "spelling")}
+    assert done.top_list[0][1] == 1
+    raw = {r.measure: r.value for r in done.results if (r.system, r.task) == ("raw", "statistics")}
+    assert raw["query distinct kept"] == raw["click volume kept (rows)"] == 1.0
+
+
+def test_tasks_that_need_clicks_or_times_say_so_and_the_rest_run(tmp_path):
+    log = invent(rows=3_000, seed=5)
+    csv.write_csv(log.table.select(["user", "query"]), tmp_path / "log.csv")
+    done = evaluate(str(tmp_path / "log.csv"), baselines=["raw"], folds=1, settings=ANY)
+    assert {s.task: s.why for s in done.skipped} == {
+        "ad-hoc": "the log has no clicked urls",
+        "suggestion": "the log has no times",
+        "session-search": "the log has no times and no clicked urls",
+        "substitution": "the log has no times",
+        "keyword-generation": "the log has no clicked urls",
+        "index-caching": "needs clicks in the log, or --doc-freq for the lengths of posting lists",
+        "spelling": "the log has no planted truth (--labels) and no times",
+        "sites": "the log has no planted truth (--labels) and no clicked urls",
+        "query-classification": "the log has no planted truth (--labels) and no clicked urls",
+    }
+    assert {result.task for result in done.results} == {
+        "statistics",
+        "top-list",
+        "autocomplete",
+    }

@@ -16,7 +16,7 @@ from murmurlog.errors import UsageError
 from murmurlog.forecast import Rehearsal, counted, explain, rehearsed_noise, selected
 from murmurlog.likeness import of_file, of_outline, of_shape, smooth
 from murmurlog.mechanisms import Korolova, Rounds, Threshold
-from murmurlog.mechanisms.rounds import Held, clipped
+from murmurlog.mechanisms.spread import Held, clipped
 from murmurlog.noise import SeededEntropy, draw
 from murmurlog.outline import Outline, Ranks, Size
 from murmurlog.plans import plan

@@ -3,11 +3,17 @@
 import itertools
 import json
 import math
+import tracemalloc
+from dataclasses import replace
 
+import ibis
 import mpmath
 import numpy as np
+import played
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from hostile import hostile_log
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from laws import hockey_stick
@@ -17,11 +23,11 @@ from scipy.stats import binom
 import murmurlog.mechanisms.rounds as module
 from murmurlog.bound import Bounded, bound
 from murmurlog.checks import verify
-from murmurlog.engine import connect
+from murmurlog.engine import DuckEngine, connect
 from murmurlog.errors import Refused, UsageError
 from murmurlog.items import Items
 from murmurlog.mechanisms import Rounds, View, parse
-from murmurlog.mechanisms.rounds import FULL, clipped, numbered, weights
+from murmurlog.mechanisms.spread import FULL, Held, clipped, numbered, weights
 from murmurlog.noise import SeededEntropy, SystemEntropy
 from murmurlog.privacy import delta_of_threshold, gaussian_delta
 from murmurlog.privacy.rounds import (
@@ -442,11 +448,11 @@ def held_of(engine, holdings, *, d=100):
 def weighed(held, attention=None):
     """The weights of a round as the code sums them, by the item's text."""
     names = held.names.order_by("item").to_pyarrow()["query"].to_pylist()
-    rows = held.table.mutate(attention=module.ibis.literal(FULL, "int64"))
+    rows = held.table.mutate(attention=ibis.literal(FULL, "int64"))
     if attention:
         alive = [n for n, name in enumerate(names) if name in attention]
         h = np.array([attention[names[n]] for n in alive], np.int64)
-        rows = module._among(held, rows, np.array(alive, np.int64), h)
+        rows = module.among(held, rows, np.array(alive, np.int64), h)
     return dict(zip(names, weights(held, rows).tolist(), strict=True))
 
 
@@ -559,19 +565,64 @@ def test_items_come_once_bounded_and_bounding_again_is_caught(duck, monkeypatch)
     with pytest.raises(Refused, match="up to 2 a user, the mechanism is proved for 1"):
         mechanism.release(full, entropy=SystemEntropy())
     assert mechanism.release(held, entropy=SystemEntropy())["query"].to_pylist() == ["a"]
-    real = module._among
-    monkeypatch.setattr(module, "_among", lambda held, rows, *more: real(held, real_rows, *more))
-    real_rows = full.table.mutate(attention=module.ibis.literal(FULL, "int64"))
+    real = module.among
+    monkeypatch.setattr(module, "among", lambda held, rows, *more: real(held, real_rows, *more))
+    real_rows = full.table.mutate(attention=ibis.literal(FULL, "int64"))
     assert mechanism.release(held, entropy=SystemEntropy())["query"].to_pylist() == ["a", "x"]
+
+
+@pytest.mark.parametrize("request_", [("click", "user", 20), ("query", "user-day", 3)])
+def test_items_that_pass_by_in_batches_fare_as_those_that_stay(tmp_path, monkeypatch, request_):
+    """The same sums in every round, as many draws, and the same rows in the end."""
+    monkeypatch.setattr(DuckEngine.batches, "__kwdefaults__", {"rows": 100, "ordered": False})
+    pq.write_table(hostile_log(1500, seed=1), tmp_path / "log.parquet")
+    kind, unit, d = request_
+    asked = [{"path": str(tmp_path / "log.parquet"), "kind": kind, "unit": unit, "d": d}]
+    (passing,), (staying,) = played.on_duckdb(asked), played.on_duckdb(asked, dense=True)
+    alive = [len(sums) for sums in staying["sums"]]
+    assert staying["draws"] == sum(alive) + len(staying["published"])
+    assert len(alive) == 4
+    assert alive == sorted(alive, reverse=True)
+    assert 0 < alive[3] < alive[2] < alive[0]
+    assert len(staying["published"]) > 1
+    assert passing == staying
+
+
+def test_memory_does_not_grow_with_the_items_that_pass_by(duck, monkeypatch):
+    monkeypatch.setattr(DuckEngine.batches, "__kwdefaults__", {"rows": 2000, "ordered": False})
+    mechanism = Rounds(
+        schedule=schedule_of(d=2, s=[1.0, 1.0], T=[50.0, 50.0], own=[1, 1], past=[1])
+    )
+
+    def most(items, **how):
+        """The most that Python and numpy held at a time; nothing is given up, nothing passes."""
+        number = np.arange(items)
+        held = Held(
+            engine=duck, table=duck.keep(pa.table({"unit": number // 2, "item": number, "place": number % 2})),
+            names=None, size=items, kind="query", keys=("query",), unit="user", per_user=2, **how,
+        )  # fmt: skip
+        tracemalloc.start()
+        try:
+            assert len(mechanism.select(held, entropy=SeededEntropy(1))) == 0
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    most(2000, dense=False)  # what is made once and for all
+    few = most(2000, dense=False)
+    assert most(40_000, dense=False) < 1.5 * few
+    assert most(40_000, dense=True) > 3 * few
 
 
 def test_nothing_in_nothing_out(duck):
     held = held_of(duck, [("a",)])
+    passing = replace(held, dense=False)
     for share, columns in ((0.0, ["query"]), (0.5, ["query", "users", "users_stderr", "reliable"])):
         mechanism = Rounds.solve(epsilon=1.0, delta=1e-9, d=100, count_share=share)
-        released = mechanism.release(held, entropy=SystemEntropy())
-        assert released.num_rows == 0
-        assert released.column_names == columns
+        for gathered in (held, passing):
+            released = mechanism.release(gathered, entropy=SystemEntropy())
+            assert released.num_rows == 0
+            assert released.column_names == columns
 
 
 # --- the whole road -------------------------------------------------------------------------------

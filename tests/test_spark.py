@@ -7,6 +7,7 @@ import sys
 import time
 from importlib.util import find_spec
 
+import played
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -35,12 +36,12 @@ def cluster(tmp_path_factory):
     running.stop()
 
 
-def start_tallies(cluster, requests, folder):
-    """The tallies on the cluster, begun; they end up in out.json."""
+def start(module, cluster, requests, folder):
+    """What a module of tests does on the cluster, begun; it ends up in out.json."""
     (folder / "scratch").mkdir()
     (folder / "requests.json").write_text(json.dumps(requests))
     return subprocess.Popen(
-        [sys.executable, tallies.__file__, cluster.url, str(folder / "scratch"),
+        [sys.executable, module.__file__, cluster.url, str(folder / "scratch"),
          str(folder / "requests.json"), str(folder / "out.json")],
         env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
@@ -85,16 +86,31 @@ class TestOnACluster:
             {"path": str(tmp_path / "two"), "counted": few, "where": {"country": ""}},
             {"path": str(tmp_path / "log.jsonl"), "counted": few, "url": "full"},
         ]  # fmt: skip
-        running = start_tallies(cluster, requests, tmp_path)
+        running = start(tallies, cluster, requests, tmp_path)
         expected = tallies.on_duckdb(requests)
         compare(finished(running, tmp_path), expected)
         assert expected[-1]["broken"]["not JSON"] == 1
+
+    def test_rounds_sum_up_publish_and_count_what_they_do_on_duckdb(self, cluster, tmp_path):
+        pq.write_table(hostile_log(3000, seed=1), tmp_path / "log.parquet")
+        asked = (("query", "user", 10, "first"), ("click", "user-week", 20, "random"))
+        requests = [
+            {"path": str(tmp_path / "log.parquet"), "kind": kind, "unit": unit, "d": d, "way": way}
+            for kind, unit, d, way in asked
+        ]
+        running = start(played, cluster, requests, tmp_path)
+        expected = played.on_duckdb(requests)
+        for here, there in zip(finished(running, tmp_path), expected, strict=True):
+            assert len(there["sums"]) == 4
+            for k, sums in enumerate(there["sums"]):
+                assert here["sums"][k] == sums, k
+            assert here == there
 
     def test_a_killed_worker_changes_nothing(self, cluster, tmp_path):
         pq.write_table(hostile_log(50_000, seed=3), tmp_path / "log.parquet")
         requests = [{"path": str(tmp_path / "log.parquet"), "counted": tallies.EVERY[:2]}]
         before = len(cluster.executors(1))
-        running = start_tallies(cluster, requests, tmp_path)
+        running = start(tallies, cluster, requests, tmp_path)
         expected = tallies.on_duckdb(requests)
         end = time.monotonic() + PATIENCE
         # The self-test writes eight tables; wait for a write after that, with both at work.
@@ -111,14 +127,14 @@ class TestOnACluster:
         assert "Removing worker" in (cluster.folder / "master.log").read_text()
         cluster.replace(1)
 
-    def test_a_release_by_threshold_passes_verify(self, cluster, tmp_path):
+    def test_a_release_by_the_usual_mechanism_passes_verify(self, cluster, tmp_path):
         write(invent(rows=20_000, seed=1), tmp_path / "log.parquet")
         (tmp_path / "scratch").mkdir()
         done = subprocess.run(
             [sys.executable, "-c", COMMAND, "release", (tmp_path / "log.parquet").as_uri(),
              *("--out", str(tmp_path / "bundle"), "--engine", "spark", "--master", cluster.url),
              *("--scratch", (tmp_path / "scratch").as_uri(), "--tables", "query,click"),
-             *("--epsilon", "8", "--delta", "1e-4", "--per-user", "2")],
+             *("--epsilon", "8", "--delta", "1e-4")],
             env=environment(), capture_output=True, text=True, timeout=PATIENCE,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr[-3000:]
@@ -126,13 +142,14 @@ class TestOnACluster:
         assert list((tmp_path / "scratch").iterdir()) == []
         told = json.loads((tmp_path / "bundle" / "privacy.json").read_text())
         assert told["engine"].startswith("spark ")
+        assert {t["mechanism"].partition("(")[0] for t in told["tables"].values()} == {"rounds"}
         assert pq.read_table(tmp_path / "bundle" / "data" / "query.parquet").num_rows > 0
 
     def test_mechanisms_that_draw_batch_by_batch_run_as_they_are(self, tmp_path):
         write(invent(rows=20_000, seed=1), tmp_path / "log.parquet")
         done = run(RELEASES, tmp_path)
         assert done.returncode == 0, done.stderr[-3000:]
-        for name in ("zealous", "korolova"):
+        for name in ("zealous", "threshold", "korolova"):
             assert verify(tmp_path / name).exit_code == 0
             assert pq.read_table(tmp_path / name / "data" / "query.parquet").num_rows > 0
 
@@ -185,6 +202,7 @@ folder = Path(sys.argv[1])
 asked = {"tables": ["query"], "epsilon": 20, "delta": 1e-3, "per_user": 2, "engine": "spark"}
 log = str(folder / "log.parquet")
 release(log, out=folder / "zealous", mechanism="zealous", master="local[2]", **asked)
+release(log, out=folder / "threshold", mechanism="threshold", master="local[2]", **asked)
 
 from pyspark.sql import SparkSession
 
@@ -228,6 +246,12 @@ def test_what_does_not_go_with_spark_is_refused_before_it_starts(tmp_path):
         release(log, out=tmp_path / "b", master="local[1]")
     with pytest.raises(EngineError, match="log table by synthetic is not made on Spark"):
         release(log, **spark, mechanism="synthetic")
+    with pytest.raises(UsageError, match="'hdfs://x/y' is reached by Spark only"):
+        release(log, out="hdfs://x/y")
+    with pytest.raises(UsageError, match="'file:///x/y' is reached by Spark only"):
+        release(log, out="file:///x/y")
+    with pytest.raises(UsageError, match="exists: choose another folder"):
+        release(log, **spark | {"out": tmp_path.as_uri()})
     with pytest.raises(EngineError, match="there is no engine 'flink'"):
         release(log, out=tmp_path / "b", engine="flink")
     check_settings(master="spark://x:1", scratch_at="hdfs://y/z", memory=None)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from murmurlog.auditing import Audit, audit
     from murmurlog.bundle import Release, load
     from murmurlog.certificate import Certificate
     from murmurlog.checks import Report, verify
@@ -17,18 +18,23 @@ if TYPE_CHECKING:
         Refused,
         UsageError,
     )
+    from murmurlog.evaluating import evaluate
+    from murmurlog.evaluation import Evaluation
     from murmurlog.ledger import Ledger
     from murmurlog.mechanisms import Threshold, parse
     from murmurlog.overview import profile
     from murmurlog.plans import Plan, plan
     from murmurlog.privacy import Guarantee
     from murmurlog.road import Outcome, release
+    from murmurlog.sweeping import sweep
 
 # Loaded on first use: `murmurlog --help` and `import murmurlog` need no engine.
 _WHERE = {
+    "Audit": "auditing",
     "BundleError": "errors",
     "Certificate": "certificate",
     "EngineError": "errors",
+    "Evaluation": "evaluation",
     "Guarantee": "privacy",
     "InputError": "errors",
     "Ledger": "ledger",
@@ -40,18 +46,23 @@ _WHERE = {
     "Report": "checks",
     "Threshold": "mechanisms",
     "UsageError": "errors",
+    "audit": "auditing",
+    "evaluate": "evaluating",
     "load": "bundle",
     "parse": "mechanisms",
     "plan": "plans",
     "profile": "overview",
     "release": "road",
+    "sweep": "sweeping",
     "verify": "checks",
 }
 
 __all__ = [
+    "Audit",
     "BundleError",
     "Certificate",
     "EngineError",
+    "Evaluation",
     "Guarantee",
     "InputError",
     "Ledger",
@@ -63,11 +74,14 @@ __all__ = [
     "Report",
     "Threshold",
     "UsageError",
+    "audit",
+    "evaluate",
     "load",
     "parse",
     "plan",
     "profile",
     "release",
+    "sweep",
     "verify",
 ]
 

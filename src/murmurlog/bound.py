@@ -9,14 +9,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import ibis
+import numpy as np
 import pyarrow as pa
 
-from murmurlog.coded import Holdings, Wanted
-from murmurlog.engine import DuckEngine, Engine
+from murmurlog.coded import Holdings
+from murmurlog.engine import DuckEngine, Engine, mapped
 from murmurlog.errors import InputError, UsageError
 from murmurlog.firsts import Firsts, first_items
 from murmurlog.items import Items
 from murmurlog.noise import Entropy
+from murmurlog.parts import Parts, Wanted
 from murmurlog.tables import LISTS, SEPARATOR
 
 WAYS = ("first", "random")
@@ -35,11 +37,17 @@ class Bounded:
     way: str
     count: str  # "users": distinct items; "rows": items may repeat
     coded: tuple[Any, Holdings, Firsts] | None = None  # a table, and its rows as numbers
+    counted: tuple[Any, Any] | None = None  # a table, and (keys, users) of each part of its rows
 
     @property
     def numbers(self) -> tuple[Holdings, Firsts] | None:
         """The same rows as numbers, if they are known and are those of the table."""
         return self.coded[1:] if self.coded and self.coded[0] is self.table else None
+
+    @property
+    def tallies(self) -> Any | None:
+        """How many units of each part of the log hold an item, if that is known of the table."""
+        return self.counted[1] if self.counted and self.counted[0] is self.table else None
 
 
 def choose_way(way: str | None, *, timed: bool) -> str:
@@ -116,21 +124,28 @@ def _first(
     items: Items, wanted: Wanted, engine: DuckEngine, *, per_user: int, places: bool
 ) -> Bounded:
     """The first distinct items of each unit, found among numbers: the same rows, sooner."""
-    held = wanted.holdings()
-    kept = first_items(
-        unit=held.unit,
-        time=held.time,
-        item=held.item,
-        per_unit=per_user,
-        ranks=held.ranks,
-        places=places,
-    )
-    columns = {"unit": held.names(kept.unit)}
-    for name, key in zip(items.keys, held.keys, strict=True):
-        columns[name] = key.at(kept.item).column()
-    if places:
-        columns["place"] = pa.array(kept.place)
-    table = engine.show(pa.table(columns))
+    rows: list[pa.Table] = []
+    counts: list[pa.Table] = []
+    coded: tuple[Holdings, Firsts] | None = None
+    for held in wanted.holdings():
+        kept = first_items(
+            unit=held.unit,
+            time=held.time,
+            item=held.item,
+            per_unit=per_user,
+            ranks=held.ranks,
+            places=places,
+        )
+        found = _shown(items, held, kept, places=places)
+        if isinstance(wanted.log, Parts):
+            # What is left of a part goes to disk before the next one comes.
+            rows.append(mapped(engine.store(found)))
+            counts.append(mapped(engine.store(counted(items.keys, held, kept))))
+        else:
+            rows.append(found)
+            coded = held, kept
+        del held, kept, found
+    table = engine.show(pa.concat_tables(rows))
     return Bounded(
         engine=engine,
         table=table,
@@ -140,5 +155,27 @@ def _first(
         per_user=per_user,
         way="first",
         count="users",
-        coded=(table, held, kept),
+        coded=(table, *coded) if coded else None,
+        counted=(table, engine.show(pa.concat_tables(counts))) if counts else None,
     )
+
+
+def _shown(items: Items, held: Holdings, kept: Firsts, *, places: bool) -> pa.Table:
+    """Unit, keys and, if asked for, place; no text is copied."""
+    columns = {"unit": held.names(kept.unit)}
+    for name, key in zip(items.keys, held.keys, strict=True):
+        columns[name] = key.at(kept.item).column()
+    if places:
+        columns["place"] = pa.array(kept.place)
+    return pa.table(columns)
+
+
+def counted(keys: tuple[str, ...], held: Holdings, kept: Firsts) -> pa.Table:
+    """How many units hold each item: a unit's items are distinct, so each row is one unit."""
+    users = np.bincount(kept.item)
+    some = np.flatnonzero(users)
+    columns = {
+        name: key.at(some).column().dictionary_decode()
+        for name, key in zip(keys, held.keys, strict=True)
+    }
+    return pa.table(columns | {"users": pa.array(users[some], pa.int64())})

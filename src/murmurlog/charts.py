@@ -30,7 +30,7 @@ from murmurlog.drawing import (
 
 DASHES = ("", "7 3", "2 3", "9 3 2 3", "4 4", "1 4", "12 3", "6 2 1 2")
 APART = 15  # pixels between the names of two lines
-NONE_AT = 16  # pixels right of the axis: what has no place on it
+NONE_AT = 28  # pixels right of the axis: what has no place on it
 STYLE = f"""
 {COLOURS}
 body {{ font: 16px/1.5 {FONTS}; color: var(--ink); background: var(--paper);
@@ -44,8 +44,8 @@ th:first-child, td:first-child {{ text-align: left; }}
 
 
 WIDE = Frame(width=720, height=380, left=70, right=150, top=40, bottom=48)
-COLUMN = Frame(width=400, height=260, left=46, right=112, top=34, bottom=44)
-SQUARE = Frame(width=400, height=276, left=50, right=24, top=34, bottom=44)
+COLUMN = Frame(width=400, height=264, left=58, right=130, top=34, bottom=46)
+SQUARE = Frame(width=400, height=276, left=58, right=24, top=34, bottom=44)
 
 
 # --- lines ----------------------------------------------------------------------------------------
@@ -184,7 +184,7 @@ def ranks(
     if rule is not None and 1 <= rule[0] <= y_axis.high:
         y = frame.y(y_axis, rule[0])
         parts.append(f'<line class="rule" x1="{frame.left}" x2="{frame.end}" y1="{y}" y2="{y}"/>')
-        parts.append(text_at(frame.end, y - 5, rule[1], "quiet end"))
+        parts.append(text_at(frame.left + 5, y + 14, rule[1], "quiet"))  # where no curve comes
     placed = [(m, frame.x(x_axis, m.rank), frame.y(y_axis, max(1.0, m.count))) for m in marks]
     if curve:
         path = " ".join(f"{x},{y}" for _, x, y in placed)
@@ -220,7 +220,7 @@ class Bar:
 
 
 BARS = Frame(width=400, height=0, left=128, right=58, top=34, bottom=30)  # as high as it needs
-THICK, THIN, GAP = 13, 7, 9
+THICK, THIN, GAP = 14, 7, 9
 
 
 def bars(rows: Sequence[Bar], *, title: str, percent: bool, frame: Frame = BARS) -> str:
@@ -233,7 +233,7 @@ def bars(rows: Sequence[Bar], *, title: str, percent: bool, frame: Frame = BARS)
     y = float(frame.top)
     for n, bar in enumerate(rows):
         new = n == 0 or rows[n - 1].name != bar.name
-        y += GAP if new and n else 2 if n else 0
+        y += GAP if new and n else 3 if n else 0
         tall = THIN if bar.pale else THICK
         zero, end = frame.x(axis, 0.0), frame.x(axis, bar.value)
         pale = " pale" if bar.pale else ""
@@ -248,7 +248,7 @@ def bars(rows: Sequence[Bar], *, title: str, percent: bool, frame: Frame = BARS)
             parts.append(text_at(frame.left - 8, y + tall / 2 + 4, shown, "end"))
         figure = number(bar.value, percent=percent)
         parts.append(
-            text_at(frame.width, y + tall / 2 + 4, figure, "end quiet" if bar.pale else "end")
+            text_at(frame.width, y + tall / 2 + 4, figure, "end quiet minor" if bar.pale else "end")
         )
         y += tall
     return _lying(parts, axis, y, title, percent=percent, frame=frame)
@@ -282,8 +282,10 @@ def waterfall(
             parts.append(
                 f'<line class="axis" x1="{before}" x2="{before}" y1="{y - GAP - 1}" y2="{y}"/>'
             )
-        parts.append(text_at(frame.left - 8, y + 11, clipped(name, frame.left - 10), "end"))
-        parts.append(text_at(frame.width, y + 11, f"{high - low:.3g}", "end"))
+        parts.append(
+            text_at(frame.left - 8, y + THICK / 2 + 4, clipped(name, frame.left - 10), "end")
+        )
+        parts.append(text_at(frame.width, y + THICK / 2 + 4, f"{high - low:.3g}", "end"))
         before = right
         y += THICK + GAP
     return _lying(parts, axis, y - GAP, title, percent=False, frame=frame)

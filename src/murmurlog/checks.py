@@ -340,7 +340,7 @@ def _cards(root: Path, certificate: Certificate) -> str:
             (root / name).read_bytes() == text.encode(errors="replace"),
             f"{name} is not what the certificate gives",
         )
-    return "equal to what certificate and tables give, byte by byte"
+    return "equal to what the certificate gives, byte by byte"
 
 
 def _booked(book: Ledger) -> _Look:

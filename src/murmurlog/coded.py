@@ -2,8 +2,8 @@
 
 Most of what a release costs is text that is hashed, compared and copied again and again. Here it is
 hashed once. The lists are exact, no hash stands for a text; cleaning and screening look at each text
-once, whatever the number of its rows. Only for logs that fit into memory, and only in this process:
-`log` has the general road, with the same rows.
+once, whatever the number of its rows. Only for what fits into memory: `parts` sees to that, and `log`
+has the general road, with the same rows.
 """
 
 import re
@@ -17,13 +17,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from murmurlog.engine import DuckEngine
 from murmurlog.firsts import NEVER, Facts, Integers
 from murmurlog.text import ODD, clean_url, normalise
 
-ROWS_A_PIECE = 2_000_000
 TYPED = ("time", "bad_time", "rank")
-ROOM = 1 / 6  # of the engine's memory; work on the rows takes twice what they take
 PERIODS = {"user-month": "M", "user-week": "W", "user-day": "D"}
 MICROSECONDS_A_DAY = 86_400_000_000
 
@@ -90,74 +87,61 @@ class Coded:
         )
 
 
-def encoded(
-    raw: Any,
-    engine: DuckEngine,
-    *,
-    url: str | None,
-    keep: Sequence[str],
-    since: datetime | None,
-    until: datetime | None,
-    why: Callable[[str], list[str]] | None,
-    needs: str | None,
-    broken: dict[str, int],
-    screened: dict[str, int],
-) -> Coded | None:
-    """The usable rows of a source, cleaned and screened; None if there is no room for them.
+@dataclass(frozen=True, kw_only=True)
+class Cleaning:
+    """How rows of a source become rows of a log, and where those that do not are counted.
 
     `why` gives the reasons to drop a normalised query. It is not asked about queries without any
     character of `needs`. Urls are cut at the level `url`, or left out.
     """
-    found = _read(raw, engine, urls=url is not None, keep=keep)
-    if found is None:
-        return None
-    coded, bad_time = found
-    query, reasons = _cleaned_queries(coded.query, why, needs)
-    coded = replace(coded, query=query)
-    linked = coded.url.codes >= 0 if coded.url else np.zeros(coded.rows, bool)
-    if coded.url and url is not None:
-        coded = replace(coded, url=_cleaned_urls(coded.url, url))
-    usable = _between(coded, bad_time, since, until, broken)
-    usable = _usable(coded, usable, bad_time, linked, broken)
-    if reasons:
-        usable = _screened(coded, usable, reasons, screened)
-    return coded.at(usable)
+
+    url: str | None
+    keep: tuple[str, ...]
+    since: datetime | None
+    until: datetime | None
+    why: Callable[[str], list[str]] | None
+    needs: str | None
+    broken: dict[str, int]
+    screened: dict[str, int]
+
+    def columns(self, raw: Any) -> dict[str, Any]:
+        """The columns of a source that `clean` looks at."""
+        columns = {
+            "user": raw.user,
+            "time": raw.time,
+            "bad_time": raw.timed & raw.time.isnull(),
+            "query": raw.query,
+        }
+        if self.url is not None:
+            columns |= {"url": raw.url, "rank": raw["rank"]}
+        return columns | {f"k{i}": raw[f"k{i}"] for i in range(len(self.keep))}
+
+    def clean(self, pieces: dict[str, list[pa.Array]]) -> Coded:
+        """The usable rows, cleaned and screened; empties what it is given."""
+        coded, bad_time = _numbers(pieces, self.keep)
+        query, reasons = _cleaned_queries(coded.query, self.why, self.needs)
+        linked = coded.url.codes >= 0 if coded.url else np.zeros(coded.rows, bool)
+        url = _cleaned_urls(coded.url, self.url) if coded.url and self.url else None
+        coded = replace(coded, query=query, url=url)
+        usable = _between(coded, bad_time, self.since, self.until, self.broken)
+        usable = _usable(coded, usable, bad_time, linked, self.broken)
+        if reasons:
+            usable = _screened(coded, usable, reasons, self.screened)
+        return coded.at(usable)
 
 
-def _read(
-    raw: Any, engine: DuckEngine, *, urls: bool, keep: Sequence[str]
-) -> tuple[Coded, Facts] | None:
+def _numbers(pieces: dict[str, list[pa.Array]], keep: Sequence[str]) -> tuple[Coded, Facts]:
     """Every row, as it stands in the source, and whether its time cannot be read."""
-    columns = {
-        "user": raw.user,
-        "time": raw.time,
-        "bad_time": raw.timed & raw.time.isnull(),
-        "query": raw.query,
-    }
-    if urls:
-        columns |= {"url": raw.url, "rank": raw["rank"]}
-    columns |= {f"k{i}": raw[f"k{i}"] for i in range(len(keep))}
-    pieces: dict[str, list[pa.Array]] = {name: [] for name in columns}
-    room = engine.memory * ROOM
-    for batch in engine.batches(raw.select(**columns), rows=ROWS_A_PIECE, ordered=True):
-        for name in columns:
-            pieces[name].append(batch.column(name))
-        room -= batch.nbytes
-        if room < 0:
-            return None
-    try:
-        # A column at a time: its texts go as soon as they are numbers.
-        texts = {name: _texts(pieces.pop(name)) for name in columns if name not in TYPED}
-    except (pa.ArrowInvalid, pa.ArrowCapacityError):  # a list of texts of 2 GB and more
-        return None
+    # A column at a time: its texts go as soon as they are numbers.
+    texts = {name: _texts(pieces.pop(name)) for name in [*pieces] if name not in TYPED}
     time = _together(pieces.pop("time"), pa.timestamp("us")).view(pa.int64())
     time = time.fill_null(NEVER) if time.null_count else time
     coded = Coded(
         user=_without_empty(texts["user"]),
         time=time.to_numpy(zero_copy_only=False),
         query=texts["query"],
-        url=_without_empty(texts["url"]) if urls else None,
-        rank=_together(pieces["rank"], pa.int32()) if urls else None,
+        url=_without_empty(texts["url"]) if "url" in texts else None,
+        rank=_together(pieces["rank"], pa.int32()) if "rank" in pieces else None,
         kept={name: _without_empty(texts[f"k{i}"]) for i, name in enumerate(keep)},
     )
     bad_time = _together(pieces["bad_time"], pa.bool_()).to_numpy(zero_copy_only=False)
@@ -166,6 +150,7 @@ def _read(
 
 def _texts(pieces: list[pa.Array]) -> Texts:
     """One list of texts for all pieces."""
+    pieces = [piece for piece in pieces if len(piece)]
     if not pieces:
         return Texts(codes=np.zeros(0, np.int32), texts=pa.array([], pa.string()))
     chunks = pa.chunked_array(pieces).dictionary_encode().chunks
@@ -258,7 +243,7 @@ def _between(
         return np.ones(coded.rows, bool)
     never = coded.time == NEVER
     untimed = never & ~bad_time & (coded.user.codes >= 0) & (coded.query.codes >= 0)
-    broken["no time"] = int(untimed.sum())
+    broken["no time"] = broken.get("no time", 0) + int(untimed.sum())
     inside = np.ones(coded.rows, bool)
     if since:
         inside &= coded.time >= np.datetime64(since, "us").astype(np.int64)
@@ -281,10 +266,10 @@ def _usable(
         "unreadable time": bad_time,
     }
     for reason, fault in faults.items():
-        broken[reason] = int((rows & fault).sum())
+        broken[reason] = broken.get(reason, 0) + int((rows & fault).sum())
         rows = rows & ~fault
     bad_url = linked & (coded.url.codes < 0) if coded.url else np.zeros(coded.rows, bool)
-    broken["unreadable url"] = int((rows & bad_url).sum())
+    broken["unreadable url"] = broken.get("unreadable url", 0) + int((rows & bad_url).sum())
     return rows
 
 
@@ -297,7 +282,7 @@ def _screened(
         hit[places] = True
         found = rows & hit[coded.query.codes]
         if n := int(found.sum()):
-            counts[reason] = n
+            counts[reason] = counts.get(reason, 0) + n
         rows = rows & ~found
     return rows
 
@@ -338,49 +323,38 @@ class Holdings:
         return pa.DictionaryArray.from_arrays(pa.array(which, pa.int32()), named)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Wanted:
-    """Which items of a log are wanted, with the table of the same items that an engine shows."""
-
-    log: Coded
-    of: Any
-    kind: str
-    unit: str
-    known: pa.Array | None  # only these queries
-
-    def holdings(self) -> Holdings:
-        """The items of every unit, as often as they occur."""
-        log = self.log
-        rows = np.ones(log.rows, bool)
-        if self.kind == "click" and log.url:
-            rows &= log.url.codes >= 0
-        if self.unit in PERIODS:
-            rows &= log.time != NEVER
-        if self.known is not None and self.kind == "click":
-            listed = pc.is_in(log.query.texts, value_set=self.known)
-            rows &= listed.to_numpy(zero_copy_only=False)[log.query.codes]
-        log = log.at(rows)
-        if self.kind == "click" and log.url:
-            item, first = _numbered(log.query.codes, log.url.codes)
-            keys: tuple[Texts, ...] = (log.query.at(first), log.url.at(first))
-        else:
-            item = log.query.codes
-            every = np.arange(len(log.query.texts), dtype=np.int32)
-            keys = (Texts(codes=every, texts=log.query.texts),)
-        unit, unit_user, unit_start = log.user.codes, None, None
-        if self.unit in PERIODS:
-            start = _starts(log.time, PERIODS[self.unit])
-            unit, first = _numbered(log.user.codes, start - start.min(initial=0))
-            unit_user, unit_start = log.user.codes[first], start[first]
-        return Holdings(
-            unit=unit,
-            time=log.time,
-            item=item,
-            keys=keys,
-            users=log.user.texts,
-            unit_user=unit_user,
-            unit_start=unit_start,
-        )
+def holdings(log: Coded, *, kind: str, unit: str, known: pa.Array | None) -> Holdings:
+    """The queries or clicks of every unit, as often as they occur; of known queries only."""
+    rows = np.ones(log.rows, bool)
+    if kind == "click" and log.url:
+        rows &= log.url.codes >= 0
+    if unit in PERIODS:
+        rows &= log.time != NEVER
+    if known is not None and kind == "click":
+        listed = pc.is_in(log.query.texts, value_set=known)
+        rows &= listed.to_numpy(zero_copy_only=False)[log.query.codes]
+    log = log.at(rows)
+    if kind == "click" and log.url:
+        item, first = _numbered(log.query.codes, log.url.codes)
+        keys: tuple[Texts, ...] = (log.query.at(first), log.url.at(first))
+    else:
+        item = log.query.codes
+        every = np.arange(len(log.query.texts), dtype=np.int32)
+        keys = (Texts(codes=every, texts=log.query.texts),)
+    units, unit_user, unit_start = log.user.codes, None, None
+    if unit in PERIODS:
+        start = _starts(log.time, PERIODS[unit])
+        units, first = _numbered(log.user.codes, start - start.min(initial=0))
+        unit_user, unit_start = log.user.codes[first], start[first]
+    return Holdings(
+        unit=units,
+        time=log.time,
+        item=item,
+        keys=keys,
+        users=log.user.texts,
+        unit_user=unit_user,
+        unit_start=unit_start,
+    )
 
 
 def _starts(time: Integers, period: str) -> Integers:

@@ -33,12 +33,18 @@ class Demo:
         return 0 if failed == ([] if self._private else ["noise"]) else self.report.exit_code
 
     @property
+    def report_page(self) -> Path:
+        """The page that shows the bundle."""
+        return Path(self.outcome.out) / "report.html"
+
+    @property
     def _private(self) -> bool:
         return load(self.outcome.out).certificate.private
 
     def as_json(self) -> dict[str, Any]:
         return {
             "folder": str(self.folder),
+            "report": str(self.report_page),
             "release": self.outcome.as_json(),
             "verify": self.report.as_json(),
         }
@@ -56,11 +62,13 @@ class Demo:
         verdict = "a verified bundle" if self._private else "a bundle that is NOT private (seeded)"
         lines += [
             "",
-            f"{self.outcome.out} holds {verdict}. Look at:",
+            f"{self.outcome.out} holds {verdict}:",
             f"  {self.outcome.out}/README.md       what it is, in words",
             f"  {self.outcome.out}/privacy.json    the certificate",
             f"  {self.outcome.out}/data            the tables, as Parquet",
             f"  murmurlog ledger show --ledger {self.folder}/ledger.db",
+            "",
+            f"Look at it in a browser: {self.report_page}",
         ]
         return lines
 

@@ -16,8 +16,8 @@ LETTER = 6.6  # pixels a letter of 12 pixels takes, about; wide ones take two
 LINE = 17  # pixels a further line of a title takes
 
 LIGHT = """--ink: #1c1c1a; --quiet: #595955; --paper: #fffefb; --grid: #dedcd3; --faint: #a3a19a;
-  --ink0: #0069a6; --ink1: #c85200; --ink2: #00805d; --ink3: #a8457f; --ink4: #8f6a00;
-  --ink5: #2a84b8; --ink6: #6a5acd; --ink7: #7a4a2b; --ink8: #63625c;"""
+  --ink0: #0069a6; --ink1: #b94c00; --ink2: #00805d; --ink3: #a8457f; --ink4: #8f6a00;
+  --ink5: #1f78aa; --ink6: #6a5acd; --ink7: #7a4a2b; --ink8: #63625c;"""
 DARK = """--ink: #ecebe6; --quiet: #aeada6; --paper: #171716; --grid: #3b3a37; --faint: #7d7b75;
   --ink0: #5db3e8; --ink1: #f28a3c; --ink2: #3cc49a; --ink3: #e39ac2; --ink4: #e6b93d;
   --ink5: #86cdf2; --ink6: #b0a5f5; --ink7: #cf9f7e; --ink8: #a5a39b;"""
@@ -30,6 +30,7 @@ DRAWING = (
 svg text { font: 12px SANS; fill: var(--ink); }
 svg .title { font-size: 14px; font-weight: 600; }
 svg .quiet { fill: var(--quiet); }
+svg .minor { font-size: 10.5px; }
 svg .end { text-anchor: end; } svg .middle { text-anchor: middle; }
 svg .grid { stroke: var(--grid); stroke-width: 1; }
 svg .axis { stroke: var(--quiet); stroke-width: 1; }
@@ -174,8 +175,8 @@ def tick_text(value: float, axis: Axis, percent: bool) -> str:
 
 def number(value: float, *, percent: bool = False) -> str:
     """A value in few characters."""
-    if math.isnan(value):
-        return "–"
+    if not math.isfinite(value):
+        return "–" if math.isnan(value) else "∞" if value > 0 else "-∞"
     if percent:
         return f"{100 * value:.{1 if abs(value) >= 0.01 else 2}f}%" if value else "0%"
     if value == 0 or 0.001 <= abs(value) < 1000:

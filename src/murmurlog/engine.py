@@ -8,7 +8,7 @@ import hashlib
 import math
 import re
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -54,6 +54,12 @@ class Engine(Protocol):
     ) -> Any:
         """A new table of `schema`, made by a Python function from the batches of `source`."""
 
+    def numbered(self, expression: Any, name: str) -> Any:
+        """The expression's rows, kept, with a whole number in a new column: no two have the same."""
+
+    def stored(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Any:
+        """A stream of Arrow batches as a table of the engine."""
+
     def microseconds(self, time: Any) -> Any:
         """A time as whole microseconds since 1970, so that differences are exact."""
 
@@ -64,6 +70,12 @@ def _epoch_us(time: Any) -> Any: ...
 _MICROSECONDS = ibis.udf.scalar.builtin(
     _epoch_us, name="epoch_us", signature=(("timestamp",), "int64")
 )
+
+
+def _hash(text: Any) -> Any: ...
+
+
+_HASH = ibis.udf.scalar.builtin(_hash, name="hash", signature=(("string",), "uint64"))
 
 
 class DuckEngine:
@@ -105,6 +117,24 @@ class DuckEngine:
         self.backend.con.register(name, table)
         return self.backend.table(name)
 
+    @contextmanager
+    def storing(self, schema: pa.Schema) -> Iterator[tuple[Path, pa.ipc.RecordBatchFileWriter]]:
+        """A new file in the engine's private folder, and what writes batches to it."""
+        self._tables += 1
+        file = self.folder / f"t{self._tables}.arrow"
+        with _told(), pa.OSFile(str(file), "wb") as out, pa.ipc.new_file(out, schema) as writer:
+            yield file, writer
+
+    def store(self, table: pa.Table) -> Path:
+        """A file in the engine's private folder that `mapped` shows without reading it."""
+        with self.storing(table.schema) as (file, writer):
+            writer.write_table(table)
+        return file
+
+    def bucket(self, text: Any, count: int) -> Any:
+        """A number below `count`, up to 256, that depends on the text alone."""
+        return (_HASH(text) % count).cast("uint8")
+
     @property
     def memory(self) -> int:
         """The bytes that the engine may take before it spills."""
@@ -113,6 +143,17 @@ class DuckEngine:
         ).fetchall()
         number, unit = limit.split()
         return int(float(number) * 1024 ** ("bytes", "KiB", "MiB", "GiB", "TiB").index(unit))
+
+    @contextmanager
+    def sharing(self) -> Iterator[None]:
+        """Leaves half of the engine's memory to others for a while; what it holds beyond is spilled."""
+        whole = self.memory
+        with _told():
+            self.sql(f"SET memory_limit = '{whole // 2}B'")
+        try:
+            yield
+        finally:
+            self.sql(f"SET memory_limit = '{whole}B'")
 
     def batches(
         self, expression: Any, *, rows: int = ROWS_A_BATCH, ordered: bool = False
@@ -142,11 +183,20 @@ class DuckEngine:
         self, schema: pa.Schema, source: Any, function: Callable[[pa.RecordBatch], pa.RecordBatch]
     ) -> Any:
         """A new table of `schema`, made by a Python function from the batches of `source`."""
+        return self.stored(schema, map(function, self.batches(source)))
+
+    def numbered(self, expression: Any, name: str) -> Any:
+        """The expression's rows, kept, with their places 0, 1, .. in the order of all columns."""
+        place = ibis.row_number().over(ibis.window(order_by=list(expression.columns)))
+        return self.materialise(expression.mutate(**{name: place.cast("int64")}))
+
+    def stored(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Any:
+        """A stream of Arrow batches as a table of the engine."""
         self._tables += 1
         name = f"t{self._tables}"
         table = self.backend.create_table(name, schema=ibis.Schema.from_pyarrow(schema))
-        for batch in self.batches(source):
-            self.backend.con.register("incoming", function(batch))
+        for batch in batches:
+            self.backend.con.register("incoming", batch)
             with _told():
                 self.backend.con.execute(f"INSERT INTO {name} SELECT * FROM incoming")
             self.backend.con.unregister("incoming")
@@ -159,6 +209,12 @@ class DuckEngine:
     def self_test(self) -> None:
         """Raises unless the engine gives known answers for what the privacy proofs rely on."""
         self_test(self)
+
+
+def mapped(file: Path) -> pa.Table:
+    """The table in a file of `store`; its bytes stay there until they are looked at."""
+    with pa.memory_map(str(file)) as source:
+        return pa.ipc.open_file(source).read_all()
 
 
 def _name(expression: Any) -> str:

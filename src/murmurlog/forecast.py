@@ -18,7 +18,7 @@ import pyarrow as pa
 from murmurlog.errors import UsageError
 from murmurlog.likeness import Likeness
 from murmurlog.mechanisms import Korolova, Mechanism, Rounds, Threshold
-from murmurlog.mechanisms.rounds import FULL
+from murmurlog.mechanisms.spread import FULL
 from murmurlog.noise import Integers, SeededEntropy
 from murmurlog.plans import Plan
 from murmurlog.privacy.rounds import GRID

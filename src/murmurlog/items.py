@@ -11,11 +11,12 @@ from typing import Any
 import ibis
 import pyarrow as pa
 
-from murmurlog.coded import PERIODS, Wanted
+from murmurlog.coded import PERIODS
 from murmurlog.engine import Engine
 from murmurlog.errors import InputError, UsageError
 from murmurlog.labels import Labels
 from murmurlog.log import Log
+from murmurlog.parts import Wanted
 from murmurlog.privacy import UNITS
 from murmurlog.source import Source
 from murmurlog.tables import KEYS, SEVERAL, By, keys_of

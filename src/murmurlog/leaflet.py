@@ -4,7 +4,6 @@ A function of the certificate and the published tables alone, so it costs no pri
 can make it again, byte by byte. Never sees a log.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,14 +13,17 @@ import pyarrow as pa
 
 from murmurlog import charts, paper
 from murmurlog.cards import NO_GUARANTEE, NOT_PRIVATE, limits
-from murmurlog.certificate import Certificate, TableClaim
+from murmurlog.certificate import Certificate
 from murmurlog.privacy import Guarantee
 from murmurlog.tables import COUNTED, count_of, keys_of
+from murmurlog.wording import PLAIN, bound_of, label, needs, together
 
 TOP = 20  # rows of each table that are shown
 MARKS = 60  # of each picture: ranks far enough apart to be told from each other
-SURE = 1.96  # standard errors: 95 % of a normal law
+SURE = 2.0  # standard errors: they hold about 19 times in 20, whatever the noise
 LEAD = "What many had in common in a search log. The label says who is protected, and how well."
+HEADING = "Few items are held by many"
+COMPARISON = "Parts of a search log, made for comparison."
 # What a row of a table is, of one and of several.
 ITEMS = {
     "keyword": ("word", "words"),
@@ -33,40 +35,24 @@ ITEMS = {
     "log": ("row", "rows"),
     "left_out": ("search", "searches"),
 }
-PLAIN = {
-    "A0": "One id of the log is protected, not a person: whoever has several ids has less protection. "
-    "Settings were not chosen by peeping at the log, the noise was kept secret, and nothing else of "
-    "this log was published without being counted.",
-    "A1": "Nobody counts for more than a fixed number of different items, and for each of them once.",
-    "A2": "Which results a search engine lists for a query is public knowledge.",
-    "A3": "How many users there are is public knowledge.",
-    "A4": "The list of candidates was public before anyone looked at the log.",
-    "A5": "The log was cleaned record by record, in a fixed order of steps, before anything was "
-    "counted.",
-    "A6": "What is put together (sessions, pairs of queries) is always of one and the same unit.",
-    "A7": "Which of a unit's items count depends on that unit's own rows only.",
-    "A8": "How to read the files was settled before they were read.",
-    "A9": "Every byte of this folder, this page too, was made from noisy numbers and public settings.",
-}
 
 
 def leaflet(certificate: Certificate, tables: Mapping[str, pa.Table]) -> str:
     """The page. `tables` are the published ones, in their order on disk."""
     views = [view_of(certificate, name, tables[name]) for name in certificate.tables]
-    parts = [
-        *warnings(certificate),
-        paper.columns(
-            label_card(certificate), paper.facts(facts(certificate, views)) + waterfall(certificate)
-        ),
-        *pictures(certificate, views),
-        _rows(certificate, views),
-        bounds(certificate),
-        assumptions(certificate),
-    ]
+    drawn, one = pictures(certificate, views), len(certificate.tables) == 1
+    beside = [paper.facts(facts(certificate, views)), waterfall(certificate)]
+    if one and drawn:
+        beside.append(paper.captioned(drawn[0], caption(views)))
+    parts = [*warnings(certificate), paper.columns(label(certificate), "".join(beside))]
+    if drawn and not one:
+        parts.append(paper.section(HEADING, paper.figures(drawn), note=caption(views)))
+    parts += [_rows(certificate, views), bounds(certificate), assumptions(certificate)]
+    nothing = certificate.guarantee.notion == "none"
     return paper.printed(
         title=certificate.title,
-        kicker=_kicker(certificate),
-        lead=certificate.about.get("description", LEAD),
+        kicker=kicker(certificate),
+        lead=certificate.about.get("description", COMPARISON if nothing else LEAD),
         parts=parts,
         foot=f"Release {certificate.release_id}, {certificate.published}, murmurlog "
         f"{certificate.murmurlog}. This page was made from privacy.json and the tables in data/, and "
@@ -75,7 +61,8 @@ def leaflet(certificate: Certificate, tables: Mapping[str, pa.Table]) -> str:
     )
 
 
-def _kicker(certificate: Certificate) -> str:
+def kicker(certificate: Certificate) -> str:
+    """What kind of thing this is."""
     if certificate.guarantee.notion == "none":
         return "A search log without a privacy guarantee"
     return "A private release of a search log" if certificate.private else "A demonstration"
@@ -143,135 +130,8 @@ def warnings(certificate: Certificate) -> list[str]:
     return [] if certificate.private else [paper.banner(NOT_PRIVATE)]
 
 
-def label_card(certificate: Certificate) -> str:
-    """Who is protected, from what, how well, until when."""
-    g, users = certificate.guarantee, certificate.declared_users
-    change = (
-        "added to the log or taken out" if g.neighbours == "add-remove" else "replaced by another"
-    )
-    unit = f"one {g.unit}"
-    words = (
-        f"An id of the log, not a person: all of its rows, {change}."
-        if g.unit == "user"
-        else f"All of its rows, {change}. A user with n of them is protected n times less."
-    )
-    rows = [("Protected unit", unit, words)]
-    if g.notion == "none":
-        rows.append(("Guarantee", "none", "One person's presence can change this data for sure."))
-    else:
-        rows += [
-            (
-                "Odds",
-                f"× {paper.odds(g)} at most (epsilon {g.epsilon:.6g})",
-                _odds(g),
-            ),
-            (
-                "Chance of more",
-                paper.chance(g.plain_delta),
-                f"delta = {g.plain_delta:.3g}"
-                + (
-                    ""
-                    if users is None
-                    else f"; times {users:,} declared users: {g.plain_delta * users:.3g}"
-                )
-                + ".",
-            ),
-        ]
-        if g.notion == "pdp":
-            rows.append(
-                (
-                    "Also",
-                    "",
-                    f"Probabilistic differential privacy at epsilon {g.epsilon:.6g}, delta "
-                    f"{g.delta:.3g}, for the tables as they are, though for nothing made from them.",
-                )
-            )
-    claims = certificate.tables.items()
-    kept = _together({name: _bound(claim, g.unit) for name, claim in claims})
-    thresholds = _together({name: needs(claim, g.unit)[0] for name, claim in claims})
-    rows.append(("Bounds", "", " ".join(kept)))
-    rows.append(("Thresholds", "", " ".join(thresholds)))
-    rows.append(("Noise", "", _noise(certificate)))
-    if certificate.unprotected:
-        rows.append(
-            (
-                "Conditional on",
-                "",
-                "Chosen by looking at the log: " + "; ".join(certificate.unprotected),
-            )
-        )
-    if certificate.planned_by:
-        rows.append(
-            ("Planned by", "", f"{certificate.planned_by}; its cost adds to this guarantee.")
-        )
-    if certificate.booked:
-        rows.append(("Booked", "", _booked(certificate.booked)))
-    rows.append(("Published", "", _published(certificate)))
-    return paper.label("Privacy label", rows)
-
-
-def _odds(g: Guarantee) -> str:
-    """What the factor means, and what it means for a guess: (epsilon, delta) as a test sees it."""
-    what, sides = (
-        (f"one {g.unit}'s presence changes", "whether it is there")
-        if g.neighbours == "add-remove"
-        else (f"putting another in the place of one {g.unit} changes", "which of two it is")
-    )
-    return (
-        f"Whatever anyone concludes from this bundle, {what} the odds of it by no more than this "
-        f"factor, e to the epsilon, but for the chance below. A guess {sides} that was even before is "
-        f"right at most {paper.guess(g)} of the time."
-    )
-
-
-def _together(texts: Mapping[str, str]) -> list[str]:
-    """Sentences about tables, told once for those that share them."""
-    same: dict[str, list[str]] = {}
-    for name, text in texts.items():
-        same.setdefault(text, []).append(name)
-    if len(same) == 1:
-        return [f"{text[:1].upper()}{text[1:]}." for text in same]
-    return [f"{', '.join(names)}: {text}." for text, names in same.items()]
-
-
-def _bound(claim: TableClaim, unit: str) -> str:
-    """What of one unit counts."""
-    most = claim.parameters.get("per_user")
-    if most is None:
-        return "no bound"
-    text = f"at most {most} different items of one {unit}"
-    if (counted := claim.parameters.get("count_per_user")) is not None:
-        text += f", {counted} of the published ones in the counts"
-    return text
-
-
-def _noise(certificate: Certificate) -> str:
-    kinds = {
-        name: f"{claim.parameters.get('noise') or 'none'}"
-        for name, claim in certificate.tables.items()
-    }
-    if set(kinds.values()) == {"none"}:
-        return "None."
-    drawn = "from the operating system's entropy" if certificate.private else "NOT SECRET"
-    return f"{' '.join(_together(kinds))} Whole numbers, {drawn}."
-
-
-def _booked(booked: Mapping[str, Any]) -> str:
-    return (
-        f"In a ledger, under {booked['source']!r}. Releases of it before this one: "
-        f"{booked['releases_before']}, with epsilon {booked['epsilon_before']:.6g} and delta "
-        f"{booked['delta_before']:.3g}; they add up with this one."
-    )
-
-
-def _published(certificate: Certificate) -> str:
-    about = certificate.about
-    who = f" by {about['publisher']}" if "publisher" in about else ""
-    return f"{certificate.published}{who}. License: {about.get('license', 'not stated')}."
-
-
 def pictures(certificate: Certificate, views: Sequence[View]) -> list[str]:
-    """Counts over rank, one picture for each table, all on the same axes."""
+    """Counts over rank, a chart for each table, all on the same axes."""
     drawn = [v for v in views if v.counts is not None and len(v.counts) and v.name != "left_out"]
     if not drawn:
         return []
@@ -279,26 +139,35 @@ def pictures(certificate: Certificate, views: Sequence[View]) -> list[str]:
     most = max(float(v.counts[0]) for v in drawn if v.counts is not None)
     found = []
     for ink, view in enumerate(drawn):
-        needed = certificate.tables[view.name].passes.get("0.5")
+        claim = certificate.tables[view.name]
+        needed = claim.passes.get("0.5") if view.errors is not None else None
+        word = "threshold" if claim.guarantee.notion == "none" else "even odds to be published"
+        what = "queries with a url" if view.name == "log" else ITEMS[view.name][1]
+        assert view.counts is not None
         found.append(
             charts.ranks(
                 _marks(view),
-                title=f"{view.name}: {len(view.counts) if view.counts is not None else 0:,} "
-                f"{ITEMS[view.name][1] if view.name != 'log' else 'queries with a url'}",
+                title=f"{view.name}: {len(view.counts):,} {what}",
                 x_label=f"rank (most {view.counted} first)",
                 ink=ink,
                 within=(last, most),
-                rule=(needed, "published with even odds")
-                if needed and view.errors is not None
-                else None,
+                rule=(needed, word) if needed else None,
             )
         )
-    words = (
-        "Each point is a published row, its height the published count, with a 95 % interval; of the "
-        "many rows on the right a few are drawn. Grey ones are unreliable: their standard error is "
+    return found
+
+
+def caption(views: Sequence[View]) -> str:
+    """How to read the pictures."""
+    if all(view.errors is None for view in views):
+        return (
+            "Each point is a row, its height the count; of the many on the right a few are drawn."
+        )
+    return (
+        "Each point is a published row, its height the published count, with two standard errors up "
+        "and down; of the many rows on the right a few are drawn. Grey ones are unreliable: their standard error is "
         "more than a quarter of the count. What is rarer is missing by design."
     )
-    return [paper.section("Few items are held by many", paper.figures(found), note=words)]
 
 
 def _marks(view: View) -> list[charts.Mark]:
@@ -351,11 +220,17 @@ def _rows(certificate: Certificate, views: Sequence[View]) -> str:
             shown = "log: what its invented users did most"
         table = paper.grid(head, cells, numbers=numbers, dim=dim)
         parts.append((paper.heading(shown) + table, len(view.keys) > 1))
-    note = (
-        "Counts are of units after each was bounded to a few different items, plus noise; they are not "
-        "traffic. ± is a 95 % interval of the noise and the selection; it does not cover what bounding "
-        "took away. Grey rows with an asterisk are unreliable."
-    )
+    note = ""
+    if any(view.errors is not None for view in views):
+        note = (
+            "± is two standard errors, of the noise and the selection; it does not cover what bounding "
+            "took away. Grey rows with an asterisk are unreliable."
+        )
+        if certificate.guarantee.notion != "none":
+            note = (
+                f"Counts are of {certificate.guarantee.unit}s after each was bounded to a few "
+                f"different items, plus noise; they are not traffic. {note}"
+            )
     if not parts:
         return paper.section("First rows of each table", note="Nothing passed the thresholds.")
     return paper.section("First rows of each table", paper.tables(parts), note=note)
@@ -391,15 +266,15 @@ def waterfall(certificate: Certificate) -> str:
         if together
         else "The costs of the tables add up."
     )
-    return f"<figure>{chart}<figcaption>{paper.escape(words)}</figcaption></figure>"
+    return paper.captioned(chart, words)
 
 
 def bounds(certificate: Certificate) -> str:
     """What bounds and thresholds let through, and which mechanisms they are of."""
     unit, claims = certificate.guarantee.unit, certificate.tables.items()
-    texts = _together(
+    texts = together(
         {
-            name: f"{_bound(claim, unit)}. {' '.join(needs(claim, unit)[1:])}".rstrip(" .")
+            name: f"{bound_of(claim, unit)}. {' '.join(needs(claim, unit)[1:])}".rstrip(" .")
             for name, claim in claims
         }
     )
@@ -421,35 +296,7 @@ def bounds(certificate: Certificate) -> str:
 def _costs(guarantee: Guarantee) -> tuple[str, str]:
     if guarantee.notion == "none":
         return "none", "none"
-    return f"{guarantee.epsilon:.6g}", f"{guarantee.plain_delta:.3g}"
-
-
-def needs(claim: TableClaim, unit: str) -> list[str]:
-    """How many units an item needs to be seen: in short, then in sentences."""
-    needed, given = claim.passes, claim.parameters
-    if "0.5" in needed and claim.guarantee.notion == "none":
-        return [
-            f"{needed['0.5']} {unit}s",
-            f"What {needed['0.5']} {unit}s have in common is published as it is.",
-        ]
-    if {"0.5", "0.95", "0.99"} <= set(needed) and needed["0.5"] > 0:
-        return [
-            f"an item needs about {needed['0.5']} {unit}s",
-            f"An item that {needed['0.5']} {unit}s hold is published with even odds, one of "
-            f"{needed['0.95']} with 95 %, one of {needed['0.99']} with 99 %.",
-        ]
-    if given.get("thresholds") and given.get("own"):
-        # The weight that the last round asks for: docs/mechanisms/rounds.md.
-        past = given.get("past") or []
-        weight = given["thresholds"][-1] / given["grid"] / (sum(past) + given["own"][-1])
-        few, ten, hundred = (math.ceil(weight * math.sqrt(n)) for n in (1, 10, 100))
-        return [
-            f"an item needs about {few} to {hundred} {unit}s, fewer if they have few others in play",
-            f"Every {unit} spreads a weight of 1 over the items in play. The last round asks for "
-            f"about {few} {unit}s with nothing else in play, {ten} who have ten items in play each, "
-            f"{hundred} who have a hundred.",
-        ]
-    return ["none on the number of users", "What is published is not chosen by how many have it."]
+    return paper.up(guarantee.epsilon, 6), paper.up(guarantee.plain_delta)
 
 
 def assumptions(certificate: Certificate) -> str:

@@ -15,9 +15,10 @@ from typing import Any
 import ibis
 import pyarrow as pa
 
-from murmurlog.coded import Coded, encoded
+from murmurlog.coded import Cleaning, Coded
 from murmurlog.engine import DuckEngine, Engine
 from murmurlog.errors import InputError, UsageError
+from murmurlog.parts import Parts, gathered
 from murmurlog.raw import STANDARD, raw_rows
 from murmurlog.screen import Screen, matcher
 from murmurlog.source import Source
@@ -36,10 +37,10 @@ class Log:
     rows: int
     broken: Mapping[str, int] = field(default_factory=dict)
     screened: Mapping[str, int] = field(default_factory=dict)
-    coded: tuple[Any, Coded] | None = None  # a table, and its rows as numbers
+    coded: tuple[Any, Coded | Parts] | None = None  # a table, and its rows as numbers
 
     @property
-    def numbers(self) -> Coded | None:
+    def numbers(self) -> Coded | Parts | None:
         """The rows as numbers, if they are known and are those of the table."""
         return self.coded[1] if self.coded and self.coded[0] is self.table else None
 
@@ -110,25 +111,17 @@ def read(
     else:
         raw = raw_rows(source, engine, broken, where or {}, keep, say)
     say("normalising text")
-    has_urls = urls and "url" in source.columns
-    start, end = _moment("--since", since), _moment("--until", until)
     screened: dict[str, int] = {}
-    coded = None
+    steps = _Steps(
+        url=url if urls and "url" in source.columns else None,
+        since=_moment("--since", since), until=_moment("--until", until), keep=tuple(keep),
+        screen=screen, deny=deny, broken=broken, screened=screened,
+    )  # fmt: skip
     if isinstance(engine, DuckEngine):
-        coded = encoded(
-            raw, engine, url=url if has_urls else None, keep=keep, since=start, until=end,
-            why=_reason(screen, deny) if screen or deny else None, needs=_needs(screen, deny),
-            broken=broken, screened=screened,
-        )  # fmt: skip
-    if coded is not None and isinstance(engine, DuckEngine):
-        kept, rows = engine.show(coded.table()), coded.rows
+        kept, rows, coded = _as_numbers(raw, engine, steps)
     else:
-        table = _cleaned(raw, engine, url, has_urls=has_urls)
-        kept = _usable(_between(table, broken, start, end), broken, keep)
-        if screen or deny:
-            say("screening queries")
-            kept = _screened(kept, engine, screen, deny, screened)
-        rows = int(kept.count().to_pyarrow().as_py())
+        kept, rows, coded = _as_texts(raw, engine, steps)
+    screened = dict(sorted(screened.items()))
     broken = {reason: n for reason, n in sorted(broken.items()) if n}
     if strict and broken:
         raise InputError(
@@ -142,8 +135,52 @@ def read(
         raise InputError(f"{source.name} has no usable rows: {why}")
     return Log(
         engine=engine, table=kept, source=source, rows=rows, broken=broken, screened=screened,
-        coded=(kept, coded) if coded is not None else None,
+        coded=None if coded is None else (kept, coded),
     )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Steps:
+    """What happens to the rows of a source, and where it is counted."""
+
+    url: str | None  # the level that urls are cut at; None to leave them out
+    since: datetime | None
+    until: datetime | None
+    keep: tuple[str, ...]
+    screen: Screen | None
+    deny: frozenset[str]
+    broken: dict[str, int]
+    screened: dict[str, int]
+
+
+def _as_numbers(
+    raw: Any, engine: DuckEngine, steps: _Steps
+) -> tuple[Any, int, Coded | Parts | None]:
+    """The usable rows as a table, how many there are, and the same rows as numbers."""
+    cleaning = Cleaning(
+        url=steps.url,
+        keep=steps.keep,
+        since=steps.since,
+        until=steps.until,
+        why=_reason(steps.screen, steps.deny) if steps.screen or steps.deny else None,
+        needs=_needs(steps.screen, steps.deny),
+        broken=steps.broken,
+        screened=steps.screened,
+    )
+    coded = gathered(raw, engine, cleaning)
+    if coded is None:
+        return _as_texts(raw, engine, steps)
+    return engine.show(coded.table()), coded.rows, coded
+
+
+def _as_texts(raw: Any, engine: Engine, steps: _Steps) -> tuple[Any, int, Coded | Parts | None]:
+    """The same rows by what every engine can do, without numbers."""
+    table = _cleaned(raw, engine, steps.url)
+    kept = _between(table, steps.broken, steps.since, steps.until)
+    kept = _usable(kept, steps.broken, steps.keep)
+    if steps.screen or steps.deny:
+        kept = _screened(kept, engine, steps.screen, steps.deny, steps.screened)
+    return kept, int(kept.count().to_pyarrow().as_py()), None
 
 
 def _listed(reasons: Mapping[str, int]) -> str:
@@ -163,7 +200,7 @@ def _moment(flag: str, text: str | None) -> datetime | None:
     return moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment
 
 
-def _cleaned(raw: Any, engine: Engine, url: str, *, has_urls: bool) -> Any:
+def _cleaned(raw: Any, engine: Engine, url: str | None) -> Any:
     """The rows with clean text; `timed` and `linked` say that a time or a url was given."""
     queries = _map(raw.query, engine, normalise, skip=_already_normal)
     joined = raw.left_join(queries, raw.query == queries.raw_query)
@@ -176,7 +213,7 @@ def _cleaned(raw: Any, engine: Engine, url: str, *, has_urls: bool) -> Any:
         "timed": raw.timed,
         "linked": ibis.literal(False),
     }
-    if has_urls:
+    if url is not None:
         urls = _map(raw.url, engine, partial(clean_url, level=url))
         joined = joined.left_join(urls, raw.url == urls.raw_url)
         columns |= {"url": urls.clean_url, "linked": raw.url.nullif("").notnull()}

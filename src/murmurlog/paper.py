@@ -7,6 +7,7 @@ scroll inside their own box. Everything that comes from a log or a certificate i
 import html
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from decimal import ROUND_CEILING, Context
 
 from murmurlog.drawing import COLOURS, DRAWING, FONTS
 from murmurlog.privacy import Guarantee
@@ -151,6 +152,11 @@ def figures(charts: Iterable[str]) -> str:
     return f'<div class="charts">\n{inside}\n</div>'
 
 
+def captioned(chart: str, words: str) -> str:
+    """One chart with words below it."""
+    return f"<figure>{chart}<figcaption>{escape(words)}</figcaption></figure>"
+
+
 def columns(*parts: str) -> str:
     """Parts beside each other where there is room."""
     return '<div class="columns">\n' + "\n".join(f"<div>{p}</div>" for p in parts) + "\n</div>"
@@ -247,10 +253,10 @@ def label(title: str, rows: Iterable[tuple[str, str, str]]) -> str:
 def odds(guarantee: Guarantee) -> str:
     """e to the epsilon, rounded up: by what factor one unit's presence moves odds, at most."""
     if guarantee.epsilon >= 20:
-        return f"e^{guarantee.epsilon:.6g}"
+        return f"e^{up(guarantee.epsilon, 6)}"
     factor = math.exp(guarantee.epsilon)
     digits = max(0, 2 - math.floor(math.log10(factor)))
-    return f"{_up(factor, digits):,.{digits}f}"
+    return f"{_ceiling(factor, digits):,.{digits}f}"
 
 
 def guess(guarantee: Guarantee) -> str:
@@ -260,10 +266,10 @@ def guess(guarantee: Guarantee) -> str:
     """
     grown = math.exp(min(guarantee.epsilon, 700.0))
     wrong = (1.0 - guarantee.plain_delta) / (grown + 1.0)
-    digits = max(0, -math.floor(math.log10(wrong)) - 1) if wrong > 0 else 0
+    digits = max(1, -math.floor(math.log10(wrong)) - 1) if wrong > 0 else 0
     if wrong <= 0 or digits > 8:
         return "100 %"
-    return f"{_up(100 * (1 - wrong), digits):.{digits}f} %"
+    return f"{_ceiling(100 * (1 - wrong), digits):.{digits}f} %"
 
 
 def chance(delta: float) -> str:
@@ -277,7 +283,13 @@ def chance(delta: float) -> str:
     return f"1 in {one_in:,}"
 
 
-def _up(value: float, digits: int) -> float:
+def up(value: float, digits: int = 3) -> str:
+    """A number with so many digits, rounded up: a stated loss is never below the real one."""
+    rounded = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(repr(value))
+    return f"{float(rounded):.{digits}g}"
+
+
+def _ceiling(value: float, digits: int) -> float:
     """Rounded up to so many digits after the point, but for errors of floating point."""
     scale = 10.0**digits
     return math.ceil(value * scale - 1e-9) / scale

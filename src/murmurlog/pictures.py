@@ -4,12 +4,13 @@ Each has a name, under which it is also written as a file of its own. Colours be
 same one in every picture, grey for the raw log. A cross marks what has no privacy guarantee.
 """
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from murmurlog.charts import Bar, Dot, Mark, bars, lines, ranks, waterfall
-from murmurlog.drawing import NEUTRAL, Frame
+from murmurlog.charts import COLUMN, Bar, Dot, Mark, bars, lines, ranks, waterfall
+from murmurlog.drawing import NEUTRAL
 from murmurlog.evaluation import Evaluation, Point, System
 from murmurlog.scores import Result
 
@@ -20,7 +21,6 @@ KEPT = {
     "distinct": ("Different queries published", "query distinct kept"),
     "clicks": ("Clicks whose query and url are published", "click volume kept (rows)"),
 }
-LINES = Frame(width=400, height=264, left=48, right=118, top=34, bottom=46)
 CURVES = (  # points of curves: coverage@100, recall@1/100, and P@5, lambda 0.3
     re.compile(r"(?P<what>[^@]+)@(?P<j>)(?P<at>\d+)(?P<how>)"),
     re.compile(r"(?P<what>[^@]+)@1/(?P<frequent>)(?P<at>\d+)(?P<how>)"),
@@ -28,6 +28,9 @@ CURVES = (  # points of curves: coverage@100, recall@1/100, and P@5, lambda 0.3
 )
 OVER = {"j": "the j most frequent", "frequent": "frequent: one in"}
 ALL, COVERED = " (all)", " (covered)"
+# Statistics that are drawn over what a sweep varies.
+TOLD = re.compile(r" (distinct|distinct kept|total|items per user|volume kept \(users\)"
+                  r"|(coverage|L1|KL|TV|RMS)@(100|1000)|difference \(scaled\)|inaccuracy@50)$")  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +119,7 @@ def _at_epsilons(rows: Sequence[tuple[System, Result]], cast: Cast, title: str) 
             percent=True,
         )
     dots = {cast.shown(s.name): _dot(s, r, cast) for s, r in rows}
-    return lines({}, title=title, x_label="epsilon", percent=True, dots=dots, frame=LINES)
+    return lines({}, title=title, x_label="epsilon", percent=True, dots=dots, frame=COLUMN)
 
 
 def _dot(system: System, result: Result, cast: Cast) -> Dot:
@@ -131,7 +134,11 @@ def _dot(system: System, result: Result, cast: Cast) -> Dot:
 
 
 def _points(evaluation: Evaluation, task: str, measure: str) -> list[Point]:
-    return [p for p in evaluation.points if (p.result.task, p.result.measure) == (task, measure)]
+    return [
+        p
+        for p in evaluation.points
+        if (p.result.task, p.result.measure) == (task, measure) and math.isfinite(p.result.value)
+    ]
 
 
 def _swept(
@@ -175,23 +182,34 @@ def _swept(
             log=min(values) > 0,
             dots=beside,
             inks={cast.shown(n): ink for n, ink in cast.inks.items()},
-            frame=LINES,
+            frame=COLUMN,
         ),
     )
 
 
-def varied(evaluation: Evaluation, cast: Cast, *, x: str = "value") -> list[Picture]:
-    """Tasks over what was varied: misses as 0, and how many questions had an answer."""
-    found = []
+def varied(evaluation: Evaluation, cast: Cast, *, x: str = "value") -> dict[str, list[Picture]]:
+    """Measures over what was varied, by task: those that count a miss as 0, and the coverage."""
+    found: dict[str, list[Picture]] = {}
     names = dict.fromkeys((p.result.task, p.result.measure) for p in evaluation.points)
     for task, measure in names:
-        whole = measure.endswith(ALL) or measure == "coverage"
-        if task != STATISTICS and whole and curve_of(measure) is None:
-            title = f"{task}: {measure.removesuffix(ALL)}"
-            name = slug(f"varied-{task}-{measure.removesuffix(ALL)}")
-            picture = _swept(evaluation, cast, name, title, task, measure, x=x, percent=False)
-            found.append(picture)
-    return found
+        if task == STATISTICS:
+            wanted = TOLD.search(measure) is not None
+        else:
+            wanted = measure.endswith(ALL) or measure.startswith("coverage")
+            wanted = wanted and curve_of(measure) is None
+        if wanted and _points(evaluation, task, measure):
+            told = measure.removesuffix(ALL)
+            name = slug(f"by-{evaluation.points[0].vary}-{task}-{told}")
+            picture = _swept(evaluation, cast, name, told, task, measure, x=x, percent=False)
+            found.setdefault(task, []).append(picture)
+    return {task: sorted(pictures, key=_kind) for task, pictures in found.items()}
+
+
+def _kind(picture: Picture) -> int:
+    """Statistics of queries first; all else stays in its order."""
+    kinds = ("query", "click", "pair", "keyword")
+    found = [n for n, kind in enumerate(kinds) if f"-{STATISTICS}-{kind}-" in picture.name]
+    return found[0] if found else 0
 
 
 # --- ranks, budgets -------------------------------------------------------------------------------
@@ -250,7 +268,8 @@ def curves(results: Sequence[Result], cast: Cast) -> list[Picture]:
     """Measures that are told for at least three values of something, over it."""
     found: dict[tuple[str, str, str], dict[str, list[tuple[float, float]]]] = {}
     for result in results:
-        if (point := curve_of(result.measure)) and not point[0].endswith(COVERED):
+        point = curve_of(result.measure) if math.isfinite(result.value) else None
+        if point is not None and not point[0].endswith(COVERED):
             what, over, at = point
             line = found.setdefault((result.task, what, over), {})
             line.setdefault(cast.shown(result.system), []).append((at, result.value))
@@ -269,11 +288,11 @@ def curves(results: Sequence[Result], cast: Cast) -> list[Picture]:
                     percent=False,
                     log=over in OVER,
                     inks={cast.shown(n): ink for n, ink in cast.inks.items()},
-                    frame=LINES,
+                    frame=COLUMN,
                 ),
             )
         )
-    return pictures
+    return sorted(pictures, key=_kind)
 
 
 def _titled(what: str, over: str) -> str:
@@ -284,7 +303,8 @@ def scored(results: Sequence[Result], cast: Cast) -> list[Picture]:
     """Bars of every measure of a task: over all questions, and over the answered ones beside it."""
     by_name: dict[str, dict[str, Result]] = {}
     for result in results:
-        by_name.setdefault(result.measure, {})[result.system] = result
+        if math.isfinite(result.value):
+            by_name.setdefault(result.measure, {})[result.system] = result
     pictures = []
     for measure, whole in by_name.items():
         if measure.endswith(COVERED) and measure.removesuffix(COVERED) + ALL in by_name:

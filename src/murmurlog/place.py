@@ -3,6 +3,9 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from murmurlog.engine import DuckEngine, check_memory, connect
 from murmurlog.errors import EngineError, UsageError
@@ -11,10 +14,11 @@ from murmurlog.postgres import looks_like_address
 from murmurlog.source import Source, find
 from murmurlog.spark import SparkEngine, check_settings, is_uri
 from murmurlog.spark import connect as connect_spark
+from murmurlog.spark_files import Landing, landing
 from murmurlog.spark_rows import find_at
 
 # What is made on Spark without holding every item in this process.
-ON_SPARK = ("threshold", "korolova", "zealous")
+ON_SPARK = ("rounds", "threshold", "korolova", "zealous")
 SPARK_TABLES = ("keyword", "query", "pair", "click")
 
 
@@ -47,10 +51,16 @@ class Place:
         with connect_spark(master=self.master, scratch_at=self.scratch, test=False) as engine:
             return find_at(source, columns=columns, engine=engine)
 
-    @property
-    def mechanism(self) -> str | None:
-        """What is meant by no mechanism there; None: what is meant elsewhere."""
-        return ON_SPARK[0] if self.engine == "spark" else None
+    def target(self, out: str | Path) -> Path | str:
+        """Where a bundle goes: a path of this machine, or the URI of one that Spark reaches."""
+        if isinstance(out, Path) or not is_uri(out):
+            return Path(out)
+        if self.engine != "spark":
+            raise UsageError(
+                f"--out {out!r} is reached by Spark only: name a path of this machine, or use "
+                "--engine spark"
+            )
+        return out if urlsplit(out).scheme != "file" else Path(url2pathname(urlsplit(out).path))
 
     def check(self, plans: Mapping[str, Plan]) -> None:
         """Raises if a table cannot be made there."""
@@ -61,6 +71,17 @@ class Place:
                     f"a {kind} table by {name} is not made on Spark, which makes "
                     f"{', '.join(SPARK_TABLES)} by {', '.join(ON_SPARK)}: use --engine duckdb"
                 )
+
+    @contextmanager
+    def landing(
+        self, engine: DuckEngine | SparkEngine, target: Path | str
+    ) -> Iterator[Landing | None]:
+        """What takes a bundle to a URI; None for a path of this machine."""
+        if isinstance(target, Path) or not isinstance(engine, SparkEngine):
+            yield None
+        else:
+            with landing(engine, target) as found:
+                yield found
 
     @contextmanager
     def connect(self) -> Iterator[DuckEngine | SparkEngine]:

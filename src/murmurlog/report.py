@@ -7,9 +7,11 @@ It is made from the raw log and protects nobody. It says so on top and in a mark
 import csv as tables
 import io
 import json
+import math
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from murmurlog import paper
 from murmurlog.bundle import CERTIFICATE
@@ -53,15 +55,12 @@ def page(evaluation: Evaluation, *, x: str = "value") -> str:
     rows, users = log.get("rows"), log.get("users")
     on = f" on {rows:,} rows of {users:,} users" if rows is not None and users is not None else ""
     count = len(evaluation.systems)
+    first = [_systems(cast), *_kept(evaluation, cast, x)]
     parts = [
         paper.banner(WARNING),
-        _systems(cast),
-        *_kept(evaluation, cast, x),
-        *_released(evaluation, cast),
-        *_varied(evaluation, cast, x),
-        *_budgets(cast),
-        *_statistics(evaluation, cast),
-        *_tasks(evaluation, cast),
+        *(reversed(first) if evaluation.points else first),  # a sweep has many systems
+        *(_varied(evaluation, cast, x) if evaluation.points else _at_one(evaluation, cast)),
+        *_top_list(evaluation, cast),
         *_comparisons(evaluation, cast),
         *_skipped(evaluation),
         _everything(evaluation, cast),
@@ -81,13 +80,11 @@ def page(evaluation: Evaluation, *, x: str = "value") -> str:
 def charts(evaluation: Evaluation, *, x: str = "value") -> dict[str, str]:
     """Every chart as an SVG file of its own, by name."""
     cast = Cast(evaluation)
-    pictures = [
-        *hero(evaluation, cast, x=x),
-        *released(evaluation, cast),
-        *varied(evaluation, cast, x=x),
-        *budgets(cast),
-    ]
+    pictures = [*hero(evaluation, cast, x=x)]
+    for drawn in varied(evaluation, cast, x=x).values():
+        pictures += drawn
     if not evaluation.points:
+        pictures += [*released(evaluation, cast), *budgets(cast)]
         for task, results in _by_task(evaluation):
             pictures += curves(results, cast)
             pictures += [] if task == STATISTICS else scored(results, cast)
@@ -109,15 +106,11 @@ def check_target(out: Path) -> None:
     for path in (out, *_beside(out)):
         if path.exists() or path.is_symlink():
             raise UsageError(f"--out {str(out)!r}: {str(path)!r} exists: choose another name")
-    if not out.suffix == ".html":
+    if out.suffix != ".html":
         raise UsageError(f"--out {str(out)!r} must be an .html file")
     if not out.parent.is_dir():
         raise UsageError(f"--out {str(out)!r}: there is no folder {str(out.parent)!r}")
-    if (out.parent / CERTIFICATE).exists():
-        raise UsageError(
-            f"--out {str(out)!r} is inside a bundle, and an internal report is never part of one: "
-            "choose another folder"
-        )
+    _outside_bundles(out)
 
 
 def check_folder(out: Path) -> None:
@@ -126,31 +119,30 @@ def check_folder(out: Path) -> None:
         raise UsageError(f"--out {str(out)!r} exists: choose another folder, or remove it first")
     if not out.parent.is_dir():
         raise UsageError(f"--out {str(out)!r}: there is no folder {str(out.parent)!r}")
-    if (out.parent / CERTIFICATE).exists():
-        raise UsageError(
-            f"--out {str(out)!r} is inside a bundle, and an internal report is never part of one: "
-            "choose another folder"
-        )
+    _outside_bundles(out)
+
+
+def _outside_bundles(out: Path) -> None:
+    for folder in out.resolve().parents:
+        if (folder / CERTIFICATE).exists():
+            raise UsageError(
+                f"--out {str(out)!r} is inside a bundle, and an internal report is never part of "
+                "one: choose another folder"
+            )
 
 
 def write(evaluation: Evaluation, out: Path, *, x: str = "value") -> None:
     """The report, and beside it its numbers as CSV and JSON and its charts in a folder."""
     check_target(out)
-    numbers, everything, drawn = _beside(out)
-    numbers.write_text(csv(evaluation), encoding="utf-8")
-    text = json.dumps(evaluation.as_json(), indent=2, ensure_ascii=False) + "\n"
-    everything.write_text(text, encoding="utf-8")
-    drawn.mkdir()
-    for name, svg in charts(evaluation, x=x).items():
-        (drawn / f"{name}.svg").write_text(svg, encoding="utf-8")
-    out.write_text(page(evaluation, x=x), encoding="utf-8")
+    _write(evaluation, out, *_beside(out), x=x)
 
 
 def write_folder(evaluation: Evaluation, out: Path, *, x: str = "value") -> None:
-    """The same in a folder of its own, as report.html."""
+    """The same in a folder of its own: report.html, results.csv, results.json, charts."""
     check_folder(out)
     out.mkdir()
-    write(evaluation, out / "report.html", x=x)
+    beside = out / "results.csv", out / "results.json", out / "charts"
+    _write(evaluation, out / "report.html", *beside, x=x)
 
 
 def _beside(out: Path) -> tuple[Path, Path, Path]:
@@ -159,6 +151,18 @@ def _beside(out: Path) -> tuple[Path, Path, Path]:
         out.with_suffix(".json"),
         out.with_name(f"{out.stem}-charts"),
     )
+
+
+def _write(
+    evaluation: Evaluation, out: Path, numbers: Path, everything: Path, drawn: Path, *, x: str
+) -> None:
+    numbers.write_text(csv(evaluation), encoding="utf-8")
+    text = json.dumps(_finite(evaluation.as_json()), indent=2, ensure_ascii=False) + "\n"
+    everything.write_text(text, encoding="utf-8")
+    drawn.mkdir()
+    for name, svg in charts(evaluation, x=x).items():
+        (drawn / f"{name}.svg").write_text(svg, encoding="utf-8")
+    out.write_text(page(evaluation, x=x), encoding="utf-8")
 
 
 # --- the parts ------------------------------------------------------------------------------------
@@ -176,8 +180,8 @@ def _systems(cast: Cast) -> str:
             cells.append([cast.shown(system.name), told, "", "", "", made])
             continue
         unit = f"one {g.unit}, {g.neighbours}"
-        odds, delta = f"× {paper.odds(g)}", f"{g.plain_delta:.3g}"
-        cells.append([cast.shown(system.name), unit, odds, f"{g.epsilon:.4g}", delta, made])
+        odds, epsilon, delta = paper.odds(g), paper.up(g.epsilon, 4), paper.up(g.plain_delta)
+        cells.append([cast.shown(system.name), unit, f"× {odds}", epsilon, delta, made])
     head = ["system", "protects", "odds, at most", "epsilon", "delta", "rows of its tables"]
     table = paper.grid(head, cells, numbers=(2, 3, 4), wide=(5,), dim=dim)
     note = (
@@ -239,12 +243,27 @@ def _released(evaluation: Evaluation, cast: Cast) -> list[str]:
 
 
 def _varied(evaluation: Evaluation, cast: Cast, x: str) -> list[str]:
-    pictures = varied(evaluation, cast, x=x)
-    if not pictures:
-        return []
+    """Of a sweep: tasks and statistics over what was varied."""
+    sections = []
     vary = evaluation.points[0].vary
-    note = "Questions that a release cannot answer count 0. Coverage: the share that it can answer."
-    return [paper.section(f"Tasks by {vary}", *_some(pictures, 12), note=note)]
+    for task, pictures in varied(evaluation, cast, x=x).items():
+        if task == STATISTICS:
+            note = "Against the exact counts of the same users."
+        else:
+            note = "A question that a release cannot answer counts 0; coverage is the share it can."
+        title = f"{task.capitalize()} by {vary}"
+        sections.append(paper.section(title, *_some(pictures, SHOWN), note=note))
+    return sections
+
+
+def _at_one(evaluation: Evaluation, cast: Cast) -> list[str]:
+    """Of systems at one setting each: ranks, budgets, statistics, tasks."""
+    return [
+        *_released(evaluation, cast),
+        *_budgets(cast),
+        *_statistics(evaluation, cast),
+        *_tasks(evaluation, cast),
+    ]
 
 
 def _budgets(cast: Cast) -> list[str]:
@@ -259,9 +278,7 @@ def _budgets(cast: Cast) -> list[str]:
 
 
 def _statistics(evaluation: Evaluation, cast: Cast) -> list[str]:
-    results = [
-        r for r in evaluation.results if r.task == STATISTICS and r.system not in cast.varied
-    ]
+    results = [r for r in evaluation.results if r.task == STATISTICS]
     pictures = curves(results, cast)
     if not pictures:
         return []
@@ -276,9 +293,8 @@ def _statistics(evaluation: Evaluation, cast: Cast) -> list[str]:
 
 def _tasks(evaluation: Evaluation, cast: Cast) -> list[str]:
     sections = []
-    for task, lines in _by_task(evaluation):
-        results = [r for r in lines if r.system not in cast.varied]
-        if task == STATISTICS or not results:
+    for task, results in _by_task(evaluation):
+        if task == STATISTICS:
             continue
         body = _some(scored(results, cast), SHOWN)
         if more := curves(results, cast):
@@ -292,6 +308,20 @@ def _tasks(evaluation: Evaluation, cast: Cast) -> list[str]:
         "users; how many questions there were stands in the table of everything. " + NO_GUARANTEE
     )
     return [paper.section("What tasks are still worth", *sections, note=note)]
+
+
+def _top_list(evaluation: Evaluation, cast: Cast) -> list[str]:
+    """The queries of the top-list study by their rank in the raw log, and where systems have them."""
+    if not evaluation.top_list:
+        return []
+    names = [name for name in cast.systems if name != "raw"]
+    cells = [
+        [query, str(rank), *("–" if ranks.get(n) is None else str(ranks[n]) for n in names)]
+        for query, rank, ranks in evaluation.top_list
+    ]
+    head = ["query", "raw", *(cast.shown(name) for name in names)]
+    table = paper.grid(head, cells, numbers=range(1, len(head)), wide=(0,))
+    return [paper.section("A top list, rank by rank", table, note="–: not published.")]
 
 
 def _comparisons(evaluation: Evaluation, cast: Cast) -> list[str]:
@@ -388,6 +418,15 @@ def _by_task(evaluation: Evaluation) -> list[tuple[str, list[Result]]]:
     for result in evaluation.results:
         found.setdefault(result.task, []).append(result)
     return list(found.items())
+
+
+def _finite(value: Any) -> Any:
+    """The same with null where a number is not finite: JSON has no other word for it."""
+    if isinstance(value, dict):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _plain(value: object) -> str:

@@ -5,7 +5,8 @@ it the budget is spent, whatever happens.
 """
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,11 +14,11 @@ from typing import Any
 
 from murmurlog import __version__
 from murmurlog.bound import choose_way
-from murmurlog.bundle import check_target, publish
+from murmurlog.bundle import SUMS, check_target, publish
 from murmurlog.certificate import ABOUT, ENTROPY, Certificate, TableClaim
 from murmurlog.domain import read_pools
 from murmurlog.engine import Engine
-from murmurlog.errors import DiskError, Refused, UsageError
+from murmurlog.errors import DiskError, EngineError, Refused, UsageError
 from murmurlog.items import GAP, check
 from murmurlog.labels import read_labels
 from murmurlog.ledger import Account, Ledger, opened
@@ -51,7 +52,7 @@ class Outcome:
     guarantee: Guarantee
     plans: Mapping[str, Plan]
     rows: Mapping[str, int]
-    out: Path
+    out: Path | str  # the URI of what only Spark reaches
     release_id: str
     booked: bool
     broken: Mapping[str, int]  # for the owner's eyes
@@ -133,16 +134,18 @@ def release(
     release fails. `unprotected` says what was chosen by looking at the log itself, `planned_by` by
     which private output (a profile) parameters were chosen.
     """
-    target, entropy = Path(out), entropy or SystemEntropy()
+    entropy = entropy or SystemEntropy()
     place = Place(engine=engine, memory=memory, master=master, scratch=scratch)
+    target = place.target(out)
     if consistent and set_only:
         raise UsageError("--consistent is about counts, and --set-only publishes none")
     if unknown := sorted(set(about or {}) - set(ABOUT)):
         raise UsageError(f"--about has no {', '.join(unknown)}: use {', '.join(ABOUT)}")
     check_url_level(url)
-    check_target(target)
+    if isinstance(target, Path):
+        check_target(target)
     found = place.find(source, columns=columns, encoding=encoding)
-    mechanism = mechanism or place.mechanism or usual_mechanism(noise=noise, letters=letters)
+    mechanism = mechanism or usual_mechanism(noise=noise, letters=letters)
     kinds = _tables(tables, found, mechanism)
     by_table = mechanisms_for(kinds, mechanism)
     names = list(dict.fromkeys(by_table.values()))
@@ -206,7 +209,7 @@ def release(
         kind="", unit=unit, by=reading.by, way=way, gap=gap, set_size=set_size,
         consecutive=consecutive, options=chosen,
     )  # fmt: skip
-    with place.connect() as running:
+    with place.connect() as running, place.landing(running, target) as far:
         urls = "url" in found.columns and not {"click", "log", "left_out"}.isdisjoint(kinds)
         log = reading.read(found, engine=running, urls=urls, say=say)
         made = make(
@@ -221,10 +224,27 @@ def release(
             account=made.account, about=about or {}, notes=made.notes, unprotected=tuple(unprotected),
             consistent=consistent, planned_by=planned_by,
         )  # fmt: skip
-    say("writing the bundle")
+        if far:
+            say("writing the bundle")
+            with _booked(target, release_id, book):
+                publish(far.made, tables=made.tables, certificate=certificate)
+                far.put(last=SUMS)
+    if isinstance(target, Path):
+        say("writing the bundle")
+        with _booked(target, release_id, book):
+            publish(target, tables=made.tables, certificate=certificate)
+    return Outcome(
+        guarantee=total, plans=plans, rows=rows, out=target, release_id=release_id,
+        booked=book is not None, broken={**log.broken, **log.screened}, notes=made.notes,
+    )  # fmt: skip
+
+
+@contextmanager
+def _booked(target: Path | str, release_id: str, book: Ledger | None) -> Iterator[None]:
+    """Around the writing of a bundle: then it is booked; if it fails, its budget stays spent."""
     try:
-        publish(target, tables=made.tables, certificate=certificate)
-    except (OSError, UsageError) as error:
+        yield
+    except (OSError, UsageError, EngineError) as error:
         spent = f"; its budget stays booked as {release_id}" if book else ""
         why = error.strerror if isinstance(error, OSError) else error
         raise DiskError(
@@ -233,10 +253,6 @@ def release(
         ) from error
     if book:
         book.commit(release_id)
-    return Outcome(
-        guarantee=total, plans=plans, rows=rows, out=target, release_id=release_id,
-        booked=book is not None, broken={**log.broken, **log.screened}, notes=made.notes,
-    )  # fmt: skip
 
 
 def _reserved(

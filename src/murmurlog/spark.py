@@ -13,7 +13,7 @@ import shutil
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import Any
 
 import ibis
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from murmurlog.engine import HOSTILE, self_test
 from murmurlog.errors import EngineError, InputError, MurmurlogError, UsageError
@@ -29,6 +30,7 @@ from murmurlog.spark_worker import each, ipc, normalised, packed, unpacked
 from murmurlog.text import NORMALISER, normalise
 
 ROWS_A_BATCH = 20_000
+ROWS_A_GROUP = 1_000_000  # of a file that this process writes
 CHUNK = 50_000  # rows that go to the workers together
 ROW_GROUP = 16 << 20  # bytes; a stream holds about one row group
 IPC = "ipc binary"  # the schema of Arrow batches on their way
@@ -164,6 +166,26 @@ class SparkEngine:
             rows = self.session.sql(self.backend.compile(source))
             work = partial(each, function=function, normaliser=NORMALISER)
             return self.write(rows.mapInArrow(work, spark_schema(schema)))
+
+    def numbered(self, expression: Any, name: str) -> Any:
+        """The expression's rows, kept, with a whole number in a new column: no two have the same.
+
+        The numbers have gaps, as each partition counts for itself, and none is made twice: a task
+        that is done again replaces what it wrote before.
+        """
+        from pyspark.sql import functions
+
+        with told():
+            rows = self.session.sql(self.backend.compile(expression))
+            return self.write(rows.withColumn(name, functions.monotonically_increasing_id()))
+
+    def stored(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Any:
+        """A stream of Arrow batches as a table; on its way it is a file of this machine."""
+        file = self.private / "batches.parquet"
+        with pq.ParquetWriter(file, schema) as out:
+            for batch in batches:
+                out.write_batch(batch, row_group_size=ROWS_A_GROUP)
+        return self.adopt(file)
 
     def microseconds(self, time: Any) -> Any:
         """A time as whole microseconds since 1970, so that differences are exact."""
@@ -337,7 +359,8 @@ def _folder(session: Any, scratch_at: str | None, private: Path) -> Iterator[str
         try:
             yield name
         finally:
-            files.delete(path, True)
+            with told():
+                files.delete(path, True)
 
 
 def _hadoop_path(session: Any, uri: str) -> Any:

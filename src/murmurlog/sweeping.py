@@ -13,11 +13,13 @@ import pyarrow as pa
 
 from murmurlog.bound import choose_way
 from murmurlog.errors import UsageError
-from murmurlog.evaluation import RAW, Asked, Evaluation, Point, chosen, run, usual_tables
+from murmurlog.evaluating import usual_tables
+from murmurlog.evaluation import Evaluation, Point
 from murmurlog.mechanisms import MECHANISMS
 from murmurlog.noise import Entropy, SystemEntropy
 from murmurlog.reading import Reading
 from murmurlog.recipes import Recipe, Wanted, of_mechanism
+from murmurlog.running import RAW, Asked, chosen, run
 from murmurlog.screen import load as load_screen
 from murmurlog.screen import load_deny
 from murmurlog.source import find

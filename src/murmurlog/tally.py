@@ -4,13 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-from murmurlog.bound import Bounded
-from murmurlog.coded import Holdings
+from murmurlog.bound import Bounded, counted
 from murmurlog.engine import DuckEngine, Engine
-from murmurlog.firsts import Firsts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,12 +31,16 @@ class Tally:
 def tally(bounded: Bounded) -> Tally:
     """The number of units that hold each item (or, if the bound was on rows, of rows)."""
     if bounded.numbers and isinstance(bounded.engine, DuckEngine):
-        table = bounded.engine.show(_counted(bounded.keys, *bounded.numbers))
+        table = bounded.engine.show(counted(bounded.keys, *bounded.numbers))
+    elif (parts := bounded.tallies) is not None:
+        # No unit is in two parts, so the units of an item are those of the parts together.
+        summed = parts.group_by(list(bounded.keys)).aggregate(users=parts.users.sum())
+        table = bounded.engine.materialise(summed.cast({"users": "int64"}))
     else:
-        counted = bounded.table.group_by(list(bounded.keys)).aggregate(
+        by_item = bounded.table.group_by(list(bounded.keys)).aggregate(
             **{bounded.count: bounded.table.count()}
         )
-        table = bounded.engine.materialise(counted)
+        table = bounded.engine.materialise(by_item)
     return Tally(
         engine=bounded.engine,
         table=table,
@@ -49,17 +50,6 @@ def tally(bounded: Bounded) -> Tally:
         per_user=bounded.per_user,
         count=bounded.count,
     )
-
-
-def _counted(keys: tuple[str, ...], held: Holdings, kept: Firsts) -> pa.Table:
-    """The same among numbers: a unit's items are distinct, so each row is one unit."""
-    users = np.bincount(kept.item)
-    some = np.flatnonzero(users)
-    columns = {
-        name: key.at(some).column().dictionary_decode()
-        for name, key in zip(keys, held.keys, strict=True)
-    }
-    return pa.table(columns | {"users": pa.array(users[some], pa.int64())})
 
 
 def with_candidates(tally: Tally, candidates: pa.Table) -> Tally:

@@ -57,9 +57,7 @@ from murmurlog.cli.output import aligned, progress, show, show_json, tell, warn_
 @app.command()
 def release(
     source: Source,
-    out: Annotated[Path, flag("--out", help="The bundle's folder; must not exist.")] = Path(
-        "bundle"
-    ),
+    out: Annotated[str, flag("--out", help="The bundle's folder; must not exist.")] = "bundle",
     tables: Annotated[
         str | None,
         flag("--tables", help="Of keyword, query, pair, click, session, itemset, log."),
@@ -291,7 +289,8 @@ def _report_release(outcome: Any, users: int | None) -> None:
     if users is None:
         tell("delta was not held against a number of users; declare one with --users.")
     tell("booked" if outcome.booked else "not booked: give --ledger and --source to keep count")
-    tell(f"wrote {outcome.out}; check it: murmurlog verify {outcome.out}")
+    here = outcome.out if isinstance(outcome.out, Path) else "a copy of it"
+    tell(f"wrote {outcome.out}; check it: murmurlog verify {here}")
 
 
 def _short(mechanism: str) -> str:

@@ -46,7 +46,12 @@ DocFreq = Annotated[
     Path | None,
     typer.Option("--doc-freq", help="index-caching: a file of keyword<TAB>documents lines."),
 ]
-Cache = Annotated[float, typer.Option("--cache", help="index-caching: bytes of memory.")]
+CacheBytes = Annotated[
+    int, typer.Option("--cache-bytes", help="index-caching: memory for posting lists.")
+]
+TopQueries = Annotated[
+    int, typer.Option("--top-queries", help="substitution: the raw log's most frequent queries.")
+]
 Questions = Annotated[
     int, typer.Option("--questions", help="At most so many questions a task; always the same ones.")
 ]
@@ -91,7 +96,8 @@ def evaluate(
     repeats: Repeats = 1,
     labels: Planted = None,
     doc_freq: DocFreq = None,
-    cache: Cache = 1e9,
+    cache_bytes: CacheBytes = 1_000_000_000,
+    top_queries: TopQueries = 100_000,
     questions: Questions = 10_000,
     pattern: Pattern = "fear of *",
     columns: Columns = None,
@@ -106,12 +112,12 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Score bundles on every task of the papers, against the log they come from. Internal."""
-    from murmurlog import evaluation, report
+    from murmurlog import evaluating, report
 
     report.check_target(out)
     kinds = listed(tables)
     with progress() as say:
-        done = evaluation.evaluate(
+        done = evaluating.evaluate(
             source,
             bundles=bundle or (),
             test=test,
@@ -125,7 +131,7 @@ def evaluate(
             folds=folds,
             repeats=repeats,
             labels=_planted(labels),
-            settings=_settings(questions, pattern, doc_freq, cache),
+            settings=_settings(questions, pattern, doc_freq, cache_bytes, top_queries),
             columns=pairs(columns, "--columns"),
             encoding=encoding,
             url=url,
@@ -170,7 +176,8 @@ def sweep(
     repeats: Repeats = 1,
     labels: Planted = None,
     doc_freq: DocFreq = None,
-    cache: Cache = 1e9,
+    cache_bytes: CacheBytes = 1_000_000_000,
+    top_queries: TopQueries = 100_000,
     questions: Questions = 10_000,
     pattern: Pattern = "fear of *",
     columns: Columns = None,
@@ -205,7 +212,7 @@ def sweep(
             folds=folds,
             repeats=repeats,
             labels=_planted(labels),
-            settings=_settings(questions, pattern, doc_freq, cache),
+            settings=_settings(questions, pattern, doc_freq, cache_bytes, top_queries),
             columns=pairs(columns, "--columns"),
             encoding=encoding,
             url=url,
@@ -238,7 +245,9 @@ def _planted(path: Path | None) -> Any:
     return None if path is None else read_planted(path)
 
 
-def _settings(questions: int, pattern: str, doc_freq: Path | None, cache: float) -> Any:
+def _settings(
+    questions: int, pattern: str, doc_freq: Path | None, cache_bytes: int, top_queries: int
+) -> Any:
     from murmurlog.known import read_doc_freq
     from murmurlog.trials import Settings
 
@@ -246,7 +255,8 @@ def _settings(questions: int, pattern: str, doc_freq: Path | None, cache: float)
         questions=questions,
         pattern=pattern,
         doc_freq=None if doc_freq is None else read_doc_freq(doc_freq),
-        cache_bytes=int(cache),
+        cache_bytes=cache_bytes,
+        top_queries=top_queries,
     )
 
 

@@ -4,6 +4,7 @@ import os
 import sys
 
 from murmurlog.cli import (
+    audit,
     commands,
     estimate,
     evaluate,
@@ -21,6 +22,7 @@ from murmurlog.errors import MurmurlogError
 
 # Importing them registers their commands.
 __all__ = [
+    "audit",
     "commands",
     "estimate",
     "evaluate",

@@ -10,19 +10,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-import ibis
 import numpy as np
 import pyarrow as pa
 
-from murmurlog.bound import Bounded, bound
-from murmurlog.coded import Holdings
-from murmurlog.engine import DuckEngine, Engine
 from murmurlog.errors import Refused, UsageError
-from murmurlog.firsts import Firsts
-from murmurlog.items import Items
 from murmurlog.log import Log
 from murmurlog.mechanisms.mechanism import ITEMS, View, fault_of_counts, number, whole
-from murmurlog.mining import items_for, sets
+from murmurlog.mechanisms.spread import (
+    FULL,
+    Held,
+    Play,
+    among,
+    bounded,
+    clipped,
+    numbered,
+    opening,
+    weights,
+)
+from murmurlog.mechanisms.streamed import Judged, counted_in_passing, selected_in_passing
 from murmurlog.noise import Entropy, Integers, draw, sampler_delta
 from murmurlog.privacy import ALWAYS, SAFETY, Guarantee, Loss, noise_sd
 from murmurlog.privacy.rounds import (
@@ -43,30 +48,6 @@ LAST_TO_FIRST = 3.5  # the last round's share of mu^2, in shares of the first
 MEMORY = 0.9  # how much of their precision earlier rounds keep
 LATE = 0.85  # the last round's part of the thresholds' delta
 C, REACH, FOCUS = 3.0, 1.3, 0.3
-FULL = 10  # attention is a whole number up to this: a unit's weights are in its proportion
-
-
-@dataclass(frozen=True, kw_only=True)
-class Held:
-    """Which unit holds which item after bounding, as numbers, and the items' texts; private."""
-
-    engine: Engine
-    table: Any  # unit, item, place (in the unit's own order); materialised
-    names: Any  # item, the key columns; materialised
-    size: int  # items are 0 ... size - 1
-    kind: str
-    keys: tuple[str, ...]
-    unit: str
-    per_user: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Play:
-    """What goes into a round: the items in play, who holds them, and what is known of them."""
-
-    rows: Any  # unit, item, place, attention; of alive items only
-    alive: Integers
-    remembered: Integers  # of each alive item: sum of past_j z_j
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -259,8 +240,11 @@ class Rounds:
 
     def select(self, held: Held, *, entropy: Entropy) -> Integers:
         """The published items' numbers, in order."""
+        if not held.dense:
+            scales = [scale * GRID for scale in self.schedule.scales]
+            return selected_in_passing(held, scales=scales, judge=self._judge, entropy=entropy)
         shown = []
-        play: Play | None = _opening(held)
+        play: Play | None = opening(held)
         for k, scale in enumerate(self.schedule.scales):
             if play is None:
                 break
@@ -274,21 +258,30 @@ class Rounds:
 
     def _step(self, held: Held, play: Play, k: int, z: Integers) -> tuple[Integers, Play | None]:
         """What passes in round k where the alive items measure z, and what goes into the next."""
+        found = self._judge(k, z, play.remembered)
+        passed, alive = play.alive[found.passed], play.alive[found.on]
+        if len(alive) == 0:
+            return passed, None
+        following = Play(
+            rows=among(held, play.rows, alive, found.attention),
+            alive=alive,
+            remembered=found.remembered,
+        )
+        return passed, following
+
+    def _judge(self, k: int, z: Integers, remembered: Integers) -> Judged:
+        """What becomes of items that measure z in round k, of each by its own numbers alone."""
         s = self.schedule
         # 3. Everything known of the item, in integers; (iv) coefficients are public, >= 0.
-        y = s.own[k] * z + play.remembered
+        y = s.own[k] * z + remembered
         passed = y >= s.thresholds[k]
         # 4. Each item by its own y alone: whether it goes on, with how much attention.
-        on = ~passed & (y >= self._give_up(k))
-        if k + 1 == s.rounds or not on.any():
-            return play.alive[passed], None
-        alive = play.alive[on]
-        following = Play(
-            rows=_among(held, play.rows, alive, self._attention(k, y[on])),
-            alive=alive,
-            remembered=(play.remembered + s.past[k] * z)[on],
+        last = k + 1 == s.rounds
+        on = np.zeros(len(y), bool) if last else ~passed & (y >= self._give_up(k))
+        known = remembered if last else remembered + s.past[k] * z
+        return Judged(
+            passed=passed, on=on, attention=self._attention(k, y[on]), remembered=known[on]
         )
-        return play.alive[passed], following
 
     def _needed(self, k: int) -> float:
         """What y_k is for an item whose weight is just what it needs in the last round."""
@@ -312,16 +305,20 @@ class Rounds:
 
     def _table(self, held: Held, shown: Integers, entropy: Entropy) -> pa.Table:
         listed = held.engine.keep(pa.table({"item": shown}))
-        found = held.names.join(listed, "item").order_by("item").select(*held.keys)
-        batches = list(held.engine.batches(found))
-        schema = keys_schema(held.keys)
-        table = pa.Table.from_batches([batch.cast(schema) for batch in batches], schema)
+        found = held.names.join(listed, "item").select("item", *held.keys)
+        schema = keys_schema(held.keys).insert(0, pa.field("item", pa.int64()))
+        batches = [batch.cast(schema) for batch in held.engine.batches(found)]
+        table = pa.Table.from_batches(batches, schema).sort_by("item").drop_columns("item")
         s = self.schedule
         if s.count_per_user is None or s.count_scale is None:
             return table
         # 5. Fresh counts of the published items: the set is public now, so every one gets a row,
         # also where clipping left nobody.
-        true = clipped(held, listed, per_user=s.count_per_user)[shown]
+        clip = {"per_user": s.count_per_user}
+        if held.dense:
+            true = clipped(held, listed, **clip)[shown]
+        else:
+            true = counted_in_passing(held, listed, shown, **clip)
         users = true + draw(
             noise="gaussian", scale=s.count_scale, count=len(shown), entropy=entropy
         )
@@ -372,127 +369,6 @@ class Rounds:
     def finish(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
         """The tables as they are."""
         return dict(tables)
-
-
-def bounded(log: Log, view: View, *, per_user: int, entropy: Entropy) -> Bounded:
-    """At most `per_user` distinct items of each unit, with their places in its own order.
-
-    (i) distinct, (ii) from the unit's own rows and a key that is drawn apart from all noise.
-    """
-    held = view.items(log)
-    if view.kind != "itemset":
-        return bound(held, per_user=per_user, way=view.way, places=True, entropy=entropy)
-    n = items_for(per_user, view.set_size, consecutive=view.consecutive)
-    few = bound(held, per_user=n, way=view.way, places=True, entropy=entropy)
-    made = sets(few, k=view.set_size, consecutive=view.consecutive)
-    # All of them are kept: this only puts each unit's sets into an order of their own.
-    again = Items(
-        engine=made.engine,
-        table=made.table.mutate(time=ibis.null("timestamp")),
-        kind=made.kind,
-        keys=made.keys,
-        unit=made.unit,
-        timed=False,
-    )
-    return bound(again, per_user=made.per_user, way="random", places=True, entropy=entropy)
-
-
-def numbered(kept: Bounded) -> Held:
-    """The bounded items with numbers for units and items; materialised, and never made again."""
-    engine, keys = kept.engine, list(kept.keys)
-    if kept.numbers and isinstance(engine, DuckEngine):
-        return _already_numbered(kept, *kept.numbers, engine)
-    names = kept.table.select(*keys).distinct()
-    names = engine.materialise(names.select(*keys, item=_rank(keys)))
-    units = kept.table.select("unit").distinct()
-    units = engine.materialise(units.select("unit", number=_rank(["unit"])))
-    rows = kept.table.join(names, keys).join(units, "unit")
-    return Held(
-        engine=engine,
-        table=engine.materialise(rows.select(unit=rows.number, item=rows.item, place=rows.place)),
-        names=names,
-        size=int(names.count().to_pyarrow().as_py()),
-        kind=kept.kind,
-        keys=kept.keys,
-        unit=kept.unit,
-        per_user=kept.per_user,
-    )
-
-
-def _already_numbered(
-    kept: Bounded, holdings: Holdings, firsts: Firsts, engine: DuckEngine
-) -> Held:
-    """The same where units and items have numbers: those of items that nobody holds are left out."""
-    some = np.flatnonzero(np.bincount(firsts.item))
-    number = np.zeros(int(some[-1]) + 1 if len(some) else 0, np.int64)
-    number[some] = np.arange(len(some))
-    rows = {"unit": firsts.unit, "item": number[firsts.item], "place": firsts.place}
-    columns = {
-        name: key.at(some).column() for name, key in zip(kept.keys, holdings.keys, strict=True)
-    }
-    return Held(
-        engine=engine,
-        table=engine.show(pa.table({name: pa.array(rows[name], pa.int64()) for name in rows})),
-        names=engine.show(pa.table({**columns, "item": np.arange(len(some))})),
-        size=len(some),
-        kind=kept.kind,
-        keys=kept.keys,
-        unit=kept.unit,
-        per_user=kept.per_user,
-    )
-
-
-def _rank(keys: Sequence[str]) -> Any:
-    return ibis.row_number().over(ibis.window(order_by=list(keys))).cast("int64")
-
-
-def _opening(held: Held) -> Play:
-    """Round 1: (iii) every item of a bounded set and nothing else, all with equal attention."""
-    return Play(
-        rows=held.table.mutate(attention=ibis.literal(FULL, "int64")),
-        alive=np.arange(held.size),
-        remembered=np.zeros(held.size, np.int64),
-    )
-
-
-def weights(held: Held, rows: Any) -> Integers:
-    """The sum over units of what each gives to each item, in steps of 1/GRID; 0 for the others.
-
-    A unit with attention h_i on its items gives floor(GRID h_i / |h|) to item i: the squares add up
-    to at most GRID^2, whatever the rounding of the root, because the last line compares integers.
-    """
-    units = rows.group_by("unit").aggregate(squares=(rows.attention * rows.attention).sum())
-    both = rows.join(units, "unit")
-    both = both.select("item", "attention", squares=both.squares.cast("int64"))
-    root = (both.attention * GRID / both.squares.sqrt()).floor().cast("int64")
-    both = both.mutate(root=root)
-    over = both.root * both.root * both.squares > both.attention * both.attention * GRID**2
-    given = both.select("item", weight=both.root - over.cast("int64"))
-    sums = given.group_by("item").aggregate(weight=given.weight.sum().cast("int64"))
-    return _by_item(held, sums, "weight")
-
-
-def clipped(held: Held, listed: Any, *, per_user: int) -> Integers:
-    """How many units hold each listed item among the first `per_user` listed ones of their own."""
-    some = held.table.semi_join(listed, "item")
-    nth = ibis.row_number().over(ibis.window(group_by="unit", order_by="place"))
-    first = some.select("item", nth=nth).filter(ibis._.nth < per_user)
-    return _by_item(held, first.group_by("item").aggregate(users=first.count()), "users")
-
-
-def _among(held: Held, rows: Any, alive: Integers, attention: Integers) -> Any:
-    """The rows of items that are alive, with the attention each item gets."""
-    listed = held.engine.keep(pa.table({"item": alive, "attention": attention}))
-    return held.engine.materialise(rows.drop("attention").join(listed, "item"))
-
-
-def _by_item(held: Held, sums: Any, column: str) -> Integers:
-    """The column as an array over all items, 0 where there is no row."""
-    found = np.zeros(held.size, np.int64)
-    for batch in held.engine.batches(sums):
-        at = batch.column("item").to_numpy(zero_copy_only=False)
-        found[at] = batch.column(column).to_numpy(zero_copy_only=False)
-    return found
 
 
 def _split(

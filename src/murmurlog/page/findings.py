@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
-from murmurlog.leaflet import needs
 from murmurlog.page.index import Amount, Ints, Sheet
 from murmurlog.page.shelf import Book
+from murmurlog.wording import needs
 
 SHOWN = 15  # rows of each list
 RELATED = 12

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from functools import cached_property
 from pathlib import Path
 
-from murmurlog import leaflet, paper
+from murmurlog import leaflet, paper, wording
 from murmurlog.bundle import SUMS, load
 from murmurlog.certificate import Certificate
 from murmurlog.errors import BundleError, Refused, UsageError
@@ -59,11 +59,19 @@ class Book:
     @cached_property
     def pictures(self) -> str:
         """Counts over rank."""
-        return "\n".join(leaflet.pictures(self.certificate, self._views))
+        drawn = leaflet.pictures(self.certificate, self._views)
+        if not drawn:
+            return ""
+        note = leaflet.caption(self._views)
+        return paper.section(leaflet.HEADING, paper.figures(drawn), note=note)
+
+    @cached_property
+    def kicker(self) -> str:
+        return leaflet.kicker(self.certificate)
 
     @cached_property
     def label(self) -> str:
-        return leaflet.label_card(self.certificate)
+        return wording.label(self.certificate)
 
     @cached_property
     def waterfall(self) -> str:

@@ -1,0 +1,118 @@
+"""Every mechanism and every broken twin through the same audit. `make audit` runs it.
+
+    python audits/run.py [--trials 4000] [--confidence 0.99] [--only NAME] [--json]
+
+Exit code 0 only if every twin is caught and no real mechanism is.
+"""
+
+import argparse
+import json
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
+from multiprocessing import get_context
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from twins import TWINS
+
+from murmurlog.auditing import audit
+
+# Everything with a guarantee that is chosen by its own name.
+REAL = ("threshold", "rounds", "korolova", "zealous", "pool", "hybrid", "sessions", "profiles",
+        "synthetic")  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One line of a table."""
+
+    name: str
+    violations: list[str]
+    seconds: float
+    said: str
+    settings: list[tuple[str, float, float, float]]  # name, claim, delta, at least
+    worlds: int
+
+
+def attacked(job: tuple[str, str, int, float]) -> tuple[str, Row]:
+    """A mechanism or a twin by its name."""
+    kind, name, trials, confidence = job
+    began = time.monotonic()
+    if kind == "twin":
+        twin = next(each for each in TWINS if each.name == name)
+        made, _ = twin.audited(trials=trials, confidence=confidence)
+    else:
+        made = audit(mechanism=name, trials=trials, confidence=confidence)
+    best = [made.at(setting) for setting in dict.fromkeys(m.setting for m in made.measured)]
+    return kind, Row(
+        name=name,
+        violations=made.violations,
+        seconds=time.monotonic() - began,
+        said=made.sentence(),
+        settings=[(b.setting, b.claim, b.delta, b.least) for b in best if b],
+        worlds=made.worlds,
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--trials", type=int, default=4000)
+    parser.add_argument("--confidence", type=float, default=0.99)
+    parser.add_argument("--only", help="names that hold this text")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args()
+    began = time.monotonic()
+    names = [("real", name) for name in REAL] + [("twin", twin.name) for twin in TWINS]
+    jobs = [
+        (kind, name, given.trials, given.confidence)
+        for kind, name in names
+        if not given.only or given.only in name
+    ]
+    # A process for each: a twin's patches must never be where a real mechanism runs.
+    pool = ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn"), max_tasks_per_child=1)
+    with pool:
+        done = [pool.submit(attacked, job) for job in jobs]
+        for number, future in enumerate(as_completed(done), start=1):
+            _, row = future.result()
+            what = "a violation" if row.violations else "nothing"
+            print(f"{number} of {len(done)}: {row.name}: {what} found, {row.seconds:.0f} s",
+                  file=sys.stderr, flush=True)  # fmt: skip
+        rows = [future.result() for future in done]
+    real = [row for kind, row in rows if kind == "real"]
+    twins = [row for kind, row in rows if kind == "twin"]
+    if given.json:
+        print(json.dumps({"real": [asdict(r) for r in real], "twins": [asdict(r) for r in twins]}))
+    else:
+        show(real, twins, time.monotonic() - began)
+    good = all(row.violations for row in twins) and not any(row.violations for row in real)
+    return 0 if good else 1
+
+
+def show(real: list[Row], twins: list[Row], seconds: float) -> None:
+    print("mechanisms, attacked at the budget that is claimed and at larger ones")
+    print(f"  {'mechanism':12} {'setting':34} {'claimed':>8} {'delta':>9} {'measured >=':>12}")
+    for row in real:
+        for number, (setting, claim, delta, least) in enumerate(row.settings):
+            name = row.name if not number else ""
+            print(f"  {name:12} {setting:34} {claim:8.3g} {delta:9.2g} {least:12.2f}")
+        print(f"  {'':12} {row.said} ({row.worlds} worlds, {row.seconds:.0f} s)")
+        for text in row.violations:
+            print(f"  VIOLATION {text}")
+    print("\nbroken twins")
+    print(f"  {'twin':44} {'tried':>6} {'caught':>7} {'seconds':>8}  by")
+    for row in twins:
+        caught = "yes" if row.violations else "NO"
+        by = row.violations[0] if row.violations else row.said
+        print(f"  {row.name:44} {'yes':>6} {caught:>7} {row.seconds:8.0f}  {by}")
+    caught = sum(bool(row.violations) for row in twins)
+    wrong = sum(bool(row.violations) for row in real)
+    print(f"\n{caught} of {len(twins)} twins caught; {wrong} of {len(real)} mechanisms violated; "
+          f"{seconds:.0f} s")  # fmt: skip
+
+
+if __name__ == "__main__":
+    sys.exit(main())

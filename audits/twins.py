@@ -1,0 +1,390 @@
+"""Broken twins: murmurlog with one thing wrong each. An audit that misses one has shown nothing.
+
+A twin is a patch of the real code that changes one thing; what it claims stays as it was, or is what
+somebody has claimed in print. It is run through the very same `audit`. Nothing here is shipped.
+"""
+
+import contextlib
+import math
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+from unittest import mock
+
+import ibis
+import numpy as np
+import pyarrow as pa
+
+import murmurlog.mechanisms.korolova as korolova
+import murmurlog.mechanisms.mechanism as common
+import murmurlog.mechanisms.pool as pools
+import murmurlog.mechanisms.rounds as rounds
+import murmurlog.mechanisms.safelog as safelog
+import murmurlog.mechanisms.sessions as sessions
+import murmurlog.mechanisms.spread as spread
+import murmurlog.mechanisms.threshold as threshold
+import murmurlog.privacy.rounds as schedules
+import murmurlog.privacy.thresholds as theorems
+from murmurlog import bundle, noise, road
+from murmurlog.auditing import Audit, audit
+from murmurlog.mechanisms import Korolova, Rounds, Threshold, Zealous
+from murmurlog.mechanisms.hong import Hong
+from murmurlog.mechanisms.k_anonymity import KQuery
+from murmurlog.noise import draw
+from murmurlog.privacy import Guarantee
+from murmurlog.privacy.rounds import GRID, Schedule
+from murmurlog.privacy.zealous import zealous_printed_tau2
+
+Patch = tuple[Any, str, Any]  # an object, a name in it, and what stands there instead
+
+
+@dataclass(frozen=True, kw_only=True)
+class Twin:
+    """The real code with one thing wrong."""
+
+    name: str
+    mechanism: str
+    patches: Callable[[], list[Patch]]
+    more: dict[str, Any] = field(default_factory=dict)  # for `audit`
+
+    @contextlib.contextmanager
+    def broken(self) -> Iterator[None]:
+        """While this lasts, murmurlog is the twin."""
+        with contextlib.ExitStack() as stack:
+            stack.callback(_forget)
+            for target, name, instead in self.patches():
+                stack.enter_context(mock.patch.object(target, name, instead))
+            _forget()
+            yield
+
+    def audited(self, **more: Any) -> tuple[Audit, float]:
+        """What the audit says of it, and after how many seconds."""
+        began = time.monotonic()
+        with self.broken():
+            made = audit(mechanism=self.mechanism, until_found=True, **(self.more | more))
+        return made, time.monotonic() - began
+
+
+def _forget() -> None:
+    """Schedules that were solved by other code."""
+    schedules._solve.cache_clear()
+    schedules.rounds_for_loss.cache_clear()
+
+
+def claims(*, epsilon: float, delta: float) -> Callable[..., Guarantee]:
+    """A guarantee that is only said."""
+
+    def guarantee(self: Any, **asked: Any) -> Guarantee:
+        return Guarantee(
+            epsilon=asked.get("epsilon") or epsilon,
+            delta=delta,
+            unit=asked.get("unit", "user"),
+            neighbours=asked.get("neighbours", "add-remove"),
+        )
+
+    return guarantee
+
+
+# --- noise ----------------------------------------------------------------------------------------
+
+
+def halved(*, noise: str, scale: float, count: int, entropy: Any) -> Any:
+    return draw(noise=noise, scale=scale / 2, count=count, entropy=entropy)
+
+
+def discrete_gaussian(*, noise: str, scale: float, count: int, entropy: Any) -> Any:
+    """Mass proportional to e^(-k^2 / 2 scale^2): another law than the rounded Gaussian."""
+    k = np.arange(-int(12 * scale) - 4, int(12 * scale) + 5)
+    mass = np.exp(-(k**2) / (2 * scale**2))
+    words = np.frombuffer(entropy.bytes(8 * count), np.uint64)
+    return k[np.searchsorted(np.cumsum(mass / mass.sum()), words / 2.0**64)]
+
+
+def floating_counts(keys: Any, true: Any, count: str, scale: Any, entropy: Any) -> Any:
+    """Laplace noise as textbooks have it, in floating point, published as it comes."""
+    if scale is None:
+        return keys
+    u = np.frombuffer(entropy.bytes(8 * len(true)), np.uint64) / 2.0**64 - 0.5
+    noisy = true - scale * np.sign(u) * np.log1p(-2 * np.abs(u))
+    stderr = np.full(len(noisy), math.sqrt(2) * scale)
+    columns = [pa.array(noisy), pa.array(stderr), pa.array(4 * stderr <= noisy)]
+    names = [*keys.schema.names, *korolova.count_columns(count)]
+    return pa.RecordBatch.from_arrays([*keys.columns, *columns], names)
+
+
+def floating_table(kept: Any, keys: Any, count: Any) -> Any:
+    return pa.Table.from_batches(kept)
+
+
+_generator = random.Random(time.time())
+
+
+def bytes_of_one_generator(self: Any, count: int) -> bytes:
+    """From a generator that was seeded when the process began: forks go on with its state."""
+    return _generator.randbytes(count)
+
+
+# --- thresholds ------------------------------------------------------------------------------------
+
+_threshold_release, _korolova_release = Threshold.release, Korolova.release
+
+
+def without_the_one(self: Threshold, tally: Any, *, entropy: Any) -> Any:
+    """ "> K" written as ">= K"."""
+    return _threshold_release(replace(self, T=max(2, self.T - 1)), tally, entropy=entropy)
+
+
+def half_forgotten(noise: str, T: int) -> float:
+    """T where the theorem about unrounded noise has K = T - 1/2."""
+    return T
+
+
+def no_half_in(noise: str, scale: float, p: float) -> int:
+    T = max(2, math.ceil(theorems._threshold_at(noise, scale, p) - 1e-6))
+    while theorems.pass_probability(noise=noise, scale=scale, threshold=T) > p:
+        T += 1
+    return T
+
+
+_real_delta = theorems._delta
+
+
+def delta_of_one_item(
+    noise: str, epsilon: float, D: int, scale: float, p: float, neighbours: str, **more: Any
+) -> float:
+    """The chance that one item shows, taken for the chance that any of D does."""
+    alone = -math.expm1(math.log1p(-min(p, 1 - 1e-12)) / D)
+    return _real_delta(noise, epsilon, D, scale, alone, neighbours, **more)
+
+
+def solved_by_one_item(**asked: Any) -> tuple[float, int]:
+    """The scale that d items need, and the threshold that a single one needs."""
+    noise, epsilon, delta, d = (asked[name] for name in ("noise", "epsilon", "delta", "d"))
+    c = theorems.sides(asked.get("neighbours", "add-remove"))
+    scale = theorems.rounded_up(c * d / epsilon)
+    return scale, theorems._least_integer(noise, scale, delta * 0.99)
+
+
+def solved_by_equation_3(cls: Any, *, epsilon: float, delta: float, d: int, **asked: Any) -> Any:
+    """lam = 2 m / epsilon and tau' by eq. (3), as printed."""
+    return cls(
+        m=d, lam=2 * d / epsilon, T=max(2, math.floor(zealous_printed_tau2(d, epsilon, delta)) + 1)
+    )
+
+
+def guaranteed_by_equation_3(self: Zealous, **asked: Any) -> Guarantee:
+    """(2 m / lam, delta'), delta' by eq. (3) from tau'."""
+    epsilon = 2 * self.m / self.lam
+    delta = self.m / 2 * math.exp(epsilon * (1 - (self.T - 1) / self.m))
+    return Guarantee(
+        epsilon=epsilon,
+        delta=min(1.0, delta),
+        unit=asked.get("unit", "user"),
+        neighbours=asked.get("neighbours", "add-remove"),
+    )
+
+
+# --- bounds ----------------------------------------------------------------------------------------
+
+_real_bound = common.bound
+
+
+def unbounded(items: Any, *, per_user: int, **more: Any) -> Any:
+    """Everything a unit holds, said to be bounded."""
+    return replace(_real_bound(items, per_user=100_000, **more), per_user=per_user)
+
+
+def bounded_by_the_tally(items: Any, *, per_user: int, **more: Any) -> Any:
+    """Counts first: each unit keeps those of its items that most units hold."""
+    every = _real_bound(items, per_user=100_000, **more)
+    keys = list(every.keys)
+    counts = every.table.group_by(keys).aggregate(held=every.table.count())
+    rows = every.table.join(counts, keys)
+    order = ibis.window(group_by="unit", order_by=[ibis.desc("held"), *keys])
+    kept = rows.mutate(nth=ibis.row_number().over(order)).filter(ibis._.nth < per_user)
+    table = every.engine.materialise(kept.select("unit", *keys))
+    return replace(every, table=table, per_user=per_user)
+
+
+_threshold_gather, _rounds_gather, _real_bounded = (
+    Threshold.gather,
+    Rounds.gather,
+    spread.bounded,
+)
+
+
+def gather_what_is_frequent(self: Threshold, log: Any, view: Any, *, entropy: Any) -> Any:
+    """Queries of fewer than 5 rows are removed over all users, before each is limited."""
+    clean = replace(log, table=log.engine.materialise(safelog._frequent(log, view)))
+    return _threshold_gather(self, clean, view, entropy=entropy)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Whole(spread.Held):
+    """What is held, and what was held before it was bounded."""
+
+    whole: Any
+
+
+def gather_whole(self: Rounds, log: Any, view: Any, *, entropy: Any) -> Whole:
+    held = _rounds_gather(self, log, view, entropy=entropy)
+    every = spread.numbered(_real_bounded(log, view, per_user=10_000, entropy=entropy))
+    keys = list(held.keys)
+    # Its own numbers of items; units have the same numbers in both, for both hold all of them.
+    known = held.names.select(*keys, number=held.names.item)
+    names = every.names.join(known, keys)
+    rows = every.table.join(names.select("item", "number"), "item")
+    whole = held.engine.materialise(rows.select(unit=rows.unit, item=rows.number, place=rows.place))
+    return Whole(**vars(held), whole=whole)
+
+
+def among_bounded_again(held: Whole, rows: Any, alive: Any, attention: Any) -> Any:
+    """Each unit's first items of those alive, also such as the first bound had taken out."""
+    listed = held.engine.keep(pa.table({"item": alive, "attention": attention}))
+    found = held.whole.join(listed, "item")
+    nth = ibis.row_number().over(ibis.window(group_by="unit", order_by="place"))
+    first = found.mutate(nth=nth).filter(ibis._.nth < held.per_user)
+    return held.engine.materialise(first.drop("nth"))
+
+
+def shown_with_credit(self: Schedule, k: int, t: Any, d: Any) -> Any:
+    """As if a unit's weight were always spread over t items, t being as many as it may have.
+
+    Which of them survive depends on the noise, so the last one can carry all of it.
+    """
+    c = self.coefficients(k)
+    later = sum(c[1:]) / math.sqrt(self.d)
+    room = self.thresholds[k] / GRID - sum(c) * 0.5 / GRID - later - c[0] / np.sqrt(d)
+    return np.asarray(-np.expm1(t * schedules.log_ndtr(room / self.sd(k))))
+
+
+def thresholds_with_credit(start: Schedule, delta: float, late: float) -> Schedule:
+    """The least thresholds by that wrong bound."""
+    t = np.arange(1, start.d + 1)
+    found = []
+    for k in range(start.rounds):
+        c = start.coefficients(k)
+        part = late if k + 1 == start.rounds else (1 - late) / (start.rounds - 1)
+        over = np.array(
+            [-float(schedules.ndtri(schedules.per_item(delta * part, int(n)))) for n in t]
+        )
+        rho = sum(c[1:]) / math.sqrt(start.d) + np.max(c[0] / np.sqrt(t) + over * start.sd(k))
+        found.append(math.ceil(GRID * float(rho) + sum(c) / 2))
+    return replace(start, thresholds=tuple(found))
+
+
+# --- keys ------------------------------------------------------------------------------------------
+
+
+def urls_bare(self: Korolova, tally: Any, *, entropy: Any) -> Any:
+    """Every url that somebody clicked for a published query, with a noisy count."""
+    if "url" not in tally.keys:
+        return _korolova_release(self, tally, entropy=entropy)
+    kept = []
+    for batch in tally.batches():
+        true = batch.column(tally.count).to_numpy(zero_copy_only=False)
+        keys = batch.select(list(tally.keys))
+        kept.append(korolova._counted(keys, true, tally.count, self.b_q, entropy))
+    return korolova._table(kept, tally.keys, self.count if self.b_q else None)
+
+
+def only_what_was_seen(tally: Any, candidates: Any) -> Any:
+    """The candidates of the list that somebody clicked; the others get no noise and no row."""
+    return replace(tally, public=True)
+
+
+def fakes_at_the_threshold(*, scale: float, T: int, count: int, entropy: Any) -> Any:
+    """Keys that nobody holds, each with the least count that there is."""
+    return np.full(count, T, np.int64)
+
+
+# --- around the mechanism ---------------------------------------------------------------------------
+
+_real_make, _real_certificate = road.make, road._certificate
+_users: list[int] = []
+
+
+def drawn_and_counted(plans: Any, log: Any, *rest: Any, **more: Any) -> Any:
+    _users[:] = [int(log.table.user.nunique().to_pyarrow().as_py())]
+    return _real_make(plans, log, *rest, **more)
+
+
+def certificate_with_users(*given: Any, **more: Any) -> Any:
+    return replace(_real_certificate(*given, **more), declared_users=_users[0])
+
+
+def rows_as_they_came(table: Any) -> Any:
+    """Rows in the order in which the engine had them."""
+    return table
+
+
+def bytes_of_a_fixed_seed(self: Any, count: int) -> bytes:
+    """From a generator that begins anew with each release."""
+    if not hasattr(self, "_own"):
+        self._own = random.Random(20260101)
+    return bytes(self._own.randbytes(count))
+
+
+TWINS = (
+    Twin(name="noise halved", mechanism="threshold",
+         patches=lambda: [(threshold, "draw", halved)]),
+    Twin(name="noise of rounds halved", mechanism="rounds",
+         patches=lambda: [(rounds, "draw", halved)]),
+    Twin(name="noise of fresh counts halved", mechanism="korolova",
+         patches=lambda: [(korolova, "draw", halved)]),
+    Twin(name="threshold without the +1", mechanism="threshold",
+         patches=lambda: [(Threshold, "release", without_the_one)]),
+    Twin(name="T used for K", mechanism="threshold", more={"noise": "gaussian"},
+         patches=lambda: [(threshold, "real_threshold", half_forgotten),
+                          (theorems, "real_threshold", half_forgotten),
+                          (theorems, "_least_integer", no_half_in)]),
+    Twin(name="delta not spread over d", mechanism="threshold", more={"noise": "geometric"},
+         patches=lambda: [(theorems, "_delta", delta_of_one_item),
+                          (threshold, "solve_integer_threshold", solved_by_one_item)]),
+    Twin(name="bound skipped", mechanism="threshold",
+         patches=lambda: [(common, "bound", unbounded)]),
+    Twin(name="bound after the tally", mechanism="threshold",
+         patches=lambda: [(common, "bound", bounded_by_the_tally)]),
+    Twin(name="bound again in a later round", mechanism="rounds",
+         patches=lambda: [(Rounds, "gather", gather_whole),
+                          (rounds, "among", among_bounded_again)]),
+    Twin(name="memory with weight 1/sqrt(t)", mechanism="rounds",
+         patches=lambda: [(Schedule, "shown", shown_with_credit),
+                          (schedules, "_with_thresholds", thresholds_with_credit)]),
+    Twin(name="urls bare from the log", mechanism="korolova",
+         patches=lambda: [(Korolova, "release", urls_bare)]),
+    Twin(name="candidates noised only where seen", mechanism="korolova",
+         patches=lambda: [(korolova, "with_candidates", only_what_was_seen)]),
+    Twin(name="SafeLog's filter before limiting", mechanism="threshold",
+         patches=lambda: [(Threshold, "gather", gather_what_is_frequent)]),
+    Twin(name="ZEALOUS's eq. (3)", mechanism="zealous",
+         patches=lambda: [(Zealous, "solve", classmethod(solved_by_equation_3)),
+                          (Zealous, "guarantee", guaranteed_by_equation_3)]),
+    Twin(name="Korolova's theorem claimed for replace", mechanism="korolova",
+         patches=lambda: [(korolova, "sides", lambda neighbours: 1)]),
+    Twin(name="Hong's counts without noise", mechanism="hong",
+         patches=lambda: [(Hong, "guarantee", claims(epsilon=1.0, delta=0.1))]),
+    Twin(name="k-anonymity sold as DP", mechanism="k-query",
+         patches=lambda: [(KQuery, "solve", classmethod(lambda cls, **asked: cls(k=5))),
+                          (KQuery, "guarantee", claims(epsilon=1.0, delta=1e-6))]),
+    Twin(name="floating-point Laplace", mechanism="korolova",
+         patches=lambda: [(korolova, "_counted", floating_counts),
+                          (korolova, "_table", floating_table)]),
+    Twin(name="discrete Gaussian sold as T1", mechanism="threshold", more={"noise": "gaussian"},
+         patches=lambda: [(threshold, "draw", discrete_gaussian)]),
+    Twin(name="noise reused after fork", mechanism="threshold",
+         patches=lambda: [(noise.SystemEntropy, "bytes", bytes_of_one_generator)]),
+    Twin(name="noise of a fixed seed", mechanism="threshold",
+         patches=lambda: [(noise.SystemEntropy, "bytes", bytes_of_a_fixed_seed)]),
+    Twin(name="a pool query recognisable as fake", mechanism="pool",
+         patches=lambda: [(pools, "tails", fakes_at_the_threshold)]),
+    Twin(name="the exact number of users in the manifest", mechanism="threshold",
+         patches=lambda: [(road, "make", drawn_and_counted),
+                          (road, "_certificate", certificate_with_users)]),
+    Twin(name="rows in the order of the log", mechanism="threshold",
+         patches=lambda: [(bundle, "in_order", rows_as_they_came)]),
+    Twin(name="sessions not bounded", mechanism="sessions",
+         patches=lambda: [(sessions, "bound", unbounded)]),
+)  # fmt: skip

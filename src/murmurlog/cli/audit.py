@@ -1,0 +1,121 @@
+"""The command that attacks a mechanism. Imports are late: --help answers at once."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from murmurlog.cli.app import app
+from murmurlog.cli.flags import (
+    Delta,
+    Epsilon,
+    Json,
+    Mechanism,
+    Neighbours,
+    Noise,
+    mechanism_of,
+    per_user_bounds,
+)
+from murmurlog.cli.output import aligned, progress, show, show_json, tell
+from murmurlog.errors import UsageError
+
+if TYPE_CHECKING:
+    from murmurlog.auditing import Audit
+
+VIOLATION = 1  # the exit code
+
+
+@app.command()
+def audit(
+    mechanism: Mechanism = None,
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    per_user: Annotated[
+        str | None, typer.Option("--per-user", help="Distinct items a unit. Default 1.")
+    ] = None,
+    neighbours: Neighbours = "add-remove",
+    noise: Noise = None,
+    spec: Annotated[
+        Path | None,
+        typer.Option("--spec", help="A murmurlog.toml: what its [release] says is attacked."),
+    ] = None,
+    trials: Annotated[
+        int, typer.Option("--trials", help="Worlds of each pair of neighbours in a release.")
+    ] = 4000,
+    confidence: Annotated[
+        float, typer.Option("--confidence", help="Of all bounds together.")
+    ] = 0.99,
+    picture: Annotated[
+        Path | None,
+        typer.Option("--picture", help="Also an HTML page: intervals against claims."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Attack a mechanism on the whole road: a lower bound on epsilon against the claim."""
+    from murmurlog import auditing
+    from murmurlog.specification import audited
+
+    if spec and (mechanism or epsilon or delta or per_user or noise):
+        raise UsageError("--spec says what is attacked: leave --mechanism and the budget out")
+    if picture and picture.exists():
+        raise UsageError(f"--picture {str(picture)!r} exists: choose another name")
+    asked: dict[str, Any] = {
+        "mechanism": mechanism_of(mechanism),
+        "epsilon": epsilon,
+        "delta": delta,
+        "per_user": None if per_user is None else per_user_bounds(per_user),
+        "neighbours": neighbours,
+        "noise": noise,
+    }
+    if spec:
+        asked = audited(spec)
+    with progress() as say:
+        made = auditing.audit(**asked, trials=trials, confidence=confidence, say=say)
+    if picture:
+        picture.write_text(_page(made), encoding="utf-8")
+        tell(f"wrote {picture}")
+    if as_json:
+        show_json(made.as_json())
+    else:
+        _print(made)
+    if made.violations:
+        raise typer.Exit(VIOLATION)
+
+
+def _print(made: "Audit") -> None:
+    show(made.sentence())
+    show("")
+    rows = [("setting", "claimed", "delta", "measured at least", "by")]
+    for name in dict.fromkeys(each.setting for each in made.measured):
+        if best := made.at(name):
+            rows.append(
+                (name, f"{best.claim:.4g}", f"{best.delta:.2g}", f"{best.least:.2f}",
+                 f"{best.pair} ({best.way})")
+            )  # fmt: skip
+    show(aligned(rows))
+    for text in made.violations:
+        show(f"VIOLATION {text}")
+    for text in made.skipped:
+        tell(f"not offered: {text}")
+    tell(
+        f"{made.releases} releases, {made.worlds} worlds, {made.tests} tests in "
+        f"{made.seconds:.0f} s. That no violation was found proves nothing."
+    )
+
+
+def _page(made: "Audit") -> str:
+    from murmurlog.gauges import Bar, picture
+
+    bars = [
+        Bar(label=f"{each.setting}: {each.pair}, {each.way}"[-70:], claim=each.claim,
+            least=each.least, near=each.near, most=each.most)
+        for each in made.measured
+    ]  # fmt: skip
+    words = [
+        made.sentence(),
+        "A line begins at the least epsilon that is true at this confidence and ends where this "
+        "attack says no more; the dashed mark is what is claimed. A line that begins right of its "
+        "mark refutes the claim. A line left of it proves nothing.",
+        *made.violations,
+    ]
+    return picture(bars, title=f"Audit of {made.mechanism}", words=words)

@@ -1,0 +1,257 @@
+"""Looks behind the curtain: what sampling cannot see, or would see too late.
+
+`replay` runs a mechanism's own counting on neighbouring logs with the same randomness and compares
+what one user moves with what the proof allows. `law` holds published counts against the stated law
+of the noise. `repeats` looks for noise that comes twice. `leaks` looks for anything else in a bundle,
+line by line and file by file, that tells who was there.
+"""
+
+import os
+import re
+import tempfile
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from scipy.special import ndtr
+
+from murmurlog.bundle import sums
+from murmurlog.engine import connect
+from murmurlog.evidence import fit, p_value
+from murmurlog.log import read
+from murmurlog.mechanisms import Mechanism, View
+from murmurlog.mechanisms.pool import OnDomain
+from murmurlog.mechanisms.spread import Held
+from murmurlog.noise import Entropy, Integers, SeededEntropy, draw
+from murmurlog.source import find
+from murmurlog.tables import LISTS, count_of, in_order
+from murmurlog.tally import Tally
+from murmurlog.worlds import LETTERS, Pair, place_of, write_log
+
+DRAWS = 200  # equal by chance less often than one in 2^200
+KNOWN = 3  # releases of either kind in which a leak is looked for
+
+
+# --- sensitivity ----------------------------------------------------------------------------------
+
+
+def replay(
+    mechanism: Mechanism, view: View, pairs: Sequence[Pair], *, worlds: int, seed: int
+) -> list[str]:
+    """What one user moves beyond the bound, in words; nothing if it never does.
+
+    Both logs of every world are counted by the mechanism's own `gather` with the same randomness.
+    A user may move at most d counts by one each (of rows: d in all), a replaced one twice that.
+    """
+    logs = []
+    with tempfile.TemporaryDirectory() as folder:
+        for side in (0, 1):
+            path = Path(folder) / f"{side}.parquet"
+            write_log(path, pairs, [np.full(worlds, side)] * len(pairs))
+            with connect() as engine:
+                log = read(find(str(path)), engine=engine, urls=view.kind in ("click", "log"))
+                gathered = mechanism.gather(log, view, entropy=SeededEntropy(seed))
+                logs.append(_exact(gathered))
+    if None in logs:
+        return []
+    without, with_it = logs
+    assert without is not None
+    assert with_it is not None
+    (before, d), (after, _) = without, with_it
+    return _moved(pairs, before, after, d)
+
+
+Exact = tuple[dict[str, int], int]  # count by key, and the bound that the tally claims
+
+
+def _exact(gathered: Any) -> Exact | None:
+    """The exact counts that a mechanism goes on with; None if it goes on with something else."""
+    if isinstance(gathered, Tally):
+        return _tallied([gathered])
+    if isinstance(gathered, OnDomain):
+        both = [gathered.inside, *([gathered.outside] if gathered.outside else [])]
+        return _tallied(both)
+    if isinstance(gathered, Held):
+        rows = gathered.table.group_by("item").aggregate(users=gathered.table.count())
+        table = gathered.names.join(rows, "item").select(*gathered.keys, "users").to_pyarrow()
+        return _by_key(table, gathered.keys, "users"), gathered.per_user
+    return None
+
+
+def _tallied(tallies: Sequence[Tally]) -> Exact:
+    found: dict[str, int] = {}
+    for tally in tallies:
+        found |= _by_key(tally.table.to_pyarrow(), tally.keys, tally.count)
+    return found, tallies[0].per_user
+
+
+def _by_key(table: pa.Table, keys: Sequence[str], count: str) -> dict[str, int]:
+    columns = [
+        [" ".join(texts) for texts in table[key].to_pylist()]
+        if key in LISTS
+        else table[key].to_pylist()
+        for key in keys
+    ]
+    names = ["|".join(texts) for texts in zip(*columns, strict=True)]
+    return dict(zip(names, table[count].to_pylist(), strict=True))
+
+
+def _moved(
+    pairs: Sequence[Pair], before: Mapping[str, int], after: Mapping[str, int], d: int
+) -> list[str]:
+    changes: dict[str, list[int]] = {}
+    for key in before.keys() | after.keys():
+        if change := after.get(key, 0) - before.get(key, 0):
+            changes.setdefault(key[:LETTERS], []).append(change)
+    worst: dict[int, tuple[int, int, int]] = {}
+    for world, moved in changes.items():
+        number, _ = place_of(world)
+        sizes = (sum(map(abs, moved)), len(moved), max(map(abs, moved)))
+        worst[number] = max(worst.get(number, (0, 0, 0)), sizes)
+    found = []
+    for number, (total, items, most) in sorted(worst.items()):
+        pair = pairs[number]
+        allowed = d * pair.linked * (2 if pair.other else 1)
+        if total > allowed:
+            found.append(
+                f"{pair.name}: one user moves {items} counts by up to {most}, {total} in all; "
+                f"the proof allows {allowed}"
+            )
+    return found
+
+
+# --- the law of the noise --------------------------------------------------------------------------
+
+
+def mass(noise: str, scale: float, k: Integers) -> Any:
+    """P(Z = k) of the laws that are drawn here, by formulas of their own."""
+    size = np.abs(k).astype(np.float64)
+    if noise == "gaussian":  # rounded
+        return ndtr(-(size - 0.5) / scale) - ndtr(-(size + 0.5) / scale)
+    a = np.exp(-1 / scale)
+    return (1 - a) / (1 + a) * a**size
+
+
+def law(
+    parameters: Mapping[str, Any], values: Sequence[float], true: Sequence[int]
+) -> tuple[float, str]:
+    """The p-value of published counts of items whose true counts are known, and what is odd."""
+    noise = str(parameters["noise"])
+    scale = float(parameters.get("count_scale") or parameters["scale"])
+    away = np.asarray(values, dtype=np.float64) - np.asarray(true)
+    if (away != np.rint(away)).any():
+        return 0.0, "published counts are not whole numbers: floating point tells by its digits"
+    reach = int(12 * scale) + 12
+    k = np.arange(-reach, reach + 1)
+    p = fit(away.astype(np.int64), mass(noise, scale, k), -reach)
+    return p, f"the noise of {len(away)} counts is not {noise} noise of scale {scale:.4g}"
+
+
+# --- noise that comes twice ------------------------------------------------------------------------
+
+
+def repeats(made: Callable[[], Entropy]) -> list[str]:
+    """Whether two forked processes, or two draws of one, have the same noise."""
+    drawn = [_drawn(made()), _drawn(made()), _forked(made), _forked(made)]
+    found = []
+    if drawn[0] == drawn[1]:
+        found.append("two releases of one process have the same noise")
+    if drawn[2] == drawn[3]:
+        found.append("two forked processes have the same noise")
+    return found
+
+
+def _drawn(entropy: Entropy) -> bytes:
+    return draw(noise="geometric", scale=1e6, count=DRAWS, entropy=entropy).tobytes()
+
+
+def _forked(made: Callable[[], Entropy]) -> bytes:
+    """What a child of this process draws."""
+    ours, theirs = os.pipe()
+    with warnings.catch_warnings():  # newer Pythons warn of threads; the child only draws and ends
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if not child:
+        try:
+            os.write(theirs, _drawn(made()))
+        finally:
+            os._exit(0)
+    os.close(theirs)
+    with os.fdopen(ours, "rb") as pipe:
+        data = pipe.read()
+    os.waitpid(child, 0)
+    return data
+
+
+# --- everything else in a bundle --------------------------------------------------------------------
+
+
+def order(tables: Mapping[str, pa.Table]) -> list[str]:
+    """Tables whose rows are not in the order of their counts and keys."""
+    return [
+        f"the rows of {name} are in an order of their own"
+        for name, table in tables.items()
+        if count_of(table) and not in_order(table).equals(table)
+    ]
+
+
+def facts(root: Path) -> dict[str, str]:
+    """Everything that can be read off a bundle besides its rows: files, sizes, lines, metadata."""
+    found = {}
+    for name in sums(root):
+        path = root / name
+        found[f"{name}: size"] = str(path.stat().st_size)
+        if path.suffix == ".parquet":
+            metadata = pq.ParquetFile(path).metadata
+            found[f"{name}: rows"] = str(metadata.num_rows)
+            for key, value in (metadata.metadata or {}).items():
+                found[f"{name}: {key.decode()}"] = value.decode(errors="replace")
+        else:
+            for number, line in enumerate(path.read_text(encoding="utf-8").splitlines()):
+                found[f"{name}: line {number + 1}"] = _plain(line)
+    return found
+
+
+def _plain(line: str) -> str:
+    """A line without digests, which differ anyway."""
+    return re.sub(r"[0-9a-f]{32,}", "", line)
+
+
+def leaks(
+    release: Callable[[bool], Path], *, coin: Callable[[], bool], epsilon: float, delta: float,
+    alpha: float,
+) -> list[str]:  # fmt: skip
+    """Which facts of a bundle tell whether the one user was there.
+
+    A fact that is always the same with the user and always another without it is put to the test:
+    further releases by coin, guessed by that fact alone. So many right guesses prove it.
+    """
+    known = {inside: [facts(release(inside)) for _ in range(KNOWN)] for inside in (False, True)}
+    names = {name for both in known.values() for each in both for name in each}
+    telling = {}
+    for name in sorted(names):
+        values = [{each.get(name) for each in known[inside]} for inside in (False, True)]
+        if all(len(value) == 1 for value in values) and values[0] != values[1]:
+            telling[name] = values[1].pop()
+    if not telling:
+        return []
+    share = alpha / len(telling)
+    # As many as it takes if all guesses are right.
+    needed = next(
+        n
+        for n in range(1, 10_000)
+        if p_value(canaries=n, guesses=n, right=n, epsilon=epsilon, delta=delta) < share
+    )
+    for _ in range(needed):
+        inside = coin()
+        told = facts(release(inside))
+        telling = {
+            name: value for name, value in telling.items() if (told.get(name) == value) == inside
+        }
+        if not telling:
+            return []
+    return [f"{name} tells who was there, {needed} times of {needed}" for name in telling]

@@ -1,0 +1,335 @@
+"""Pairs of neighbouring logs that are as bad as can be, and many of them in one log.
+
+A pair says what everybody else does, what one user does, and what takes its place (or nothing). A
+world is a pair with users, queries and urls of its own: all of them begin with the world's name, so
+thousands of worlds stand side by side in one log, and each is a sample by itself.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+LETTERS = 6  # of a world's name: one for the pair, the others for the world
+START = datetime(2026, 1, 1)
+APART = 9  # seconds between a user's searches
+USER = "v"  # who is there or not
+ALPHABET = "abcdefghijklmnopqrstuvwxyz"
+OWN = ("mine", "own")  # queries and urls that begin so are of the one user alone ...
+SECRET = 20  # ... and end with so many random letters, 94 bits: nobody else can come to them
+
+
+class Search(NamedTuple):
+    """A row of a world, without the world's name."""
+
+    user: str
+    query: str
+    at: int = 0
+    url: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """Two neighbouring logs: the others with one user, and with what takes its place."""
+
+    name: str
+    others: tuple[Search, ...] = ()
+    one: tuple[Search, ...] = ()
+    other: tuple[Search, ...] = ()  # replace: who takes its place
+    linked: int = 1  # how many ids differ: more than one is for group privacy
+    listed: bool = True  # its queries and urls are in public pools and lists, if there are any
+    secret: bool = True  # what is the one user's own is not in public pools and lists
+    counts: tuple[str, int] | None = None  # a query, and its number of users without the one
+
+    def rows(self, side: int) -> tuple[Search, ...]:
+        """Side 1: with the one user. Side 0: without it, or with who takes its place."""
+        return self.others + (self.one if side else self.other)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """What pairs are made for: the bound, and how many users pass a threshold."""
+
+    d: int
+    near: int  # an item of so many users passes as often as not
+    sure: int  # an item of so many users passes for sure
+    crowd: int  # enough users for an item to pass later, if they could bring it in
+
+
+def history(user: str, items: Sequence[str], *, start: int = 0, step: int = APART) -> list[Search]:
+    """The searches of one user, one after the other; `step` 0: all at the same time."""
+    return [Search(user, item, (start + n) * step) for n, item in enumerate(items)]
+
+
+def crowd(size: int, items: Sequence[str], *, name: str = "o", **more: int) -> tuple[Search, ...]:
+    """So many users who all ask the same."""
+    return tuple(row for n in range(size) for row in history(f"{name}{n}", items, **more))
+
+
+def several(name: str, count: int) -> list[str]:
+    return [f"{name}{n}" for n in range(count)]
+
+
+def pairs_of_queries(s: Sizes) -> list[Pair]:
+    """One user more or less, and what it asks."""
+    mine, ours, late = several("mine", s.d), several("ours", s.d), several("late", s.d)
+    many = several("many", 4 * s.d)
+    groups = [several(f"rare{n}x", s.d) for n in range(3)]
+    behind = [
+        row for n, rare in enumerate(groups) for row in crowd(4, [*rare, *ours], name=f"g{n}x")
+    ]
+    return [
+        Pair(name="new items", one=(*history(USER, mine),)),
+        Pair(name="one new item", one=(*history(USER, mine[:1]),)),
+        Pair(
+            name="items at the threshold",
+            others=crowd(s.near - 1, ours),
+            one=(*history(USER, ours),),
+        ),
+        Pair(
+            name="items of many",
+            others=crowd(s.sure, ours),
+            one=(*history(USER, ours),),
+            counts=("ours0", s.sure),
+        ),
+        Pair(
+            name="a heavy user",
+            others=tuple(
+                row
+                for n in range(4)
+                for row in crowd(s.sure, many[n * s.d : (n + 1) * s.d], name=f"h{n}x")
+            ),
+            one=(*history(USER, many),),
+        ),
+        Pair(
+            name="the same query again and again",
+            others=crowd(s.sure, ours[:1]),
+            one=(*history(USER, ours[:1] * 20),),
+        ),
+        Pair(
+            name="ties that steer bounds",
+            others=crowd(s.sure, ours + late, step=0),
+            one=(*history(USER, ours, step=0),),
+        ),
+        Pair(
+            name="rare items before common ones",
+            others=(*behind, *crowd(s.sure, ours)),
+            one=(*history(USER, [item for rare in groups for item in rare]),),
+        ),
+        Pair(
+            name="items beyond the others' bounds",
+            others=crowd(s.crowd, ours + late[:1]),
+            one=(*history(USER, late[:1]),),
+        ),
+        Pair(
+            name="an item that is left alone",
+            others=crowd(s.crowd, ours[1:]),
+            one=(*history(USER, mine[:1] + ours[1:]),),
+        ),
+        Pair(
+            name="three ids that are one person's",
+            one=tuple(row for n in range(3) for row in history(f"{USER}{n}", mine[:1])),
+            linked=3,
+        ),
+    ]
+
+
+def pairs_of_exchanges(s: Sizes) -> list[Pair]:
+    """One user in another's place."""
+    mine, ours, late = several("mine", s.d), several("ours", s.d), several("late", s.d)
+    return [
+        Pair(
+            name="new items for others",
+            one=(*history(USER, mine),),
+            other=(*history(USER, late),),
+        ),
+        Pair(
+            name="items of many for others",
+            others=(*crowd(s.sure, ours), *crowd(s.sure, late, name="p")),
+            one=(*history(USER, ours),),
+            other=(*history(USER, late),),
+        ),
+        Pair(
+            name="items at the threshold for others",
+            others=(*crowd(s.near - 1, ours), *crowd(s.near - 1, late, name="p")),
+            one=(*history(USER, ours),),
+            other=(*history(USER, late),),
+        ),
+        Pair(
+            name="new items for items of many",
+            others=crowd(s.sure, ours),
+            one=(*history(USER, mine),),
+            other=(*history(USER, ours),),
+        ),
+    ]
+
+
+def pairs_of_clicks(s: Sizes) -> list[Pair]:
+    """One user more or less, and what it clicks."""
+    ours = [Search(f"o{n}", "ours", 0, "known") for n in range(s.sure)]
+    return [
+        Pair(name="a url of its own for a common query", others=(*ours,),
+             one=(Search(USER, "ours", 0, "own0"),)),
+        Pair(name="clicks on an unpublished query", one=(Search(USER, "mine0", 0, "own0"),)),
+        Pair(name="a click of many", others=(*ours,), one=(Search(USER, "ours", 0, "known"),)),
+        Pair(name="a click of many, again and again", others=(*ours,),
+             one=tuple(Search(USER, "ours", n, "known") for n in range(20))),
+    ]  # fmt: skip
+
+
+def pairs_of_sessions(s: Sizes) -> list[Pair]:
+    """One user more or less, and what it asks in a row."""
+    return [
+        Pair(name="a session of its own", one=(*history(USER, ["mine0", "mine1", "mine2"]),)),
+        Pair(name="a session at the threshold", others=crowd(s.near - 1, ["ours0", "ours1"]),
+             one=(*history(USER, ["ours0", "ours1"]),)),
+        Pair(name="a session of many", others=crowd(s.sure, ["ours0", "ours1"]),
+             one=(*history(USER, ["ours0", "ours1"]),)),
+        Pair(name="a session of equal queries", others=crowd(s.sure, ["ours0", "ours1"]),
+             one=(*history(USER, ["ours0"] * 12 + ["ours1"] + ["ours0"] * 12),)),
+        Pair(name="more sessions than are kept",
+             others=tuple(row for n in range(5)
+                          for row in crowd(s.sure, [f"ours{n}", f"late{n}"], name=f"k{n}x")),
+             one=tuple(row for n in range(5)
+                       for row in history(USER, [f"ours{n}", f"late{n}"], start=n * 20_000))),
+        Pair(name="the same session on many days", others=crowd(s.sure, ["ours0", "ours1"]),
+             one=tuple(row for n in range(10)
+                       for row in history(USER, ["ours0", "ours1"], start=n * 20_000))),
+    ]  # fmt: skip
+
+
+def pairs_of_logs(s: Sizes) -> list[Pair]:
+    """Queries with clicks, for whole rows of a log."""
+
+    def clicks(user: str, items: Sequence[str]) -> list[Search]:
+        return [Search(user, item, n * APART, item) for n, item in enumerate(items)]
+
+    ours = [f"ours{n}" for n in range(s.d)]
+    crowds = {
+        n: [row for i in range(n) for row in clicks(f"o{i}", ours)] for n in (s.near - 1, s.sure)
+    }
+    return [
+        Pair(name="new clicks", one=(*clicks(USER, several("mine", s.d)),)),
+        Pair(name="clicks at the threshold", others=(*crowds[s.near - 1],),
+             one=(*clicks(USER, ours),)),
+        Pair(name="clicks of many", others=(*crowds[s.sure],), one=(*clicks(USER, ours),)),
+        Pair(name="clicks of many and new ones", others=(*crowds[s.sure],),
+             one=(*clicks(USER, ["mine0", *ours]),)),
+    ]  # fmt: skip
+
+
+MADE: dict[str, Callable[[Sizes], list[Pair]]] = {
+    "queries": pairs_of_queries,
+    "exchanges": pairs_of_exchanges,
+    "clicks": pairs_of_clicks,
+    "sessions": pairs_of_sessions,
+    "logs": pairs_of_logs,
+}
+
+
+# --- many worlds in one log ------------------------------------------------------------------------
+
+
+def names_of(pair: int, worlds: int) -> npt.NDArray[np.str_]:
+    """The names of a pair's worlds: letters only, all of the same length."""
+    numbers = np.arange(worlds)
+    letters = np.array(list(ALPHABET))
+    name = np.full(worlds, ALPHABET[pair])
+    for place in range(LETTERS - 1):
+        name = np.char.add(name, letters[numbers // 26 ** (LETTERS - 2 - place) % 26])
+    return name
+
+
+def place_of(name: str) -> tuple[int, int]:
+    """(pair, world) of a world's name."""
+    number = 0
+    for letter in name[1:]:
+        number = 26 * number + ALPHABET.index(letter)
+    return ALPHABET.index(name[0]), number
+
+
+def secrets_of(words: npt.NDArray[np.int64]) -> npt.NDArray[np.str_]:
+    """Texts of SECRET letters from as many numbers below 26 for each."""
+    letters = np.array(list(ALPHABET))[words.reshape(-1, SECRET)]
+    return np.ascontiguousarray(letters).view(f"<U{SECRET}").ravel()
+
+
+def without_secret(key: str) -> str:
+    """A key as the pair has it."""
+    return re.sub(rf"(?<=\d)[a-z]{{{SECRET}}}", "", key)
+
+
+def write_log(
+    path: Path,
+    pairs: Sequence[Pair],
+    sides: Sequence[npt.NDArray[np.int64]],
+    secrets: Sequence[npt.NDArray[np.str_]] | None = None,
+) -> None:
+    """The log in which world w of pair p is on the side sides[p][w]; as Parquet.
+
+    With `secrets`, one for each world, what is the one user's own ends with it.
+    """
+    tables = [_nothing()]
+    for number, (pair, coins) in enumerate(zip(pairs, sides, strict=True)):
+        names = names_of(number, len(coins))
+        for side in (0, 1):
+            if rows := pair.rows(side):
+                ends = secrets[number][coins == side] if secrets and pair.secret else None
+                tables.append(_tiled(rows, names[coins == side], ends))
+    pq.write_table(pa.concat_tables(tables), path)
+
+
+def _nothing() -> pa.Table:
+    texts = {name: pa.array([], pa.string()) for name in ("user", "query", "url")}
+    return pa.table({**texts, "time": pa.array([], pa.timestamp("us"))})
+
+
+def _tiled(
+    rows: Sequence[Search], names: npt.NDArray[np.str_], ends: npt.NDArray[np.str_] | None
+) -> pa.Table:
+    """The rows once for each world, every text with the world's name before it."""
+    world = pa.array(np.repeat(names, len(rows)).astype(object), pa.string())
+
+    def column(values: Sequence[str | None], after: str = "") -> Any:
+        told = pa.array([value and after + value for value in values] * len(names), pa.string())
+        parts = [world, told]
+        if ends is not None and any(value and value.startswith(OWN) for value in values):
+            own = np.array([bool(value and value.startswith(OWN)) for value in values])
+            end = np.where(np.tile(own, len(names)), np.repeat(ends, len(rows)), "")
+            parts.append(pa.array(end.astype(object), pa.string()))
+        return pc.binary_join_element_wise(*parts, "", null_handling="emit_null")
+
+    seconds = np.tile(np.array([row.at for row in rows]), len(names)).astype("timedelta64[s]")
+    times = (np.datetime64(START, "us") + seconds).astype("datetime64[us]")
+    return pa.table(
+        {
+            "user": column([row.user for row in rows]),
+            "query": column([row.query for row in rows]),
+            "url": column([row.url for row in rows], ".org/"),
+            "time": pa.array(times, pa.timestamp("us")),
+        }
+    )
+
+
+def write_keys(path: Path, pairs: Sequence[Pair], worlds: Sequence[int], *, urls: bool) -> None:
+    """Every query that a listed pair has in any world, as a public pool or (with urls) as lists."""
+    lines = []
+    for number, (pair, many) in enumerate(zip(pairs, worlds, strict=True)):
+        found = {
+            (row.query, row.url)
+            for side in (0, 1)
+            for row in pair.rows(side)
+            if pair.listed and (row.url is not None or not urls)
+        }
+        for name in names_of(number, many):
+            for query, url in sorted(found, key=str):
+                lines.append(f"{name}{query}" + (f"\t{name}.org/{url}" if urls else ""))
+    path.write_text("\n".join(dict.fromkeys(lines)) + "\n", encoding="utf-8")

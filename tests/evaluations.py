@@ -1,0 +1,107 @@
+"""Evaluations by hand, for tests of their report."""
+
+from murmurlog.evaluation import Evaluation, Point, Skipped, System
+from murmurlog.privacy import Guarantee
+from murmurlog.scores import Comparison, Result
+
+HOSTILE = "<script>alert(1)</script>"
+SHARES = ("query volume kept (rows)", "query distinct kept", "click volume kept (rows)")
+
+
+def line(system, task, measure, value, low=None, high=None, n=100):
+    return Result(
+        system=system, task=task, measure=measure, value=value, low=low, high=high, n=n
+    )  # fmt: skip
+
+
+def system(name, kind="mechanism", epsilon=None, budget=None, rows=None):
+    guarantee = None if kind == "raw" else Guarantee.nothing()
+    if epsilon is not None:
+        guarantee = Guarantee(epsilon=epsilon, delta=1e-6)
+    return System(
+        name=name,
+        kind=kind,
+        guarantee=guarantee,
+        rows=rows or {"query": 1234},
+        budget=budget or {},
+    )
+
+
+def at_one_setting(*, hostile=False, epsilons=(1.0, 1.0)):
+    """Raw, two mechanisms and a baseline on statistics and a task."""
+    first = HOSTILE if hostile else "rounds"
+    systems = (
+        system("raw", "raw"),
+        system(first, "bundle", epsilons[0], {"query": 0.7, "click": 0.6}),
+        system("zealous", "mechanism", epsilons[1]),
+        system("k-query:20"),
+    )
+    worth = dict(zip((s.name for s in systems), (1.0, 0.4, 0.1, 0.5), strict=True))
+    results = []
+    for name, value in worth.items():
+        results += [line(name, "statistics", m, value, value - 0.05, value + 0.05) for m in SHARES]
+        results += [
+            line(name, "statistics", f"query coverage@{j}", value / j, n=j) for j in (1, 2, 4)
+        ]
+        answered = round(100 * value)
+        results += [
+            line(name, "suggestion", "coverage", value, n=100),
+            line(name, "suggestion", "P@5 (covered)", 0.5, 0.45, 0.55, n=answered),
+            line(name, "suggestion", "P@5 (all)", value / 2, 0.0, 0.9, n=100),
+            line(name, "suggestion", "P@5, lambda 0 (all)", value / 2),
+            line(name, "suggestion", "P@5, lambda 0.5 (all)", value / 3),
+            line(name, "suggestion", "P@5, lambda 1 (all)", value / 4),
+        ]  # fmt: skip
+    ranks = {
+        name: [(1, 90, True), (2, 50, name == "raw"), (3, 10, name == "raw")]
+        for name in worth
+    }  # fmt: skip
+    return Evaluation(
+        results=tuple(results),
+        comparisons=(
+            Comparison(system=first, against="raw", task="suggestion", measure="P@5",
+                       difference=-0.3, p=0.00001, n=100),
+            Comparison(system="zealous", against="raw", task="suggestion", measure="P@5",
+                       difference=-0.01, p=0.4, n=100),
+        ),
+        skipped=(Skipped(system="k-query:20", task="ad-hoc", why="needs a click table"),),
+        top_list=(("fear of <b>flying</b>", 1, {"raw": 1, first: 1, "zealous": None}),),
+        systems=systems,
+        how="Re-run on the training users of 5 folds.",
+        settings={"folds": 5, "repeats": 1, "tasks": ["statistics", "suggestion"]},
+        log={"rows": 4321, "users": 765},
+        ranks=ranks,
+    )  # fmt: skip
+
+
+def swept(vary="epsilon"):
+    """Two mechanisms at three values, and a baseline."""
+    values = (1.0, 2.0, 4.0)
+    systems = [system("k-query:20")]
+    results = [line("k-query:20", "statistics", m, 0.6) for m in SHARES]
+    points = []
+    for name, factor in (("rounds", 0.2), ("zealous", 0.1)):
+        for at in values:
+            variant = f"{name} {vary}={at:g}"
+            systems.append(system(variant, epsilon=at if vary == "epsilon" else 1.0))
+            told = [line(variant, "statistics", m, factor * at) for m in SHARES]
+            told += [
+                line(variant, "statistics", "query items per user", 7.25),
+                line(variant, "completion", "MRR (all)", factor * at / 2, n=int(10 * at)),
+                line(variant, "completion", "MRR (covered)", 0.9, n=int(5 * at)),
+            ]
+            results += told
+            for each in told:
+                same = line(name, each.task, each.measure, each.value, n=each.n)
+                points.append(Point(vary=vary, at=at, result=same))
+    return Evaluation(
+        results=tuple(results),
+        comparisons=(),
+        skipped=(),
+        systems=tuple(systems),
+        how="Made for this alone.",
+        settings={"vary": vary},
+        log={"rows": 4321, "users": 765},
+        ranks={},
+        points=tuple(points),
+    )

@@ -1,0 +1,104 @@
+"""Rounds as an engine plays them under one fixed noise, to hold one engine against another.
+
+    python played.py MASTER SCRATCH REQUESTS.json OUT.json
+
+runs on Spark, in a process of its own. The noise of an item in a round is a function of its text, so
+every engine must sum up the same weights in every round, and publish the same rows.
+"""
+
+import json
+import random
+import sys
+from contextlib import ExitStack
+from dataclasses import replace
+from unittest.mock import patch
+
+import numpy as np
+import pyarrow as pa
+
+from murmurlog.engine import connect
+from murmurlog.log import read
+from murmurlog.mechanisms import Rounds, View, rounds, spread, streamed
+from murmurlog.noise import SeededEntropy
+from murmurlog.privacy.rounds import GRID
+from murmurlog.source import find
+from murmurlog.spark import connect as connect_spark
+
+
+def played(engine, path, kind, unit, d, way="first", dense=False):
+    """The draws and the sums of every round by the items' texts, and what is published."""
+    mechanism = Rounds.solve(epsilon=8.0, delta=1e-3, d=d, count_per_user=3)
+    log = read(find(path), engine=engine)
+    held = mechanism.gather(log, View(kind=kind, unit=unit, way=way), entropy=SeededEntropy(7))
+    held = replace(held, dense=dense)
+    texts = {
+        row["item"]: json.dumps([row[key] for key in held.keys])
+        for batch in engine.batches(held.names)
+        for row in batch.to_pylist()
+    }
+    assert len(texts) == held.size
+    table = _table_of_noise(engine, texts, mechanism.schedule.scales)
+    sums, draws = [], []
+
+    def told(real, rows):
+        """The real sums, which are noted down, with the noise of the round."""
+        exact = engine.materialise(real(rows))
+        sums.append(
+            sorted(
+                [texts[row["item"]], row["weight"]]
+                for batch in engine.batches(exact)
+                for row in batch.to_pylist()
+            )
+        )
+        both = exact.join(table, "item")
+        return both.select("item", weight=both.weight + both[f"n{len(sums)}"])
+
+    def draw(*, count, **_):
+        draws.append(count)
+        return np.zeros(count, np.int64)
+
+    road = spread if dense else streamed
+    real = road.summed_weights
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(road, "summed_weights", lambda rows: told(real, rows)))
+        for module in (rounds, streamed):
+            stack.enter_context(patch.object(module, "draw", draw))
+        released = mechanism.release(held, entropy=SeededEntropy(1))
+    return {
+        "sums": sums,
+        "draws": sum(draws),
+        "published": sorted([row[k] for k in (*held.keys, "users")] for row in released.to_pylist()),
+    }  # fmt: skip
+
+
+def _table_of_noise(engine, texts, scales):
+    columns = {
+        f"n{k + 1}": [
+            round(random.Random(f"{k}|{text}").gauss(0, scale * GRID)) for text in texts.values()
+        ]
+        for k, scale in enumerate(scales)
+    }
+    return engine.keep(pa.table({"item": list(texts), **columns}))
+
+
+def on_duckdb(requests, **more):
+    """The same in this process, an engine for each request."""
+    found = []
+    for request in requests:
+        with connect() as engine:
+            found.append(played(engine, **request, **more))
+    return json.loads(json.dumps(found))
+
+
+def main():
+    master, scratch, requests, out = sys.argv[1:]
+    with open(requests, encoding="utf-8") as file:
+        asked = json.load(file)
+    with connect_spark(master=master, scratch_at=scratch) as engine:
+        found = [played(engine, **request) for request in asked]
+    with open(out, "w", encoding="utf-8") as file:
+        json.dump(found, file)
+
+
+if __name__ == "__main__":
+    main()

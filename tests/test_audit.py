@@ -1,0 +1,384 @@
+"""The audit: its bounds are right, it finds nothing wrong with the real road, and catches the twins."""
+
+import json
+import math
+import subprocess
+import sys
+import time
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import pytest
+from command import run
+from scipy.stats import binom
+from twins import TWINS
+
+from murmurlog import auditing
+from murmurlog.auditing import Audit, Fault, Measured, audit
+from murmurlog.errors import UsageError
+from murmurlog.evidence import (
+    MOST_EPSILON,
+    Counts,
+    at_least,
+    at_most,
+    fit,
+    least_by_guesses,
+    loss,
+    p_value,
+)
+from murmurlog.gauges import Bar, intervals
+from murmurlog.observing import Seen, events, guesses, scores
+from murmurlog.privacy import Guarantee
+from murmurlog.probes import law, leaks, mass, repeats
+from murmurlog.specification import audited
+from murmurlog.worlds import (
+    LETTERS,
+    MADE,
+    SECRET,
+    Sizes,
+    names_of,
+    place_of,
+    secrets_of,
+    without_secret,
+    write_log,
+)
+
+ROOT = Path(__file__).parents[1]
+
+SURE = 1 - 1e-9  # so that a test of real noise fails once in a billion times
+FRESH = iter(range(1000))
+SIZES = Sizes(d=2, near=3, sure=9, crowd=12)
+
+
+# --- evidence --------------------------------------------------------------------------------------
+
+
+def test_the_bounds_of_clopper_and_pearson_are_wrong_no_more_often_than_they_say():
+    n, p, alpha = 40, 0.3, 0.05
+    hits = np.arange(n + 1)
+    chances = binom.pmf(hits, n, p)
+    low = np.array([at_least(int(k), n, alpha) for k in hits])
+    high = np.array([at_most(int(k), n, alpha) for k in hits])
+    assert alpha / 4 < chances[low > p].sum() <= alpha
+    assert alpha / 4 < chances[high < p].sum() <= alpha
+
+
+def test_a_bound_on_epsilon_is_that_of_the_two_chances():
+    counts = Counts(hits=900, trials=1000, hits_of_neighbour=100, trials_of_neighbour=1000)
+    assert counts.near(delta=0) == pytest.approx(math.log(9))
+    assert 1.9 < counts.least(delta=0, alpha=0.01) < math.log(9) < counts.most(delta=0, alpha=0.01)
+    assert counts.least(delta=0.9, alpha=0.01) == 0
+    assert loss(0.5, 0.0, 0.1) == MOST_EPSILON
+    assert loss(0.1, 0.2, 0.0) == 0
+
+
+def test_guesses_of_one_run_refute_what_they_must_and_no_more():
+    # Randomised response of epsilon 1 is right with 0.731: 10,000 guesses say nearly that.
+    right = round(10_000 / (1 + math.exp(-1)))
+    found = least_by_guesses(canaries=10_000, guesses=10_000, right=right, delta=0, alpha=0.01)
+    assert 0.9 < found < 1
+    assert p_value(canaries=20, guesses=20, right=20, epsilon=0, delta=0) == pytest.approx(2**-20)
+    some = {"canaries": 100, "guesses": 100, "right": 70, "epsilon": 0.5}
+    assert p_value(**some, delta=1e-3) > p_value(**some, delta=0)
+    assert least_by_guesses(canaries=50, guesses=0, right=0, delta=0, alpha=0.01) == 0
+
+
+@pytest.mark.parametrize("noise", ["geometric", "gaussian"])
+def test_the_law_of_noise_is_told_from_a_wider_and_a_narrower_one(noise):
+    k = np.arange(-40, 41)
+    rng = np.random.default_rng(1)
+    values = rng.choice(k, 20_000, p=mass(noise, 2.0, k) / mass(noise, 2.0, k).sum())
+    assert fit(values, mass(noise, 2.0, k), -40) > 1e-6
+    for scale in (1.8, 2.2):
+        assert fit(values, mass(noise, scale, k), -40) < 1e-9
+    p, what = law({"noise": noise, "scale": 2.0}, (values + 0.25).tolist(), [0] * len(values))
+    assert p == 0
+    assert "whole numbers" in what
+
+
+# --- worlds and what is seen of them ----------------------------------------------------------------
+
+
+def test_worlds_have_names_of_their_own():
+    names = [name for pair in range(3) for name in names_of(pair, 800)]
+    assert len(set(names)) == 2400
+    assert {len(name) for name in names} == {LETTERS}
+    assert [place_of(name) for name in names_of(2, 800)] == [(2, n) for n in range(800)]
+
+
+@pytest.mark.parametrize("kind", MADE)
+def test_both_logs_of_a_pair_differ_in_one_id_alone(kind):
+    for pair in MADE[kind](SIZES):
+        ids = {row.user for row in (*pair.one, *pair.other)}
+        assert len(ids) == pair.linked, pair.name
+        assert ids.isdisjoint(row.user for row in pair.others), pair.name
+        assert pair.rows(0) != pair.rows(1)
+        if pair.counts:
+            item, users = pair.counts
+            assert len({row.user for row in pair.others if row.query == item}) == users
+
+
+def test_a_log_of_worlds_holds_each_on_its_side(tmp_path):
+    import pyarrow.parquet as pq
+
+    pairs = MADE["queries"](SIZES)[:2]
+    write_log(tmp_path / "log.parquet", pairs, [np.array([0, 1, 1]), np.array([1, 0])])
+    rows = pq.read_table(tmp_path / "log.parquet").to_pylist()
+    assert {row["user"][:LETTERS] for row in rows} == {"aaaaab", "aaaaac", "baaaaa"}
+    assert all(row["query"][:LETTERS] == row["user"][:LETTERS] for row in rows)
+
+
+def test_what_is_a_users_own_ends_with_a_secret_of_its_world(tmp_path):
+    import pyarrow.parquet as pq
+
+    (pair,) = (p for p in MADE["clicks"](SIZES) if p.name == "clicks on an unpublished query")
+    ends = secrets_of(np.random.default_rng(1).integers(0, 26, 2 * SECRET))
+    write_log(tmp_path / "log.parquet", [pair], [np.array([1, 1])], [ends])
+    rows = pq.read_table(tmp_path / "log.parquet").to_pylist()
+    assert [row["query"] for row in rows] == [f"aaaaaamine0{ends[0]}", f"aaaaabmine0{ends[1]}"]
+    assert without_secret(rows[0]["query"]) == "aaaaaamine0"
+    assert without_secret(rows[0]["url"]) == "aaaaaa.org/own0"
+
+
+def made_seen(inside, rng, *, shift):
+    """Counts of one item, and a side column that says nothing."""
+    item = ("query", "ours0")
+    counts = rng.integers(0, 3, len(inside)) + shift * inside
+    return Seen(
+        worlds=len(inside),
+        numbers={(item, "users"): counts.astype(float), (item, "rows"): np.ones(len(inside))},
+    )
+
+
+def test_an_event_is_found_where_there_is_one_and_none_where_there_is_none():
+    rng = np.random.default_rng(2)
+    inside = rng.random(3000) < 0.5
+    for shift, least in ((2, 1.0), (0, None)):
+        what = made_seen(inside, rng, shift=shift)
+        found = max(e.counts.least(delta=0.0, alpha=1e-6) for e in events(what, inside, delta=0.0))
+        told = guesses(what, inside)
+        assert told.canaries == 2000
+        bound = least_by_guesses(canaries=told.canaries, guesses=told.guesses, right=told.right,
+                                 delta=0.0, alpha=1e-6)  # fmt: skip
+        if least is None:
+            assert found == bound == 0
+        else:
+            assert min(found, bound) > least
+
+
+def test_digits_behind_the_point_are_a_score():
+    rng = np.random.default_rng(3)
+    inside = rng.random(900) < 0.5
+    values = np.where(inside, 0.5, 0.5 + 2.0**-40) + rng.integers(0, 2, 900)
+    what = Seen(worlds=900, numbers={(("query", "a"), "users"): values})
+    found = max(e.counts.least(delta=0.0, alpha=1e-6) for e in events(what, inside, delta=0.0))
+    assert found > 2
+    assert scores(what, inside, np.arange(900) % 3 == 0)
+
+
+# --- side channels ---------------------------------------------------------------------------------
+
+
+def bundles(tmp_path, line):
+    """Bundles of one file, whose first line is line(inside)."""
+    made = iter(range(1000))
+
+    def release(inside):
+        out = tmp_path / str(next(made))
+        out.mkdir()
+        (out / "README.md").write_text(f"{line(inside)}\n")
+        return out
+
+    return release
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (lambda inside: f"{20 + inside} users", True),
+        (lambda inside: "many users", False),
+        (lambda inside: f"{next(FRESH)} users", False),
+    ],
+    ids=["exact", "constant", "fresh"],
+)
+def test_a_line_that_tells_is_found(tmp_path, line, told):
+    coins = iter([True, False] * 40)
+    found = leaks(bundles(tmp_path, line), coin=lambda: next(coins), epsilon=0.5, delta=0.0,
+                  alpha=1e-4)  # fmt: skip
+    assert bool(found) == told
+    if told:
+        assert "README.md: line 1" in found[0]
+
+
+def test_the_systems_noise_never_comes_twice():
+    assert repeats(auditing.SystemEntropy) == []
+
+
+# --- the whole audit -------------------------------------------------------------------------------
+
+
+def one_item(setting):
+    return setting.name == "large delta, one item a user"
+
+
+def three_items(setting):
+    return setting.name == "large delta, three items a user"
+
+
+def test_nothing_is_found_wrong_with_the_real_road():
+    made = audit(mechanism="threshold", trials=800, confidence=SURE, only=one_item)
+    assert made.violations == []
+    nearest = max(each.near or 0 for each in made.measured if each.pair == "items of many")
+    assert nearest > 0.5  # the attack works
+    assert made.worlds > 2000
+    assert json.loads(json.dumps(made.as_json()))["violations"] == []
+
+
+# Those that few samples or none are needed for; the others are slow.
+QUICK = {
+    "noise reused after fork": lambda s: False,
+    "noise of a fixed seed": lambda s: False,
+    "bound skipped": three_items,
+    "bound after the tally": three_items,
+    "SafeLog's filter before limiting": three_items,
+}
+
+
+@pytest.mark.parametrize(
+    "twin", [t for t in TWINS if t.name in QUICK], ids=lambda t: t.name.replace(" ", "-")
+)
+def test_the_audit_catches_twins_at_once(twin):
+    made, _ = twin.audited(only=QUICK[twin.name], confidence=SURE)
+    assert made.violations
+    assert "violation" in made.sentence()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("twin", TWINS, ids=lambda t: t.name.replace(" ", "-"))
+def test_the_audit_catches_every_twin_within_a_minute(twin):
+    began = time.process_time()
+    made, _ = twin.audited()
+    assert made.violations, made.sentence()
+    assert time.process_time() - began < 60
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "mechanism", ["threshold", "rounds", "korolova", "zealous", "pool", "hybrid", "sessions", "profiles"]
+)  # fmt: skip
+def test_no_real_mechanism_is_caught(mechanism):
+    made = audit(mechanism=mechanism, confidence=SURE)
+    assert made.violations == []
+    assert made.best is not None
+    assert made.best.least > 0.3 * made.best.claim
+
+
+@pytest.mark.slow
+def test_a_stranger_can_run_it():
+    script = ROOT / "audits" / "run.py"
+    done = subprocess.run([sys.executable, script, "--only", "fixed seed"],
+                          capture_output=True, text=True, check=False)  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 of 1 twins caught; 0 of 0 mechanisms violated" in done.stdout
+
+
+def test_what_claims_nothing_is_not_audited():
+    with pytest.raises(UsageError, match="no k gives"):
+        audit(mechanism="k-query")
+    with pytest.raises(UsageError, match="--confidence must lie"):
+        audit(confidence=1.0)
+    with pytest.raises(UsageError, match="--trials must lie"):
+        audit(trials=3)
+
+
+# --- words, pictures and files ----------------------------------------------------------------------
+
+
+def canned(*, least=0.83, faults=()):
+    claim = Guarantee(epsilon=1.0, delta=1e-6)
+    measured = [
+        Measured(setting="as claimed", pair="items of many", way="one run", claim=1.0, delta=1e-6,
+                 least=least, near=0.97, most=1.1),
+        Measured(setting="as claimed", pair="three ids", way="one run", claim=3.0, delta=1e-5,
+                 least=2.5, linked=3),
+    ]  # fmt: skip
+    return Audit(mechanism="threshold", claim=claim, confidence=0.99, tests=2, measured=measured,
+                 faults=list(faults))  # fmt: skip
+
+
+def test_a_verdict_never_says_private():
+    good, bad = canned(), canned(least=1.4)
+    assert good.sentence() == "no violation found (claimed 1, measured at least 0.83 at 99 %)"
+    assert "1 violation found at 99 %" in bad.sentence()
+    assert "measured at least 1.4" in bad.violations[0]
+    for made in (good, bad):
+        assert "private" not in json.dumps(made.as_json())
+
+
+@pytest.mark.parametrize(
+    ("made", "code"),
+    [
+        (canned(), 0),
+        (canned(least=1.5), 1),
+        (canned(faults=[Fault(setting="noise", what="noise comes twice")]), 1),
+    ],
+)
+def test_the_command_prints_draws_and_exits(tmp_path, made, code):
+    with mock.patch.object(auditing, "audit", return_value=made):
+        told = run("audit", "--mechanism", "threshold", "--picture", "a.html", cwd=tmp_path)
+        data = run("audit", "--json", cwd=tmp_path)
+    assert told.returncode == data.returncode == code
+    assert made.sentence() in told.stdout
+    assert ("VIOLATION" in told.stdout) == bool(code)
+    assert json.loads(data.stdout)["verdict"] == made.sentence()
+    page = (tmp_path / "a.html").read_text()
+    assert "<svg" in page
+    assert "items of many" in page
+    assert "private" not in told.stdout + page
+
+
+def test_a_picture_is_red_where_a_claim_is_refuted():
+    bars = [Bar(label="a < b", claim=1.0, least=least, near=None, most=None) for least in (0.5, 2)]
+    svg = intervals(bars, title="t")
+    assert svg.count("#b3261e") == 2
+    assert "a &lt; b" in svg
+
+
+def test_a_specification_says_what_is_attacked(tmp_path):
+    path = tmp_path / "murmurlog.toml"
+    path.write_text(
+        '[release]\ntables = ["query", "click"]\nepsilon = "ln(10)"\ndelta = 1e-5\n'
+        'mechanism = "query=rounds,click=threshold"\nper-user = "query=3,click=2"\nrounds = 2\n'
+        'out = "b"\n'
+    )
+    asked = audited(path)
+    assert asked["epsilon"] == pytest.approx(math.log(10))
+    assert asked["tables"] == ("query", "click")
+    assert asked["mechanism"] == {"query": "rounds", "click": "threshold"}
+    assert asked["per_user"] == {"query": 3, "click": 2}
+    assert asked["options"] == {"rounds": 2}
+    with mock.patch.object(auditing, "audit", return_value=canned()) as called:
+        assert run("audit", "--spec", path, cwd=tmp_path).returncode == 0
+    assert called.call_args.kwargs["epsilon"] == asked["epsilon"]
+    done = run("audit", "--spec", path, "--epsilon", "1", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "--spec says what is attacked" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[plan]\n", "no [release] section"),
+        ("[release]\nset = 'T=3'\n", "letters"),
+        ("[release]\nunit = 'row'\n", "unit user"),
+        ("[release\n", "not TOML"),
+        ("[release]\nepsilon = 'much'\n", "no number"),
+    ],
+)
+def test_specifications_that_cannot_be_attacked_are_refused(tmp_path, text, said):
+    path = tmp_path / "a.toml"
+    path.write_text(text)
+    with pytest.raises(UsageError) as raised:
+        audited(path)
+    assert said in str(raised.value)

@@ -1,0 +1,55 @@
+"""Releases broken from outside: a few of every kind. `make faults` does hundreds."""
+
+import shutil
+
+import pytest
+from faults import KINDS, Bench, Runner, faults, look
+
+from murmurlog.ledger import Ledger
+from murmurlog.synth import invent, write
+
+QUICK = ["killed", "disk full", "read-only", "ledger damaged", "log changes", "clock"]
+
+
+def test_a_few_faults_of_each_kind_break_no_promise():
+    found = faults(12, kinds=QUICK, more=("--mechanism", "threshold"))
+    assert {kind.name: kind.violations for kind in found} == dict.fromkeys(QUICK, [])
+    runs = {kind.name: kind.runs for kind in found}
+    assert runs["killed"] >= 7
+    assert min(runs.values()) >= 2
+    # The kills reach from before the reservation to after it.
+    assert len(found[0].states) >= 2
+
+
+def test_the_harness_sees_broken_promises(tmp_path):
+    """What it would say if a bundle were not booked, not whole, or not alone."""
+    write(invent(rows=20_000, seed=1), tmp_path / "log.parquet")
+    logs = {"log.parquet": tmp_path / "log.parquet"}
+    bench = Bench(tmp_path, logs, 1, ("--mechanism", "threshold"))
+    runner = Runner()
+    try:
+        place = bench.place()
+        assert runner.run(place, place.arguments("log.parquet")) == 0
+        assert look(place, 0) == ("published", [])
+        (place.root / "out" / "more").mkdir()
+        (place.bundle / "README.md").write_text("changed")
+        said = " ".join(look(place, 0)[1])
+        assert "fails verify" in said
+        assert "left in the bundle's folder" in said
+        place.ledger.unlink()
+        Ledger(place.ledger).cap("web", epsilon=9, delta=0.5)
+        assert "published and not booked" in look(place, 0)[1]
+        place.ledger.write_bytes(b"no ledger" * 99)
+        assert "does not open again" in " ".join(look(place, 0)[1])
+        assert "exit 70" in " ".join(look(place, 70)[1])
+        shutil.rmtree(place.bundle)
+    finally:
+        runner.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in QUICK])
+def test_slow_kinds_of_faults_break_no_promise(kind):
+    (found,) = faults(2, kinds=[kind])
+    assert found.runs
+    assert found.violations == []

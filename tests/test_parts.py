@@ -1,0 +1,233 @@
+"""A log in parts by user has the same rows, bounds and tallies as one in memory."""
+
+import json
+import os
+import stat
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hostile import hostile_log, with_texts
+from tallies import tallies
+
+import murmurlog.parts
+from murmurlog.bound import bound
+from murmurlog.coded import Coded
+from murmurlog.engine import connect
+from murmurlog.errors import InputError
+from murmurlog.items import items
+from murmurlog.log import read
+from murmurlog.mechanisms.rounds import numbered
+from murmurlog.noise import SeededEntropy
+from murmurlog.parts import Parts
+from murmurlog.source import find
+from murmurlog.tally import tally
+
+SOME = [("query", "user", "first"), ("click", "user-week", "first")]
+EVERYTHING = [
+    *SOME,
+    ("query", "user", "random"),
+    ("pair", "session", "first"),
+    ("keyword", "user-month", "first"),
+]
+READINGS = {
+    "plain": {},
+    "a period": {"since": "2024-01-05", "until": "2024-01-20T12:00:00"},
+    "a kept column": {"keep": ["country"], "deny": frozenset(["query 1*"])},
+}
+
+
+@pytest.fixture(scope="module")
+def memory():
+    with connect() as engine:
+        return engine.memory
+
+
+@pytest.fixture
+def crowded(monkeypatch, memory):
+    """Leaves room for so many bytes only, and reads few rows at a time."""
+
+    def leave(room):
+        monkeypatch.setattr(murmurlog.parts, "ROOM", room / memory)
+        monkeypatch.setattr(murmurlog.parts, "ROWS_A_BATCH", 300)
+
+    return leave
+
+
+def counted(path, wanted, **reading):
+    with connect() as engine:
+        (found,) = tallies(engine, [{"path": str(path), "counted": wanted, **reading}])
+        return found
+
+
+def parts_of(path):
+    """How many parts the log has; 0 if it is in memory, None if it has no numbers."""
+    with connect() as engine:
+        numbers = read(find(str(path)), engine=engine).numbers
+        return len(numbers.files) if isinstance(numbers, Parts) else 0 if numbers else None
+
+
+def written(log, path, **options):
+    pq.write_table(log, path, row_group_size=700, **options)
+    return path
+
+
+@pytest.mark.parametrize("reading", READINGS)
+def test_parts_have_the_rows_and_tallies_of_a_log_in_memory(reading, crowded, tmp_path):
+    log = hostile_log(1500, seed=11)
+    # Whole days, so that many rows of a unit are of one time.
+    log = log.set_column(1, "time", pa.compute.floor_temporal(log["time"], unit="day"))
+    if reading != "plain":
+        log = with_texts(log, seed=6)
+    path = written(log, tmp_path / "log.parquet")
+    assert parts_of(path) == 0
+    whole = counted(path, EVERYTHING, **READINGS[reading])
+    crowded(log.nbytes / 3)
+    assert parts_of(path) >= 3
+    assert counted(path, EVERYTHING, **READINGS[reading]) == whole
+    assert len(whole["rows"]) > 100
+    assert all(whole[", ".join(one)] for one in EVERYTHING)
+
+
+def test_rounds_hold_the_same_items_of_a_log_in_parts(crowded, tmp_path):
+    log = hostile_log(1500, seed=8)
+    path = written(log, tmp_path / "log.parquet")
+
+    def held():
+        with connect() as engine:
+            found = read(find(str(path)), engine=engine)
+            kept = bound(
+                items(found, kind="query"), per_user=20, places=True, entropy=SeededEntropy(1)
+            )
+            numbers = numbered(kept)
+            rows = numbers.table.join(numbers.names, "item").select("unit", "place", "query")
+            units = {}
+            for batch in engine.batches(rows):
+                for row in batch.to_pylist():
+                    units.setdefault(row["unit"], []).append((row["place"], row["query"]))
+            return sorted(sorted(unit) for unit in units.values())
+
+    whole = held()
+    crowded(log.nbytes / 3)
+    assert held() == whole
+    assert whole
+
+
+def test_only_published_queries_count_in_parts_too(crowded, tmp_path):
+    log = hostile_log(2000, seed=3)
+    path = written(log, tmp_path / "log.parquet")
+    known = pa.table({"query": ["query 1", "query 2", "query 3", "nobody asks this"]})
+
+    def count():
+        with connect() as engine:
+            held = items(read(find(str(path)), engine=engine), kind="click", known=known)
+            kept = tally(bound(held, per_user=2, entropy=SeededEntropy(1)))
+            return sorted(json.dumps(row) for b in kept.batches() for row in b.to_pylist())
+
+    whole = count()
+    crowded(log.nbytes / 4)
+    assert count() == whole
+    assert whole
+
+
+def one_user(rows):
+    log = hostile_log(rows, seed=4)
+    return log.set_column(0, "user", pa.array(["everything"] * rows))
+
+
+def test_one_user_with_everything_takes_the_general_road(crowded, tmp_path):
+    path = written(one_user(900), tmp_path / "log.parquet")
+    whole = counted(path, SOME)
+    crowded(one_user(900).nbytes / 3)
+    assert parts_of(path) is None
+    assert counted(path, SOME) == whole
+
+
+def test_one_large_user_among_others_has_a_part_of_its_own(crowded, tmp_path):
+    log = pa.concat_tables([hostile_log(1200, seed=5), one_user(600)])
+    path = written(log, tmp_path / "log.parquet")
+    whole = counted(path, SOME)
+    crowded(one_user(600).nbytes * 1.2)
+    assert parts_of(path) >= 2
+    assert counted(path, SOME) == whole
+
+
+def test_no_room_at_all_takes_the_general_road(crowded, tmp_path):
+    path = written(hostile_log(500, seed=2), tmp_path / "log.parquet")
+    whole = counted(path, SOME)
+    crowded(1)
+    assert parts_of(path) is None
+    assert counted(path, SOME) == whole
+
+
+def test_little_memory_is_enough(tmp_path):
+    path = written(hostile_log(3000, seed=9), tmp_path / "log.parquet")
+    whole = counted(path, SOME)
+    with connect(memory="60MB") as engine:
+        (found,) = tallies(engine, [{"path": str(path), "counted": SOME}])
+    assert found == whole
+
+
+@pytest.mark.parametrize("rows", [0, 400])
+def test_a_log_without_usable_rows_is_refused_in_parts_too(rows, crowded, tmp_path):
+    log = hostile_log(400, seed=1).slice(0, rows)
+    none = pa.array([None] * rows, pa.string())
+    path = written(log.set_column(0, "user", none), tmp_path / "log.parquet")
+    crowded(2_000_000 if rows == 0 else log.nbytes / 3)
+    with connect() as engine, pytest.raises(InputError, match="no usable rows"):
+        read(find(str(path)), engine=engine)
+
+
+def test_a_column_that_would_fill_a_list_is_taken_in_parts(monkeypatch, tmp_path):
+    log = hostile_log(1500, seed=12)
+    path = written(log, tmp_path / "log.parquet")
+    whole = counted(path, SOME)
+    monkeypatch.setattr(murmurlog.parts, "MOST_TEXT", log["query"].nbytes / 1.5)
+    monkeypatch.setattr(murmurlog.parts, "ROWS_A_BATCH", 300)
+    assert parts_of(path) >= 2
+    assert counted(path, SOME) == whole
+
+
+def test_no_user_is_in_two_parts(crowded, tmp_path):
+    log = hostile_log(1500, seed=7)
+    path = written(log, tmp_path / "log.parquet")
+    crowded(log.nbytes / 4)
+    with connect() as engine:
+        numbers = read(find(str(path)), engine=engine).numbers
+        assert isinstance(numbers, Parts)
+        users = [set(part.user.texts.to_pylist()) - {""} for part in numbers.logs()]
+        assert len(users) >= 4
+        assert sum(map(len, users)) == len(set.union(*users))
+        assert all(isinstance(part, Coded) and part.rows for part in numbers.logs())
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_is_written_is_private_and_goes_also_after_an_error(
+    fails, crowded, tmp_path, monkeypatch
+):
+    log = hostile_log(1500, seed=7)
+    path = written(log, tmp_path / "log.parquet")
+    crowded(log.nbytes / 3)
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    clean = murmurlog.parts.Cleaning.clean
+    seen = []
+
+    def looked_at(cleaning, pieces):
+        (folder,) = scratch.iterdir()
+        seen.append(stat.S_IMODE(os.stat(folder).st_mode))
+        assert list(folder.glob("*.arrow"))
+        if fails:
+            raise RuntimeError
+        return clean(cleaning, pieces)
+
+    monkeypatch.setattr(murmurlog.parts.Cleaning, "clean", looked_at)
+    try:
+        with connect(folder=scratch) as engine:
+            found = read(find(str(path)), engine=engine)
+            # The rows as they were read are gone; the parts stay as long as the engine.
+            assert len(list(engine.folder.glob("*.arrow"))) == len(found.numbers.files)
+    except RuntimeError:
+        assert fails
+    assert set(seen) == {0o700}
+    assert not list(scratch.iterdir())
