@@ -42,6 +42,7 @@ $(VENV)/browser: $(VENV)/dev requirements-browser.txt
 demo: $(VENV)/run
 	rm -rf demo
 	$(BIN)/murmurlog demo --out demo
+	@echo "look at it: $(BIN)/murmurlog serve demo/bundle"
 
 test: $(VENV)/dev
 	$(BIN)/python -m pytest -n 2
@@ -67,6 +68,7 @@ bench: $(VENV)/dev
 	$(BIN)/python benchmarks/mechanisms.py
 	$(BIN)/python benchmarks/set_union.py
 	$(BIN)/python benchmarks/postgres.py
+	$(BIN)/python benchmarks/page.py
 
 audit: $(VENV)/run
 	$(BIN)/python audits/run.py
@@ -82,7 +84,8 @@ lock: $(VENV)/dev
 	printf 'flit_core>=3.11,<4\n' | $(LOCK) --output-file requirements.txt pyproject.toml -
 	$(BIN)/python -c "import tomllib; print('\n'.join(tomllib.load(open('pyproject.toml', 'rb'))['dependency-groups']['dev']))" \
 	| $(LOCK) --constraint requirements.txt --output-file requirements-dev.txt pyproject.toml -
-	echo playwright | $(LOCK) --constraint requirements-dev.txt --output-file requirements-browser.txt -
+	$(BIN)/python -c "import tomllib; print('\n'.join(tomllib.load(open('pyproject.toml', 'rb'))['dependency-groups']['browser']))" \
+	| $(LOCK) --constraint requirements-dev.txt --output-file requirements-browser.txt -
 
 clean:
 	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

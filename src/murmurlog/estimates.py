@@ -210,6 +210,14 @@ def total(of: Counts, rows: Rows, *, confidence: float = 0.95) -> Estimate:
     )
 
 
+def each(of: Counts, *, confidence: float = 0.95) -> tuple[Floats, Floats]:
+    """The ends of the interval of every single row: what `total` says of that row alone."""
+    spread = _quantile(confidence, of.excess) * of.stderr
+    low: Floats = np.maximum(0.0, of.values - spread - of.too_high)
+    high: Floats = np.maximum(0.0, of.values + spread + of.too_low)
+    return low, high
+
+
 def ratio(
     of: Counts, rows: Rows, over: Counts, over_rows: Rows, *, confidence: float = 0.95
 ) -> Estimate:

@@ -87,7 +87,7 @@ def export(folder: str | Path, *, to: str, out: str | Path) -> Exported:
     release = load(folder)
     if folder.resolve() in out.resolve().parents:
         raise UsageError(f"--out {str(out)!r} is inside the bundle: choose a place beside it")
-    _check(release)
+    check_files(release)
     if release.certificate.by and to not in ("tsv", "hf"):
         raise UsageError(
             f"--to {to} has no place for the column {release.certificate.by.column!r} that this "
@@ -123,7 +123,7 @@ def fused(cell: str) -> str:
 # --- what is exported -----------------------------------------------------------------------------
 
 
-def _check(release: Release) -> None:
+def check_files(release: Release) -> None:
     """Raises unless the bundle is as it was written; what it claims is for `verify` to check."""
     root, claims = release.path, release.certificate.tables
     advice = f"See what is wrong: murmurlog verify {root}"
@@ -270,11 +270,12 @@ WRITERS: dict[str, Callable[[Path, Release], dict[str, int]]] = {
 
 def _table(path: Path, table: pa.Table) -> int:
     """Writes a line of names and a line for each row; returns how many rows."""
-    cells = (map(_cell, row.values()) for row in rows(table))
+    cells = (map(cell, row.values()) for row in rows(table))
     return _lines(path, chain([map(defused, table.column_names)], cells)) - 1
 
 
-def _cell(value: str | list[str] | int | float | bool | None) -> str:
+def cell(value: str | list[str] | int | float | bool | None) -> str:
+    """A value as a cell of a text file, defused."""
     if isinstance(value, list):
         return json.dumps(value, ensure_ascii=False)  # begins with a bracket: no formula
     if isinstance(value, str):

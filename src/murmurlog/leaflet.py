@@ -22,6 +22,7 @@ TOP = 20  # rows of each table that are shown
 MARKS = 60  # of each picture: ranks far enough apart to be told from each other
 SURE = 2.0  # standard errors: they hold about 19 times in 20, whatever the noise
 LEAD = "What many had in common in a search log. The label says who is protected, and how well."
+HEADING = "Few items are held by many"
 COMPARISON = "Parts of a search log, made for comparison."
 # What a row of a table is, of one and of several.
 ITEMS = {
@@ -38,22 +39,19 @@ ITEMS = {
 
 def leaflet(certificate: Certificate, tables: Mapping[str, pa.Table]) -> str:
     """The page. `tables` are the published ones, in their order on disk."""
-    views = [_view(certificate, name, tables[name]) for name in certificate.tables]
-    pictures, one = _pictures(certificate, views), len(certificate.tables) == 1
-    beside = [paper.facts(_facts(certificate, views)), _waterfall(certificate)]
-    if one and pictures:
-        beside.append(paper.captioned(pictures[0], _caption(views)))
-    parts = [*_warnings(certificate), paper.columns(label(certificate), "".join(beside))]
-    if pictures and not one:
-        note = _caption(views)
-        parts.append(
-            paper.section("Few items are held by many", paper.figures(pictures), note=note)
-        )
-    parts += [_rows(certificate, views), _bounds(certificate), _assumptions(certificate)]
+    views = [view_of(certificate, name, tables[name]) for name in certificate.tables]
+    drawn, one = pictures(certificate, views), len(certificate.tables) == 1
+    beside = [paper.facts(facts(certificate, views)), waterfall(certificate)]
+    if one and drawn:
+        beside.append(paper.captioned(drawn[0], caption(views)))
+    parts = [*warnings(certificate), paper.columns(label(certificate), "".join(beside))]
+    if drawn and not one:
+        parts.append(paper.section(HEADING, paper.figures(drawn), note=caption(views)))
+    parts += [_rows(certificate, views), bounds(certificate), assumptions(certificate)]
     nothing = certificate.guarantee.notion == "none"
     return paper.printed(
         title=certificate.title,
-        kicker=_kicker(certificate),
+        kicker=kicker(certificate),
         lead=certificate.about.get("description", COMPARISON if nothing else LEAD),
         parts=parts,
         foot=f"Release {certificate.release_id}, {certificate.published}, murmurlog "
@@ -63,7 +61,8 @@ def leaflet(certificate: Certificate, tables: Mapping[str, pa.Table]) -> str:
     )
 
 
-def _kicker(certificate: Certificate) -> str:
+def kicker(certificate: Certificate) -> str:
+    """What kind of thing this is."""
     if certificate.guarantee.notion == "none":
         return "A search log without a privacy guarantee"
     return "A private release of a search log" if certificate.private else "A demonstration"
@@ -82,7 +81,8 @@ class View:
     reliable: np.ndarray[Any, np.dtype[np.bool_]] | None
 
 
-def _view(certificate: Certificate, name: str, table: pa.Table) -> View:
+def view_of(certificate: Certificate, name: str, table: pa.Table) -> View:
+    """A published table, ready to be shown."""
     keys, counted = keys_of(name, certificate.by), f"{certificate.guarantee.unit}s"
     if name == "log":
         # One row is what one invented user did; what can be looked at is how often all did it.
@@ -123,27 +123,28 @@ def _shown(value: Any) -> str:
 # --- the parts ------------------------------------------------------------------------------------
 
 
-def _warnings(certificate: Certificate) -> list[str]:
+def warnings(certificate: Certificate) -> list[str]:
+    """What must be said first, if anything."""
     if certificate.guarantee.notion == "none":
         return [paper.banner(NO_GUARANTEE)]
     return [] if certificate.private else [paper.banner(NOT_PRIVATE)]
 
 
-def _pictures(certificate: Certificate, views: Sequence[View]) -> list[str]:
+def pictures(certificate: Certificate, views: Sequence[View]) -> list[str]:
     """Counts over rank, a chart for each table, all on the same axes."""
     drawn = [v for v in views if v.counts is not None and len(v.counts) and v.name != "left_out"]
     if not drawn:
         return []
     last = max(len(v.counts) for v in drawn if v.counts is not None)
     most = max(float(v.counts[0]) for v in drawn if v.counts is not None)
-    pictures = []
+    found = []
     for ink, view in enumerate(drawn):
         claim = certificate.tables[view.name]
         needed = claim.passes.get("0.5") if view.errors is not None else None
         word = "threshold" if claim.guarantee.notion == "none" else "even odds to be published"
         what = "queries with a url" if view.name == "log" else ITEMS[view.name][1]
         assert view.counts is not None
-        pictures.append(
+        found.append(
             charts.ranks(
                 _marks(view),
                 title=f"{view.name}: {len(view.counts):,} {what}",
@@ -153,10 +154,11 @@ def _pictures(certificate: Certificate, views: Sequence[View]) -> list[str]:
                 rule=(needed, word) if needed else None,
             )
         )
-    return pictures
+    return found
 
 
-def _caption(views: Sequence[View]) -> str:
+def caption(views: Sequence[View]) -> str:
+    """How to read the pictures."""
     if all(view.errors is None for view in views):
         return (
             "Each point is a row, its height the count; of the many on the right a few are drawn."
@@ -234,7 +236,7 @@ def _rows(certificate: Certificate, views: Sequence[View]) -> str:
     return paper.section("First rows of each table", paper.tables(parts), note=note)
 
 
-def _facts(certificate: Certificate, views: Sequence[View]) -> list[tuple[str, str, str]]:
+def facts(certificate: Certificate, views: Sequence[View]) -> list[tuple[str, str, str]]:
     """How much there is of each table."""
     found = []
     for view in views:
@@ -247,7 +249,7 @@ def _facts(certificate: Certificate, views: Sequence[View]) -> list[tuple[str, s
     return found
 
 
-def _waterfall(certificate: Certificate) -> str:
+def waterfall(certificate: Certificate) -> str:
     """What each table costs alone, what that adds up to, and what it comes to."""
     g = certificate.guarantee
     if g.notion == "none" or len(certificate.tables) == 1:
@@ -267,7 +269,7 @@ def _waterfall(certificate: Certificate) -> str:
     return paper.captioned(chart, words)
 
 
-def _bounds(certificate: Certificate) -> str:
+def bounds(certificate: Certificate) -> str:
     """What bounds and thresholds let through, and which mechanisms they are of."""
     unit, claims = certificate.guarantee.unit, certificate.tables.items()
     texts = together(
@@ -297,7 +299,8 @@ def _costs(guarantee: Guarantee) -> tuple[str, str]:
     return paper.up(guarantee.epsilon, 6), paper.up(guarantee.plain_delta)
 
 
-def _assumptions(certificate: Certificate) -> str:
+def assumptions(certificate: Certificate) -> str:
+    """Limits, and what the guarantee assumes, in plain words and in the certificate's."""
     stated = certificate.as_json()["assumptions"]
     parts = [paper.heading("Limits") + paper.listed(limits(certificate))]
     if stated:

@@ -14,6 +14,7 @@ from murmurlog.cli import (
     pool,
     profile,
     reproduce,
+    serve,
 )
 from murmurlog.cli.app import app
 from murmurlog.cli.output import tell
@@ -32,6 +33,7 @@ __all__ = [
     "pool",
     "profile",
     "reproduce",
+    "serve",
 ]
 
 STOPPED = "stopped; a budget that was reserved stays booked"

@@ -1,0 +1,154 @@
+"""The command that shows bundles in a browser. Imports are late: --help answers at once."""
+
+import ipaddress
+import shlex
+import threading
+import webbrowser
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from murmurlog.cli.app import app
+from murmurlog.cli.output import progress, tell
+from murmurlog.errors import EngineError, UsageError
+
+if TYPE_CHECKING:
+    from murmurlog.page.planning import Planned, Setting
+
+MOST_HEAD = 96_000  # bytes of a request's head: a long address and a few headers
+MOST_AT_ONCE = 100  # requests
+BACKLOG = 64
+
+
+@app.command()
+def serve(
+    bundles: Annotated[
+        list[Path], typer.Argument(metavar="DIR...", help="Folders of bundles.", show_default=False)
+    ],
+    port: Annotated[int, typer.Option("--port", help="0 takes any that is free.")] = 8765,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Do not open one.")] = False,
+    host: Annotated[
+        str, typer.Option("--host", help="The address to listen on; others can then read along.")
+    ] = "127.0.0.1",
+    name: Annotated[
+        list[str] | None,
+        typer.Option("--name", help="A name by which it is reached, once for each."),
+    ] = None,
+) -> None:
+    """Look at bundles, and choose a budget, in a browser."""
+    if not 0 <= port <= 65535:
+        raise UsageError(f"--port must lie between 0 and 65535, not {port}")
+    try:
+        import uvicorn
+
+        from murmurlog.page.app import make
+        from murmurlog.page.limits import Hosts
+        from murmurlog.page.planning import Setting
+        from murmurlog.page.shelf import Shelf
+    except ModuleNotFoundError as error:
+        raise EngineError(
+            f"the page needs {error.name}, which is not installed: pip install starlette uvicorn jinja2"
+        ) from None
+    address = _address(host)
+    with progress() as say:
+        shelf = Shelf(bundles, say=say)
+    listening = _listen(address, port)
+    hosts = Hosts(
+        address=address, port=listening.getsockname()[1], names=tuple(n.lower() for n in name or ())
+    )
+    application = make(shelf, planner=planned, verifier=verified, hosts=hosts)
+    here = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)
+    shown = f"[{here}]" if ":" in here else here
+    url = f"http://{shown}:{hosts.port}/"
+    tell(f"serving {', '.join(shelf.books)} at {url} (Ctrl-C ends it)")
+    if not hosts.loopback:
+        tell("warning: not on loopback: whoever reaches this machine can read these bundles.")
+    if not no_browser:
+        threading.Timer(0.5, webbrowser.open, [url]).start()
+    # The first plan loads the mechanisms; that need not wait for the first reader.
+    threading.Thread(target=planned, args=[Setting.usual()], daemon=True).start()
+    server = uvicorn.Server(
+        uvicorn.Config(
+            application,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            http="h11",
+            ws="none",
+            lifespan="off",
+            proxy_headers=False,
+            limit_concurrency=MOST_AT_ONCE,
+            timeout_keep_alive=15,
+            timeout_graceful_shutdown=2,
+            h11_max_incomplete_event_size=MOST_HEAD,
+        )
+    )
+    with suppress(KeyboardInterrupt):  # that is how it ends
+        server.run(sockets=[listening])
+
+
+def _address(host: str) -> str:
+    """The address that is meant; localhost is the one address it should be."""
+    if host == "localhost":
+        return "127.0.0.1"
+    try:
+        return str(ipaddress.ip_address(host.strip("[]")))
+    except ValueError:
+        raise UsageError(
+            f"--host must be an address of this machine, such as 0.0.0.0, not {host!r}; a name goes "
+            "to --name"
+        ) from None
+
+
+def _listen(address: str, port: int) -> Any:
+    import socket
+
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    found = socket.socket(family)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        found.bind((address, port))
+    except OSError as error:
+        found.close()
+        raise UsageError(
+            f"--port {port} at {address} cannot be had ({error.strerror}): choose another, or 0"
+        ) from None
+    found.listen(BACKLOG)
+    return found
+
+
+# --- what the page may not reach itself -----------------------------------------------------------
+
+
+def planned(setting: "Setting") -> "Planned":
+    """What the Plan view says about a setting. No log is read."""
+    from murmurlog.forecast import explain
+    from murmurlog.page.planning import Planned
+    from murmurlog.plans import plan
+
+    made = plan(
+        mechanism=setting.mechanism,
+        epsilon=setting.epsilon,
+        delta=setting.delta,
+        per_user=setting.per_user,
+    )
+    words = ["murmurlog", "release", "SOURCE", "--tables", "query"]
+    words += ["--mechanism", setting.mechanism, "--epsilon", f"{setting.epsilon:g}"]
+    words += ["--delta", f"{setting.delta:g}", "--per-user", str(setting.per_user)]
+    return Planned(
+        mechanism=str(made.mechanism),
+        guarantee=made.guarantee,
+        sentence=explain(made),
+        passes=made.passes(),
+        command=shlex.join([*words, "--out", "bundle"]),
+    )
+
+
+def verified(folder: Path) -> dict[str, Any]:
+    """The checks of a bundle as it is on disk."""
+    from murmurlog.checks import verify
+
+    return verify(folder).as_json()

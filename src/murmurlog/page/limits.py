@@ -1,0 +1,145 @@
+"""Who may ask, how, how much and how often. Stands before the application and sees every request.
+
+Read-only: GET and HEAD. Foreign Host headers are refused, so that no other site can reach the page
+through a name of its own (DNS rebinding). Every answer carries headers that keep it to itself.
+"""
+
+import ipaddress
+import re
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+}
+METHODS = ("GET", "HEAD")
+MOST_TARGET = 64_000  # bytes of path and query string: a query of 10 kB fits, however it is written
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::(\d{1,5}))?")
+# A bucket of tokens for each address: so many at once, so many a second. Heavy questions cost more.
+BURST, A_SECOND, CLIENTS = 300.0, 150.0, 1024
+HEAVY = {
+    **dict.fromkeys(("/api/verify", "/privacy", "/top.csv", "/top.tsv"), 30.0),
+    **dict.fromkeys(("/plan", "/api/plan", "/compare", "/api/compare"), 10.0),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hosts:
+    """The names under which the page may be asked for.
+
+    `address` is what the server listens on. On loopback only names of loopback count; else any IP
+    address does, since a foreign site cannot own one, and the names that were told.
+    """
+
+    address: str = "127.0.0.1"
+    port: int | None = None
+    names: tuple[str, ...] = ()
+
+    @property
+    def loopback(self) -> bool:
+        return self.address == "localhost" or ipaddress.ip_address(self.address).is_loopback
+
+    def allow(self, header: str) -> bool:
+        match = HOST.fullmatch(header.strip().lower())
+        if not match or (match[2] and self.port is not None and int(match[2]) != self.port):
+            return False
+        host = match[1].rstrip(".")
+        return host in LOOPBACK or host in self.names or (not self.loopback and _is_address(host))
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return False
+    return True
+
+
+class Meter:
+    """How much each address may still ask."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def take(self, client: str, cost: float) -> float:
+        """0 if the address may ask this now, else after how many seconds."""
+        now = self._clock()
+        left, before = self._left.pop(client, (BURST, now))
+        left = min(BURST, left + (now - before) * A_SECOND)
+        wait = max(0.0, (cost - left) / A_SECOND)
+        self._left[client] = (left if wait else left - cost, now)
+        while len(self._left) > CLIENTS:
+            self._left.popitem(last=False)
+        return wait
+
+
+Refusal = Callable[[str, int, str], ASGIApp]  # of a path, a status and words
+
+
+class Guard:
+    """The application behind all checks. `refusal` makes the page that says no."""
+
+    def __init__(self, app: ASGIApp, *, hosts: Hosts, refusal: Refusal, meter: Meter) -> None:
+        self.app, self.hosts, self.refusal, self.meter = app, hosts, refusal, meter
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        more: list[tuple[bytes, bytes]] = []
+        fault = self._fault(scope, more)
+        app = self.app if fault is None else self.refusal(scope["path"], *fault)
+
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": _closed([*message["headers"], *more])}
+            await send(message)
+
+        await app(scope, receive, sending)
+
+    def _fault(self, scope: Scope, more: list[tuple[bytes, bytes]]) -> tuple[int, str] | None:
+        """The status and words of what is wrong with a request, if anything is."""
+        headers: list[tuple[bytes, bytes]] = scope["headers"]
+        hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]
+        if len(hosts) != 1 or not self.hosts.allow(hosts[0]):
+            return 421, "This page is not served under that name."
+        if scope["method"] not in METHODS:
+            more.append((b"allow", ", ".join(METHODS).encode()))
+            return 405, "This page is for reading only: ask with GET or HEAD."
+        if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > MOST_TARGET:
+            return 414, f"This address is longer than {MOST_TARGET:,} bytes."
+        body = dict(headers)
+        if b"transfer-encoding" in body or body.get(b"content-length", b"0").strip() != b"0":
+            return 413, "Nothing can be sent to this page: leave the body of the request empty."
+        client = (scope.get("client") or ("", 0))[0]
+        if wait := self.meter.take(client, HEAVY.get(scope["path"], 1.0)):
+            more.append((b"retry-after", str(max(1, round(wait + 0.5))).encode()))
+            return 429, "That were too many questions at once: wait a moment and ask again."
+        return None
+
+
+def _closed(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """The headers of an answer with those that keep it to itself."""
+    found = [(name, value) for name, value in headers if name.decode().lower() not in HEADERS]
+    if not any(name.lower() == b"cache-control" for name, _ in found):
+        found.append((b"cache-control", b"no-store"))
+    return found + [(name.encode(), value.encode()) for name, value in HEADERS.items()]

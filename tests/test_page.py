@@ -1,0 +1,751 @@
+"""The page without a browser: what it answers, to whom, and that it shows everything as text."""
+
+import csv
+import io
+import json
+import re
+import shutil
+from html.parser import HTMLParser
+from pathlib import Path
+from types import SimpleNamespace
+from urllib.parse import quote
+
+import anyio
+import numpy as np
+import pyarrow as pa
+import pytest
+import shown
+from command import run
+from starlette.testclient import TestClient
+
+from murmurlog import estimates
+from murmurlog.cli.serve import planned, verified
+from murmurlog.errors import BundleError, Refused, UsageError
+from murmurlog.export import fused
+from murmurlog.page import app as application
+from murmurlog.page import limits, openapi
+from murmurlog.page.comparing import together
+from murmurlog.page.findings import found
+from murmurlog.page.index import Index
+from murmurlog.page.limits import BURST, HEADERS, Hosts, Meter
+from murmurlog.page.planning import Setting, TradeOff
+from murmurlog.page.shelf import Shelf
+from murmurlog.tables import keys_of
+
+PAGE = Path(application.__file__).parent
+VIEWS = ("/", "/?q=weather", "/?q=no+such+thing", "/top", "/privacy", "/plan", "/compare", "/api")
+AT = "http://127.0.0.1:8765"
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    root = tmp_path_factory.mktemp("bundles")
+    return (
+        shown.small(root / "spring", title="Searches of spring"),
+        shown.small(root / "summer", title="Searches of summer", hostile=False, scale=1.3),
+    )
+
+
+@pytest.fixture(scope="module")
+def shelf(folders):
+    return Shelf(folders)
+
+
+@pytest.fixture(scope="module")
+def book(shelf):
+    return shelf.first
+
+
+def guarded(shelf, **hosts):
+    made = application.make(
+        shelf, planner=planned, verifier=verified, hosts=Hosts(**{"port": 8765, **hosts})
+    )
+    return TestClient(made, base_url=AT, raise_server_exceptions=False)
+
+
+@pytest.fixture(scope="module")
+def client(shelf):
+    made = guarded(shelf)
+    made.app.meter = SimpleNamespace(take=lambda client, cost: 0.0)  # tests ask faster than people
+    return made
+
+
+class Parsed(HTMLParser):
+    """Tags, attributes and texts of a page, as a browser would see them."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.attributes, self.texts, self.open = [], [], {}, []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag not in ("meta", "link", "input", "br"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_endtag(self, tag):
+        if tag in self.open:
+            while self.open.pop() != tag:
+                pass
+
+    def handle_data(self, data):
+        for tag in self.open:
+            self.texts.setdefault(tag, []).append(data)
+
+    def text(self, tag):
+        return " ".join("".join(self.texts.get(tag, [])).split())
+
+
+# --- views ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("address", VIEWS)
+def test_every_view_answers_and_nothing_in_it_is_inline(client, address):
+    answer = client.get(address)
+    assert answer.status_code == 200
+    page = Parsed(answer.text)
+    assert page.tags.count("h1") == 1
+    assert page.tags.count("script") == 1
+    assert ("src", "/static/page.js") in page.attributes
+    assert "style" not in page.tags
+    for name, value in page.attributes:
+        assert name != "style"
+        assert not name.startswith("on")
+        if name in ("href", "src", "action"):
+            assert value.startswith(("/", "#")), value
+    assert client.head(address).status_code == 200
+
+
+def test_no_template_switches_escaping_off():
+    for path in (PAGE / "templates").iterdir():
+        assert not re.search(r"\|\s*safe|autoescape|Markup", path.read_text()), path.name
+
+
+@pytest.mark.parametrize("text", shown.HOSTILE, ids=lambda text: ascii(text[:16]))
+def test_hostile_queries_are_shown_as_text(client, book, text):
+    query = shown._normal(text)
+    answer = client.get("/", params={"q": text})
+    page = Parsed(answer.text)
+    assert answer.status_code == 200
+    assert "Nothing published" not in answer.text
+    assert not {"img", "style", "iframe", "b>"} & set(page.tags)
+    assert page.tags.count("script") == 1
+    shows = " ".join(query.split())
+    assert page.text("h1") == (shows if len(query) <= 160 else shows[:159] + "…")
+    assert ("value", query) in page.attributes  # the search box has it whole
+    for address in ("/top", f"/top?match={quote(query[:60])}", "/compare"):
+        assert Parsed(client.get(address).text).tags.count("script") == 1
+
+
+def test_a_query_shows_its_numbers_with_their_intervals(client, book):
+    table = book.release.tables["query"].to_pylist()
+    row = next(row for row in table if row["query"] == "weather")
+    sure = book.release.total("query", ["weather"])
+    answer = client.get("/?q=Weather").text
+    assert f"<b>{row['users']:,}</b>" in answer
+    assert f"{sure.low:,.0f} to {sure.high:,.0f}" in answer
+    found = client.get("/api/query?q=weather").json()
+    assert found["counts"][0]["count"]["low"] == pytest.approx(sure.low)
+    clicks = book.release.tables["click"].to_pylist()
+    assert [line["text"] for line in found["clicks"]["first"]] == [
+        c["url"] for c in clicks if c["query"] == "weather"
+    ]
+    pairs = book.release.tables["pair"].to_pylist()
+    assert [line["text"] for line in found["next"]["first"]] == [
+        p["next_query"] for p in pairs if p["query"] == "weather"
+    ]
+    assert {line["text"] for line in found["before"]["first"]} == {
+        p["query"] for p in pairs if p["next_query"] == "weather"
+    }
+
+
+def test_an_unreliable_count_is_marked(client, book):
+    pair = book.index.sheets["pair"]
+    row = int(np.flatnonzero(~pair.reliable)[0])
+    keys = pair.texts(np.array([row]))[0]
+    answer = client.get("/", params={"q": keys["query"]}).text
+    assert re.search(r'<li class="unsure">\s*<span class="name">.*unreliable', answer, re.DOTALL)
+    assert 'class="dim"' in client.get("/top?table=pair&order=rising").text
+
+
+def test_an_unknown_query_gets_a_sentence_and_its_neighbours(client, book):
+    needed = book.certificate.tables["query"].passes["0.95"]
+    answer = client.get("/?q=weather+in+atlantis")
+    assert f"fewer than about {needed} users asked it, or chance dropped it" in answer.text
+    assert "<bdi>weather</bdi></a>" in answer.text
+    said = client.get("/api/query?q=%20%00").json()
+    assert said["published"] is False
+    assert said["message"] == "Nothing is left of this text after cleaning."
+
+
+# --- the index ------------------------------------------------------------------------------------
+
+
+def test_completions_and_related_queries_are_those_of_the_release(client, book):
+    for begun in ("w", "weather ", "be", "zz", "", "<", "=h"):
+        got = client.get("/api/complete", params={"q": begun, "k": 7}).json()["completions"]
+        said = [(c["query"], c["count"]["value"]) for c in got]
+        assert said == book.release.complete(begun, 7)
+        assert all(c["count"]["low"] < c["count"]["value"] < c["count"]["high"] for c in got)
+    for query in ("weather", "news", "no such", "<script>alert(1)</script>"):
+        ours = book.index.related(book.index.place(query), 9)
+        theirs = book.release.related(query, 9)
+        assert [q for q, _ in ours] == [q for q, _ in theirs]
+        assert [s for _, s in ours] == pytest.approx([s for _, s in theirs])
+
+
+def test_intervals_of_rows_are_those_of_sums_of_one_row(book):
+    for name, sheet in book.index.sheets.items():
+        counts = estimates.counts(name, sheet.table, book.certificate.tables[name])
+        for row in (0, 7, len(sheet) - 1):
+            one = np.arange(len(sheet)) == row
+            whole = estimates.total(counts, one)
+            assert sheet.low[row] == pytest.approx(whole.low)
+            assert sheet.high[row] == pytest.approx(whole.high)
+
+
+@pytest.mark.parametrize(
+    ("match", "kept"),
+    [
+        ("we", lambda q: q.startswith("we")),
+        ("*film*", lambda q: "film" in q),
+        ("b??k *", lambda q: re.fullmatch(r"b..k .*", q)),
+        ("%", lambda q: q.startswith("%")),
+        ("*_*", lambda q: "_" in q),
+        ("WEATHER ", lambda q: q.startswith("weather ")),
+        ("\u0e02", lambda q: q.startswith("\u0e02")),
+    ],
+)
+def test_top_finds_what_a_loop_would(client, book, match, kept):
+    rows = [r for r in book.release.tables["query"].to_pylist() if kept(r["query"])]
+    got = client.get("/api/top", params={"match": match, "size": 200}).json()
+    assert got["rows"] == len(rows)
+    assert [item["query"] for item in got["items"]] == [row["query"] for row in rows][:200]
+
+
+def test_top_sorts_and_turns_pages(client, book):
+    rows = book.release.tables["query"].to_pylist()
+
+    def listed(**wanted):
+        items = client.get("/api/top", params={"size": 200, **wanted}).json()["items"]
+        return [item["query"] for item in items]
+
+    texts = sorted(row["query"] for row in rows)
+    assert listed(sort="text") == texts[:200]
+    assert listed(sort="text", order="falling") == texts[::-1][:200]
+    assert listed(order="rising") == [row["query"] for row in rows][::-1][:200]
+    error = [r["users_stderr"] / r["users"] for r in rows]
+    least = sorted(range(len(rows)), key=lambda n: error[n])
+    assert listed(sort="error") == [rows[n]["query"] for n in least][:200]
+    assert listed(page=2) + listed(page=3) == [row["query"] for row in rows][200:]
+    assert client.get("/api/top?page=99999&size=200").json()["page"] == 3
+    assert "No published row matches" in client.get("/top?match=zzzz").text
+    assert 'aria-sort="ascending"' in client.get("/top?sort=text").text
+    both = client.get("/api/top?table=click&column=url&match=wiki").json()
+    assert both["rows"] == sum(r["url"] == "wiki.example" for r in _rows(book, "click"))
+
+
+def _rows(book, name):
+    return book.release.tables[name].to_pylist()
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv"])
+def test_an_exported_list_holds_all_rows_and_runs_nothing(client, book, kind):
+    answer = client.get(f"/top.{kind}")
+    assert answer.headers["content-disposition"] == f'attachment; filename="query.{kind}"'
+    text = answer.content.decode()
+    lines = (
+        list(csv.reader(io.StringIO(text, newline="")))
+        if kind == "csv"
+        else [line.split("\t") for line in text.split("\n")[:-1]]
+    )
+    assert lines[0] == book.release.tables["query"].column_names
+    assert [fused(line[0]) for line in lines[1:]] == [r["query"] for r in _rows(book, "query")]
+    assert [int(line[1]) for line in lines[1:]] == [r["users"] for r in _rows(book, "query")]
+    assert not any(line[0][0] in "=+-@\t\r" for line in lines)
+    some = client.get(f"/top.{kind}?match=we&sort=text").text.splitlines()
+    assert len(some) - 1 == sum(r["query"].startswith("we") for r in _rows(book, "query"))
+
+
+def index_of(book, tables, **changed):
+    """An index over other tables under the same certificate."""
+    claims = {
+        name: SimpleNamespace(**{**vars(book.certificate.tables["query"]), "count": count})
+        for name, (_, count) in tables.items()
+    }
+    certificate = SimpleNamespace(
+        **{**vars(book.certificate), "tables": claims, "by": None, **changed}
+    )
+    release = SimpleNamespace(
+        certificate=certificate, tables={name: table for name, (table, _) in tables.items()}
+    )
+    made = SimpleNamespace(index=Index(release), certificate=certificate, release=release)
+    return made
+
+
+def test_sessions_logs_and_keys_without_counts_can_be_looked_at(book):
+    sessions = pa.table({"queries": [["a", "b"], ["b", "c"], ["a"]], "users": [90, 80, 70]})
+    made = index_of(book, {"session": (sessions, None)})
+    finding = found(made, "b")
+    assert [line.text for line in finding.after.lines] == ["c"]
+    assert [line.text for line in finding.before.lines] == ["a"]
+    assert finding.after.lines[0].amount.low is None  # a sum of ours, no law is known for it
+    sheet = made.index.sheets["session"]
+    rows = sheet.find("c", column="queries", sort="text", falling=False)
+    assert sheet.texts(rows) == [{"queries": ["b", "c"]}]
+
+    keys = pa.table({"query": ["x", "y"]})
+    made = index_of(book, {"query": (keys, None)})
+    assert found(made, "y").counts[0].amount is None
+    assert found(made, "y").clicks is None
+
+    log = pa.table(
+        {
+            "user": ["1", "1", "2"],
+            "query": ["q", "r", "q"],
+            "url": ["u", "v", "u"],
+            "count": [1, 2, 1],
+        }
+    )
+    made = index_of(book, {"log": (log, None)})
+    assert made.index.tables == ["query", "click"]
+    assert found(made, "q").counts[0].amount.value == 2
+
+
+def test_counts_by_a_column_are_shown_one_by_one(book):
+    by = SimpleNamespace(column="country", values=("DE", "FR"))
+    assert keys_of("query", by) == ("query", "country")
+    table = pa.table(
+        {
+            "query": ["a", "a", "b"],
+            "country": ["DE", "FR", "DE"],
+            "users": [300, 200, 100],
+            "users_stderr": [9.0, 9.0, 9.0],
+            "reliable": [True, True, True],
+        }
+    )
+    made = index_of(book, {"query": (table, "users")}, by=by)
+    assert [(c.also, c.amount.value) for c in found(made, "a").counts] == [("DE", 300), ("FR", 200)]
+    assert made.index.complete("a", 3) == [("a", 500.0)]
+
+
+# --- who may ask ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("127.0.0.1:8765", 200),
+        ("localhost:8765", 200),
+        ("LOCALHOST", 200),
+        ("[::1]:8765", 200),
+        ("localhost:1", 421),
+        ("evil.example", 421),
+        ("evil.example:8765", 421),
+        ("127.0.0.1.evil.example:8765", 421),
+        ("localhost.evil.example", 421),
+        ("192.168.0.7:8765", 421),
+        ("127.0.0.1:8765@evil.example", 421),
+        ("127.0.0.1:8765, evil.example", 421),
+        ("localhost:99999999", 421),
+        ("", 421),
+        ("[::1", 421),
+        ("\u212aelvin", 421),
+    ],
+)
+def test_only_names_of_this_machine_are_answered(client, host, status):
+    answer = client.get("/api/bundles", headers={"host": host.encode()})
+    assert answer.status_code == status
+    assert ("bundles" in answer.json()) == (status == 200)
+
+
+def test_beyond_loopback_addresses_count_and_names_that_were_told():
+    told = Hosts(address="0.0.0.0", port=80, names=("logs.example",))
+    assert not told.loopback
+    for host in ("10.0.0.3", "10.0.0.3:80", "logs.example", "localhost", "[fe80::1]:80"):
+        assert told.allow(host)
+    for host in ("evil.example", "10.0.0.3:81", "10.0.0.3.evil.example", "logs.example.evil"):
+        assert not told.allow(host)
+    assert Hosts(address="::1").loopback
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "X"])
+def test_the_page_is_read_only(client, method):
+    for address in ("/", "/api/top", "/static/page.js", "/nowhere"):
+        answer = client.request(method, address)
+        assert answer.status_code == 405
+        assert answer.headers["allow"] == "GET, HEAD"
+
+
+def test_large_requests_are_refused(client):
+    body = client.request("GET", "/", content=b"x" * 10)
+    assert body.status_code == 413
+    chunked = client.request("GET", "/api/bundles", headers={"transfer-encoding": "chunked"})
+    assert chunked.status_code == 413
+    assert asked_raw(client, "/api/complete", b"q=" + b"a" * 70_000)[0] == 414
+    letters = client.get("/?q=" + "a" * 13_000)
+    assert letters.status_code == 400
+    assert "at most 12,000" in letters.text
+    assert client.get("/?q=" + quote("\u0e02" * 3_300)).status_code == 200  # 30 kB as it is written
+
+
+def test_too_many_questions_have_to_wait(shelf):
+    asked = guarded(shelf)
+    asked.app.meter = Meter(clock=lambda: 0.0)
+    asked.app.meter.take("testclient", BURST - 2)
+    assert [asked.get("/api/bundles").status_code for _ in range(3)] == [200, 200, 429]
+    late = asked.get("/api/bundles")
+    assert int(late.headers["retry-after"]) >= 1
+    assert "too many" in late.json()["error"]
+    assert "Slowly" in asked.get("/top").text
+
+
+def test_the_meter_forgets_with_time_and_keeps_addresses_apart():
+    now = [0.0]
+    meter = Meter(clock=lambda: now[0])
+    assert [meter.take("a", BURST / 2) for _ in range(2)] == [0.0, 0.0]
+    assert meter.take("a", 30.0) == pytest.approx(30.0 / limits.A_SECOND)
+    assert meter.take("b", 30.0) == 0.0
+    now[0] = 1.0
+    assert meter.take("a", limits.A_SECOND) == 0.0
+    assert meter.take("a", 1.0) > 0.0
+    for n in range(limits.CLIENTS + 10):
+        meter.take(str(n), 1.0)
+    assert len(meter._left) == limits.CLIENTS
+
+
+@pytest.mark.parametrize(
+    "address", ["/", "/nowhere", "/api/top?page=x", "/static/page.css", "/top.csv", "/api/bundles"]
+)
+def test_every_answer_keeps_to_itself(client, address):
+    headers = client.get(address).headers
+    for name, value in HEADERS.items():
+        assert headers[name] == value
+    assert "unsafe" not in headers["content-security-policy"]
+    assert "server" not in headers
+    assert headers["cache-control"] in ("no-store", "no-cache")
+
+
+def asked_raw(client, path, query=b""):
+    """(status, body) of a request as it is written, past the client's own tidying."""
+    answers = []
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": path.replace("%2e", ".").replace("%2f", "/").replace("%00", "\0"),
+        "raw_path": path.encode(),
+        "query_string": query,
+        "headers": [(b"host", b"localhost")],
+        "client": ("127.0.0.1", 1),
+        "server": ("127.0.0.1", 8765),
+        "scheme": "http",
+        "http_version": "1.1",
+        "root_path": "",
+    }
+
+    async def receive():
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message):
+        answers.append(message)
+
+    anyio.run(client.app, scope, receive, send)
+    return answers[0]["status"], b"".join(a.get("body", b"") for a in answers[1:])
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/../privacy.json",
+        "/static/../app.py",
+        "/static/%2e%2e/app.py",
+        "/static/..%2fapp.py",
+        "/static/%2e%2e%2f%2e%2e%2fcli%2fmain.py",
+        "/static//etc/passwd",
+        "/static/page.css%00.html",
+        "/static/....//app.py",
+        "/static/..\\app.py",
+        "/data/query.parquet",
+        "/report.html",
+        "/SHA256SUMS",
+        "/templates/base.html",
+        "//etc/passwd",
+        "/api/../../privacy.json",
+    ],
+)
+def test_no_address_leads_to_a_file(client, path):
+    status, said = asked_raw(client, path)
+    assert status == 404
+    assert b"release_id" not in said
+    assert b"import" not in said
+
+
+@pytest.mark.parametrize(
+    ("address", "status", "words"),
+    [
+        ("/top?page=x", 400, "page must be a whole number"),
+        ("/top?page=0", 400, "page must lie between"),
+        ("/top?page=-1", 400, "page must be a whole number"),
+        ("/top?page=%D9%A1", 400, "page must be a whole number"),
+        ("/top?size=7", 400, "size must be one of 25, 50, 100, 200"),
+        ("/top?sort=users;drop", 400, "sort must be one of"),
+        ("/top?table=../log", 400, "table must be one of"),
+        ("/top?table=query&column=url", 400, "column must be one of query"),
+        ("/?b=nothing", 404, "there is no bundle"),
+        ("/?b=../spring", 404, "there is no bundle"),
+        ("/plan?epsilon=nan", 400, "epsilon must be a number"),
+        ("/plan?epsilon=1e99", 400, "epsilon must be a number"),
+        ("/plan?epsilon=1.23", 400, "epsilon must be one of"),
+        ("/plan?mechanism=hong", 400, "mechanism must be one of"),
+        ("/plan?epsilon_step=99", 400, "epsilon_step must lie between"),
+        ("/privacy?check=maybe", 400, "check must be one of"),
+        ("/compare?with=none", 404, "there is no bundle"),
+        ("/nowhere", 404, "There is no such page"),
+    ],
+)
+def test_a_wrong_parameter_gives_a_page_that_says_so(client, address, status, words):
+    answer = client.get(address)
+    assert answer.status_code == status
+    assert words in answer.text
+    assert Parsed(answer.text).tags.count("h1") == 1
+    assert "Traceback" not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("/api/complete?q=a&k=51", "k must lie between 1 and 50"),
+        ("/api/query", "q is missing"),
+        ("/api/compare?b=spring&with=spring", "with is missing"),
+        ("/api/plan?mechanism=threshold&per_user=7", "per_user must be one of"),
+    ],
+)
+def test_programs_are_told_in_json(client, address, words):
+    answer = client.get(address)
+    assert answer.status_code == 400
+    assert words in answer.json()["error"]
+    assert client.get("/api/nowhere").json()["status"] == 404
+
+
+def test_what_breaks_inside_says_nothing_about_itself(shelf):
+    def broken(setting):
+        raise RuntimeError("a path of this machine")
+
+    made = application.make(shelf, planner=broken, verifier=verified, hosts=Hosts(port=8765))
+    asked = TestClient(made, base_url=AT, raise_server_exceptions=False)
+    answer = asked.get("/plan")
+    assert answer.status_code == 500
+    assert "a path" not in answer.text
+    assert answer.headers["content-security-policy"] == limits.POLICY
+    assert asked.get("/api/plan").json()["status"] == 500
+
+
+# --- the other views ------------------------------------------------------------------------------
+
+
+def test_privacy_has_the_label_the_hashes_and_a_live_check(client, book, folders, tmp_path):
+    answer = client.get("/privacy").text
+    for words in (
+        "one user",
+        "× 7.39 at most (epsilon 2)",
+        "An item needs about",
+        "in one account",
+    ):
+        assert words in answer
+    assert answer.index("Protected unit") < answer.index("epsilon 2")  # the unit comes first
+    for _, digest in book.hashes:
+        assert digest in answer
+    assert "Everything that is claimed holds." in client.get("/privacy?check=now").text
+    copy = shutil.copytree(folders[0], tmp_path / "copy")
+    asked = guarded(Shelf([copy]))
+    (copy / "README.md").write_text("something else")
+    assert asked.get("/api/verify").json()["ok"] is False
+
+
+def test_a_bundle_is_verified_again_only_when_a_file_has_changed(folders, tmp_path):
+    copy = shutil.copytree(folders[0], tmp_path / "copy")
+    calls = []
+
+    def counting(path):
+        calls.append(path)
+        return {"ok": True, "checks": []}
+
+    made = application.make(
+        Shelf([copy]), planner=planned, verifier=counting, hosts=Hosts(port=8765)
+    )
+    asked = TestClient(made, base_url=AT)
+    for _ in range(3):
+        asked.get("/api/verify")
+    assert len(calls) == 1
+    (copy / "README.md").write_bytes((copy / "README.md").read_bytes())  # the same, but touched
+    asked.get("/api/verify")
+    assert len(calls) == 2
+    (copy / "more.txt").write_text("")
+    asked.get("/api/verify")
+    assert len(calls) == 3
+
+
+def test_plan_gives_what_plan_gives_and_a_command_that_runs(client, book):
+    from murmurlog.plans import plan
+
+    asked = {"mechanism": "threshold", "epsilon": 0.5, "delta": 1e-7, "per_user": 3}
+    got = client.get("/api/plan", params=asked).json()
+    made = plan(**asked)
+    assert got["mechanism"] == str(made.mechanism)
+    assert got["passes"] == made.passes()
+    assert got["sentence"] == made.sentence()
+    assert "counted 10 items of a user. With 3 its counts would be smaller" in got["this_bundle"]
+    page = client.get("/plan", params=asked).text
+    assert made.sentence() in page
+    assert "would be left" not in page.split("<svg")[-1]
+    wider = client.get("/api/plan", params={**asked, "per_user": 30}).json()
+    needed = plan(**{**asked, "per_user": 30}).passes()["0.5"]
+    enough = sum(row["users"] >= needed for row in _rows(book, "query"))
+    assert f"about {needed} users for even odds; {enough} of the" in wider["this_bundle"]
+    assert "How much of this bundle would be left" in client.get("/plan").text
+    steps = {"mechanism": "threshold", "epsilon_step": 3, "delta_step": 1, "per_user_step": 1}
+    assert client.get("/api/plan", params=steps).json()["setting"] == asked
+    part = client.get("/plan?part=outcome", params={**asked, "part": "outcome"}).text
+    assert "<html" not in part
+    assert made.sentence() in part
+
+
+def test_the_planned_command_is_one_of_the_command_line(client, write_tsv, tmp_path):
+    command = client.get("/api/plan").json()["command"].split()
+    log = write_tsv([{"user": "1", "time": "2026-01-01", "query": "a", "url": ""}])
+    words = [str(log) if word == "SOURCE" else word for word in command[1:]]
+    done = run(*words, "--dry-run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "epsilon 1, delta" in done.stderr
+
+
+def test_the_trade_off_is_a_trade_off():
+    table = TradeOff.built_in()
+    assert "generated" in table.source
+    for mechanism in table.mechanisms:
+        for per_user in table.bounds[mechanism]:
+            for delta in table.deltas:
+                s = Setting(mechanism=mechanism, epsilon=1.0, delta=delta, per_user=per_user)
+                volumes = [point.volume for _, point in table.curve(s)]
+                assert len(volumes) == len(table.epsilons)
+                assert volumes[-1] > volumes[0]
+                assert all(b >= a - 0.01 for a, b in zip(volumes, volumes[1:], strict=False))
+    assert table.at(Setting(mechanism="rounds", epsilon=1.01, delta=1e-6, per_user=100)) is None
+
+
+def test_compare_tells_gained_from_lost(client, shelf):
+    a, b = shelf.books.values()
+    ours = {row["query"]: row for row in _rows(a, "query")}
+    theirs = {row["query"]: row for row in _rows(b, "query")}
+    got = client.get("/api/compare?b=spring&with=summer").json()
+    assert got["gained"]["rows"] == len(set(theirs) - set(ours))
+    assert got["lost"]["rows"] == len(set(ours) - set(theirs))
+    assert got["kept"]["rows"] == len(set(ours) & set(theirs))
+    first = [row["query"] for row in _rows(a, "query") if row["query"] not in theirs][:20]
+    assert [item["query"] for item in got["lost"]["first"]] == first
+    assert got["cost"]["sum"]["epsilon"] == pytest.approx(4.0)
+    assert any(item["query"] == "weather" for item in got["rose"]["first"])
+    pairs = client.get("/api/compare?b=spring&with=summer&table=pair").json()
+    assert pairs["kept"]["rows"] == len(
+        {(r["query"], r["next_query"]) for r in _rows(a, "pair")}
+        & {(r["query"], r["next_query"]) for r in _rows(b, "pair")}
+    )
+    assert together(a, a).sum.epsilon == pytest.approx(2.0)  # one release costs once
+    assert "Start the page with two" in guarded(_alone(a)).get("/compare").text
+
+
+def _alone(book):
+    shelf = Shelf.__new__(Shelf)
+    shelf.books = {book.name: book}
+    return shelf
+
+
+def test_the_description_of_the_interface_is_the_interface(client):
+    described = client.get("/api/openapi.json").json()
+    routes = {path for path in application.HANDLERS if path.startswith("/api/")}
+    assert set(described["paths"]) == routes
+    assert described["openapi"].startswith("3.1")
+    names = [what["get"]["operationId"] for what in described["paths"].values()]
+    assert len(set(names)) == len(names)
+    for path, what in described["paths"].items():
+        required = {
+            p["name"]: {"q": "weather", "with": "summer"}[p["name"]]
+            for p in what["get"]["parameters"]
+            if p["required"]
+        }
+        answer = client.get(path, params=required)
+        assert answer.status_code == 200, path
+        json.loads(answer.text)
+    assert openapi.description()["info"]["version"]
+
+
+# --- what is put on the shelf ---------------------------------------------------------------------
+
+
+def test_internal_reports_are_refused(folders, tmp_path):
+    from murmurlog import paper, report
+
+    internal = paper.printed(
+        title="x", kicker="", lead="", parts=[], marks={report.MARK: report.INTERNAL}
+    )
+    alone = tmp_path / "evaluation"
+    alone.mkdir()
+    (alone / "report.html").write_text(internal)
+    with pytest.raises(Refused, match="internal report"):
+        Shelf([alone])
+    with pytest.raises(Refused, match="internal report"):
+        Shelf([alone / "report.html"])
+    with pytest.raises(Refused, match="internal report"):  # however good the other one is
+        Shelf([folders[0], alone])
+    done = run("serve", alone, "--no-browser")
+    assert done.returncode == 3
+    assert "must not be served" in done.stderr
+
+
+def test_what_is_no_whole_bundle_is_not_shown(folders, tmp_path):
+    with pytest.raises(BundleError, match="there is no folder"):
+        Shelf([tmp_path / "nothing"])
+    with pytest.raises(BundleError, match="no bundle"):
+        Shelf([tmp_path])
+    with pytest.raises(UsageError, match="nothing to show"):
+        Shelf([])
+    copy = shutil.copytree(folders[0], tmp_path / "copy")
+    (copy / "notes.txt").write_text("of the owner")
+    with pytest.raises(BundleError, match="too many or too few files"):
+        Shelf([copy])
+    (copy / "notes.txt").unlink()
+    (copy / "data" / "log.parquet").symlink_to(tmp_path)
+    with pytest.raises(BundleError, match="a link"):
+        Shelf([copy])
+
+
+def test_two_bundles_of_one_name_are_told_apart(folders):
+    names = list(Shelf([folders[0], folders[0]]).books)
+    assert names == ["spring", "spring-2"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "words"),
+    [
+        (["--port", "70000"], 2, "--port must lie between"),
+        (["--host", "logs.example"], 2, "a name goes to --name"),
+    ],
+)
+def test_serve_says_what_is_wrong(folders, flags, code, words):
+    done = run("serve", folders[0], "--no-browser", *flags)
+    assert done.returncode == code
+    assert words in done.stderr
+
+
+def test_serve_names_what_is_missing(folders, monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    done = run("serve", folders[0], "--no-browser")
+    assert done.returncode == 5
+    assert "pip install starlette uvicorn jinja2" in done.stderr
