@@ -34,6 +34,7 @@ from queue import Queue
 from murmurlog.checks import verify
 from murmurlog.errors import MurmurlogError
 from murmurlog.ledger import Ledger
+from murmurlog.privacy import Guarantee
 from murmurlog.scratch import PREFIX, sweep
 from murmurlog.synth import invent, write
 
@@ -225,8 +226,10 @@ class Bench:
         return place
 
 
-def look(place: Place, code: int, *, killed: bool = False) -> tuple[str, list[str]]:
-    """What a run left behind, and which promises it broke."""
+def look(
+    place: Place, code: int, *, killed: bool = False, before: str | None = None
+) -> tuple[str, list[str]]:
+    """What a run left behind, and which promises it broke; `before` was booked before it."""
     broken = []
     if code not in OURS and not (killed and code == KILLED):
         broken.append(f"exit {code}: {place.said[-300:]}")
@@ -237,15 +240,20 @@ def look(place: Place, code: int, *, killed: bool = False) -> tuple[str, list[st
     published = place.bundle.exists()
     try:
         book = Ledger(place.ledger)
-        entries = book.entries()
+        entries, accounts = book.entries(), book.accounts()
         spent = sum(entry.epsilon for entry in entries)
+        if before and before not in {entry.release_id for entry in entries}:
+            broken.append("what was booked before is lost")
+        if [account.epsilon_cap for account in accounts] != [CAP]:
+            broken.append("the cap is lost")
+        entries = [entry for entry in entries if entry.release_id != before]
         if published:
             report = verify(place.bundle, ledger=place.ledger)
             if not report.ok:
                 broken.append(f"a bundle that fails verify: {report.as_json()}")
         if published and not entries:
             broken.append("published and not booked")
-        if abs(book.accounts()[0].epsilon - spent) > 1e-9:
+        if abs(sum(account.epsilon for account in accounts) - spent) > 1e-9:
             broken.append("the ledger's sum is not that of its entries")
         if code == 0 and [entry.state for entry in entries] != ["committed"]:
             broken.append("done, and not committed")
@@ -316,8 +324,10 @@ def read_only(bench: Bench, runner: Runner, share: int) -> Iterator[tuple[str, l
 def damaged_ledger(bench: Bench, runner: Runner, share: int) -> Iterator[tuple[str, list[str]]]:
     """Bytes of the ledger turned over, cut off or replaced; it must refuse, or still be right."""
     choice = random.Random(7)
+    cost = Guarantee(epsilon=EPSILON, delta=DELTA)
     for n in range(share):
         place = bench.place()
+        Ledger(place.ledger).reserve("web", cost, release_id="before", what="")
         sound = place.ledger.read_bytes()
         spoiled = bytearray(sound)
         how = n % 4
@@ -325,7 +335,7 @@ def damaged_ledger(bench: Bench, runner: Runner, share: int) -> Iterator[tuple[s
             for _ in range(1 + n // 4):
                 spoiled[choice.randrange(len(spoiled))] ^= 1 + choice.randrange(255)
         elif how == 1:
-            spoiled = spoiled[: choice.randrange(len(spoiled))]
+            spoiled = spoiled[: choice.randrange(len(spoiled)) if n > 1 else 0]
         elif how == 2:
             start = choice.randrange(len(spoiled) - 64)
             spoiled[start : start + 64] = choice.randbytes(64)
@@ -334,12 +344,12 @@ def damaged_ledger(bench: Bench, runner: Runner, share: int) -> Iterator[tuple[s
         place.ledger.write_bytes(spoiled)
         code = runner.run(place, place.arguments("log.parquet"))
         if code == 0:
-            yield look(place, code)
+            yield look(place, code, before="before")
         else:  # refused: then nothing may have happened, and the backup opens
             place.ledger.write_bytes(sound)
             for extra in place.ledger.parent.glob("ledger.db-*"):
                 extra.unlink()
-            state, broken = look(place, code)
+            state, broken = look(place, code, before="before")
             if state != "nothing":
                 broken.append(f"refused, but {state}")
             yield state, broken

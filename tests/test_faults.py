@@ -38,7 +38,10 @@ def test_the_harness_sees_broken_promises(tmp_path):
         assert "left in the bundle's folder" in said
         place.ledger.unlink()
         Ledger(place.ledger).cap("web", epsilon=9, delta=0.5)
-        assert "published and not booked" in look(place, 0)[1]
+        said = look(place, 0, before="earlier")[1]
+        assert "published and not booked" in said
+        assert "what was booked before is lost" in said
+        assert "the cap is lost" in said
         place.ledger.write_bytes(b"no ledger" * 99)
         assert "does not open again" in " ".join(look(place, 0)[1])
         assert "exit 70" in " ".join(look(place, 70)[1])
