@@ -29,6 +29,7 @@ from murmurlog.evidence import (
 )
 from murmurlog.gauges import Bar, intervals
 from murmurlog.observing import Seen, events, guesses, scores
+from murmurlog.plans import PER_USER
 from murmurlog.privacy import Guarantee
 from murmurlog.probes import law, leaks, mass, repeats
 from murmurlog.specification import audited
@@ -364,6 +365,17 @@ def test_a_specification_says_what_is_attacked(tmp_path):
     done = run("audit", "--spec", path, "--epsilon", "1", cwd=tmp_path)
     assert done.returncode == 2
     assert "--spec says what is attacked" in done.stderr
+
+
+def test_a_specification_without_bounds_is_attacked_at_those_of_a_release(tmp_path):
+    path = tmp_path / "murmurlog.toml"
+    path.write_text('[release]\nmechanism = "threshold"\nepsilon = 1\ndelta = 1e-6\n')
+    asked = {name: value for name, value in audited(path).items() if value is not None}
+    (planned,), _ = auditing._Running(tmp_path, 30).plan([auditing.claimed(**asked)])
+    assert planned.plans["query"].mechanism.parameters()["per_user"] == PER_USER > 1
+    with mock.patch.object(auditing, "claimed", side_effect=auditing.claimed) as called:
+        audit(**asked, trials=30, only=lambda s: False)
+    assert called.call_args.kwargs["per_user"] == {}
 
 
 @pytest.mark.parametrize(

@@ -63,11 +63,12 @@ def _by_table(value: Any) -> Any:
 
 
 def _bounds(value: Any) -> Any:
+    """One bound, or bounds by table; those that are not given are the usual ones of a release."""
     if isinstance(value, str) and "=" in value:
         value = dict(part.strip().split("=", 1) for part in value.split(","))
     if isinstance(value, dict):
         return {str(table): int(bound) for table, bound in value.items()}
-    return None if value is None else int(value)
+    return {} if value is None else int(value)
 
 
 def _number(value: Any) -> float | None:
