@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pages import read as words_of
 
+from murmurlog import cards, paper, wording
 from murmurlog import leaflet as leaflets
-from murmurlog import paper, wording
 from murmurlog.bundle import SUMS, load, publish, sums
 from murmurlog.cards import NO_GUARANTEE, NOT_PRIVATE
 from murmurlog.certificate import ENTROPY, Certificate, TableClaim
@@ -275,10 +275,42 @@ def test_probabilistic_and_replace_guarantees_are_told_apart():
     )
     assert "though for nothing made from them" in text
     g = replace(certified(tables).guarantee, neighbours="replace")
-    assert "which of two it is" in read(leaflet(certified(tables, guarantee=g), tables))
+    assert "which of two a user is" in read(leaflet(certified(tables, guarantee=g), tables))
     g = replace(g, neighbours="add-remove", unit="user-day")
     text = read(leaflet(certified(tables, guarantee=g), tables))
-    assert "A user with n of them is protected n times less" in text
+    assert "For a user with n user-days epsilon is n times as large" in text
+
+
+def test_the_factor_is_claimed_of_odds_on_a_unit_and_not_of_every_conclusion():
+    # Randomised response turns one conclusion from odds of 1/3 to odds of 3: e to twice epsilon.
+    tables = {"query": QUERIES}
+    certificate = certified(tables)
+    for text in (read(leaflet(certificate, tables)), cards.statement(certificate)):
+        assert "odds on whether" in text
+        assert "odds of it" not in text
+
+
+def test_the_card_rounds_losses_up():
+    g = Guarantee(epsilon=1.0000004, delta=1.0004e-6)
+    told = cards.statement(certified({"query": QUERIES}, guarantee=g))
+    assert "at most 2.72 (epsilon 1.00001)" in told  # e is 2.71828...
+    assert "at most 1.01e-06 (delta)" in told
+
+
+def test_rows_are_not_called_users():
+    tables = {"query": counted("query", ["one person's", 900, 3.0], count="rows")}
+    made = {"query": "korolova(d=10, b=4.0, T=39, b_q=4.0, count=rows)"}
+    text = read(leaflet(certified(tables, made, epsilon=5.0), tables))
+    assert "At most 10 rows of one user" in text
+    assert "needs about 39 rows, of however few users" in text
+    assert "Counts are of rows after each user was bounded to a few" in text
+    assert "different items of one user" not in text
+    assert "What few users have in common does not pass" not in text
+
+
+def test_keys_without_counts_have_no_remark_on_counts():
+    tables = {"query": QUERIES.select(["query"])}
+    assert "Counts are of" not in read(leaflet(certified(tables), tables))
 
 
 def test_every_assumption_has_plain_words():

@@ -5,13 +5,13 @@ deployments) and README.md (a dataset card that Hugging Face reads).
 """
 
 import json
-import math
 from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
 
 from murmurlog.certificate import Certificate
+from murmurlog.paper import odds, several, up
 from murmurlog.tables import CONTENTS, DESCRIPTIONS, LISTS, MORE, NOISY, keys_of, schema
 
 VARIANTS = {"dp": "Approximate DP", "pdp": "Probabilistic DP", "none": "None"}
@@ -94,17 +94,17 @@ def statement(certificate: Certificate) -> str:
     if g.notion == "none":
         return NO_GUARANTEE
     change = "added or removed" if g.neighbours == "add-remove" else "replaced by another"
-    odds = f"{math.exp(g.epsilon):.4g}" if g.epsilon < 20 else f"e^{g.epsilon:.4g}"
+    epsilon, what = up(g.epsilon, 6), " (an id of the log, not a person)" * (g.unit == "user")
+    about = "whether it is in the log" if g.neighbours == "add-remove" else "which of two it is"
     text = (
-        f"Protected unit: one {g.unit} (an id of the log, not a person), {change}. "
-        f"Whatever anyone concludes from this bundle, the odds of it change by a factor of at most "
-        f"{odds} (epsilon {g.epsilon:.6g}) by one {g.unit}'s presence, but for a chance of at most "
-        f"{g.plain_delta:.3g} (delta)."
+        f"Protected unit: one {g.unit}{what}, {change}. This bundle moves anyone's odds on {about} by a "
+        f"factor of at most {odds(g)} (epsilon {epsilon}), but for a chance of at most "
+        f"{up(g.plain_delta)} (delta)."
     )
     if g.notion == "pdp":
         text += (
             f" The tables as they are, though nothing made from them, also have probabilistic "
-            f"differential privacy at epsilon {g.epsilon:.6g}, delta {g.delta:.3g}."
+            f"differential privacy at epsilon {epsilon}, delta {up(g.delta)}."
         )
     return text if certificate.private else f"{NOT_PRIVATE} {text}"
 
@@ -344,12 +344,8 @@ def limits(certificate: Certificate) -> list[str]:
         "Rare items are missing by design, and some frequent ones by chance.",
         "What many users have in common is published, whatever it is about.",
     ]
-    if set(certificate.tables) - {"log"}:
-        limits.insert(
-            0,
-            f"Counts are of {g.unit}s after each was bounded to a few distinct items, plus noise; "
-            "they are not traffic.",
-        )
+    if counts := counted(certificate):
+        limits.insert(0, counts)
     if certificate.consistent:
         limits.append(
             f"`users` was made consistent between tables; for sums and error bars use `{NOISY}`."
@@ -359,7 +355,7 @@ def limits(certificate: Certificate) -> list[str]:
     if any("expected_fakes" in claim.parameters for claim in certificate.tables.values()):
         limits.append("Some rows hold what nobody asked; their noise alone reached the threshold.")
     if g.unit != "user":
-        limits.append(f"A user with n {g.unit}s is protected n times less.")
+        limits.append(several(g.unit))
     if certificate.planned_by:
         limits.append(
             f"Parameters were chosen by {certificate.planned_by}; its cost adds to this guarantee."
@@ -367,6 +363,21 @@ def limits(certificate: Certificate) -> list[str]:
     if certificate.unprotected:
         limits.append("The guarantee is conditional on: " + "; ".join(certificate.unprotected))
     return limits
+
+
+def counted(certificate: Certificate) -> str:
+    """What the published counts are of; nothing where none are published."""
+    unit, claims = certificate.guarantee.unit, certificate.tables
+    rows = [name for name, claim in claims.items() if claim.count == "rows"]
+    if all(claim.count is None for claim in claims.values()):
+        return ""
+    if not rows:
+        what = f"{unit}s after each was bounded to a few distinct items"
+    elif len(rows) == sum(claim.count is not None for claim in claims.values()):
+        what = f"rows after each {unit} was bounded to a few"
+    else:
+        what = f"{unit}s, in {', '.join(rows)} of rows, after each {unit} was bounded to a few"
+    return f"Counts are of {what}, plus noise; they are not traffic."
 
 
 def _json(value: Any) -> str:

@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 
 from murmurlog import charts, paper
-from murmurlog.cards import NO_GUARANTEE, NOT_PRIVATE, limits
+from murmurlog.cards import NO_GUARANTEE, NOT_PRIVATE, counted, limits
 from murmurlog.certificate import Certificate
 from murmurlog.privacy import Guarantee
 from murmurlog.tables import COUNTED, count_of, keys_of
-from murmurlog.wording import PLAIN, bound_of, label, needs, together
+from murmurlog.wording import FREE, PLAIN, bound_of, counts_rows, label, needs, together
 
 TOP = 20  # rows of each table that are shown
 MARKS = 60  # of each picture: ranks far enough apart to be told from each other
@@ -227,10 +227,7 @@ def _rows(certificate: Certificate, views: Sequence[View]) -> str:
             "took away. Grey rows with an asterisk are unreliable."
         )
         if certificate.guarantee.notion != "none":
-            note = (
-                f"Counts are of {certificate.guarantee.unit}s after each was bounded to a few "
-                f"different items, plus noise; they are not traffic. {note}"
-            )
+            note = f"{counted(certificate)} {note}"
     if not parts:
         return paper.section("First rows of each table", note="Nothing passed the thresholds.")
     return paper.section("First rows of each table", paper.tables(parts), note=note)
@@ -282,6 +279,9 @@ def bounds(certificate: Certificate) -> str:
         "first": "Of a unit's items the first ones by time count.",
         "random": "Which of a unit's items count was drawn by lot.",
     }.get(certificate.bound, "")
+    notes = [kept] if any(claim.parameters.get("per_user") for _, claim in claims) else []
+    if all(needs(claim, unit)[0] != FREE and not counts_rows(claim) for _, claim in claims):
+        notes.append(f"What few {unit}s have in common does not pass.")
     cells = [[name, claim.mechanism, *_costs(claim.guarantee)] for name, claim in claims]
     cells.append(["all", certificate.composition, *_costs(certificate.guarantee)])
     table = paper.grid(["table", "mechanism", "epsilon", "delta"], cells, numbers=(2, 3), wide=(1,))
@@ -289,7 +289,7 @@ def bounds(certificate: Certificate) -> str:
         "What bounds and thresholds keep",
         paper.listed(texts),
         paper.folded("The mechanisms, as verify reads them", table),
-        note=f"{kept} What few {unit}s have in common does not pass.",
+        note=" ".join(notes),
     )
 
 

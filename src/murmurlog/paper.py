@@ -259,6 +259,11 @@ def odds(guarantee: Guarantee) -> str:
     return f"{_ceiling(factor, digits):,.{digits}f}"
 
 
+def several(unit: str) -> str:
+    """What a guarantee of a smaller unit says about a user."""
+    return f"For a user with n {unit}s epsilon is n times as large, and delta more than n times."
+
+
 def guess(guarantee: Guarantee) -> str:
     """How often a guess between two neighbours that was even before can be right, rounded up.
 

@@ -185,8 +185,8 @@ def _systems(cast: Cast) -> str:
     head = ["system", "protects", "odds, at most", "epsilon", "delta", "rows of its tables"]
     table = paper.grid(head, cells, numbers=(2, 3, 4), wide=(5,), dim=dim)
     note = (
-        "Whatever anyone concludes from a release, one unit's presence changes the odds of it by no "
-        "more than the factor, but for a chance of delta. " + NO_GUARANTEE
+        "A release moves anyone's odds on one unit, whether it is in the log or which of two it is, by "
+        "no more than the factor, but for a chance of delta. " + NO_GUARANTEE
     )
     return paper.section("Privacy label", table, note=note)
 

@@ -15,7 +15,8 @@ PLAIN = {
     "A0": "One id of the log is protected, not a person: whoever has several ids has less protection. "
     "Settings were not chosen by peeping at the log, the noise was kept secret, and nothing else of "
     "this log was published without being counted.",
-    "A1": "Nobody counts for more than a fixed number of different items, and for each of them once.",
+    "A1": "Nobody counts for more than a fixed number of items: of different ones, each once, or of rows, "
+    "where rows are counted.",
     "A2": "Which results a search engine lists for a query is public knowledge.",
     "A3": "How many users there are is public knowledge.",
     "A4": "The list of candidates was public before anyone looked at the log.",
@@ -26,6 +27,8 @@ PLAIN = {
     "A8": "How to read the files was settled before they were read.",
     "A9": "Every byte of this folder, this page too, was made from noisy numbers and public settings.",
 }
+
+FREE = "none on the number of users"
 
 
 def label(certificate: Certificate) -> str:
@@ -38,7 +41,7 @@ def label(certificate: Certificate) -> str:
     words = (
         f"An id of the log, not a person: all of its rows, {change}."
         if g.unit == "user"
-        else f"All of its rows, {change}. A user with n of them is protected n times less."
+        else f"All of its rows, {change}. {paper.several(g.unit)}"
     )
     if g.notion == "none":
         told = "No guarantee. One person's presence can change this data for sure."
@@ -60,7 +63,8 @@ def label(certificate: Certificate) -> str:
                     if users is None
                     else f"; times {users:,} declared users: {paper.up(g.plain_delta * users)}"
                 )
-                + ".",
+                + ". Nothing can be told from this bundle that could not be told from one which keeps "
+                "to the factor but for this chance.",
             ),
         ]
         if g.notion == "pdp":
@@ -100,14 +104,15 @@ def label(certificate: Certificate) -> str:
 def _odds(g: Guarantee) -> str:
     """What the factor means, and what it means for a guess: (epsilon, delta) as a test sees it."""
     what, sides = (
-        (f"one {g.unit}'s presence changes", "whether it is there")
+        (f"whether one {g.unit} is in the log", "with it as without it")
         if g.neighbours == "add-remove"
-        else (f"putting another in the place of one {g.unit} changes", "which of two it is")
+        else (f"which of two a {g.unit} is", "with the one as with the other")
     )
     return (
-        f"Whatever anyone concludes from this bundle, {what} the odds of it by no more than this "
-        f"factor, e to the epsilon, but for the chance below. A guess {sides} that was even before is "
-        f"right at most {paper.guess(g)} of the time."
+        f"This bundle moves anyone's odds on {what} by no more than this factor, e to the epsilon, "
+        f"but for the chance below: whatever it shows is at most so many times as likely {sides}, or "
+        f"the other way round. A guess that was even before is right at most {paper.guess(g)} of the "
+        "time."
     )
 
 
@@ -121,11 +126,18 @@ def together(texts: Mapping[str, str]) -> list[str]:
     return [f"{', '.join(names)}: {text}." for text, names in same.items()]
 
 
+def counts_rows(claim: TableClaim) -> bool:
+    """Whether it is rows that are bounded and counted, not who has them."""
+    return "rows" in (claim.count, claim.parameters.get("count"))
+
+
 def bound_of(claim: TableClaim, unit: str) -> str:
     """What of one unit counts."""
     most = claim.parameters.get("per_user")
     if most is None:
         return "no bound"
+    if counts_rows(claim):
+        return f"at most {most} rows of one {unit}, equal ones each for itself"
     text = f"at most {most} different items of one {unit}"
     if (counted := claim.parameters.get("count_per_user")) is not None:
         text += f", {counted} of the published ones in the counts"
@@ -165,6 +177,13 @@ def needs(claim: TableClaim, unit: str) -> list[str]:
             f"{needed['0.5']} {unit}s",
             f"What {needed['0.5']} {unit}s have in common is published as it is.",
         ]
+    if needed.get("0.5", 0) > 0 and counts_rows(claim):
+        # One unit may have several of them.
+        return [
+            f"an item needs about {needed['0.5']} rows, of however few {unit}s",
+            f"An item of {needed['0.5']} rows is published with even odds, one of "
+            f"{needed['0.95']} with 95 %, one of {needed['0.99']} with 99 %.",
+        ]
     if {"0.5", "0.95", "0.99"} <= set(needed) and needed["0.5"] > 0:
         return [
             f"an item needs about {needed['0.5']} {unit}s",
@@ -182,4 +201,4 @@ def needs(claim: TableClaim, unit: str) -> list[str]:
             f"about {few} {unit}s with nothing else in play, {ten} who have ten items in play each, "
             f"{hundred} who have a hundred.",
         ]
-    return ["none on the number of users", "What is published is not chosen by how many have it."]
+    return [FREE, "What is published is not chosen by how many have it."]
