@@ -236,6 +236,21 @@ def test_nothing_is_found_wrong_with_the_real_road():
     assert json.loads(json.dumps(made.as_json()))["violations"] == []
 
 
+@pytest.mark.parametrize(
+    ("mechanism", "ways"),
+    [("threshold", 4), ({"query": "threshold"}, 4), ("synthetic", 2), ({"log": "synthetic"}, 2)],
+)
+def test_worlds_that_depend_on_each_other_are_no_samples(mechanism, ways):
+    (pair,) = (p for p in MADE["queries"](SIZES) if p.name == "one new item")
+    setting = auditing.claimed(mechanism=mechanism, epsilon=1.0, delta=1e-6)
+    inside = np.arange(300) % 2 == 0
+    what = Seen(worlds=300, numbers={(("query", "mine0"), "rows"): np.where(inside, 1.0, np.nan)})
+    made = auditing._against(Guarantee(epsilon=1, delta=0), setting, pair, what, inside, 1e-3)
+    assert len(made) == ways
+    assert "one run" in {each.way for each in made}
+    assert all(each.violates for each in made if each.way != "samples, without the user")
+
+
 # Those that few samples or none are needed for; the others are slow.
 QUICK = {
     "noise reused after fork": lambda s: False,

@@ -166,7 +166,7 @@ class _Planned:
     @property
     def tests(self) -> int:
         """Samples in both directions, one run, own items; and the law of the noise."""
-        return 4 * len(self.pairs) + 1
+        return (4 if self.setting.independent else 2) * len(self.pairs) + 1
 
 
 def audit(
@@ -398,36 +398,39 @@ class _Running:
         claim = bundle.guarantee
         views = seen(bundle.tables, worlds=each.worlds)
         for pair, what, side in zip(pairs, views, sides, strict=True):
-            made.measured += _against(claim, setting.name, pair, what, side == 1, alpha)
+            made.measured += _against(claim, setting, pair, what, side == 1, alpha)
         made.faults += [Fault(setting=setting.name, what=w) for w in order(bundle.tables)]
         parameters = {name: table.parameters for name, table in bundle.certificate.tables.items()}
         made.faults += _law(setting.name, parameters, pairs, views, sides, alpha)
 
 
 def _against(
-    claim: Guarantee, setting: str, pair: Pair, what: Seen, inside: Flags, alpha: float
+    claim: Guarantee, setting: Setting, pair: Pair, what: Seen, inside: Flags, alpha: float
 ) -> list[Measured]:
-    """The bounds by samples in both directions, and by one run."""
+    """The bounds by samples in both directions, if worlds are independent, and by one run."""
     epsilon, delta = claim.for_linked(pair.linked)
     shared: dict[str, Any] = {
-        "setting": setting, "pair": pair.name, "claim": epsilon, "delta": delta,
+        "setting": setting.name, "pair": pair.name, "claim": epsilon, "delta": delta,
         "linked": pair.linked,
     }  # fmt: skip
-    made = [
-        Measured(
-            way=f"samples, {found.direction} the user" if not pair.other else "samples",
-            least=found.counts.least(delta=delta, alpha=alpha),
-            near=found.counts.near(delta=delta),
-            most=found.counts.most(delta=delta, alpha=alpha),
-            **shared,
-        )
-        for found in events(what, inside, delta=delta)
-    ]
+    made = []
+    if setting.independent:
+        made += [
+            Measured(
+                way=f"samples, {found.direction} the user" if not pair.other else "samples",
+                least=found.counts.least(delta=delta, alpha=alpha),
+                near=found.counts.near(delta=delta),
+                most=found.counts.most(delta=delta, alpha=alpha),
+                **shared,
+            )
+            for found in events(what, inside, delta=delta)
+        ]
     told = guesses(what, inside)
     least = least_by_guesses(
         canaries=told.canaries, guesses=told.guesses, right=told.right, delta=delta, alpha=alpha
     )
     made.append(Measured(way="one run", least=least, **shared))
+    # An item shows no more often than it passes its threshold, in every world by noise of its own.
     if pair.secret and any(
         (t or "").startswith(OWN) for row in pair.one for t in (row.query, row.url)
     ):

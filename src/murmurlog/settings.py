@@ -17,6 +17,7 @@ from murmurlog.worlds import MADE, Pair, Sizes
 
 LISTS, POOL = "result_lists", "pool"  # options that name public files; the audit writes its own
 FAKES = 0.25  # of a pool's keys are published though nobody holds them, so that many can be seen
+MIXED = ("synthetic",)  # invents rows from all worlds together: samples of one log are dependent
 QUICK = (
     "items of many",
     "items at the threshold",
@@ -43,6 +44,11 @@ class Setting:
     more: int = 1  # times as many worlds
     replayed: bool = False  # whether its counting is replayed; once for each kind of counting
     options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def independent(self) -> bool:
+        """Whether worlds of one log are samples that know nothing of each other."""
+        return not any(name in str(self.mechanism) for name in MIXED)
 
     def made(self, mechanisms: Mapping[str, Mechanism]) -> list[Pair]:
         """The pairs, made for these mechanisms' bounds and thresholds."""
