@@ -9,6 +9,7 @@ from pathlib import Path
 from unittest import mock
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from command import run
 from scipy.stats import binom
@@ -31,7 +32,7 @@ from murmurlog.gauges import Bar, intervals
 from murmurlog.observing import Seen, events, guesses, scores
 from murmurlog.plans import PER_USER
 from murmurlog.privacy import Guarantee
-from murmurlog.probes import law, leaks, mass, repeats
+from murmurlog.probes import law, leaks, mass, order, repeats
 from murmurlog.specification import audited
 from murmurlog.worlds import (
     LETTERS,
@@ -210,6 +211,15 @@ def test_a_line_that_tells_is_found(tmp_path, line, told):
     assert bool(found) == told
     if told:
         assert "README.md: line 1" in found[0]
+
+
+@pytest.mark.parametrize("counts", [{}, {"users": [9, 8]}])
+def test_rows_in_an_order_of_their_own_are_found_with_and_without_counts(counts):
+    table = pa.table({"query": ["a", "b"], **counts})
+    assert order({"query": table}) == []
+    assert order({"query": table.take([1, 0])}) == [
+        "the rows of query are in an order of their own"
+    ]
 
 
 def test_the_systems_noise_never_comes_twice():

@@ -28,7 +28,7 @@ from murmurlog.mechanisms.pool import OnDomain
 from murmurlog.mechanisms.spread import Held
 from murmurlog.noise import Entropy, Integers, SeededEntropy, draw
 from murmurlog.source import find
-from murmurlog.tables import LISTS, count_of, in_order
+from murmurlog.tables import LISTS, in_order
 from murmurlog.tally import Tally
 from murmurlog.worlds import LETTERS, Pair, place_of, write_log
 
@@ -195,7 +195,7 @@ def order(tables: Mapping[str, pa.Table]) -> list[str]:
     return [
         f"the rows of {name} are in an order of their own"
         for name, table in tables.items()
-        if count_of(table) and not in_order(table).equals(table)
+        if not in_order(table).equals(table)
     ]
 
 
