@@ -103,6 +103,56 @@ def test_with_a_separate_log_the_given_bundle_is_scored_itself(place, looks):
     assert "separate log" in done.how
 
 
+def test_a_separate_log_may_be_of_a_later_time(place, tmp_path, looks):
+    """A release's --until is about its own log."""
+    log = str(place / "log.parquet")
+    release(
+        log, out=tmp_path / "early", mechanism="threshold", tables=["query", "click"],
+        epsilon=20, delta=1e-4, until="2026-05-01",
+    )  # fmt: skip
+    lines = "7,2027-01-01 10:00:00,weather,a.com\n7,2027-01-02 10:00:00,news,\n"
+    (tmp_path / "late.csv").write_text("user,time,query,url\n" + lines)
+    evaluate(log, bundles=[tmp_path / "early"], baselines=[], test=str(tmp_path / "late.csv"))
+    ((_, truth),) = looks["held"].seen
+    assert truth.searches["query"].to_pylist() == ["weather", "news"]
+
+
+def test_the_truth_has_the_sessions_of_the_bundle(tmp_path, looks):
+    rows = "".join(
+        f"{user},2006-01-01 10:{m:02},q{m},a.com\n" for user in range(30) for m in (0, 20)
+    )
+    log, out = tmp_path / "log.csv", tmp_path / "bundle"
+    log.write_text("user,time,query,url\n" + rows)
+    how = {
+        "tables": ["query", "click", "pair"],
+        "mechanism": "threshold(noise=geometric, d=5, scale=2.0, T=20)",
+    }
+    release(str(log), out=out, gap=600.0, **how)
+    evaluate(str(log), bundles=[out], baselines=[], folds=1)
+    assert {truth.tables["pair"].num_rows for _, truth in looks["whole"].seen} == {0}
+    held = [truth.searches for _, truth in looks["held"].seen]
+    assert all(len(set(s["session"].to_pylist())) == s.num_rows for s in held)
+    release(str(log), out=tmp_path / "other", **how)
+    with pytest.raises(UsageError, match=r"different sessions \(--gap\)"):
+        evaluate(str(log), bundles=[out, tmp_path / "other"])
+
+
+def test_a_session_as_the_protected_unit_is_defined_in_the_certificate(place, tmp_path):
+    out = tmp_path / "bundle"
+    log = str(place / "log.parquet")
+    release(log, out=out, mechanism="threshold", tables=["query"], unit="session", gap=300.0)
+    assert load(out).certificate.text["gap"] == 300.0
+    assert of_bundle("b", load(out).certificate, {}).view.gap == 300.0
+
+
+def test_where_nobody_is_held_out_there_are_no_questions(tmp_path):
+    rows = "".join(f"u1,2006-01-01 10:{m:02},q{m % 7},a{m % 3}.com\n" for m in range(50))
+    (tmp_path / "log.csv").write_text("user,time,query,url\n" + rows)
+    done = evaluate(str(tmp_path / "log.csv"), baselines=["raw"], folds=1, settings=ANY)
+    assert {r.n for r in done.results if r.task == "autocomplete"} == {0}
+    assert {r.task for r in done.results} > {"suggestion", "session-search", "ad-hoc"}
+
+
 def test_every_score_is_told_over_the_answered_and_over_all(place, looks):
     done = evaluate(str(place / "log.parquet"), baselines=["raw"], folds=1)
     told = {(r.task, r.measure): (r.value, r.n) for r in done.results}
@@ -306,6 +356,9 @@ def test_the_paired_test_is_that_of_scipy_by_hand():
     assert found.p == pytest.approx(0.18350, abs=1e-5)
     (same,) = compare("s", "raw", "t", [b], [b])
     assert same.p is None
+    nothing = Scores(measure="m", values=np.full(3, np.nan), users=np.arange(3))
+    (worse,) = compare("s", "raw", "t", [nothing], [b])
+    assert (worse.difference, worse.p) == (-1.0, 0.0)  # surely different, not "no difference"
 
 
 def test_a_sweep_varies_one_parameter(place, monkeypatch):
@@ -343,9 +396,19 @@ def test_what_cannot_be_varied_is_refused(place):
         (("epsilon", []), "needs values"),
         (("k", [5]), "threshold has no k"),
         (("per-user", [1.5]), "whole numbers"),
+        (("threshold", [2.5]), "whole numbers"),
     ):
         with pytest.raises(UsageError, match=message):
             sweep(log, mechanisms=["threshold"], vary=vary)
+    with pytest.raises(UsageError, match="rounds has no threshold of its own"):
+        sweep(log, mechanisms=["rounds"], vary=("threshold", [20]), tables=["query"])
+    with pytest.raises(UsageError, match="must be at least 1, not 1 and 0"):
+        sweep(log, mechanisms=["threshold"], vary=("epsilon", [1]), tables=["query"], repeats=0)
+
+
+def test_a_scale_that_costs_more_than_the_epsilon_asked_for_is_told_at_its_cost():
+    wanted = Wanted(tables=("query",), epsilon=1, delta=1e-6, per_user=5, letters={"scale": 2.5})
+    assert of_mechanism("zealous", wanted).guarantee.epsilon == pytest.approx(2 * 5 / 2.5 / 2)
 
 
 def test_results_tell_coverage_once_and_every_score_twice():

@@ -10,6 +10,7 @@ from murmurlog.bound import choose_way
 from murmurlog.bundle import Release, load
 from murmurlog.errors import UsageError
 from murmurlog.evaluation import Evaluation
+from murmurlog.items import GAP
 from murmurlog.noise import Entropy, SystemEntropy
 from murmurlog.reading import Reading
 from murmurlog.recipes import Wanted, of_bundle, of_mechanism
@@ -53,12 +54,14 @@ def evaluate(
     """
     found = find(source, columns=columns, encoding=encoding)
     releases = _named(bundles)
+    gap = _gap(releases)
     wanted = Wanted(
         tables=tuple(tables or usual_tables(found)),
         epsilon=epsilon,
         delta=delta,
         per_user=per_user,
         way=choose_way(None, timed="time" in found.columns),
+        gap=gap,
         options=options or {},
     )
     recipes = {
@@ -71,8 +74,6 @@ def evaluate(
         recipes[name] = of_mechanism(name, wanted)
     if not recipes and RAW not in baselines:
         raise UsageError("there is nothing to evaluate: give --bundle, --mechanisms or --baselines")
-    if folds < 1 or repeats < 1:
-        raise UsageError(f"--folds and --repeats must be at least 1, not {folds} and {repeats}")
     asked = Asked(
         source=found,
         test=None if test is None else find(test, columns=columns, encoding=encoding),
@@ -80,6 +81,7 @@ def evaluate(
         recipes=recipes,
         raw=RAW in baselines,
         reading=_reading(releases, url=url, deny=deny, patterns=patterns),
+        gap=gap,
         trials=chosen(tasks),
         settings=settings or Settings(),
         folds=folds,
@@ -108,6 +110,18 @@ def usual_tables(source: Source) -> tuple[str, ...]:
     pair = ("pair",) if "time" in source.columns else ()
     click = ("click",) if "url" in source.columns else ()
     return ("query", *click, *pair, "keyword")
+
+
+def _gap(releases: Mapping[str, Release]) -> float:
+    """What ends a session in the bundles, as far as they say it; they must agree."""
+    said = {name: r.certificate.text["gap"] for name, r in releases.items()}
+    told = {name: float(gap) for name, gap in said.items() if gap is not None}
+    if len(set(told.values())) > 1:
+        raise UsageError(
+            f"{' and '.join(told)} have different sessions (--gap), so they are not about the same "
+            "pairs: evaluate them apart"
+        )
+    return next(iter(told.values()), GAP)
 
 
 def _reading(

@@ -21,7 +21,7 @@ from murmurlog.log import Log
 from murmurlog.making import make
 from murmurlog.mechanisms import View, named, parse, read_letters
 from murmurlog.noise import Entropy
-from murmurlog.plans import Plan, plan_tables
+from murmurlog.plans import EPSILON, Plan, plan_tables
 from murmurlog.privacy import Guarantee
 from murmurlog.reading import Reading
 
@@ -86,6 +86,7 @@ class Wanted:
     delta: float | None = None
     per_user: int | None = None
     way: str | None = None
+    gap: float = GAP
     letters: Mapping[str, float] = field(
         default_factory=dict
     )  # threshold, scale: instead of solved
@@ -160,14 +161,17 @@ def of_mechanism(name: str, wanted: Wanted) -> Recipe:
     )
     if wanted.letters:
         plans, total = _overruled(name, tables, plans, wanted)
-    view = View(kind="", unit=total.unit, way=wanted.way, options=own)
+    view = View(kind="", unit=total.unit, way=wanted.way, gap=wanted.gap, options=own)
     return Recipe(name=name, plans=plans, view=view, guarantee=total)
 
 
 def _overruled(
     name: str, tables: Sequence[str], plans: Mapping[str, Plan], wanted: Wanted
 ) -> tuple[dict[str, Plan], Guarantee]:
-    """The plans with a threshold or a scale put by hand; the guarantee is what follows from it."""
+    """The plans with a threshold or a scale put by hand; the guarantee is what follows from it.
+
+    It is stated at the epsilon that was asked for, or at what it costs where that is more.
+    """
     texts = {}
     for table, plan in plans.items():
         text = str(plan.mechanism)
@@ -175,9 +179,13 @@ def _overruled(
         for what, value in wanted.letters.items():
             names = THRESHOLDS if what == "threshold" else SCALES
             letter = next((each for each in names if each in letters), None)
-            if letter is None:
+            if letter is None or "_" in letters[letter]:  # one for each round is not one
                 raise UsageError(f"{name} has no {what} of its own to vary")
-            letters[letter] = repr(int(value) if what == "threshold" else value)
+            letters[letter] = repr(value)
         given = ", ".join(f"{letter}={value}" for letter, value in letters.items())
         texts[table] = f"{text.partition('(')[0]}({given})"
-    return plan_tables(tables, mechanism=texts, epsilon=wanted.epsilon, options=wanted.options)
+    epsilon = EPSILON if wanted.epsilon is None else wanted.epsilon
+    try:
+        return plan_tables(tables, mechanism=texts, epsilon=epsilon, options=wanted.options)
+    except UsageError:
+        return plan_tables(tables, mechanism=texts, options=wanted.options)

@@ -344,7 +344,10 @@ def _comparisons(evaluation: Evaluation, cast: Cast) -> list[str]:
 
 
 def _compared(each: Comparison, cast: Cast) -> list[str]:
-    p = "no difference" if each.p is None else "< 0.001" if each.p < 0.001 else f"{each.p:.3f}"
+    if each.p is None:
+        p = "–" if each.difference else "no difference"
+    else:
+        p = "< 0.001" if each.p < 0.001 else f"{each.p:.3f}"
     return [
         each.measure,
         cast.shown(each.system),

@@ -441,7 +441,8 @@ def _certificate(
         bound=way,
         text=reading.as_json()
         | {
-            "gap": view.gap if {"pair", "session"} & set(plans) else None,
+            # Of what is protected, too, where that is a session.
+            "gap": view.gap if {"pair", "session"} & {view.unit, *plans} else None,
             "set_size": view.set_size if "itemset" in plans else None,
             "consecutive": view.consecutive if "itemset" in plans else None,
         },

@@ -45,6 +45,7 @@ class Asked:
     recipes: Mapping[str, Recipe]  # of all systems but the raw log; in the order of the report
     raw: bool
     reading: Reading
+    gap: float  # seconds without a query that end a session
     trials: Sequence[Trial]
     settings: Settings
     folds: int
@@ -54,6 +55,12 @@ class Asked:
     entropy: Entropy
     say: Callable[[str], None]
 
+    def __post_init__(self) -> None:
+        if self.folds < 1 or self.repeats < 1:
+            raise UsageError(
+                f"--folds and --repeats must be at least 1, not {self.folds} and {self.repeats}"
+            )
+
     @property
     def names(self) -> list[str]:
         return [RAW] * self.raw + list(self.recipes)
@@ -62,8 +69,9 @@ class Asked:
     def how(self) -> str:
         if self.test is not None:
             return (
-                "Statistics compare each release with the log it was made from; all other tasks "
-                "were scored on a separate log."
+                "Tasks with held-out truth were scored on a separate log, statistics and tasks about "
+                "the log as a whole on the log that each release was made from. Whether its users are "
+                "others was not looked at."
             )
         split = "one part of the users" if self.folds == 1 else f"{self.folds} folds of the users"
         return (
@@ -246,15 +254,19 @@ def _held_out(
     """For each fold the truth and the users to make releases from; None: those made before."""
     if asked.test is not None:
         with connect(memory=asked.memory) as apart:
-            other = _read(asked, asked.test, apart)
+            other = _read(
+                asked, asked.test, apart, reading=replace(asked.reading, since=None, until=None)
+            )
             urls, times = whole.has_urls and other.has_urls, other.has_times
-            found = replace(whole, searches=searches_of(other), has_urls=urls, has_times=times)
+            searches = searches_of(other, gap=asked.gap)
+            found = replace(whole, searches=searches, has_urls=urls, has_times=times)
         yield found, None
         return
     for fold in range(asked.folds):
         asked.say(f"fold {fold + 1} of {asked.folds}")
         training, held = split(log, engine, fold=fold, folds=asked.folds)
-        yield replace(_truth(training, asked), searches=searches_of(held)), training
+        searches = searches_of(held, gap=asked.gap)
+        yield replace(_truth(training, asked), searches=searches), training
 
 
 def split(log: Log, engine: DuckEngine, *, fold: int, folds: int) -> tuple[Log, Log]:
@@ -272,7 +284,7 @@ def split(log: Log, engine: DuckEngine, *, fold: int, folds: int) -> tuple[Log, 
 
 
 def _truth(log: Log, asked: Asked) -> Truth:
-    tables, holders = count_exactly(log)
+    tables, holders = count_exactly(log, gap=asked.gap)
     return Truth(
         tables=tables,
         holders=holders,
@@ -282,10 +294,12 @@ def _truth(log: Log, asked: Asked) -> Truth:
     )
 
 
-def _read(asked: Asked, source: Source, engine: DuckEngine) -> Log:
-    asked.reading.check(source)
-    urls = "url" in source.columns
-    return asked.reading.read(source, engine=engine, urls=urls, say=asked.say)
+def _read(
+    asked: Asked, source: Source, engine: DuckEngine, *, reading: Reading | None = None
+) -> Log:
+    reading = reading or asked.reading
+    reading.check(source)
+    return reading.read(source, engine=engine, urls="url" in source.columns, say=asked.say)
 
 
 def _ranks(truth: Truth, tables: Mapping[str, pa.Table]) -> list[tuple[int, int, bool]]:

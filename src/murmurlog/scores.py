@@ -76,7 +76,7 @@ class Comparison:
     task: str
     measure: str
     difference: float
-    p: float | None  # None: they do not differ on any question
+    p: float | None  # None: there is nothing to test, as they do not differ or on one question
     n: int
 
     def as_json(self) -> dict[str, Any]:
@@ -145,7 +145,6 @@ def compare(
         if scores.measure not in other:
             continue
         a, b = (np.nan_to_num(s.values) for s in (scores, other[scores.measure]))
-        differ = len(a) > 1 and bool(np.any(a - b != a[0] - b[0]))
         lines.append(
             Comparison(
                 system=system,
@@ -153,11 +152,20 @@ def compare(
                 task=task,
                 measure=scores.measure,
                 difference=float((a - b).mean()) if len(a) else 0.0,
-                p=float(stats.ttest_rel(a, b).pvalue) if differ else None,
+                p=_paired(a, b),
                 n=len(a),
             )
         )
     return lines
+
+
+def _paired(a: Floats, b: Floats) -> float | None:
+    """The p-value of a paired t-test; 0 where all questions differ by the same."""
+    if len(a) < 2 or not np.any(a != b):
+        return None
+    if not np.any(a - b != a[0] - b[0]):
+        return 0.0
+    return float(stats.ttest_rel(a, b).pvalue)
 
 
 def merge(folds: Sequence[Sequence[Scores | Figure]]) -> list[Scores | Figure]:

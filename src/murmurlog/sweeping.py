@@ -15,6 +15,7 @@ from murmurlog.bound import choose_way
 from murmurlog.errors import UsageError
 from murmurlog.evaluating import usual_tables
 from murmurlog.evaluation import Evaluation, Point
+from murmurlog.items import GAP
 from murmurlog.mechanisms import MECHANISMS
 from murmurlog.noise import Entropy, SystemEntropy
 from murmurlog.reading import Reading
@@ -90,6 +91,7 @@ def sweep(
                 screen=load_screen(Path(patterns) if patterns else None),
                 deny=load_deny(Path(deny)) if deny else frozenset(),
             ),
+            gap=GAP,
             trials=chosen(tasks),
             settings=settings or Settings(),
             folds=folds,
@@ -116,7 +118,9 @@ def varied(mechanism: str, wanted: Wanted, what: str, value: float) -> Recipe:
         return of_mechanism(f"{mechanism}:{_whole(what, value)}", wanted)
     if what == "per-user":
         wanted = replace(wanted, per_user=_whole(what, value))
-    elif what in ("threshold", "scale"):
+    elif what == "threshold":
+        wanted = replace(wanted, letters={what: _whole(what, value)})
+    elif what == "scale":
         wanted = replace(wanted, letters={what: value})
     elif what == "epsilon":
         wanted = replace(wanted, epsilon=value)

@@ -66,7 +66,7 @@ def _read(rows: pa.Table) -> Sessions:
         user=rows["user"].to_numpy()[new],
         query=query[new],
         start=start,
-        end=np.append(start[1:], len(first)),
+        end=np.append(start, len(first))[1:],  # nobody has no session
         click=search[has_click],
         clicked=url.indices.fill_null(0).to_numpy()[has_click].astype(np.int64),
     )
