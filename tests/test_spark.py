@@ -153,6 +153,11 @@ class TestOnACluster:
             assert verify(tmp_path / name).exit_code == 0
             assert pq.read_table(tmp_path / name / "data" / "query.parquet").num_rows > 0
 
+    def test_a_session_that_commits_in_another_way_is_not_asked_how(self, tmp_path):
+        done = run(COMMITS, tmp_path)
+        assert done.returncode == 0, done.stderr[-3000:]
+        assert done.stdout.splitlines()[-1] == "3 rows"
+
     def test_what_spark_would_read_in_another_way_is_refused(self, tmp_path):
         good = {"user": ["a", "b"], "query": ["x", "y"]}
         nanoseconds = pa.array([1, 2], pa.timestamp("ns"))
@@ -192,6 +197,20 @@ def run(script, folder):
         env=environment(), capture_output=True, text=True, timeout=PATIENCE,
     )  # fmt: skip
 
+
+# There is no version 3: whoever took it over from the session could write nothing.
+COMMITS = """
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from murmurlog.spark import connect
+
+builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+version = "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version"
+builder.config(version, "3").getOrCreate()
+with connect(test=False) as engine:
+    kept = engine.keep(pa.table({"a": [1, 2, 3]}))
+    print(sum(batch.num_rows for batch in engine.batches(kept)), "rows")
+"""
 
 RELEASES = """
 import sys

@@ -55,8 +55,12 @@ AT_START = {
     "spark.app.name": "murmurlog",
     "spark.ui.enabled": "false",  # it would show parts of plans to whoever opens the port
     "spark.ui.showConsoleProgress": "false",
+}
+# Of every table that is written, also where the session is not ours and has other settings.
+WRITTEN = {
+    "parquet.block.size": str(ROW_GROUP),
     # With version 2 a task that dies while it commits leaves rows behind.
-    "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "1",
+    "mapreduce.fileoutputcommitter.algorithm.version": "1",
 }
 PIP = "pip install 'murmurlog[spark]'"
 # What Spark may say while it runs, and our words for it, since its own can quote rows.
@@ -196,7 +200,7 @@ class SparkEngine:
         name = self._new()
         path = f"{self.folder}/{name}"
         with told():
-            rows.write.option("parquet.block.size", ROW_GROUP).parquet(path)
+            rows.write.options(**WRITTEN).parquet(path)
             return self.view(self.session.read.schema(rows.schema).parquet(path), name)
 
     def view(self, rows: Any, name: str | None = None) -> Any:
