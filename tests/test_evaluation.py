@@ -10,6 +10,7 @@ import pytest
 
 from murmurlog import evaluating, running
 from murmurlog.bundle import load
+from murmurlog.cli.evaluate import _options
 from murmurlog.engine import connect
 from murmurlog.errors import UsageError
 from murmurlog.evaluating import evaluate
@@ -212,6 +213,21 @@ def test_a_bundle_that_used_a_list_or_a_public_file_needs_it_again(place, tmp_pa
     release(log, out=tmp_path / "p", tables=["query"], mechanism="pool", pool=tmp_path / "pool.txt")
     with pytest.raises(UsageError, match="give --pool again"):
         of_bundle("p", load(tmp_path / "p").certificate, {})
+
+
+def test_public_files_are_read_for_the_tables_and_urls_of_the_bundle(place, tmp_path):
+    """The commands are as an owner gives them: nothing of the bundle is said again but the file."""
+    pool, out = tmp_path / "pool.tsv", tmp_path / "b"
+    pool.write_text("weather\texample.org/a\nweather\texample.org/b\nnews\texample.net\n")
+    log = str(place / "log.parquet")
+    release(
+        log, out=out, tables=["query", "click"], mechanism="pool", pool=pool, url="host", epsilon=5
+    )  # fmt: skip
+    certificate = load(out).certificate
+    options = _options(pool, None, None, None, "path", [out])
+    assert {name: listed.size for name, listed in options["pool"].items()} == {
+        name: claim.parameters["pool_size"] for name, claim in certificate.tables.items()
+    }
 
 
 def test_a_recipe_makes_the_same_kind_of_release(place):

@@ -77,6 +77,15 @@ def public_files(
     return found
 
 
+def with_pools(certificate: Certificate) -> list[str]:
+    """The tables of a bundle that were made with a public pool."""
+    return [
+        name
+        for name, claim in certificate.tables.items()
+        if "pool" in type(parse(claim.mechanism)).options
+    ]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
     """What is asked of systems that are given by a mechanism's name."""

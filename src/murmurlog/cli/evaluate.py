@@ -1,5 +1,6 @@
 """The commands that say how useful a release is. What they write looks at the raw log: internal."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -137,7 +138,7 @@ def evaluate(
             url=url,
             deny=deny,
             patterns=patterns,
-            options=_options(pool, result_lists, map, kinds, url),
+            options=_options(pool, result_lists, map, kinds, url, bundle or ()),
             memory=memory,
             say=say,
         )
@@ -261,12 +262,25 @@ def _settings(
 
 
 def _options(
-    pool: Path | None, lists: Path | None, map: str | None, kinds: list[str] | None, url: str
+    pool: Path | None,
+    lists: Path | None,
+    map: str | None,
+    kinds: list[str] | None,
+    url: str,
+    bundles: Sequence[Path] = (),
 ) -> dict[str, Any]:
-    from murmurlog.recipes import public_files
+    """The public files, read as the bundles' logs were, for all tables that may need them."""
+    from murmurlog.bundle import read_certificate
+    from murmurlog.recipes import public_files, with_pools
 
+    given = [read_certificate(bundle) for bundle in bundles]
+    tables = [*(kinds or ()), *(name for each in given for name in with_pools(each))]
     return public_files(
-        pool=pool, result_lists=lists, labels=map, tables=kinds or ("query",), url=url
+        pool=pool,
+        result_lists=lists,
+        labels=map,
+        tables=list(dict.fromkeys(tables)) or ["query"],
+        url=given[0].text["url"] if given else url,
     )
 
 
