@@ -263,20 +263,21 @@ def test_worlds_that_depend_on_each_other_are_no_samples(mechanism, ways):
 
 # Those that few samples or none are needed for; the others are slow.
 QUICK = {
-    "noise reused after fork": lambda s: False,
-    "noise of a fixed seed": lambda s: False,
-    "bound skipped": three_items,
-    "bound after the tally": three_items,
-    "SafeLog's filter before limiting": three_items,
+    "noise reused after fork": (lambda s: False, "two forked processes have the same noise"),
+    "noise of a fixed seed": (lambda s: False, "two releases of one process have the same noise"),
+    "bound skipped": (three_items, "a heavy user: one user moves 12 counts"),
+    "bound after the tally": (three_items, "ties that steer bounds: one user moves 6 counts"),
+    "SafeLog's filter before limiting": (three_items, "items at the threshold: one user moves 3"),
 }
 
 
 @pytest.mark.parametrize(
     "twin", [t for t in TWINS if t.name in QUICK], ids=lambda t: t.name.replace(" ", "-")
 )
-def test_the_audit_catches_twins_at_once(twin):
-    made, _ = twin.audited(only=QUICK[twin.name], confidence=SURE)
-    assert made.violations
+def test_the_audit_catches_twins_at_once_and_for_what_is_wrong_with_them(twin):
+    only, why = QUICK[twin.name]
+    made, _ = twin.audited(only=only, confidence=SURE)
+    assert why in " ".join(made.violations)
     assert "violation" in made.sentence()
 
 
