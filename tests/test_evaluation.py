@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as csv
 import pytest
+from scipy import stats
 
 from murmurlog import evaluating, running
 from murmurlog.bundle import load
@@ -370,6 +371,14 @@ def test_the_paired_test_is_that_of_scipy_by_hand():
     # Differences 0, -1, -1: mean -2/3, standard error 1/3, t = -2 with 2 degrees of freedom.
     assert found.difference == pytest.approx(-2 / 3)
     assert found.p == pytest.approx(0.18350, abs=1e-5)
+    # Three questions of one user and one of another are two users' worth of evidence, not four.
+    many = np.array([0, 0, 0, 1])
+    c = Scores(measure="m", values=np.array([0.5, 0.6, 0.4, 0.2]), users=many)
+    d = Scores(measure="m", values=np.ones(4), users=many)
+    (clustered,) = compare("s", "raw", "t", [c], [d])
+    assert clustered.p is not None
+    apart = stats.ttest_rel(c.values, d.values).pvalue
+    assert clustered.p > 3 * apart
     (same,) = compare("s", "raw", "t", [b], [b])
     assert same.p is None
     nothing = Scores(measure="m", values=np.full(3, np.nan), users=np.arange(3))

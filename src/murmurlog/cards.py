@@ -287,8 +287,8 @@ def readme(certificate: Certificate) -> str:
     for table, claim in certificate.tables.items():
         stated = claim.guarantee.as_json()
         epsilon, delta = (
-            "none" if stated[name] is None else f"{stated[name]:{digits}}"
-            for name, digits in (("epsilon", ".6g"), ("delta", ".3g"))
+            "none" if stated[name] is None else up(stated[name], digits)
+            for name, digits in (("epsilon", 6), ("delta", 3))
         )
         lines.append(f"| {table} | {claim.rows} | `{claim.mechanism}` | {epsilon} | {delta} |")
     lines += [

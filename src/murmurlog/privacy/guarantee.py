@@ -13,7 +13,7 @@ ASSUMPTIONS = {
     "A0": "The unit is an id of the log, not a person; parameters were fixed without the log "
     "or by output whose cost is accounted for; noise is secret and exact; nothing but this bundle was "
     "published.",
-    "A1": "Each unit adds at most d distinct items with weight 1, chosen from its own rows only.",
+    "A1": "Each unit adds at most d to all counts: d distinct items once, or d rows where rows are counted, chosen from its own rows only.",
     "A2": "The list of results of each query is public and independent of the log.",
     "A3": "The number of users is a declared public number.",
     "A4": "The pool of candidates was fixed in public before the log was looked at.",
