@@ -7,15 +7,16 @@ well-known logs (docs/shapes.md) whatever their name, UTF-8 unless a mark or the
 
 import csv
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from murmurlog.engine import identifier
 from murmurlog.errors import InputError, UsageError
 from murmurlog.postgres import Address, look, looks_like_address, parse
 from murmurlog.shapes import ENCODINGS, Head, Shape, encoding_of, head, recognise, tabbed
@@ -47,7 +48,8 @@ NAMES = {
     "rank": ("rank", "item_rank", "itemrank", "click_rank", "position", "pos"),
 }  # fmt: skip
 JSON_LINES_LOOKED_AT = 100
-_HEADLESS = re.compile(r"^[\d:. T-]+$|://|@|.{60}")  # no name of a column, and not to be printed
+LONGEST_NAME = 1000  # characters, of a column
+CLOSED: dict[str, Any] = {"autoload_known_extensions": "false", "autoinstall_known_extensions": "false"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,8 +138,8 @@ def find(
     for file, header in headers.items():
         if header != found and kind.format in ("csv", "tsv"):
             raise InputError(
-                f"{file.name} has other columns than {files[0].name}, or in another order: "
-                f"{', '.join(header)} against {', '.join(found)}. Read them one by one."
+                f"{file.name} has other columns than {files[0].name}, or in another order, or no "
+                "line with their names. Read them one by one."
             )
     every = tuple(dict.fromkeys(name for header in headers.values() for name in header))
     if kind.format == "tsv" and kind.lines is None:
@@ -238,12 +240,12 @@ def _table(source: Source) -> str:
         raise InputError("give one .duckdb file at a time, as file.duckdb::table")
     file = source.files[0]
     try:
-        with duckdb.connect(str(file), read_only=True) as connection:
+        with duckdb.connect(str(file), read_only=True, config=CLOSED) as connection:
             rows = connection.execute(
-                "SELECT table_name FROM duckdb_tables() ORDER BY 1"
+                "SELECT table_name FROM duckdb_tables() WHERE schema_name = 'main' ORDER BY 1"
             ).fetchall()
-    except duckdb.Error as error:
-        raise InputError(f"{file.name} is not a readable DuckDB file: {error}") from None
+    except (duckdb.Error, RuntimeError, UnicodeError):
+        raise InputError(f"{file.name} is not a readable DuckDB file") from None
     tables = [name for (name,) in rows]
     if source.table is None and len(tables) == 1:
         return str(tables[0])
@@ -265,13 +267,14 @@ def _columns_of(source: Source, file: Path, kind: _Kind) -> tuple[str, ...]:
         if source.format == "parquet":
             names = pq.read_schema(file).names
         elif source.format == "duckdb":
-            with duckdb.connect(str(file), read_only=True) as connection:
-                names = connection.table(f'"{source.table}"').columns
+            with duckdb.connect(str(file), read_only=True, config=CLOSED) as connection:
+                names = connection.table(f"main.{identifier(source.table or '')}").columns
         else:
             with pa.input_stream(file, compression=kind.compression) as stream:
                 names = _text_columns(source.format, file, stream.read(1 << 20), kind.encoding)
-    except (pa.ArrowInvalid, duckdb.Error, OSError) as error:
-        raise InputError(f"{file.name} is not readable as {source.format}: {error}") from None
+    except (pa.ArrowException, duckdb.Error, OSError, csv.Error, RuntimeError):
+        # Their texts can quote what is in the file.
+        raise InputError(f"{file.name} is not readable as {source.format}") from None
     except UnicodeDecodeError:
         raise InputError(
             f"the header of {file.name} is not {kind.encoding.upper()} text: convert the file "
@@ -292,7 +295,7 @@ def _text_columns(format: str, file: Path, start: bytes, encoding: str) -> list[
         for line in lines[:JSON_LINES_LOOKED_AT]:
             try:
                 value = json.loads(line.decode(encoding).removeprefix("\ufeff"))
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
             if isinstance(value, dict):
                 names.update(dict.fromkeys(value))
@@ -307,13 +310,12 @@ def _text_columns(format: str, file: Path, start: bytes, encoding: str) -> list[
 
 def roles_of(source: Source, found: tuple[str, ...], given: Mapping[str, str]) -> dict[str, str]:
     """The column of each role, as given or guessed from its name."""
+    listed = f"Found: {short(found)}." if _is_header(source, found, given) else _NO_HEADER
     for role, column in given.items():
         if role not in ROLES:
             raise UsageError(f"--columns: {role!r} is no role; roles are {', '.join(ROLES)}")
         if column not in found:
-            raise InputError(
-                f'column "{column}" is not in {source.name}. Found: {", ".join(found)}.'
-            )
+            raise InputError(f'column "{column}" is not in {source.name}. {listed}')
     by_name = {name.lower().replace(" ", "_"): name for name in reversed(found)}
     columns = {}
     for role in ROLES:
@@ -322,13 +324,27 @@ def roles_of(source: Source, found: tuple[str, ...], given: Mapping[str, str]) -
             columns[role] = chosen
     for role in REQUIRED:
         if role not in columns:
-            if source.format in ("csv", "tsv") and any(_HEADLESS.search(name) for name in found):
-                raise InputError(
-                    f"the first line of {source.name} looks like a row: put a line with the names "
-                    "of the columns before it"
-                )
             raise InputError(
-                f'no column of {source.name} looks like "{role}". Found: {", ".join(found)}. '
+                f'no column of {source.name} looks like "{role}". {listed} '
                 f"Map it: --columns {role}=..."
             )
     return columns
+
+
+_NO_HEADER = (
+    "None of its columns has a known name, so its first line may be a row and is not printed: put a "
+    "line with the names of the columns before it if there is none."
+)
+
+
+def _is_header(source: Source, found: tuple[str, ...], given: Mapping[str, str]) -> bool:
+    """Whether names of columns may be printed: those of text could be somebody's row."""
+    known = {name for names in NAMES.values() for name in names} | set(given.values())
+    names = {name.lower().replace(" ", "_") for name in found} | set(found)
+    return source.format not in TEXT or not known.isdisjoint(names)
+
+
+def short(names: tuple[str, ...]) -> str:
+    """Names of columns for a message: as many as a person reads."""
+    cut = [name if len(name) <= 60 else f"{name[:57]}..." for name in names[:30]]
+    return ", ".join(cut) + (f" and {len(names) - 30} more" if len(names) > 30 else "")

@@ -1,0 +1,4 @@
+EXPLORED = ()
+
+
+def explore(*a, **k): ...
