@@ -142,6 +142,9 @@ def run(cases: Iterable[Case], home: Path, *, workers: int = 2) -> dict[str, Kin
                 with lock:
                     kind = kinds.setdefault(case.kind, Kind(case.kind))
                     judge(case, code, root, before, kind, runner.rss)
+                    done = sum(each.runs for each in kinds.values())
+                if done % 500 == 0:
+                    print(f"{done} runs", file=sys.stderr, flush=True)
                 shutil.rmtree(root, ignore_errors=True)
         finally:
             runner.close()
@@ -160,7 +163,12 @@ def every(seed: int, share: float, home: Path) -> Iterator[Case]:
 
 
 def fuzz(
-    *, seed: int = 1, share: float = 1.0, kinds: list[str] | None = None, part: float = 1.0
+    *,
+    seed: int = 1,
+    share: float = 1.0,
+    kinds: list[str] | None = None,
+    part: float = 1.0,
+    workers: int = 2,
 ) -> list[Kind]:
     """Runs every kind of hostile input, or a part of it, and says what came of it."""
     with tempfile.TemporaryDirectory() as folder:
@@ -169,7 +177,7 @@ def fuzz(
         if part < 1:
             random.Random(seed).shuffle(cases)
             cases = cases[: max(1, round(len(cases) * part))]
-        found = list(run(cases, home).values())
+        found = list(run(cases, home, workers=workers).values())
     for name in EXPLORED:
         if kinds is None or name in kinds:
             explored = explore(name, seed=seed, inputs=round(4000 * share))
@@ -184,9 +192,16 @@ def main() -> int:
     parser.add_argument("--part", type=float, default=1.0, help="run only this part of all")
     parser.add_argument("--kinds", nargs="*", help="only these")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--workers", type=int, default=2)
     asked = parser.parse_args()
     started = time.monotonic()
-    found = fuzz(seed=asked.seed, share=asked.share, kinds=asked.kinds, part=asked.part)
+    found = fuzz(
+        seed=asked.seed,
+        share=asked.share,
+        kinds=asked.kinds,
+        part=asked.part,
+        workers=asked.workers,
+    )
     line = "{:<22}{:>7}{:>12}{:>13}{:>15}{:>9}{:>8}   {}"
     print(
         line.format(

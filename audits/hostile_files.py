@@ -18,7 +18,16 @@ VALUES = (
     "%s%n", "{0}", "\udcff", "\u202e", "\x1b[2J", "x" * 70_000, "true", "query", "query=1", "user=user",
 )  # fmt: skip
 # Flags that name what is written, and those that start other machines.
-LEFT_OUT = {"--out", "--ledger", "--master", "--scratch", "--labels", "--version", "--help", "--config"}
+LEFT_OUT = {
+    "--out",
+    "--ledger",
+    "--master",
+    "--scratch",
+    "--labels",
+    "--version",
+    "--help",
+    "--config",
+}
 SETTINGS = {
     "no byte": "", "no TOML": "[[[", "only NUL": "\x00" * 99, "unknown section": "[nothing]\na = 1",
     "unknown key": "[release]\nnothing = 1", "no section": "epsilon = 1", "a section that is a value": "release = 1",
@@ -49,10 +58,31 @@ def _with_log(*others: Callable[[Path], None]) -> Callable[[Path], None]:
 
 def _settings(choice: random.Random, share: float) -> Iterator[Case]:
     for what, content in SETTINGS.items():
-        codes = frozenset({0}) if what == "no byte" else frozenset({0, 4}) if what in ("columns",) else USAGE
-        yield Case("settings", what, _with_log(writes("murmurlog.toml", content)), release("log.tsv"), codes)
-    for what, content in {"no UTF-8": b"\xff\xfe[release]", "random": choice.randbytes(999)}.items():
-        yield Case("settings", what, _with_log(writes("murmurlog.toml", content)), release("log.tsv"), USAGE)
+        codes = (
+            frozenset({0})
+            if what == "no byte"
+            else frozenset({0, 4})
+            if what in ("columns",)
+            else USAGE
+        )
+        yield Case(
+            "settings",
+            what,
+            _with_log(writes("murmurlog.toml", content)),
+            release("log.tsv"),
+            codes,
+        )
+    for what, content in {
+        "no UTF-8": b"\xff\xfe[release]",
+        "random": choice.randbytes(999),
+    }.items():
+        yield Case(
+            "settings",
+            what,
+            _with_log(writes("murmurlog.toml", content)),
+            release("log.tsv"),
+            USAGE,
+        )
 
     def folder(root: Path) -> None:
         (root / "settings").mkdir()
@@ -61,7 +91,7 @@ def _settings(choice: random.Random, share: float) -> Iterator[Case]:
         arguments = ("--config", path, *release("log.tsv"))
         yield Case("settings", f"--config {path[:20]!a}", _with_log(folder), arguments,
                    USAGE if path else frozenset({0, 2}))  # fmt: skip
-    sound = b"[release]\nepsilon = 1.5\ntables = ['query']\nurl = \"host\"\n[release.columns]\nuser = \"user\"\n"
+    sound = b'[release]\nepsilon = 1.5\ntables = [\'query\']\nurl = "host"\n[release.columns]\nuser = "user"\n'
     for n in range(round(60 * share)):
         changed = writes("murmurlog.toml", mutated(sound, choice))
         yield Case("settings", f"changed {n}", _with_log(changed), release("log.tsv"), ANY)
@@ -106,12 +136,26 @@ def _parameters(choice: random.Random, share: float) -> Iterator[Case]:
                                _with_log(), arguments, frozenset(codes))  # fmt: skip
     for value in VALUES:
         for place in ((value,), ("release", value), ("verify", value), ("ledger", value)):
-            yield Case("parameters", f"{place[0][:9]!a} {value[:20]!a}", _with_log(), place, frozenset({2, 4, 6}))
+            yield Case(
+                "parameters",
+                f"{place[0][:9]!a} {value[:20]!a}",
+                _with_log(),
+                place,
+                frozenset({2, 4, 6}),
+            )
     for value in ("threshold(", "threshold()", "threshold(d=1)", "rounds(d=9e99)", "k-query:" + "9" * 99,
                   "threshold(d=1, d=2)", "(" * 5000, "pool(N=1)", "\u202e", "a" * 70_000, "threshold(scale=nan, d=1, T=3)"):  # fmt: skip
         arguments = ("release", "log.tsv", "--out", "out/b", "--mechanism", value)
-        yield Case("parameters", f"mechanism {value[:20]!a}", _with_log(), arguments, frozenset({2, 3}))
-        yield Case("parameters", f"plan {value[:20]!a}", _with_log(), ("plan", "--mechanism", value), frozenset({2, 3}))
+        yield Case(
+            "parameters", f"mechanism {value[:20]!a}", _with_log(), arguments, frozenset({2, 3})
+        )
+        yield Case(
+            "parameters",
+            f"plan {value[:20]!a}",
+            _with_log(),
+            ("plan", "--mechanism", value),
+            frozenset({2, 3}),
+        )
 
 
 def _public(choice: random.Random, share: float) -> Iterator[Case]:
@@ -126,9 +170,18 @@ def _public(choice: random.Random, share: float) -> Iterator[Case]:
         "--patterns": (b"[a]\npatterns = ['\\d+']\n", ("--mechanism", "threshold(d=1, scale=1.0, T=24)", "--tables", "query"), ANY),
     }  # fmt: skip
 
-    def run(flag: str, what: str, name: str, content: bytes, more: tuple[str, ...], codes: frozenset[int]) -> Case:
+    def run(
+        flag: str,
+        what: str,
+        name: str,
+        content: bytes,
+        more: tuple[str, ...],
+        codes: frozenset[int],
+    ) -> Case:
         arguments = ("release", "log.tsv", "--out", "out/b", *more, flag, name)
-        return Case("public files", f"{flag} {what}", _with_log(writes(name, content)), arguments, codes)
+        return Case(
+            "public files", f"{flag} {what}", _with_log(writes(name, content)), arguments, codes
+        )
 
     def folder(root: Path) -> None:
         (root / "folder").mkdir()
@@ -145,15 +198,31 @@ def _public(choice: random.Random, share: float) -> Iterator[Case]:
             yield run(flag, what, "public.txt", content, more, codes)
         for name in ("folder", "loop", "nothing", "\udcff", "x" * 5000, ""):
             arguments = ("release", "log.tsv", "--out", "out/b", *more, flag, name)
-            yield Case("public files", f"{flag} {name[:9]!a}", _with_log(folder), arguments, frozenset({2, 4}))
+            yield Case(
+                "public files",
+                f"{flag} {name[:9]!a}",
+                _with_log(folder),
+                arguments,
+                frozenset({2, 4}),
+            )
         for n in range(round(25 * share)):
             yield run(flag, f"changed {n}", "public.txt", mutated(sound, choice), more, codes)
     sound, more, codes = flags["--pool"]
     for how in ("gz", "zst"):
-        yield run("--pool", f"cut {how}", f"p.{how}", packed(sound * 99, how)[:-9], more, frozenset({4}))
+        yield run(
+            "--pool", f"cut {how}", f"p.{how}", packed(sound * 99, how)[:-9], more, frozenset({4})
+        )
         bombed = bomb(b"\n" * (1 << 24), 40, how)
         yield run("--pool", f"bomb {how}", f"p.{how}", bombed, more, frozenset({4}))
-    bombs = (r"(a+)+$", r"(a|a)*b", r"(\\w*)*x", r"(.*a){30}", r"(\\d+)+y", r"a*a*a*a*a*a*a*b", r"((a?){60})a{60}")
+    bombs = (
+        r"(a+)+$",
+        r"(a|a)*b",
+        r"(\\w*)*x",
+        r"(.*a){30}",
+        r"(\\d+)+y",
+        r"a*a*a*a*a*a*a*b",
+        r"((a?){60})a{60}",
+    )
     _, more, _ = flags["--patterns"]
     log = text("tsv") + "".join(f"v{n}\t2026-01-01\t{c * 60}\tx\n" for n, c in enumerate("a1 b."))
     for n, pattern in enumerate(bombs):
@@ -162,7 +231,16 @@ def _public(choice: random.Random, share: float) -> Iterator[Case]:
         make = _with_log(writes("p.toml", content), writes("log.tsv", log))
         yield Case("regular expressions", f"bomb {n}", make, arguments, frozenset({0, 2}))
     for name in ("nothing.json", "profile.json"):
-        for content in ("", "{}", "[" * 99_999, '{"a": 1e999}', "null", "NaN", '{"format": "murmurlog-profile-1"}', QUERY[:3]):
+        for content in (
+            "",
+            "{}",
+            "[" * 99_999,
+            '{"a": 1e999}',
+            "null",
+            "NaN",
+            '{"format": "murmurlog-profile-1"}',
+            QUERY[:3],
+        ):
             arguments = ("plan", "--target", "queries=10", "--profile", name)
             yield Case("public files", f"--profile {content[:20]!a}", _with_log(writes("profile.json", content)),
                        arguments, frozenset({1, 2, 4, 6}))  # fmt: skip

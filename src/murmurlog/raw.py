@@ -172,7 +172,7 @@ def _lines(block: bytes) -> pa.Table:
 def _relation(source: Source, engine: DuckEngine, broken: dict[str, int]) -> str:
     if source.format == "duckdb":
         engine.sql(f"ATTACH {quoted(str(source.files[0]))} AS source (READ_ONLY)")
-        return f"source.{identifier(source.table or '')}"
+        return f"source.main.{identifier(source.table or '')}"
     compression = source.compressions[0]
     paths = source.files
     if set(source.encodings) != {"utf-8"}:

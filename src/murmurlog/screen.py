@@ -5,6 +5,7 @@ what they miss. Every rule is a pure function of one normalised query (A5).
 """
 
 import re
+import time
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typing import Any
 from murmurlog.errors import UsageError
 
 LOOKED_AT = 1000  # characters; some patterns take a time quadratic in the length
+MOST_SECONDS = 0.25  # of the CPU, for one query
 KEYS = {"about", "patterns", "check", "needs"}
 _IBAN = {
     "ad": 24, "at": 20, "be": 16, "bg": 22, "ch": 21, "cy": 28, "cz": 24, "de": 22, "dk": 18,
@@ -121,9 +123,11 @@ def load(path: Path | None = None) -> Screen:
             given = tomllib.loads(path.read_text("utf-8"))
         except OSError as error:
             raise UsageError(f"cannot read the patterns in {path}: {error.strerror}") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise UsageError(f"{where} is no TOML in UTF-8: {error}") from None
+        except (ValueError, RecursionError) as error:
+            raise UsageError(f"{where} is no TOML in UTF-8: {str(error)[:200]}") from None
         tables = own | given if given.pop("extend", False) is True else given
+        for name, table in given.items():
+            _try_out(_pattern(name, table, where), where)
     if not tables:
         raise UsageError(f"{where} has no pattern: write a section such as [badge] into it")
     return Screen(patterns=tuple(_pattern(name, t, where) for name, t in tables.items()))
@@ -144,9 +148,30 @@ def _pattern(name: str, table: Any, where: str) -> Pattern:
         raise UsageError(f"{where}: [{name}] has needs {needs!r}; it is a text of characters")
     try:
         expressions = tuple(re.compile(pattern) for pattern in patterns)
-    except re.error as error:
+    except (re.error, RecursionError, OverflowError) as error:
         raise UsageError(f"{where}: [{name}] is no regular expression: {error}") from None
     return Pattern(name=name, expressions=expressions, check=check, needs=needs)
+
+
+def _try_out(pattern: Pattern, where: str) -> None:
+    """Raises if a query of one character and an end that does not match can stop a release.
+
+    Texts grow slowly, so that even the worst expression is found out within seconds.
+    """
+    for expression in pattern.expressions:
+        for letter in sorted({*"a1 .-@", *filter(str.isprintable, expression.pattern[:200])}):
+            length = 8
+            while length <= LOOKED_AT:
+                started = time.thread_time()
+                for end in ("\n", "\x00"):  # a dot stops at the first, $ at the other
+                    for _ in expression.finditer(letter * length + end):
+                        pass
+                if time.thread_time() - started > MOST_SECONDS:
+                    raise UsageError(
+                        f"{where}: [{pattern.name}] takes too long on a query of {length} characters: "
+                        "a repetition inside a repetition tries every way to divide it"
+                    )
+                length += max(2, length // 8)
 
 
 def load_deny(path: Path) -> frozenset[str]:

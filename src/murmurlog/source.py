@@ -49,7 +49,10 @@ NAMES = {
 }  # fmt: skip
 JSON_LINES_LOOKED_AT = 100
 LONGEST_NAME = 1000  # characters, of a column
-CLOSED: dict[str, Any] = {"autoload_known_extensions": "false", "autoinstall_known_extensions": "false"}
+CLOSED: dict[str, Any] = {
+    "autoload_known_extensions": "false",
+    "autoinstall_known_extensions": "false",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,7 +271,9 @@ def _columns_of(source: Source, file: Path, kind: _Kind) -> tuple[str, ...]:
             names = pq.read_schema(file).names
         elif source.format == "duckdb":
             with duckdb.connect(str(file), read_only=True, config=CLOSED) as connection:
-                names = connection.table(f"main.{identifier(source.table or '')}").columns
+                table = f"main.{identifier(source.table or '')}"
+                connection.execute(f"SELECT * FROM {table} LIMIT 0")
+                names = [name for name, *_ in connection.description or ()]
         else:
             with pa.input_stream(file, compression=kind.compression) as stream:
                 names = _text_columns(source.format, file, stream.read(1 << 20), kind.encoding)
