@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 SLOW_WORKERS ?= 2
 
-.PHONY: help demo test test-all check format lock bench clean
+.PHONY: help demo test test-all check format lock bench fuzz clean
 
 help:
 	@echo "make demo      set up and run the whole road on an invented log"
@@ -13,6 +13,7 @@ help:
 	@echo "make test-all  all tests, the slow ones too"
 	@echo "make check     format, lint, types, tests"
 	@echo "make bench     the benchmarks"
+	@echo "make fuzz      hostile logs, files, parameters and bundles by the thousand"
 
 $(VENV)/run: requirements.txt pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("murmurlog needs Python 3.11 or newer" if sys.version_info < (3, 11) else 0)'
@@ -57,6 +58,9 @@ bench: $(VENV)/dev
 	$(BIN)/python benchmarks/mechanisms.py
 	$(BIN)/python benchmarks/set_union.py
 	$(BIN)/python benchmarks/postgres.py
+
+fuzz: $(VENV)/dev
+	$(BIN)/python audits/fuzz.py
 
 # New locks, with hashes and without the name of any index.
 LOCK := $(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-header \

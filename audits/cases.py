@@ -67,13 +67,15 @@ def text(format: str, count: int = 60, names: Sequence[str] = ()) -> str:
     return out.getvalue()
 
 
-def writes(name: str, content: bytes | str) -> Callable[[Path], None]:
+Content = bytes | str | Callable[[], bytes]  # large ones are made when they are needed
+
+
+def writes(name: str, content: Content) -> Callable[[Path], None]:
     """Writes one file into the folder of a run."""
 
     def make(root: Path) -> None:
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        made = content() if callable(content) else content
+        (root / name).write_bytes(made if isinstance(made, bytes) else made.encode())
 
     return make
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from cases import QUERY, Case, bomb, mutated, packed, release, text, writes
+from cases import QUERY, Case, Content, bomb, mutated, packed, release, text, writes
 
 from murmurlog.cli.main import app
 
@@ -174,7 +174,7 @@ def _public(choice: random.Random, share: float) -> Iterator[Case]:
         flag: str,
         what: str,
         name: str,
-        content: bytes,
+        content: Content,
         more: tuple[str, ...],
         codes: frozenset[int],
     ) -> Case:
@@ -212,7 +212,10 @@ def _public(choice: random.Random, share: float) -> Iterator[Case]:
         yield run(
             "--pool", f"cut {how}", f"p.{how}", packed(sound * 99, how)[:-9], more, frozenset({4})
         )
-        bombed = bomb(b"\n" * (1 << 24), 40, how)
+
+        def bombed(how: str = how) -> bytes:
+            return bomb(b"\n" * (1 << 24), 40, how)
+
         yield run("--pool", f"bomb {how}", f"p.{how}", bombed, more, frozenset({4}))
     bombs = (
         r"(a+)+$",

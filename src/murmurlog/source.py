@@ -188,7 +188,11 @@ def _files(here: Path, path: str) -> list[Path]:
     if any(c in path for c in "*?["):
         root = Path(here.anchor) if here.is_absolute() else Path()
         pattern = str(here.relative_to(here.anchor)) if here.is_absolute() else path
-        if files := sorted(f for f in root.glob(pattern) if f.is_file()):
+        try:
+            files = sorted(f for f in root.glob(pattern) if f.is_file())
+        except ValueError as error:
+            raise UsageError(f"{path!r:.80} is no pattern for files: {error}") from None
+        if files:
             return files
         raise InputError(f"no file matches {path!r}")
     raise InputError(f"there is no file or folder {path!r}")
@@ -315,7 +319,7 @@ def _text_columns(format: str, file: Path, start: bytes, encoding: str) -> list[
 
 def roles_of(source: Source, found: tuple[str, ...], given: Mapping[str, str]) -> dict[str, str]:
     """The column of each role, as given or guessed from its name."""
-    listed = f"Found: {short(found)}." if _is_header(source, found, given) else _NO_HEADER
+    listed = _listed(source, found, given)
     for role, column in given.items():
         if role not in ROLES:
             raise UsageError(f"--columns: {role!r} is no role; roles are {', '.join(ROLES)}")
@@ -336,17 +340,23 @@ def roles_of(source: Source, found: tuple[str, ...], given: Mapping[str, str]) -
     return columns
 
 
-_NO_HEADER = (
-    "None of its columns has a known name, so its first line may be a row and is not printed: put a "
-    "line with the names of the columns before it if there is none."
-)
-
-
-def _is_header(source: Source, found: tuple[str, ...], given: Mapping[str, str]) -> bool:
-    """Whether names of columns may be printed: those of text could be somebody's row."""
-    known = {name for names in NAMES.values() for name in names} | set(given.values())
-    names = {name.lower().replace(" ", "_") for name in found} | set(found)
-    return source.format not in TEXT or not known.isdisjoint(names)
+def _listed(source: Source, found: tuple[str, ...], given: Mapping[str, str]) -> str:
+    """The columns for a message; of text only names that are known, as the rest may be a row."""
+    known = {name for names in NAMES.values() for name in names}
+    shown = tuple(
+        name
+        for name in found
+        if source.format not in TEXT
+        or name in given.values()
+        or name.lower().replace(" ", "_") in known
+    )
+    if shown == found:
+        return f"Found: {short(found)}."
+    rest = f"{len(found) - len(shown)} names that are not known"
+    return (
+        f"Found: {short((*shown, rest))}. They are not printed, because the first line may be a row: "
+        "if it is, put a line with the names of the columns before it."
+    )
 
 
 def short(names: tuple[str, ...]) -> str:
