@@ -48,7 +48,8 @@ NAMES = {
     "rank": ("rank", "item_rank", "itemrank", "click_rank", "position", "pos"),
 }  # fmt: skip
 JSON_LINES_LOOKED_AT = 100
-LONGEST_NAME = 1000  # characters, of a column
+ROWS_A_BYTE = 8  # of a Parquet file, beyond the first few; logs have less than one
+FEW_ROWS = 1 << 24
 CLOSED: dict[str, Any] = {
     "autoload_known_extensions": "false",
     "autoinstall_known_extensions": "false",
@@ -272,7 +273,12 @@ def _columns_of(source: Source, file: Path, kind: _Kind) -> tuple[str, ...]:
         raise InputError(f"{file.name} is empty")
     try:
         if source.format == "parquet":
-            names = pq.read_schema(file).names
+            stored = pq.read_metadata(file)
+            if stored.num_rows > ROWS_A_BYTE * file.stat().st_size + FEW_ROWS:
+                raise InputError(
+                    f"{file.name} says that it has more than {ROWS_A_BYTE} rows a byte, as no log has"
+                )
+            names = stored.schema.to_arrow_schema().names
         elif source.format == "duckdb":
             with duckdb.connect(str(file), read_only=True, config=CLOSED) as connection:
                 table = f"main.{identifier(source.table or '')}"
