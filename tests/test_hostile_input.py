@@ -141,6 +141,7 @@ def forged(bundle, **changes):
         {"about": {"title": 3}},
         {"by": {"column": "a", "values": "abc"}},
         {"ledger": []},
+        {"noise": {"method": "", "entropy": "operating system"}},
         {"assumptions": {"A0": 1, "none": 2}},
         {"guarantee": {"unit": "user", "neighbours": "x", "notion": "dp", "epsilon": 10**400}},
     ],
@@ -149,6 +150,13 @@ def test_a_certificate_of_other_types_is_a_damaged_bundle(bundle, changes):
     done = run("verify", forged(bundle, **changes))
     assert done.returncode in (1, 6)
     assert "internal" not in done.stderr
+
+
+def test_parameters_that_are_no_numbers_are_a_damaged_bundle(bundle):
+    tables = json.loads((bundle / "privacy.json").read_text())["tables"]
+    tables["query"]["parameters"]["scale"] = "<script>"
+    done = run("estimate", forged(bundle, tables=tables))
+    assert (done.returncode, "cannot be computed" in done.stderr) == (6, True)
 
 
 @pytest.mark.parametrize("name", ["../../secret", "/etc/passwd", "query\x00", "\x1b[2J"])

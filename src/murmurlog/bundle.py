@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from murmurlog import cards, estimates
 from murmurlog.certificate import Certificate
-from murmurlog.errors import BundleError, UsageError
+from murmurlog.errors import BundleError, MurmurlogError, UsageError
 from murmurlog.estimates import Estimate
 from murmurlog.graph import Graph, graph
 from murmurlog.leaflet import leaflet
@@ -194,7 +194,16 @@ class Release:
         return self.tables[name]
 
     def _counts(self, name: str) -> estimates.Counts:
-        return estimates.counts(name, self._table(name), self.certificate.tables[name])
+        table, claim = self._table(name), self.certificate.tables[name]
+        try:
+            return estimates.counts(name, table, claim)
+        except MurmurlogError:
+            raise
+        except (TypeError, ValueError, LookupError, ArithmeticError) as error:
+            raise BundleError(
+                f"{CERTIFICATE} gives parameters of {name} that cannot be computed with "
+                f"({type(error).__name__})"
+            ) from None
 
     def graph(self) -> Graph:
         """The query-click graph: query and url nodes, click and reformulation edges."""

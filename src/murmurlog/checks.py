@@ -258,6 +258,11 @@ def _noise(root: Path, certificate: Certificate) -> str:
         certificate.sampler.get("entropy") == ENTROPY[certificate.private],
         "what is said of the noise contradicts itself",
     )
+    said = {name: type(value) for name, value in certificate.sampler.items()}
+    _require(
+        said == {"method": str, "entropy": str, "delta": float},
+        "what is said of the noise is not its method, its entropy and its delta",
+    )
     _require(certificate.bound in WAYS, f"there is no bound {certificate.bound!r:.40}")
     return "drawn from the operating system's entropy, as stated"
 
