@@ -42,6 +42,7 @@ COPY = {
     "jsonl": "FORMAT json",
 }
 LABELS = ("parquet", "csv")
+MOST_ROWS = 2_000_000_000  # all are held in memory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +64,8 @@ def invent(*, rows: int, seed: int, like: str | None = None) -> Invented:
     """
     if rows < 1:
         raise UsageError(f"--rows must be at least 1, not {rows}")
+    if rows > MOST_ROWS:
+        raise UsageError(f"--rows must be at most {MOST_ROWS}, not {rows}")
     if seed < 0:
         raise UsageError(f"--seed must not be negative, but is {seed}")
     if like is None:

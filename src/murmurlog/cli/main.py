@@ -45,6 +45,9 @@ def main() -> None:
     except KeyboardInterrupt:
         tell(STOPPED)
         sys.exit(130)
+    except MemoryError:
+        tell("engine (5): memory ran out; a budget that was reserved stays booked")
+        sys.exit(5)
     except OSError as error:
         code = 2 if error.errno in NO_PATH else 5
         word = "usage" if code == 2 else "disk"
