@@ -78,6 +78,17 @@ def test_a_path_that_is_too_long_or_leads_nowhere_is_refused(tmp_path):
     assert (done.returncode, "File name too long" in done.stderr) == (2, True)
 
 
+def test_names_that_are_no_utf8_are_refused_before_anything_is_booked(tmp_path):
+    (tmp_path / "\udcff.csv").write_text("user,query\nu,q\n")
+    (tmp_path / "log.csv").write_text("user,query\nu,q\n")
+    booked = ("--ledger", "ledger.db", "--source", "web", "--mechanism", FAST, "--tables", "query")
+    for source, out, code in (("./\udcff.csv", "b", 4), ("log.csv", "\udcff", 2)):
+        done = run("release", source, "--out", out, *booked, cwd=tmp_path)
+        assert (done.returncode, "is not UTF-8" in done.stderr) == (code, True)
+    assert run("generate", "--rows", "9", "--out", "\udcff.parquet", cwd=tmp_path).returncode == 2
+    assert not (tmp_path / "ledger.db").exists()
+
+
 @pytest.mark.parametrize("how", ["gz", "zst"])
 def test_a_file_that_unpacks_out_of_all_proportion_is_refused(tmp_path, monkeypatch, how):
     monkeypatch.setattr(shapes, "LITTLE", 1 << 20)

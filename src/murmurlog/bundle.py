@@ -41,6 +41,10 @@ LITTLE = 1 << 24
 
 def check_target(out: Path) -> None:
     """Raises unless a bundle can be put there without touching what exists."""
+    try:
+        str(out.absolute()).encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"--out {str(out)!r} is not UTF-8: choose another name") from None
     if out.exists() or out.is_symlink():
         raise UsageError(f"--out {str(out)!r} exists: choose another folder, or remove it first")
     if not out.parent.is_dir():
@@ -156,7 +160,7 @@ class Release:
             if not table.schema.equals(stated_schema(self.certificate, name)):
                 raise BundleError(f"data/{name}.parquet has not the columns of a {name} table")
             if any(column.null_count for column in table.columns):
-                raise BundleError(f"data/{name}.parquet holds empty values")
+                raise BundleError(f"data/{name}.parquet has empty values")
         return tables
 
     def total(

@@ -151,7 +151,7 @@ def pieces(file: Path, compression: str | None) -> Iterator[bytes]:
                         "does. Unpack it yourself if you trust it."
                     )
                 yield piece
-    except (OSError, pa.ArrowInvalid):
+    except (OSError, pa.ArrowInvalid, UnicodeEncodeError):
         raise InputError(
             f"{file.name} could not be read to its end: it is damaged, or changed meanwhile"
         ) from None

@@ -201,6 +201,10 @@ def _files(here: Path, path: str) -> list[Path]:
 
 def _kind(file: Path, encoding: str | None) -> _Kind | None:
     """What a file is: a shape by its first lines, else a format by its name, else nothing."""
+    try:
+        str(file).encode()
+    except UnicodeEncodeError:
+        raise InputError(f"the name {file.name!r} is not UTF-8: rename the file") from None
     named, packed = _format_or_none(file) or (None, None)
     first: Head | None = None
     if named in (None, *TEXT) and (first := head(file)):

@@ -102,6 +102,10 @@ def _plain(*, rows: int, seed: int) -> Invented:
 
 def check_target(out: Path, *, flag: str = "--out", kinds: Sequence[str] = tuple(COPY)) -> None:
     """Raises unless a log, or what `flag` stands for, can be written there."""
+    try:
+        str(out.absolute()).encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"--out {str(out)!r} is not UTF-8: choose another name") from None
     if out.exists():
         raise UsageError(f"{out.name} exists: choose another {flag}, or remove it first")
     if not out.parent.is_dir():
