@@ -157,8 +157,13 @@ class Release:
         """The tables by name, with the columns that the certificate says."""
         tables = {name: read_table(self.path, name) for name in self.certificate.tables}
         for name, table in tables.items():
-            if not table.schema.equals(stated_schema(self.certificate, name)):
-                raise BundleError(f"data/{name}.parquet has not the columns of a {name} table")
+            wanted = stated_schema(self.certificate, name)
+            if not table.schema.equals(wanted):
+                found = ", ".join(table.column_names)[:200]
+                raise BundleError(
+                    f"data/{name}.parquet has the columns {found}, not {', '.join(wanted.names)}, or "
+                    "other types"
+                )
             if any(column.null_count for column in table.columns):
                 raise BundleError(f"data/{name}.parquet has empty values")
         return tables
@@ -308,10 +313,13 @@ def read_table(root: Path, name: str) -> pa.Table:
                 raise BundleError(f"{file} unpacks to more than {MOST_TIMES} times its size")
             batches.append(batch)
         table = pa.Table.from_batches(batches, stored.schema_arrow)
-        table.validate(full=True)
-        return table
     except (OSError, pa.ArrowException, UnicodeError) as error:
         raise BundleError(f"{file} cannot be read: {str(error)[:200]}") from None
+    try:
+        table.validate(full=True)
+    except pa.ArrowInvalid:
+        raise BundleError(f"{file} holds text that is not UTF-8, or is damaged") from None
+    return table
 
 
 def _is_own_file(root: Path, name: str) -> bool:
