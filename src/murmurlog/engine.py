@@ -273,6 +273,8 @@ def _told() -> Iterator[None]:
             "or the disk for temporary files is full"
         ) from None
     except duckdb.Error as error:
+        if type(error) is duckdb.Error:  # a file's own pages are damaged
+            raise InputError("a file of the source could not be read: it is damaged") from None
         raise EngineError(f"the engine failed with {type(error).__name__}") from None
 
 
