@@ -152,7 +152,7 @@ def _packs() -> Iterator[Case]:
                 def content(piece: bytes = piece, start: bytes = start, how: str = how) -> bytes:
                     return start + bomb(piece * ((1 << 24) // len(piece)), 40, how)  # 640 MB
 
-                yield _case("bombs", what, name, content, codes=REFUSED, most=1 << 30)
+                yield _case("bombs", what, name, content, codes=REFUSED, most=2 << 30)
 
 
 def _places() -> Iterator[Case]:

@@ -20,6 +20,7 @@ from murmurlog import shapes
 from murmurlog.bundle import read_table
 from murmurlog.errors import BundleError, InputError, UsageError
 from murmurlog.known import read_doc_freq, read_planted
+from murmurlog.log import read
 from murmurlog.screen import load
 from murmurlog.source import find
 
@@ -109,6 +110,14 @@ def test_a_table_of_duckdb_whose_name_holds_quotes_is_read(tmp_path):
     with duckdb.connect(str(tmp_path / "log.duckdb")) as connection:
         connection.execute(f'ALTER TABLE log RENAME TO "{name.replace(chr(34), chr(34) * 2)}"')
     assert find(str(tmp_path / "log.duckdb")).table == name
+
+
+@pytest.mark.parametrize("name", ["*", "$", 'a"b', "a\\b", "a/b", "a~b", "~1", "[0]", "a.b", "'"])
+def test_any_key_of_json_is_one_column(tmp_path, engine, name):
+    lines = [{name: f"u{n}", "query": "q", "other": "x"} for n in range(3)]
+    (tmp_path / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    log = read(find(str(tmp_path / "log.jsonl"), columns={"user": name}), engine=engine)
+    assert sorted(log.table.user.to_pyarrow().to_pylist()) == ["u0", "u1", "u2"]
 
 
 def test_other_files_of_the_owner_are_read_with_care(tmp_path):

@@ -213,8 +213,8 @@ def _text(source: Source, name: str) -> str:
     if source.lines or source.server:
         return f"c{source.found.index(name)}"
     if source.format == "jsonl":
-        path = '$."' + name.replace('"', '\\"') + '"'
-        return f"json_extract_string(row, {quoted(path)})"
+        pointer = "/" + name.replace("~", "~0").replace("/", "~1")  # a path would know wildcards
+        return f"json_extract_string(row, {quoted(pointer)})"
     return f"{identifier(name)}::VARCHAR"
 
 
