@@ -36,7 +36,7 @@ SETTINGS = {
     "infinite": "[release]\nepsilon = inf", "nan": "[release]\ndelta = nan", "a list": "[release]\nepsilon = [1, 2]",
     "a table": "[release.epsilon]\na = 1", "a date": "[release]\nepsilon = 2026-01-01", "a truth": "[release]\nepsilon = true",
     "a flag that is no truth": "[release]\nstrict = 'perhaps'", "repeated": "[release]\nseed = 1\nseed = 2",
-    "control characters": "[release]\nengine = \"\\u001b[2J\"", "surrogates": "[release]\nengine = \"\\ud800\"",
+    "control characters": "[release]\nurl = \"\\u001b[2J\"", "surrogates": "[release]\nengine = \"\\ud800\"",
     "a command in a name": "['\\u001b[2J']\na = 1", "columns": "[release.columns]\nuser = 'a\"; DROP TABLE raw; --'",
 }  # fmt: skip
 

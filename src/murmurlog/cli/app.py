@@ -81,4 +81,4 @@ def _as_flag(parameter: Any, value: Any) -> Any:
     if isinstance(value, list):
         texts = [str(each) for each in value]
         return texts if parameter.multiple else ",".join(texts)
-    return value if isinstance(value, bool) else str(value)
+    return value if isinstance(value, bool) and parameter.is_flag else str(value)
