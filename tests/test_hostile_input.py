@@ -75,6 +75,8 @@ def test_a_path_that_is_too_long_or_leads_nowhere_is_refused(tmp_path):
     for path in (str(tmp_path / "loop.csv"), str(tmp_path / "lo*.csv"), "\udcff.csv"):
         with pytest.raises(InputError, match="there is no file|no file matches"):
             find(path)
+    (tmp_path / "log.csv").write_text("user,query\nu,q\n")
+    assert run("release", "", cwd=tmp_path).returncode == 2
     done = run("release", "x" * 5000, cwd=tmp_path)
     assert (done.returncode, "File name too long" in done.stderr) == (2, True)
 

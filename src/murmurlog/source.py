@@ -115,6 +115,8 @@ def find(
     if looks_like_address(path):
         return _on_server(path, columns or {}, encoding)
     path, _, table = path.partition("::")
+    if not path:  # an empty variable of a shell must not mean the current folder
+        raise UsageError("the name of the log is empty: name a file, or . for this folder")
     kinds = _kinds(path, encoding)
     files, kind = tuple(kinds), next(iter(kinds.values()))
     if len({(k.name, k.format == "tsv" or k.compression) for k in kinds.values()}) > 1:
