@@ -129,7 +129,7 @@ def _parameters(choice: random.Random, share: float) -> Iterator[Case]:
             if flag is None or flag in LEFT_OUT or parameter.is_flag:
                 continue
             for value in VALUES:
-                if choice.random() < (0.45 if name == ("release",) else 0.6) * share:
+                if choice.random() < (0.3 if name == ("release",) else 0.4) * share:
                     arguments = (*name, *start[name], flag, value)
                     codes = {0, 1, 2, 3, 4, 5, 6} if "engine" in flag else {0, 1, 2, 3, 4, 6}
                     yield Case("parameters", f"{' '.join(name)} {flag} {value[:20]!a}",
