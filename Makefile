@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 SLOW_WORKERS ?= 2
 
-.PHONY: help demo test test-all check format lock bench audit faults clean
+.PHONY: help demo test test-all check format lock bench audit faults fuzz clean
 
 help:
 	@echo "make demo      set up and run the whole road on an invented log"
@@ -14,6 +14,8 @@ help:
 	@echo "make check     format, lint, types, tests"
 	@echo "make bench     the benchmarks"
 	@echo "make audit     attack every mechanism, and broken twins of them"
+	@echo "make faults    kill and starve releases, damage ledgers, look at what is left"
+	@echo "make fuzz      hostile logs, files, parameters and bundles by the thousand"
 
 $(VENV)/run: requirements.txt pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("murmurlog needs Python 3.11 or newer" if sys.version_info < (3, 11) else 0)'
@@ -75,6 +77,9 @@ audit: $(VENV)/run
 
 faults: $(VENV)/run
 	$(BIN)/python audits/faults.py
+
+fuzz: $(VENV)/dev
+	$(BIN)/python audits/fuzz.py
 
 # New locks, with hashes and without the name of any index.
 LOCK := $(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-header \

@@ -22,7 +22,6 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-import textwrap
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -30,6 +29,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Queue
+
+from warm import Runner
 
 from murmurlog.checks import verify
 from murmurlog.errors import MurmurlogError
@@ -42,94 +43,6 @@ EPSILON, DELTA, CAP = 3.0, 1e-5, 1000.0
 OURS = {0, 1, 2, 3, 4, 5, 6}  # exit codes that say what happened
 KILLED = -signal.SIGKILL
 WORKERS = 2
-
-# A process that has murmurlog loaded and forks for every release, so that a run costs no start. It
-# has opened no engine, so there are no threads to lose. One JSON line asks for one run.
-SERVER = textwrap.dedent(
-    """
-    import json, os, resource, signal, sys, threading
-
-    import murmurlog.cli.main as entry
-    import murmurlog.mechanisms, murmurlog.road  # loaded before the fork
-
-    WATCHED = ("open", "os.", "shutil.", "sqlite3.", "tempfile.", "fcntl.")
-
-    def kill():
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    def run(asked):
-        for name, stream in (("stdout", 1), ("stderr", 2)):
-            os.dup2(os.open(asked[name], os.O_WRONLY | os.O_CREAT | os.O_TRUNC), stream)
-        os.environ["TMPDIR"] = asked["tmp"]
-        import tempfile
-        tempfile.tempdir = None
-        os.chdir(asked["folder"])
-        counted = {"event": 0, "call": 0}
-
-        def count(what):
-            counted[what] += 1
-            if counted[what] == asked.get("at_" + what):
-                kill()
-
-        def watch(event, _):
-            if event.startswith(WATCHED):
-                count("event")
-
-        def profile(frame, event, _):
-            if event == "call" and "murmurlog" in frame.f_code.co_filename:
-                count("call")
-
-        if asked.get("after"):
-            timer = threading.Timer(asked["after"], kill)
-            timer.daemon = True
-            timer.start()
-        if asked.get("size"):
-            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-            resource.setrlimit(resource.RLIMIT_FSIZE, (asked["size"], asked["size"]))
-        if asked.get("ordinary") and os.geteuid() == 0:
-            # Root without the right to pass over permissions (DAC_OVERRIDE, DAC_READ_SEARCH).
-            import ctypes
-            head, data = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
-            libc = ctypes.CDLL(None)
-            libc.capget(head, data)
-            data[0] &= ~0b110
-            data[1] &= ~0b110
-            assert libc.capset(head, data) == 0
-        if asked.get("clock"):
-            import datetime, itertools
-            import murmurlog.ledger, murmurlog.road
-            jumps = itertools.cycle(asked["clock"])
-            class Clock(datetime.datetime):
-                @classmethod
-                def now(cls, tz=None):
-                    return datetime.datetime.fromtimestamp(next(jumps), tz)
-            murmurlog.ledger.datetime = murmurlog.road.datetime = Clock
-        if asked.get("count") or asked.get("at_event"):
-            sys.addaudithook(watch)
-        if asked.get("count") or asked.get("at_call"):
-            sys.setprofile(profile)
-        sys.argv = ["murmurlog", *asked["arguments"]]
-        code = 0
-        try:
-            entry.main()
-        except SystemExit as stop:
-            code = stop.code or 0
-        sys.setprofile(None)
-        if asked.get("count"):
-            with open(asked["count"], "w") as file:
-                json.dump(counted, file)
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
-
-    for line in sys.stdin:
-        child = os.fork()
-        if child == 0:
-            run(json.loads(line))
-        _, status = os.waitpid(child, 0)
-        print(os.waitstatus_to_exitcode(status), flush=True)
-    """
-)
 
 
 @dataclass(frozen=True)
@@ -157,43 +70,6 @@ class Place:
             "release", log, "--out", "out/bundle", "--epsilon", str(EPSILON), "--delta", str(DELTA),
             "--ledger", "books/ledger.db", "--source", "web", *self.more,
         ]  # fmt: skip
-
-
-class Runner:
-    """Runs releases in processes forked from a warm one."""
-
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", SERVER],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYTHONWARNINGS": "ignore"},
-        )
-
-    def start(self, place: Place, arguments: list[str], **fault: object) -> None:
-        asked = {
-            "arguments": arguments,
-            "folder": str(place.root),
-            "tmp": str(place.root / "tmp"),
-            "stdout": str(place.root / "stdout"),
-            "stderr": str(place.root / "stderr"),
-            **fault,
-        }
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(asked) + "\n")
-        self._process.stdin.flush()
-
-    def end(self) -> int:
-        assert self._process.stdout is not None
-        return int(self._process.stdout.readline())
-
-    def run(self, place: Place, arguments: list[str], **fault: object) -> int:
-        self.start(place, arguments, **fault)
-        return self.end()
-
-    def close(self) -> None:
-        self._process.communicate()
 
 
 @dataclass
@@ -281,7 +157,7 @@ def kills(bench: Bench, runner: Runner, share: int) -> Iterator[tuple[str, list[
     place = bench.place()
     counts = place.root / "counts"
     started = time.monotonic()
-    code = runner.run(place, place.arguments("log.parquet"), count=str(counts))
+    code = runner.run(place.root, place.arguments("log.parquet"), count=str(counts))
     seconds = time.monotonic() - started
     counted = json.loads(counts.read_text())
     yield look(place, code)
@@ -294,7 +170,7 @@ def kills(bench: Bench, runner: Runner, share: int) -> Iterator[tuple[str, list[
     moments += [{"after": (n + 0.5) / timed * seconds} for n in range(timed)]
     for moment in moments:
         place = bench.place()
-        code = runner.run(place, place.arguments("log.parquet"), **moment)
+        code = runner.run(place.root, place.arguments("log.parquet"), **moment)
         yield look(place, code, killed=True)
         shutil.rmtree(place.root, ignore_errors=True)
 
@@ -304,7 +180,7 @@ def full_disk(bench: Bench, runner: Runner, share: int) -> Iterator[tuple[str, l
     for n in range(share):
         place = bench.place()
         code = runner.run(
-            place, place.arguments("log.parquet"), size=int(200 * 20_000 ** (n / (share - 1)))
+            place.root, place.arguments("log.parquet"), size=int(200 * 20_000 ** (n / (share - 1)))
         )
         yield look(place, code)
 
@@ -316,7 +192,7 @@ def read_only(bench: Bench, runner: Runner, share: int) -> Iterator[tuple[str, l
         shutil.copy(bench.logs["log.csv"], place.root / "own.csv")
         target = place.root / ("own.csv" if what == "log.csv" else what)
         target.chmod(0o555 if target.is_dir() else 0o000 if what == "log.csv" else 0o444)
-        code = runner.run(place, place.arguments("own.csv"), ordinary=True)
+        code = runner.run(place.root, place.arguments("own.csv"), ordinary=True)
         target.chmod(0o755 if target.is_dir() else 0o644)
         yield look(place, code)
 
@@ -342,7 +218,7 @@ def damaged_ledger(bench: Bench, runner: Runner, share: int) -> Iterator[tuple[s
         else:
             spoiled = bytearray(b"this is no ledger\n" * (1 + n))
         place.ledger.write_bytes(spoiled)
-        code = runner.run(place, place.arguments("log.parquet"))
+        code = runner.run(place.root, place.arguments("log.parquet"))
         if code == 0:
             yield look(place, code, before="before")
         else:  # refused: then nothing may have happened, and the backup opens
@@ -361,7 +237,7 @@ def held_ledger(bench: Bench, runner: Runner, share: int) -> Iterator[tuple[str,
         place = bench.place()
         holder = sqlite3.connect(place.ledger, isolation_level=None, check_same_thread=False)
         holder.execute("BEGIN EXCLUSIVE")
-        runner.start(place, place.arguments("log.parquet"))
+        runner.start(place.root, place.arguments("log.parquet"))
         time.sleep(seconds)
         holder.execute("ROLLBACK")
         holder.close()
@@ -394,7 +270,7 @@ def changing_log(bench: Bench, runner: Runner, share: int) -> Iterator[tuple[str
         name = ("log.parquet", "log.csv")[n % 2]
         own = place.root / f"own{Path(name).suffix}"
         shutil.copy(bench.logs[name], own)
-        runner.start(place, place.arguments(own.name))
+        runner.start(place.root, place.arguments(own.name))
         time.sleep(0.03 * (n // 8))
         if own.exists():
             ways[n // 2 % 4](own)
@@ -436,7 +312,7 @@ def clock(bench: Bench, runner: Runner, share: int) -> Iterator[tuple[str, list[
     """A clock that stands in 1970, in 2106, or runs backwards while a release is made."""
     for times in ([0.0], [4_294_967_296.0], [2e9, 1e9], [1.7e9, 1.7e9 - 3600, 1.7e9 + 86_400]):
         place = bench.place()
-        code = runner.run(place, place.arguments("log.parquet"), clock=times)
+        code = runner.run(place.root, place.arguments("log.parquet"), clock=times)
         state, broken = look(place, code)
         if code != 0:
             broken.append(f"exit {code}: {place.said[-200:]}")

@@ -3,7 +3,8 @@
 import shutil
 
 import pytest
-from faults import KINDS, Bench, Runner, faults, look
+from faults import KINDS, Bench, faults, look
+from warm import Runner
 
 from murmurlog.ledger import Ledger
 from murmurlog.synth import invent, write
@@ -29,7 +30,7 @@ def test_the_harness_sees_broken_promises(tmp_path):
     runner = Runner()
     try:
         place = bench.place()
-        assert runner.run(place, place.arguments("log.parquet")) == 0
+        assert runner.run(place.root, place.arguments("log.parquet")) == 0
         assert look(place, 0) == ("published", [])
         (place.root / "out" / "more").mkdir()
         (place.bundle / "README.md").write_text("changed")

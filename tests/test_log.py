@@ -218,8 +218,10 @@ def test_columns_are_guessed_or_given(tmp_path):
     }
     other = tmp_path / "other.csv"
     other.write_text("who,what\n1,x\n")
-    with pytest.raises(InputError, match=r'looks like "user"\. Found: who, what\. Map it'):
+    with pytest.raises(InputError, match='looks like "user". Found: 2 names that are not.*Map it'):
         find(str(other))
+    with pytest.raises(InputError, match=r'looks like "query"\. Found: who, 1 names that are not'):
+        find(str(other), columns={"user": "who"})
     assert find(str(other), columns={"user": "who", "query": "what"}).columns["user"] == "who"
     with pytest.raises(InputError, match=r'column "nobody" is not in other.csv'):
         find(str(other), columns={"user": "nobody"})
@@ -409,10 +411,12 @@ def test_an_encoding_may_be_given(tmp_path):
 
 def test_a_first_line_that_is_a_row_is_not_printed(tmp_path):
     path = tmp_path / "log.tsv"
-    path.write_text("1234\tmy secret query\n1235\tx\n")
-    with pytest.raises(InputError, match="the first line of log.tsv looks like a row") as caught:
-        find(str(path))
-    assert "secret" not in str(caught.value)
+    for first in ("1234\tmy secret query", "secret", "user\tmy secret"):
+        path.write_text(f"{first}\n1235\tx\n")
+        for columns in (None, {"query": "what"}):
+            with pytest.raises(InputError, match="the first line may be a row") as caught:
+                find(str(path), columns=columns)
+            assert "secret" not in str(caught.value)
 
 
 def test_url_level_is_checked(write_tsv):

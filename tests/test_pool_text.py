@@ -72,7 +72,7 @@ def test_combinations_come_by_product_of_frequencies_then_by_text():
 
 def test_rare_phrases_are_let_go_before_memory_is(tmp_path, monkeypatch):
     monkeypatch.setattr("murmurlog.pool_text.MOST_COUNTED", 50)
-    monkeypatch.setattr("murmurlog.domain.BLOCK", 1000)
+    monkeypatch.setattr("murmurlog.shapes.BLOCK", 1000)
     nouns = sorted(word for word in dictionary()[0] - FUNCTION if len(word) == 7)[:400]
     path = tmp_path / "long.txt"
     path.write_text("".join(f"common river\n{word}\n" for word in nouns))

@@ -9,6 +9,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 
@@ -17,13 +18,13 @@ import pyarrow.parquet as pq
 
 from murmurlog import cards, estimates
 from murmurlog.certificate import Certificate
-from murmurlog.errors import BundleError, UsageError
+from murmurlog.errors import BundleError, MurmurlogError, UsageError
 from murmurlog.estimates import Estimate
 from murmurlog.graph import Graph, graph
 from murmurlog.leaflet import leaflet
 from murmurlog.privacy import Guarantee
 from murmurlog.scratch import scratch, settle
-from murmurlog.tables import in_order
+from murmurlog.tables import COUNTED, KEYS, in_order, schema
 from murmurlog.tasks.completion import Completer
 from murmurlog.tasks.derived import completed
 from murmurlog.tasks.search import Searcher
@@ -34,10 +35,16 @@ from murmurlog.text import normalise
 CERTIFICATE, SUMS = "privacy.json", "SHA256SUMS"
 ROWS_A_GROUP = 100_000
 MOST_JSON_BYTES = 1 << 20
+MOST_TIMES = 200  # what a table unpacks to, by its file's size; ours come to about ten
+LITTLE = 1 << 24
 
 
 def check_target(out: Path) -> None:
     """Raises unless a bundle can be put there without touching what exists."""
+    try:
+        str(out.absolute()).encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"--out {str(out)!r} is not UTF-8: choose another name") from None
     if out.exists() or out.is_symlink():
         raise UsageError(f"--out {str(out)!r} exists: choose another folder, or remove it first")
     if not out.parent.is_dir():
@@ -60,8 +67,17 @@ def publish(out: Path, *, tables: Mapping[str, pa.Table], certificate: Certifica
             (root / name).write_text(card, encoding="utf-8")
         lines = [f"{digest}  {name}\n" for name, digest in sums(root).items()]
         (root / SUMS).write_text("".join(lines), encoding="utf-8")
+        _plain_marks(root, certificate.published)
         check_target(out)
         settle(root, out)
+
+
+def _plain_marks(root: Path, published: str) -> None:
+    """Nobody else may write the files, and their times say the day, not how long each table took."""
+    day = datetime.fromisoformat(published).replace(tzinfo=UTC).timestamp()
+    for path in (*root.rglob("*"), root):
+        path.chmod(path.stat().st_mode & 0o755)
+        os.utime(path, (day, day))
 
 
 def make_cards(
@@ -101,23 +117,28 @@ def metadata(certificate: Certificate) -> dict[str, str]:
 def sums(root: Path) -> dict[str, str]:
     """The SHA-256 of every file but the list of sums itself, by name."""
     return {
-        str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in _files(root)
-        if path != root / SUMS
+        str(path.relative_to(root)): _sha256(path) for path in _files(root) if path != root / SUMS
     }
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_certificate(root: Path) -> Certificate:
     """The certificate of the bundle in a folder."""
     path = root / CERTIFICATE
-    if not root.is_dir() or not path.is_file():
-        raise BundleError(f"{str(root)!r} is no bundle: there is no {CERTIFICATE} in it")
-    if path.stat().st_size > MOST_JSON_BYTES:
-        raise BundleError(f"{CERTIFICATE} is larger than a certificate can be")
     try:
+        if not _is_own_file(root, CERTIFICATE):
+            raise BundleError(f"{str(root)!r} is no bundle: there is no {CERTIFICATE} in it")
+        if path.stat().st_size > MOST_JSON_BYTES:
+            raise BundleError(f"{CERTIFICATE} is larger than a certificate can be")
         return Certificate.from_json(json.loads(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise BundleError(f"{CERTIFICATE} cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
-        raise BundleError(f"{CERTIFICATE} is damaged: {error}") from None
+        raise BundleError(f"{CERTIFICATE} is damaged: {str(error)[:200]}") from None
 
 
 @dataclass(frozen=True)
@@ -133,8 +154,19 @@ class Release:
 
     @cached_property
     def tables(self) -> dict[str, pa.Table]:
-        """The tables by name."""
-        return {name: read_table(self.path, name) for name in self.certificate.tables}
+        """The tables by name, with the columns that the certificate says."""
+        tables = {name: read_table(self.path, name) for name in self.certificate.tables}
+        for name, table in tables.items():
+            wanted = stated_schema(self.certificate, name)
+            if not table.schema.equals(wanted):
+                found = ", ".join(table.column_names)[:200]
+                raise BundleError(
+                    f"data/{name}.parquet has the columns {found}, not {', '.join(wanted.names)}, or "
+                    "other types"
+                )
+            if any(column.null_count for column in table.columns):
+                raise BundleError(f"data/{name}.parquet has empty values")
+        return tables
 
     def total(
         self, table: str, where: estimates.Where = None, *, confidence: float = 0.95
@@ -171,7 +203,16 @@ class Release:
         return self.tables[name]
 
     def _counts(self, name: str) -> estimates.Counts:
-        return estimates.counts(name, self._table(name), self.certificate.tables[name])
+        table, claim = self._table(name), self.certificate.tables[name]
+        try:
+            return estimates.counts(name, table, claim)
+        except MurmurlogError:
+            raise
+        except (TypeError, ValueError, LookupError, ArithmeticError) as error:
+            raise BundleError(
+                f"{CERTIFICATE} gives parameters of {name} that cannot be computed with "
+                f"({type(error).__name__})"
+            ) from None
 
     def graph(self) -> Graph:
         """The query-click graph: query and url nodes, click and reformulation edges."""
@@ -243,12 +284,49 @@ def _asked(text: str, k: int) -> str:
     return normalise(text) or ""
 
 
+def stated_schema(certificate: Certificate, name: str) -> pa.Schema:
+    """The columns that a table has by the certificate; raises for one that no bundle has."""
+    claim = certificate.tables[name]
+    if name not in KEYS or claim.count not in (None, *COUNTED):
+        raise BundleError(f"{CERTIFICATE} names an unknown table or count: {name!r:.60}")
+    return schema(
+        name,
+        count=claim.count,
+        by=certificate.by,
+        parameters=claim.parameters,
+        consistent=certificate.consistent,
+    )
+
+
 def read_table(root: Path, name: str) -> pa.Table:
-    """One table of a bundle."""
+    """One table of a bundle; no link is followed, and nothing is read that unpacks beyond all measure."""
+    file = f"data/{name}.parquet"
+    if name not in KEYS or not _is_own_file(root, file):
+        raise BundleError(f"{file!r:.80} is no table of a bundle, or is not there")
+    path = root / file
+    most = MOST_TIMES * path.stat().st_size + LITTLE
     try:
-        return pq.ParquetFile(root / "data" / f"{name}.parquet").read()
-    except (OSError, pa.ArrowInvalid) as error:
-        raise BundleError(f"data/{name}.parquet cannot be read: {error}") from None
+        stored, batches, size = pq.ParquetFile(path), [], 0
+        for batch in stored.iter_batches():
+            size += batch.nbytes
+            if size > most:
+                raise BundleError(f"{file} unpacks to more than {MOST_TIMES} times its size")
+            batches.append(batch)
+        table = pa.Table.from_batches(batches, stored.schema_arrow)
+    except (OSError, pa.ArrowException, UnicodeError) as error:
+        raise BundleError(f"{file} cannot be read: {str(error)[:200]}") from None
+    try:
+        table.validate(full=True)
+    except pa.ArrowInvalid:
+        raise BundleError(f"{file} holds text that is not UTF-8, or is damaged") from None
+    return table
+
+
+def _is_own_file(root: Path, name: str) -> bool:
+    """Whether a file of a bundle is a file, not a link or a pipe, and its folder no link."""
+    path = root / name
+    links = (path, *path.parents[: len(Path(name).parts) - 1])
+    return path.is_file() and not any(each.is_symlink() for each in links)
 
 
 def _write_parquet(path: Path, table: pa.Table, certificate: Certificate) -> None:

@@ -285,11 +285,9 @@ def readme(certificate: Certificate) -> str:
     lines += [_description(certificate), "", "## Privacy", "", statement(certificate), ""]
     lines += ["| table | rows | mechanism | epsilon | delta |", "|---|---|---|---|---|"]
     for table, claim in certificate.tables.items():
-        stated = claim.guarantee.as_json()
-        epsilon, delta = (
-            "none" if stated[name] is None else up(stated[name], digits)
-            for name, digits in (("epsilon", 6), ("delta", 3))
-        )
+        its = claim.guarantee
+        proved = its.notion != "none"
+        epsilon, delta = (up(its.epsilon, 6), up(its.delta)) if proved else ("none", "none")
         lines.append(f"| {table} | {claim.rows} | `{claim.mechanism}` | {epsilon} | {delta} |")
     lines += [
         "",

@@ -122,7 +122,7 @@ class Certificate:
                         rows=_a(int, claim["rows"]),
                         mechanism=_a(str, claim["mechanism"]),
                         guarantee=_guarantee(claim["guarantee"], names),
-                        count=None if claim["count"] is None else _a(str, claim["count"]),
+                        count=_or_none(str, claim["count"]),
                         parameters=_a(dict, claim["parameters"]),
                         passes=_a(dict, claim["passes"]),
                         notes=_a(dict, claim["notes"]),
@@ -135,17 +135,17 @@ class Certificate:
                 sampler=_a(dict, data["noise"]),
                 by=None
                 if data["by"] is None
-                else By(column=_a(str, data["by"]["column"]), values=tuple(data["by"]["values"])),
-                declared_users=data["declared_users"],
-                unprotected=tuple(_a(list, data["unprotected"])),
-                booked=data["ledger"],
-                about=_a(dict, data["about"]),
-                planned_by=None if data["planned_by"] is None else _a(str, data["planned_by"]),
+                else By(column=_a(str, data["by"]["column"]), values=_texts(data["by"]["values"])),
+                declared_users=_or_none(int, data["declared_users"]),
+                unprotected=_texts(data["unprotected"]),
+                booked=_or_none(dict, data["ledger"]),
+                about={name: _a(str, text) for name, text in _a(dict, data["about"]).items()},
+                planned_by=_or_none(str, data["planned_by"]),
                 consistent=_a(bool, data["consistent"]),
             )
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
+        except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
             raise BundleError(
-                f"privacy.json is damaged: {type(error).__name__} at {error}"
+                f"privacy.json is damaged: {type(error).__name__} at {str(error)[:200]}"
             ) from None
 
 
@@ -171,6 +171,14 @@ def _guarantee(data: Any, assumptions: tuple[str, ...]) -> Guarantee:
         assumptions=assumptions,
         delta_dp=None if plain is None else float(_a(float, plain)),
     )
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    return tuple(_a(str, text) for text in _a(list, value))
+
+
+def _or_none(kind: type, value: Any) -> Any:
+    return None if value is None else _a(kind, value)
 
 
 def _a(kind: type, value: Any) -> Any:

@@ -18,12 +18,14 @@ from murmurlog import __version__
 from murmurlog.bound import WAYS
 from murmurlog.bundle import (
     CERTIFICATE,
+    MOST_JSON_BYTES,
     SUMS,
     expected_files,
     make_cards,
     metadata,
     read_certificate,
     read_table,
+    stated_schema,
     sums,
 )
 from murmurlog.certificate import ENTROPY, Certificate
@@ -44,7 +46,6 @@ from murmurlog.tables import (
     in_order,
     is_reliable,
     keys_of,
-    schema,
     tied,
 )
 from murmurlog.text import NORMALISER, normalise
@@ -148,10 +149,14 @@ def _files(root: Path, certificate: Certificate) -> str:
     _require(not unknown, f"privacy.json names unknown tables: {', '.join(unknown)}")
     for path in root.rglob("*"):
         _require(not path.is_symlink(), f"{path.relative_to(root)} is a link; a bundle has none")
+        _require(
+            path.is_file() or path.is_dir(), f"{path.relative_to(root)} is neither file nor folder"
+        )
     found = {str(p.relative_to(root)) for p in root.rglob("*") if not p.is_dir()}
     expected = expected_files(certificate)
     _require(found >= expected, f"missing: {', '.join(sorted(expected - found))}")
     _require(found <= expected, f"not part of a bundle: {', '.join(sorted(found - expected))}")
+    _require((root / SUMS).stat().st_size <= MOST_JSON_BYTES, f"{SUMS} is larger than it can be")
     stated = dict(_sum_lines((root / SUMS).read_text(encoding="utf-8", errors="replace")))
     actual = sums(root)
     changed = sorted(name for name in actual if stated.get(name) != actual[name])
@@ -253,6 +258,11 @@ def _noise(root: Path, certificate: Certificate) -> str:
         certificate.sampler.get("entropy") == ENTROPY[certificate.private],
         "what is said of the noise contradicts itself",
     )
+    said = {name: type(value) for name, value in certificate.sampler.items()}
+    _require(
+        said == {"method": str, "entropy": str, "delta": float},
+        "what is said of the noise is not its method, its entropy and its delta",
+    )
     _require(certificate.bound in WAYS, f"there is no bound {certificate.bound!r:.40}")
     return "drawn from the operating system's entropy, as stated"
 
@@ -261,13 +271,7 @@ def _table(name: str) -> _Look:
     def look(root: Path, certificate: Certificate) -> str:
         claim = certificate.tables[name]
         table = read_table(root, name)
-        wanted = schema(
-            name,
-            count=claim.count,
-            by=certificate.by,
-            parameters=claim.parameters,
-            consistent=certificate.consistent,
-        )
+        wanted = stated_schema(certificate, name)
         _require(
             table.schema.equals(wanted),
             f"has columns {', '.join(table.schema.names)}, not {', '.join(wanted.names)}, "

@@ -21,10 +21,11 @@ import pyarrow.compute as pc
 from murmurlog.engine import Engine
 from murmurlog.errors import InputError, UsageError
 from murmurlog.noise import Entropy, below
+from murmurlog.shapes import pieces
 from murmurlog.tables import KEYS
 from murmurlog.text import ALREADY_NORMAL, check_url_level, clean_url, normalise
 
-BLOCK = 1 << 24
+MOST_LINE = 1 << 30  # bytes; texts of one line are pools, too
 LIST_AT_MOST = 4  # times what is held or asked for: up to there the whole set is listed
 
 
@@ -302,17 +303,15 @@ def lines_of(path: Path) -> Iterator[pa.Array]:
     """The lines of a file of UTF-8 text, plain or compressed, in large pieces."""
     compression = {".gz": "gzip", ".zst": "zstd"}.get(path.suffix.lower())
     rest, row = b"", 1
-    try:
-        with pa.input_stream(path, compression=compression) as stream:
-            while piece := stream.read(BLOCK):
-                whole, feed, rest = (rest + piece).rpartition(b"\n")
-                if feed:
-                    yield _split(whole, path, row)
-                    row += whole.count(b"\n") + 1
-            if rest:
-                yield _split(rest, path, row)
-    except (OSError, pa.ArrowInvalid):
-        raise InputError(f"{path.name} could not be read to its end: it is damaged") from None
+    for piece in pieces(path, compression):
+        whole, feed, rest = (rest + piece).rpartition(b"\n")
+        if feed:
+            yield _split(whole, path, row)
+            row += whole.count(b"\n") + 1
+        if len(rest) > MOST_LINE:
+            raise InputError(f"{path.name}, line {row} is too long for a line of a list")
+    if rest:
+        yield _split(rest, path, row)
 
 
 def _split(block: bytes, path: Path, row: int) -> pa.Array:

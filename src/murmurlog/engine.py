@@ -328,7 +328,14 @@ def _told() -> Iterator[None]:
             "a file of the source could not be read to its end: it is damaged, or changed meanwhile, "
             "or the disk for temporary files is full"
         ) from None
+    except (duckdb.ConversionException, duckdb.TypeMismatchException):
+        raise InputError(
+            "files of the source have columns of one name and different types, or values that do not "
+            "fit their type: read them one by one"
+        ) from None
     except duckdb.Error as error:
+        if type(error) is duckdb.Error:  # a file's own pages are damaged
+            raise InputError("a file of the source could not be read: it is damaged") from None
         raise EngineError(f"the engine failed with {type(error).__name__}") from None
 
 

@@ -130,8 +130,11 @@ def check_files(release: Release) -> None:
     for name, claim in claims.items():
         if name not in KEYS or claim.count not in (None, *COUNTED):
             raise BundleError(f"privacy.json names the unknown table {name!r}. {advice}")
-    if any(path.is_symlink() for path in root.rglob("*")):
-        raise BundleError(f"there is a link in {str(root)!r}; a bundle has none. {advice}")
+    for path in root.rglob("*"):
+        if path.is_symlink() or not (path.is_file() or path.is_dir()):
+            raise BundleError(
+                f"there is a link in {str(root)!r}, or a pipe; a bundle has none. {advice}"
+            )
     actual = sums(root)
     if {*actual, SUMS} != expected_files(release.certificate):
         raise BundleError(f"{str(root)!r} has too many or too few files. {advice}")

@@ -26,8 +26,10 @@ def _parsed(time: Any) -> Any:
     """
     if time.type().is_numeric():
         return _unix(time.cast("float64"))
-    if not time.type().is_string():
+    if time.type().is_timestamp() or time.type().is_date():
         return _in_years(time.cast("timestamp(6)"))
+    if not time.type().is_string():
+        time = time.cast("string")
     digits = time.re_search(r"^[0-9]{9,19}(\.[0-9]+)?$")
     # DuckDB reads an offset only for a type that has a zone, and that takes four times as long.
     offset = time.re_search(r":[0-9.]+ ?[+-][0-9]{2}(:?[0-9]{2})?$")

@@ -10,17 +10,20 @@ import pyarrow.parquet as pq
 from murmurlog.errors import InputError
 
 PLANTED = ("kind", "query", "target")
+MOST_DIGITS = 18
 
 
 def read_planted(path: Path) -> pa.Table:
     """What was planted in an invented log, as `generate --labels` writes it: kind, query, target."""
     table = _table(path, "--labels")
-    if not set(PLANTED) <= set(table.column_names):
+    try:
+        wanted = pa.schema([(name, pa.string()) for name in PLANTED])
+        return table.select(list(PLANTED)).cast(wanted)
+    except (KeyError, ValueError, pa.ArrowException):
         raise InputError(
-            f"{path.name} has the columns {', '.join(table.column_names)}; what was planted has "
-            f"{', '.join(PLANTED)}: use the file that murmurlog generate --labels wrote"
-        )
-    return table.select(list(PLANTED)).cast(pa.schema([(name, pa.string()) for name in PLANTED]))
+            f"{path.name} has not the columns of what was planted, {', '.join(PLANTED)}: use the "
+            "file that murmurlog generate --labels wrote"
+        ) from None
 
 
 def read_doc_freq(path: Path) -> dict[str, int]:
@@ -30,7 +33,7 @@ def read_doc_freq(path: Path) -> dict[str, int]:
         word, _, number = line.rpartition("\t")
         if not line:
             continue
-        if not word or not number.strip().isdecimal():
+        if not word or not number.strip().isdecimal() or len(number) > MOST_DIGITS:
             raise InputError(f"{path.name}, line {place}: it takes keyword<TAB>number of documents")
         found[word] = int(number)
     if not found:

@@ -21,7 +21,7 @@ from murmurlog.errors import InputError, UsageError
 from murmurlog.parts import Parts, gathered
 from murmurlog.raw import STANDARD, raw_rows
 from murmurlog.screen import Screen, matcher
-from murmurlog.source import Source
+from murmurlog.source import Source, short
 from murmurlog.spark import SparkEngine
 from murmurlog.spark_rows import spark_rows
 from murmurlog.text import ODD, check_url_level, clean_url, normalise
@@ -73,7 +73,7 @@ def check(
     for column in (*(where or {}), *keep):
         if column not in source.found:
             raise InputError(
-                f'column "{column}" is not in {source.name}. Found: {", ".join(source.found)}.'
+                f'column "{column}" is not in {source.name}. Found: {short(source.found)}.'
             )
     names = [column.lower() for column in keep]
     for name in names:

@@ -18,7 +18,7 @@ from murmurlog.engine import OUT_OF_MEMORY, DuckEngine, identifier, quoted
 from murmurlog.errors import EngineError, InputError
 from murmurlog.fields import typed
 from murmurlog.postgres import Address, batches
-from murmurlog.shapes import Shape, blocks, day_of, fields_sql, time_sql
+from murmurlog.shapes import Shape, blocks, day_of, fields_sql, pieces, time_sql
 from murmurlog.source import Source
 
 LINES_A_BATCH = 20_000
@@ -57,7 +57,7 @@ def raw_rows(
     except duckdb.OutOfMemoryException:
         raise EngineError(OUT_OF_MEMORY) from None
     except duckdb.Error as error:
-        raise InputError(f"cannot read {source.name}: {_first_line(error)}") from None
+        raise InputError(f"cannot read {source.name}: {_why(error)}") from None
     raw = engine.backend.table("raw")
     if source.format == "csv":
         # One line may break in two ways; it is one broken row.
@@ -172,11 +172,15 @@ def _lines(block: bytes) -> pa.Table:
 def _relation(source: Source, engine: DuckEngine, broken: dict[str, int]) -> str:
     if source.format == "duckdb":
         engine.sql(f"ATTACH {quoted(str(source.files[0]))} AS source (READ_ONLY)")
-        return f"source.{identifier(source.table or '')}"
+        return f"source.main.{identifier(source.table or '')}"
     compression = source.compressions[0]
     paths = source.files
     if set(source.encodings) != {"utf-8"}:
         paths, compression = _in_utf8(source, engine, broken), None
+    elif compression:
+        for file in paths:  # the engine would unpack whatever it is to its end, or stop in silence
+            for _ in pieces(file, compression):
+                pass
     files = "[" + ", ".join(quoted(str(file)) for file in paths) + "]"
     if source.format == "parquet":
         return f"read_parquet({files}, union_by_name=true, hive_partitioning=false)"
@@ -209,8 +213,8 @@ def _text(source: Source, name: str) -> str:
     if source.lines or source.server:
         return f"c{source.found.index(name)}"
     if source.format == "jsonl":
-        path = '$."' + name.replace('"', '\\"') + '"'
-        return f"json_extract_string(row, {quoted(path)})"
+        pointer = "/" + name.replace("~", "~0").replace("/", "~1")  # a path would know wildcards
+        return f"json_extract_string(row, {quoted(pointer)})"
     return f"{identifier(name)}::VARCHAR"
 
 
@@ -228,5 +232,8 @@ def _column(source: Source, role: str, day: str) -> str:
     return f"{_text(source, name)} AS {role}"
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0]
+def _why(error: Exception) -> str:
+    """What is wrong, without DuckDB's words: they can quote the log."""
+    line = re.search(r"\bLine: (\d+)", str(error), re.IGNORECASE)
+    where = f"line {line[1]} cannot be parsed" if line else "it could not be read to its end"
+    return f"{where}; it is damaged, or not of the form that its name says"

@@ -7,6 +7,7 @@ killed release leaves no copy of a log and no half-written bundle behind for lon
 import fcntl
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -33,7 +34,8 @@ def sweep(parent: Path) -> list[Path]:
     removed = []
     for folder in parent.glob(PREFIX + "*"):
         with suppress(OSError):
-            if folder.stat().st_uid != os.getuid():
+            found = folder.lstat()  # a link of somebody else's could lead to any folder of ours
+            if found.st_uid != os.getuid() or not stat.S_ISDIR(found.st_mode):
                 continue
             if not (folder / LOCK).exists():
                 folder.rmdir()  # died before it was locked, or when only the folder was left

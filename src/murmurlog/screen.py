@@ -4,8 +4,12 @@ Patterns are in patterns.toml, or in a file of the owner's; docs/hygiene.md says
 what they miss. Every rule is a pure function of one normalised query (A5).
 """
 
+import json
 import re
+import subprocess
+import sys
 import tomllib
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import resources
@@ -15,6 +19,7 @@ from typing import Any
 from murmurlog.errors import UsageError
 
 LOOKED_AT = 1000  # characters; some patterns take a time quadratic in the length
+MOST_SECONDS = 0.25  # of the CPU, for one query
 KEYS = {"about", "patterns", "check", "needs"}
 _IBAN = {
     "ad": 24, "at": 20, "be": 16, "bg": 22, "ch": 21, "cy": 28, "cz": 24, "de": 22, "dk": 18,
@@ -121,9 +126,11 @@ def load(path: Path | None = None) -> Screen:
             given = tomllib.loads(path.read_text("utf-8"))
         except OSError as error:
             raise UsageError(f"cannot read the patterns in {path}: {error.strerror}") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise UsageError(f"{where} is no TOML in UTF-8: {error}") from None
+        except (ValueError, RecursionError) as error:
+            raise UsageError(f"{where} is no TOML in UTF-8: {str(error)[:200]}") from None
         tables = own | given if given.pop("extend", False) is True else given
+        for name, table in given.items():
+            _try_out(_pattern(name, table, where), where)
     if not tables:
         raise UsageError(f"{where} has no pattern: write a section such as [badge] into it")
     return Screen(patterns=tuple(_pattern(name, t, where) for name, t in tables.items()))
@@ -143,10 +150,56 @@ def _pattern(name: str, table: Any, where: str) -> Pattern:
     if needs is not None and not (isinstance(needs, str) and needs):
         raise UsageError(f"{where}: [{name}] has needs {needs!r}; it is a text of characters")
     try:
-        expressions = tuple(re.compile(pattern) for pattern in patterns)
-    except re.error as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            expressions = tuple(re.compile(pattern) for pattern in patterns)
+    except (re.error, RecursionError, OverflowError) as error:
         raise UsageError(f"{where}: [{name}] is no regular expression: {error}") from None
     return Pattern(name=name, expressions=expressions, check=check, needs=needs)
+
+
+# Runs in a process of its own, because nothing else ends a search that takes for ever. Texts grow
+# slowly; after some seconds of the CPU the system kills it.
+_TRIAL = """
+import json, re, resource, sys, time, warnings
+warnings.simplefilter("ignore")
+asked = json.load(sys.stdin)
+resource.setrlimit(resource.RLIMIT_CPU, (asked["limit"], asked["limit"]))
+for text in asked["patterns"]:
+    expression = re.compile(text)
+    for letter in sorted({*"a1 .-@", *filter(str.isprintable, text[:200])}):
+        length = 1
+        while length <= asked["longest"]:
+            started = time.process_time()
+            for end in ("\\n", "\\x00"):  # a dot stops at the first, $ at the other
+                for _ in expression.finditer(letter * length + end):
+                    pass
+            if time.process_time() - started > asked["most"]:
+                sys.exit(1)
+            length += max(1, length // 8)
+"""
+
+
+def _try_out(pattern: Pattern, where: str) -> None:
+    """Raises if a query of one repeated letter can stop a release."""
+    asked = {
+        "patterns": [expression.pattern for expression in pattern.expressions],
+        "longest": LOOKED_AT,
+        "most": MOST_SECONDS,
+        "limit": 2 + len(pattern.expressions),
+    }
+    tried = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", _TRIAL],
+        input=json.dumps(asked),
+        text=True,
+        stderr=subprocess.DEVNULL,
+        check=False,
+    )
+    if tried.returncode:
+        raise UsageError(
+            f"{where}: [{pattern.name}] takes too long on a query of one repeated letter: a "
+            "repetition inside a repetition tries every way to divide it"
+        )
 
 
 def load_deny(path: Path) -> frozenset[str]:

@@ -19,6 +19,8 @@ from murmurlog.errors import InputError
 LOOKED_AT = 1 << 16  # bytes, after decompression
 BLOCK = 1 << 24
 LONGEST_LINE = 2_000_000
+MOST_TIMES = 200  # what a file may unpack to, by its size; logs come to about ten
+LITTLE = 1 << 26  # bytes that any file may unpack to
 ENCODINGS = ("utf-8", "utf-16", "gb18030", "latin-1")
 NO_DAY = "1970-01-01"  # of a time without a date, in a file whose name has none
 _MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
@@ -129,27 +131,39 @@ def blocks(
     file: Path, *, compression: str | None, encoding: str, broken: dict[str, int]
 ) -> Iterator[bytes]:
     """The file as blocks of whole lines in UTF-8. Lines that cannot be had are counted, by reason."""
+    first = True
+    for lines in _whole_lines(_decoded_pieces(pieces(file, compression), encoding), broken):
+        if first:
+            lines, first = lines.removeprefix(codecs.BOM_UTF8), False
+        yield _in_utf8(lines, encoding, broken)
+
+
+def pieces(file: Path, compression: str | None) -> Iterator[bytes]:
+    """The bytes of a file, unpacked; raises if they grow out of all proportion."""
     try:
+        most, size = MOST_TIMES * file.stat().st_size + LITTLE, 0
         with pa.input_stream(file, compression=compression) as stream:
-            first = True
-            for lines in _whole_lines(_pieces(stream, encoding), broken):
-                if first:
-                    lines, first = lines.removeprefix(codecs.BOM_UTF8), False
-                yield _in_utf8(lines, encoding, broken)
-    except (OSError, pa.ArrowInvalid):
+            while piece := stream.read(BLOCK):
+                size += len(piece)
+                if compression and size > most:
+                    raise InputError(
+                        f"{file.name} unpacks to more than {MOST_TIMES} times its size, as no log "
+                        "does. Unpack it yourself if you trust it."
+                    )
+                yield piece
+    except (OSError, pa.ArrowInvalid, UnicodeEncodeError):
         raise InputError(
             f"{file.name} could not be read to its end: it is damaged, or changed meanwhile"
         ) from None
 
 
-def _pieces(stream: pa.NativeFile, encoding: str) -> Iterator[bytes]:
+def _decoded_pieces(stream: Iterator[bytes], encoding: str) -> Iterator[bytes]:
     if encoding != "utf-16":
-        while piece := stream.read(BLOCK):
-            yield piece
+        yield from stream
         return
     # Half a pair of surrogates becomes bytes that are no UTF-8, so its line is found broken later.
     decoder = codecs.getincrementaldecoder("utf-16")("surrogatepass")
-    while piece := stream.read(BLOCK):
+    for piece in stream:
         yield decoder.decode(piece).encode("utf-8", "surrogatepass")
     try:
         yield decoder.decode(b"", final=True).encode("utf-8", "surrogatepass")

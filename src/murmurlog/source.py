@@ -7,15 +7,16 @@ well-known logs (docs/shapes.md) whatever their name, UTF-8 unless a mark or the
 
 import csv
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from murmurlog.engine import identifier
 from murmurlog.errors import InputError, UsageError
 from murmurlog.postgres import Address, look, looks_like_address, parse
 from murmurlog.shapes import ENCODINGS, Head, Shape, encoding_of, head, recognise, tabbed
@@ -47,7 +48,12 @@ NAMES = {
     "rank": ("rank", "item_rank", "itemrank", "click_rank", "position", "pos"),
 }  # fmt: skip
 JSON_LINES_LOOKED_AT = 100
-_HEADLESS = re.compile(r"^[\d:. T-]+$|://|@|.{60}")  # no name of a column, and not to be printed
+ROWS_A_BYTE = 8  # of a Parquet file, beyond the first few; logs have less than one
+FEW_ROWS = 1 << 24
+CLOSED: dict[str, Any] = {
+    "autoload_known_extensions": "false",
+    "autoinstall_known_extensions": "false",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +115,8 @@ def find(
     if looks_like_address(path):
         return _on_server(path, columns or {}, encoding)
     path, _, table = path.partition("::")
+    if not path:  # an empty variable of a shell must not mean the current folder
+        raise UsageError("the name of the log is empty: name a file, or . for this folder")
     kinds = _kinds(path, encoding)
     files, kind = tuple(kinds), next(iter(kinds.values()))
     if len({(k.name, k.format == "tsv" or k.compression) for k in kinds.values()}) > 1:
@@ -136,8 +144,8 @@ def find(
     for file, header in headers.items():
         if header != found and kind.format in ("csv", "tsv"):
             raise InputError(
-                f"{file.name} has other columns than {files[0].name}, or in another order: "
-                f"{', '.join(header)} against {', '.join(found)}. Read them one by one."
+                f"{file.name} has other columns than {files[0].name}, or in another order, or no "
+                "line with their names. Read them one by one."
             )
     every = tuple(dict.fromkeys(name for header in headers.values() for name in header))
     if kind.format == "tsv" and kind.lines is None:
@@ -183,7 +191,11 @@ def _files(here: Path, path: str) -> list[Path]:
     if any(c in path for c in "*?["):
         root = Path(here.anchor) if here.is_absolute() else Path()
         pattern = str(here.relative_to(here.anchor)) if here.is_absolute() else path
-        if files := sorted(f for f in root.glob(pattern) if f.is_file()):
+        try:
+            files = sorted(f for f in root.glob(pattern) if f.is_file())
+        except ValueError as error:
+            raise UsageError(f"{path!r:.80} is no pattern for files: {error}") from None
+        if files:
             return files
         raise InputError(f"no file matches {path!r}")
     raise InputError(f"there is no file or folder {path!r}")
@@ -191,6 +203,10 @@ def _files(here: Path, path: str) -> list[Path]:
 
 def _kind(file: Path, encoding: str | None) -> _Kind | None:
     """What a file is: a shape by its first lines, else a format by its name, else nothing."""
+    try:
+        str(file).encode()
+    except UnicodeEncodeError:
+        raise InputError(f"the name {file.name!r} is not UTF-8: rename the file") from None
     named, packed = _format_or_none(file) or (None, None)
     first: Head | None = None
     if named in (None, *TEXT) and (first := head(file)):
@@ -238,12 +254,12 @@ def _table(source: Source) -> str:
         raise InputError("give one .duckdb file at a time, as file.duckdb::table")
     file = source.files[0]
     try:
-        with duckdb.connect(str(file), read_only=True) as connection:
+        with duckdb.connect(str(file), read_only=True, config=CLOSED) as connection:
             rows = connection.execute(
-                "SELECT table_name FROM duckdb_tables() ORDER BY 1"
+                "SELECT table_name FROM duckdb_tables() WHERE schema_name = 'main' ORDER BY 1"
             ).fetchall()
-    except duckdb.Error as error:
-        raise InputError(f"{file.name} is not a readable DuckDB file: {error}") from None
+    except (duckdb.Error, RuntimeError, UnicodeError):
+        raise InputError(f"{file.name} is not a readable DuckDB file") from None
     tables = [name for (name,) in rows]
     if source.table is None and len(tables) == 1:
         return str(tables[0])
@@ -263,15 +279,23 @@ def _columns_of(source: Source, file: Path, kind: _Kind) -> tuple[str, ...]:
         raise InputError(f"{file.name} is empty")
     try:
         if source.format == "parquet":
-            names = pq.read_schema(file).names
+            stored = pq.read_metadata(file)
+            if stored.num_rows > ROWS_A_BYTE * file.stat().st_size + FEW_ROWS:
+                raise InputError(
+                    f"{file.name} says that it has more than {ROWS_A_BYTE} rows a byte, as no log has"
+                )
+            names = stored.schema.to_arrow_schema().names
         elif source.format == "duckdb":
-            with duckdb.connect(str(file), read_only=True) as connection:
-                names = connection.table(f'"{source.table}"').columns
+            with duckdb.connect(str(file), read_only=True, config=CLOSED) as connection:
+                table = f"main.{identifier(source.table or '')}"
+                connection.execute(f"SELECT * FROM {table} LIMIT 0")
+                names = [name for name, *_ in connection.description or ()]
         else:
             with pa.input_stream(file, compression=kind.compression) as stream:
                 names = _text_columns(source.format, file, stream.read(1 << 20), kind.encoding)
-    except (pa.ArrowInvalid, duckdb.Error, OSError) as error:
-        raise InputError(f"{file.name} is not readable as {source.format}: {error}") from None
+    except (pa.ArrowException, duckdb.Error, OSError, csv.Error, RuntimeError):
+        # Their texts can quote what is in the file.
+        raise InputError(f"{file.name} is not readable as {source.format}") from None
     except UnicodeDecodeError:
         raise InputError(
             f"the header of {file.name} is not {kind.encoding.upper()} text: convert the file "
@@ -292,7 +316,7 @@ def _text_columns(format: str, file: Path, start: bytes, encoding: str) -> list[
         for line in lines[:JSON_LINES_LOOKED_AT]:
             try:
                 value = json.loads(line.decode(encoding).removeprefix("\ufeff"))
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
             if isinstance(value, dict):
                 names.update(dict.fromkeys(value))
@@ -307,13 +331,12 @@ def _text_columns(format: str, file: Path, start: bytes, encoding: str) -> list[
 
 def roles_of(source: Source, found: tuple[str, ...], given: Mapping[str, str]) -> dict[str, str]:
     """The column of each role, as given or guessed from its name."""
+    listed = _listed(source, found, given)
     for role, column in given.items():
         if role not in ROLES:
             raise UsageError(f"--columns: {role!r} is no role; roles are {', '.join(ROLES)}")
         if column not in found:
-            raise InputError(
-                f'column "{column}" is not in {source.name}. Found: {", ".join(found)}.'
-            )
+            raise InputError(f'column "{column}" is not in {source.name}. {listed}')
     by_name = {name.lower().replace(" ", "_"): name for name in reversed(found)}
     columns = {}
     for role in ROLES:
@@ -322,13 +345,33 @@ def roles_of(source: Source, found: tuple[str, ...], given: Mapping[str, str]) -
             columns[role] = chosen
     for role in REQUIRED:
         if role not in columns:
-            if source.format in ("csv", "tsv") and any(_HEADLESS.search(name) for name in found):
-                raise InputError(
-                    f"the first line of {source.name} looks like a row: put a line with the names "
-                    "of the columns before it"
-                )
             raise InputError(
-                f'no column of {source.name} looks like "{role}". Found: {", ".join(found)}. '
+                f'no column of {source.name} looks like "{role}". {listed} '
                 f"Map it: --columns {role}=..."
             )
     return columns
+
+
+def _listed(source: Source, found: tuple[str, ...], given: Mapping[str, str]) -> str:
+    """The columns for a message; of text only names that are known, as the rest may be a row."""
+    known = {name for names in NAMES.values() for name in names}
+    shown = tuple(
+        name
+        for name in found
+        if source.format not in TEXT
+        or name in given.values()
+        or name.lower().replace(" ", "_") in known
+    )
+    if shown == found:
+        return f"Found: {short(found)}."
+    rest = f"{len(found) - len(shown)} names that are not known"
+    return (
+        f"Found: {short((*shown, rest))}. They are not printed, because the first line may be a row: "
+        "if it is, put a line with the names of the columns before it."
+    )
+
+
+def short(names: tuple[str, ...]) -> str:
+    """Names of columns for a message: as many as a person reads."""
+    cut = [name if len(name) <= 60 else f"{name[:57]}..." for name in names[:30]]
+    return ", ".join(cut) + (f" and {len(names) - 30} more" if len(names) > 30 else "")

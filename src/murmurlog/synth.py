@@ -42,6 +42,7 @@ COPY = {
     "jsonl": "FORMAT json",
 }
 LABELS = ("parquet", "csv")
+MOST_ROWS = 2_000_000_000  # all are held in memory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +64,8 @@ def invent(*, rows: int, seed: int, like: str | None = None) -> Invented:
     """
     if rows < 1:
         raise UsageError(f"--rows must be at least 1, not {rows}")
+    if rows > MOST_ROWS:
+        raise UsageError(f"--rows must be at most {MOST_ROWS}, not {rows}")
     if seed < 0:
         raise UsageError(f"--seed must not be negative, but is {seed}")
     if like is None:
@@ -99,6 +102,10 @@ def _plain(*, rows: int, seed: int) -> Invented:
 
 def check_target(out: Path, *, flag: str = "--out", kinds: Sequence[str] = tuple(COPY)) -> None:
     """Raises unless a log, or what `flag` stands for, can be written there."""
+    try:
+        str(out.absolute()).encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"--out {str(out)!r} is not UTF-8: choose another name") from None
     if out.exists():
         raise UsageError(f"{out.name} exists: choose another {flag}, or remove it first")
     if not out.parent.is_dir():

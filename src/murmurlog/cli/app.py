@@ -47,8 +47,10 @@ def _settings(path: Path) -> dict[str, Any]:
     """murmurlog.toml as the parser's defaults: a section for each command, names as the flags'."""
     try:
         sections = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path.name} is not TOML: {error}") from None
+    except OSError as error:
+        raise UsageError(f"cannot read {path.name}: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{path.name} is not TOML: {str(error)[:200]}") from None
     commands: dict[str, Any] = getattr(typer.main.get_command(app), "commands", {})
     settings: dict[str, Any] = {}
     for section, values in sections.items():
@@ -79,4 +81,4 @@ def _as_flag(parameter: Any, value: Any) -> Any:
     if isinstance(value, list):
         texts = [str(each) for each in value]
         return texts if parameter.multiple else ",".join(texts)
-    return value if isinstance(value, bool) else str(value)
+    return value if isinstance(value, bool) and parameter.is_flag else str(value)

@@ -14,9 +14,12 @@ def number(text: str) -> float:
     """A number, also written as ln(10)."""
     inner = text[3:-1] if text.startswith("ln(") and text.endswith(")") else None
     try:
-        return float(text) if inner is None else math.log(float(inner))
+        value = float(text) if inner is None else math.log(float(inner))
     except ValueError:
-        raise UsageError(f"{text!r} is no number (ln(10) is one, too)") from None
+        value = math.nan
+    if math.isnan(value):
+        raise UsageError(f"{text!r:.80} is no number (ln(10) is one, too)")
+    return value
 
 
 def one_pair(text: str, flag: str) -> tuple[str, str]:

@@ -1,5 +1,6 @@
 """The entry point: errors are printed without a traceback and give the exit code."""
 
+import errno
 import os
 import sys
 
@@ -36,6 +37,16 @@ __all__ = [
     "serve",
 ]
 
+# A path that was given leads nowhere; other failures of the machine are a disk's.
+NO_PATH = (
+    errno.ENAMETOOLONG,
+    errno.EACCES,
+    errno.EPERM,
+    errno.ELOOP,
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EISDIR,
+)
 STOPPED = "stopped; a budget that was reserved stays booked"
 
 
@@ -49,6 +60,15 @@ def main() -> None:
     except KeyboardInterrupt:
         tell(STOPPED)
         sys.exit(130)
+    except MemoryError:
+        tell("engine (5): memory ran out; a budget that was reserved stays booked")
+        sys.exit(5)
+    except OSError as error:
+        code = 2 if error.errno in NO_PATH else 5
+        word = "usage" if code == 2 else "disk"
+        what = f"{error.filename!r:.200} " if error.filename else ""
+        tell(f"{word} ({code}): {what}cannot be used: {error.strerror or type(error).__name__}")
+        sys.exit(code)
     except Exception as error:
         if isinstance(error, RuntimeError) and str(error) == "Query interrupted":  # DuckDB's Ctrl-C
             tell(STOPPED)

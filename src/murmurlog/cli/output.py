@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,6 +11,11 @@ from typing import Any
 from rich.console import Console
 
 LARGE_DELTA = 1e-3
+# What a terminal or a reader would obey: control characters, marks that turn the order of writing
+# around, and halves of surrogate pairs, which cannot be written at all.
+_UNSHOWN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 
 
 class _Terminal(Console):
@@ -22,10 +28,15 @@ class _Terminal(Console):
 _terminal = _Terminal(stderr=True, markup=False, highlight=False, soft_wrap=True)
 
 
+def harmless(text: str) -> str:
+    """The text with everything escaped that a terminal would obey: names come from other people."""
+    return _UNSHOWN.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
 def show(text: str) -> None:
     """A line of data. A reader that has left changes nothing about the work or its exit code."""
     try:
-        print(text, flush=True)
+        print(harmless(text), flush=True)
     except BrokenPipeError:
         sys.stdout = io.StringIO()
 
@@ -36,7 +47,7 @@ def show_json(value: Any) -> None:
 
 def tell(text: str) -> None:
     """A line for the person at the terminal."""
-    _terminal.print(text)
+    _terminal.print(harmless(text))
 
 
 @contextmanager
@@ -46,7 +57,7 @@ def progress() -> Iterator[Callable[[str], None]]:
         yield tell
         return
     with _terminal.status("starting") as status:
-        yield lambda text: status.update(text.replace("[", "\\["))
+        yield lambda text: status.update(harmless(text).replace("[", "\\["))
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:

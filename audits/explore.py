@@ -1,0 +1,222 @@
+"""Functions that read what others wrote, explored by inputs that reach new lines of their code.
+
+An input that runs a line no input ran before is kept and changed further. Whatever is raised must be
+an error of murmurlog's own, of the kind that the target says; anything else is a violation.
+"""
+
+import json
+import random
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from cases import mutated, packed, text
+from hostile_bundles import VALUES, as_text, paths, put
+
+import murmurlog
+from murmurlog.certificate import Certificate
+from murmurlog.cli.app import _settings
+from murmurlog.cli.flags import by_values, mechanism_of, number, pairs, per_user_bounds, seconds
+from murmurlog.domain import read_pool
+from murmurlog.errors import BundleError, InputError, MurmurlogError, Refused, UsageError
+from murmurlog.known import read_doc_freq, read_planted
+from murmurlog.labels import read_labels
+from murmurlog.lists import read_lists
+from murmurlog.mechanisms import parse
+from murmurlog.screen import load, load_deny
+from murmurlog.shapes import blocks
+from murmurlog.source import find
+from murmurlog.text import clean_url, keywords, normalise
+
+PACKAGE = str(Path(murmurlog.__file__).parent)
+MECHANISMS = (
+    b"threshold(noise=geometric, d=1, scale=1.0, T=20)",
+    b"threshold(noise=gaussian, d=10, scale=9.0, T=80)",
+    b"rounds(d=100, s=9.1_8.2, own=100_200, past=90, T=2000000000_9000000000, C=3.0, reach=1.3, focus=0.3)",
+    b"korolova(d=1, b=1.0, T=40, count=users)",
+    b"zealous(m=1, lam=1.0, tau=3, T=40, users=10)",
+    b"zealous-keywords(d=1, b=1.0, fakes=10.0)",
+    b"pool(d=1, b=1.0, N=100, T=5)",
+    b"sessions(l_s=1, l_q=2, subsequences=all, noise=geometric, scale=1.0, T=20)",
+    b"label-paths(l_s=1, l_q=2, subsequences=all, b=1.0, L=1, T=5)",
+    b"profiles(noise=geometric, d=9, cap=3, scale=1.0, T=20)",
+    b"k-query:20", b"k-session:5", b"users-30", b"hong", b"synthetic", b"left-out", b"hybrid",
+    b"safelog-literal", b"korolova-lists",
+)  # fmt: skip
+
+
+@dataclass
+class Explored:
+    """How many inputs a target had, how many lines they reached, and what went wrong."""
+
+    inputs: int = 0
+    kept: int = 0
+    lines: int = 0
+    violations: list[str] = field(default_factory=list)
+
+
+def _mechanism(content: bytes, _: Path) -> None:
+    made = parse(content.decode("utf-8", "surrogateescape"))
+    assert parse(str(made)) == made
+
+
+def _certificate(content: bytes, _: Path) -> None:
+    try:
+        data = json.loads(content)
+    except (ValueError, RecursionError):
+        return
+    json.dumps(Certificate.from_json(data).as_json())
+
+
+def _flags(content: bytes, _: Path) -> None:
+    given = content.decode("utf-8", "surrogateescape")
+    readers: tuple[Callable[[str], Any], ...] = (
+        number, by_values, per_user_bounds, seconds, mechanism_of, lambda t: pairs(t, "--set"),
+    )  # fmt: skip
+    for reader in readers:
+        with suppress(UsageError):
+            reader(given)
+
+
+def _texts(content: bytes, _: Path) -> None:
+    given = content.decode("utf-8", "replace")
+    clean = normalise(given)
+    assert clean is None or normalise(clean) == clean
+    for word in keywords(clean or ""):
+        assert word
+    for level in ("host", "path", "full"):
+        clean_url(given, level)
+    load_screen().hits(clean or "")
+
+
+def load_screen() -> Any:
+    return _SCREEN[0]
+
+
+_SCREEN = [load(None)]
+
+
+def _file(name: str, read: Callable[[Path], Any]) -> Callable[[bytes, Path], None]:
+    """A target that reads its input from a file of this name."""
+
+    def target(content: bytes, folder: Path) -> None:
+        path = folder / name
+        path.write_bytes(content)
+        read(path)
+
+    return target
+
+
+def _log(path: Path) -> None:
+    source = find(str(path))
+    if source.lines:
+        broken: dict[str, int] = {}
+        for file, packing, encoding in zip(
+            source.files, source.compressions, source.encodings, strict=True
+        ):
+            for _ in blocks(file, compression=packing, encoding=encoding, broken=broken):
+                pass
+
+
+def _stated() -> bytes:
+    """A certificate as releases write it."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "log.tsv"
+        log.write_text(text("tsv", 200))
+        murmurlog.release(
+            str(log), out=Path(folder) / "b", tables=["query"],
+            mechanism="threshold(noise=geometric, d=1, scale=1.0, T=24)",
+        )  # fmt: skip
+        return (Path(folder) / "b" / "privacy.json").read_bytes()
+
+
+_LINES = b"a\tb\nc d\te\n"
+_SETTINGS = b"[release]\nepsilon = 1.5\ntables = ['query']\n[release.columns]\nuser = \"u\"\n[ledger]\nledger = 'l'\n"
+_PATTERNS = b"[a]\nabout = 'x'\npatterns = ['\\d+', 'a|b']\ncheck = 'luhn'\nneeds = '0123'\n"
+Target = tuple[Callable[[bytes, Path], None], Callable[[], tuple[bytes, ...]], tuple[type, ...]]
+EXPLORED: dict[str, Target] = {
+    "names of mechanisms": (_mechanism, lambda: MECHANISMS, (UsageError, Refused)),
+    "manifests": (_certificate, lambda: (_stated(),), (BundleError,)),
+    "values of flags": (_flags, lambda: (b"a=1,b=ln(2)", b"30m", b"query=20,click=10", b"1e5"), ()),
+    "queries and urls": (_texts, lambda: (b"How to? 4111", b"http://u@a.example:80/x?y#z", "東京 ใน".encode()), ()),
+    "reader of CSV": (_file("log.csv", _log), lambda: (text("csv").encode(),), (InputError,)),
+    "reader of TSV": (_file("log.tsv", _log), lambda: (text("tsv").encode(), text("tsv").encode("utf-16")), (InputError,)),
+    "reader of JSONL": (_file("log.jsonl", _log), lambda: (text("jsonl").encode(),), (InputError,)),
+    "reader of .gz": (_file("log.tsv.gz", _log), lambda: (packed(text("tsv").encode(), "gz"),), (InputError,)),
+    "reader of shapes": (
+        _file("log.txt", _log),
+        lambda: (b"1\t970916001949\tq\n" * 9, b"00:00:01\t2\t[q]\t1 2\ta.b\n" * 9,
+                 b"AnonID\tQuery\tQueryTime\tItemRank\tClickURL\n1\tq\t2006-03-01 00:00:01\t\t\n"),
+        (InputError,),
+    ),
+    "settings files": (_file("murmurlog.toml", _settings), lambda: (_SETTINGS,), (UsageError,)),
+    "patterns files": (_file("p.toml", load), lambda: (_PATTERNS,), (UsageError,)),
+    "denied queries": (_file("deny.txt", load_deny), lambda: (b"a\nb *\n",), (UsageError,)),
+    "pools": (_file("pool.txt", read_pool), lambda: (_LINES, b"a\nb\n"), (InputError,)),
+    "result lists": (_file("l.txt", lambda path: read_lists(path, url="path")), lambda: (_LINES,), (InputError,)),
+    "labels": (_file("m.txt", lambda path: read_labels(str(path))), lambda: (_LINES,), (InputError,)),
+    "lengths of postings": (_file("d.txt", read_doc_freq), lambda: (b"a\t1\nb\t22\n",), (InputError,)),
+    "planted truth": (_file("l.csv", read_planted), lambda: (b"kind,query,target\na,b,c\n",), (InputError,)),
+}  # fmt: skip
+
+
+def _changed(content: bytes, choice: random.Random) -> bytes:
+    """The input with bytes changed, or, if it is JSON, most often with a value exchanged."""
+    try:
+        data = json.loads(content) if choice.random() < 0.8 else None
+    except (ValueError, RecursionError):
+        data = None
+    if not isinstance(data, dict):
+        return mutated(content, choice)
+    for _ in range(choice.randint(1, 3)):
+        at = choice.choice(list(paths(data))[1:] or [()])
+        data = put(data, at, choice.choice(VALUES)) if at else data
+        if not isinstance(data, dict):
+            break
+    return as_text(data).encode("utf-8", "surrogatepass")
+
+
+def explore(name: str, *, seed: int = 1, inputs: int = 2000) -> Explored:
+    """Gives a target changed inputs; those that reach new lines are changed further."""
+    target, seeds, allowed = EXPLORED[name]
+    if name == "patterns files":  # each is tried out in a process of its own
+        inputs = -(-inputs // 10)
+    choice, found = random.Random(f"{seed} {name}"), Explored()
+    corpus, reached = list(seeds()), set[tuple[str, int]]()
+
+    def watch(frame: FrameType, event: str, _: Any) -> Any:
+        if event == "call" and not frame.f_code.co_filename.startswith(PACKAGE):
+            return None
+        if event == "line":
+            reached.add((frame.f_code.co_filename, frame.f_lineno))
+        return watch
+
+    with tempfile.TemporaryDirectory() as folder:
+        for turn in range(inputs):
+            content = (
+                corpus[turn] if turn < len(corpus) else _changed(choice.choice(corpus), choice)
+            )
+            known = len(reached)
+            sys.settrace(watch)
+            try:
+                target(content, Path(folder))
+            except MurmurlogError as error:
+                if not isinstance(error, allowed):
+                    found.violations.append(f"{type(error).__name__}: {content[:80]!r}")
+            except Exception as error:
+                found.violations.append(
+                    f"{type(error).__name__} ({error!s:.80}): {content[:300]!r}"
+                )
+            finally:
+                sys.settrace(None)
+            found.inputs += 1
+            if len(reached) > known and len(content) < 1 << 16:
+                corpus.append(content)
+                found.kept += 1
+    found.lines = len(reached)
+    return found

@@ -1,0 +1,284 @@
+"""Input that somebody else wrote: what it may do at most. The larger part is `make fuzz`."""
+
+import json
+import os
+import random
+import shutil
+
+import cases
+import fuzz
+import hostile_bundles
+import hostile_logs
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from command import run
+from explore import EXPLORED, explore
+
+import murmurlog
+from murmurlog import shapes
+from murmurlog.bundle import read_table
+from murmurlog.errors import BundleError, InputError, UsageError
+from murmurlog.known import read_doc_freq, read_planted
+from murmurlog.log import read
+from murmurlog.screen import load
+from murmurlog.source import find
+
+FAST = "threshold(noise=geometric, d=1, scale=1.0, T=24)"
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory):
+    """A bundle that verifies."""
+    folder = tmp_path_factory.mktemp("sound")
+    (folder / "log.tsv").write_text(cases.text("tsv", 200))
+    murmurlog.release(
+        str(folder / "log.tsv"), out=folder / "bundle", tables=["query"], mechanism=FAST
+    )
+    return folder / "bundle"
+
+
+@pytest.fixture
+def bundle(sound, tmp_path):
+    return shutil.copytree(sound, tmp_path / "bundle")
+
+
+# --- logs -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("log.csv", b"x" * 200_000 + b"\n"),  # longer than a field of Python's csv may be
+        ("log.jsonl", b'{"a":' * 100_000 + b"\n"),
+        ("log.jsonl", b'{"user": ' + b"9" * 6000 + b"}\n"),
+        ("log.parquet", b"PAR1\xff\xff\xff\x7fPAR1"),
+        ("log.duckdb", b"no database"),
+        ("log.tsv.gz", cases.packed(b"user\tquery\n" * 999, "gz")[:60]),
+        ("log.tsv.zst", b"\x28\xb5\x2f\xfd\x00"),
+        ("log.csv", b""),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_an_input_error(tmp_path, name, content):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError):
+        read_whole(str(tmp_path / name))
+
+
+def read_whole(path):
+    source = find(path)
+    return list(shapes.pieces(source.files[0], source.compressions[0]))
+
+
+def test_a_path_that_is_too_long_or_leads_nowhere_is_refused(tmp_path):
+    (tmp_path / "loop.csv").symlink_to("loop.csv")
+    for path in (str(tmp_path / "loop.csv"), str(tmp_path / "lo*.csv"), "\udcff.csv"):
+        with pytest.raises(InputError, match="there is no file|no file matches"):
+            find(path)
+    (tmp_path / "log.csv").write_text("user,query\nu,q\n")
+    assert run("release", "", cwd=tmp_path).returncode == 2
+    done = run("release", "x" * 5000, cwd=tmp_path)
+    assert (done.returncode, "File name too long" in done.stderr) == (2, True)
+
+
+def test_names_that_are_no_utf8_are_refused_before_anything_is_booked(tmp_path):
+    (tmp_path / "\udcff.csv").write_text("user,query\nu,q\n")
+    (tmp_path / "log.csv").write_text("user,query\nu,q\n")
+    booked = ("--ledger", "ledger.db", "--source", "web", "--mechanism", FAST, "--tables", "query")
+    for source, out, code in (("./\udcff.csv", "b", 4), ("log.csv", "\udcff", 2)):
+        done = run("release", source, "--out", out, *booked, cwd=tmp_path)
+        assert (done.returncode, "is not UTF-8" in done.stderr) == (code, True)
+    assert run("generate", "--rows", "9", "--out", "\udcff.parquet", cwd=tmp_path).returncode == 2
+    assert not (tmp_path / "ledger.db").exists()
+
+
+@pytest.mark.parametrize("how", ["gz", "zst"])
+def test_a_file_that_unpacks_out_of_all_proportion_is_refused(tmp_path, monkeypatch, how):
+    monkeypatch.setattr(shapes, "LITTLE", 1 << 20)
+    content = b"user\tquery\n" + b"\n" * (1 << 23)
+    (tmp_path / f"log.csv.{how}").write_bytes(cases.packed(content, how))
+    compression = {"gz": "gzip", "zst": "zstd"}[how]
+    with pytest.raises(InputError, match="unpacks to more than 200 times its size"):
+        list(shapes.pieces(tmp_path / f"log.csv.{how}", compression))
+    (tmp_path / "log.csv").write_bytes(content)  # as it is, the same may be read
+    assert sum(map(len, shapes.pieces(tmp_path / "log.csv", None))) == len(content)
+
+
+def test_a_table_of_duckdb_whose_name_holds_quotes_is_read(tmp_path):
+    name = 'a"; DROP TABLE raw; --'
+    hostile_logs._named("log.duckdb", "duckdb", ["user", "time", "query", "url"])(tmp_path)
+    import duckdb
+
+    with duckdb.connect(str(tmp_path / "log.duckdb")) as connection:
+        connection.execute(f'ALTER TABLE log RENAME TO "{name.replace(chr(34), chr(34) * 2)}"')
+    assert find(str(tmp_path / "log.duckdb")).table == name
+
+
+@pytest.mark.parametrize("name", ["*", "$", 'a"b', "a\\b", "a/b", "a~b", "~1", "[0]", "a.b", "'"])
+def test_any_key_of_json_is_one_column(tmp_path, engine, name):
+    lines = [{name: f"u{n}", "query": "q", "other": "x"} for n in range(3)]
+    (tmp_path / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    log = read(find(str(tmp_path / "log.jsonl"), columns={"user": name}), engine=engine)
+    assert sorted(log.table.user.to_pyarrow().to_pylist()) == ["u0", "u1", "u2"]
+
+
+def test_other_files_of_the_owner_are_read_with_care(tmp_path):
+    path = tmp_path / "file.csv"
+    path.write_bytes(b"kind,\xffquery\na,b\n")
+    with pytest.raises(InputError, match="has not the columns"):
+        read_planted(path)
+    path.write_text("word\t" + "9" * 5000)
+    with pytest.raises(InputError, match="line 1"):
+        read_doc_freq(path)
+
+
+@pytest.mark.parametrize("pattern", [r"(a+)+$", r"(\w*)*x", r"a*a*a*a*a*a*b", r"((a?){60})a{60}"])
+def test_a_pattern_that_can_take_for_ever_is_refused(tmp_path, pattern):
+    (tmp_path / "p.toml").write_text(f"[bomb]\npatterns = ['{pattern}']\n")
+    with pytest.raises(UsageError, match="takes too long"):
+        load(tmp_path / "p.toml")
+
+
+def test_settings_that_nest_without_end_are_a_usage_error(tmp_path):
+    (tmp_path / "murmurlog.toml").write_text("a = " + "[" * 20_000)
+    done = run("plan", cwd=tmp_path)
+    assert (done.returncode, "is not TOML" in done.stderr) == (2, True)
+    for value in ("true", "nan", "[1, 2]", "{a = 1}"):
+        (tmp_path / "murmurlog.toml").write_text(f"[plan]\nepsilon = {value}\n")
+        done = run("plan", cwd=tmp_path)
+        assert (done.returncode, "is no number" in done.stderr) == (2, True)
+
+
+# --- bundles --------------------------------------------------------------------------------------
+
+
+def forged(bundle, **changes):
+    path = bundle / "privacy.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    hostile_bundles.seal(bundle)
+    return bundle
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"declared_users": "many"},
+        {"unprotected": [1]},
+        {"about": {"title": 3}},
+        {"by": {"column": "a", "values": "abc"}},
+        {"ledger": []},
+        {"noise": {"method": "", "entropy": "operating system"}},
+        {"assumptions": {"A0": 1, "none": 2}},
+        {"guarantee": {"unit": "user", "neighbours": "x", "notion": "dp", "epsilon": 10**400}},
+    ],
+)
+def test_a_certificate_of_other_types_is_a_damaged_bundle(bundle, changes):
+    done = run("verify", forged(bundle, **changes))
+    assert done.returncode in (1, 6)
+    assert "internal" not in done.stderr
+
+
+def test_parameters_that_are_no_numbers_are_a_damaged_bundle(bundle):
+    tables = json.loads((bundle / "privacy.json").read_text())["tables"]
+    tables["query"]["parameters"]["scale"] = "<script>"
+    done = run("estimate", forged(bundle, tables=tables))
+    assert (done.returncode, "cannot be computed" in done.stderr) == (6, True)
+
+
+@pytest.mark.parametrize("name", ["../../secret", "/etc/passwd", "query\x00", "\x1b[2J"])
+def test_the_name_of_a_table_leads_nowhere(bundle, name):
+    tables = json.loads((bundle / "privacy.json").read_text())["tables"]
+    (bundle.parent / "secret.parquet").write_bytes((bundle / "data/query.parquet").read_bytes())
+    forged(bundle, tables={name: tables["query"]})
+    with pytest.raises(BundleError):
+        murmurlog.load(bundle).tables  # noqa: B018
+    for command in (["verify"], ["export", "--to", "tsv", "--out", bundle.parent / "e"]):
+        done = run(command[0], bundle, *command[1:])
+        assert done.returncode == 6
+        assert "\x1b" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", ["privacy.json", "SHA256SUMS", "data/query.parquet", "data"])
+def test_links_and_pipes_are_never_read(bundle, name):
+    for how in ("link", "pipe"):
+        path = bundle / name
+        path.rename(bundle.parent / f"elsewhere-{how}")
+        if how == "link":
+            path.symlink_to(bundle.parent / "elsewhere-link")
+        else:
+            os.mkfifo(path)
+        assert run("verify", bundle).returncode == 6
+        if name != "SHA256SUMS":  # a release that is only looked at has no use for it
+            with pytest.raises(BundleError):
+                murmurlog.load(bundle).tables  # noqa: B018
+        path.unlink()
+        shutil.copytree(
+            bundle.parent / f"elsewhere-{how}", path
+        ) if name == "data" else shutil.copy(bundle.parent / f"elsewhere-{how}", path)
+
+
+def test_tables_with_other_columns_or_empty_values_are_not_handed_out(bundle):
+    path = bundle / "data" / "query.parquet"
+    sound = pq.read_table(path)
+    invalid = pa.StringArray.from_buffers(
+        1, pa.py_buffer(b"\0\0\0\0\2\0\0\0"), pa.py_buffer(b"\xff\xfe")
+    )
+    for table in (
+        pa.table({"a": [1]}),
+        sound.set_column(1, "users", pa.nulls(len(sound), pa.int64())),
+        sound.slice(0, 1).set_column(0, "query", invalid),
+    ):
+        pq.write_table(table, path)
+        with pytest.raises(BundleError):
+            murmurlog.load(bundle).tables  # noqa: B018
+
+
+def test_a_table_that_unpacks_out_of_all_proportion_is_refused(bundle):
+    path = bundle / "data" / "query.parquet"
+    schema = pq.read_schema(path)
+    values = zip(("a", 50, 1.0, True), schema, strict=True)
+    many = [pa.repeat(pa.scalar(value, field.type), 4_000_000) for value, field in values]
+    pq.write_table(pa.Table.from_arrays(many, schema=schema), path, compression="zstd")
+    with pytest.raises(BundleError, match="more than 200 times its size"):
+        read_table(bundle, "query")
+
+
+# --- the harness itself ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", EXPLORED)
+def test_nothing_but_our_own_errors_is_raised(name):
+    explored = explore(name, seed=2, inputs=60)
+    assert explored.violations == []
+    assert explored.lines > 5
+
+
+def test_a_few_hostile_inputs_from_the_command_line(tmp_path):
+    choice = random.Random(1)
+    wanted = [*hostile_logs.logs(choice, 0.05), *hostile_bundles.bundles(choice, 0.05, tmp_path)]
+    quick = [case for case in wanted if case.kind not in ("bombs", "long lines")]
+    kinds = fuzz.run(choice.sample(quick, 8), tmp_path, workers=1)
+    assert sum(kind.runs for kind in kinds.values()) == 8
+    assert [v for kind in kinds.values() for v in kind.violations] == []
+
+
+def test_the_harness_sees_what_is_broken(tmp_path):
+    """Each alarm rings: a wrong exit, a traceback, a secret, a file outside, a leftover, memory."""
+    for name in ("out", "tmp", "books"):
+        (tmp_path / name).mkdir()
+    before = fuzz.state(tmp_path)
+    case = cases.Case("kind", "name", lambda root: None, ())
+    (tmp_path / "stderr").write_text(f"Traceback\n{cases.QUERY}\x1b[2J")
+    (tmp_path / "tmp" / "left").write_text("x")
+    (tmp_path / "outside").write_text("12345")
+    kind = fuzz.Kind("kind")
+    fuzz.judge(case, 70, tmp_path, before, kind, 1 << 40)
+    assert (kind.tracebacks, kind.wrong, kind.secrets, kind.outside) == (1, 1, 1, 5)
+    (found,) = kind.violations
+    for words in ("exit 70", "a secret in stderr", "tmp/left", "MB of memory", "for the terminal"):
+        assert words in found
+    clean = fuzz.Kind("kind")
+    for path in ("stderr", "outside", "tmp/left"):
+        (tmp_path / path).unlink()
+    fuzz.judge(case, 0, tmp_path, before, clean, 1)
+    assert clean.violations == []
