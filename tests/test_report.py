@@ -264,3 +264,12 @@ def test_bad_targets_are_named(tmp_path):
 def test_the_same_evaluation_gives_the_same_page():
     assert report.page(at_one_setting()) == report.page(at_one_setting())
     assert report.charts(swept()) == report.charts(swept())
+
+
+def test_only_its_owner_can_read_a_report(tmp_path):
+    report.write(at_one_setting(), tmp_path / "r.html")
+    report.write_folder(at_one_setting(), tmp_path / "folder")
+    paths = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(paths) > 6
+    assert {path.stat().st_mode & 0o077 for path in paths} == {0}
+    assert (tmp_path / "folder").stat().st_mode & 0o077 == 0

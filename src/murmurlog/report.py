@@ -140,7 +140,7 @@ def write(evaluation: Evaluation, out: Path, *, x: str = "value") -> None:
 def write_folder(evaluation: Evaluation, out: Path, *, x: str = "value") -> None:
     """The same in a folder of its own: report.html, results.csv, results.json, charts."""
     check_folder(out)
-    out.mkdir()
+    out.mkdir(mode=0o700)
     beside = out / "results.csv", out / "results.json", out / "charts"
     _write(evaluation, out / "report.html", *beside, x=x)
 
@@ -156,13 +156,14 @@ def _beside(out: Path) -> tuple[Path, Path, Path]:
 def _write(
     evaluation: Evaluation, out: Path, numbers: Path, everything: Path, drawn: Path, *, x: str
 ) -> None:
-    numbers.write_text(csv(evaluation), encoding="utf-8")
+    """Writes what only its owner may read: exact counts, and queries of the log."""
     text = json.dumps(_finite(evaluation.as_json()), indent=2, ensure_ascii=False) + "\n"
-    everything.write_text(text, encoding="utf-8")
-    drawn.mkdir()
-    for name, svg in charts(evaluation, x=x).items():
-        (drawn / f"{name}.svg").write_text(svg, encoding="utf-8")
-    out.write_text(page(evaluation, x=x), encoding="utf-8")
+    drawn.mkdir(mode=0o700)
+    files = {drawn / f"{name}.svg": svg for name, svg in charts(evaluation, x=x).items()}
+    files |= {numbers: csv(evaluation), everything: text, out: page(evaluation, x=x)}
+    for path, content in files.items():
+        path.touch(mode=0o600, exist_ok=False)
+        path.write_text(content, encoding="utf-8")
 
 
 # --- the parts ------------------------------------------------------------------------------------
