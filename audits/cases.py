@@ -11,6 +11,7 @@ import pyarrow as pa
 # In every hostile log, held by one user: nothing that is printed, published or left may show them.
 QUERY, USER, URL = "zorbafinch77 street", "wexlerid88", "quondam55.example"
 SECRETS = tuple(text.encode() for text in (QUERY, USER, URL))
+MOST = 700 << 20  # bytes of memory that an ordinary run may take
 LOG_CODES = frozenset({0, 4})  # used as it is, or refused as a log
 FAST = (
     *("--mechanism", "threshold(noise=geometric, d=1, scale=1.0, T=24)", "--tables", "query"),
@@ -27,7 +28,7 @@ class Case:
     make: Callable[[Path], None]
     arguments: tuple[str, ...]
     codes: frozenset[int] = LOG_CODES
-    most: int = 700 << 20  # bytes of memory
+    most: int = MOST  # bytes of memory
 
 
 def release(log: str, *more: str) -> tuple[str, ...]:

@@ -108,7 +108,10 @@ def _certificates(sound: Path, choice: random.Random, share: float) -> Iterator[
     stated = json.loads((sound / "privacy.json").read_text())
 
     def writes(text: str) -> Callable[[Path], None]:
-        return lambda bundle: (bundle / "privacy.json").write_text(text) and None  # type: ignore[func-returns-value]
+        def change(bundle: Path) -> None:
+            (bundle / "privacy.json").write_text(text)
+
+        return change
 
     changes = [(at, new) for at in paths(stated) for new in VALUES]
     for at, new in choice.sample(changes, min(len(changes), round(700 * share))):
@@ -260,7 +263,10 @@ def _tables(sound: Path) -> Iterator[Case]:
         return lambda bundle: pq.write_table(table, bundle / "data" / "query.parquet", **options)
 
     def bare(content: bytes) -> Callable[[Path], None]:
-        return lambda bundle: (bundle / "data" / "query.parquet").write_bytes(content) and None  # type: ignore[func-returns-value]
+        def change(bundle: Path) -> None:
+            (bundle / "data" / "query.parquet").write_bytes(content)
+
+        return change
 
     def many(bundle: Path) -> None:
         """10^9 equal rows in a small file."""

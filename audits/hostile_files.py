@@ -8,7 +8,7 @@ from typing import Any
 import typer
 from cases import QUERY, Case, Content, bomb, mutated, packed, release, text, writes
 
-from murmurlog.cli.main import app
+from murmurlog.cli.app import app
 
 USAGE = frozenset({2})
 ANY = frozenset({0, 2, 3, 4})
@@ -57,32 +57,15 @@ def _with_log(*others: Callable[[Path], None]) -> Callable[[Path], None]:
 
 
 def _settings(choice: random.Random, share: float) -> Iterator[Case]:
-    for what, content in SETTINGS.items():
-        codes = (
-            frozenset({0})
-            if what == "no byte"
-            else frozenset({0, 4})
-            if what in ("columns",)
-            else USAGE
-        )
-        yield Case(
-            "settings",
-            what,
-            _with_log(writes("murmurlog.toml", content)),
-            release("log.tsv"),
-            codes,
-        )
-    for what, content in {
+    given: dict[str, Content] = {
+        **SETTINGS,
         "no UTF-8": b"\xff\xfe[release]",
         "random": choice.randbytes(999),
-    }.items():
-        yield Case(
-            "settings",
-            what,
-            _with_log(writes("murmurlog.toml", content)),
-            release("log.tsv"),
-            USAGE,
-        )
+    }
+    right = {"no byte": frozenset({0}), "columns": frozenset({0, 4})}
+    for what, content in given.items():
+        make = _with_log(writes("murmurlog.toml", content))
+        yield Case("settings", what, make, release("log.tsv"), right.get(what, USAGE))
 
     def folder(root: Path) -> None:
         (root / "settings").mkdir()
@@ -98,7 +81,8 @@ def _settings(choice: random.Random, share: float) -> Iterator[Case]:
 
 
 def _commands() -> Iterator[tuple[tuple[str, ...], Any]]:
-    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+    group: Any = typer.main.get_command(app)
+    for name, command in group.commands.items():
         if hasattr(command, "commands"):
             for own, each in command.commands.items():
                 yield (name, own), each
@@ -229,12 +213,12 @@ def _public(choice: random.Random, share: float) -> Iterator[Case]:
     _, more, _ = flags["--patterns"]
     log = text("tsv") + "".join(f"v{n}\t2026-01-01\t{c * 60}\tx\n" for n, c in enumerate("a1 b."))
     for n, pattern in enumerate(bombs):
-        content = f"[bomb]\npatterns = ['{pattern}']\n".replace("\\\\", "\\")
+        patterns = f"[bomb]\npatterns = ['{pattern}']\n".replace("\\\\", "\\")
         arguments = ("release", "log.tsv", "--out", "out/b", *more, "--patterns", "p.toml")
-        make = _with_log(writes("p.toml", content), writes("log.tsv", log))
+        make = _with_log(writes("p.toml", patterns), writes("log.tsv", log))
         yield Case("regular expressions", f"bomb {n}", make, arguments, frozenset({0, 2}))
     for name in ("nothing.json", "profile.json"):
-        for content in (
+        for profile in (
             "",
             "{}",
             "[" * 99_999,
@@ -245,5 +229,5 @@ def _public(choice: random.Random, share: float) -> Iterator[Case]:
             QUERY[:3],
         ):
             arguments = ("plan", "--target", "queries=10", "--profile", name)
-            yield Case("public files", f"--profile {content[:20]!a}", _with_log(writes("profile.json", content)),
+            yield Case("public files", f"--profile {profile[:20]!a}", _with_log(writes("profile.json", profile)),
                        arguments, frozenset({1, 2, 4, 6}))  # fmt: skip

@@ -4,12 +4,27 @@ import codecs
 import os
 import random
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
-from cases import QUERY, USER, Case, Content, bomb, mutated, packed, release, table, text, writes
+from cases import (
+    LOG_CODES,
+    MOST,
+    QUERY,
+    USER,
+    Case,
+    Content,
+    bomb,
+    mutated,
+    packed,
+    release,
+    table,
+    text,
+    writes,
+)
 
 REFUSED = frozenset({4})
 FORMATS = ("csv", "tsv", "jsonl")
@@ -45,8 +60,15 @@ def logs(choice: random.Random, share: float) -> Iterator[Case]:
     yield from _changed(choice, share)
 
 
-def _case(kind: str, what: str, name: str, content: Content, *more: str, **right: object) -> Case:
-    return Case(kind, f"{what}, {name}", writes(name, content), release(name, *more), **right)  # type: ignore[arg-type]
+def _case(
+    kind: str, what: str, name: str, content: Content, *more: str,
+    codes: frozenset[int] = LOG_CODES, most: int = MOST,
+) -> Case:  # fmt: skip
+    return Case(kind, f"{what}, {name}", writes(name, content), release(name, *more), codes, most)
+
+
+def _long_line(start: bytes) -> bytes:
+    return start + b"x" * 100_000_000
 
 
 def _texts() -> Iterator[Case]:
@@ -116,7 +138,7 @@ def _texts() -> Iterator[Case]:
         line = b'{"user": "u", "query": "' if form == "jsonl" else b"u,\tq"
         yield _case(
             "long lines", "a line of 100 MB", f"log.{form}",
-            lambda plain=plain, line=line: plain + line + b"x" * 100_000_000,
+            partial(_long_line, plain + line),
         )  # fmt: skip
 
 

@@ -108,9 +108,9 @@ def show(real: list[Row], twins: list[Row], seconds: float) -> None:
         caught = "yes" if row.violations else "NO"
         by = row.violations[0] if row.violations else row.said
         print(f"  {row.name:44} {'yes':>6} {caught:>7} {row.seconds:8.0f}  {by}")
-    caught = sum(bool(row.violations) for row in twins)
+    found = sum(bool(row.violations) for row in twins)
     wrong = sum(bool(row.violations) for row in real)
-    print(f"\n{caught} of {len(twins)} twins caught; {wrong} of {len(real)} mechanisms violated; "
+    print(f"\n{found} of {len(twins)} twins caught; {wrong} of {len(real)} mechanisms violated; "
           f"{seconds:.0f} s")  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from unittest import mock
 import ibis
 import numpy as np
 import pyarrow as pa
+from scipy.special import log_ndtr, ndtri
 
 import murmurlog.mechanisms.korolova as korolova
 import murmurlog.mechanisms.mechanism as common
@@ -29,13 +30,17 @@ import murmurlog.privacy.rounds as schedules
 import murmurlog.privacy.thresholds as theorems
 from murmurlog import bundle, noise, road
 from murmurlog.auditing import Audit, audit
+from murmurlog.bound import bound
+from murmurlog.making import make
 from murmurlog.mechanisms import Korolova, Rounds, Threshold, Zealous
 from murmurlog.mechanisms.hong import Hong
 from murmurlog.mechanisms.k_anonymity import KQuery
 from murmurlog.noise import draw
 from murmurlog.privacy import Guarantee
 from murmurlog.privacy.rounds import GRID, Schedule
+from murmurlog.privacy.thresholds import per_item
 from murmurlog.privacy.zealous import zealous_printed_tau2
+from murmurlog.tables import count_columns
 
 Patch = tuple[Any, str, Any]  # an object, a name in it, and what stands there instead
 
@@ -110,7 +115,7 @@ def floating_counts(keys: Any, true: Any, count: str, scale: Any, entropy: Any) 
     noisy = true - scale * np.sign(u) * np.log1p(-2 * np.abs(u))
     stderr = np.full(len(noisy), math.sqrt(2) * scale)
     columns = [pa.array(noisy), pa.array(stderr), pa.array(4 * stderr <= noisy)]
-    names = [*keys.schema.names, *korolova.count_columns(count)]
+    names = [*keys.schema.names, *count_columns(count)]
     return pa.RecordBatch.from_arrays([*keys.columns, *columns], names)
 
 
@@ -167,7 +172,7 @@ def solved_by_one_item(**asked: Any) -> tuple[float, int]:
     return scale, theorems._least_integer(noise, scale, delta * 0.99)
 
 
-def solved_by_equation_3(cls: Any, *, epsilon: float, delta: float, d: int, **asked: Any) -> Any:
+def solved_by_equation_3(cls: Any, /, *, epsilon: float, delta: float, d: int, **asked: Any) -> Any:
     """lam = 2 m / epsilon and tau' by eq. (3), as printed."""
     return cls(
         m=d, lam=2 * d / epsilon, T=max(2, math.floor(zealous_printed_tau2(d, epsilon, delta)) + 1)
@@ -188,7 +193,7 @@ def guaranteed_by_equation_3(self: Zealous, **asked: Any) -> Guarantee:
 
 # --- bounds ----------------------------------------------------------------------------------------
 
-_real_bound = common.bound
+_real_bound = bound
 
 
 def unbounded(items: Any, *, per_user: int, **more: Any) -> Any:
@@ -257,7 +262,7 @@ def shown_with_credit(self: Schedule, k: int, t: Any, d: Any) -> Any:
     c = self.coefficients(k)
     later = sum(c[1:]) / math.sqrt(self.d)
     room = self.thresholds[k] / GRID - sum(c) * 0.5 / GRID - later - c[0] / np.sqrt(d)
-    return np.asarray(-np.expm1(t * schedules.log_ndtr(room / self.sd(k))))
+    return np.asarray(-np.expm1(t * log_ndtr(room / self.sd(k))))
 
 
 def thresholds_with_credit(start: Schedule, delta: float, late: float) -> Schedule:
@@ -267,9 +272,7 @@ def thresholds_with_credit(start: Schedule, delta: float, late: float) -> Schedu
     for k in range(start.rounds):
         c = start.coefficients(k)
         part = late if k + 1 == start.rounds else (1 - late) / (start.rounds - 1)
-        over = np.array(
-            [-float(schedules.ndtri(schedules.per_item(delta * part, int(n)))) for n in t]
-        )
+        over = np.array([-float(ndtri(per_item(delta * part, int(n)))) for n in t])
         rho = sum(c[1:]) / math.sqrt(start.d) + np.max(c[0] / np.sqrt(t) + over * start.sd(k))
         found.append(math.ceil(GRID * float(rho) + sum(c) / 2))
     return replace(start, thresholds=tuple(found))
@@ -302,7 +305,7 @@ def fakes_at_the_threshold(*, scale: float, T: int, count: int, entropy: Any) ->
 
 # --- around the mechanism ---------------------------------------------------------------------------
 
-_real_make, _real_certificate = road.make, road._certificate
+_real_make, _real_certificate = make, road._certificate
 _users: list[int] = []
 
 

@@ -4,6 +4,7 @@ python benchmarks/noise.py
 """
 
 import time
+from functools import partial
 
 import opendp.prelude as dp
 
@@ -24,7 +25,9 @@ def main() -> None:
     print(f"{'law':10} {'scale':>9} {'M draws/CPU s':>14}")
     for noise in ("geometric", "gaussian"):
         for scale in (0.5, 7.5, 300.0, 2.0**21):
-            used = cpu(lambda: draw(noise=noise, scale=scale, count=DRAWS, entropy=SystemEntropy()))  # noqa: B023
+            used = cpu(
+                partial(draw, noise=noise, scale=scale, count=DRAWS, entropy=SystemEntropy())
+            )
             print(f"{noise:10} {scale:9.1f} {DRAWS / used / 1e6:14.2f}")
     oracle = dp.m.make_laplace(
         dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64"), scale=7.5

@@ -14,6 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 from command import run
 from explore import EXPLORED, explore
+from forking import fences
+from properties import PROPERTIES, hold
+from warm import Runner
 
 import murmurlog
 from murmurlog import shapes
@@ -191,7 +194,7 @@ def test_the_name_of_a_table_leads_nowhere(bundle, name):
     (bundle.parent / "secret.parquet").write_bytes((bundle / "data/query.parquet").read_bytes())
     forged(bundle, tables={name: tables["query"]})
     with pytest.raises(BundleError):
-        murmurlog.load(bundle).tables  # noqa: B018
+        _ = murmurlog.load(bundle).tables
     for command in (["verify"], ["export", "--to", "tsv", "--out", bundle.parent / "e"]):
         done = run(command[0], bundle, *command[1:])
         assert done.returncode == 6
@@ -210,11 +213,28 @@ def test_links_and_pipes_are_never_read(bundle, name):
         assert run("verify", bundle).returncode == 6
         if name != "SHA256SUMS":  # a release that is only looked at has no use for it
             with pytest.raises(BundleError):
-                murmurlog.load(bundle).tables  # noqa: B018
+                _ = murmurlog.load(bundle).tables
         path.unlink()
         shutil.copytree(
             bundle.parent / f"elsewhere-{how}", path
         ) if name == "data" else shutil.copy(bundle.parent / f"elsewhere-{how}", path)
+
+
+@pytest.mark.parametrize("change", ["gone", "folder", "link", "cut", "twice", "carriage return"])
+def test_a_bundle_without_a_sound_list_of_sums_is_corrupt(bundle, change):
+    path = bundle / "SHA256SUMS"
+    said = path.read_text()
+    path.unlink()
+    if change == "folder":
+        path.mkdir()
+    elif change == "link":
+        (bundle.parent / "sums").write_text(said)
+        path.symlink_to(bundle.parent / "sums")
+    elif change != "gone":
+        forged = {"cut": said[:-1], "twice": said + said, "carriage return": said[:-1] + "\r\n"}
+        path.write_bytes(forged[change].encode())
+    for command in (["verify"], ["export", "--to", "tsv", "--out", bundle.parent / "e"]):
+        assert run(command[0], bundle, *command[1:]).returncode == 6
 
 
 def test_tables_with_other_columns_or_empty_values_are_not_handed_out(bundle):
@@ -230,7 +250,7 @@ def test_tables_with_other_columns_or_empty_values_are_not_handed_out(bundle):
     ):
         pq.write_table(table, path)
         with pytest.raises(BundleError):
-            murmurlog.load(bundle).tables  # noqa: B018
+            _ = murmurlog.load(bundle).tables
 
 
 def test_a_table_that_unpacks_out_of_all_proportion_is_refused(bundle):
@@ -251,6 +271,25 @@ def test_nothing_but_our_own_errors_is_raised(name):
     explored = explore(name, seed=2, inputs=60)
     assert explored.violations == []
     assert explored.lines > 5
+
+
+@pytest.mark.parametrize("name", PROPERTIES)
+def test_a_promise_holds_whatever_is_written(name):
+    assert hold(name, seed=2, inputs=5) == []
+
+
+@pytest.mark.skipif(not fences(), reason="this kernel cannot keep a process from writing elsewhere")
+def test_the_kernel_keeps_a_run_from_writing_elsewhere(tmp_path):
+    inside, outside = tmp_path / "inside", tmp_path / "outside"
+    (inside / "tmp").mkdir(parents=True)
+    outside.mkdir()
+    codes, runner = [], Runner()
+    for fenced, folder in ((False, outside), (True, inside), (True, outside)):
+        command = ["generate", "--rows", "9", "--out", str(folder / f"{fenced}.csv")]
+        codes.append(runner.run(inside, command, fenced=fenced))
+    runner.close()
+    assert codes == [0, 0, 5]
+    assert os.listdir(outside) == ["False.csv"]
 
 
 def test_a_few_hostile_inputs_from_the_command_line(tmp_path):

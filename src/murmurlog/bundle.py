@@ -121,6 +121,19 @@ def sums(root: Path) -> dict[str, str]:
     }
 
 
+def stated_sums(root: Path) -> dict[str, str]:
+    """What the list of sums of a bundle says, by name."""
+    if not _is_own_file(root, SUMS):
+        raise BundleError(f"there is no file {SUMS} in {str(root)!r}")
+    if (root / SUMS).stat().st_size > MOST_JSON_BYTES:
+        raise BundleError(f"{SUMS} is larger than it can be")
+    *lines, end = (root / SUMS).read_bytes().decode(errors="replace").split("\n")
+    stated = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
+    if end or len(stated) < len(lines):
+        raise BundleError(f"{SUMS} is cut off, or names a file twice")
+    return stated
+
+
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

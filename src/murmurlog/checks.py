@@ -5,7 +5,7 @@ certificate and tables and compared byte by byte; the tables are held against wh
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,6 @@ from murmurlog import __version__
 from murmurlog.bound import WAYS
 from murmurlog.bundle import (
     CERTIFICATE,
-    MOST_JSON_BYTES,
     SUMS,
     expected_files,
     make_cards,
@@ -26,6 +25,7 @@ from murmurlog.bundle import (
     read_certificate,
     read_table,
     stated_schema,
+    stated_sums,
     sums,
 )
 from murmurlog.certificate import ENTROPY, Certificate
@@ -156,19 +156,11 @@ def _files(root: Path, certificate: Certificate) -> str:
     expected = expected_files(certificate)
     _require(found >= expected, f"missing: {', '.join(sorted(expected - found))}")
     _require(found <= expected, f"not part of a bundle: {', '.join(sorted(found - expected))}")
-    _require((root / SUMS).stat().st_size <= MOST_JSON_BYTES, f"{SUMS} is larger than it can be")
-    stated = dict(_sum_lines((root / SUMS).read_text(encoding="utf-8", errors="replace")))
-    actual = sums(root)
+    stated, actual = stated_sums(root), sums(root)
     changed = sorted(name for name in actual if stated.get(name) != actual[name])
     _require(not changed, f"the checksum is wrong: {', '.join(changed)}")
     _require(set(stated) == set(actual), f"{SUMS} lists files that are not there")
     return f"{len(actual)} files match their checksums"
-
-
-def _sum_lines(text: str) -> Iterator[tuple[str, str]]:
-    for line in text.splitlines():
-        digest, _, name = line.partition("  ")
-        yield name, digest
 
 
 def _certificate(root: Path, certificate: Certificate) -> str:

@@ -25,6 +25,7 @@ from murmurlog.shapes import pieces
 from murmurlog.tables import KEYS
 from murmurlog.text import ALREADY_NORMAL, check_url_level, clean_url, normalise
 
+BLOCK = 1 << 22  # bytes; a line of a list may be one byte, and takes some forty as it is cleaned
 MOST_LINE = 1 << 30  # bytes; texts of one line are pools, too
 LIST_AT_MOST = 4  # times what is held or asked for: up to there the whole set is listed
 
@@ -303,7 +304,7 @@ def lines_of(path: Path) -> Iterator[pa.Array]:
     """The lines of a file of UTF-8 text, plain or compressed, in large pieces."""
     compression = {".gz": "gzip", ".zst": "zstd"}.get(path.suffix.lower())
     rest, row = b"", 1
-    for piece in pieces(path, compression):
+    for piece in pieces(path, compression, block=BLOCK):
         whole, feed, rest = (rest + piece).rpartition(b"\n")
         if feed:
             yield _split(whole, path, row)

@@ -21,7 +21,16 @@ from typing import Any, TextIO
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from murmurlog.bundle import SUMS, Release, check_target, expected_files, load, metadata, sums
+from murmurlog.bundle import (
+    SUMS,
+    Release,
+    check_target,
+    expected_files,
+    load,
+    metadata,
+    stated_sums,
+    sums,
+)
 from murmurlog.cards import columns_of, statement
 from murmurlog.certificate import Certificate
 from murmurlog.errors import BundleError, UsageError
@@ -138,8 +147,7 @@ def check_files(release: Release) -> None:
     actual = sums(root)
     if {*actual, SUMS} != expected_files(release.certificate):
         raise BundleError(f"{str(root)!r} has too many or too few files. {advice}")
-    lines = "".join(f"{digest}  {name}\n" for name, digest in actual.items())
-    if (root / SUMS).read_text(encoding="utf-8", errors="replace") != lines:
+    if stated_sums(root) != actual:
         raise BundleError(f"the files do not match {SUMS}. {advice}")
     for name, table in release.tables.items():
         if fault := _fault(table, _columns(release.certificate, name)):

@@ -138,12 +138,12 @@ def blocks(
         yield _in_utf8(lines, encoding, broken)
 
 
-def pieces(file: Path, compression: str | None) -> Iterator[bytes]:
+def pieces(file: Path, compression: str | None, *, block: int = BLOCK) -> Iterator[bytes]:
     """The bytes of a file, unpacked; raises if they grow out of all proportion."""
     try:
         most, size = MOST_TIMES * file.stat().st_size + LITTLE, 0
         with pa.input_stream(file, compression=compression) as stream:
-            while piece := stream.read(BLOCK):
+            while piece := stream.read(block):
                 size += len(piece)
                 if compression and size > most:
                     raise InputError(

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from murmurlog import synth_text as text
-from murmurlog.errors import InputError, UsageError
+from murmurlog.errors import DiskError, InputError, UsageError
 from murmurlog.population import POPULATIONS, numbers
 from murmurlog.population import sizes as draw_sizes
 from murmurlog.source import format_of
@@ -154,7 +154,7 @@ def _copy(table: pa.Table, out: Path, *, seed: int, order: str) -> None:
         connection.register("invented", table)
         connection.execute(f"COPY (FROM invented {order}) TO $file ({options})", {"file": str(out)})
     except duckdb.IOException as error:
-        raise InputError(f"cannot write {out.name}: {error}") from None
+        raise DiskError(f"cannot write {out.name}: {error}") from None
     finally:
         connection.close()
 

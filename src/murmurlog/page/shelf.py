@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 
 from murmurlog import leaflet, paper, wording
-from murmurlog.bundle import SUMS, load
+from murmurlog.bundle import load, stated_sums
 from murmurlog.certificate import Certificate
 from murmurlog.errors import BundleError, Refused, UsageError
 from murmurlog.export import check_files
@@ -39,8 +39,7 @@ class Book:
     @cached_property
     def hashes(self) -> list[tuple[str, str]]:
         """(file, SHA-256) of every file of the bundle."""
-        lines = (self.path / SUMS).read_text(encoding="utf-8").splitlines()
-        return [(name, digest) for digest, _, name in (line.partition("  ") for line in lines)]
+        return list(stated_sums(self.path).items())
 
     @cached_property
     def warnings(self) -> str:

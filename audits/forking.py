@@ -1,0 +1,175 @@
+"""The process that has murmurlog loaded and forks for every run: `warm.Runner` starts and feeds it.
+
+It has opened no engine, so there are no threads to lose. A line of JSON asks for one run and says what
+is to go wrong in it; the answer is its exit code and the memory it held.
+"""
+
+import ctypes
+import datetime
+import importlib
+import itertools
+import json
+import os
+import resource
+import signal
+import struct
+import sys
+import tempfile
+import threading
+from types import FrameType
+from typing import Any, NoReturn
+
+import murmurlog.cli.main as entry
+import murmurlog.ledger
+import murmurlog.road
+
+# Loaded before the fork, for what else a run would load.
+LOADED = (
+    "ibis.backends.duckdb",
+    "pandas",
+    "murmurlog.checks",
+    "murmurlog.export",
+    "murmurlog.pool_text",
+)
+WATCHED = ("open", "os.", "shutil.", "sqlite3.", "tempfile.", "fcntl.")
+# Landlock: system calls, and the rights to write, make, remove, move and cut files.
+CREATE, ADD, RESTRICT = 444, 445, 446
+WRITING, WRITING_A_FILE = 0b111_1111_1111_0010, 1 << 1 | 1 << 14
+
+
+def fences() -> bool:
+    """Whether the kernel can keep a process from writing elsewhere (Landlock's third version)."""
+    try:
+        return bool(ctypes.CDLL(None).syscall(CREATE, None, 0, 1) >= 3)
+    except (AttributeError, OSError, TypeError):
+        return False
+
+
+def fence(folder: str) -> None:
+    """From here on the kernel itself refuses whatever is written but into the folder."""
+    libc = ctypes.CDLL(None)
+    handled = struct.pack("Q", WRITING)
+    rules = libc.syscall(CREATE, handled, len(handled), 0)
+    for path, rights in ((folder, WRITING), ("/dev/null", WRITING_A_FILE)):
+        opened = os.open(path, os.O_PATH)
+        assert libc.syscall(ADD, rules, 1, struct.pack("=Qi", rights, opened), 0) == 0
+        os.close(opened)
+    no_new_privileges = 38
+    assert libc.prctl(no_new_privileges, 1, 0, 0, 0) == 0
+    assert libc.syscall(RESTRICT, rules, 0) == 0
+    os.close(rules)
+
+
+def ordinary() -> None:
+    """Takes from root the right to pass over permissions (DAC_OVERRIDE, DAC_READ_SEARCH)."""
+    head, data = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
+    libc = ctypes.CDLL(None)
+    libc.capget(head, data)
+    data[0] &= ~0b110
+    data[1] &= ~0b110
+    assert libc.capset(head, data) == 0
+
+
+def jumping(seconds: list[float]) -> None:
+    """Every look at the clock finds another of these times."""
+    jumps = itertools.cycle(seconds)
+
+    class Clock(datetime.datetime):
+        @classmethod
+        def now(cls, tz: datetime.tzinfo | None = None) -> Any:
+            return datetime.datetime.fromtimestamp(next(jumps), tz)
+
+    for module in (murmurlog.ledger, murmurlog.road):
+        module.__dict__["datetime"] = Clock
+
+
+def kill() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def run(asked: dict[str, Any]) -> NoReturn:
+    """Runs the command line in this process, with what is to go wrong, and ends it."""
+    for name, stream in (("stdout", 1), ("stderr", 2)):
+        os.dup2(os.open(asked[name], os.O_WRONLY | os.O_CREAT | os.O_TRUNC), stream)
+    os.environ["TMPDIR"] = asked["tmp"]
+    tempfile.tempdir = None
+    os.chdir(asked["folder"])
+    if asked.get("home"):
+        os.environ["HOME"] = asked["home"]
+    if "umask" in asked:
+        os.umask(asked["umask"])
+    counted, written = {"event": 0, "call": 0}, list[str]()
+
+    def count(what: str) -> None:
+        counted[what] += 1
+        if counted[what] == asked.get("at_" + what):
+            kill()
+
+    def watch(event: str, _: tuple[Any, ...]) -> None:
+        if event.startswith(WATCHED):
+            count("event")
+
+    def profile(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call" and "murmurlog" in frame.f_code.co_filename:
+            count("call")
+
+    def writing(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "open" and not (arguments[2] or 0) & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+            return
+        if event in ("open", "os.mkdir", "os.rename", "os.link", "os.symlink"):
+            for path in arguments[:2] if event == "os.rename" else arguments[:1]:
+                if isinstance(path, str | bytes):
+                    path = os.path.abspath(os.fsdecode(path))
+                    if not path.startswith((asked["folder"] + "/", "/dev/")):
+                        written.append(path)
+
+    if asked.get("after"):
+        timer = threading.Timer(asked["after"], kill)
+        timer.daemon = True
+        timer.start()
+    if asked.get("size"):
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (asked["size"], asked["size"]))
+    if asked.get("ordinary") and os.geteuid() == 0:
+        ordinary()
+    if asked.get("seconds"):
+        signal.setitimer(signal.ITIMER_REAL, asked["seconds"])  # ends it: nobody handles it
+    if asked.get("clock"):
+        jumping(asked["clock"])
+    if asked.get("writes"):
+        sys.addaudithook(writing)
+    if asked.get("fenced"):
+        fence(asked["folder"])
+    if asked.get("count") or asked.get("at_event"):
+        sys.addaudithook(watch)
+    if asked.get("count") or asked.get("at_call"):
+        sys.setprofile(profile)
+    sys.argv = ["murmurlog", *asked["arguments"]]
+    code = 0
+    try:
+        entry.main()
+    except SystemExit as stop:
+        code = int(stop.code or 0)
+    sys.setprofile(None)
+    for name, found in (("count", counted), ("writes", written)):
+        if asked.get(name):
+            with open(asked[name], "w") as file:
+                json.dump(found, file)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def main() -> None:
+    for name in LOADED:
+        importlib.import_module(name)
+    for line in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            run(json.loads(line))
+        _, status, used = os.wait4(child, 0)
+        print(os.waitstatus_to_exitcode(status), used.ru_maxrss, flush=True)
+
+
+if __name__ == "__main__":
+    main()
