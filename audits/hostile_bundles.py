@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from cases import Case, mutated, rows
+from cases import Case, mutated, rows, text, writes
 
 import murmurlog
 
@@ -26,8 +26,26 @@ READ = {
     "export hf": ("export", "bundle", "--to", "hf", "--out", "out/e"),
     "export graph": ("export", "bundle", "--to", "graph", "--out", "out/e.graphml"),
     "estimate": ("estimate", "bundle"),
+    "evaluate": (
+        *(
+            "evaluate",
+            "log.tsv",
+            "--bundle",
+            "bundle",
+            "--baselines",
+            "raw",
+            "--tasks",
+            "statistics",
+        ),
+        *("--folds", "1", "--out", "out/r.html"),
+    ),
     "estimate --over": ("estimate", "bundle", "--match", "c*", "--over", "*", "--json"),
 }
+# What nothing in a bundle can be held against: which version made it, and from which rows.
+FREE = {
+    ("murmurlog",), ("engine",), ("planned_by",),
+    *(("text", name) for name in ("deny", "since", "until", "where", "gap", "consecutive")),
+}  # fmt: skip
 DEEP: Any = "deep"  # put in as text: Python's own writer would not write it
 VALUES: tuple[Any, ...] = (
     None, True, -1, 0, 10**18, 10**400, 1e308, float("nan"), float("inf"), "", "../../../etc/passwd", "\ud800",
@@ -58,6 +76,7 @@ def _with(sound: Path, change: Callable[[Path], None], *, sealed: bool) -> Calla
     def make(root: Path) -> None:
         bundle = root / "bundle"
         shutil.copytree(sound, bundle)
+        (root / "log.tsv").write_text(text("tsv"))
         change(bundle)
         if sealed:
             seal(bundle)
@@ -107,23 +126,22 @@ def _certificates(sound: Path, choice: random.Random, share: float) -> Iterator[
     """The certificate with every part replaced by every nasty value, and checksums that are right."""
     stated = json.loads((sound / "privacy.json").read_text())
 
-    def writes(text: str) -> Callable[[Path], None]:
-        def change(bundle: Path) -> None:
-            (bundle / "privacy.json").write_text(text)
-
-        return change
+    def says(certificate: str) -> Callable[[Path], None]:
+        return writes("privacy.json", certificate)
 
     changes = [(at, new) for at in paths(stated) for new in VALUES]
     for at, new in choice.sample(changes, min(len(changes), round(700 * share))):
-        text = as_text(put(stated, at, new))
+        forged_text = as_text(put(stated, at, new))
         name = f"{'/'.join(map(str, at))} = {new!a:.30}"
         how = choice.choice(list(READ)) if choice.random() < 0.4 else "verify"
-        # What nothing can be held against (who made it, with what) may say anything.
-        codes = FALSE | {0} if how.startswith("verify") else frozenset({0, 2, 6})
-        make = _with(sound, writes(text), sealed=True)
+        may_say = at in FREE or put(stated, at, new) == stated
+        codes = frozenset({0, 2, 6})
+        if how.startswith("verify"):
+            codes = FALSE | {0} if may_say else FALSE
+        make = _with(sound, says(forged_text), sealed=True)
         yield Case("certificates", f"{how}, {name}", make, READ[how], codes)
         if choice.random() < 0.1:
-            make = _with(sound, writes(text), sealed=False)
+            make = _with(sound, says(forged_text), sealed=False)
             yield Case("certificates", f"unsealed, {name}", make, READ["verify"], CORRUPT)
     for at in paths(stated):
         if at and isinstance(at[-1], str):
@@ -132,7 +150,7 @@ def _certificates(sound: Path, choice: random.Random, share: float) -> Iterator[
             for key in at[:-1]:
                 inner = inner[key]
             del inner[at[-1]]
-            make = _with(sound, writes(json.dumps(less)), sealed=True)
+            make = _with(sound, says(json.dumps(less)), sealed=True)
             yield Case(
                 "certificates", f"without {'/'.join(map(str, at))}", make, READ["verify"], FALSE
             )
@@ -152,14 +170,14 @@ def _certificates(sound: Path, choice: random.Random, share: float) -> Iterator[
         forged["tables"][name] = forged["tables"].pop("query")
         for how, command in READ.items():
             codes = CORRUPT if not how.startswith("estimate") else frozenset({2, 6})
-            make = _with(sound, writes(json.dumps(forged)), sealed=True)
+            make = _with(sound, says(json.dumps(forged)), sealed=True)
             yield Case("traversal", f"{how} {name[:20]!a}", make, command, codes)
-    for what, text in {
+    for what, forged_text in {
         "no byte": "", "deep": "[" * 400_000, "deep objects": '{"a":' * 100_000, "no object": "1",
         "a huge integer": '{"format": ' + "9" * 500_000 + "}", "repeated": json.dumps(stated)[:-1] + ', "private": true}',
         "2 MB": " " * 2_000_000 + json.dumps(stated), "a mark": "\ufeff" + json.dumps(stated), "cut": json.dumps(stated)[:-1],
     }.items():  # fmt: skip
-        make = _with(sound, writes(text), sealed=True)
+        make = _with(sound, says(forged_text), sealed=True)
         for how in ("verify", "estimate", "export tsv"):
             codes = frozenset({0, 1, 6}) if what == "repeated" else CORRUPT
             yield Case("certificates", f"{how}, {what}", make, READ[how], codes)
@@ -248,10 +266,10 @@ def _places(sound: Path) -> Iterator[Case]:
             make = _with(sound, more, sealed=sealed)
             yield Case("bundle files", f"more: {name[:20]!a}", make, READ["verify"], CORRUPT)
     for bundle in ("", ".", "/", "/dev/null", "nothing", "\udcff", "x" * 5000, "\x1b[2J"):
-        for how, (command, _, *rest) in READ.items():
-            arguments = (command, bundle, *rest)
-            name = f"{how} {bundle[:9]!a}"
-            yield Case("bundle files", name, lambda root: None, arguments, CORRUPT)
+        for how, command in READ.items():
+            arguments = tuple(bundle if part == "bundle" else part for part in command)
+            make = writes("log.tsv", text("tsv"))
+            yield Case("bundle files", f"{how} {bundle[:9]!a}", make, arguments, CORRUPT)
 
 
 def _tables(sound: Path) -> Iterator[Case]:
@@ -259,14 +277,11 @@ def _tables(sound: Path) -> Iterator[Case]:
     query = pq.read_table(sound / "data" / "query.parquet")
     keys, stated = query["query"], query.schema.metadata
 
-    def writes(table: pa.Table, **options: Any) -> Callable[[Path], None]:
+    def holds(table: pa.Table, **options: Any) -> Callable[[Path], None]:
         return lambda bundle: pq.write_table(table, bundle / "data" / "query.parquet", **options)
 
     def bare(content: bytes) -> Callable[[Path], None]:
-        def change(bundle: Path) -> None:
-            (bundle / "data" / "query.parquet").write_bytes(content)
-
-        return change
+        return writes("data/query.parquet", content)
 
     def many(bundle: Path) -> None:
         """10^9 equal rows in a small file."""
@@ -297,25 +312,25 @@ def _tables(sound: Path) -> Iterator[Case]:
     )
     odd = query.slice(0, 1).set_column(0, "query", invalid)
     ways: dict[str, Callable[[Path], None]] = {
-        "other columns": writes(pa.table({"a": [1]})),
-        "no columns": writes(pa.table({})),
-        "other types": writes(query.set_column(0, "query", pa.array([[1]] * len(query)))),
-        "dictionaries": writes(query.set_column(0, "query", keys.combine_chunks().dictionary_encode())),
-        "large strings": writes(query.set_column(0, "query", keys.cast(pa.large_string()))),
-        "columns twice": writes(pa.Table.from_arrays([*query.columns, keys], [*query.column_names, "query"])),
-        "a name for the terminal": writes(query.rename_columns(["\x1b[2J", *query.column_names[1:]])),
-        "NaN": writes(nan.cast(query.schema)),
-        "huge counts": writes(huge.cast(query.schema)),
-        "empty values": writes(nothing.cast(query.schema)),
-        "no UTF-8": writes(odd.cast(query.schema)),
-        "other metadata": writes(query.replace_schema_metadata({"dp.epsilon": "0"})),
-        "no metadata": writes(query.replace_schema_metadata(None)),
-        "hostile metadata": writes(query.replace_schema_metadata({**(stated or {}), b"\xff": b"\xff" * 99})),
+        "other columns": holds(pa.table({"a": [1]})),
+        "no columns": holds(pa.table({})),
+        "other types": holds(query.set_column(0, "query", pa.array([[1]] * len(query)))),
+        "dictionaries": holds(query.set_column(0, "query", keys.combine_chunks().dictionary_encode())),
+        "large strings": holds(query.set_column(0, "query", keys.cast(pa.large_string()))),
+        "columns twice": holds(pa.Table.from_arrays([*query.columns, keys], [*query.column_names, "query"])),
+        "a name for the terminal": holds(query.rename_columns(["\x1b[2J", *query.column_names[1:]])),
+        "NaN": holds(nan.cast(query.schema)),
+        "huge counts": holds(huge.cast(query.schema)),
+        "empty values": holds(nothing.cast(query.schema)),
+        "no UTF-8": holds(odd.cast(query.schema)),
+        "other metadata": holds(query.replace_schema_metadata({"dp.epsilon": "0"})),
+        "no metadata": holds(query.replace_schema_metadata(None)),
+        "hostile metadata": holds(query.replace_schema_metadata({**(stated or {}), b"\xff": b"\xff" * 99})),
         "text": bare(b"query,users\n"),
         "no byte": bare(b""),
         "two marks": bare(b"PAR1PAR1"),
         "a footer of 2 GB": bare(b"PAR1\xff\xff\xff\x7fPAR1"),
-        "markup": writes(pa.table({"query": ["<script>"], "users": [50], "users_stderr": [1.0], "reliable": [True]}).cast(query.schema)),
+        "markup": holds(pa.table({"query": ["<script>"], "users": [50], "users_stderr": [1.0], "reliable": [True]}).cast(query.schema)),
     }  # fmt: skip
     for what, change in ways.items():
         for how, command in READ.items():

@@ -23,7 +23,7 @@ LEFT_OUT = {
     "--ledger",
     "--master",
     "--scratch",
-    "--labels",
+    "--picture",
     "--version",
     "--help",
     "--config",
@@ -104,6 +104,15 @@ def _parameters(choice: random.Random, share: float) -> Iterator[Case]:
         ("ledger", "cap"): ("web", "--ledger", "books/l.db"),
         ("generate",): ("--rows", "50", "--out", "out/log.csv"),
         ("pool",): ("--from", "log.tsv", "--size", "10", "--out", "out/pool.txt"),
+        ("evaluate",): ("log.tsv", "--out", "out/r.html", "--baselines", "raw", "--tasks", "statistics", "--folds", "1"),
+        ("sweep",): ("log.tsv", "--out", "out/s", "--mechanisms", "threshold", "--vary", "epsilon=1"),
+        ("audit",): ("--mechanism", "threshold", "--trials", "30"),
+    }  # fmt: skip
+    parts: dict[tuple[str, ...], float] = {
+        ("release",): 0.3,
+        ("evaluate",): 0.15,
+        ("sweep",): 0.1,
+        ("audit",): 0.1,
     }
     for name, command in _commands():
         if name not in start:
@@ -112,8 +121,10 @@ def _parameters(choice: random.Random, share: float) -> Iterator[Case]:
             flag = next((o for o in parameter.opts if o.startswith("--")), None)
             if flag is None or flag in LEFT_OUT or parameter.is_flag:
                 continue
+            if (flag, name) == ("--labels", ("generate",)):  # which it writes
+                continue
             for value in VALUES:
-                if choice.random() < (0.3 if name == ("release",) else 0.4) * share:
+                if choice.random() < parts.get(name, 0.4) * share:
                     arguments = (*name, *start[name], flag, value)
                     codes = {0, 1, 2, 3, 4, 5, 6} if "engine" in flag else {0, 1, 2, 3, 4, 6}
                     yield Case("parameters", f"{' '.join(name)} {flag} {value[:20]!a}",

@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from murmurlog import __version__
 from murmurlog.bundle import publish
-from murmurlog.certificate import ENTROPY, Certificate, TableClaim
-from murmurlog.noise import SeededEntropy, sampler_delta
-from murmurlog.plans import plan_tables
+from murmurlog.certificate import ENTROPY, METHOD, Certificate, TableClaim
+from murmurlog.noise import SeededEntropy
+from murmurlog.plans import drawn_with, plan_tables
 from murmurlog.tables import KEYS
 from murmurlog.tally import Tally
 from murmurlog.text import NORMALISER, normalise
@@ -115,7 +115,6 @@ def invent(
             per_user=plans[name].mechanism.d,
         )
         tables[name] = plans[name].mechanism.release(tally, entropy=entropy)
-    scale = max(each.mechanism.parameters()["scale"] for each in plans.values())
     certificate = Certificate(
         release_id=hashlib.sha256(title.encode()).hexdigest()[:32],
         published="2026-01-31",
@@ -148,9 +147,9 @@ def invent(
         },
         engine="invented",
         sampler={
-            "method": "exact inversion of 127 bits, integers only",
+            "method": METHOD,
             "entropy": ENTROPY[True],
-            "delta": sampler_delta(scale=scale, epsilon=total.epsilon),
+            "delta": drawn_with((each.mechanism for each in plans.values()), total),
         },
         by=None,
         declared_users=None,

@@ -17,6 +17,7 @@ from twins import TWINS
 
 from murmurlog import auditing
 from murmurlog.auditing import Audit, Fault, Measured, audit
+from murmurlog.cli.specification import audited
 from murmurlog.errors import UsageError
 from murmurlog.evidence import (
     MOST_EPSILON,
@@ -33,7 +34,6 @@ from murmurlog.observing import Seen, events, guesses, scores
 from murmurlog.plans import PER_USER
 from murmurlog.privacy import Guarantee
 from murmurlog.probes import law, leaks, mass, order, repeats
-from murmurlog.specification import audited
 from murmurlog.worlds import (
     LETTERS,
     MADE,

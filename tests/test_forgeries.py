@@ -10,7 +10,7 @@ from murmurlog.bundle import publish, read_certificate
 from murmurlog.certificate import TableClaim
 from murmurlog.errors import Refused, UsageError
 from murmurlog.mechanisms import parse
-from murmurlog.plans import PROBABILITIES
+from murmurlog.plans import PROBABILITIES, drawn_with
 from murmurlog.privacy import compose
 from murmurlog.tables import count_of, schema
 
@@ -54,6 +54,8 @@ def forge(honest, out, tables, *, epsilon=3.0, **changes):
             notes=changes.pop("notes", {}),
         )
     total = compose([claim.guarantee for claim in claims.values()])
+    delta = drawn_with([parse(text) for text, _ in tables.values()], total)
+    changes = {"sampler": {**honest.sampler, "delta": delta}} | changes
     made = replace(honest, tables=claims, guarantee=total, **changes)
     publish(out, tables={name: table for name, (_, table) in tables.items()}, certificate=made)
     return " ".join(check.message for check in murmurlog.verify(out).checks if not check.ok)

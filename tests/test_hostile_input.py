@@ -181,6 +181,35 @@ def test_a_certificate_of_other_types_is_a_damaged_bundle(bundle, changes):
     assert "internal" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("part", "name", "value", "code"),
+    [
+        ("noise", "delta", 1e308, 1),
+        ("noise", "delta", float("nan"), 1),
+        ("noise", "method", "a coin", 1),
+        ("text", "since", [], 6),
+        ("text", "since", "\x1b[2J", 1),
+        ("text", "where", {"country": 1}, 6),
+        ("text", "gap", -1, 1),
+        ("text", "gap", 10**400, 6),
+        ("text", "set_size", 1000, 1),
+        ("text", "deny", "no", 6),
+    ],
+)
+def test_what_is_said_of_noise_and_rows_is_what_a_release_can_say(bundle, part, name, value, code):
+    said = json.loads((bundle / "privacy.json").read_text())[part]
+    report = run("verify", forged(bundle, **{part: {**said, name: value}}))
+    assert report.returncode == code
+
+
+def test_a_threshold_far_from_all_counts_costs_no_memory(bundle):
+    tables = json.loads((bundle / "privacy.json").read_text())["tables"]
+    tables["query"]["parameters"]["threshold"] = 10**12
+    assert run("estimate", forged(bundle, tables=tables)).returncode == 0
+    tables["query"]["parameters"]["threshold"] = 10**400
+    assert run("estimate", forged(bundle, tables=tables)).returncode == 6
+
+
 def test_parameters_that_are_no_numbers_are_a_damaged_bundle(bundle):
     tables = json.loads((bundle / "privacy.json").read_text())["tables"]
     tables["query"]["parameters"]["scale"] = "<script>"
@@ -246,6 +275,7 @@ def test_tables_with_other_columns_or_empty_values_are_not_handed_out(bundle):
     for table in (
         pa.table({"a": [1]}),
         sound.set_column(1, "users", pa.nulls(len(sound), pa.int64())),
+        sound.set_column(1, "users", pa.array([2**63 - 1] * len(sound))),
         sound.slice(0, 1).set_column(0, "query", invalid),
     ):
         pq.write_table(table, path)

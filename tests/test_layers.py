@@ -53,7 +53,7 @@ LAYERS = [
     {"counted", "truth"},
     {"outline", "trials"},
     {"mechanisms", "likeness"},
-    {"plans", "certificate", "ledger", "settings", "specification"},
+    {"plans", "certificate", "ledger", "settings"},
     {"forecast", "making"},
     {"wishes"},
     {"cards", "estimates", "place", "wording"},

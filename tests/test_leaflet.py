@@ -17,12 +17,12 @@ from murmurlog import cards, paper, wording
 from murmurlog import leaflet as leaflets
 from murmurlog.bundle import SUMS, load, publish, sums
 from murmurlog.cards import NO_GUARANTEE, NOT_PRIVATE
-from murmurlog.certificate import ENTROPY, Certificate, TableClaim
+from murmurlog.certificate import ENTROPY, METHOD, Certificate, TableClaim
 from murmurlog.checks import verify
 from murmurlog.demonstration import Demo
 from murmurlog.leaflet import leaflet
 from murmurlog.mechanisms import parse
-from murmurlog.plans import PROBABILITIES
+from murmurlog.plans import PROBABILITIES, drawn_with
 from murmurlog.privacy import ASSUMPTIONS, Guarantee, compose
 from murmurlog.tables import KEYS, By, in_order, schema
 from murmurlog.text import NORMALISER
@@ -55,12 +55,14 @@ def certified(tables, mechanisms=None, *, epsilon=2.5, **changes):
             passes={str(p): n for p in PROBABILITIES if (n := mechanism.passes(p)) is not None},
         )
     private = changes.get("private", True)
+    total = compose([claim.guarantee for claim in claims.values()])
+    delta = drawn_with([parse(claim.mechanism) for claim in claims.values()], total)
     stated = {
         "release_id": "ab" * 16,
         "published": "2026-01-31",
         "murmurlog": __import__("murmurlog").__version__,
         "private": True,
-        "guarantee": compose([claim.guarantee for claim in claims.values()]),
+        "guarantee": total,
         "tables": claims,
         "bound": "first",
         "text": {
@@ -68,7 +70,7 @@ def certified(tables, mechanisms=None, *, epsilon=2.5, **changes):
             "until": None, "where": None, "gap": None, "set_size": None, "consecutive": None,
         },
         "engine": "duckdb",
-        "sampler": {"method": "exact", "entropy": ENTROPY[private], "delta": 0.0},
+        "sampler": {"method": METHOD, "entropy": ENTROPY[private], "delta": delta},
         "by": None,
         "declared_users": None,
         "unprotected": (),

@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from murmurlog import cards, estimates
@@ -35,6 +36,7 @@ from murmurlog.text import normalise
 CERTIFICATE, SUMS = "privacy.json", "SHA256SUMS"
 ROWS_A_GROUP = 100_000
 MOST_JSON_BYTES = 1 << 20
+MOST_COUNTED = 1 << 62  # by all counts of a table together: they can be added up in 64 bits
 MOST_TIMES = 200  # what a table unpacks to, by its file's size; ours come to about ten
 LITTLE = 1 << 24
 
@@ -332,6 +334,9 @@ def read_table(root: Path, name: str) -> pa.Table:
         table.validate(full=True)
     except pa.ArrowInvalid:
         raise BundleError(f"{file} holds text that is not UTF-8, or is damaged") from None
+    for column in (c for c in table.columns if pa.types.is_integer(c.type)):
+        if (pc.sum(pc.abs(column.cast(pa.float64(), safe=False))).as_py() or 0) >= MOST_COUNTED:
+            raise BundleError(f"{file} holds counts that no log comes to")
     return table
 
 

@@ -14,7 +14,9 @@ from murmurlog.privacy import ASSUMPTIONS, Guarantee
 from murmurlog.tables import By
 
 FORMAT = "murmurlog-bundle-1"
+METHOD = "exact inversion of 127 bits, integers only"  # how noise is drawn
 ENTROPY = {True: "operating system", False: "known seed"}  # by whether the bundle is private
+BOOKED = {"source", "releases_before", "epsilon_before", "delta_before"}  # before this release
 ABOUT = ("title", "publisher", "license", "url", "contact", "description", "region")
 
 
@@ -151,10 +153,19 @@ class Certificate:
 
 def _text(data: Any) -> dict[str, Any]:
     """Which rows were read; only keys that mean something here."""
-    known = ("normaliser", "url", "screen", "deny", "since", "until", "where")
-    _a(str, data["normaliser"])
-    counted = ("gap", "set_size", "consecutive")
-    return {name: data[name] for name in known} | {name: data.get(name) for name in counted}
+    where = _or_none(dict, data["where"])
+    return {
+        "normaliser": _a(str, data["normaliser"]),
+        "url": _a(str, data["url"]),
+        "screen": list(_texts(data["screen"])),
+        "deny": _a(bool, data["deny"]),
+        "since": _or_none(str, data["since"]),
+        "until": _or_none(str, data["until"]),
+        "where": where and {column: _a(str, value) for column, value in where.items()},
+        "gap": None if data.get("gap") is None else float(_a(float, data["gap"])),
+        "set_size": _or_none(int, data.get("set_size")),
+        "consecutive": _or_none(bool, data.get("consecutive")),
+    }
 
 
 def _guarantee(data: Any, assumptions: tuple[str, ...]) -> Guarantee:

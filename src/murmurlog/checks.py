@@ -5,11 +5,13 @@ certificate and tables and compared byte by byte; the tables are held against wh
 """
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -28,12 +30,13 @@ from murmurlog.bundle import (
     stated_sums,
     sums,
 )
-from murmurlog.certificate import ENTROPY, Certificate
+from murmurlog.certificate import BOOKED, ENTROPY, METHOD, Certificate
 from murmurlog.consistent import drawn, reconciled
 from murmurlog.errors import BundleError, MurmurlogError
 from murmurlog.ledger import Ledger
 from murmurlog.mechanisms import Limited, parse
-from murmurlog.plans import PROBABILITIES, total_of
+from murmurlog.mining import LONGEST
+from murmurlog.plans import PROBABILITIES, drawn_with, total_of
 from murmurlog.privacy import compose
 from murmurlog.tables import (
     COUNTED,
@@ -115,7 +118,8 @@ def _check(
     name: str, look: _Look, root: Path, certificate: Certificate, *, corrupt: bool = False
 ) -> Check:
     try:
-        return Check(name=name, ok=True, message=look(root, certificate))
+        with np.errstate(all="ignore"):  # forged numbers may overflow; what they give is refused
+            return Check(name=name, ok=True, message=look(root, certificate))
     except _Failed as failure:
         return Check(name=name, ok=False, message=str(failure), corrupt=corrupt)
     except BundleError as error:
@@ -168,6 +172,21 @@ def _certificate(root: Path, certificate: Certificate) -> str:
     extra = sorted(set(stated) - set(certificate.as_json()))
     _require(not extra, f"privacy.json holds keys of no meaning here: {', '.join(extra)}")
     _require(stated == certificate.as_json(), "privacy.json contradicts itself or holds more")
+    text, booked = certificate.text, certificate.booked
+    spans = [said for said in (text["since"], text["until"]) if said is not None]
+    _require(
+        all(
+            s.isprintable() and 0 < len(s) < 200
+            for s in (certificate.murmurlog, certificate.engine, *spans)
+        ),
+        "privacy.json holds versions or times that are none",
+    )
+    _require(
+        (text["gap"] is None or 0 < text["gap"] < math.inf)
+        and (text["set_size"] is None or 1 <= text["set_size"] <= LONGEST)
+        and (booked is None or set(booked) == BOOKED),
+        "privacy.json holds a gap, a size of sets or a booking that a release cannot have",
+    )
     return f"release {certificate.release_id}, {certificate.published}"
 
 
@@ -254,6 +273,14 @@ def _noise(root: Path, certificate: Certificate) -> str:
     _require(
         said == {"method": str, "entropy": str, "delta": float},
         "what is said of the noise is not its method, its entropy and its delta",
+    )
+    proved = drawn_with(
+        [parse(c.mechanism) for c in certificate.tables.values()], certificate.guarantee
+    )
+    _require(
+        certificate.sampler["method"] == METHOD
+        and math.isclose(certificate.sampler["delta"], proved, rel_tol=ROUNDING - 1),
+        "the noise is not said to be drawn as murmurlog draws it, or at another delta",
     )
     _require(certificate.bound in WAYS, f"there is no bound {certificate.bound!r:.40}")
     return "drawn from the operating system's entropy, as stated"

@@ -129,7 +129,8 @@ def lean(noise: str, scale: float, T: int, corrected: bool = True) -> tuple[floa
     stretch = max(1.0, noise_sd(noise=noise, scale=scale) / SHAPE_SD)
     scale, T = scale / stretch, max(2, round(T / stretch))
     sd = noise_sd(noise=noise, scale=scale)
-    n = np.arange(1, T + int(8 * sd) + 2)
+    # Items of far fewer users than T pass with chances that are 0 in floating point.
+    n = np.arange(max(1, T - int(130 * sd) - 2), T + int(8 * sd) + 2)
     noisy = np.arange(T, n[-1] + int(20 * scale) + 20)
     away = np.abs(noisy[None, :] - n[:, None])
     if noise == "gaussian":

@@ -1,7 +1,7 @@
 """Choosing parameters before any data is read: thresholds for a budget, and what they mean."""
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,6 +33,15 @@ PROBABILITIES = (0.5, 0.95, 0.99)
 LEFT_OUT = 0.02  # of the budget, for saying what was left out
 KEY_SHARES = tuple(n / 20 for n in range(2, 19))
 STRETCHES = (2.0, 1.7, 1.5, 1.35, 1.25, 1.15, 1.08, 1.04)  # of tables' budgets in one account
+
+
+def drawn_with(mechanisms: Iterable[Mechanism], total: Guarantee) -> float:
+    """The part of a release's delta that is set aside for the sampler."""
+    scales = [mechanism.parameters().get("scale") for mechanism in mechanisms]
+    scale = max((float(scale) for scale in scales if scale is not None), default=None)
+    if scale is None or total.notion == "none":
+        return 0.0
+    return sampler_delta(scale=scale, epsilon=total.epsilon)
 
 
 @dataclass(frozen=True, kw_only=True)

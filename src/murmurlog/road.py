@@ -15,7 +15,7 @@ from typing import Any
 from murmurlog import __version__
 from murmurlog.bound import choose_way
 from murmurlog.bundle import SUMS, check_target, publish
-from murmurlog.certificate import ABOUT, ENTROPY, Certificate, TableClaim
+from murmurlog.certificate import ABOUT, ENTROPY, METHOD, Certificate, TableClaim
 from murmurlog.domain import read_pools
 from murmurlog.engine import Engine
 from murmurlog.errors import DiskError, EngineError, Refused, UsageError
@@ -25,12 +25,13 @@ from murmurlog.ledger import Account, Ledger, opened
 from murmurlog.lists import read_lists
 from murmurlog.making import make
 from murmurlog.mechanisms import MECHANISMS, View, named
-from murmurlog.noise import Entropy, SystemEntropy, sampler_delta
+from murmurlog.noise import Entropy, SystemEntropy
 from murmurlog.place import Place
 from murmurlog.plans import (
     MECHANISM,
     Plan,
     check_options,
+    drawn_with,
     mechanisms_for,
     plan,
     plan_tables,
@@ -418,8 +419,6 @@ def _certificate(
     consistent: bool,
     planned_by: str | None,
 ) -> Certificate:
-    scales = [plan.mechanism.parameters().get("scale") for plan in plans.values()]
-    scale = max((float(scale) for scale in scales if scale is not None), default=None)
     return Certificate(
         release_id=release_id,
         published=datetime.now(UTC).date().isoformat(),
@@ -448,11 +447,9 @@ def _certificate(
         },
         engine=engine.version,
         sampler={
-            "method": "exact inversion of 127 bits, integers only",
+            "method": METHOD,
             "entropy": ENTROPY[not entropy.seeded],
-            "delta": 0.0
-            if scale is None or total.notion == "none"
-            else sampler_delta(scale=scale, epsilon=total.epsilon),
+            "delta": drawn_with((plan.mechanism for plan in plans.values()), total),
         },
         by=reading.by,
         declared_users=users,

@@ -40,10 +40,10 @@ def configure(
     if config and not path.is_file():
         raise UsageError(f"there is no configuration file {str(path)!r}")
     if path.is_file():
-        context.default_map = _settings(path)
+        context.default_map = settings_of(path)
 
 
-def _settings(path: Path) -> dict[str, Any]:
+def settings_of(path: Path) -> dict[str, Any]:
     """murmurlog.toml as the parser's defaults: a section for each command, names as the flags'."""
     try:
         sections = tomllib.loads(path.read_text(encoding="utf-8"))

@@ -53,7 +53,7 @@ def audit(
 ) -> None:
     """Attack a mechanism on the whole road: a lower bound on epsilon against the claim."""
     from murmurlog import auditing
-    from murmurlog.specification import audited
+    from murmurlog.cli.specification import audited
 
     if spec and (mechanism or epsilon or delta or per_user or noise):
         raise UsageError("--spec says what is attacked: leave --mechanism and the budget out")
