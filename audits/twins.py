@@ -99,6 +99,12 @@ def halved(*, noise: str, scale: float, count: int, entropy: Any) -> Any:
     return draw(noise=noise, scale=scale / 2, count=count, entropy=entropy)
 
 
+def halved_where_it_selects(*, noise: str, scale: float, count: int, entropy: Any) -> Any:
+    """Weights are counted in steps of 1/GRID, users as they are."""
+    selecting = scale > GRID / 16
+    return draw(noise=noise, scale=scale / (1 + selecting), count=count, entropy=entropy)
+
+
 def discrete_gaussian(*, noise: str, scale: float, count: int, entropy: Any) -> Any:
     """Mass proportional to e^(-k^2 / 2 scale^2): another law than the rounded Gaussian."""
     k = np.arange(-int(12 * scale) - 4, int(12 * scale) + 5)
@@ -335,6 +341,8 @@ TWINS = (
          patches=lambda: [(threshold, "draw", halved)]),
     Twin(name="noise of rounds halved", mechanism="rounds",
          patches=lambda: [(rounds, "draw", halved)]),
+    Twin(name="noise of selecting in rounds halved", mechanism="rounds",
+         patches=lambda: [(rounds, "draw", halved_where_it_selects)]),
     Twin(name="noise of fresh counts halved", mechanism="korolova",
          patches=lambda: [(korolova, "draw", halved)]),
     Twin(name="threshold without the +1", mechanism="threshold",

@@ -30,10 +30,13 @@ from murmurlog.evidence import (
     p_value,
 )
 from murmurlog.gauges import Bar, intervals
+from murmurlog.mechanisms import Rounds, parse
+from murmurlog.noise import SeededEntropy, draw
 from murmurlog.observing import Seen, events, guesses, scores
 from murmurlog.plans import PER_USER
 from murmurlog.privacy import Guarantee
-from murmurlog.probes import law, leaks, mass, order, repeats
+from murmurlog.privacy.rounds import GRID
+from murmurlog.probes import law, leaks, mass, order, passing, repeats
 from murmurlog.worlds import (
     LETTERS,
     MADE,
@@ -97,6 +100,41 @@ def test_the_law_of_noise_is_told_from_a_wider_and_a_narrower_one(noise):
     p, what = law({"noise": noise, "scale": 2.0}, (values + 0.25).tolist(), [0] * len(values))
     assert p == 0
     assert "whole numbers" in what
+
+
+@pytest.mark.parametrize(
+    ("text", "users"),
+    [
+        ("threshold(noise=geometric, d=1, scale=1.5, T=20)", 18),
+        ("threshold(noise=gaussian, d=1, scale=3.0, T=20)", 18),
+        ("korolova(d=1, b=1.5, T=20, count=users)", 18),
+        ("rounds(d=1, s=3.55_2.88_2.34_1.9, own=120_182_277_420, past=108_164_249, "
+         "T=1379801017_2216153990_3191528649_3080918227, C=3.0, reach=1.3, focus=0.3)", 4),
+    ],
+)  # fmt: skip
+def test_what_passes_is_told_from_less_noise(text, users):
+    """Items of known numbers of users through the mechanism itself, with its noise and with half."""
+    mechanism, trials, entropy = parse(text), 20_000, SeededEntropy(5)
+
+    def shown(part):
+        def drawn(scale, count):
+            noise = mechanism.parameters()["noise"]
+            return draw(noise=noise, scale=scale * part, count=count, entropy=entropy)
+
+        if not isinstance(mechanism, Rounds):
+            stated = mechanism.parameters()
+            return int((users + drawn(stated["scale"], trials) >= stated["threshold"]).sum())
+        passed, remembered = 0, np.zeros(trials, np.int64)
+        for k, scale in enumerate(mechanism.schedule.scales):
+            measured = users * GRID + drawn(scale * GRID, len(remembered))
+            found = mechanism.judged(k, measured, remembered)
+            passed, remembered = passed + int(found.passed.sum()), found.remembered
+        return passed
+
+    for part, least, most in ((1.0, 1e-6, 1), (0.5, 0, 1e-12)):
+        p = passing(mechanism, users=users, shown=shown(part), trials=trials)
+        assert least <= p <= most
+    assert passing(parse("pool(d=1, b=1.0, N=9, T=5)"), users=5, shown=1, trials=2) is None
 
 
 # --- worlds and what is seen of them ----------------------------------------------------------------

@@ -23,12 +23,12 @@ from murmurlog.domain import read_pools
 from murmurlog.errors import UsageError
 from murmurlog.evidence import at_least, least_by_guesses, loss
 from murmurlog.lists import read_lists
-from murmurlog.mechanisms import View
+from murmurlog.mechanisms import Mechanism, View, parse
 from murmurlog.noise import SystemEntropy, below
 from murmurlog.observing import Flags, Seen, events, guesses, seen, shows_own
 from murmurlog.plans import DELTA, EPSILON, MECHANISM, Plan, mechanisms_for, plan_tables
 from murmurlog.privacy import Guarantee
-from murmurlog.probes import law, leaks, order, repeats, replay
+from murmurlog.probes import law, leaks, order, passing, repeats, replay
 from murmurlog.settings import FAKES, LISTS, POOL, QUICK, Setting, claimed, standing
 from murmurlog.worlds import OWN, SECRET, Pair, secrets_of, write_keys, write_log
 
@@ -165,8 +165,8 @@ class _Planned:
 
     @property
     def tests(self) -> int:
-        """Samples in both directions, one run, own items; and the law of the noise."""
-        return (4 if self.setting.independent else 2) * len(self.pairs) + 1
+        """Samples in both directions, one run, own items; the law of the noise; what shows, twice."""
+        return (4 if self.setting.independent else 2) * len(self.pairs) + 3
 
 
 def audit(
@@ -404,6 +404,9 @@ class _Running:
         made.faults += [Fault(setting=setting.name, what=w) for w in order(tables)]
         parameters = {name: table.parameters for name, table in bundle.certificate.tables.items()}
         made.faults += _law(setting.name, parameters, pairs, views, sides, alpha)
+        if parameters.get("query", {}).get("per_user") == 1:
+            mechanism = parse(bundle.certificate.tables["query"].mechanism)
+            made.faults += _passing(setting.name, mechanism, pairs, views, sides, alpha)
 
 
 def _against(
@@ -473,6 +476,33 @@ def _law(
         p, odd = law(parameters[table], published[here].tolist(), (users + side[here]).tolist())
         if p < alpha:
             found.append(Fault(setting=setting, what=f"{odd} (p = {p:.1g})"))
+    return found
+
+
+def _passing(
+    setting: str,
+    mechanism: Mechanism,
+    pairs: list[Pair],
+    views: list[Seen],
+    sides: Any,
+    alpha: float,
+) -> list[Fault]:
+    """How many items show that as often as not do, against what the parameters say."""
+    found = []
+    for pair, what, side in zip(pairs, views, sides, strict=True):
+        if pair.near is None or not pair.listed:
+            continue
+        item, others = pair.near
+        there = ~np.isnan(what.of(("query", item), "rows"))
+        for more in (0, 1):
+            here = there[side == more]
+            shown, trials, users = int(here.sum()), len(here), others + more
+            p = passing(mechanism, users=users, shown=shown, trials=trials)
+            if p is not None and p < alpha:
+                words = (
+                    f"{shown} of {trials} items of {users} users show, by their noise it is not so"
+                )
+                found.append(Fault(setting=setting, what=f"{words} (p = {p:.1g})"))
     return found
 
 

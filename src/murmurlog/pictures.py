@@ -243,7 +243,9 @@ def budgets(cast: Cast) -> list[Picture]:
     found = []
     for system in cast.fixed:
         if protected(system) and system.guarantee is not None and len(system.budget) > 1:
-            total = ("in one account", system.guarantee.epsilon)
+            stated = system.guarantee.epsilon
+            together = stated * (1 + 1e-9) < math.fsum(system.budget.values())
+            total = ("in one account" if together else "stated", stated)
             svg = waterfall(
                 list(system.budget.items()), title=f"{system.name}: epsilon", total=total
             )

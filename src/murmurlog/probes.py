@@ -2,7 +2,7 @@
 
 `replay` runs a mechanism's own counting on neighbouring logs with the same randomness and compares
 what one user moves with what the proof allows. `law` holds published counts against the stated law
-of the noise. `repeats` looks for noise that comes twice. `leaks` looks for anything else in a bundle,
+of the noise, `passing` how many items show. `repeats` looks for noise that comes twice. `leaks` looks for anything else in a bundle,
 line by line and file by file, that tells who was there.
 """
 
@@ -18,21 +18,24 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy.special import ndtr
+from scipy.stats import fisher_exact
 
 from murmurlog.bundle import sums
 from murmurlog.engine import connect
 from murmurlog.evidence import fit, p_value
 from murmurlog.log import read
-from murmurlog.mechanisms import Mechanism, View
+from murmurlog.mechanisms import Korolova, Mechanism, Rounds, Threshold, View, Zealous
 from murmurlog.mechanisms.pool import OnDomain
 from murmurlog.mechanisms.spread import Held
 from murmurlog.noise import Entropy, Integers, SeededEntropy, draw
+from murmurlog.privacy.rounds import GRID
 from murmurlog.source import find
 from murmurlog.tables import LISTS, in_order
 from murmurlog.tally import Tally
 from murmurlog.worlds import LETTERS, Pair, place_of, write_log
 
 DRAWS = 200  # equal by chance less often than one in 2^200
+SIMULATED = 200_000  # items whose passing is computed
 KNOWN = 3  # releases of either kind in which a leak is looked for
 
 
@@ -149,6 +152,39 @@ def law(
     k = np.arange(-reach, reach + 1)
     p = fit(away.astype(np.int64), mass(noise, scale, k), -reach)
     return p, f"the noise of {len(away)} counts is not {noise} noise of scale {scale:.4g}"
+
+
+def passing(mechanism: Mechanism, *, users: int, shown: int, trials: int) -> float | None:
+    """The p-value of how many of some items show whose users, so many each, have no other item.
+
+    None for mechanisms whose items pass by more than their own noise.
+    """
+    if not isinstance(mechanism, Threshold | Korolova | Zealous | Rounds):
+        return None
+    would = int(_passed(mechanism, users).sum())
+    return float(fisher_exact([[shown, trials - shown], [would, SIMULATED - would]]).pvalue)
+
+
+def _passed(mechanism: Mechanism, users: int) -> Any:
+    """Which of many such items pass by the stated parameters, with noise of another generator."""
+    chance, parameters = np.random.default_rng(), mechanism.parameters()
+
+    def noise(scale: float, count: int) -> Any:
+        if parameters["noise"] == "gaussian":
+            return np.rint(chance.normal(0, scale, count)).astype(np.int64)
+        p = -np.expm1(-1 / scale)
+        return chance.geometric(p, count) - chance.geometric(p, count)
+
+    if not isinstance(mechanism, Rounds):
+        return users + noise(parameters["scale"], SIMULATED) >= parameters["threshold"]
+    passed, alive = np.zeros(SIMULATED, bool), np.arange(SIMULATED)
+    remembered = np.zeros(SIMULATED, np.int64)
+    for k, scale in enumerate(mechanism.schedule.scales):
+        # Who has one item gives it all of its weight.
+        found = mechanism.judged(k, users * GRID + noise(scale * GRID, len(alive)), remembered)
+        passed[alive[found.passed]] = True
+        alive, remembered = alive[found.on], found.remembered
+    return passed
 
 
 # --- noise that comes twice ------------------------------------------------------------------------

@@ -272,8 +272,8 @@ def _budgets(cast: Cast) -> list[str]:
     if not pictures:
         return []
     note = (
-        "Each table alone would cost what its bar shows. All noise in one account comes to less than "
-        "the sum, and that is what a release states."
+        "Each table alone would cost what its bar shows. A release states their sum or, where all noise "
+        "is one account, what that comes to, which is less."
     )
     return [paper.section("Where the budget went", _figures(pictures), note=note)]
 

@@ -48,6 +48,7 @@ class Pair:
     listed: bool = True  # its queries and urls are in public pools and lists, if there are any
     secret: bool = True  # what is the one user's own is not in public pools and lists
     counts: tuple[str, int] | None = None  # a query, and its number of users without the one
+    near: tuple[str, int] | None = None  # the same, of a query that shows as often as not
 
     def rows(self, side: int) -> tuple[Search, ...]:
         """Side 1: with the one user. Side 0: without it, or with who takes its place."""
@@ -93,6 +94,7 @@ def pairs_of_queries(s: Sizes) -> list[Pair]:
             name="items at the threshold",
             others=crowd(s.near - 1, ours),
             one=(*history(USER, ours),),
+            near=("ours0", s.near - 1),
         ),
         Pair(
             name="items of many",

@@ -242,7 +242,7 @@ class Rounds:
         """The published items' numbers, in order."""
         if not held.dense:
             scales = [scale * GRID for scale in self.schedule.scales]
-            return selected_in_passing(held, scales=scales, judge=self._judge, entropy=entropy)
+            return selected_in_passing(held, scales=scales, judge=self.judged, entropy=entropy)
         shown = []
         play: Play | None = opening(held)
         for k, scale in enumerate(self.schedule.scales):
@@ -258,7 +258,7 @@ class Rounds:
 
     def _step(self, held: Held, play: Play, k: int, z: Integers) -> tuple[Integers, Play | None]:
         """What passes in round k where the alive items measure z, and what goes into the next."""
-        found = self._judge(k, z, play.remembered)
+        found = self.judged(k, z, play.remembered)
         passed, alive = play.alive[found.passed], play.alive[found.on]
         if len(alive) == 0:
             return passed, None
@@ -269,7 +269,7 @@ class Rounds:
         )
         return passed, following
 
-    def _judge(self, k: int, z: Integers, remembered: Integers) -> Judged:
+    def judged(self, k: int, z: Integers, remembered: Integers) -> Judged:
         """What becomes of items that measure z in round k, of each by its own numbers alone."""
         s = self.schedule
         # 3. Everything known of the item, in integers; (iv) coefficients are public, >= 0.
