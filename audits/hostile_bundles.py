@@ -130,7 +130,7 @@ def _certificates(sound: Path, choice: random.Random, share: float) -> Iterator[
         return writes("privacy.json", certificate)
 
     changes = [(at, new) for at in paths(stated) for new in VALUES]
-    for at, new in choice.sample(changes, min(len(changes), round(700 * share))):
+    for at, new in choice.sample(changes, min(len(changes), round(500 * share))):
         forged_text = as_text(put(stated, at, new))
         name = f"{'/'.join(map(str, at))} = {new!a:.30}"
         how = choice.choice(list(READ)) if choice.random() < 0.4 else "verify"
@@ -348,7 +348,7 @@ def _changed(sound: Path, choice: random.Random, share: float) -> Iterator[Case]
     """Every file with a few bytes changed: never accepted, with or without right checksums."""
     for path in sorted(p for p in sound.rglob("*") if p.is_file()):
         name, content = str(path.relative_to(sound)), path.read_bytes()
-        for n in range(round(22 * share)):
+        for n in range(round(16 * share)):
             spoiled = mutated(content, choice)
             if spoiled == content:
                 continue

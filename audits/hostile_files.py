@@ -109,7 +109,7 @@ def _parameters(choice: random.Random, share: float) -> Iterator[Case]:
         ("audit",): ("--mechanism", "threshold", "--trials", "30"),
     }  # fmt: skip
     parts: dict[tuple[str, ...], float] = {
-        ("release",): 0.3,
+        ("release",): 0.2,
         ("evaluate",): 0.15,
         ("sweep",): 0.1,
         ("audit",): 0.1,
@@ -124,7 +124,7 @@ def _parameters(choice: random.Random, share: float) -> Iterator[Case]:
             if (flag, name) == ("--labels", ("generate",)):  # which it writes
                 continue
             for value in VALUES:
-                if choice.random() < parts.get(name, 0.4) * share:
+                if choice.random() < parts.get(name, 0.3) * share:
                     arguments = (*name, *start[name], flag, value)
                     codes = {0, 1, 2, 3, 4, 5, 6} if "engine" in flag else {0, 1, 2, 3, 4, 6}
                     yield Case("parameters", f"{' '.join(name)} {flag} {value[:20]!a}",

@@ -203,6 +203,7 @@ def test_an_owner_replaces_or_extends_the_patterns(tmp_path):
         ("[x]\npatterns = 'a'", r"\[x\] needs patterns"),
         ("[x]\npatterns = ['(']", r"\[x\] is no regular expression"),
         ("[x]\npatterns = ['a']\ncheck = 'sum'", r"check 'sum'; there are luhn"),
+        ("[x]\npatterns = ['a']\ncheck = [1]", r"check \[1\]; there are luhn"),
         ("[x]\npatterns = ['a']\nneeds = ''", r"needs ''; it is a text"),
     ],
 )

@@ -145,10 +145,12 @@ def _pattern(name: str, table: Any, where: str) -> Pattern:
     patterns, check, needs = table.get("patterns"), table.get("check"), table.get("needs")
     if not isinstance(patterns, list) or not all(isinstance(p, str) for p in patterns):
         raise UsageError(f"{where}: [{name}] needs patterns = ['...'], a list of texts")
-    if check is not None and check not in CHECKS:
-        raise UsageError(f"{where}: [{name}] has check {check!r}; there are {', '.join(CHECKS)}")
+    if check is not None and (not isinstance(check, str) or check not in CHECKS):
+        raise UsageError(
+            f"{where}: [{name}] has check {check!r:.80}; there are {', '.join(CHECKS)}"
+        )
     if needs is not None and not (isinstance(needs, str) and needs):
-        raise UsageError(f"{where}: [{name}] has needs {needs!r}; it is a text of characters")
+        raise UsageError(f"{where}: [{name}] has needs {needs!r:.80}; it is a text of characters")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
