@@ -45,7 +45,7 @@ _json = st.recursive(
     st.none()
     | st.booleans()
     | st.integers()
-    | st.floats()
+    | st.floats(allow_nan=False)  # which is not equal to itself
     | st.text(max_size=8)
     | st.sampled_from([*MECHANISMS, "user", "query", "dp", "pdp", "none", "replace", "users"]),
     lambda inner: (
@@ -172,9 +172,7 @@ def manifests(folder: Path) -> Callable[[], None]:
             made = Certificate.from_json(forged)
         except BundleError:
             return
-        assert (
-            Certificate.from_json(json.loads(json.dumps(made.as_json()))) == made or value != value
-        )
+        assert Certificate.from_json(json.loads(json.dumps(made.as_json()))) == made
 
     return promise
 
