@@ -16,6 +16,7 @@ VALUES = (
     "", " ", "0", "-1", "nan", "inf", "-inf", "1e999", "1e-400", "9" * 25, "9" * 5000, "ln(0)", "ln(-1)",
     "ln(ln(2))", "1_0", "0x10", "\u0663", "a=b=c", "=", ",,,", "a=1,a=2", "../../x", "'; DROP TABLE raw",
     "%s%n", "{0}", "\udcff", "\u202e", "\x1b[2J", "x" * 70_000, "true", "query", "query=1", "user=user",
+    "per-user=inf", "threshold=1e308,1", "epsilon=inf", "k=0.5",
 )  # fmt: skip
 # Flags that name what is written, and those that start other machines.
 LEFT_OUT = {
@@ -110,9 +111,9 @@ def _parameters(choice: random.Random, share: float) -> Iterator[Case]:
     }  # fmt: skip
     parts: dict[tuple[str, ...], float] = {
         ("release",): 0.2,
-        ("evaluate",): 0.15,
-        ("sweep",): 0.1,
-        ("audit",): 0.1,
+        ("evaluate",): 0.08,
+        ("sweep",): 0.06,
+        ("audit",): 0.06,
     }
     for name, command in _commands():
         if name not in start:

@@ -421,6 +421,7 @@ def test_what_cannot_be_varied_is_refused(place):
         (("epsilon", []), "needs values"),
         (("k", [5]), "threshold has no k"),
         (("per-user", [1.5]), "whole numbers"),
+        (("per-user", [float("inf")]), "whole numbers"),
         (("threshold", [2.5]), "whole numbers"),
     ):
         with pytest.raises(UsageError, match=message):

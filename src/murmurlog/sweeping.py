@@ -4,6 +4,7 @@ Every value makes one more system, and all are evaluated in one go, on the same 
 Internal, as every evaluation is.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -130,6 +131,6 @@ def varied(mechanism: str, wanted: Wanted, what: str, value: float) -> Recipe:
 
 
 def _whole(what: str, value: float) -> int:
-    if value != int(value) or value < 1:
+    if not 1 <= value < math.inf or value != int(value):
         raise UsageError(f"--vary {what} takes whole numbers from 1 on, not {value:g}")
     return int(value)
