@@ -3,6 +3,9 @@
 import random
 from datetime import date, timedelta
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from conftest import bounded_rows, tally_of_log
 from hypothesis import given, settings
@@ -152,6 +155,31 @@ def test_sessions_are_cut_by_a_gap_of_more_than_half_an_hour(write_tsv):
     times = ["10:00:00", "10:30:00", "11:00:01", "12:00:00"]
     rows = [{"user": "a", "time": f"2026-01-01 {t}", "query": "red"} for t in times]
     assert tally_of_log(write_tsv(rows), unit="session") == {("red",): 3}
+
+
+def test_rows_that_a_session_begins_with_twice_stay_in_it(tmp_path, engine):
+    """Equal rows stand in any order, so a start must not be looked for among them by place.
+
+    It takes many rows for an engine to order them in two ways.
+    """
+    users, sessions = 20_000, 4
+    chance = np.random.default_rng(2)
+    times = chance.integers(1, 4, users * sessions)  # how often the first row is there
+    user, session = np.divmod(np.repeat(np.arange(users * sessions), times), sessions)
+    order = chance.permutation(len(user))
+    user, session = user[order], session[order]
+    log = pa.table({
+        "user": pa.array(user).cast(pa.string()),
+        "time": pa.array(1_700_000_000_000_000 + session * 7_200_000_000, pa.timestamp("us")),
+        "query": pa.array(session).cast(pa.string()),
+    })  # fmt: skip
+    pq.write_table(log, tmp_path / "log.parquet", row_group_size=5000)
+    found = read(find(str(tmp_path / "log.parquet")), engine=engine)
+    kept = bound(items(found, kind="query", unit="session"), per_user=5, entropy=SeededEntropy(1))
+    held = kept.table.group_by("unit").agg(n=kept.table.count())
+    assert held.n.max().to_pyarrow().as_py() == 1
+    assert held.count().to_pyarrow().as_py() == users * sessions
+    assert kept.table.unit.isnull().sum().to_pyarrow().as_py() == 0
 
 
 def test_names_of_units_cannot_collide(write_tsv):

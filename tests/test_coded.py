@@ -2,7 +2,13 @@
 
 import hashlib
 import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -59,6 +65,53 @@ def both(general, path, counted, **reading):
             request = {"path": str(path), "counted": counted, **reading}
             made += tallies(engine, [request])
     return made
+
+
+@pytest.mark.parametrize("collation", ["NOACCENT", "NOCASE"])
+def test_texts_that_a_database_calls_equal_are_not(collation, general, tmp_path):
+    """A1: with one text standing for all that are alike, one user would name another's query."""
+    path, kind = tmp_path / "log.duckdb", f"VARCHAR COLLATE {collation}"
+    with duckdb.connect(str(path)) as file:
+        file.execute(f'CREATE TABLE log ("user" {kind}, query {kind}, url {kind}, time DATE)')
+        file.execute(
+            "INSERT INTO log VALUES ('other', 'Cafe X', 'a.b/P', '2026-01-01'), ('ana', 'Café X', 'a.b/p', '2026-01-01'),"
+            " ('Ana', 'ÀB', 'a.b/Q', '2026-01-01'), ('aná', 'AB', 'a.b/q', '2026-01-01')"
+        )
+    numbers, texts = both(general, path, [("query", "user", "first"), ("click", "user", "first")])
+    assert numbers == texts
+    assert [key for key, _ in texts["query, user, first"]] == [
+        ["ab"],
+        ["cafe x"],
+        ["café x"],
+        ["àb"],
+    ]
+    assert len(texts["click, user, first"]) == 4
+
+
+def test_times_with_a_zone_are_utc_on_both_roads_wherever_it_runs(tmp_path):
+    times = ("2024-01-01T03:00:00+00:00", "2024-01-01T12:00:00+00:00", "2023-12-31T23:00:00+00:00")
+    rows = [f"u,{time},{query}\n" for time, query in zip(times, "abc", strict=True)]
+    (tmp_path / "log.csv").write_text("user,time,query\n" + "".join(rows))
+    script = """
+        import json, sys
+        import murmurlog.log
+        from tallies import tallies
+        from murmurlog.engine import connect
+        wanted = {"path": sys.argv[1], "counted": [("query", "user-day", "first")], "since": "2024-01-01"}
+        for road in (murmurlog.log._as_numbers, murmurlog.log._as_texts):
+            murmurlog.log._as_numbers = road
+            with connect() as engine:
+                print(json.dumps(tallies(engine, [wanted])[0], default=str))
+    """
+    path = os.pathsep.join(str(Path(__file__).parent / part) for part in (".", "../src"))
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script), str(tmp_path / "log.csv")],
+        env={**os.environ, "TZ": "America/New_York", "PYTHONPATH": path},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    numbers, texts = map(json.loads, done.stdout.splitlines())
+    assert numbers == texts
+    assert len(numbers["rows"]) == 2
 
 
 @pytest.mark.parametrize(("reading", "texts"), [(name, i % 2) for i, name in enumerate(READINGS)])

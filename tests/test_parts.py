@@ -10,12 +10,14 @@ import pytest
 from hostile import hostile_log, with_texts
 from tallies import tallies
 
+import murmurlog
 import murmurlog.parts
 from murmurlog.bound import bound
 from murmurlog.coded import Coded
 from murmurlog.engine import connect
 from murmurlog.errors import InputError
 from murmurlog.items import items
+from murmurlog.ledger import Ledger
 from murmurlog.log import read
 from murmurlog.mechanisms.rounds import numbered
 from murmurlog.noise import SeededEntropy
@@ -87,6 +89,26 @@ def test_parts_have_the_rows_and_tallies_of_a_log_in_memory(reading, crowded, tm
     assert counted(path, EVERYTHING, **READINGS[reading]) == whole
     assert len(whole["rows"]) > 100
     assert all(whole[", ".join(one)] for one in EVERYTHING)
+
+
+def test_parts_without_an_item_are_no_reason_to_stop(crowded, tmp_path):
+    """Whether one user clicked decides which parts hold something: nobody may see that."""
+    many = range(3000)
+    log = pa.table({
+        "user": [f"u{n}" for n in many] * 2 + ["u0"],
+        "query": ["common"] * 3000 + [f"rare {n}" for n in many] + ["common"],
+        "url": [None] * 3000 + [f"site{n}.example" for n in many] + ["clicked.example"],
+        "time": pa.array([f"2026-01-0{1 + n // 3000}" for n in range(6001)]),
+    })  # fmt: skip
+    path = written(log, tmp_path / "log.parquet")
+    crowded(log.nbytes / 3)
+    assert parts_of(path) >= 3
+    made = murmurlog.release(
+        str(path), out=tmp_path / "b", tables=["query", "click"], ledger=tmp_path / "l.db",
+        source_name="s", mechanism="rounds",
+    )  # fmt: skip
+    assert made.rows["query"] == 1
+    assert Ledger(tmp_path / "l.db").entries()[0].state == "committed"
 
 
 def test_rounds_hold_the_same_items_of_a_log_in_parts(crowded, tmp_path):

@@ -364,7 +364,7 @@ def connect(*, memory: str | None = None, folder: Path | None = None) -> Iterato
             settings = {
                 "temp_directory": str(private / "spill"),
                 "preserve_insertion_order": "false",
-                "TimeZone": "UTC",
+                "GLOBAL TimeZone": "UTC",  # cursors would have the machine's
                 "autoinstall_known_extensions": "false",
                 "autoload_known_extensions": "false",
                 "enable_progress_bar": "false",

@@ -45,7 +45,7 @@ def first_items(
     """
     if len(unit) == 0:
         none = np.zeros(0, np.int64)
-        return Firsts(unit=none, item=none, place=none)
+        return Firsts(unit=none, item=none, place=none.astype(np.int32))
     order, units, alike = _in_time(unit, time)
     rows = np.bincount(units)
     if not places:
@@ -66,7 +66,8 @@ def first_items(
     kept, place = kept[few], place[few]
     if np.bincount(units[kept]).max() > per_unit:  # the proofs rest on it, so look at the result
         raise EngineError(f"bounding left a unit more than {per_unit} items: this is a mistake")
-    return Firsts(unit=units[kept], item=items[kept], place=place)
+    # Of one type whatever the rows are: parts of a log are put together.
+    return Firsts(unit=units[kept], item=items[kept], place=place.astype(np.int32, copy=False))
 
 
 def _in_time(unit: Integers, time: Integers) -> tuple[Integers, Integers, Facts]:

@@ -152,7 +152,8 @@ def _with_unit(log: Log, unit: str, session_gap: float) -> Any:
     starts = rows.mutate(
         start=ibis.ifelse(gap.isnull() | (gap > _longest(session_gap)), rows.time, ibis.null())
     )
-    so_far = ibis.window(group_by="user", order_by=["time", "query", "url"], following=0)
+    # By time alone: rows that are equal stand in any order, and in another one in another window.
+    so_far = ibis.window(group_by="user", order_by="time", range=(None, 0))
     start = starts.start.max().over(so_far).strftime("%Y-%m-%d %H:%M:%S.%f")
     return log.engine.materialise(starts.mutate(unit=start + "|" + starts.user))
 
@@ -197,7 +198,7 @@ def _sessions(
     )
     starts = before.gap.isnull() | (before.gap > _longest(session_gap))
     begun = before.mutate(starts=starts.cast("int64"))
-    so_far = ibis.window(group_by="unit", order_by=["time", "query"], rows=(None, 0))
+    so_far = ibis.window(group_by="unit", order_by="time", range=(None, 0))
     numbered = begun.mutate(session=begun.starts.sum().over(so_far))
     asked = numbered.filter((numbered.starts == 1) | (numbered.query != numbered.asked_before))
     if listed is not None:

@@ -215,7 +215,9 @@ def _text(source: Source, name: str) -> str:
     if source.format == "jsonl":
         pointer = "/" + name.replace("~", "~0").replace("/", "~1")  # a path would know wildcards
         return f"json_extract_string(row, {quoted(pointer)})"
-    return f"{identifier(name)}::VARCHAR"
+    # A column of a database may call texts equal that are not (COLLATE NOACCENT).
+    exact = " COLLATE C" if source.format == "duckdb" else ""
+    return f"{identifier(name)}::VARCHAR{exact}"
 
 
 def _column(source: Source, role: str, day: str) -> str:
