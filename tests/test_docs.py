@@ -1,5 +1,6 @@
 """The documentation says what the code does: pages exist, flags are listed, examples run."""
 
+import json
 import os
 import re
 import shlex
@@ -12,8 +13,10 @@ import typer
 
 from murmurlog.certificate import ABOUT
 from murmurlog.cli.main import app
+from murmurlog.ledger import Ledger
 from murmurlog.mechanisms import MECHANISMS
 from murmurlog.privacy import ASSUMPTIONS
+from murmurlog.synth import invent, write
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -34,7 +37,7 @@ def commands():
 def section(text, heading):
     """The part of a page below a heading of this name."""
     match = re.search(rf"^## {re.escape(heading)}$(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
-    assert match, f"docs/cli.md has no section {heading!r}"
+    assert match, f"there is no section {heading!r}"
     return match[1]
 
 
@@ -103,8 +106,27 @@ def blocks(page):
         yield int(code or 0), shell
 
 
+def environment():
+    """This process's, with `murmurlog` and its `python` on the path."""
+    return os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+
+
+def planned_by(folder):
+    return json.loads((folder / "privacy.json").read_text())["planned_by"]
+
+
+def test_what_the_docs_plan_by_is_booked():
+    profiles = 0
+    for page in PAGES:
+        text = page.read_text().replace("\\\n", " ")
+        for command in re.findall(r"^(?:    |\$ )?(murmurlog profile .+)$", text, re.MULTILINE):
+            if "--epsilon" in command:
+                assert "--ledger" in command, f"{page.name}: {command}"
+                profiles += 1
+    assert profiles >= 4
+
+
 def test_the_tutorial_runs_as_written(tmp_path):
-    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     ran = 0
     for expected, shell in blocks(DOCS / "tutorial.md"):
         for command in shell:
@@ -112,7 +134,7 @@ def test_the_tutorial_runs_as_written(tmp_path):
                 command,
                 shell=True,
                 cwd=tmp_path,
-                env=environment,
+                env=environment(),
                 capture_output=True,
                 text=True,
                 timeout=120,
@@ -120,6 +142,33 @@ def test_the_tutorial_runs_as_written(tmp_path):
             assert done.returncode == expected, f"{command}\n{done.stdout}{done.stderr}"
             ran += shlex.split(command)[0] == "murmurlog"
     assert ran >= 6
+    # Whatever was made of the log is booked: the profile, and three releases planned by it.
+    entries = Ledger(tmp_path / "budget.db", must_exist=True).entries()
+    assert [entry.epsilon for entry in entries] == pytest.approx([0.3, 1, 0.5, 1])
+    for name in ("bundle", "second", "third"):
+        assert "epsilon 0.3" in planned_by(tmp_path / name)
+
+
+def test_the_shell_example_of_the_readme_runs(tmp_path):
+    text = section((ROOT / "README.md").read_text(), "Release your own log")
+    (code,) = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
+    # A wish for a small log; and nobody looks at the page.
+    for said, instead in (("queries=10000", "queries=20"), ("murmurlog serve bundle\n", "")):
+        assert said in code
+        code = code.replace(said, instead)
+    write(invent(rows=60_000, seed=1), tmp_path / "log.parquet")
+    done = subprocess.run(
+        ["sh", "-e", "-c", code],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    profile, release = Ledger(tmp_path / "budget.db", must_exist=True).entries()
+    assert (profile.epsilon, release.state) == (0.3, "committed")
+    assert "epsilon 0.3" in planned_by(tmp_path / "bundle")
 
 
 def test_the_python_example_of_the_readme_runs(tmp_path):
