@@ -5,6 +5,7 @@ somebody has claimed in print. It is run through the very same `audit`. Nothing 
 """
 
 import contextlib
+import hashlib
 import math
 import random
 import time
@@ -103,6 +104,14 @@ def halved_where_it_selects(*, noise: str, scale: float, count: int, entropy: An
     """Weights are counted in steps of 1/GRID, users as they are."""
     selecting = scale > GRID / 16
     return draw(noise=noise, scale=scale / (1 + selecting), count=count, entropy=entropy)
+
+
+def clicks_halved(self: Threshold, tally: Any, *, entropy: Any) -> Any:
+    """Half the noise, in the table of clicks alone."""
+    if "url" not in tally.keys:
+        return _threshold_release(self, tally, entropy=entropy)
+    with mock.patch.object(threshold, "draw", halved):
+        return _threshold_release(self, tally, entropy=entropy)
 
 
 def discrete_gaussian(*, noise: str, scale: float, count: int, entropy: Any) -> Any:
@@ -205,6 +214,12 @@ _real_bound = bound
 def unbounded(items: Any, *, per_user: int, **more: Any) -> Any:
     """Everything a unit holds, said to be bounded."""
     return replace(_real_bound(items, per_user=100_000, **more), per_user=per_user)
+
+
+def rows_for_users(items: Any, *, per_user: int, **more: Any) -> Any:
+    """A unit's first rows instead of its first distinct items, counted as users all the same."""
+    rows = _real_bound(items, per_user=per_user, **(more | {"count": "rows"}))
+    return replace(rows, count="users")
 
 
 def bounded_by_the_tally(items: Any, *, per_user: int, **more: Any) -> Any:
@@ -313,6 +328,7 @@ def fakes_at_the_threshold(*, scale: float, T: int, count: int, entropy: Any) ->
 
 _real_make, _real_certificate = make, road._certificate
 _users: list[int] = []
+_digests: list[str] = []
 
 
 def drawn_and_counted(plans: Any, log: Any, *rest: Any, **more: Any) -> Any:
@@ -322,6 +338,18 @@ def drawn_and_counted(plans: Any, log: Any, *rest: Any, **more: Any) -> Any:
 
 def certificate_with_users(*given: Any, **more: Any) -> Any:
     return replace(_real_certificate(*given, **more), declared_users=_users[0])
+
+
+def drawn_and_digested(plans: Any, log: Any, *rest: Any, **more: Any) -> Any:
+    rows = sorted(map(str, log.table.to_pyarrow().to_pylist()))
+    _digests[:] = [hashlib.sha256("\n".join(rows).encode()).hexdigest()]
+    return _real_make(plans, log, *rest, **more)
+
+
+def certificate_with_digest(*given: Any, **more: Any) -> Any:
+    """So that it is known of which log a release was made: nobody can read a digest."""
+    made = _real_certificate(*given, **more)
+    return replace(made, about={**made.about, "description": f"made of log {_digests[0]}"})
 
 
 def rows_as_they_came(table: Any) -> Any:
@@ -345,6 +373,12 @@ TWINS = (
          patches=lambda: [(rounds, "draw", halved_where_it_selects)]),
     Twin(name="noise of fresh counts halved", mechanism="korolova",
          patches=lambda: [(korolova, "draw", halved)]),
+    Twin(name="noise of clicks halved", mechanism="threshold",
+         patches=lambda: [(Threshold, "release", clicks_halved)]),
+    Twin(name="noise of sessions halved", mechanism="sessions",
+         patches=lambda: [(threshold, "draw", halved)]),
+    Twin(name="noise of profiles halved", mechanism="profiles",
+         patches=lambda: [(threshold, "draw", halved)]),
     Twin(name="threshold without the +1", mechanism="threshold",
          patches=lambda: [(Threshold, "release", without_the_one)]),
     Twin(name="T used for K", mechanism="threshold", more={"noise": "gaussian"},
@@ -356,6 +390,8 @@ TWINS = (
                           (threshold, "solve_integer_threshold", solved_by_one_item)]),
     Twin(name="bound skipped", mechanism="threshold",
          patches=lambda: [(common, "bound", unbounded)]),
+    Twin(name="repeats counted as users", mechanism="threshold",
+         patches=lambda: [(common, "bound", rows_for_users)]),
     Twin(name="bound after the tally", mechanism="threshold",
          patches=lambda: [(common, "bound", bounded_by_the_tally)]),
     Twin(name="bound again in a later round", mechanism="rounds",
@@ -394,6 +430,9 @@ TWINS = (
     Twin(name="the exact number of users in the manifest", mechanism="threshold",
          patches=lambda: [(road, "make", drawn_and_counted),
                           (road, "_certificate", certificate_with_users)]),
+    Twin(name="a digest of the log in the description", mechanism="threshold",
+         patches=lambda: [(road, "make", drawn_and_digested),
+                          (road, "_certificate", certificate_with_digest)]),
     Twin(name="rows in the order of the log", mechanism="threshold",
          patches=lambda: [(bundle, "in_order", rows_as_they_came)]),
     Twin(name="sessions not bounded", mechanism="sessions",

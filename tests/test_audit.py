@@ -1,5 +1,6 @@
 """The audit: its bounds are right, it finds nothing wrong with the real road, and catches the twins."""
 
+import hashlib
 import json
 import math
 import subprocess
@@ -36,12 +37,29 @@ from murmurlog.observing import Seen, events, guesses, scores
 from murmurlog.plans import PER_USER
 from murmurlog.privacy import Guarantee
 from murmurlog.privacy.rounds import GRID
-from murmurlog.probes import law, leaks, mass, order, passing, repeats
+from murmurlog.probes import (
+    Exact,
+    facts,
+    law,
+    leaks,
+    mass,
+    moved,
+    odd_counts,
+    odd_shares,
+    order,
+    passing,
+    repeats,
+)
+from murmurlog.settings import _sizes, claimed, standing
 from murmurlog.worlds import (
+    FIRST,
     LETTERS,
     MADE,
     SECRET,
+    Known,
+    Pair,
     Sizes,
+    exchanged,
     names_of,
     place_of,
     secrets_of,
@@ -102,6 +120,17 @@ def test_the_law_of_noise_is_told_from_a_wider_and_a_narrower_one(noise):
     assert "whole numbers" in what
 
 
+def test_the_p_value_of_a_fit_is_exact():
+    """Small no more often than it says, and a single draw that cannot be is enough."""
+    k, rng = np.arange(-24, 25), np.random.default_rng(4)
+    chances = mass("geometric", 1.0, k)
+    draws = rng.choice(k, (2000, 400), p=chances / chances.sum())
+    p = np.array([fit(each, chances, -24) for each in draws])
+    assert 0 < (p <= 0.05).mean() <= 0.05
+    assert fit(np.append(draws[0], 24), chances, -24) < 1e-5
+    assert fit(np.append(draws[0], 99), chances, -24) < 1e-5
+
+
 @pytest.mark.parametrize(
     ("text", "users"),
     [
@@ -137,6 +166,95 @@ def test_what_passes_is_told_from_less_noise(text, users):
     assert passing(parse("pool(d=1, b=1.0, N=9, T=5)"), users=5, shown=1, trials=2) is None
 
 
+def test_what_falls_below_a_first_threshold_never_passes():
+    zealous = parse("zealous(m=1, lam=1.0, tau=5, T=6)")
+    assert passing(zealous, users=4, shown=0, trials=500) == 1
+    assert passing(zealous, users=4, shown=20, trials=500) < 1e-9
+
+
+TABLES = {
+    "click": ("threshold(noise=gaussian, d=1, scale=1.5, T=20)", "clicks", "a click of many",
+              "a click at the threshold"),
+    "session": ("sessions(l_s=1, l_q=3, subsequences=all, noise=geometric, scale=2.0, T=20)",
+                "sessions", "a session of many", "a session at the threshold"),
+    "log": ("profiles(noise=geometric, d=2, cap=3, scale=2.0, T=20)", "logs", "clicks of many",
+            "clicks at the threshold"),
+    "keyword": ("zealous(m=2, lam=2.0, T=20)", "queries", "items of many",
+                "items at the threshold"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_noise_of_any_table_is_told_from_half_of_it(table):
+    text, kind, many, near = TABLES[table]
+    stated = {table: parse(text)}
+    parameters = stated[table].parameters()
+    made = {pair.name: pair for pair in MADE[kind](_sizes(list(stated.values())))}
+    worlds, entropy = 4000, SeededEntropy(6)
+    side = np.arange(worlds) % 2
+    (sure,) = (k for k in made[many].counts if k.table == table)
+    (open_,) = (k for k in made[near].near if k.table == table)
+    for part in (1.0, 0.5):
+        scale = parameters["scale"] * part
+        noise = [draw(noise=parameters["noise"], scale=scale, count=worlds, entropy=entropy)
+                 for _ in range(2)]  # fmt: skip
+        counts = np.asarray(sure.users)[side] + noise[0]
+        shown = np.asarray(open_.users)[side] + noise[1] >= parameters["threshold"]
+        seen = [
+            Seen(worlds=worlds, numbers={((table, sure.item), sure.column): counts.astype(float)}),
+            Seen(worlds=worlds,
+                 numbers={((table, open_.item), "rows"): np.where(shown, 1.0, np.nan)}),
+        ]  # fmt: skip
+        asked = (stated, [made[many], made[near]], seen, [side, side])
+        odd = odd_counts(*asked, alpha=1e-6) + odd_shares(*asked, alpha=1e-6)
+        assert len(odd) == (0 if part == 1 else 3)  # counts, and shares on both sides
+        assert part == 1 or odd[0].startswith(f"{table}: the noise of 4000 counts")
+
+
+def test_counts_are_held_to_no_law_that_they_need_not_keep():
+    """Sessions fall away with queries that are not published; synthetic logs have no such counts."""
+    item = Known("session", "ours0 ours1", (40, 41), queries=2)
+    pair = Pair(name="a", counts=(item,), near=(item._replace(queries=None),))
+    odd = Seen(worlds=400, numbers={(("session", item.item), c): np.full(400, 40.0)
+                                    for c in ("users", "rows")})  # fmt: skip
+    session = parse("sessions(l_s=1, l_q=3, subsequences=all, noise=geometric, scale=2.0, T=40)")
+
+    def found(mechanisms):
+        asked = (mechanisms, [pair], [odd], [np.arange(400) % 2])
+        return [len(f(*asked, alpha=1e-6)) for f in (odd_counts, odd_shares)]
+
+    assert found({"session": session}) == [1, 2]
+    for d, counted in ((1, 0), (2, 1)):
+        query = parse(f"threshold(noise=geometric, d={d}, scale=1.0, T=20)")
+        assert found({"session": session, "query": query}) == [counted, 0]
+    assert found({"query": session}) == [0, 0]
+    paths = parse("label-paths(l_s=1, l_q=3, subsequences=all, b=2.0, L=3, T=4)")
+    assert found({"session": paths}) == [0, 0]
+
+
+# --- what one user moves ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("pair", "after", "by_one", "allowed"),
+    [
+        (Pair(name="p"), {"x": 8}, True, False),
+        (Pair(name="p"), {"x": 8}, False, True),  # three rows of one item
+        (Pair(name="p"), {"x": 6, "y": 1, "z": 1}, True, True),
+        (Pair(name="p"), {"x": 6, "y": 1, "z": 1, "u": 1}, True, False),
+        (Pair(name="p", linked=3), {"x": 8}, True, True),
+        (Pair(name="p", linked=3), {"x": 9}, True, False),
+        # Who comes instead may have the same item, which then does not move at all.
+        (Pair(name="p", other=MADE["exchanges"](SIZES)[0].other), {"x": 7}, True, False),
+        (Pair(name="p", other=MADE["exchanges"](SIZES)[0].other), {"x": 4, "y": 1}, True, True),
+    ],
+)
+def test_a_user_moves_no_count_by_more_than_one(pair, after, by_one, allowed):
+    logs = [Exact({f"aaaaaa{key}": users for key, users in each.items()}, 3, by_one)
+            for each in ({"x": 5}, after)]  # fmt: skip
+    assert (moved([pair], *logs) == []) == allowed
+
+
 # --- worlds and what is seen of them ----------------------------------------------------------------
 
 
@@ -154,9 +272,33 @@ def test_both_logs_of_a_pair_differ_in_one_id_alone(kind):
         assert len(ids) == pair.linked, pair.name
         assert ids.isdisjoint(row.user for row in pair.others), pair.name
         assert pair.rows(0) != pair.rows(1)
-        if pair.counts:
-            item, users = pair.counts
-            assert len({row.user for row in pair.others if row.query == item}) == users
+        for item in (*pair.counts, *pair.near):
+            # Users of the query that it names first, or of the clicked one.
+            query, _, url = item.item.partition("|.org/")
+            query = query.split(" ")[0].split("|")[0]
+            for side, users in enumerate(item.users):
+                rows = [r for r in pair.rows(side) if r.query == query and url in (r.url, "")]
+                assert len({row.user for row in rows}) == users, (pair.name, item)
+
+
+@pytest.mark.parametrize("kind", MADE)
+def test_an_exchange_is_of_one_user_for_another_who_does_the_like(kind):
+    for pair in (p for p in MADE[kind](SIZES) if not p.other):
+        made = exchanged(pair)
+        assert len(made.rows(0)) == len(made.rows(1)) == len(pair.rows(0)) + len(pair.rows(1))
+        assert {row.user for row in made.one} == {row.user for row in made.other}
+        assert {row.query for row in made.one}.isdisjoint(row.query for row in made.other)
+        assert {row.user for row in made.one}.isdisjoint(row.user for row in made.others)
+        sides = [{r for r in made.rows(side) if not r.query.startswith("b")} for side in (0, 1)]
+        assert sides == [set(pair.rows(0)), set(pair.rows(1))]
+
+
+def test_items_at_a_first_threshold_have_one_user_less_than_it_asks_for():
+    sizes = _sizes([parse("zealous(m=2, lam=1.0, tau=5, T=12)")])
+    (pair,) = (p for p in MADE["queries"](sizes) if p.name == FIRST)
+    assert {len({r.user for r in pair.rows(side)}) for side in (0, 1)} == {4, 5}
+    assert FIRST in claimed(mechanism="zealous", epsilon=1.0, delta=1e-6).only
+    assert FIRST not in {p.name for p in MADE["queries"](SIZES)}
 
 
 def test_a_log_of_worlds_holds_each_on_its_side(tmp_path):
@@ -239,8 +381,9 @@ def bundles(tmp_path, line):
         (lambda inside: f"{20 + inside} users", True),
         (lambda inside: "many users", False),
         (lambda inside: f"{next(FRESH)} users", False),
+        (lambda inside: "of " + hashlib.sha256(f"{inside}".encode()).hexdigest(), True),
     ],
-    ids=["exact", "constant", "fresh"],
+    ids=["exact", "constant", "fresh", "digest"],
 )
 def test_a_line_that_tells_is_found(tmp_path, line, told):
     coins = iter([True, False] * 40)
@@ -248,7 +391,20 @@ def test_a_line_that_tells_is_found(tmp_path, line, told):
                   alpha=1e-4)  # fmt: skip
     assert bool(found) == told
     if told:
-        assert "README.md: line 1" in found[0]
+        assert any("README.md: line 1" in each for each in found)
+
+
+def test_a_bundles_own_id_and_sums_are_facts_and_hide_no_others(tmp_path):
+    digest = hashlib.sha256(b"log").hexdigest()
+    release = "12345678-90ab-cdef"
+    (tmp_path / "privacy.json").write_text(f'{{"release_id": "{release}"}}\n')
+    own = hashlib.sha256((tmp_path / "privacy.json").read_bytes()).hexdigest()
+    (tmp_path / "README.md").write_text(f"release {release[:8]}: 5 users\nof {own}, {digest}\n")
+    told = facts(tmp_path)
+    assert told["release_id"] == release
+    assert told["privacy.json: sum"] == own
+    assert told["README.md: line 1"] == "release : 5 users"
+    assert told["README.md: line 2"] == f"of , {digest}"
 
 
 @pytest.mark.parametrize("counts", [{}, {"users": [9, 8]}])
@@ -304,6 +460,7 @@ QUICK = {
     "noise reused after fork": (lambda s: False, "two forked processes have the same noise"),
     "noise of a fixed seed": (lambda s: False, "two releases of one process have the same noise"),
     "bound skipped": (three_items, "a heavy user: one user moves 12 counts"),
+    "repeats counted as users": (three_items, "its own item again and again: one user moves 1"),
     "bound after the tally": (three_items, "ties that steer bounds: one user moves 6 counts"),
     "SafeLog's filter before limiting": (three_items, "items at the threshold: one user moves 3"),
 }
@@ -355,6 +512,37 @@ def test_what_claims_nothing_is_not_audited():
         audit(confidence=1.0)
     with pytest.raises(UsageError, match="--trials must lie"):
         audit(trials=3)
+
+
+def test_worlds_never_run_out_of_names():
+    most = max(each.more for name in ("threshold", "rounds", "korolova", "pool", "sessions")
+               for each in standing(name))  # fmt: skip
+    assert auditing.MOST_TRIALS * most <= 26 ** (LETTERS - 1) < auditing.MOST_TRIALS * (most + 1)
+    with pytest.raises(UsageError, match="--trials must lie between 30 and 3960458"):
+        audit(trials=auditing.MOST_TRIALS + 1)
+
+
+@pytest.mark.parametrize("table", ["query", "click"])
+def test_a_claim_for_replaced_users_is_attacked_by_replacing_one(tmp_path, table):
+    first = claimed(mechanism="threshold", epsilon=1.0, delta=1e-6, neighbours="replace",
+                    tables=(table,))  # fmt: skip
+    (planned,), _ = auditing._Running(tmp_path, 100).plan([first])
+    assert planned.pairs
+    assert all(pair.other for pair in planned.pairs)
+    assert sum(len(pair.counts) for pair in planned.pairs) > 0
+
+
+def test_worlds_of_published_keywords_are_no_samples():
+    shared = {"mechanism": "zealous", "epsilon": 1.0, "delta": 1e-6}
+    assert claimed(**shared).independent
+    assert not claimed(**shared, options={"via_keywords": True}).independent
+
+
+def test_every_test_of_a_setting_is_counted(tmp_path):
+    first = claimed(mechanism="threshold", epsilon=1.0, delta=1e-6, tables=("query", "click"))
+    (planned,), _ = auditing._Running(tmp_path, 100).plan([first])
+    # Five pairs; the counts of a query and of its click; a share of clicks on either side.
+    assert planned.tests == 4 * 5 + 2 + 2
 
 
 # --- words, pictures and files ----------------------------------------------------------------------
@@ -426,9 +614,10 @@ def test_a_specification_says_what_is_attacked(tmp_path):
     with mock.patch.object(auditing, "audit", return_value=canned()) as called:
         assert run("audit", "--spec", path, cwd=tmp_path).returncode == 0
     assert called.call_args.kwargs["epsilon"] == asked["epsilon"]
-    done = run("audit", "--spec", path, "--epsilon", "1", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "--spec says what is attacked" in done.stderr
+    for more in (("--epsilon", "1"), ("--neighbours", "replace"), ("--neighbours", "add-remove")):
+        done = run("audit", "--spec", path, *more, cwd=tmp_path)
+        assert done.returncode == 2
+        assert "--spec says what is attacked" in done.stderr
 
 
 def test_a_specification_without_bounds_is_attacked_at_those_of_a_release(tmp_path):
@@ -440,6 +629,30 @@ def test_a_specification_without_bounds_is_attacked_at_those_of_a_release(tmp_pa
     with mock.patch.object(auditing, "claimed", side_effect=auditing.claimed) as called:
         audit(**asked, trials=30, only=lambda s: False)
     assert called.call_args.kwargs["per_user"] == {}
+
+
+def test_a_specification_with_lists_is_attacked_with_lists_of_the_audits_own(tmp_path):
+    path = tmp_path / "murmurlog.toml"
+    path.write_text(
+        '[release]\nmechanism = "korolova"\ntables = ["query", "click"]\nper-user = 1\n'
+        'epsilon = 2\ndelta = 0.1\nresult-lists = "nowhere.tsv"\n'
+    )
+    made = audit(**audited(path), trials=60, confidence=SURE,
+                 only=lambda s: s.name == "as claimed")  # fmt: skip
+    assert "A2" in made.claim.assumptions  # the lists are public
+    assert made.violations == []
+
+
+@pytest.mark.parametrize(
+    "release",
+    ['tables = ["query", "left_out"]', 'mechanism = "sessions"\nmap = "length"'],
+    ids=["left_out", "map"],
+)
+def test_what_names_no_world_is_not_audited(tmp_path, release):
+    (tmp_path / "a.toml").write_text(f"[release]\n{release}\nper-user = 1\nepsilon = 1\n")
+    done = run("audit", "--spec", tmp_path / "a.toml", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "all worlds together" in " ".join(done.stderr.split())
 
 
 @pytest.mark.parametrize(

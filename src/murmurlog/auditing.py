@@ -23,16 +23,17 @@ from murmurlog.domain import read_pools
 from murmurlog.errors import UsageError
 from murmurlog.evidence import at_least, least_by_guesses, loss
 from murmurlog.lists import read_lists
-from murmurlog.mechanisms import Mechanism, View, parse
+from murmurlog.mechanisms import View, parse
 from murmurlog.noise import SystemEntropy, below
 from murmurlog.observing import Flags, Seen, events, guesses, seen, shows_own
 from murmurlog.plans import DELTA, EPSILON, MECHANISM, Plan, mechanisms_for, plan_tables
 from murmurlog.privacy import Guarantee
-from murmurlog.probes import law, leaks, order, passing, repeats, replay
-from murmurlog.settings import FAKES, LISTS, POOL, QUICK, Setting, claimed, standing
-from murmurlog.worlds import OWN, SECRET, Pair, secrets_of, write_keys, write_log
+from murmurlog.probes import leaks, odd_counts, odd_shares, order, repeats, replay
+from murmurlog.settings import COUNTED, FAKES, LISTS, MORE, POOL, QUICK, Setting, claimed, standing
+from murmurlog.worlds import LETTERS, OWN, SECRET, Pair, secrets_of, write_keys, write_log
 
 TRIALS = 4000
+MOST_TRIALS = 26 ** (LETTERS - 1) // MORE  # worlds have names of their own
 CONFIDENCE = 0.99
 ROWS, ROWS_OF_QUICK = 10, 40  # a trial: of pairs with larger worlds there are fewer
 REPLAYED = 6  # worlds of each pair that are replayed; counting has little chance in it
@@ -165,8 +166,10 @@ class _Planned:
 
     @property
     def tests(self) -> int:
-        """Samples in both directions, one run, own items; the law of the noise; what shows, twice."""
-        return (4 if self.setting.independent else 2) * len(self.pairs) + 3
+        """Samples in both directions, one run, own items; laws of noise; what shows, on both sides."""
+        laws = sum(item.table in self.plans for pair in self.pairs for item in pair.counts)
+        shows = sum(item.table in self.plans for pair in self.pairs for item in pair.near)
+        return (4 if self.setting.independent else 2) * len(self.pairs) + laws + 2 * shows
 
 
 def audit(
@@ -179,6 +182,7 @@ def audit(
     noise: str | None = None,
     tables: tuple[str, ...] | None = None,
     options: Mapping[str, Any] | None = None,
+    files: tuple[str, ...] = (),
     trials: int = TRIALS,
     confidence: float = CONFIDENCE,
     only: Callable[[Setting], bool] = lambda _: True,
@@ -187,13 +191,14 @@ def audit(
 ) -> Audit:
     """Attacks a mechanism at a budget and at the audit's own; `until_found` stops at a violation.
 
-    `trials` are worlds of each pair in each release. The confidence is that of everything together:
+    `files` are options that name public lists, of which the audit writes its own. `trials` are
+    worlds of each pair in each release. The confidence is that of everything together:
     no bound of the whole audit is wrong but for a chance of 1 - confidence.
     """
     if not 0.5 <= confidence < 1:
         raise UsageError(f"--confidence must lie between 0.5 and 1, not {confidence!r}")
-    if not 30 <= trials <= 26**5:
-        raise UsageError(f"--trials must lie between 30 and {26**5}, not {trials}")
+    if not 30 <= trials <= MOST_TRIALS:
+        raise UsageError(f"--trials must lie between 30 and {MOST_TRIALS}, not {trials}")
     began = time.monotonic()
     mechanism = mechanism or (mechanisms_for(tables) if tables else MECHANISM)
     first = claimed(
@@ -204,6 +209,7 @@ def audit(
         neighbours=neighbours,
         noise=noise,
         options=options or {},
+        files=files,
         **({} if tables is None else {"tables": tables}),
     )
     names = dict.fromkeys(mechanisms_for(first.tables, mechanism).values())
@@ -284,7 +290,8 @@ class _Running:
     def _worlds(self, pair: Pair, more: int) -> int:
         rows = max(1, len(pair.rows(0)), len(pair.rows(1)))
         trials = self.trials * more
-        most = trials * (ROWS_OF_QUICK if pair.name in QUICK else ROWS) // rows
+        quick = pair.name.removesuffix(" for others") in (*QUICK, *COUNTED)
+        most = trials * (ROWS_OF_QUICK if quick else ROWS) // rows
         return max(60, min(trials, most))
 
     def _plans(
@@ -401,12 +408,13 @@ class _Running:
         views = seen(tables, worlds=each.worlds)
         for pair, what, side in zip(pairs, views, sides, strict=True):
             made.measured += _against(claim, setting, pair, what, side == 1, alpha)
-        made.faults += [Fault(setting=setting.name, what=w) for w in order(tables)]
-        parameters = {name: table.parameters for name, table in bundle.certificate.tables.items()}
-        made.faults += _law(setting.name, parameters, pairs, views, sides, alpha)
-        if parameters.get("query", {}).get("per_user") == 1:
-            mechanism = parse(bundle.certificate.tables["query"].mechanism)
-            made.faults += _passing(setting.name, mechanism, pairs, views, sides, alpha)
+        stated = {name: parse(t.mechanism) for name, t in bundle.certificate.tables.items()}
+        odd = [
+            *order(tables),
+            *odd_counts(stated, pairs, views, sides, alpha=alpha),
+            *odd_shares(stated, pairs, views, sides, alpha=alpha),
+        ]
+        made.faults += [Fault(setting=setting.name, what=what) for what in odd]
 
 
 def _against(
@@ -452,58 +460,6 @@ def _own(shown: Flags, inside: Flags, alpha: float, shared: Mapping[str, Any]) -
         least=loss(p, GUESSED, delta),
         **shared,
     )
-
-
-def _law(
-    setting: str,
-    parameters: Mapping[str, Mapping[str, Any]],
-    pairs: list[Pair],
-    views: list[Seen],
-    sides: Any,
-    alpha: float,
-) -> list[Fault]:
-    """Counts of items that are published for sure against the stated law of their noise."""
-    found = []
-    for pair, what, side in zip(pairs, views, sides, strict=True):
-        table = "query"
-        if pair.counts is None or not parameters.get(table, {}).get("noise"):
-            continue
-        item, users = pair.counts
-        published = what.of((table, item), "users")
-        here = ~np.isnan(published)
-        if here.sum() < 200:  # keys without counts, or hardly any
-            continue
-        p, odd = law(parameters[table], published[here].tolist(), (users + side[here]).tolist())
-        if p < alpha:
-            found.append(Fault(setting=setting, what=f"{odd} (p = {p:.1g})"))
-    return found
-
-
-def _passing(
-    setting: str,
-    mechanism: Mechanism,
-    pairs: list[Pair],
-    views: list[Seen],
-    sides: Any,
-    alpha: float,
-) -> list[Fault]:
-    """How many items show that as often as not do, against what the parameters say."""
-    found = []
-    for pair, what, side in zip(pairs, views, sides, strict=True):
-        if pair.near is None or not pair.listed:
-            continue
-        item, others = pair.near
-        there = ~np.isnan(what.of(("query", item), "rows"))
-        for more in (0, 1):
-            here = there[side == more]
-            shown, trials, users = int(here.sum()), len(here), others + more
-            p = passing(mechanism, users=users, shown=shown, trials=trials)
-            if p is not None and p < alpha:
-                words = (
-                    f"{shown} of {trials} items of {users} users show, by their noise it is not so"
-                )
-                found.append(Fault(setting=setting, what=f"{words} (p = {p:.1g})"))
-    return found
 
 
 def _for_leaks(first: Setting) -> Setting:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import beta, binom, chi2
+from scipy.stats import beta, binom
 
 MOST_EPSILON = 30.0  # beyond it nothing is protected, and nothing more need be said
 
@@ -101,29 +101,24 @@ def least_by_guesses(
 
 
 def fit(values: npt.NDArray[np.int64], chances: npt.NDArray[np.floating[Any]], first: int) -> float:
-    """The p-value of whole numbers against the law with these chances from `first` on.
+    """The p-value of whole numbers against the law with these chances from `first` on; exact.
 
-    Chi-squared; neighbouring numbers are taken together until at least ten are expected.
+    How often each number comes, one up to it, and one no further from the middle than it: each is
+    held against its binomial law, and the least p-value pays for all of them. Chi-squared would be
+    wrong in the far tail, where it matters here.
     """
-    n = len(values)
-    inside = np.clip(values - first, 0, len(chances) - 1)
-    seen = np.bincount(inside, minlength=len(chances)).astype(np.float64)
-    expected = chances / chances.sum() * n
-    groups = _groups(expected)
-    if len(groups) < 2:
-        return 1.0
-    s, e = np.add.reduceat(seen, groups), np.add.reduceat(expected, groups)
-    return float(chi2.sf(((s - e) ** 2 / e).sum(), len(groups) - 1))
+    n, ends = len(values), len(chances) - 1
+    seen = np.bincount(np.clip(values - first, 0, ends), minlength=ends + 1)
+    chances = np.asarray(chances, dtype=np.float64).copy()
+    chances[[0, -1]] += max(0.0, 1 - chances.sum()) / 2  # what lies further out
+    expected, hits = np.minimum(1.0, _events(chances)), _events(seen)
+    p = 2 * np.minimum(binom.cdf(hits, n, expected), binom.sf(hits - 1, n, expected))
+    return float(min(1.0, p.min() * len(p)))
 
 
-def _groups(expected: npt.NDArray[np.floating[Any]]) -> list[int]:
-    """Where groups of at least ten expected begin; what is left at the end joins the last."""
-    starts, held = [0], 0.0
-    for place, value in enumerate(expected):
-        if held >= 10:
-            starts.append(place)
-            held = 0.0
-        held += value
-    if held < 10 and len(starts) > 1:
-        starts.pop()
-    return starts
+def _events(masses: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The mass of each place, of all up to it, and of all as near to the middle."""
+    middle, below = len(masses) // 2, np.cumsum(masses)
+    reach = np.arange(1, middle)
+    around = below[middle + reach] - below[middle - reach - 1]
+    return np.concatenate([masses, below[:-1], around])

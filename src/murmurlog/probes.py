@@ -2,17 +2,18 @@
 
 `replay` runs a mechanism's own counting on neighbouring logs with the same randomness and compares
 what one user moves with what the proof allows. `law` holds published counts against the stated law
-of the noise, `passing` how many items show. `repeats` looks for noise that comes twice. `leaks` looks for anything else in a bundle,
-line by line and file by file, that tells who was there.
+of the noise, `passing` how many items show; `odd_counts` and `odd_shares` do so for all tables of a
+release. `repeats` looks for noise that comes twice. `leaks` looks for anything else in a bundle, line
+by line and file by file, that tells who was there.
 """
 
+import json
 import os
-import re
 import tempfile
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -20,23 +21,42 @@ import pyarrow.parquet as pq
 from scipy.special import ndtr
 from scipy.stats import fisher_exact
 
-from murmurlog.bundle import sums
+from murmurlog.bundle import CERTIFICATE, SUMS, sums
 from murmurlog.engine import connect
 from murmurlog.evidence import fit, p_value
 from murmurlog.log import read
-from murmurlog.mechanisms import Korolova, Mechanism, Rounds, Threshold, View, Zealous
+from murmurlog.mechanisms import (
+    FOLLOWING,
+    Hybrid,
+    Korolova,
+    KorolovaLists,
+    Mechanism,
+    Pool,
+    Profiles,
+    Rounds,
+    Sessions,
+    Threshold,
+    View,
+    Zealous,
+)
 from murmurlog.mechanisms.pool import OnDomain
 from murmurlog.mechanisms.spread import Held
 from murmurlog.noise import Entropy, Integers, SeededEntropy, draw
+from murmurlog.observing import Seen
 from murmurlog.privacy.rounds import GRID
 from murmurlog.source import find
 from murmurlog.tables import LISTS, in_order
 from murmurlog.tally import Tally
-from murmurlog.worlds import LETTERS, Pair, place_of, write_log
+from murmurlog.worlds import LETTERS, Known, Pair, place_of, write_log
 
 DRAWS = 200  # equal by chance less often than one in 2^200
 SIMULATED = 200_000  # items whose passing is computed
 KNOWN = 3  # releases of either kind in which a leak is looked for
+ENOUGH = 200  # published counts, of which their law can be told
+# Whose items pass by their own noise alone, and whose published counts are their own noise alone
+# once they are far above the threshold.
+SINGLE = (Threshold, Korolova, Zealous, Sessions, Profiles)
+COUNTING = (*SINGLE, KorolovaLists, Pool, Hybrid, Rounds)
 
 
 # --- sensitivity ----------------------------------------------------------------------------------
@@ -48,7 +68,8 @@ def replay(
     """What one user moves beyond the bound, in words; nothing if it never does.
 
     Both logs of every world are counted by the mechanism's own `gather` with the same randomness.
-    A user may move at most d counts by one each (of rows: d in all), a replaced one twice that.
+    A user may move at most d counts by one each (of rows: d in all). A replaced one may move twice
+    as many, but still each by one: nobody holds an item more than once.
     """
     logs = []
     with tempfile.TemporaryDirectory() as folder:
@@ -59,16 +80,16 @@ def replay(
                 log = read(find(str(path)), engine=engine, urls=view.kind in ("click", "log"))
                 gathered = mechanism.gather(log, view, entropy=SeededEntropy(seed))
                 logs.append(_exact(gathered))
-    if None in logs:
-        return []
-    without, with_it = logs
-    assert without is not None
-    assert with_it is not None
-    (before, d), (after, _) = without, with_it
-    return _moved(pairs, before, after, d)
+    before, after = logs
+    return [] if before is None or after is None else moved(pairs, before, after)
 
 
-Exact = tuple[dict[str, int], int]  # count by key, and the bound that the tally claims
+class Exact(NamedTuple):
+    """The exact counts of a log."""
+
+    counts: dict[str, int]  # by key
+    d: int  # the bound that is claimed for them
+    by_one: bool  # of users: each moves a count by one; rows may be of the same item
 
 
 def _exact(gathered: Any) -> Exact | None:
@@ -81,7 +102,7 @@ def _exact(gathered: Any) -> Exact | None:
     if isinstance(gathered, Held):
         rows = gathered.table.group_by("item").aggregate(users=gathered.table.count())
         table = gathered.names.join(rows, "item").select(*gathered.keys, "users").to_pyarrow()
-        return _by_key(table, gathered.keys, "users"), gathered.per_user
+        return Exact(_by_key(table, gathered.keys, "users"), gathered.per_user, by_one=True)
     return None
 
 
@@ -89,7 +110,7 @@ def _tallied(tallies: Sequence[Tally]) -> Exact:
     found: dict[str, int] = {}
     for tally in tallies:
         found |= _by_key(tally.table.to_pyarrow(), tally.keys, tally.count)
-    return found, tallies[0].per_user
+    return Exact(found, tallies[0].per_user, by_one=tallies[0].count == "users")
 
 
 def _by_key(table: pa.Table, keys: Sequence[str], count: str) -> dict[str, int]:
@@ -103,28 +124,28 @@ def _by_key(table: pa.Table, keys: Sequence[str], count: str) -> dict[str, int]:
     return dict(zip(names, table[count].to_pylist(), strict=True))
 
 
-def _moved(
-    pairs: Sequence[Pair], before: Mapping[str, int], after: Mapping[str, int], d: int
-) -> list[str]:
+def moved(pairs: Sequence[Pair], before: Exact, after: Exact) -> list[str]:
+    """Which pairs' users move more than the bound allows; the worst world of each."""
     changes: dict[str, list[int]] = {}
-    for key in before.keys() | after.keys():
-        if change := after.get(key, 0) - before.get(key, 0):
+    for key in before.counts.keys() | after.counts.keys():
+        if change := abs(after.counts.get(key, 0) - before.counts.get(key, 0)):
             changes.setdefault(key[:LETTERS], []).append(change)
-    worst: dict[int, tuple[int, int, int]] = {}
-    for world, moved in changes.items():
+    worst: dict[int, tuple[int, int, int, str]] = {}
+    for world, sizes in changes.items():
         number, _ = place_of(world)
-        sizes = (sum(map(abs, moved)), len(moved), max(map(abs, moved)))
-        worst[number] = max(worst.get(number, (0, 0, 0)), sizes)
-    found = []
-    for number, (total, items, most) in sorted(worst.items()):
-        pair = pairs[number]
-        allowed = d * pair.linked * (2 if pair.other else 1)
+        pair, total, most = pairs[number], sum(sizes), max(sizes)
+        allowed = before.d * pair.linked * (2 if pair.other else 1)
         if total > allowed:
-            found.append(
-                f"{pair.name}: one user moves {items} counts by up to {most}, {total} in all; "
-                f"the proof allows {allowed}"
-            )
-    return found
+            far = (total, len(sizes), most, f"the proof allows {allowed}")
+        elif before.by_one and most > pair.linked:
+            far = (total, len(sizes), most, f"the proof allows {pair.linked} of each")
+        else:
+            continue
+        worst[number] = max(worst.get(number, far), far)
+    return [
+        f"{pairs[number].name}: one user moves {items} counts by up to {most}, {total} in all; {why}"
+        for number, (total, items, most, why) in sorted(worst.items())
+    ]
 
 
 # --- the law of the noise --------------------------------------------------------------------------
@@ -155,11 +176,13 @@ def law(
 
 
 def passing(mechanism: Mechanism, *, users: int, shown: int, trials: int) -> float | None:
-    """The p-value of how many of some items show whose users, so many each, have no other item.
+    """The p-value of how many of some items show that have so many users each.
 
-    None for mechanisms whose items pass by more than their own noise.
+    None for mechanisms whose items pass by more than their own noise: in rounds, unless nobody has
+    two of them.
     """
-    if not isinstance(mechanism, Threshold | Korolova | Zealous | Rounds):
+    alone = isinstance(mechanism, Rounds) and mechanism.schedule.d == 1
+    if not alone and not isinstance(mechanism, SINGLE):
         return None
     would = int(_passed(mechanism, users).sum())
     return float(fisher_exact([[shown, trials - shown], [would, SIMULATED - would]]).pvalue)
@@ -175,6 +198,8 @@ def _passed(mechanism: Mechanism, users: int) -> Any:
         p = -np.expm1(-1 / scale)
         return chance.geometric(p, count) - chance.geometric(p, count)
 
+    if users < max(1, parameters.get("first_threshold") or 1):  # there is nothing to show
+        return np.zeros(SIMULATED, bool)
     if not isinstance(mechanism, Rounds):
         return users + noise(parameters["scale"], SIMULATED) >= parameters["threshold"]
     passed, alive = np.zeros(SIMULATED, bool), np.arange(SIMULATED)
@@ -185,6 +210,71 @@ def _passed(mechanism: Mechanism, users: int) -> Any:
         passed[alive[found.passed]] = True
         alive, remembered = alive[found.on], found.remembered
     return passed
+
+
+def odd_counts(
+    mechanisms: Mapping[str, Mechanism],
+    pairs: Sequence[Pair],
+    views: Sequence[Seen],
+    sides: Sequence[Integers],
+    *,
+    alpha: float,
+) -> list[str]:
+    """Counts of items that are published for sure against the stated law of their noise."""
+    found = []
+    for pair, what, side in zip(pairs, views, sides, strict=True):
+        for known, mechanism in _known(pair.counts, mechanisms):
+            if not isinstance(mechanism, COUNTING):
+                continue
+            published = what.of((known.table, known.item), known.column)
+            here = ~np.isnan(published)
+            if here.sum() < ENOUGH:  # keys without counts, or hardly any
+                continue
+            true = np.asarray(known.users)[side[here]].tolist()
+            p, odd = law(mechanism.parameters(), published[here].tolist(), true)
+            if p < alpha:
+                found.append(f"{known.table}: {odd} (p = {p:.1g})")
+    return found
+
+
+def odd_shares(
+    mechanisms: Mapping[str, Mechanism],
+    pairs: Sequence[Pair],
+    views: Sequence[Seen],
+    sides: Sequence[Integers],
+    *,
+    alpha: float,
+) -> list[str]:
+    """How many items show that as often as not do, against what the parameters say."""
+    found = []
+    for pair, what, side in zip(pairs, views, sides, strict=True):
+        for known, mechanism in _known(pair.near, mechanisms):
+            there = ~np.isnan(what.of((known.table, known.item), "rows"))
+            for number, users in enumerate(known.users):
+                here = there[side == number]
+                shown, trials = int(here.sum()), len(here)
+                p = passing(mechanism, users=users, shown=shown, trials=trials)
+                if p is not None and p < alpha:
+                    words = f"{shown} of {trials} items of {users} users show"
+                    found.append(
+                        f"{known.table}: {words}, by their noise it is not so (p = {p:.1g})"
+                    )
+    return found
+
+
+def _known(
+    items: Sequence[Known], mechanisms: Mapping[str, Mechanism]
+) -> Iterator[tuple[Known, Mechanism]]:
+    """The items of published tables whose numbers of users are as known, with their mechanisms."""
+    query = mechanisms.get("query")
+    for item in items:
+        if item.table not in mechanisms:
+            continue
+        if query is not None and item.table in FOLLOWING:  # counted among published queries only
+            bound = query.parameters().get("per_user") or 0
+            if not isinstance(query, COUNTING) or item.queries is None or bound < item.queries:
+                continue
+        yield item, mechanisms[item.table]
 
 
 # --- noise that comes twice ------------------------------------------------------------------------
@@ -236,25 +326,36 @@ def order(tables: Mapping[str, pa.Table]) -> list[str]:
 
 
 def facts(root: Path) -> dict[str, str]:
-    """Everything that can be read off a bundle besides its rows: files, sizes, lines, metadata."""
-    found = {}
-    for name in sums(root):
+    """Everything that can be read off a bundle besides its rows: files, sums, lines, metadata.
+
+    A bundle's own id and sums are facts by themselves and taken out of all others, which would
+    differ anyway with them. What else looks like a digest may be one of the log.
+    """
+    found = {f"{name}: sum": digest for name, digest in sums(root).items()}
+    own = list(found.values())
+    if (root / CERTIFICATE).exists():
+        release = json.loads((root / CERTIFICATE).read_text(encoding="utf-8"))["release_id"]
+        found["release_id"] = release
+        own += [release, release[:8]]  # names of releases have the beginning of it
+    names = [*sums(root), *([SUMS] if (root / SUMS).exists() else [])]
+    for name in names:
         path = root / name
         found[f"{name}: size"] = str(path.stat().st_size)
         if path.suffix == ".parquet":
             metadata = pq.ParquetFile(path).metadata
             found[f"{name}: rows"] = str(metadata.num_rows)
             for key, value in (metadata.metadata or {}).items():
-                found[f"{name}: {key.decode()}"] = value.decode(errors="replace")
+                found[f"{name}: {key.decode()}"] = _without(own, value.decode(errors="replace"))
         else:
             for number, line in enumerate(path.read_text(encoding="utf-8").splitlines()):
-                found[f"{name}: line {number + 1}"] = _plain(line)
+                found[f"{name}: line {number + 1}"] = _without(own, line)
     return found
 
 
-def _plain(line: str) -> str:
-    """A line without digests, which differ anyway."""
-    return re.sub(r"[0-9a-f]{32,}", "", line)
+def _without(texts: Sequence[str], line: str) -> str:
+    for text in texts:
+        line = line.replace(text, "")
+    return line
 
 
 def leaks(

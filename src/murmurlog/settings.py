@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from murmurlog.errors import UsageError
 from murmurlog.mechanisms import Accounted, Mechanism, Rounds, named
 from murmurlog.privacy import noise_sd
 from murmurlog.privacy.rounds import GRID
-from murmurlog.worlds import MADE, Pair, Sizes
+from murmurlog.worlds import FIRST, MADE, Pair, Sizes, exchanged
 
 LISTS, POOL = "result_lists", "pool"  # options that name public files; the audit writes its own
 FAKES = 0.25  # of a pool's keys are published though nobody holds them, so that many can be seen
@@ -24,6 +25,8 @@ QUICK = (
     "new items",
     "items at the threshold for others",
 )
+COUNTED = ("a click of many", "a session of many", "clicks of many")  # counts need many worlds too
+MORE = 3  # times as many worlds, where little shows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +51,8 @@ class Setting:
     @property
     def independent(self) -> bool:
         """Whether worlds of one log are samples that know nothing of each other."""
+        if self.options.get("via_keywords"):  # makes queries of all worlds' keywords
+            return False
         return not any(name in str(self.mechanism) for name in MIXED)
 
     def made(self, mechanisms: Mapping[str, Mechanism]) -> list[Pair]:
@@ -56,11 +61,13 @@ class Setting:
         found = MADE[self.pairs](sizes)
         if self.only:
             found = [pair for pair in found if pair.name in self.only]
+        if self.neighbours == "replace" and self.pairs != "exchanges":
+            found = [exchanged(pair) for pair in found]
         if not self.files:
             return found
         inside = [replace(pair, secret=False) for pair in found]
         outside = [
-            replace(pair, name=f"{pair.name} outside the pool", listed=False, counts=None)
+            replace(pair, name=f"{pair.name} outside the pool", listed=False)
             for pair in found
             if "hybrid" in str(self.mechanism) and pair.name in QUICK
         ]
@@ -70,13 +77,14 @@ class Setting:
 def _sizes(mechanisms: Sequence[Mechanism]) -> Sizes:
     """How large crowds must be for the mechanism that asks for the largest."""
     d = max(int(each.parameters().get("per_user") or 3) for each in mechanisms)
+    first = max(int(each.parameters().get("first_threshold") or 1) for each in mechanisms)
     near, sure = 1, 1
     for each in mechanisms:
         middle, sd = _bar(each, d)
         near = max(near, math.ceil(middle))
         # Beyond eight standard deviations a published count is as drawn, for another eight.
         sure = max(sure, math.ceil(middle + 16 * sd + 4))
-    return Sizes(d=d, near=near, sure=sure, crowd=max(sure, 3 * near))
+    return Sizes(d=d, near=near, sure=sure, crowd=max(sure, 3 * near), first=first)
 
 
 def _bar(mechanism: Mechanism, d: int) -> tuple[float, float]:
@@ -98,14 +106,22 @@ def claimed(
     *, mechanism: str | Mapping[str, str], epsilon: float, delta: float, **more: Any
 ) -> Setting:
     """The budget that is claimed, with the pairs that tell most of epsilon."""
-    tables = more.pop("tables", None)
+    tables, files = more.pop("tables", None), more.pop("files", ())
     names = set(mechanism.values()) if isinstance(mechanism, Mapping) else {mechanism}
     kinds = [named(name).tables for name in names]
     if tables is None:
         tables = ("query",) if all("query" in kind for kind in kinds) else kinds[0][:1]
+    if "left_out" in tables:
+        raise UsageError(
+            "the audit cannot attack left_out: what it publishes is of all worlds together. Leave it "
+            "out of tables."
+        )
     usual = _usual(tables)
-    only = QUICK[:2] if usual == "queries" else ()
-    files = (POOL,) if names & {"pool", "hybrid"} else ()
+    only: tuple[str, ...] = (*QUICK[:2], FIRST) if usual == "queries" else ()
+    if usual == "queries" and more.get("neighbours") == "replace":
+        usual, only = "exchanges", ("items of many for others", "items at the threshold for others")
+    if names & {"pool", "hybrid"}:
+        files = (*files, POOL)
     return Setting(
         name="as claimed", mechanism=mechanism, epsilon=epsilon, delta=delta, tables=tables,
         pairs=usual, only=only, files=files, replayed=bool(more.get("options")), **more,
@@ -134,7 +150,7 @@ def standing(mechanism: str, *, noise: str | None = None) -> list[Setting]:
         Setting(name="large delta, three items a user", epsilon=1.5, delta=0.1, per_user=3,
                 replayed=True, **shared),
         Setting(name="one user for another", epsilon=2.0, delta=0.02, neighbours="replace",
-                pairs="exchanges", more=3, **shared),
+                pairs="exchanges", more=MORE, **shared),
     ]  # fmt: skip
     if mechanism in ("pool", "hybrid"):
         return found
@@ -159,7 +175,7 @@ def standing(mechanism: str, *, noise: str | None = None) -> list[Setting]:
     if mechanism == "threshold" and noise != "geometric":
         # Here noise is small beside a count of one: half a step more or less shows.
         found.append(
-            Setting(name="little noise", epsilon=2.0, delta=0.1, only=QUICK, more=3,
+            Setting(name="little noise", epsilon=2.0, delta=0.1, only=QUICK, more=MORE,
                     **(shared | {"noise": "gaussian"}))
         )  # fmt: skip
     return found

@@ -7,7 +7,7 @@ thousands of worlds stand side by side in one log, and each is a sample by itsel
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +22,7 @@ LETTERS = 6  # of a world's name: one for the pair, the others for the world
 START = datetime(2026, 1, 1)
 APART = 9  # seconds between a user's searches
 USER = "v"  # who is there or not
+FIRST = "items at the first threshold"
 ALPHABET = "abcdefghijklmnopqrstuvwxyz"
 OWN = ("mine", "own")  # queries and urls that begin so are of the one user alone ...
 SECRET = 20  # ... and end with so many random letters, 94 bits: nobody else can come to them
@@ -36,6 +37,18 @@ class Search(NamedTuple):
     url: str | None = None
 
 
+class Known(NamedTuple):
+    """An item of a table, and its true number of users without the one user and with it."""
+
+    table: str
+    item: str
+    users: tuple[int, int]
+    column: str = "users"  # what it is published in; a log has a row for each of its users
+    # Where queries are published too, so many of each user's must count, or the item may be left
+    # out with them; None: it may be in any case.
+    queries: int | None = 1
+
+
 @dataclass(frozen=True, kw_only=True)
 class Pair:
     """Two neighbouring logs: the others with one user, and with what takes its place."""
@@ -47,8 +60,8 @@ class Pair:
     linked: int = 1  # how many ids differ: more than one is for group privacy
     listed: bool = True  # its queries and urls are in public pools and lists, if there are any
     secret: bool = True  # what is the one user's own is not in public pools and lists
-    counts: tuple[str, int] | None = None  # a query, and its number of users without the one
-    near: tuple[str, int] | None = None  # the same, of a query that shows as often as not
+    counts: tuple[Known, ...] = ()  # items that pass for sure: their counts tell of the noise
+    near: tuple[Known, ...] = ()  # items that show as often as not: their shares do
 
     def rows(self, side: int) -> tuple[Search, ...]:
         """Side 1: with the one user. Side 0: without it, or with who takes its place."""
@@ -63,6 +76,7 @@ class Sizes:
     near: int  # an item of so many users passes as often as not
     sure: int  # an item of so many users passes for sure
     crowd: int  # enough users for an item to pass later, if they could bring it in
+    first: int = 1  # items of fewer users are dropped before there is any noise
 
 
 def history(user: str, items: Sequence[str], *, start: int = 0, step: int = APART) -> list[Search]:
@@ -77,6 +91,11 @@ def crowd(size: int, items: Sequence[str], *, name: str = "o", **more: int) -> t
 
 def several(name: str, count: int) -> list[str]:
     return [f"{name}{n}" for n in range(count)]
+
+
+def known(users: int, item: str = "ours0") -> tuple[Known, ...]:
+    """A query that so many others ask and the one user too; it is a keyword by itself."""
+    return tuple(Known(table, item, (users, users + 1)) for table in ("query", "keyword"))
 
 
 def pairs_of_queries(s: Sizes) -> list[Pair]:
@@ -94,14 +113,15 @@ def pairs_of_queries(s: Sizes) -> list[Pair]:
             name="items at the threshold",
             others=crowd(s.near - 1, ours),
             one=(*history(USER, ours),),
-            near=("ours0", s.near - 1),
+            near=known(s.near - 1),
         ),
         Pair(
             name="items of many",
             others=crowd(s.sure, ours),
             one=(*history(USER, ours),),
-            counts=("ours0", s.sure),
+            counts=known(s.sure),
         ),
+        *_at_the_first_threshold(s, ours),
         Pair(
             name="a heavy user",
             others=tuple(
@@ -116,6 +136,7 @@ def pairs_of_queries(s: Sizes) -> list[Pair]:
             others=crowd(s.sure, ours[:1]),
             one=(*history(USER, ours[:1] * 20),),
         ),
+        Pair(name="its own item again and again", one=(*history(USER, mine[:1] * 20),)),
         Pair(
             name="ties that steer bounds",
             others=crowd(s.sure, ours + late, step=0),
@@ -144,6 +165,14 @@ def pairs_of_queries(s: Sizes) -> list[Pair]:
     ]
 
 
+def _at_the_first_threshold(s: Sizes, items: Sequence[str]) -> list[Pair]:
+    """Without the one user, items are dropped before there is noise; with it they go on."""
+    if s.first < 2:
+        return []
+    others = crowd(s.first - 1, items)
+    return [Pair(name=FIRST, others=others, one=(*history(USER, items),))]
+
+
 def pairs_of_exchanges(s: Sizes) -> list[Pair]:
     """One user in another's place."""
     mine, ours, late = several("mine", s.d), several("ours", s.d), several("late", s.d)
@@ -158,12 +187,14 @@ def pairs_of_exchanges(s: Sizes) -> list[Pair]:
             others=(*crowd(s.sure, ours), *crowd(s.sure, late, name="p")),
             one=(*history(USER, ours),),
             other=(*history(USER, late),),
+            counts=known(s.sure),
         ),
         Pair(
             name="items at the threshold for others",
             others=(*crowd(s.near - 1, ours), *crowd(s.near - 1, late, name="p")),
             one=(*history(USER, ours),),
             other=(*history(USER, late),),
+            near=known(s.near - 1),
         ),
         Pair(
             name="new items for items of many",
@@ -177,11 +208,19 @@ def pairs_of_exchanges(s: Sizes) -> list[Pair]:
 def pairs_of_clicks(s: Sizes) -> list[Pair]:
     """One user more or less, and what it clicks."""
     ours = [Search(f"o{n}", "ours", 0, "known") for n in range(s.sure)]
+    some = [row if n < s.near - 1 else row._replace(url=None) for n, row in enumerate(ours)]
+
+    def clicked(users: int) -> Known:
+        return Known("click", "ours|.org/known", (users, users + 1))
+
     return [
         Pair(name="a url of its own for a common query", others=(*ours,),
              one=(Search(USER, "ours", 0, "own0"),)),
         Pair(name="clicks on an unpublished query", one=(Search(USER, "mine0", 0, "own0"),)),
-        Pair(name="a click of many", others=(*ours,), one=(Search(USER, "ours", 0, "known"),)),
+        Pair(name="a click of many", others=(*ours,), one=(Search(USER, "ours", 0, "known"),),
+             counts=(clicked(s.sure), *known(s.sure, "ours"))),
+        Pair(name="a click at the threshold", others=(*some,),
+             one=(Search(USER, "ours", 0, "known"),), near=(clicked(s.near - 1),)),
         Pair(name="a click of many, again and again", others=(*ours,),
              one=tuple(Search(USER, "ours", n, "known") for n in range(20))),
     ]  # fmt: skip
@@ -189,12 +228,19 @@ def pairs_of_clicks(s: Sizes) -> list[Pair]:
 
 def pairs_of_sessions(s: Sizes) -> list[Pair]:
     """One user more or less, and what it asks in a row."""
+
+    def asked(users: int, queries: int | None) -> tuple[Known, ...]:
+        items = {"session": "ours0 ours1", "pair": "ours0|ours1"}
+        return tuple(
+            Known(table, item, (users, users + 1), queries=queries) for table, item in items.items()
+        )
+
     return [
         Pair(name="a session of its own", one=(*history(USER, ["mine0", "mine1", "mine2"]),)),
         Pair(name="a session at the threshold", others=crowd(s.near - 1, ["ours0", "ours1"]),
-             one=(*history(USER, ["ours0", "ours1"]),)),
+             one=(*history(USER, ["ours0", "ours1"]),), near=asked(s.near - 1, None)),
         Pair(name="a session of many", others=crowd(s.sure, ["ours0", "ours1"]),
-             one=(*history(USER, ["ours0", "ours1"]),)),
+             one=(*history(USER, ["ours0", "ours1"]),), counts=asked(s.sure, 2)),
         Pair(name="a session of equal queries", others=crowd(s.sure, ["ours0", "ours1"]),
              one=(*history(USER, ["ours0"] * 12 + ["ours1"] + ["ours0"] * 12),)),
         Pair(name="more sessions than are kept",
@@ -218,14 +264,33 @@ def pairs_of_logs(s: Sizes) -> list[Pair]:
     crowds = {
         n: [row for i in range(n) for row in clicks(f"o{i}", ours)] for n in (s.near - 1, s.sure)
     }
+
+    def shared(users: int) -> tuple[Known, ...]:
+        return (Known("log", "ours0|.org/ours0", (users, users + 1), "rows"),)
+
     return [
         Pair(name="new clicks", one=(*clicks(USER, several("mine", s.d)),)),
         Pair(name="clicks at the threshold", others=(*crowds[s.near - 1],),
-             one=(*clicks(USER, ours),)),
-        Pair(name="clicks of many", others=(*crowds[s.sure],), one=(*clicks(USER, ours),)),
+             one=(*clicks(USER, ours),), near=shared(s.near - 1)),
+        Pair(name="clicks of many", others=(*crowds[s.sure],), one=(*clicks(USER, ours),),
+             counts=shared(s.sure)),
         Pair(name="clicks of many and new ones", others=(*crowds[s.sure],),
              one=(*clicks(USER, ["mine0", *ours]),)),
     ]  # fmt: skip
+
+
+def exchanged(pair: Pair) -> Pair:
+    """The same for one user in another's place: who is replaced did the like with other items."""
+
+    def elsewhere(row: Search, user: str) -> Search:
+        return row._replace(user=user, query=f"b{row.query}", url=row.url and f"b{row.url}")
+
+    return replace(
+        pair,
+        name=f"{pair.name} for others",
+        others=(*pair.others, *(elsewhere(row, f"b{row.user}") for row in pair.others)),
+        other=tuple(elsewhere(row, row.user) for row in pair.one),
+    )
 
 
 MADE: dict[str, Callable[[Sizes], list[Pair]]] = {

@@ -27,6 +27,7 @@ VIOLATION = 1  # the exit code
 
 @app.command()
 def audit(
+    context: typer.Context,
     mechanism: Mechanism = None,
     epsilon: Epsilon = None,
     delta: Delta = None,
@@ -55,8 +56,13 @@ def audit(
     from murmurlog import auditing
     from murmurlog.cli.specification import audited
 
-    if spec and (mechanism or epsilon or delta or per_user or noise):
-        raise UsageError("--spec says what is attacked: leave --mechanism and the budget out")
+    # Its default is a neighbouring too: only where it comes from tells whether it was asked for.
+    source = context.get_parameter_source("neighbours")
+    asked_too = source is not None and source.name != "DEFAULT"
+    if spec and (mechanism or epsilon or delta or per_user or noise or asked_too):
+        raise UsageError(
+            "--spec says what is attacked: leave --mechanism, --neighbours and the budget out"
+        )
     if picture and picture.exists():
         raise UsageError(f"--picture {str(picture)!r} exists: choose another name")
     asked: dict[str, Any] = {

@@ -10,7 +10,7 @@ from murmurlog.cli.flags import mechanism_of, per_user_bounds, shares_of
 from murmurlog.errors import UsageError
 from murmurlog.mechanisms import MECHANISMS
 
-# Options that name public files: an audit writes pools, lists and labels of its own.
+# Options that name public files: an audit writes pools and lists of its own.
 FILES = {"pool", "result_lists", "map", "fakes"}
 
 
@@ -28,6 +28,11 @@ def audited(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path.name} gives letters (set): an audit needs epsilon and delta")
     if given["unit"] != "user":
         raise UsageError(f"{path.name}: audits are of unit user, not {given['unit']!r:.80}")
+    if given["map"]:
+        raise UsageError(
+            f"{path.name} gives a map: labels are of all worlds together, an audit cannot tell them "
+            "apart. Leave map out to audit sessions of queries."
+        )
     known = {option for each in MECHANISMS.values() for option in each.options}
     options = {name: given[name] for name in settings if name in known - FILES}
     if "split" in options:
@@ -42,4 +47,5 @@ def audited(path: Path) -> dict[str, Any]:
         "noise": given["noise"],
         "tables": None if tables is None else tuple(t.strip() for t in tables.split(",")),
         "options": options,
+        "files": ("result_lists",) if given["result_lists"] else (),
     }
