@@ -4,22 +4,25 @@
 into place. `load` is what consumers, tasks and the page use.
 """
 
+import glob
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from murmurlog import cards, estimates
 from murmurlog.certificate import Certificate
-from murmurlog.errors import BundleError, MurmurlogError, UsageError
+from murmurlog.errors import BundleError, UsageError
 from murmurlog.estimates import Estimate
 from murmurlog.graph import Graph, graph
 from murmurlog.leaflet import leaflet
@@ -141,6 +144,18 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def stated_json(root: Path) -> Any:
+    """What is in privacy.json, as it stands there; a key that is there twice has two meanings."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            raise ValueError("a key is there twice")
+        return found
+
+    return json.loads((root / CERTIFICATE).read_text(encoding="utf-8"), object_pairs_hook=once)
+
+
 def read_certificate(root: Path) -> Certificate:
     """The certificate of the bundle in a folder."""
     path = root / CERTIFICATE
@@ -149,7 +164,7 @@ def read_certificate(root: Path) -> Certificate:
             raise BundleError(f"{str(root)!r} is no bundle: there is no {CERTIFICATE} in it")
         if path.stat().st_size > MOST_JSON_BYTES:
             raise BundleError(f"{CERTIFICATE} is larger than a certificate can be")
-        return Certificate.from_json(json.loads(path.read_text(encoding="utf-8")))
+        return Certificate.from_json(stated_json(root))
     except OSError as error:
         raise BundleError(f"{CERTIFICATE} cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
@@ -218,16 +233,7 @@ class Release:
         return self.tables[name]
 
     def _counts(self, name: str) -> estimates.Counts:
-        table, claim = self._table(name), self.certificate.tables[name]
-        try:
-            return estimates.counts(name, table, claim)
-        except MurmurlogError:
-            raise
-        except (TypeError, ValueError, LookupError, ArithmeticError) as error:
-            raise BundleError(
-                f"{CERTIFICATE} gives parameters of {name} that cannot be computed with "
-                f"({type(error).__name__})"
-            ) from None
+        return estimates.counts(name, self._table(name), self.certificate.tables[name])
 
     def graph(self) -> Graph:
         """The query-click graph: query and url nodes, click and reformulation edges."""
@@ -321,14 +327,17 @@ def read_table(root: Path, name: str) -> pa.Table:
     path = root / file
     most = MOST_TIMES * path.stat().st_size + LITTLE
     try:
-        stored, batches, size = pq.ParquetFile(path), [], 0
-        for batch in stored.iter_batches():
-            size += batch.nbytes
-            if size > most:
-                raise BundleError(f"{file} unpacks to more than {MOST_TIMES} times its size")
-            batches.append(batch)
-        table = pa.Table.from_batches(batches, stored.schema_arrow)
-    except (OSError, pa.ArrowException, UnicodeError) as error:
+        batches, left = [], most
+        stored, parts = _parts(path, most)
+        for size, part in parts:
+            left -= size
+            if left < 0:
+                raise _TooLarge
+            batches.append(part())
+        table = pa.Table.from_batches(batches, stored)
+    except (_TooLarge, duckdb.OutOfMemoryException):
+        raise BundleError(f"{file} unpacks to more than {MOST_TIMES} times its size") from None
+    except (OSError, pa.ArrowException, UnicodeError, duckdb.Error) as error:
         raise BundleError(f"{file} cannot be read: {str(error)[:200]}") from None
     try:
         table.validate(full=True)
@@ -337,7 +346,69 @@ def read_table(root: Path, name: str) -> pa.Table:
     for column in (c for c in table.columns if pa.types.is_integer(c.type)):
         if (pc.sum(pc.abs(column.cast(pa.float64(), safe=False))).as_py() or 0) >= MOST_COUNTED:
             raise BundleError(f"{file} holds counts that no log comes to")
+    for column in (c for c in table.columns if pa.types.is_floating(c.type)):
+        sound = pc.and_(pc.greater_equal(column, 0), pc.less(column, float(MOST_COUNTED)))
+        if pc.all(sound).as_py() is False:  # NaN is neither
+            raise BundleError(f"{file} holds errors that no count has")
     return table
+
+
+class _TooLarge(Exception):
+    pass
+
+
+def _parts(
+    path: Path, most: int
+) -> tuple[pa.Schema, Iterator[tuple[int, Callable[[], pa.RecordBatch]]]]:
+    """The schema of a file and its rows, some at a time: how many bytes they take, and they.
+
+    A long text may stand in the file once and in every row, so texts are read as places in a
+    dictionary, and are put in their rows only once it is known how long they are together.
+    """
+    schema = pq.read_schema(path)
+    texts = [f.name for f in schema if pa.types.is_string(f.type)]
+    lists = [f.name for f in schema if pa.types.is_list(f.type)]
+    file = pq.ParquetFile(path, read_dictionary=texts)
+    if len(lists) > 1 or not all(map(_is_measured, schema.types, file.schema_arrow.types)):
+        raise pa.ArrowInvalid("it has a column of a type that no bundle has")
+    for name in lists:
+        if _listed(path, name, most) > most:
+            raise _TooLarge
+
+    def parts() -> Iterator[tuple[int, Callable[[], pa.RecordBatch]]]:
+        for batch in file.iter_batches():
+            size = sum(_size(column) for column in batch.columns)
+            yield size, partial(batch.cast, schema)
+
+    return schema, parts()
+
+
+def _is_measured(stored: pa.DataType, read: pa.DataType) -> bool:
+    """Whether it is known what values of a type come to before they are unpacked."""
+    if pa.types.is_string(stored) or pa.types.is_dictionary(stored):
+        return bool(pa.types.is_dictionary(read) and pa.types.is_string(read.value_type))
+    return bool(pa.types.is_primitive(stored) or stored == pa.list_(pa.string()))
+
+
+def _size(column: pa.Array) -> int:
+    """What a column takes once its texts are in their rows."""
+    if not pa.types.is_dictionary(column.type):
+        return int(column.nbytes)
+    lengths = pc.binary_length(column.dictionary).cast(pa.int64())
+    return 4 * len(column) + int(pc.sum(lengths.take(column.indices)).as_py() or 0)
+
+
+def _listed(path: Path, name: str, most: int) -> int:
+    """How long the texts in a column of lists are together; Arrow would have to unpack them."""
+    column = '"' + name.replace('"', '""') + '"'
+    limit = f"{(most >> 20) + (1 << 9)}MiB"
+    with duckdb.connect(config={"memory_limit": limit, "threads": 1, "temp_directory": ""}) as db:
+        found = db.execute(
+            f"SELECT sum(strlen(text)) FROM (SELECT unnest({column}) AS text "
+            "FROM read_parquet(?, hive_partitioning = false))",
+            [glob.escape(str(path.absolute()))],
+        ).fetchone()
+    return int((found and found[0]) or 0)
 
 
 def _is_own_file(root: Path, name: str) -> bool:

@@ -5,11 +5,12 @@ mechanisms' texts and does not believe the stated numbers.
 """
 
 import math
-from collections.abc import Mapping
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from murmurlog.errors import BundleError
+from murmurlog.errors import BundleError, UsageError
 from murmurlog.privacy import ASSUMPTIONS, Guarantee
 from murmurlog.tables import By
 
@@ -18,6 +19,36 @@ METHOD = "exact inversion of 127 bits, integers only"  # how noise is drawn
 ENTROPY = {True: "operating system", False: "known seed"}  # by whether the bundle is private
 BOOKED = {"source", "releases_before", "epsilon_before", "delta_before"}  # before this release
 ABOUT = ("title", "publisher", "license", "url", "contact", "description", "region")
+MOST_CHARACTERS = 10_000  # of what the owner says in his own words
+
+
+def odd_line(texts: Iterable[str]) -> str | None:
+    """The first of these texts that is not one plain line, which a card could be broken with."""
+    for text in texts:
+        plain = (
+            c.isprintable() or c in "\u200c\u200d" or unicodedata.category(c) == "Zs" for c in text
+        )
+        if len(text) > MOST_CHARACTERS or not all(plain):
+            return text
+    return None
+
+
+def check_lines(*said: Mapping[str, str] | Sequence[Any] | str | None) -> None:
+    """Raises unless everything that the owner says, in lists or by name, is plain lines."""
+    texts: list[str] = []
+    for each in said:
+        if isinstance(each, Mapping):
+            texts += [*each, *each.values()]
+        elif isinstance(each, str):
+            texts.append(each)
+        else:
+            for text in each or ():
+                texts += [text] if isinstance(text, str) else text
+    if (odd := odd_line(texts)) is not None:
+        raise UsageError(
+            f"{odd!r:.60} goes into the certificate and its cards: write it as one plain line of at "
+            f"most {MOST_CHARACTERS} characters"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,6 +143,8 @@ class Certificate:
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             raise BundleError(f"privacy.json is not of the format {FORMAT}")
         try:
+            if not data["tables"]:
+                raise ValueError("no table")
             names = tuple(data["assumptions"])
             return cls(
                 release_id=_a(str, data["release_id"]),

@@ -4,10 +4,12 @@ The guarantee is computed again from the mechanisms' parameters; the cards are m
 certificate and tables and compared byte by byte; the tables are held against what the mechanism can produce.
 """
 
-import json
 import math
-from collections.abc import Callable
+import re
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -19,22 +21,30 @@ import pyarrow.parquet as pq
 from murmurlog import __version__
 from murmurlog.bound import WAYS
 from murmurlog.bundle import (
-    CERTIFICATE,
     SUMS,
     expected_files,
     make_cards,
     metadata,
     read_certificate,
     read_table,
+    stated_json,
     stated_schema,
     stated_sums,
     sums,
 )
-from murmurlog.certificate import BOOKED, ENTROPY, METHOD, Certificate
+from murmurlog.certificate import (
+    ABOUT,
+    BOOKED,
+    ENTROPY,
+    METHOD,
+    Certificate,
+    TableClaim,
+    odd_line,
+)
 from murmurlog.consistent import drawn, reconciled
 from murmurlog.errors import BundleError, MurmurlogError
-from murmurlog.ledger import Ledger
-from murmurlog.mechanisms import Limited, parse
+from murmurlog.ledger import Entry, Ledger
+from murmurlog.mechanisms import Limited, Mechanism, Remarking, parse
 from murmurlog.mining import LONGEST
 from murmurlog.plans import PROBABILITIES, drawn_with, total_of
 from murmurlog.privacy import compose
@@ -54,6 +64,7 @@ from murmurlog.tables import (
 from murmurlog.text import NORMALISER, normalise
 
 ROUNDING = 1 + 1e-9  # sums of floating-point numbers
+MOST_MARKS = 1000  # on one letter: to put them in order takes the square of their number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,6 +167,8 @@ def _files(root: Path, certificate: Certificate) -> str:
         _require(
             path.is_file() or path.is_dir(), f"{path.relative_to(root)} is neither file nor folder"
         )
+    folders = sorted(str(p.relative_to(root)) for p in root.rglob("*") if p.is_dir())
+    _require(folders == ["data"], f"not part of a bundle: {', '.join(folders)[:200]}")
     found = {str(p.relative_to(root)) for p in root.rglob("*") if not p.is_dir()}
     expected = expected_files(certificate)
     _require(found >= expected, f"missing: {', '.join(sorted(expected - found))}")
@@ -168,7 +181,7 @@ def _files(root: Path, certificate: Certificate) -> str:
 
 
 def _certificate(root: Path, certificate: Certificate) -> str:
-    stated = json.loads((root / CERTIFICATE).read_text(encoding="utf-8"))
+    stated = stated_json(root)
     extra = sorted(set(stated) - set(certificate.as_json()))
     _require(not extra, f"privacy.json holds keys of no meaning here: {', '.join(extra)}")
     _require(stated == certificate.as_json(), "privacy.json contradicts itself or holds more")
@@ -184,10 +197,46 @@ def _certificate(root: Path, certificate: Certificate) -> str:
     _require(
         (text["gap"] is None or 0 < text["gap"] < math.inf)
         and (text["set_size"] is None or 1 <= text["set_size"] <= LONGEST)
-        and (booked is None or set(booked) == BOOKED),
-        "privacy.json holds a gap, a size of sets or a booking that a release cannot have",
+        and (certificate.declared_users is None or certificate.declared_users >= 1)
+        and (booked is None or _is_booking(booked)),
+        "privacy.json holds a gap, a size of sets, a number of users or a booking that a release "
+        "cannot have",
+    )
+    _require(
+        re.fullmatch("[0-9a-f]{32}", certificate.release_id) is not None
+        and date.fromisoformat(certificate.published).isoformat() == certificate.published,
+        "privacy.json holds an id or a day of publication that is none",
+    )
+    strange = sorted(set(certificate.about) - set(ABOUT))
+    _require(not strange, f"`about` holds other things than {', '.join(ABOUT)}")
+    _require(
+        odd_line(_said(certificate)) is None,
+        "privacy.json holds words of the owner that are not one plain line",
     )
     return f"release {certificate.release_id}, {certificate.published}"
+
+
+def _is_booking(booked: Mapping[str, Any]) -> bool:
+    if set(booked) != BOOKED or type(booked["source"]) is not str:
+        return False
+    spent = [booked["epsilon_before"], booked["delta_before"]]
+    return (
+        type(booked["releases_before"]) is int
+        and booked["releases_before"] >= 0
+        and all(type(n) in (int, float) and 0 <= n < math.inf for n in spent)
+    )
+
+
+def _said(certificate: Certificate) -> Iterator[str]:
+    """Everything that is in the owner's own words."""
+    yield from certificate.about.values()
+    yield from certificate.unprotected
+    yield certificate.planned_by or ""
+    yield certificate.booked["source"] if certificate.booked else ""
+    if certificate.by:
+        yield from (certificate.by.column, *certificate.by.values)
+    for column, value in (certificate.text["where"] or {}).items():
+        yield from (column, value)
 
 
 def _guarantee(root: Path, certificate: Certificate) -> str:
@@ -289,24 +338,28 @@ def _noise(root: Path, certificate: Certificate) -> str:
 def _table(name: str) -> _Look:
     def look(root: Path, certificate: Certificate) -> str:
         claim = certificate.tables[name]
-        table = read_table(root, name)
+        table = _read(root, name)
         wanted = stated_schema(certificate, name)
         _require(
             table.schema.equals(wanted),
             f"has columns {', '.join(table.schema.names)}, not {', '.join(wanted.names)}, "
             "or other types",
         )
-        stored = pq.ParquetFile(root / "data" / f"{name}.parquet").schema_arrow.metadata or {}
-        said = {k.decode(): v.decode(errors="replace") for k, v in stored.items()}
+        stored = pq.ParquetFile(root / "data" / f"{name}.parquet").schema_arrow
+        _require(
+            not any(field.metadata for field in _fields(stored)), "a column has metadata of its own"
+        )
+        said = {k.decode(): v.decode(errors="replace") for k, v in (stored.metadata or {}).items()}
         _require(said == metadata(certificate), "the file's own dp.* metadata differ")
         _require(table.num_rows == claim.rows, f"has {table.num_rows} rows, not {claim.rows}")
         _require(sum(column.null_count for column in table.columns) == 0, "holds empty values")
         mechanism = parse(claim.mechanism)
         _rows(table, keys_of(name, certificate.by), claim.count, mechanism.least_users())
+        others = _Drawn(root, certificate)
         if isinstance(mechanism, Limited):
-            others = {other: drawn(read_table(root, other)) for other in certificate.tables}
             fault = mechanism.fault(drawn(table), others)
             _require(fault is None, f"{fault}, which {mechanism} cannot give")
+        _notes(claim, mechanism, table, others)
         if certificate.by:
             found = set(table.column(certificate.by.column).to_pylist())
             _require(
@@ -322,6 +375,77 @@ def _table(name: str) -> _Look:
         return f"{table.num_rows} rows"
 
     return look
+
+
+class _Drawn(Mapping[str, pa.Table]):
+    """The tables of a bundle as they were drawn, each read when it is asked for."""
+
+    def __init__(self, root: Path, certificate: Certificate) -> None:
+        self.root, self.names = root, tuple(certificate.tables)
+
+    def __getitem__(self, name: str) -> pa.Table:
+        if name not in self.names:
+            raise KeyError(name)
+        return drawn(_read(self.root, name))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+def _read(root: Path, name: str) -> pa.Table:
+    """A table of a bundle whose texts can be normalised before anybody is tired of waiting."""
+    table = read_table(root, name)
+    for column in table.columns:
+        texts = column.combine_chunks()
+        if pa.types.is_list(texts.type):
+            texts = texts.flatten()
+        if pa.types.is_string(texts.type):
+            long = texts.filter(pc.greater(pc.utf8_length(texts), MOST_MARKS))
+            _require(
+                all(_marks(text) <= MOST_MARKS for text in long.to_pylist() if text),
+                f"holds a text with more than {MOST_MARKS} marks on one letter",
+            )
+    return table
+
+
+def _marks(text: str) -> int:
+    """The longest run of combining marks; what normalising takes away does not end one."""
+    run = longest = 0
+    for c in text:
+        if unicodedata.combining(unicodedata.normalize("NFKD", c)[0]):
+            run += 1
+            longest = max(longest, run)
+        elif unicodedata.category(c)[0] != "C":
+            run = 0
+    return longest
+
+
+def _fields(schema: pa.Schema) -> Iterator[pa.Field]:
+    for field in schema:
+        yield field
+        if pa.types.is_list(field.type):
+            yield field.type.value_field
+
+
+def _notes(
+    claim: TableClaim, mechanism: Mechanism, table: pa.Table, others: Mapping[str, pa.Table]
+) -> None:
+    """Raises unless the remarks on a table are what follows from it, where something does."""
+    if claim.guarantee.notion == "none":
+        return  # nothing is claimed
+    said = dict(claim.notes)
+    if isinstance(mechanism, Remarking):
+        follows = mechanism.remarks(drawn(table), others)
+        same = follows is None or said == follows
+    elif "user" in table.column_names:
+        users = pc.count_distinct(table["user"]).as_py()
+        same = not users or said.get("invented users") == users
+    else:
+        same = not said
+    _require(same, "`notes` is not what follows from the tables")
 
 
 def _rows(table: pa.Table, keys: tuple[str, ...], count: str | None, least: int | None) -> None:
@@ -340,7 +464,7 @@ def _rows(table: pa.Table, keys: tuple[str, ...], count: str | None, least: int 
 
 def _consistent(root: Path, certificate: Certificate) -> str:
     stored = {
-        name: read_table(root, name)
+        name: _read(root, name)
         for name, claim in certificate.tables.items()
         if tied(name, claim.count, claim.parameters)
     }
@@ -355,15 +479,25 @@ def _consistent(root: Path, certificate: Certificate) -> str:
 
 
 def _cards(root: Path, certificate: Certificate) -> str:
-    if certificate.murmurlog != __version__:
-        return f"not compared: made by murmurlog {certificate.murmurlog}, this is {__version__}"
-    tables = {name: read_table(root, name) for name in certificate.tables}
+    tables = {name: _read(root, name) for name in certificate.tables}
+    made = certificate.murmurlog
+    why = (
+        ""
+        if made == __version__
+        else f"; it was made by murmurlog {made}, this is {__version__}, so it cannot be compared and "
+        "is not believed: verify with that version"
+    )
     for name, text in make_cards(certificate, sums(root), tables).items():
-        _require(
-            (root / name).read_bytes() == text.encode(errors="replace"),
-            f"{name} is not what the certificate gives",
-        )
+        wanted, path = text.encode(errors="replace"), root / name
+        same = path.stat().st_size == len(wanted) and path.read_bytes() == wanted
+        _require(same, f"{name} is not what the certificate gives{why}")
     return "equal to what the certificate gives, byte by byte"
+
+
+def _before(book: Ledger, entry: Entry) -> list[Entry]:
+    """What was booked on the same source before this entry."""
+    every = book.entries(entry.source)
+    return every[: [e.release_id for e in every].index(entry.release_id)]
 
 
 def _booked(book: Ledger) -> _Look:
@@ -375,9 +509,30 @@ def _booked(book: Ledger) -> _Look:
         _require(
             entry.epsilon * ROUNDING >= total.epsilon
             and entry.delta * ROUNDING >= total.delta
-            and (entry.unit, entry.neighbours) == (total.unit, total.neighbours),
+            and (entry.unit.partition(" (")[0], entry.neighbours) == (total.unit, total.neighbours),
             f"the entry books epsilon {entry.epsilon:.6g}, delta {entry.delta:.3g} per "
             f"{entry.unit}, the bundle states {total}",
+        )
+        _require(
+            certificate.booked is not None and _is_booking(certificate.booked),
+            "the ledger has an entry, and the certificate says nothing of one",
+        )
+        assert certificate.booked is not None
+        said, before = certificate.booked, _before(book, entry)
+        _require(
+            said["source"] == entry.source
+            and said["releases_before"] == len(before)
+            and all(
+                math.isclose(said[name], sum(spent), rel_tol=ROUNDING - 1)
+                for name, spent in (
+                    ("epsilon_before", [e.epsilon for e in before]),
+                    ("delta_before", [e.delta for e in before]),
+                )
+            ),
+            f"the certificate says that {said['releases_before']} releases of "
+            f"{said['source']!r:.60} were booked before it at epsilon {said['epsilon_before']:.6g}; in "
+            f'the ledger it is on source "{entry.source}" after {len(before)}, at epsilon '
+            f"{sum(e.epsilon for e in before):.6g}",
         )
         return f'{entry.state} on source "{entry.source}"'
 

@@ -26,7 +26,7 @@ from scipy.special import ndtr, ndtri
 
 from murmurlog.certificate import TableClaim
 from murmurlog.consistent import drawn
-from murmurlog.errors import UsageError
+from murmurlog.errors import BundleError, MurmurlogError, UsageError
 from murmurlog.privacy import noise_sd
 from murmurlog.selection import Selection
 from murmurlog.tables import LISTS, count_of
@@ -82,6 +82,19 @@ def counts(name: str, table: pa.Table, claim: TableClaim) -> Counts:
     Those have a known law and no error in common. Consistent ones lean on each other, and what a
     sum of them gains or loses by it cannot be told from the table.
     """
+    try:
+        return _counts(name, table, claim)
+    except MurmurlogError:
+        raise
+    except (TypeError, ValueError, LookupError, ArithmeticError) as error:
+        # The parameters are as somebody wrote them; only `verify` holds them against the mechanism.
+        raise BundleError(
+            f"privacy.json gives parameters of {name} that cannot be computed with "
+            f"({type(error).__name__})"
+        ) from None
+
+
+def _counts(name: str, table: pa.Table, claim: TableClaim) -> Counts:
     table = drawn(table)
     counted = count_of(table)
     if counted is None:

@@ -4,7 +4,7 @@ A certificate says all that is needed to make the same kind of release again fro
 public files (a pool, result lists, a map) and the owner's list of denied queries.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,13 @@ import pyarrow as pa
 
 from murmurlog.certificate import Certificate
 from murmurlog.domain import read_pools
-from murmurlog.errors import UsageError
+from murmurlog.errors import BundleError, UsageError
 from murmurlog.items import GAP
 from murmurlog.labels import read_labels
 from murmurlog.lists import read_lists
 from murmurlog.log import Log
 from murmurlog.making import make
-from murmurlog.mechanisms import View, named, parse, read_letters
+from murmurlog.mechanisms import Mechanism, View, named, parse, read_letters
 from murmurlog.noise import Entropy
 from murmurlog.plans import EPSILON, Plan, plan_tables
 from murmurlog.privacy import Guarantee
@@ -27,6 +27,13 @@ from murmurlog.reading import Reading
 
 SCALES = ("scale", "b", "lam", "sigma")  # what mechanisms call the scale of their noise
 THRESHOLDS = ("T", "K", "tau2")
+FILES = {  # public files by the mechanisms that are made with one, named as in options
+    "pool": "pool",
+    "hybrid": "pool",
+    "korolova-lists": "result_lists",
+    "label-paths": "map",
+}
+WAITED_FOR = {"zealous-keywords": "keyword", "left-out": "query"}  # tables, by who looks at them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +89,7 @@ def with_pools(certificate: Certificate) -> list[str]:
     return [
         name
         for name, claim in certificate.tables.items()
-        if "pool" in type(parse(claim.mechanism)).options
+        if _needed(parse(claim.mechanism)) == "pool"
     ]
 
 
@@ -113,9 +120,10 @@ def of_bundle(name: str, certificate: Certificate, options: Mapping[str, Any]) -
         kind: Plan(mechanism=parse(claim.mechanism), guarantee=claim.guarantee)
         for kind, claim in certificate.tables.items()
     }
-    for option in ("pool", "result_lists", "map"):
-        needing = [plan for plan in plans.values() if option in type(plan.mechanism).options]
-        if needing and option not in options and not _optional(needing, option):
+    for kind, plan in plans.items():
+        _check_tables(name, kind, plan.mechanism, plans)
+        option = _needed(plan.mechanism)
+        if option is not None and option not in options:
             flag = "--" + option.replace("_", "-")
             raise UsageError(
                 f"{name} was made with a public file that a bundle does not hold: give {flag} again"
@@ -142,15 +150,18 @@ def of_bundle(name: str, certificate: Certificate, options: Mapping[str, Any]) -
     )
 
 
-def _optional(plans: Sequence[Plan], option: str) -> bool:
-    """Whether these mechanisms do without the file: sessions have labels only if they say so."""
-    names = {str(plan.mechanism).partition("(")[0] for plan in plans}
-    needed = {
-        "pool": {"pool", "hybrid"},
-        "result_lists": {"korolova-lists"},
-        "map": {"label-paths"},
-    }
-    return names.isdisjoint(needed[option])
+def _needed(mechanism: Mechanism) -> str | None:
+    """The public file that a mechanism was made with, by the name of its option."""
+    return FILES.get(str(mechanism).partition("(")[0])
+
+
+def _check_tables(name: str, kind: str, mechanism: Mechanism, tables: Container[str]) -> None:
+    """Raises unless the mechanism makes such a table, and those it waits for are there."""
+    if kind not in mechanism.tables:
+        raise BundleError(f"{name} says that {mechanism} made a {kind} table, which it never does")
+    first = WAITED_FOR.get(str(mechanism).partition("(")[0])
+    if first is not None and first not in tables:
+        raise BundleError(f"{name} has a {kind} table by {mechanism}, and no {first} table")
 
 
 def of_mechanism(name: str, wanted: Wanted) -> Recipe:

@@ -344,6 +344,11 @@ class KorolovaLists:
             kept.append(_counted(keys, true, "users", self.b_c, entropy))
         return _table(kept, tally.keys, "users")
 
+    def fault(self, table: pa.Table, others: Mapping[str, pa.Table]) -> str | None:
+        """Other counts than of users, or errors too small."""
+        sd = noise_sd(noise="geometric", scale=self.b_c)
+        return fault_of_counts(table, count="users", least_error=sd)
+
     def passes(self, probability: float) -> int:
         """0: what is listed is published."""
         return 0

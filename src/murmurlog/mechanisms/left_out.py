@@ -32,7 +32,7 @@ from murmurlog.privacy import (
     rounded_up,
     sides,
 )
-from murmurlog.tables import KEYS, schema, with_notes
+from murmurlog.tables import KEYS, count_of, schema, with_notes
 
 HERE, GONE, QUERIES = "searches published", "searches left out", "queries left out"
 BINS = tuple(
@@ -186,12 +186,23 @@ class LeftOut:
         return with_notes(table, _in_words(noisy, stderr))
 
     def fault(self, table: pa.Table, others: Mapping[str, pa.Table]) -> str | None:
-        """Other bins than there are."""
+        """Other bins than there are, or no query table that anything is left out of."""
+        if "query" not in others:
+            return "there is no query table that its searches could be left out of"
         keys = {tuple(row[name] for name in KEYS["left_out"]) for row in table.to_pylist()}
         if keys != set(BINS):
             return "has other rows than the public bins"
         sd = noise_sd(noise="gaussian", scale=self.sigma)
         return fault_of_counts(table, count="rows", least_error=sd)
+
+    def remarks(self, table: pa.Table, others: Mapping[str, pa.Table]) -> dict[str, Any] | None:
+        """How much is left out; None where the counts were dropped."""
+        if count_of(table) != "rows":
+            return None
+        keys = zip(*(table[name].to_pylist() for name in KEYS["left_out"]), strict=True)
+        noisy = dict(zip(keys, table["rows"].to_pylist(), strict=True))
+        sd = noise_sd(noise="gaussian", scale=self.sigma)
+        return _in_words([noisy[key] for key in BINS], sd)
 
     def passes(self, probability: float) -> int | None:
         """None: every bin is published."""

@@ -124,6 +124,14 @@ class Limited(Protocol):
 
 
 @runtime_checkable
+class Remarking(Protocol):
+    """A mechanism whose remarks on a table follow from what is published."""
+
+    def remarks(self, table: pa.Table, others: Mapping[str, pa.Table]) -> dict[str, Any] | None:
+        """The remarks as they must be; None if they cannot be told."""
+
+
+@runtime_checkable
 class Accounted(Protocol):
     """A mechanism whose cost adds up with others' as a loss, and which can be made for a loss."""
 

@@ -28,6 +28,7 @@ from murmurlog.mechanisms.mechanism import (
     View,
     check_bound,
     check_letters,
+    fault_of_counts,
     least_count,
     number,
     tallied,
@@ -172,10 +173,14 @@ class Pool:
         return with_notes(in_order(table), _remarks(self.fakes()))
 
     def fault(self, table: pa.Table, others: Mapping[str, pa.Table]) -> str | None:
-        """More rows than the pool has keys."""
-        return (
-            f"has {table.num_rows} rows of a pool of {self.N}" if table.num_rows > self.N else None
-        )
+        """More rows than the pool has keys, other counts than of users, or errors too small."""
+        if table.num_rows > self.N:
+            return f"has {table.num_rows} rows of a pool of {self.N}"
+        return fault_of_counts(table, count="users", least_error=self.selection().least_error())
+
+    def remarks(self, table: pa.Table, others: Mapping[str, pa.Table]) -> dict[str, Any] | None:
+        """How many rows nobody holds."""
+        return _remarks(self.fakes())
 
     def selection(self) -> Selection:
         """The law of the published values."""
@@ -314,6 +319,16 @@ class Hybrid:
             _published(outside, self.outside().selection()),
         ]
         return with_notes(in_order(pa.concat_tables(parts)), _remarks(self.fakes()))
+
+    def fault(self, table: pa.Table, others: Mapping[str, pa.Table]) -> str | None:
+        """Other counts than of users, or errors too small."""
+        inside = Selection("geometric", self.b, self.T_pool).least_error()
+        least = min(inside, self.outside().selection().least_error())
+        return fault_of_counts(table, count="users", least_error=least)
+
+    def remarks(self, table: pa.Table, others: Mapping[str, pa.Table]) -> dict[str, Any] | None:
+        """How many rows nobody holds."""
+        return _remarks(self.fakes())
 
     def fakes(self) -> float:
         """How many rows that nobody holds are to be expected, at most."""

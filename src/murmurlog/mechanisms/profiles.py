@@ -5,6 +5,7 @@ one item, and `Threshold` with d = 1 does the rest: the least noise there is, an
 profile puts together was together in the log. Only profiles that many units share exactly pass.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -140,12 +141,20 @@ class Profiles:
         query, url, count = (pc.list_element(parts, place) for place in range(3))
         columns = [names(user, entropy=entropy), query, url, count.cast(pa.int64())]
         table = pa.Table.from_arrays(columns, schema=schema("log"))
-        remarks = {"invented users": len(profile), "published profiles": shown.num_rows}
-        return with_notes(table, remarks)
+        return with_notes(table, _remarks(len(profile), shown.num_rows))
 
     def fault(self, table: pa.Table, others: Mapping[str, pa.Table]) -> str | None:
-        """A user or a count that is never invented."""
-        return fault_of_users(table, most_rows=self.d, ranges={"count": (1, self.cap)})
+        """A user or a count that is never invented, or a profile of fewer users than can pass."""
+        fault = fault_of_users(table, most_rows=self.d, ranges={"count": (1, self.cap)})
+        least = self.threshold().selection().least_estimate()
+        if fault is None and any(users < least for users in _held_by(table).values()):
+            return f"holds a profile of fewer than {least} users"
+        return fault
+
+    def remarks(self, table: pa.Table, others: Mapping[str, pa.Table]) -> dict[str, Any] | None:
+        """How many users and profiles there are."""
+        held = _held_by(table)
+        return _remarks(sum(held.values()), len(held))
 
     def passes(self, probability: float) -> int:
         """The least number of units with which a profile is published with this probability."""
@@ -169,3 +178,24 @@ class Profiles:
     def finish(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
         """The tables as they are."""
         return dict(tables)
+
+
+def _remarks(users: int, profiles: int) -> dict[str, Any]:
+    return {"invented users": users, "published profiles": profiles}
+
+
+def _held_by(table: pa.Table) -> Counter[bytes]:
+    """How many users have each profile of a log: the same rows but for the name."""
+    if not table.num_rows:
+        return Counter()
+    user, *rest = (
+        column.combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
+        for column in (table[name] for name in ("user", "query", "url", "count"))
+    )
+    row = rest[0]
+    for codes in rest[1:]:
+        row = np.unique(row * (codes.max() + 1) + codes, return_inverse=True)[1]
+    order = np.lexsort((row, user))
+    row, ends = row[order], np.cumsum(np.bincount(user))
+    starts = [0, *ends[:-1].tolist()]
+    return Counter(row[a:b].tobytes() for a, b in zip(starts, ends.tolist(), strict=True))

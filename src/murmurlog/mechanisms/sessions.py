@@ -357,6 +357,10 @@ class LabelPaths:
             return f"holds {len(labels)} labels of {self.L}"
         return self.cut.fault(table) or self.counted().fault(table, others)
 
+    def remarks(self, table: pa.Table, others: Mapping[str, pa.Table]) -> dict[str, Any] | None:
+        """How many paths nobody took."""
+        return self.counted().remarks(table, others)
+
     def passes(self, probability: float) -> int:
         """The least true count that is published with at least this probability."""
         return self.counted().passes(probability)

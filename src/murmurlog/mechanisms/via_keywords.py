@@ -11,16 +11,24 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from murmurlog.bound import bound
 from murmurlog.domain import Sequences, least_threshold
 from murmurlog.errors import UsageError
 from murmurlog.log import Log
-from murmurlog.mechanisms.mechanism import View, check_letters, number, whole
+from murmurlog.mechanisms.mechanism import (
+    View,
+    check_letters,
+    fault_of_counts,
+    number,
+    whole,
+)
 from murmurlog.mechanisms.pool import FAKES, OnDomain, Pool, check_sampler
 from murmurlog.noise import Entropy
 from murmurlog.privacy import SAFETY, Guarantee, check_budget, check_neighbours, rounded_up, sides
-from murmurlog.tables import schema, with_notes
+from murmurlog.selection import Selection
+from murmurlog.tables import count_of, schema, with_notes
 from murmurlog.tally import tally
 from murmurlog.text import normalise
 
@@ -115,11 +123,9 @@ class ViaKeywords:
 
     def gather(self, log: Log, view: View, *, entropy: Entropy) -> OnDomain | None:
         """The tally of at most d queries of the set a unit; None if no keyword is published."""
-        published = view.published["keyword"]["keyword"].to_pylist()
-        words = tuple(word for word in sorted(published) if _joins(word))
-        if not words:
+        domain = _domain(view.published["keyword"])
+        if domain is None:
             return None
-        domain = Sequences(words=words, longest=WORDS)
         held = view.items(log)
         held = replace(held, table=domain.restrict(held.table, held.engine))
         kept = bound(held, per_user=self.d, way=view.way, entropy=entropy)
@@ -130,18 +136,42 @@ class ViaKeywords:
         if gathered is None:
             return schema("query").empty_table()
         size = gathered.domain.size
-        T = least_threshold(scale=self.b, size=size, fakes=self.fakes) if self.fakes < size else 1
-        table = Pool(d=self.d, b=self.b, N=size, T=T).release(gathered, entropy=entropy)
-        return with_notes(table, {"queries that could be": size, "published from": T})
+        table = Pool(d=self.d, b=self.b, N=size, T=self._threshold(size)).release(
+            gathered, entropy=entropy
+        )
+        return with_notes(table, self._remarks(size))
+
+    def _threshold(self, size: int) -> int:
+        """T for a set of this many queries."""
+        if self.fakes >= size:
+            return 1
+        return least_threshold(scale=self.b, size=size, fakes=self.fakes)
+
+    def _remarks(self, size: int) -> dict[str, Any]:
+        return {"queries that could be": size, "published from": self._threshold(size)}
 
     def fault(self, table: pa.Table, others: Mapping[str, pa.Table]) -> str | None:
-        """A query that the published keywords do not make."""
+        """A query that the published keywords do not make, or counts that were not drawn so."""
         if "keyword" not in others:
             return "there is no keyword table that its queries could be made of"
-        known = set(others["keyword"]["keyword"].to_pylist())
+        domain = _domain(others["keyword"])
+        known = set(domain.words if domain else ())
         made = ([*query.split(" ")] for query in table["query"].to_pylist())
-        wrong = any(len(words) > WORDS or not known.issuperset(words) for words in made)
-        return "holds a query that is not made of published keywords" if wrong else None
+        if any(len(words) > WORDS or not known.issuperset(words) for words in made):
+            return "holds a query that is not made of published keywords"
+        if domain is None:
+            return None
+        law = Selection("geometric", self.b, self._threshold(domain.size))
+        fault = fault_of_counts(table, count="users", least_error=law.least_error())
+        low = pc.min(table["users"]).as_py() if fault is None and count_of(table) else None
+        if low is not None and low < law.least_estimate():
+            return f"holds a count of {low}, below {law.least_estimate()}"
+        return fault
+
+    def remarks(self, table: pa.Table, others: Mapping[str, pa.Table]) -> dict[str, Any] | None:
+        """How many queries there could be, and from which count on they are published."""
+        domain = _domain(others["keyword"])
+        return {} if domain is None else self._remarks(domain.size)
 
     def passes(self, probability: float) -> int | None:
         """None: the threshold follows from how many keywords are published."""
@@ -166,6 +196,13 @@ class ViaKeywords:
     def finish(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
         """The tables as they are."""
         return dict(tables)
+
+
+def _domain(keywords: pa.Table) -> Sequences | None:
+    """All queries that the published keywords make; None if there is no keyword."""
+    published = keywords["keyword"].to_pylist()
+    words = tuple(word for word in sorted(published) if _joins(word))
+    return Sequences(words=words, longest=WORDS) if words else None
 
 
 def _joins(word: str) -> bool:

@@ -23,6 +23,7 @@ from murmurlog.mechanisms.mechanism import (
     View,
     check_bound,
     check_letters,
+    fault_of_counts,
     least_count,
     number,
     tallied,
@@ -43,7 +44,7 @@ from murmurlog.privacy import (
     survival,
 )
 from murmurlog.selection import Selection
-from murmurlog.tables import count_columns, keys_schema
+from murmurlog.tables import count_columns, count_of, keys_schema
 from murmurlog.tally import Tally
 
 NOTIONS = ("dp", "pdp")
@@ -278,6 +279,16 @@ class Zealous:
             return made.users, made.stderr, made.reliable
         stderr = np.full(len(values), noise_sd(noise="geometric", scale=self.lam))
         return values, stderr, 4 * stderr <= values
+
+    def fault(self, table: pa.Table, others: Mapping[str, pa.Table]) -> str | None:
+        """Other counts than of users, errors too small, or PDP without the counts it is about."""
+        if self.users is not None:
+            if count_of(table) is None:
+                return "has no counts, and probabilistic DP does not survive dropping them"
+            sd = noise_sd(noise="geometric", scale=self.lam)
+            return fault_of_counts(table, count="users", least_error=sd)
+        least = Selection("geometric", self.lam, self.T).least_error()
+        return fault_of_counts(table, count="users", least_error=least)
 
     def passes(self, probability: float) -> int:
         """The least true count that is published with at least this probability."""

@@ -123,6 +123,8 @@ def refuse_internal(root: Path) -> None:
         raise BundleError(f"there is no folder {str(root)!r}")
     pages = [root] if root.is_file() else sorted(root.glob("*.htm*"))
     for page in pages:
+        if page.is_symlink() or not page.is_file():
+            continue  # no part of a bundle: it is refused with its folder, and a pipe never ends
         with page.open("rb") as file:
             if INTERNAL.search(file.read(HEAD)):
                 raise Refused(

@@ -36,6 +36,7 @@ GRID = 1 << 20  # steps in a weight of 1
 MOST_ROUNDS = 8
 LEAST_SCALE = 1e-4
 MOST_ITEMS = 1000  # pairs (t, d) are half a million
+PAIRS_AT_ONCE = 1 << 20  # of sides that are held against each other
 MOST_COEFFICIENT = 1 << 12
 COEFFICIENTS = 1000  # own and past are fractions of this
 ROOM = 1e-6  # of delta is left, so that the way back from delta to epsilon finds one
@@ -112,7 +113,12 @@ def delta_of_rounds(schedule: Schedule, *, epsilon: float, neighbours: str = "ad
         without = _delta(epsilon, nobody, nobody, leaks, squares)
         return float(max(with_it.max(), without.max()))
     leaks, squares = _worst(leaks, squares)
-    return float(_delta(epsilon, leaks[:, None], squares[:, None], leaks, squares).max())
+    rows = max(1, PAIRS_AT_ONCE // len(leaks))
+    blocks = (slice(at, at + rows) for at in range(0, len(leaks), rows))
+    return max(
+        float(_delta(epsilon, leaks[b, None], squares[b, None], leaks, squares).max())
+        for b in blocks
+    )
 
 
 def _sides(schedule: Schedule) -> tuple[Floats, Floats]:
