@@ -15,7 +15,7 @@ from typing import Any
 from murmurlog import __version__
 from murmurlog.bound import choose_way
 from murmurlog.bundle import SUMS, check_target, publish
-from murmurlog.certificate import ABOUT, ENTROPY, METHOD, Certificate, TableClaim
+from murmurlog.certificate import ABOUT, ENTROPY, METHOD, Certificate, TableClaim, check_lines
 from murmurlog.domain import read_pools
 from murmurlog.engine import Engine
 from murmurlog.errors import DiskError, EngineError, Refused, UsageError
@@ -142,6 +142,7 @@ def release(
         raise UsageError("--consistent is about counts, and --set-only publishes none")
     if unknown := sorted(set(about or {}) - set(ABOUT)):
         raise UsageError(f"--about has no {', '.join(unknown)}: use {', '.join(ABOUT)}")
+    check_lines(about, unprotected, planned_by, source_name, by, where)
     check_url_level(url)
     if isinstance(target, Path):
         check_target(target)
