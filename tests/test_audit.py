@@ -297,6 +297,9 @@ def test_items_at_a_first_threshold_have_one_user_less_than_it_asks_for():
     sizes = _sizes([parse("zealous(m=2, lam=1.0, tau=5, T=12)")])
     (pair,) = (p for p in MADE["queries"](sizes) if p.name == FIRST)
     assert {len({r.user for r in pair.rows(side)}) for side in (0, 1)} == {4, 5}
+    (setting,) = (s for s in standing("zealous") if "first threshold" in s.name)
+    (planned,), _ = auditing._Running(Path(), 100).plan([setting])
+    assert FIRST in {pair.name for pair in planned.pairs}
     assert FIRST in claimed(mechanism="zealous", epsilon=1.0, delta=1e-6).only
     assert FIRST not in {p.name for p in MADE["queries"](SIZES)}
 
@@ -530,6 +533,10 @@ def test_a_claim_for_replaced_users_is_attacked_by_replacing_one(tmp_path, table
     assert planned.pairs
     assert all(pair.other for pair in planned.pairs)
     assert sum(len(pair.counts) for pair in planned.pairs) > 0
+    if table == "query":  # where neither's items are new, and epsilon shows
+        assert [pair.name for pair in planned.pairs] == [
+            "items of many for others", "items at the threshold for others"
+        ]  # fmt: skip
 
 
 def test_worlds_of_published_keywords_are_no_samples():

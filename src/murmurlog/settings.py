@@ -26,6 +26,7 @@ QUICK = (
     "items at the threshold for others",
 )
 COUNTED = ("a click of many", "a session of many", "clicks of many")  # counts need many worlds too
+DECLARED = 1_000_000  # users, more than there are in a log of worlds
 MORE = 3  # times as many worlds, where little shows
 
 
@@ -120,6 +121,7 @@ def claimed(
     only: tuple[str, ...] = (*QUICK[:2], FIRST) if usual == "queries" else ()
     if usual == "queries" and more.get("neighbours") == "replace":
         usual, only = "exchanges", ("items of many for others", "items at the threshold for others")
+        more["more"] = MORE
     if names & {"pool", "hybrid"}:
         files = (*files, POOL)
     return Setting(
@@ -164,6 +166,12 @@ def standing(mechanism: str, *, noise: str | None = None) -> list[Setting]:
             Setting(name="clicks on public lists", epsilon=2.0, delta=0.1,
                     tables=("query", "click"), pairs="clicks", files=(LISTS,), replayed=True,
                     **shared)
+        )  # fmt: skip
+    if mechanism == "zealous":
+        # The one reading with a threshold before the noise. It states a delta for plain DP too.
+        found.append(
+            Setting(name="probabilistic, with a first threshold", epsilon=0.5, delta=0.1,
+                    only=(*QUICK, FIRST), options={"notion": "pdp", "users": DECLARED}, **shared)
         )  # fmt: skip
     if mechanism == "rounds":
         found.append(
