@@ -1,7 +1,7 @@
 """Systems side by side: whose users a release is made from, what is scored on whom, what is said."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -13,13 +13,14 @@ from murmurlog import evaluating, running
 from murmurlog.bundle import load
 from murmurlog.cli.evaluate import _options
 from murmurlog.engine import connect
-from murmurlog.errors import UsageError
+from murmurlog.errors import BundleError, UsageError
 from murmurlog.evaluating import evaluate
 from murmurlog.log import read
+from murmurlog.mechanisms import parse
 from murmurlog.noise import SeededEntropy
 from murmurlog.recipes import Wanted, of_bundle, of_mechanism
 from murmurlog.road import release
-from murmurlog.running import averaged, split
+from murmurlog.running import _Told, averaged, split
 from murmurlog.scores import Figure, Result, Scores, compare, mean, merge, results
 from murmurlog.source import find
 from murmurlog.sweeping import sweep
@@ -147,6 +148,18 @@ def test_a_session_as_the_protected_unit_is_defined_in_the_certificate(place, tm
     assert of_bundle("b", load(out).certificate, {}).view.gap == 300.0
 
 
+def test_a_table_without_counts_takes_none_from_the_others(place, tmp_path):
+    out = tmp_path / "bundle"
+    mechanism = {"query": "rounds", "click": "threshold"}
+    release(
+        str(place / "log.parquet"), out=out, tables=["query", "click"], mechanism=mechanism,
+        count_share=0,
+    )  # fmt: skip
+    counts = {name: claim.count for name, claim in load(out).certificate.tables.items()}
+    assert counts == {"query": None, "click": "users"}
+    assert not of_bundle("b", load(out).certificate, {}).set_only
+
+
 def test_where_nobody_is_held_out_there_are_no_questions(tmp_path):
     rows = "".join(f"u1,2006-01-01 10:{m:02},q{m % 7},a{m % 3}.com\n" for m in range(50))
     (tmp_path / "log.csv").write_text("user,time,query,url\n" + rows)
@@ -214,6 +227,41 @@ def test_a_bundle_that_used_a_list_or_a_public_file_needs_it_again(place, tmp_pa
     release(log, out=tmp_path / "p", tables=["query"], mechanism="pool", pool=tmp_path / "pool.txt")
     with pytest.raises(UsageError, match="give --pool again"):
         of_bundle("p", load(tmp_path / "p").certificate, {})
+
+
+def test_public_lists_and_maps_are_asked_for_again_too(place, tmp_path):
+    log, lists = str(place / "log.parquet"), tmp_path / "lists.tsv"
+    lists.write_text("query\turl\nweather\ta.com\n")
+    release(
+        log, out=tmp_path / "l", tables=["query", "click"], mechanism="korolova", result_lists=lists
+    )
+    with pytest.raises(UsageError, match="give --result-lists again"):
+        evaluate(log, bundles=[tmp_path / "l"], baselines=[])
+    paths = parse("label-paths(l_s=1, l_q=2, subsequences=all, b=1.0, L=2, T=5)")
+    with pytest.raises(UsageError, match="give --map again"):
+        of_bundle("m", claiming(place, session=paths), {})
+
+
+def claiming(place, **mechanisms):
+    """A certificate that says that these mechanisms made these tables, whatever they can make."""
+    honest = load(place / "bundle").certificate
+    claim = honest.tables["query"]
+    tables = {kind: replace(claim, mechanism=str(m)) for kind, m in mechanisms.items()}
+    return replace(honest, tables=tables)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "message"),
+    [
+        ("session", "threshold(noise=geometric, d=1, scale=1.0, T=20)", "which it never does"),
+        ("query", "left-out(d=5, sigma=40.0)", "which it never does"),
+        ("left_out", "left-out(d=5, sigma=40.0)", "and no query table"),
+        ("query", "zealous-keywords(d=1, b=1.0, fakes=10.0)", "and no keyword table"),
+    ],
+)
+def test_a_recipe_that_no_release_has_is_refused(place, kind, text, message):
+    with pytest.raises(BundleError, match=message):
+        of_bundle("b", claiming(place, **{kind: parse(text)}), {})
 
 
 def test_public_files_are_read_for_the_tables_and_urls_of_the_bundle(place, tmp_path):
@@ -362,6 +410,18 @@ def test_repeats_are_averaged_and_their_spread_is_in_the_interval():
     spread = math.hypot(0.1, 1.96 * math.sqrt(0.08))
     assert found.value == pytest.approx(0.4)
     assert found.high == pytest.approx(0.4 + spread)
+
+
+def test_tests_are_of_what_the_lines_say_where_releases_are_repeated():
+    told, users = _Told(), np.arange(50)
+    told.add("t", "raw", 0, [Scores(measure="m", values=np.full(50, 0.5), users=users)])
+    for repeat, value in enumerate((0.9, 0.1, 0.1)):
+        values = np.where(users < 10, np.nan, value)  # misses are 0
+        told.add("t", "s", repeat, [Scores(measure="m", values=values, users=users)])
+    lines, (test,) = told.lines(["raw", "s"])
+    means = {line.system: line.value for line in lines if line.measure == "m (all)"}
+    assert test.difference == pytest.approx(means["s"] - means["raw"])
+    assert test.difference < 0
 
 
 def test_the_paired_test_is_that_of_scipy_by_hand():

@@ -7,9 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+import murmurlog
 from murmurlog.errors import Refused, UsageError
 from murmurlog.ledger import Ledger
 from murmurlog.privacy import Guarantee
+from murmurlog.surveying import survey
 
 COST = Guarantee(epsilon=1.0, delta=1e-6)
 
@@ -69,6 +71,33 @@ def test_sixteen_at_once_cannot_overspend(book):
     with ThreadPoolExecutor(16) as pool:
         assert sum(pool.map(one, range(16))) == 3
     assert book.accounts()[0].epsilon == 3
+
+
+def test_a_booking_outlasts_a_loss_of_power(book):
+    """A commit removes SQLite's journal; unless the folder is synced as well, it can come back."""
+    book.cap("web", epsilon=3, delta=1e-5)
+    with book._transaction() as db:
+        assert db.execute("PRAGMA synchronous").fetchone() == (3,)
+
+
+def test_sessions_add_up_only_if_they_are_cut_alike(tmp_path, write_tsv):
+    rows = [
+        {"user": f"u{n}", "time": f"2026-01-01 00:{5 * m:02}:00", "query": f"q{m}", "url": "a.b"}
+        for n in range(40)
+        for m in range(3)
+    ]
+    log, ledger = str(write_tsv(rows)), tmp_path / "ledger.db"
+    deny = tmp_path / "deny.txt"
+    deny.write_text("q1\n")
+    booked = {"ledger": ledger, "source_name": "web", "unit": "session"}
+    murmurlog.release(log, out=tmp_path / "a", tables=["query"], **booked)
+    murmurlog.release(log, out=tmp_path / "b", tables=["query"], since="2025-01-01", **booked)
+    survey(log, epsilon=0.5, **booked)
+    assert murmurlog.verify(tmp_path / "b", ledger=ledger).ok
+    for other in ({"gap": 60}, {"where": {"url": "a.b"}}, {"deny": deny}, {"screen": False}):
+        with pytest.raises(Refused, match=r"accounted per session \(gap 1800 s, rows .*same --gap"):
+            murmurlog.release(log, out=tmp_path / "c", tables=["query"], **booked, **other)
+    assert Ledger(ledger).accounts()[0].releases == 3
 
 
 def test_a_source_has_one_unit(book):

@@ -110,3 +110,11 @@ def test_ranks_of_columns_are_found_and_others_are_zero():
 
 def test_places_of_texts():
     assert places(["b", "z", "a"], pa.array(["a", "b"])).tolist() == [1, -1, 0]
+
+
+@pytest.mark.parametrize("queries", [900, 1100, 3000])
+def test_a_url_of_many_equal_queries_has_related_ones(queries):
+    """Each is faint; the first round counts them all the same."""
+    table = clicks(*((f"q{n:04}", "x", 1) for n in range(queries)))
+    found = Walker({"click": table}).of_urls(np.array([0]), 20, rounds=2)
+    assert found.lengths.tolist() == [20]

@@ -97,7 +97,7 @@ class Ledger:
             place = self.path if there else ":memory:"
             db = sqlite3.connect(place, timeout=WAIT_SECONDS, isolation_level=None)
             try:
-                db.execute("PRAGMA synchronous = FULL")
+                db.execute("PRAGMA synchronous = EXTRA")  # the folder, too: a commit unlinks a file
                 db.execute("BEGIN IMMEDIATE")
                 try:
                     self._prepare(db)
@@ -128,7 +128,7 @@ class Ledger:
             new = folder / "ledger"
             new.touch(mode=0o600)
             with closing(sqlite3.connect(new, isolation_level=None)) as db:
-                db.execute("PRAGMA synchronous = FULL")
+                db.execute("PRAGMA synchronous = EXTRA")  # the folder, too: a commit unlinks a file
                 db.execute("BEGIN IMMEDIATE")
                 self._prepare(db)
                 db.execute("COMMIT")
@@ -188,15 +188,17 @@ class Ledger:
                 (source, epsilon, delta),
             )
 
-    def check(self, source: str, cost: Guarantee) -> Account:
-        """Raises Refused unless the cost fits; books nothing."""
+    def check(self, source: str, cost: Guarantee, *, unit: str | None = None) -> Account:
+        """Raises Refused unless the cost fits; books nothing. `unit`: more exactly than the cost says."""
         with self._transaction() as db:
-            return self._fits(db, source, cost)
+            return self._fits(db, source, cost, unit or cost.unit)
 
-    def reserve(self, source: str, cost: Guarantee, *, release_id: str, what: str) -> Account:
+    def reserve(
+        self, source: str, cost: Guarantee, *, release_id: str, what: str, unit: str | None = None
+    ) -> Account:
         """Books the cost as spent, or raises Refused. Returns the account as it was before."""
         with self._transaction(write=True) as db:
-            before = self._fits(db, source, cost)
+            before = self._fits(db, source, cost, unit or cost.unit)
             db.execute("INSERT OR IGNORE INTO sources VALUES (?, NULL, NULL)", (source,))
             db.execute(
                 "INSERT INTO entries VALUES (?, ?, 'reserved', ?, ?, ?, ?, ?, ?, NULL)",
@@ -205,7 +207,7 @@ class Ledger:
                     source,
                     cost.epsilon,
                     cost.delta,
-                    cost.unit,
+                    unit or cost.unit,
                     cost.neighbours,
                     what,
                     _now(),
@@ -238,17 +240,15 @@ class Ledger:
             names = [name for (name,) in db.execute("SELECT name FROM sources ORDER BY name")]
             return [_account(db, name) for name in names]
 
-    def _fits(self, db: sqlite3.Connection, source: str, cost: Guarantee) -> Account:
+    def _fits(self, db: sqlite3.Connection, source: str, cost: Guarantee, unit: str) -> Account:
         account = _account(db, source)
         for entry in _entries(db):
-            if entry.source == source and (entry.unit, entry.neighbours) != (
-                cost.unit,
-                cost.neighbours,
-            ):
+            if entry.source == source and (entry.unit, entry.neighbours) != (unit, cost.neighbours):
                 raise Refused(
                     f'source "{source}" is accounted per {entry.unit} ({entry.neighbours}); a release '
-                    f"per {cost.unit} ({cost.neighbours}) does not add to that. Use the same unit and "
-                    "neighbours for every release of a source."
+                    f"per {unit} ({cost.neighbours}) does not add to that. Use the same unit and "
+                    "neighbours for every release of a source; of sessions the same --gap, --where, "
+                    "--deny and screen."
                 )
         for name, cap, spent, asked in (
             ("epsilon", account.epsilon_cap, account.epsilon, cost.epsilon),
@@ -259,7 +259,7 @@ class Ledger:
                 smaller = f"Try --{name} {left:.4g}, or raise" if left > 0 else "Raise"
                 releases = f"{account.releases} release{'s' * (account.releases != 1)}"
                 raise Refused(
-                    f"this release costs {name} {asked:.4g} per {cost.unit} on source "
+                    f"this release costs {name} {asked:.4g} per {unit} on source "
                     f'"{source}", {spent:.4g} of its cap {cap:.4g} is spent ({releases}); '
                     f"{left:.4g} is left.\n  {smaller} the cap: murmurlog ledger cap {source} "
                     f"--epsilon ... --delta ... --ledger {self.path.name}"

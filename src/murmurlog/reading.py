@@ -1,5 +1,7 @@
 """Which rows of a source are read and how their text is cleaned: one value for all that reads logs."""
 
+import hashlib
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -57,6 +59,19 @@ class Reading:
             deny=self.deny,
             say=say,
         )
+
+    def unit(self, unit: str, *, gap: float) -> str:
+        """What is protected, as a ledger books it.
+
+        A session ends where nothing is asked for a while among the rows that are read. With another
+        pause, or other rows left out in between, sessions are others, and costs do not add up.
+        """
+        if unit != "session":
+            return unit
+        patterns = self.screen.patterns if self.screen else ()
+        screened = [(p.name, p.check, [e.pattern for e in p.expressions]) for p in patterns]
+        rows = json.dumps([dict(self.where or {}), sorted(self.deny), screened], sort_keys=True)
+        return f"session (gap {gap:g} s, rows {hashlib.sha256(rows.encode()).hexdigest()[:8]})"
 
     def allowed(self, table: pa.Table) -> pa.Table:
         """The rows without a query that is denied or screened: public keys may hold such ones."""

@@ -143,8 +143,9 @@ def of_bundle(name: str, certificate: Certificate, options: Mapping[str, Any]) -
             options=options,
         ),
         guarantee=guarantee,
-        set_only=any(
-            claim.count is None and kind != "log" for kind, claim in certificate.tables.items()
+        # A mechanism that draws no counts needs no flag for it.
+        set_only=all(
+            claim.count is None for kind, claim in certificate.tables.items() if kind != "log"
         ),
         consistent=certificate.consistent,
     )

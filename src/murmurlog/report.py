@@ -110,7 +110,7 @@ def check_target(out: Path) -> None:
         raise UsageError(f"--out {str(out)!r} must be an .html file")
     if not out.parent.is_dir():
         raise UsageError(f"--out {str(out)!r}: there is no folder {str(out.parent)!r}")
-    _outside_bundles(out)
+    outside_bundles(out)
 
 
 def check_folder(out: Path) -> None:
@@ -119,10 +119,11 @@ def check_folder(out: Path) -> None:
         raise UsageError(f"--out {str(out)!r} exists: choose another folder, or remove it first")
     if not out.parent.is_dir():
         raise UsageError(f"--out {str(out)!r}: there is no folder {str(out.parent)!r}")
-    _outside_bundles(out)
+    outside_bundles(out)
 
 
-def _outside_bundles(out: Path) -> None:
+def outside_bundles(out: Path) -> None:
+    """Raises if a path lies in a published bundle."""
     for folder in out.resolve().parents:
         if (folder / CERTIFICATE).exists():
             raise UsageError(

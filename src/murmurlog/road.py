@@ -197,8 +197,9 @@ def release(
             f"{', '.join(names)} has no guarantee, so there is no cost that a ledger could book: leave "
             "--ledger out, and publish nothing of it"
         )
+    booked_unit = reading.unit(unit, gap=gap)
     if book:
-        book.check(name, total)
+        book.check(name, total, unit=booked_unit)
     for each in plans.values():
         each.passes()  # whatever cannot be computed shows before the budget is spent
     release_id = secrets.token_hex(16)
@@ -216,7 +217,7 @@ def release(
         log = reading.read(found, engine=running, urls=urls, say=say)
         made = make(
             plans, log, view, reading, entropy=entropy, set_only=set_only, consistent=consistent,
-            reserve=lambda: _reserved(book, name, total, release_id, plans), say=say,
+            reserve=lambda: _reserved(book, name, total, release_id, plans, booked_unit), say=say,
         )  # fmt: skip
         rows = {kind: table.num_rows for kind, table in made.tables.items()}
         certificate = _certificate(
@@ -258,12 +259,17 @@ def _booked(target: Path | str, release_id: str, book: Ledger | None) -> Iterato
 
 
 def _reserved(
-    book: Ledger | None, name: str, total: Guarantee, release_id: str, plans: Mapping[str, Plan]
+    book: Ledger | None,
+    name: str,
+    total: Guarantee,
+    release_id: str,
+    plans: Mapping[str, Plan],
+    unit: str,
 ) -> Account | None:
     if book is None:
         return None
     what = "; ".join(f"{kind}: {plan.mechanism}" for kind, plan in plans.items())
-    return book.reserve(name, total, release_id=release_id, what=what)
+    return book.reserve(name, total, release_id=release_id, what=what, unit=unit)
 
 
 def planned_for(

@@ -138,19 +138,26 @@ class _Told:
         """The lines of all, folds put together, repeats averaged, and each against the raw log."""
         lines, tests = list[Result](), list[Comparison]()
         for task in dict.fromkeys(task for task, _ in self._found):
-            first = dict[str, Found]()
+            mean = dict[str, list[Scores]]()
             for system in (name for name in names if (task, name) in self._found):
                 repeats = [merge(folds) for folds in self._found[task, system]]
-                first[system] = repeats[0]
+                mean[system] = _on_average(repeats)
                 lines += averaged([results(system, task, found) for found in repeats])
-            for system, found in first.items():
-                if RAW in first and system != RAW:
-                    tests += compare(system, RAW, task, _scores(found), _scores(first[RAW]))
+            for system, scores in mean.items():
+                if RAW in mean and system != RAW:
+                    tests += compare(system, RAW, task, scores, mean[RAW])
         return lines, tests
 
 
-def _scores(found: Found) -> list[Scores]:
-    return [each for each in found if isinstance(each, Scores)]
+def _on_average(repeats: Sequence[Found]) -> list[Scores]:
+    """What a system got on each question, over repeated releases, misses as 0."""
+    found: dict[str, list[Scores]] = {}
+    for scores in (each for repeat in repeats for each in repeat if isinstance(each, Scores)):
+        found.setdefault(scores.measure, []).append(scores)
+    return [
+        replace(same[0], values=np.mean([np.nan_to_num(each.values) for each in same], axis=0))
+        for same in found.values()
+    ]
 
 
 def averaged(repeats: Sequence[Sequence[Result]]) -> list[Result]:

@@ -15,7 +15,7 @@ from murmurlog.bundle import check_target
 from murmurlog.counted import PER_USER, check_kind, count
 from murmurlog.engine import check_memory, connect
 from murmurlog.errors import DiskError
-from murmurlog.items import check
+from murmurlog.items import GAP, check
 from murmurlog.ledger import opened
 from murmurlog.measuring import Measurement
 from murmurlog.noise import Entropy, SystemEntropy
@@ -93,8 +93,6 @@ def survey(
     noise = Measurement.solve(epsilon=epsilon, delta=delta, d=per_user, neighbours=neighbours)
     guarantee = noise.guarantee(epsilon=epsilon, unit=unit, neighbours=neighbours)
     book, _ = opened(ledger, source_name)
-    if book:
-        book.check(str(source_name), guarantee)
     found = find(source, columns=columns, encoding=encoding)
     check(found, kind=kind, unit=unit)
     way = choose_way(bound, timed="time" in found.columns)
@@ -108,13 +106,22 @@ def survey(
         strict=strict,
     )
     reading.check(found)
+    booked_unit = reading.unit(unit, gap=GAP)
+    if book:
+        book.check(str(source_name), guarantee, unit=booked_unit)
     release_id = SystemEntropy().bytes(16).hex()
     with connect(memory=memory) as engine:
         log = reading.read(found, engine=engine, urls=kind == "click", say=say)
         say(f"counting {kind}")
         counted = count(log, kind=kind, unit=unit, per_user=per_user, way=way, entropy=entropy)
     if book:  # from here on the budget is spent
-        book.reserve(str(source_name), guarantee, release_id=release_id, what=f"{kind}: {noise}")
+        book.reserve(
+            str(source_name),
+            guarantee,
+            release_id=release_id,
+            what=f"{kind}: {noise}",
+            unit=booked_unit,
+        )
     outline = measure(counted, noise, epsilon=epsilon, neighbours=neighbours, entropy=entropy)
     made = Survey(
         outline=outline,

@@ -156,6 +156,9 @@ def check_out(out: Path | None, *, sweep: bool) -> None:
         raise UsageError(f"--out {str(out)!r}: there is no folder {str(out.parent)!r}")
     if not sweep and out.suffix != ".toml":
         raise UsageError(f"--out {out.name} must end in .toml: it holds settings of a release")
+    from murmurlog.report import outside_bundles
+
+    outside_bundles(out)
 
 
 def report(
@@ -262,7 +265,10 @@ def write_sweep(folder: Path, rows: list[dict[str, Any]], seen: Seen) -> None:
     """The trade-off as a table and as charts."""
     from murmurlog import charts
 
-    folder.mkdir()
+    # With --raw they hold exact figures of the log, as reports of evaluations do.
+    folder.mkdir(mode=0o700)
+    for name in SWEEP:
+        (folder / name).touch(mode=0o600)
     table = io.StringIO()
     writer = csv.DictWriter(table, (*COLUMNS, "from"), lineterminator="\n")
     writer.writeheader()

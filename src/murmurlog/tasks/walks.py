@@ -93,7 +93,8 @@ def normalised(matrix: Any) -> Any:
 
 
 def pruned(matrix: Any) -> Any:
-    """The matrix without its faint entries."""
+    """The matrix without its faint entries; the one that is given stays as it is."""
+    matrix = matrix.copy()
     matrix.data[matrix.data < FAINT] = 0.0
     matrix.eliminate_zeros()
     return matrix

@@ -97,5 +97,5 @@ def overlaps(ours: Ranked, theirs: Ranked, place: Ints, k: int) -> Floats:
     both = np.bincount(
         ours.rows[first], weights=(rank > 0) & (rank <= k), minlength=len(ours.lengths)
     )
-    share: Floats = both / np.minimum(theirs.lengths, k)
+    share: Floats = both / np.maximum(1, np.minimum(theirs.lengths, k))
     return np.where(ours.lengths > 0, share, np.nan)
