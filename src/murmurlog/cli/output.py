@@ -77,6 +77,6 @@ def warn_about(guarantee: Any) -> None:
         tell("warning: nothing is proved about this release. Do not publish it.")
     elif guarantee.plain_delta >= LARGE_DELTA:
         tell(
-            f"warning: delta {guarantee.delta:.3g} is large. It is the chance that the guarantee "
-            f"does not hold for a given {guarantee.unit}; keep it far below one over their number."
+            f"warning: delta {guarantee.delta:.3g} is large. No more is promised a {guarantee.unit} than "
+            "if all of it were given away with this chance; keep it far below one over their number."
         )
