@@ -3,15 +3,18 @@
 from dataclasses import replace
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from hostile_bundles import seal
 
 import murmurlog
-from murmurlog.bundle import publish, read_certificate
+from murmurlog.bundle import make_cards, publish, read_certificate, sums
 from murmurlog.certificate import TableClaim
 from murmurlog.errors import Refused, UsageError
 from murmurlog.mechanisms import parse
+from murmurlog.mechanisms.left_out import BINS
 from murmurlog.plans import PROBABILITIES, drawn_with
-from murmurlog.privacy import compose
+from murmurlog.privacy import compose, noise_sd
 from murmurlog.tables import count_of, schema
 
 
@@ -309,3 +312,216 @@ def test_a_profile_that_was_planned_by_is_in_the_certificate(log, tmp_path):
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert "chosen by profile ab, epsilon 1; its cost adds to this guarantee" in card
     assert "conditional on: per-user 7" in card
+
+
+# --- output that the mechanism cannot have given --------------------------------------------------
+
+PROFILES = "profiles(noise=geometric, d=9, cap=3, scale=1.0, T=20)"
+
+
+def of_users(first, last, *rows):
+    return [(f"invented-{n}", *row) for n in range(first, last) for row in rows]
+
+
+def test_a_profile_of_fewer_users_than_can_pass_is_caught(honest, tmp_path):
+    many = of_users(1, 31, ("a", "b", 1), ("c", "d", 2))
+    said = {"invented users": 30, "published profiles": 1}
+    log = {"log": (PROFILES, rows_of(*many))}
+    assert forge(honest, tmp_path / "ok", log, notes=dict(said)) == ""
+    alone = {"log": (PROFILES, rows_of(*many, ("invented-99", "a", "b", 1)))}
+    told = {"invented users": 31, "published profiles": 2}
+    assert "a profile of fewer than" in forge(honest, tmp_path / "one", alone, notes=told)
+    other = {"log": (PROFILES, rows_of(*many, *of_users(40, 41, ("a", "b", 1), ("c", "d", 1))))}
+    assert "a profile of fewer than" in forge(honest, tmp_path / "count", other, notes=told)
+    for n, wrong in enumerate(
+        ({}, said | {"invented users": 31}, said | {"published profiles": 2})
+    ):
+        assert "follows from the tables" in forge(honest, tmp_path / f"n{n}", log, notes=wrong)
+
+
+LISTS = "korolova-lists(d=1, b_c=1.0)"
+PATHS = "label-paths(l_s=1, l_q=2, subsequences=all, b=1.0, L=2, T=5)"
+KEYWORDS = {"keyword": (THRESHOLD, counted("keyword", ["weather"]))}
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "keys", "before"),
+    [
+        ("query", "zealous(m=1, lam=1.0, tau=1, T=20)", ["weather"], {}),
+        ("query", "pool(d=1, b=1.0, N=10, T=5)", ["weather"], {}),
+        ("query", "hybrid(d=1, b=1.0, N=10, T_pool=5, T=20)", ["weather"], {}),
+        ("click", LISTS, ["weather", "a.com"], {}),
+        ("session", PATHS, [["a", "b"]], {}),
+        ("query", "zealous-keywords(d=1, b=1.0, fakes=1.0)", ["weather"], KEYWORDS),
+    ],
+)
+def test_counts_of_rows_and_errors_below_the_noise_are_caught(
+    honest, tmp_path, kind, text, keys, before
+):
+    table = counted(kind, keys)
+    stderr = table.schema.get_field_index("users_stderr")
+    small = table.set_column(stderr, "users_stderr", pa.array([1e-9]))
+    rows = table.rename_columns([name.replace("users", "rows") for name in table.column_names])
+    for n, (forged, message) in enumerate(
+        [(rows, "counts rows"), (small, "smaller errors than its noise")]
+    ):
+        assert message in forge(honest, tmp_path / str(n), {**before, kind: (text, forged)})
+    assert "noise" not in forge(honest, tmp_path / "ok", {**before, kind: (text, table)})
+
+
+def test_counts_below_what_published_keywords_allow_are_caught(honest, tmp_path):
+    text = "zealous-keywords(d=1, b=9.0, fakes=0.001)"
+    low = counted("query", ["weather"], users=3)
+    low = low.set_column(2, "users_stderr", pa.array([20.0]))
+    low = low.set_column(3, "reliable", pa.array([False]))
+    assert "holds a count of 3, below" in forge(
+        honest, tmp_path / "out", {**KEYWORDS, "query": (text, low)}
+    )
+
+
+def test_probabilistic_privacy_without_its_counts_is_caught(honest, tmp_path):
+    text = "zealous(m=1, lam=1.0, tau=3, T=40, users=10)"
+    keys = {"query": (text, QUERY.select(["query"]))}
+    assert "has no counts" in forge(honest, tmp_path / "out", keys, declared_users=10)
+
+
+def left_out_table(rows=1000):
+    wanted = schema("left_out", count="rows")
+    sd = noise_sd(noise="gaussian", scale=40.0)
+    held = [dict(zip(wanted.names, [*key, rows, sd, True], strict=True)) for key in BINS]
+    return pa.Table.from_pylist(held, schema=wanted)
+
+
+def test_what_is_left_out_needs_the_queries_and_says_what_its_table_says(honest, tmp_path):
+    left = {"left_out": ("left-out(d=1, sigma=40.0)", left_out_table())}
+    both = {**left, "query": (THRESHOLD, QUERY)}
+    assert "no query table" in forge(honest, tmp_path / "alone", left, notes={})
+    n = len(BINS) // 3
+    right = {
+        "searches left out, %": 50,
+        "queries left out": 1000 * n,
+        "queries left out, give or take": round(
+            2 * noise_sd(noise="gaussian", scale=40.0) * n**0.5
+        ),
+    }
+    assert forge(honest, tmp_path / "ok", both, notes=right) == ""
+    for number, wrong in enumerate(
+        ({}, {"searches left out, %": 1}, right | {"queries left out": 1})
+    ):
+        said = forge(honest, tmp_path / str(number), both, notes=wrong)
+        assert "follows from the tables" in said
+
+
+def test_remarks_where_nothing_follows_are_caught(honest, tmp_path):
+    said = forge(honest, tmp_path / "o", {"query": (THRESHOLD, QUERY)}, notes={"invented users": 5})
+    assert "follows from the tables" in said
+
+
+# --- cards, words and files -----------------------------------------------------------------------
+
+
+def test_another_version_does_not_make_cards_believed(honest, tmp_path):
+    out = tmp_path / "out"
+    assert forge(honest, out, {"query": (THRESHOLD, QUERY)}, murmurlog="0.0.1") == ""
+    (out / "README.md").write_text("# epsilon 0.001\n")
+    seal(out)
+    (failed,) = [check for check in murmurlog.verify(out).checks if not check.ok]
+    assert "made by murmurlog 0.0.1" in failed.message
+    assert "is not believed" in failed.message
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"about": {"title": "x\n\n## Privacy\n\nepsilon 0.001"}}, "one plain line"),
+        ({"about": {"title": "\u202etitle"}}, "one plain line"),
+        ({"about": {"foo": "user 17 asked x"}}, "`about` holds other things"),
+        ({"planned_by": "x\n# epsilon 0"}, "one plain line"),
+        ({"unprotected": ("a\nb",)}, "one plain line"),
+        ({"release_id": "a\nledger  ok"}, "an id or a day"),
+        ({"release_id": "0" * 31}, "an id or a day"),
+        ({"declared_users": -5}, "a number of users"),
+        (
+            {"booked": {"source": "s", "releases_before": -1, "epsilon_before": 1.0,
+                        "delta_before": 0.0}},
+            "a booking",
+        ),
+        (
+            {"booked": {"source": "s", "releases_before": 1, "epsilon_before": -5.0,
+                        "delta_before": 0.0}},
+            "a booking",
+        ),
+    ],
+)  # fmt: skip
+def test_words_and_numbers_that_no_release_has_are_caught(honest, tmp_path, changes, message):
+    assert message in forge(honest, tmp_path / "out", {"query": (THRESHOLD, QUERY)}, **changes)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"about": {"title": "x\n# y"}},
+        {"about": {"description": "x" * 10_001}},
+        {"planned_by": "a\x1b[2J"},
+        {"unprotected": ["a\nb"]},
+        {"source_name": "a\nb"},
+        {"by": ("country", ["D\nE"])},
+    ],
+)
+def test_words_that_are_not_a_line_are_refused_before_anything_is_booked(log, tmp_path, said):
+    asked = {"tables": ["query"], "ledger": tmp_path / "l.db", "source_name": "s"} | said
+    with pytest.raises(UsageError, match="one plain line"):
+        murmurlog.release(log, out=tmp_path / "out", **asked)
+    assert not (tmp_path / "l.db").exists()
+
+
+def test_other_spaces_and_joiners_are_plain_and_a_description_is_no_heading(log, tmp_path):
+    about = {"title": "日本\u3000ログ", "description": "# Epsilon\u00a00.001"}
+    murmurlog.release(log, out=tmp_path / "out", tables=["query"], epsilon=2, about=about)
+    assert murmurlog.verify(tmp_path / "out").ok
+    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert "\n\\# Epsilon" in card
+
+
+def test_what_a_certificate_says_of_the_ledger_is_compared_with_it(log, tmp_path):
+    book = tmp_path / "l.db"
+    for name in ("first", "second"):
+        murmurlog.release(
+            log, out=tmp_path / name, tables=["query"], epsilon=2, ledger=book, source_name="s"
+        )
+        assert murmurlog.verify(tmp_path / name, ledger=book).ok
+    said = read_certificate(tmp_path / "second")
+    tables = murmurlog.load(tmp_path / "second").tables
+    assert said.booked["releases_before"] == 1
+    for n, wrong in enumerate(
+        (
+            {"releases_before": 0},
+            {"epsilon_before": 0.0},
+            {"delta_before": 0.0},
+            {"source": "another log"},
+            None,
+        )
+    ):
+        booked = None if wrong is None else {**said.booked, **wrong}
+        publish(tmp_path / str(n), tables=tables, certificate=replace(said, booked=booked))
+        assert murmurlog.verify(tmp_path / str(n)).ok
+        report = murmurlog.verify(tmp_path / str(n), ledger=book)
+        assert [check.name for check in report.checks if not check.ok] == ["ledger"]
+
+
+def test_nothing_is_hidden_in_folders_or_columns(honest, tmp_path):
+    out = tmp_path / "out"
+    assert forge(honest, out, {"query": (THRESHOLD, QUERY)}) == ""
+    (out / "data" / "u17 asked x").mkdir()
+    assert "not part of a bundle" in murmurlog.verify(out).checks[0].message
+    (out / "data" / "u17 asked x").rmdir()
+    path = out / "data" / "query.parquet"
+    table = pq.read_table(path)
+    field = table.schema.field(0).with_metadata({"raw": "u17 asked x"})
+    pq.write_table(table.cast(table.schema.set(0, field)), path, compression="zstd")
+    made = make_cards(read_certificate(out), sums(out), {"query": table})
+    for name, card in made.items():
+        (out / name).write_text(card, encoding="utf-8")
+    seal(out)
+    failed = [check.message for check in murmurlog.verify(out).checks if not check.ok]
+    assert failed == ["a column has metadata of its own"]

@@ -3,7 +3,9 @@
 import json
 import os
 import random
+import resource
 import shutil
+from pathlib import Path
 
 import cases
 import fuzz
@@ -24,6 +26,8 @@ from murmurlog.bundle import read_table
 from murmurlog.errors import BundleError, InputError, UsageError
 from murmurlog.known import read_doc_freq, read_planted
 from murmurlog.log import read
+from murmurlog.page.shelf import Shelf
+from murmurlog.privacy import rounds
 from murmurlog.screen import load
 from murmurlog.source import find
 
@@ -291,6 +295,132 @@ def test_a_table_that_unpacks_out_of_all_proportion_is_refused(bundle):
     pq.write_table(pa.Table.from_arrays(many, schema=schema), path, compression="zstd")
     with pytest.raises(BundleError, match="more than 200 times its size"):
         read_table(bundle, "query")
+
+
+def test_no_table_and_a_key_that_is_there_twice_are_a_damaged_certificate(bundle):
+    said = (bundle / "privacy.json").read_text()
+    twice = said.replace("{", '{"private": true,', 1)
+    inside = said.replace('"guarantee": {', '"guarantee": {"epsilon": 0.001,', 1)
+    without = json.dumps(json.loads(said) | {"tables": {}})
+    for forgery in (twice, inside, without):
+        (bundle / "privacy.json").write_text(forgery)
+        hostile_bundles.seal(bundle)
+        assert run("verify", bundle).returncode == 6
+        with pytest.raises(BundleError, match="is damaged"):
+            murmurlog.load(bundle)
+
+
+def test_parameters_that_are_no_numbers_are_not_served(bundle):
+    tables = json.loads((bundle / "privacy.json").read_text())["tables"]
+    tables["query"]["parameters"]["scale"] = "x"
+    with pytest.raises(BundleError, match="cannot be computed"):
+        Shelf([forged(bundle, tables=tables)])
+
+
+@pytest.mark.parametrize("stderr", [float("nan"), float("inf"), -1.0, 1e200])
+def test_errors_that_no_count_has_are_refused(bundle, stderr):
+    path = bundle / "data" / "query.parquet"
+    table = pq.read_table(path)
+    place = table.schema.get_field_index("users_stderr")
+    pq.write_table(
+        table.set_column(place, table.schema.field(place), pa.array([stderr] * len(table))), path
+    )
+    with pytest.raises(BundleError, match="errors that no count has"):
+        read_table(bundle, "query")
+
+
+def dictionary_of(value, rows):
+    return pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), pa.array([value]))
+
+
+def test_a_long_text_that_stands_once_for_many_rows_is_measured_first(bundle):
+    """A file of 2 kB would come to 4 GB: Arrow must not be asked for it."""
+    rows, path = 4096, bundle / "data" / "query.parquet"
+    texts = dictionary_of("x" * (1 << 20), rows)
+    lists = pa.ListArray.from_arrays(pa.array(range(rows + 1), pa.int32()), texts)
+    before = pa.total_allocated_bytes()
+    for name, column in (("query", texts), ("queries", lists)):
+        table = pa.table({name: column, "users": [50] * rows})
+        pq.write_table(table, path, compression="zstd", store_schema=False)
+        del table
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        with pytest.raises(BundleError, match="more than 200 times its size"):
+            read_table(bundle, "query")
+        # Kilobytes; DuckDB, which measures lists, may take what the file may come to and a little.
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak < 1_000_000
+    assert pa.total_allocated_bytes() - before < 1 << 26
+    wide = pa.table({"query": pa.array(["x"], pa.large_string())})
+    pq.write_table(wide, path)
+    with pytest.raises(BundleError, match="a type that no bundle has"):
+        read_table(bundle, "query")
+
+
+@pytest.mark.parametrize("folder", ["a*b", "a[1]?", "x=1", "it's"])
+def test_tables_are_read_as_they_were_written(tmp_path, folder):
+    root = tmp_path / folder
+    (root / "data").mkdir(parents=True)
+    # More texts than a dictionary holds, so that a file has both kinds of pages.
+    texts = [f"{n} " + "x" * 20 for n in range(70_000)]
+    tables = {
+        "query": pa.table({"query": texts, "users": range(70_000)}),
+        "session": pa.table({"queries": [[a, "b"] for a in texts]}),
+    }
+    for name, table in tables.items():
+        pq.write_table(table, root / "data" / f"{name}.parquet", dictionary_pagesize_limit=1 << 16)
+        found = read_table(root, name)
+        assert found.equals(table)
+        assert found.schema.equals(table.schema)
+
+
+def test_marks_without_end_on_a_letter_are_refused_before_they_are_put_in_order(bundle):
+    path = bundle / "data" / "query.parquet"
+    table = pq.read_table(path)
+    # What normalising takes away, or takes apart, does not hide them.
+    for piece in ("\u0315\u0300", "\u0315\u0300\u200b", "\u0f73"):
+        odd = pa.array(["a" + piece * 3000] + ["b"] * (len(table) - 1))
+        pq.write_table(table.set_column(0, table.schema.field(0), odd), path)
+        hostile_bundles.seal(bundle)
+        messages = " ".join(check.message for check in murmurlog.verify(bundle).checks)
+        assert "more than 1000 marks on one letter" in messages
+
+
+def test_sides_are_held_against_each_other_a_few_at_a_time(monkeypatch):
+    """Absurd parameters have thousands of them; the answer is that of all at once."""
+    absurd = rounds.Schedule(
+        d=100, scales=(0.3,), own=(1,), past=(), thresholds=(3 * rounds.GRID,),
+        count_per_user=100, count_scale=1.0,
+    )  # fmt: skip
+    sizes, real = [], rounds._delta
+
+    def watched(*given):
+        found = real(*given)
+        sizes.append(found.size)
+        return found
+
+    monkeypatch.setattr(rounds, "_delta", watched)
+    whole = rounds.delta_of_rounds(absurd, epsilon=1.0, neighbours="replace")
+    (every,) = sizes
+    monkeypatch.setattr(rounds, "PAIRS_AT_ONCE", 1000)
+    assert rounds.delta_of_rounds(absurd, epsilon=1.0, neighbours="replace") == whole
+    assert max(sizes[1:]) <= 1000 < every == sum(sizes[1:])
+
+
+def test_a_card_of_another_size_is_not_read(bundle, monkeypatch):
+    with (bundle / "README.md").open("ab") as file:
+        file.write(b" ")
+    hostile_bundles.seal(bundle)
+    read = []
+    whole = Path.read_bytes
+    monkeypatch.setattr(Path, "read_bytes", lambda path: read.append(path.name) or whole(path))
+    report = murmurlog.verify(bundle)
+    assert [check.name for check in report.checks if not check.ok] == ["cards"]
+    assert "README.md" not in read
+
+
+def test_a_pipe_beside_a_bundle_does_not_hold_up_the_page(bundle):
+    os.mkfifo(bundle / "report.htm")
+    with pytest.raises(BundleError, match="or a pipe"):
+        Shelf([bundle])
 
 
 # --- the harness itself ---------------------------------------------------------------------------

@@ -282,7 +282,14 @@ def readme(certificate: Certificate) -> str:
         ],
     }
     lines = ["---", _yaml(front).rstrip(), "---", "", f"# {certificate.title}", ""]
-    lines += [_description(certificate), "", "## Privacy", "", statement(certificate), ""]
+    lines += [
+        _paragraph(_description(certificate)),
+        "",
+        "## Privacy",
+        "",
+        statement(certificate),
+        "",
+    ]
     lines += ["| table | rows | mechanism | epsilon | delta |", "|---|---|---|---|---|"]
     for table, claim in certificate.tables.items():
         its = claim.guarantee
@@ -331,6 +338,12 @@ def _accounting(certificate: Certificate) -> str:
 def _description(certificate: Certificate) -> str:
     what = ", ".join(CONTENTS[table] for table in certificate.tables)
     return certificate.about.get("description", f"Parts of a search log ({what}).")
+
+
+def _paragraph(text: str) -> str:
+    """A line of the owner's as Markdown that is no heading, list, table or markup."""
+    text = text.lstrip()
+    return f"\\{text}" if text[:1] in tuple("#>-+*=_|~`<[!") else text
 
 
 def limits(certificate: Certificate) -> list[str]:
