@@ -12,11 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from murmurlog.bound import bound
+from murmurlog.engine import connect
 from murmurlog.errors import InputError, UsageError
 from murmurlog.items import items
 from murmurlog.log import read
 from murmurlog.noise import SeededEntropy
 from murmurlog.source import find
+from murmurlog.tables import By
 
 DAY = "2026-01-{:02d} {:02d}:00:00"
 UNITS = ("user", "user-month", "user-week", "user-day", "session", "row")
@@ -180,6 +182,24 @@ def test_rows_that_a_session_begins_with_twice_stay_in_it(tmp_path, engine):
     assert held.n.max().to_pyarrow().as_py() == 1
     assert held.count().to_pyarrow().as_py() == users * sessions
     assert kept.table.unit.isnull().sum().to_pyarrow().as_py() == 0
+
+
+def test_pairs_of_rows_that_differ_in_the_split_alone_do_not_hang_on_the_order_of_rows(tmp_path):
+    """A7: of two rows of one moment, which one comes first must not be others' to settle."""
+    rows = [
+        f"u{n}\t2026-01-01 10:0{minute}:00\t{query}\t{country}\n"
+        for n in range(6)
+        for minute, query, country in ((0, "q", "DE"), (0, "q", "FR"), (1, "r", "DE"))
+    ]
+    found = []
+    for name, lines in (("one.tsv", rows), ("other.tsv", rows[::-1])):
+        (tmp_path / name).write_text("user\ttime\tquery\tcountry\n" + "".join(lines))
+        with connect() as engine:
+            log = read(find(str(tmp_path / name)), engine=engine, keep=["country"])
+            by = By(column="country", values=("DE", "FR"))
+            kept = bound(items(log, kind="pair", by=by), per_user=1, entropy=SeededEntropy(1))
+            found.append(sorted(map(str, kept.table.to_pyarrow().to_pylist())))
+    assert found[0] == found[1]
 
 
 def test_names_of_units_cannot_collide(write_tsv):

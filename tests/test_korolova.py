@@ -269,6 +269,7 @@ def test_pairs_are_subsequent_queries_of_one_session(tmp_path, write_tsv):
         ({"split": {"select": 0.5, "query": 0.5}}, UsageError, "must name select and every table"),
         ({"result_lists": "none.tsv"}, InputError, "no file of result lists"),
         ({"tables": ["query"], "result_lists": "none.tsv"}, UsageError, "needs the tables query"),
+        ({"tables": ["itemset"], "count": "rows"}, UsageError, "held by users, not by rows"),
         ({"tables": ["pair"], "unit": "row"}, InputError, "a single row has no next query"),
     ],
 )

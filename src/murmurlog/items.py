@@ -103,7 +103,7 @@ def items(
     elif kind == "keyword":
         rows = _with_keywords(rows, log.engine, keys_of(kind, by)[1:])
     elif kind == "pair":
-        rows = _pairs(rows, log.engine, gap)
+        rows = _pairs(rows, log.engine, gap, by)
     elif kind == "session":
         rows = _sessions(rows, gap, longest, labels, log.engine, listed)
     if listed is not None and kind in ("click", "pair"):
@@ -163,10 +163,14 @@ def _longest(session_gap: float) -> int:
     return math.floor(session_gap * 1e6)
 
 
-def _pairs(rows: Any, engine: Engine, session_gap: float) -> Any:
-    """Each query with the next, other one of its session; sessions end at the unit's border (A6)."""
+def _pairs(rows: Any, engine: Engine, session_gap: float, by: By | None) -> Any:
+    """Each query with the next, other one of its session; sessions end at the unit's border (A6).
+
+    The order is total in all that an item is made of: else others' rows would settle it (A7).
+    """
     rows = rows.filter(rows.time.notnull())
-    in_order = ibis.window(group_by="unit", order_by=["time", "query"])
+    more = [by.column] if by else []
+    in_order = ibis.window(group_by="unit", order_by=["time", "query", *more])
     following = rows.mutate(
         next_query=rows.query.lead().over(in_order), next_time=rows.time.lead().over(in_order)
     )

@@ -404,9 +404,12 @@ def _with_traits(bounded: Bounded, held: Items, spreads: Mapping[str, float]) ->
         "count": rows.count(),
     }
     own = rows.group_by(["unit", *held.keys]).aggregate(**{name: traits[name] for name in spreads})
-    bins = {
-        name: ibis.least(own[name].cast("int64") - FIRST[name], BINS[name] - 1) for name in spreads
-    }
+    bins = {}
+    for name in spreads:
+        place = own[name].cast("int64") - FIRST[name]
+        # The least of nothing and a number is that number, to an engine.
+        some = ibis.least(place, BINS[name] - 1)
+        bins[name] = ibis.ifelse(place.isnull(), ibis.null("int64"), some)
     joined = bounded.table.join(own, ["unit", *held.keys])
     return bounded.engine.materialise(joined.select(*bounded.table.columns, **bins))
 
