@@ -277,7 +277,7 @@ def _digest(db: sqlite3.Connection) -> str:
 
 
 def _entries(db: sqlite3.Connection) -> list[Entry]:
-    rows = db.execute("SELECT * FROM entries ORDER BY reserved_at, rowid")
+    rows = db.execute("SELECT * FROM entries ORDER BY rowid")
     names = [column[0] for column in rows.description]
     return [Entry(**dict(zip(names, row, strict=True))) for row in rows]
 
