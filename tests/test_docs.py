@@ -126,6 +126,7 @@ def test_what_the_docs_plan_by_is_booked():
     assert profiles >= 4
 
 
+@pytest.mark.slow
 def test_the_tutorial_runs_as_written(tmp_path):
     ran = 0
     for expected, shell in blocks(DOCS / "tutorial.md"):

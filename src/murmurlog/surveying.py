@@ -93,9 +93,6 @@ def survey(
     noise = Measurement.solve(epsilon=epsilon, delta=delta, d=per_user, neighbours=neighbours)
     guarantee = noise.guarantee(epsilon=epsilon, unit=unit, neighbours=neighbours)
     book, _ = opened(ledger, source_name)
-    found = find(source, columns=columns, encoding=encoding)
-    check(found, kind=kind, unit=unit)
-    way = choose_way(bound, timed="time" in found.columns)
     reading = Reading(
         url=url,
         since=since,
@@ -105,10 +102,13 @@ def survey(
         deny=load_deny(Path(deny)) if deny else frozenset(),
         strict=strict,
     )
-    reading.check(found)
     booked_unit = reading.unit(unit, gap=GAP)
     if book:
         book.check(str(source_name), guarantee, unit=booked_unit)
+    found = find(source, columns=columns, encoding=encoding)
+    check(found, kind=kind, unit=unit)
+    way = choose_way(bound, timed="time" in found.columns)
+    reading.check(found)
     release_id = SystemEntropy().bytes(16).hex()
     with connect(memory=memory) as engine:
         log = reading.read(found, engine=engine, urls=kind == "click", say=say)
