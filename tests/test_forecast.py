@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from command import run
 
 from murmurlog import charts
+from murmurlog.cli import foresight
 from murmurlog.cli import main as entry
 from murmurlog.engine import connect
 from murmurlog.errors import UsageError
@@ -398,13 +398,14 @@ def test_plan_says_what_is_wrong_before_it_works(small, monkeypatch, capsys, arg
 
 
 def test_what_a_plan_says_of_the_log_itself_is_the_owners(tmp_path):
-    run("generate", "--rows", "3000", "--out", tmp_path / "log.csv")
-    asked = ("plan", "--raw", tmp_path / "log.csv", "--mechanism", "threshold", "--sweep", "--out")
-    assert run(*asked, tmp_path / "sweep").returncode == 0
+    point = dict.fromkeys(foresight.COLUMNS, 1.0) | {"mechanism": "rounds", "queries": 3}
+    points = [{**point, "epsilon": epsilon} for epsilon in (1.0, 2.0)]
+    seen = foresight.Seen(likeness=None, words="the log", kind="query", unit="user", exact=True)
+    foresight.write_sweep(tmp_path / "sweep", points, seen)
     modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "sweep").iterdir()}
-    assert {modes["sweep.csv"], modes["sweep.html"]} == {0o600}
+    assert modes == {"sweep.csv": 0o600, "sweep.html": 0o600}
     assert (tmp_path / "sweep").stat().st_mode & 0o777 == 0o700
     (tmp_path / "bundle").mkdir()
     (tmp_path / "bundle" / "privacy.json").write_text("{}")
-    done = run(*asked, tmp_path / "bundle" / "sweep")
-    assert (done.returncode, "inside a bundle" in done.stderr) == (2, True)
+    with pytest.raises(UsageError, match="inside a bundle"):
+        foresight.check_out(tmp_path / "bundle" / "sweep", sweep=True)
