@@ -158,6 +158,10 @@ def test_a_table_without_counts_takes_none_from_the_others(place, tmp_path):
     counts = {name: claim.count for name, claim in load(out).certificate.tables.items()}
     assert counts == {"query": None, "click": "users"}
     assert not of_bundle("b", load(out).certificate, {}).set_only
+    certificate = load(out).certificate
+    text = "profiles(noise=geometric, d=9, cap=3, scale=1.0, T=20)"
+    log = replace(certificate.tables["query"], mechanism=text)
+    assert not of_bundle("b", replace(certificate, tables={"log": log}), {}).set_only
 
 
 def test_where_nobody_is_held_out_there_are_no_questions(tmp_path):

@@ -28,6 +28,7 @@ from murmurlog.bundle import (
     expected_files,
     load,
     metadata,
+    stated_schema,
     stated_sums,
     sums,
 )
@@ -150,19 +151,8 @@ def check_files(release: Release) -> None:
     if stated_sums(root) != actual:
         raise BundleError(f"the files do not match {SUMS}. {advice}")
     for name, table in release.tables.items():
-        if fault := _fault(table, _columns(release.certificate, name)):
+        if fault := _fault(table, stated_schema(release.certificate, name)):
             raise BundleError(f"data/{name}.parquet {fault}. {advice}")
-
-
-def _columns(certificate: Certificate, name: str) -> pa.Schema:
-    claim = certificate.tables[name]
-    return schema(
-        name,
-        count=claim.count,
-        by=certificate.by,
-        parameters=claim.parameters,
-        consistent=certificate.consistent,
-    )
 
 
 def _fault(table: pa.Table, wanted: pa.Schema) -> str | None:

@@ -144,9 +144,8 @@ def of_bundle(name: str, certificate: Certificate, options: Mapping[str, Any]) -
         ),
         guarantee=guarantee,
         # A mechanism that draws no counts needs no flag for it.
-        set_only=all(
-            claim.count is None for kind, claim in certificate.tables.items() if kind != "log"
-        ),
+        set_only={claim.count for kind, claim in certificate.tables.items() if kind != "log"}
+        == {None},
         consistent=certificate.consistent,
     )
 
