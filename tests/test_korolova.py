@@ -270,6 +270,15 @@ def test_pairs_are_subsequent_queries_of_one_session(tmp_path, write_tsv):
         ({"result_lists": "none.tsv"}, InputError, "no file of result lists"),
         ({"tables": ["query"], "result_lists": "none.tsv"}, UsageError, "needs the tables query"),
         ({"tables": ["itemset"], "count": "rows"}, UsageError, "held by users, not by rows"),
+        (
+            {
+                "tables": ["itemset"],
+                "mechanism": "korolova(d=1, b=1.0, T=40, count=rows)",
+                "epsilon": None,
+            },
+            UsageError,
+            "held by users, not by rows",
+        ),
         ({"tables": ["pair"], "unit": "row"}, InputError, "a single row has no next query"),
     ],
 )

@@ -114,10 +114,6 @@ class Korolova:
         """Clicks by the public lists if there are any, all else by itself."""
         if table == "click" and options.get("result_lists") is not None:
             return "korolova-lists", {}
-        if table == "itemset" and options.get("count") == "rows":
-            raise UsageError(
-                "sets of queries are held by users, not by rows: leave --count rows out"
-            )
         chosen = {"count": options.get("count", "users"), "counts": not options.get("set_only")}
         if (split := options.get("split")) and table == "query":
             chosen["select"] = split["select"] / (split["select"] + split["query"])

@@ -165,6 +165,8 @@ def tallied(
     log: Log, view: View, *, per_user: int, count: str = "users", entropy: Entropy
 ) -> Tally:
     """How many units hold each item of the view's table, `per_user` items a unit at most."""
+    if view.kind == "itemset" and count != "users":
+        raise UsageError("sets of queries are held by users, not by rows: leave --count rows out")
     held = view.items(log)
     if view.kind == "itemset":
         n = items_for(per_user, view.set_size, consecutive=view.consecutive)
