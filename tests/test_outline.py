@@ -516,7 +516,7 @@ def test_it_is_reserved_before_noise_and_stays_booked_if_writing_fails(
         states.extend(entry.state for entry in book.entries())
         return real(**more)
 
-    def full(*_):
+    def full(*_, **__):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(measuring, "draw", watched)

@@ -58,8 +58,14 @@ def check_target(out: Path) -> None:
         raise UsageError(f"--out {str(out)!r}: the folder {str(out.parent)!r} cannot be written")
 
 
-def publish(out: Path, *, tables: Mapping[str, pa.Table], certificate: Certificate) -> None:
-    """Writes a bundle and moves it to `out` in one step."""
+def publish(
+    out: Path,
+    *,
+    tables: Mapping[str, pa.Table],
+    certificate: Certificate,
+    ready: Callable[[], None] = lambda: None,
+) -> None:
+    """Writes a bundle and moves it to `out` in one step; `ready` is called just before that step."""
     with scratch(out.parent) as folder:
         root = folder / "bundle"
         (root / "data").mkdir(parents=True)
@@ -74,7 +80,7 @@ def publish(out: Path, *, tables: Mapping[str, pa.Table], certificate: Certifica
         (root / SUMS).write_text("".join(lines), encoding="utf-8")
         _plain_marks(root, certificate.published)
         check_target(out)
-        settle(root, out)
+        settle(root, out, ready=ready)
 
 
 def _plain_marks(root: Path, published: str) -> None:

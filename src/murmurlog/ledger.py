@@ -1,16 +1,19 @@
 """The budget ledger: what was spent on each population of users, and what may still be.
 
-A release reserves its cost before any noise is drawn and commits after the bundle is published.
-A reservation counts as spent, so a crash in between can only leave too much booked. Costs add up
-(basic composition), which holds even when a release is planned after seeing earlier ones.
-A source is a population of users, not a file: two quarters of one service are one source.
+A release reserves its cost before any noise is drawn, and commits when its bundle is written and
+before the bundle appears. A reservation counts as spent, so a crash in between can only leave too
+much booked. Costs add up (basic composition), which holds even when a release is planned after
+seeing earlier ones. A source is a population of users, not a file: two quarters of one service are
+one source.
 """
 
 import hashlib
+import math
 import os
 import shutil
 import sqlite3
-from collections.abc import Iterator
+import unicodedata
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -74,33 +77,54 @@ class Ledger:
 
     def __init__(self, path: Path, *, must_exist: bool = False) -> None:
         self.path = path
-        if must_exist and not path.is_file():
+        self._absolute = path.absolute()  # the same file wherever the process goes
+        file = self._file
+        if file.is_symlink():
+            raise UsageError(f"the ledger {str(path)!r} is a link that leads back to itself")
+        if must_exist and not file.is_file():
             raise UsageError(f"there is no ledger {str(path)!r}")
-        if not path.parent.is_dir():
-            raise UsageError(f"there is no folder {str(path.parent)!r} for the ledger")
+        if not file.parent.is_dir():
+            raise UsageError(f"there is no folder {str(file.parent)!r} for the ledger")
+        if file.exists() and not file.is_file():
+            raise UsageError(f"the ledger {str(path)!r} is not a file: name one")
+
+    @property
+    def _file(self) -> Path:
+        """The file itself: SQLite takes ":memory:" and "file:..." for more than names, no such path."""
+        return Path(os.path.realpath(self._absolute))
 
     @contextmanager
-    def _transaction(self, *, write: bool = False) -> Iterator[sqlite3.Connection]:
+    def _transaction(
+        self, *, write: bool = False, make: bool = True
+    ) -> Iterator[sqlite3.Connection]:
         """A transaction that holds the write lock from its start and is durable at its end.
 
-        Only writing makes the file; a ledger that is not there reads as an empty one.
+        Only writing makes the file, and only with `make`; a ledger that is not there reads as an
+        empty one.
         """
         try:
-            if write and not self.path.exists():
-                self._make()
-            there = write or self.path.exists()
-            if there and not self.path.stat().st_size:
+            file = self._file
+            there = file.exists()
+            if write and not there:
+                if not make:
+                    raise Refused(
+                        f"the ledger {self.path.name} is gone, so nothing can be booked. Restore it "
+                        "from a backup."
+                    )
+                self._make(file)
+                there = True
+            if there and not file.stat().st_size:
                 raise Refused(
                     f"the ledger {self.path.name} is an empty file, so what was spent is not known. "
                     "Restore it from a backup; if nothing was ever booked in it, remove it."
                 )
-            place = self.path if there else ":memory:"
+            place = file if there else ":memory:"
             db = sqlite3.connect(place, timeout=WAIT_SECONDS, isolation_level=None)
             try:
                 db.execute("PRAGMA synchronous = EXTRA")  # the folder, too: a commit unlinks a file
                 db.execute("BEGIN IMMEDIATE")
                 try:
-                    self._prepare(db)
+                    self._prepare(db, new=not there)
                     self._check(db)
                     yield db
                     if write:
@@ -118,19 +142,18 @@ class Ledger:
                 "Free its lock, or restore it from a backup."
             ) from None
 
-    def _make(self) -> None:
+    def _make(self, target: Path) -> None:
         """A ledger without bookings, put in its place in one step.
 
         So no crash leaves an empty file, and one that is empty has lost its bookings.
         """
-        target = self.path.resolve()
         with scratch(target.parent) as folder:
             new = folder / "ledger"
             new.touch(mode=0o600)
             with closing(sqlite3.connect(new, isolation_level=None)) as db:
                 db.execute("PRAGMA synchronous = EXTRA")  # the folder, too: a commit unlinks a file
                 db.execute("BEGIN IMMEDIATE")
-                self._prepare(db)
+                self._prepare(db, new=True)
                 db.execute("COMMIT")
             try:
                 os.link(new, target)
@@ -141,8 +164,11 @@ class Ledger:
                     target.touch(mode=0o600, exist_ok=False)
                     shutil.copyfile(new, target)
 
-    def _prepare(self, db: sqlite3.Connection) -> None:
-        """Makes the tables in an empty file; refuses the database of another program."""
+    def _prepare(self, db: sqlite3.Connection, *, new: bool) -> None:
+        """Makes the tables of a new ledger; refuses the database of another program.
+
+        A file without tables is no new ledger: SQLite makes one where a ledger just vanished.
+        """
         (mark,) = db.execute("PRAGMA application_id").fetchone()
         (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
         if mark == APPLICATION_ID:
@@ -151,7 +177,7 @@ class Ledger:
                 db.execute("CREATE TABLE seal (digest TEXT NOT NULL)")
                 db.execute("INSERT INTO seal VALUES (?)", (_digest(db),))
             return
-        if mark or tables:
+        if mark or tables or not new:
             raise Refused(
                 f"{self.path.name} is a database of another program, not a ledger of murmurlog: "
                 "name another file"
@@ -216,11 +242,18 @@ class Ledger:
         return before
 
     def commit(self, release_id: str) -> None:
-        """Marks a reservation as published."""
-        with self._transaction(write=True) as db:
+        """Marks a reservation as published. Call it before anybody can see what is published."""
+        self._mark(release_id, "committed", _now())
+
+    def reopen(self, release_id: str) -> None:
+        """Marks a booking as not published after all; its cost stays spent."""
+        self._mark(release_id, "reserved", None)
+
+    def _mark(self, release_id: str, state: str, committed_at: str | None) -> None:
+        with self._transaction(write=True, make=False) as db:
             done = db.execute(
-                "UPDATE entries SET state = 'committed', committed_at = ? WHERE release_id = ?",
-                (_now(), release_id),
+                "UPDATE entries SET state = ?, committed_at = ? WHERE release_id = ?",
+                (state, committed_at, release_id),
             )
             if done.rowcount != 1:
                 raise Refused(f"the ledger {self.path.name} has no entry {release_id} to commit")
@@ -310,6 +343,36 @@ def _left(cap: float | None, spent: float) -> float | None:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="microseconds")
+
+
+@contextmanager
+def committing(book: Ledger | None, release_id: str) -> Iterator[Callable[[], None]]:
+    """Around a publication. The block calls what it gets just before anybody can see the output.
+
+    If that call raises, the block must publish nothing. If the block fails after it, the booking is
+    marked as not published. The budget stays spent in every case.
+    """
+    committed = False
+
+    def commit() -> None:
+        nonlocal committed
+        if book is None:
+            return
+        try:
+            book.commit(release_id)
+        except Refused as error:
+            raise Refused(
+                f"{error}\n  Nothing was published; the budget stays booked as {release_id}."
+            ) from error
+        committed = True
+
+    try:
+        yield commit
+    except Exception:
+        if book and committed:
+            with suppress(Refused):
+                book.reopen(release_id)
+        raise
 
 
 def opened(ledger: str | Path | None, source_name: str | None) -> tuple[Ledger | None, str]:
