@@ -39,7 +39,6 @@ from murmurlog.certificate import (
     METHOD,
     Certificate,
     TableClaim,
-    odd_line,
 )
 from murmurlog.consistent import drawn, reconciled
 from murmurlog.errors import BundleError, MurmurlogError
@@ -61,7 +60,7 @@ from murmurlog.tables import (
     keys_of,
     tied,
 )
-from murmurlog.text import NORMALISER, normalise
+from murmurlog.text import NORMALISER, normalise, odd_line
 
 ROUNDING = 1 + 1e-9  # sums of floating-point numbers
 MOST_MARKS = 1000  # on one letter: to put them in order takes the square of their number

@@ -22,6 +22,7 @@ from pathlib import Path
 from murmurlog.errors import Refused, UsageError
 from murmurlog.privacy import Guarantee
 from murmurlog.scratch import scratch
+from murmurlog.text import normalise, odd_line
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS sources (
@@ -201,36 +202,43 @@ class Ledger:
             "what was spent is not known. Restore it from a backup."
         )
 
-    def cap(self, source: str, *, epsilon: float, delta: float) -> None:
-        """Sets what may be spent on a source in all."""
-        if not (epsilon > 0 and 0 < delta < 1):
+    def cap(self, source: str, *, epsilon: float, delta: float) -> str:
+        """Sets what may be spent on a source in all. Returns the name of its account."""
+        if not (0 < epsilon < math.inf and 0 < delta < 1):
             raise UsageError(
-                f"a cap needs epsilon > 0 and delta between 0 and 1, not {epsilon!r} and {delta!r}"
+                "a cap needs epsilon > 0 that is finite, and delta between 0 and 1, not "
+                f"{epsilon!r} and {delta!r}"
             )
+        check_name(source)
         with self._transaction(write=True) as db:
+            name = _named(db, source)
             db.execute(
                 "INSERT INTO sources VALUES (?, ?, ?) ON CONFLICT (name) DO UPDATE SET "
                 "epsilon_cap = excluded.epsilon_cap, delta_cap = excluded.delta_cap",
-                (source, epsilon, delta),
+                (name, epsilon, delta),
             )
+        return name
 
     def check(self, source: str, cost: Guarantee, *, unit: str | None = None) -> Account:
         """Raises Refused unless the cost fits; books nothing. `unit`: more exactly than the cost says."""
+        check_name(source)
         with self._transaction() as db:
-            return self._fits(db, source, cost, unit or cost.unit)
+            return self._fits(db, _named(db, source), cost, unit or cost.unit)
 
     def reserve(
         self, source: str, cost: Guarantee, *, release_id: str, what: str, unit: str | None = None
     ) -> Account:
         """Books the cost as spent, or raises Refused. Returns the account as it was before."""
+        check_name(source)
         with self._transaction(write=True) as db:
-            before = self._fits(db, source, cost, unit or cost.unit)
-            db.execute("INSERT OR IGNORE INTO sources VALUES (?, NULL, NULL)", (source,))
+            name = _named(db, source)
+            before = self._fits(db, name, cost, unit or cost.unit)
+            db.execute("INSERT OR IGNORE INTO sources VALUES (?, NULL, NULL)", (name,))
             db.execute(
                 "INSERT INTO entries VALUES (?, ?, 'reserved', ?, ?, ?, ?, ?, ?, NULL)",
                 (
                     release_id,
-                    source,
+                    name,
                     cost.epsilon,
                     cost.delta,
                     unit or cost.unit,
@@ -298,6 +306,33 @@ class Ledger:
                     f"--epsilon ... --delta ... --ledger {self.path.name}"
                 )
         return account
+
+
+def check_name(source: str) -> None:
+    """Raises unless a source has a name: one plain line that shows something."""
+    if odd_line([source]) is not None or normalise(source) is None:
+        raise UsageError(
+            f"{source!r:.60} is no name of a source: write one plain line with visible characters"
+        )
+
+
+def _named(db: sqlite3.Connection, source: str) -> str:
+    """The account that a name means: a known one, or a new one that no known one looks like.
+
+    A slip in writing a name must not open a second account with a budget of its own. Ledgers from
+    before that rule may have such pairs; each of them is found by its own name.
+    """
+    new = unicodedata.normalize("NFC", source).strip()
+    names = "SELECT name FROM sources UNION SELECT source FROM entries ORDER BY 1"
+    known = [name for (name,) in db.execute(names)]
+    if found := next((name for name in (source, new) if name in known), None):
+        return found
+    if twin := next((name for name in known if normalise(name) == normalise(new)), None):
+        raise UsageError(
+            f"the ledger has no source {new!r:.60}, but it has {twin!r:.60}: use that name. Names of "
+            "two sources must differ in more than case, spaces and forms of letters."
+        )
+    return new
 
 
 def _digest(db: sqlite3.Connection) -> str:

@@ -7,12 +7,14 @@ change a rule, change the version.
 
 import re
 import unicodedata
+from collections.abc import Iterable
 from functools import cache
 from urllib.parse import urlsplit
 
 from murmurlog.errors import UsageError
 
 NORMALISER = f"nfkc-casefold-1 (unicode {unicodedata.unidata_version})"
+MOST_CHARACTERS = 10_000  # of what the owner says in his own words
 URL_LEVELS = ("host", "path", "full")
 
 # Printable ASCII without capitals, single spaces inside: already normal, whatever the engine.
@@ -164,3 +166,12 @@ def clean_url(url: str, level: str) -> str | None:
     path = unicodedata.normalize("NFC", parts.path).rstrip("/")
     query = f"?{parts.query}" if level == "full" and parts.query else ""
     return (host + path + query) or None
+
+
+def odd_line(texts: Iterable[str]) -> str | None:
+    """The first of these texts that is not one plain line, which a card could be broken with."""
+    for text in texts:
+        plain = (c.isprintable() or c in _JOINERS or unicodedata.category(c) == "Zs" for c in text)
+        if len(text) > MOST_CHARACTERS or not all(plain):
+            return text
+    return None
