@@ -533,6 +533,27 @@ def test_it_is_reserved_before_noise_and_stays_booked_if_writing_fails(
     assert [path.name for path in tmp_path.iterdir()] == ["l.db"]
 
 
+@pytest.mark.parametrize("out", ["o.json", None])
+def test_an_outline_whose_booking_cannot_be_committed_does_not_appear(
+    place, tmp_path, monkeypatch, out
+):
+    book = tmp_path / "books" / "l.db"
+    book.parent.mkdir()
+    real = measuring.draw
+
+    def draw(**more):
+        book.unlink(missing_ok=True)
+        return real(**more)
+
+    monkeypatch.setattr(measuring, "draw", draw)
+    with pytest.raises(Refused, match=r"(?s)is gone.*Nothing was published.*stays booked as"):
+        survey(
+            str(place / "log.tsv"), epsilon=1, ledger=book, source_name="web",
+            out=out and tmp_path / out,
+        )  # fmt: skip
+    assert [path.name for path in tmp_path.iterdir()] == ["books"]
+
+
 @pytest.fixture
 def command(monkeypatch, capsys, place, tmp_path):
     """Runs the command in this process; returns (exit code, stdout, stderr)."""
