@@ -10,7 +10,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "murmurlog"
 LAYERS = [
     {"__init__"},
-    {"errors", "drawing", "measures", "scores", "evidence", "worlds"},
+    {"errors", "decimals", "drawing", "joiners", "measures", "scores", "evidence", "worlds"},
     {
         "charts",
         "columns",

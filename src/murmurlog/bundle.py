@@ -34,7 +34,7 @@ from murmurlog.tasks.derived import completed
 from murmurlog.tasks.search import Searcher
 from murmurlog.tasks.suggestion import Suggester
 from murmurlog.tasks.walks import Walker
-from murmurlog.text import normalise
+from murmurlog.text import LATEST, VERSIONS, normalise
 
 CERTIFICATE, SUMS = "privacy.json", "SHA256SUMS"
 ROWS_A_GROUP = 100_000
@@ -58,8 +58,14 @@ def check_target(out: Path) -> None:
         raise UsageError(f"--out {str(out)!r}: the folder {str(out.parent)!r} cannot be written")
 
 
-def publish(out: Path, *, tables: Mapping[str, pa.Table], certificate: Certificate) -> None:
-    """Writes a bundle and moves it to `out` in one step."""
+def publish(
+    out: Path,
+    *,
+    tables: Mapping[str, pa.Table],
+    certificate: Certificate,
+    ready: Callable[[], None] = lambda: None,
+) -> None:
+    """Writes a bundle and moves it to `out` in one step; `ready` is called just before that step."""
     with scratch(out.parent) as folder:
         root = folder / "bundle"
         (root / "data").mkdir(parents=True)
@@ -74,7 +80,7 @@ def publish(out: Path, *, tables: Mapping[str, pa.Table], certificate: Certifica
         (root / SUMS).write_text("".join(lines), encoding="utf-8")
         _plain_marks(root, certificate.published)
         check_target(out)
-        settle(root, out)
+        settle(root, out, ready=ready)
 
 
 def _plain_marks(root: Path, published: str) -> None:
@@ -242,26 +248,33 @@ class Release:
     def suggest(self, query: str, k: int = 10) -> list[tuple[str, float]]:
         """What people asked after a query, each with its share; else what is related to it."""
         self._need("suggest", "pair", "click")
-        asked = _asked(query, k)
+        asked = self._asked(query, k)
         found = self._suggester.suggest(asked, k, lam=0.0)
         return found or (self._walker.related(asked, k) if "click" in self._completed else [])
 
     def complete(self, prefix: str, k: int = 10) -> list[tuple[str, float]]:
         """The most asked published queries that begin so, with their noisy counts."""
         self._need("complete", "query")
-        begun = _asked(prefix, k)
+        begun = self._asked(prefix, k)
         # A space at the end says that a word is finished; normalising takes it away.
         return self._completer.complete(begun + " " * bool(begun and prefix[-1].isspace()), k)
 
     def search(self, query: str, k: int = 10) -> list[tuple[str, float]]:
         """Urls for a query, by where a walk on published clicks and pairs stops, and how likely."""
         self._need("search", "click")
-        return self._searcher.rank(_asked(query, k), k)
+        return self._searcher.rank(self._asked(query, k), k)
 
     def related(self, query: str, k: int = 10) -> list[tuple[str, float]]:
         """Queries with clicks on the same urls, by a walk there and back, and how likely it ends so."""
         self._need("related", "click")
-        return self._walker.related(_asked(query, k), k)
+        return self._walker.related(self._asked(query, k), k)
+
+    def _asked(self, text: str, k: int) -> str:
+        """A question as this bundle would publish it; empty if nothing is left of it. Checks k."""
+        if k < 1:
+            raise UsageError(f"k must be at least 1, not {k}")
+        version = VERSIONS.get(self.certificate.text["normaliser"], LATEST)
+        return normalise(text, version=version) or ""
 
     @cached_property
     def _completed(self) -> dict[str, pa.Table]:
@@ -296,13 +309,6 @@ def load(folder: str | Path) -> Release:
     """The bundle in a folder. Does not check it: use `verify` for one from somebody else."""
     root = Path(folder)
     return Release(root, read_certificate(root))
-
-
-def _asked(text: str, k: int) -> str:
-    """A question as it would be published; empty if nothing is left of it. Checks k."""
-    if k < 1:
-        raise UsageError(f"k must be at least 1, not {k}")
-    return normalise(text) or ""
 
 
 def stated_schema(certificate: Certificate, name: str) -> pa.Schema:

@@ -5,32 +5,20 @@ mechanisms' texts and does not believe the stated numbers.
 """
 
 import math
-import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from murmurlog.errors import BundleError, UsageError
 from murmurlog.privacy import ASSUMPTIONS, Guarantee
 from murmurlog.tables import By
+from murmurlog.text import MOST_CHARACTERS, odd_line
 
 FORMAT = "murmurlog-bundle-1"
 METHOD = "exact inversion of 127 bits, integers only"  # how noise is drawn
 ENTROPY = {True: "operating system", False: "known seed"}  # by whether the bundle is private
 BOOKED = {"source", "releases_before", "epsilon_before", "delta_before"}  # before this release
 ABOUT = ("title", "publisher", "license", "url", "contact", "description", "region")
-MOST_CHARACTERS = 10_000  # of what the owner says in his own words
-
-
-def odd_line(texts: Iterable[str]) -> str | None:
-    """The first of these texts that is not one plain line, which a card could be broken with."""
-    for text in texts:
-        plain = (
-            c.isprintable() or c in "\u200c\u200d" or unicodedata.category(c) == "Zs" for c in text
-        )
-        if len(text) > MOST_CHARACTERS or not all(plain):
-            return text
-    return None
 
 
 def check_lines(*said: Mapping[str, str] | Sequence[Any] | str | None) -> None:

@@ -39,7 +39,6 @@ from murmurlog.certificate import (
     METHOD,
     Certificate,
     TableClaim,
-    odd_line,
 )
 from murmurlog.consistent import drawn, reconciled
 from murmurlog.errors import BundleError, MurmurlogError
@@ -61,7 +60,7 @@ from murmurlog.tables import (
     keys_of,
     tied,
 )
-from murmurlog.text import NORMALISER, normalise
+from murmurlog.text import VERSIONS, is_ignorable, normalise, odd_line
 
 ROUNDING = 1 + 1e-9  # sums of floating-point numbers
 MOST_MARKS = 1000  # on one letter: to put them in order takes the square of their number
@@ -365,13 +364,16 @@ def _table(name: str) -> _Look:
             _require(
                 found <= set(certificate.by.values), "holds values that are not declared public"
             )
-        if certificate.text["normaliser"] == NORMALISER:
+        if version := VERSIONS.get(certificate.text["normaliser"]):
             for key in set(KEYS[name]) - {"url", "user"}:
                 column = table.column(key)
                 if key in LISTS:
                     column = column.combine_chunks().flatten()
                 texts = column.to_pylist()
-                _require(all(normalise(t) == t for t in texts), f"{key}: text not normalised")
+                _require(
+                    all(normalise(t, version=version) == t for t in texts),
+                    f"{key}: text not normalised",
+                )
         return f"{table.num_rows} rows"
 
     return look
@@ -418,7 +420,7 @@ def _marks(text: str) -> int:
         if unicodedata.combining(unicodedata.normalize("NFKD", c)[0]):
             run += 1
             longest = max(longest, run)
-        elif unicodedata.category(c)[0] != "C":
+        elif unicodedata.category(c)[0] != "C" and not is_ignorable(c):
             run = 0
     return longest
 

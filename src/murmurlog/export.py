@@ -15,6 +15,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from io import TextIOWrapper
 from itertools import chain
+from os.path import realpath
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -95,7 +96,7 @@ def export(folder: str | Path, *, to: str, out: str | Path) -> Exported:
         raise UsageError(f"--to must be one of {', '.join(WRITERS)}, not {to!r}")
     check_target(out)
     release = load(folder)
-    if folder.resolve() in out.resolve().parents:
+    if Path(realpath(folder)) in Path(realpath(out)).parents:
         raise UsageError(f"--out {str(out)!r} is inside the bundle: choose a place beside it")
     check_files(release)
     if release.certificate.by and to not in ("tsv", "hf"):
