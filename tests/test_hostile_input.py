@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import cases
+import forged_bundles
 import fuzz
 import hostile_bundles
 import hostile_logs
@@ -431,6 +432,40 @@ def test_nothing_but_our_own_errors_is_raised(name):
     explored = explore(name, seed=2, inputs=60)
     assert explored.violations == []
     assert explored.lines > 5
+
+
+@pytest.fixture(scope="module")
+def sound_bundles(tmp_path_factory):
+    return forged_bundles.make_sound(tmp_path_factory.mktemp("sound"))
+
+
+@pytest.mark.parametrize("name", forged_bundles.SERVED)
+def test_the_page_refuses_or_shows_a_forged_bundle_and_never_breaks(name, sound_bundles):
+    served = forged_bundles.serve_forged(name, seed=3, inputs=100, sound=sound_bundles)
+    assert served.violations == []
+    assert 0 < served.shown < served.inputs == 100  # both happen
+    assert served.answers >= 8 * served.shown
+
+
+@pytest.mark.parametrize(
+    ("limit", "value", "words"), [("MOST_BYTES", 100, " bytes"), ("MOST_SECONDS", 0.0, "of CPU")]
+)
+def test_the_limits_of_the_page_are_watched(sound_bundles, monkeypatch, limit, value, words):
+    monkeypatch.setattr(forged_bundles, limit, value)
+    found = forged_bundles.Served()
+    forged_bundles.ask(Shelf([sound_bundles[0]]), found, random.Random(1), "sound")
+    assert words in found.violations[0]
+
+
+def test_what_breaks_the_page_is_seen(sound_bundles, monkeypatch):
+    def broken(*given):
+        raise RuntimeError
+
+    monkeypatch.setattr(forged_bundles, "_planned", broken)
+    monkeypatch.setattr(forged_bundles, "ADDRESSES", ["/plan"] * 8)
+    found = forged_bundles.Served()
+    forged_bundles.ask(Shelf([sound_bundles[0]]), found, random.Random(1), "sound")
+    assert "/plan: status 500" in found.violations[0]
 
 
 @pytest.mark.parametrize("name", PROPERTIES)

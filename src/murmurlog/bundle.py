@@ -40,9 +40,10 @@ from murmurlog.text import normalise
 CERTIFICATE, SUMS = "privacy.json", "SHA256SUMS"
 ROWS_A_GROUP = 100_000
 MOST_JSON_BYTES = 1 << 20
-MOST_COUNTED = 1 << 62  # by all counts of a table together: they can be added up in 64 bits
+MOST_COUNTED = 1 << 53  # by all counts of a table together: they are exact in floating point
 MOST_TIMES = 200  # what a table unpacks to, by its file's size; ours come to about ten
 LITTLE = 1 << 24
+MOST_BATCHES = 200
 
 
 def check_target(out: Path) -> None:
@@ -321,6 +322,8 @@ def read_table(root: Path, name: str) -> pa.Table:
                 raise _TooLarge
             batches.append(part())
         table = pa.Table.from_batches(batches, stored)
+        if len(batches) > MOST_BATCHES:  # work on many small ones takes long
+            table = table.combine_chunks()
     except (_TooLarge, duckdb.OutOfMemoryException):
         raise BundleError(f"{file} unpacks to more than {MOST_TIMES} times its size") from None
     except (OSError, pa.ArrowException, UnicodeError, duckdb.Error) as error:

@@ -7,7 +7,7 @@ and one that verifies. Nothing here maps an address to a file: styles and script
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -156,6 +156,7 @@ def _bound(handler: Handler, desk: Desk) -> Callable[[Request], Any]:
     return answer
 
 
+@cache
 def _templates() -> Environment:
     environment = Environment(
         loader=PackageLoader("murmurlog.page"),
