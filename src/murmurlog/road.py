@@ -143,7 +143,7 @@ def release(
         raise UsageError("--consistent is about counts, and --set-only publishes none")
     if unknown := sorted(set(about or {}) - set(ABOUT)):
         raise UsageError(f"--about has no {', '.join(unknown)}: use {', '.join(ABOUT)}")
-    check_lines(about, unprotected, planned_by, source_name, by, where)
+    check_lines(about, unprotected, planned_by, source_name, where, names=by)
     check_url_level(url)
     if isinstance(target, Path):
         check_target(target)

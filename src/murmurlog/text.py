@@ -103,6 +103,11 @@ def is_ignorable(c: str) -> bool:
     return _IGNORABLE.match(c) is not None
 
 
+def has_invisible(text: str) -> bool:
+    """Whether a text holds a character that nothing shows; joiners aside, which depend on others."""
+    return _BLANK in text or _IGNORABLE.search(text) is not None
+
+
 def _without_ignorable(text: str) -> str:
     return _IGNORABLE.sub("", text).replace(_BLANK, " ")
 
