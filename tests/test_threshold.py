@@ -219,7 +219,7 @@ def test_K_means_greater_and_T_means_at_least():
         ("threshold(d=1, scale=1, T=3, K=2)", "give the threshold once"),
         ("threshold(d=1, scale=1, b=1, T=3)", "same parameter"),
         ("threshold(d=1.5, scale=1, T=3)", "d must be a whole number"),
-        ("threshold(d=1, scale=nan, T=3)", "scale must be a number, not 'nan'"),
+        ("threshold(d=1, scale=nan, T=3)", "scale must be a positive number"),
         ("threshold(d=1, scale=1, T=1)", "a single user would show"),
         ("threshold(d=1, scale=1, T=3, e=2)", "no parameter e"),
         ("threshold(d=1, scale=x, T=3)", "scale must be a number"),
