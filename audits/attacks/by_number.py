@@ -25,7 +25,6 @@ from scipy.stats import beta
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from attacks.shared import ATTACKER, REFUSALS, Finding, main, release
-
 from murmurlog.engine import connect
 from murmurlog.log import read
 from murmurlog.mechanisms import View

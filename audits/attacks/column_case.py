@@ -24,27 +24,28 @@ OWN_ROWS = 500  # of the attacker, all with one query that nobody else asks
 NAMED = {"user": "user"}
 
 
-def log(size: int, hostile: bool) -> pa.Table:
+def rows(size: int, hostile: bool) -> pa.Table:
     """A row for each user, with a column `User` of requests before the column `user`."""
-    rows = [(f"u{n}", f"common query {n % 3}") for n in range(size)]
-    rows += [(ATTACKER, "query of one user")] * (OWN_ROWS if hostile else 0)
-    users, queries = zip(*rows, strict=True)
-    requests = [f"request {n}" for n in range(len(rows))]
+    asked = [(f"u{n}", f"common query {n % 3}") for n in range(size)]
+    asked += [(ATTACKER, "query of one user")] * (OWN_ROWS if hostile else 0)
+    users, queries = zip(*asked, strict=True)
+    requests = [f"request {n}" for n in range(len(asked))]
     return pa.table([requests, users, queries], names=["User", "user", "query"])
 
 
 def attack(folder: Path, size: int) -> Iterator[Finding]:
-    logs = {"log": log(size, False), "hostile": log(size, True)}
+    logs = {"log": rows(size, False), "hostile": rows(size, True)}
     for name, table in logs.items():
         pq.write_table(table, folder / f"{name}.parquet")
         pa_csv.write_csv(table, folder / f"{name}.csv")
         tabbed = pa_csv.WriteOptions(delimiter="\t", quoting_style="none", quoting_header="none")
         pa_csv.write_csv(table, folder / f"{name}.tsv", tabbed)
     for ending in ("parquet", "csv", "tsv"):
-        paths = {"without": folder / f"log.{ending}", "with_rows": folder / f"hostile.{ending}"}
+        log, hostile = folder / f"log.{ending}", folder / f"hostile.{ending}"
         for how, columns in (("named", NAMED), ("guessed", {})):
             name = f".{ending}, {how}"
-            yield compared(Pair(name=name, **paths, columns=columns, refused="both"))
+            pair = Pair(name=name, without=log, with_rows=hostile, columns=columns, refused="both")
+            yield compared(pair)
 
 
 if __name__ == "__main__":

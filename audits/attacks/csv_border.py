@@ -71,9 +71,7 @@ def attack(folder: Path, size: int) -> Iterator[Finding]:
     step = max(1, size // OPEN_QUOTES)
     parts = ("".join(rows[n : n + step]) for n in range(0, size, step))
     unclosed.write_text(HEADER + f'{ATTACKER},"\n'.join(parts))
-    yield compared(
-        Pair(name="100 open quotes", without=plain, with_rows=unclosed, refused="with")
-    )
+    yield compared(Pair(name="100 open quotes", without=plain, with_rows=unclosed, refused="with"))
 
 
 if __name__ == "__main__":

@@ -12,17 +12,18 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from attacks.shared import ATTACKER, Finding, Pair, compared, main
 
-NAMED = {"user": "user", "query": "query"}
+NAMED = {"columns": {"user": "user", "query": "query"}}
 TIME = "2026-01-31 18:00:00"
 
 
 def pair(
-    folder: Path, name: str, others: list[dict[str, str]], own: Mapping[str, str], **how: object
+    folder: Path, name: str, others: list[dict[str, str]], own: Mapping[str, str], **how: Any
 ) -> Pair:
     """A log of the others, and the same with one line of the attacker at its head."""
     stem = name.replace(" ", "-")
@@ -30,9 +31,7 @@ def pair(
     lines = "".join(json.dumps(row) + "\n" for row in others)
     without.write_text(lines)
     with_rows.write_text(json.dumps(own) + "\n" + lines)
-    if how.get("guessed"):
-        return Pair(name=name, without=without, with_rows=with_rows, refused="both")
-    return Pair(name=name, without=without, with_rows=with_rows, columns=NAMED)
+    return Pair(name=name, without=without, with_rows=with_rows, **how)
 
 
 def attack(folder: Path, size: int) -> Iterator[Finding]:
@@ -40,10 +39,10 @@ def attack(folder: Path, size: int) -> Iterator[Finding]:
     timed = [row | {"created_at": TIME} for row in plain]
     anonymous = [{"uid": row["user"], "query": row["query"]} for row in plain]
     own = {"user": ATTACKER, "query": "mine"}
-    yield compared(pair(folder, "a url", plain, own | {"url": "a.example"}))
-    yield compared(pair(folder, "a time", plain, own | {"time": TIME}))
-    yield compared(pair(folder, "another time", timed, own | {"time": TIME}))
-    yield compared(pair(folder, "another user", anonymous, own | {"uid": "x"}, guessed=True))
+    yield compared(pair(folder, "a url", plain, own | {"url": "a.example"}, **NAMED))
+    yield compared(pair(folder, "a time", plain, own | {"time": TIME}, **NAMED))
+    yield compared(pair(folder, "another time", timed, own | {"time": TIME}, **NAMED))
+    yield compared(pair(folder, "another user", anonymous, own | {"uid": "x"}, refused="both"))
 
 
 if __name__ == "__main__":

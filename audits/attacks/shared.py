@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -122,12 +123,12 @@ def release(log: Path, *flags: str, name: str) -> Done:
     )
 
 
-def rows_read(path: Path, *, columns: Mapping[str, str], shape: str | None) -> pa.Table | int:
+def rows_read(pair: Pair, path: Path) -> pa.Table | int:
     """The rows that murmurlog reads, clean; or the exit code with which it refuses the log."""
-    more = {"shape": shape} if shape and knows_shapes() else {}
+    more: dict[str, Any] = {"shape": pair.shape} if pair.shape and knows_shapes() else {}
     try:
         with connect() as engine:
-            source = find(str(path), columns=dict(columns), **more)
+            source = find(str(path), columns=dict(pair.columns), **more)
             return read(source, engine=engine).table.to_pyarrow()
     except MurmurlogError as error:
         return error.exit_code
@@ -147,12 +148,12 @@ def of_others(table: pa.Table) -> Counter[Row]:
 
 def compared(pair: Pair) -> Finding:
     """What the attacker's rows change for all other users, in what is read and what is published."""
-    flags = [f"--columns={','.join(f'{k}={v}' for k, v in pair.columns.items())}"]
-    flags = flags if pair.columns else []
+    flags = []
+    if pair.columns:
+        flags += ["--columns", ",".join(f"{role}={name}" for role, name in pair.columns.items())]
     if pair.shape and knows_shapes():
         flags += ["--shape", pair.shape]
-    how = {"columns": pair.columns, "shape": pair.shape}
-    read_before, read_after = rows_read(pair.without, **how), rows_read(pair.with_rows, **how)
+    read_before, read_after = (rows_read(pair, path) for path in (pair.without, pair.with_rows))
     before = release(pair.without, *flags, name=f"{pair.name} without")
     after = release(pair.with_rows, *flags, name=f"{pair.name} with")
     if fault := _fault(pair, before, after):
@@ -166,7 +167,9 @@ def compared(pair: Pair) -> Finding:
         return Finding(word="BROKEN", text=f"{pair.name}: the library refuses, exit codes {codes}")
     held_before, held_after = of_others(read_before), of_others(read_after)
     lost, forged = (held_before - held_after).total(), (held_after - held_before).total()
-    text = f"{pair.name}: of {held_before.total():,} rows of others {lost:,} lost, {forged:,} forged"
+    text = (
+        f"{pair.name}: of {held_before.total():,} rows of others {lost:,} lost, {forged:,} forged"
+    )
     changed = lost or forged or before.shape != after.shape
     return Finding(word="BROKEN" if changed else "HOLDS", text=text + _published(before, after))
 
