@@ -10,6 +10,10 @@ away from a query that 210 others ask and he does not, and it is no longer publi
 The line says how many units were counted, and a lower bound on delta at the claimed epsilon, with
 99 % confidence (Clopper-Pearson on both sides), from repeated draws of the same release: the event is
 that the query is not published.
+
+Measured before columns of the log got names of our own: 1 unit was counted of 211 users, and the query
+was missing in 0 of 500 draws without the rows and in 494 of 500 with them: delta(3) >= 0.7573, where
+1e-6 is claimed.
 """
 
 import math

@@ -6,6 +6,10 @@ The shape of a log was told by most of the lines in its first 64 kB. One user ca
 quoted query of 2,900 tabbed lines turned a .csv into a log of Excite, 33 rows of 2 kB turned a .tsv
 with the columns user, query and time into one of Excite, where a time of 12 digits is no Unix time,
 and 33 rows in UTF-8 settled the encoding of a log of Sogou, whose other users write GB18030.
+
+Measured before shapes were said by name: each of the three took all 2,000 rows of the other users away
+and, with them, all three published queries; the quoted query forged 2,900 users, and changed the bound
+from random to first.
 """
 
 import csv
