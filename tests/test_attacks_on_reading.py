@@ -123,6 +123,7 @@ def test_other_counts_and_other_keys_by_a_column_are_found():
     assert by_names.wrong(ended(maps=100), ended(maps=108)) is None
     assert "100 users" in by_names.wrong(ended(maps=100), ended(maps=140))
     assert "1 keys of 1 differ" in by_names.wrong(ended(maps=100), ended(maps=100, other=3))
+    assert by_names.wrong(ended(maps=100), ended(maps=100, other=3), chance=1) is None
     for code, booked, says in ((70, 0, "70"), (5, 1, "5, and it is booked"), (4, 1, "refused (4)")):
         assert says in by_names.wrong(ended(maps=9), by_names.Ended(code=code, booked=booked))
     assert by_names.wrong(ended(maps=9), by_names.Ended(code=2, booked=0)) is None
