@@ -23,6 +23,8 @@ from murmurlog.scratch import scratch
 from murmurlog.text import ODD
 
 ROWS_A_BATCH = 200_000
+LEAST_MEMORY = 2_000_000  # bytes; with less the engine cannot even be started
+MOST_MEMORY = 10**15
 OUT_OF_MEMORY = (
     "the engine ran out of memory or of room to spill. Give it more with --memory, or point TMPDIR "
     "to a larger disk."
@@ -351,6 +353,10 @@ def _for_tables(memory: str) -> int:
     if not said:
         raise UsageError(f"--memory {memory!r} is not a size: write it as 8GB or 500MB")
     size = float(said[1]) * (1024 if said[3] else 1000) ** ("KMGT".index(said[2].upper()) + 1)
+    if not LEAST_MEMORY <= size <= MOST_MEMORY:
+        raise UsageError(
+            f"--memory {memory!r:.40} is not a size that the engine can start with: give it 2MB to 1000TB"
+        )
     return int(size - min(size / 5, 1e9))
 
 
