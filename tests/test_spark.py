@@ -21,6 +21,7 @@ from murmurlog.errors import EngineError, UsageError
 from murmurlog.road import release
 from murmurlog.spark import PIP, check_settings, connect, is_uri
 from murmurlog.synth import invent, write
+from murmurlog.tables import BY_VALUE
 
 COMMAND = "from murmurlog.cli.main import main; main()"
 MISSING = [name for name, there in (("pyspark", find_spec("pyspark")), ("java", shutil.which("java"))) if not there]  # fmt: skip
@@ -80,12 +81,13 @@ class TestOnACluster:
         (tmp_path / "log.jsonl").write_text("\n".join([*lines, "{not json"]) + "\n")
         few = tallies.EVERY[:1]
         requests = [
-            {"path": str(tmp_path / "log.parquet"), "counted": tallies.EVERY, "keep": ["country"]},
+            {"path": str(tmp_path / "log.parquet"), "counted": tallies.EVERY, "keep": {BY_VALUE: "country"}},
             {"path": str(tmp_path / "texts.parquet"), "counted": tallies.EVERY[-2:]},
             {"path": str(tmp_path / "unix.parquet"), "counted": few, "where": {"country": "DE"}},
             {"path": str(tmp_path / "decimal.parquet"), "counted": few, "since": "2024-01-09"},
             {"path": str(tmp_path / "two"), "counted": few, "where": {"country": ""}},
-            {"path": str(tmp_path / "log.jsonl"), "counted": few, "url": "full"},
+            {"path": str(tmp_path / "log.jsonl"), "counted": few, "url": "full",
+             "columns": {name: name for name in log.column_names[:5]}},
         ]  # fmt: skip
         running = start(tallies, cluster, requests, tmp_path)
         expected = tallies.on_duckdb(requests)
@@ -254,7 +256,7 @@ class TestOnACluster:
         }  # fmt: skip
         table = pa.table(columns)
         pq.write_table(table, tmp_path / "int96.parquet", use_deprecated_int96_timestamps=True)
-        keep = ["int96", "nested", "exact", "single", "nothing"]
+        keep = {name: name for name in ("int96", "nested", "exact", "single", "nothing")}
         # A column that nobody asked for may have a type that Spark does not read.
         odd = pa.table({"user": ["a"], "query": ["x"], "clock": pa.array([1], pa.time64("us"))})
         pq.write_table(odd, tmp_path / "clock.parquet")

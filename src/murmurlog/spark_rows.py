@@ -7,7 +7,6 @@ DuckDB in this process, with its rules for broken rows, and sent on; so is what 
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial, reduce
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,8 @@ import pyarrow.parquet as pq
 from murmurlog.engine import connect
 from murmurlog.errors import EngineError, InputError
 from murmurlog.parquet_types import INT96, NOTHING, Kind, types_of
-from murmurlog.raw import STANDARD, raw_rows, select_sql, shown
-from murmurlog.source import Source, roles_of
+from murmurlog.raw import STANDARD, needed, raw_rows, select_sql, shown
+from murmurlog.source import Source, check_case, with_roles
 from murmurlog.spark import LITERALLY, SparkEngine, literal, spark_schema, told
 from murmurlog.spark_worker import asked_of_duckdb
 
@@ -34,11 +33,9 @@ def find_at(uri: str, *, columns: Mapping[str, str] | None, engine: SparkEngine)
     """The Parquet files at a place that only Spark reaches: s3a://..., hdfs://..."""
     source = Source(
         format="parquet", files=(), compressions=(), encodings=(), table=None, lines=None,
-        found=(), columns={}, uri=uri,
+        found=(), columns={}, uri=uri, settled={"format": "name"},
     )  # fmt: skip
-    found = tuple(_frame_at(uri, source.name, engine).columns)
-    source = replace(source, found=found)
-    return replace(source, columns=roles_of(source, found, columns or {}))
+    return with_roles(source, tuple(_frame_at(source, engine).columns), columns or {})
 
 
 def spark_rows(
@@ -54,9 +51,9 @@ def spark_rows(
         return _through_this_process(source, engine, broken, where, keep, say)
     texts = {role: name for role, name in source.columns.items() if role != "time"}
     as_text = [*texts.values(), *where, *keep]
-    needed = list(dict.fromkeys([*source.columns.values(), *where, *keep]))
-    frame = _at_uri(source, engine, as_text) if source.uri else _on_disk(source, engine, needed)
-    types = {name: frame.schema[name].dataType.simpleString() for name in needed}
+    names = needed(source, where, keep)
+    frame = _at_uri(source, engine, as_text) if source.uri else _on_disk(source, engine, names)
+    types = {name: frame.schema[name].dataType.simpleString() for name in names}
     plain = all(types[name] in PLAIN for name in as_text)
     plain &= "time" not in source.columns or types[source.columns["time"]] in TIMES
     plain &= "rank" not in source.columns or types[source.columns["rank"]] in WHOLE
@@ -64,23 +61,23 @@ def spark_rows(
         if plain:
             rows = frame.selectExpr(*_expressions(source, keep)).where(_condition(where))
             return shown(engine.view(rows))
-        return _asked(source, engine, frame.select(*map(_name, needed)), where, keep)
+        return _asked(source, engine, frame.select(*map(_name, names)), where, keep)
 
 
-def _on_disk(source: Source, engine: SparkEngine, needed: Sequence[str]) -> Any:
+def _on_disk(source: Source, engine: SparkEngine, names: Sequence[str]) -> Any:
     """The needed columns of files on a disk that all share; what else they hold is not looked at."""
-    _check_capitals(source.found, source.name)
-    found = types_of(source.files, needed, source.name)
+    check_case(source, source.found)
+    found = types_of(source.files, names, source.name)
     common = {
         name: _common([k[name] for k in found.values() if name in k], name, source.name)
-        for name in needed
+        for name in names
     }
     alike: dict[tuple[Kind | None, ...], list[Path]] = {}
     for file, kinds in found.items():
-        alike.setdefault(tuple(kinds.get(name) for name in needed), []).append(file)
+        alike.setdefault(tuple(kinds.get(name) for name in names), []).append(file)
     with told():
         frames = [
-            _alike(engine, files, dict(zip(needed, kinds, strict=True)), common)
+            _alike(engine, files, dict(zip(names, kinds, strict=True)), common)
             for kinds, files in alike.items()
         ]
         read = sum(count for _, count in frames)
@@ -135,7 +132,7 @@ def _alike(
 
 def _at_uri(source: Source, engine: SparkEngine, as_text: Sequence[str]) -> Any:
     """The files at a URI, with the columns that are to be text; see `_frame_at`."""
-    frame = _frame_at(str(source.uri), source.name, engine)
+    frame = _frame_at(source, engine)
     for name in as_text:
         # Spark has one type for INT96, which has no zone, and for times with one.
         if re.search(r"\btimestamp\b", frame.schema[name].dataType.simpleString()):
@@ -146,26 +143,18 @@ def _at_uri(source: Source, engine: SparkEngine, as_text: Sequence[str]) -> Any:
     return frame
 
 
-def _frame_at(uri: str, name: str, engine: SparkEngine) -> Any:
+def _frame_at(source: Source, engine: SparkEngine) -> Any:
     """The files at a URI as Spark finds them, patterns and folders like `day=1` included."""
     try:
         with told():
-            frame = engine.session.read.option("mergeSchema", "true").parquet(uri)
+            frame = engine.session.read.option("mergeSchema", "true").parquet(source.uri)
     except EngineError:
         raise InputError(
-            f"Spark cannot read {name} as Parquet: see that it is there and that its files "
+            f"Spark cannot read {source.name} as Parquet: see that it is there and that its files "
             "agree on their columns"
         ) from None
-    _check_capitals(frame.columns, name)
+    check_case(source, tuple(frame.columns))
     return frame
-
-
-def _check_capitals(columns: Sequence[str], source_name: str) -> None:
-    names = [name.lower() for name in columns]
-    if twice := [name for name in columns if names.count(name.lower()) > 1]:
-        raise InputError(
-            f"columns of {source_name} differ in capitals only: {', '.join(twice)}. Rename them."
-        )
 
 
 def _name(column: str) -> str:
