@@ -391,6 +391,17 @@ def quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
+def literal(path: Path) -> str:
+    """The SQL of a file's name that DuckDB takes for that file alone; stars are no patterns there."""
+    name = str(path)
+    if "\\" in name and any(c in name for c in "*?["):
+        raise InputError(
+            f"the path of {path.name!r} has a backslash and one of *?[ in it, which DuckDB cannot "
+            "tell from a pattern: rename the file or the folder"
+        )
+    return quoted(re.sub(r"[*?\[]", r"[\g<0>]", name))
+
+
 def identifier(name: str) -> str:
     """The name as an SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
