@@ -10,6 +10,7 @@ must be empty, and while it runs that of the engine must be private. Exit 0 only
 
 import argparse
 import importlib
+import importlib.util
 import os
 import shutil
 import sys
@@ -219,6 +220,13 @@ def _ours(path: Path) -> bool:
 # Spark and PostgreSQL
 
 
+def _no_spark() -> str:
+    """Why Spark cannot run here; nothing if it can."""
+    if importlib.util.find_spec("pyspark") is None:
+        return "pyspark is not installed"
+    return "" if shutil.which("java") or os.environ.get("JAVA_HOME") else "there is no Java"
+
+
 def on_spark(cases: Sequence[Case], home: Path, found: Found) -> None:
     """Logs of types that Spark reads, all in one session, against the model."""
     some = [_without_sessions(made) for made in cases if made.spark]
@@ -298,7 +306,9 @@ def run(
     with tempfile.TemporaryDirectory() as folder, _temporary(Path(folder) / "tmp"):
         home = Path(folder)
         on_duckdb(cases, home, found)
-        if spark:
+        if spark and (why := _no_spark()):
+            print(f"spark: skipped, {why}", flush=True)
+        elif spark:
             on_spark(
                 [case(first + logs + i, seed, patterns=patterns) for i in range(spark)], home, found
             )
