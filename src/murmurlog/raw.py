@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from murmurlog.engine import OUT_OF_MEMORY, DuckEngine, identifier, quoted
 from murmurlog.errors import EngineError, InputError
 from murmurlog.fields import typed
+from murmurlog.parquet_types import check_types
 from murmurlog.postgres import Address, batches
 from murmurlog.records import Records, cut
 from murmurlog.shapes import DIALECTS, Shape, day_of, field_sql, pieces, time_sql
@@ -41,6 +42,8 @@ def raw_rows(
     name = engine.new_name()
     try:
         if source.format in ("parquet", "duckdb"):
+            if source.format == "parquet":  # else one file's type would change another's values
+                check_types(source.files, needed(source, where, keep), source.name)
             # Columns are cheap to scan again, so they are not copied.
             select = select_sql(source, _relation(source, engine), where, keep)
             engine.sql(f"CREATE VIEW {name} AS {select}")
