@@ -156,11 +156,15 @@ def _incoming(source: Source, names: Sequence[str]) -> str:
     """The relation that a batch is; of JSON, `found` has the values of a line, if it is JSON."""
     if source.format != "jsonl":
         return "incoming"
-    # Pointers, since a path would know wildcards.
+    # Pointers, since a path would know wildcards; of an array they would take elements by number.
     pointers = ["/" + name.replace("~", "~0").replace("/", "~1") for name in names]
     values = f"json_extract_string(f0, [{', '.join(map(quoted, pointers))}])"
-    lines = "SELECT f0 FROM incoming WHERE trim(f0, ' ' || chr(9) || chr(13)) <> ''"
-    return f"(SELECT CASE WHEN json_valid(f0) THEN {values} END AS found FROM ({lines}))"
+    nothing = f"[{', '.join(['NULL::VARCHAR'] * len(names))}]"
+    return (
+        f"(SELECT CASE WHEN NOT json_valid(f0) THEN NULL WHEN starts_with(bare, '{{') THEN {values} "
+        f"ELSE {nothing} END AS found "
+        "FROM (SELECT f0, trim(f0, ' ' || chr(9) || chr(13)) AS bare FROM incoming) WHERE bare <> '')"
+    )
 
 
 def _stream(
