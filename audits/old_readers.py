@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-from plain_reader import NAMES, Refused, as_characters, format_of, records
+from plain_reader import NAMES, Refused, Rows, as_characters, format_of, records, roles_of
 from reader_samples import File, Outcome, Sample
 
 TWINS = ("csv-parallel", "shape-by-rows", "jsonl-roles-by-rows", "border")
@@ -43,7 +43,9 @@ _SOGOU = re.compile(
 _AOL = [b"anonid", b"query", b"querytime", b"itemrank", b"clickurl"]
 
 
-def parallel_csv(sample: Sample, folder: Path, sql: Callable[[str], Any]) -> Outcome:
+def parallel_csv(
+    sample: Sample, folder: Path, sql: Callable[[str], Any], *, piece: int = PIECE
+) -> Outcome:
     """Files of CSV in UTF-8 by read_csv, with rejected rows counted."""
     first = (folder / sample.files[0].full_name).read_bytes().partition(b"\n")[0]
     line = first.decode().removeprefix("\ufeff").rstrip("\r")
@@ -55,7 +57,7 @@ def parallel_csv(sample: Sample, folder: Path, sql: Callable[[str], Any]) -> Out
     rows = sql(
         f"SELECT * FROM read_csv([{files}], columns={{{types}}}, header=true, auto_detect=false, "
         "delim=',', quote='\"', escape='\"', nullstr='', store_rejects=true, "
-        f"buffer_size={PIECE}, max_line_size={LINE})"
+        f"buffer_size={piece}, max_line_size={LINE})"
     ).fetchall()
     broken: Counter[str] = Counter()
     for reason, n in sql(
@@ -63,13 +65,14 @@ def parallel_csv(sample: Sample, folder: Path, sql: Callable[[str], Any]) -> Out
         " FROM reject_errors GROUP BY ALL) GROUP BY ALL"
     ).fetchall():
         broken[REJECTED.get(reason, reason.lower())] += n
-    return Outcome(columns=names, rows=Counter(rows), broken=broken)
+    found = Rows(columns=names, roles=roles_of(names, {}, "csv"), rows=rows, broken=broken)
+    return Outcome(columns=names, rows=Counter(found.chosen(names)), broken=broken)
 
 
 def by_parallel_csv(sample: Sample, folder: Path, sql: Callable[[str], Any]) -> Outcome:
     try:
         return parallel_csv(sample, folder, sql)
-    except (duckdb.Error, UnicodeDecodeError) as error:
+    except (duckdb.Error, UnicodeDecodeError, Refused) as error:
         return Outcome(refused=type(error).__name__)
 
 

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import ibis
 import pyarrow.parquet as pq
 from old_readers import CHANGES, by_parallel_csv
 from plain_reader import Refused
@@ -37,6 +38,7 @@ class Reader:
         self.twin = twin
         self.server = server  # of PostgreSQL, as the tests start it
         self._threads = 0
+        self._statements: dict[Any, str] = {}
 
     def outcome(self, sample: Sample) -> Outcome:
         """The rows of a sample as they stand in it, or that it is refused."""
@@ -56,13 +58,12 @@ class Reader:
                 broken: dict[str, int] = {}
                 table = raw_rows(source, self.engine, broken, {}, list(source.found))
                 kept = [f"k{i}" for i in range(len(source.found))]
-                found = table.select("user", "query", "url", *kept).to_pyarrow()
+                found = self._fetched(table.select("user", "query", "url", *kept))
             except InputError as error:
                 return _refused(error)
             except Exception as error:
                 return Outcome(refused=f"{type(error).__name__}: {error!s:.200}", line=ERROR)
-        rows = Counter(zip(*(column.to_pylist() for column in found.columns), strict=True))
-        return Outcome(columns=source.found, rows=_none_for_empty(rows), broken=broken)
+        return Outcome(columns=source.found, rows=_none_for_empty(found), broken=broken)
 
     def others(self, one: Pair, *, added: bool) -> Rows | str:
         """The clean rows of everybody but the added user, or why there are none."""
@@ -106,6 +107,13 @@ class Reader:
         users = found.column_names.index("user")
         rows = zip(*(column.to_pylist() for column in found.columns), strict=True)
         return Counter(row for row in rows if not is_added(row[users]))
+
+    def _fetched(self, table: Any) -> Rows:
+        """The rows of a table. Ibis takes longer to write SQL than DuckDB to run it, so it is kept."""
+        op = table.op()
+        if op not in self._statements:
+            self._statements[op] = ibis.to_sql(table, dialect="duckdb")
+        return Counter(self.engine.sql(self._statements[op]).fetchall())
 
     def _written(self, sample: Sample) -> str:
         """Writes the files and says how a user would name them."""

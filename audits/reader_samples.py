@@ -273,6 +273,19 @@ def csv_soup(choice: random.Random) -> Sample:
     return _table(choice, "csv", made)
 
 
+def csv_long(choice: random.Random) -> Sample:
+    """Some kilobytes of sound CSV, most of it in quotes, with line feeds and commas inside."""
+    pieces = ("a", "b c", ",", "\n", '"', "\nu9,b\n", ',"', '",', "7", "")
+    lines = ["user,query,extra"]
+    for n in range(choice.randint(10, 60)):
+        values = ["".join(choice.choices(pieces, k=choice.randint(0, 6))) for _ in range(2)]
+        always = choice.choice((0.0, 1.0))
+        lines.append(",".join([f"u{n}", *(quoted(choice, value, always) for value in values)]))
+    content = "\n".join(lines).encode() + b"\n"
+    sample = Sample(kind="", files=(File(name="a.csv", content=content),))
+    return replace(settled(choice, sample), longest=LONGEST)
+
+
 def tsv_sample(choice: random.Random) -> Sample:
     """Fields between tabs; nothing quotes."""
 
@@ -499,6 +512,7 @@ KINDS: Mapping[str, Callable[[random.Random], Sample]] = {
     "csv": csv_sample,
     "csv quotes": csv_quotes,
     "csv soup": csv_soup,
+    "csv long": csv_long,
     "tsv": tsv_sample,
     "tsv soup": tsv_soup,
     "jsonl": jsonl_sample,
