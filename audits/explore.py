@@ -30,8 +30,9 @@ from murmurlog.known import read_doc_freq, read_planted
 from murmurlog.labels import read_labels
 from murmurlog.lists import read_lists
 from murmurlog.mechanisms import parse
+from murmurlog.records import cut
 from murmurlog.screen import load, load_deny
-from murmurlog.shapes import blocks
+from murmurlog.shapes import DIALECTS, pieces
 from murmurlog.source import find
 from murmurlog.text import clean_url, keywords, normalise
 
@@ -120,15 +121,23 @@ def _file(name: str, read: Callable[[Path], Any]) -> Callable[[bytes, Path], Non
     return target
 
 
-def _log(path: Path) -> None:
-    source = find(str(path))
-    if source.lines:
-        broken: dict[str, int] = {}
-        for file, packing, encoding in zip(
-            source.files, source.compressions, source.encodings, strict=True
-        ):
-            for _ in blocks(file, compression=packing, encoding=encoding, broken=broken):
-                pass
+def _log(path: Path, **said: Any) -> None:
+    source = find(str(path), **said)
+    dialect, broken = DIALECTS[source.format], dict[str, int]()
+    for file, packing, encoding in zip(
+        source.files, source.compressions, source.encodings, strict=True
+    ):
+        stream = pieces(file, packing)
+        for _ in cut(stream, dialect, encoding=encoding, broken=broken, name=file.name):
+            pass
+
+
+def _keys(path: Path) -> None:
+    _log(path, columns={"user": "user", "query": "query"})
+
+
+def _excite(path: Path) -> None:
+    _log(path, shape="excite")
 
 
 def _stated() -> bytes:
@@ -154,10 +163,10 @@ EXPLORED: dict[str, Target] = {
     "queries and urls": (_texts, lambda: (b"How to? 4111", b"http://u@a.example:80/x?y#z", "東京 ใน".encode()), ()),
     "reader of CSV": (_file("log.csv", _log), lambda: (text("csv").encode(),), (InputError,)),
     "reader of TSV": (_file("log.tsv", _log), lambda: (text("tsv").encode(), text("tsv").encode("utf-16")), (InputError,)),
-    "reader of JSONL": (_file("log.jsonl", _log), lambda: (text("jsonl").encode(),), (InputError,)),
+    "reader of JSONL": (_file("log.jsonl", _keys), lambda: (text("jsonl").encode(),), (InputError,)),
     "reader of .gz": (_file("log.tsv.gz", _log), lambda: (packed(text("tsv").encode(), "gz"),), (InputError,)),
     "reader of shapes": (
-        _file("log.txt", _log),
+        _file("log.txt", _excite),
         lambda: (b"1\t970916001949\tq\n" * 9, b"00:00:01\t2\t[q]\t1 2\ta.b\n" * 9,
                  b"AnonID\tQuery\tQueryTime\tItemRank\tClickURL\n1\tq\t2006-03-01 00:00:01\t\t\n"),
         (InputError,),

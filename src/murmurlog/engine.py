@@ -93,26 +93,28 @@ class DuckEngine:
     def version(self) -> str:
         return f"duckdb {duckdb.__version__}, ibis {ibis.__version__}"
 
+    def new_name(self) -> str:
+        """A name that no table of the engine has."""
+        self._tables += 1
+        return f"t{self._tables}"
+
     def sql(self, statement: str) -> Any:
         """Runs a DuckDB statement and returns its cursor; its errors are DuckDB's."""
         return self.backend.con.execute(statement)
 
     def materialise(self, expression: Any) -> Any:
         """The expression's rows, computed once and kept."""
-        self._tables += 1
         with _told():
-            return self.backend.create_table(f"t{self._tables}", expression)
+            return self.backend.create_table(self.new_name(), expression)
 
     def keep(self, table: pa.Table) -> Any:
         """An Arrow table as a table of the engine."""
-        self._tables += 1
         with _told():
-            return self.backend.create_table(f"t{self._tables}", ibis.memtable(table))
+            return self.backend.create_table(self.new_name(), ibis.memtable(table))
 
     def show(self, table: pa.Table) -> Any:
         """An Arrow table as a table of the engine that nobody has copied; dictionaries are texts."""
-        self._tables += 1
-        name = f"t{self._tables}"
+        name = self.new_name()
         self._shown[name] = table
         self.backend.con.register(name, table)
         return self.backend.table(name)
@@ -120,8 +122,7 @@ class DuckEngine:
     @contextmanager
     def storing(self, schema: pa.Schema) -> Iterator[tuple[Path, pa.ipc.RecordBatchFileWriter]]:
         """A new file in the engine's private folder, and what writes batches to it."""
-        self._tables += 1
-        file = self.folder / f"t{self._tables}.arrow"
+        file = self.folder / f"{self.new_name()}.arrow"
         with _told(), pa.OSFile(str(file), "wb") as out, pa.ipc.new_file(out, schema) as writer:
             yield file, writer
 
@@ -192,8 +193,7 @@ class DuckEngine:
 
     def stored(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Any:
         """A stream of Arrow batches as a table of the engine."""
-        self._tables += 1
-        name = f"t{self._tables}"
+        name = self.new_name()
         table = self.backend.create_table(name, schema=ibis.Schema.from_pyarrow(schema))
         for batch in batches:
             self.backend.con.register("incoming", batch)

@@ -39,6 +39,7 @@ def evaluate(
     settings: Settings | None = None,
     columns: Mapping[str, str] | None = None,
     encoding: str | None = None,
+    shape: str | None = None,
     url: str = "path",
     deny: str | Path | None = None,
     patterns: str | Path | None = None,
@@ -52,7 +53,7 @@ def evaluate(
     `mechanisms` are made for this evaluation alone, with `tables`, `epsilon` and `delta`; `bundles`
     bring their own. `options` are public files that a recipe needs, read. Books nothing.
     """
-    found = find(source, columns=columns, encoding=encoding)
+    found = find(source, columns=columns, encoding=encoding, shape=shape)
     releases = _named(bundles)
     gap = _gap(releases)
     wanted = Wanted(
@@ -76,7 +77,7 @@ def evaluate(
         raise UsageError("there is nothing to evaluate: give --bundle, --mechanisms or --baselines")
     asked = Asked(
         source=found,
-        test=None if test is None else find(test, columns=columns, encoding=encoding),
+        test=None if test is None else find(test, columns=columns, encoding=encoding, shape=shape),
         releases=releases,
         recipes=recipes,
         raw=RAW in baselines,

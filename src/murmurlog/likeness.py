@@ -89,10 +89,11 @@ def of_file(
     unit: str = "user",
     columns: Mapping[str, str] | None = None,
     encoding: str | None = None,
+    shape: str | None = None,
     memory: str | None = None,
 ) -> Likeness:
     """The likeness of a log in files, read and screened as for a release; exact."""
-    found = find(source, columns=columns, encoding=encoding)
+    found = find(source, columns=columns, encoding=encoding, shape=shape)
     with connect(memory=memory) as engine:
         log = read(found, engine=engine, urls=kind == "click", screen=load())
         return of_log(log, kind=kind, unit=unit)

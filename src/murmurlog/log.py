@@ -6,7 +6,7 @@ Restricting and screening look at one record at a time, too.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -16,12 +16,13 @@ import ibis
 import pyarrow as pa
 
 from murmurlog.coded import Cleaning, Coded
+from murmurlog.columns import short
 from murmurlog.engine import DuckEngine, Engine
 from murmurlog.errors import InputError, UsageError
 from murmurlog.parts import Parts, gathered
 from murmurlog.raw import STANDARD, raw_rows
 from murmurlog.screen import Screen, matcher
-from murmurlog.source import Source, short
+from murmurlog.source import Source
 from murmurlog.spark import SparkEngine
 from murmurlog.spark_rows import spark_rows
 from murmurlog.text import ODD, check_url_level, clean_url, normalise
@@ -59,9 +60,9 @@ def check(
     since: str | None = None,
     until: str | None = None,
     where: Mapping[str, str] | None = None,
-    keep: Sequence[str] = (),
+    keep: Iterable[str] = (),
 ) -> None:
-    """Raises unless `read` can restrict the source so. Looks at no row."""
+    """Raises unless `read` can restrict the source so and keep these columns. Looks at no row."""
     start, end = _moment("--since", since), _moment("--until", until)
     if start and end and start >= end:
         raise UsageError(f"--since {since} is not before --until {until}: no row can be between")
@@ -71,14 +72,11 @@ def check(
             "Map one with --columns time=..."
         )
     for column in (*(where or {}), *keep):
-        if column not in source.found:
+        # Keys of JSON stand in rows only, at which nobody looks here.
+        if column not in source.found and source.format != "jsonl":
             raise InputError(
                 f'column "{column}" is not in {source.name}. Found: {short(source.found)}.'
             )
-    names = [column.lower() for column in keep]
-    for name in names:
-        if name in STANDARD or names.count(name) > 1:
-            raise UsageError(f"the column {name!r} cannot be kept beside itself: rename it first")
 
 
 def read(
@@ -91,7 +89,7 @@ def read(
     since: str | None = None,
     until: str | None = None,
     where: Mapping[str, str] | None = None,
-    keep: Sequence[str] = (),
+    keep: Mapping[str, str] | None = None,
     screen: Screen | None = None,
     deny: frozenset[str] = frozenset(),
     say: Callable[[str], None] = lambda _: None,
@@ -99,28 +97,30 @@ def read(
     """The log of a source. `strict` refuses broken rows; urls=False leaves the urls out.
 
     Only rows from `since` on and before `until` are read, and of these only where every column of
-    `where` has the text given. `keep` adds columns of the source, as text. Queries that `screen`
+    `where` has the text given. `keep` adds columns of the source, as text, each under a name that we
+    choose: what a source calls its columns must never meet a name of ours. Queries that `screen`
     finds something in or that `deny` lists (one ending in * as a prefix) are dropped.
     """
     check_url_level(url)
-    check(source, since=since, until=until, where=where, keep=keep)
+    kept = dict(keep or {})
+    check(source, since=since, until=until, where=where, keep=kept.values())
     say(f"reading {source.name}")
     broken: dict[str, int] = {}
     if isinstance(engine, SparkEngine):
-        raw = spark_rows(source, engine, broken, where or {}, keep, say)
+        raw = spark_rows(source, engine, broken, where or {}, [*kept.values()], say)
     else:
-        raw = raw_rows(source, engine, broken, where or {}, keep, say)
+        raw = raw_rows(source, engine, broken, where or {}, [*kept.values()], say)
     say("normalising text")
     screened: dict[str, int] = {}
     steps = _Steps(
         url=url if urls and "url" in source.columns else None,
-        since=_moment("--since", since), until=_moment("--until", until), keep=tuple(keep),
+        since=_moment("--since", since), until=_moment("--until", until), keep=tuple(kept),
         screen=screen, deny=deny, broken=broken, screened=screened,
     )  # fmt: skip
     if isinstance(engine, DuckEngine):
-        kept, rows, coded = _as_numbers(raw, engine, steps)
+        table, rows, coded = _as_numbers(raw, engine, steps)
     else:
-        kept, rows, coded = _as_texts(raw, engine, steps)
+        table, rows, coded = _as_texts(raw, engine, steps)
     screened = dict(sorted(screened.items()))
     broken = {reason: n for reason, n in sorted(broken.items()) if n}
     if strict and broken:
@@ -134,8 +134,8 @@ def read(
             why += "; others are not in the period or not of the kind asked for"
         raise InputError(f"{source.name} has no usable rows: {why}")
     return Log(
-        engine=engine, table=kept, source=source, rows=rows, broken=broken, screened=screened,
-        coded=None if coded is None else (kept, coded),
+        engine=engine, table=table, source=source, rows=rows, broken=broken, screened=screened,
+        coded=None if coded is None else (table, coded),
     )  # fmt: skip
 
 

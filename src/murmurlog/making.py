@@ -13,7 +13,7 @@ from murmurlog.mechanisms import FOLLOWING, View
 from murmurlog.noise import Entropy
 from murmurlog.plans import Plan
 from murmurlog.reading import Reading
-from murmurlog.tables import count_of, keys_of, keys_schema, notes_of, tied
+from murmurlog.tables import count_of, keys_of, keys_schema, named_as, notes_of, tied
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,8 @@ def make(
         )
     if set_only:
         drawn = {kind: rows.select(list(keys_of(kind, view.by))) for kind, rows in drawn.items()}
-    return Made(tables=drawn, notes=notes, account=account)
+    tables = {kind: named_as(table, reading.by) for kind, table in drawn.items()}
+    return Made(tables=tables, notes=notes, account=account)
 
 
 def _drawn(

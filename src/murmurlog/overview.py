@@ -7,7 +7,7 @@ from murmurlog.engine import connect
 from murmurlog.items import items
 from murmurlog.log import read, rows_hit
 from murmurlog.screen import Screen, load
-from murmurlog.source import find
+from murmurlog.source import find, guess
 
 
 def profile(
@@ -15,6 +15,7 @@ def profile(
     *,
     columns: Mapping[str, str] | None = None,
     encoding: str | None = None,
+    shape: str | None = None,
     url: str = "path",
     strict: bool = False,
     since: str | None = None,
@@ -26,9 +27,16 @@ def profile(
 ) -> dict[str, Any]:
     """rows, users, shape, columns, rows broken or hit by a screen, distinct items a user by kind.
 
-    Without a screen the one that comes with murmurlog is used. No row is dropped for a hit.
+    Where neither shape nor columns are given, rows may be looked at to tell them (`guess`), and
+    `proposed` says what to give to a release, which never looks. Without a screen the one that comes with murmurlog is used. No row is dropped for a hit.
     """
-    found = find(source, columns=columns, encoding=encoding)
+    proposed = guess(source) if shape is None and columns is None else {}
+    found = find(
+        source,
+        columns=_pairs(proposed.get("columns")) or columns,
+        encoding=encoding or proposed.get("encoding"),
+        shape=shape or proposed.get("shape"),
+    )
     patterns = screen or load()
     with connect(memory=memory) as engine:
         log = read(
@@ -55,6 +63,7 @@ def profile(
         "users": int(users),
         "shape": found.shape,
         "columns": dict(found.columns),
+        "proposed": proposed,
         "broken": dict(log.broken),
         "screened": {name: n for name, n in screened.items() if n},
         "items_per_user": per_user,
@@ -68,3 +77,7 @@ def _items_per_user(held: Any) -> dict[str, float]:
         mean=counted.n.mean(), p50=counted.n.quantile(0.5), p99=counted.n.quantile(0.99)
     )
     return {name: float(value or 0) for name, value in row.to_pyarrow().to_pylist()[0].items()}
+
+
+def _pairs(text: str | None) -> dict[str, str]:
+    return dict(pair.split("=", 1) for pair in text.split(",")) if text else {}

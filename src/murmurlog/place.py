@@ -41,13 +41,18 @@ class Place:
             raise UsageError("--master and --scratch go with --engine spark only")
 
     def find(
-        self, source: str, *, columns: Mapping[str, str] | None, encoding: str | None
+        self,
+        source: str,
+        *,
+        columns: Mapping[str, str] | None,
+        encoding: str | None,
+        shape: str | None,
     ) -> Source:
         """The source, which is looked for by Spark if its path is a URI."""
         if self.engine == "duckdb" or looks_like_address(source) or not is_uri(source):
-            return find(source, columns=columns, encoding=encoding)
-        if encoding is not None:
-            raise UsageError("Parquet knows the encoding of its text: leave --encoding out")
+            return find(source, columns=columns, encoding=encoding, shape=shape)
+        if encoding is not None or shape is not None:
+            raise UsageError("Parquet knows its text: leave --encoding and --shape out")
         with connect_spark(master=self.master, scratch_at=self.scratch, test=False) as engine:
             return find_at(source, columns=columns, engine=engine)
 

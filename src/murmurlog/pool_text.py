@@ -20,10 +20,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from murmurlog.columns import NAMES
 from murmurlog.domain import lines_of
 from murmurlog.errors import InputError, MurmurlogError, Refused, UsageError
-from murmurlog.shapes import head
-from murmurlog.source import COMPRESSIONS, FORMATS, NAMES, find
+from murmurlog.shapes import first_lines
+from murmurlog.source import COMPRESSIONS, FORMATS, compression_of, find, guess
 from murmurlog.text import normalise
 
 LONGEST = 5  # words of an n-gram
@@ -105,8 +106,8 @@ def check_text(path: Path) -> None:
     """Raises unless the file is there and is running text; a search log is refused."""
     if not path.is_file():
         raise InputError(f"there is no file of text {str(path)!r}")
-    first = head(path)
-    if _is_log(path):
+    lines = first_lines(path, compression_of(path))
+    if _is_log(path, lines):
         raise Refused(
             f"{path.name} looks like a search log. A pool made of a log is private data: every query "
             "it names was asked by somebody, and publishing on it protects nobody (A4). Build the "
@@ -114,25 +115,21 @@ def check_text(path: Path) -> None:
         )
     suffixes = [suffix.lstrip(".").lower() for suffix in path.suffixes]
     kind = next((s for s in reversed(suffixes) if s not in COMPRESSIONS), "")
-    if first is None or kind in FORMATS:
+    if not lines or kind in FORMATS:
         raise InputError(f"{path.name} is no plain text: a pool is made of running text")
 
 
-def _is_log(path: Path) -> bool:
+def _is_log(path: Path, lines: Sequence[str]) -> bool:
     """Whether it has a user and a query column, or the form of a table whatever its header."""
     with suppress(MurmurlogError):
         find(str(path))
         return True
-    first = head(path)
-    if first is None:
+    if not lines:
         return False
-    names = {
-        name.strip().lower() for name in _CELLS.split(first.lines[0].decode("utf-8", "replace"))
-    }
-    if names & set(NAMES["user"]) and names & set(NAMES["query"]):
+    names = {name.strip().lower() for name in _CELLS.split(lines[0])}
+    if names & set(NAMES["user"]) and names & set(NAMES["query"]) or guess(str(path)):
         return True
-    lines = [line for line in first.lines if line.strip()]
-    return len(lines) > 1 and 2 * sum(b"\t" in line for line in lines) > len(lines)
+    return len(lines) > 1 and 2 * sum("\t" in line for line in lines) > len(lines)
 
 
 def _counted(texts: Sequence[Path]) -> tuple[Counter[str], Counter[str]]:

@@ -1,37 +1,31 @@
 """The rows of a source as they stand in it, with what was wrong with the others.
 
-DuckDB's own SQL, because rows that it rejects have no form in Ibis. Every line is cut, decoded and
-judged on its own (A8).
+Every record is cut, decoded and judged on its own (A8), and nothing that is read has a name of the
+source's choosing: a first SELECT gives each column that matters a name of ours (c0, c1, ...), and the
+rest works on those, so a column may be called whatever it likes. DuckDB's own SQL.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from murmurlog.engine import OUT_OF_MEMORY, DuckEngine, identifier, quoted
 from murmurlog.errors import EngineError, InputError
 from murmurlog.fields import typed
 from murmurlog.postgres import Address, batches
-from murmurlog.shapes import Shape, blocks, day_of, fields_sql, pieces, time_sql
+from murmurlog.records import Records, cut
+from murmurlog.shapes import DIALECTS, Shape, day_of, field_sql, pieces, time_sql
 from murmurlog.source import Source
 
-LINES_A_BATCH = 20_000
+ROWS_A_BATCH = 20_000
 ROWS_A_WORD = 1_000_000  # read between two words about it
 STANDARD = ("user", "time", "query", "url", "rank")
-REJECTED = {
-    "MISSING COLUMNS": "too few columns",
-    "TOO MANY COLUMNS": "too many columns",
-    "UNQUOTED VALUE": "quote not closed",
-    "INVALID ENCODING": "not UTF-8",
-    "LINE SIZE OVER MAXIMUM": "line too long",
-    "INVALID STATE": "quote not closed",
-}
 
 
 def raw_rows(
@@ -44,32 +38,22 @@ def raw_rows(
 ) -> Any:
     """Every row as it stands in the source: user, query, url, time, whether one was given (timed),
     rank, then the columns kept as k0, k1 and so on."""
+    name = engine.new_name()
     try:
-        if source.server:
-            _from_server(source, source.server, engine, where, keep, say)
-        elif source.lines:
-            _from_lines(source, source.lines, engine, broken, where, keep)
+        if source.format in ("parquet", "duckdb"):
+            # Columns are cheap to scan again, so they are not copied.
+            select = select_sql(source, _relation(source, engine), where, keep)
+            engine.sql(f"CREATE VIEW {name} AS {select}")
         else:
-            # Text is parsed once; columnar sources are cheap to scan again, so are not copied.
-            kind = "VIEW" if source.format in ("parquet", "duckdb") else "TABLE"
-            select = select_sql(source, _relation(source, engine, broken), where, keep)
-            engine.sql(f"CREATE {kind} raw AS {select}")
+            _filled(name, source, engine, broken, where, keep, say)
     except duckdb.OutOfMemoryException:
         raise EngineError(OUT_OF_MEMORY) from None
     except duckdb.Error as error:
         raise InputError(f"cannot read {source.name}: {_why(error)}") from None
-    raw = engine.backend.table("raw")
-    if source.format == "csv":
-        # One line may break in two ways; it is one broken row.
+    raw = engine.backend.table(name)
+    if "fault" in raw.columns:
         for reason, n in engine.sql(
-            "SELECT reason, count(*) FROM (SELECT file_id, line, min(error_type::VARCHAR) AS reason"
-            " FROM reject_errors GROUP BY ALL) GROUP BY ALL"
-        ).fetchall():
-            name = REJECTED.get(reason, reason.lower())
-            broken[name] = broken.get(name, 0) + n
-    if source.lines or source.server or source.format == "jsonl":
-        for reason, n in engine.sql(
-            "SELECT fault, count(*) FROM raw WHERE fault IS NOT NULL GROUP BY ALL"
+            f"SELECT fault, count(*) FROM {name} WHERE fault IS NOT NULL GROUP BY ALL"
         ).fetchall():
             broken[reason] = broken.get(reason, 0) + n
         raw = raw.filter(raw.fault.isnull())
@@ -82,156 +66,180 @@ def shown(raw: Any) -> Any:
     return raw.select("user", "query", "url", *kept, **typed(raw))
 
 
+def needed(source: Source, where: Mapping[str, str], keep: Sequence[str]) -> list[str]:
+    """The columns of the source that are read; the one at place i is called c{i} from then on."""
+    return list(dict.fromkeys([*source.columns.values(), *where, *keep]))
+
+
 def select_sql(
     source: Source, relation: str, where: Mapping[str, str], keep: Sequence[str], day: str = ""
 ) -> str:
-    """The rows of a relation where all is as asked; broken ones pass, to be counted."""
-    columns = [_column(source, role, day) for role in STANDARD]
-    columns += [f"{_text(source, name)} AS k{i}" for i, name in enumerate(keep)]
+    """The rows of a relation where all is as asked; broken ones pass, to be counted.
+
+    The relation has the source's own columns, or what `_filled` makes of them.
+    """
+    names = needed(source, where, keep)
+    own = {name: f"c{i}" for i, name in enumerate(names)}
+    columns = [_role(source, role, own, day) for role in STANDARD]
+    columns += [f"{own[name]} AS k{i}" for i, name in enumerate(keep)]
     passes = "false"
-    if source.lines or source.server:
+    if source.server or source.format == "jsonl":
         columns.append("fault")
         passes = "fault IS NOT NULL"
-    elif source.format == "jsonl":
-        columns.append("CASE WHEN row IS NULL THEN 'not JSON' END AS fault")
-        passes = "row IS NULL"
-    tests = [f"coalesce({_text(source, name)}, '') = {quoted(v)}" for name, v in where.items()]
+    tests = [f"coalesce({own[name]}, '') = {quoted(value)}" for name, value in where.items()]
     fine = " AND ".join(tests) or "true"
-    return f"SELECT {', '.join(columns)} FROM {relation} WHERE {passes} OR ({fine})"
+    renamed = f"(SELECT {', '.join(_renamed(source, names))} FROM {relation} AS src)"
+    return f"SELECT {', '.join(columns)} FROM {renamed} WHERE {passes} OR ({fine})"
 
 
-def _from_server(
+def _renamed(source: Source, names: Sequence[str]) -> Iterator[str]:
+    """The SQL of c0, c1, ... as text, of `moment`, a time with its type, and of `fault`."""
+    time = source.columns.get("time")
+    if source.server:
+        yield from (f"src.c{i}" for i in range(len(names)))
+        yield "src.time AS moment"
+        yield "CASE WHEN src.out_of_range THEN 'time out of range' END AS fault"
+    elif source.lines:
+        for i, name in enumerate(names):
+            yield f"{field_sql(source.lines, source.lines.columns.index(name))} AS c{i}"
+    elif source.format == "jsonl":
+        yield from (f"src.found[{i + 1}] AS c{i}" for i in range(len(names)))
+        yield "CASE WHEN src.found IS NULL THEN 'not JSON' END AS fault"
+    else:
+        # A column of a database may call texts equal that are not (COLLATE NOACCENT).
+        exact = " COLLATE C" if source.format == "duckdb" else ""
+        for i, name in enumerate(names):
+            yield f"src.{identifier(name)}::VARCHAR{exact} AS c{i}"
+        if time:
+            yield f"src.{identifier(time)} AS moment"
+
+
+def _role(source: Source, role: str, own: Mapping[str, str], day: str) -> str:
+    """The SQL of one role, as text (a time keeps its type if it has one)."""
+    if role not in source.columns:
+        return f"NULL::{'TIMESTAMP' if role == 'time' else 'VARCHAR'} AS {role}"
+    value = own[source.columns[role]]
+    if role == "time":
+        typed = bool(source.server) or source.format in ("parquet", "duckdb")
+        value = "moment" if typed else time_sql(source.shape, value, day)
+    return f"{value} AS {role}"
+
+
+def _filled(
+    name: str,
     source: Source,
-    server: Address,
     engine: DuckEngine,
+    broken: dict[str, int],
     where: Mapping[str, str],
     keep: Sequence[str],
     say: Callable[[str], None],
 ) -> None:
-    """Fills the table `raw` from a server, batch by batch, with the columns that matter."""
-    roles = [name for role, name in source.columns.items() if role != "time"]
-    texts = {_text(source, name): name for name in dict.fromkeys((*roles, *where, *keep))}
-    fault = "CASE WHEN out_of_range THEN 'time out of range' END AS fault"
-    select = select_sql(source, f"(SELECT *, {fault} FROM incoming)", where, keep)
-    rows, made = 0, False
-    with closing(batches(server, texts=texts, time=source.columns.get("time"))) as stream:
-        for batch in stream:
+    """Makes a table of what comes as a stream, batch by batch."""
+    names, rows, made = needed(source, where, keep), 0, False
+    with closing(_stream(source, names, broken)) as stream:
+        for batch, day in stream:
             engine.backend.con.register("incoming", batch)
-            engine.sql(f"INSERT INTO raw {select}" if made else f"CREATE TABLE raw AS {select}")
+            select = select_sql(source, _incoming(source, names), where, keep, day)
+            engine.sql(
+                f"INSERT INTO {name} {select}" if made else f"CREATE TABLE {name} AS {select}"
+            )
             engine.backend.con.unregister("incoming")
             made = True
             if rows // ROWS_A_WORD < (rows := rows + batch.num_rows) // ROWS_A_WORD:
                 say(f"reading {source.name}: {rows:,} rows")
 
 
-def _from_lines(
-    source: Source,
-    shape: Shape,
-    engine: DuckEngine,
-    broken: dict[str, int],
-    where: Mapping[str, str],
-    keep: Sequence[str],
-) -> None:
-    """Fills the table `raw` from lines whose fields are cut at tabs."""
-    skipped = ["", "\ufeff"]
-    if shape.header and shape.name != "tsv":
-        # Where files of a well-known shape were put together, headers stand between the rows.
-        skipped += [mark + "\t".join(shape.columns) for mark in skipped]
-    lines = f"SELECT line FROM incoming WHERE line NOT IN ({', '.join(map(quoted, skipped))})"
-    parts = f"SELECT string_split(line, chr(9)) AS parts FROM ({lines})"
-    relation = f"(SELECT {fields_sql(shape)} FROM ({parts}))"
-    made = False
+def _incoming(source: Source, names: Sequence[str]) -> str:
+    """The relation that a batch is; of JSON, `found` has the values of a line, if it is JSON."""
+    if source.format != "jsonl":
+        return "incoming"
+    # Pointers, since a path would know wildcards.
+    pointers = ["/" + name.replace("~", "~0").replace("/", "~1") for name in names]
+    values = f"json_extract_string(f0, [{', '.join(map(quoted, pointers))}])"
+    lines = "SELECT f0 FROM incoming WHERE trim(f0, ' ' || chr(9) || chr(13)) <> ''"
+    return f"(SELECT CASE WHEN json_valid(f0) THEN {values} END AS found FROM ({lines}))"
+
+
+def _stream(
+    source: Source, names: Sequence[str], broken: dict[str, int]
+) -> Generator[tuple[Any, str], None, None]:
+    """Batches of rows, an empty one first, each with the day that times without a date are of."""
+    if source.server:
+        yield from ((batch, "") for batch in _from_server(source, source.server, names))
+        return
+    shape = source.lines
+    places = [shape.columns.index(name) for name in names] if shape else [0]
+    if shape and shape.name == "sogou":
+        places = list(range(shape.most))  # which field is a column depends on their number
+    yield _table(None, places), ""
     for file, compression, encoding in zip(
         source.files, source.compressions, source.encodings, strict=True
     ):
-        select = select_sql(source, relation, where, keep, day_of(file))
-        first = shape.header
-        for block in blocks(file, compression=compression, encoding=encoding, broken=broken):
-            rest = block.partition(b"\n")[2] if first else block
-            first = False
-            engine.backend.con.register("incoming", _lines(rest))
-            engine.sql(f"INSERT INTO raw {select}" if made else f"CREATE TABLE raw AS {select}")
-            engine.backend.con.unregister("incoming")
-            made = True
+        dialect, day = DIALECTS[source.format], day_of(file)
+        stream = pieces(file, compression)
+        header = None if shape is None or shape.well_known else shape.columns
+        for records in cut(stream, dialect, encoding=encoding, broken=broken, name=file.name):
+            if header and len(records):
+                _check_header(records, header, file.name)
+                records, header = records.at(np.arange(len(records)) > 0), None
+            rows = _rows(records.at(~records.empty), shape, broken)
+            yield _table(rows, places), day
 
 
-def _lines(block: bytes) -> pa.Table:
-    """The lines of a block, without their ends, as a column `line` in a few batches."""
-    block = block.replace(b"\r\n", b"\n")
-    feeds = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n"))
-    offsets = np.concatenate([[0], feeds - np.arange(len(feeds))]).astype(np.int32)
-    text = pa.py_buffer(block.translate(None, b"\n"))
-    lines = pa.StringArray.from_buffers(len(feeds), pa.py_buffer(offsets), text)
-    schema = pa.schema([("line", pa.string())])
-    batch = pa.RecordBatch.from_arrays([lines], schema=schema)
-    return pa.Table.from_batches(
-        [batch.slice(i, LINES_A_BATCH) for i in range(0, len(feeds), LINES_A_BATCH)], schema
+def _from_server(source: Source, server: Address, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    texts = {f"c{i}": name for i, name in enumerate(names)}
+    with closing(batches(server, texts=texts, time=source.columns.get("time"))) as stream:
+        yield from stream
+
+
+def _check_header(records: Records, columns: Sequence[str], name: str) -> None:
+    """Raises if the file does not begin as it did when its columns were found."""
+    start = [field.strip() for field in records.fields[: records.counts[0]].to_pylist()]
+    if start != list(columns):
+        raise InputError(f"{name} changed while it was read: its first line is another one")
+
+
+def _rows(records: Records, shape: Shape | None, broken: dict[str, int]) -> Records:
+    """The records that are rows: with as many fields as the shape has, and no header."""
+    if shape is None:
+        return records
+    few, many = records.counts < shape.least, records.counts > shape.most
+    for reason, some in {"too few columns": few, "too many columns": many}.items():
+        broken[reason] = broken.get(reason, 0) + int(some.sum())
+    kept = ~(few | many)
+    if shape.well_known:
+        kept &= ~_headers(records, shape)
+    return records.at(kept)
+
+
+def _headers(records: Records, shape: Shape) -> Any:
+    """Which records hold the names of the columns."""
+    same = records.counts == len(shape.columns)
+    for place, name in enumerate(shape.columns):
+        if not same.any():
+            break
+        trimmed = pc.utf8_trim_whitespace(records.column(place))
+        same &= pc.equal(trimmed, name).fill_null(False).to_numpy(zero_copy_only=False)
+    return same
+
+
+def _table(records: Records | None, places: Sequence[int]) -> pa.Table:
+    """Some fields of all records as columns f0, f1, ..., and n, how many fields there are."""
+    found = records or Records(
+        fields=pa.array([], pa.string()), counts=np.zeros(0, np.int64), empty=np.zeros(0, bool)
     )
+    columns = {f"f{place}": found.column(place) for place in dict.fromkeys(places)}
+    whole = pa.table({**columns, "n": found.counts})
+    return pa.Table.from_batches(whole.to_batches(ROWS_A_BATCH), whole.schema)
 
 
-def _relation(source: Source, engine: DuckEngine, broken: dict[str, int]) -> str:
+def _relation(source: Source, engine: DuckEngine) -> str:
     if source.format == "duckdb":
-        engine.sql(f"ATTACH {quoted(str(source.files[0]))} AS source (READ_ONLY)")
-        return f"source.main.{identifier(source.table or '')}"
-    compression = source.compressions[0]
-    paths = source.files
-    if set(source.encodings) != {"utf-8"}:
-        paths, compression = _in_utf8(source, engine, broken), None
-    elif compression:
-        for file in paths:  # the engine would unpack whatever it is to its end, or stop in silence
-            for _ in pieces(file, compression):
-                pass
-    files = "[" + ", ".join(quoted(str(file)) for file in paths) + "]"
-    if source.format == "parquet":
-        return f"read_parquet({files}, union_by_name=true, hive_partitioning=false)"
-    packed = f", compression={quoted(compression)}" if compression else ""
-    if source.format == "jsonl":
-        return f"read_ndjson_objects({files}, ignore_errors=true{packed}) AS t(row)"
-    types = ", ".join(f"{quoted(name)}: 'VARCHAR'" for name in source.found)
-    return (
-        f"read_csv({files}, columns={{{types}}}, header=true, auto_detect=false, delim=',', "
-        f"quote='\"', escape='\"', nullstr='', store_rejects=true{packed})"
-    )
-
-
-def _in_utf8(source: Source, engine: DuckEngine, broken: dict[str, int]) -> tuple[Path, ...]:
-    """The files copied to the engine's private folder, unpacked and in UTF-8."""
-    copies = []
-    for i, (file, compression, encoding) in enumerate(
-        zip(source.files, source.compressions, source.encodings, strict=True)
-    ):
-        copy = engine.folder / f"source{i}.{source.format}"
-        with copy.open("xb") as out:
-            for block in blocks(file, compression=compression, encoding=encoding, broken=broken):
-                out.write(block)
-        copies.append(copy)
-    return tuple(copies)
-
-
-def _text(source: Source, name: str) -> str:
-    """The SQL of one column of the source, as text."""
-    if source.lines or source.server:
-        return f"c{source.found.index(name)}"
-    if source.format == "jsonl":
-        pointer = "/" + name.replace("~", "~0").replace("/", "~1")  # a path would know wildcards
-        return f"json_extract_string(row, {quoted(pointer)})"
-    # A column of a database may call texts equal that are not (COLLATE NOACCENT).
-    exact = " COLLATE C" if source.format == "duckdb" else ""
-    return f"{identifier(name)}::VARCHAR{exact}"
-
-
-def _column(source: Source, role: str, day: str) -> str:
-    """The SQL of one role, as text (a time keeps its type if it has one)."""
-    if role not in source.columns:
-        return f"NULL::{'TIMESTAMP' if role == 'time' else 'VARCHAR'} AS {role}"
-    name = source.columns[role]
-    if role == "time" and source.server:
-        return "time"
-    if role == "time" and source.format in ("parquet", "duckdb"):
-        return f"{identifier(name)} AS time"
-    if role == "time":
-        return f"{time_sql(source.shape, _text(source, name), day)} AS time"
-    return f"{_text(source, name)} AS {role}"
+        name = engine.new_name()
+        engine.sql(f"ATTACH {quoted(str(source.files[0].resolve()))} AS {name} (READ_ONLY)")
+        return f"{name}.main.{identifier(source.table or '')}"
+    files = "[" + ", ".join(quoted(str(file)) for file in source.files) + "]"
+    return f"read_parquet({files}, union_by_name=true, hive_partitioning=false)"
 
 
 def _why(error: Exception) -> str:

@@ -15,7 +15,7 @@ from murmurlog.log import check as check_rows
 from murmurlog.screen import Screen, matcher
 from murmurlog.source import Source
 from murmurlog.spark import SparkEngine
-from murmurlog.tables import By
+from murmurlog.tables import BY_VALUE, By, check_public_name
 from murmurlog.text import NORMALISER, normalise
 
 
@@ -35,6 +35,8 @@ class Reading:
     def check(self, source: Source) -> None:
         """Raises if the source cannot be read so; looks at no row."""
         keep = (self.by.column,) if self.by else ()
+        if self.by:
+            check_public_name(self.by.column)
         check_rows(source, since=self.since, until=self.until, where=self.where, keep=keep)
 
     def read(
@@ -54,7 +56,7 @@ class Reading:
             since=self.since,
             until=self.until,
             where=self.where,
-            keep=(self.by.column,) if self.by else (),
+            keep={BY_VALUE: self.by.column} if self.by else None,
             screen=self.screen,
             deny=self.deny,
             say=say,

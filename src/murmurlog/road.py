@@ -101,6 +101,7 @@ def release(
     letters: Mapping[str, str] | None = None,
     columns: Mapping[str, str] | None = None,
     encoding: str | None = None,
+    shape: str | None = None,
     since: str | None = None,
     until: str | None = None,
     where: Mapping[str, str] | None = None,
@@ -146,7 +147,7 @@ def release(
     check_url_level(url)
     if isinstance(target, Path):
         check_target(target)
-    found = place.find(source, columns=columns, encoding=encoding)
+    found = place.find(source, columns=columns, encoding=encoding, shape=shape)
     mechanism = mechanism or usual_mechanism(noise=noise, letters=letters)
     kinds = _tables(tables, found, mechanism)
     by_table = mechanisms_for(kinds, mechanism)
@@ -209,7 +210,7 @@ def release(
             booked=False, broken={}, notes={},
         )  # fmt: skip
     view = View(
-        kind="", unit=unit, by=reading.by, way=way, gap=gap, set_size=set_size,
+        kind="", unit=unit, by=reading.by and reading.by.inside(), way=way, gap=gap, set_size=set_size,
         consecutive=consecutive, options=chosen,
     )  # fmt: skip
     with place.connect() as running, place.landing(running, target) as far:

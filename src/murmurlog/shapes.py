@@ -1,8 +1,8 @@
-"""The shapes of well-known logs, told by their first lines, and lines of text as columns.
+"""What files of text are: dialect, shape, encoding and compression, settled before a row is read (A8).
 
-A shape (docs/shapes.md) settles columns, encoding and the form of times before the rows are read
-(A8). Lines end at a line feed and nothing else, fields at a tab, and nothing quotes: what is in one
-line never changes how another is read. Knows nothing about an engine, but writes SQL for it.
+By the file's name, by the owner's word or by the header alone, never by rows, which are somebody's.
+The shapes of three well-known logs are in docs/shapes.md. `guess` does look at rows: it is for the
+owner's eyes, who writes the answer down (`--shape`). Knows nothing about an engine, but writes SQL.
 """
 
 import codecs
@@ -11,139 +11,161 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 
 from murmurlog.errors import InputError
+from murmurlog.records import COMMAS, LINES, TABS, Dialect, first
 
 LOOKED_AT = 1 << 16  # bytes, after decompression
 BLOCK = 1 << 24
-LONGEST_LINE = 2_000_000
 MOST_TIMES = 200  # what a file may unpack to, by its size; logs come to about ten
 LITTLE = 1 << 26  # bytes that any file may unpack to
 ENCODINGS = ("utf-8", "utf-16", "gb18030", "latin-1")
+SHAPES = ("aol", "sogou", "excite")
+DIALECTS: Mapping[str, Dialect] = {"csv": COMMAS, "tsv": TABS, "jsonl": LINES}
 NO_DAY = "1970-01-01"  # of a time without a date, in a file whose name has none
 _MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 _BINARY = (b"PAR1", b"PK\x03\x04")
+_MARKS = {
+    codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
 _DAY_IN_NAME = re.compile(r"(?<!\d)((?:19|20)\d\d)-?(0[1-9]|1[0-2])-?(0[1-9]|[12]\d|3[01])(?!\d)")
 
-_AOL = (b"anonid", b"query", b"querytime", b"itemrank", b"clickurl")
-_CLOCK = rb"(?:[01]\d|2[0-3])[0-5]\d[0-5]\d"
-_SHORT_TIME = rb"\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])" + _CLOCK
-_EXCITE = re.compile(rb"[^\t]+\t" + _SHORT_TIME + rb"\t[^\t]*")
+_AOL = ("AnonID", "Query", "QueryTime", "ItemRank", "ClickURL")
+_CLOCK = r"(?:[01]\d|2[0-3])[0-5]\d[0-5]\d"
+_SHORT_TIME = r"\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])" + _CLOCK
+_EXCITE = re.compile(r"[^\t]+\t" + _SHORT_TIME + r"\t[^\t]*")
 _SOGOU = re.compile(
-    rb"(?:\d\d?:\d\d:\d\d|(?:19|20)\d{6}" + _CLOCK + rb"|\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)"
-    rb"\t[^\t]+\t[^\t]*\t\d+[ \t]\d+\t[^\t]*"
+    r"(?:\d\d?:\d\d:\d\d|(?:19|20)\d{6}" + _CLOCK + r"|\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)"
+    r"\t[^\t]+\t[^\t]*\t\d+[ \t]\d+\t[^\t]*"
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """How the lines of a file become columns: names, and how many fields a line may have."""
+    """How records become columns: names, and how many fields a record may have."""
 
     name: str
     columns: tuple[str, ...]
     least: int
     most: int
-    header: bool
+
+    @property
+    def well_known(self) -> bool:
+        """Whether it is that of a known log. Such files may begin with a header, and may be put
+        together: a record equal to the names of the columns is no row, wherever it stands."""
+        return self.name in SHAPES
 
 
-@dataclass(frozen=True, kw_only=True)
-class Head:
-    """The start of a file, unpacked: whole lines in the file's encoding, without a mark."""
-
-    lines: tuple[bytes, ...]
-    compression: str | None
-    marked: str | None  # the encoding that a byte order mark tells
+def plain(format: str, columns: Sequence[str]) -> Shape:
+    """The shape of any .csv or .tsv: a header and as many fields in each record."""
+    return Shape(name=format, columns=tuple(columns), least=len(columns), most=len(columns))
 
 
-def tabbed(columns: Sequence[str]) -> Shape:
-    """The shape of any .tsv: a header and as many fields in each line."""
-    return Shape(
-        name="tsv", columns=tuple(columns), least=len(columns), most=len(columns), header=True
-    )
+def well_known(name: str, start: Sequence[str], roles: Mapping[str, Sequence[str]]) -> Shape:
+    """A shape by its name. The first record, `start`, may be a header; `roles` has known names."""
+    if name == "aol":
+        return Shape(name=name, columns=tuple(start) if is_aol(start) else _AOL, least=3, most=5)
+    if name == "sogou":
+        columns: Sequence[str] = ("time", "user", "query", "rank", "order", "url")
+        return Shape(name=name, columns=tuple(columns), least=5, most=6)
+    columns = start if _names_all(start, roles) else ("user", "time", "query")
+    return Shape(name=name, columns=tuple(columns), least=3, most=3)
 
 
-def head(file: Path) -> Head | None:
-    """The first lines of a file of text, compressed or not; None if it is no text."""
+def is_aol(record: Sequence[str]) -> bool:
+    """Whether a record is the header of AOL's log."""
+    return [name.lower() for name in record] == [name.lower() for name in _AOL]
+
+
+def _names_all(record: Sequence[str], roles: Mapping[str, Sequence[str]]) -> bool:
+    """Whether a record holds a name of a user, a query and a time, in any order, and nothing else."""
+    held = [next((r for r, known in roles.items() if n.lower() in known), "") for n in record]
+    return sorted(held) == ["query", "time", "user"]
+
+
+def first_lines(file: Path, compression: str | None) -> list[str]:
+    """The lines of the first 64 kB that are not empty; nothing if it is no text.
+
+    Nothing that is published may depend on them: they are somebody's.
+    """
     try:
-        with file.open("rb") as raw:
-            magic = raw.read(4)
-        compression = next(
-            (name for start, name in _MAGIC.items() if magic.startswith(start)), None
-        )
-        with pa.input_stream(file, compression=compression) as stream:
-            start = stream.read(LOOKED_AT)
-    except (OSError, pa.ArrowInvalid):
-        return None
-    marked = None
-    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        marked = "utf-16"
-        start = start[: len(start) // 2 * 2].decode("utf-16", "replace").encode()
-    elif start.startswith(codecs.BOM_UTF8):
-        marked, start = "utf-8", start.removeprefix(codecs.BOM_UTF8)
+        start = next(pieces(file, compression, block=LOOKED_AT), b"")
+        encoding = encoding_of(file, compression, None)
+    except InputError:
+        return []
     if start.startswith(_BINARY):
-        return None
-    whole = start if b"\n" not in start else start[: start.rfind(b"\n")]
-    lines = tuple(line.rstrip(b"\r") for line in whole.split(b"\n"))
-    return Head(lines=lines, compression=compression, marked=marked)
+        return []
+    text = start.decode(encoding, "replace").removeprefix("\ufeff")
+    whole = text[: text.rfind("\n") + 1] or text
+    return [line for line in (line.rstrip("\r") for line in whole.split("\n")) if line]
 
 
-def recognise(first: Head, roles: Mapping[str, Sequence[str]]) -> Shape | None:
-    """The well-known shape of a file, if most of its first lines have it; `roles` names columns."""
-    names = tuple(name.strip() for name in first.lines[0].split(b"\t"))
-    lines = [line for line in first.lines if line]
-    if tuple(name.lower() for name in names) == _AOL:
-        columns = tuple(name.decode() for name in names)
-        return Shape(name="aol", columns=columns, least=3, most=5, header=True)
-    if _most(lines, _EXCITE):
-        return Shape(
-            name="excite", columns=("user", "time", "query"), least=3, most=3, header=False
-        )
+def guess(
+    file: Path, compression: str | None, roles: Mapping[str, Sequence[str]]
+) -> dict[str, str]:
+    """`shape` and `encoding` as most of the first lines have them, as far as it can be told."""
+    lines = first_lines(file, compression)
+    if not lines or is_aol(lines[0].split("\t")):
+        return {}
     if _most(lines, _SOGOU):
-        columns = ("time", "user", "query", "rank", "order", "url")
-        return Shape(name="sogou", columns=columns, least=5, most=6, header=False)
-    text = tuple(name.decode("utf-8", "replace") for name in names)
-    held = [next((r for r, known in roles.items() if n.lower() in known), "") for n in text]
-    if sorted(held) == ["query", "time", "user"]:
-        fields = [rb"[^\t]*"] * 3
-        fields[held.index("time")] = _SHORT_TIME
-        if _most(lines[1:], re.compile(rb"\t".join(fields))):
-            return Shape(name="excite", columns=text, least=3, most=3, header=True)
-    return None
+        foreign = [line for line in lines if not line.isascii()]
+        readable = 2 * sum("\ufffd" not in line for line in foreign) >= len(foreign)
+        return {"shape": "sogou"} | ({"encoding": "utf-8"} if readable else {})
+    if _most(lines, _EXCITE):
+        return {"shape": "excite"}
+    if _names_all(names := lines[0].split("\t"), roles):
+        at = next(i for i, name in enumerate(names) if name.lower() in roles["time"])
+        times = [(line.split("\t") + [""] * 3)[at] for line in lines[1:]]
+        return {"shape": "excite"} if _most(times, re.compile(_SHORT_TIME)) else {}
+    return {}
 
 
-def _most(lines: Sequence[bytes], pattern: re.Pattern[bytes]) -> bool:
-    # Most, not all: no single line, which is somebody's, settles how the others are read.
+def _most(lines: Sequence[str], pattern: re.Pattern[str]) -> bool:
     return 2 * sum(bool(pattern.fullmatch(line)) for line in lines) > len(lines)
 
 
-def encoding_of(first: Head, shape: Shape | None) -> str:
-    """What the mark says; else GB18030 for Sogou unless most lines are UTF-8; else UTF-8."""
-    if first.marked or shape is None or shape.name != "sogou":
-        return first.marked or "utf-8"
-    foreign = [line for line in first.lines if not line.isascii()]
-    readable = sum(_decoded(line, "utf-8") is not None for line in foreign)
-    return "utf-8" if 2 * readable >= len(foreign) else "gb18030"
+def check_compression(file: Path, compression: str | None) -> None:
+    """Raises unless the file is packed as its name says."""
+    try:
+        with file.open("rb") as raw:
+            start = raw.read(4)
+    except OSError:
+        raise InputError(f"{file.name} cannot be read: see that it is there and readable") from None
+    found = next((name for magic, name in _MAGIC.items() if start.startswith(magic)), None)
+    if found != compression:
+        is_what = f"is packed with {found}" if found else f"is not packed with {compression}"
+        raise InputError(
+            f"{file.name} {is_what}, which its name does not say: name packed files .gz (gzip) or "
+            ".zst (Zstandard), and no others"
+        )
 
 
-def blocks(
-    file: Path, *, compression: str | None, encoding: str, broken: dict[str, int]
-) -> Iterator[bytes]:
-    """The file as blocks of whole lines in UTF-8. Lines that cannot be had are counted, by reason."""
-    first = True
-    for lines in _whole_lines(_decoded_pieces(pieces(file, compression), encoding), broken):
-        if first:
-            lines, first = lines.removeprefix(codecs.BOM_UTF8), False
-        yield _in_utf8(lines, encoding, broken)
+def encoding_of(file: Path, compression: str | None, shape: str | None) -> str:
+    """What a byte order mark at the start says; else GB18030 for Sogou and UTF-8 for all others."""
+    start = next(pieces(file, compression, block=4), b"")
+    for mark, encoding in _MARKS.items():
+        if start.startswith(mark):
+            return encoding
+    return "gb18030" if shape == "sogou" else "utf-8"
 
 
-def pieces(file: Path, compression: str | None, *, block: int = BLOCK) -> Iterator[bytes]:
+def first_record(
+    file: Path, compression: str | None, dialect: Dialect, encoding: str
+) -> tuple[str, ...] | None:
+    """The fields of the first record of a file; None if it is too long, or no text, or missing."""
+    start = pieces(file, compression, block=LOOKED_AT)
+    return first(start, dialect, encoding=encoding, name=file.name)
+
+
+def pieces(file: Path, compression: str | None, *, block: int | None = None) -> Iterator[bytes]:
     """The bytes of a file, unpacked; raises if they grow out of all proportion."""
     try:
         most, size = MOST_TIMES * file.stat().st_size + LITTLE, 0
         with pa.input_stream(file, compression=compression) as stream:
-            while piece := stream.read(block):
+            while piece := stream.read(block or BLOCK):
                 size += len(piece)
                 if compression and size > most:
                     raise InputError(
@@ -157,90 +179,25 @@ def pieces(file: Path, compression: str | None, *, block: int = BLOCK) -> Iterat
         ) from None
 
 
-def _decoded_pieces(stream: Iterator[bytes], encoding: str) -> Iterator[bytes]:
-    if encoding != "utf-16":
-        yield from stream
-        return
-    # Half a pair of surrogates becomes bytes that are no UTF-8, so its line is found broken later.
-    decoder = codecs.getincrementaldecoder("utf-16")("surrogatepass")
-    for piece in stream:
-        yield decoder.decode(piece).encode("utf-8", "surrogatepass")
-    try:
-        yield decoder.decode(b"", final=True).encode("utf-8", "surrogatepass")
-    except UnicodeDecodeError:
-        yield b"\xff"
-
-
-def _whole_lines(pieces: Iterator[bytes], broken: dict[str, int]) -> Iterator[bytes]:
-    """The pieces cut anew at line feeds; a line that is too long is left out."""
-    rest, skipping = b"", False
-    for piece in pieces:
-        if skipping:
-            _, found, piece = piece.partition(b"\n")
-            skipping = not found
-        start = rest + piece
-        cut = start.rfind(b"\n") + 1
-        if cut:
-            yield _short_lines(start[:cut], broken)
-        rest = start[cut:]
-        if len(rest) > LONGEST_LINE:
-            broken["line too long"] = broken.get("line too long", 0) + 1
-            rest, skipping = b"", True
-    if rest:
-        yield _short_lines(rest + b"\n", broken)
-
-
-def _short_lines(lines: bytes, broken: dict[str, int]) -> bytes:
-    ends = np.flatnonzero(np.frombuffer(lines, np.uint8) == ord("\n"))
-    long = np.diff(ends, prepend=-1) > LONGEST_LINE
-    if not long.any():
-        return lines
-    broken["line too long"] = broken.get("line too long", 0) + int(long.sum())
-    start, kept = 0, []
-    for end, left_out in zip(ends.tolist(), long.tolist(), strict=True):
-        if not left_out:
-            kept.append(lines[start : end + 1])
-        start = end + 1
-    return b"".join(kept)
-
-
-def _in_utf8(lines: bytes, encoding: str, broken: dict[str, int]) -> bytes:
-    source = "utf-8" if encoding == "utf-16" else encoding
-    if (text := _decoded(lines, source)) is not None:
-        return text
-    kept = [_decoded(line + b"\n", source) for line in lines.removesuffix(b"\n").split(b"\n")]
-    reason = "not UTF-8" if encoding == "utf-8" else "not decodable"
-    broken[reason] = broken.get(reason, 0) + kept.count(None)
-    return b"".join(line for line in kept if line is not None)
-
-
-def _decoded(line: bytes, encoding: str) -> bytes | None:
-    try:
-        text = line.decode(encoding)
-    except UnicodeDecodeError:
-        return None
-    return line if encoding == "utf-8" else text.encode()
-
-
 def day_of(file: Path) -> str:
     """The date in a file's name (access_log.20080601.txt), or a day that says there is none."""
     found = _DAY_IN_NAME.search(file.name)
     return "-".join(found.groups()) if found else NO_DAY
 
 
-def fields_sql(shape: Shape) -> str:
-    """SQL: `parts`, the fields of a line, as columns c0, c1, ..., and `fault`, why it is broken."""
-    values = [f"parts[{i + 1}]" for i in range(len(shape.columns))]
+def field_sql(shape: Shape, place: int) -> str:
+    """SQL: a column of a shape, of fields f0, f1, ... in records of n fields; null if it is empty."""
+    value = f"f{place}"
     if shape.name == "sogou":  # rank and order are one field with a space between, or two
-        values[2] = r"regexp_replace(parts[3], '^\[(.*)\]$', '\1')"
-        values[3] = "split_part(parts[4], ' ', 1)"
-        values[4] = "CASE WHEN len(parts) = 6 THEN parts[5] ELSE split_part(parts[4], ' ', 2) END"
-        values[5] = "parts[len(parts)]"
-    columns = ", ".join(f"nullif({value}, '') AS c{i}" for i, value in enumerate(values))
-    return (
-        f"{columns}, CASE WHEN len(parts) < {shape.least} THEN 'too few columns' "
-        f"WHEN len(parts) > {shape.most} THEN 'too many columns' END AS fault"
-    )
+        value = (
+            "f0",
+            "f1",
+            r"regexp_replace(f2, '^\[(.*)\]$', '\1')",
+            "split_part(f3, ' ', 1)",
+            "CASE WHEN n = 6 THEN f4 ELSE split_part(f3, ' ', 2) END",
+            "CASE WHEN n = 6 THEN f5 ELSE f4 END",
+        )[place]
+    return f"nullif({value}, '')"
 
 
 def time_sql(shape: str | None, value: str, day: str) -> str:

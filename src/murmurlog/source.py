@@ -1,13 +1,13 @@
 """Finding a log: which files a path means, their format, and which column holds what.
 
-Dialect, encoding and columns are settled here, from names, headers and first lines, before the rows
-are read (A8): a comma for .csv with RFC 4180 quoting, a tab and no quoting for .tsv, the shapes of
-well-known logs (docs/shapes.md) whatever their name, UTF-8 unless a mark or the shape says otherwise.
+All of it is settled here, before the rows are read and without them (A8): the format by the file's
+name or by --shape, the columns by the header, a schema or --columns, the encoding by --encoding or a
+byte order mark. The first record of a text is looked at where it is a header; a file of which rows
+would have to be looked at is refused, with what to type. `guess` looks at rows, for the owner's eyes.
 """
 
-import csv
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,34 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from murmurlog.columns import (
+    NAMES,
+    NONE,
+    REQUIRED,
+    ROLES,
+    check_given,
+    known_as,
+    roles_of,
+    short,
+)
 from murmurlog.engine import identifier
 from murmurlog.errors import InputError, UsageError
 from murmurlog.postgres import Address, look, looks_like_address, parse
-from murmurlog.shapes import ENCODINGS, Head, Shape, encoding_of, head, recognise, tabbed
+from murmurlog.records import TABS
+from murmurlog.shapes import (
+    DIALECTS,
+    ENCODINGS,
+    SHAPES,
+    Shape,
+    check_compression,
+    encoding_of,
+    first_lines,
+    first_record,
+    is_aol,
+    plain,
+    well_known,
+)
+from murmurlog.shapes import guess as guess_shape
 
 FORMATS = {
     "parquet": "parquet",
@@ -34,20 +58,6 @@ FORMATS = {
 }
 TEXT = ("csv", "tsv", "jsonl")
 COMPRESSIONS = {"gz": "gzip", "zst": "zstd"}
-ROLES = ("user", "query", "time", "url", "rank")
-REQUIRED = ("user", "query")
-NAMES = {
-    "user": ("user", "user_id", "userid", "uid", "anonid", "anon_id", "cookie", "cookie_id",
-             "visitor_id", "client_id", "account_id", "device_id"),
-    "query": ("query", "q", "query_text", "querytext", "search_query", "search_term", "searchterm",
-              "search", "term", "terms", "keywords"),
-    "time": ("time", "timestamp", "ts", "query_time", "querytime", "event_time", "datetime",
-             "created_at", "date"),
-    "url": ("url", "click_url", "clickurl", "clicked_url", "clickedurl", "link", "doc", "docid",
-            "doc_id", "document"),
-    "rank": ("rank", "item_rank", "itemrank", "click_rank", "position", "pos"),
-}  # fmt: skip
-JSON_LINES_LOOKED_AT = 100
 ROWS_A_BYTE = 8  # of a Parquet file, beyond the first few; logs have less than one
 FEW_ROWS = 1 << 24
 CLOSED: dict[str, Any] = {
@@ -65,9 +75,10 @@ class Source:
     compressions: tuple[str | None, ...]  # of each file
     encodings: tuple[str, ...]  # of each file
     table: str | None
-    lines: Shape | None  # how lines become columns, where they are cut at tabs
-    found: tuple[str, ...]  # every column there is
+    lines: Shape | None  # how records become columns, where fields are cut at delimiters
+    found: tuple[str, ...]  # every column there is; of .jsonl those that were named
     columns: Mapping[str, str]  # role -> column
+    settled: Mapping[str, str]  # what said which format and columns these are, for the certificate
     server: Address | None = None  # instead of files
     uri: str | None = None  # instead of files: where only Spark finds them
 
@@ -89,12 +100,13 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True)
 class _Kind:
-    """What a file is, by its name and its first lines."""
+    """What a file is."""
 
     format: str
     compression: str | None
     encoding: str
     lines: Shape | None
+    settled: str
 
     @property
     def name(self) -> str:
@@ -103,23 +115,30 @@ class _Kind:
 
 
 def find(
-    path: str, *, columns: Mapping[str, str] | None = None, encoding: str | None = None
+    path: str,
+    *,
+    columns: Mapping[str, str] | None = None,
+    encoding: str | None = None,
+    shape: str | None = None,
 ) -> Source:
     """The source behind a file, folder, glob, or table of a DuckDB file (`file.duckdb::table`).
 
     Or of a PostgreSQL server: `postgresql://user@host/database::table`, or `::SELECT ...`.
-    `encoding` says in what a text is written; without it the first bytes and the shape do.
+    `encoding` says in what a text is written, without it a byte order mark does; `shape` says that
+    files are those of a well-known log, whatever their names.
     """
     if encoding is not None and encoding not in ENCODINGS:
         raise UsageError(f"--encoding must be one of {', '.join(ENCODINGS)}, not {encoding!r}")
+    if shape is not None and shape not in SHAPES:
+        raise UsageError(f"--shape must be one of {', '.join(SHAPES)}, not {shape!r:.80}")
     if looks_like_address(path):
-        return _on_server(path, columns or {}, encoding)
+        return _on_server(path, columns or {}, encoding or shape)
     path, _, table = path.partition("::")
     if not path:  # an empty variable of a shell must not mean the current folder
         raise UsageError("the name of the log is empty: name a file, or . for this folder")
-    kinds = _kinds(path, encoding)
+    kinds = _kinds(path, encoding, shape)
     files, kind = tuple(kinds), next(iter(kinds.values()))
-    if len({(k.name, k.format == "tsv" or k.compression) for k in kinds.values()}) > 1:
+    if len({k.name for k in kinds.values()}) > 1:
         listed = ", ".join(f"{file.name} ({k.name})" for file, k in list(kinds.items())[:4])
         raise InputError(
             f"{path} holds files of different formats: {listed}. Name one format with a glob, "
@@ -136,6 +155,7 @@ def find(
         lines=kind.lines,
         found=(),
         columns={},
+        settled={"format": kind.settled},
     )
     if kind.format == "duckdb":
         source = replace(source, table=_table(source))
@@ -148,41 +168,107 @@ def find(
                 "line with their names. Read them one by one."
             )
     every = tuple(dict.fromkeys(name for header in headers.values() for name in header))
-    if kind.format == "tsv" and kind.lines is None:
-        source = replace(source, lines=tabbed(every))
-    return replace(source, found=every, columns=roles_of(source, every, columns or {}))
+    if kind.format == "parquet":
+        check_case(source, every)
+    if kind.format in ("csv", "tsv") and kind.lines is None:
+        source = replace(source, lines=plain(kind.format, every))
+    return with_roles(source, every, columns or {})
 
 
-def _on_server(path: str, columns: Mapping[str, str], encoding: str | None) -> Source:
-    if encoding is not None:
-        raise UsageError("a server knows the encoding of its text: leave --encoding out")
+def check_case(source: Source, found: tuple[str, ...]) -> None:
+    """Raises if two columns have one name but for capitals: an engine would take one for the other."""
+    for name in found:
+        if twins := [other for other in found if other.casefold() == name.casefold()][1:]:
+            raise InputError(
+                f"columns of {source.name} differ in capitals only: {short((name, *twins))}. An "
+                "engine cannot tell them apart. Rename one."
+            )
+
+
+def guess(path: str) -> dict[str, str]:
+    """Flags (`shape`, `encoding`, `columns`) that rows of a log suggest, for the owner's eyes only.
+
+    A release never does this: what one user wrote must not settle how others are read.
+    """
+    try:
+        file = _files_of(path)[0]
+    except (InputError, UsageError):
+        return {}
+    named, packed = _format_or_none(file) or (None, compression_of(file))
+    if named == "jsonl":
+        return _guess_keys(file, packed)
+    return guess_shape(file, packed, NAMES) if named in (None, "tsv", "csv") else {}
+
+
+def _guess_keys(file: Path, compression: str | None) -> dict[str, str]:
+    """--columns for the keys of the first lines of a .jsonl."""
+    keys: dict[str, None] = {}
+    for line in first_lines(file, compression):
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        keys.update(dict.fromkeys(value) if isinstance(value, dict) else {})
+    roles = {role: known_as(role, tuple(keys)) for role in ROLES}
+    named = [f"{role}={names[0]}" for role, names in roles.items() if names]
+    return {"columns": ",".join(named)} if named else {}
+
+
+def with_roles(source: Source, found: tuple[str, ...], given: Mapping[str, str]) -> Source:
+    """The source with its columns and what each is for."""
+    if source.format == "jsonl":
+        check_given(given)
+        if missing := [role for role in REQUIRED if role not in given]:
+            raise InputError(
+                f"{source.name} has no header, so say which keys hold what, with all that count: "
+                f"--columns user=...,query=...,time=...,url=... ({' and '.join(missing)} missing). "
+                "'murmurlog profile' proposes them."
+            )
+        columns = {role: given[role] for role in ROLES if given.get(role, NONE) != NONE}
+        found = tuple(dict.fromkeys(columns.values()))
+    else:
+        columns = roles_of(found, given, name=source.name, text=source.format in TEXT)
+    said = "--columns" if given else "shape" if source.shape in SHAPES else "names"
+    settled = {**source.settled, "columns": said}
+    return replace(source, found=found, columns=columns, settled=settled)
+
+
+def _on_server(path: str, columns: Mapping[str, str], text: str | None) -> Source:
+    if text is not None:
+        raise UsageError("a server knows its text: leave --encoding and --shape out")
     address, found = look(parse(path))
     source = Source(
         format="postgresql", files=(), compressions=(), encodings=(), table=address.what,
-        lines=None, found=found, columns={}, server=address,
+        lines=None, found=found, columns={}, server=address, settled={"format": "server"},
     )  # fmt: skip
     if len(set(found)) < len(found):
         raise InputError(f"{source.name} has a repeated column name: rename one with AS")
-    return replace(source, columns=roles_of(source, found, columns))
+    return with_roles(source, found, columns)
 
 
-def _kinds(path: str, encoding: str | None) -> dict[Path, _Kind]:
+def _kinds(path: str, encoding: str | None, shape: str | None) -> dict[Path, _Kind]:
     """The files behind a path and what each is; in a folder, those that are no log are left out."""
-    here = Path(path)
-    if here.is_dir():
-        every = {file: _kind(file, encoding) for file in sorted(here.iterdir()) if file.is_file()}
-        if kinds := {file: kind for file, kind in every.items() if kind}:
-            return kinds
-        raise InputError(
-            f"the folder {path} holds no log: files end in {_endings()}, "
-            "those of text also in .gz or .zst, or have the shape of a well-known log"
-        )
     kinds = {}
-    for file in _files(here, path):
-        if (kind := _kind(file, encoding)) is None:
-            raise InputError(_unknown(file, "its first lines have no known shape; "))
-        kinds[file] = kind
+    folder = Path(path).is_dir()
+    for file in _files_of(path):
+        if kind := _kind(file, encoding, shape):
+            kinds[file] = kind
+        elif not folder:
+            raise InputError(_unknown(file))
+    if not kinds:
+        raise InputError(
+            f"the folder {path} holds no log: files end in {_endings()}, those of text also in .gz "
+            "or .zst. Say --shape for the files of a well-known log."
+        )
     return kinds
+
+
+def _files_of(path: str) -> list[Path]:
+    here = Path(path)
+    if not here.is_dir():
+        return _files(here, path)
+    hidden = (".", "_")  # left out by Spark, too
+    return [f for f in sorted(here.iterdir()) if f.is_file() and not f.name.startswith(hidden)]
 
 
 def _files(here: Path, path: str) -> list[Path]:
@@ -201,29 +287,53 @@ def _files(here: Path, path: str) -> list[Path]:
     raise InputError(f"there is no file or folder {path!r}")
 
 
-def _kind(file: Path, encoding: str | None) -> _Kind | None:
-    """What a file is: a shape by its first lines, else a format by its name, else nothing."""
+def _kind(file: Path, encoding: str | None, shape: str | None) -> _Kind | None:
+    """What a file is: of a shape that was named, else by its name or AOL's header, else nothing."""
     try:
         str(file).encode()
     except UnicodeEncodeError:
         raise InputError(f"the name {file.name!r} is not UTF-8: rename the file") from None
-    named, packed = _format_or_none(file) or (None, None)
-    first: Head | None = None
-    if named in (None, *TEXT) and (first := head(file)):
-        packed = first.compression
-        shape = recognise(first, NAMES) if named != "jsonl" else None
-        written = encoding or encoding_of(first, shape)
-        if shape:
-            return _Kind(format="tsv", compression=packed, encoding=written, lines=shape)
-        if named:
-            return _Kind(format=named, compression=packed, encoding=written, lines=None)
-    if named is None:
+    named, packed = _format_or_none(file) or (None, compression_of(file))
+    if named in ("parquet", "duckdb"):
+        if shape or encoding:
+            raise UsageError(f"{file.name} is no text: leave --shape and --encoding out")
+        return _Kind(format=named, compression=None, encoding="utf-8", lines=None, settled="name")
+    if named or shape:
+        check_compression(file, packed)
+    elif not _is_aol(file, packed, encoding):
         return None
-    return _Kind(format=named, compression=packed, encoding=encoding or "utf-8", lines=None)
+    written = encoding or encoding_of(file, packed, shape)
+    said = "--shape" if shape else "name"
+    if shape is None and named in (None, "tsv") and _is_aol(file, packed, encoding):
+        shape, said = "aol", "header"
+    if shape is None:
+        assert named is not None
+        return _Kind(format=named, compression=packed, encoding=written, lines=None, settled=said)
+    start = first_record(file, packed, TABS, written) if shape != "sogou" else None
+    lines = well_known(shape, _stripped(start or ()), NAMES)
+    return _Kind(format="tsv", compression=packed, encoding=written, lines=lines, settled=said)
+
+
+def _is_aol(file: Path, compression: str | None, encoding: str | None) -> bool:
+    """Whether the first line is the header of AOL's log."""
+    try:
+        written = encoding or encoding_of(file, compression, None)
+        return is_aol(_stripped(first_record(file, compression, TABS, written) or ()))
+    except InputError:
+        return False
+
+
+def _stripped(names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(name.strip() for name in names)
 
 
 def _endings() -> str:
     return ", ".join(f".{ending}" for ending in FORMATS)
+
+
+def compression_of(file: Path) -> str | None:
+    """How a file is packed, by its name."""
+    return COMPRESSIONS.get(file.name.lower().rpartition(".")[2])
 
 
 def _format_or_none(file: Path) -> tuple[str, str | None] | None:
@@ -239,13 +349,14 @@ def format_of(file: Path) -> tuple[str, str | None]:
     """(format, compression) by the file's name."""
     if kind := _format_or_none(file):
         return kind
-    raise InputError(_unknown(file, ""))
+    raise InputError(_unknown(file))
 
 
-def _unknown(file: Path, why: str) -> str:
+def _unknown(file: Path) -> str:
     return (
-        f"cannot tell the format of {file.name}: {why}rename it to end in {_endings()}; "
-        ".csv, .tsv and .jsonl may also be compressed (.gz, .zst)"
+        f"cannot tell the format of {file.name}: rename it to end in {_endings()} (.csv, .tsv and "
+        f".jsonl may also be compressed: .gz, .zst), or say --shape {'|'.join(SHAPES)} if it is one "
+        "of these logs. 'murmurlog profile' looks at its rows and proposes a shape."
     )
 
 
@@ -254,7 +365,7 @@ def _table(source: Source) -> str:
         raise InputError("give one .duckdb file at a time, as file.duckdb::table")
     file = source.files[0]
     try:
-        with duckdb.connect(str(file), read_only=True, config=CLOSED) as connection:
+        with duckdb.connect(str(file.resolve()), read_only=True, config=CLOSED) as connection:
             rows = connection.execute(
                 "SELECT table_name FROM duckdb_tables() WHERE schema_name = 'main' ORDER BY 1"
             ).fetchall()
@@ -277,6 +388,7 @@ def _columns_of(source: Source, file: Path, kind: _Kind) -> tuple[str, ...]:
         return kind.lines.columns
     if file.stat().st_size == 0:
         raise InputError(f"{file.name} is empty")
+    names: Sequence[str] = ()
     try:
         if source.format == "parquet":
             stored = pq.read_metadata(file)
@@ -286,92 +398,26 @@ def _columns_of(source: Source, file: Path, kind: _Kind) -> tuple[str, ...]:
                 )
             names = stored.schema.to_arrow_schema().names
         elif source.format == "duckdb":
-            with duckdb.connect(str(file), read_only=True, config=CLOSED) as connection:
+            with duckdb.connect(str(file.resolve()), read_only=True, config=CLOSED) as connection:
                 table = f"main.{identifier(source.table or '')}"
                 connection.execute(f"SELECT * FROM {table} LIMIT 0")
                 names = [name for name, *_ in connection.description or ()]
-        else:
-            with pa.input_stream(file, compression=kind.compression) as stream:
-                names = _text_columns(source.format, file, stream.read(1 << 20), kind.encoding)
-    except (pa.ArrowException, duckdb.Error, OSError, csv.Error, RuntimeError):
+        elif source.format != "jsonl":
+            names = _header(source, file, kind)
+    except (pa.ArrowException, duckdb.Error, OSError, RuntimeError):
         # Their texts can quote what is in the file.
         raise InputError(f"{file.name} is not readable as {source.format}") from None
-    except UnicodeDecodeError:
-        raise InputError(
-            f"the header of {file.name} is not {kind.encoding.upper()} text: convert the file "
-            "first, e.g. with iconv"
-        ) from None
     if len(set(names)) < len(names) or "" in names:
         raise InputError(f"the header of {file.name} has an empty or a repeated column name")
     return tuple(names)
 
 
-def _text_columns(format: str, file: Path, start: bytes, encoding: str) -> list[str]:
-    if encoding == "utf-16":
-        start = start[: len(start) // 2 * 2].decode("utf-16", "replace").encode()
-        encoding = "utf-8"
-    lines = start.split(b"\n")
-    if format == "jsonl":
-        names: dict[str, None] = {}
-        for line in lines[:JSON_LINES_LOOKED_AT]:
-            try:
-                value = json.loads(line.decode(encoding).removeprefix("\ufeff"))
-            except (ValueError, RecursionError):
-                continue
-            if isinstance(value, dict):
-                names.update(dict.fromkeys(value))
-        if not names:
-            raise InputError(f"{file.name} does not start with lines of JSON objects")
-        return list(names)
-    header = lines[0].decode(encoding).removeprefix("\ufeff").rstrip("\r")
-    if format == "tsv":
-        return [name.strip() for name in header.split("\t")]
-    return [name.strip() for name in next(csv.reader([header]), [])]
-
-
-def roles_of(source: Source, found: tuple[str, ...], given: Mapping[str, str]) -> dict[str, str]:
-    """The column of each role, as given or guessed from its name."""
-    listed = _listed(source, found, given)
-    for role, column in given.items():
-        if role not in ROLES:
-            raise UsageError(f"--columns: {role!r} is no role; roles are {', '.join(ROLES)}")
-        if column not in found:
-            raise InputError(f'column "{column}" is not in {source.name}. {listed}')
-    by_name = {name.lower().replace(" ", "_"): name for name in reversed(found)}
-    columns = {}
-    for role in ROLES:
-        guess = next((by_name[name] for name in NAMES[role] if name in by_name), None)
-        if chosen := given.get(role) or guess:
-            columns[role] = chosen
-    for role in REQUIRED:
-        if role not in columns:
-            raise InputError(
-                f'no column of {source.name} looks like "{role}". {listed} '
-                f"Map it: --columns {role}=..."
-            )
-    return columns
-
-
-def _listed(source: Source, found: tuple[str, ...], given: Mapping[str, str]) -> str:
-    """The columns for a message; of text only names that are known, as the rest may be a row."""
-    known = {name for names in NAMES.values() for name in names}
-    shown = tuple(
-        name
-        for name in found
-        if source.format not in TEXT
-        or name in given.values()
-        or name.lower().replace(" ", "_") in known
-    )
-    if shown == found:
-        return f"Found: {short(found)}."
-    rest = f"{len(found) - len(shown)} names that are not known"
-    return (
-        f"Found: {short((*shown, rest))}. They are not printed, because the first line may be a row: "
-        "if it is, put a line with the names of the columns before it."
-    )
-
-
-def short(names: tuple[str, ...]) -> str:
-    """Names of columns for a message: as many as a person reads."""
-    cut = [name if len(name) <= 60 else f"{name[:57]}..." for name in names[:30]]
-    return ", ".join(cut) + (f" and {len(names) - 30} more" if len(names) > 30 else "")
+def _header(source: Source, file: Path, kind: _Kind) -> tuple[str, ...]:
+    dialect = DIALECTS[source.format]
+    names = first_record(file, kind.compression, dialect, kind.encoding)
+    if names is None:
+        raise InputError(
+            f"the first line of {file.name} is missing, too long or no {kind.encoding.upper()} text: "
+            f"say --encoding ({', '.join(ENCODINGS)}) if it is written in another one"
+        )
+    return _stripped(names)

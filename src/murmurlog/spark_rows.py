@@ -6,7 +6,6 @@ DuckDB in this process, with its rules for broken rows, and sent on; so is what 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,8 +15,8 @@ import pyarrow.parquet as pq
 
 from murmurlog.engine import connect
 from murmurlog.errors import EngineError, InputError
-from murmurlog.raw import STANDARD, raw_rows, select_sql, shown
-from murmurlog.source import Source, roles_of
+from murmurlog.raw import STANDARD, needed, raw_rows, select_sql, shown
+from murmurlog.source import Source, check_case, with_roles
 from murmurlog.spark import SparkEngine, spark_schema, told
 from murmurlog.spark_worker import asked_of_duckdb
 
@@ -30,11 +29,9 @@ def find_at(uri: str, *, columns: Mapping[str, str] | None, engine: SparkEngine)
     """The Parquet files at a place that only Spark reaches: s3a://..., hdfs://..."""
     source = Source(
         format="parquet", files=(), compressions=(), encodings=(), table=None, lines=None,
-        found=(), columns={}, uri=uri,
+        found=(), columns={}, uri=uri, settled={"format": "name"},
     )  # fmt: skip
-    found = tuple(_frame(source, engine).columns)
-    source = replace(source, found=found)
-    return replace(source, columns=roles_of(source, found, columns or {}))
+    return with_roles(source, tuple(_frame(source, engine).columns), columns or {})
 
 
 def spark_rows(
@@ -50,8 +47,8 @@ def spark_rows(
         return _through_this_process(source, engine, broken, where, keep, say)
     frame = _frame(source, engine)
     texts = {role: name for role, name in source.columns.items() if role != "time"}
-    needed = dict.fromkeys([*source.columns.values(), *where, *keep])
-    types = {name: frame.schema[name].dataType.simpleString() for name in needed}
+    names = needed(source, where, keep)
+    types = {name: frame.schema[name].dataType.simpleString() for name in names}
     plain = all(types[name] in PLAIN for name in (*texts.values(), *where, *keep))
     plain &= "time" not in source.columns or types[source.columns["time"]] in TIMES
     plain &= "rank" not in source.columns or types[source.columns["rank"]] in WHOLE
@@ -59,7 +56,7 @@ def spark_rows(
         if plain:
             rows = frame.selectExpr(*_expressions(source, keep)).where(_condition(where))
             return shown(engine.view(rows))
-        return _asked(source, engine, frame.select(*map(_name, needed)), where, keep)
+        return _asked(source, engine, frame.select(*map(_name, names)), where, keep)
 
 
 def _frame(source: Source, engine: SparkEngine) -> Any:
@@ -79,11 +76,7 @@ def _frame(source: Source, engine: SparkEngine) -> Any:
             f"Spark would read {read} of the {len(source.files)} files of the source: rename those "
             "that begin with _ or . or have any of *?[]{}\\ in their path"
         )
-    names = [name.lower() for name in frame.columns]
-    if twice := [name for name in frame.columns if names.count(name.lower()) > 1]:
-        raise InputError(
-            f"columns of {source.name} differ in capitals only: {', '.join(twice)}. Rename them."
-        )
+    check_case(source, tuple(frame.columns))
     return frame
 
 

@@ -62,6 +62,7 @@ def survey(
     neighbours: str = "add-remove",
     columns: Mapping[str, str] | None = None,
     encoding: str | None = None,
+    shape: str | None = None,
     since: str | None = None,
     until: str | None = None,
     where: Mapping[str, str] | None = None,
@@ -105,7 +106,7 @@ def survey(
     booked_unit = reading.unit(unit, gap=GAP)
     if book:
         book.check(str(source_name), guarantee, unit=booked_unit)
-    found = find(source, columns=columns, encoding=encoding)
+    found = find(source, columns=columns, encoding=encoding, shape=shape)
     check(found, kind=kind, unit=unit)
     way = choose_way(bound, timed="time" in found.columns)
     reading.check(found)

@@ -47,6 +47,7 @@ def sweep(
     settings: Settings | None = None,
     columns: Mapping[str, str] | None = None,
     encoding: str | None = None,
+    shape: str | None = None,
     url: str = "path",
     deny: str | Path | None = None,
     patterns: str | Path | None = None,
@@ -61,7 +62,7 @@ def sweep(
         raise UsageError(f"--vary cannot vary {what!r}: use one of {', '.join(VARIED)}")
     if not values or len(set(values)) < len(values):
         raise UsageError(f"--vary {what} needs values, each once: --vary {what}=1,2,4")
-    found = find(source, columns=columns, encoding=encoding)
+    found = find(source, columns=columns, encoding=encoding, shape=shape)
     wanted = Wanted(
         tables=tuple(tables or usual_tables(found)),
         epsilon=epsilon,

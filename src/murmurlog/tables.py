@@ -1,6 +1,7 @@
 """The tables a bundle may hold: names, key columns, count columns, order of rows."""
 
 import json
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +29,7 @@ NOTES = {  # what may be remarked on a table with a guarantee: numbers under the
     *("invented users", "published profiles", "published pairs", "published pairs of pairs"),
     *("searches left out, %", "queries left out", "queries left out, give or take"),
 }
+BY_VALUE = "by_value"  # what the column of --by is called while tables are made, whatever its name
 COUNTED = ("users", "rows")  # what a count is of
 TIED = ("query", "pair", "click", "session", "itemset")  # counts of users that limit each other
 NOISY = "users_noisy"  # the drawn numbers of users, where `users` was made consistent
@@ -96,10 +98,33 @@ class By:
             raise UsageError(
                 f"--by {self.column} needs its public values, each once: {self.column}=DE,FR"
             )
-        if self.column in DESCRIPTIONS or self.column in ("user", "time", "rank", "unit"):
+        if self.column in DESCRIPTIONS:
             raise UsageError(
                 f"--by cannot use a column called {self.column!r}: rename it in the log"
             )
+
+    def inside(self) -> "By":
+        """The same under a name of ours, for all that counts: no column of a log can have it."""
+        return By(column=BY_VALUE, values=self.values)
+
+
+def check_public_name(column: str) -> None:
+    """Raises if a column of tables may not be called so: they have one of nearly that name."""
+    alike = unicodedata.normalize("NFKC", column).casefold()
+    if alike in DESCRIPTIONS or not alike.strip():
+        raise UsageError(
+            f"--by cannot use a column called {column!r}: tables have a column of that name, but for "
+            "capitals or look-alike letters. Rename it in the log."
+        )
+
+
+def named_as(table: pa.Table, by: By | None) -> pa.Table:
+    """A table as it is published: the column of --by under its own name."""
+    if by is None:
+        return table
+    return table.rename_columns(
+        [by.column if name == BY_VALUE else name for name in table.column_names]
+    )
 
 
 def keys_of(kind: str, by: By | None = None) -> tuple[str, ...]:

@@ -33,6 +33,7 @@ from murmurlog.cli.flags import (
     ResultLists,
     RoundsFlag,
     SessionsPerUser,
+    Shape,
     Source,
     Split,
     Strict,
@@ -113,6 +114,7 @@ def release(
     letters: Letters = None,
     columns: Columns = None,
     encoding: Encoding = None,
+    shape: Shape = None,
     since: Annotated[
         str | None, flag("--since", help="Rows from this day or time on (UTC).")
     ] = None,
@@ -222,6 +224,7 @@ def release(
             letters=pairs(letters, "--set"),
             columns=pairs(columns, "--columns"),
             encoding=encoding,
+            shape=shape,
             since=since,
             until=until,
             where=dict(one_pair(text, "--where") for text in where or ()) or None,

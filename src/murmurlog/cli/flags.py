@@ -115,10 +115,14 @@ Letters = Annotated[
     str | None, flag("--set", help="The mechanism's own letters instead of epsilon: K=50,b=10.")
 ]
 Columns = Annotated[
-    str | None, flag("--columns", help="Which column is what: user=uid,query=q,time=ts,url=link.")
+    str | None, flag("--columns", help="Which column is what: user=uid,query=q,time=ts,url=none.")
 ]
 Encoding = Annotated[
     str | None, flag("--encoding", help="Of text files: utf-8, utf-16, gb18030, latin-1.")
+]
+Shape = Annotated[
+    str | None,
+    flag("--shape", help="Files of a well-known log, whatever their names: aol, sogou, excite."),
 ]
 Url = Annotated[str, flag("--url", help="How much of a url to keep: host, path or full.")]
 Strict = Annotated[bool, flag("--strict", help="Refuse broken rows instead of dropping them.")]

@@ -37,6 +37,7 @@ class Asked:
     unit: str
     columns: Mapping[str, str] | None
     encoding: str | None
+    shape: str | None
     memory: str | None
 
 
@@ -91,6 +92,7 @@ def look(asked: Asked, say: Callable[[str], None]) -> Seen:
             unit=asked.unit,
             columns=asked.columns,
             encoding=asked.encoding,
+            shape=asked.shape,
             memory=asked.memory,
         )
         if asked.public and asked.users:

@@ -26,6 +26,7 @@ from murmurlog.cli.flags import (
     QueriesPerSession,
     RoundsFlag,
     SessionsPerUser,
+    Shape,
     Subsequences,
     Unit,
     Users,
@@ -98,6 +99,7 @@ def plan(
     ] = None,
     columns: Columns = None,
     encoding: Encoding = None,
+    shape: Shape = None,
     memory: Memory = None,
     sweep: Annotated[
         bool, typer.Option("--sweep", help="Write the trade-off as chart and table to --out.")
@@ -152,6 +154,7 @@ def plan(
                 unit=unit,
                 columns=pairs(columns, "--columns"),
                 encoding=encoding,
+                shape=shape,
                 memory=memory,
             ),
             sweep=sweep,

@@ -14,6 +14,7 @@ from murmurlog.cli.flags import (
     LedgerFile,
     Memory,
     Neighbours,
+    Shape,
     Source,
     Strict,
     Unit,
@@ -70,6 +71,7 @@ def profile(
     neighbours: Neighbours = "add-remove",
     columns: Columns = None,
     encoding: Encoding = None,
+    shape: Shape = None,
     since: Annotated[
         str | None, flag("--since", help="Rows from this day or time on (UTC).")
     ] = None,
@@ -106,6 +108,7 @@ def profile(
     shared: dict[str, Any] = {
         "columns": pairs(columns, "--columns"),
         "encoding": encoding,
+        "shape": shape,
         "url": url,
         "strict": strict,
         "since": since,
@@ -166,6 +169,8 @@ def _exact(source: str, patterns: Path | None, shared: dict[str, Any], *, as_jso
     with progress() as say:
         found = run(source, screen=load(patterns), say=say, **shared)
     tell("exact numbers, for your eyes only: publishing them, or tuning on them, is a release")
+    if flags := " ".join(f"--{name} {value}" for name, value in found["proposed"].items()):
+        tell(f"this was told from rows; a release asks you to say it: {flags}")
     if as_json:
         show_json(found)
         return

@@ -1,0 +1,312 @@
+"""Cuts text into records and fields: the grammar of docs/shapes.md, and nothing else.
+
+The result is a function of the file's bytes. A file is read in pieces; a piece is cut behind the last
+record that ends in it, and what is left is put before the next piece, so each record is cut as a
+whole, wherever the borders of pieces fall. One thread does this.
+
+Why quotes can be counted. In RFC 4180 a quote stands only at the two ends of a quoted field, or
+doubled inside one. So a byte lies inside a quoted field exactly if the number of quotes before it in
+its record is odd. `_check_quotes` looks at the neighbours of every quote and refuses the file if one
+stands elsewhere: then nobody can tell where one user's record ends and the next user's begins.
+"""
+
+import codecs
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from murmurlog.errors import InputError
+
+LONGEST_RECORD = 2_000_000  # bytes, with its end; a longer one is broken
+MOST_HELD = 1 << 26  # bytes of a record that is not over yet; more is no log
+LF, CR, QUOTE = b'\n\r"'
+MARK = codecs.BOM_UTF8
+
+Places = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
+Facts = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dialect:
+    """How text is cut: fields at a delimiter, if there is one; quoted as in RFC 4180 or not at all."""
+
+    delimiter: str | None
+    quoted: bool
+
+
+LINES = Dialect(delimiter=None, quoted=False)
+TABS = Dialect(delimiter="\t", quoted=False)
+COMMAS = Dialect(delimiter=",", quoted=True)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Records:
+    """Some whole records: all their fields, one after the other, and how many each record has."""
+
+    fields: pa.StringArray
+    counts: Places
+    empty: Facts  # nothing is in the record, or a byte order mark alone
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    @property
+    def starts(self) -> Places:
+        """Of each record the place of its first field."""
+        return np.asarray(np.cumsum(self.counts) - self.counts)
+
+    def column(self, number: int) -> pa.StringArray:
+        """A field of every record; null where a record has fewer fields."""
+        missing = self.counts <= number
+        return self.fields.take(pa.array(self.starts + number, mask=missing))
+
+    def at(self, kept: Facts) -> "Records":
+        """Some of the records."""
+        if kept.all():
+            return self
+        fields = self.fields.filter(pa.array(np.repeat(kept, self.counts)))
+        return Records(fields=fields, counts=self.counts[kept], empty=self.empty[kept])
+
+
+def cut(
+    stream: Iterator[bytes], dialect: Dialect, *, encoding: str, broken: dict[str, int], name: str
+) -> Iterator[Records]:
+    """The records of a file, given as pieces of its bytes.
+
+    Records that are too long or cannot be decoded are counted in `broken`. Raises if the text is not
+    of the dialect; `name` is the file's, for the message.
+    """
+    for block, ends in _blocks(_without_mark(_decoded(stream, encoding)), dialect, name):
+        block = _without_long(block, ends, broken)
+        yield _records(_in_utf8(block, dialect, encoding, broken), dialect)
+
+
+def first(
+    stream: Iterator[bytes], dialect: Dialect, *, encoding: str, name: str
+) -> tuple[str, ...] | None:
+    """The fields of the first record; None if it is too long or cannot be decoded, or is not there."""
+    for block, ends in _blocks(_without_mark(_decoded(stream, encoding)), dialect, name):
+        broken: dict[str, int] = {}
+        record = _without_long(block[: ends[0] + 1], ends[:1], broken)
+        found = _records(_in_utf8(record, dialect, encoding, broken), dialect)
+        return None if broken else tuple(found.fields.to_pylist())
+    return None
+
+
+def _decoded(stream: Iterator[bytes], encoding: str) -> Iterator[bytes]:
+    """UTF-16 as UTF-8; in every other encoding ASCII bytes stand for themselves and nothing else."""
+    if encoding != "utf-16":
+        yield from stream
+        return
+    # Half a pair of surrogates becomes bytes that are no UTF-8, so its record is found broken later.
+    decoder = codecs.getincrementaldecoder("utf-16")("surrogatepass")
+    for piece in stream:
+        yield decoder.decode(piece).encode("utf-8", "surrogatepass")
+    try:
+        yield decoder.decode(b"", final=True).encode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        yield b"\xff"
+
+
+def _without_mark(stream: Iterator[bytes]) -> Iterator[bytes]:
+    """The same bytes without a byte order mark in front."""
+    start = b""
+    for piece in stream:
+        start += piece
+        if len(start) >= len(MARK):
+            yield start.removeprefix(MARK)
+            yield from stream
+            return
+    yield start.removeprefix(MARK)
+
+
+def _blocks(stream: Iterator[bytes], dialect: Dialect, name: str) -> Iterator[tuple[bytes, Places]]:
+    """The same bytes, cut where a record ends, and where all records end.
+
+    The last record is given an end if it has none.
+    """
+    rest, line = b"", 1
+    for piece in stream:
+        start = rest + piece
+        ends = _ends(start, dialect)
+        cut = int(ends[-1]) + 1 if len(ends) else 0
+        if cut:
+            block = start[:cut]
+            _check_quotes(block, dialect, name, line)
+            yield block, ends
+            line += block.count(b"\n")
+        rest = start[cut:]
+        if len(rest) > MOST_HELD:
+            _check_quotes(rest, dialect, name, line)
+            raise InputError(
+                f"{name}, line {line}: a record of more than {MOST_HELD >> 20} MB begins here. The "
+                "file is damaged, or it is not of the form that its name says."
+            )
+    if rest:
+        block = rest + b"\n"
+        _check_quotes(block, dialect, name, line)
+        yield block, _ends(block, dialect)
+
+
+def _ends(text: bytes, dialect: Dialect) -> Places:
+    """The places of line feeds that end a record, if the text begins with a record."""
+    return _outside(np.frombuffer(text, np.uint8), b"\n", quoted=_has_quotes(text, dialect))
+
+
+def _has_quotes(text: bytes, dialect: Dialect) -> bool:
+    return dialect.quoted and QUOTE in text
+
+
+def _outside(data: Bytes, wanted: bytes, *, quoted: bool) -> Places:
+    """The places of some bytes, but for those inside quotes: with an odd number of quotes before."""
+    mask = data == wanted[0]
+    for byte in wanted[1:]:
+        mask |= data == byte
+    if not quoted:
+        return np.flatnonzero(mask)
+    is_quote = data == QUOTE
+    places = np.flatnonzero(mask | is_quote)
+    is_quote = is_quote[places]
+    inside = np.logical_xor.accumulate(is_quote)
+    return np.asarray(places[~(inside | is_quote)])
+
+
+def _check_quotes(text: bytes, dialect: Dialect, name: str, line: int) -> None:
+    """Raises unless every quote opens or closes a field, or is doubled inside one.
+
+    The text begins with a record. It ends with one, or has been given an end.
+    """
+    if not _has_quotes(text, dialect):
+        return
+    data = np.frombuffer(text + b"\n\n", np.uint8)
+    quotes = np.flatnonzero(data == QUOTE)
+    borders = np.zeros(256, bool)
+    borders[[LF, QUOTE, *(dialect.delimiter or "").encode()]] = True
+    before = np.where(quotes > 0, data[quotes - 1], LF)
+    after = data[quotes + 1]
+    closes = borders[after] | ((after == CR) & (data[quotes + 2] == LF))
+    opens = np.arange(len(quotes)) % 2 == 0
+    fine = np.where(opens, borders[before], closes)
+    if not fine.all():
+        wrong = int(quotes[np.argmin(fine)])
+        raise InputError(_misplaced(name, line + text.count(b"\n", 0, wrong)))
+    if len(quotes) % 2:
+        opening = quotes[opens & (before != QUOTE)]
+        raise InputError(_never_closed(name, line + text.count(b"\n", 0, int(opening[-1]))))
+
+
+def _misplaced(name: str, line: int) -> str:
+    return (
+        f'{name}, line {line}: a quote (") stands inside a field that is not quoted, or text follows '
+        "a closing quote. Where quotes do not match, one user's rows cannot be told from another's, "
+        f"so nothing is read. {_REPAIR}"
+    )
+
+
+def _never_closed(name: str, line: int) -> str:
+    return (
+        f'{name}, line {line}: the quote (") that opens a field here is never closed, so nothing is '
+        f"read. {_REPAIR}"
+    )
+
+
+_REPAIR = (
+    'Write the file as RFC 4180 has it (a field with quotes in quotes, each of them doubled: "5"" '
+    'disk"), as most programs do, or as .tsv, .jsonl or .parquet.'
+)
+
+
+def _without_long(block: bytes, ends: Places, broken: dict[str, int]) -> bytes:
+    long = np.diff(ends, prepend=-1) > LONGEST_RECORD
+    if not long.any():
+        return block
+    _count(broken, "line too long", int(long.sum()))
+    each = _each(block, ends)
+    return b"".join(record for record, left_out in zip(each, long, strict=True) if not left_out)
+
+
+def _each(block: bytes, ends: Places) -> Iterator[bytes]:
+    """The records of a block one by one, with their ends."""
+    for before, end in pairwise([-1, *ends.tolist()]):
+        yield block[before + 1 : end + 1]
+
+
+def _in_utf8(block: bytes, dialect: Dialect, encoding: str, broken: dict[str, int]) -> bytes:
+    source = "utf-8" if encoding == "utf-16" else encoding
+    if block.isascii() or (text := _text(block, source)) is not None:
+        return block if block.isascii() else text
+    kept = [_text(record, source) for record in _each(block, _ends(block, dialect))]
+    _count(broken, "not UTF-8" if encoding == "utf-8" else "not decodable", kept.count(None))
+    return b"".join(record for record in kept if record is not None)
+
+
+def _text(record: bytes, encoding: str) -> Any:
+    """The record in UTF-8; None if it cannot be decoded."""
+    try:
+        text = record.decode(encoding)
+    except UnicodeDecodeError:
+        return None
+    return record if encoding == "utf-8" else text.encode()
+
+
+def _count(broken: dict[str, int], reason: str, n: int) -> None:
+    broken[reason] = broken.get(reason, 0) + n
+
+
+def _records(block: bytes, dialect: Dialect) -> Records:
+    """The fields of whole records in UTF-8."""
+    quoted = _has_quotes(block, dialect)
+    if not quoted:
+        block = block.replace(b"\r\n", b"\n")
+    data = np.frombuffer(block, np.uint8)
+    cuts = b"\n" + (dialect.delimiter or "").encode()
+    stops = _outside(data, cuts, quoted=quoted)
+    last = np.flatnonzero(data[stops] == LF)
+    if quoted:
+        content = _content(data, stops, stops[last])
+        text: Any = data[content]
+        removed = np.flatnonzero(~content)
+        is_stop = np.zeros(len(data), bool)
+        is_stop[stops] = True
+        ends = stops - np.flatnonzero(is_stop[removed])  # the place among what is removed
+    else:
+        text = block.translate(None, cuts)
+        ends = stops - np.arange(len(stops))
+    offsets = np.concatenate([[0], ends]).astype(np.int32)
+    fields = pa.StringArray.from_buffers(len(ends), pa.py_buffer(offsets), pa.py_buffer(text))
+    return Records(fields=fields, counts=np.diff(last, prepend=-1), empty=_empty(data, stops[last]))
+
+
+def _content(data: Bytes, stops: Places, feeds: Places) -> Facts:
+    """Which bytes are in a field.
+
+    Not delimiters and line feeds, nor a carriage return before a line feed, nor the quotes round a
+    field, nor the first of two quotes inside one.
+    """
+    content = np.ones(len(data), bool)
+    content[stops] = False
+    content[feeds[(feeds > 0) & (data[feeds - 1] == CR)] - 1] = False
+    quotes = np.flatnonzero(data == QUOTE)
+    opening, closing = quotes[::2], quotes[1::2]
+    content[closing] = False
+    content[opening[(opening == 0) | (data[opening - 1] != QUOTE)]] = False
+    return content
+
+
+def _empty(data: Bytes, feeds: Places) -> Facts:
+    """Which records have nothing in them, or a byte order mark alone."""
+    starts = np.concatenate([[0], feeds[:-1] + 1]) if len(feeds) else feeds
+    returns = (feeds > starts) & (data[feeds - 1] == CR)
+    length = feeds - returns - starts
+    marked = np.flatnonzero(length == len(MARK))
+    for i, byte in enumerate(MARK):
+        marked = marked[data[starts[marked] + i] == byte]
+    empty = length == 0
+    empty[marked] = True
+    return np.asarray(empty)
