@@ -11,8 +11,9 @@ import re
 import struct
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 LONGEST = 2_000_000  # bytes of a record with its end; longer ones are broken
@@ -42,6 +43,9 @@ class Refused(Exception):
     def __init__(self, why: str, line: int | None = None) -> None:
         super().__init__(why if line is None else f"{why} in line {line}")
         self.line = line
+
+
+Parts = tuple[str, tuple[str, ...]] | None  # of a record, its text and its fields
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,25 +85,28 @@ def read(
     """All rows of files of one format; raises Refused if one is not in the grammar."""
     broken: Counter[str] = Counter()
     rows: list[tuple[str | None, ...]] = []
-    found: list[tuple[str, ...]] = []
-    form = ""
+    opened = []
     for name, content in files:
         plain = unpacked(name, content)
         form = shape or format_of(name, plain, encoding)
+        if not content and shape is None:
+            raise Refused("the file is empty")
         texts = judged(plain, form, encoding, broken, longest, largest)
-        names, parts = with_header(texts, form, tuple((columns or {}).values()))
-        found.append(names)
-        rows += in_columns(parts, names, form, broken)
-    if any(names != found[0] for names in found):
-        raise Refused("the files have different columns")
-    return Rows(
-        columns=found[0], roles=roles_of(found[0], columns or {}, form), rows=rows, broken=broken
-    )
+        opened.append((form, *with_header(texts, form, columns or {})))
+    form, found, _ = opened[0]
+    if any((other, names) != (form, found) for other, names, _ in opened):
+        raise Refused("the files have different formats or columns")
+    roles = roles_of(found, columns or {}, form)
+    for _, _, parts in opened:  # nothing but headers was read so far
+        rows += in_columns(parts, found, form, broken)
+    return Rows(columns=found, roles=roles, rows=rows, broken=broken)
 
 
 def unpacked(name: str, content: bytes) -> bytes:
     """The content as the name says it is packed."""
     if name.endswith(".gz"):
+        if not content:
+            raise Refused("not gzip")
         try:
             return gzip.decompress(content)
         except (OSError, EOFError, zlib.error):
@@ -118,15 +125,17 @@ def unpacked(name: str, content: bytes) -> bytes:
 
 def format_of(name: str, plain: bytes, encoding: str | None) -> str:
     """The format that the ending says, unless the first line is the header of AOL."""
-    first = next(records(as_characters(plain, encoding, "")[0], quotes=False), None)
-    if first and is_header(first.text.split("\t"), "aol"):
-        return "aol"
     parts = name.lower().split(".")
     if parts[-1] in ("gz", "zst"):
         parts.pop()
-    if parts[-1] not in ENDINGS:
+    named = ENDINGS.get(parts[-1])
+    if named in (None, "tsv"):
+        first = next(records(as_characters(plain, encoding, "")[0], quotes=False), None)
+        if first and is_header(first.text.split("\t"), "aol"):
+            return "aol"
+    if named is None:
         raise Refused("no known ending, and no header of AOL")
-    return ENDINGS[parts[-1]]
+    return named
 
 
 def as_characters(plain: bytes, encoding: str | None, form: str) -> tuple[str, str]:
@@ -171,11 +180,10 @@ def judged(
     broken: Counter[str],
     longest: int,
     largest: int,
-) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The text and the fields of each record that can be had; the first must be, as a header."""
+) -> Iterator[Parts]:
+    """The text and the fields of each record; None for one that is broken."""
     characters, written = as_characters(plain, encoding, form)
     codec = "utf-8" if written == "utf-16" else written
-    needed = form in ("csv", "tsv")
     for record in records(characters, quotes=form == "csv"):
         if record.size > largest:
             raise Refused("a record is too large")
@@ -188,13 +196,9 @@ def judged(
                 fields = tuple(field.encode("latin-1").decode(codec) for field in record.fields)
             except UnicodeDecodeError:
                 reason = "not UTF-8" if written == "utf-8" else "not decodable"
-        if reason and needed:
-            raise Refused(f"the header is {reason}")
-        needed = False
         if reason:
             broken[reason] += 1
-        else:
-            yield text, fields
+        yield None if reason else (text, fields)
 
 
 def records(text: str, *, quotes: bool) -> Iterator[Record]:
@@ -257,47 +261,43 @@ def is_header(fields: Sequence[str], form: str) -> bool:
 
 
 def with_header(
-    texts: Iterator[tuple[str, tuple[str, ...]]], form: str, asked: tuple[str, ...]
+    texts: Iterator[Parts], form: str, given: Mapping[str, str]
 ) -> tuple[tuple[str, ...], Iterator[tuple[str, tuple[str, ...]]]]:
-    """The names of the columns, and the records that are rows or broken."""
+    """The names of the columns, and the records that are rows or have another number of fields."""
     if form == "jsonl":
-        return tuple(dict.fromkeys(name for name in asked if name != "none")), filled(texts, "")
+        asked = [given[role] for role in NAMES if given.get(role, "none") != "none"]
+        return tuple(dict.fromkeys(asked)), filled(texts)
     if form == "sogou":
-        return SOGOU, filled(texts, "")
+        return SOGOU, filled(texts)
     first = next(texts, None)
     if form in FIELDS:
-        if first is None or not is_header(first[0].split("\t"), form):
-            return (AOL if form == "aol" else EXCITE), filled(chained(first, texts), "")
-        names = tuple(name.strip() for name in first[0].split("\t"))
-        return names, filled(texts, first[0])
+        names: tuple[str, ...] = AOL if form == "aol" else EXCITE
+        if first and is_header(first[0].split("\t"), form):
+            names = stripped(first[0])
+        return names, filled(chain([first], texts), names)
     if first is None:
-        raise Refused("the file is empty")
-    fields = first[1] if form == "csv" else first[0].split("\t")
-    names = tuple(name.strip() for name in fields)
+        raise Refused("there is no header that can be read")
+    names = tuple(name.strip() for name in first[1]) if form == "csv" else stripped(first[0])
     if "" in names or len(set(names)) < len(names):
         raise Refused("an empty or a repeated name of a column")
-    return names, filled(texts, "")
+    return names, filled(texts)
 
 
-def chained(
-    first: tuple[str, tuple[str, ...]] | None, rest: Iterator[tuple[str, tuple[str, ...]]]
-) -> Iterator[tuple[str, tuple[str, ...]]]:
-    if first is not None:
-        yield first
-    yield from rest
+def stripped(line: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in line.split("\t"))
 
 
 def filled(
-    texts: Iterator[tuple[str, tuple[str, ...]]], header: str
+    texts: Iterable[Parts], header: tuple[str, ...] | None = None
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The records that are not empty and not the header again."""
-    for text, fields in texts:
-        if text not in ("", BOM) and text != header:
-            yield text, fields
+    """The records that are not broken, not empty and not the names of the columns again."""
+    for parts in texts:
+        if parts and parts[0] not in ("", BOM) and stripped(parts[0]) != header:
+            yield parts
 
 
 def in_columns(
-    parts: Iterator[tuple[str, tuple[str, ...]]],
+    parts: Iterable[tuple[str, tuple[str, ...]]],
     names: tuple[str, ...],
     form: str,
     broken: Counter[str],
@@ -325,14 +325,16 @@ def in_columns(
 
 
 def sogou(fields: list[str]) -> list[str]:
-    """Six fields: brackets round the query are taken off, rank and order are two fields."""
+    """Six fields: brackets round the query are taken off, rank and order are two fields.
+
+    A rank ends at a space, whether or not the order follows in the same field.
+    """
     time, user, query, *ranks, url = fields
     if len(query) >= 2 and query[0] == "[" and query[-1] == "]":
         query = query[1:-1]
-    if len(ranks) == 1:
-        rank, _, rest = ranks[0].partition(" ")
-        ranks = [rank, rest.partition(" ")[0]]
-    return [time, user, query, *ranks, url]
+    rank, _, rest = ranks[0].partition(" ")
+    order = ranks[1] if len(ranks) == 2 else rest.partition(" ")[0]
+    return [time, user, query, rank, order, url]
 
 
 def roles_of(names: tuple[str, ...], given: Mapping[str, str], form: str) -> dict[str, str]:

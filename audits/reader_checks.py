@@ -16,7 +16,7 @@ from plain_reader import read as read_plainly
 from reader_neighbours import Pair, is_added
 from reader_samples import Outcome, Sample
 
-from murmurlog import shapes
+from murmurlog import records, shapes
 from murmurlog.errors import InputError, MurmurlogError
 from murmurlog.log import read
 from murmurlog.raw import raw_rows
@@ -56,7 +56,8 @@ class Reader:
                     shape=sample.shape,
                 )
                 broken: dict[str, int] = {}
-                table = raw_rows(source, self.engine, broken, {}, list(source.found))
+                with self._same_name():
+                    table = raw_rows(source, self.engine, broken, {}, list(source.found))
                 kept = [f"k{i}" for i in range(len(source.found))]
                 found = self._fetched(table.select("user", "query", "url", *kept))
             except InputError as error:
@@ -91,7 +92,7 @@ class Reader:
         except MurmurlogError as error:
             return Counter() if "no usable rows" in str(error) else f"refused: {error}"
         except Exception as error:
-            return f"{type(error).__name__}: {error!s:.200}"
+            return f"error: {type(error).__name__}: {error!s:.200}"
 
     def clean(self, one: Pair, source: Any) -> Rows:
         """What `log.read` makes of a source, without the added user."""
@@ -99,7 +100,7 @@ class Reader:
             source,
             engine=self.engine,
             url=one.options.url,
-            keep=one.options.keep,
+            keep={f"kept{i}": name for i, name in enumerate(one.options.keep)},
             where=one.options.where,
             screen=_screen() if one.options.screen else None,
         )
@@ -107,6 +108,16 @@ class Reader:
         users = found.column_names.index("user")
         rows = zip(*(column.to_pylist() for column in found.columns), strict=True)
         return Counter(row for row in rows if not is_added(row[users]))
+
+    @contextmanager
+    def _same_name(self) -> Iterator[None]:
+        """One name for the table of every sample, so that statements are the same, too."""
+        self.engine.sql("DROP TABLE IF EXISTS sample")
+        self.engine.new_name = lambda: "sample"
+        try:
+            yield
+        finally:
+            del self.engine.new_name
 
     def _fetched(self, table: Any) -> Rows:
         """The rows of a table. Ibis takes longer to write SQL than DuckDB to run it, so it is kept."""
@@ -128,15 +139,16 @@ class Reader:
     @contextmanager
     def _settings(self, sample: Sample) -> Iterator[None]:
         """The sizes and the threads that a sample asks for."""
-        before = shapes.BLOCK, shapes.LONGEST_LINE
+        before = shapes.BLOCK, records.LONGEST_RECORD, records.MOST_HELD
         if self._threads != sample.threads and hasattr(self.engine, "sql"):
             self.engine.sql(f"SET threads = {sample.threads}")
             self._threads = sample.threads
-        shapes.BLOCK, shapes.LONGEST_LINE = sample.block, sample.longest
+        shapes.BLOCK = sample.block
+        records.LONGEST_RECORD, records.MOST_HELD = sample.longest, sample.largest
         try:
             yield
         finally:
-            shapes.BLOCK, shapes.LONGEST_LINE = before
+            shapes.BLOCK, records.LONGEST_RECORD, records.MOST_HELD = before
 
 
 @cache
@@ -166,6 +178,7 @@ def expected(sample: Sample) -> Outcome:
             encoding=sample.encoding,
             shape=sample.shape,
             longest=sample.longest,
+            largest=sample.largest,
         )
     except Refused as error:
         return Outcome(refused=str(error), line=error.line)
@@ -221,14 +234,13 @@ def _few(rows: Rows) -> str:
     return (", ".join(listed) or "none")[:600] + (" ..." if len(rows) > 3 else "")
 
 
-def moved(reader: Reader, one: Pair) -> tuple[str, int, bool]:
-    """How the rows of others change by the added user's; how many there are; whether all refused."""
+def moved(reader: Reader, one: Pair) -> tuple[str, int]:
+    """How the rows of others change by the added user's, and how many there are."""
     before, after = reader.others(one, added=False), reader.others(one, added=True)
     if isinstance(before, str):
-        return ("" if isinstance(after, str) else f"moved: {before} before"), 0, True
+        return f"base: {before}", 0  # every pair is one that can be read
     if isinstance(after, str):
-        return f"moved: {after}", before.total(), False
+        return f"moved: {after}", before.total()
     if before == after:
-        return "", before.total(), False
-    said = f"moved: {_few(after - before)} instead of {_few(before - after)}"
-    return said, before.total(), False
+        return "", before.total()
+    return f"moved: {_few(after - before)} instead of {_few(before - after)}", before.total()

@@ -134,9 +134,8 @@ def try_sample(reader: Reader, sample: Sample, number: int, kinds: dict[str, Kin
 def try_pair(reader: Reader, one: Pair, number: int, kinds: dict[str, Kind]) -> None:
     """Reads a log without and with one user's records and notes what changed for others."""
     kind = kinds.setdefault(f"neighbours {one.form}", Kind(f"neighbours {one.form}"))
-    said, rows, refused = moved(reader, one)
+    said, rows = moved(reader, one)
     kind.files += 1
-    kind.refused += refused
     kind.rows += rows
     kind.moved += bool(said)
     if said and len(kind.shown) < MOST_SHOWN:

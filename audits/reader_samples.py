@@ -12,7 +12,9 @@ import pyarrow as pa
 
 WHOLE = 1 << 24  # a block that holds any small file
 LONGEST = 2_000_000  # bytes of a record, as documented
-SHORT = 60  # the same limit in some samples
+LARGEST = 64 << 20  # bytes of a record that make a file be refused, as documented
+SHORT = 60  # the same limits in some samples
+SMALL = (30, 80, 200)
 BLOCKS = (1, 2, 3, 5, 7, 13, 64, 256, WHOLE, WHOLE)
 THREADS = (1, 2, 4)
 BOM = "\ufeff"
@@ -79,6 +81,7 @@ class Sample:
     shape: str | None = None
     block: int = WHOLE
     longest: int = LONGEST
+    largest: int = LARGEST
     threads: int = 1
 
     def __str__(self) -> str:
@@ -88,7 +91,8 @@ class Sample:
             "encoding": self.encoding,
             "shape": self.shape,
             "BLOCK": None if self.block == WHOLE else self.block,
-            "LONGEST_LINE": None if self.longest == LONGEST else self.longest,
+            "LONGEST_RECORD": None if self.longest == LONGEST else self.longest,
+            "MOST_HELD": None if self.largest == LARGEST else self.largest,
             "threads": None if self.threads == 1 else self.threads,
         }
         options = "".join(f", {name}={value!r}" for name, value in said.items() if value)
@@ -345,6 +349,7 @@ def settled(choice: random.Random, sample: Sample) -> Sample:
         sample,
         block=choice.choice(BLOCKS),
         longest=SHORT if choice.random() < 0.12 else LONGEST,
+        largest=choice.choice(SMALL) if choice.random() < 0.04 else LARGEST,
         threads=choice.choice(THREADS),
     )
 

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from reader_neighbours import Options, Pair
-from reader_samples import LONGEST, WHOLE, File, Sample
+from reader_samples import LARGEST, LONGEST, WHOLE, File, Sample
 
 TRIALS = 400  # readings to make one input small
 T = TypeVar("T", bytes, tuple[Any, ...])
@@ -48,7 +48,7 @@ def smallest(sample: Sample, trials: Trials) -> Sample:
         if len(sample.files) > 1 and trials.fails(one := replace(sample, files=(file,))):
             sample = one
     changes: list[dict[str, Any]] = [
-        {"threads": 1}, {"block": WHOLE}, {"longest": LONGEST}, {"encoding": None}, {"columns": {}}
+        {"threads": 1}, {"block": WHOLE}, {"longest": LONGEST}, {"largest": LARGEST}, {"encoding": None}, {"columns": {}}
     ]  # fmt: skip
     for change in changes:
         if trials.fails(changed := replace(sample, **change)):
