@@ -32,7 +32,7 @@ AOL = ("AnonID", "Query", "QueryTime", "ItemRank", "ClickURL")
 SOGOU = ("time", "user", "query", "rank", "order", "url")
 EXCITE = ("user", "time", "query")
 FIELDS = {"aol": (3, 5), "excite": (3, 3), "sogou": (5, 6)}
-NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+NUMBER = re.compile(r"-?(?:(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?|(?i:nan|infinity|inf))")
 SPACE = " \t\n\r"
 BOM = "\ufeff"
 
@@ -406,7 +406,10 @@ def after_space(text: str, at: int) -> int:
 
 
 def value_at(text: str, at: int) -> tuple[Any, int]:
-    """The value that begins here (an object as a tuple of pairs), and where it ends. RFC 8259."""
+    """The value that begins here (an object as a tuple of pairs), and where it ends.
+
+    RFC 8259, and what DuckDB takes besides: NaN, Infinity, and a comma behind the last member.
+    """
     c = text[at : at + 1]
     if c == '"':
         return string_at(text, at)
@@ -445,6 +448,8 @@ def inside_of(text: str, at: int, close: str) -> tuple[Any, int]:
         if text[at : at + 1] != ",":
             raise NotJson
         at = after_space(text, at + 1)
+        if text[at : at + 1] == close:
+            return (tuple(found) if close == "}" else found), at + 1
 
 
 def string_at(text: str, at: int) -> tuple[str, int]:

@@ -181,7 +181,9 @@ def expected(sample: Sample) -> Outcome:
             largest=sample.largest,
         )
     except Refused as error:
-        return Outcome(refused=str(error), line=error.line)
+        # Of several files any may be looked at first.
+        line = error.line if len(sample.files) == 1 else None
+        return Outcome(refused=str(error), line=line)
     rows = Counter(found.chosen(found.columns))
     return Outcome(columns=found.columns, rows=rows, broken=found.broken)
 

@@ -6,7 +6,7 @@
 
 Files of every text format are drawn from the grammar and its edges and read in pieces of 1 byte and
 more, with 1, 2 and 4 threads. `plain_reader.py` says which rows they hold, what is broken and which
-are refused. One file in twenty is a pair: adding the records of one user, as hostile as the format
+are refused. One file in forty is a pair: adding the records of one user, as hostile as the format
 can hold, must not change a row of anybody else, whatever is kept, filtered, cut or screened.
 
 Exit 0 only if nothing differs. A difference is printed with the smallest input that shows it. `--twin`
@@ -35,7 +35,7 @@ from reader_shrink import Trials, smallest, smallest_pair
 from murmurlog.engine import connect
 
 A_TASK = 480  # files that one engine reads
-PAIR_EVERY = 20
+PAIR_EVERY = 40
 LARGE_EVERY = 10_000
 MOST_SHOWN = 4  # differences of a kind, in one task, that are made small and printed
 ENOUGH = 3  # differences that catch a twin

@@ -162,15 +162,20 @@ def encoded(choice: random.Random, content: str, written: Written, *, noise: boo
     if noise and choice.random() < 0.25:
         for _ in range(choice.randint(1, 3)):
             if written.codec in UTF16:
-                at = choice.randrange(len(made) // 2 + 1) * 2
+                at = late(choice, len(made) // 2) * 2
                 order = "<H" if written.codec == "utf-16-le" else ">H"
                 made[at:at] = struct.pack(order, choice.choice(UNITS))
             else:
-                at = choice.randrange(len(made) + 1)
+                at = late(choice, len(made))
                 made[at:at] = choice.choice(NOISE)
         if written.codec in UTF16 and choice.random() < 0.3:
             made += b"x"
     return written.mark + bytes(made)
+
+
+def late(choice: random.Random, length: int) -> int:
+    """A place that is more often behind the header than in it."""
+    return max(choice.randint(0, length), choice.randint(0, length))
 
 
 def ended(choice: random.Random, records: Sequence[str]) -> str:
@@ -219,7 +224,7 @@ def mapped(choice: random.Random, names: Sequence[str]) -> dict[str, str]:
         return {}
     asked = {}
     for role in choice.sample(("user", "query", "time", "url", "rank"), choice.randint(1, 3)):
-        asked[role] = choice.choice([*names, *names, *names, "none", "missing"]).strip()
+        asked[role] = choice.choice([*list(names) * 5, "none", "missing"]).strip()
     if asked.get("user") == "none" or asked.get("query") == "none" or "" in asked.values():
         return {}  # refused as usage
     return asked
@@ -287,7 +292,8 @@ def csv_long(choice: random.Random) -> Sample:
         lines.append(",".join([f"u{n}", *(quoted(choice, value, always) for value in values)]))
     content = "\n".join(lines).encode() + b"\n"
     sample = Sample(kind="", files=(File(name="a.csv", content=content),))
-    return replace(settled(choice, sample), longest=LONGEST)
+    block = choice.choice((64, 100, 256, 1000, WHOLE))  # each record of a block of 1 takes its time
+    return replace(settled(choice, sample), longest=LONGEST, block=block)
 
 
 def tsv_sample(choice: random.Random) -> Sample:
@@ -446,9 +452,15 @@ NOT_JSON = (
     "", "{", "}", '{"user"}', '{"user":}', "{'user':1}", '{"user":"a"}}', '{"user":"a"} {}', "tru",
     '{"user":"\\ud800"}', '{"user":"\\x"}', '{"user":01}', '{"user":.5}', '{"user":"a\tb"}', "[1", "nul",
     '{"user":"a"', '"', "\x00", '{"user":+1}', "//", '{"user":"a",,"query":1}', "{}\x0b", "\xa0{}",
-    '{"user":1.}', '{"user":0x1}', '{user:1}', '{"user":1e}', '{"user":"\\u12"}', "\x1c", "-", BOM + "{}",
+    '{"user":+NaN}', "[,]", '{"user":1,,}', "infin", '{"user":1.}', '{"user":0x1}', '{user:1}', '{"user":1e}', '{"user":"\\u12"}', "\x1c", "-", BOM + "{}",
 )  # fmt: skip
 OTHER_JSON = (
+    '{"user":NaN}',
+    '{"query":-Infinity,}',
+    "[1,]",
+    '{"user":{"a":[1, ],},}',
+    '{"user":"a" , }',
+    "nan",
     "5",
     '"x"',
     "[]",
@@ -530,8 +542,9 @@ KINDS: Mapping[str, Callable[[random.Random], Sample]] = {
 def draw(seed: int, number: int, kinds: Sequence[str]) -> Sample:
     """Sample `number` of a seed; the same every time."""
     choice = random.Random(f"{seed} {number}")
-    kind = kinds[number % len(kinds)]
-    return replace(KINDS[kind](choice), kind=kind)
+    kind = choice.choice(kinds)
+    # It takes a while to change the number of threads.
+    return replace(KINDS[kind](choice), kind=kind, threads=THREADS[number // 160 % 3])
 
 
 def large(seed: int, number: int) -> Sample:
