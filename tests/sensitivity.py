@@ -37,7 +37,7 @@ from murmurlog.mechanisms.spread import FULL, Held, bounded, by_item, clipped, n
 from murmurlog.noise import SeededEntropy
 from murmurlog.privacy.rounds import GRID, Schedule, solve_rounds
 from murmurlog.source import find
-from murmurlog.tables import LISTS, By
+from murmurlog.tables import BY_VALUE, LISTS, By
 
 START = datetime(2026, 1, 1)
 COUNTRY = By(column="country", values=("DE", "FR"))
@@ -140,7 +140,7 @@ def written(worlds, rng):
             write(folder / f"{side}.parquet", worlds, side, rng)
             engine = stack.enter_context(connect())
             source = find(str(folder / f"{side}.parquet"))
-            logs.append(read(source, engine=engine, keep=(COUNTRY.column,)))
+            logs.append(read(source, engine=engine, keep={BY_VALUE: COUNTRY.column}))
         yield logs
 
 
@@ -469,7 +469,7 @@ TABLES = ("query", "itemset", "query", "click", "pair", "keyword")
 
 
 def random_view(rng, kind):
-    by = COUNTRY if kind in ("query", "click", "keyword") and rng.random() < 0.5 else None
+    by = COUNTRY.inside() if kind in ("query", "click", "keyword") and rng.random() < 0.5 else None
     return View(kind=kind, by=by, way=str(rng.choice(["first", "random"])))
 
 

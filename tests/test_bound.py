@@ -18,7 +18,7 @@ from murmurlog.items import items
 from murmurlog.log import read
 from murmurlog.noise import SeededEntropy
 from murmurlog.source import find
-from murmurlog.tables import By
+from murmurlog.tables import BY_VALUE, By
 
 DAY = "2026-01-{:02d} {:02d}:00:00"
 UNITS = ("user", "user-month", "user-week", "user-day", "session", "row")
@@ -195,8 +195,8 @@ def test_pairs_of_rows_that_differ_in_the_split_alone_do_not_hang_on_the_order_o
     for name, lines in (("one.tsv", rows), ("other.tsv", rows[::-1])):
         (tmp_path / name).write_text("user\ttime\tquery\tcountry\n" + "".join(lines))
         with connect() as engine:
-            log = read(find(str(tmp_path / name)), engine=engine, keep=["country"])
-            by = By(column="country", values=("DE", "FR"))
+            log = read(find(str(tmp_path / name)), engine=engine, keep={BY_VALUE: "country"})
+            by = By(column="country", values=("DE", "FR")).inside()
             kept = bound(items(log, kind="pair", by=by), per_user=1, entropy=SeededEntropy(1))
             found.append(sorted(map(str, kept.table.to_pyarrow().to_pylist())))
     assert found[0] == found[1]

@@ -29,6 +29,7 @@ from murmurlog.log import read
 from murmurlog.mechanisms.spread import numbered
 from murmurlog.noise import SystemEntropy
 from murmurlog.source import find
+from murmurlog.tables import BY_VALUE
 from murmurlog.tally import tally
 
 COUNTED = [
@@ -39,7 +40,7 @@ COUNTED = [
 READINGS = {
     "plain": {},
     "a period": {"since": "2024-01-05", "until": "2024-01-20T12:00:00"},
-    "a kept column": {"keep": ["country"], "where": {"country": "DE"}},
+    "a kept column": {"keep": {BY_VALUE: "country"}, "where": {"country": "DE"}},
     "whole urls": {"url": "full"},
     "no urls": {"urls": False},
     "denied": {"deny": frozenset(["query 1*", "istanbul"])},

@@ -13,6 +13,8 @@ LAYERS = [
     {"errors", "drawing", "measures", "scores", "evidence", "worlds"},
     {
         "charts",
+        "columns",
+        "records",
         "privacy",
         "scratch",
         "tables",

@@ -23,6 +23,7 @@ from murmurlog.mechanisms.rounds import numbered
 from murmurlog.noise import SeededEntropy
 from murmurlog.parts import Parts
 from murmurlog.source import find
+from murmurlog.tables import BY_VALUE
 from murmurlog.tally import tally
 
 SOME = [("query", "user", "first"), ("click", "user-week", "first")]
@@ -35,7 +36,7 @@ EVERYTHING = [
 READINGS = {
     "plain": {},
     "a period": {"since": "2024-01-05", "until": "2024-01-20T12:00:00"},
-    "a kept column": {"keep": ["country"], "deny": frozenset(["query 1*"])},
+    "a kept column": {"keep": {BY_VALUE: "country"}, "deny": frozenset(["query 1*"])},
 }
 
 

@@ -27,6 +27,7 @@ from murmurlog.overview import profile
 from murmurlog.postgres import looks_like_address, parse
 from murmurlog.source import find
 from murmurlog.synth import invent, write
+from murmurlog.tables import BY_VALUE
 
 SLOW = pytest.mark.slow  # needs a server, which takes seconds to start and minutes to install
 
@@ -244,8 +245,8 @@ def both(server, tmp_path_factory):
         {"since": "2026-01-03", "until": "2026-01-09T12:00:00"},
         {"where": {"country": "de"}},
         {"where": {"country": ""}},
-        {"where": {"rank": "2"}, "keep": ["country"]},
-        {"keep": ["country"], "since": "2026-01-02"},
+        {"where": {"rank": "2"}, "keep": {BY_VALUE: "country"}},
+        {"keep": {BY_VALUE: "country"}, "since": "2026-01-02"},
         {"urls": False},
     ],
     ids=str,

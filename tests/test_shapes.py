@@ -1,4 +1,4 @@
-"""Well-known logs are told by their first lines, whatever they are called, and read as they are."""
+"""Well-known logs are read as they are; what a file is, is said by its name, its header or a flag."""
 
 import gzip
 
@@ -7,7 +7,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from murmurlog import shapes
 from murmurlog.engine import connect
 from murmurlog.errors import InputError
 from murmurlog.log import read
@@ -42,9 +41,9 @@ EXCITE_ROWS = [
 ]
 
 
-def rows_of(path, **options):
-    """(rows in order, broken, shape) of a source."""
-    source = find(str(path))
+def rows_of(path, *, said=None, encoding=None, **options):
+    """(rows in order, broken, shape) of a source; `said` is --shape."""
+    source = find(str(path), shape=said, encoding=encoding)
     with connect() as engine:
         log = read(source, engine=engine, **options)
         rows = log.table.to_pyarrow().to_pylist()
@@ -54,7 +53,7 @@ def rows_of(path, **options):
     return sorted(plain, key=str), dict(log.broken), source.shape
 
 
-@pytest.mark.parametrize("name", ["user-ct-test-collection-01.txt", "log", "log.tsv", "a.csv"])
+@pytest.mark.parametrize("name", ["user-ct-test-collection-01.txt", "log", "log.tsv"])
 def test_aol_is_told_by_its_header_whatever_its_name(tmp_path, name):
     (tmp_path / name).write_text(AOL)
     assert rows_of(tmp_path / name) == (AOL_ROWS, {}, "aol")
@@ -70,13 +69,43 @@ def test_a_folder_of_aol_files_is_read_packed_or_not_and_the_readme_is_not(tmp_p
     zst = pa.Codec("zstd").compress((HEADER + lines[2]).encode()).to_pybytes()
     (tmp_path / "user-ct-test-collection-03.txt.zst").write_bytes(zst)
     assert rows_of(tmp_path) == (AOL_ROWS, {}, "aol")
-    with pytest.raises(InputError, match=r"cannot tell the format of U500k_README.txt: its first"):
+    with pytest.raises(InputError, match=r"cannot tell the format of U500k_README.txt: rename"):
         find(str(tmp_path / "*.txt"))
 
 
-def test_gzip_is_told_by_its_first_bytes(tmp_path):
-    (tmp_path / "log.txt").write_bytes(gzip.compress(AOL.encode()))
-    assert rows_of(tmp_path / "log.txt") == (AOL_ROWS, {}, "aol")
+def test_a_file_is_packed_as_its_name_says_or_refused(tmp_path):
+    (tmp_path / "log.tsv").write_bytes(gzip.compress(AOL.encode()))
+    with pytest.raises(InputError, match=r"log.tsv is packed with gzip, which its name does not"):
+        find(str(tmp_path / "log.tsv"))
+    (tmp_path / "log.tsv.gz").write_text(AOL)
+    with pytest.raises(InputError, match=r"log.tsv.gz is not packed with gzip"):
+        find(str(tmp_path / "log.tsv.gz"))
+
+
+def test_a_csv_with_the_header_of_aol_says_what_it_is(tmp_path):
+    (tmp_path / "a.csv").write_text(AOL)
+    with pytest.raises(InputError, match="Its first line is cut at tabs: name it .tsv"):
+        find(str(tmp_path / "a.csv"))
+    assert rows_of(tmp_path / "a.csv", said="aol") == (AOL_ROWS, {}, "aol")
+
+
+def test_rows_never_say_what_a_file_is(tmp_path):
+    """One user's rows at the head of a file settled how all others were read."""
+    tabbed = "\n".join(f"u\t9709161054{n % 60:02}\tq" for n in range(2900))
+    quoted = '"' + tabbed + '"'
+    (tmp_path / "log.csv").write_text(f"user,query\nu0,{quoted}\nu1,x\n")
+    source = find(str(tmp_path / "log.csv"))
+    assert (source.shape, source.columns) == ("csv", {"user": "user", "query": "query"})
+    head = "".join("u\tq\t970916105432\n" for _ in range(33))
+    (tmp_path / "log.tsv").write_text(f"user\tquery\ttime\n{head}v\tx\t2026-01-01\n")
+    rows, broken, shape = rows_of(tmp_path / "log.tsv")
+    assert shape == "tsv"
+    assert ("v", "2026-01-01 00:00:00", "x", None, None) in rows
+    for name, content in (("excite", EXCITE), ("sogou", SOGOU)):
+        (tmp_path / "plain").write_text(content)
+        with pytest.raises(InputError, match=r"say --shape aol\|sogou\|excite if it is one"):
+            find(str(tmp_path / "plain"))
+        assert profile(str(tmp_path / "plain"))["proposed"]["shape"] == name
 
 
 def test_headers_between_the_rows_are_no_rows(tmp_path):
@@ -124,15 +153,21 @@ def test_what_one_user_writes_changes_no_other_users_row_of_aol(tmp_path_factory
 
 
 @pytest.mark.parametrize("encoding", ["gb18030", "utf-8", "utf-16"])
-def test_sogou_is_told_by_its_lines_in_any_encoding(tmp_path, encoding):
+def test_sogou_is_gb18030_unless_a_mark_or_a_flag_says_otherwise(tmp_path, encoding):
     path = tmp_path / "access_log.20080601.decode.filter"
     path.write_bytes(SOGOU.encode(encoding))
-    assert find(str(path)).encodings == (encoding,)
+    told = "utf-8" if encoding == "utf-8" else None
+    assert find(str(path), shape="sogou", encoding=told).encodings == (encoding,)
     expected = [(u, f"2008-06-01 {time}", *rest) for u, time, *rest in SOGOU_ROWS]
-    assert rows_of(path) == (expected, {}, "sogou")
+    assert rows_of(path, said="sogou", encoding=told) == (expected, {}, "sogou")
     path.rename(tmp_path / "SogouQ.reduced")
     expected = [(u, f"1970-01-01 {time}", *rest) for u, time, *rest in SOGOU_ROWS]
-    assert rows_of(tmp_path / "SogouQ.reduced") == (expected, {}, "sogou")
+    found = rows_of(tmp_path / "SogouQ.reduced", said="sogou", encoding=told)
+    assert found == (expected, {}, "sogou")
+    proposed = profile(str(tmp_path / "SogouQ.reduced"))["proposed"]
+    assert proposed == {"shape": "sogou"} | (
+        {} if encoding == "gb18030" else {"encoding": encoding}
+    )
 
 
 def test_sogou_of_2012_has_full_times_six_fields_and_no_brackets(tmp_path):
@@ -142,13 +177,13 @@ def test_sogou_of_2012_has_full_times_six_fields_and_no_brackets(tmp_path):
         "2011-12-30 00:00:06\tu2\tx\t3\t1\thttp://a.example.cn/\n"
         "20111330000005\tu3\ty\t3\t1\thttp://a.example.cn/\n"
     )
-    rows, broken, shape = rows_of(path)
+    rows, broken, shape = rows_of(path, said="sogou", encoding="utf-8")
     assert rows == [
         ("57375476989eea12", "2011-12-30 00:00:05", "奇艺高清", "example.cn", 1),
         ("u2", "2011-12-30 00:00:06", "x", "a.example.cn", 3),
     ]
     assert (broken, shape) == ({"unreadable time": 1}, "sogou")
-    assert find(str(path)).found == ("time", "user", "query", "rank", "order", "url")
+    assert find(str(path), shape="sogou").found == ("time", "user", "query", "rank", "order", "url")
 
 
 def test_bytes_that_are_no_gb18030_break_only_their_row(tmp_path):
@@ -156,7 +191,7 @@ def test_bytes_that_are_no_gb18030_break_only_their_row(tmp_path):
     bad = b"00:00:09\tu9\t[\xff\x80]\t1 1\twww.example.cn\n"
     short = b"00:00:09\tu9\t[x]\n"
     (tmp_path / "SogouQ.mini").write_bytes(first + bad + second + short + third)
-    rows, broken, _ = rows_of(tmp_path / "SogouQ.mini")
+    rows, broken, _ = rows_of(tmp_path / "SogouQ.mini", said="sogou")
     assert [row[2] for row in rows] == [row[2] for row in SOGOU_ROWS]
     assert broken == {"not decodable": 1, "too few columns": 1}
 
@@ -165,38 +200,44 @@ def test_one_line_does_not_settle_the_encoding(tmp_path):
     lines = [f"00:00:0{i}\tu{i}\t[红楼]\t1 1\twww.example.cn\n".encode("gb18030") for i in range(5)]
     lines[2] = "00:00:02\tu2\t[红楼]\t1 1\twww.example.cn\n".encode()
     (tmp_path / "SogouQ.mini").write_bytes(b"".join(lines))
-    rows, _, _ = rows_of(tmp_path / "SogouQ.mini")
+    rows, _, _ = rows_of(tmp_path / "SogouQ.mini", said="sogou")
     assert [row[2] for row in rows if row[0] != "u2"] == ["红楼"] * 4
 
 
-def test_excite_is_told_by_its_times_which_are_no_unix_times(tmp_path):
+def test_times_of_excite_are_no_unix_times(tmp_path):
     (tmp_path / "excite.log").write_text(EXCITE)
-    assert rows_of(tmp_path / "excite.log") == (EXCITE_ROWS, {"no query": 1}, "excite")
+    assert rows_of(tmp_path / "excite.log", said="excite") == (
+        EXCITE_ROWS,
+        {"no query": 1},
+        "excite",
+    )
     for order in (("user", "query", "time"), ("Timestamp", "UserID", "Query")):
         at = {"user": 0, "userid": 0, "time": 1, "timestamp": 1, "query": 2}
         lines = [line.split("\t") for line in EXCITE.splitlines()]
         text = "\t".join(order) + "\n"
         text += "".join("\t".join(f[at[c.lower()]] for c in order) + "\n" for f in lines)
         (tmp_path / "other.tsv").write_text(text)
-        assert rows_of(tmp_path / "other.tsv") == (EXCITE_ROWS, {"no query": 1}, "excite")
+        found = rows_of(tmp_path / "other.tsv", said="excite")
+        assert found == (EXCITE_ROWS, {"no query": 1}, "excite")
+        assert profile(str(tmp_path / "other.tsv"))["proposed"] == {"shape": "excite"}
 
 
 def test_a_mark_at_the_start_is_no_part_of_the_first_user(tmp_path):
     (tmp_path / "excite.log").write_text("\ufeff" + EXCITE, encoding="utf-8")
-    assert rows_of(tmp_path / "excite.log") == (EXCITE_ROWS, {"no query": 1}, "excite")
+    found = rows_of(tmp_path / "excite.log", said="excite")
+    assert found == (EXCITE_ROWS, {"no query": 1}, "excite")
 
 
-def test_no_single_line_settles_the_shape(tmp_path):
-    (tmp_path / "excite.log").write_text("somebody's odd line\n" + EXCITE)
-    assert rows_of(tmp_path / "excite.log")[1:] == ({"no query": 1, "too few columns": 1}, "excite")
-    first = EXCITE.splitlines(keepends=True)[0]
-    (tmp_path / "log.tsv").write_text("user\ttime\tquery\na\t\tx\n" + first + "b\t\ty\nc\t\tz\n")
-    assert find(str(tmp_path / "log.tsv")).shape == "tsv"
+def test_a_first_row_that_cannot_be_decoded_is_one_broken_row(tmp_path):
+    (tmp_path / "excite.log").write_bytes(b"\xff\n" + EXCITE.encode())
+    found = rows_of(tmp_path / "excite.log", said="excite")
+    assert found == (EXCITE_ROWS, {"no query": 1, "not UTF-8": 1}, "excite")
 
 
 def test_a_day_that_is_none_is_an_unreadable_time_of_excite(tmp_path):
     (tmp_path / "excite.log").write_text(EXCITE + "X\t970231000000\tx\nY\t990000000000\ty\n")
-    assert rows_of(tmp_path / "excite.log")[1] == {"no query": 1, "unreadable time": 2}
+    broken = rows_of(tmp_path / "excite.log", said="excite")[1]
+    assert broken == {"no query": 1, "unreadable time": 2}
 
 
 def test_ordinary_unix_times_make_no_excite(tmp_path):
@@ -208,8 +249,8 @@ def test_ordinary_unix_times_make_no_excite(tmp_path):
 
 def test_a_folder_does_not_mix_shapes(tmp_path):
     (tmp_path / "a.txt").write_text(AOL)
-    (tmp_path / "b.txt").write_text(EXCITE)
-    with pytest.raises(InputError, match=r"different formats: a.txt \(aol\), b.txt \(excite\)"):
+    (tmp_path / "b.tsv").write_text("user\tquery\n")
+    with pytest.raises(InputError, match=r"different formats: a.txt \(aol\), b.tsv \(tsv\)"):
         find(str(tmp_path))
 
 
@@ -226,10 +267,10 @@ def test_a_shape_is_restricted_and_keeps_columns_like_any_log(tmp_path):
     assert rows == AOL_ROWS[2:]
     with connect() as engine:
         source = find(str(tmp_path / "a.txt"))
-        log = read(source, engine=engine, keep=("ItemRank", "ClickURL"))
-        kept = log.table.to_pyarrow().select(["ItemRank", "ClickURL"]).to_pylist()
-    assert {"ItemRank": "1", "ClickURL": "http://www.shoes.example"} in kept
-    assert {"ItemRank": None, "ClickURL": None} in kept
+        log = read(source, engine=engine, keep={"a": "ItemRank", "b": "ClickURL"})
+        kept = log.table.to_pyarrow().select(["a", "b"]).to_pylist()
+    assert {"a": "1", "b": "http://www.shoes.example"} in kept
+    assert {"a": None, "b": None} in kept
 
 
 def test_profile_says_the_shape(tmp_path):
@@ -237,26 +278,6 @@ def test_profile_says_the_shape(tmp_path):
     seen = profile(str(tmp_path / "a.txt"))
     assert (seen["shape"], seen["rows"], seen["users"]) == ("aol", 3, 2)
     assert seen["columns"]["user"] == "AnonID"
-
-
-@given(
-    lines=st.lists(st.binary(max_size=12).map(lambda b: b.replace(b"\n", b"")), max_size=12),
-    block=st.integers(1, 40),
-)
-@settings(max_examples=100, deadline=None)
-def test_where_a_block_ends_changes_nothing(tmp_path_factory, lines, block):
-    path = tmp_path_factory.mktemp("blocks") / "x"
-    path.write_bytes(b"".join(line + b"\n" for line in lines))
-
-    def read_by(size):
-        broken = {}
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(shapes, "BLOCK", size)
-            patch.setattr(shapes, "LONGEST_LINE", 9)
-            text = shapes.blocks(path, compression=None, encoding="gb18030", broken=broken)
-            return b"".join(text), broken
-
-    assert read_by(block) == read_by(1 << 20)
 
 
 def test_a_damaged_file_is_named_without_its_content(tmp_path):

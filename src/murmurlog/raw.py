@@ -218,7 +218,7 @@ def _headers(records: Records, shape: Shape) -> Any:
     for place, name in enumerate(shape.columns):
         if not same.any():
             break
-        trimmed = pc.utf8_trim_whitespace(records.column(place))
+        trimmed = pc.utf8_trim_whitespace(pc.utf8_ltrim(records.column(place), "\ufeff"))
         same &= pc.equal(trimmed, name).fill_null(False).to_numpy(zero_copy_only=False)
     return same
 

@@ -82,7 +82,7 @@ def cut(
     Records that are too long or cannot be decoded are counted in `broken`. Raises if the text is not
     of the dialect; `name` is the file's, for the message.
     """
-    for block, ends in _blocks(_without_mark(_decoded(stream, encoding)), dialect, name):
+    for block, ends in _blocks(_without_mark(_decoded(stream, encoding, name)), dialect, name):
         block = _without_long(block, ends, broken)
         yield _records(_in_utf8(block, dialect, encoding, broken), dialect)
 
@@ -91,7 +91,7 @@ def first(
     stream: Iterator[bytes], dialect: Dialect, *, encoding: str, name: str
 ) -> tuple[str, ...] | None:
     """The fields of the first record; None if it is too long or cannot be decoded, or is not there."""
-    for block, ends in _blocks(_without_mark(_decoded(stream, encoding)), dialect, name):
+    for block, ends in _blocks(_without_mark(_decoded(stream, encoding, name)), dialect, name):
         broken: dict[str, int] = {}
         record = _without_long(block[: ends[0] + 1], ends[:1], broken)
         found = _records(_in_utf8(record, dialect, encoding, broken), dialect)
@@ -99,15 +99,18 @@ def first(
     return None
 
 
-def _decoded(stream: Iterator[bytes], encoding: str) -> Iterator[bytes]:
+def _decoded(stream: Iterator[bytes], encoding: str, name: str) -> Iterator[bytes]:
     """UTF-16 as UTF-8; in every other encoding ASCII bytes stand for themselves and nothing else."""
     if encoding != "utf-16":
         yield from stream
         return
     # Half a pair of surrogates becomes bytes that are no UTF-8, so its record is found broken later.
     decoder = codecs.getincrementaldecoder("utf-16")("surrogatepass")
-    for piece in stream:
-        yield decoder.decode(piece).encode("utf-8", "surrogatepass")
+    try:
+        for piece in stream:
+            yield decoder.decode(piece).encode("utf-8", "surrogatepass")
+    except UnicodeError:
+        raise InputError(f"{name} is no UTF-16: it does not begin with a byte order mark") from None
     try:
         yield decoder.decode(b"", final=True).encode("utf-8", "surrogatepass")
     except UnicodeDecodeError:

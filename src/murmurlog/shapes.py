@@ -113,7 +113,8 @@ def guess(
     if _most(lines, _SOGOU):
         foreign = [line for line in lines if not line.isascii()]
         readable = 2 * sum("\ufffd" not in line for line in foreign) >= len(foreign)
-        return {"shape": "sogou"} | ({"encoding": "utf-8"} if readable else {})
+        encoding = encoding_of(file, compression, None)
+        return {"shape": "sogou"} | ({"encoding": encoding} if readable else {})
     if _most(lines, _EXCITE):
         return {"shape": "excite"}
     if _names_all(names := lines[0].split("\t"), roles):
