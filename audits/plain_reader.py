@@ -156,10 +156,11 @@ def as_characters(plain: bytes, encoding: str | None, form: str) -> tuple[str, s
 
 
 def from_utf16(plain: bytes) -> bytes:
-    """UTF-16 as UTF-8, unit by unit; little-endian without a mark."""
+    """UTF-16 as UTF-8, unit by unit; a mark says in which order its bytes are."""
+    if len(plain) >= 2 and plain[:2] not in (b"\xff\xfe", b"\xfe\xff"):
+        raise Refused("UTF-16 without a byte order mark")
     order = ">" if plain[:2] == b"\xfe\xff" else "<"
-    if plain[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        plain = plain[2:]
+    plain = plain[2:] if len(plain) >= 2 else plain
     units = list(struct.unpack(f"{order}{len(plain) // 2}H", plain[: len(plain) // 2 * 2]))
     out, i = [], 0
     while i < len(units):
@@ -284,6 +285,7 @@ def with_header(
 
 
 def stripped(line: str) -> tuple[str, ...]:
+    """The fields of a line that may hold names."""
     return tuple(name.strip() for name in line.split("\t"))
 
 
@@ -292,8 +294,13 @@ def filled(
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
     """The records that are not broken, not empty and not the names of the columns again."""
     for parts in texts:
-        if parts and parts[0] not in ("", BOM) and stripped(parts[0]) != header:
+        if parts and parts[0] not in ("", BOM) and stripped(without_mark(parts[0])) != header:
             yield parts
+
+
+def without_mark(line: str) -> str:
+    """A file may be put behind another with its mark."""
+    return line[1:] if line.startswith(BOM) else line
 
 
 def in_columns(

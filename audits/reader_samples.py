@@ -29,6 +29,8 @@ MALFORMED = (
     'a"b', '"a"b', '"a" ', ' "a"', '"a""', '"a', '"', '"""', '"a"\r', '"a"\rb', 'a"', '"a"\t', '""a',
     '"\n', '"a\nb"c', '"a"\n"', 'a\r"b', '"a,b', "'a\"", '"\r\n', '""""" ', '"a\n\n\nb',
 )  # fmt: skip
+FIELDS = ("", "", "a", "b", '""', '"a"', '"\n"', '"\r\n"', '"a""b"', '""""', '","', "\r", "a\r", BOM, "\x00", '"\r"', "'", '",\n,"')  # fmt: skip
+TOKENS = ("a", "b", ",", ",", "\n", "\n", '"a"', '""', "\r", "\r\n", '"', BOM, "\x00", '"\n"', ",\n")  # fmt: skip
 NOISE = (b"\xff", b"\xc3", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xc0\xaf", b"\x81", b"\x81\x30", b"\x80", b"\xe7\xba")  # fmt: skip
 UNITS = (0xD800, 0xDC00, 0xDBFF, 0xDFFF, 0xFEFF, 0xFFFE, 0x0A00, 0x2200)  # of UTF-16
 
@@ -133,13 +135,13 @@ ENCODINGS = (
     Written(said="utf-8", mark=b"", codec="utf-8"),
     *(Written(said=None, mark=mark, codec=codec) for codec, mark in UTF16.items()),
     *(Written(said="utf-16", mark=mark, codec=codec) for codec, mark in UTF16.items()),
-    Written(said="utf-16", mark=b"", codec="utf-16-le"),
     *[Written(said="gb18030", mark=b"", codec="gb18030")] * 2,
     Written(said="gb18030", mark=BOM.encode(), codec="gb18030"),
     Written(said="latin-1", mark=b"", codec="latin-1"),
     Written(said="latin-1", mark=BOM.encode(), codec="latin-1"),
 )
 RARE = (
+    Written(said="utf-16", mark=b"", codec="utf-16-le"),
     Written(said=None, mark=BOM.encode() * 2, codec="utf-8"),
     Written(said="utf-8", mark=UTF16["utf-16-le"], codec="utf-16-le"),
     Written(said="utf-16", mark=UTF16["utf-16-le"] * 2, codec="utf-16-le"),
@@ -159,7 +161,7 @@ def text(choice: random.Random, without: str = "", most: int = 4) -> str:
 def encoded(choice: random.Random, content: str, written: Written, *, noise: bool = True) -> bytes:
     """The content with its mark, sometimes with a few bytes that are no text."""
     made = bytearray(content.encode(written.codec, "replace"))
-    if noise and choice.random() < 0.25:
+    if noise and choice.random() < min(0.25, len(content) / 500):
         for _ in range(choice.randint(1, 3)):
             if written.codec in UTF16:
                 at = late(choice, len(made) // 2) * 2
@@ -178,9 +180,12 @@ def late(choice: random.Random, length: int) -> int:
     return max(choice.randint(0, length), choice.randint(0, length))
 
 
-def ended(choice: random.Random, records: Sequence[str]) -> str:
+def ended(choice: random.Random, records: Sequence[str], ending: str = "") -> str:
     """Records with their ends, of one kind or mixed, the last one sometimes without."""
     ends = choice.choice((("\n",), ("\n",), ("\r\n",), ("\n", "\r\n"), ("\n", "\r\r\n", "\r\n")))
+    if ending == "csv" and choice.random() < 0.9:
+        ends = ends[:2]  # two carriage returns may not stand behind quotes
+        ends = ("\n",) if "\r\r\n" in ends else ends
     made = "".join(record + choice.choice(ends) for record in records)
     how = choice.random()
     if how < 0.3:
@@ -273,10 +278,15 @@ def csv_soup(choice: random.Random) -> Sample:
     """A header of CSV and characters that matter, in any order."""
 
     def made(names: list[str]) -> list[str]:
-        letters = choice.choice(
-            ('a,"\n', 'a,"\r\n', '",\r\n', 'ab,,""\n\n\r', 'a,a,a,\n"\x00\ufeff')
-        )
-        soup = "".join(choice.choice(letters) for _ in range(choice.randint(0, 30)))
+        if choice.random() < 0.7:
+            width = choice.choice((len(names), len(names), 2))
+            soup = "\n".join(
+                ",".join(choice.choice(FIELDS) for _ in range(width + choice.choice((0, 0, 0, 1))))
+                for _ in range(choice.randint(0, 8))
+            )
+        else:
+            some = choice.sample(TOKENS, choice.randint(3, 9))
+            soup = "".join(choice.choice(some) for _ in range(choice.randint(0, 16)))
         return [",".join(quoted(choice, name, 0.1) for name in names), soup]
 
     return _table(choice, "csv", made)
@@ -321,7 +331,11 @@ def _table(choice: random.Random, ending: str, records: Callable[[list[str]], li
     names = header(choice, quirks=choice.random() < 0.12)
     written = encoding(choice)
     files = tuple(
-        file(choice, f"{letter}.{ending}", encoded(choice, ended(choice, records(names)), written))
+        file(
+            choice,
+            f"{letter}.{ending}",
+            encoded(choice, ended(choice, records(names), ending), written),
+        )
         for letter in letters(choice)
     )
     return settled(choice, Sample(
@@ -373,7 +387,16 @@ def aol_sample(choice: random.Random) -> Sample:
         lines = []
         for _ in range(choice.choice((0, 1, 3, 6))):
             if choice.random() < 0.08:
-                lines.append(choice.choice((first, first.lower(), first + "\t", first[:-1])))
+                again = (
+                    first,
+                    first,
+                    BOM + first,
+                    first.lower(),
+                    f" {first} ",
+                    first + "\t",
+                    first[:-1],
+                )
+                lines.append(choice.choice(again))
             n = choice.choice((3, 5, 5, 5, 4, 2, 6))
             lines.append("\t".join(text(choice, "\t\n") for _ in range(n)))
         return ended(choice, [*([first] if headed else []), *between(choice, lines)])
@@ -407,7 +430,7 @@ def excite_sample(choice: random.Random) -> Sample:
         lines = [first] if choice.random() < 0.4 else []
         for _ in range(choice.choice((0, 1, 3, 6))):
             if choice.random() < 0.08:
-                lines.append(choice.choice((first, first.upper())))
+                lines.append(choice.choice((first, first, BOM + first, f"{first} ", first.upper())))
             n = choice.choice((3, 3, 3, 3, 3, 2, 4))
             lines.append("\t".join(text(choice, "\t\n") for _ in range(n)))
         return ended(choice, between(choice, lines))
