@@ -104,9 +104,9 @@ def read(
 
 def unpacked(name: str, content: bytes) -> bytes:
     """The content as the name says it is packed."""
+    if name.endswith((".gz", ".zst")) and not content:
+        raise Refused("not packed as the name says")
     if name.endswith(".gz"):
-        if not content:
-            raise Refused("not gzip")
         try:
             return gzip.decompress(content)
         except (OSError, EOFError, zlib.error):

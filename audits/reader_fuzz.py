@@ -43,8 +43,8 @@ TWIN_SECONDS = 50.0
 SPARK_FORMS = ("parquet", "csv", "tsv", "jsonl")
 TWIN_KINDS = {
     "csv-parallel": (("csv long",), ()),
-    "shape-by-rows": (("excite", "sogou", "aol"), ("excite", "sogou", "aol")),
-    "jsonl-roles-by-rows": (("jsonl",), ("jsonl",)),
+    "shape-by-rows": ((), ("excite", "sogou")),
+    "jsonl-roles-by-rows": ((), ("jsonl",)),
     "border": (tuple(KINDS), ()),
 }
 

@@ -53,6 +53,7 @@ TIMES = {
     "sogou": ("00:00:05", "20111230000005", "2008-06-01 00:00:05"),
     "excite": ("970916105432", "990101000000"),
 }
+KEYS = {"user": "uid", "time": "ts", "query": "q", "url": "link", "rank": "pos"}  # of JSON
 SCREENED = ("anna@example.org", "4111 1111 1111 1111", "call +49 30 1234567", "10.0.0.1")
 URLS = ("http://www.a.example/x?y=1#z", "b.example", "", "https://c.example:443/", "doc 7")
 Record = tuple[str | None, ...] | bytes
@@ -100,11 +101,10 @@ class Pair:
         content = self.written.mark + end.join([*head, *lines]) + (end if self.last_end else b"")
         shaped = self.form in ("aol", "sogou", "excite")
         name = "log.txt" if shaped else f"log.{self.form}"
-        roles = ("user", "query", "time", "url", "rank")
         return Sample(
             kind=self.form,
             files=(File(name=name, content=content, packing=self.packing),),
-            columns={role: role for role in roles} if self.form == "jsonl" else {},
+            columns=KEYS if self.form == "jsonl" else {},
             encoding=self.written.said,
             shape=self.form if shaped else None,
             block=self.block,
@@ -168,7 +168,7 @@ def _row(choice: random.Random, form: str) -> dict[str, str]:
         "time": choice.choice(times),
         "query": f"q{choice.randint(1, 9)} {text(choice)}",
         "url": choice.choice(URLS),
-        "rank": choice.choice(("1", "", "12")),
+        "rank": choice.choice(("1 2", "12 1") if form == "sogou" else ("1", "", "12")),
         "country": choice.choice(("de", "fr", "")),
     }
     return row | ({"query": choice.choice(SCREENED)} if choice.random() < 0.1 else {})
@@ -191,7 +191,8 @@ def _record(choice: random.Random, form: str, row: Mapping[str, str], written: W
     if form == "csv":
         return encoded(",".join(quoted(choice, value, 0.2) for value in values), written)
     if form == "jsonl":
-        return encoded(json.dumps(row, ensure_ascii=choice.random() < 0.5), written)
+        members = {KEYS.get(name, name): value for name, value in row.items()}
+        return encoded(json.dumps(members, ensure_ascii=choice.random() < 0.5), written)
     return encoded("\t".join(re.sub("[\t\n]", "", value) for value in values), written)
 
 
@@ -206,14 +207,9 @@ def _hostile(choice: random.Random, form: str, written: Written) -> Record:
         return _with_noise(choice, made, written)
     if form == "jsonl":
         if how < 0.85:
-            more: dict[str, Any] = {
-                "user_id": "u1",
-                "AnonID": "u2",
-                "search": "x",
-                "q": 1,
-                "rank": {},
-            }
-            return encoded(json.dumps(row | more), written)
+            members = {KEYS.get(name, name): value for name, value in row.items()}
+            more: dict[str, Any] = {"user": "u1", "AnonID": "u2", "query": "x", "Q": 1, "rank": {}}
+            return encoded(json.dumps(members | more), written)
         line = choice.choice(NOT_JSON + OTHER_JSON)
         return encoded(line, written)
     cut = "," if form == "csv" else "\t"

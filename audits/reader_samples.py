@@ -303,7 +303,7 @@ def csv_long(choice: random.Random) -> Sample:
     content = "\n".join(lines).encode() + b"\n"
     sample = Sample(kind="", files=(File(name="a.csv", content=content),))
     block = choice.choice((64, 100, 256, 1000, WHOLE))  # each record of a block of 1 takes its time
-    return replace(settled(choice, sample), longest=LONGEST, block=block)
+    return replace(settled(choice, sample), longest=LONGEST, largest=LARGEST, block=block)
 
 
 def tsv_sample(choice: random.Random) -> Sample:

@@ -1,5 +1,6 @@
 """The smallest input that still shows a difference: parts are left out as long as it stays."""
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -8,7 +9,8 @@ from typing import Any, TypeVar
 from reader_neighbours import Options, Pair
 from reader_samples import LARGEST, LONGEST, WHOLE, File, Sample
 
-TRIALS = 400  # readings to make one input small
+TRIALS = 400  # readings to make one input small,
+SECONDS = 10.0  # and how long they may take
 T = TypeVar("T", bytes, tuple[Any, ...])
 
 
@@ -36,10 +38,12 @@ class Trials:
         self.way = said.partition(":")[0]
         self.check = check
         self.left = TRIALS
+        self.end = time.monotonic() + SECONDS
 
     def fails(self, changed: Any) -> bool:
         self.left -= 1
-        return self.left > 0 and self.check(changed).partition(":")[0] == self.way
+        in_time = self.left > 0 and time.monotonic() < self.end
+        return in_time and self.check(changed).partition(":")[0] == self.way
 
 
 def smallest(sample: Sample, trials: Trials) -> Sample:
