@@ -51,6 +51,14 @@ def check_lines(*said: Mapping[str, str] | Sequence[Any] | str | None) -> None:
         )
 
 
+# What a log was read as, and what said so before its rows were read (A8): never the rows.
+SOURCE = {
+    "format": ("parquet", "csv", "tsv", "jsonl", "duckdb", "postgresql", "aol", "sogou", "excite"),
+    "format_from": ("name", "header", "--shape", "server"),
+    "columns_from": ("names", "shape", "--columns"),
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class TableClaim:
     """One table: how many rows, by which mechanism, with which guarantee."""
@@ -187,7 +195,9 @@ class Certificate:
 def _text(data: Any) -> dict[str, Any]:
     """Which rows were read; only keys that mean something here."""
     where = _or_none(dict, data["where"])
-    return {
+    # Bundles of before say nothing about the source.
+    source = {"source": _source(data["source"])} if "source" in data else {}
+    return source | {
         "normaliser": _a(str, data["normaliser"]),
         "url": _a(str, data["url"]),
         "screen": list(_texts(data["screen"])),
@@ -199,6 +209,15 @@ def _text(data: Any) -> dict[str, Any]:
         "set_size": _or_none(int, data.get("set_size")),
         "consecutive": _or_none(bool, data.get("consecutive")),
     }
+
+
+def _source(data: Any) -> dict[str, str]:
+    """What the log was read as, and what said so."""
+    found = {name: _a(str, data[name]) for name in SOURCE}
+    for name, known in SOURCE.items():
+        if found[name] not in known:
+            raise ValueError(f"{name} {found[name]!r:.60}")
+    return found
 
 
 def _guarantee(data: Any, assumptions: tuple[str, ...]) -> Guarantee:

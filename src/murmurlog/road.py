@@ -223,7 +223,7 @@ def release(
         rows = {kind: table.num_rows for kind, table in made.tables.items()}
         certificate = _certificate(
             plans, total, rows, release_id, running, entropy,
-            way=way, view=view, reading=reading, users=users,
+            found=found, way=way, view=view, reading=reading, users=users,
             counted={kind: count_of(table) for kind, table in made.tables.items()},
             account=made.account, about=about or {}, notes=made.notes, unprotected=tuple(unprotected),
             consistent=consistent, planned_by=planned_by,
@@ -415,6 +415,7 @@ def _certificate(
     engine: Engine,
     entropy: Entropy,
     *,
+    found: Source,
     way: str,
     view: View,
     reading: Reading,
@@ -448,6 +449,11 @@ def _certificate(
         bound=way,
         text=reading.as_json()
         | {
+            "source": {
+                "format": found.shape,
+                "format_from": found.settled["format"],
+                "columns_from": found.settled["columns"],
+            },
             # Of what is protected, too, where that is a session.
             "gap": view.gap if {"pair", "session"} & {view.unit, *plans} else None,
             "set_size": view.set_size if "itemset" in plans else None,
