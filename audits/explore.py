@@ -79,7 +79,9 @@ def _certificate(content: bytes, _: Path) -> None:
         data = json.loads(content)
     except (ValueError, RecursionError):
         return
-    json.dumps(Certificate.from_json(data).as_json())
+    made = Certificate.from_json(data)
+    stated = json.dumps(made.as_json(), allow_nan=False, ensure_ascii=False).encode()
+    assert Certificate.from_json(json.loads(stated)) == made
 
 
 def _flags(content: bytes, _: Path) -> None:

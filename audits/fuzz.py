@@ -5,6 +5,7 @@
 Hostile logs of every format, settings, public files, parameters and bundles are run through the
 command line; readers, names of mechanisms and manifests are explored by changed inputs that reach new
 lines of code, and by inputs that Hypothesis draws against promises. Every log holds secrets of one user.
+10,000 forged bundles are given to the page, which must refuse them or answer in little time and space.
 
 After each run these must hold: the exit code is the right one and never 70; no traceback; nothing is
 written but into --out and the ledger (where there is Landlock, the kernel refuses it, so that a library
@@ -14,6 +15,7 @@ printed, published or booked. Exit 0 only if all of it held every time.
 
 import argparse
 import json
+import math
 import os
 import random
 import shutil
@@ -31,6 +33,7 @@ from pathlib import Path
 
 from cases import SECRETS, Case
 from explore import EXPLORED, explore
+from forged_bundles import SERVED, serve_forged
 from forking import fences
 from hostile_bundles import bundles
 from hostile_files import files
@@ -40,6 +43,7 @@ from warm import Runner
 
 SECONDS = 120.0  # a run that takes longer hangs
 EXPLORATIONS, DRAWN = 4000, 150  # inputs of a function, and against a promise
+FORGED = 10_000  # bundles that are given to the page
 OURS = ("out", "books", "tmp", "stdout", "stderr", "writes")  # what a run may write in its folder
 
 
@@ -184,7 +188,8 @@ def fuzz(
             random.Random(seed).shuffle(cases)
             cases = cases[: max(1, round(len(cases) * part))]
         found = list(run(cases, home, workers=workers).values())
-    wanted = [name for name in (*EXPLORED, *PROPERTIES) if kinds is None or name in kinds]
+    known = (*SERVED, *EXPLORED, *PROPERTIES)
+    wanted = [name for name in known if kinds is None or name in kinds]
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         for kind in pool.map(_in_python, wanted, [seed] * len(wanted), [share] * len(wanted)):
             found.append(kind)
@@ -194,7 +199,16 @@ def fuzz(
 
 
 def _in_python(name: str, seed: int, share: float) -> Kind:
-    """What came of the inputs of one function, or of those against one promise."""
+    """What came of the inputs of one function, of those against one promise, or of forged bundles."""
+    if name in SERVED:
+        served = serve_forged(name, seed=seed, inputs=math.ceil(FORGED * share / len(SERVED)))
+        print(
+            f"{name}: {served.inputs} forged, {served.shown} shown, {served.answers} answers of at "
+            f"most {served.largest:,} bytes and {served.longest:.2f} s of CPU",
+            flush=True,
+        )
+        return Kind(name, runs=served.inputs, violations=served.violations,
+                    tracebacks=len(served.violations))  # fmt: skip
     if name in PROPERTIES:
         inputs = round(DRAWN * share)
         broken = hold(name, seed=seed, inputs=inputs)

@@ -20,6 +20,7 @@ from hypothesis import seed as seeded
 from hypothesis import strategies as st
 
 import murmurlog
+from murmurlog.bundle import make_cards, read_table, sums
 from murmurlog.certificate import Certificate
 from murmurlog.checks import verify
 from murmurlog.engine import connect
@@ -162,7 +163,9 @@ def readers(form: str) -> Property:
 
 def manifests(folder: Path) -> Callable[[], None]:
     """Any JSON in any place of a certificate is refused or read as what it says."""
-    stated = json.loads((_bundle(folder) / "privacy.json").read_text())
+    sound = _bundle(folder)
+    stated = json.loads((sound / "privacy.json").read_text())
+    table, sha256 = read_table(sound, "query"), sums(sound)
     places = [at for at in paths(stated) if at]
 
     @given(st.sampled_from(places), _json)
@@ -172,7 +175,9 @@ def manifests(folder: Path) -> Callable[[], None]:
             made = Certificate.from_json(forged)
         except BundleError:
             return
-        assert Certificate.from_json(json.loads(json.dumps(made.as_json()))) == made
+        said = json.dumps(made.as_json(), allow_nan=False, ensure_ascii=False).encode()
+        assert Certificate.from_json(json.loads(said)) == made
+        make_cards(made, sha256, {"query": table})  # every card can be made of what is accepted
 
     return promise
 

@@ -7,11 +7,13 @@ import math
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import pytest
 from command import run
 
 import murmurlog.cli.main as entry
+from murmurlog.cli.app import app
 from murmurlog.synth import invent, write
 
 MURMURLOG = Path(sys.executable).with_name("murmurlog")
@@ -303,6 +305,110 @@ def test_settings_of_a_group_and_texts_with_commas(place, tmp_path):
     done = run("release", place / "log.parquet", "--out", "b", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "# Shoes, and more" in (tmp_path / "b" / "README.md").read_text()
+
+
+def numeric_flags(commands, before=()):
+    """(command, flag) of every flag that takes a number, as the functions say."""
+    for command in commands.registered_commands:
+        name = command.name or command.callback.__name__
+        for hint in get_type_hints(command.callback, include_extras=True).values():
+            for info in getattr(hint, "__metadata__", ()):
+                if {int, float} & {hint.__origin__, *get_args(hint.__origin__)}:
+                    # In an annotation, the first name is where the default would be.
+                    yield (*before, name), next(iter((info.default, *info.param_decls)))
+    for group in commands.registered_groups:
+        yield from numeric_flags(group.typer_instance, (group.name,))
+
+
+NUMERIC = list(numeric_flags(app))
+
+
+def test_numeric_flags_are_found():
+    assert (("ledger", "cap"), "--epsilon") in NUMERIC
+    assert (("release",), "--users") in NUMERIC
+    assert len(NUMERIC) > 40
+
+
+@pytest.mark.parametrize(("command", "flag"), NUMERIC)
+def test_no_flag_takes_for_a_number_what_only_python_does(command, flag, tmp_path):
+    for text in ("1_0", "inf", "nan", "\u0661", "\uff11", "0x10", "1e999"):
+        done = run(*command, flag, text, cwd=tmp_path)
+        assert done.returncode == 2
+        assert repr(text) in done.stderr, done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--per-user", "1_0"),
+        ("--per-user", "query=1_0"),
+        ("--gap", "1_0m"),
+        ("--shares", "query=1_0"),
+        ("--epsilon", "ln(1_0)"),
+        ("--epsilon", "ln(inf)"),
+        ("--set", "d=1_0,scale=3,T=5", "--mechanism", "threshold"),
+        ("--mechanism", "threshold(d=1_0, scale=3, T=5)"),
+    ],
+)
+def test_no_number_inside_a_flag_has_an_underscore(place, tmp_path, arguments):
+    done = run("release", place / "log.parquet", *arguments, "--out", "b", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "1_0" in done.stderr or "inf" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", [":memory:", "file:l.db?mode=memory"])
+def test_a_ledger_with_a_name_that_sqlite_knows_books_all_the_same(place, tmp_path, name):
+    cap = ("ledger", "cap", "web", "--epsilon", 1, "--delta", "1e-5", "--ledger", name)
+    assert run(*cap, cwd=tmp_path).returncode == 0
+    done = run(
+        *("release", place / "log.parquet", "--tables", "query", "--mechanism", "threshold"),
+        *("--epsilon", 3, "--ledger", name, "--source", "web", "--out", "b"),
+        cwd=tmp_path,
+    )
+    assert done.returncode == 3, done.stderr
+    assert "0 of its cap 1 is spent" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_names_in_the_ledger_are_told_as_they_are_booked(tmp_path):
+    cap = ("--epsilon", 1, "--delta", "1e-5", "--ledger", "l.db", "--json")
+    done = run("ledger", "cap", " cafe\u0301 ", *cap, cwd=tmp_path)
+    assert json.loads(done.stdout)["source"] == "caf\u00e9"
+    done = run("ledger", "cap", "CAF\u00c9", *cap, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "but it has 'caf\u00e9': use that name" in done.stderr
+    done = run("ledger", "cap", "a\nb", *cap, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "write one plain line" in done.stderr
+
+
+LOOPS = [
+    ("ledger", "cap", "web", "--epsilon", "1", "--delta", "1e-5", "--ledger", "loop"),
+    ("ledger", "show", "--ledger", "loop"),
+    ("release", "LOG", "--out", "b", "--ledger", "loop", "--source", "web"),
+    ("release", "LOG", "--out", "loop"),
+    ("release", "LOG", "--out", "loop/b"),
+    ("release", "loop", "--out", "b"),
+    ("release", "loop.parquet", "--out", "b"),
+    ("profile", "loop"),
+    ("profile", "LOG", "--epsilon", "1", "--out", "loop"),
+    ("generate", "--rows", "10", "--out", "loop.parquet"),
+    ("generate", "--rows", "10", "--like", "aol", "--out", "a.csv", "--labels", "loop"),
+    ("evaluate", "LOG", "--bundle", "loop"),
+]
+
+
+@pytest.mark.parametrize("arguments", LOOPS, ids=" ".join)
+def test_a_loop_of_links_is_the_users_mistake(place, tmp_path, arguments):
+    for name in ("loop", "loop.parquet"):
+        (tmp_path / name).symlink_to(name)
+    given = [place / "log.parquet" if a == "LOG" else a for a in arguments]
+    done = run(*given, cwd=tmp_path)
+    assert done.returncode in (2, 4, 6), done.stderr
+    assert done.returncode != 6 or "evaluate" in arguments  # a bundle that is none
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["loop", "loop.parquet"]
 
 
 def test_version_and_help(tmp_path):

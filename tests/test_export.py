@@ -609,7 +609,7 @@ def test_a_table_that_cannot_be_is_refused(copy, tmp_path):
     rewrite(copy, query=broken)
     refused("data/query.parquet holds text that is not UTF-8")
     rewrite(copy, query=pa.array(QUERIES), users=pa.array([1.5] * 7))
-    refused("data/query.parquet has the columns")
+    refused("data/query.parquet has columns")
 
 
 def test_a_table_with_a_name_that_leads_elsewhere_is_refused(copy, tmp_path):

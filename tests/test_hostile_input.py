@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import cases
+import forged_bundles
 import fuzz
 import hostile_bundles
 import hostile_logs
@@ -189,12 +190,12 @@ def test_a_certificate_of_other_types_is_a_damaged_bundle(bundle, changes):
     ("part", "name", "value", "code"),
     [
         ("noise", "delta", 1e308, 1),
-        ("noise", "delta", float("nan"), 1),
+        ("noise", "delta", float("nan"), 6),
         ("noise", "method", "a coin", 1),
         ("text", "since", [], 6),
-        ("text", "since", "\x1b[2J", 1),
+        ("text", "since", "\x1b[2J", 6),
         ("text", "where", {"country": 1}, 6),
-        ("text", "gap", -1, 1),
+        ("text", "gap", -1, 6),
         ("text", "gap", 10**400, 6),
         ("text", "set_size", 1000, 1),
         ("text", "deny", "no", 6),
@@ -218,7 +219,7 @@ def test_parameters_that_are_no_numbers_are_a_damaged_bundle(bundle):
     tables = json.loads((bundle / "privacy.json").read_text())["tables"]
     tables["query"]["parameters"]["scale"] = "<script>"
     done = run("estimate", forged(bundle, tables=tables))
-    assert (done.returncode, "cannot be computed" in done.stderr) == (6, True)
+    assert (done.returncode, "tables.query.parameters.scale must be" in done.stderr) == (6, True)
 
 
 @pytest.mark.parametrize("name", ["../../secret", "/etc/passwd", "query\x00", "\x1b[2J"])
@@ -313,7 +314,7 @@ def test_no_table_and_a_key_that_is_there_twice_are_a_damaged_certificate(bundle
 def test_parameters_that_are_no_numbers_are_not_served(bundle):
     tables = json.loads((bundle / "privacy.json").read_text())["tables"]
     tables["query"]["parameters"]["scale"] = "x"
-    with pytest.raises(BundleError, match="cannot be computed"):
+    with pytest.raises(BundleError, match="parameters.scale must be a number"):
         Shelf([forged(bundle, tables=tables)])
 
 
@@ -431,6 +432,40 @@ def test_nothing_but_our_own_errors_is_raised(name):
     explored = explore(name, seed=2, inputs=60)
     assert explored.violations == []
     assert explored.lines > 5
+
+
+@pytest.fixture(scope="module")
+def sound_bundles(tmp_path_factory):
+    return forged_bundles.make_sound(tmp_path_factory.mktemp("sound"))
+
+
+@pytest.mark.parametrize("name", forged_bundles.SERVED)
+def test_the_page_refuses_or_shows_a_forged_bundle_and_never_breaks(name, sound_bundles):
+    served = forged_bundles.serve_forged(name, seed=3, inputs=100, sound=sound_bundles)
+    assert served.violations == []
+    assert 0 < served.shown < served.inputs == 100  # both happen
+    assert served.answers >= 8 * served.shown
+
+
+@pytest.mark.parametrize(
+    ("limit", "value", "words"), [("MOST_BYTES", 100, " bytes"), ("MOST_SECONDS", 0.0, "of CPU")]
+)
+def test_the_limits_of_the_page_are_watched(sound_bundles, monkeypatch, limit, value, words):
+    monkeypatch.setattr(forged_bundles, limit, value)
+    found = forged_bundles.Served()
+    forged_bundles.ask(Shelf([sound_bundles[0]]), found, random.Random(1), "sound")
+    assert words in found.violations[0]
+
+
+def test_what_breaks_the_page_is_seen(sound_bundles, monkeypatch):
+    def broken(*given):
+        raise RuntimeError
+
+    monkeypatch.setattr(forged_bundles, "_planned", broken)
+    monkeypatch.setattr(forged_bundles, "ADDRESSES", ["/plan"] * 8)
+    found = forged_bundles.Served()
+    forged_bundles.ask(Shelf([sound_bundles[0]]), found, random.Random(1), "sound")
+    assert "/plan: status 500" in found.violations[0]
 
 
 @pytest.mark.parametrize("name", PROPERTIES)

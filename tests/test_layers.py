@@ -10,7 +10,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "murmurlog"
 LAYERS = [
     {"__init__"},
-    {"errors", "drawing", "measures", "scores", "evidence", "worlds"},
+    {"errors", "decimals", "drawing", "joiners", "measures", "scores", "evidence", "worlds"},
     {
         "charts",
         "columns",
@@ -41,6 +41,7 @@ LAYERS = [
         "paper",
         "synth_text",
         "consistent",
+        "certificate_schema",
         "spark_worker",
     },
     {"postgres", "spark"},
@@ -58,7 +59,7 @@ LAYERS = [
     {"plans", "certificate", "ledger", "settings"},
     {"forecast", "making"},
     {"wishes"},
-    {"cards", "estimates", "place", "wording"},
+    {"cards", "estimates", "place", "table_rules", "wording"},
     {"leaflet"},
     {"bundle"},
     {"road", "checks", "export", "recipes", "probes"},

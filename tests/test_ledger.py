@@ -1,9 +1,11 @@
 """The ledger: reserve, commit, refuse; two at once cannot overspend; it fails closed."""
 
+import math
 import os
 import sqlite3
 import stat
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -160,6 +162,130 @@ def test_bad_caps_and_paths_are_named(book, tmp_path):
         Ledger(tmp_path / "no" / "ledger.db")
     book.cap("web", epsilon=1, delta=1e-6)
     assert book.path.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("name", [":memory:", "file:l.db?mode=memory", "file:real.db", "a?b#c%20"])
+def test_a_name_that_sqlite_reads_as_more_is_a_file_of_its_owners(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Ledger(Path(name)).cap("web", epsilon=3, delta=1e-5)
+    Ledger(Path(name)).reserve("web", COST, release_id="one", what="x")
+    Ledger(Path(name)).commit("one")
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
+    assert Ledger(Path(name), must_exist=True).find("one").state == "committed"
+    with pytest.raises(Refused, match="costs epsilon 1000"):
+        Ledger(Path(name)).check("web", Guarantee(epsilon=1e3, delta=1e-6))
+
+
+def test_a_ledger_is_the_same_file_wherever_the_process_goes(tmp_path, monkeypatch):
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    book = Ledger(Path("l.db"))
+    book.reserve("web", COST, release_id="one", what="x")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    book.commit("one")
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_what_is_no_file_is_no_ledger(tmp_path):
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with pytest.raises(UsageError, match="is a link that leads back to itself"):
+        Ledger(tmp_path / "loop")
+    with pytest.raises(UsageError, match="there is no folder"):
+        Ledger(tmp_path / "loop" / "ledger.db")
+    with pytest.raises(UsageError, match="is not a file"):
+        Ledger(tmp_path)
+    (tmp_path / "astray").symlink_to(tmp_path / "nowhere" / "l.db")
+    with pytest.raises(UsageError, match="there is no folder .*nowhere"):
+        Ledger(tmp_path / "astray")
+
+
+def test_a_commit_makes_no_ledger(book):
+    book.reserve("web", COST, release_id="one", what="x")
+    book.path.unlink()
+    with pytest.raises(Refused, match="ledger.db is gone"):
+        book.commit("one")
+    assert list(book.path.parent.iterdir()) == []
+
+
+def test_a_file_that_sqlite_made_is_no_ledger(book, monkeypatch):
+    """A ledger that vanishes between the look and the opening is not begun anew."""
+    book.reserve("web", COST, release_id="one", what="x")
+    real = sqlite3.connect
+
+    def connect(place, **more):
+        book.path.unlink()
+        return real(place, **more)
+
+    monkeypatch.setattr(sqlite3, "connect", connect)
+    with pytest.raises(Refused, match="not a ledger of murmurlog"):
+        book.reserve("web", COST, release_id="two", what="x")
+
+
+def test_a_reopened_booking_stays_spent(book):
+    book.reserve("web", COST, release_id="one", what="x")
+    book.commit("one")
+    book.reopen("one")
+    assert (book.find("one").state, book.find("one").committed_at) == ("reserved", None)
+    assert book.accounts()[0].epsilon == 1.0
+
+
+@pytest.mark.parametrize(
+    "name", ["a\nb", "a\n", "a\tb", "\u202eweb", "", "  ", "\u034f", "\u2800", "\ud800"]
+)
+def test_a_name_is_one_plain_line(name, book):
+    for use in (
+        lambda: book.cap(name, epsilon=1, delta=1e-6),
+        lambda: book.check(name, COST),
+        lambda: book.reserve(name, COST, release_id="one", what="x"),
+    ):
+        with pytest.raises(UsageError, match="is no name of a source: write one plain line"):
+            use()
+    assert book.accounts() == []
+
+
+@pytest.mark.parametrize("epsilon", [math.inf, math.nan, -1.0, 0.0])
+def test_a_cap_is_finite_and_positive(epsilon, book):
+    with pytest.raises(UsageError, match="a cap needs epsilon > 0 that is finite"):
+        book.cap("web", epsilon=epsilon, delta=1e-6)
+    with pytest.raises(UsageError, match="delta between 0 and 1"):
+        book.cap("web", epsilon=1.0, delta=epsilon)
+    assert not book.path.exists()
+
+
+def test_the_same_name_in_another_form_is_the_same_account(book):
+    assert book.cap(" caf\u00e9 ", epsilon=3, delta=1e-5) == "caf\u00e9"
+    for number, name in enumerate(("caf\u00e9", "cafe\u0301", " cafe\u0301\u00a0")):
+        book.reserve(name, COST, release_id=str(number), what="x")
+    assert [(a.name, a.epsilon) for a in book.accounts()] == [("caf\u00e9", 3.0)]
+    with pytest.raises(Refused, match="0 is left"):
+        book.reserve("cafe\u0301 ", COST, release_id="more", what="x")
+
+
+@pytest.mark.parametrize("twin", ["WEB search", "web  search", "ｗeb search", "we\u034fb search"])
+def test_a_name_that_looks_like_another_opens_no_second_account(twin, book):
+    book.cap("Web search", epsilon=1, delta=1e-5)
+    for use in (
+        lambda: book.cap(twin, epsilon=9, delta=1e-5),
+        lambda: book.check(twin, COST),
+        lambda: book.reserve(twin, COST, release_id="one", what="x"),
+    ):
+        with pytest.raises(UsageError, match="but it has 'Web search': use that name"):
+            use()
+    book.cap("Web search 2", epsilon=1, delta=1e-5)
+    assert [account.name for account in book.accounts()] == ["Web search", "Web search 2"]
+
+
+def test_twins_of_older_ledgers_keep_their_accounts(book):
+    book.cap("s", epsilon=1, delta=1e-5)
+    with book._transaction(write=True) as db:
+        db.executemany("INSERT INTO sources VALUES (?, 2, 1e-5)", [("s ",), ("S",), ("e\u0301",)])
+    for number, name in enumerate(("s", "s ", "S", "e\u0301")):
+        book.reserve(name, COST, release_id=str(number), what="x")
+    spent = {account.name: account.epsilon for account in book.accounts()}
+    assert spent == {"s": 1.0, "s ": 1.0, "S": 1.0, "e\u0301": 1.0}
+    with pytest.raises(UsageError, match="but it has"):
+        book.check("ｓ", COST)
 
 
 def test_a_ledger_that_something_else_changed_refuses(book):

@@ -516,7 +516,7 @@ def test_it_is_reserved_before_noise_and_stays_booked_if_writing_fails(
         states.extend(entry.state for entry in book.entries())
         return real(**more)
 
-    def full(*_):
+    def full(*_, **__):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(measuring, "draw", watched)
@@ -531,6 +531,27 @@ def test_it_is_reserved_before_noise_and_stays_booked_if_writing_fails(
     assert (left.state, left.epsilon) == ("reserved", 1.0)
     assert "outline(d=20" in left.what
     assert [path.name for path in tmp_path.iterdir()] == ["l.db"]
+
+
+@pytest.mark.parametrize("out", ["o.json", None])
+def test_an_outline_whose_booking_cannot_be_committed_does_not_appear(
+    place, tmp_path, monkeypatch, out
+):
+    book = tmp_path / "books" / "l.db"
+    book.parent.mkdir()
+    real = measuring.draw
+
+    def draw(**more):
+        book.unlink(missing_ok=True)
+        return real(**more)
+
+    monkeypatch.setattr(measuring, "draw", draw)
+    with pytest.raises(Refused, match=r"(?s)is gone.*Nothing was published.*stays booked as"):
+        survey(
+            str(place / "log.tsv"), epsilon=1, ledger=book, source_name="web",
+            out=out and tmp_path / out,
+        )  # fmt: skip
+    assert [path.name for path in tmp_path.iterdir()] == ["books"]
 
 
 @pytest.fixture

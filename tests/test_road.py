@@ -6,6 +6,8 @@ import os
 import re
 import shutil
 import sqlite3
+from functools import partial
+from pathlib import Path
 
 import frictionless
 import mlcroissant
@@ -15,6 +17,9 @@ import pytest
 import yaml
 
 import murmurlog
+from murmurlog import bundle as bundle_module
+from murmurlog import scratch as scratch_module
+from murmurlog import text
 from murmurlog.bundle import publish, sums
 from murmurlog.checks import verify
 from murmurlog.errors import BundleError, MurmurlogError, Refused, UsageError
@@ -554,6 +559,136 @@ def test_a_failed_write_leaves_the_budget_spent_and_no_half_bundle(log, tmp_path
         release(str(log), out=tmp_path / "b", ledger=book.path, source_name="shop", **BUDGET)
     assert [entry.state for entry in book.entries()] == ["reserved"]
     assert [path.name for path in tmp_path.iterdir()] == ["l.db"]
+
+
+def locked(path):
+    """A lock that the test's end lets go."""
+    db = sqlite3.connect(path, isolation_level=None)
+    db.execute("BEGIN EXCLUSIVE")
+    return db
+
+
+def for_reading_only(path):
+    """SQLite does not write a file whose format is newer than it knows, not even for root."""
+    with path.open("r+b") as file:
+        file.seek(18)
+        file.write(b"\x09")
+
+
+def emptied(path):
+    """A ledger without bookings, as a fresh one is."""
+    with sqlite3.connect(path) as db:
+        db.execute("DELETE FROM entries")
+        db.execute("DELETE FROM seal")
+    db.close()
+
+
+LEDGER_FAULTS = {
+    "gone": (lambda path: path.unlink(), "is gone"),
+    "empty": (lambda path: path.write_bytes(b""), "is an empty file"),
+    "locked": (locked, "locked"),
+    "read-only": (for_reading_only, "readonly|read-only"),
+    "another": (emptied, "has no entry"),
+}
+
+
+@pytest.mark.parametrize("fault", LEDGER_FAULTS)
+def test_a_booking_that_cannot_be_committed_publishes_nothing(log, tmp_path, monkeypatch, fault):
+    spoil, message = LEDGER_FAULTS[fault]
+    book, saved, held = Ledger(tmp_path / "l.db"), tmp_path / "backup", []
+    (tmp_path / "out").mkdir()
+    real = bundle_module._plain_marks
+
+    def marks(*given):  # everything is written, nothing is in its place yet
+        shutil.copy(book.path, saved)
+        held.append(spoil(book.path))
+        real(*given)
+
+    monkeypatch.setattr(bundle_module, "_plain_marks", marks)
+    monkeypatch.setattr("murmurlog.ledger.WAIT_SECONDS", 0.1)
+    with pytest.raises(Refused, match=rf"(?s)({message}).*Nothing was published.*stays booked as"):
+        release(
+            str(log), out=tmp_path / "out" / "b", ledger=book.path, source_name="shop", **BUDGET
+        )
+    assert list((tmp_path / "out").iterdir()) == []
+    for each in held:
+        if isinstance(each, sqlite3.Connection):
+            each.close()
+    shutil.copy(saved, book.path)
+    assert [(e.state, e.epsilon) for e in book.entries()] == [("reserved", 4.0)]
+
+
+def test_a_bundle_is_committed_before_it_appears(log, tmp_path, monkeypatch):
+    book, out, seen = Ledger(tmp_path / "l.db"), tmp_path / "b", []
+    real = Ledger.commit
+    monkeypatch.setattr(
+        Ledger, "commit", lambda self, name: (seen.append(out.exists()), real(self, name))
+    )
+    release(str(log), out=out, ledger=book.path, source_name="shop", **BUDGET)
+    assert seen == [False]
+    assert [entry.state for entry in book.entries()] == ["committed"]
+
+
+@pytest.mark.parametrize("step", ["before it is moved", "after it is moved"])
+def test_a_bundle_that_cannot_be_moved_is_not_committed(log, tmp_path, monkeypatch, step):
+    """Whether the move fails or only its record on the disk: nothing appears, and the message is true."""
+    book, out = Ledger(tmp_path / "l.db"), tmp_path / "b"
+    real = scratch_module._to_disk
+
+    def to_disk(path):
+        if path == out.parent:
+            raise OSError(5, "Input/output error")
+        real(path)
+
+    def rename(*_):
+        raise OSError(5, "Input/output error")
+
+    if step.startswith("before"):
+        monkeypatch.setattr(Path, "rename", rename)
+    else:
+        monkeypatch.setattr(scratch_module, "_to_disk", to_disk)
+    with pytest.raises(MurmurlogError, match="nothing was published; its budget stays booked as"):
+        release(str(log), out=out, ledger=book.path, source_name="shop", **BUDGET)
+    assert [(entry.state, entry.epsilon) for entry in book.entries()] == [("reserved", 4.0)]
+    assert [path.name for path in tmp_path.iterdir()] == ["l.db"]
+
+
+def as_of_version_1(monkeypatch):
+    """Releases are made by the rules for text of the first version."""
+    monkeypatch.setattr("murmurlog.reading.NORMALISER", next(iter(text.VERSIONS)))
+    for module in ("log", "coded"):
+        first = partial(text.normalise, version=1)
+        monkeypatch.setattr(f"murmurlog.{module}.normalise", first)
+
+
+def test_a_bundle_of_the_first_rules_for_text_is_judged_by_them(tmp_path, write_tsv, monkeypatch):
+    rows = [
+        {"user": f"u{n}", "query": query}
+        for n in range(300)
+        for query in ("Weather", "Wea\u034fther", "wea\u200dther")
+    ]
+    path = str(write_tsv(rows, columns=("user", "query")))
+    with monkeypatch.context() as older:
+        as_of_version_1(older)
+        release(path, out=tmp_path / "old", **BUDGET)
+    assert verify(tmp_path / "old").ok, failed(verify(tmp_path / "old"))
+    old = murmurlog.load(tmp_path / "old")
+    assert old.certificate.text["normaliser"].startswith("nfkc-casefold-1 ")
+    assert old.tables["query"].num_rows == 3
+    assert old.complete("WEA\u034f")[0][0] == "wea\u034fther"
+
+    release(path, out=tmp_path / "new", **BUDGET)
+    assert verify(tmp_path / "new").ok
+    new = murmurlog.load(tmp_path / "new")
+    assert new.certificate.text["normaliser"].startswith("nfkc-casefold-2 ")
+    assert new.tables["query"]["query"].to_pylist() == ["weather"]
+    assert new.complete("WEA\u034f")[0][0] == "weather"
+
+    # What passes by the older rules does not pass for the newer ones.
+    file = tmp_path / "old" / "privacy.json"
+    file.write_text(file.read_text().replace("nfkc-casefold-1", "nfkc-casefold-2"))
+    reseal(tmp_path / "old")
+    assert "text not normalised" in failed(verify(tmp_path / "old"))["table query"]
 
 
 def test_a_bad_log_costs_nothing(tmp_path):

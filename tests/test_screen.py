@@ -230,6 +230,57 @@ def test_denied_queries_are_normalised_and_a_star_is_a_prefix(tmp_path):
         load_deny(tmp_path / "nowhere.txt")
 
 
+INVISIBLE = [
+    "\u034f",
+    "\u200b",
+    "\u200c",
+    "\u200d",
+    "\u1160",
+    "\u17b4",
+    "\ufe0f",
+    "\U000e0101",
+    "\xad",
+]
+
+
+@pytest.mark.parametrize("invisible", INVISIBLE)
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("jane@example.com", "email"),
+        ("+49 171 1234567", "phone"),
+        ("4111 1111 1111 1111", "card"),
+        ("po box 1234", "address"),
+    ],
+)
+def test_no_invisible_character_evades_a_pattern(text, name, invisible):
+    screen = load()
+    assert screen.hits(text) == [name]
+    for place in range(len(text) + 1):
+        query = normalise(text[:place] + invisible + text[place:])
+        assert screen.hits(query) == [name], place
+    assert screen.hits(normalise(invisible * 2000 + text)) == [name]
+
+
+def test_a_joiner_that_stays_does_not_hide_what_is_around_it():
+    for domain in ("می\u200cها.ir", "क्\u200dष.com"):
+        query = normalise(f"jane@{domain}")
+        assert "\u200c" in query or "\u200d" in query
+    assert load().hits(normalise("jane@می\u200cها.ir")) == ["email"]
+
+
+@pytest.mark.parametrize("invisible", INVISIBLE)
+def test_no_invisible_character_evades_a_denied_query(invisible):
+    denied = matcher(frozenset(["jane doe", "secret plan*", f"hid{invisible}den"]), normalise)
+    for text in ("jane doe", "secret plan", "secret plans", "hidden"):
+        for place in range(len(text) + 1):
+            assert denied(normalise(text[:place] + invisible + text[place:])), place
+    persian = matcher(frozenset(["می\u200cخواهم*"]), normalise)
+    assert persian("می\u200cخواهم")
+    assert persian("میخواهم بروم")
+    assert not persian("می")
+
+
 ROWS = [
     {"user": "a", "query": "Red Shoes"},
     {"user": "a", "query": "JANE@Example.com"},

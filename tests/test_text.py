@@ -1,22 +1,45 @@
 """The normaliser: same query, same text; a fixed point; nothing but the string itself matters."""
 
 import re
+import sys
+import time
 import unicodedata
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from murmurlog import joiners
 from murmurlog.text import (
     _PLAIN_URL,
     _WORDS,
     ALREADY_NORMAL,
+    MOST_MARKS,
     NORMALISER,
     URL_LEVELS,
+    VERSIONS,
+    _with_marks_in_order,
     clean_url,
+    is_ignorable,
     keywords,
     normalise,
 )
+
+VIRAMA, ZWNJ, ZWJ = "\u094d", "\u200c", "\u200d"
+EVERY = [chr(code) for code in range(sys.maxunicode + 1)]
+
+
+def unicode_property(name):
+    """The characters that Unicode's own files give a property: see the head of the file."""
+    found = set()
+    for line in (Path(__file__).with_name("unicode_properties.txt")).read_text().splitlines():
+        codes, _, value = line.partition("#")[0].partition(";")
+        if value.strip() == name:
+            first, _, last = codes.strip().partition("..")
+            found |= set(map(chr, range(int(first, 16), int(last or first, 16) + 1)))
+    assert found
+    return found
 
 
 @pytest.mark.parametrize(
@@ -33,6 +56,13 @@ from murmurlog.text import (
         ("x\x00y\x07z", "x y z"),
         ("e\u0301", "é"),
         ("می\u200cخواهم", "می\u200cخواهم"),
+        ("wea\u034fther", "weather"),
+        ("wea\u200dther\ufe0f", "weather"),
+        ("\u115fw\u1160e\u17b4a\u3164t\uffa0her", "weather"),
+        ("weather\u2800today", "weather today"),
+        ("e\u034f\u0301", "é"),
+        ("\u2764\ufe0f", "\u2764"),
+        ("\u2800\u1160", None),
         ("\u2028", None),
         ("", None),
         ("\ue000", None),
@@ -59,7 +89,139 @@ def test_what_the_engine_skips_is_normal_already(text):
 
 
 def test_the_normaliser_names_its_version():
-    assert f"nfkc-casefold-1 (unicode {unicodedata.unidata_version})" == NORMALISER
+    assert f"nfkc-casefold-2 (unicode {unicodedata.unidata_version})" == NORMALISER
+    assert list(VERSIONS.values()) == [1, 2]
+
+
+def test_ignorable_is_what_unicode_says_for_every_code_point():
+    # The same set in every Unicode version of a Python that is supported, 14.0 to 16.0.
+    wanted = unicode_property("Default_Ignorable_Code_Point") - {ZWNJ, ZWJ}
+    assert set(filter(is_ignorable, EVERY)) == wanted
+    for c in wanted:
+        assert normalise(f"wea{c}ther") == "weather", hex(ord(c))
+        assert normalise(c) is None
+        assert clean_url(f"http://exa{c}mple.com/pa{c}th?q{c}=1", "full") == "example.com/path?q=1"
+
+
+def test_no_code_point_leaves_an_invisible_one_behind():
+    """Nor does any become one: `normalise` takes ignorable ones away before all else."""
+    for start in range(0, len(EVERY), 64):
+        text = normalise("a".join(EVERY[start : start + 64])) or ""
+        shown = text.replace(ZWNJ, "").replace(ZWJ, "")
+        assert not any(map(is_ignorable, shown))
+        assert shown.isprintable()
+        assert normalise(text) == text
+
+
+def test_visible_code_points_stay():
+    """What has a shape of its own is never taken away, whatever its category."""
+    gone = unicode_property("Default_Ignorable_Code_Point") | {"\u2800"}
+    for c in filter(str.isprintable, EVERY[:0x3100]):
+        if c not in gone and not c.isspace():
+            assert normalise(c), hex(ord(c))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "می\u200cخواهم",  # Persian: a prefix that does not join
+        "بِ\u200cبَ",  # marks do not count
+        "क्\u200dष",  # Devanagari: half a letter
+        "क्\u200cष",  # Devanagari: a visible virama
+        "അവന്\u200d",  # Malayalam: a chillu, at the end of a word
+        "ක්\u200dෂ",  # Sinhala
+        "র\u200d্যাম",  # Bengali: ra with ya-phalaa
+        "👩\u200d🔬",
+        "👩🏽\u200d🚀",
+        "👨\u200d👩\u200d👧\u200d👦",
+        "❤\u200d🔥",
+        "🙂\u200d↔",
+    ],
+)
+def test_joiners_stay_where_they_show(text):
+    assert normalise(text) == text
+    assert normalise(text.replace(ZWJ, ZWJ + ZWJ).replace(ZWNJ, ZWNJ + ZWNJ)) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        ("wea\u200dther", "weather"),
+        ("wea\u200cther", "weather"),
+        ("\u200dweather\u200c", "weather"),
+        ("auf\u200clage", "auflage"),
+        ("1\u200d2", "12"),
+        ("क\u200dष", "कष"),
+        ("کار\u200cها", "کارها"),  # reh does not join what follows
+        ("می\u200c", "می"),
+        ("می\u200c خواهم", "می خواهم"),
+        ("می\u200dخواهم", "میخواهم"),
+        ("👩\u200d", "👩"),
+        ("👩\u200da", "👩a"),
+        ("\u200d" + VIRAMA, VIRAMA),
+        ("क" + VIRAMA + "\u034f\u200d" + "ष", "क्\u200dष"),
+        ("e\u200d\u0301", "é"),
+    ],
+)
+def test_joiners_go_where_they_hide(text, clean):
+    assert normalise(text) == clean
+
+
+def test_joining_letters_and_emoji_are_unicodes():
+    d, left, right = (unicode_property(f"Joining_Type={kind}") for kind in "DLR")
+    assert d | left == joiners.JOINS_NEXT
+    assert d | right == joiners.JOINS_PREVIOUS
+    assert unicode_property("Extended_Pictographic") == joiners.EMOJI
+
+
+ODD_ONES = "\u200c\u200d\u034f\ufe0f\u2800\u1160\u00adabİىبر\u064b\u0345\u0301\u0323क\u093cष्👩🔬🏽 "
+
+
+@given(st.text(ODD_ONES))
+def test_it_is_a_fixed_point_where_joiners_and_marks_meet(text):
+    once = normalise(text) or ""
+    assert (normalise(once) or "") == once
+    for word in keywords(once):
+        assert normalise(word) == word
+
+
+@given(st.text(ODD_ONES), st.sampled_from(["\u034f", "\ufe0f", "\u00ad", "\u1160"]), st.data())
+def test_an_invisible_character_more_makes_no_other_query(text, invisible, data):
+    place = data.draw(st.integers(0, len(text)))
+    assert normalise(text[:place] + invisible + text[place:]) == normalise(text)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "\u0315\u0323",
+        "\u0315\u034f\u0323",
+        "\u0315\ue000\u0323",
+        "\u200c",
+        "ب\u200c",
+        "ب\u064b\u200c",
+    ],
+)
+def test_time_grows_with_the_length(part):
+    """Marks out of order took the square of their number: more than an hour for these."""
+    started = time.process_time()
+    text = normalise("ب" + part * 100_000)
+    assert time.process_time() - started < 20
+    assert normalise(text[:1000])
+
+
+@given(st.text(st.sampled_from("a\u0315\u0323\u0301\u0344\u0345éक़"), max_size=60))
+def test_marks_in_order_are_those_of_nfkc(text):
+    long = text + "b" * MOST_MARKS
+    ordered = _with_marks_in_order(long)
+    assert unicodedata.normalize("NFKC", ordered) == unicodedata.normalize("NFKC", long)
+
+
+def test_the_rules_of_version_1_are_kept():
+    for text in ("wea\u034fther", "wea\u200dther", "\u2800", "❤\ufe0f", "می\u200d"):
+        assert normalise(text, version=1) == text
+        assert normalise(text) != text
+    assert normalise("  Hello\tWORLD \u200b", version=1) == "hello world"
 
 
 def test_keywords_are_distinct_words_in_order():
@@ -88,6 +250,9 @@ def test_keywords_are_distinct_words_in_order():
         ("서울 날씨", ["서울", "날씨"]),
         ("हिन्दी गाने", ["हिन्दी", "गाने"]),
         ("می\u200cخواهم", ["می\u200cخواهم"]),
+        ("क्\u200dष അവന്\u200d", ["क्\u200dष", "അവന്\u200d"]),
+        ("漢\u200d字 wea\u034fther", ["漢字", "weather"]),
+        ("ก\u0e3a\u200dก", ["ก\u0e3a", "ก"]),
         ("café l'été naïve", ["café", "l'été", "naïve"]),
         ("漢-字", ["漢", "字"]),
     ],
@@ -121,6 +286,7 @@ def test_latin_words_are_cut_as_ever(text):
         ("example.com", "example.com", "example.com", "example.com"),
         ("doc-17", "doc-17", "doc-17", "doc-17"),
         ("http://bücher.example/ä", "bücher.example", "bücher.example/ä", "bücher.example/ä"),
+        ("http://exa\u034fmple.com/a\ufe0f\u2800b\u200d", "example.com", "example.com/ab", "example.com/ab"),
         ("[bad", None, None, None),
         ("", None, None, None),
         ("http://x.com:99999/", None, None, None),

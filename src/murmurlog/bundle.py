@@ -28,20 +28,22 @@ from murmurlog.graph import Graph, graph
 from murmurlog.leaflet import leaflet
 from murmurlog.privacy import Guarantee
 from murmurlog.scratch import scratch, settle
-from murmurlog.tables import COUNTED, KEYS, in_order, schema
+from murmurlog.table_rules import table_fault
+from murmurlog.tables import KEYS, in_order
 from murmurlog.tasks.completion import Completer
 from murmurlog.tasks.derived import completed
 from murmurlog.tasks.search import Searcher
 from murmurlog.tasks.suggestion import Suggester
 from murmurlog.tasks.walks import Walker
-from murmurlog.text import normalise
+from murmurlog.text import LATEST, VERSIONS, normalise
 
 CERTIFICATE, SUMS = "privacy.json", "SHA256SUMS"
 ROWS_A_GROUP = 100_000
 MOST_JSON_BYTES = 1 << 20
-MOST_COUNTED = 1 << 62  # by all counts of a table together: they can be added up in 64 bits
+MOST_COUNTED = 1 << 53  # by all counts of a table together: they are exact in floating point
 MOST_TIMES = 200  # what a table unpacks to, by its file's size; ours come to about ten
 LITTLE = 1 << 24
+MOST_BATCHES = 200
 
 
 def check_target(out: Path) -> None:
@@ -58,8 +60,14 @@ def check_target(out: Path) -> None:
         raise UsageError(f"--out {str(out)!r}: the folder {str(out.parent)!r} cannot be written")
 
 
-def publish(out: Path, *, tables: Mapping[str, pa.Table], certificate: Certificate) -> None:
-    """Writes a bundle and moves it to `out` in one step."""
+def publish(
+    out: Path,
+    *,
+    tables: Mapping[str, pa.Table],
+    certificate: Certificate,
+    ready: Callable[[], None] = lambda: None,
+) -> None:
+    """Writes a bundle and moves it to `out` in one step; `ready` is called just before that step."""
     with scratch(out.parent) as folder:
         root = folder / "bundle"
         (root / "data").mkdir(parents=True)
@@ -74,7 +82,7 @@ def publish(out: Path, *, tables: Mapping[str, pa.Table], certificate: Certifica
         (root / SUMS).write_text("".join(lines), encoding="utf-8")
         _plain_marks(root, certificate.published)
         check_target(out)
-        settle(root, out)
+        settle(root, out, ready=ready)
 
 
 def _plain_marks(root: Path, published: str) -> None:
@@ -184,19 +192,10 @@ class Release:
 
     @cached_property
     def tables(self) -> dict[str, pa.Table]:
-        """The tables by name, with the columns that the certificate says."""
-        tables = {name: read_table(self.path, name) for name in self.certificate.tables}
-        for name, table in tables.items():
-            wanted = stated_schema(self.certificate, name)
-            if not table.schema.equals(wanted):
-                found = ", ".join(table.column_names)[:200]
-                raise BundleError(
-                    f"data/{name}.parquet has the columns {found}, not {', '.join(wanted.names)}, or "
-                    "other types"
-                )
-            if any(column.null_count for column in table.columns):
-                raise BundleError(f"data/{name}.parquet has empty values")
-        return tables
+        """The tables by name; raises where one is not as a release writes it."""
+        return {
+            name: sound_table(self.path, self.certificate, name) for name in self.certificate.tables
+        }
 
     def total(
         self, table: str, where: estimates.Where = None, *, confidence: float = 0.95
@@ -242,26 +241,33 @@ class Release:
     def suggest(self, query: str, k: int = 10) -> list[tuple[str, float]]:
         """What people asked after a query, each with its share; else what is related to it."""
         self._need("suggest", "pair", "click")
-        asked = _asked(query, k)
+        asked = self._asked(query, k)
         found = self._suggester.suggest(asked, k, lam=0.0)
         return found or (self._walker.related(asked, k) if "click" in self._completed else [])
 
     def complete(self, prefix: str, k: int = 10) -> list[tuple[str, float]]:
         """The most asked published queries that begin so, with their noisy counts."""
         self._need("complete", "query")
-        begun = _asked(prefix, k)
+        begun = self._asked(prefix, k)
         # A space at the end says that a word is finished; normalising takes it away.
         return self._completer.complete(begun + " " * bool(begun and prefix[-1].isspace()), k)
 
     def search(self, query: str, k: int = 10) -> list[tuple[str, float]]:
         """Urls for a query, by where a walk on published clicks and pairs stops, and how likely."""
         self._need("search", "click")
-        return self._searcher.rank(_asked(query, k), k)
+        return self._searcher.rank(self._asked(query, k), k)
 
     def related(self, query: str, k: int = 10) -> list[tuple[str, float]]:
         """Queries with clicks on the same urls, by a walk there and back, and how likely it ends so."""
         self._need("related", "click")
-        return self._walker.related(_asked(query, k), k)
+        return self._walker.related(self._asked(query, k), k)
+
+    def _asked(self, text: str, k: int) -> str:
+        """A question as this bundle would publish it; empty if nothing is left of it. Checks k."""
+        if k < 1:
+            raise UsageError(f"k must be at least 1, not {k}")
+        version = VERSIONS.get(self.certificate.text["normaliser"], LATEST)
+        return normalise(text, version=version) or ""
 
     @cached_property
     def _completed(self) -> dict[str, pa.Table]:
@@ -293,30 +299,17 @@ class Release:
 
 
 def load(folder: str | Path) -> Release:
-    """The bundle in a folder. Does not check it: use `verify` for one from somebody else."""
+    """The bundle in a folder. Checks its form, not its claims: use `verify` for those."""
     root = Path(folder)
     return Release(root, read_certificate(root))
 
 
-def _asked(text: str, k: int) -> str:
-    """A question as it would be published; empty if nothing is left of it. Checks k."""
-    if k < 1:
-        raise UsageError(f"k must be at least 1, not {k}")
-    return normalise(text) or ""
-
-
-def stated_schema(certificate: Certificate, name: str) -> pa.Schema:
-    """The columns that a table has by the certificate; raises for one that no bundle has."""
-    claim = certificate.tables[name]
-    if name not in KEYS or claim.count not in (None, *COUNTED):
-        raise BundleError(f"{CERTIFICATE} names an unknown table or count: {name!r:.60}")
-    return schema(
-        name,
-        count=claim.count,
-        by=certificate.by,
-        parameters=claim.parameters,
-        consistent=certificate.consistent,
-    )
+def sound_table(root: Path, certificate: Certificate, name: str) -> pa.Table:
+    """One table of a bundle; raises where it is not as a release writes it."""
+    table = read_table(root, name)
+    if fault := table_fault(name, table, certificate):
+        raise BundleError(f"data/{name}.parquet {fault}. Get the bundle again from its publisher")
+    return table
 
 
 def read_table(root: Path, name: str) -> pa.Table:
@@ -335,6 +328,8 @@ def read_table(root: Path, name: str) -> pa.Table:
                 raise _TooLarge
             batches.append(part())
         table = pa.Table.from_batches(batches, stored)
+        if len(batches) > MOST_BATCHES:  # work on many small ones takes long
+            table = table.combine_chunks()
     except (_TooLarge, duckdb.OutOfMemoryException):
         raise BundleError(f"{file} unpacks to more than {MOST_TIMES} times its size") from None
     except (OSError, pa.ArrowException, UnicodeError, duckdb.Error) as error:

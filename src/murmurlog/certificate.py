@@ -5,58 +5,50 @@ mechanisms' texts and does not believe the stated numbers.
 """
 
 import math
-import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from murmurlog.certificate_schema import FORMAT, MOST_WORDS, check
 from murmurlog.errors import BundleError, UsageError
 from murmurlog.privacy import ASSUMPTIONS, Guarantee
 from murmurlog.tables import By
+from murmurlog.text import MOST_CHARACTERS, odd_line
 
-FORMAT = "murmurlog-bundle-1"
 METHOD = "exact inversion of 127 bits, integers only"  # how noise is drawn
 ENTROPY = {True: "operating system", False: "known seed"}  # by whether the bundle is private
-BOOKED = {"source", "releases_before", "epsilon_before", "delta_before"}  # before this release
 ABOUT = ("title", "publisher", "license", "url", "contact", "description", "region")
-MOST_CHARACTERS = 10_000  # of what the owner says in his own words
 
 
-def odd_line(texts: Iterable[str]) -> str | None:
-    """The first of these texts that is not one plain line, which a card could be broken with."""
-    for text in texts:
-        plain = (
-            c.isprintable() or c in "\u200c\u200d" or unicodedata.category(c) == "Zs" for c in text
-        )
-        if len(text) > MOST_CHARACTERS or not all(plain):
-            return text
-    return None
+Said = Mapping[str, str] | Sequence[Any] | str | None  # in lists or by name
 
 
-def check_lines(*said: Mapping[str, str] | Sequence[Any] | str | None) -> None:
-    """Raises unless everything that the owner says, in lists or by name, is plain lines."""
-    texts: list[str] = []
-    for each in said:
-        if isinstance(each, Mapping):
-            texts += [*each, *each.values()]
-        elif isinstance(each, str):
-            texts.append(each)
-        else:
-            for text in each or ():
-                texts += [text] if isinstance(text, str) else text
-    if (odd := odd_line(texts)) is not None:
+def check_lines(*said: Said, names: Said = None) -> None:
+    """Raises unless all that the owner says is plain lines, and not too much of it.
+
+    `names` are a column and its public values: there may be any number of them.
+    """
+    texts = [text for each in said for text in _texts(each)]
+    if (odd := odd_line([*texts, *_texts(names)])) is not None:
         raise UsageError(
             f"{odd!r:.60} goes into the certificate and its cards: write it as one plain line of at "
             f"most {MOST_CHARACTERS} characters"
         )
+    if (size := sum(map(len, texts))) > MOST_WORDS:
+        raise UsageError(
+            f"{size:,} characters of your own words go into the certificate: write at most "
+            f"{MOST_WORDS:,}"
+        )
 
 
-# What a log was read as, and what said so before its rows were read (A8): never the rows.
-SOURCE = {
-    "format": ("parquet", "csv", "tsv", "jsonl", "duckdb", "postgresql", "aol", "sogou", "excite"),
-    "format_from": ("name", "header", "--shape", "server"),
-    "columns_from": ("names", "shape", "--columns"),
-}
+def _texts(said: Said) -> Iterator[str]:
+    if isinstance(said, Mapping):
+        yield from (*said, *said.values())
+    elif isinstance(said, str):
+        yield said
+    else:
+        for each in said or ():
+            yield from [each] if isinstance(each, str) else each
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,107 +139,72 @@ class Certificate:
 
     @classmethod
     def from_json(cls, data: Any) -> "Certificate":
-        """The certificate in a parsed privacy.json; raises BundleError where it is not one."""
-        if not isinstance(data, dict) or data.get("format") != FORMAT:
-            raise BundleError(f"privacy.json is not of the format {FORMAT}")
+        """The certificate in a parsed privacy.json; raises BundleError where it breaks the schema."""
+        check(data)
+        names = tuple(data["assumptions"])
+        by = data["by"]
         try:
-            if not data["tables"]:
-                raise ValueError("no table")
-            names = tuple(data["assumptions"])
             return cls(
-                release_id=_a(str, data["release_id"]),
-                published=_a(str, data["published"]),
-                murmurlog=_a(str, data["murmurlog"]),
-                private=_a(bool, data["private"]),
+                release_id=data["release_id"],
+                published=data["published"],
+                murmurlog=data["murmurlog"],
+                private=data["private"],
                 guarantee=_guarantee(data["guarantee"], names),
-                tables={
-                    _a(str, name): TableClaim(
-                        rows=_a(int, claim["rows"]),
-                        mechanism=_a(str, claim["mechanism"]),
-                        guarantee=_guarantee(claim["guarantee"], names),
-                        count=_or_none(str, claim["count"]),
-                        parameters=_a(dict, claim["parameters"]),
-                        passes=_a(dict, claim["passes"]),
-                        notes=_a(dict, claim["notes"]),
-                    )
-                    for name, claim in _a(dict, data["tables"]).items()
-                },
-                bound=_a(str, data["bound"]),
+                tables={name: _claim(claim, names) for name, claim in data["tables"].items()},
+                bound=data["bound"],
                 text=_text(data["text"]),
-                engine=_a(str, data["engine"]),
-                sampler=_a(dict, data["noise"]),
-                by=None
-                if data["by"] is None
-                else By(column=_a(str, data["by"]["column"]), values=_texts(data["by"]["values"])),
-                declared_users=_or_none(int, data["declared_users"]),
-                unprotected=_texts(data["unprotected"]),
-                booked=_or_none(dict, data["ledger"]),
-                about={name: _a(str, text) for name, text in _a(dict, data["about"]).items()},
-                planned_by=_or_none(str, data["planned_by"]),
-                consistent=_a(bool, data["consistent"]),
+                engine=data["engine"],
+                sampler=data["noise"],
+                by=None if by is None else By(column=by["column"], values=tuple(by["values"])),
+                declared_users=data["declared_users"],
+                unprotected=tuple(data["unprotected"]),
+                booked=data["ledger"],
+                about=data["about"],
+                planned_by=data["planned_by"],
+                consistent=data["consistent"],
             )
-        except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
-            raise BundleError(
-                f"privacy.json is damaged: {type(error).__name__} at {str(error)[:200]}"
-            ) from None
+        except UsageError as error:  # each value is possible, but not beside the others
+            raise BundleError(f"privacy.json is damaged: {str(error)[:200]}") from None
 
 
-def _text(data: Any) -> dict[str, Any]:
+def _claim(claim: Mapping[str, Any], assumptions: tuple[str, ...]) -> TableClaim:
+    return TableClaim(
+        rows=claim["rows"],
+        mechanism=claim["mechanism"],
+        guarantee=_guarantee(claim["guarantee"], assumptions),
+        count=claim["count"],
+        parameters=claim["parameters"],
+        passes=claim["passes"],
+        notes=claim["notes"],
+    )
+
+
+def _text(data: Mapping[str, Any]) -> dict[str, Any]:
     """Which rows were read; only keys that mean something here."""
-    where = _or_none(dict, data["where"])
+    names = ("normaliser", "url", "screen", "deny", "since", "until", "where")
+    gap = data.get("gap")
     # Bundles of before say nothing about the source.
-    source = {"source": _source(data["source"])} if "source" in data else {}
-    return source | {
-        "normaliser": _a(str, data["normaliser"]),
-        "url": _a(str, data["url"]),
-        "screen": list(_texts(data["screen"])),
-        "deny": _a(bool, data["deny"]),
-        "since": _or_none(str, data["since"]),
-        "until": _or_none(str, data["until"]),
-        "where": where and {column: _a(str, value) for column, value in where.items()},
-        "gap": None if data.get("gap") is None else float(_a(float, data["gap"])),
-        "set_size": _or_none(int, data.get("set_size")),
-        "consecutive": _or_none(bool, data.get("consecutive")),
+    source = {"source": data["source"]} if "source" in data else {}
+    return {
+        **source,
+        **{name: data[name] for name in names},
+        "gap": None if gap is None else float(gap),
+        "set_size": data.get("set_size"),
+        "consecutive": data.get("consecutive"),
     }
 
 
-def _source(data: Any) -> dict[str, str]:
-    """What the log was read as, and what said so."""
-    found = {name: _a(str, data[name]) for name in SOURCE}
-    for name, known in SOURCE.items():
-        if found[name] not in known:
-            raise ValueError(f"{name} {found[name]!r:.60}")
-    return found
-
-
-def _guarantee(data: Any, assumptions: tuple[str, ...]) -> Guarantee:
-    unit, neighbours = _a(str, data["unit"]), _a(str, data["neighbours"])
+def _guarantee(data: Mapping[str, Any], assumptions: tuple[str, ...]) -> Guarantee:
+    unit, neighbours = data["unit"], data["neighbours"]
     if data["notion"] == "none":
         return Guarantee.nothing(unit=unit, neighbours=neighbours)
     plain = data.get("delta_dp")
     return Guarantee(
-        epsilon=float(_a(float, data["epsilon"])),
-        delta=float(_a(float, data["delta"])),
+        epsilon=float(data["epsilon"]),
+        delta=float(data["delta"]),
         unit=unit,
         neighbours=neighbours,
-        notion=_a(str, data["notion"]),
+        notion=data["notion"],
         assumptions=assumptions,
-        delta_dp=None if plain is None else float(_a(float, plain)),
+        delta_dp=None if plain is None else float(plain),
     )
-
-
-def _texts(value: Any) -> tuple[str, ...]:
-    return tuple(_a(str, text) for text in _a(list, value))
-
-
-def _or_none(kind: type, value: Any) -> Any:
-    return None if value is None else _a(kind, value)
-
-
-def _a(kind: type, value: Any) -> Any:
-    """The value, which must be of this kind (an int will do for a float)."""
-    if not isinstance(value, (int, float) if kind is float else kind) or (
-        isinstance(value, bool) and kind is not bool
-    ):
-        raise TypeError(f"{value!r:.60} is no {kind.__name__}")
-    return value

@@ -246,6 +246,8 @@ HOSTILE = (
         "a ",
         "\u05d0",
         "👩\u200d🔬",
+        "wea\u034fther",
+        "wea\u200dther\u2800",
         "Z",
         "z[",
     ),

@@ -121,9 +121,9 @@ def _counts(name: str, table: pa.Table, claim: TableClaim) -> Counts:
 
 
 def _thresholds(claim: TableClaim, values: Floats) -> list[int]:
-    """The thresholds that the counts themselves had to pass; fresh counts have passed none."""
+    """The thresholds that noisy counts themselves had to pass; fresh counts have passed none."""
     given = claim.parameters
-    if "count_scale" in given or not len(values):
+    if given.get("noise") is None or "count_scale" in given or not len(values):
         return []
     found = [int(given[n]) for n in ("threshold", "pool_threshold") if given.get(n) is not None]
     if not found and "expected_fakes" in given:  # it follows from other tables
@@ -158,10 +158,11 @@ def lean(noise: str, scale: float, T: int, corrected: bool = True) -> tuple[floa
     too_high = mass @ values - mass.sum(axis=1) * n  # on average, and times the chance to pass
     errors = mass[:, near] @ stderr[near]
     alike = np.flatnonzero((n >= T) & (n <= T + 2 * sd))
-    each = [too_high[alike] / errors[alike]]
-    for steepness in (0.0, STEEPEST):
-        items = n.astype(np.float64) ** -steepness
-        each.append(np.array([items @ too_high / (items @ errors)]))
+    with np.errstate(all="ignore"):  # noise of a forged scale may be none at all
+        each = [too_high[alike] / errors[alike]]
+        for steepness in (0.0, STEEPEST):
+            items = n.astype(np.float64) ** -steepness
+            each.append(np.array([items @ too_high / (items @ errors)]))
     found = np.concatenate(each)
     return max(0.0, float(found.max())), max(0.0, float(-found.min()))
 

@@ -1,6 +1,7 @@
 """From a log, bundles and names of mechanisms to an evaluation: what is asked is put together here."""
 
 from collections.abc import Callable, Mapping, Sequence
+from os.path import realpath
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +100,7 @@ def _named(bundles: Sequence[str | Path]) -> dict[str, Release]:
     """The bundles by the names of their folders, which must differ."""
     found: dict[str, Release] = {}
     for bundle in bundles:
-        name = Path(bundle).resolve().name
+        name = Path(realpath(bundle)).name
         if name in found or name == RAW:
             raise UsageError(f"two systems are called {name}: give one of the folders another name")
         found[name] = load(bundle)

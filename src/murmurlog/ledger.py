@@ -1,16 +1,19 @@
 """The budget ledger: what was spent on each population of users, and what may still be.
 
-A release reserves its cost before any noise is drawn and commits after the bundle is published.
-A reservation counts as spent, so a crash in between can only leave too much booked. Costs add up
-(basic composition), which holds even when a release is planned after seeing earlier ones.
-A source is a population of users, not a file: two quarters of one service are one source.
+A release reserves its cost before any noise is drawn, and commits when its bundle is written and
+before the bundle appears. A reservation counts as spent, so a crash in between can only leave too
+much booked. Costs add up (basic composition), which holds even when a release is planned after
+seeing earlier ones. A source is a population of users, not a file: two quarters of one service are
+one source.
 """
 
 import hashlib
+import math
 import os
 import shutil
 import sqlite3
-from collections.abc import Iterator
+import unicodedata
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,6 +22,7 @@ from pathlib import Path
 from murmurlog.errors import Refused, UsageError
 from murmurlog.privacy import Guarantee
 from murmurlog.scratch import scratch
+from murmurlog.text import normalise, odd_line
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS sources (
@@ -74,33 +78,54 @@ class Ledger:
 
     def __init__(self, path: Path, *, must_exist: bool = False) -> None:
         self.path = path
-        if must_exist and not path.is_file():
+        self._absolute = path.absolute()  # the same file wherever the process goes
+        file = self._file
+        if file.is_symlink():
+            raise UsageError(f"the ledger {str(path)!r} is a link that leads back to itself")
+        if must_exist and not file.is_file():
             raise UsageError(f"there is no ledger {str(path)!r}")
-        if not path.parent.is_dir():
-            raise UsageError(f"there is no folder {str(path.parent)!r} for the ledger")
+        if not file.parent.is_dir():
+            raise UsageError(f"there is no folder {str(file.parent)!r} for the ledger")
+        if file.exists() and not file.is_file():
+            raise UsageError(f"the ledger {str(path)!r} is not a file: name one")
+
+    @property
+    def _file(self) -> Path:
+        """The file itself: SQLite takes ":memory:" and "file:..." for more than names, no such path."""
+        return Path(os.path.realpath(self._absolute))
 
     @contextmanager
-    def _transaction(self, *, write: bool = False) -> Iterator[sqlite3.Connection]:
+    def _transaction(
+        self, *, write: bool = False, make: bool = True
+    ) -> Iterator[sqlite3.Connection]:
         """A transaction that holds the write lock from its start and is durable at its end.
 
-        Only writing makes the file; a ledger that is not there reads as an empty one.
+        Only writing makes the file, and only with `make`; a ledger that is not there reads as an
+        empty one.
         """
         try:
-            if write and not self.path.exists():
-                self._make()
-            there = write or self.path.exists()
-            if there and not self.path.stat().st_size:
+            file = self._file
+            there = file.exists()
+            if write and not there:
+                if not make:
+                    raise Refused(
+                        f"the ledger {self.path.name} is gone, so nothing can be booked. Restore it "
+                        "from a backup."
+                    )
+                self._make(file)
+                there = True
+            if there and not file.stat().st_size:
                 raise Refused(
                     f"the ledger {self.path.name} is an empty file, so what was spent is not known. "
                     "Restore it from a backup; if nothing was ever booked in it, remove it."
                 )
-            place = self.path if there else ":memory:"
+            place = file if there else ":memory:"
             db = sqlite3.connect(place, timeout=WAIT_SECONDS, isolation_level=None)
             try:
                 db.execute("PRAGMA synchronous = EXTRA")  # the folder, too: a commit unlinks a file
                 db.execute("BEGIN IMMEDIATE")
                 try:
-                    self._prepare(db)
+                    self._prepare(db, new=not there)
                     self._check(db)
                     yield db
                     if write:
@@ -118,19 +143,18 @@ class Ledger:
                 "Free its lock, or restore it from a backup."
             ) from None
 
-    def _make(self) -> None:
+    def _make(self, target: Path) -> None:
         """A ledger without bookings, put in its place in one step.
 
         So no crash leaves an empty file, and one that is empty has lost its bookings.
         """
-        target = self.path.resolve()
         with scratch(target.parent) as folder:
             new = folder / "ledger"
             new.touch(mode=0o600)
             with closing(sqlite3.connect(new, isolation_level=None)) as db:
                 db.execute("PRAGMA synchronous = EXTRA")  # the folder, too: a commit unlinks a file
                 db.execute("BEGIN IMMEDIATE")
-                self._prepare(db)
+                self._prepare(db, new=True)
                 db.execute("COMMIT")
             try:
                 os.link(new, target)
@@ -141,8 +165,11 @@ class Ledger:
                     target.touch(mode=0o600, exist_ok=False)
                     shutil.copyfile(new, target)
 
-    def _prepare(self, db: sqlite3.Connection) -> None:
-        """Makes the tables in an empty file; refuses the database of another program."""
+    def _prepare(self, db: sqlite3.Connection, *, new: bool) -> None:
+        """Makes the tables of a new ledger; refuses the database of another program.
+
+        A file without tables is no new ledger: SQLite makes one where a ledger just vanished.
+        """
         (mark,) = db.execute("PRAGMA application_id").fetchone()
         (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
         if mark == APPLICATION_ID:
@@ -151,7 +178,7 @@ class Ledger:
                 db.execute("CREATE TABLE seal (digest TEXT NOT NULL)")
                 db.execute("INSERT INTO seal VALUES (?)", (_digest(db),))
             return
-        if mark or tables:
+        if mark or tables or not new:
             raise Refused(
                 f"{self.path.name} is a database of another program, not a ledger of murmurlog: "
                 "name another file"
@@ -175,36 +202,43 @@ class Ledger:
             "what was spent is not known. Restore it from a backup."
         )
 
-    def cap(self, source: str, *, epsilon: float, delta: float) -> None:
-        """Sets what may be spent on a source in all."""
-        if not (epsilon > 0 and 0 < delta < 1):
+    def cap(self, source: str, *, epsilon: float, delta: float) -> str:
+        """Sets what may be spent on a source in all. Returns the name of its account."""
+        if not (0 < epsilon < math.inf and 0 < delta < 1):
             raise UsageError(
-                f"a cap needs epsilon > 0 and delta between 0 and 1, not {epsilon!r} and {delta!r}"
+                "a cap needs epsilon > 0 that is finite, and delta between 0 and 1, not "
+                f"{epsilon!r} and {delta!r}"
             )
+        check_name(source)
         with self._transaction(write=True) as db:
+            name = _named(db, source)
             db.execute(
                 "INSERT INTO sources VALUES (?, ?, ?) ON CONFLICT (name) DO UPDATE SET "
                 "epsilon_cap = excluded.epsilon_cap, delta_cap = excluded.delta_cap",
-                (source, epsilon, delta),
+                (name, epsilon, delta),
             )
+        return name
 
     def check(self, source: str, cost: Guarantee, *, unit: str | None = None) -> Account:
         """Raises Refused unless the cost fits; books nothing. `unit`: more exactly than the cost says."""
+        check_name(source)
         with self._transaction() as db:
-            return self._fits(db, source, cost, unit or cost.unit)
+            return self._fits(db, _named(db, source), cost, unit or cost.unit)
 
     def reserve(
         self, source: str, cost: Guarantee, *, release_id: str, what: str, unit: str | None = None
     ) -> Account:
         """Books the cost as spent, or raises Refused. Returns the account as it was before."""
+        check_name(source)
         with self._transaction(write=True) as db:
-            before = self._fits(db, source, cost, unit or cost.unit)
-            db.execute("INSERT OR IGNORE INTO sources VALUES (?, NULL, NULL)", (source,))
+            name = _named(db, source)
+            before = self._fits(db, name, cost, unit or cost.unit)
+            db.execute("INSERT OR IGNORE INTO sources VALUES (?, NULL, NULL)", (name,))
             db.execute(
                 "INSERT INTO entries VALUES (?, ?, 'reserved', ?, ?, ?, ?, ?, ?, NULL)",
                 (
                     release_id,
-                    source,
+                    name,
                     cost.epsilon,
                     cost.delta,
                     unit or cost.unit,
@@ -216,11 +250,18 @@ class Ledger:
         return before
 
     def commit(self, release_id: str) -> None:
-        """Marks a reservation as published."""
-        with self._transaction(write=True) as db:
+        """Marks a reservation as published. Call it before anybody can see what is published."""
+        self._mark(release_id, "committed", _now())
+
+    def reopen(self, release_id: str) -> None:
+        """Marks a booking as not published after all; its cost stays spent."""
+        self._mark(release_id, "reserved", None)
+
+    def _mark(self, release_id: str, state: str, committed_at: str | None) -> None:
+        with self._transaction(write=True, make=False) as db:
             done = db.execute(
-                "UPDATE entries SET state = 'committed', committed_at = ? WHERE release_id = ?",
-                (_now(), release_id),
+                "UPDATE entries SET state = ?, committed_at = ? WHERE release_id = ?",
+                (state, committed_at, release_id),
             )
             if done.rowcount != 1:
                 raise Refused(f"the ledger {self.path.name} has no entry {release_id} to commit")
@@ -267,6 +308,33 @@ class Ledger:
         return account
 
 
+def check_name(source: str) -> None:
+    """Raises unless a source has a name: one plain line that shows something."""
+    if odd_line([source]) is not None or normalise(source) is None:
+        raise UsageError(
+            f"{source!r:.60} is no name of a source: write one plain line with visible characters"
+        )
+
+
+def _named(db: sqlite3.Connection, source: str) -> str:
+    """The account that a name means: a known one, or a new one that no known one looks like.
+
+    A slip in writing a name must not open a second account with a budget of its own. Ledgers from
+    before that rule may have such pairs; each of them is found by its own name.
+    """
+    new = unicodedata.normalize("NFC", source).strip()
+    names = "SELECT name FROM sources UNION SELECT source FROM entries ORDER BY 1"
+    known = [name for (name,) in db.execute(names)]
+    if found := next((name for name in (source, new) if name in known), None):
+        return found
+    if twin := next((name for name in known if normalise(name) == normalise(new)), None):
+        raise UsageError(
+            f"the ledger has no source {new!r:.60}, but it has {twin!r:.60}: use that name. Names of "
+            "two sources must differ in more than case, spaces and forms of letters."
+        )
+    return new
+
+
 def _digest(db: sqlite3.Connection) -> str:
     """The SHA-256 of everything that is booked."""
     hashed = hashlib.sha256()
@@ -310,6 +378,36 @@ def _left(cap: float | None, spent: float) -> float | None:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="microseconds")
+
+
+@contextmanager
+def committing(book: Ledger | None, release_id: str) -> Iterator[Callable[[], None]]:
+    """Around a publication. The block calls what it gets just before anybody can see the output.
+
+    If that call raises, the block must publish nothing. If the block fails after it, the booking is
+    marked as not published. The budget stays spent in every case.
+    """
+    committed = False
+
+    def commit() -> None:
+        nonlocal committed
+        if book is None:
+            return
+        try:
+            book.commit(release_id)
+        except Refused as error:
+            raise Refused(
+                f"{error}\n  Nothing was published; the budget stays booked as {release_id}."
+            ) from error
+        committed = True
+
+    try:
+        yield commit
+    except Exception:
+        if book and committed:
+            with suppress(Refused):
+                book.reopen(release_id)
+        raise
 
 
 def opened(ledger: str | Path | None, source_name: str | None) -> tuple[Ledger | None, str]:

@@ -210,7 +210,7 @@ def coverage(pool: pa.Array, queries: pa.ChunkedArray) -> Coverage:
 
 def check_out(out: Path) -> None:
     """Raises unless a pool can be written there."""
-    if out.exists():
+    if out.exists() or out.is_symlink():
         raise UsageError(f"{out.name} exists: choose another --out, or remove it first")
     if not out.parent.is_dir():
         raise UsageError(f"--out {str(out)!r}: there is no folder {str(out.parent)!r}")

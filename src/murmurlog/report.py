@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Iterable, Sequence
 from itertools import groupby
+from os.path import realpath
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +125,7 @@ def check_folder(out: Path) -> None:
 
 def outside_bundles(out: Path) -> None:
     """Raises if a path lies in a published bundle."""
-    for folder in out.resolve().parents:
+    for folder in Path(realpath(out)).parents:
         if (folder / CERTIFICATE).exists():
             raise UsageError(
                 f"--out {str(out)!r} is inside a bundle, and an internal report is never part of "

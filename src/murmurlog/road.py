@@ -21,7 +21,7 @@ from murmurlog.engine import Engine
 from murmurlog.errors import DiskError, EngineError, Refused, UsageError
 from murmurlog.items import GAP, check
 from murmurlog.labels import read_labels
-from murmurlog.ledger import Account, Ledger, opened
+from murmurlog.ledger import Account, Ledger, committing, opened
 from murmurlog.lists import read_lists
 from murmurlog.making import make
 from murmurlog.mechanisms import MECHANISMS, View, named
@@ -143,7 +143,7 @@ def release(
         raise UsageError("--consistent is about counts, and --set-only publishes none")
     if unknown := sorted(set(about or {}) - set(ABOUT)):
         raise UsageError(f"--about has no {', '.join(unknown)}: use {', '.join(ABOUT)}")
-    check_lines(about, unprotected, planned_by, source_name, by, where)
+    check_lines(about, unprotected, planned_by, source_name, where, names=by)
     check_url_level(url)
     if isinstance(target, Path):
         check_target(target)
@@ -230,13 +230,14 @@ def release(
         )  # fmt: skip
         if far:
             say("writing the bundle")
-            with _booked(target, release_id, book):
+            with _booked(target, release_id, book) as commit:
                 publish(far.made, tables=made.tables, certificate=certificate)
+                commit()
                 far.put(last=SUMS)
     if isinstance(target, Path):
         say("writing the bundle")
-        with _booked(target, release_id, book):
-            publish(target, tables=made.tables, certificate=certificate)
+        with _booked(target, release_id, book) as commit:
+            publish(target, tables=made.tables, certificate=certificate, ready=commit)
     return Outcome(
         guarantee=total, plans=plans, rows=rows, out=target, release_id=release_id,
         booked=book is not None, broken={**log.broken, **log.screened}, notes=made.notes,
@@ -244,10 +245,13 @@ def release(
 
 
 @contextmanager
-def _booked(target: Path | str, release_id: str, book: Ledger | None) -> Iterator[None]:
-    """Around the writing of a bundle: then it is booked; if it fails, its budget stays spent."""
+def _booked(
+    target: Path | str, release_id: str, book: Ledger | None
+) -> Iterator[Callable[[], None]]:
+    """Around the writing of a bundle. The block commits the booking before the bundle appears."""
     try:
-        yield
+        with committing(book, release_id) as commit:
+            yield commit
     except (OSError, UsageError, EngineError) as error:
         spent = f"; its budget stays booked as {release_id}" if book else ""
         why = error.strerror if isinstance(error, OSError) else error
@@ -255,8 +259,6 @@ def _booked(target: Path | str, release_id: str, book: Ledger | None) -> Iterato
             f"the bundle could not be written to {str(target)!r} ({why}); nothing was "
             f"published{spent}. Free some room or choose another --out, and release again."
         ) from error
-    if book:
-        book.commit(release_id)
 
 
 def _reserved(

@@ -9,7 +9,7 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -51,12 +51,20 @@ def sweep(parent: Path) -> list[Path]:
     return removed
 
 
-def settle(made: Path, out: Path) -> None:
-    """Moves a finished file or folder to its place in one step, with everything on disk."""
+def settle(made: Path, out: Path, *, ready: Callable[[], None] = lambda: None) -> None:
+    """Moves a finished file or folder to its place in one step, with everything on disk.
+
+    `ready` is called just before that step; if it raises, nothing appears.
+    """
     for path in (*sorted(made.rglob("*")), made):
         _to_disk(path)
+    ready()
     made.rename(out)
-    _to_disk(out.parent)
+    try:
+        _to_disk(out.parent)
+    except OSError:
+        out.rename(made)  # whoever called says that nothing appeared
+        raise
 
 
 def _to_disk(path: Path) -> None:

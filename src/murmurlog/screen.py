@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from murmurlog.errors import UsageError
+from murmurlog.joiners import without_joiners
 
 LOOKED_AT = 1000  # characters; some patterns take a time quadratic in the length
 MOST_SECONDS = 0.25  # of the CPU, for one query
@@ -107,9 +108,12 @@ class Screen:
         return "".join(sorted({c for some in needs for c in some or ""}))
 
     def hits(self, text: str) -> list[str]:
-        """The names of the patterns that a normalised query matches in its first characters."""
-        start = text[:LOOKED_AT]
-        return [pattern.name for pattern in self.patterns if pattern.hits(start)]
+        """The names of the patterns that a normalised query matches in its first characters.
+
+        With its joiners or without: they are invisible, and must not hide what is around them.
+        """
+        starts = dict.fromkeys((text[:LOOKED_AT], without_joiners(text)[:LOOKED_AT]))
+        return [p.name for p in self.patterns if any(p.hits(start) for start in starts)]
 
 
 def load(path: Path | None = None) -> Screen:
@@ -218,16 +222,24 @@ def load_deny(path: Path) -> frozenset[str]:
 def matcher(
     entries: frozenset[str], normalise: Callable[[str], str | None]
 ) -> Callable[[str], bool]:
-    """A test whether a normalised query is one of the entries or starts with one that ends in *."""
+    """A test whether a normalised query is one of the entries or starts with one that ends in *.
+
+    Joiners do not count, in either: they are invisible.
+    """
     whole, prefixes = set(), set()
     for entry in entries:
         entry = entry.rstrip()
         if not entry.endswith("*"):
-            whole.add(normalise(entry))
+            whole.add(without_joiners(normalise(entry) or ""))
         elif clean := normalise(entry[:-1]):
             # A space before the * stays: "new york *" is not the start of "new yorker".
-            prefixes.add(clean + " " * entry[:-1].endswith(" "))
+            prefixes.add(without_joiners(clean) + " " * entry[:-1].endswith(" "))
         else:
             raise UsageError("a denied query is only '*', which would drop every query: remove it")
     lengths = sorted({len(prefix) for prefix in prefixes})
-    return lambda query: query in whole or any(query[:n] in prefixes for n in lengths)
+
+    def denied(query: str) -> bool:
+        bare = without_joiners(query)
+        return bare in whole or any(bare[:n] in prefixes for n in lengths)
+
+    return denied

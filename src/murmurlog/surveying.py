@@ -16,7 +16,7 @@ from murmurlog.counted import PER_USER, check_kind, count
 from murmurlog.engine import check_memory, connect
 from murmurlog.errors import DiskError
 from murmurlog.items import GAP, check
-from murmurlog.ledger import opened
+from murmurlog.ledger import committing, opened
 from murmurlog.measuring import Measurement
 from murmurlog.noise import Entropy, SystemEntropy
 from murmurlog.outline import Outline, measure
@@ -132,22 +132,23 @@ def survey(
         release_id=release_id,
         booked=book is not None,
     )
-    if target:
-        _write(made, target)
-    if book:
-        book.commit(release_id)
+    with committing(book, release_id) as commit:
+        if target:
+            _write(made, target, ready=commit)
+        else:
+            commit()
     return made
 
 
-def _write(made: Survey, target: Path) -> None:
-    """The file, whole or not at all."""
+def _write(made: Survey, target: Path, *, ready: Callable[[], None]) -> None:
+    """The file, whole or not at all; `ready` is called just before it appears."""
     try:
         with scratch(target.parent) as folder:
             path = folder / "outline.json"
             text = json.dumps(made.as_json(), indent=2, ensure_ascii=False) + "\n"
             path.write_text(text, encoding="utf-8")
             check_target(target)
-            settle(path, target)
+            settle(path, target, ready=ready)
     except OSError as error:
         spent = f"; its budget stays booked as {made.release_id}" if made.booked else ""
         raise DiskError(

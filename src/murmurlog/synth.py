@@ -10,6 +10,7 @@ what they ask and what they click.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from os.path import realpath
 from pathlib import Path
 
 import duckdb
@@ -106,7 +107,7 @@ def check_target(out: Path, *, flag: str = "--out", kinds: Sequence[str] = tuple
         str(out.absolute()).encode()
     except UnicodeEncodeError:
         raise UsageError(f"--out {str(out)!r} is not UTF-8: choose another name") from None
-    if out.exists():
+    if out.exists() or out.is_symlink():
         raise UsageError(f"{out.name} exists: choose another {flag}, or remove it first")
     if not out.parent.is_dir():
         raise UsageError(f"{flag} {str(out)!r}: there is no folder {str(out.parent)!r}")
@@ -123,7 +124,7 @@ def check_labels(labels: Path, *, like: str | None, out: Path) -> None:
     """Raises unless what a log of this kind has planted can be written there, beside the log."""
     if like is None:
         raise UsageError("--labels needs --like: a plain log has nothing planted")
-    if labels.resolve() == out.resolve():
+    if realpath(labels) == realpath(out):
         raise UsageError(f"--labels and --out are both {str(out)!r}: choose two files")
     check_target(labels, flag="--labels", kinds=LABELS)
 

@@ -2,17 +2,29 @@
 
 Engines disagree about case (Turkish dotted I, final sigma), so text is normalised here, in
 Python, on distinct strings only. The rules have a version, and it goes into the certificate:
-change a rule, change the version.
+change a rule, change the version. The older versions stay, because bundles that were made by them
+are checked by them:
+
+    1  NFKC, casefold, no control characters, single spaces
+    2  also no default ignorable code points, and joiners only where they show
 """
 
 import re
 import unicodedata
+from collections.abc import Iterable
 from functools import cache
 from urllib.parse import urlsplit
 
 from murmurlog.errors import UsageError
+from murmurlog.joiners import JOINERS, without_idle_joiners
 
-NORMALISER = f"nfkc-casefold-1 (unicode {unicodedata.unidata_version})"
+# The number of each set of rules that can be followed here, by its name in a certificate.
+VERSIONS = {
+    f"nfkc-casefold-{version} (unicode {unicodedata.unidata_version})": version
+    for version in (1, 2)
+}
+NORMALISER, LATEST = list(VERSIONS.items())[-1]
+MOST_CHARACTERS = 10_000  # of what the owner says in his own words
 URL_LEVELS = ("host", "path", "full")
 
 # Printable ASCII without capitals, single spaces inside: already normal, whatever the engine.
@@ -54,32 +66,79 @@ _PLAIN_URL = re.compile(
     r"(?:https?://)?(?:www\.)?([a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)+)"
     r"(/[!\"$->@-~]*)?(\?[!\"$-~]+)?(?:#[!-~]*)?"
 )
-_JOINERS = "\u200c\u200d"  # letters of Persian and Indic scripts and emoji need them
+# Unicode's Default_Ignorable_Code_Point but for the joiners: nothing shows them.
+_IGNORABLE = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u202a-\u202e"
+    "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3"
+    "\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+_BLANK = "\u2800"  # a pattern of Braille without dots: a space to the eye, a symbol to Unicode
 _DEFAULT_PORTS = {"http": 80, "https": 443}
+MOST_MARKS = 1000  # in a row, before they are put in order here
 
 
-def normalise(text: str) -> str | None:
+def normalise(text: str, *, version: int = LATEST) -> str | None:
     """NFKC, casefold, no control or invisible characters, single spaces; None if nothing is left.
 
     A fixed point: normalise(normalise(x)) == normalise(x).
     """
+    if text.isascii() and text.isprintable():
+        return " ".join(text.lower().split()) or None
+    if version > 1:
+        text = _without_ignorable(text)
     for _ in range(8):
-        folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
-        kept = folded if folded.isascii() and folded.isprintable() else _visible(folded)
-        kept = _SPACES.sub(" ", kept).strip()
+        composed = unicodedata.normalize("NFKC", _with_marks_in_order(text))
+        folded = unicodedata.normalize("NFKC", composed.casefold())
+        kept = _SPACES.sub(" ", _visible(folded)).strip()
+        if kept == text and version > 1:
+            kept = without_idle_joiners(text)
         if kept == text:
             break
         text = kept
     return text or None
 
 
+def is_ignorable(c: str) -> bool:
+    """Whether a character is one that normalising takes away because nothing shows it."""
+    return _IGNORABLE.match(c) is not None
+
+
+def has_invisible(text: str) -> bool:
+    """Whether a text holds a character that nothing shows; joiners aside, which depend on others."""
+    return _BLANK in text or _IGNORABLE.search(text) is not None
+
+
+def _without_ignorable(text: str) -> str:
+    return _IGNORABLE.sub("", text).replace(_BLANK, " ")
+
+
+def _with_marks_in_order(text: str) -> str:
+    """A text with the same NFKC. Its marks are sorted: NFKC takes the square of their number to do so."""
+    if len(text) <= MOST_MARKS:
+        return text
+    out: list[str] = []
+    run: list[str] = []
+    for c in text:
+        for part in unicodedata.normalize("NFKD", c):
+            if unicodedata.combining(part):
+                run.append(part)
+                continue
+            out += sorted(run, key=unicodedata.combining)
+            out.append(part)
+            run.clear()
+    return "".join(out + sorted(run, key=unicodedata.combining))
+
+
 def _visible(text: str) -> str:
+    """The text with a space for every control character and space, and without unassigned ones."""
+    if text.isprintable():  # then it has neither
+        return text
     out = []
     for c in text:
         category = unicodedata.category(c)
         if category in ("Cc", "Zl", "Zp", "Zs"):
             out.append(" ")
-        elif category[0] != "C" or (category == "Cf" and c in _JOINERS):
+        elif category[0] != "C" or c in JOINERS:
             out.append(c)
     return "".join(out)
 
@@ -93,15 +152,16 @@ def keywords(query: str) -> list[str]:
     """
     if query.isascii():
         return list(dict.fromkeys(_WORDS.findall(query)))
-    words = _words_with_marks().findall(query)
-    return list(dict.fromkeys(word for run in words for word in _cut(run)))
+    words = (word for run in _words_with_marks().findall(query) for word in _cut(run))
+    # A joiner can lose what it was needed for where a word ends.
+    return list(dict.fromkeys(filter(None, map(without_idle_joiners, words))))
 
 
 @cache
 def _words_with_marks() -> re.Pattern[str]:
     """As _WORDS, but vowel signs, tone marks and joiners of a script are part of its words."""
     marks = [chr(c) for c in range(0x300, 0x20000) if unicodedata.category(chr(c)) in ("Mn", "Mc")]
-    word = rf"\w[\w{_JOINERS}{''.join(marks)}]*"
+    word = rf"\w[\w{JOINERS}{''.join(marks)}]*"
     return re.compile(rf"{word}(?:['\u2019.\-]{word})*")
 
 
@@ -148,7 +208,8 @@ def clean_url(url: str, level: str) -> str | None:
         return host + (
             path.rstrip("/") + (query if level == "full" else "") if level != "host" else ""
         )
-    text = _SPACES.sub("", "".join(c for c in url if c.isprintable()))
+    text = _without_ignorable("".join(c for c in url if c.isprintable()))
+    text = _SPACES.sub("", text)
     try:
         parts = urlsplit(text if "//" in text else f"//{text}")
         host, port = (parts.hostname or "").removeprefix("www."), parts.port
@@ -164,3 +225,12 @@ def clean_url(url: str, level: str) -> str | None:
     path = unicodedata.normalize("NFC", parts.path).rstrip("/")
     query = f"?{parts.query}" if level == "full" and parts.query else ""
     return (host + path + query) or None
+
+
+def odd_line(texts: Iterable[str]) -> str | None:
+    """The first of these texts that is not one plain line, which a card could be broken with."""
+    for text in texts:
+        plain = (c.isprintable() or c in JOINERS or unicodedata.category(c) == "Zs" for c in text)
+        if len(text) > MOST_CHARACTERS or not all(plain):
+            return text
+    return None

@@ -1,15 +1,46 @@
 """The application and its settings: flags win over MURMURLOG_* variables, those over murmurlog.toml."""
 
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 
 from murmurlog import __version__
+from murmurlog.decimals import decimal, integer
 from murmurlog.errors import UsageError
 
-app = typer.Typer(
+
+class Commands(typer.Typer):
+    """Commands whose flags take plain decimals for numbers, without being told one by one."""
+
+    def command(self, *names: Any, **more: Any) -> Callable[[Any], Any]:
+        register = super().command(*names, **more)
+
+        def registered(function: Any) -> Any:
+            _take_decimals(function)
+            return register(function)
+
+        return registered
+
+
+def _take_decimals(function: Callable[..., Any]) -> None:
+    """Gives the numeric flags of a command that have no parser of their own one that is strict."""
+    for hint in get_type_hints(function, include_extras=True).values():
+        for info in getattr(hint, "__metadata__", ()):
+            kinds = {hint.__origin__, *get_args(hint.__origin__)}
+            parser = integer if int in kinds else decimal if float in kinds else None
+            if parser and info.parser is None:
+                info.parser = _of_text(parser)
+
+
+def _of_text(parser: Callable[[str], Any]) -> Callable[[Any], Any]:
+    """The parser; defaults come as numbers and stay."""
+    return lambda value: parser(value) if isinstance(value, str) else value
+
+
+app = Commands(
     name="murmurlog",
     no_args_is_help=True,
     add_completion=False,

@@ -63,7 +63,7 @@ def audit(
         raise UsageError(
             "--spec says what is attacked: leave --mechanism, --neighbours and the budget out"
         )
-    if picture and picture.exists():
+    if picture and (picture.exists() or picture.is_symlink()):
         raise UsageError(f"--picture {str(picture)!r} exists: choose another name")
     asked: dict[str, Any] = {
         "mechanism": mechanism_of(mechanism),

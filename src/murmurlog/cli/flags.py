@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from murmurlog.decimals import decimal, integer
 from murmurlog.errors import UsageError
 
 
@@ -14,12 +15,11 @@ def number(text: str) -> float:
     """A number, also written as ln(10)."""
     inner = text[3:-1] if text.startswith("ln(") and text.endswith(")") else None
     try:
-        value = float(text) if inner is None else math.log(float(inner))
+        return decimal(text) if inner is None else math.log(decimal(inner))
     except ValueError:
-        value = math.nan
-    if math.isnan(value):
-        raise UsageError(f"{text!r:.80} is no number (ln(10) is one, too)")
-    return value
+        raise UsageError(
+            f"{text!r:.80} is no number: write digits, such as 10, 0.5 or 1e-6, or ln(10)"
+        ) from None
 
 
 def one_pair(text: str, flag: str) -> tuple[str, str]:
@@ -46,8 +46,8 @@ def by_values(text: str | None) -> tuple[str, list[str]] | None:
 def per_user_bounds(text: str) -> int | dict[str, int]:
     try:
         if "=" not in text:
-            return int(text)
-        return {name: int(n) for name, n in (pairs(text, "--per-user") or {}).items()}
+            return integer(text)
+        return {name: integer(n) for name, n in (pairs(text, "--per-user") or {}).items()}
     except ValueError:
         raise UsageError(f"--per-user takes 20 or query=20,click=10; got {text!r}") from None
 
@@ -72,7 +72,7 @@ def seconds(text: str) -> float:
     """A span of time: 90s, 30m or 1.5h."""
     units = {"s": 1, "m": 60, "h": 3600}
     try:
-        return float(text[:-1]) * units[text[-1:]]
+        return decimal(text[:-1]) * units[text[-1:]]
     except (KeyError, ValueError):
         raise UsageError(
             f"--gap takes a span of time such as 90s, 30m or 1h, not {text!r}"

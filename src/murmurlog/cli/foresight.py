@@ -152,7 +152,7 @@ def check_out(out: Path | None, *, sweep: bool) -> None:
         raise UsageError("--sweep writes a chart and a table: give --out, a folder for them")
     if out is None:
         return
-    if out.exists():
+    if out.exists() or out.is_symlink():
         raise UsageError(f"{out.name} exists: choose another --out, or remove it first")
     if not out.parent.is_dir():
         raise UsageError(f"--out {str(out)!r}: there is no folder {str(out.parent)!r}")

@@ -8,12 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
-from murmurlog.cli.app import app
+from murmurlog.cli.app import Commands, app
 from murmurlog.cli.flags import Json, LedgerFile, number
 from murmurlog.cli.output import aligned, show, show_json, tell
 from murmurlog.errors import UsageError
 
-ledger_app = typer.Typer(help="What was spent on each source, and what may still be.")
+ledger_app = Commands(help="What was spent on each source, and what may still be.")
 app.add_typer(ledger_app, name="ledger", no_args_is_help=True)
 
 
@@ -66,7 +66,7 @@ def ledger_cap(
     """Set what may be spent on a source in all."""
     from murmurlog.ledger import Ledger
 
-    Ledger(_path(ledger)).cap(name, epsilon=epsilon, delta=delta)
+    name = Ledger(_path(ledger)).cap(name, epsilon=epsilon, delta=delta)
     tell(f'source "{name}" may spend epsilon {epsilon:.4g}, delta {delta:.3g} per unit in all')
     if as_json:
         show_json({"source": name, "epsilon": epsilon, "delta": delta})

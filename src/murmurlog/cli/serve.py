@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from murmurlog.page.planning import Planned, Setting
 
 MOST_HEAD = 96_000  # bytes of a request's head: a long address and a few headers
-MOST_AT_ONCE = 100  # requests
+MOST_AT_ONCE = 100  # connections
 BACKLOG = 64
 
 
@@ -44,6 +44,7 @@ def serve(
         import uvicorn
 
         from murmurlog.page.app import make
+        from murmurlog.page.connections import TimedProtocol
         from murmurlog.page.limits import Hosts
         from murmurlog.page.planning import Setting
         from murmurlog.page.shelf import Shelf
@@ -76,7 +77,7 @@ def serve(
             access_log=False,
             server_header=False,
             date_header=False,
-            http="h11",
+            http=TimedProtocol,
             ws="none",
             lifespan="off",
             proxy_headers=False,

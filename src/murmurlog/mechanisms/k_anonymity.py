@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from murmurlog.engine import Engine
 from murmurlog.errors import UsageError
+from murmurlog.joiners import JOINERS
 from murmurlog.log import Log
 from murmurlog.mechanisms.mechanism import View, check_letters, number, whole
 from murmurlog.noise import Entropy
@@ -22,6 +23,8 @@ from murmurlog.privacy import Guarantee
 from murmurlog.tables import count_columns, keys_of, keys_schema
 
 STAR = "*"  # ends a prefix; no keyword holds one, and normalising leaves it
+# A joiner whose letter was cut off; normalising would take it away. DuckDB's syntax.
+CUT_OFF = rf"[{JOINERS}]\P{{L}}*$"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,7 +211,8 @@ class KKeyword(AtLeast):
         for length in range(self._longest(held, left), 0, -1):
             cut = left.mutate(keyword=left.keyword.left(length), whole=left.keyword)
             shared = cut.group_by(names).aggregate(users=cut.unit.nunique())
-            shared = held.engine.materialise(shared.filter(shared.users >= self.k))
+            sound = (shared.users >= self.k) & ~shared.keyword.re_search(CUT_OFF)
+            shared = held.engine.materialise(shared.filter(sound))
             rest = cut.anti_join(shared, names)
             left = held.engine.materialise(
                 rest.select("unit", *names[1:], keyword=rest.whole).select("unit", *names)

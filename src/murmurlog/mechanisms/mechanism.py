@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from murmurlog.bound import bound
+from murmurlog.decimals import decimal
 from murmurlog.errors import Refused, UsageError
 from murmurlog.items import GAP, Items, items
 from murmurlog.log import Log
@@ -206,7 +207,7 @@ def number(letters: dict[str, str], *names: str, default: float | None = None) -
         return default
     text = letters.pop(given[0])
     try:
-        return float(text)
+        return decimal(text)
     except ValueError:
         raise UsageError(f"{given[0]} must be a number, not {text!r}") from None
 

@@ -2,12 +2,12 @@
 
 from typing import TYPE_CHECKING, Any
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from murmurlog.page import asked, comparing, findings, listing, planning
 from murmurlog.page.index import Ints, Sheet
+from murmurlog.page.marks import Room
 from murmurlog.page.openapi import description
 from murmurlog.page.planning import Setting, TradeOff
 
@@ -18,7 +18,7 @@ MOST_COMPLETIONS = 50
 FIRST = 20  # rows of each list of a comparison
 
 
-async def bundles(request: Request, desk: "Desk") -> JSONResponse:
+def bundles(request: Request, desk: "Desk") -> JSONResponse:
     return JSONResponse(
         {
             "bundles": [
@@ -37,33 +37,34 @@ async def bundles(request: Request, desk: "Desk") -> JSONResponse:
     )
 
 
-async def complete(request: Request, desk: "Desk") -> JSONResponse:
+def complete(request: Request, desk: "Desk") -> JSONResponse:
     book = asked.book(request, desk.shelf)
     k = asked.whole(request, "k", 10, least=1, most=MOST_COMPLETIONS)
     begun = asked.begun(request, "q")
     found = [text for text, _ in book.index.complete(begun, k)]
     amounts = [book.index.amount(text) for text in found]
+    room = Room()
     return JSONResponse(
         {
             "q": begun,
             "completions": [
-                {"query": text, "count": None if amount is None else amount.as_json()}
+                {"query": room.text(text), "count": None if amount is None else amount.as_json()}
                 for text, amount in zip(found, amounts, strict=True)
             ],
         }
     )
 
 
-async def query(request: Request, desk: "Desk") -> JSONResponse:
+def query(request: Request, desk: "Desk") -> JSONResponse:
     book = asked.book(request, desk.shelf)
     if not asked.text(request, "q"):
         raise asked.wrong("q is missing: the query that is asked about")
     return JSONResponse(findings.found(book, asked.begun(request, "q").strip()).as_json())
 
 
-async def top(request: Request, desk: "Desk") -> JSONResponse:
+def top(request: Request, desk: "Desk") -> JSONResponse:
     what = listing.wanted(request, asked.book(request, desk.shelf))
-    leaf = await run_in_threadpool(listing.leaf, request, what)
+    leaf, room = listing.leaf(request, what), Room()
     return JSONResponse(
         {
             "table": what.sheet.name,
@@ -73,7 +74,7 @@ async def top(request: Request, desk: "Desk") -> JSONResponse:
             "items": [
                 {
                     "rank": row.place,
-                    **row.keys,
+                    **room.keys(row.keys),
                     "count": None if row.amount is None else row.amount.as_json(),
                 }
                 for row in leaf.rows
@@ -82,14 +83,14 @@ async def top(request: Request, desk: "Desk") -> JSONResponse:
     )
 
 
-async def certificate(request: Request, desk: "Desk") -> JSONResponse:
+def certificate(request: Request, desk: "Desk") -> JSONResponse:
     book = asked.book(request, desk.shelf)
     return JSONResponse({"certificate": book.certificate.as_json(), "sha256": dict(book.hashes)})
 
 
-async def verify(request: Request, desk: "Desk") -> JSONResponse:
+def verify(request: Request, desk: "Desk") -> JSONResponse:
     book = asked.book(request, desk.shelf)
-    return JSONResponse(dict(await run_in_threadpool(desk.verified, book.path)))
+    return JSONResponse(dict(desk.verified(book.path)))
 
 
 def setting(request: Request, trade_off: TradeOff) -> Setting:
@@ -118,10 +119,10 @@ def _step(request: Request, name: str, usual: float, steps: Any) -> float:
     return value
 
 
-async def plan(request: Request, desk: "Desk") -> JSONResponse:
+def plan(request: Request, desk: "Desk") -> JSONResponse:
     book = asked.book(request, desk.shelf)
     chosen = setting(request, desk.trade_off)
-    planned = await run_in_threadpool(desk.planned, chosen)
+    planned = desk.planned(chosen)
     foretold = desk.trade_off.at(chosen)
     return JSONResponse(
         {
@@ -138,22 +139,22 @@ async def plan(request: Request, desk: "Desk") -> JSONResponse:
     )
 
 
-async def compare(request: Request, desk: "Desk") -> JSONResponse:
+def compare(request: Request, desk: "Desk") -> JSONResponse:
     a, b, table = pair(request, desk)
     if b is None or table is None:
         raise asked.wrong("with is missing: the bundle to compare with, which shares a table")
-    found = await run_in_threadpool(comparing.compared, a, b, table)
-    both = comparing.together(a, b)
+    found = comparing.compared(a, b, table)
+    both, room = comparing.together(a, b), Room()
     return JSONResponse(
         {
             "b": a.name,
             "with": b.name,
             "table": table,
-            "gained": {"rows": len(found.gained), "first": _first(found.after, found.gained)},
-            "lost": {"rows": len(found.lost), "first": _first(found.before, found.lost)},
+            "gained": {"rows": len(found.gained), "first": _first(found.after, found.gained, room)},
+            "lost": {"rows": len(found.lost), "first": _first(found.before, found.lost, room)},
             "kept": {"rows": len(found.kept[0])},
-            "rose": {"rows": len(found.rose[0]), "first": _first(found.after, found.rose[1])},
-            "fell": {"rows": len(found.fell[0]), "first": _first(found.after, found.fell[1])},
+            "rose": {"rows": len(found.rose[0]), "first": _first(found.after, found.rose[1], room)},
+            "fell": {"rows": len(found.fell[0]), "first": _first(found.after, found.fell[1], room)},
             "cost": {
                 "b": both.first.as_json(),
                 "with": both.second.as_json(),
@@ -175,14 +176,14 @@ def pair(request: Request, desk: "Desk") -> tuple[Any, Any, str | None]:
     return a, b, asked.one_of(request, "table", tables[0], tables) if tables else None
 
 
-def _first(sheet: Sheet, rows: Ints) -> list[dict[str, Any]]:
+def _first(sheet: Sheet, rows: Ints, room: Room) -> list[dict[str, Any]]:
     shown = rows[:FIRST]
     amounts = [sheet.amount(int(row)) for row in shown]
     return [
-        {**keys, "count": None if amount is None else amount.as_json()}
+        {**room.keys(keys), "count": None if amount is None else amount.as_json()}
         for keys, amount in zip(sheet.texts(shown), amounts, strict=True)
     ]
 
 
-async def openapi(request: Request, desk: "Desk") -> JSONResponse:
+def openapi(request: Request, desk: "Desk") -> JSONResponse:
     return JSONResponse(description())

@@ -7,11 +7,12 @@ and one that verifies. Nothing here maps an address to a file: styles and script
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from anyio import CapacityLimiter, to_thread
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -43,6 +44,7 @@ TITLES = {
     500: "Broken",
 }
 Verifier = Callable[[Path], Mapping[str, Any]]  # the report of verify, as JSON
+Handler = Callable[[Request, Any], Response]
 
 Stamp = tuple[tuple[str, int, int, int], ...]
 
@@ -68,6 +70,14 @@ class Desk:
 
     def __post_init__(self) -> None:
         self._planned = lru_cache(maxsize=1024)(self.planner)
+        self._checks, self._plans, self._others = map(CapacityLimiter, (CHECKS, PLANS, OTHERS))
+
+    def lane(self, request: Request) -> CapacityLimiter:
+        """Where a request waits for its turn."""
+        path, check = request.url.path, request.query_params.get("check")
+        if path == "/api/verify" or (path == "/privacy" and check == "now"):
+            return self._checks
+        return self._plans if path in PLANNING else self._others
 
     def planned(self, setting: Setting) -> Planned:
         """A plan; one is made at a time, and remembered."""
@@ -108,10 +118,10 @@ def make(shelf: Shelf, *, planner: Planner, verifier: Verifier, hosts: Hosts) ->
             Exception: _refused(desk),
         },
     )
-    return Guard(app, hosts=hosts, refusal=_refusal(desk), meter=Meter())
+    return Guard(app, hosts=hosts, refusal=_refusal(desk), meter=Meter(), rows=shelf.rows)
 
 
-HANDLERS: dict[str, Callable[[Request, Any], Any]] = {
+HANDLERS: dict[str, Handler] = {
     "/": views.explore,
     "/top": views.top,
     "/top.csv": views.csv_file,
@@ -132,14 +142,21 @@ HANDLERS: dict[str, Callable[[Request, Any], Any]] = {
 }
 
 
-def _bound(handler: Callable[[Request, Any], Any], desk: Desk) -> Callable[[Request], Any]:
+# How many questions of a kind are worked on at a time. Checks take long: they must not hold up others.
+CHECKS, PLANS, OTHERS = 2, 2, 8
+PLANNING = ("/plan", "/api/plan", "/compare", "/api/compare")
+
+
+def _bound(handler: Handler, desk: Desk) -> Callable[[Request], Any]:
+    """The handler, which works in a thread: the loop that reads requests never waits for it."""
+
     async def answer(request: Request) -> Response:
-        response: Response = await handler(request, desk)
-        return response
+        return await to_thread.run_sync(handler, request, desk, limiter=desk.lane(request))
 
     return answer
 
 
+@cache
 def _templates() -> Environment:
     environment = Environment(
         loader=PackageLoader("murmurlog.page"),
@@ -149,7 +166,7 @@ def _templates() -> Environment:
         lstrip_blocks=True,
     )
     environment.globals |= {"version": __version__, "bar": marks.bar, "odds": paper.odds}
-    environment.globals["chance"] = paper.chance
+    environment.globals |= {"chance": paper.chance, "address": marks.address}
     environment.filters |= {"whole": marks.whole, "percent": marks.percent, "clip": marks.clip}
     return environment
 

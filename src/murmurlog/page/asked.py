@@ -7,9 +7,10 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from murmurlog.page.shelf import Book, Shelf
+from murmurlog.table_rules import MOST_MARKS, marks
 from murmurlog.text import normalise
 
-MOST_LETTERS = 12_000  # of a text
+MOST_LETTERS = 12_000  # of a text, as it is written and as it is normalised
 
 
 def wrong(words: str, status: int = 400) -> HTTPException:
@@ -17,19 +18,26 @@ def wrong(words: str, status: int = 400) -> HTTPException:
     return HTTPException(status, words)
 
 
-def text(request: Request, name: str) -> str:
-    """A text as it was written, without what nobody can see at its ends."""
+def text(request: Request, name: str, *, most: int = MOST_LETTERS) -> str:
+    """A text as it was written, if it can be normalised in little time."""
     given = request.query_params.get(name, "")
-    if len(given) > MOST_LETTERS:
-        raise wrong(f"{name} has {len(given):,} letters; at most {MOST_LETTERS:,} are looked at")
+    _limit(name, given, most)
+    if len(given) > MOST_MARKS and not given.isascii() and marks(given) > MOST_MARKS:
+        raise wrong(f"{name} has more than {MOST_MARKS:,} marks on one letter")
     return given
 
 
-def begun(request: Request, name: str) -> str:
+def begun(request: Request, name: str, *, most: int = MOST_LETTERS) -> str:
     """A text as a release would have it. A space at the end is kept: it says a word is finished."""
-    given = text(request, name)
+    given = text(request, name, most=most)
     clean = normalise(given) or ""
+    _limit(name, clean, most)  # one letter may become eighteen
     return clean + " " * bool(clean and given[-1].isspace())
+
+
+def _limit(name: str, given: str, most: int) -> None:
+    if len(given) > most:
+        raise wrong(f"{name} has {len(given):,} letters; at most {most:,} are looked at")
 
 
 def whole(request: Request, name: str, usual: int, *, least: int, most: int) -> int:

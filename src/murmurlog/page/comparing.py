@@ -3,7 +3,6 @@
 import math
 import threading
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +11,7 @@ from scipy.special import ndtri
 
 from murmurlog import estimates
 from murmurlog.errors import MurmurlogError
-from murmurlog.page.index import Floats, Ints, Sheet
+from murmurlog.page.index import A_QUESTION, Floats, Ints, Sheet
 from murmurlog.page.shelf import Book
 from murmurlog.privacy import Guarantee, compose
 from murmurlog.tables import SEPARATOR, flattened
@@ -56,10 +55,15 @@ _one_at_a_time = threading.Lock()
 def compared(a: Book, b: Book, table: str) -> Comparison:
     """The comparison of one table; remembered."""
     with _one_at_a_time:
-        return _compared(a, b, table)
+        return a.index.answers.get((a, b, table), lambda: _compared(a, b, table), _size)
 
 
-@lru_cache(maxsize=16)
+def _size(made: Comparison) -> int:
+    """The bytes that a comparison takes besides the tables."""
+    each = (made.gained, made.lost, *made.kept, *made.rose, *made.fell)
+    return A_QUESTION + sum(rows.nbytes for rows in each)
+
+
 def _compared(a: Book, b: Book, table: str) -> Comparison:
     before, after = a.index.sheets[table], b.index.sheets[table]
     here, there = _keys(before), _keys(after)

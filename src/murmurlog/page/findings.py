@@ -4,12 +4,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from murmurlog.page.index import Amount, Ints, Sheet
+from murmurlog.page.marks import Room
 from murmurlog.page.shelf import Book
 from murmurlog.wording import needs
 
 SHOWN = 15  # rows of each list
+MOST_COUNTS = 100  # of one query, where the tables are split by a column
 RELATED = 12
 NEAR = 8
+LEAST_BEGUN, MOST_BEGUN = 2, 20  # letters of a word by which alike queries are found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,9 +23,10 @@ class Line:
     amount: Amount | None
     also: str = ""  # further keys
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self, room: Room) -> dict[str, Any]:
         amount = None if self.amount is None else self.amount.as_json()
-        return {"text": self.text, "count": amount} | ({"by": self.also} if self.also else {})
+        also = {"by": room.text(self.also)} if self.also else {}
+        return {"text": room.text(self.text), "count": amount} | also
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,8 +37,8 @@ class Listing:
     all: int
     most: float
 
-    def as_json(self) -> dict[str, Any]:
-        return {"rows": self.all, "first": [line.as_json() for line in self.lines]}
+    def as_json(self, room: Room) -> dict[str, Any]:
+        return {"rows": self.all, "first": [line.as_json(room) for line in self.lines]}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +47,8 @@ class Finding:
 
     query: str
     known: bool
-    counts: list[Line]
+    counts: list[Line]  # the first ones, where the tables are split by a column
+    counted: int  # how many there are
     rank: int | None  # among published queries, by noisy count
     of: int
     clicks: Listing | None
@@ -54,22 +59,25 @@ class Finding:
     near: list[str]
 
     def as_json(self) -> dict[str, Any]:
+        room = Room()
+
         def listed(listing: Listing | None) -> dict[str, Any] | None:
-            return None if listing is None else listing.as_json()
+            return None if listing is None else listing.as_json(room)
 
         return {
             "query": self.query,
             "published": self.known,
             "message": None if self.known else self.absent,
-            "counts": [line.as_json() for line in self.counts],
+            "counts": [line.as_json(room) for line in self.counts],
+            "counts_rows": self.counted,
             "rank": self.rank,
             "clicks": listed(self.clicks),
             "next": listed(self.after),
             "before": listed(self.before),
             "related": None
             if self.related is None
-            else [{"query": text, "share": share} for text, share in self.related],
-            "near": self.near,
+            else [{"query": room.text(text), "share": share} for text, share in self.related],
+            "near": [room.text(text) for text in self.near],
         }
 
 
@@ -84,7 +92,8 @@ def found(book: Book, query: str) -> Finding:
     return Finding(
         query=query,
         known=known,
-        counts=[] if sheet is None else _lines(sheet, own, "query"),
+        counts=[] if sheet is None else _lines(sheet, own[:MOST_COUNTS], "query"),
+        counted=len(own),
         rank=int(own[0]) + 1
         if len(own) and sheet is not None and sheet.values is not None
         else None,
@@ -136,12 +145,14 @@ def absent(book: Book, query: str) -> str:
 
 
 def near(book: Book, query: str) -> list[str]:
-    """Published queries that begin as this one does, for as long as any do."""
-    words = query.split(" ")
-    for kept in range(len(words), 0, -1):
-        if texts := [text for text, _ in book.index.complete(" ".join(words[:kept]), NEAR)]:
-            return texts
-    for size in range(min(len(words[0]) - 1, 20), 1, -1):
-        if texts := [text for text, _ in book.index.complete(words[0][:size], NEAR)]:
-            return texts
-    return []
+    """Published queries that begin as this one does, for as long as any do: by words, then letters."""
+    alike, first = book.index.shared(query), query.partition(" ")[0]
+    if len(first) <= alike:
+        # The last word of those that are shared: it ends where the query does, or before a space.
+        end = len(query) if alike == len(query) else query.rfind(" ", 0, alike + 1)
+        begun = query[:end]
+    else:
+        begun = first[: min(alike, len(first) - 1, MOST_BEGUN)]
+        if len(begun) < LEAST_BEGUN:
+            return []
+    return [text for text, _ in book.index.complete(begun, NEAR)]

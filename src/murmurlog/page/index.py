@@ -19,6 +19,8 @@ import pyarrow.compute as pc
 from murmurlog import estimates
 from murmurlog.bundle import Release
 from murmurlog.certificate import Certificate
+from murmurlog.errors import BundleError
+from murmurlog.page.answers import Answers
 from murmurlog.tables import LISTS, count_of, flattened, keys_of
 from murmurlog.tasks.completion import Completer
 from murmurlog.tasks.derived import completed, weights
@@ -29,7 +31,7 @@ Floats = npt.NDArray[np.float64]
 Facts = npt.NDArray[np.bool_]
 
 QUERY_TABLES = ("query", "click", "pair")
-KEPT = 64  # answers to questions about whole tables that are remembered
+A_QUESTION = 1000  # bytes that a remembered question takes besides its text and its answer
 SORTS = ("count", "text", "error")
 
 
@@ -78,6 +80,13 @@ class Key:
             return np.empty(0, np.int64)
         return self.rows[self.starts[place] : self.starts[place + 1]].astype(np.int64)
 
+    def of(self, places: Ints) -> tuple[Ints, Ints]:
+        """The rows of several texts, one text after the other, and how many each has."""
+        starts = self.starts[places]
+        times = self.starts[places + 1] - starts
+        first = np.repeat(starts - np.cumsum(times) + times, times)
+        return self.rows[first + np.arange(len(first))].astype(np.int64), times
+
     def between(self, start: int, end: int) -> Ints:
         """The rows of a stretch of texts, in the order of the table."""
         return np.sort(self.rows[self.starts[start] : self.starts[end]]).astype(np.int64)
@@ -112,8 +121,10 @@ class Amount:
 class Sheet:
     """A table as it is looked at. Rows are numbers: places in the table, the most counted first."""
 
-    def __init__(self, name: str, table: pa.Table, certificate: Certificate) -> None:
-        self.name, self.table = name, table
+    def __init__(
+        self, name: str, table: pa.Table, certificate: Certificate, answers: Answers
+    ) -> None:
+        self.name, self.table, self._answers = name, table, answers
         claim = certificate.tables.get(name)
         keys = keys_of(name, certificate.by)
         self.keys = tuple(key for key in keys if key in table.column_names)
@@ -137,8 +148,9 @@ class Sheet:
             self.values, self.stderr = counts.values, counts.stderr
             self.low, self.high = estimates.each(counts)
             self.reliable = table["reliable"].to_numpy(zero_copy_only=False).astype(bool)
+            if not (np.isfinite(self.low).all() and np.isfinite(self.high).all()):
+                raise BundleError(f"privacy.json gives parameters of {name} that have no intervals")
         self._lock = threading.Lock()
-        self._found = lru_cache(maxsize=KEPT)(self._select)
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -177,9 +189,13 @@ class Sheet:
 
     def find(self, match: str, *, column: str, sort: str, falling: bool) -> Ints:
         """The rows that match, in order. A text without * or ? is what the key begins with."""
+        question = (self, match, column, sort, falling)
         with self._lock:  # a question asked twice at the same time is answered once
-            found: Ints = self._found(match, column, sort, falling)
-        return found
+            return self._answers.get(
+                question,
+                lambda: self._select(match, column, sort, falling),
+                lambda found: found.nbytes + 4 * len(match) + A_QUESTION,
+            )
 
     def _select(self, match: str, column: str, sort: str, falling: bool) -> Ints:
         rows = self._matching(match, column)
@@ -224,12 +240,16 @@ def _ranks(order: Ints) -> Ints:
 class Index:
     """Everything one release can be asked."""
 
-    def __init__(self, release: Release) -> None:
+    def __init__(self, release: Release, answers: Answers | None = None) -> None:
         self.release, self.certificate = release, release.certificate
+        self.answers = answers or Answers()
         # One chunk each: taking a few rows of many chunks would copy them all.
         derived = _with_derived(release.tables)
         tables = {name: table.combine_chunks() for name, table in derived.items()}
-        self.sheets = {name: Sheet(name, table, self.certificate) for name, table in tables.items()}
+        self.sheets = {
+            name: Sheet(name, table, self.certificate, self.answers)
+            for name, table in tables.items()
+        }
         shown = [name for name in QUERY_TABLES if name in tables]
         columns = [tables[name]["query"] for name in shown]
         columns += [tables["pair"]["next_query"]] if "pair" in tables else []
@@ -244,8 +264,10 @@ class Index:
         if "click" in tables:
             self._keys["click", "url"] = Key(tables["click"]["url"])
             self._weights = weights(tables["click"])
+            codes = self._keys["click", "url"].codes
+            self._url_weights = np.bincount(codes, self._weights)
         self._completer = Completer(tables) if "query" in tables else None
-        self.related = lru_cache(maxsize=4096)(self._related)
+        self._near = lru_cache(maxsize=4096)(self._related)
 
     @property
     def tables(self) -> list[str]:
@@ -272,26 +294,31 @@ class Index:
         key = self._keys.get((table, column))
         return np.empty(0, np.int64) if key is None else key.at(place)
 
-    def _related(self, place: int, k: int) -> list[tuple[str, float]]:
+    def related(self, place: int, k: int) -> list[tuple[str, float]]:
         """Queries with clicks on the same urls, as `Release.related` has them."""
-        if ("click", "url") not in self._keys or place < 0 or self.queries is None:
+        if self.queries is None:
             return []
+        return [(self.queries[code], score) for code, score in self._near(place, k)]
+
+    def _related(self, place: int, k: int) -> tuple[tuple[int, float], ...]:
+        if ("click", "url") not in self._keys or place < 0:
+            return ()
         by_query, by_url = self._keys["click", "query"], self._keys["click", "url"]
         own = by_query.at(place)
-        whole = self._weights[own].sum()
-        codes, shares = [np.empty(0, np.int64)], [np.empty(0)]
-        for row in own:
-            if self._weights[row] <= 0:
-                continue
-            back = by_url.at(int(by_url.codes[row]))
-            weight = self._weights[back]
-            codes.append(by_query.codes[back].astype(np.int64))
-            shares.append(self._weights[row] / whole * weight / weight.sum())
-        code, inverse = np.unique(np.concatenate(codes), return_inverse=True)
-        score = np.round(np.bincount(inverse, np.concatenate(shares), len(code)), DECIMALS)
+        own = own[self._weights[own] > 0]
+        urls = by_url.codes[own].astype(np.int64)
+        share = self._weights[own] / self._weights[own].sum() / self._url_weights[urls]
+        back, times = by_url.of(urls)
+        code, inverse = np.unique(by_query.codes[back], return_inverse=True)
+        walked = np.repeat(share, times) * self._weights[back]
+        score = np.round(np.bincount(inverse, walked, len(code)), DECIMALS)
         score[code == place] = 0.0
         best = np.lexsort((code, -score))[:k]
-        return [(self.queries[int(code[at])], float(score[at])) for at in best if score[at] > 0]
+        return tuple((int(code[at]), float(score[at])) for at in best if score[at] > 0)
+
+    def shared(self, text: str) -> int:
+        """How many of the first letters of a text some published query begins with."""
+        return self._completer.shared(text) if self._completer else 0
 
 
 def _with_derived(tables: dict[str, pa.Table]) -> dict[str, pa.Table]:

@@ -30,12 +30,27 @@ METHODS = ("GET", "HEAD")
 MOST_TARGET = 64_000  # bytes of path and query string: a query of 10 kB fits, however it is written
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::(\d{1,5}))?")
-# A bucket of tokens for each address: so many at once, so many a second. Heavy questions cost more.
+# A bucket of tokens for each address: so many at once, so many a second. A token stands for about
+# 1/150 s of one core, so that an address cannot ask for more work than one core does.
 BURST, A_SECOND, CLIENTS = 300.0, 150.0, 1024
 HEAVY = {
     **dict.fromkeys(("/api/verify", "/privacy", "/top.csv", "/top.tsv"), 30.0),
     **dict.fromkeys(("/plan", "/api/plan", "/compare", "/api/compare"), 10.0),
 }
+LISTS = ("/top", "/api/top")
+# For a token: bytes of the address, rows that are searched or sorted, rows that are written out.
+BYTES_A_TOKEN, ROWS_A_TOKEN, WRITTEN_A_TOKEN = 2000, 50_000, 5_000
+SEARCHES = re.compile(rb"(?:^|&)(?:match=[^&]*(?:[*?]|%2a|%3f)|sort=(?!count))", re.I)
+
+
+def cost(path: str, query: bytes, rows: int) -> float:
+    """The tokens of a question; `rows` is the size of the largest table. Never more than a burst."""
+    tokens = HEAVY.get(path, 1.0) + len(query) / BYTES_A_TOKEN
+    if path in LISTS and SEARCHES.search(query):
+        tokens += rows / ROWS_A_TOKEN
+    if path.startswith("/top."):
+        tokens += rows / WRITTEN_A_TOKEN
+    return min(BURST, tokens)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,10 +108,16 @@ Refusal = Callable[[str, int, str], ASGIApp]  # of a path, a status and words
 
 
 class Guard:
-    """The application behind all checks. `refusal` makes the page that says no."""
+    """The application behind all checks. `refusal` makes the page that says no.
 
-    def __init__(self, app: ASGIApp, *, hosts: Hosts, refusal: Refusal, meter: Meter) -> None:
+    `rows` is the size of the largest table: questions about whole tables cost the more.
+    """
+
+    def __init__(
+        self, app: ASGIApp, *, hosts: Hosts, refusal: Refusal, meter: Meter, rows: int = 0
+    ) -> None:
         self.app, self.hosts, self.refusal, self.meter = app, hosts, refusal, meter
+        self.rows = rows
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
@@ -131,7 +152,8 @@ class Guard:
         if b"transfer-encoding" in body or body.get(b"content-length", b"0").strip() != b"0":
             return 413, "Nothing can be sent to this page: leave the body of the request empty."
         client = (scope.get("client") or ("", 0))[0]
-        if wait := self.meter.take(client, HEAVY.get(scope["path"], 1.0)):
+        tokens = cost(scope["path"], scope["query_string"], self.rows)
+        if wait := self.meter.take(client, tokens):
             more.append((b"retry-after", str(max(1, round(wait + 0.5))).encode()))
             return 429, "That were too many questions at once: wait a moment and ask again."
         return None

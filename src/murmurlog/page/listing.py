@@ -14,11 +14,12 @@ from murmurlog.export import cell, defused
 from murmurlog.page import asked
 from murmurlog.page.index import SORTS, Amount, Ints, Sheet
 from murmurlog.page.shelf import Book
-from murmurlog.text import normalise
 
 SIZES = (25, 50, 100, 200)
 A_PIECE = 5_000  # rows that are written at a time
 MOST_PAGES = 10**8
+MOST_PATTERN = 2000  # letters
+WILD, MOST_WILD = "*?", 16  # each makes the search for a pattern slower
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,17 +97,19 @@ def wanted(request: Request, book: Book) -> Wanted:
     return Wanted(
         book=book,
         sheet=sheet,
-        match=_pattern(asked.text(request, "match")),
+        match=_pattern(request),
         column=asked.one_of(request, "column", sheet.keys[0], sheet.keys),
         sort=sort,
         falling=order == "falling",
     )
 
 
-def _pattern(text: str) -> str:
+def _pattern(request: Request) -> str:
     """A pattern in the letters that keys are written in; a space at its end is kept."""
-    clean = normalise(text) or ""
-    return clean + " " * bool(clean and text[-1].isspace())
+    pattern = asked.begun(request, "match", most=MOST_PATTERN)
+    if sum(map(pattern.count, WILD)) > MOST_WILD:
+        raise asked.wrong(f"match has more than {MOST_WILD} of * and ?: ask for less at a time")
+    return pattern
 
 
 def leaf(request: Request, what: Wanted) -> Leaf:

@@ -10,6 +10,7 @@ from murmurlog.bundle import load, stated_sums
 from murmurlog.certificate import Certificate
 from murmurlog.errors import BundleError, Refused, UsageError
 from murmurlog.export import check_files
+from murmurlog.page.answers import Answers
 from murmurlog.page.index import Index
 
 INTERNAL = re.compile(
@@ -22,11 +23,11 @@ MOST_BUNDLES = 20
 class Book:
     """One bundle, loaded and checked."""
 
-    def __init__(self, name: str, root: Path) -> None:
+    def __init__(self, name: str, root: Path, answers: Answers | None = None) -> None:
         self.name, self.path = name, root
         self.release = load(root)
         check_files(self.release)
-        self.index = Index(self.release)
+        self.index = Index(self.release, answers)
 
     @property
     def certificate(self) -> Certificate:
@@ -96,17 +97,29 @@ class Shelf:
         for root in roots:
             refuse_internal(root)
         self.books: dict[str, Book] = {}
+        answers = Answers()  # one room for all bundles
         for root in roots:
             name = self._name(root)
             say(f"loading {name}")
-            self.books[name] = Book(name, root)
+            try:
+                self.books[name] = Book(name, root, answers)
+            except BundleError as error:
+                raise BundleError(f"{name} cannot be shown: {error}") from None
+
+    @property
+    def rows(self) -> int:
+        """Of the largest table."""
+        books = self.books.values()
+        return max(
+            (len(sheet) for book in books for sheet in book.index.sheets.values()), default=0
+        )
 
     @property
     def first(self) -> Book:
         return next(iter(self.books.values()))
 
     def _name(self, root: Path) -> str:
-        wanted = root.resolve().name or "bundle"
+        wanted = root.resolve().name.encode(errors="replace").decode() or "bundle"
         name, n = wanted, 1
         while name in self.books:
             n += 1

@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from markupsafe import Markup
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
@@ -21,10 +20,9 @@ COMPARED = 15  # rows of each list
 EXPORTS = {"csv": "text/csv; charset=utf-8", "tsv": "text/tab-separated-values; charset=utf-8"}
 
 
-async def explore(request: Request, desk: "Desk") -> Response:
+def explore(request: Request, desk: "Desk") -> Response:
     book = asked.book(request, desk.shelf)
-    written = asked.text(request, "q")
-    if not written.strip():
+    if not request.query_params.get("q", "").strip():
         return desk.page(request, "explore.html", book=book, q="", **_first_look(book))
     finding = findings.found(book, asked.begun(request, "q").strip())
     return desk.page(request, "query.html", book=book, q=finding.query, finding=finding)
@@ -55,21 +53,21 @@ def _rows(sheet: Sheet, rows: Ints | list[int]) -> list[Row]:
     ]
 
 
-async def top(request: Request, desk: "Desk") -> Response:
+def top(request: Request, desk: "Desk") -> Response:
     book = asked.book(request, desk.shelf)
     what = listing.wanted(request, book)
-    leaf = await run_in_threadpool(listing.leaf, request, what)
+    leaf = listing.leaf(request, what)
     most = max(
         [1.0, *((r.amount.high or r.amount.value) for r in leaf.rows if r.amount is not None)]
     )
     return desk.page(request, "top.html", book=book, what=what, leaf=leaf, most=most)
 
 
-async def csv_file(request: Request, desk: "Desk") -> Response:
+def csv_file(request: Request, desk: "Desk") -> Response:
     return _file(request, desk, "csv")
 
 
-async def tsv_file(request: Request, desk: "Desk") -> Response:
+def tsv_file(request: Request, desk: "Desk") -> Response:
     return _file(request, desk, "tsv")
 
 
@@ -84,11 +82,11 @@ def _file(request: Request, desk: "Desk", kind: str) -> Response:
     )
 
 
-async def privacy(request: Request, desk: "Desk") -> Response:
+def privacy(request: Request, desk: "Desk") -> Response:
     book = asked.book(request, desk.shelf)
     report = None
     if asked.one_of(request, "check", "no", ("no", "now")) == "now":
-        report = await run_in_threadpool(desk.verified, book.path)
+        report = desk.verified(book.path)
     return desk.page(
         request,
         "privacy.html",
@@ -102,12 +100,12 @@ async def privacy(request: Request, desk: "Desk") -> Response:
     )
 
 
-async def plan(request: Request, desk: "Desk") -> Response:
+def plan(request: Request, desk: "Desk") -> Response:
     book = asked.book(request, desk.shelf)
     chosen = api.setting(request, desk.trade_off)
-    planned = await run_in_threadpool(desk.planned, chosen)
+    planned = desk.planned(chosen)
     foretold = desk.trade_off.at(chosen)
-    pictures = await run_in_threadpool(desk.trade_off.pictures, chosen, book)
+    pictures = desk.trade_off.pictures(chosen, book)
     part = asked.one_of(request, "part", "all", ("all", "outcome")) == "outcome"
     return desk.page(
         request,
@@ -123,7 +121,7 @@ async def plan(request: Request, desk: "Desk") -> Response:
     )
 
 
-async def compare(request: Request, desk: "Desk") -> Response:
+def compare(request: Request, desk: "Desk") -> Response:
     a, b, table = api.pair(request, desk)
     if b is None:
         return desk.page(request, "compare.html", book=a, other=None, tables=[], found=None)
@@ -131,7 +129,7 @@ async def compare(request: Request, desk: "Desk") -> Response:
     context: dict[str, Any] = {"book": a, "other": b, "tables": tables, "found": None}
     context["together"] = comparing.together(a, b)
     if table is not None:
-        found = await run_in_threadpool(comparing.compared, a, b, table)
+        found = comparing.compared(a, b, table)
         context |= {"found": found, "table": table, "lists": _lists(found)}
     return desk.page(request, "compare.html", **context)
 
@@ -166,5 +164,5 @@ def _lists(found: comparing.Comparison) -> list[dict[str, Any]]:
     ]
 
 
-async def interface(request: Request, desk: "Desk") -> Response:
+def interface(request: Request, desk: "Desk") -> Response:
     return desk.page(request, "interface.html", book=None, paths=openapi.PATHS)

@@ -49,6 +49,14 @@ class Completer:
         end = bisect_right(self.texts, prefix, start, key=lambda text: text[: len(prefix)])
         return start, end
 
+    def shared(self, text: str) -> int:
+        """How many of the first letters of a text some query begins with.
+
+        No query shares more of them than the two that the text stands between.
+        """
+        at = bisect_left(self.texts, text)
+        return max((_shared(text, near) for near in self.texts[max(0, at - 1) : at + 1]), default=0)
+
     def _best(self, start: int, end: int, k: int) -> Ints:
         """The places of the k best ranks in a stretch, the best first."""
         first, last = -(-start // BLOCK), end // BLOCK  # whole blocks in it
@@ -66,3 +74,15 @@ class Completer:
             at = at[np.argpartition(self._rank[at], k - 1)[:k]]
         best: Ints = at[np.argsort(self._rank[at])]
         return best
+
+
+def _shared(one: str, other: str) -> int:
+    """How many letters two texts have in common at their beginning."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[:middle] == other[:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low

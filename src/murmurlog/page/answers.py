@@ -1,0 +1,43 @@
+"""Answers about whole tables that are remembered, bounded by the bytes they take together."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Any, TypeVar
+
+MOST_BYTES = 64 << 20
+Answer = TypeVar("Answer")
+
+
+class Answers:
+    """The answers that were asked for last. One too large for all of the room is not kept."""
+
+    def __init__(self, most: int = MOST_BYTES) -> None:
+        self.most, self.size = most, 0
+        self._kept: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def get(
+        self, question: Hashable, make: Callable[[], Answer], size: Callable[[Answer], int]
+    ) -> Answer:
+        """The answer to a question: a remembered one, or one that is made now."""
+        with self._lock:
+            if question in self._kept:
+                self._kept.move_to_end(question)
+                found: Answer = self._kept[question][0]
+                return found
+        made = make()
+        self._keep(question, made, size(made))
+        return made
+
+    def _keep(self, question: Hashable, made: Any, size: int) -> None:
+        with self._lock:
+            if size > self.most or question in self._kept:
+                return
+            self._kept[question] = (made, size)
+            self.size += size
+            while self.size > self.most:
+                self.size -= self._kept.popitem(last=False)[1][1]

@@ -1,0 +1,68 @@
+"""Connections with an end: who opens them and asks nothing, or takes no answer, holds nobody up.
+
+Uvicorn counts every open connection against its limit and closes an idle one only after an answer.
+Here a connection has a time in which to send the head of a request and one in which to take the
+answer. Where there is no room for a new one, the one that has waited longest is closed.
+"""
+
+import asyncio
+from typing import Any
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+HEAD_SECONDS = 15.0  # until the head of a request is there, however slowly it comes
+ANSWER_SECONDS = 600.0  # until the answer is taken; a check of a large bundle takes minutes
+
+
+class TimedProtocol(H11Protocol):
+    """HTTP as uvicorn speaks it, with limits on time."""
+
+    head_seconds, answer_seconds = HEAD_SECONDS, ANSWER_SECONDS
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._timer: asyncio.TimerHandle | None = None
+        self._since = self.loop.time()
+
+    @property
+    def waits(self) -> bool:
+        """Whether no request is being answered."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def connection_made(self, transport: Any) -> None:
+        self._make_room()
+        super().connection_made(transport)
+        self._restart()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        super().connection_lost(exc)
+
+    def handle_events(self) -> None:
+        before = self.cycle
+        super().handle_events()
+        if self.cycle is not before:  # a request has begun; more of its head would change nothing
+            self._restart()
+
+    def on_response_complete(self) -> None:
+        self._restart()
+        super().on_response_complete()
+
+    def _restart(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._since = self.loop.time()
+        seconds = self.head_seconds if self.waits else self.answer_seconds
+        self._timer = self.loop.call_later(seconds, self.transport.abort)
+
+    def _make_room(self) -> None:
+        """Closes the connection that has waited longest, if there are as many as there may be."""
+        others = [
+            other
+            for other in self.connections
+            if isinstance(other, TimedProtocol) and not other.transport.is_closing()
+        ]
+        waiting = [other for other in others if other.waits]
+        if waiting and len(others) + 1 >= (self.limit_concurrency or len(others) + 2):
+            min(waiting, key=lambda other: other._since).transport.abort()

@@ -1,0 +1,512 @@
+"""What one reader, or one forged bundle, can cost the page: time, memory, connections."""
+
+import asyncio
+import contextlib
+import json
+import random
+import socket
+import threading
+import time
+from types import SimpleNamespace
+from urllib.parse import quote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import shown
+import uvicorn
+from hostile_bundles import put, seal
+from starlette.testclient import TestClient
+
+import murmurlog
+from murmurlog.checks import verify
+from murmurlog.cli.serve import planned, verified
+from murmurlog.errors import BundleError
+from murmurlog.page import app as application
+from murmurlog.page import asked, limits, marks
+from murmurlog.page.answers import Answers
+from murmurlog.page.connections import TimedProtocol
+from murmurlog.page.findings import near
+from murmurlog.page.index import A_QUESTION, Sheet
+from murmurlog.page.limits import BURST, Hosts, cost
+from murmurlog.page.shelf import Shelf
+from murmurlog.table_rules import MOST_MARKS
+from murmurlog.tables import in_order, is_reliable
+
+LIGATURE = "\ufdfa"  # one letter that becomes eighteen, four words of them
+AT = "http://127.0.0.1:8765"
+
+
+def client_of(shelf):
+    made = application.make(shelf, planner=planned, verifier=verified, hosts=Hosts(port=8765))
+    made.meter = SimpleNamespace(take=lambda client, tokens: 0.0)
+    return TestClient(made, base_url=AT, raise_server_exceptions=False)
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory):
+    return shown.small(tmp_path_factory.mktemp("bundles") / "sound")
+
+
+@pytest.fixture
+def bundle(sound, tmp_path):
+    import shutil
+
+    return shutil.copytree(sound, tmp_path / "forged")
+
+
+@pytest.fixture(scope="module")
+def book(sound):
+    return Shelf([sound]).first
+
+
+@pytest.fixture(scope="module")
+def client(sound):
+    return client_of(Shelf([sound]))
+
+
+def cpu(work):
+    start = time.process_time()
+    found = work()
+    return found, time.process_time() - start
+
+
+# --- long texts (2) -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "address", ["/?q=", "/api/query?q=", "/api/complete?q=", "/top?match=", "/api/top?match="]
+)
+def test_a_text_that_grows_when_it_is_normalised_is_refused_in_little_time(client, address):
+    answer, seconds = cpu(lambda: client.get(address + quote(LIGATURE * 6_900)))
+    assert answer.status_code == 400
+    assert "letters; at most" in answer.text
+    assert seconds < 1.0
+
+
+def test_the_limit_counts_the_letters_after_normalising(client):
+    few = asked.MOST_LETTERS // 18 - 10
+    assert client.get("/?q=" + quote(LIGATURE * few)).status_code == 200
+    assert client.get("/?q=" + quote(LIGATURE * (few + 20))).status_code == 400
+
+
+def test_marks_on_one_letter_are_counted_before_they_are_put_in_order(client):
+    pile = "a" + "\u0315\u0300" * 5_000
+    answer, seconds = cpu(lambda: client.get("/?q=" + quote(pile)))
+    assert answer.status_code == 400
+    assert f"more than {MOST_MARKS:,} marks" in answer.text
+    assert seconds < 1.0
+    assert client.get("/?q=" + quote("e\u0301" * 3_000)).status_code == 200
+
+
+def test_a_query_of_many_words_takes_no_more_time_than_its_letters(client):
+    words = "w " * 5_999
+    answer, seconds = cpu(lambda: client.get("/api/query?q=" + quote(words)))
+    assert answer.status_code == 200
+    assert seconds < 0.5
+
+
+def near_by_trying(book, query, k=8):
+    """What `near` gives, found by trying every beginning."""
+    words = query.split(" ")
+    tried = [" ".join(words[:kept]) for kept in range(len(words), 0, -1)]
+    tried += [words[0][:size] for size in range(min(len(words[0]) - 1, 20), 1, -1)]
+    for begun in tried:
+        if found := [text for text, _ in book.index.complete(begun, k)]:
+            return found
+    return []
+
+
+def test_what_is_alike_is_what_trying_every_beginning_finds(book):
+    choice = random.Random(3)
+    texts = book.index._completer.texts
+    for _ in range(600):
+        text = choice.choice(texts)[:60]
+        cut = text[: choice.randint(0, len(text))]
+        query = (cut + choice.choice(["", " ", "x", " zz", "we", " a b"])).strip()
+        assert near(book, " ".join(query.split())) == near_by_trying(book, " ".join(query.split()))
+
+
+def test_patterns_are_short_and_have_few_stars(client):
+    assert client.get("/top?match=" + "*a" * 16).status_code == 200
+    many = client.get("/top?match=" + "*a" * 17)
+    assert (many.status_code, "more than 16 of" in many.text) == (400, True)
+    assert client.get("/top?match=" + "a" * 2_001).status_code == 400
+
+
+def test_work_is_done_beside_the_loop(sound, monkeypatch):
+    """While eight queries are worked on, a static file is there at once."""
+    shelf = Shelf([sound])
+    made = application.make(shelf, planner=planned, verifier=verified, hosts=Hosts(port=8765))
+    begun, go_on = threading.Semaphore(0), threading.Event()
+
+    def slow(book, query):
+        begun.release()
+        assert go_on.wait(20)
+        return real(book, query)
+
+    from murmurlog.page import findings
+
+    real = findings.found
+    monkeypatch.setattr(findings, "found", slow)
+
+    async def asked_at_once():
+        heavy = [asyncio.create_task(status(made, "/", b"q=weather")) for _ in range(8)]
+        for _ in heavy:
+            await asyncio.to_thread(begun.acquire, timeout=20)
+        start = time.monotonic()
+        style = await status(made, "/static/page.css")
+        waited = time.monotonic() - start
+        go_on.set()
+        return style, waited, await asyncio.gather(*heavy)
+
+    style, waited, heavy = asyncio.run(asked_at_once())
+    assert (style, heavy) == (200, [200] * 8)
+    assert waited < 1.0
+
+
+async def status(app, path, query=b""):
+    answers = []
+    scope = {
+        "type": "http", "method": "GET", "path": path, "raw_path": path.encode(),
+        "query_string": query, "headers": [(b"host", b"localhost")], "client": ("127.0.0.1", 1),
+        "server": ("127.0.0.1", 8765), "scheme": "http", "http_version": "1.1", "root_path": "",
+    }  # fmt: skip
+
+    async def receive():
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message):
+        answers.append(message)
+
+    await app(scope, receive, send)
+    return answers[0]["status"]
+
+
+def test_a_question_costs_what_its_work_does():
+    million = 1_000_000
+    assert cost("/", b"q=weather", million) < 1.1
+    assert cost("/", b"q=" + b"x" * 60_000, million) > 30
+    assert cost("/top", b"match=we", million) < 1.1
+    for query in (b"match=*we*", b"match=w%3Fe", b"match=%2awe", b"b=x&sort=text", b"sort=error"):
+        assert cost("/api/top", query, million) == pytest.approx(21, abs=0.1)
+        assert cost("/api/top", query, 500) < 1.1
+    assert cost("/api/top", b"sort=count&match=a", million) < 1.1
+    assert cost("/top.csv", b"", million) == pytest.approx(230)
+    assert cost("/top.csv", b"", 10**9) == BURST  # else it could never be asked
+
+
+def test_long_addresses_are_charged(sound):
+    asked_for = client_of(Shelf([sound]))
+    asked_for.app.meter = limits.Meter(clock=lambda: 0.0)
+    long = "/api/complete?q=" + "a" * 11_000
+    answers = [asked_for.get(long).status_code for _ in range(60)]
+    assert 30 < answers.index(429) < 55
+
+
+# --- forged tables (3) ----------------------------------------------------------------------------
+
+
+def rewrite(bundle, name, table):
+    """Puts a table into a bundle, with its rows stated and right checksums."""
+    path = bundle / "data" / f"{name}.parquet"
+    metadata = pq.read_schema(path).metadata
+    pq.write_table(table.replace_schema_metadata(metadata), path, compression="zstd")
+    stated = json.loads((bundle / "privacy.json").read_text())
+    stated["tables"][name]["rows"] = table.num_rows
+    (bundle / "privacy.json").write_text(json.dumps(stated))
+    seal(bundle)
+
+
+def counted(texts, users):
+    table = pa.table(
+        {"query": pa.array(texts), "users": pa.array(users, pa.int64()),
+         "users_stderr": pa.array([2.0] * len(texts))}
+    )  # fmt: skip
+    return table.append_column("reliable", is_reliable(table["users"], table["users_stderr"]))
+
+
+def test_many_equal_rows_in_a_small_table_are_refused_by_all(bundle):
+    rewrite(bundle, "query", counted(["w"] * 500_000, [900] * 500_000))
+    assert (bundle / "data" / "query.parquet").stat().st_size < 20_000
+    with pytest.raises(BundleError, match="data/query.parquet has rows in which a key repeats"):
+        _ = murmurlog.load(bundle).tables
+    with pytest.raises(BundleError, match="forged cannot be shown: .* a key repeats"):
+        Shelf([bundle])
+    failed = {check.name: check.message for check in verify(bundle).checks if not check.ok}
+    assert "a key repeats" in failed["table query"]
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        (counted(["a", "b"], [800, 900]), "canonical order"),
+        (counted(["b", "a"], [900, 900]), "canonical order"),
+        (counted(["a", "b", "a"], [900, 800, 700]), "a key repeats"),
+        (counted(["A"], [900]), "not normalised"),
+        (counted(["\u00c9"], [900]), "not normalised"),
+        (counted(["a  b"], [900]), "not normalised"),
+        (counted([" a"], [900]), "not normalised"),
+        (counted([""], [900]), "not normalised"),
+        (counted(["a\u00a0b"], [900]), "not normalised"),
+        (counted(["a\x07b"], [900]), "control characters"),
+        (counted(["a\u2028b"], [900]), "control characters"),
+        (counted(["a" + "\u0315\u0300" * 600], [900]), "1000 marks on one letter"),
+        (counted(["a"], [4]), None),
+        (counted(["\u00e9", "\u6771\u4eac", "a"], [900, 900, 900]).take([2, 0, 1]), None),
+        (counted([], []).cast(counted(["a"], [1]).schema), None),
+    ],
+)  # fmt: skip
+def test_load_and_verify_say_the_same_about_a_table(bundle, table, words):
+    rewrite(bundle, "query", table)
+    failed = {c.name: c.message for c in verify(bundle).checks if not c.ok}.get("table query", "")
+    if words is None:
+        assert murmurlog.load(bundle).tables["query"].num_rows == table.num_rows
+        assert not any(word in failed for word in ("order", "repeats", "characters", "normalised"))
+        return
+    assert words in failed
+    for refuses in (lambda: murmurlog.load(bundle).tables, lambda: Shelf([bundle])):
+        with pytest.raises(BundleError, match=words):
+            refuses()
+
+
+@pytest.mark.parametrize("rows", [2, 997])
+def test_the_order_is_the_one_that_rows_are_put_in(bundle, rows):
+    choice = random.Random(rows)
+    texts = [f"q {n:04}" for n in range(rows)]
+    users = [choice.randint(100, 130) for _ in texts]
+    ordered = in_order(counted(texts, users))
+    rewrite(bundle, "query", ordered)
+    assert murmurlog.load(bundle).tables["query"].num_rows == rows
+    for _ in range(4):
+        a, b = sorted(choice.sample(range(rows), 2))
+        places = list(range(rows))
+        places[a], places[b] = b, a
+        rewrite(bundle, "query", ordered.take(places))
+        with pytest.raises(BundleError, match="canonical order"):
+            _ = murmurlog.load(bundle).tables
+
+
+def test_an_empty_value_in_a_list_is_refused(sound, tmp_path):
+    from dataclasses import replace
+
+    from murmurlog.bundle import publish, read_certificate
+
+    honest = read_certificate(sound)
+    claim = replace(honest.tables["query"], rows=1)
+    made = replace(honest, tables={"session": claim})
+    for n, (queries, words) in enumerate(
+        [([["a", None]], "empty values"), ([[]], "an empty list"), ([["a", "b"]], None)]
+    ):
+        table = pa.table(
+            {"queries": pa.array([["a", "b"]]), "users": [900], "users_stderr": [2.0],
+             "reliable": [True]}
+        )  # fmt: skip
+        out = tmp_path / str(n)
+        publish(out, tables={"session": table}, certificate=made)
+        path = out / "data" / "session.parquet"
+        stored = pq.read_table(path)
+        odd = pa.array(queries, pa.list_(pa.string()))
+        pq.write_table(stored.set_column(0, "queries", odd), path)
+        seal(out)
+        if words:
+            with pytest.raises(BundleError, match=words):
+                Shelf([out])
+        else:
+            assert client_of(Shelf([out])).get("/top").status_code == 200
+
+
+# --- what is remembered (4) -----------------------------------------------------------------------
+
+
+def test_what_is_remembered_is_bounded_by_bytes():
+    answers = Answers(most=10_000)
+    for n in range(100):
+        answers.get(n, lambda: np.zeros(250), lambda found: found.nbytes)
+        assert answers.size <= 10_000
+    assert len(answers) == 5
+    made = []
+    for n in (99, 0, 99):
+        answers.get(n, lambda n=n: made.append(n) or np.zeros(250), lambda found: found.nbytes)
+    assert made == [0]  # 99 was remembered, 0 was not any more
+    answers.get("large", lambda: np.zeros(5_000), lambda found: found.nbytes)
+    assert len(answers) == 5
+
+
+def test_patterns_on_a_large_table_take_no_more_than_the_room(book):
+    texts = [f"{n:06}" for n in range(100_000)]
+    table = counted(texts, [900] * len(texts))
+    answers = Answers(most=4 << 20)
+    sheet = Sheet("query", table, book.certificate, answers)
+    for n in range(64):
+        found = sheet.find(f"*{n}*" if n else "", column="query", sort="text", falling=False)
+        assert len(found) > 0
+        assert answers.size <= 4 << 20
+    kept = sum(value.nbytes + A_QUESTION for value, _ in answers._kept.values())
+    assert kept <= answers.size + 64 * 100
+
+
+# --- answers have a size --------------------------------------------------------------------------
+
+
+def test_long_texts_do_not_make_large_answers(bundle):
+    texts = sorted(f"{n:04}" + chr(0xE02) * 12_000 for n in range(300))
+    rewrite(bundle, "query", counted(texts, [900] * len(texts)))
+    made = client_of(Shelf([bundle]))
+    for address in (
+        "/", "/top?size=200", "/api/top?size=200", "/api/complete?q=0&k=50", "/api/query?q=0001",
+        "/?q=0001", "/?q=zz",
+    ):  # fmt: skip
+        answer = made.get(address)
+        assert answer.status_code == 200
+        assert len(answer.content) < 2_000_000, address
+    listed = made.get("/api/top?size=200").json()["items"]
+    assert listed[0]["query"] == texts[0]  # whole, as long as there is room
+    assert listed[-1]["query"] == marks.clip(texts[199])
+
+
+def test_room_gives_texts_whole_and_then_their_beginnings():
+    room = marks.Room(1_000)
+    assert room.keys({"a": "x" * 900, "b": "y" * 99}) == {"a": "x" * 900, "b": "y" * 99}
+    assert room.text("z" * 1_000) == "z" * 159 + "…"
+    assert room.text("short") == "short"
+    lists = marks.Room(10).key(["w" * 200] * 1_000)
+    assert len("".join(lists)) <= marks.LONGEST
+    assert marks.address("weather", "spring") == "/?q=weather&b=spring"
+    assert marks.address("w" * 2_000, "spring") == ""
+
+
+# --- forged certificates (5) ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("at", "value", "key"),
+    [
+        (("about", "title"), "\ud800", "about.title"),
+        (("tables", "query", "passes", "0.95"), "many", "tables.query.passes.0.95"),
+        (("tables", "query", "passes"), [1], "tables.query.passes"),
+        (("tables", "query", "passes"), {"0.7": 1}, "a key of tables.query.passes"),
+        (("declared_users",), 10**4000, "declared_users"),
+        (("tables", "query", "parameters", "scale"), float("nan"), "parameters.scale"),
+        (("tables", "query", "parameters", "more"), float("nan"), "parameters.more"),
+        (("tables", "query", "parameters", "more"), ["\ud800"], r"parameters.more\[0\]"),
+        (("tables", "query", "notes"), {"x": float("inf")}, "tables.query.notes.x"),
+        (("tables", "query", "notes"), {"x": [[[[[[]]]]]]}, "tables.query.notes.x"),
+        (("tables", "query", "rows"), True, "tables.query.rows"),
+        (("tables", "query", "guarantee", "delta"), 5e-324, "tables.query.guarantee.delta"),
+        (("guarantee", "epsilon"), None, "guarantee.epsilon"),
+        (("guarantee", "unit"), "person", "guarantee.unit"),
+        (("published",), "31.1.2026", "published"),
+        (("release_id",), "x", "release_id"),
+        (("by",), {"column": "c", "values": []}, "by.values"),
+        (("ledger",), {"source": "x"}, "ledger.releases_before"),
+        (("text", "since"), "\x1b", "text.since"),
+        (("noise",), {}, "noise.method"),
+        (("unprotected",), ["x" * 10_000] * 11, "unprotected"),
+    ],
+)  # fmt: skip
+def test_a_certificate_that_breaks_the_schema_is_a_corrupt_bundle(bundle, at, value, key):
+    path = bundle / "privacy.json"
+    path.write_text(json.dumps(put(json.loads(path.read_text()), at, value)))
+    seal(bundle)
+    for reads in (murmurlog.load, verify, lambda root: Shelf([root])):
+        with pytest.raises(BundleError, match=f"privacy.json is damaged: .*{key}.* must") as caught:
+            reads(bundle)
+        assert caught.value.exit_code == 6
+        assert len(str(caught.value)) < 400
+
+
+def test_every_key_of_a_certificate_is_needed_or_has_a_usual_value(sound):
+    from murmurlog.certificate import Certificate
+
+    stated = json.loads((sound / "privacy.json").read_text())
+    derived = {"delta_times_users", "composition"}
+    for key in set(stated) - derived - {"format"}:
+        less = {name: value for name, value in stated.items() if name != key}
+        with pytest.raises(BundleError, match=f"{key} must be there"):
+            Certificate.from_json(less)
+
+
+def test_the_parameters_of_every_mechanism_keep_to_the_schema():
+    from explore import TEXTS
+
+    from murmurlog import certificate_schema
+    from murmurlog.mechanisms import parse
+    from murmurlog.plans import PROBABILITIES
+
+    assert tuple(map(str, PROBABILITIES)) == certificate_schema.PASSES
+    for text in TEXTS:
+        made = parse(text)
+        stated = json.loads(json.dumps(made.parameters()))
+        certificate_schema._parameters(stated, text)
+        for p in PROBABILITIES:
+            certificate_schema._optional(certificate_schema._whole(0))(made.passes(p), text)
+
+
+def test_one_bad_bundle_among_several_is_named(sound, bundle):
+    path = bundle / "privacy.json"
+    path.write_text(json.dumps(put(json.loads(path.read_text()), ("about", "title"), "\ud800")))
+    seal(bundle)
+    with pytest.raises(BundleError, match="^forged cannot be shown: .*about.title"):
+        Shelf([sound, bundle])
+    assert client_of(Shelf([sound])).get("/api/bundles").status_code == 200
+
+
+# --- connections (7) ------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def listening(sound, **seconds):
+    """The page as `serve` runs it, with room for ten connections."""
+    made = application.make(
+        Shelf([sound]), planner=planned, verifier=verified, hosts=Hosts(port=None)
+    )
+    timed = type("Timed", (TimedProtocol,), seconds)
+    server = uvicorn.Server(
+        uvicorn.Config(
+            made, log_level="critical", http=timed, ws="none", lifespan="off",
+            limit_concurrency=10, timeout_graceful_shutdown=1,
+        )
+    )  # fmt: skip
+    server.install_signal_handlers = lambda: None
+    place = socket.socket()
+    place.bind(("127.0.0.1", 0))
+    place.listen(64)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [place]}, daemon=True)
+    thread.start()
+    try:
+        yield place.getsockname()
+    finally:
+        server.should_exit = True
+        thread.join(10)
+        place.close()
+
+
+def answered(place):
+    with socket.create_connection(place, timeout=5) as link:
+        link.sendall(b"GET /api/bundles HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+        return link.recv(100).split(b" ")[1]
+
+
+def test_connections_that_ask_nothing_do_not_keep_others_out(sound):
+    with listening(sound) as place, contextlib.ExitStack() as links:
+        for n in range(25):
+            link = links.enter_context(socket.create_connection(place, timeout=5))
+            link.sendall(b"GET / HTTP/1.1\r\nHost: 127.0" if n % 2 else b"")
+        time.sleep(0.2)
+        assert answered(place) == b"200"
+
+
+def test_a_head_has_to_come_in_time_however_slowly_it_is_sent(sound):
+    with listening(sound, head_seconds=0.5) as place:
+        with socket.create_connection(place, timeout=5) as link:
+            start = time.monotonic()
+            try:
+                while time.monotonic() - start < 5:
+                    link.sendall(b"G")
+                    time.sleep(0.05)
+            except OSError:
+                pass
+            assert 0.3 < time.monotonic() - start < 3
+        assert answered(place) == b"200"
