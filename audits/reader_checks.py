@@ -14,7 +14,7 @@ from old_readers import CHANGES, by_parallel_csv
 from plain_reader import Refused
 from plain_reader import read as read_plainly
 from reader_neighbours import Pair, is_added
-from reader_samples import Outcome, Sample
+from reader_samples import LARGEST, Outcome, Sample
 
 from murmurlog import records, shapes
 from murmurlog.errors import InputError, MurmurlogError
@@ -181,8 +181,9 @@ def expected(sample: Sample) -> Outcome:
             largest=sample.largest,
         )
     except Refused as error:
-        # Of several files any may be looked at first.
-        line = error.line if len(sample.files) == 1 else None
+        # Of several faults any may be found first: in several files, or in a record too large.
+        only = len(sample.files) == 1 and sample.largest == LARGEST
+        line = error.line if only else None
         return Outcome(refused=str(error), line=line)
     rows = Counter(found.chosen(found.columns))
     return Outcome(columns=found.columns, rows=rows, broken=found.broken)
