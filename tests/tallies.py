@@ -33,8 +33,8 @@ def tallies(engine, requests):
     return [_tallies(engine, **request) for request in requests]
 
 
-def _tallies(engine, path, counted, **reading):
-    log = read(find(path), engine=engine, screen=load(), **reading)
+def _tallies(engine, path, counted, columns=None, **reading):
+    log = read(find(path, columns=columns), engine=engine, screen=load(), **reading)
     rows = sorted(
         json.dumps([*row.values()], default=str, ensure_ascii=False)
         for batch in engine.batches(log.table)

@@ -48,6 +48,14 @@ def test_a_memory_limit_that_is_no_size_is_named():
         pass
 
 
+@pytest.mark.parametrize("memory", ["1KB", "0MB", "1.9MB", "1001TB", "9" * 400 + "TB"])
+def test_a_memory_limit_that_no_engine_can_keep_is_named(memory, tmp_path):
+    with pytest.raises(UsageError, match="give it 2MB to 1000TB"), connect(memory=memory):
+        pass
+    with connect(memory="2MB", folder=tmp_path) as engine:
+        assert engine.memory < 2_000_000
+
+
 def test_a_scratch_folder_is_private_and_gone_afterwards(tmp_path):
     with scratch(tmp_path) as folder:
         assert folder.stat().st_mode & 0o077 == 0

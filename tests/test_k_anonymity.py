@@ -322,7 +322,7 @@ def test_text_is_the_name(k, name):
         ("k-query:1", "k = 1 hides nobody"),
         ("k-session:0", "k of at least 2, not 0"),
         ("k-click:x", "k must be a number, not 'x'"),
-        ("k-click:inf", "k must be a number, not 'inf'"),
+        ("k-click:inf", "k must be a whole number, not inf"),
         ("k-click:1_0", "k must be a number, not '1_0'"),
         ("k-keyword(k=2.5)", "k must be a whole number, not 2.5"),
         ("k-query(k=3, b=2)", "k-query has no parameter b"),

@@ -510,3 +510,14 @@ def test_a_head_has_to_come_in_time_however_slowly_it_is_sent(sound):
                 pass
             assert 0.3 < time.monotonic() - start < 3
         assert answered(place) == b"200"
+
+
+def test_a_client_that_has_said_all_it_will_still_gets_its_answer(sound):
+    with listening(sound) as place, socket.create_connection(place, timeout=5) as link:
+        link.sendall(b"GET /?q=weather HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        link.shutdown(socket.SHUT_WR)
+        answer = b""
+        while part := link.recv(65_536):
+            answer += part
+        assert answer.startswith(b"HTTP/1.1 200")
+        assert answer.endswith(b"</html>")

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import time
+from decimal import Decimal
 from importlib.util import find_spec
 
 import played
@@ -20,6 +21,7 @@ from murmurlog.errors import EngineError, UsageError
 from murmurlog.road import release
 from murmurlog.spark import PIP, check_settings, connect, is_uri
 from murmurlog.synth import invent, write
+from murmurlog.tables import BY_VALUE
 
 COMMAND = "from murmurlog.cli.main import main; main()"
 MISSING = [name for name, there in (("pyspark", find_spec("pyspark")), ("java", shutil.which("java"))) if not there]  # fmt: skip
@@ -79,12 +81,13 @@ class TestOnACluster:
         (tmp_path / "log.jsonl").write_text("\n".join([*lines, "{not json"]) + "\n")
         few = tallies.EVERY[:1]
         requests = [
-            {"path": str(tmp_path / "log.parquet"), "counted": tallies.EVERY, "keep": ["country"]},
+            {"path": str(tmp_path / "log.parquet"), "counted": tallies.EVERY, "keep": {BY_VALUE: "country"}},
             {"path": str(tmp_path / "texts.parquet"), "counted": tallies.EVERY[-2:]},
             {"path": str(tmp_path / "unix.parquet"), "counted": few, "where": {"country": "DE"}},
             {"path": str(tmp_path / "decimal.parquet"), "counted": few, "since": "2024-01-09"},
             {"path": str(tmp_path / "two"), "counted": few, "where": {"country": ""}},
-            {"path": str(tmp_path / "log.jsonl"), "counted": few, "url": "full"},
+            {"path": str(tmp_path / "log.jsonl"), "counted": few, "url": "full",
+             "columns": {name: name for name in log.column_names[:5]}},
         ]  # fmt: skip
         running = start(tallies, cluster, requests, tmp_path)
         expected = tallies.on_duckdb(requests)
@@ -162,24 +165,38 @@ class TestOnACluster:
         good = {"user": ["a", "b"], "query": ["x", "y"]}
         nanoseconds = pa.array([1, 2], pa.timestamp("ns"))
         pq.write_table(pa.table(good), tmp_path / "_hidden.parquet")
-        pq.write_table(pa.table(good), tmp_path / "[a].parquet")
         pq.write_table(pa.table(good | {"USER": ["c", "d"]}), tmp_path / "capitals.parquet")
         pq.write_table(pa.table(good | {"time": nanoseconds}), tmp_path / "nano.parquet")
+        uuids = pa.array([b"0123456789abcdef"] * 2, pa.binary(16))
+        uuids = pa.ExtensionArray.from_storage(pa.uuid(), uuids)
+        pq.write_table(pa.table(good | {"user": uuids}), tmp_path / "uuid.parquet")
+        halves = pa.array([1, 2], pa.float16())
+        pq.write_table(pa.table(good | {"user": halves}), tmp_path / "half.parquet")
+        clock = pa.array([1, 2], pa.time64("us"))
+        pq.write_table(pa.table(good | {"time": clock}), tmp_path / "clock.parquet")
+        digits = pa.array([Decimal(10**39), Decimal(1)], pa.decimal256(40, 0))
+        pq.write_table(pa.table(good | {"user": digits}), tmp_path / "digits.parquet")
         (tmp_path / "types").mkdir()
         pq.write_table(pa.table(good), tmp_path / "types" / "a.parquet")
         pq.write_table(pa.table(good | {"user": [1, 2]}), tmp_path / "types" / "b.parquet")
         for name in ("user", "query"):
             broken = pa.array([b"\xff\xfe", b"ok"]).view(pa.string())
             pq.write_table(pa.table(good | {name: broken}), tmp_path / f"bytes-{name}.parquet")
+        (tmp_path / "unread").mkdir()  # by its URI
+        pq.write_table(pa.table(good | {"user": uuids}), tmp_path / "unread" / "a.parquet")
         done = run(REFUSALS, tmp_path)
         assert done.returncode == 0, done.stderr[-3000:]
         told = json.loads(done.stdout.splitlines()[-1])
         words = {
             "_hidden.parquet": "Spark",
-            "[a].parquet": "Spark",
             "capitals.parquet": "differ in capitals only: user, USER",
-            "nano.parquet": "times in nanoseconds",
-            "types": "different types",
+            "nano.parquet": 'the column "time" of nano.parquet is timestamp in nanoseconds',
+            "uuid.parquet": 'the column "user" of uuid.parquet is uuid, which Spark does not read',
+            "half.parquet": 'the column "user" of half.parquet is float16, which Spark',
+            "clock.parquet": 'the column "time" of clock.parquet is time, which Spark does not read',
+            "digits.parquet": 'column "user" of digits.parquet is decimal(40,0), of more than 38',
+            "types": 'column "user" of a.parquet and 1 more files is string in a.parquet and int64 in',
+            "unread": "a type that Spark does not read",
             "bytes-user.parquet": "not valid UTF-8",
             "bytes-query.parquet": "not valid UTF-8",
         }
@@ -189,15 +206,158 @@ class TestOnACluster:
         for name, part in words.items():
             assert part in told[name][1], told[name]
 
+    def test_no_row_leaves_the_scratch_folder_whatever_its_name_is(self, tmp_path):
+        for name in ("scratch", "temporary"):
+            for odd in ODD:
+                (tmp_path / name / odd).mkdir(parents=True)
+        before = sorted(tmp_path.rglob("*"))
+        temporary = tmp_path / "temporary" / "".join(ODD).replace(",", "")
+        temporary.mkdir()
+        done = run(SCRATCH, tmp_path, TMPDIR=str(temporary), cwd=temporary)
+        assert done.returncode == 0, done.stderr[-3000:]
+        assert json.loads(done.stdout.splitlines()[-1]) == [[3, 1, "0o700", 1, "0o700"]] * len(ODD)
+        temporary.rmdir()  # empty
+        assert sorted(tmp_path.rglob("*")) == before
 
-def run(script, folder):
+    def test_a_folder_for_temporary_files_with_a_comma_is_refused(self, tmp_path):
+        (tmp_path / "a,b").mkdir()
+        done = run(COMMA, tmp_path, TMPDIR=str(tmp_path / "a,b"))
+        assert "UsageError" in done.stderr
+        assert "name another with TMPDIR" in done.stderr
+        assert [path.name for path in tmp_path.rglob("*")] == ["a,b"]
+
+    def test_files_are_found_whatever_their_names_are(self, tmp_path):
+        for i, odd in enumerate(ODD):
+            (tmp_path / "logs" / odd).mkdir(parents=True)
+            for k, name in enumerate((f"{odd}.parquet", "a.parquet")):
+                row = {"user": [f"u{i}"], "query": [f"q{k}"], "day": [f"d{i}"]}
+                pq.write_table(pa.table(row), tmp_path / "logs" / odd / name)
+        for i in range(40):  # more than Spark lists in the driver
+            (tmp_path / "days" / f"day={i % 3}" / f"user={i}").mkdir(parents=True)
+            row = {"user": [f"u{i}"], "query": ["q"]}
+            pq.write_table(
+                pa.table(row), tmp_path / "days" / f"day={i % 3}" / f"user={i}" / "a.parquet"
+            )
+        paths = [tmp_path / "logs" / odd / f"{odd}.parquet" for odd in ODD if "*" not in odd]
+        paths += [tmp_path / "logs" / odd for odd in ODD]
+        paths += [tmp_path / "logs" / "*" / "*.parquet", tmp_path / "days" / "day=*" / "*" / "*"]
+        compare_rows(tmp_path, [{"path": str(path)} for path in paths])
+
+    def test_values_have_the_text_that_duckdb_gives_them(self, tmp_path):
+        moments = [1_704_423_845_123_456_789, None, -1, 0]
+        columns = {
+            "int96": pa.array(moments, pa.timestamp("ns")),
+            "user": pa.array(["a", "b", "c", "d"]),
+            "query": pa.array([b"x", b"\xff\\", b"", None]),
+            "nested": pa.array([[{"a": 1, "b c": "it's"}], [], None, [None]]),
+            "exact": pa.array([Decimal("1.50"), None, Decimal(0), Decimal("-1e30")], pa.decimal128(38, 2)),
+            "single": pa.array([0.1, float("nan"), -0.0, 1e30], pa.float32()),
+            "nothing": pa.nulls(4),
+        }  # fmt: skip
+        table = pa.table(columns)
+        pq.write_table(table, tmp_path / "int96.parquet", use_deprecated_int96_timestamps=True)
+        keep = {name: name for name in ("int96", "nested", "exact", "single", "nothing")}
+        # A column that nobody asked for may have a type that Spark does not read.
+        odd = pa.table({"user": ["a"], "query": ["x"], "clock": pa.array([1], pa.time64("us"))})
+        pq.write_table(odd, tmp_path / "clock.parquet")
+        (tmp_path / "widths").mkdir()
+        for name, kind in (
+            ("a", pa.int32()),
+            ("b", pa.int64()),
+            ("c", pa.uint64()),
+            ("d", pa.null()),
+        ):
+            some = [None] if name == "d" else [7]
+            row = {"user": pa.array(some, kind), "query": ["x"], "time": pa.array(some, kind)}
+            pq.write_table(pa.table(row), tmp_path / "widths" / f"{name}.parquet")
+        pq.write_table(pa.table({"query": ["x"]}), tmp_path / "widths" / "e.parquet")
+        pq.write_table(pa.table({"other": ["x"]}), tmp_path / "widths" / "f.parquet")
+        (tmp_path / "times").mkdir()
+        for name, unit, old in (("a", "ms", False), ("b", "us", False), ("c", "ns", True)):
+            row = {"user": ["a"], "query": ["x"], "time": pa.array([7], pa.timestamp(unit))}
+            path = tmp_path / "times" / f"{name}.parquet"
+            pq.write_table(pa.table(row), path, use_deprecated_int96_timestamps=old)
+        requests = [
+            {"path": str(tmp_path / "int96.parquet"), "columns": {"time": "int96"}, "keep": keep},
+            {"path": str(tmp_path / "int96.parquet"), "where": {"int96": "1970-01-01 00:00:00"},
+             "columns": {"query": "exact"}},
+            {"path": str(tmp_path / "clock.parquet")},
+            {"path": str(tmp_path / "widths"), "columns": {"url": "time"}},
+            {"path": str(tmp_path / "times"), "columns": {"url": "time"}},
+        ]  # fmt: skip
+        compare_rows(tmp_path, requests)
+
+
+def compare_rows(folder, requests):
+    """Both engines read the same rows."""
+    (folder / "requests.json").write_text(json.dumps(requests))
+    done = run(ROWS, folder)
+    assert done.returncode == 0, done.stderr[-3000:]
+    for asked, here, there in json.loads(done.stdout.splitlines()[-1]):
+        assert here == there, asked
+        assert here[0], asked
+
+
+def run(script, folder, cwd=None, **more):
     """A script on Spark, in a process of its own."""
     return subprocess.run(
-        [sys.executable, "-c", script, str(folder)],
-        env=environment(), capture_output=True, text=True, timeout=PATIENCE,
+        [sys.executable, "-c", script, str(folder)], cwd=cwd,
+        env=environment(**more), capture_output=True, text=True, timeout=PATIENCE,
     )  # fmt: skip
 
 
+# Names that a URI, a glob, a list or a partition would read in another way.
+ODD = ("a b", "day=1", "ü", "100%", "a%20b", "a+b#c", "a:b", "[a]", "{a,b}", "a*b?", "a\\b", "~$'")
+SCRATCH = """
+import json, os, sys
+from pathlib import Path
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from murmurlog.spark import connect
+
+def mode(path):
+    return oct(path.stat().st_mode & 0o777)
+
+found = []
+home = Path(sys.argv[1])
+temporary = Path(os.environ["TMPDIR"])
+with connect(master="local[2]", test=False) as outer:
+    for folder in sorted((home / "scratch").iterdir()):
+        with connect(scratch_at=str(folder), test=False) as engine:
+            kept = engine.materialise(engine.keep(pa.table({"a": [1, 2, 3]})))
+            kept = engine.stored(pa.schema([("a", pa.int64())]), engine.batches(kept))
+            (private,) = folder.iterdir()
+            rows = sum(batch.num_rows for batch in engine.batches(kept))
+            tables = [path for path in private.iterdir() if path.name == "t1"]
+            local = [path for path in temporary.glob(".murmurlog-*") if path == outer.private]
+            found.append([rows, len(tables), mode(private), len(local), mode(local[0])])
+print(json.dumps(found))
+"""
+COMMA = """
+from murmurlog.spark import connect
+with connect(master="local[1]"):
+    pass
+"""
+ROWS = """
+import json, sys
+from pathlib import Path
+from murmurlog.engine import connect
+from murmurlog.log import read
+from murmurlog.source import find
+from murmurlog.spark import connect as connect_spark
+
+def rows(engine, path, columns=None, **reading):
+    log = read(find(path, columns=columns), engine=engine, **reading)
+    some = [list(map(str, r.values())) for b in engine.batches(log.table) for r in b.to_pylist()]
+    return sorted(some), dict(log.broken)
+
+found = []
+with connect_spark(master="local[2]", test=False) as spark:
+    for asked in json.loads((Path(sys.argv[1]) / "requests.json").read_text()):
+        with connect() as duck:
+            found.append([asked, rows(duck, **asked), rows(spark, **asked)])
+print(json.dumps(found))
+"""
 # There is no version 3: whoever took it over from the session could write nothing.
 COMMITS = """
 import pyarrow as pa
@@ -238,11 +398,14 @@ from murmurlog.errors import MurmurlogError
 from murmurlog.log import read
 from murmurlog.source import find
 from murmurlog.spark import connect
+from murmurlog.spark_rows import find_at
 
 told = {}
 with connect(master="local[2]", test=False) as engine:
     for path in Path(sys.argv[1]).iterdir():
         try:
+            if path.name == "unread":
+                read(find_at(path.as_uri(), columns=None, engine=engine), engine=engine)
             read(find(str(path)), engine=engine)
             told[path.name] = ("read", "")
         except MurmurlogError as error:

@@ -35,7 +35,7 @@ from murmurlog.tasks.derived import completed
 from murmurlog.tasks.search import Searcher
 from murmurlog.tasks.suggestion import Suggester
 from murmurlog.tasks.walks import Walker
-from murmurlog.text import LATEST, VERSIONS, normalise
+from murmurlog.text import normalise
 
 CERTIFICATE, SUMS = "privacy.json", "SHA256SUMS"
 ROWS_A_GROUP = 100_000
@@ -266,8 +266,7 @@ class Release:
         """A question as this bundle would publish it; empty if nothing is left of it. Checks k."""
         if k < 1:
             raise UsageError(f"k must be at least 1, not {k}")
-        version = VERSIONS.get(self.certificate.text["normaliser"], LATEST)
-        return normalise(text, version=version) or ""
+        return normalise(text, version=self.certificate.normaliser) or ""
 
     @cached_property
     def _completed(self) -> dict[str, pa.Table]:

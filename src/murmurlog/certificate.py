@@ -13,7 +13,7 @@ from murmurlog.certificate_schema import FORMAT, MOST_WORDS, check
 from murmurlog.errors import BundleError, UsageError
 from murmurlog.privacy import ASSUMPTIONS, Guarantee
 from murmurlog.tables import By
-from murmurlog.text import MOST_CHARACTERS, odd_line
+from murmurlog.text import LATEST, MOST_CHARACTERS, VERSIONS, odd_line
 
 METHOD = "exact inversion of 127 bits, integers only"  # how noise is drawn
 ENTROPY = {True: "operating system", False: "known seed"}  # by whether the bundle is private
@@ -89,6 +89,11 @@ class Certificate:
     @property
     def title(self) -> str:
         return self.about.get("title", f"Search log release {self.release_id[:8]}")
+
+    @property
+    def normaliser(self) -> int:
+        """The version of the rules for text that the release was made by; the latest if not known."""
+        return VERSIONS.get(self.text["normaliser"], LATEST)
 
     @property
     def composition(self) -> str:

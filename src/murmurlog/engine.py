@@ -23,6 +23,8 @@ from murmurlog.scratch import scratch
 from murmurlog.text import ODD
 
 ROWS_A_BATCH = 200_000
+LEAST_MEMORY = 2_000_000  # bytes; with less the engine cannot even be started
+MOST_MEMORY = 10**15
 OUT_OF_MEMORY = (
     "the engine ran out of memory or of room to spill. Give it more with --memory, or point TMPDIR "
     "to a larger disk."
@@ -353,6 +355,10 @@ def _for_tables(memory: str) -> int:
     if not said:
         raise UsageError(f"--memory {memory!r} is not a size: write it as 8GB or 500MB")
     size = float(said[1]) * (1024 if said[3] else 1000) ** ("KMGT".index(said[2].upper()) + 1)
+    if not LEAST_MEMORY <= size <= MOST_MEMORY:
+        raise UsageError(
+            f"--memory {memory!r:.40} is not a size that the engine can start with: give it 2MB to 1000TB"
+        )
     return int(size - min(size / 5, 1e9))
 
 
@@ -385,6 +391,17 @@ def connect(*, memory: str | None = None, folder: Path | None = None) -> Iterato
 def quoted(text: str) -> str:
     """The text as an SQL string literal."""
     return "'" + text.replace("'", "''") + "'"
+
+
+def literal(path: Path) -> str:
+    """The SQL of a file's name that DuckDB takes for that file alone; stars are no patterns there."""
+    name = str(path)
+    if "\\" in name and any(c in name for c in "*?["):
+        raise InputError(
+            f"the path of {path.name!r} has a backslash and one of *?[ in it, which DuckDB cannot "
+            "tell from a pattern: rename the file or the folder"
+        )
+    return quoted(re.sub(r"[*?\[]", r"[\g<0>]", name))
 
 
 def identifier(name: str) -> str:

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from murmurlog.engine import OUT_OF_MEMORY, DuckEngine, identifier, quoted
 from murmurlog.errors import EngineError, InputError
 from murmurlog.fields import typed
+from murmurlog.parquet_types import check_types
 from murmurlog.postgres import Address, batches
 from murmurlog.records import Records, cut
 from murmurlog.shapes import DIALECTS, Shape, day_of, field_sql, pieces, time_sql
@@ -41,6 +42,8 @@ def raw_rows(
     name = engine.new_name()
     try:
         if source.format in ("parquet", "duckdb"):
+            if source.format == "parquet":  # else one file's type would change another's values
+                check_types(source.files, needed(source, where, keep), source.name)
             # Columns are cheap to scan again, so they are not copied.
             select = select_sql(source, _relation(source, engine), where, keep)
             engine.sql(f"CREATE VIEW {name} AS {select}")
@@ -153,11 +156,15 @@ def _incoming(source: Source, names: Sequence[str]) -> str:
     """The relation that a batch is; of JSON, `found` has the values of a line, if it is JSON."""
     if source.format != "jsonl":
         return "incoming"
-    # Pointers, since a path would know wildcards.
+    # Pointers, since a path would know wildcards; of an array they would take elements by number.
     pointers = ["/" + name.replace("~", "~0").replace("/", "~1") for name in names]
     values = f"json_extract_string(f0, [{', '.join(map(quoted, pointers))}])"
-    lines = "SELECT f0 FROM incoming WHERE trim(f0, ' ' || chr(9) || chr(13)) <> ''"
-    return f"(SELECT CASE WHEN json_valid(f0) THEN {values} END AS found FROM ({lines}))"
+    nothing = f"[{', '.join(['NULL::VARCHAR'] * len(names))}]"
+    return (
+        f"(SELECT CASE WHEN NOT json_valid(f0) THEN NULL WHEN starts_with(bare, '{{') THEN {values} "
+        f"ELSE {nothing} END AS found "
+        "FROM (SELECT f0, trim(f0, ' ' || chr(9) || chr(13)) AS bare FROM incoming) WHERE bare <> '')"
+    )
 
 
 def _stream(

@@ -13,7 +13,7 @@ stands elsewhere: then nobody can tell where one user's record ends and the next
 import codecs
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -104,13 +104,15 @@ def _decoded(stream: Iterator[bytes], encoding: str, name: str) -> Iterator[byte
     if encoding != "utf-16":
         yield from stream
         return
+    start = b""
+    while len(start) < 2 and (piece := next(stream, b"")):
+        start += piece
+    if len(start) >= 2 and start[:2] not in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        raise InputError(f"{name} is no UTF-16: it does not begin with a byte order mark")
     # Half a pair of surrogates becomes bytes that are no UTF-8, so its record is found broken later.
     decoder = codecs.getincrementaldecoder("utf-16")("surrogatepass")
-    try:
-        for piece in stream:
-            yield decoder.decode(piece).encode("utf-8", "surrogatepass")
-    except UnicodeError:
-        raise InputError(f"{name} is no UTF-16: it does not begin with a byte order mark") from None
+    for piece in chain([start], stream):
+        yield decoder.decode(piece).encode("utf-8", "surrogatepass")
     try:
         yield decoder.decode(b"", final=True).encode("utf-8", "surrogatepass")
     except UnicodeDecodeError:
@@ -142,19 +144,34 @@ def _blocks(stream: Iterator[bytes], dialect: Dialect, name: str) -> Iterator[tu
         if cut:
             block = start[:cut]
             _check_quotes(block, dialect, name, line)
+            _check_size(block, ends, name, line)
             yield block, ends
             line += block.count(b"\n")
         rest = start[cut:]
         if len(rest) > MOST_HELD:
             _check_quotes(rest, dialect, name, line)
-            raise InputError(
-                f"{name}, line {line}: a record of more than {MOST_HELD >> 20} MB begins here. The "
-                "file is damaged, or it is not of the form that its name says."
-            )
+            raise InputError(_too_large(name, line))
     if rest:
         block = rest + b"\n"
+        ends = _ends(block, dialect)
         _check_quotes(block, dialect, name, line)
-        yield block, _ends(block, dialect)
+        _check_size(block, ends, name, line)
+        yield block, ends
+
+
+def _check_size(block: bytes, ends: Places, name: str, line: int) -> None:
+    """Raises if a record is too large, wherever the borders of pieces fall."""
+    large = np.flatnonzero(np.diff(ends, prepend=-1) > MOST_HELD)
+    if len(large):
+        start = int(ends[large[0] - 1]) + 1 if large[0] else 0
+        raise InputError(_too_large(name, line + block.count(b"\n", 0, start)))
+
+
+def _too_large(name: str, line: int) -> str:
+    return (
+        f"{name}, line {line}: a record of more than {MOST_HELD >> 20} MB begins here. The file is "
+        "damaged, or it is not of the form that its name says."
+    )
 
 
 def _ends(text: bytes, dialect: Dialect) -> Places:
@@ -266,7 +283,7 @@ def _records(block: bytes, dialect: Dialect) -> Records:
     """The fields of whole records in UTF-8."""
     quoted = _has_quotes(block, dialect)
     if not quoted:
-        block = block.replace(b"\r\n", b"\n")
+        block = block.replace(b"\r\n", b"\n")  # a return that is left is content
     data = np.frombuffer(block, np.uint8)
     cuts = b"\n" + (dialect.delimiter or "").encode()
     stops = _outside(data, cuts, quoted=quoted)
@@ -283,7 +300,11 @@ def _records(block: bytes, dialect: Dialect) -> Records:
         ends = stops - np.arange(len(stops))
     offsets = np.concatenate([[0], ends]).astype(np.int32)
     fields = pa.StringArray.from_buffers(len(ends), pa.py_buffer(offsets), pa.py_buffer(text))
-    return Records(fields=fields, counts=np.diff(last, prepend=-1), empty=_empty(data, stops[last]))
+    return Records(
+        fields=fields,
+        counts=np.diff(last, prepend=-1),
+        empty=_empty(data, stops[last], returns=quoted),
+    )
 
 
 def _content(data: Bytes, stops: Places, feeds: Places) -> Facts:
@@ -302,11 +323,14 @@ def _content(data: Bytes, stops: Places, feeds: Places) -> Facts:
     return content
 
 
-def _empty(data: Bytes, feeds: Places) -> Facts:
-    """Which records have nothing in them, or a byte order mark alone."""
+def _empty(data: Bytes, feeds: Places, *, returns: bool) -> Facts:
+    """Which records have nothing in them, or a byte order mark alone.
+
+    `returns` says that a carriage return before a line feed has not been taken off yet.
+    """
     starts = np.concatenate([[0], feeds[:-1] + 1]) if len(feeds) else feeds
-    returns = (feeds > starts) & (data[feeds - 1] == CR)
-    length = feeds - returns - starts
+    ended = (feeds > starts) & (data[feeds - 1] == CR) & returns
+    length = feeds - ended - starts
     marked = np.flatnonzero(length == len(MARK))
     for i, byte in enumerate(MARK):
         marked = marked[data[starts[marked] + i] == byte]

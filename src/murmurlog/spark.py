@@ -62,6 +62,14 @@ WRITTEN = {
     # With version 2 a task that dies while it commits leaves rows behind.
     "mapreduce.fileoutputcommitter.algorithm.version": "1",
 }
+# Files and folders are read as they are named, where no star is a pattern and no `day=1` a column.
+LITERALLY = {
+    "__globPaths__": "false",
+    "recursiveFileLookup": "true",
+    # The usual client looks for a file of sums, and cannot name that of a file with a colon.
+    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "fs.file.impl.disable.cache": "true",
+}
 PIP = "pip install 'murmurlog[spark]'"
 # What Spark may say while it runs, and our words for it, since its own can quote rows.
 _SAID: Mapping[str, tuple[type[MurmurlogError], str]] = {
@@ -73,6 +81,16 @@ _SAID: Mapping[str, tuple[type[MurmurlogError], str]] = {
     "TIMESTAMP(NANOS": (
         InputError,
         "the source has times in nanoseconds, which Spark does not read: write them in microseconds",
+    ),
+    "PARQUET_TYPE_ILLEGAL": (
+        InputError,
+        "the source has a column of a type that Spark does not read, such as uuid, float16 or time: "
+        "write it as text, or use --engine duckdb",
+    ),
+    "exceeds max precision": (
+        InputError,
+        "the source has decimals of more than 38 digits, which are not read exactly: write them as "
+        "text",
     ),
     "No module named": (
         EngineError,
@@ -201,7 +219,8 @@ class SparkEngine:
         path = f"{self.folder}/{name}"
         with told():
             rows.write.options(**WRITTEN).parquet(path)
-            return self.view(self.session.read.schema(rows.schema).parquet(path), name)
+            again = self.session.read.options(**LITERALLY).schema(rows.schema)
+            return self.view(again.parquet(path), name)
 
     def view(self, rows: Any, name: str | None = None) -> Any:
         """The rows of a Spark frame as a table that is computed whenever it is used."""
@@ -217,8 +236,8 @@ class SparkEngine:
         with told():
             path = _hadoop_path(self.session, target)
             files = path.getFileSystem(self.session.sparkContext._jsc.hadoopConfiguration())
-            files.moveFromLocalFile(_hadoop_path(self.session, file.as_uri()), path)
-            return self.view(self.session.read.parquet(target), name)
+            files.moveFromLocalFile(_hadoop_path(self.session, literal(file)), path)
+            return self.view(self.session.read.options(**LITERALLY).parquet(target), name)
 
     def _new(self) -> str:
         self._tables += 1
@@ -241,6 +260,14 @@ class SparkEngine:
 def is_uri(path: str) -> bool:
     """Whether a path is one that only Spark can tell anything about: s3a://..., hdfs://..."""
     return re.match(r"[a-z][a-z0-9+.-]*://", path, re.IGNORECASE) is not None
+
+
+def literal(path: Path) -> str:
+    """A path of this machine as Hadoop and Spark name it.
+
+    It is no URI: they take a percent sign, a space or any other character for itself.
+    """
+    return f"file://{path.resolve()}"
 
 
 def check_settings(*, master: str | None, scratch_at: str | None, memory: str | None) -> None:
@@ -276,7 +303,7 @@ def connect(
             stack.callback(session.stop)
         check_settings(master=session.sparkContext.master, scratch_at=scratch_at, memory=None)
         folder = stack.enter_context(_folder(session, scratch_at, private))
-        session.sparkContext.addPyFile(str(_package(private)))
+        session.sparkContext.addPyFile(_package(private).as_uri())  # a URI indeed: # would end it
         engine = SparkEngine(session, folder, private)
         if test:
             engine.self_test()
@@ -322,6 +349,11 @@ def _started(kind: Any, master: str | None, private: Path) -> Any:
     if master is not None:
         builder = builder.master(master)
         if master.startswith("local"):
+            if "," in str(private):
+                raise UsageError(
+                    f"the folder for temporary files, {str(private.parent)!r}, has a comma in its "
+                    "name, which Spark takes for two folders: name another with TMPDIR"
+                )
             # Shuffled rows go where the rest of the log is, and vanish with it.
             builder = builder.config("spark.local.dir", str(private))
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -345,12 +377,12 @@ def _started(kind: Any, master: str | None, private: Path) -> Any:
 
 @contextmanager
 def _folder(session: Any, scratch_at: str | None, private: Path) -> Iterator[str]:
-    """A new folder for tables, as a URI, gone when the block ends."""
+    """A new folder for tables, as Spark names it, gone when the block ends."""
     if scratch_at is None:
-        yield private.as_uri()
+        yield literal(private)
     elif not is_uri(scratch_at):
         with scratch(Path(scratch_at).resolve()) as folder:
-            yield folder.as_uri()
+            yield literal(folder)
     else:
         with told():
             name = f"{scratch_at.rstrip('/')}/{PREFIX}{session.sparkContext.applicationId}"

@@ -11,7 +11,7 @@ from typing import Any
 
 from murmurlog.errors import EngineError, UsageError
 from murmurlog.scratch import PREFIX
-from murmurlog.spark import SparkEngine
+from murmurlog.spark import SparkEngine, literal
 
 # Stores that rename a folder in one step, and not into a folder that is not there.
 ONE_STEP = ("hdfs", "webhdfs", "swebhdfs", "file", "ftp", "sftp")
@@ -102,7 +102,7 @@ class Landing:
     def _copied(self, names: list[str], to: Any) -> None:
         for name in names:
             here, there = self.made / name, self._below(to, name)
-            self.files.copyFromLocalFile(False, False, self.hadoop.Path(here.as_uri()), there)
+            self.files.copyFromLocalFile(False, False, self.hadoop.Path(literal(here)), there)
             if self.files.getFileStatus(there).getLen() != here.stat().st_size:
                 raise EngineError(f"{name} was not written to its end")
 

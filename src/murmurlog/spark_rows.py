@@ -5,8 +5,10 @@ DuckDB's, the workers ask DuckDB, batch by batch. Everything else (text files, t
 DuckDB in this process, with its rules for broken rows, and sent on; so is what a server gives.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import partial, reduce
+from pathlib import Path
 from typing import Any
 
 import ibis
@@ -15,13 +17,15 @@ import pyarrow.parquet as pq
 
 from murmurlog.engine import connect
 from murmurlog.errors import EngineError, InputError
+from murmurlog.parquet_types import INT96, NOTHING, Kind, types_of
 from murmurlog.raw import STANDARD, needed, raw_rows, select_sql, shown
 from murmurlog.source import Source, check_case, with_roles
-from murmurlog.spark import SparkEngine, spark_schema, told
+from murmurlog.spark import LITERALLY, SparkEngine, literal, spark_schema, told
 from murmurlog.spark_worker import asked_of_duckdb
 
 WHOLE = ("tinyint", "smallint", "int", "bigint")
 PLAIN = ("string", "boolean", *WHOLE)  # types whose text is the same in DuckDB and in Spark
+LARGEST = "decimal(20,0)"  # unsigned integers of 64 bits
 TIMES = ("timestamp", "timestamp_ntz", "date")
 
 
@@ -31,7 +35,7 @@ def find_at(uri: str, *, columns: Mapping[str, str] | None, engine: SparkEngine)
         format="parquet", files=(), compressions=(), encodings=(), table=None, lines=None,
         found=(), columns={}, uri=uri, settled={"format": "name"},
     )  # fmt: skip
-    return with_roles(source, tuple(_frame(source, engine).columns), columns or {})
+    return with_roles(source, tuple(_frame_at(source, engine).columns), columns or {})
 
 
 def spark_rows(
@@ -45,11 +49,12 @@ def spark_rows(
     """Every row as `raw_rows` has it, in Spark."""
     if source.format != "parquet":
         return _through_this_process(source, engine, broken, where, keep, say)
-    frame = _frame(source, engine)
     texts = {role: name for role, name in source.columns.items() if role != "time"}
+    as_text = [*texts.values(), *where, *keep]
     names = needed(source, where, keep)
+    frame = _at_uri(source, engine, as_text) if source.uri else _on_disk(source, engine, names)
     types = {name: frame.schema[name].dataType.simpleString() for name in names}
-    plain = all(types[name] in PLAIN for name in (*texts.values(), *where, *keep))
+    plain = all(types[name] in PLAIN for name in as_text)
     plain &= "time" not in source.columns or types[source.columns["time"]] in TIMES
     plain &= "rank" not in source.columns or types[source.columns["rank"]] in WHOLE
     with told():
@@ -59,23 +64,95 @@ def spark_rows(
         return _asked(source, engine, frame.select(*map(_name, names)), where, keep)
 
 
-def _frame(source: Source, engine: SparkEngine) -> Any:
-    """The files as Spark has them; refused where it would read others, or other columns."""
-    paths = [source.uri] if source.uri else [file.resolve().as_uri() for file in source.files]
+def _on_disk(source: Source, engine: SparkEngine, names: Sequence[str]) -> Any:
+    """The needed columns of files on a disk that all share; what else they hold is not looked at."""
+    check_case(source, source.found)
+    found = types_of(source.files, names, source.name)
+    common = {
+        name: _common([k[name] for k in found.values() if name in k], name, source.name)
+        for name in names
+    }
+    alike: dict[tuple[Kind | None, ...], list[Path]] = {}
+    for file, kinds in found.items():
+        alike.setdefault(tuple(kinds.get(name) for name in names), []).append(file)
+    with told():
+        frames = [
+            _alike(engine, files, dict(zip(names, kinds, strict=True)), common)
+            for kinds, files in alike.items()
+        ]
+        read = sum(count for _, count in frames)
+        if read != len(source.files):
+            raise InputError(
+                f"Spark would read {read} of the {len(source.files)} files of the source: rename "
+                "those that begin with _ or ."
+            )
+        return reduce(lambda some, more: some.union(more), (frame for frame, _ in frames))
+
+
+def _common(kinds: Sequence[Kind], name: str, source_name: str) -> str:
+    """The type of Spark that holds the values of a column in all files, with the same texts."""
+    known = []
+    for kind in kinds:
+        if kind.spark is None:
+            how = "in microseconds" if "timestamp" in kind.name else "as text"
+            raise InputError(
+                f'the column "{name}" of {source_name} is {kind.name}, which Spark does not read. '
+                f"Write it {how}, or use --engine duckdb."
+            )
+        if kind.name != NOTHING:
+            known.append("timestamp_ntz" if kind.name == INT96 else kind.spark)
+    distinct = dict.fromkeys(known)
+    if len(distinct) < 2:
+        return next(iter(distinct), "string")
+    if all(kind in (*WHOLE, LARGEST) for kind in distinct):
+        return LARGEST if LARGEST in distinct else "bigint"
+    # What differs otherwise, and has one form, are decimals with one scale.
+    return max(distinct, key=lambda kind: [int(digits) for digits in re.findall(r"\d+", kind)])
+
+
+def _alike(
+    engine: SparkEngine,
+    files: Sequence[Path],
+    kinds: Mapping[str, Kind | None],
+    common: Mapping[str, str],
+) -> tuple[Any, int]:
+    """The columns of files that have the same ones, cast to common types; and how many it reads."""
+    from pyspark.sql.types import StructType
+
+    there = {name: kind for name, kind in kinds.items() if kind and kind.name != NOTHING}
+    schema = ", ".join(f"{_name(name)} {kind.spark}" for name, kind in there.items())
+    reader = engine.session.read.options(**LITERALLY).schema(schema or StructType([]))
+    frame = reader.parquet(*map(literal, files))
+    cast = [
+        f"CAST({_name(name) if name in there else 'NULL'} AS {kind}) AS {_name(name)}"
+        for name, kind in common.items()
+    ]
+    return frame.selectExpr(*cast), len(frame.inputFiles())
+
+
+def _at_uri(source: Source, engine: SparkEngine, as_text: Sequence[str]) -> Any:
+    """The files at a URI, with the columns that are to be text; see `_frame_at`."""
+    frame = _frame_at(source, engine)
+    for name in as_text:
+        # Spark has one type for INT96, which has no zone, and for times with one.
+        if re.search(r"\btimestamp\b", frame.schema[name].dataType.simpleString()):
+            raise InputError(
+                f'the column "{name}" of {source.name} is a timestamp that Spark does not tell the '
+                "zone of: write it as text"
+            )
+    return frame
+
+
+def _frame_at(source: Source, engine: SparkEngine) -> Any:
+    """The files at a URI as Spark finds them, patterns and folders like `day=1` included."""
     try:
         with told():
-            frame = engine.session.read.option("mergeSchema", "true").parquet(*paths)
-            read = len(frame.inputFiles())
+            frame = engine.session.read.option("mergeSchema", "true").parquet(source.uri)
     except EngineError:
         raise InputError(
             f"Spark cannot read {source.name} as Parquet: see that it is there and that its files "
             "agree on their columns"
         ) from None
-    if source.files and read != len(source.files):
-        raise InputError(
-            f"Spark would read {read} of the {len(source.files)} files of the source: rename those "
-            "that begin with _ or . or have any of *?[]{}\\ in their path"
-        )
     check_case(source, tuple(frame.columns))
     return frame
 

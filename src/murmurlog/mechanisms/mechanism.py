@@ -207,7 +207,8 @@ def number(letters: dict[str, str], *names: str, default: float | None = None) -
         return default
     text = letters.pop(given[0])
     try:
-        return decimal(text)
+        # A mechanism's own text can say inf; whoever asks for a finite number checks that.
+        return float(text) if text in ("inf", "nan") else decimal(text)
     except ValueError:
         raise UsageError(f"{given[0]} must be a number, not {text!r}") from None
 

@@ -40,7 +40,7 @@ def bundles(request: Request, desk: "Desk") -> JSONResponse:
 def complete(request: Request, desk: "Desk") -> JSONResponse:
     book = asked.book(request, desk.shelf)
     k = asked.whole(request, "k", 10, least=1, most=MOST_COMPLETIONS)
-    begun = asked.begun(request, "q")
+    begun = asked.begun(request, "q", version=book.certificate.normaliser)
     found = [text for text, _ in book.index.complete(begun, k)]
     amounts = [book.index.amount(text) for text in found]
     room = Room()
@@ -59,7 +59,8 @@ def query(request: Request, desk: "Desk") -> JSONResponse:
     book = asked.book(request, desk.shelf)
     if not asked.text(request, "q"):
         raise asked.wrong("q is missing: the query that is asked about")
-    return JSONResponse(findings.found(book, asked.begun(request, "q").strip()).as_json())
+    asked_for = asked.begun(request, "q", version=book.certificate.normaliser).strip()
+    return JSONResponse(findings.found(book, asked_for).as_json())
 
 
 def top(request: Request, desk: "Desk") -> JSONResponse:

@@ -27,10 +27,10 @@ def text(request: Request, name: str, *, most: int = MOST_LETTERS) -> str:
     return given
 
 
-def begun(request: Request, name: str, *, most: int = MOST_LETTERS) -> str:
-    """A text as a release would have it. A space at the end is kept: it says a word is finished."""
+def begun(request: Request, name: str, *, version: int, most: int = MOST_LETTERS) -> str:
+    """A text as a release has it, by its version of the rules. A space at the end is kept: it says a word is finished."""
     given = text(request, name, most=most)
-    clean = normalise(given) or ""
+    clean = normalise(given, version=version) or ""
     _limit(name, clean, most)  # one letter may become eighteen
     return clean + " " * bool(clean and given[-1].isspace())
 

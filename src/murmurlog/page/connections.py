@@ -23,6 +23,7 @@ class TimedProtocol(H11Protocol):
         super().__init__(*given, **named)
         self._timer: asyncio.TimerHandle | None = None
         self._since = self.loop.time()
+        self._ended = False  # the client sends nothing more, and may still read
 
     @property
     def waits(self) -> bool:
@@ -45,9 +46,16 @@ class TimedProtocol(H11Protocol):
         if self.cycle is not before:  # a request has begun; more of its head would change nothing
             self._restart()
 
+    def eof_received(self) -> Any:
+        """True keeps the connection open, for the answer that is being made."""
+        self._ended = True
+        return not self.waits
+
     def on_response_complete(self) -> None:
         self._restart()
         super().on_response_complete()
+        if self._ended and self.waits:
+            self.transport.close()
 
     def _restart(self) -> None:
         if self._timer is not None:

@@ -97,16 +97,16 @@ def wanted(request: Request, book: Book) -> Wanted:
     return Wanted(
         book=book,
         sheet=sheet,
-        match=_pattern(request),
+        match=_pattern(request, book),
         column=asked.one_of(request, "column", sheet.keys[0], sheet.keys),
         sort=sort,
         falling=order == "falling",
     )
 
 
-def _pattern(request: Request) -> str:
+def _pattern(request: Request, book: Book) -> str:
     """A pattern in the letters that keys are written in; a space at its end is kept."""
-    pattern = asked.begun(request, "match", most=MOST_PATTERN)
+    pattern = asked.begun(request, "match", version=book.certificate.normaliser, most=MOST_PATTERN)
     if sum(map(pattern.count, WILD)) > MOST_WILD:
         raise asked.wrong(f"match has more than {MOST_WILD} of * and ?: ask for less at a time")
     return pattern

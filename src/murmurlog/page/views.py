@@ -24,7 +24,8 @@ def explore(request: Request, desk: "Desk") -> Response:
     book = asked.book(request, desk.shelf)
     if not request.query_params.get("q", "").strip():
         return desk.page(request, "explore.html", book=book, q="", **_first_look(book))
-    finding = findings.found(book, asked.begun(request, "q").strip())
+    asked_for = asked.begun(request, "q", version=book.certificate.normaliser).strip()
+    finding = findings.found(book, asked_for)
     return desk.page(request, "query.html", book=book, q=finding.query, finding=finding)
 
 

@@ -1,0 +1,199 @@
+"""Which types of Parquet columns are read, and what each engine does with them (docs/types.md).
+
+A column is read where its text is a function of its value alone, on every engine. The types are
+those that stand in the file itself, which is what DuckDB and Spark look at, not those of a schema
+that Arrow may have stored beside them.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from murmurlog.errors import InputError
+
+MOST_DIGITS = 38  # of a decimal: DuckDB misreads more, Spark has no such type
+INT96 = "int96 timestamp"
+NOTHING = "null"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """A type of a Parquet column.
+
+    Columns of one `form` give one text for one value, so files may differ in the rest. `spark` is
+    the type that Spark reads it as, None where it reads no such column.
+    """
+
+    name: str
+    form: str
+    spark: str | None
+
+
+def _kinds(*rows: tuple[str, str, str | None]) -> dict[str, Kind]:
+    return {name: Kind(name=name, form=form, spark=spark) for name, form, spark in rows}
+
+
+KINDS = _kinds(
+    ("string", "text", "string"),
+    ("json", "json", "string"),
+    ("binary", "bytes", "binary"),
+    ("boolean", "boolean", "boolean"),
+    ("int8", "integer", "tinyint"),
+    ("int16", "integer", "smallint"),
+    ("int32", "integer", "int"),
+    ("int64", "integer", "bigint"),
+    ("uint8", "integer", "smallint"),
+    ("uint16", "integer", "int"),
+    ("uint32", "integer", "bigint"),
+    ("uint64", "integer", "decimal(20,0)"),
+    ("float16", "float32", None),
+    ("float32", "float32", "float"),
+    ("float64", "float64", "double"),
+    ("date", "date", "date"),
+    ("time", "time of day", None),
+    ("time with zone", "time of day with zone", None),
+    ("time in nanoseconds", "time of day in nanoseconds", None),
+    ("timestamp", "timestamp", "timestamp_ntz"),
+    (INT96, "timestamp", "timestamp_ltz"),
+    ("timestamp in nanoseconds", "timestamp in nanoseconds", None),
+    ("timestamp with zone", "timestamp with zone", "timestamp_ltz"),
+    ("timestamp with zone in nanoseconds", "timestamp with zone", None),
+    ("uuid", "uuid", None),
+    (NOTHING, NOTHING, "string"),
+)
+# By the type that a file annotates a column with; those without one are below.
+_ANNOTATED = {"String": "string", "Enum": "string", "JSON": "json", "UUID": "uuid",
+              "Float16": "float16", "Date": "date", "Null": NOTHING}  # fmt: skip
+_BARE = {"BOOLEAN": "boolean", "INT32": "int32", "INT64": "int64", "INT96": INT96,
+         "FLOAT": "float32", "DOUBLE": "float64", "BYTE_ARRAY": "binary",
+         "FIXED_LEN_BYTE_ARRAY": "binary"}  # fmt: skip
+
+
+class _Unread(Exception):
+    """A type that no engine reads exactly; its words name it."""
+
+
+def check_types(files: Sequence[Path], columns: Sequence[str], source_name: str) -> None:
+    """Raises unless every file has the columns in types that are read, the same in all of them."""
+    types_of(files, columns, source_name)
+
+
+def types_of(
+    files: Sequence[Path], columns: Sequence[str], source_name: str
+) -> dict[Path, dict[str, Kind]]:
+    """The types of the columns that each file has; raises as `check_types` does."""
+    found = {file: _columns_of(file, columns, source_name) for file in files}
+    first: dict[str, tuple[Path, Kind]] = {}
+    for file, kinds in found.items():
+        for name, kind in kinds.items():
+            if kind.name == NOTHING:
+                continue
+            where, other = first.setdefault(name, (file, kind))
+            if other.form != kind.form:
+                raise InputError(
+                    f'the column "{name}" of {source_name} is {other.name} in {where.name} and '
+                    f"{kind.name} in {file.name}. Write it in one type, or read the files one by one."
+                )
+    return found
+
+
+def _columns_of(file: Path, columns: Sequence[str], source_name: str) -> dict[str, Kind]:
+    """The types of those columns that a file has."""
+    try:
+        schema = pq.read_metadata(file).schema
+        fields = list(schema.to_arrow_schema())
+    except (pa.ArrowException, OSError):  # their texts can quote what is in the file
+        raise InputError(f"{file.name} is not readable as parquet") from None
+    leaves = iter([schema.column(i) for i in range(len(schema))])
+    kinds = {}
+    for field in fields:
+        mine = [next(leaves) for _ in range(_width(field.type))]
+        if field.name in columns:
+            try:
+                kinds[field.name] = _kind(field.type, iter(mine))
+            except _Unread as unread:
+                raise InputError(
+                    f'the column "{field.name}" of {source_name} is {unread}, which is not read '
+                    "exactly. Write it as text."
+                ) from None
+    return kinds
+
+
+def _parts(kind: pa.DataType) -> list[tuple[str, pa.DataType]] | None:
+    """The names and types that a nested type is made of; None if it is not nested."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return _parts(kind.storage_type)
+    if pa.types.is_struct(kind):
+        return [(field.name, field.type) for field in kind]
+    if pa.types.is_map(kind):
+        return [("key", kind.key_type), ("value", kind.item_type)]
+    if any(is_list(kind) for is_list in _LISTS):
+        return [("", kind.value_type)]
+    return None
+
+
+_LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list,
+          pa.types.is_list_view, pa.types.is_large_list_view)  # fmt: skip
+
+
+def _width(kind: pa.DataType) -> int:
+    """How many columns of a Parquet file a type takes."""
+    parts = _parts(kind)
+    return 1 if parts is None else sum(_width(part) for _, part in parts)
+
+
+def _kind(kind: pa.DataType, leaves: Iterator[Any]) -> Kind:
+    """The type of a column; `leaves` are the file's own columns that it is made of."""
+    parts = _parts(kind)
+    if parts is None:
+        leaf = next(leaves)
+        return _leaf(leaf.physical_type, json.loads(leaf.logical_type.to_json()))
+    inner = [(name, _kind(part, leaves)) for name, part in parts]
+    names = ", ".join(f"{name} {part.name}".strip() for name, part in inner)
+    what = "struct" if pa.types.is_struct(kind) else "map" if pa.types.is_map(kind) else "list"
+    # Any difference inside is one outside: the text of a list shows the types that it is made of.
+    return Kind(name=f"{what}({names})", form=f"{what}({names})", spark=_nested(what, inner))
+
+
+def _nested(what: str, inner: Sequence[tuple[str, Kind]]) -> str | None:
+    """A nested type in the words of Spark."""
+    # Spark has one type for INT96 and for times with a zone, and inside others it is not cast.
+    if any(part.spark is None or INT96 in part.name for _, part in inner):
+        return None
+    if what == "struct":
+        fields = (f"`{name.replace('`', '``')}`:{part.spark}" for name, part in inner)
+        return f"struct<{','.join(fields)}>"
+    of = ",".join(str(part.spark) for _, part in inner)
+    return f"map<{of}>" if what == "map" else f"array<{of}>"
+
+
+def _leaf(physical: str, logical: Mapping[str, Any]) -> Kind:
+    """The type of a single column of a file."""
+    kind = str(logical["Type"])
+    if kind == "Decimal":
+        return _decimal(int(logical["precision"]), int(logical["scale"]))
+    if kind == "Int":
+        name = f"{'' if logical['isSigned'] else 'u'}int{logical['bitWidth']}"
+    elif kind in ("Time", "Timestamp"):
+        zone = bool(logical["isAdjustedToUTC"])
+        fine = logical["timeUnit"] == "nanoseconds"
+        name = kind.lower() + " with zone" * zone + " in nanoseconds" * fine
+    elif kind in ("None", "Undefined"):
+        name = _BARE.get(physical, physical.lower())
+    else:
+        name = _ANNOTATED.get(kind, kind.lower())
+    if name not in KINDS:
+        raise _Unread(name)
+    return KINDS[name]
+
+
+def _decimal(precision: int, scale: int) -> Kind:
+    name = f"decimal({precision},{scale})"
+    if precision > MOST_DIGITS:
+        raise _Unread(f"{name}, of more than {MOST_DIGITS} digits")
+    return Kind(name=name, form=f"decimal with {scale} digits after the point", spark=name)
