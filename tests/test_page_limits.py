@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import random
+import shutil
 import socket
 import threading
 import time
@@ -51,8 +52,6 @@ def sound(tmp_path_factory):
 
 @pytest.fixture
 def bundle(sound, tmp_path):
-    import shutil
-
     return shutil.copytree(sound, tmp_path / "forged")
 
 
@@ -286,6 +285,35 @@ def test_the_order_is_the_one_that_rows_are_put_in(bundle, rows):
         rewrite(bundle, "query", ordered.take(places))
         with pytest.raises(BundleError, match="canonical order"):
             _ = murmurlog.load(bundle).tables
+
+
+def test_counts_that_are_not_exact_in_floating_point_are_refused(bundle):
+    table = counted(["a"], [900])
+    rewrite(bundle, "query", table.set_column(1, "users", pa.array([2**60], pa.int64())))
+    with pytest.raises(BundleError, match="counts that no log comes to"):
+        _ = murmurlog.load(bundle).tables
+
+
+def test_many_small_row_groups_are_put_together(bundle):
+    path = bundle / "data" / "query.parquet"
+    table = pq.read_table(path)
+    pq.write_table(table, path, row_group_size=1)
+    seal(bundle)
+    assert table.num_rows > 200
+    assert murmurlog.load(bundle).tables["query"]["query"].num_chunks == 1
+
+
+def test_a_bundle_without_noise_can_be_shown_and_added_up(write_tsv, tmp_path):
+    rows = [{"user": f"u{n}", "time": "2026-01-31 18:00:00", "query": "weather"} for n in range(30)]
+    out = tmp_path / "bundle"
+    murmurlog.release(
+        str(write_tsv(rows)), out=out, tables=["query"], mechanism="k-query:20",
+        accept_no_guarantee=True,
+    )  # fmt: skip
+    total = murmurlog.load(out).total("query")
+    assert (total.value, total.low, total.high) == (30, 30, 30)
+    shown_count = client_of(Shelf([out])).get("/api/query?q=weather").json()["counts"][0]["count"]
+    assert (shown_count["value"], shown_count["low"]) == (30, 30)
 
 
 def test_an_empty_value_in_a_list_is_refused(sound, tmp_path):
