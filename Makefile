@@ -15,11 +15,8 @@ help:
 	@echo "make bench     the benchmarks"
 	@echo "make audit     attack every mechanism, and broken twins of them"
 	@echo "make faults    kill and starve releases, damage ledgers, look at what is left"
-<<<<<<< HEAD
 	@echo "make fuzz      hostile logs, files, parameters and bundles by the thousand; text logs read twice"
-=======
 	@echo "make fuzz      hostile logs, files, parameters and bundles by the thousand; one log on every road"
->>>>>>> main
 
 $(VENV)/run: requirements.txt pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("murmurlog needs Python 3.11 or newer" if sys.version_info < (3, 11) else 0)'
@@ -84,11 +81,8 @@ faults: $(VENV)/run
 
 fuzz: $(VENV)/dev
 	$(BIN)/python audits/fuzz.py
-<<<<<<< HEAD
 	$(BIN)/python audits/reader_fuzz.py --files 100000
-=======
 	$(BIN)/python audits/roads.py
->>>>>>> main
 
 # New locks, with hashes and without the name of any index.
 LOCK := $(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-header \
