@@ -62,7 +62,11 @@ class Wanted:
 
 
 def gathered(raw: Any, engine: DuckEngine, cleaning: Cleaning) -> Coded | Parts | None:
-    """The log of a source; None if one bucket of users alone has no room."""
+    """The log of a source; None if one bucket of users alone has no room.
+
+    How much room there is decides on the road, and one user's rows can tip it. All roads give every
+    unit the same bounded items, so nothing that is published depends on the choice.
+    """
     columns = cleaning.columns(raw)
     rows = raw.select(**columns, bucket=engine.bucket(raw.user, BUCKETS))
     room = engine.memory * ROOM
