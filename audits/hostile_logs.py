@@ -249,7 +249,11 @@ def _names() -> Iterator[Case]:
                 names[place] = name
                 log = f"log.{form}"
                 make = _named(log, form, names)
-                mapped = () if {",", "="} & set(name) else ("--columns", f"{role}={name}")
+                others = (
+                    {"user": "user", "time": "time", "query": "query"} if form == "jsonl" else {}
+                )
+                pairs = ",".join(f"{r}={n}" for r, n in (others | {role: name}).items())
+                mapped = () if {",", "="} & set(name) else ("--columns", pairs)
                 yield Case("names of columns", f"{role} {name[:20]!a}", make, release(log, *mapped),
                            frozenset({0, 2, 4}))  # fmt: skip
             extra = _named(log, form, ["user", "time", "query", name])

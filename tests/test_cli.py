@@ -48,7 +48,8 @@ def test_plan_prints_the_thresholds_of_the_paper_setting(place):
 
 def test_profile_release_verify_and_ledger(place, tmp_path):
     profile = json.loads(run("profile", place / "log.parquet", "--json", cwd=tmp_path).stdout)
-    keys = {"rows", "users", "shape", "columns", "broken", "screened", "items_per_user"}
+    keys = {"rows", "users", "shape", "columns", "proposed", "broken"}
+    keys |= {"screened", "items_per_user"}
     assert set(profile) == keys
     assert profile["rows"] == 120_000
     assert profile["users"] == 3_000

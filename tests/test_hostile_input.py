@@ -126,7 +126,9 @@ def test_a_table_of_duckdb_whose_name_holds_quotes_is_read(tmp_path):
 def test_any_key_of_json_is_one_column(tmp_path, engine, name):
     lines = [{name: f"u{n}", "query": "q", "other": "x"} for n in range(3)]
     (tmp_path / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    log = read(find(str(tmp_path / "log.jsonl"), columns={"user": name}), engine=engine)
+    log = read(
+        find(str(tmp_path / "log.jsonl"), columns={"user": name, "query": "query"}), engine=engine
+    )
     assert sorted(log.table.user.to_pyarrow().to_pylist()) == ["u0", "u1", "u2"]
 
 

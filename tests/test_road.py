@@ -688,7 +688,7 @@ def test_a_bundle_of_the_first_rules_for_text_is_judged_by_them(tmp_path, write_
     file = tmp_path / "old" / "privacy.json"
     file.write_text(file.read_text().replace("nfkc-casefold-1", "nfkc-casefold-2"))
     reseal(tmp_path / "old")
-    assert "text not normalised" in failed(verify(tmp_path / "old"))["table query"]
+    assert "not normalised" in failed(verify(tmp_path / "old"))["table query"]
 
 
 def test_a_bad_log_costs_nothing(tmp_path):

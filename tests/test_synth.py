@@ -73,7 +73,9 @@ def test_every_format_reads_back_the_same(tmp_path, name, like):
     small = invent(rows=2_000, seed=5, like=like)
     write(small, tmp_path / name)
     with connect() as engine:
-        log = read(find(str(tmp_path / name)), engine=engine)
+        keys = {"user": "user", "query": "query", "time": "time", "url": "url"}
+        columns = keys if ".jsonl" in name else None
+        log = read(find(str(tmp_path / name), columns=columns), engine=engine)
         assert log.broken == {}
         assert log.rows == 2_000
         got = (

@@ -191,8 +191,8 @@ def _text(data: Mapping[str, Any]) -> dict[str, Any]:
     # Bundles of before say nothing about the source.
     source = {"source": data["source"]} if "source" in data else {}
     return {
-        **source,
         **{name: data[name] for name in names},
+        **source,
         "gap": None if gap is None else float(gap),
         "set_size": data.get("set_size"),
         "consecutive": data.get("consecutive"),

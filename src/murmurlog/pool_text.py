@@ -107,7 +107,7 @@ def check_text(path: Path) -> None:
     if not path.is_file():
         raise InputError(f"there is no file of text {str(path)!r}")
     lines = first_lines(path, compression_of(path))
-    if _is_log(path, lines):
+    if _is_log(path, lines or ()):
         raise Refused(
             f"{path.name} looks like a search log. A pool made of a log is private data: every query "
             "it names was asked by somebody, and publishing on it protects nobody (A4). Build the "
@@ -115,7 +115,7 @@ def check_text(path: Path) -> None:
         )
     suffixes = [suffix.lstrip(".").lower() for suffix in path.suffixes]
     kind = next((s for s in reversed(suffixes) if s not in COMPRESSIONS), "")
-    if not lines or kind in FORMATS:
+    if lines is None or kind in FORMATS:
         raise InputError(f"{path.name} is no plain text: a pool is made of running text")
 
 

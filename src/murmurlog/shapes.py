@@ -86,8 +86,8 @@ def _names_all(record: Sequence[str], roles: Mapping[str, Sequence[str]]) -> boo
     return sorted(held) == ["query", "time", "user"]
 
 
-def first_lines(file: Path, compression: str | None) -> list[str]:
-    """The lines of the first 64 kB that are not empty; nothing if it is no text.
+def first_lines(file: Path, compression: str | None) -> list[str] | None:
+    """The lines of the first 64 kB that are not empty; None if it is no text.
 
     Nothing that is published may depend on them: they are somebody's.
     """
@@ -95,9 +95,9 @@ def first_lines(file: Path, compression: str | None) -> list[str]:
         start = next(pieces(file, compression, block=LOOKED_AT), b"")
         encoding = encoding_of(file, compression, None)
     except InputError:
-        return []
+        return None
     if start.startswith(_BINARY):
-        return []
+        return None
     text = start.decode(encoding, "replace").removeprefix("\ufeff")
     whole = text[: text.rfind("\n") + 1] or text
     return [line for line in (line.rstrip("\r") for line in whole.split("\n")) if line]

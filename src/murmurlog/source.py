@@ -203,7 +203,7 @@ def guess(path: str) -> dict[str, str]:
 def _guess_keys(file: Path, compression: str | None) -> dict[str, str]:
     """--columns for the keys of the first lines of a .jsonl."""
     keys: dict[str, None] = {}
-    for line in first_lines(file, compression):
+    for line in first_lines(file, compression) or ():
         try:
             value = json.loads(line)
         except (ValueError, RecursionError):
