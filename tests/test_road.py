@@ -338,7 +338,9 @@ def test_rows_are_restricted_by_time_and_by_value(places, tmp_path):
     early = queries_of(places, tmp_path / "early", until="2025-01-02")
     assert {row["query"] for row in early} == {"maps"}
     german = queries_of(places, tmp_path / "german", where={"country": "DE"})
-    assert max(row["users"] for row in german) < 110
+    assert (
+        max(row["users"] for row in german) < 150
+    )  # of 67, where all are 200; the noise has an sd of 18
     stated = murmurlog.load(tmp_path / "german").certificate.text
     assert stated["where"] == {"country": "DE"}
     assert murmurlog.load(tmp_path / "late").certificate.text["since"] == "2026-01-01"
