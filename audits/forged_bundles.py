@@ -60,6 +60,7 @@ TEXTS = (
     "\u202eexe", "\ufdfa" * 500, "w " * 4000 + "w", "\ufdd0", "%", "*", "\U0001f469\u200d\U0001f52c",
 )  # fmt: skip
 COUNTS = (-(2**40), -1, 0, 1, 3, 500, 2**31, 2**53 + 1, 2**61)
+MOST_FORGED = 10_000_000  # bytes of a table: changes come on top of each other
 ERRORS = (0.0, 1e-300, 0.5, 2.0, 1e9, 1e18, float("nan"))
 
 
@@ -235,7 +236,8 @@ def other_errors(table: pa.Table, choice: random.Random) -> pa.Table:
 
 
 def repeated(table: pa.Table, choice: random.Random) -> pa.Table:
-    return pa.concat_tables([table] * choice.choice((2, 3, 500))).combine_chunks()
+    times = min(choice.choice((2, 3, 500)), max(2, MOST_FORGED // max(1, table.nbytes)))
+    return pa.concat_tables([table] * times).combine_chunks()
 
 
 def shuffled(table: pa.Table, choice: random.Random) -> pa.Table:
@@ -250,8 +252,8 @@ def many(table: pa.Table, choice: random.Random) -> pa.Table:
     """Rows that differ in one text only, by the thousand."""
     place = choice.choice(_columns(table, pa.types.is_string))
     size, long = choice.choice(((300, 10_000), (3000, 20), (20_000, 1)))
-    grown = table.take([0] * size)
-    return _with(grown, place, [f"{n} {'x' * long}" for n in range(size)])
+    grown = table.take([0] * min(size, max(1, MOST_FORGED // max(1, table.slice(0, 1).nbytes))))
+    return _with(grown, place, [f"{n} {'x' * long}" for n in range(grown.num_rows)])
 
 
 def other_columns(table: pa.Table, choice: random.Random) -> pa.Table:
