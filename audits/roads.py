@@ -214,7 +214,13 @@ def _empty(home: Path, found: Found) -> None:
 
 
 def _ours(path: Path) -> bool:
-    return path.name in ("scratch", "scratch ü=%20", "tmp", "work") and path.is_dir()
+    """Whether it is a folder of this audit, or what a Java that still runs keeps without any row."""
+    if path.name in ("scratch", "scratch ü=%20", "tmp") and path.is_dir():
+        return True
+    empty = path.is_dir() and not any(path.iterdir())
+    return path.suffix in (".so", ".lck") or (
+        empty and path.name.startswith(("artifacts-", "spark-"))
+    )
 
 
 # Spark and PostgreSQL

@@ -63,7 +63,10 @@ def test_what_is_left_behind_or_open_to_others_is_seen(tmp_path):
     (tmp_path / "logs").mkdir()
     roads._empty(tmp_path, found)
     assert not found.differences
-    (tmp_path / "scratch" / "rows").write_text("somebody's")
+    (tmp_path / "tmp" / "spark-1").mkdir(parents=True)
+    roads._empty(tmp_path, found)
+    assert not found.differences
+    (tmp_path / "tmp" / "spark-1" / "rows").write_text("somebody's")
     roads._empty(tmp_path, found)
     (tmp_path / "scratch" / "folder").mkdir(mode=0o755)
     roads._private(tmp_path / "scratch", found)
