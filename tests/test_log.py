@@ -432,3 +432,43 @@ def test_hostile_column_names_stay_names(tmp_path):
     table = pa.table({"user": ["a"], name: ["x"]})
     pq.write_table(table, tmp_path / "log.parquet")
     assert rows_of(tmp_path / "log.parquet", columns={"query": name})[0] == rows
+
+
+@pytest.mark.parametrize(
+    "name", ["log[1].parquet", "log*.parquet", "log?.parquet", "a b=%20ü.parquet"]
+)
+def test_a_name_is_no_pattern_for_the_engine(tmp_path, name):
+    """A star in the name of one file must not read the files beside it."""
+    for file, user in ((name, "a"), ("log1.parquet", "b"), ("log2.parquet", "c")):
+        pq.write_table(pa.table({"user": [user], "query": ["x"]}), tmp_path / file)
+    assert [row[0] for row in rows_of(tmp_path / name)[0]] == ["a"]
+
+
+def test_columns_that_differ_in_case_only_are_never_taken_for_each_other(tmp_path):
+    table = pa.table({"User": ["r1", "r2"], "user": ["a", "a"], "query": ["x", "y"]})
+    pq.write_table(table, tmp_path / "log.parquet")
+    with pytest.raises(InputError, match="differ in capitals only: User, user"):
+        find(str(tmp_path / "log.parquet"), columns={"user": "user"})
+    (tmp_path / "log.tsv").write_text("User\tuser\tquery\nr1\ta\tx\nr2\ta\ty\n")
+    with pytest.raises(InputError, match=r"one name but for capitals or spaces: User, user"):
+        find(str(tmp_path / "log.tsv"))
+    rows, _ = rows_of(tmp_path / "log.tsv", columns={"user": "user"})
+    assert [row[0] for row in rows] == ["a", "a"]
+
+
+def test_a_role_may_be_settled_as_none(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("user,query,time,url\na,x,2026-01-01,b.example\n")
+    source = find(str(path), columns={"time": "none", "url": "none"})
+    assert source.columns == {"user": "user", "query": "query"}
+    with pytest.raises(UsageError, match="--columns user=none: a log without a user"):
+        find(str(path), columns={"user": "none"})
+
+
+def test_one_files_types_change_no_other_files_users(tmp_path):
+    big = 2**53
+    pq.write_table(pa.table({"user": [big, big + 1], "query": ["x", "y"]}), tmp_path / "a.parquet")
+    assert [row[0] for row in rows_of(tmp_path / "a.parquet")[0]] == [str(big), str(big + 1)]
+    pq.write_table(pa.table({"user": [0.5], "query": ["z"]}), tmp_path / "b.parquet")
+    with pytest.raises(InputError, match=r'column "user" of .* is int64 in a.parquet and float64'):
+        rows_of(tmp_path)

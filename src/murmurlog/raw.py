@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from murmurlog.engine import OUT_OF_MEMORY, DuckEngine, identifier, quoted
+from murmurlog.engine import OUT_OF_MEMORY, DuckEngine, identifier, literal, quoted
 from murmurlog.errors import EngineError, InputError
 from murmurlog.fields import typed
 from murmurlog.parquet_types import check_types
@@ -245,7 +245,7 @@ def _relation(source: Source, engine: DuckEngine) -> str:
         name = engine.new_name()
         engine.sql(f"ATTACH {quoted(str(source.files[0].resolve()))} AS {name} (READ_ONLY)")
         return f"{name}.main.{identifier(source.table or '')}"
-    files = "[" + ", ".join(quoted(str(file)) for file in source.files) + "]"
+    files = "[" + ", ".join(map(literal, source.files)) + "]"
     return f"read_parquet({files}, union_by_name=true, hive_partitioning=false)"
 
 
