@@ -6,7 +6,7 @@ import pytest
 
 import murmurlog
 
-GOLDEN = sorted((Path(__file__).parent / "golden").iterdir())
+GOLDEN = sorted(path for path in (Path(__file__).parent / "golden").iterdir() if path.is_dir())
 
 
 @pytest.mark.parametrize("bundle", GOLDEN, ids=lambda path: path.name)
