@@ -13,7 +13,6 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 LONGEST = 2_000_000  # bytes of a record with its end; longer ones are broken
@@ -28,9 +27,11 @@ NAMES = {
     "url": "url click_url clickurl clicked_url clickedurl link doc docid doc_id document",
     "rank": "rank item_rank itemrank click_rank position pos",
 }
-AOL = ("AnonID", "Query", "QueryTime", "ItemRank", "ClickURL")
-SOGOU = ("time", "user", "query", "rank", "order", "url")
-EXCITE = ("user", "time", "query")
+SHAPES = {
+    "aol": ("AnonID", "Query", "QueryTime", "ItemRank", "ClickURL"),
+    "sogou": ("time", "user", "query", "rank", "order", "url"),
+    "excite": ("user", "time", "query"),
+}
 FIELDS = {"aol": (3, 5), "excite": (3, 3), "sogou": (5, 6)}
 NUMBER = re.compile(r"-?(?:(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?|(?i:nan|infinity|inf))")
 SPACE = " \t\n\r"
@@ -131,7 +132,7 @@ def format_of(name: str, plain: bytes, encoding: str | None) -> str:
     named = ENDINGS.get(parts[-1])
     if named in (None, "tsv"):
         first = next(records(as_characters(plain, encoding, "")[0], quotes=False), None)
-        if first and is_header(first.text.split("\t"), "aol"):
+        if first and is_header(first.text, "aol"):
             return "aol"
     if named is None:
         raise Refused("no known ending, and no header of AOL")
@@ -252,13 +253,10 @@ def records(text: str, *, quotes: bool) -> Iterator[Record]:
         yield Record(text=whole, fields=tuple(fields), size=at - start + (not ended))
 
 
-def is_header(fields: Sequence[str], form: str) -> bool:
-    """Whether the first record of a shape holds the names of its columns."""
-    names = [field.strip().lower() for field in fields]
-    if form == "aol":
-        return names == [name.lower() for name in AOL]
-    held = [role for name in names for role, known in NAMES.items() if name in known.split()]
-    return form == "excite" and len(names) == 3 and sorted(held) == ["query", "time", "user"]
+def is_header(line: str, form: str) -> bool:
+    """Whether a line holds the names of the columns of a shape, capitals of ASCII aside."""
+    names = [field.strip().encode().lower() for field in line.split("\t")]
+    return names == [name.encode().lower() for name in SHAPES[form]]
 
 
 def with_header(
@@ -268,14 +266,10 @@ def with_header(
     if form == "jsonl":
         asked = [given[role] for role in NAMES if given.get(role, "none") != "none"]
         return tuple(dict.fromkeys(asked)), filled(texts)
-    if form == "sogou":
-        return SOGOU, filled(texts)
+    if form in SHAPES:
+        rows = (parts for parts in filled(texts) if not is_header(without_mark(parts[0]), form))
+        return SHAPES[form], rows
     first = next(texts, None)
-    if form in FIELDS:
-        names: tuple[str, ...] = AOL if form == "aol" else EXCITE
-        if first and is_header(first[0].split("\t"), form):
-            names = stripped(first[0])
-        return names, filled(chain([first], texts), names)
     if first is None:
         raise Refused("there is no header that can be read")
     names = tuple(name.strip() for name in first[1]) if form == "csv" else stripped(first[0])
@@ -289,13 +283,9 @@ def stripped(line: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in line.split("\t"))
 
 
-def filled(
-    texts: Iterable[Parts], header: tuple[str, ...] | None = None
-) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The records that are not broken, not empty and not the names of the columns again."""
-    for parts in texts:
-        if parts and parts[0] not in ("", BOM) and stripped(without_mark(parts[0])) != header:
-            yield parts
+def filled(texts: Iterable[Parts]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The records that are not broken and not empty."""
+    return (parts for parts in texts if parts and parts[0] not in ("", BOM))
 
 
 def without_mark(line: str) -> str:

@@ -415,14 +415,18 @@ def sogou_sample(choice: random.Random) -> Sample:
 
     def content() -> str:
         lines = [line() for _ in range(choice.choice((0, 1, 3, 6)))]
+        if choice.random() < 0.2:
+            names = ("time", "user", "query", "rank", "order", "url")
+            lines.insert(0, choice.choice(("\t", "\t", " ")).join(names))
         return ended(choice, between(choice, lines))
 
     return _shaped(choice, "sogou", content, choice.choice(("a", "a.tsv", "a.20080601.txt")))
 
 
 def excite_sample(choice: random.Random) -> Sample:
-    names = [choice.choice(some) for some in (("user", "uid", "AnonID"), ("time", "ts"), ("query", "q"))]  # fmt: skip
-    if choice.random() < 0.5:
+    # Only the first of each kind, in this order, is a header; all others are rows.
+    names = [choice.choice(some) for some in (("user", "User", "uid"), ("time", "ts"), ("query", "q"))]  # fmt: skip
+    if choice.random() < 0.3:
         choice.shuffle(names)
     first = "\t".join(names) if choice.random() < 0.9 else "\t".join(names[:2])
 

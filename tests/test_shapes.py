@@ -211,15 +211,18 @@ def test_times_of_excite_are_no_unix_times(tmp_path):
         {"no query": 1},
         "excite",
     )
-    for order in (("user", "query", "time"), ("Timestamp", "UserID", "Query")):
-        at = {"user": 0, "userid": 0, "time": 1, "timestamp": 1, "query": 2}
-        lines = [line.split("\t") for line in EXCITE.splitlines()]
-        text = "\t".join(order) + "\n"
-        text += "".join("\t".join(f[at[c.lower()]] for c in order) + "\n" for f in lines)
-        (tmp_path / "other.tsv").write_text(text)
-        found = rows_of(tmp_path / "other.tsv", said="excite")
-        assert found == (EXCITE_ROWS, {"no query": 1}, "excite")
-        assert profile(str(tmp_path / "other.tsv"))["proposed"] == {"shape": "excite"}
+    (tmp_path / "headed.tsv").write_text("User\tTime\tQuery\n" + EXCITE)
+    found = rows_of(tmp_path / "headed.tsv", said="excite")
+    assert found == (EXCITE_ROWS, {"no query": 1}, "excite")
+    assert profile(str(tmp_path / "headed.tsv"))["proposed"] == {"shape": "excite"}
+
+
+def test_a_first_row_of_names_does_not_settle_the_order_of_columns(tmp_path):
+    """In a file without a header the first line is somebody's row, whatever the row holds."""
+    for first in ("query\tuser\ttime", "time\tquery\tuser", "anonid\tq\tts"):
+        (tmp_path / "excite.log").write_text(first + "\n" + EXCITE)
+        rows, _, _ = rows_of(tmp_path / "excite.log", said="excite")
+        assert rows == EXCITE_ROWS
 
 
 def test_a_mark_at_the_start_is_no_part_of_the_first_user(tmp_path):

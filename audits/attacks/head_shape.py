@@ -5,7 +5,9 @@
 The shape of a log was told by most of the lines in its first 64 kB. One user can write them: a single
 quoted query of 2,900 tabbed lines turned a .csv into a log of Excite, 33 rows of 2 kB turned a .tsv
 with the columns user, query and time into one of Excite, where a time of 12 digits is no Unix time,
-and 33 rows in UTF-8 settled the encoding of a log of Sogou, whose other users write GB18030.
+and 33 rows in UTF-8 settled the encoding of a log of Sogou, whose other users write GB18030. Later, with
+`--shape excite`, a first row of the words query, user, time was taken for a header that says the order of
+the columns.
 
 Measured before shapes were said by name: each of the three took all 2,000 rows of the other users away
 and, with them, all three published queries; the quoted query forged 2,900 users, and changed the bound
@@ -16,6 +18,7 @@ import csv
 import io
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -57,6 +60,14 @@ def foreign_rows(folder: Path, size: int) -> Pair:
     return Pair(name=name, without=without, with_rows=with_rows, shape="sogou")
 
 
+def named_row(folder: Path, size: int) -> Pair:
+    """A log of Excite whose first row holds names of columns in another order."""
+    rows = [f"u{n}\t{SHORT_TIME}\tcommon query {n % 3}\n" for n in range(size)]
+    name, hostile = "a row of names in an Excite log", "query\tuser\ttime\n"
+    pair = written(folder, "excite.log", "", hostile, rows, name=name)
+    return replace(pair, shape="excite")
+
+
 def written(
     folder: Path, file: str, header: str, hostile: str, rows: list[str], *, name: str
 ) -> Pair:
@@ -67,7 +78,7 @@ def written(
 
 
 def attack(folder: Path, size: int) -> Iterator[Finding]:
-    for made in (quoted_query, timed_rows, foreign_rows):
+    for made in (quoted_query, timed_rows, foreign_rows, named_row):
         yield compared(made(folder, size))
 
 

@@ -220,13 +220,14 @@ def _rows(records: Records, shape: Shape | None, broken: dict[str, int]) -> Reco
 
 
 def _headers(records: Records, shape: Shape) -> Any:
-    """Which records hold the names of the columns."""
+    """Which records hold the names of the columns, capitals aside."""
     same = records.counts == len(shape.columns)
     for place, name in enumerate(shape.columns):
         if not same.any():
             break
         trimmed = pc.utf8_trim_whitespace(pc.utf8_ltrim(records.column(place), "\ufeff"))
-        same &= pc.equal(trimmed, name).fill_null(False).to_numpy(zero_copy_only=False)
+        equal = pc.equal(pc.ascii_lower(trimmed), name.lower())
+        same &= equal.fill_null(False).to_numpy(zero_copy_only=False)
     return same
 
 

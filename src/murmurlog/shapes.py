@@ -33,7 +33,6 @@ _MARKS = {
 }
 _DAY_IN_NAME = re.compile(r"(?<!\d)((?:19|20)\d\d)-?(0[1-9]|1[0-2])-?(0[1-9]|[12]\d|3[01])(?!\d)")
 
-_AOL = ("AnonID", "Query", "QueryTime", "ItemRank", "ClickURL")
 _CLOCK = r"(?:[01]\d|2[0-3])[0-5]\d[0-5]\d"
 _SHORT_TIME = r"\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])" + _CLOCK
 _EXCITE = re.compile(r"[^\t]+\t" + _SHORT_TIME + r"\t[^\t]*")
@@ -55,7 +54,8 @@ class Shape:
     @property
     def well_known(self) -> bool:
         """Whether it is that of a known log. Such files may begin with a header, and may be put
-        together: a record equal to the names of the columns is no row, wherever it stands."""
+        together: a record of the names of the columns, capitals aside, is no row, wherever it
+        stands."""
         return self.name in SHAPES
 
 
@@ -64,26 +64,31 @@ def plain(format: str, columns: Sequence[str]) -> Shape:
     return Shape(name=format, columns=tuple(columns), least=len(columns), most=len(columns))
 
 
-def well_known(name: str, start: Sequence[str], roles: Mapping[str, Sequence[str]]) -> Shape:
-    """A shape by its name. The first record, `start`, may be a header; `roles` has known names."""
-    if name == "aol":
-        return Shape(name=name, columns=tuple(start) if is_aol(start) else _AOL, least=3, most=5)
-    if name == "sogou":
-        columns: Sequence[str] = ("time", "user", "query", "rank", "order", "url")
-        return Shape(name=name, columns=tuple(columns), least=5, most=6)
-    columns = start if _names_all(start, roles) else ("user", "time", "query")
-    return Shape(name=name, columns=tuple(columns), least=3, most=3)
+# The columns have one order whatever the first record holds: without a header it is somebody's.
+WELL_KNOWN: Mapping[str, Shape] = {
+    shape.name: shape
+    for shape in (
+        Shape(
+            name="aol",
+            columns=("AnonID", "Query", "QueryTime", "ItemRank", "ClickURL"),
+            least=3,
+            most=5,
+        ),
+        Shape(
+            name="sogou",
+            columns=("time", "user", "query", "rank", "order", "url"),
+            least=5,
+            most=6,
+        ),
+        Shape(name="excite", columns=("user", "time", "query"), least=3, most=3),
+    )
+}
 
 
 def is_aol(record: Sequence[str]) -> bool:
     """Whether a record is the header of AOL's log."""
-    return [name.lower() for name in record] == [name.lower() for name in _AOL]
-
-
-def _names_all(record: Sequence[str], roles: Mapping[str, Sequence[str]]) -> bool:
-    """Whether a record holds a name of a user, a query and a time, in any order, and nothing else."""
-    held = [next((r for r, known in roles.items() if n.lower() in known), "") for n in record]
-    return sorted(held) == ["query", "time", "user"]
+    names = WELL_KNOWN["aol"].columns
+    return [name.encode().lower() for name in record] == [name.encode().lower() for name in names]
 
 
 def first_lines(file: Path, compression: str | None) -> list[str] | None:
@@ -103,9 +108,7 @@ def first_lines(file: Path, compression: str | None) -> list[str] | None:
     return [line for line in (line.rstrip("\r") for line in whole.split("\n")) if line]
 
 
-def guess(
-    file: Path, compression: str | None, roles: Mapping[str, Sequence[str]]
-) -> dict[str, str]:
+def guess(file: Path, compression: str | None) -> dict[str, str]:
     """`shape` and `encoding` as most of the first lines have them, as far as it can be told."""
     lines = first_lines(file, compression)
     if not lines or is_aol(lines[0].split("\t")):
@@ -115,13 +118,7 @@ def guess(
         readable = 2 * sum("\ufffd" not in line for line in foreign) >= len(foreign)
         encoding = encoding_of(file, compression, None)
         return {"shape": "sogou"} | ({"encoding": encoding} if readable else {})
-    if _most(lines, _EXCITE):
-        return {"shape": "excite"}
-    if _names_all(names := lines[0].split("\t"), roles):
-        at = next(i for i, name in enumerate(names) if name.lower() in roles["time"])
-        times = [(line.split("\t") + [""] * 3)[at] for line in lines[1:]]
-        return {"shape": "excite"} if _most(times, re.compile(_SHORT_TIME)) else {}
-    return {}
+    return {"shape": "excite"} if _most(lines, _EXCITE) else {}
 
 
 def _most(lines: Sequence[str], pattern: re.Pattern[str]) -> bool:

@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from murmurlog.columns import (
-    NAMES,
     NONE,
     REQUIRED,
     ROLES,
@@ -34,6 +33,7 @@ from murmurlog.shapes import (
     DIALECTS,
     ENCODINGS,
     SHAPES,
+    WELL_KNOWN,
     Shape,
     check_compression,
     encoding_of,
@@ -41,7 +41,6 @@ from murmurlog.shapes import (
     first_record,
     is_aol,
     plain,
-    well_known,
 )
 from murmurlog.shapes import guess as guess_shape
 
@@ -197,7 +196,7 @@ def guess(path: str) -> dict[str, str]:
     named, packed = _format_or_none(file) or (None, compression_of(file))
     if named == "jsonl":
         return _guess_keys(file, packed)
-    return guess_shape(file, packed, NAMES) if named in (None, "tsv", "csv") else {}
+    return guess_shape(file, packed) if named in (None, "tsv", "csv") else {}
 
 
 def _guess_keys(file: Path, compression: str | None) -> dict[str, str]:
@@ -309,8 +308,7 @@ def _kind(file: Path, encoding: str | None, shape: str | None) -> _Kind | None:
     if shape is None:
         assert named is not None
         return _Kind(format=named, compression=packed, encoding=written, lines=None, settled=said)
-    start = first_record(file, packed, TABS, written) if shape != "sogou" else None
-    lines = well_known(shape, _stripped(start or ()), NAMES)
+    lines = WELL_KNOWN[shape]
     return _Kind(format="tsv", compression=packed, encoding=written, lines=lines, settled=said)
 
 
