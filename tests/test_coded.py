@@ -22,8 +22,9 @@ import murmurlog.coded
 import murmurlog.log
 import murmurlog.parts
 from murmurlog.bound import bound
+from murmurlog.coded import NEVER
 from murmurlog.engine import connect
-from murmurlog.firsts import NEVER, first_items
+from murmurlog.firsts import first_items
 from murmurlog.items import items
 from murmurlog.log import read
 from murmurlog.mechanisms.spread import numbered

@@ -17,12 +17,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from murmurlog.firsts import NEVER, Facts, Integers
 from murmurlog.text import ODD, clean_url, normalise
 
 TYPED = ("time", "bad_time", "rank")
 PERIODS = {"user-month": "M", "user-week": "W", "user-day": "D"}
 MICROSECONDS_A_DAY = 86_400_000_000
+NEVER = np.iinfo(np.int64).max  # the time of a row that has none: after all others
+
+Integers = npt.NDArray[Any]
+Facts = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

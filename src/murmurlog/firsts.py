@@ -7,17 +7,11 @@ rows of one unit at one time are put in order by `ranks`, which looks at the tex
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from murmurlog.coded import Facts, Integers
 from murmurlog.errors import EngineError
-
-Integers = npt.NDArray[Any]
-Facts = npt.NDArray[np.bool_]
-
-NEVER = np.iinfo(np.int64).max  # the time of a row that has none: after all others
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

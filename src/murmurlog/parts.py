@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from murmurlog.coded import Cleaning, Coded, Holdings, Texts, holdings
+from murmurlog.coded import NEVER, Cleaning, Coded, Holdings, Integers, Texts, holdings
 from murmurlog.engine import DuckEngine, mapped
-from murmurlog.firsts import NEVER, Integers
 
 ROOM = (
     1 / 6
