@@ -20,21 +20,21 @@ from hostile_bundles import VALUES, as_text, paths, put
 
 import murmurlog
 import murmurlog.cli.main
-from murmurlog.certificate import Certificate
+from murmurlog.bundle.certificate import Certificate
+from murmurlog.bundle.keys import clean_url, keywords, normalise
 from murmurlog.cli.app import settings_of
 from murmurlog.cli.flags import by_values, mechanism_of, number, pairs, per_user_bounds, seconds
-from murmurlog.cli.specification import audited
-from murmurlog.domain import read_pool
+from murmurlog.cli.release_section import audited
+from murmurlog.counting.public_sets.labels import read_labels
+from murmurlog.counting.public_sets.result_lists import read_lists
+from murmurlog.counting.public_sets.sets import read_pool
 from murmurlog.errors import BundleError, InputError, MurmurlogError, Refused, UsageError
-from murmurlog.known import read_doc_freq, read_planted
-from murmurlog.labels import read_labels
-from murmurlog.lists import read_lists
+from murmurlog.evaluation.label_files import read_doc_freq, read_planted
+from murmurlog.logs.formats import DIALECTS, pieces
+from murmurlog.logs.records import cut
+from murmurlog.logs.screen import load, load_deny
+from murmurlog.logs.source import find
 from murmurlog.mechanisms import parse
-from murmurlog.records import cut
-from murmurlog.screen import load, load_deny
-from murmurlog.shapes import DIALECTS, pieces
-from murmurlog.source import find
-from murmurlog.text import clean_url, keywords, normalise
 
 PACKAGE = str(Path(murmurlog.__file__).parent)
 SLOW = ("patterns files", "settings files", "specifications")  # a tenth of the inputs

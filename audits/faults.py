@@ -32,12 +32,12 @@ from queue import Queue
 
 from warm import Runner
 
-from murmurlog.checks import verify
+from murmurlog.auditing.verify import verify
+from murmurlog.bundle.scratch import PREFIX, sweep
 from murmurlog.errors import MurmurlogError
-from murmurlog.ledger import Ledger
+from murmurlog.logs.invented.generate import invent, write
 from murmurlog.privacy import Guarantee
-from murmurlog.scratch import PREFIX, sweep
-from murmurlog.synth import invent, write
+from murmurlog.publishing.ledger import Ledger
 
 EPSILON, DELTA, CAP = 3.0, 1e-5, 1000.0
 OURS = {0, 1, 2, 3, 4, 5, 6}  # exit codes that say what happened

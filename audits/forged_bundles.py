@@ -24,12 +24,12 @@ from hostile_bundles import VALUES, as_text, paths, put, seal
 from starlette.testclient import TestClient
 
 import murmurlog
+from murmurlog.bundle.schema import count_of, in_order, is_reliable
 from murmurlog.cli.serve import planned, verified
 from murmurlog.errors import BundleError
-from murmurlog.page import app as application
-from murmurlog.page.limits import Hosts, Meter
-from murmurlog.page.shelf import Shelf
-from murmurlog.tables import count_of, in_order, is_reliable
+from murmurlog.web import app as application
+from murmurlog.web.bundles import Shelf
+from murmurlog.web.guard import Hosts, Meter
 
 MOST_BYTES, MOST_SECONDS = 2_000_000, 2.0  # of an answer
 # A whole table, written a piece at a time: it may be as long as a small file may unpack to.

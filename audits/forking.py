@@ -22,8 +22,8 @@ from types import FrameType
 from typing import Any, NoReturn
 
 import murmurlog.cli.main as entry
-import murmurlog.ledger
-import murmurlog.road
+import murmurlog.publishing.ledger
+import murmurlog.publishing.release
 
 WATCHED = ("open", "os.", "shutil.", "sqlite3.", "tempfile.", "fcntl.")
 # Landlock: system calls, and the rights to write, make, remove, move and cut files.
@@ -73,7 +73,7 @@ def jumping(seconds: list[float]) -> None:
         def now(cls, tz: datetime.tzinfo | None = None) -> Any:
             return datetime.datetime.fromtimestamp(next(jumps), tz)
 
-    for module in (murmurlog.ledger, murmurlog.road):
+    for module in (murmurlog.publishing.ledger, murmurlog.publishing.release):
         module.__dict__["datetime"] = Clock
 
 

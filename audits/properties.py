@@ -20,14 +20,14 @@ from hypothesis import seed as seeded
 from hypothesis import strategies as st
 
 import murmurlog
-from murmurlog.bundle import make_cards, read_table, sums
-from murmurlog.certificate import Certificate
-from murmurlog.checks import verify
-from murmurlog.engine import connect
+from murmurlog.auditing.verify import verify
+from murmurlog.bundle.bundle import make_cards, read_table, sums
+from murmurlog.bundle.certificate import Certificate
 from murmurlog.errors import BundleError, MurmurlogError
-from murmurlog.log import read
+from murmurlog.logs.engines.duckdb import connect
+from murmurlog.logs.log import read
+from murmurlog.logs.source import find
 from murmurlog.mechanisms import MECHANISMS, parse
-from murmurlog.source import find
 
 Property = Callable[[Path], Callable[[], None]]  # made in a folder of its own
 

@@ -16,12 +16,13 @@ from plain_reader import read as read_plainly
 from reader_neighbours import Pair, is_added
 from reader_samples import LARGEST, Outcome, Sample
 
-from murmurlog import records, shapes
 from murmurlog.errors import InputError, MurmurlogError
-from murmurlog.log import read
-from murmurlog.raw import raw_rows
-from murmurlog.screen import Screen, load
-from murmurlog.source import find
+from murmurlog.logs import formats as shapes
+from murmurlog.logs import records
+from murmurlog.logs.duckdb_rows import raw_rows
+from murmurlog.logs.log import read
+from murmurlog.logs.screen import Screen, load
+from murmurlog.logs.source import find
 
 Rows = Counter[tuple[Any, ...]]
 ERROR = -1  # the line of an outcome that is no refusal

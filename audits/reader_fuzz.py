@@ -32,7 +32,7 @@ from reader_neighbours import FORMS, Pair, pair
 from reader_samples import KINDS, Sample, draw, large
 from reader_shrink import Trials, smallest, smallest_pair
 
-from murmurlog.engine import connect
+from murmurlog.logs.engines.duckdb import connect
 
 A_TASK = 480  # files that one engine reads
 PAIR_EVERY = 40
@@ -188,7 +188,7 @@ def add(found: dict[str, Kind], kinds: Iterable[Kind]) -> None:
 
 def on_spark(seed: int, pairs: int) -> list[Kind]:
     """Pairs read on Spark, in one session on this machine."""
-    from murmurlog.spark import connect as connect_spark
+    from murmurlog.logs.engines.spark import connect as connect_spark
 
     kinds: dict[str, Kind] = {}
     with ExitStack() as stack:

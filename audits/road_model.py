@@ -13,10 +13,10 @@ from typing import Any
 
 from road_logs import Case, Row, Table
 
-from murmurlog.noise import SeededEntropy
-from murmurlog.screen import load
-from murmurlog.tables import SEPARATOR
-from murmurlog.text import clean_url, keywords, normalise
+from murmurlog.bundle.keys import clean_url, keywords, normalise
+from murmurlog.bundle.schema import SEPARATOR
+from murmurlog.logs.screen import load
+from murmurlog.privacy.sampler import SeededEntropy
 
 SCREEN = load()
 EMPTY = "no usable rows"

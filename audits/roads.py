@@ -27,19 +27,19 @@ import pyarrow as pa
 from road_logs import Case, arrow, case, write
 from road_model import EMPTY, SCREEN, Outcome, groups, in_order, outcome
 
-import murmurlog.log
-import murmurlog.parts
-from murmurlog.bound import bound
-from murmurlog.engine import DuckEngine, connect
+import murmurlog.logs.log
+import murmurlog.logs.partitions
+from murmurlog.bundle.schema import BY_VALUE, By
+from murmurlog.counting.bound import bound
+from murmurlog.counting.items import items
+from murmurlog.counting.tally import tally
 from murmurlog.errors import MurmurlogError
-from murmurlog.items import items
-from murmurlog.log import Log, read
-from murmurlog.noise import SeededEntropy
-from murmurlog.source import Source, find
-from murmurlog.spark import SparkEngine
-from murmurlog.spark import connect as connect_spark
-from murmurlog.tables import BY_VALUE, By
-from murmurlog.tally import tally
+from murmurlog.logs.engines.duckdb import DuckEngine, connect
+from murmurlog.logs.engines.spark import SparkEngine
+from murmurlog.logs.engines.spark import connect as connect_spark
+from murmurlog.logs.log import Log, read
+from murmurlog.logs.source import Source, find
+from murmurlog.privacy.sampler import SeededEntropy
 
 LOGS_AN_ENGINE = 25
 ROWS_A_BATCH = 7  # of a log in parts
@@ -71,7 +71,7 @@ def counted(made: Case, source: Source, engine: Engine, found: Found) -> Outcome
     except MurmurlogError as error:
         none = "no usable rows" in str(error)
         return Outcome(refused=EMPTY if none else f"{type(error).__name__}: {error}")
-    if isinstance(log.numbers, murmurlog.parts.Parts):
+    if isinstance(log.numbers, murmurlog.logs.partitions.Parts):
         found.taken["in parts"] += 1
     sets, counts = zip(*(_table(log, table) for table in made.tables), strict=True)
     return Outcome(
@@ -126,14 +126,14 @@ def encoded(made: Case, source: Source, engine: DuckEngine, found: Found) -> Out
 
 
 def general(made: Case, source: Source, engine: DuckEngine, found: Found) -> Outcome:
-    with _changed(murmurlog.log, _as_numbers=murmurlog.log._as_texts):
+    with _changed(murmurlog.logs.log, _as_numbers=murmurlog.logs.log._as_texts):
         return counted(made, source, engine, found)
 
 
 def parts(made: Case, source: Source, engine: DuckEngine, found: Found) -> Outcome:
     # About the bytes of the largest of few users: some logs are in parts, some have no room at all.
     room = len(made.rows) * (20 + 15 * (made.number % 5)) / engine.memory
-    with _changed(murmurlog.parts, ROOM=room, ROWS_A_BATCH=ROWS_A_BATCH):
+    with _changed(murmurlog.logs.partitions, ROOM=room, ROWS_A_BATCH=ROWS_A_BATCH):
         return counted(made, source, engine, found)
 
 

@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from twins import TWINS
 
-from murmurlog.auditing import audit
+from murmurlog.auditing.attack import audit
 
 # Everything with a guarantee that is chosen by its own name.
 REAL = ("threshold", "rounds", "korolova", "zealous", "pool", "hybrid", "sessions", "profiles",

@@ -19,29 +19,31 @@ import numpy as np
 import pyarrow as pa
 from scipy.special import log_ndtr, ndtri
 
+import murmurlog.mechanisms.baselines.safelog_literal as safelog
 import murmurlog.mechanisms.korolova as korolova
-import murmurlog.mechanisms.mechanism as common
 import murmurlog.mechanisms.pool as pools
-import murmurlog.mechanisms.rounds as rounds
-import murmurlog.mechanisms.safelog as safelog
+import murmurlog.mechanisms.protocol as common
+import murmurlog.mechanisms.rounds.mechanism as rounds
+import murmurlog.mechanisms.rounds.weights as spread
 import murmurlog.mechanisms.sessions as sessions
-import murmurlog.mechanisms.spread as spread
 import murmurlog.mechanisms.threshold as threshold
 import murmurlog.privacy.rounds as schedules
 import murmurlog.privacy.thresholds as theorems
-from murmurlog import bundle, noise, road
-from murmurlog.auditing import Audit, audit
-from murmurlog.bound import bound
-from murmurlog.making import make
+from murmurlog.auditing.attack import Audit, audit
+from murmurlog.bundle import bundle
+from murmurlog.bundle.schema import count_columns
+from murmurlog.counting.bound import bound
 from murmurlog.mechanisms import Korolova, Rounds, Threshold, Zealous
-from murmurlog.mechanisms.hong import Hong
-from murmurlog.mechanisms.k_anonymity import KQuery
-from murmurlog.noise import draw
+from murmurlog.mechanisms.baselines.k_anonymity import KQuery
+from murmurlog.mechanisms.hong.mechanism import Hong
 from murmurlog.privacy import Guarantee
+from murmurlog.privacy import sampler as noise
 from murmurlog.privacy.rounds import GRID, Schedule
+from murmurlog.privacy.sampler import draw
 from murmurlog.privacy.thresholds import per_item
 from murmurlog.privacy.zealous import zealous_printed_tau2
-from murmurlog.tables import count_columns
+from murmurlog.publishing import release as road
+from murmurlog.publishing.tables import make
 
 Patch = tuple[Any, str, Any]  # an object, a name in it, and what stands there instead
 

@@ -21,12 +21,12 @@ import pyarrow.parquet as pq
 from scipy.sparse import csr_array, diags_array
 
 import murmurlog
-from murmurlog.engine import connect
+from murmurlog.bundle.keys import keywords
+from murmurlog.counting.tally import Tally
+from murmurlog.logs.engines.duckdb import connect
+from murmurlog.logs.invented.generate import invent
 from murmurlog.mechanisms import Threshold
-from murmurlog.noise import Entropy, SystemEntropy
-from murmurlog.synth import invent
-from murmurlog.tally import Tally
-from murmurlog.text import keywords
+from murmurlog.privacy.sampler import Entropy, SystemEntropy
 
 TARGET = "rare illness of the victim"
 

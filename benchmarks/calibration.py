@@ -16,7 +16,7 @@ from pathlib import Path
 import duckdb
 from measure import measure
 
-from murmurlog.synth import POPULATIONS
+from murmurlog.logs.invented.generate import POPULATIONS
 
 PART = 51_922  # users with a click, at random
 WHOLE = {

@@ -17,11 +17,11 @@ import duckdb
 import numpy as np
 from scipy import sparse
 
-from murmurlog.diversity import diverse, eliminate, most_diverse
-from murmurlog.histories import Histories, exposures, histories, preprocess, sample
-from murmurlog.noise import SystemEntropy
-from murmurlog.synth import POPULATIONS, invent
-from murmurlog.ump import budget, frequent, largest_output, size_bound
+from murmurlog.logs.invented.generate import POPULATIONS, invent
+from murmurlog.mechanisms.hong.diversity import diverse, eliminate, most_diverse
+from murmurlog.mechanisms.hong.histories import Histories, exposures, histories, preprocess, sample
+from murmurlog.mechanisms.hong.programs import budget, frequent, largest_output, size_bound
+from murmurlog.privacy.sampler import SystemEntropy
 
 SPARE = 1.26  # drawn users for each that is taken: some never click
 SMALL = 1500  # pairs up to which the optimum is looked for

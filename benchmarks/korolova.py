@@ -12,14 +12,14 @@ import argparse
 import math
 import time
 
-from murmurlog.bound import bound
-from murmurlog.engine import connect
-from murmurlog.items import items
-from murmurlog.log import read
+from murmurlog.counting.bound import bound
+from murmurlog.counting.items import items
+from murmurlog.counting.tally import tally
+from murmurlog.logs.engines.duckdb import connect
+from murmurlog.logs.log import read
+from murmurlog.logs.source import find
 from murmurlog.mechanisms import Korolova
-from murmurlog.noise import SystemEntropy
-from murmurlog.source import find
-from murmurlog.tally import tally
+from murmurlog.privacy.sampler import SystemEntropy
 
 BOUNDS = (1, 2, 5, 10, 20, 40, 80, 160)
 

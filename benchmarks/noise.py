@@ -8,7 +8,7 @@ from functools import partial
 
 import opendp.prelude as dp
 
-from murmurlog.noise import SystemEntropy, draw
+from murmurlog.privacy.sampler import SystemEntropy, draw
 
 DRAWS = 4_000_000
 THEIRS = 100_000

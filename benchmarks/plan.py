@@ -17,12 +17,12 @@ from pathlib import Path
 import duckdb
 import pyarrow.parquet as pq
 
-from murmurlog.forecast import Rehearsal
-from murmurlog.likeness import of_outline
-from murmurlog.road import release
-from murmurlog.surveying import survey
-from murmurlog.synth import invent, write
-from murmurlog.wishes import Search, Terms, Wish, release_flags
+from murmurlog.logs.invented.generate import invent, write
+from murmurlog.publishing.planning.forecast import Rehearsal
+from murmurlog.publishing.planning.goals import Search, Terms, Wish, release_flags
+from murmurlog.publishing.planning.private_profile import survey
+from murmurlog.publishing.planning.stand_in_log import of_outline
+from murmurlog.publishing.release import release
 
 DELTA = 1e-6
 LOGS = {

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import numpy as np
 
-from murmurlog import synth
-from murmurlog.domain import read_pool
-from murmurlog.engine import connect
-from murmurlog.log import read
+from murmurlog.counting.public_sets.sets import read_pool
+from murmurlog.logs.engines.duckdb import connect
+from murmurlog.logs.invented import generate as synth
+from murmurlog.logs.log import read
+from murmurlog.logs.source import find
 from murmurlog.mechanisms import Hybrid, Pool, View
-from murmurlog.noise import SystemEntropy
-from murmurlog.source import find
+from murmurlog.privacy.sampler import SystemEntropy
 
 SIZE, ROWS = 10_000_000, 1_000_000
 

@@ -26,15 +26,15 @@ from statistics import mean
 import numpy as np
 import pyarrow as pa
 
-from murmurlog.bound import bound
-from murmurlog.engine import Engine, connect
-from murmurlog.items import Items
+from murmurlog.counting.bound import bound
+from murmurlog.counting.items import Items
+from murmurlog.counting.tally import tally
+from murmurlog.logs.engines.duckdb import Engine, connect
+from murmurlog.logs.invented.generate import invent
 from murmurlog.mechanisms import Korolova, Rounds, Threshold
-from murmurlog.mechanisms.spread import numbered
-from murmurlog.noise import SystemEntropy
+from murmurlog.mechanisms.rounds.weights import numbered
 from murmurlog.privacy.rounds import solve_rounds
-from murmurlog.synth import invent
-from murmurlog.tally import tally
+from murmurlog.privacy.sampler import SystemEntropy
 
 D0 = 100
 ENTROPY = SystemEntropy()

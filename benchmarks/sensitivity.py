@@ -17,9 +17,9 @@ from pathlib import Path
 
 import numpy as np
 
-from murmurlog.engine import connect
+from murmurlog.logs.engines.duckdb import connect
 from murmurlog.mechanisms import Rounds
-from murmurlog.noise import SystemEntropy
+from murmurlog.privacy.sampler import SystemEntropy
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 

@@ -19,11 +19,11 @@ import numpy as np
 import pyarrow as pa
 from rounds import D0, ENTROPY, as_items, as_rows, best, weighted
 
-from murmurlog.bound import bound
-from murmurlog.engine import connect
+from murmurlog.counting.bound import bound
+from murmurlog.counting.tally import tally
+from murmurlog.logs.engines.duckdb import connect
 from murmurlog.mechanisms import Korolova, Rounds, Threshold
-from murmurlog.mechanisms.spread import numbered
-from murmurlog.tally import tally
+from murmurlog.mechanisms.rounds.weights import numbered
 
 BUDGETS = {"epsilon 1, delta 1e-6": (1.0, 1e-6), "epsilon 3, delta e^-10": (3.0, math.exp(-10))}
 

@@ -26,16 +26,16 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from cluster import Cluster, environment
 from hostile import hostile_log
 
-from murmurlog.bound import bound
-from murmurlog.engine import connect
-from murmurlog.items import items
-from murmurlog.log import read
+from murmurlog.counting.bound import bound
+from murmurlog.counting.items import items
+from murmurlog.counting.tally import tally
+from murmurlog.logs.engines.duckdb import connect
+from murmurlog.logs.engines.spark import connect as connect_spark
+from murmurlog.logs.log import read
+from murmurlog.logs.screen import load
+from murmurlog.logs.source import find
 from murmurlog.mechanisms import Rounds, View
-from murmurlog.noise import SeededEntropy, SystemEntropy
-from murmurlog.screen import load
-from murmurlog.source import find
-from murmurlog.spark import connect as connect_spark
-from murmurlog.tally import tally
+from murmurlog.privacy.sampler import SeededEntropy, SystemEntropy
 
 COUNTED = (("query", "first"), ("click", "random"))
 

@@ -11,10 +11,10 @@ import sys
 from pathlib import Path
 
 from murmurlog.errors import UsageError
-from murmurlog.forecast import Rehearsal
-from murmurlog.likeness import of_shape
-from murmurlog.plans import plan
-from murmurlog.wishes import EPSILONS
+from murmurlog.publishing.plan import plan
+from murmurlog.publishing.planning.forecast import Rehearsal
+from murmurlog.publishing.planning.goals import EPSILONS
+from murmurlog.publishing.planning.stand_in_log import of_shape
 
 OUT = Path(__file__).parents[1] / "src" / "murmurlog" / "page" / "trade_off.json"
 LIKE, USERS, REPEATS = "plain", 50_000, 2

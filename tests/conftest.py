@@ -5,13 +5,13 @@ import json
 
 import pytest
 
-from murmurlog.bound import bound
-from murmurlog.engine import connect
-from murmurlog.items import items
-from murmurlog.log import read
-from murmurlog.noise import SeededEntropy
-from murmurlog.source import find
-from murmurlog.tally import tally
+from murmurlog.counting.bound import bound
+from murmurlog.counting.items import items
+from murmurlog.counting.tally import tally
+from murmurlog.logs.engines.duckdb import connect
+from murmurlog.logs.log import read
+from murmurlog.logs.source import find
+from murmurlog.privacy.sampler import SeededEntropy
 
 
 @pytest.fixture

@@ -1,8 +1,8 @@
 """Evaluations by hand, for tests of their report."""
 
-from murmurlog.evaluation import Evaluation, Point, Skipped, System
+from murmurlog.evaluation.result import Evaluation, Point, Skipped, System
+from murmurlog.evaluation.scores import Comparison, Result
 from murmurlog.privacy import Guarantee
-from murmurlog.scores import Comparison, Result
 
 HOSTILE = "<script>alert(1)</script>"
 SHARES = ("query volume kept (rows)", "query distinct kept", "click volume kept (rows)")

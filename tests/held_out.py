@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from murmurlog.truth import Truth
+from murmurlog.evaluation.ground_truth import Truth
 
 COLUMNS = pa.schema(
     [("user", pa.int64()), ("session", pa.int64()), ("query", pa.string()), ("url", pa.string())]

@@ -17,10 +17,10 @@ from pyftpdlib.handlers import FTPHandler
 from pyftpdlib.servers import ThreadedFTPServer
 from webhdfs import WebHdfs
 
-from murmurlog import spark_files
 from murmurlog.errors import EngineError, UsageError
-from murmurlog.spark import connect
-from murmurlog.spark_files import landing
+from murmurlog.logs.engines.spark import connect
+from murmurlog.publishing import remote_target as spark_files
+from murmurlog.publishing.remote_target import landing
 
 FILES = {"README.md": b"words", "SHA256SUMS": b"sums", "data/query.parquet": b"\x00rows" * 9000}
 

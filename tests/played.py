@@ -16,13 +16,16 @@ from unittest.mock import patch
 import numpy as np
 import pyarrow as pa
 
-from murmurlog.engine import connect
-from murmurlog.log import read
-from murmurlog.mechanisms import Rounds, View, rounds, spread, streamed
-from murmurlog.noise import SeededEntropy
+from murmurlog.logs.engines.duckdb import connect
+from murmurlog.logs.engines.spark import connect as connect_spark
+from murmurlog.logs.log import read
+from murmurlog.logs.source import find
+from murmurlog.mechanisms import Rounds, View
+from murmurlog.mechanisms.rounds import mechanism as rounds
+from murmurlog.mechanisms.rounds import streaming as streamed
+from murmurlog.mechanisms.rounds import weights as spread
 from murmurlog.privacy.rounds import GRID
-from murmurlog.source import find
-from murmurlog.spark import connect as connect_spark
+from murmurlog.privacy.sampler import SeededEntropy
 
 
 def played(engine, path, kind, unit, d, way="first", dense=False):

@@ -28,16 +28,16 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from scipy.stats import beta
 
-import murmurlog.mechanisms.rounds as module
-from murmurlog.bound import Bounded
-from murmurlog.engine import connect
-from murmurlog.log import read
+import murmurlog.mechanisms.rounds.mechanism as module
+from murmurlog.bundle.schema import BY_VALUE, LISTS, By
+from murmurlog.counting.bound import Bounded
+from murmurlog.logs.engines.duckdb import connect
+from murmurlog.logs.log import read
+from murmurlog.logs.source import find
 from murmurlog.mechanisms import Rounds, View
-from murmurlog.mechanisms.spread import FULL, Held, bounded, by_item, clipped, numbered
-from murmurlog.noise import SeededEntropy
+from murmurlog.mechanisms.rounds.weights import FULL, Held, bounded, by_item, clipped, numbered
 from murmurlog.privacy.rounds import GRID, Schedule, solve_rounds
-from murmurlog.source import find
-from murmurlog.tables import BY_VALUE, LISTS, By
+from murmurlog.privacy.sampler import SeededEntropy
 
 START = datetime(2026, 1, 1)
 COUNTRY = By(column="country", values=("DE", "FR"))

@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 
 from murmurlog import __version__
-from murmurlog.bundle import publish
-from murmurlog.certificate import ENTROPY, METHOD, Certificate, TableClaim
-from murmurlog.noise import SeededEntropy
-from murmurlog.plans import drawn_with, plan_tables
-from murmurlog.tables import KEYS
-from murmurlog.tally import Tally
-from murmurlog.text import NORMALISER, normalise
+from murmurlog.bundle.bundle import publish
+from murmurlog.bundle.certificate import ENTROPY, METHOD, Certificate, TableClaim
+from murmurlog.bundle.keys import NORMALISER, normalise
+from murmurlog.bundle.schema import KEYS
+from murmurlog.counting.tally import Tally
+from murmurlog.privacy.sampler import SeededEntropy
+from murmurlog.publishing.plan import drawn_with, plan_tables
 
 WORDS = [
     "weather",

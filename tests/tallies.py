@@ -8,15 +8,15 @@ runs on Spark, in a process of its own: what Spark leaves open is no fault of ou
 import json
 import sys
 
-from murmurlog.bound import bound
-from murmurlog.engine import connect
-from murmurlog.items import items
-from murmurlog.log import read
-from murmurlog.noise import SeededEntropy
-from murmurlog.screen import load
-from murmurlog.source import find
-from murmurlog.spark import connect as connect_spark
-from murmurlog.tally import tally
+from murmurlog.counting.bound import bound
+from murmurlog.counting.items import items
+from murmurlog.counting.tally import tally
+from murmurlog.logs.engines.duckdb import connect
+from murmurlog.logs.engines.spark import connect as connect_spark
+from murmurlog.logs.log import read
+from murmurlog.logs.screen import load
+from murmurlog.logs.source import find
+from murmurlog.privacy.sampler import SeededEntropy
 
 EVERY = (
     ("query", "user", "first"),

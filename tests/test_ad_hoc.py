@@ -6,11 +6,13 @@ import pyarrow as pa
 import pytest
 from ir_measures import AP, P, R, nDCG
 
-from murmurlog.scores import Scores
-from murmurlog.tasks import search, walks
-from murmurlog.tasks.search import Searcher, clicked, merged
-from murmurlog.tasks.walks import Ranked, click_graph
-from murmurlog.trials.ad_hoc import (
+from murmurlog.bundle.models import click_graph as walks
+from murmurlog.bundle.models import search
+from murmurlog.bundle.models.click_graph import Ranked, click_graph
+from murmurlog.bundle.models.search import Searcher, clicked, merged
+from murmurlog.evaluation.ground_truth import Truth
+from murmurlog.evaluation.scores import Scores
+from murmurlog.evaluation.tasks.ad_hoc import (
     LEAK,
     AdHocSearch,
     Clicked,
@@ -19,8 +21,7 @@ from murmurlog.trials.ad_hoc import (
     questions,
     rankings,
 )
-from murmurlog.trials.trial import Settings, Unfit
-from murmurlog.truth import Truth
+from murmurlog.evaluation.tasks.protocol import Settings, Unfit
 
 CLICK = pa.table({"query": ["a", "a", "b"], "url": ["x", "y", "y"], "users": [2, 1, 4]})
 PAIR = pa.table({"query": ["a"], "next_query": ["b"], "users": [1]})

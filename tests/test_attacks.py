@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from murmurlog.mechanisms import Threshold
-from murmurlog.noise import SeededEntropy
+from murmurlog.privacy.sampler import SeededEntropy
 
 ROOT = Path(__file__).parents[1]
 

@@ -16,11 +16,9 @@ from command import run
 from scipy.stats import binom
 from twins import TWINS
 
-from murmurlog import auditing
-from murmurlog.auditing import Audit, Fault, Measured, audit
-from murmurlog.cli.specification import audited
-from murmurlog.errors import UsageError
-from murmurlog.evidence import (
+from murmurlog.auditing import attack as auditing
+from murmurlog.auditing.attack import Audit, Fault, Measured, audit
+from murmurlog.auditing.epsilon_bounds import (
     MOST_EPSILON,
     Counts,
     at_least,
@@ -30,28 +28,8 @@ from murmurlog.evidence import (
     loss,
     p_value,
 )
-from murmurlog.gauges import Bar, intervals
-from murmurlog.mechanisms import Rounds, parse
-from murmurlog.noise import SeededEntropy, draw
-from murmurlog.observing import Seen, events, guesses, scores
-from murmurlog.plans import PER_USER
-from murmurlog.privacy import Guarantee
-from murmurlog.privacy.rounds import GRID
-from murmurlog.probes import (
-    Exact,
-    facts,
-    law,
-    leaks,
-    mass,
-    moved,
-    odd_counts,
-    odd_shares,
-    order,
-    passing,
-    repeats,
-)
-from murmurlog.settings import _sizes, claimed, standing
-from murmurlog.worlds import (
+from murmurlog.auditing.figure import Bar, intervals
+from murmurlog.auditing.neighbouring_logs import (
     FIRST,
     LETTERS,
     MADE,
@@ -66,6 +44,28 @@ from murmurlog.worlds import (
     without_secret,
     write_log,
 )
+from murmurlog.auditing.observer import Seen, events, guesses, scores
+from murmurlog.auditing.probes import (
+    Exact,
+    facts,
+    law,
+    leaks,
+    mass,
+    moved,
+    odd_counts,
+    odd_shares,
+    order,
+    passing,
+    repeats,
+)
+from murmurlog.auditing.settings import _sizes, claimed, standing
+from murmurlog.cli.release_section import audited
+from murmurlog.errors import UsageError
+from murmurlog.mechanisms import Rounds, parse
+from murmurlog.privacy import Guarantee
+from murmurlog.privacy.rounds import GRID
+from murmurlog.privacy.sampler import SeededEntropy, draw
+from murmurlog.publishing.plan import PER_USER
 
 ROOT = Path(__file__).parents[1]
 

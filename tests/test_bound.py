@@ -11,14 +11,14 @@ from conftest import bounded_rows, tally_of_log
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from murmurlog.bound import bound
-from murmurlog.engine import connect
+from murmurlog.bundle.schema import BY_VALUE, By
+from murmurlog.counting.bound import bound
+from murmurlog.counting.items import items
 from murmurlog.errors import InputError, UsageError
-from murmurlog.items import items
-from murmurlog.log import read
-from murmurlog.noise import SeededEntropy
-from murmurlog.source import find
-from murmurlog.tables import BY_VALUE, By
+from murmurlog.logs.engines.duckdb import connect
+from murmurlog.logs.log import read
+from murmurlog.logs.source import find
+from murmurlog.privacy.sampler import SeededEntropy
 
 DAY = "2026-01-{:02d} {:02d}:00:00"
 UNITS = ("user", "user-month", "user-week", "user-day", "session", "row")

@@ -4,11 +4,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from murmurlog.scores import results
-from murmurlog.tasks.caching import LONGEST, POSTING, Index, cached
-from murmurlog.trials.index_caching import IndexCaching, clicked_index
-from murmurlog.trials.trial import Settings, Unfit
-from murmurlog.truth import Truth
+from murmurlog.bundle.models.index_caching import LONGEST, POSTING, Index, cached
+from murmurlog.evaluation.ground_truth import Truth
+from murmurlog.evaluation.scores import results
+from murmurlog.evaluation.tasks.index_caching import IndexCaching, clicked_index
+from murmurlog.evaluation.tasks.protocol import Settings, Unfit
 
 CLICKS = pa.table(
     {

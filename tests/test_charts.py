@@ -5,8 +5,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from murmurlog import charts, drawing
-from murmurlog.charts import Bar, Dot, Mark
+from murmurlog.charts import charts
+from murmurlog.charts import svg as drawing
+from murmurlog.charts.charts import Bar, Dot, Mark
 
 HOSTILE = '<script>alert(1)</script> & "quotes"'
 

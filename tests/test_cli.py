@@ -14,7 +14,7 @@ from command import run
 
 import murmurlog.cli.main as entry
 from murmurlog.cli.app import app
-from murmurlog.synth import invent, write
+from murmurlog.logs.invented.generate import invent, write
 
 MURMURLOG = Path(sys.executable).with_name("murmurlog")
 

@@ -18,20 +18,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tallies import tallies
 
-import murmurlog.coded
-import murmurlog.log
-import murmurlog.parts
-from murmurlog.bound import bound
-from murmurlog.coded import NEVER
-from murmurlog.engine import connect
-from murmurlog.firsts import first_items
-from murmurlog.items import items
-from murmurlog.log import read
-from murmurlog.mechanisms.spread import numbered
-from murmurlog.noise import SystemEntropy
-from murmurlog.source import find
-from murmurlog.tables import BY_VALUE
-from murmurlog.tally import tally
+import murmurlog.logs.encoded
+import murmurlog.logs.log
+import murmurlog.logs.partitions
+from murmurlog.bundle.schema import BY_VALUE
+from murmurlog.counting.bound import bound
+from murmurlog.counting.firsts import first_items
+from murmurlog.counting.items import items
+from murmurlog.counting.tally import tally
+from murmurlog.logs.encoded import NEVER
+from murmurlog.logs.engines.duckdb import connect
+from murmurlog.logs.log import read
+from murmurlog.logs.source import find
+from murmurlog.mechanisms.rounds.weights import numbered
+from murmurlog.privacy.sampler import SystemEntropy
 
 COUNTED = [
     (kind, unit, "first")
@@ -53,7 +53,7 @@ def general(monkeypatch):
     """Turns the road of numbers off."""
 
     def off():
-        monkeypatch.setattr(murmurlog.log, "_as_numbers", murmurlog.log._as_texts)
+        monkeypatch.setattr(murmurlog.logs.log, "_as_numbers", murmurlog.logs.log._as_texts)
 
     return off
 
@@ -96,12 +96,12 @@ def test_times_with_a_zone_are_utc_on_both_roads_wherever_it_runs(tmp_path):
     (tmp_path / "log.csv").write_text("user,time,query\n" + "".join(rows))
     script = """
         import json, sys
-        import murmurlog.log
+        import murmurlog.logs.log
         from tallies import tallies
-        from murmurlog.engine import connect
+        from murmurlog.logs.engines.duckdb import connect
         wanted = {"path": sys.argv[1], "counted": [("query", "user-day", "first")], "since": "2024-01-01"}
-        for road in (murmurlog.log._as_numbers, murmurlog.log._as_texts):
-            murmurlog.log._as_numbers = road
+        for road in (murmurlog.logs.log._as_numbers, murmurlog.logs.log._as_texts):
+            murmurlog.logs.log._as_numbers = road
             with connect() as engine:
                 print(json.dumps(tallies(engine, [wanted])[0], default=str))
     """
@@ -198,7 +198,7 @@ def test_places_and_numbers_for_rounds_are_the_same(general, tmp_path):
 
 def test_a_log_without_room_takes_the_general_road(tmp_path, monkeypatch):
     pq.write_table(hostile_log(500, seed=2), tmp_path / "log.parquet")
-    monkeypatch.setattr(murmurlog.parts, "ROOM", 1e-9)
+    monkeypatch.setattr(murmurlog.logs.partitions, "ROOM", 1e-9)
     with connect() as engine:
         log = read(find(str(tmp_path / "log.parquet")), engine=engine)
         assert log.numbers is None
@@ -242,11 +242,11 @@ def test_first_items_are_those_of_a_plain_sort(rows, d, places, key):
 
 def test_texts_are_ranked_by_their_bytes():
     texts = sorted({q for q in QUERIES if "\ud7ff" not in q})
-    every = murmurlog.coded.Texts(
+    every = murmurlog.logs.encoded.Texts(
         codes=np.arange(len(texts), dtype=np.int32), texts=pa.array(texts, pa.string())
     )
     none = np.zeros(0, np.int64)
-    holdings = murmurlog.coded.Holdings(
+    holdings = murmurlog.logs.encoded.Holdings(
         unit=none, time=none, item=none, keys=(every,), users=pa.array([], pa.string()),
         unit_user=None, unit_start=None,
     )  # fmt: skip

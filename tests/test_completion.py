@@ -11,10 +11,10 @@ from held_out import truth
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from murmurlog.tasks.completion import BLOCK, Completer
-from murmurlog.trials.completions import Completions, places, prefix
-from murmurlog.trials.trial import Settings, Unfit
-from murmurlog.truth import Truth
+from murmurlog.bundle.models.autocomplete import BLOCK, Completer
+from murmurlog.evaluation.ground_truth import Truth
+from murmurlog.evaluation.tasks.autocomplete import Completions, places, prefix
+from murmurlog.evaluation.tasks.protocol import Settings, Unfit
 
 QUERY = pa.table(
     {

@@ -9,12 +9,12 @@ from scipy.optimize import linprog, minimize
 from scipy.sparse import csr_array
 
 import murmurlog
-from murmurlog.bundle import load, publish
-from murmurlog.consistent import drawn, nearest, reconciled
+from murmurlog.bundle.bundle import load, publish
+from murmurlog.bundle.consistency import drawn, nearest, reconciled
+from murmurlog.bundle.export import export
+from murmurlog.bundle.schema import By, in_order, schema, tied
 from murmurlog.errors import UsageError
-from murmurlog.export import export
-from murmurlog.noise import SeededEntropy, draw
-from murmurlog.tables import By, in_order, schema, tied
+from murmurlog.privacy.sampler import SeededEntropy, draw
 
 
 def counted(kind, *rows, stderr=1.0, by=None):

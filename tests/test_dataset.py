@@ -12,12 +12,12 @@ import pytest
 from ir_datasets.formats import GenericDoc, GenericQuery, TrecQrel
 
 from murmurlog import load
-from murmurlog.bundle import Release
-from murmurlog.dataset import AggregateQlog, Dataset, Doc, LogItem, Qrel, Query
+from murmurlog.bundle.bundle import Release
+from murmurlog.bundle.export import export
+from murmurlog.bundle.ids import relevance
+from murmurlog.bundle.ir_dataset import AggregateQlog, Dataset, Doc, LogItem, Qrel, Query
 from murmurlog.errors import UsageError
-from murmurlog.export import export
-from murmurlog.names import relevance
-from murmurlog.road import release
+from murmurlog.publishing.release import release
 
 PAGE = Path(__file__).parents[1] / "docs" / "python.md"
 ASKED = (("weather", "w.example"), ("weather paris", "w.example"), ("news", "n.example"))

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 import typer
 
-from murmurlog.certificate import ABOUT
+from murmurlog.bundle.certificate import ABOUT
 from murmurlog.cli.main import app
-from murmurlog.ledger import Ledger
+from murmurlog.logs.invented.generate import invent, write
 from murmurlog.mechanisms import MECHANISMS
 from murmurlog.privacy import ASSUMPTIONS
-from murmurlog.synth import invent, write
+from murmurlog.publishing.ledger import Ledger
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -174,7 +174,7 @@ def test_the_shell_example_of_the_readme_runs(tmp_path):
 
 def test_the_python_example_of_the_readme_runs(tmp_path):
     (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    setup = "from murmurlog.synth import invent, write; from pathlib import Path\n"
+    setup = "from murmurlog.logs.invented.generate import invent, write; from pathlib import Path\n"
     setup += "write(invent(rows=60_000, seed=1), Path('log.parquet'))\n"
     done = subprocess.run(
         [sys.executable, "-c", setup + code],

@@ -11,11 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chi2
 
-from murmurlog.domain import Listed, Sequences, least_threshold, read_pool, some, unheld
+from murmurlog.bundle.keys import normalise
+from murmurlog.counting.public_sets.sets import (
+    Listed,
+    Sequences,
+    least_threshold,
+    read_pool,
+    some,
+    unheld,
+)
 from murmurlog.errors import InputError, UsageError
-from murmurlog.noise import SystemEntropy
 from murmurlog.privacy import survival
-from murmurlog.text import normalise
+from murmurlog.privacy.sampler import SystemEntropy
 
 
 def queries(table, name="query"):
@@ -178,7 +185,7 @@ def test_a_choice_of_some_is_uniform_among_sets():
     ],
 )
 def test_unheld_keys_are_chosen_uniformly_and_never_held_ones(engine, monkeypatch, listing, domain):
-    monkeypatch.setattr("murmurlog.domain.LIST_AT_MOST", 10 if listing else 0)
+    monkeypatch.setattr("murmurlog.counting.public_sets.sets.LIST_AT_MOST", 10 if listing else 0)
     held = engine.keep(pa.table({"query": ["b", "e"]}))
     entropy = SystemEntropy()
     seen = Counter()

@@ -8,13 +8,13 @@ import textwrap
 import ibis
 import pytest
 
-from murmurlog import scratch as scratch_module
-from murmurlog.engine import connect
+from murmurlog.bundle import scratch as scratch_module
+from murmurlog.bundle.scratch import PREFIX, scratch, sweep
 from murmurlog.errors import EngineError, InputError, UsageError
-from murmurlog.log import read
-from murmurlog.scratch import PREFIX, scratch, sweep
-from murmurlog.source import find
-from murmurlog.synth import invent, write
+from murmurlog.logs.engines.duckdb import connect
+from murmurlog.logs.invented.generate import invent, write
+from murmurlog.logs.log import read
+from murmurlog.logs.source import find
 
 
 def test_an_engine_that_hashes_differently_is_refused(engine, monkeypatch):
@@ -67,7 +67,7 @@ def test_a_scratch_folder_is_private_and_gone_afterwards(tmp_path):
 def test_what_a_killed_process_leaves_is_swept_by_the_next(tmp_path):
     code = f"""
         import os, pathlib
-        from murmurlog.scratch import scratch
+        from murmurlog.bundle.scratch import scratch
         with scratch(pathlib.Path({str(tmp_path)!r})) as folder:
             (folder / "log").write_text("somebody's queries")
             os.kill(os.getpid(), 9)

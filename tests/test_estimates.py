@@ -12,14 +12,14 @@ import pytest
 
 import murmurlog
 import murmurlog.cli.main as entry
-from murmurlog.bundle import load, publish
-from murmurlog.certificate import TableClaim
-from murmurlog.consistent import reconciled
+from murmurlog.bundle.bundle import load, publish
+from murmurlog.bundle.certificate import TableClaim
+from murmurlog.bundle.consistency import reconciled
+from murmurlog.bundle.estimates import Counts, counts, lean, matching, ratio, total
 from murmurlog.errors import UsageError
-from murmurlog.estimates import Counts, counts, lean, matching, ratio, total
-from murmurlog.noise import SeededEntropy, draw
 from murmurlog.privacy import Guarantee
-from murmurlog.selection import Selection
+from murmurlog.privacy.sampler import SeededEntropy, draw
+from murmurlog.privacy.selection_bias import Selection
 
 DP = Guarantee(epsilon=1.0, delta=1e-6, unit="user", neighbours="add-remove")
 LAWS = {"gaussian": (6.0, 35), "geometric": (4.0, 58)}  # scale, T of about delta 1e-6

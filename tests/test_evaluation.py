@@ -9,25 +9,26 @@ import pyarrow.csv as csv
 import pytest
 from scipy import stats
 
-from murmurlog import evaluating, running
-from murmurlog.bundle import load
+from murmurlog.bundle.bundle import load
+from murmurlog.bundle.models.derived_tables import completed, weights
 from murmurlog.cli.evaluate import _options
-from murmurlog.engine import connect
 from murmurlog.errors import BundleError, UsageError
-from murmurlog.evaluating import evaluate
-from murmurlog.log import read
+from murmurlog.evaluation import evaluate as evaluating
+from murmurlog.evaluation import runner as running
+from murmurlog.evaluation.evaluate import evaluate
+from murmurlog.evaluation.ground_truth import count_exactly, searches_of
+from murmurlog.evaluation.recipes import Wanted, of_bundle, of_mechanism
+from murmurlog.evaluation.runner import _Told, averaged, split
+from murmurlog.evaluation.scores import Figure, Result, Scores, compare, mean, merge, results
+from murmurlog.evaluation.sweep import sweep
+from murmurlog.evaluation.tasks import TRIALS, Settings, Unfit
+from murmurlog.logs.engines.duckdb import connect
+from murmurlog.logs.invented.generate import invent, write
+from murmurlog.logs.log import read
+from murmurlog.logs.source import find
 from murmurlog.mechanisms import parse
-from murmurlog.noise import SeededEntropy
-from murmurlog.recipes import Wanted, of_bundle, of_mechanism
-from murmurlog.road import release
-from murmurlog.running import _Told, averaged, split
-from murmurlog.scores import Figure, Result, Scores, compare, mean, merge, results
-from murmurlog.source import find
-from murmurlog.sweeping import sweep
-from murmurlog.synth import invent, write
-from murmurlog.tasks.derived import completed, weights
-from murmurlog.trials import TRIALS, Settings, Unfit
-from murmurlog.truth import count_exactly, searches_of
+from murmurlog.privacy.sampler import SeededEntropy
+from murmurlog.publishing.release import release
 
 ANY = Settings(pattern="*")  # a plain log has no fears
 

@@ -6,8 +6,8 @@ import pytest
 from faults import KINDS, Bench, faults, look
 from warm import Runner
 
-from murmurlog.ledger import Ledger
-from murmurlog.synth import invent, write
+from murmurlog.logs.invented.generate import invent, write
+from murmurlog.publishing.ledger import Ledger
 
 QUICK = ["killed", "disk full", "read-only", "ledger damaged", "log changes", "clock"]
 

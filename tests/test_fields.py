@@ -10,10 +10,10 @@ from conftest import tally_of_log
 from hypothesis import given
 from hypothesis import strategies as st
 
-from murmurlog.engine import HOSTILE, connect
-from murmurlog.log import read
-from murmurlog.source import find
-from murmurlog.text import ALREADY_NORMAL, ODD
+from murmurlog.bundle.keys import ALREADY_NORMAL, ODD
+from murmurlog.logs.engines.duckdb import HOSTILE, connect
+from murmurlog.logs.log import read
+from murmurlog.logs.source import find
 
 
 def unreadable(path):

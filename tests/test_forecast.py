@@ -9,20 +9,33 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from murmurlog import charts
-from murmurlog.cli import foresight
+from murmurlog.charts import charts
 from murmurlog.cli import main as entry
-from murmurlog.engine import connect
+from murmurlog.cli import plan_goal as foresight
 from murmurlog.errors import UsageError
-from murmurlog.forecast import Rehearsal, counted, explain, rehearsed_noise, selected
-from murmurlog.likeness import of_file, of_outline, of_shape, smooth
+from murmurlog.logs.engines.duckdb import connect
+from murmurlog.logs.invented.generate import invent, write
 from murmurlog.mechanisms import Korolova, Rounds, Threshold
-from murmurlog.mechanisms.spread import Held, clipped
-from murmurlog.noise import SeededEntropy, draw
-from murmurlog.outline import Outline, Ranks, Size
-from murmurlog.plans import plan
-from murmurlog.synth import invent, write
-from murmurlog.wishes import Candidate, Search, Terms, Wish, candidates, release_flags
+from murmurlog.mechanisms.rounds.weights import Held, clipped
+from murmurlog.privacy.sampler import SeededEntropy, draw
+from murmurlog.publishing.plan import plan
+from murmurlog.publishing.planning.forecast import (
+    Rehearsal,
+    counted,
+    explain,
+    rehearsed_noise,
+    selected,
+)
+from murmurlog.publishing.planning.goals import (
+    Candidate,
+    Search,
+    Terms,
+    Wish,
+    candidates,
+    release_flags,
+)
+from murmurlog.publishing.planning.outline import Outline, Ranks, Size
+from murmurlog.publishing.planning.stand_in_log import of_file, of_outline, of_shape, smooth
 
 BUDGET = {"epsilon": 2.0, "delta": 1e-6}
 
@@ -286,7 +299,7 @@ def command(monkeypatch, capsys, *arguments):
 @pytest.fixture
 def small(outline, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("murmurlog.wishes.FINAL_REPEATS", 2)
+    monkeypatch.setattr("murmurlog.publishing.planning.goals.FINAL_REPEATS", 2)
     Path("outline.json").write_text(json.dumps(outline.as_json()))
     write(invent(rows=2000, seed=4), Path("log.parquet"))
     return tmp_path
@@ -345,9 +358,9 @@ def test_a_plan_by_a_private_profile_says_so_to_the_release(monkeypatch, capsys,
 
 
 def test_the_sweep_is_a_table_and_a_chart(small, monkeypatch, capsys):
-    monkeypatch.setattr("murmurlog.wishes.EPSILONS", (1.0, 4.0))
-    monkeypatch.setattr("murmurlog.wishes.THRESHOLD_BOUNDS", (5,))
-    monkeypatch.setattr("murmurlog.wishes.KOROLOVA_BOUNDS", (1, 2))
+    monkeypatch.setattr("murmurlog.publishing.planning.goals.EPSILONS", (1.0, 4.0))
+    monkeypatch.setattr("murmurlog.publishing.planning.goals.THRESHOLD_BOUNDS", (5,))
+    monkeypatch.setattr("murmurlog.publishing.planning.goals.KOROLOVA_BOUNDS", (1, 2))
     code, out, err = command(
         monkeypatch, capsys, "plan", "--profile", "outline.json", "--sweep", "--out", "swept"
     )

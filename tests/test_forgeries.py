@@ -8,14 +8,14 @@ import pytest
 from hostile_bundles import seal
 
 import murmurlog
-from murmurlog.bundle import make_cards, publish, read_certificate, sums
-from murmurlog.certificate import TableClaim
+from murmurlog.bundle.bundle import make_cards, publish, read_certificate, sums
+from murmurlog.bundle.certificate import TableClaim
+from murmurlog.bundle.schema import count_of, schema
 from murmurlog.errors import BundleError, Refused, UsageError
 from murmurlog.mechanisms import parse
 from murmurlog.mechanisms.left_out import BINS
-from murmurlog.plans import PROBABILITIES, drawn_with
 from murmurlog.privacy import compose, noise_sd
-from murmurlog.tables import count_of, schema
+from murmurlog.publishing.plan import PROBABILITIES, drawn_with
 
 
 @pytest.fixture

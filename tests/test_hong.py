@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 import murmurlog
 from murmurlog.errors import InputError, Refused, UsageError
+from murmurlog.logs.invented.generate import invent
 from murmurlog.mechanisms import Hong, parse
-from murmurlog.mechanisms.hong import DIVERSITIES, OBJECTIVES
-from murmurlog.noise import SeededEntropy
-from murmurlog.synth import invent
+from murmurlog.mechanisms.hong.mechanism import DIVERSITIES, OBJECTIVES
+from murmurlog.privacy.sampler import SeededEntropy
 
 MURMURLOG = Path(sys.executable).with_name("murmurlog")
 LN2 = math.log(2)

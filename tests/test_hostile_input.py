@@ -22,15 +22,15 @@ from properties import PROPERTIES, hold
 from warm import Runner
 
 import murmurlog
-from murmurlog import shapes
-from murmurlog.bundle import read_table
+from murmurlog.bundle.bundle import read_table
 from murmurlog.errors import BundleError, InputError, UsageError
-from murmurlog.known import read_doc_freq, read_planted
-from murmurlog.log import read
-from murmurlog.page.shelf import Shelf
+from murmurlog.evaluation.label_files import read_doc_freq, read_planted
+from murmurlog.logs import formats as shapes
+from murmurlog.logs.log import read
+from murmurlog.logs.screen import load
+from murmurlog.logs.source import find
 from murmurlog.privacy import rounds
-from murmurlog.screen import load
-from murmurlog.source import find
+from murmurlog.web.bundles import Shelf
 
 FAST = "threshold(noise=geometric, d=1, scale=1.0, T=24)"
 

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 from laws import hockey_stick
 
 import murmurlog
-from murmurlog.cards import NO_GUARANTEE
-from murmurlog.engine import connect
+from murmurlog.bundle.cards import NO_GUARANTEE
+from murmurlog.bundle.keys import keywords, normalise
 from murmurlog.errors import Refused, UsageError
-from murmurlog.log import read
+from murmurlog.logs.engines.duckdb import connect
+from murmurlog.logs.log import read
+from murmurlog.logs.source import find
 from murmurlog.mechanisms import MECHANISMS, View, parse
-from murmurlog.noise import SystemEntropy
-from murmurlog.road import release
-from murmurlog.source import find
-from murmurlog.text import keywords, normalise
+from murmurlog.privacy.sampler import SystemEntropy
+from murmurlog.publishing.release import release
 
 MURMURLOG = Path(sys.executable).with_name("murmurlog")
 BASELINES = ("k-query:3", "k-click:3", "k-session:3", "k-keyword:3", "users-30")

@@ -5,10 +5,10 @@ import pytest
 from test_ad_hoc import ranked
 from test_walks import SMALL, clicks
 
-from murmurlog.tasks.keyword_generation import Generator
-from murmurlog.trials.keyword_generation import KeywordGeneration, overlaps, seeds_of
-from murmurlog.trials.trial import Settings, Unfit
-from murmurlog.truth import Truth
+from murmurlog.bundle.models.keyword_generation import Generator
+from murmurlog.evaluation.ground_truth import Truth
+from murmurlog.evaluation.tasks.keyword_generation import KeywordGeneration, overlaps, seeds_of
+from murmurlog.evaluation.tasks.protocol import Settings, Unfit
 
 
 def truth_of(click):

@@ -3,8 +3,8 @@
 import pytest
 
 from murmurlog.errors import InputError
-from murmurlog.known import read_doc_freq, read_planted
-from murmurlog.synth import invent, write_labels
+from murmurlog.evaluation.label_files import read_doc_freq, read_planted
+from murmurlog.logs.invented.generate import invent, write_labels
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from laws import SURE, fresh_law, held, hockey_stick, mass, worst
 
 import murmurlog
-import murmurlog.noise
-import murmurlog.tally
-from murmurlog.checks import verify
+import murmurlog.counting.tally
+import murmurlog.privacy.sampler
+from murmurlog.auditing.verify import verify
 from murmurlog.errors import InputError, Refused, UsageError
+from murmurlog.logs.invented.generate import invent, write
 from murmurlog.mechanisms import Korolova, KorolovaLists, parse
 from murmurlog.privacy import korolova_delta, korolova_optimum
-from murmurlog.road import release
-from murmurlog.synth import invent, write
+from murmurlog.publishing.release import release
 
 LN10 = math.log(10)
 
@@ -168,7 +168,7 @@ def test_fresh_counts_are_unbiased_and_their_error_is_right(log, tmp_path):
     assert len(set(table["users_stderr"].to_pylist())) == 1
     m = Korolova(d=1, b=3.0, T=10, b_q=3.0)
     tally = one_tally([10] * 20_000)
-    users = m.release(tally, entropy=murmurlog.noise.SystemEntropy())["users"].to_numpy()
+    users = m.release(tally, entropy=murmurlog.privacy.sampler.SystemEntropy())["users"].to_numpy()
     assert abs(users.mean() - 10) < 6 * 4.3 / math.sqrt(len(users))  # half passed; no bias
 
 
@@ -182,7 +182,7 @@ class Rows:
 
 def one_tally(counts):
     table = pa.table({"query": [f"q{i}" for i in range(len(counts))], "users": counts})
-    return murmurlog.tally.Tally(
+    return murmurlog.counting.tally.Tally(
         engine=Rows(table), table=None, kind="query", keys=("query",), unit="user", per_user=1
     )
 
@@ -231,7 +231,7 @@ def test_clicks_on_lists_are_all_there_and_no_others(tmp_path, write_tsv):
 def test_lists_refuse_keys_that_come_from_the_log(log, tmp_path):
     with pytest.raises(Refused, match="keys of a public list, not of a log"):
         KorolovaLists(d=1, b_c=1.0).release(
-            one_tally([5, 7]), entropy=murmurlog.noise.SystemEntropy()
+            one_tally([5, 7]), entropy=murmurlog.privacy.sampler.SystemEntropy()
         )
     with pytest.raises(UsageError, match="chosen by --mechanism korolova --result-lists"):
         release(str(log), out=tmp_path / "b", mechanism="korolova-lists")

@@ -13,20 +13,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pages import read as words_of
 
-from murmurlog import cards, paper, wording
-from murmurlog import leaflet as leaflets
-from murmurlog.bundle import SUMS, load, publish, sums
-from murmurlog.cards import NO_GUARANTEE, NOT_PRIVATE
-from murmurlog.certificate import ENTROPY, METHOD, Certificate, TableClaim
-from murmurlog.checks import verify
-from murmurlog.demonstration import Demo
+from murmurlog.auditing.verify import verify
+from murmurlog.bundle import cards
+from murmurlog.bundle import label as wording
+from murmurlog.bundle import report as leaflets
+from murmurlog.bundle.bundle import SUMS, load, publish, sums
+from murmurlog.bundle.cards import NO_GUARANTEE, NOT_PRIVATE
+from murmurlog.bundle.certificate import ENTROPY, METHOD, Certificate, TableClaim
+from murmurlog.bundle.keys import NORMALISER
+from murmurlog.bundle.report import leaflet
+from murmurlog.bundle.schema import KEYS, By, in_order, schema
+from murmurlog.charts import html as paper
+from murmurlog.cli.demo_log import Demo
 from murmurlog.errors import BundleError
-from murmurlog.leaflet import leaflet
 from murmurlog.mechanisms import parse
-from murmurlog.plans import PROBABILITIES, drawn_with
 from murmurlog.privacy import ASSUMPTIONS, Guarantee, compose
-from murmurlog.tables import KEYS, By, in_order, schema
-from murmurlog.text import NORMALISER
+from murmurlog.publishing.plan import PROBABILITIES, drawn_with
 
 HOSTILE = "<script>alert(1)</script>"
 THRESHOLD = "threshold(noise=geometric, d=5, scale=2.0, T=40)"

@@ -11,9 +11,9 @@ import pytest
 
 import murmurlog
 from murmurlog.errors import Refused, UsageError
-from murmurlog.ledger import Ledger
 from murmurlog.privacy import Guarantee
-from murmurlog.surveying import survey
+from murmurlog.publishing.ledger import Ledger
+from murmurlog.publishing.planning.private_profile import survey
 
 COST = Guarantee(epsilon=1.0, delta=1e-6)
 
@@ -143,7 +143,7 @@ def test_looking_makes_no_file(book):
 
 
 def test_a_locked_ledger_refuses_in_the_end(book, monkeypatch):
-    monkeypatch.setattr("murmurlog.ledger.WAIT_SECONDS", 0.1)
+    monkeypatch.setattr("murmurlog.publishing.ledger.WAIT_SECONDS", 0.1)
     book.cap("web", epsilon=3, delta=1e-5)
     holder = sqlite3.connect(book.path, isolation_level=None)
     holder.execute("BEGIN EXCLUSIVE")

@@ -9,15 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import murmurlog
-from murmurlog.engine import connect
+from murmurlog.bundle.schema import schema
 from murmurlog.errors import UsageError
-from murmurlog.log import read
+from murmurlog.logs.engines.duckdb import connect
+from murmurlog.logs.log import read
+from murmurlog.logs.source import find
 from murmurlog.mechanisms import View, parse
 from murmurlog.mechanisms.left_out import BINS, GONE, HERE, QUERIES, LeftOut, _sensitivity
-from murmurlog.noise import SystemEntropy
 from murmurlog.privacy import gaussian_delta
-from murmurlog.source import find
-from murmurlog.tables import schema
+from murmurlog.privacy.sampler import SystemEntropy
 
 
 def row(user, query, url="", second=0):

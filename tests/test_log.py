@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from murmurlog.engine import connect
 from murmurlog.errors import InputError, UsageError
-from murmurlog.log import read
-from murmurlog.source import find
+from murmurlog.logs.engines.duckdb import connect
+from murmurlog.logs.log import read
+from murmurlog.logs.source import find
 
 ROWS = [
     {"user": "a", "time": "2026-01-02 03:04:05", "query": "Red  Shoes", "url": "http://www.x.com/1?s=2"},

@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 from scipy.spatial import distance
 
-from murmurlog import measures
-from murmurlog.measures import NOTHING, shares
+from murmurlog.evaluation import count_errors as measures
+from murmurlog.evaluation.count_errors import NOTHING, shares
 
 DISTANCES = (
     measures.average_l1,

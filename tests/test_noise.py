@@ -11,7 +11,7 @@ from scipy.special import ndtr
 from scipy.stats import binom, chi2
 
 from murmurlog.errors import UsageError
-from murmurlog.noise import (
+from murmurlog.privacy.sampler import (
     GUARD,
     SeededEntropy,
     SystemEntropy,

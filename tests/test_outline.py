@@ -14,19 +14,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import murmurlog.cli.main as entry
-from murmurlog import measuring
-from murmurlog.counted import Counted, block_sums, count
-from murmurlog.engine import connect
 from murmurlog.errors import InputError, MurmurlogError, Refused, UsageError
-from murmurlog.fitting import falling, shared_out, told_apart
-from murmurlog.ledger import Ledger
-from murmurlog.log import read
-from murmurlog.measuring import BINS, BLOCKS, GROUPS, RANKS, WIDTHS, Measurement, in_groups
-from murmurlog.noise import SeededEntropy, SystemEntropy
-from murmurlog.outline import Outline, Ranks, Size, exact, measure, read_outline
+from murmurlog.logs.engines.duckdb import connect
+from murmurlog.logs.log import read
+from murmurlog.logs.source import find
 from murmurlog.privacy import Guarantee, gaussian_delta, sides
-from murmurlog.source import find
-from murmurlog.surveying import survey
+from murmurlog.privacy.projections import falling, shared_out, told_apart
+from murmurlog.privacy.sampler import SeededEntropy, SystemEntropy
+from murmurlog.publishing.ledger import Ledger
+from murmurlog.publishing.planning import outline_noise as measuring
+from murmurlog.publishing.planning.outline import Outline, Ranks, Size, exact, measure, read_outline
+from murmurlog.publishing.planning.outline_counts import Counted, block_sums, count
+from murmurlog.publishing.planning.outline_noise import (
+    BINS,
+    BLOCKS,
+    GROUPS,
+    RANKS,
+    WIDTHS,
+    Measurement,
+    in_groups,
+)
+from murmurlog.publishing.planning.private_profile import survey
 
 # --- what is measured ---------------------------------------------------------------------------
 
@@ -479,7 +487,7 @@ def test_units_kinds_and_restrictions_are_those_of_a_release(place, monkeypatch)
         seen.append(counted)
         return measure(counted, *arguments, **more)
 
-    monkeypatch.setattr("murmurlog.surveying.measure", watched)
+    monkeypatch.setattr("murmurlog.publishing.planning.private_profile.measure", watched)
     source = str(place / "log.tsv")
     survey(source, epsilon=1, kind="click", per_user=3, neighbours="replace")
     survey(source, epsilon=1, unit="row", until="2026-01-01T10:30:00", screen=False)
@@ -496,7 +504,10 @@ def test_units_kinds_and_restrictions_are_those_of_a_release(place, monkeypatch)
 def test_a_cap_refuses_before_a_row_is_read(place, tmp_path, monkeypatch):
     book = Ledger(tmp_path / "l.db")
     book.cap("web", epsilon=0.5, delta=1e-5)
-    monkeypatch.setattr("murmurlog.surveying.find", lambda *_, **__: pytest.fail("was looked at"))
+    monkeypatch.setattr(
+        "murmurlog.publishing.planning.private_profile.find",
+        lambda *_, **__: pytest.fail("was looked at"),
+    )
     with pytest.raises(Refused, match=r"costs epsilon 1 per user .* 0\.5 is left"):
         survey(
             str(place / "log.tsv"), epsilon=1, ledger=tmp_path / "l.db", source_name="web",
@@ -520,7 +531,7 @@ def test_it_is_reserved_before_noise_and_stays_booked_if_writing_fails(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(measuring, "draw", watched)
-    monkeypatch.setattr("murmurlog.surveying.settle", full)
+    monkeypatch.setattr("murmurlog.publishing.planning.private_profile.settle", full)
     with pytest.raises(MurmurlogError, match="could not be written .* stays booked as"):
         survey(
             str(place / "log.tsv"), epsilon=1, ledger=tmp_path / "l.db", source_name="web",

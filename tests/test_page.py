@@ -18,19 +18,20 @@ import shown
 from command import run
 from starlette.testclient import TestClient
 
-from murmurlog import estimates
+from murmurlog.bundle import estimates
+from murmurlog.bundle.export import fused
+from murmurlog.bundle.schema import keys_of
 from murmurlog.cli.serve import planned, verified
 from murmurlog.errors import BundleError, Refused, UsageError
-from murmurlog.export import fused
-from murmurlog.page import app as application
-from murmurlog.page import limits, openapi
-from murmurlog.page.comparing import together
-from murmurlog.page.findings import found
-from murmurlog.page.index import Index
-from murmurlog.page.limits import BURST, HEADERS, Hosts, Meter
-from murmurlog.page.planning import Setting, TradeOff
-from murmurlog.page.shelf import Shelf
-from murmurlog.tables import keys_of
+from murmurlog.web import app as application
+from murmurlog.web import guard as limits
+from murmurlog.web import openapi
+from murmurlog.web.bundles import Shelf
+from murmurlog.web.compare import together
+from murmurlog.web.guard import BURST, HEADERS, Hosts, Meter
+from murmurlog.web.index import Index
+from murmurlog.web.plan import Setting, TradeOff
+from murmurlog.web.query_lookup import found
 
 PAGE = Path(application.__file__).parent
 VIEWS = ("/", "/?q=weather", "/?q=no+such+thing", "/top", "/privacy", "/plan", "/compare", "/api")
@@ -591,7 +592,7 @@ def test_a_bundle_is_verified_again_only_when_a_file_has_changed(folders, tmp_pa
 
 
 def test_plan_gives_what_plan_gives_and_a_command_that_runs(client, book):
-    from murmurlog.plans import plan
+    from murmurlog.publishing.plan import plan
 
     asked = {"mechanism": "threshold", "epsilon": 0.5, "delta": 1e-7, "per_user": 3}
     got = client.get("/api/plan", params=asked).json()
@@ -688,7 +689,8 @@ def test_the_description_of_the_interface_is_the_interface(client):
 
 
 def test_internal_reports_are_refused(folders, tmp_path):
-    from murmurlog import paper, report
+    from murmurlog.charts import html as paper
+    from murmurlog.evaluation import report
 
     internal = paper.printed(
         title="x", kicker="", lead="", parts=[], marks={report.MARK: report.INTERNAL}

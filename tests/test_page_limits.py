@@ -21,19 +21,21 @@ from hostile_bundles import put, seal
 from starlette.testclient import TestClient
 
 import murmurlog
-from murmurlog.checks import verify
+from murmurlog.auditing.verify import verify
+from murmurlog.bundle.schema import in_order, is_reliable
+from murmurlog.bundle.table_rules import MOST_MARKS
 from murmurlog.cli.serve import planned, verified
 from murmurlog.errors import BundleError
-from murmurlog.page import app as application
-from murmurlog.page import asked, limits, marks
-from murmurlog.page.answers import Answers
-from murmurlog.page.connections import TimedProtocol
-from murmurlog.page.findings import near
-from murmurlog.page.index import A_QUESTION, Sheet
-from murmurlog.page.limits import BURST, Hosts, cost
-from murmurlog.page.shelf import Shelf
-from murmurlog.table_rules import MOST_MARKS
-from murmurlog.tables import in_order, is_reliable
+from murmurlog.web import app as application
+from murmurlog.web import guard as limits
+from murmurlog.web import parameters as asked
+from murmurlog.web import template_helpers as marks
+from murmurlog.web.answers import Answers
+from murmurlog.web.bundles import Shelf
+from murmurlog.web.connections import TimedProtocol
+from murmurlog.web.guard import BURST, Hosts, cost
+from murmurlog.web.index import A_QUESTION, Sheet
+from murmurlog.web.query_lookup import near
 
 LIGATURE = "\ufdfa"  # one letter that becomes eighteen, four words of them
 AT = "http://127.0.0.1:8765"
@@ -145,7 +147,7 @@ def test_work_is_done_beside_the_loop(sound, monkeypatch):
         assert go_on.wait(20)
         return real(book, query)
 
-    from murmurlog.page import findings
+    from murmurlog.web import query_lookup as findings
 
     real = findings.found
     monkeypatch.setattr(findings, "found", slow)
@@ -319,7 +321,7 @@ def test_a_bundle_without_noise_can_be_shown_and_added_up(write_tsv, tmp_path):
 def test_an_empty_value_in_a_list_is_refused(sound, tmp_path):
     from dataclasses import replace
 
-    from murmurlog.bundle import publish, read_certificate
+    from murmurlog.bundle.bundle import publish, read_certificate
 
     honest = read_certificate(sound)
     claim = replace(honest.tables["query"], rows=1)
@@ -446,7 +448,7 @@ def test_a_certificate_that_breaks_the_schema_is_a_corrupt_bundle(bundle, at, va
 
 
 def test_every_key_of_a_certificate_is_needed_or_has_a_usual_value(sound):
-    from murmurlog.certificate import Certificate
+    from murmurlog.bundle.certificate import Certificate
 
     stated = json.loads((sound / "privacy.json").read_text())
     derived = {"delta_times_users", "composition"}
@@ -459,9 +461,9 @@ def test_every_key_of_a_certificate_is_needed_or_has_a_usual_value(sound):
 def test_the_parameters_of_every_mechanism_keep_to_the_schema():
     from explore import TEXTS
 
-    from murmurlog import certificate_schema
+    from murmurlog.bundle import certificate_schema
     from murmurlog.mechanisms import parse
-    from murmurlog.plans import PROBABILITIES
+    from murmurlog.publishing.plan import PROBABILITIES
 
     assert tuple(map(str, PROBABILITIES)) == certificate_schema.PASSES
     for text in TEXTS:

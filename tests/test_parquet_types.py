@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from murmurlog.engine import connect, literal
 from murmurlog.errors import InputError
-from murmurlog.log import read
-from murmurlog.parquet_types import KINDS, NOTHING, check_types, types_of
-from murmurlog.source import find
+from murmurlog.logs.engines.duckdb import connect, literal
+from murmurlog.logs.log import read
+from murmurlog.logs.parquet_types import KINDS, NOTHING, check_types, types_of
+from murmurlog.logs.source import find
 
 DOCS = Path(__file__).parents[1] / "docs" / "types.md"
 

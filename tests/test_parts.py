@@ -11,20 +11,20 @@ from hostile import hostile_log, with_texts
 from tallies import tallies
 
 import murmurlog
-import murmurlog.parts
-from murmurlog.bound import bound
-from murmurlog.coded import Coded
-from murmurlog.engine import connect
+import murmurlog.logs.partitions
+from murmurlog.bundle.schema import BY_VALUE
+from murmurlog.counting.bound import bound
+from murmurlog.counting.items import items
+from murmurlog.counting.tally import tally
 from murmurlog.errors import InputError
-from murmurlog.items import items
-from murmurlog.ledger import Ledger
-from murmurlog.log import read
-from murmurlog.mechanisms.rounds import numbered
-from murmurlog.noise import SeededEntropy
-from murmurlog.parts import Parts
-from murmurlog.source import find
-from murmurlog.tables import BY_VALUE
-from murmurlog.tally import tally
+from murmurlog.logs.encoded import Coded
+from murmurlog.logs.engines.duckdb import connect
+from murmurlog.logs.log import read
+from murmurlog.logs.partitions import Parts
+from murmurlog.logs.source import find
+from murmurlog.mechanisms.rounds.mechanism import numbered
+from murmurlog.privacy.sampler import SeededEntropy
+from murmurlog.publishing.ledger import Ledger
 
 SOME = [("query", "user", "first"), ("click", "user-week", "first")]
 EVERYTHING = [
@@ -51,8 +51,8 @@ def crowded(monkeypatch, memory):
     """Leaves room for so many bytes only, and reads few rows at a time."""
 
     def leave(room):
-        monkeypatch.setattr(murmurlog.parts, "ROOM", room / memory)
-        monkeypatch.setattr(murmurlog.parts, "ROWS_A_BATCH", 300)
+        monkeypatch.setattr(murmurlog.logs.partitions, "ROOM", room / memory)
+        monkeypatch.setattr(murmurlog.logs.partitions, "ROWS_A_BATCH", 300)
 
     return leave
 
@@ -205,8 +205,8 @@ def test_a_column_that_would_fill_a_list_is_taken_in_parts(monkeypatch, tmp_path
     log = hostile_log(1500, seed=12)
     path = written(log, tmp_path / "log.parquet")
     whole = counted(path, SOME)
-    monkeypatch.setattr(murmurlog.parts, "MOST_TEXT", log["query"].nbytes / 1.5)
-    monkeypatch.setattr(murmurlog.parts, "ROWS_A_BATCH", 300)
+    monkeypatch.setattr(murmurlog.logs.partitions, "MOST_TEXT", log["query"].nbytes / 1.5)
+    monkeypatch.setattr(murmurlog.logs.partitions, "ROWS_A_BATCH", 300)
     assert parts_of(path) >= 2
     assert counted(path, SOME) == whole
 
@@ -233,7 +233,7 @@ def test_what_is_written_is_private_and_goes_also_after_an_error(
     crowded(log.nbytes / 3)
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    clean = murmurlog.parts.Cleaning.clean
+    clean = murmurlog.logs.partitions.Cleaning.clean
     seen = []
 
     def looked_at(cleaning, pieces):
@@ -244,7 +244,7 @@ def test_what_is_written_is_private_and_goes_also_after_an_error(
             raise RuntimeError
         return clean(cleaning, pieces)
 
-    monkeypatch.setattr(murmurlog.parts.Cleaning, "clean", looked_at)
+    monkeypatch.setattr(murmurlog.logs.partitions.Cleaning, "clean", looked_at)
     try:
         with connect(folder=scratch) as engine:
             found = read(find(str(path)), engine=engine)

@@ -14,17 +14,17 @@ from laws import SURE, held, hockey_stick, item_law, mass
 from scipy.stats import binom, chi2
 
 from murmurlog import privacy
-from murmurlog.domain import Listed, Sequences
-from murmurlog.engine import connect
+from murmurlog.bundle.schema import notes_of
+from murmurlog.counting.public_sets.sets import Listed, Sequences
+from murmurlog.counting.tally import Tally
 from murmurlog.errors import Refused, UsageError
-from murmurlog.log import read
+from murmurlog.logs.engines.duckdb import connect
+from murmurlog.logs.log import read
+from murmurlog.logs.source import find
 from murmurlog.mechanisms import Hybrid, Pool, Threshold, View, parse
 from murmurlog.mechanisms.pool import OnDomain
-from murmurlog.noise import SeededEntropy, SystemEntropy, draw
 from murmurlog.privacy import survival
-from murmurlog.source import find
-from murmurlog.tables import notes_of
-from murmurlog.tally import Tally
+from murmurlog.privacy.sampler import SeededEntropy, SystemEntropy, draw
 
 # --- the exact law --------------------------------------------------------------------------------
 

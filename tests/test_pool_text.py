@@ -8,11 +8,18 @@ import pyarrow as pa
 import pytest
 from command import run
 
-from murmurlog import pool_text
-from murmurlog.domain import read_pool
+from murmurlog.bundle.keys import normalise
+from murmurlog.counting.public_sets import build_pool as pool_text
+from murmurlog.counting.public_sets.build_pool import (
+    FUNCTION,
+    build,
+    coverage,
+    dictionary,
+    is_noun,
+    write,
+)
+from murmurlog.counting.public_sets.sets import read_pool
 from murmurlog.errors import InputError, Refused, UsageError
-from murmurlog.pool_text import FUNCTION, build, coverage, dictionary, is_noun, write
-from murmurlog.text import normalise
 
 TEXT = "The old town hall. The town hall is near the old river!\nCheap hotels (in Berlin)\n"
 
@@ -71,8 +78,8 @@ def test_combinations_come_by_product_of_frequencies_then_by_text():
 
 
 def test_rare_phrases_are_let_go_before_memory_is(tmp_path, monkeypatch):
-    monkeypatch.setattr("murmurlog.pool_text.MOST_COUNTED", 50)
-    monkeypatch.setattr("murmurlog.shapes.BLOCK", 1000)
+    monkeypatch.setattr("murmurlog.counting.public_sets.build_pool.MOST_COUNTED", 50)
+    monkeypatch.setattr("murmurlog.logs.formats.BLOCK", 1000)
     nouns = sorted(word for word in dictionary()[0] - FUNCTION if len(word) == 7)[:400]
     path = tmp_path / "long.txt"
     path.write_text("".join(f"common river\n{word}\n" for word in nouns))

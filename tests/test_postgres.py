@@ -17,17 +17,17 @@ from hypothesis import strategies as st
 from postgres_server import PASSWORD, NoServer, running
 
 import murmurlog.cli.main as entry
-import murmurlog.raw as raw
+import murmurlog.logs.duckdb_rows as raw
 from murmurlog import release
-from murmurlog.engine import connect
+from murmurlog.bundle.schema import BY_VALUE
 from murmurlog.errors import EngineError, InputError, MurmurlogError, UsageError
-from murmurlog.ledger import Ledger
-from murmurlog.log import read
-from murmurlog.overview import profile
-from murmurlog.postgres import looks_like_address, parse
-from murmurlog.source import find
-from murmurlog.synth import invent, write
-from murmurlog.tables import BY_VALUE
+from murmurlog.logs.engines.duckdb import connect
+from murmurlog.logs.invented.generate import invent, write
+from murmurlog.logs.log import read
+from murmurlog.logs.postgres import looks_like_address, parse
+from murmurlog.logs.source import find
+from murmurlog.publishing.ledger import Ledger
+from murmurlog.publishing.planning.exact_profile import profile
 
 SLOW = pytest.mark.slow  # needs a server, which takes seconds to start and minutes to install
 

@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 from laws import worst_delta
 
 import murmurlog
-from murmurlog.checks import verify
-from murmurlog.engine import connect
+from murmurlog.auditing.verify import verify
+from murmurlog.bundle.schema import SEPARATOR
 from murmurlog.errors import UsageError
-from murmurlog.log import read
+from murmurlog.logs.engines.duckdb import connect
+from murmurlog.logs.invented.generate import invent, write
+from murmurlog.logs.log import read
+from murmurlog.logs.source import find
 from murmurlog.mechanisms import Profiles, View, parse
-from murmurlog.noise import SeededEntropy
-from murmurlog.road import release
-from murmurlog.source import find
-from murmurlog.synth import invent, write
-from murmurlog.tables import SEPARATOR
+from murmurlog.privacy.sampler import SeededEntropy
+from murmurlog.publishing.release import release
 
 LN10 = math.log(10)
 

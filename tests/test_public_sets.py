@@ -7,14 +7,14 @@ import pytest
 from laws import held, mass, worst
 
 import murmurlog
-from murmurlog.domain import read_pools
+from murmurlog.bundle.schema import schema
+from murmurlog.counting.public_sets.sets import read_pools
 from murmurlog.errors import InputError, Refused, UsageError
-from murmurlog.log import read
+from murmurlog.logs.log import read
+from murmurlog.logs.source import find
 from murmurlog.mechanisms import View, parse
-from murmurlog.mechanisms.via_keywords import ViaKeywords
-from murmurlog.noise import SeededEntropy, SystemEntropy
-from murmurlog.source import find
-from murmurlog.tables import schema
+from murmurlog.mechanisms.zealous_keywords import ViaKeywords
+from murmurlog.privacy.sampler import SeededEntropy, SystemEntropy
 
 
 def clicks(n, query="weather", url="example.org/a", user="u"):

@@ -13,7 +13,7 @@ from reader_neighbours import FORMS, pair
 from reader_samples import KINDS, Outcome, draw
 from reader_shrink import Trials, smallest, smallest_pair, without_parts
 
-from murmurlog.engine import connect
+from murmurlog.logs.engines.duckdb import connect
 
 HEAD = b"user,query\n"
 

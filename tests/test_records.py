@@ -7,9 +7,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from murmurlog import records
 from murmurlog.errors import InputError
-from murmurlog.records import COMMAS, LINES, TABS, cut, first
+from murmurlog.logs import records
+from murmurlog.logs.records import COMMAS, LINES, TABS, cut, first
 
 FIELD = st.text(st.sampled_from('ab",\n\r\t é'), max_size=6)
 

@@ -12,10 +12,11 @@ import pytest
 from evaluations import HOSTILE, SHARES, at_one_setting, line, swept
 from pages import read
 
-from murmurlog import pictures, report
-from murmurlog.charts import BARS, COLUMN, NONE_AT
-from murmurlog.drawing import NEUTRAL
+from murmurlog.charts.charts import BARS, COLUMN, NONE_AT
+from murmurlog.charts.svg import NEUTRAL
 from murmurlog.errors import UsageError
+from murmurlog.evaluation import figures as pictures
+from murmurlog.evaluation import report
 
 
 def parsed(svg):

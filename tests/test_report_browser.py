@@ -11,8 +11,8 @@ import pytest
 from evaluations import at_one_setting, swept
 from test_leaflet import certified, counted
 
-from murmurlog import report
-from murmurlog.leaflet import leaflet
+from murmurlog.bundle.report import leaflet
+from murmurlog.evaluation import report
 
 pytestmark = pytest.mark.slow
 

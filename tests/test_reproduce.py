@@ -10,15 +10,16 @@ import pytest
 from command import run
 from typer.testing import CliRunner
 
-from murmurlog import printed, reproduce_hong
-from murmurlog.cells import Cell, PaperTable, difference
 from murmurlog.cli.main import app
 from murmurlog.errors import UsageError
-from murmurlog.histories import preprocess
-from murmurlog.reproduce import PAPERS, tables
-from murmurlog.reproduce_hong import clicks
-from murmurlog.synth import invent
-from murmurlog.ump import budget
+from murmurlog.evaluation.reproduce import hong as reproduce_hong
+from murmurlog.evaluation.reproduce import printed_numbers as printed
+from murmurlog.evaluation.reproduce.cells import Cell, PaperTable, difference
+from murmurlog.evaluation.reproduce.formulas import PAPERS, tables
+from murmurlog.evaluation.reproduce.hong import clicks
+from murmurlog.logs.invented.generate import invent
+from murmurlog.mechanisms.hong.histories import preprocess
+from murmurlog.mechanisms.hong.programs import budget
 
 MURMURLOG = Path(sys.executable).with_name("murmurlog")
 

@@ -17,15 +17,15 @@ import pytest
 import yaml
 
 import murmurlog
-from murmurlog import bundle as bundle_module
-from murmurlog import scratch as scratch_module
-from murmurlog import text
-from murmurlog.bundle import publish, sums
-from murmurlog.checks import verify
+from murmurlog.auditing.verify import verify
+from murmurlog.bundle import bundle as bundle_module
+from murmurlog.bundle import keys as text
+from murmurlog.bundle import scratch as scratch_module
+from murmurlog.bundle.bundle import publish, sums
 from murmurlog.errors import BundleError, MurmurlogError, Refused, UsageError
-from murmurlog.ledger import Ledger
-from murmurlog.noise import SeededEntropy
-from murmurlog.road import release
+from murmurlog.privacy.sampler import SeededEntropy
+from murmurlog.publishing.ledger import Ledger
+from murmurlog.publishing.release import release
 
 # So small a delta that one of the hundreds of single queries shows in one run of a billion.
 BUDGET = {"epsilon": 4.0, "delta": 1e-10}
@@ -556,7 +556,7 @@ def test_a_failed_write_leaves_the_budget_spent_and_no_half_bundle(log, tmp_path
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("murmurlog.bundle.pq.write_table", full)
+    monkeypatch.setattr("murmurlog.bundle.bundle.pq.write_table", full)
     with pytest.raises(MurmurlogError, match=r"No space left.*stays booked as [0-9a-f]{32}"):
         release(str(log), out=tmp_path / "b", ledger=book.path, source_name="shop", **BUDGET)
     assert [entry.state for entry in book.entries()] == ["reserved"]
@@ -607,7 +607,7 @@ def test_a_booking_that_cannot_be_committed_publishes_nothing(log, tmp_path, mon
         real(*given)
 
     monkeypatch.setattr(bundle_module, "_plain_marks", marks)
-    monkeypatch.setattr("murmurlog.ledger.WAIT_SECONDS", 0.1)
+    monkeypatch.setattr("murmurlog.publishing.ledger.WAIT_SECONDS", 0.1)
     with pytest.raises(Refused, match=rf"(?s)({message}).*Nothing was published.*stays booked as"):
         release(
             str(log), out=tmp_path / "out" / "b", ledger=book.path, source_name="shop", **BUDGET
@@ -657,10 +657,10 @@ def test_a_bundle_that_cannot_be_moved_is_not_committed(log, tmp_path, monkeypat
 
 def as_of_version_1(monkeypatch):
     """Releases are made by the rules for text of the first version."""
-    monkeypatch.setattr("murmurlog.reading.NORMALISER", next(iter(text.VERSIONS)))
-    for module in ("log", "coded"):
+    monkeypatch.setattr("murmurlog.logs.reading.NORMALISER", next(iter(text.VERSIONS)))
+    for module in ("log", "encoded"):
         first = partial(text.normalise, version=1)
-        monkeypatch.setattr(f"murmurlog.{module}.normalise", first)
+        monkeypatch.setattr(f"murmurlog.logs.{module}.normalise", first)
 
 
 def test_a_bundle_of_the_first_rules_for_text_is_judged_by_them(tmp_path, write_tsv, monkeypatch):

@@ -12,8 +12,8 @@ from road_model import outcome
 from roads import Found
 from test_spark import needs_spark
 
-import murmurlog.coded
-import murmurlog.items
+import murmurlog.counting.items
+import murmurlog.logs.encoded
 
 
 def quick(logs=20, first=0):
@@ -46,7 +46,7 @@ def test_logs_are_of_many_kinds():
 
 
 def test_a_road_that_differs_is_seen(monkeypatch):
-    monkeypatch.setattr(murmurlog.coded, "normalise", lambda text: text.lower() or None)
+    monkeypatch.setattr(murmurlog.logs.encoded, "normalise", lambda text: text.lower() or None)
     found = quick(logs=3)
     assert found.differences
     assert all(" on encoded: " in words or " on parts: " in words for words in found.differences)

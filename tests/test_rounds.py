@@ -20,15 +20,14 @@ from laws import hockey_stick
 from scipy.special import ndtr, ndtri
 from scipy.stats import binom
 
-import murmurlog.mechanisms.rounds as module
-from murmurlog.bound import Bounded, bound
-from murmurlog.checks import verify
-from murmurlog.engine import DuckEngine, connect
+import murmurlog.mechanisms.rounds.mechanism as module
+from murmurlog.auditing.verify import verify
+from murmurlog.counting.bound import Bounded, bound
+from murmurlog.counting.items import Items
 from murmurlog.errors import Refused, UsageError
-from murmurlog.items import Items
+from murmurlog.logs.engines.duckdb import DuckEngine, connect
 from murmurlog.mechanisms import Rounds, View, parse
-from murmurlog.mechanisms.spread import FULL, Held, clipped, numbered, weights
-from murmurlog.noise import SeededEntropy, SystemEntropy
+from murmurlog.mechanisms.rounds.weights import FULL, Held, clipped, numbered, weights
 from murmurlog.privacy import delta_of_threshold, gaussian_delta
 from murmurlog.privacy.rounds import (
     GRID,
@@ -37,7 +36,8 @@ from murmurlog.privacy.rounds import (
     epsilon_of_rounds,
     solve_rounds,
 )
-from murmurlog.road import release
+from murmurlog.privacy.sampler import SeededEntropy, SystemEntropy
+from murmurlog.publishing.release import release
 
 
 def schedule_of(*, T, s, own=None, past=None, d=2, d2=None, sigma=None):
@@ -678,8 +678,8 @@ def test_keys_alone_get_everything_and_show_more(log, tmp_path):
 
 
 def test_gathering_fixes_distinct_items_in_the_unit_s_own_order(duck, log):
-    from murmurlog.log import read
-    from murmurlog.source import find
+    from murmurlog.logs.log import read
+    from murmurlog.logs.source import find
 
     mechanism = Rounds.solve(epsilon=1.0, delta=1e-6, d=3)
     held = mechanism.gather(

@@ -15,16 +15,16 @@ from hypothesis import strategies as st
 from laws import hockey_stick, mass
 
 import murmurlog
-from murmurlog.domain import Listed
-from murmurlog.engine import connect
+from murmurlog.counting.public_sets.sets import Listed
 from murmurlog.errors import Refused, UsageError
-from murmurlog.log import read
+from murmurlog.logs.engines.duckdb import connect
+from murmurlog.logs.log import read
+from murmurlog.logs.source import find
 from murmurlog.mechanisms import View, parse
-from murmurlog.mechanisms.safelog import SafelogLiteral
-from murmurlog.noise import SystemEntropy
+from murmurlog.mechanisms.baselines.safelog_literal import SafelogLiteral
 from murmurlog.privacy import click_printed_epsilon, survival, turning_point, unlisted_url_delta
-from murmurlog.road import release
-from murmurlog.source import find
+from murmurlog.privacy.sampler import SystemEntropy
+from murmurlog.publishing.release import release
 
 MURMURLOG = Path(sys.executable).with_name("murmurlog")
 QUIET = {"b": 0.01, "b_q": 0.01, "b_c": 0.01}  # noise that is 0 but for a chance of e^-100

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from murmurlog.engine import connect
+from murmurlog.bundle.keys import normalise
 from murmurlog.errors import InputError, UsageError
-from murmurlog.log import read
-from murmurlog.overview import profile
-from murmurlog.screen import load, load_deny, matcher
-from murmurlog.source import find
-from murmurlog.text import normalise
+from murmurlog.logs.engines.duckdb import connect
+from murmurlog.logs.log import read
+from murmurlog.logs.screen import load, load_deny, matcher
+from murmurlog.logs.source import find
+from murmurlog.publishing.planning.exact_profile import profile
 
 FOUND = {
     "email": [

@@ -10,7 +10,7 @@ import cases
 import pytest
 from command import run
 
-from murmurlog.scratch import PREFIX, sweep
+from murmurlog.bundle.scratch import PREFIX, sweep
 
 MECHANISM = ("--mechanism", "threshold(noise=geometric, d=1, scale=1.0, T=24)", "--tables", "query")
 USERS = 397  # no other number of a release is likely to be the same

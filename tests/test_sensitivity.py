@@ -18,9 +18,9 @@ from sensitivity import (
     written,
 )
 
-from murmurlog.engine import connect
+from murmurlog.logs.engines.duckdb import connect
 from murmurlog.mechanisms import Rounds
-from murmurlog.noise import SeededEntropy
+from murmurlog.privacy.sampler import SeededEntropy
 
 ROOT = Path(__file__).parents[1]
 

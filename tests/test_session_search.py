@@ -5,12 +5,12 @@ import pyarrow as pa
 import pytest
 from held_out import truth
 
-from murmurlog.tasks.search import Searcher
-from murmurlog.tasks.session_search import GAMMA, SessionSearcher, linked
-from murmurlog.trials.session_search import SessionSearch, questions, truths
-from murmurlog.trials.sessions import sessions_of
-from murmurlog.trials.trial import Settings, Unfit
-from murmurlog.truth import Truth
+from murmurlog.bundle.models.search import Searcher
+from murmurlog.bundle.models.session_search import GAMMA, SessionSearcher, linked
+from murmurlog.evaluation.ground_truth import Truth
+from murmurlog.evaluation.tasks.held_out_sessions import sessions_of
+from murmurlog.evaluation.tasks.protocol import Settings, Unfit
+from murmurlog.evaluation.tasks.session_search import SessionSearch, questions, truths
 
 CLICK = pa.table(
     {

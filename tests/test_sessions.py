@@ -9,17 +9,23 @@ from hypothesis import strategies as st
 from laws import held, mass, worst, worst_delta
 
 import murmurlog
-from murmurlog.bound import Bounded, bound
-from murmurlog.engine import connect
+from murmurlog.counting.bound import Bounded, bound
+from murmurlog.counting.items import items
+from murmurlog.counting.public_sets.labels import read_labels
+from murmurlog.counting.subsequences import (
+    items_for,
+    sets,
+    sets_of,
+    subsequences,
+    subsequences_a_session,
+)
 from murmurlog.errors import InputError, UsageError
-from murmurlog.items import items
-from murmurlog.labels import read_labels
-from murmurlog.log import read
+from murmurlog.logs.engines.duckdb import connect
+from murmurlog.logs.log import read
+from murmurlog.logs.source import find
 from murmurlog.mechanisms import View, parse
 from murmurlog.mechanisms.sessions import Cut, LabelPaths, Sessions
-from murmurlog.mining import items_for, sets, sets_of, subsequences, subsequences_a_session
-from murmurlog.noise import SeededEntropy, SystemEntropy
-from murmurlog.source import find
+from murmurlog.privacy.sampler import SeededEntropy, SystemEntropy
 
 RELATIONS = ("add-remove", "replace")
 

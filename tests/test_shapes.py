@@ -7,11 +7,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from murmurlog.engine import connect
 from murmurlog.errors import InputError
-from murmurlog.log import read
-from murmurlog.overview import profile
-from murmurlog.source import find
+from murmurlog.logs.engines.duckdb import connect
+from murmurlog.logs.log import read
+from murmurlog.logs.source import find
+from murmurlog.publishing.planning.exact_profile import profile
 
 HEADER = "AnonID\tQuery\tQueryTime\tItemRank\tClickURL\n"
 AOL = HEADER + (

@@ -8,10 +8,10 @@ from scipy.spatial.distance import squareform
 from test_ad_hoc import truth_of
 from test_walks import clicks
 
-from murmurlog.tasks.sites import clusters, site_graph, topics_of
-from murmurlog.trials.sites import QueryClassification, Sites, agreement, directory
-from murmurlog.trials.trial import Settings, Unfit
-from murmurlog.truth import Truth
+from murmurlog.bundle.models.sites import clusters, site_graph, topics_of
+from murmurlog.evaluation.ground_truth import Truth
+from murmurlog.evaluation.tasks.protocol import Settings, Unfit
+from murmurlog.evaluation.tasks.sites import QueryClassification, Sites, agreement, directory
 
 TOPICS = {"x.com": "cars", "y.com": "cars", "z.com": "pets", "w.com": "pets"}
 LABELS = pa.table(

@@ -16,12 +16,12 @@ import tallies
 from cluster import PATIENCE, Cluster, environment
 from hostile import hostile_log, with_numbers, with_texts
 
-from murmurlog.checks import verify
+from murmurlog.auditing.verify import verify
+from murmurlog.bundle.schema import BY_VALUE
 from murmurlog.errors import EngineError, UsageError
-from murmurlog.road import release
-from murmurlog.spark import PIP, check_settings, connect, is_uri
-from murmurlog.synth import invent, write
-from murmurlog.tables import BY_VALUE
+from murmurlog.logs.engines.spark import PIP, check_settings, connect, is_uri
+from murmurlog.logs.invented.generate import invent, write
+from murmurlog.publishing.release import release
 
 COMMAND = "from murmurlog.cli.main import main; main()"
 MISSING = [name for name, there in (("pyspark", find_spec("pyspark")), ("java", shutil.which("java"))) if not there]  # fmt: skip
@@ -313,7 +313,7 @@ import json, os, sys
 from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from murmurlog.spark import connect
+from murmurlog.logs.engines.spark import connect
 
 def mode(path):
     return oct(path.stat().st_mode & 0o777)
@@ -334,17 +334,17 @@ with connect(master="local[2]", test=False) as outer:
 print(json.dumps(found))
 """
 COMMA = """
-from murmurlog.spark import connect
+from murmurlog.logs.engines.spark import connect
 with connect(master="local[1]"):
     pass
 """
 ROWS = """
 import json, sys
 from pathlib import Path
-from murmurlog.engine import connect
-from murmurlog.log import read
-from murmurlog.source import find
-from murmurlog.spark import connect as connect_spark
+from murmurlog.logs.engines.duckdb import connect
+from murmurlog.logs.log import read
+from murmurlog.logs.source import find
+from murmurlog.logs.engines.spark import connect as connect_spark
 
 def rows(engine, path, columns=None, **reading):
     log = read(find(path, columns=columns), engine=engine, **reading)
@@ -362,7 +362,7 @@ print(json.dumps(found))
 COMMITS = """
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from murmurlog.spark import connect
+from murmurlog.logs.engines.spark import connect
 
 builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
 version = "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version"
@@ -375,7 +375,7 @@ with connect(test=False) as engine:
 RELEASES = """
 import sys
 from pathlib import Path
-from murmurlog.road import release
+from murmurlog.publishing.release import release
 
 folder = Path(sys.argv[1])
 asked = {"tables": ["query"], "epsilon": 20, "delta": 1e-3, "per_user": 2, "engine": "spark"}
@@ -395,10 +395,10 @@ REFUSALS = """
 import json, sys
 from pathlib import Path
 from murmurlog.errors import MurmurlogError
-from murmurlog.log import read
-from murmurlog.source import find
-from murmurlog.spark import connect
-from murmurlog.spark_rows import find_at
+from murmurlog.logs.log import read
+from murmurlog.logs.source import find
+from murmurlog.logs.engines.spark import connect
+from murmurlog.logs.spark_rows import find_at
 
 told = {}
 with connect(master="local[2]", test=False) as engine:

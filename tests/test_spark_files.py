@@ -10,8 +10,8 @@ import pytest
 from cluster import PATIENCE, environment
 from test_spark import needs_spark
 
-from murmurlog.checks import verify
-from murmurlog.ledger import Ledger
+from murmurlog.auditing.verify import verify
+from murmurlog.publishing.ledger import Ledger
 
 pytestmark = needs_spark
 RELEASES = """
@@ -19,9 +19,9 @@ import json, sys
 from pathlib import Path
 from webhdfs import WebHdfs
 from murmurlog.errors import MurmurlogError
-from murmurlog.ledger import Ledger
-from murmurlog.road import release
-from murmurlog.synth import invent, write
+from murmurlog.publishing.ledger import Ledger
+from murmurlog.publishing.release import release
+from murmurlog.logs.invented.generate import invent, write
 
 folder = Path(sys.argv[1])
 for name in ("logs", "out", "scratch"):

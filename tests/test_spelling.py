@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from murmurlog.scores import results
-from murmurlog.tasks.spelling import corrections, distances
-from murmurlog.trials.corrections import Spelling, misspellings
-from murmurlog.trials.trial import Settings, Unfit
-from murmurlog.truth import Truth
+from murmurlog.bundle.models.spelling import corrections, distances
+from murmurlog.evaluation.ground_truth import Truth
+from murmurlog.evaluation.scores import results
+from murmurlog.evaluation.tasks.protocol import Settings, Unfit
+from murmurlog.evaluation.tasks.spelling import Spelling, misspellings
 
 
 def table(counts, *columns):

@@ -7,10 +7,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from murmurlog.trials import statistics
-from murmurlog.trials.statistics import Statistics, matched
-from murmurlog.trials.trial import Settings, Unfit
-from murmurlog.truth import Holders, Truth
+from murmurlog.evaluation.ground_truth import Holders, Truth
+from murmurlog.evaluation.tasks import statistics
+from murmurlog.evaluation.tasks.protocol import Settings, Unfit
+from murmurlog.evaluation.tasks.statistics import Statistics, matched
 
 PERFECT = r"kept|coverage@|precision@|recall@|diversity|ratio 0-10 %"
 FAULTLESS = (

@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from murmurlog.tasks.substitution import Substitutions, learn_phrases, likelihood_ratio
-from murmurlog.trials.questions import OncePerTruth, spread
-from murmurlog.trials.substitutions import QuerySubstitution, measured, papers_map
-from murmurlog.trials.trial import Settings, Unfit
-from murmurlog.truth import Truth
+from murmurlog.bundle.models.substitution import Substitutions, learn_phrases, likelihood_ratio
+from murmurlog.evaluation.ground_truth import Truth
+from murmurlog.evaluation.tasks.protocol import Settings, Unfit
+from murmurlog.evaluation.tasks.sampling import OncePerTruth, spread
+from murmurlog.evaluation.tasks.substitution import QuerySubstitution, measured, papers_map
 
 QUERIES = {
     "new york hotels": 30,

@@ -6,8 +6,9 @@ import pyarrow as pa
 import pytest
 from held_out import truth
 
-from murmurlog.tasks.suggestion import Suggester, later
-from murmurlog.trials.rankings import (
+from murmurlog.bundle.models.suggestion import Suggester, later
+from murmurlog.evaluation.ground_truth import Truth
+from murmurlog.evaluation.ranking_metrics import (
     average_precision,
     ndcg,
     precision,
@@ -16,10 +17,9 @@ from murmurlog.trials.rankings import (
     relevant,
     swept,
 )
-from murmurlog.trials.sessions import sessions_of
-from murmurlog.trials.suggestions import Suggestions, questions, truths
-from murmurlog.trials.trial import Settings, Unfit
-from murmurlog.truth import Truth
+from murmurlog.evaluation.tasks.held_out_sessions import sessions_of
+from murmurlog.evaluation.tasks.protocol import Settings, Unfit
+from murmurlog.evaluation.tasks.suggestion import Suggestions, questions, truths
 
 CLICK = pa.table(
     {

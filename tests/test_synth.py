@@ -7,11 +7,9 @@ from urllib.parse import urlsplit
 import duckdb
 import pytest
 
-from murmurlog.engine import connect
 from murmurlog.errors import UsageError
-from murmurlog.log import read
-from murmurlog.source import find
-from murmurlog.synth import (
+from murmurlog.logs.engines.duckdb import connect
+from murmurlog.logs.invented.generate import (
     POPULATIONS,
     check_labels,
     check_target,
@@ -19,6 +17,8 @@ from murmurlog.synth import (
     write,
     write_labels,
 )
+from murmurlog.logs.log import read
+from murmurlog.logs.source import find
 
 
 @pytest.fixture(scope="module")

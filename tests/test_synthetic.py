@@ -15,17 +15,19 @@ from laws import SURE, held, item_law, mass
 from scipy.stats import chi2
 
 import murmurlog
-from murmurlog.checks import verify
-from murmurlog.engine import connect
+from murmurlog.auditing.verify import verify
+from murmurlog.bundle.schema import schema
 from murmurlog.errors import InputError, UsageError
-from murmurlog.ledger import Ledger
-from murmurlog.log import read
-from murmurlog.mechanisms import Synthetic, Threshold, View, invented, parse, synthetic
-from murmurlog.noise import SeededEntropy, SystemEntropy
-from murmurlog.road import release
-from murmurlog.source import find
-from murmurlog.synth import invent, write
-from murmurlog.tables import schema
+from murmurlog.logs.engines.duckdb import connect
+from murmurlog.logs.invented.generate import invent, write
+from murmurlog.logs.log import read
+from murmurlog.logs.source import find
+from murmurlog.mechanisms import Synthetic, Threshold, View, parse
+from murmurlog.mechanisms.synthetic import mechanism as synthetic
+from murmurlog.mechanisms.synthetic import users as invented
+from murmurlog.privacy.sampler import SeededEntropy, SystemEntropy
+from murmurlog.publishing.ledger import Ledger
+from murmurlog.publishing.release import release
 
 SHOWN = 140  # how many values of a count are told apart, around the threshold or around SURE
 

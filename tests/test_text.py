@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from murmurlog import joiners
-from murmurlog.text import (
+from murmurlog.bundle import joiners
+from murmurlog.bundle.keys import (
     _PLAIN_URL,
     _WORDS,
     ALREADY_NORMAL,

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from laws import item_law, worst_delta
 from scipy.stats import chi2
 
+from murmurlog.counting.tally import Tally
 from murmurlog.errors import Refused, UsageError
 from murmurlog.mechanisms import Threshold, parse
-from murmurlog.noise import SystemEntropy, draw
 from murmurlog.privacy import delta_of_threshold, noise_sd
-from murmurlog.selection import Selection
-from murmurlog.tally import Tally
+from murmurlog.privacy.sampler import SystemEntropy, draw
+from murmurlog.privacy.selection_bias import Selection
 
 LN10 = math.log(10)
 

@@ -9,11 +9,10 @@ import pytest
 from laws import SURE, mass
 
 import murmurlog
-from murmurlog.items import items
-from murmurlog.log import read
+from murmurlog.counting.items import items
+from murmurlog.logs.log import read
+from murmurlog.logs.source import find
 from murmurlog.mechanisms import Rounds, Sessions, Threshold
-from murmurlog.noise import sampler_delta
-from murmurlog.plans import plan_tables, total_of
 from murmurlog.privacy import (
     Guarantee,
     Loss,
@@ -22,7 +21,8 @@ from murmurlog.privacy import (
     gaussian_delta,
     mu_of,
 )
-from murmurlog.source import find
+from murmurlog.privacy.sampler import sampler_delta
+from murmurlog.publishing.plan import plan_tables, total_of
 
 RELATIONS = ("add-remove", "replace")
 TABLES = ("query", "click", "pair")
@@ -256,8 +256,8 @@ def test_a_forged_total_is_caught(tmp_path, write_tsv):
     assert said["composition"].startswith("one account")
     said["guarantee"]["epsilon"] = 0.9
     path.write_text(json.dumps(said), encoding="utf-8")
-    from murmurlog import checks
-    from murmurlog.bundle import read_certificate
+    from murmurlog.auditing import verify as checks
+    from murmurlog.bundle.bundle import read_certificate
 
     with pytest.raises(checks._Failed, match="add up to"):
         checks._guarantee(out, read_certificate(out))

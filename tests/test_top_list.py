@@ -3,10 +3,10 @@
 import pyarrow as pa
 import pytest
 
-from murmurlog.tasks.top_list import matching
-from murmurlog.trials.top_lists import TopLists, ranks
-from murmurlog.trials.trial import Settings, Unfit
-from murmurlog.truth import Truth
+from murmurlog.bundle.models.top_list import matching
+from murmurlog.evaluation.ground_truth import Truth
+from murmurlog.evaluation.tasks.protocol import Settings, Unfit
+from murmurlog.evaluation.tasks.top_list import TopLists, ranks
 
 RAW = {"fear of flying": 9, "fear of dogs": 7, "maps": 6, "fear of love": 5, "fear of bees": 5}
 

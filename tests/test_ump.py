@@ -16,14 +16,13 @@ from scipy.linalg import block_diag
 from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 from scipy.stats import chi2
 
-from murmurlog.diversity import diverse, eliminate, most_diverse
 from murmurlog.errors import UsageError
-from murmurlog.histories import exposures, histories, preprocess, sample, spent
-from murmurlog.noise import SeededEntropy, SystemEntropy
-from murmurlog.packing import SLACK, extend, packing_of
-from murmurlog.reproduce_hong import clicks
-from murmurlog.synth import invent
-from murmurlog.ump import (
+from murmurlog.evaluation.reproduce.hong import clicks
+from murmurlog.logs.invented.generate import invent
+from murmurlog.mechanisms.hong.diversity import diverse, eliminate, most_diverse
+from murmurlog.mechanisms.hong.histories import exposures, histories, preprocess, sample, spent
+from murmurlog.mechanisms.hong.packing import SLACK, extend, packing_of
+from murmurlog.mechanisms.hong.programs import (
     budget,
     frequent,
     largest_output,
@@ -33,6 +32,7 @@ from murmurlog.ump import (
     size_bound,
     support_distance,
 )
+from murmurlog.privacy.sampler import SeededEntropy, SystemEntropy
 
 LN2 = math.log(2)
 VECTORS = json.loads((Path(__file__).parent / "vectors.json").read_text())

@@ -5,9 +5,9 @@ import pyarrow as pa
 import pytest
 from scipy import sparse
 
+from murmurlog.bundle.models import click_graph as walks
+from murmurlog.bundle.models.click_graph import Ranked, Walker, best, click_graph, places
 from murmurlog.errors import UsageError
-from murmurlog.tasks import walks
-from murmurlog.tasks.walks import Ranked, Walker, best, click_graph, places
 
 
 def clicks(*rows):

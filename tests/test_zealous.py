@@ -11,11 +11,11 @@ from laws import SURE, held, item_law, mass, worst
 
 import murmurlog
 from murmurlog.errors import UsageError
-from murmurlog.log import read
+from murmurlog.logs.log import read
+from murmurlog.logs.source import find
 from murmurlog.mechanisms import View, Zealous, parse
-from murmurlog.noise import SystemEntropy
 from murmurlog.privacy import SAFETY, zealous_dp, zealous_pdp
-from murmurlog.source import find
+from murmurlog.privacy.sampler import SystemEntropy
 
 RELATIONS = ("add-remove", "replace")
 

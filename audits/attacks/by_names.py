@@ -37,10 +37,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import murmurlog
 from attacks.shared import REFUSALS, Finding, entries
+from murmurlog.bundle.schema import SEVERAL, count_of
 from murmurlog.errors import MurmurlogError
 from murmurlog.mechanisms import MECHANISMS
-from murmurlog.noise import SeededEntropy
-from murmurlog.tables import SEVERAL, count_of
+from murmurlog.privacy.sampler import SeededEntropy
 
 PLAIN, VALUES = "country", ("DE", "FR")
 ROLES = {"user": "who", "query": "asked", "time": "moment", "url": "clicked"}

@@ -32,8 +32,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import murmurlog
 from attacks.shared import ATTACKER, REFUSALS, Finding, main, release
-from murmurlog.mechanisms.rounds import Rounds
-from murmurlog.noise import Entropy
+from murmurlog.mechanisms.rounds.mechanism import Rounds
+from murmurlog.privacy.sampler import Entropy
 
 EPSILON, DELTA, CONFIDENCE = 3.0, 1e-6, 0.99
 USERS, OWN_ROWS = 210, 1_000  # as many rows as the bound keeps

@@ -23,10 +23,10 @@ from typing import Any
 import pyarrow as pa
 
 import murmurlog
-from murmurlog.engine import connect
 from murmurlog.errors import MurmurlogError
-from murmurlog.log import read
-from murmurlog.source import find
+from murmurlog.logs.engines.duckdb import connect
+from murmurlog.logs.log import read
+from murmurlog.logs.source import find
 
 ATTACKER = "mallory"  # the id of the user in whose rows two neighbouring logs differ
 REFUSALS = (2, 3, 4)

@@ -12,9 +12,9 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from murmurlog import synth_text as text
-from murmurlog.population import sizes
-from murmurlog.synth_text import coded, packed
+from murmurlog.logs.invented import texts as text
+from murmurlog.logs.invented.populations import sizes
+from murmurlog.logs.invented.texts import coded, packed
 
 ROWS_A_USER = 15.5
 OWN, AGAIN = 0.295, 0.15  # only this user asks it; the previous query once more; the rest is shared

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from murmurlog.auditing import Audit, audit
-    from murmurlog.bundle import Release, load
-    from murmurlog.certificate import Certificate
-    from murmurlog.checks import Report, verify
+    from murmurlog.auditing.attack import Audit, audit
+    from murmurlog.auditing.verify import Report, verify
+    from murmurlog.bundle.bundle import Release, load
+    from murmurlog.bundle.certificate import Certificate
     from murmurlog.errors import (
         BundleError,
         EngineError,
@@ -18,43 +18,43 @@ if TYPE_CHECKING:
         Refused,
         UsageError,
     )
-    from murmurlog.evaluating import evaluate
-    from murmurlog.evaluation import Evaluation
-    from murmurlog.ledger import Ledger
+    from murmurlog.evaluation.evaluate import evaluate
+    from murmurlog.evaluation.result import Evaluation
+    from murmurlog.evaluation.sweep import sweep
     from murmurlog.mechanisms import Threshold, parse
-    from murmurlog.overview import profile
-    from murmurlog.plans import Plan, plan
     from murmurlog.privacy import Guarantee
-    from murmurlog.road import Outcome, release
-    from murmurlog.sweeping import sweep
+    from murmurlog.publishing.ledger import Ledger
+    from murmurlog.publishing.plan import Plan, plan
+    from murmurlog.publishing.planning.exact_profile import profile
+    from murmurlog.publishing.release import Outcome, release
 
 # Loaded on first use: `murmurlog --help` and `import murmurlog` need no engine.
 _WHERE = {
-    "Audit": "auditing",
+    "Audit": "auditing.attack",
     "BundleError": "errors",
-    "Certificate": "certificate",
+    "Certificate": "bundle.certificate",
     "EngineError": "errors",
-    "Evaluation": "evaluation",
+    "Evaluation": "evaluation.result",
     "Guarantee": "privacy",
     "InputError": "errors",
-    "Ledger": "ledger",
+    "Ledger": "publishing.ledger",
     "MurmurlogError": "errors",
-    "Outcome": "road",
-    "Plan": "plans",
+    "Outcome": "publishing.release",
+    "Plan": "publishing.plan",
     "Refused": "errors",
-    "Release": "bundle",
-    "Report": "checks",
+    "Release": "bundle.bundle",
+    "Report": "auditing.verify",
     "Threshold": "mechanisms",
     "UsageError": "errors",
-    "audit": "auditing",
-    "evaluate": "evaluating",
-    "load": "bundle",
+    "audit": "auditing.attack",
+    "evaluate": "evaluation.evaluate",
+    "load": "bundle.bundle",
     "parse": "mechanisms",
-    "plan": "plans",
-    "profile": "overview",
-    "release": "road",
-    "sweep": "sweeping",
-    "verify": "checks",
+    "plan": "publishing.plan",
+    "profile": "publishing.planning.exact_profile",
+    "release": "publishing.release",
+    "sweep": "evaluation.sweep",
+    "verify": "auditing.verify",
 }
 
 __all__ = [

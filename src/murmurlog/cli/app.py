@@ -8,7 +8,7 @@ from typing import Annotated, Any, get_args, get_type_hints
 import typer
 
 from murmurlog import __version__
-from murmurlog.decimals import decimal, integer
+from murmurlog.bundle.decimals import decimal, integer
 from murmurlog.errors import UsageError
 
 

@@ -20,7 +20,7 @@ from murmurlog.cli.output import aligned, progress, show, show_json, tell
 from murmurlog.errors import UsageError
 
 if TYPE_CHECKING:
-    from murmurlog.auditing import Audit
+    from murmurlog.auditing.attack import Audit
 
 VIOLATION = 1  # the exit code
 
@@ -53,8 +53,8 @@ def audit(
     as_json: Json = False,
 ) -> None:
     """Attack a mechanism on the whole road: a lower bound on epsilon against the claim."""
-    from murmurlog import auditing
-    from murmurlog.cli.specification import audited
+    from murmurlog.auditing import attack as auditing
+    from murmurlog.cli.release_section import audited
 
     # Its default is a neighbouring too: only where it comes from tells whether it was asked for.
     source = context.get_parameter_source("neighbours")
@@ -110,7 +110,7 @@ def _print(made: "Audit") -> None:
 
 
 def _page(made: "Audit") -> str:
-    from murmurlog.gauges import Bar, picture
+    from murmurlog.auditing.figure import Bar, picture
 
     bars = [
         Bar(label=f"{each.setting}: {each.pair}, {each.way}"[-70:], claim=each.claim,

@@ -181,7 +181,7 @@ def release(
     as_json: Json = False,
 ) -> None:
     """Publish the tables of a log as a bundle, under one guarantee."""
-    from murmurlog.road import release as run
+    from murmurlog.publishing.release import release as run
 
     with progress() as say:
         outcome = run(
@@ -308,7 +308,7 @@ def verify(
     as_json: Json = False,
 ) -> None:
     """Check a bundle: files, guarantee recomputed, tables, cards, ledger entry."""
-    from murmurlog.checks import verify as run
+    from murmurlog.auditing.verify import verify as run
 
     report = run(bundle, ledger=ledger)
     if as_json:
@@ -333,7 +333,7 @@ def generate(
     as_json: Json = False,
 ) -> None:
     """Invent a search log: nobody's, and shaped like a real one."""
-    from murmurlog import synth
+    from murmurlog.logs.invented import generate as synth
 
     synth.check_target(out)
     if labels:
@@ -365,7 +365,7 @@ def demo(
     as_json: Json = False,
 ) -> None:
     """The whole road on an invented log: generate, release, book, verify."""
-    from murmurlog import demonstration
+    from murmurlog.cli import demo_log as demonstration
 
     with progress() as say:
         result = demonstration.demo(out=out, rows=rows, seed=seed, say=say)

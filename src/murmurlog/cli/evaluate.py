@@ -115,7 +115,8 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Score bundles on every task of the papers, against the log they come from. Internal."""
-    from murmurlog import evaluating, report
+    from murmurlog.evaluation import evaluate as evaluating
+    from murmurlog.evaluation import report
 
     report.check_target(out)
     kinds = listed(tables)
@@ -197,7 +198,8 @@ def sweep(
     as_json: Json = False,
 ) -> None:
     """Vary one parameter of mechanisms and see what use is left. Internal."""
-    from murmurlog import report, sweeping
+    from murmurlog.evaluation import report
+    from murmurlog.evaluation import sweep as sweeping
 
     report.check_folder(out)
     if x not in ("value", "evaluated"):
@@ -246,7 +248,7 @@ def varied(text: str) -> tuple[str, list[float]]:
 
 
 def _planted(path: Path | None) -> Any:
-    from murmurlog.known import read_planted
+    from murmurlog.evaluation.label_files import read_planted
 
     return None if path is None else read_planted(path)
 
@@ -254,8 +256,8 @@ def _planted(path: Path | None) -> Any:
 def _settings(
     questions: int, pattern: str, doc_freq: Path | None, cache_bytes: int, top_queries: int
 ) -> Any:
-    from murmurlog.known import read_doc_freq
-    from murmurlog.trials import Settings
+    from murmurlog.evaluation.label_files import read_doc_freq
+    from murmurlog.evaluation.tasks import Settings
 
     return Settings(
         questions=questions,
@@ -275,8 +277,8 @@ def _options(
     bundles: Sequence[Path] = (),
 ) -> dict[str, Any]:
     """The public files, read as the bundles' logs were, for all tables that may need them."""
-    from murmurlog.bundle import read_certificate
-    from murmurlog.recipes import public_files, with_pools
+    from murmurlog.bundle.bundle import read_certificate
+    from murmurlog.evaluation.recipes import public_files, with_pools
 
     given = [read_certificate(bundle) for bundle in bundles]
     tables = [*(kinds or ()), *(name for each in given for name in with_pools(each))]

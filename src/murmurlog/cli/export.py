@@ -21,7 +21,7 @@ def export(
     as_json: Json = False,
 ) -> None:
     """Write a bundle in the files that other tools read."""
-    from murmurlog.export import export as run
+    from murmurlog.bundle.export import export as run
 
     exported = run(bundle, to=to, out=out)
     for note in exported.notes:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from murmurlog.decimals import decimal, integer
+from murmurlog.bundle.decimals import decimal, integer
 from murmurlog.errors import UsageError
 
 
@@ -59,7 +59,7 @@ def shares_of(text: str | None, flag: str) -> dict[str, float] | None:
 
 def mechanism_of(text: str | None) -> str | dict[str, str] | None:
     """One mechanism for all tables, or from query=rounds,click=threshold one for each."""
-    from murmurlog.tables import KEYS  # late: --help answers at once
+    from murmurlog.bundle.schema import KEYS  # late: --help answers at once
 
     tables = "|".join(KEYS)
     if text is None or not re.match(rf"\s*({tables})\s*=", text):

@@ -42,7 +42,7 @@ def ledger_show(ledger: LedgerFile = None, as_json: Json = False) -> None:
 @ledger_app.command("export")
 def ledger_export(ledger: LedgerFile = None, as_json: Json = False) -> None:
     """Every booking as CSV (or JSON) on stdout."""
-    from murmurlog.ledger import Entry
+    from murmurlog.publishing.ledger import Entry
 
     entries = [asdict(entry) for entry in _open(ledger).entries()]
     if as_json:
@@ -64,7 +64,7 @@ def ledger_cap(
     as_json: Json = False,
 ) -> None:
     """Set what may be spent on a source in all."""
-    from murmurlog.ledger import Ledger
+    from murmurlog.publishing.ledger import Ledger
 
     name = Ledger(_path(ledger)).cap(name, epsilon=epsilon, delta=delta)
     tell(f'source "{name}" may spend epsilon {epsilon:.4g}, delta {delta:.3g} per unit in all')
@@ -79,6 +79,6 @@ def _path(ledger: Path | None) -> Path:
 
 
 def _open(ledger: Path | None) -> Any:
-    from murmurlog.ledger import Ledger
+    from murmurlog.publishing.ledger import Ledger
 
     return Ledger(_path(ledger), must_exist=True)

@@ -34,7 +34,8 @@ from murmurlog.cli.flags import (
     pairs,
     per_user_bounds,
 )
-from murmurlog.cli.foresight import (
+from murmurlog.cli.output import progress, show, show_json, tell, warn_about
+from murmurlog.cli.plan_goal import (
     SETTINGS,
     Asked,
     check_out,
@@ -46,7 +47,6 @@ from murmurlog.cli.foresight import (
     write_settings,
     write_sweep,
 )
-from murmurlog.cli.output import progress, show, show_json, tell, warn_about
 from murmurlog.errors import UsageError
 
 
@@ -164,8 +164,8 @@ def plan(
         return
     if out is not None:
         raise UsageError("--out is for what was foretold: give --target, --goal or --sweep, too")
-    from murmurlog.forecast import explain
-    from murmurlog.road import planned_for
+    from murmurlog.publishing.planning.forecast import explain
+    from murmurlog.publishing.release import planned_for
 
     planned = planned_for(
         mechanism,
@@ -207,10 +207,10 @@ def _foresee(
             raise UsageError(f"{given} does not go with a forecast: leave it out, or the wish")
     wish = wish_of(target)
     check_out(out, sweep=sweep)
-    from murmurlog.forecast import Rehearsal, explain
-    from murmurlog.plans import DELTA, EPSILON
-    from murmurlog.wishes import MOST, Search, Terms, candidates
-    from murmurlog.wishes import sweep as swept
+    from murmurlog.publishing.plan import DELTA, EPSILON
+    from murmurlog.publishing.planning.forecast import Rehearsal, explain
+    from murmurlog.publishing.planning.goals import MOST, Search, Terms, candidates
+    from murmurlog.publishing.planning.goals import sweep as swept
 
     if terms["delta"] is None:
         terms["delta"] = DELTA

@@ -24,7 +24,8 @@ def pool(
     as_json: Json = False,
 ) -> None:
     """Make a public pool of queries from public text, for --mechanism pool and hybrid."""
-    from murmurlog import pool_text, synth
+    from murmurlog.counting.public_sets import build_pool as pool_text
+    from murmurlog.logs.invented import generate as synth
 
     pool_text.check_out(out)
     with progress() as say:

@@ -28,7 +28,7 @@ from murmurlog.cli.output import aligned, progress, show, show_json, tell, warn_
 from murmurlog.errors import UsageError
 
 if TYPE_CHECKING:
-    from murmurlog.surveying import Survey
+    from murmurlog.publishing.planning.private_profile import Survey
 
 # Flags that mean nothing for exact numbers: whoever gives one expects noise.
 PRIVATE = {
@@ -120,7 +120,7 @@ def profile(
         _check_exact(context)
         _exact(source, patterns, shared, as_json=as_json)
         return
-    from murmurlog.surveying import survey
+    from murmurlog.publishing.planning.private_profile import survey
 
     with progress() as say:
         made = survey(
@@ -163,8 +163,8 @@ def _check_exact(context: typer.Context) -> None:
 
 
 def _exact(source: str, patterns: Path | None, shared: dict[str, Any], *, as_json: bool) -> None:
-    from murmurlog.overview import profile as run
-    from murmurlog.screen import load
+    from murmurlog.logs.screen import load
+    from murmurlog.publishing.planning.exact_profile import profile as run
 
     with progress() as say:
         found = run(source, screen=load(patterns), say=say, **shared)

@@ -18,7 +18,7 @@ def reproduce(
     as_json: Json = False,
 ) -> None:
     """The papers' printed tables beside the same numbers computed again, and what is true."""
-    from murmurlog.reproduce import PAPERS, tables
+    from murmurlog.evaluation.reproduce.formulas import PAPERS, tables
 
     made = tables(PAPERS if paper is None else (paper,))
     if as_json:

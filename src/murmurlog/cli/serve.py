@@ -15,7 +15,7 @@ from murmurlog.cli.output import progress, tell
 from murmurlog.errors import EngineError, UsageError
 
 if TYPE_CHECKING:
-    from murmurlog.page.planning import Planned, Setting
+    from murmurlog.web.plan import Planned, Setting
 
 MOST_HEAD = 96_000  # bytes of a request's head: a long address and a few headers
 MOST_AT_ONCE = 100  # connections
@@ -43,11 +43,11 @@ def serve(
     try:
         import uvicorn
 
-        from murmurlog.page.app import make
-        from murmurlog.page.connections import TimedProtocol
-        from murmurlog.page.limits import Hosts
-        from murmurlog.page.planning import Setting
-        from murmurlog.page.shelf import Shelf
+        from murmurlog.web.app import make
+        from murmurlog.web.bundles import Shelf
+        from murmurlog.web.connections import TimedProtocol
+        from murmurlog.web.guard import Hosts
+        from murmurlog.web.plan import Setting
     except ModuleNotFoundError as error:
         raise EngineError(
             f"the page needs {error.name}, which is not installed: pip install starlette uvicorn jinja2"
@@ -126,9 +126,9 @@ def _listen(address: str, port: int) -> Any:
 
 def planned(setting: "Setting") -> "Planned":
     """What the Plan view says about a setting. No log is read."""
-    from murmurlog.forecast import explain
-    from murmurlog.page.planning import Planned
-    from murmurlog.plans import plan
+    from murmurlog.publishing.plan import plan
+    from murmurlog.publishing.planning.forecast import explain
+    from murmurlog.web.plan import Planned
 
     made = plan(
         mechanism=setting.mechanism,
@@ -150,6 +150,6 @@ def planned(setting: "Setting") -> "Planned":
 
 def verified(folder: Path) -> dict[str, Any]:
     """The checks of a bundle as it is on disk."""
-    from murmurlog.checks import verify
+    from murmurlog.auditing.verify import verify
 
     return verify(folder).as_json()

@@ -3,12 +3,14 @@
 import re
 
 from murmurlog.errors import UsageError
-from murmurlog.mechanisms.hong import Hong
-from murmurlog.mechanisms.k_anonymity import KClick, KKeyword, KQuery, Users30
-from murmurlog.mechanisms.k_session import KSession
+from murmurlog.mechanisms.baselines.k_anonymity import KClick, KKeyword, KQuery, Users30
+from murmurlog.mechanisms.baselines.k_session import KSession
+from murmurlog.mechanisms.baselines.safelog_literal import SafelogLiteral
+from murmurlog.mechanisms.hong.mechanism import Hong
 from murmurlog.mechanisms.korolova import Korolova, KorolovaLists
 from murmurlog.mechanisms.left_out import LeftOut
-from murmurlog.mechanisms.mechanism import (
+from murmurlog.mechanisms.pool import Hybrid, Pool
+from murmurlog.mechanisms.protocol import (
     FOLLOWING,
     Accounted,
     Limited,
@@ -18,15 +20,13 @@ from murmurlog.mechanisms.mechanism import (
     only_its_table,
     read_letters,
 )
-from murmurlog.mechanisms.pool import Hybrid, Pool
-from murmurlog.mechanisms.profiles import Profiles
-from murmurlog.mechanisms.rounds import Rounds
-from murmurlog.mechanisms.safelog import SafelogLiteral
+from murmurlog.mechanisms.rounds.mechanism import Rounds
 from murmurlog.mechanisms.sessions import LabelPaths, Sessions
-from murmurlog.mechanisms.synthetic import Synthetic
+from murmurlog.mechanisms.synthetic.mechanism import Synthetic
+from murmurlog.mechanisms.synthetic.profiles import Profiles
 from murmurlog.mechanisms.threshold import Threshold
-from murmurlog.mechanisms.via_keywords import ViaKeywords
 from murmurlog.mechanisms.zealous import Zealous
+from murmurlog.mechanisms.zealous_keywords import ViaKeywords
 
 MECHANISMS: dict[str, type[Mechanism]] = {
     "threshold": Threshold,

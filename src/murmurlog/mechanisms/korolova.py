@@ -17,11 +17,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from murmurlog.bound import bound
+from murmurlog.bundle.schema import COUNTED, count_columns, keys_schema
+from murmurlog.counting.bound import bound
+from murmurlog.counting.items import only
+from murmurlog.counting.tally import Tally, tally, with_candidates
 from murmurlog.errors import Refused, UsageError
-from murmurlog.items import only
-from murmurlog.log import Log
-from murmurlog.mechanisms.mechanism import (
+from murmurlog.logs.log import Log
+from murmurlog.mechanisms.protocol import (
     ITEMS,
     View,
     check_bound,
@@ -32,7 +34,6 @@ from murmurlog.mechanisms.mechanism import (
     tallied,
     whole,
 )
-from murmurlog.noise import Entropy, draw, sampler_delta
 from murmurlog.privacy import (
     ALWAYS,
     SAFETY,
@@ -45,8 +46,7 @@ from murmurlog.privacy import (
     sides,
     survival,
 )
-from murmurlog.tables import COUNTED, count_columns, keys_schema
-from murmurlog.tally import Tally, tally, with_candidates
+from murmurlog.privacy.sampler import Entropy, draw, sampler_delta
 
 SELECT = 0.5  # of a table's epsilon on the selection, the rest on the counts
 

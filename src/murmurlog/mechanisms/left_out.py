@@ -14,11 +14,11 @@ import ibis
 import numpy as np
 import pyarrow as pa
 
+from murmurlog.bundle.schema import KEYS, count_of, schema, with_notes
+from murmurlog.counting.public_sets.labels import LENGTHS, Lengths
 from murmurlog.errors import UsageError
-from murmurlog.labels import LENGTHS, Lengths
-from murmurlog.log import Log
-from murmurlog.mechanisms.mechanism import View, check_letters, fault_of_counts, number, whole
-from murmurlog.noise import Entropy, draw, sampler_delta
+from murmurlog.logs.log import Log
+from murmurlog.mechanisms.protocol import View, check_letters, fault_of_counts, number, whole
 from murmurlog.privacy import (
     ALWAYS,
     SAFETY,
@@ -32,7 +32,7 @@ from murmurlog.privacy import (
     rounded_up,
     sides,
 )
-from murmurlog.tables import KEYS, count_of, schema, with_notes
+from murmurlog.privacy.sampler import Entropy, draw, sampler_delta
 
 HERE, GONE, QUERIES = "searches published", "searches left out", "queries left out"
 BINS = tuple(

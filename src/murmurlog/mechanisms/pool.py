@@ -20,11 +20,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from murmurlog.bound import bound
-from murmurlog.domain import Domain, least_threshold, unheld
+from murmurlog.bundle.schema import KEYS, in_order, keys_of, keys_schema, with_notes
+from murmurlog.counting.bound import bound
+from murmurlog.counting.public_sets.sets import Domain, least_threshold, unheld
+from murmurlog.counting.tally import Tally, tally
 from murmurlog.errors import Refused, UsageError
-from murmurlog.log import Log
-from murmurlog.mechanisms.mechanism import (
+from murmurlog.logs.log import Log
+from murmurlog.mechanisms.protocol import (
     View,
     check_bound,
     check_letters,
@@ -35,7 +37,6 @@ from murmurlog.mechanisms.mechanism import (
     whole,
 )
 from murmurlog.mechanisms.threshold import Threshold
-from murmurlog.noise import Entropy, check_passers, draw, passers, sampler_delta, tails
 from murmurlog.privacy import (
     ALWAYS,
     SAFETY,
@@ -46,9 +47,8 @@ from murmurlog.privacy import (
     sides,
     survival,
 )
-from murmurlog.selection import Selection
-from murmurlog.tables import KEYS, in_order, keys_of, keys_schema, with_notes
-from murmurlog.tally import Tally, tally
+from murmurlog.privacy.sampler import Entropy, check_passers, draw, passers, sampler_delta, tails
+from murmurlog.privacy.selection_bias import Selection
 
 MOST_DIGITS = 60  # of a pool's size
 FAKES = 10.0  # expected rows that nobody holds

@@ -16,15 +16,15 @@ from typing import Any, ClassVar, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from murmurlog.bound import Bounded, bound
-from murmurlog.domain import Sequences, least_threshold
+from murmurlog.counting.bound import Bounded, bound
+from murmurlog.counting.public_sets.sets import Sequences, least_threshold
+from murmurlog.counting.subsequences import subsequences, subsequences_a_session
+from murmurlog.counting.tally import Tally, tally
 from murmurlog.errors import UsageError
-from murmurlog.log import Log
-from murmurlog.mechanisms.mechanism import ITEMS, View, number, whole
+from murmurlog.logs.log import Log
 from murmurlog.mechanisms.pool import FAKES, OnDomain, Pool, check_sampler
+from murmurlog.mechanisms.protocol import ITEMS, View, number, whole
 from murmurlog.mechanisms.threshold import Threshold
-from murmurlog.mining import subsequences, subsequences_a_session
-from murmurlog.noise import Entropy
 from murmurlog.privacy import (
     SAFETY,
     Guarantee,
@@ -35,7 +35,7 @@ from murmurlog.privacy import (
     sides,
 )
 from murmurlog.privacy import sessions as accounting
-from murmurlog.tally import Tally, tally
+from murmurlog.privacy.sampler import Entropy
 
 WAYS = ("all", "whole")
 L_S, L_Q = 1, 3

@@ -9,9 +9,11 @@ import numpy as np
 import pyarrow as pa
 from scipy.special import ndtri
 
+from murmurlog.bundle.schema import keys_schema
+from murmurlog.counting.tally import Tally
 from murmurlog.errors import UsageError
-from murmurlog.log import Log
-from murmurlog.mechanisms.mechanism import (
+from murmurlog.logs.log import Log
+from murmurlog.mechanisms.protocol import (
     ITEMS,
     View,
     check_bound,
@@ -22,7 +24,6 @@ from murmurlog.mechanisms.mechanism import (
     tallied,
     whole,
 )
-from murmurlog.noise import Entropy, draw, sampler_delta
 from murmurlog.privacy import (
     ALWAYS,
     SAFETY,
@@ -38,9 +39,8 @@ from murmurlog.privacy import (
     solve_integer_threshold,
     survival,
 )
-from murmurlog.selection import Selection
-from murmurlog.tables import keys_schema
-from murmurlog.tally import Tally
+from murmurlog.privacy.sampler import Entropy, draw, sampler_delta
+from murmurlog.privacy.selection_bias import Selection
 
 NOISES = ("geometric", "gaussian")
 

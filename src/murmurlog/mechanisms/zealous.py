@@ -16,9 +16,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pyarrow as pa
 
+from murmurlog.bundle.schema import count_columns, count_of, keys_schema
+from murmurlog.counting.tally import Tally
 from murmurlog.errors import UsageError
-from murmurlog.log import Log
-from murmurlog.mechanisms.mechanism import (
+from murmurlog.logs.log import Log
+from murmurlog.mechanisms.protocol import (
     ITEMS,
     View,
     check_bound,
@@ -29,7 +31,6 @@ from murmurlog.mechanisms.mechanism import (
     tallied,
     whole,
 )
-from murmurlog.noise import Entropy, draw, sampler_delta
 from murmurlog.privacy import (
     ALWAYS,
     SAFETY,
@@ -43,9 +44,8 @@ from murmurlog.privacy import (
     sides,
     survival,
 )
-from murmurlog.selection import Selection
-from murmurlog.tables import count_columns, count_of, keys_schema
-from murmurlog.tally import Tally
+from murmurlog.privacy.sampler import Entropy, draw, sampler_delta
+from murmurlog.privacy.selection_bias import Selection
 
 NOTIONS = ("dp", "pdp")
 MOST_LAM = 1e4  # up to here the sampler's relative error is lost in the room left in lam

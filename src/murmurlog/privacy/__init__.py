@@ -1,21 +1,8 @@
 """Guarantees, the theorems behind them, and how they add up. Sees no data and draws no noise."""
 
-from murmurlog.privacy.composition import (
-    Loss,
-    advanced,
-    compose,
-    delta_of_losses,
-    mu_of,
-)
+from murmurlog.privacy.composition import Loss, advanced, compose, delta_of_losses, mu_of
 from murmurlog.privacy.guarantee import ALWAYS, ASSUMPTIONS, NOTIONS, UNITS, Guarantee
-from murmurlog.privacy.noises import (
-    NOISES,
-    gaussian_delta,
-    hockey_stick,
-    noise_sd,
-    survival,
-)
-from murmurlog.privacy.papers import (
+from murmurlog.privacy.korolova import (
     group,
     korolova,
     korolova_alpha,
@@ -26,6 +13,7 @@ from murmurlog.privacy.papers import (
     optimal_selection,
     query_click,
 )
+from murmurlog.privacy.noise_laws import NOISES, gaussian_delta, hockey_stick, noise_sd, survival
 from murmurlog.privacy.rounds import (
     Schedule,
     delta_of_rounds,

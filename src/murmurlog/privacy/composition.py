@@ -13,7 +13,7 @@ from functools import reduce
 
 from murmurlog.errors import UsageError
 from murmurlog.privacy.guarantee import Guarantee
-from murmurlog.privacy.noises import gaussian_delta
+from murmurlog.privacy.noise_laws import gaussian_delta
 
 PLD_GRID = 1e-4
 MOST_MU, MOST_EPSILON, MOST_DRAWS = 8.0, 100.0, 100_000  # beyond, delta is taken to be 1

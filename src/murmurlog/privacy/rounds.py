@@ -22,7 +22,7 @@ from scipy.special import log_ndtr, ndtri
 
 from murmurlog.errors import UsageError
 from murmurlog.privacy.composition import Loss
-from murmurlog.privacy.noises import Floats, _gaussian, gaussian_delta
+from murmurlog.privacy.noise_laws import Floats, _gaussian, gaussian_delta
 from murmurlog.privacy.thresholds import (
     SAFETY,
     check_budget,

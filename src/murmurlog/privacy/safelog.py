@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from functools import cache
 
 from murmurlog.errors import UsageError
-from murmurlog.privacy.noises import check_noise, survival
-from murmurlog.privacy.papers import korolova, korolova_alpha
+from murmurlog.privacy.korolova import korolova, korolova_alpha
+from murmurlog.privacy.noise_laws import check_noise, survival
 from murmurlog.privacy.thresholds import check_neighbours, sides
 
 MOST_QUERIES = 9  # l_s * l_q: the ways in which so many queries can be equal are 21,147

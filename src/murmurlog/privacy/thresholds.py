@@ -14,7 +14,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import ndtri
 
 from murmurlog.errors import UsageError
-from murmurlog.privacy.noises import check_noise, hockey_stick, hockey_sticks, survival
+from murmurlog.privacy.noise_laws import check_noise, hockey_stick, hockey_sticks, survival
 
 NEIGHBOURS = ("add-remove", "replace")
 SAFETY = 1 + 1e-9  # a computed delta is multiplied by this before it is compared with a promise

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable
 
 from murmurlog.errors import UsageError
-from murmurlog.privacy.noises import check_noise, survival
+from murmurlog.privacy.noise_laws import check_noise, survival
 from murmurlog.privacy.thresholds import (
     check_budget,
     check_neighbours,

@@ -1,0 +1,1 @@
+"""Checking a bundle, and attacking a mechanism."""

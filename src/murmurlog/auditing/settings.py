@@ -1,0 +1,202 @@
+"""At which budgets, bounds and tables a mechanism is attacked.
+
+A delta of 1e-6 cannot be seen by sampling. The same code with a delta of 0.1 can: whoever forgets
+to spread delta over d items does so at any delta. So besides the budget that is claimed a mechanism
+is attacked at budgets of the audit's own, at which wrong thresholds and bounds show.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from murmurlog.auditing.neighbouring_logs import FIRST, MADE, Pair, Sizes, exchanged
+from murmurlog.errors import UsageError
+from murmurlog.mechanisms import Accounted, Mechanism, Rounds, named
+from murmurlog.privacy import noise_sd
+from murmurlog.privacy.rounds import GRID
+
+LISTS, POOL = "result_lists", "pool"  # options that name public files; the audit writes its own
+FAKES = 0.25  # of a pool's keys are published though nobody holds them, so that many can be seen
+MIXED = ("synthetic",)  # invents rows from all worlds together: samples of one log are dependent
+QUICK = (
+    "items of many",
+    "items at the threshold",
+    "new items",
+    "items at the threshold for others",
+)
+COUNTED = ("a click of many", "a session of many", "clicks of many")  # counts need many worlds too
+DECLARED = 1_000_000  # users, more than there are in a log of worlds
+MORE = 3  # times as many worlds, where little shows
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """A release that is attacked: its budget, bound and tables, and the pairs it is attacked with."""
+
+    name: str
+    mechanism: str | Mapping[str, str]
+    epsilon: float
+    delta: float
+    per_user: int | Mapping[str, int] | None = 1
+    neighbours: str = "add-remove"
+    tables: tuple[str, ...] = ("query",)
+    noise: str | None = None
+    pairs: str = "queries"
+    only: tuple[str, ...] = ()  # names of pairs; empty: all
+    files: tuple[str, ...] = ()
+    more: int = 1  # times as many worlds
+    replayed: bool = False  # whether its counting is replayed; once for each kind of counting
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def independent(self) -> bool:
+        """Whether worlds of one log are samples that know nothing of each other."""
+        if self.options.get("via_keywords"):  # makes queries of all worlds' keywords
+            return False
+        return not any(name in str(self.mechanism) for name in MIXED)
+
+    def made(self, mechanisms: Mapping[str, Mechanism]) -> list[Pair]:
+        """The pairs, made for these mechanisms' bounds and thresholds."""
+        sizes = _sizes(list(mechanisms.values()))
+        found = MADE[self.pairs](sizes)
+        if self.only:
+            found = [pair for pair in found if pair.name in self.only]
+        if self.neighbours == "replace" and self.pairs != "exchanges":
+            found = [exchanged(pair) for pair in found]
+        if not self.files:
+            return found
+        inside = [replace(pair, secret=False) for pair in found]
+        outside = [
+            replace(pair, name=f"{pair.name} outside the pool", listed=False)
+            for pair in found
+            if "hybrid" in str(self.mechanism) and pair.name in QUICK
+        ]
+        return inside + outside
+
+
+def _sizes(mechanisms: Sequence[Mechanism]) -> Sizes:
+    """How large crowds must be for the mechanism that asks for the largest."""
+    d = max(int(each.parameters().get("per_user") or 3) for each in mechanisms)
+    first = max(int(each.parameters().get("first_threshold") or 1) for each in mechanisms)
+    near, sure = 1, 1
+    for each in mechanisms:
+        middle, sd = _bar(each, d)
+        near = max(near, math.ceil(middle))
+        # Beyond eight standard deviations a published count is as drawn, for another eight.
+        sure = max(sure, math.ceil(middle + 16 * sd + 4))
+    return Sizes(d=d, near=near, sure=sure, crowd=max(sure, 3 * near), first=first)
+
+
+def _bar(mechanism: Mechanism, d: int) -> tuple[float, float]:
+    """(users that an item needs, the standard deviation of the noise on that)."""
+    parameters = mechanism.parameters()
+    if isinstance(mechanism, Rounds):  # a user with d items gives each of them 1/sqrt d
+        s = mechanism.schedule
+        last = s.rounds - 1
+        each = sum(s.coefficients(last)) / math.sqrt(d)
+        return s.thresholds[last] / GRID / each, s.sd(last) / each / 2
+    sd = 0.0
+    if parameters.get("noise") and parameters.get("scale"):
+        sd = noise_sd(noise=str(parameters["noise"]), scale=float(parameters["scale"]))
+    bar = mechanism.bar() if isinstance(mechanism, Accounted) else parameters.get("threshold")
+    return float(bar or 1), sd
+
+
+def claimed(
+    *, mechanism: str | Mapping[str, str], epsilon: float, delta: float, **more: Any
+) -> Setting:
+    """The budget that is claimed, with the pairs that tell most of epsilon."""
+    tables, files = more.pop("tables", None), more.pop("files", ())
+    names = set(mechanism.values()) if isinstance(mechanism, Mapping) else {mechanism}
+    kinds = [named(name).tables for name in names]
+    if tables is None:
+        tables = ("query",) if all("query" in kind for kind in kinds) else kinds[0][:1]
+    if "left_out" in tables:
+        raise UsageError(
+            "the audit cannot attack left_out: what it publishes is of all worlds together. Leave it "
+            "out of tables."
+        )
+    usual = _usual(tables)
+    only: tuple[str, ...] = (*QUICK[:2], FIRST) if usual == "queries" else ()
+    if usual == "queries" and more.get("neighbours") == "replace":
+        usual, only = "exchanges", ("items of many for others", "items at the threshold for others")
+        more["more"] = MORE
+    if names & {"pool", "hybrid"}:
+        files = (*files, POOL)
+    return Setting(
+        name="as claimed", mechanism=mechanism, epsilon=epsilon, delta=delta, tables=tables,
+        pairs=usual, only=only, files=files, replayed=bool(more.get("options")), **more,
+    )  # fmt: skip
+
+
+def _usual(tables: Sequence[str]) -> str:
+    """Which pairs go with these tables."""
+    if set(tables) & {"session", "pair"}:
+        return "sessions"
+    if "log" in tables:
+        return "logs"
+    return "clicks" if "click" in tables else "queries"
+
+
+def standing(mechanism: str, *, noise: str | None = None) -> list[Setting]:
+    """The audit's own budgets for one mechanism."""
+    kind = named(mechanism)
+    shared: dict[str, Any] = {"mechanism": mechanism, "noise": noise}
+    if mechanism in ("pool", "hybrid"):
+        shared |= {"files": (POOL,)}
+    if "query" not in kind.tables:
+        return _of_other_tables(kind.tables, shared)
+    found = [
+        Setting(name="large delta, one item a user", epsilon=1.5, delta=0.05, **shared),
+        Setting(name="large delta, three items a user", epsilon=1.5, delta=0.1, per_user=3,
+                replayed=True, **shared),
+        Setting(name="one user for another", epsilon=2.0, delta=0.02, neighbours="replace",
+                pairs="exchanges", more=MORE, **shared),
+    ]  # fmt: skip
+    if mechanism in ("pool", "hybrid"):
+        return found
+    if "click" in kind.tables:
+        found.append(
+            Setting(name="queries and clicks", epsilon=2.0, delta=0.2, tables=("query", "click"),
+                    pairs="clicks", replayed=True, **shared)
+        )  # fmt: skip
+    if LISTS in kind.options:
+        found.append(
+            Setting(name="clicks on public lists", epsilon=2.0, delta=0.1,
+                    tables=("query", "click"), pairs="clicks", files=(LISTS,), replayed=True,
+                    **shared)
+        )  # fmt: skip
+    if mechanism == "zealous":
+        # The one reading with a threshold before the noise. It states a delta for plain DP too.
+        found.append(
+            Setting(name="probabilistic, with a first threshold", epsilon=0.5, delta=0.1,
+                    only=(*QUICK, FIRST), options={"notion": "pdp", "users": DECLARED}, **shared)
+        )  # fmt: skip
+    if mechanism == "rounds":
+        found.append(
+            Setting(name="two rounds with memory", epsilon=20.0, delta=0.1, per_user=10,
+                    only=("new items", "one new item", "an item that is left alone",
+                          "items beyond the others' bounds"),
+                    options={"rounds": 2, "count_share": 0.0}, **shared)
+        )  # fmt: skip
+    if mechanism == "threshold" and noise != "geometric":
+        # Here noise is small beside a count of one: half a step more or less shows.
+        found.append(
+            Setting(name="little noise", epsilon=2.0, delta=0.1, only=QUICK, more=MORE,
+                    **(shared | {"noise": "gaussian"}))
+        )  # fmt: skip
+    return found
+
+
+def _of_other_tables(tables: Sequence[str], shared: Mapping[str, Any]) -> list[Setting]:
+    """For mechanisms that make no table of queries."""
+    table = tables[0]
+    pairs = _usual(tables)
+    found = [
+        Setting(name="large delta", epsilon=2.0, delta=0.1, tables=(table,), pairs=pairs,
+                per_user=2, replayed=True, **shared),
+        Setting(name="larger delta", epsilon=4.0, delta=0.3, tables=(table,), pairs=pairs,
+                per_user=2, **shared),
+    ]  # fmt: skip
+    return found

@@ -1,0 +1,1 @@
+"""The public contract of a bundle: schema, keys, certificate, writing, reading, cards."""

@@ -1,0 +1,421 @@
+"""A bundle on disk: written whole or not at all, and loaded again. Never sees a log.
+
+`publish` writes into a private folder beside the target, forces everything to disk and renames it
+into place. `load` is what consumers, tasks and the page use.
+"""
+
+import glob
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from murmurlog.bundle import cards, estimates
+from murmurlog.bundle.certificate import Certificate
+from murmurlog.bundle.estimates import Estimate
+from murmurlog.bundle.graph import Graph, graph
+from murmurlog.bundle.keys import normalise
+from murmurlog.bundle.models.autocomplete import Completer
+from murmurlog.bundle.models.click_graph import Walker
+from murmurlog.bundle.models.derived_tables import completed
+from murmurlog.bundle.models.search import Searcher
+from murmurlog.bundle.models.suggestion import Suggester
+from murmurlog.bundle.report import leaflet
+from murmurlog.bundle.schema import KEYS, in_order
+from murmurlog.bundle.scratch import scratch, settle
+from murmurlog.bundle.table_rules import table_fault
+from murmurlog.errors import BundleError, UsageError
+from murmurlog.privacy import Guarantee
+
+CERTIFICATE, SUMS = "privacy.json", "SHA256SUMS"
+ROWS_A_GROUP = 100_000
+MOST_JSON_BYTES = 1 << 20
+MOST_COUNTED = 1 << 53  # by all counts of a table together: they are exact in floating point
+MOST_TIMES = 200  # what a table unpacks to, by its file's size; ours come to about ten
+LITTLE = 1 << 24
+MOST_BATCHES = 200
+
+
+def check_target(out: Path) -> None:
+    """Raises unless a bundle can be put there without touching what exists."""
+    try:
+        str(out.absolute()).encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"--out {str(out)!r} is not UTF-8: choose another name") from None
+    if out.exists() or out.is_symlink():
+        raise UsageError(f"--out {str(out)!r} exists: choose another folder, or remove it first")
+    if not out.parent.is_dir():
+        raise UsageError(f"--out {str(out)!r}: there is no folder {str(out.parent)!r}")
+    if not os.access(out.parent, os.W_OK):
+        raise UsageError(f"--out {str(out)!r}: the folder {str(out.parent)!r} cannot be written")
+
+
+def publish(
+    out: Path,
+    *,
+    tables: Mapping[str, pa.Table],
+    certificate: Certificate,
+    ready: Callable[[], None] = lambda: None,
+) -> None:
+    """Writes a bundle and moves it to `out` in one step; `ready` is called just before that step."""
+    with scratch(out.parent) as folder:
+        root = folder / "bundle"
+        (root / "data").mkdir(parents=True)
+        tables = {name: in_order(table) for name, table in tables.items()}
+        for name, table in tables.items():
+            _write_parquet(root / "data" / f"{name}.parquet", table, certificate)
+        text = json.dumps(certificate.as_json(), indent=2, ensure_ascii=False) + "\n"
+        (root / CERTIFICATE).write_text(text, encoding="utf-8")
+        for name, card in make_cards(certificate, sums(root), tables).items():
+            (root / name).write_text(card, encoding="utf-8")
+        lines = [f"{digest}  {name}\n" for name, digest in sums(root).items()]
+        (root / SUMS).write_text("".join(lines), encoding="utf-8")
+        _plain_marks(root, certificate.published)
+        check_target(out)
+        settle(root, out, ready=ready)
+
+
+def _plain_marks(root: Path, published: str) -> None:
+    """Nobody else may write the files, and their times say the day, not how long each table took."""
+    day = datetime.fromisoformat(published).replace(tzinfo=UTC).timestamp()
+    for path in (*root.rglob("*"), root):
+        path.chmod(path.stat().st_mode & 0o755)
+        os.utime(path, (day, day))
+
+
+def make_cards(
+    certificate: Certificate, sha256: Mapping[str, str], tables: Mapping[str, pa.Table]
+) -> dict[str, str]:
+    """The cards by file name; functions of the certificate and of the published data alone."""
+    return {
+        "README.md": cards.readme(certificate),
+        "croissant.json": cards.croissant(certificate, sha256),
+        "datapackage.json": cards.datapackage(certificate, sha256),
+        "deployment.yaml": cards.deployment(certificate),
+        "report.html": leaflet(certificate, tables),
+    }
+
+
+def expected_files(certificate: Certificate) -> set[str]:
+    """The names of all files a bundle with this certificate has."""
+    names = {"README.md", "croissant.json", "datapackage.json", "deployment.yaml", "report.html"}
+    return names | {CERTIFICATE, SUMS} | {f"data/{t}.parquet" for t in certificate.tables}
+
+
+def metadata(certificate: Certificate) -> dict[str, str]:
+    """What every Parquet file says about its privacy."""
+    g = certificate.guarantee
+    proved = g.notion != "none"
+    return {
+        "dp.unit": g.unit,
+        "dp.neighbours": g.neighbours,
+        "dp.notion": g.notion,
+        "dp.epsilon": repr(g.epsilon) if proved else "none",
+        "dp.delta": repr(g.delta) if proved else "none",
+        "dp.private": str(certificate.private).lower(),
+        "dp.release_id": certificate.release_id,
+    }
+
+
+def sums(root: Path) -> dict[str, str]:
+    """The SHA-256 of every file but the list of sums itself, by name."""
+    return {
+        str(path.relative_to(root)): _sha256(path) for path in _files(root) if path != root / SUMS
+    }
+
+
+def stated_sums(root: Path) -> dict[str, str]:
+    """What the list of sums of a bundle says, by name."""
+    if not _is_own_file(root, SUMS):
+        raise BundleError(f"there is no file {SUMS} in {str(root)!r}")
+    if (root / SUMS).stat().st_size > MOST_JSON_BYTES:
+        raise BundleError(f"{SUMS} is larger than it can be")
+    *lines, end = (root / SUMS).read_bytes().decode(errors="replace").split("\n")
+    stated = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
+    if end or len(stated) < len(lines):
+        raise BundleError(f"{SUMS} is cut off, or names a file twice")
+    return stated
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def stated_json(root: Path) -> Any:
+    """What is in privacy.json, as it stands there; a key that is there twice has two meanings."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            raise ValueError("a key is there twice")
+        return found
+
+    return json.loads((root / CERTIFICATE).read_text(encoding="utf-8"), object_pairs_hook=once)
+
+
+def read_certificate(root: Path) -> Certificate:
+    """The certificate of the bundle in a folder."""
+    path = root / CERTIFICATE
+    try:
+        if not _is_own_file(root, CERTIFICATE):
+            raise BundleError(f"{str(root)!r} is no bundle: there is no {CERTIFICATE} in it")
+        if path.stat().st_size > MOST_JSON_BYTES:
+            raise BundleError(f"{CERTIFICATE} is larger than a certificate can be")
+        return Certificate.from_json(stated_json(root))
+    except OSError as error:
+        raise BundleError(f"{CERTIFICATE} cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise BundleError(f"{CERTIFICATE} is damaged: {str(error)[:200]}") from None
+
+
+@dataclass(frozen=True)
+class Release:
+    """A loaded bundle: its certificate and its tables as Arrow."""
+
+    path: Path
+    certificate: Certificate
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return self.certificate.guarantee
+
+    @cached_property
+    def tables(self) -> dict[str, pa.Table]:
+        """The tables by name; raises where one is not as a release writes it."""
+        return {
+            name: sound_table(self.path, self.certificate, name) for name in self.certificate.tables
+        }
+
+    def total(
+        self, table: str, where: estimates.Where = None, *, confidence: float = 0.95
+    ) -> Estimate:
+        """The sum of the counts of some rows, with an interval: total("query", "fear of *").
+
+        `where` is a pattern or a list of texts for the first key column, such by column
+        ({"query": "fear of *", "url": ["a.com"]}), or a mask or an expression of Arrow.
+        """
+        chosen = estimates.matching(self._table(table), where)
+        return estimates.total(self._counts(table), chosen, confidence=confidence)
+
+    def ratio(
+        self,
+        table: str,
+        where: estimates.Where,
+        over: str,
+        over_where: estimates.Where = None,
+        *,
+        confidence: float = 0.95,
+    ) -> Estimate:
+        """The sum of some rows over the sum of others, with an interval; `where` as in `total`."""
+        return estimates.ratio(
+            self._counts(table),
+            estimates.matching(self._table(table), where),
+            self._counts(over),
+            estimates.matching(self._table(over), over_where),
+            confidence=confidence,
+        )
+
+    def _table(self, name: str) -> pa.Table:
+        if name not in self.tables:
+            raise UsageError(f"there is no table {name!r} here: use {', '.join(self.tables)}")
+        return self.tables[name]
+
+    def _counts(self, name: str) -> estimates.Counts:
+        return estimates.counts(name, self._table(name), self.certificate.tables[name])
+
+    def graph(self) -> Graph:
+        """The query-click graph: query and url nodes, click and reformulation edges."""
+        return graph(self.tables)
+
+    def suggest(self, query: str, k: int = 10) -> list[tuple[str, float]]:
+        """What people asked after a query, each with its share; else what is related to it."""
+        self._need("suggest", "pair", "click")
+        asked = self._asked(query, k)
+        found = self._suggester.suggest(asked, k, lam=0.0)
+        return found or (self._walker.related(asked, k) if "click" in self._completed else [])
+
+    def complete(self, prefix: str, k: int = 10) -> list[tuple[str, float]]:
+        """The most asked published queries that begin so, with their noisy counts."""
+        self._need("complete", "query")
+        begun = self._asked(prefix, k)
+        # A space at the end says that a word is finished; normalising takes it away.
+        return self._completer.complete(begun + " " * bool(begun and prefix[-1].isspace()), k)
+
+    def search(self, query: str, k: int = 10) -> list[tuple[str, float]]:
+        """Urls for a query, by where a walk on published clicks and pairs stops, and how likely."""
+        self._need("search", "click")
+        return self._searcher.rank(self._asked(query, k), k)
+
+    def related(self, query: str, k: int = 10) -> list[tuple[str, float]]:
+        """Queries with clicks on the same urls, by a walk there and back, and how likely it ends so."""
+        self._need("related", "click")
+        return self._walker.related(self._asked(query, k), k)
+
+    def _asked(self, text: str, k: int) -> str:
+        """A question as this bundle would publish it; empty if nothing is left of it. Checks k."""
+        if k < 1:
+            raise UsageError(f"k must be at least 1, not {k}")
+        return normalise(text, version=self.certificate.normaliser) or ""
+
+    @cached_property
+    def _completed(self) -> dict[str, pa.Table]:
+        return completed(self.tables)
+
+    @cached_property
+    def _suggester(self) -> Suggester:
+        return Suggester(self._completed)
+
+    @cached_property
+    def _completer(self) -> Completer:
+        return Completer(self._completed)
+
+    @cached_property
+    def _searcher(self) -> Searcher:
+        return Searcher(self._completed)
+
+    @cached_property
+    def _walker(self) -> Walker:
+        return Walker(self._completed)
+
+    def _need(self, name: str, *tables: str) -> None:
+        """Raises unless there is one of these tables, or what it follows from."""
+        if not set(tables) & set(self._completed):
+            needs = " or ".join(tables)
+            raise UsageError(
+                f"{name} needs a {needs} table; this release has {', '.join(self.tables)}"
+            )
+
+
+def load(folder: str | Path) -> Release:
+    """The bundle in a folder. Checks its form, not its claims: use `verify` for those."""
+    root = Path(folder)
+    return Release(root, read_certificate(root))
+
+
+def sound_table(root: Path, certificate: Certificate, name: str) -> pa.Table:
+    """One table of a bundle; raises where it is not as a release writes it."""
+    table = read_table(root, name)
+    if fault := table_fault(name, table, certificate):
+        raise BundleError(f"data/{name}.parquet {fault}. Get the bundle again from its publisher")
+    return table
+
+
+def read_table(root: Path, name: str) -> pa.Table:
+    """One table of a bundle; no link is followed, and nothing is read that unpacks beyond all measure."""
+    file = f"data/{name}.parquet"
+    if name not in KEYS or not _is_own_file(root, file):
+        raise BundleError(f"{file!r:.80} is no table of a bundle, or is not there")
+    path = root / file
+    most = MOST_TIMES * path.stat().st_size + LITTLE
+    try:
+        batches, left = [], most
+        stored, parts = _parts(path, most)
+        for size, part in parts:
+            left -= size
+            if left < 0:
+                raise _TooLarge
+            batches.append(part())
+        table = pa.Table.from_batches(batches, stored)
+        if len(batches) > MOST_BATCHES:  # work on many small ones takes long
+            table = table.combine_chunks()
+    except (_TooLarge, duckdb.OutOfMemoryException):
+        raise BundleError(f"{file} unpacks to more than {MOST_TIMES} times its size") from None
+    except (OSError, pa.ArrowException, UnicodeError, duckdb.Error) as error:
+        raise BundleError(f"{file} cannot be read: {str(error)[:200]}") from None
+    try:
+        table.validate(full=True)
+    except pa.ArrowInvalid:
+        raise BundleError(f"{file} holds text that is not UTF-8, or is damaged") from None
+    for column in (c for c in table.columns if pa.types.is_integer(c.type)):
+        if (pc.sum(pc.abs(column.cast(pa.float64(), safe=False))).as_py() or 0) >= MOST_COUNTED:
+            raise BundleError(f"{file} holds counts that no log comes to")
+    for column in (c for c in table.columns if pa.types.is_floating(c.type)):
+        sound = pc.and_(pc.greater_equal(column, 0), pc.less(column, float(MOST_COUNTED)))
+        if pc.all(sound).as_py() is False:  # NaN is neither
+            raise BundleError(f"{file} holds errors that no count has")
+    return table
+
+
+class _TooLarge(Exception):
+    pass
+
+
+def _parts(
+    path: Path, most: int
+) -> tuple[pa.Schema, Iterator[tuple[int, Callable[[], pa.RecordBatch]]]]:
+    """The schema of a file and its rows, some at a time: how many bytes they take, and they.
+
+    A long text may stand in the file once and in every row, so texts are read as places in a
+    dictionary, and are put in their rows only once it is known how long they are together.
+    """
+    schema = pq.read_schema(path)
+    texts = [f.name for f in schema if pa.types.is_string(f.type)]
+    lists = [f.name for f in schema if pa.types.is_list(f.type)]
+    file = pq.ParquetFile(path, read_dictionary=texts)
+    if len(lists) > 1 or not all(map(_is_measured, schema.types, file.schema_arrow.types)):
+        raise pa.ArrowInvalid("it has a column of a type that no bundle has")
+    for name in lists:
+        if _listed(path, name, most) > most:
+            raise _TooLarge
+
+    def parts() -> Iterator[tuple[int, Callable[[], pa.RecordBatch]]]:
+        for batch in file.iter_batches():
+            size = sum(_size(column) for column in batch.columns)
+            yield size, partial(batch.cast, schema)
+
+    return schema, parts()
+
+
+def _is_measured(stored: pa.DataType, read: pa.DataType) -> bool:
+    """Whether it is known what values of a type come to before they are unpacked."""
+    if pa.types.is_string(stored) or pa.types.is_dictionary(stored):
+        return bool(pa.types.is_dictionary(read) and pa.types.is_string(read.value_type))
+    return bool(pa.types.is_primitive(stored) or stored == pa.list_(pa.string()))
+
+
+def _size(column: pa.Array) -> int:
+    """What a column takes once its texts are in their rows."""
+    if not pa.types.is_dictionary(column.type):
+        return int(column.nbytes)
+    lengths = pc.binary_length(column.dictionary).cast(pa.int64())
+    return 4 * len(column) + int(pc.sum(lengths.take(column.indices)).as_py() or 0)
+
+
+def _listed(path: Path, name: str, most: int) -> int:
+    """How long the texts in a column of lists are together; Arrow would have to unpack them."""
+    column = '"' + name.replace('"', '""') + '"'
+    limit = f"{(most >> 20) + (1 << 9)}MiB"
+    with duckdb.connect(config={"memory_limit": limit, "threads": 1, "temp_directory": ""}) as db:
+        found = db.execute(
+            f"SELECT sum(strlen(text)) FROM (SELECT unnest({column}) AS text "
+            "FROM read_parquet(?, hive_partitioning = false))",
+            [glob.escape(str(path.absolute()))],
+        ).fetchone()
+    return int((found and found[0]) or 0)
+
+
+def _is_own_file(root: Path, name: str) -> bool:
+    """Whether a file of a bundle is a file, not a link or a pipe, and its folder no link."""
+    path = root / name
+    links = (path, *path.parents[: len(Path(name).parts) - 1])
+    return path.is_file() and not any(each.is_symlink() for each in links)
+
+
+def _write_parquet(path: Path, table: pa.Table, certificate: Certificate) -> None:
+    table = table.replace_schema_metadata(metadata(certificate)).combine_chunks()
+    pq.write_table(table, path, compression="zstd", row_group_size=ROWS_A_GROUP)
+
+
+def _files(root: Path) -> Iterator[Path]:
+    return (path for path in sorted(root.rglob("*")) if path.is_file())

@@ -1,0 +1,215 @@
+"""The certificate of a bundle (privacy.json): what was done, and what is claimed about it.
+
+Everything in it is a public parameter or noisy output. `verify` recomputes the claim from the
+mechanisms' texts and does not believe the stated numbers.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from murmurlog.bundle.certificate_schema import FORMAT, MOST_WORDS, check
+from murmurlog.bundle.keys import LATEST, MOST_CHARACTERS, VERSIONS, odd_line
+from murmurlog.bundle.schema import By
+from murmurlog.errors import BundleError, UsageError
+from murmurlog.privacy import ASSUMPTIONS, Guarantee
+
+METHOD = "exact inversion of 127 bits, integers only"  # how noise is drawn
+ENTROPY = {True: "operating system", False: "known seed"}  # by whether the bundle is private
+ABOUT = ("title", "publisher", "license", "url", "contact", "description", "region")
+
+
+Said = Mapping[str, str] | Sequence[Any] | str | None  # in lists or by name
+
+
+def check_lines(*said: Said, names: Said = None) -> None:
+    """Raises unless all that the owner says is plain lines, and not too much of it.
+
+    `names` are a column and its public values: there may be any number of them.
+    """
+    texts = [text for each in said for text in _texts(each)]
+    if (odd := odd_line([*texts, *_texts(names)])) is not None:
+        raise UsageError(
+            f"{odd!r:.60} goes into the certificate and its cards: write it as one plain line of at "
+            f"most {MOST_CHARACTERS} characters"
+        )
+    if (size := sum(map(len, texts))) > MOST_WORDS:
+        raise UsageError(
+            f"{size:,} characters of your own words go into the certificate: write at most "
+            f"{MOST_WORDS:,}"
+        )
+
+
+def _texts(said: Said) -> Iterator[str]:
+    if isinstance(said, Mapping):
+        yield from (*said, *said.values())
+    elif isinstance(said, str):
+        yield said
+    else:
+        for each in said or ():
+            yield from [each] if isinstance(each, str) else each
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableClaim:
+    """One table: how many rows, by which mechanism, with which guarantee."""
+
+    rows: int
+    mechanism: str  # its text: parse() gives it back
+    guarantee: Guarantee
+    count: str | None  # what is counted: "users", "rows"; None: keys without counts
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    passes: Mapping[str, int] = field(default_factory=dict)
+    notes: Mapping[str, Any] = field(default_factory=dict)  # public remarks on how it was made
+
+
+@dataclass(frozen=True, kw_only=True)
+class Certificate:
+    """All that is said about a release."""
+
+    release_id: str
+    published: str  # a date
+    murmurlog: str  # version
+    private: bool  # False: drawn from a known seed
+    guarantee: Guarantee
+    tables: Mapping[str, TableClaim]
+    bound: str
+    text: Mapping[str, Any]  # which rows were read and how their text was cleaned
+    engine: str
+    sampler: Mapping[str, Any]
+    by: By | None
+    declared_users: int | None
+    unprotected: tuple[str, ...]
+    booked: Mapping[str, Any] | None
+    about: Mapping[str, str]
+    planned_by: str | None = None  # output that parameters were chosen by; its cost is not in here
+    consistent: bool = False  # counts of tables that limit each other were brought together
+
+    @property
+    def title(self) -> str:
+        return self.about.get("title", f"Search log release {self.release_id[:8]}")
+
+    @property
+    def normaliser(self) -> int:
+        """The version of the rules for text that the release was made by; the latest if not known."""
+        return VERSIONS.get(self.text["normaliser"], LATEST)
+
+    @property
+    def composition(self) -> str:
+        """How the tables' costs come to the total: it is below their sum only in one account."""
+        epsilons = [claim.guarantee.epsilon for claim in self.tables.values()]
+        if math.fsum(epsilons) <= self.guarantee.epsilon * (1 + 1e-9):
+            return "sum of the tables"
+        return "one account of all noise, and the chance that a key shows"
+
+    def as_json(self) -> dict[str, Any]:
+        users = self.declared_users
+        return {
+            "format": FORMAT,
+            "murmurlog": self.murmurlog,
+            "release_id": self.release_id,
+            "published": self.published,
+            "private": self.private,
+            "guarantee": self.guarantee.as_json(),
+            "declared_users": users,
+            "delta_times_users": None if users is None else self.guarantee.plain_delta * users,
+            "assumptions": {name: ASSUMPTIONS[name] for name in self.guarantee.assumptions},
+            "unprotected": list(self.unprotected),
+            "planned_by": self.planned_by,
+            "tables": {
+                name: {
+                    "rows": claim.rows,
+                    "mechanism": claim.mechanism,
+                    "parameters": dict(claim.parameters),
+                    "guarantee": claim.guarantee.as_json(),
+                    "count": claim.count,
+                    "passes": dict(claim.passes),
+                    "notes": dict(claim.notes),
+                }
+                for name, claim in self.tables.items()
+            },
+            "composition": self.composition,
+            "consistent": self.consistent,
+            "bound": self.bound,
+            "by": None
+            if self.by is None
+            else {"column": self.by.column, "values": list(self.by.values)},
+            "text": dict(self.text),
+            "noise": dict(self.sampler),
+            "engine": self.engine,
+            "ledger": None if self.booked is None else dict(self.booked),
+            "about": dict(self.about),
+        }
+
+    @classmethod
+    def from_json(cls, data: Any) -> "Certificate":
+        """The certificate in a parsed privacy.json; raises BundleError where it breaks the schema."""
+        check(data)
+        names = tuple(data["assumptions"])
+        by = data["by"]
+        try:
+            return cls(
+                release_id=data["release_id"],
+                published=data["published"],
+                murmurlog=data["murmurlog"],
+                private=data["private"],
+                guarantee=_guarantee(data["guarantee"], names),
+                tables={name: _claim(claim, names) for name, claim in data["tables"].items()},
+                bound=data["bound"],
+                text=_text(data["text"]),
+                engine=data["engine"],
+                sampler=data["noise"],
+                by=None if by is None else By(column=by["column"], values=tuple(by["values"])),
+                declared_users=data["declared_users"],
+                unprotected=tuple(data["unprotected"]),
+                booked=data["ledger"],
+                about=data["about"],
+                planned_by=data["planned_by"],
+                consistent=data["consistent"],
+            )
+        except UsageError as error:  # each value is possible, but not beside the others
+            raise BundleError(f"privacy.json is damaged: {str(error)[:200]}") from None
+
+
+def _claim(claim: Mapping[str, Any], assumptions: tuple[str, ...]) -> TableClaim:
+    return TableClaim(
+        rows=claim["rows"],
+        mechanism=claim["mechanism"],
+        guarantee=_guarantee(claim["guarantee"], assumptions),
+        count=claim["count"],
+        parameters=claim["parameters"],
+        passes=claim["passes"],
+        notes=claim["notes"],
+    )
+
+
+def _text(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Which rows were read; only keys that mean something here."""
+    names = ("normaliser", "url", "screen", "deny", "since", "until", "where")
+    gap = data.get("gap")
+    # Bundles of before say nothing about the source.
+    source = {"source": data["source"]} if "source" in data else {}
+    return {
+        **{name: data[name] for name in names},
+        **source,
+        "gap": None if gap is None else float(gap),
+        "set_size": data.get("set_size"),
+        "consecutive": data.get("consecutive"),
+    }
+
+
+def _guarantee(data: Mapping[str, Any], assumptions: tuple[str, ...]) -> Guarantee:
+    unit, neighbours = data["unit"], data["neighbours"]
+    if data["notion"] == "none":
+        return Guarantee.nothing(unit=unit, neighbours=neighbours)
+    plain = data.get("delta_dp")
+    return Guarantee(
+        epsilon=float(data["epsilon"]),
+        delta=float(data["delta"]),
+        unit=unit,
+        neighbours=neighbours,
+        notion=data["notion"],
+        assumptions=assumptions,
+        delta_dp=None if plain is None else float(plain),
+    )

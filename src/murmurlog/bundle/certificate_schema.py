@@ -1,0 +1,321 @@
+"""The schema of privacy.json: its keys, the type of each value and the bounds it lies in.
+
+It is checked once, when a certificate is read, for `load`, `serve` and `verify` alike. It says
+nothing about whether a claim holds: that is for `verify`. Keys that it does not name may be there,
+so that later versions can add some; `verify` refuses them.
+"""
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from datetime import date
+from typing import Any
+
+from murmurlog.bundle.keys import MOST_CHARACTERS, odd_line
+from murmurlog.bundle.schema import COUNTED, KEYS
+from murmurlog.errors import BundleError
+from murmurlog.privacy import ASSUMPTIONS, NEIGHBOURS, NOISES, NOTIONS, UNITS
+
+FORMAT = "murmurlog-bundle-1"
+PASSES = ("0.5", "0.95", "0.99")  # the probabilities for which `passes` states a number of units
+MOST_WORDS = 100_000  # characters of all that the owner says in his own words
+MOST_WHOLE = 1 << 62  # numbers that are counted with; they fit in 64 bits
+MOST_DIGITS = 64  # of any other whole number, such as the size of a pool
+MOST_NUMBER = 1e15
+LEAST_DELTA = 1e-300  # a positive delta below has no inverse in floating point
+MOST_ITEMS = 1000  # of a list or an object whose content is not known here
+MOST_DEPTH = 4  # of such values
+SHORT = 200  # characters of a version, a date or a setting
+
+Rule = Callable[[Any, str], None]  # of a value and its key; raises where the value breaks the rule
+
+
+def check(data: Any) -> None:
+    """Raises BundleError, with the key, unless a parsed privacy.json keeps to the schema."""
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise BundleError(f"privacy.json is not of the format {FORMAT}")
+    _CERTIFICATE(data, "")
+    if sum(map(len, _own_words(data))) > MOST_WORDS:
+        raise _damaged(
+            "about, unprotected, planned_by, ledger.source and text.where",
+            f"hold at most {MOST_WORDS:,} characters together",
+        )
+
+
+def _own_words(data: Mapping[str, Any]) -> Iterator[str]:
+    """What is in the owner's own words; the values of `by` are names, and may be many."""
+    yield from data["about"].values()
+    yield from data["unprotected"]
+    yield data["planned_by"] or ""
+    yield data["ledger"]["source"] if data["ledger"] else ""
+    for column, value in (data["text"]["where"] or {}).items():
+        yield from (column, value)
+
+
+def _damaged(at: str, what: str, value: Any = None, *, given: bool = False) -> BundleError:
+    found = f", not {_shown(value)}" if given else ""
+    return BundleError(
+        f"privacy.json is damaged: {at or 'it'} must {what}{found}. Get the bundle again from its "
+        "publisher"
+    )
+
+
+def _shown(value: Any) -> str:
+    """A value in a message: short, whatever it is."""
+    if isinstance(value, int) and value.bit_length() > 200:
+        return f"a number of {value.bit_length():,} bits"
+    if isinstance(value, str | list | dict) and len(value) > 40:
+        return f"a {type(value).__name__} of length {len(value):,}"
+    return f"{value!r:.60}"
+
+
+def _under(at: str, key: object) -> str:
+    name = key if isinstance(key, str) and key.isprintable() else repr(key)
+    return f"{at}.{name:.60}" if at else f"{name:.60}"
+
+
+# --- kinds of rules -------------------------------------------------------------------------------
+
+
+def _must(what: str, holds: Callable[[Any], bool]) -> Rule:
+    def rule(value: Any, at: str) -> None:
+        if not holds(value):
+            raise _damaged(at, f"be {what}", value, given=True)
+
+    return rule
+
+
+def _optional(inner: Rule) -> Rule:
+    def rule(value: Any, at: str) -> None:
+        if value is not None:
+            inner(value, at)
+
+    return rule
+
+
+def _line(most: int = MOST_CHARACTERS, *, least: int = 0) -> Rule:
+    return _must(
+        f"one plain line of {least} to {most:,} characters",
+        lambda v: isinstance(v, str) and least <= len(v) <= most and odd_line([v]) is None,
+    )
+
+
+def _whole(least: int, most: int = MOST_WHOLE) -> Rule:
+    return _must(
+        f"a whole number from {least} to {most}", lambda v: type(v) is int and least <= v <= most
+    )
+
+
+def _number(least: float = 0.0, most: float = MOST_NUMBER, *, above: bool = False) -> Rule:
+    def holds(value: Any) -> bool:
+        return (
+            type(value) in (int, float) and least <= value <= most and (value > least or not above)
+        )
+
+    return _must(f"a number {'above' if above else 'from'} {least:g} and at most {most:g}", holds)
+
+
+def _one_of(*values: Any) -> Rule:
+    listed = ", ".join(map(str, values))
+    return _must(
+        f"one of {listed}", lambda v: any(v == each and type(v) is type(each) for each in values)
+    )
+
+
+def _list(inner: Rule, *, least: int = 0) -> Rule:
+    def rule(value: Any, at: str) -> None:
+        if not isinstance(value, list) or len(value) < least:
+            raise _damaged(at, f"be a list of at least {least} values", value, given=True)
+        for place, each in enumerate(value):
+            inner(each, f"{at}[{place}]")
+
+    return rule
+
+
+def _object(inner: Rule, *, key: Rule) -> Rule:
+    """An object whose keys are not fixed."""
+
+    def rule(value: Any, at: str) -> None:
+        if not isinstance(value, dict):
+            raise _damaged(at, "be an object", value, given=True)
+        for name, each in value.items():
+            key(name, f"a key of {at}")
+            inner(each, _under(at, name))
+
+    return rule
+
+
+def _record(
+    needed: Mapping[str, Rule], may: Mapping[str, Rule] | None = None, others: Rule | None = None
+) -> Rule:
+    """An object with these keys, and those that it may have; `others` is the rule for all further."""
+    known = {**needed, **(may or {})}
+
+    def rule(value: Any, at: str) -> None:
+        if not isinstance(value, dict):
+            raise _damaged(at, "be an object", value, given=True)
+        for name in needed:
+            if name not in value:
+                raise _damaged(_under(at, name), "be there")
+        for name, each in value.items():
+            if found := known.get(name, others):
+                found(each, _under(at, name))
+
+    return rule
+
+
+def _plain(value: Any, at: str, depth: int = 0) -> None:
+    """Any JSON that can be shown and computed with: finite numbers, plain lines, little nesting."""
+    if value is None or isinstance(value, bool):
+        return
+    if isinstance(value, int):
+        if abs(value) >= 10**MOST_DIGITS:
+            raise _damaged(at, f"have at most {MOST_DIGITS} digits", value, given=True)
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            raise _damaged(at, "be a finite number", value, given=True)
+    elif isinstance(value, str):
+        _line()(value, at)
+    elif depth >= MOST_DEPTH or len(value) > MOST_ITEMS:
+        raise _damaged(at, f"be of depth {MOST_DEPTH} and length {MOST_ITEMS} at most")
+    elif isinstance(value, list):
+        for place, each in enumerate(value):
+            _plain(each, f"{at}[{place}]", depth + 1)
+    else:
+        for name, each in value.items():
+            _line(SHORT)(name, f"a key of {at}")
+            _plain(each, _under(at, name), depth + 1)
+
+
+def _is_day(value: Any) -> bool:
+    try:
+        return isinstance(value, str) and date.fromisoformat(value).isoformat() == value
+    except ValueError:
+        return False
+
+
+# --- the schema -----------------------------------------------------------------------------------
+
+_boolean = _must("true or false", lambda v: isinstance(v, bool))
+_delta = _must(
+    f"0, or a number from {LEAST_DELTA:g} to 1",
+    lambda v: type(v) in (int, float) and (v == 0 or LEAST_DELTA <= v <= 1),
+)
+_told = {
+    "unit": _one_of(*UNITS),
+    "neighbours": _one_of(*NEIGHBOURS),
+    "notion": _one_of(*NOTIONS),
+}
+_nothing = _record(_told, dict.fromkeys(("epsilon", "delta"), _one_of(None)))
+_something = _record(
+    {**_told, "epsilon": _number(), "delta": _delta}, {"delta_dp": _optional(_delta)}
+)
+
+
+def _guarantee(value: Any, at: str) -> None:
+    nothing = isinstance(value, dict) and value.get("notion") == "none"
+    (_nothing if nothing else _something)(value, at)
+
+
+# What is computed with or shown, by its name; a mechanism may have further parameters.
+_parameters = _record(
+    {},
+    {
+        "noise": _optional(_one_of(*NOISES)),
+        "count": _optional(_one_of(*COUNTED)),
+        **dict.fromkeys(("per_user", "count_per_user", "labels", "grid"), _optional(_whole(1))),
+        **dict.fromkeys(("scale", "count_scale"), _optional(_number(above=True))),
+        **dict.fromkeys(("threshold", "pool_threshold"), _optional(_whole(-MOST_WHOLE))),
+        "expected_fakes": _optional(_number()),
+        "thresholds": _optional(_list(_whole(0))),
+        "own": _optional(_list(_whole(1))),
+        "past": _optional(_list(_whole(0))),
+        "columns": _optional(_list(_line(SHORT))),
+    },
+    _plain,
+)
+_claim = _record(
+    {
+        "rows": _whole(0),
+        "mechanism": _line(least=1),
+        "guarantee": _guarantee,
+        "count": _optional(_one_of(*COUNTED)),
+        "parameters": _parameters,
+        "passes": _object(_whole(0), key=_one_of(*PASSES)),
+        "notes": _object(_plain, key=_line(SHORT)),
+    }
+)
+# What a log was read as, and what said so before its rows were read (A8): never the rows.
+_formats = ("parquet", "csv", "tsv", "jsonl", "duckdb", "postgresql", "aol", "sogou", "excite")
+_source = _record(
+    {
+        "format": _one_of(*_formats),
+        "format_from": _one_of("name", "header", "--shape", "server"),
+        "columns_from": _one_of("names", "shape", "--columns"),
+    }
+)
+_text = _record(
+    {
+        "normaliser": _line(SHORT),
+        "url": _line(SHORT),
+        "screen": _list(_line(SHORT)),
+        "deny": _boolean,
+        "since": _optional(_line(SHORT, least=1)),
+        "until": _optional(_line(SHORT, least=1)),
+        "where": _optional(_object(_line(), key=_line())),
+    },
+    {
+        "source": _source,
+        "gap": _optional(_number(above=True)),
+        "set_size": _optional(_whole(1)),
+        "consecutive": _optional(_boolean),
+    },
+)
+_booking = _record(
+    {
+        "source": _line(),
+        "releases_before": _whole(0),
+        "epsilon_before": _number(),
+        "delta_before": _number(),
+    }
+)
+
+
+def _tables(value: Any, at: str) -> None:
+    if not isinstance(value, dict) or not value:
+        raise _damaged(at, "be an object with at least one table")
+    for name, claim in value.items():
+        if name not in KEYS:
+            raise BundleError(
+                f"privacy.json names the unknown table {name!r:.60}: a bundle may have {', '.join(KEYS)}"
+            )
+        _claim(claim, _under(at, name))
+
+
+_CERTIFICATE = _record(
+    {
+        "murmurlog": _line(SHORT, least=1),
+        "release_id": _must(
+            "32 hexadecimal digits",
+            lambda v: isinstance(v, str) and re.fullmatch("[0-9a-f]{32}", v) is not None,
+        ),
+        "published": _must("a date such as 2026-01-31", _is_day),
+        "private": _boolean,
+        "guarantee": _guarantee,
+        "tables": _tables,
+        "assumptions": _object(_line(), key=_one_of(*ASSUMPTIONS)),
+        "bound": _line(SHORT),
+        "text": _text,
+        "engine": _line(SHORT, least=1),
+        "noise": _record(
+            {"method": _line(SHORT), "entropy": _line(SHORT), "delta": _number(0, 1e308)}
+        ),
+        "by": _optional(_record({"column": _line(least=1), "values": _list(_line(), least=1)})),
+        "declared_users": _optional(_whole(1)),
+        "unprotected": _list(_line()),
+        "ledger": _optional(_booking),
+        "about": _object(_line(), key=_line(SHORT)),
+        "planned_by": _optional(_line()),
+        "consistent": _boolean,
+    }
+)

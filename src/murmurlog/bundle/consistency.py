@@ -1,0 +1,216 @@
+"""Counts that do not contradict each other: who clicks on a query's result has asked the query.
+
+A click (query, url) cannot have more users than its query, a pair (query, next_query) no more than
+either of its queries, a session or a set of queries no more than any of its members. Noise and
+bounding break this. `reconciled` gives the nearest numbers that keep it, by weighted least squares
+with weight 1/stderr^2: the projection of the drawn values onto the cone of consistent ones. It
+looks at published values only, so it costs no privacy, and it is undone by `drawn`.
+
+**What gets nearer.** The projection onto a convex set is nearer, in the weighted norm, to every
+point of that set. The numbers of users in the log itself, before bounding, are such a point: so the
+weighted sum of squared errors against them never grows, whatever the noise was. Against the
+*bounded* numbers this holds only where those are consistent themselves. They need not be: queries
+and clicks are bounded one by one, and a user's click may be kept while its query is not.
+
+Solved exactly. Queries only rise and what names them only falls, so an inequality that the drawn
+values keep is kept by the solution, and only broken ones matter. Most of these hang together as
+stars around one query, which have a closed form. The others are cut in two at their mean by a
+maximal closure, again and again (Maxwell and Muckstadt 1985; Luss, Rosset and Shahar 2012).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from scipy.optimize import linprog
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
+
+from murmurlog.bundle.schema import KEYS, LISTS, NOISY, SEPARATOR, TIED, is_reliable
+from murmurlog.errors import UsageError
+
+Floats = npt.NDArray[np.float64]
+Whole = npt.NDArray[np.int64]
+Edges = tuple[Whole, Whole]  # (child, parent): no more users than
+
+NO_GAIN = 1e-10  # of what a part holds: below this a cut gains nothing but rounding
+TIE = 1e-6  # halves are rounded down even if the last bits of a mean say otherwise
+
+
+def reconciled(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+    """The tables with consistent `users`; the drawn values are beside them as `users_noisy`.
+
+    Tables of other kinds than queries, pairs, clicks, sessions and sets, and tables that do not
+    count users, stay as they are. Do not give sessions whose lists hold labels (`tables.tied`).
+    With a column that splits the tables, a row is held against the query of the same value.
+
+    `users_stderr` is that of `users_noisy`. Over all rows together it is not too small, since the
+    weighted error does not grow; for a single row it is no bound. A query that is raised by a click
+    with a large error can end up further from the truth than it was.
+    """
+    given = {
+        name: table
+        for name, table in tables.items()
+        if name in TIED and {"users", "users_stderr"} <= set(table.column_names)
+    }
+    if any(NOISY in table.column_names for table in given.values()):
+        raise UsageError(f"these tables are consistent already: they have a column {NOISY}")
+    y, stderr = (_stacked(given, name) for name in ("users", "users_stderr"))
+    with np.errstate(all="ignore"):
+        weights = 1 / stderr**2
+    if not (np.isfinite(weights).all() and (weights > 0).all()):
+        raise UsageError("counts without an error are exact: there is nothing to make consistent")
+    x = nearest(y, weights, *_edges(given))
+    # Rounding is monotone, so that what is consistent stays so.
+    users = np.ceil(x - 0.5 - TIE).astype(np.int64)
+    made, start = dict(tables), 0
+    for name, table in given.items():
+        rows = pa.array(users[start : start + table.num_rows])
+        made[name] = _with_users(table, rows).append_column(NOISY, table["users"])
+        start += table.num_rows
+    return made
+
+
+def drawn(table: pa.Table) -> pa.Table:
+    """The table as the mechanism made it, up to the order of rows."""
+    if NOISY not in table.column_names:
+        return table
+    return _with_users(table, table[NOISY]).drop_columns([NOISY])
+
+
+def nearest(y: Floats, weights: Floats, child: Whole, parent: Whole) -> Floats:
+    """The x >= 0 with x[child] <= x[parent] that is nearest to y in the weighted squares.
+
+    What is a parent of one edge must not be the child of another.
+    """
+    x = y.astype(np.float64)
+    broken = y[child] > y[parent]
+    if broken.any():
+        low, high = child[broken], parent[broken]
+        _, part = connected_components(_graph(len(y), low, high), directed=False)
+        twice = np.bincount(low, minlength=len(y)) > 1
+        woven = np.isin(part, part[twice])  # parts that are more than one star
+        for among, solve in ((~woven[low], _stars), (woven[low], _cut)):
+            if among.any():
+                solve(x, y, weights, low[among], high[among])
+        np.maximum.at(x, parent, x[child])  # the last bits of means that are equal
+    # The nearest under a lower bound, too, is the one without it, cut off there.
+    return np.maximum(x, 0.0)
+
+
+def _stars(x: Floats, y: Floats, w: Floats, child: Whole, parent: Whole) -> None:
+    """Each parent pooled with those of its children that are above the pool's mean.
+
+    Begins with all of them: a child below the mean of too large a pool is below that of the right
+    one, which is higher. So children are only ever let go.
+    """
+    sums, weight = w * y, w.copy()
+    np.add.at(sums, parent, (w * y)[child])
+    np.add.at(weight, parent, w[child])
+    while True:
+        mean = sums / weight
+        out = y[child] <= mean[parent]
+        if not out.any():
+            break
+        np.subtract.at(sums, parent[out], (w * y)[child[out]])
+        np.subtract.at(weight, parent[out], w[child[out]])
+        child, parent = child[~out], parent[~out]
+    # Added up anew, for what was let go left its rounding behind.
+    sums, weight = w * y, w.copy()
+    np.add.at(sums, parent, (w * y)[child])
+    np.add.at(weight, parent, w[child])
+    x[parent] = (sums / weight)[parent]
+    x[child] = x[parent]
+
+
+def _cut(x: Floats, y: Floats, w: Floats, child: Whole, parent: Whole) -> None:
+    """Cuts every part at its mean until nothing is gained; a part's value is its mean.
+
+    The upper half of a part is the set that is closed upwards (with a child its parents) and lies
+    furthest above the mean in weighted sum. Every level is one linear program over all parts.
+    """
+    while len(child):
+        nodes, ends = np.unique(np.concatenate([child, parent]), return_inverse=True)
+        low, high = np.split(ends, 2)  # the edges, by place in `nodes`
+        _, part = connected_components(_graph(len(nodes), low, high), directed=False)
+        mean = np.bincount(part, (w * y)[nodes]) / np.bincount(part, w[nodes])
+        gain = w[nodes] * (y[nodes] - mean[part])
+        held = np.bincount(part, np.abs(gain))
+        upper = _closure(gain / held[part], low, high)
+        gained = np.bincount(part, np.where(upper, gain, 0.0)) > NO_GAIN * held
+        # Of a part that was cut, what has no edge left stands alone, and the rest is looked at again.
+        x[nodes] = np.where(gained[part], y[nodes], mean[part])
+        inner = gained[part[low]] & (upper[low] == upper[high])
+        child, parent = child[inner], parent[inner]
+
+
+def _closure(gain: Floats, child: Whole, parent: Whole) -> npt.NDArray[np.bool_]:
+    """The set with the largest gain that holds with a child its parents."""
+    rows = np.arange(len(child))
+    ones = np.ones(len(child))
+    below = csr_array(
+        (np.concatenate([ones, -ones]), (np.tile(rows, 2), np.concatenate([child, parent]))),
+        shape=(len(child), len(gain)),
+    )
+    found = linprog(-gain, A_ub=below, b_ub=np.zeros(len(child)), bounds=(0, 1), method="highs")
+    if found.x is None:
+        raise ArithmeticError(f"the linear program was not solved: {found.message}")
+    return np.asarray(found.x > 0.5)
+
+
+def _graph(size: int, child: Whole, parent: Whole) -> Any:
+    return csr_array((np.ones(len(child)), (child, parent)), shape=(size, size))
+
+
+def _stacked(tables: Mapping[str, pa.Table], column: str) -> Floats:
+    """The column of all tables, one below the other."""
+    parts = [table[column].to_numpy().astype(np.float64) for table in tables.values()]
+    return np.concatenate([np.zeros(0), *parts])
+
+
+def _edges(tables: Mapping[str, pa.Table]) -> Edges:
+    """Which row has no more users than which query, each once, by place in the stacked rows."""
+    found = [np.zeros((2, 0), np.int64)]
+    if "query" in tables:
+        starts = np.cumsum([0, *(table.num_rows for table in tables.values())])
+        start = dict(zip(tables, starts.tolist(), strict=False))
+        queries = _named(tables["query"], "query")[1]
+        for name, table in tables.items():
+            for key in KEYS[name] if name != "query" else ():
+                if key == "url":
+                    continue
+                row, text = _named(table, key)
+                at = pc.index_in(text, value_set=queries)
+                known = pc.is_valid(at).to_numpy(zero_copy_only=False)
+                parent = pc.fill_null(at, 0).to_numpy(zero_copy_only=False)[known]
+                found.append(np.stack([row[known] + start[name], parent + start["query"]]))
+    child, parent = np.unique(np.concatenate(found, axis=1), axis=1).astype(np.int64)
+    return child, parent
+
+
+def _named(table: pa.Table, key: str) -> tuple[Whole, pa.Array]:
+    """The queries in a column, with the row of each and the value that splits the tables."""
+    column = table[key].combine_chunks()
+    row = np.arange(table.num_rows)
+    if key in LISTS:
+        row, column = pc.list_parent_indices(column).to_numpy(), column.flatten()
+    counts = ("users", "users_stderr", "reliable")
+    for other in table.column_names:
+        if other not in (*counts, *(k for keys in KEYS.values() for k in keys)):
+            value = table[other].combine_chunks().take(pa.array(row))
+            column = pc.binary_join_element_wise(column, value, SEPARATOR)
+    return row, column
+
+
+def _with_users(table: pa.Table, users: Any) -> pa.Table:
+    """The table with other numbers of users, and what is reliable by these."""
+    for name, column in (
+        ("users", users),
+        ("reliable", is_reliable(users, table["users_stderr"])),
+    ):
+        place = table.column_names.index(name)
+        table = table.set_column(place, table.schema.field(name), column)
+    return table

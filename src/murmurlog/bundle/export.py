@@ -1,0 +1,326 @@
+"""A bundle in the files that other tools read. Nothing private is added: bundles are public.
+
+Every export says what it protects: a README in a folder, attributes of the graph in GraphML.
+It is written beside its target and moved there in one step. Never sees a log.
+"""
+
+import gzip
+import json
+import re
+import shutil
+import textwrap
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from io import TextIOWrapper
+from itertools import chain
+from os.path import realpath
+from pathlib import Path
+from typing import Any, TextIO
+
+import pyarrow as pa
+
+from murmurlog.bundle.bundle import (
+    SUMS,
+    Release,
+    check_target,
+    expected_files,
+    load,
+    metadata,
+    stated_sums,
+    sums,
+)
+from murmurlog.bundle.cards import columns_of, statement
+from murmurlog.bundle.certificate import Certificate
+from murmurlog.bundle.graph import graph, graphml, rows
+from murmurlog.bundle.ids import (
+    DOCID_DIGITS,
+    QID_DIGITS,
+    QUERY_COLUMNS,
+    clicks,
+    distinct,
+    ids,
+    relevance,
+    texts_of,
+)
+from murmurlog.bundle.schema import count_of, schema
+from murmurlog.bundle.scratch import scratch, settle
+from murmurlog.errors import BundleError, UsageError
+
+FORMULA = "=+-@\u2212\"'"  # how a cell begins that a spreadsheet runs, unquotes or hides part of
+UNSEEN = re.compile(r"\A[\s\u200b-\u200f\u2060\ufeff]+")  # spaces and marks without width in front
+README = {
+    "tsv": "Tab-separated, UTF-8, a line of names first, no quoting. A text that begins, after "
+    "spaces, with = + - @ (also full width), a minus sign, a quotation mark or an apostrophe has "
+    "an apostrophe put before it, so that no spreadsheet runs it (with the tab as its only "
+    "separator). To undo: take one apostrophe "
+    "away from the front of every text that has one. A list of texts is written as JSON.",
+    "trec": "queries.tsv: qid, query. docs.tsv: docid, url. qrels.txt: qid, 0, docid, rel. No line "
+    "of names. qid: the first 14 hexadecimal digits of the MD5 of the query; docid: the first 12 of "
+    "the url's. rel: max(1, floor(log2(count))) of the noisy count, 1 where there are no counts. "
+    "It says that people clicked, not that anyone judged. The texts are as published: do not open "
+    "them in a spreadsheet.",
+    "graph": "nodes.tsv: id, kind (query or url), text, counts. edges.tsv: source, target, kind "
+    "(click or reformulation), counts. A count is empty where its table does not give one; nothing "
+    "is added up.",
+}
+README["ir-datasets"] = README["trec"] + (
+    " qlogs.jsonl: for each query query_id, query, its noisy count, and items, a list of docid and "
+    "noisy count. There are no users, times or ranks in it, and no page texts."
+)
+README["graph"] += " " + README["tsv"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exported:
+    """What was written: the data files with their rows, and what a reader should know."""
+
+    to: str
+    out: Path
+    files: Mapping[str, int]
+    notes: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        return {"to": self.to, "out": str(self.out), "files": dict(self.files)}
+
+
+def export(folder: str | Path, *, to: str, out: str | Path) -> Exported:
+    """Writes the bundle in a folder in the files of another tool; `out` must not exist."""
+    folder, out = Path(folder), Path(out)
+    if to not in WRITERS:
+        raise UsageError(f"--to must be one of {', '.join(WRITERS)}, not {to!r}")
+    check_target(out)
+    release = load(folder)
+    if Path(realpath(folder)) in Path(realpath(out)).parents:
+        raise UsageError(f"--out {str(out)!r} is inside the bundle: choose a place beside it")
+    check_files(release)
+    if release.certificate.by and to not in ("tsv", "hf"):
+        raise UsageError(
+            f"--to {to} has no place for the column {release.certificate.by.column!r} that this "
+            "bundle's tables are split by: use --to tsv or --to hf"
+        )
+    notes = _notes(release.tables, to)
+    with scratch(out.parent) as place:
+        root = place / "export"
+        root.mkdir()
+        if to == "graph" and out.suffix == ".graphml":
+            files = _write_graphml(root / out.name, release)
+            made = root / out.name
+        else:
+            files, made = WRITERS[to](root, release), root
+            if to != "hf":  # that one brings its own
+                _seal(root, _readme(release.certificate, to, files, notes))
+        check_target(out)
+        settle(made, out)
+    return Exported(to=to, out=out, files=files, notes=notes)
+
+
+def defused(text: str) -> str:
+    """The text as a cell that no spreadsheet runs; `fused` gives it back."""
+    begin = unicodedata.normalize("NFKC", UNSEEN.sub("", text)[:1])
+    return f"'{text}" if begin and begin[0] in FORMULA else text
+
+
+def fused(cell: str) -> str:
+    """The text of a cell that `defused` made."""
+    return cell.removeprefix("'")
+
+
+# --- what is exported -----------------------------------------------------------------------------
+
+
+def check_files(release: Release) -> None:
+    """Raises unless the bundle is as it was written; what it claims is for `verify` to check."""
+    root = release.path
+    advice = f"See what is wrong: murmurlog verify {root}"
+    for path in root.rglob("*"):
+        if path.is_symlink() or not (path.is_file() or path.is_dir()):
+            raise BundleError(
+                f"there is a link in {str(root)!r}, or a pipe; a bundle has none. {advice}"
+            )
+    actual = sums(root)
+    if {*actual, SUMS} != expected_files(release.certificate):
+        raise BundleError(f"{str(root)!r} has too many or too few files. {advice}")
+    if stated_sums(root) != actual:
+        raise BundleError(f"the files do not match {SUMS}. {advice}")
+    _ = release.tables  # reading them checks them
+
+
+def _notes(tables: Mapping[str, pa.Table], to: str) -> tuple[str, ...]:
+    """What an export in this form leaves out; raises where nothing would be left."""
+    if to not in ("trec", "ir-datasets", "graph"):
+        return ()
+    if not texts_of(tables, *QUERY_COLUMNS):
+        raise UsageError(
+            f"--to {to} needs queries, and this bundle has only: {', '.join(tables)}. "
+            "Use --to tsv, or release query or click tables"
+        )
+    missing = "the graph has no click edges" if to == "graph" else "no qrels.txt, no docs.tsv"
+    notes = [] if "click" in tables else [f"There is no click table in this bundle: {missing}."]
+    which = [name for name, table in tables.items() if count_of(table) is None and name != "log"]
+    if which:
+        grade = "" if to == "graph" or "click" not in which else " Every rel is 1."
+        notes.append(f"Published without counts: {', '.join(which)}.{grade}")
+    if aside := sorted(set(tables) & {"session", "itemset", "log"}):
+        notes.append(f"Not in this form: the rows of {', '.join(aside)}. Use --to tsv for them.")
+    return tuple(notes)
+
+
+# --- how it is written ----------------------------------------------------------------------------
+
+
+def _write_tsv(root: Path, release: Release) -> dict[str, int]:
+    return {
+        f"{name}.tsv.gz": _table(root / f"{name}.tsv.gz", table)
+        for name, table in release.tables.items()
+    }
+
+
+def _write_trec(root: Path, release: Release) -> dict[str, int]:
+    tables = release.tables
+    qids = ids(distinct(tables, *QUERY_COLUMNS), QID_DIGITS)
+    files = {"queries.tsv": _lines(root / "queries.tsv", ((q, text) for text, q in qids.items()))}
+    if "click" in tables:
+        docids = ids(distinct(tables, "url"), DOCID_DIGITS)
+        grades = (
+            (f"{qids[query]} 0 {docids[url]} {relevance(n)}",)
+            for query, url, n in clicks(tables["click"])
+        )
+        files["docs.tsv"] = _lines(root / "docs.tsv", ((d, url) for url, d in docids.items()))
+        files["qrels.txt"] = _lines(root / "qrels.txt", grades)
+    return files
+
+
+def _write_ir_datasets(root: Path, release: Release) -> dict[str, int]:
+    tables = release.tables
+    items: dict[str, list[tuple[str, int | None]]] = {}
+    if "click" in tables:
+        docids = ids(distinct(tables, "url"), DOCID_DIGITS)
+        for query, url, n in clicks(tables["click"]):
+            items.setdefault(query, []).append((docids[url], n))
+    counted = tables.get("query", schema("query").empty_table())
+    count = count_of(counted) or "users"
+    own = {row["query"]: row.get(count) for row in rows(counted)}
+    logs = (
+        {"query_id": qid, "query": query, count: own.get(query), "items": items.get(query, [])}
+        for query, qid in ids(distinct(tables, *QUERY_COLUMNS), QID_DIGITS).items()
+    )
+    lines = ((json.dumps(log, ensure_ascii=False),) for log in logs)
+    return _write_trec(root, release) | {"qlogs.jsonl": _lines(root / "qlogs.jsonl", lines)}
+
+
+def _write_hf(root: Path, release: Release) -> dict[str, int]:
+    """A bundle is what Hugging Face loads: the same files, so that `verify` accepts them too."""
+    for name in sorted(expected_files(release.certificate)):
+        (root / name).parent.mkdir(exist_ok=True)
+        shutil.copyfile(release.path / name, root / name)
+    return {f"data/{name}.parquet": table.num_rows for name, table in release.tables.items()}
+
+
+def _write_graph(root: Path, release: Release) -> dict[str, int]:
+    made = graph(release.tables)
+    return {
+        "nodes.tsv": _table(root / "nodes.tsv", made.nodes),
+        "edges.tsv": _table(root / "edges.tsv", made.edges),
+    }
+
+
+def _write_graphml(path: Path, release: Release) -> dict[str, int]:
+    about = metadata(release.certificate) | {"privacy": statement(release.certificate)}
+    made = graph(release.tables)
+    with _text(path) as file:
+        file.writelines(graphml(made, about=about))
+    return {path.name: made.nodes.num_rows + made.edges.num_rows}
+
+
+WRITERS: dict[str, Callable[[Path, Release], dict[str, int]]] = {
+    "tsv": _write_tsv,
+    "trec": _write_trec,
+    "hf": _write_hf,
+    "ir-datasets": _write_ir_datasets,
+    "graph": _write_graph,
+}
+
+
+def _table(path: Path, table: pa.Table) -> int:
+    """Writes a line of names and a line for each row; returns how many rows."""
+    cells = (map(cell, row.values()) for row in rows(table))
+    return _lines(path, chain([map(defused, table.column_names)], cells)) - 1
+
+
+def cell(value: str | list[str] | int | float | bool | None) -> str:
+    """A value as a cell of a text file, defused."""
+    if isinstance(value, list):
+        return json.dumps(value, ensure_ascii=False)  # begins with a bracket: no formula
+    if isinstance(value, str):
+        return defused(value)
+    if value is None or isinstance(value, bool):
+        return "" if value is None else str(value).lower()
+    return repr(value)
+
+
+def _lines(path: Path, lines: Iterable[Iterable[str]]) -> int:
+    """Writes a line for each, tabs between its parts; returns how many."""
+    n = 0
+    with _text(path) as file:
+        for line in lines:
+            file.write("\t".join(line) + "\n")
+            n += 1
+    return n
+
+
+@contextmanager
+def _text(path: Path) -> Iterator[TextIO]:
+    """A new file for text, packed if its name says so; the same text gives the same bytes."""
+    with ExitStack() as stack:
+        file: Any = stack.enter_context(path.open("wb"))
+        if path.suffix == ".gz":
+            file = stack.enter_context(gzip.GzipFile("", "wb", 6, file, mtime=0))
+        yield stack.enter_context(TextIOWrapper(file, "utf-8", newline="\n"))
+
+
+# --- what goes with it ----------------------------------------------------------------------------
+
+
+def _readme(
+    certificate: Certificate, to: str, files: Mapping[str, int], notes: Iterable[str]
+) -> str:
+    """README.txt: what is protected and by how much, the files, and their rules."""
+    g, about = certificate.guarantee, certificate.about
+    facts = {
+        "Unit": f"{g.unit} ({g.neighbours})",
+        "Epsilon": metadata(certificate)["dp.epsilon"],
+        "Delta": metadata(certificate)["dp.delta"],
+        "Release": f"{certificate.release_id}, {certificate.published}",
+        "Publisher": about.get("publisher", "not stated"),
+        "License": about.get("license", "not stated"),
+    }
+    meanings = {
+        n: text for t in certificate.tables for n, text in columns_of(certificate, t).items()
+    }
+    parts = [
+        certificate.title,
+        _wrapped(statement(certificate)),
+        "\n".join(f"{name}: {value}" for name, value in facts.items()),
+        "\n".join(f"{name}: {n} rows" for name, n in files.items()),
+        _wrapped(README[to]),
+        "\n".join(f"{name}: {text}" for name, text in meanings.items()),
+        *map(_wrapped, notes),
+        _wrapped(
+            f"Made by murmurlog export --to {to}. SHA256SUMS finds accidents; the guarantee can be "
+            "checked on the bundle itself (murmurlog verify), not on this copy."
+        ),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _wrapped(text: str) -> str:
+    return textwrap.fill(text, 100, break_long_words=False, break_on_hyphens=False)
+
+
+def _seal(root: Path, readme: str) -> None:
+    """Adds README.txt and the checksums of all files."""
+    (root / "README.txt").write_text(readme, encoding="utf-8")
+    lines = [f"{digest}  {name}\n" for name, digest in sums(root).items()]
+    (root / SUMS).write_text("".join(lines), encoding="utf-8")

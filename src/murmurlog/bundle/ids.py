@@ -1,0 +1,56 @@
+"""How queries and pages of a release are named where others read it: as ir_datasets names AOL's.
+
+A name is made from the text alone, so the same text has the same one in every release, in an export
+and in the Python adapter. Knows tables.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+
+import pyarrow as pa
+
+from murmurlog.bundle.graph import rows
+from murmurlog.bundle.schema import count_of
+from murmurlog.errors import UsageError
+
+QID_DIGITS, DOCID_DIGITS = 14, 12  # as ir_datasets names the queries and pages of AOL
+QUERY_COLUMNS = ("query", "next_query")
+
+
+def ids(texts: Iterable[str], digits: int) -> dict[str, str]:
+    """The id of each text: the first hexadecimal digits of its MD5."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name = hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()[:digits]
+        if found.setdefault(name, text) != text:
+            raise UsageError(
+                f"two texts have the id {name} ({digits} digits of MD5), so the files could not "
+                "tell them apart: use --to tsv or --to graph"
+            )
+    return {text: name for name, text in found.items()}
+
+
+def relevance(count: int | None) -> int:
+    """The grade of a clicked page in qrels: the whole part of log2 of the count, at least 1."""
+    return 1 if count is None else max(1, max(1, count).bit_length() - 1)
+
+
+def texts_of(tables: Mapping[str, pa.Table], *columns: str) -> list[pa.Array]:
+    """These columns of all tables that have them."""
+    return [
+        table[column].combine_chunks()
+        for table in tables.values()
+        for column in columns
+        if column in table.column_names
+    ]
+
+
+def distinct(tables: Mapping[str, pa.Table], *columns: str) -> list[str]:
+    """The texts of these columns, each once, in order of appearance."""
+    return list(dict.fromkeys(t for array in texts_of(tables, *columns) for t in array.to_pylist()))
+
+
+def clicks(table: pa.Table) -> Iterator[tuple[str, str, int | None]]:
+    """(query, url, count) of the click table."""
+    count = count_of(table) or ""
+    return ((row["query"], row["url"], row.get(count)) for row in rows(table))

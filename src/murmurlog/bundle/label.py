@@ -1,0 +1,204 @@
+"""What a certificate says, in words for everybody: the privacy label, bounds, thresholds, assumptions.
+
+Numbers are rounded so that they never promise more than the certificate does.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from murmurlog.bundle.certificate import Certificate, TableClaim
+from murmurlog.charts import html as paper
+from murmurlog.privacy import Guarantee
+
+PLAIN = {
+    "A0": "One id of the log is protected, not a person: whoever has several ids has less protection. "
+    "Settings were not chosen by peeping at the log, the noise was kept secret, and nothing else of "
+    "this log was published without being counted.",
+    "A1": "Nobody counts for more than a fixed number of items: of different ones, each once, or of rows, "
+    "where rows are counted.",
+    "A2": "Which results a search engine lists for a query is public knowledge.",
+    "A3": "How many users there are is public knowledge.",
+    "A4": "The list of candidates was public before anyone looked at the log.",
+    "A5": "The log was cleaned record by record, in a fixed order of steps, before anything was "
+    "counted.",
+    "A6": "What is put together (sessions, pairs of queries) is always of one and the same unit.",
+    "A7": "Which of a unit's items count depends on that unit's own rows only.",
+    "A8": "How to read the files was settled before they were read.",
+    "A9": "Every byte of this folder, this page too, was made from noisy numbers and public settings.",
+}
+
+FREE = "none on the number of users"
+
+
+def label(certificate: Certificate) -> str:
+    """Who is protected, how well, and what was done for it; the unit first."""
+    g, users = certificate.guarantee, certificate.declared_users
+    change = (
+        "added to the log or taken out" if g.neighbours == "add-remove" else "replaced by another"
+    )
+    unit = f"one {g.unit}"
+    words = (
+        f"An id of the log, not a person: all of its rows, {change}."
+        if g.unit == "user"
+        else f"All of its rows, {change}. {paper.several(g.unit)}"
+    )
+    if g.notion == "none":
+        told = "No guarantee. One person's presence can change this data for sure."
+        rows = [("Protected unit", "nobody", told)]
+    else:
+        rows = [
+            ("Protected unit", unit, words),
+            (
+                "Odds",
+                f"× {paper.odds(g)} at most (epsilon {paper.up(g.epsilon, 6)})",
+                _odds(g),
+            ),
+            (
+                "Chance of more",
+                paper.chance(g.plain_delta),
+                f"delta = {paper.up(g.plain_delta)}"
+                + (
+                    ""
+                    if users is None
+                    else f"; times {users:,} declared users: {paper.up(g.plain_delta * users)}"
+                )
+                + ". Nothing can be told from this bundle that could not be told from one which keeps "
+                "to the factor but for this chance.",
+            ),
+        ]
+        if g.notion == "pdp":
+            rows.append(
+                (
+                    "Also",
+                    "",
+                    f"Probabilistic differential privacy at epsilon {paper.up(g.epsilon, 6)}, delta "
+                    f"{paper.up(g.delta)}, for the tables as they are, though for nothing made from them.",
+                )
+            )
+    claims = certificate.tables.items()
+    bounds = together({name: bound_of(claim, g.unit) for name, claim in claims})
+    thresholds = together({name: needs(claim, g.unit)[0] for name, claim in claims})
+    rows.append(("Bounds", "", " ".join(bounds)))
+    rows.append(("Thresholds", "", " ".join(thresholds)))
+    rows.append(("Noise", "", _noise(certificate)))
+    if certificate.unprotected:
+        rows.append(
+            (
+                "Conditional on",
+                "",
+                "Chosen by looking at the log: " + "; ".join(certificate.unprotected),
+            )
+        )
+    if certificate.planned_by:
+        rows.append(
+            ("Planned by", "", f"{certificate.planned_by}; its cost adds to this guarantee.")
+        )
+    if certificate.booked:
+        rows.append(("Booked", "", _booked(certificate.booked)))
+    rows.append(("Published", "", _published(certificate)))
+    demonstration = "Privacy label of a demonstration: NOT in force"
+    return paper.label("Privacy label" if certificate.private else demonstration, rows)
+
+
+def _odds(g: Guarantee) -> str:
+    """What the factor means, and what it means for a guess: (epsilon, delta) as a test sees it."""
+    what, sides = (
+        (f"whether one {g.unit} is in the log", "with it as without it")
+        if g.neighbours == "add-remove"
+        else (f"which of two a {g.unit} is", "with the one as with the other")
+    )
+    return (
+        f"This bundle moves anyone's odds on {what} by no more than this factor, e to the epsilon, "
+        f"but for the chance below: whatever it shows is at most so many times as likely {sides}, or "
+        f"the other way round. A guess that was even before is right at most {paper.guess(g)} of the "
+        "time."
+    )
+
+
+def together(texts: Mapping[str, str]) -> list[str]:
+    """Sentences about tables, told once for those that share them."""
+    same: dict[str, list[str]] = {}
+    for name, text in texts.items():
+        same.setdefault(text, []).append(name)
+    if len(same) == 1:
+        return [f"{text[:1].upper()}{text[1:]}." for text in same]
+    return [f"{', '.join(names)}: {text}." for text, names in same.items()]
+
+
+def counts_rows(claim: TableClaim) -> bool:
+    """Whether it is rows that are bounded and counted, not who has them."""
+    return "rows" in (claim.count, claim.parameters.get("count"))
+
+
+def bound_of(claim: TableClaim, unit: str) -> str:
+    """What of one unit counts."""
+    most = claim.parameters.get("per_user")
+    if most is None:
+        return "no bound"
+    if counts_rows(claim):
+        return f"at most {most} rows of one {unit}, equal ones each for itself"
+    text = f"at most {most} different items of one {unit}"
+    if (counted := claim.parameters.get("count_per_user")) is not None:
+        text += f", {counted} of the published ones in the counts"
+    return text
+
+
+def _noise(certificate: Certificate) -> str:
+    kinds = {
+        name: f"{claim.parameters.get('noise') or 'none'}"
+        for name, claim in certificate.tables.items()
+    }
+    if set(kinds.values()) == {"none"}:
+        return "None."
+    drawn = "from the operating system's entropy" if certificate.private else "NOT SECRET"
+    return f"{' '.join(together(kinds))} Whole numbers, {drawn}."
+
+
+def _booked(booked: Mapping[str, Any]) -> str:
+    return (
+        f"In a ledger, under {booked['source']!r}. Releases of it before this one: "
+        f"{booked['releases_before']}, with epsilon {paper.up(booked['epsilon_before'], 6)} and delta "
+        f"{paper.up(booked['delta_before'])}; they add up with this one."
+    )
+
+
+def _published(certificate: Certificate) -> str:
+    about = certificate.about
+    who = f" by {about['publisher']}" if "publisher" in about else ""
+    return f"{certificate.published}{who}. License: {about.get('license', 'not stated')}."
+
+
+def needs(claim: TableClaim, unit: str) -> list[str]:
+    """How many units an item needs to be seen: in short, then in sentences."""
+    needed, given = claim.passes, claim.parameters
+    if "0.5" in needed and claim.guarantee.notion == "none":
+        return [
+            f"{needed['0.5']} {unit}s",
+            f"What {needed['0.5']} {unit}s have in common is published as it is.",
+        ]
+    if needed.get("0.5", 0) > 0 and counts_rows(claim):
+        # One unit may have several of them.
+        return [
+            f"an item needs about {needed['0.5']} rows, of however few {unit}s",
+            f"An item of {needed['0.5']} rows is published with even odds, one of "
+            f"{needed['0.95']} with 95 %, one of {needed['0.99']} with 99 %.",
+        ]
+    if {"0.5", "0.95", "0.99"} <= set(needed) and needed["0.5"] > 0:
+        return [
+            f"an item needs about {needed['0.5']} {unit}s",
+            f"An item that {needed['0.5']} {unit}s hold is published with even odds, one of "
+            f"{needed['0.95']} with 95 %, one of {needed['0.99']} with 99 %.",
+        ]
+    if given.get("thresholds") and given.get("own"):
+        # The weight that the last round asks for: docs/mechanisms/rounds.md.
+        past = given.get("past") or []
+        weight = given["thresholds"][-1] / given["grid"] / (sum(past) + given["own"][-1])
+        few, ten, hundred = (math.ceil(weight * math.sqrt(n)) for n in (1, 10, 100))
+        return [
+            f"an item needs about {few} to {hundred} {unit}s, fewer if they have few others in play",
+            f"Every {unit} spreads a weight of 1 over the items in play. The last round asks for "
+            f"about {few} {unit}s with nothing else in play, {ten} who have ten items in play each, "
+            f"{hundred} who have a hundred.",
+        ]
+    return [FREE, "What is published is not chosen by how many have it."]

@@ -1,0 +1,88 @@
+"""Completion: the most asked published queries that begin with what has been typed.
+
+The queries lie sorted by text, so those with a prefix are neighbours and two binary searches find
+them. Each has a rank by its count. The best k of a stretch are looked for in blocks: only the k
+blocks with the best ranks can hold them. That is exact for every prefix, an empty one too, and needs
+nothing prepared for short ones. Sees published tables only.
+"""
+
+from bisect import bisect_left, bisect_right
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from murmurlog.bundle.models.derived_tables import Tables, weights
+
+Ints = npt.NDArray[np.int64]
+
+BLOCK = 256
+
+
+class Completer:
+    """Completions from the query table of a release; needs one."""
+
+    def __init__(self, tables: Tables) -> None:
+        coded = tables["query"]["query"].combine_chunks().dictionary_encode()
+        place = coded.indices.to_numpy()
+        counts = np.bincount(place, weights=weights(tables["query"]))
+        order = pc.sort_indices(coded.dictionary).to_numpy()
+        self.texts: list[str] = coded.dictionary.take(pa.array(order)).to_pylist()
+        self.counts = counts[order]
+        # Ranks differ, of equal counts the first by text has the better one: answers are fixed.
+        rank = np.empty(len(order), np.int64)
+        rank[np.argsort(-self.counts, kind="stable")] = np.arange(len(order))
+        blocks = -(-len(rank) // BLOCK)
+        self._rank = np.full(blocks * BLOCK, len(rank))
+        self._rank[: len(rank)] = rank
+        self._least = self._rank.reshape(blocks, BLOCK).min(axis=1)
+
+    def complete(self, prefix: str, k: int = 10) -> list[tuple[str, float]]:
+        """The k most asked queries that begin so, with their counts; the query itself may be one."""
+        start, end = self.stretch(prefix)
+        return [(self.texts[i], float(self.counts[i])) for i in self._best(start, end, k)]
+
+    def stretch(self, prefix: str) -> tuple[int, int]:
+        """Where the queries with this prefix begin and end among all in order of text."""
+        start = bisect_left(self.texts, prefix)
+        end = bisect_right(self.texts, prefix, start, key=lambda text: text[: len(prefix)])
+        return start, end
+
+    def shared(self, text: str) -> int:
+        """How many of the first letters of a text some query begins with.
+
+        No query shares more of them than the two that the text stands between.
+        """
+        at = bisect_left(self.texts, text)
+        return max((_shared(text, near) for near in self.texts[max(0, at - 1) : at + 1]), default=0)
+
+    def _best(self, start: int, end: int, k: int) -> Ints:
+        """The places of the k best ranks in a stretch, the best first."""
+        first, last = -(-start // BLOCK), end // BLOCK  # whole blocks in it
+        if first >= last:
+            at = np.arange(start, end)
+        else:
+            whole = np.arange(first, last)
+            if len(whole) > k:
+                whole = first + np.argpartition(self._least[first:last], k - 1)[:k]
+            inside = (whole[:, None] * BLOCK + np.arange(BLOCK)).ravel()
+            at = np.concatenate(
+                [np.arange(start, first * BLOCK), inside, np.arange(last * BLOCK, end)]
+            )
+        if len(at) > k:
+            at = at[np.argpartition(self._rank[at], k - 1)[:k]]
+        best: Ints = at[np.argsort(self._rank[at])]
+        return best
+
+
+def _shared(one: str, other: str) -> int:
+    """How many letters two texts have in common at their beginning."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[:middle] == other[:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low

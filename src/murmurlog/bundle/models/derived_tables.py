@@ -1,0 +1,94 @@
+"""Tables that follow from published ones: whatever a task needs and a release can give.
+
+All of it is post-processing. A release of queries has keywords, one of sessions has pairs, and one
+in the schema of a log has all of them. What cannot be had is left out, and the task says so.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from murmurlog.bundle.keys import keywords
+from murmurlog.bundle.schema import count_of
+
+Tables = Mapping[str, pa.Table]
+
+
+def weights(table: pa.Table) -> npt.NDArray[np.float64]:
+    """What each row counts for: its noisy count, never below 0; 1 where there are no counts."""
+    count = count_of(table)
+    if count is None:
+        return np.ones(table.num_rows)
+    counts: npt.NDArray[np.float64] = table[count].to_numpy().astype(np.float64)
+    return np.maximum(counts, 0.0)
+
+
+def texts(table: pa.Table, column: str) -> list[str]:
+    """A column of texts as a list."""
+    found: list[str] = table[column].to_pylist()
+    return found
+
+
+def completed(tables: Tables) -> dict[str, pa.Table]:
+    """The tables with those that follow from them: of a log all, pairs of sessions, words of queries."""
+    found = dict(tables)
+    if "log" in found:
+        for name, table in _of_log(found["log"]).items():
+            found.setdefault(name, table)
+    if "session" in found and "pair" not in found:
+        found["pair"] = _pairs(found["session"])
+    if "query" in found and "keyword" not in found:
+        found["keyword"] = _words(found["query"])
+    return found
+
+
+def _of_log(log: pa.Table) -> dict[str, pa.Table]:
+    """Queries and clicks of a released log, by how many of its (invented) users have them."""
+    made = {}
+    for name, keys in (("query", ["query"]), ("click", ["query", "url"])):
+        held = log.filter(pc.is_valid(log[keys[-1]])).select(["user", *keys])
+        each = held.group_by(["user", *keys]).aggregate([])
+        made[name] = _summed(each.group_by(keys).aggregate([("user", "count")]), "user_count")
+    return made
+
+
+def _pairs(sessions: pa.Table) -> pa.Table:
+    """Each query of a published session with the one that follows it."""
+    first, second, count = list[str](), list[str](), list[float]()
+    for queries, users in zip(sessions["queries"].to_pylist(), weights(sessions), strict=True):
+        first += queries[:-1]
+        second += queries[1:]
+        count += [users] * (len(queries) - 1)
+    table = pa.table(
+        {
+            "query": pa.array(first, pa.string()),
+            "next_query": pa.array(second, pa.string()),
+            "users": pa.array(count, pa.float64()),
+        }
+    )
+    grouped = table.group_by(["query", "next_query"]).aggregate([("users", "sum")])
+    return _summed(grouped, "users_sum")
+
+
+def _words(queries: pa.Table) -> pa.Table:
+    """Each word with the counts of the published queries it is in."""
+    word, count = list[str](), list[float]()
+    for query, users in zip(texts(queries, "query"), weights(queries), strict=True):
+        own = keywords(query)
+        word += own
+        count += [users] * len(own)
+    table = pa.table(
+        {"keyword": pa.array(word, pa.string()), "users": pa.array(count, pa.float64())}
+    )
+    return _summed(table.group_by("keyword").aggregate([("users", "sum")]), "users_sum")
+
+
+def _summed(grouped: pa.Table, column: str) -> pa.Table:
+    """The groups with their sum as whole `users`, the largest first, then by text."""
+    users = pc.cast(pc.round(grouped[column]), pa.int64())
+    table = grouped.drop_columns([column]).append_column("users", users)
+    keys = [(name, "ascending") for name in table.column_names if name != "users"]
+    return table.sort_by([("users", "descending"), *keys])

@@ -1,0 +1,73 @@
+"""Which posting lists of an index to keep in memory, told by the words people ask for.
+
+ZEALOUS 7.2, after Baeza-Yates. The index is public and stands outside the release; only how often a
+word is asked for is taken from it.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from murmurlog.bundle.models.derived_tables import weights
+
+Ints = npt.NDArray[np.int64]
+
+POSTING = 8  # bytes
+LONGEST = 200_000  # postings of a list that are kept in memory
+
+
+@dataclass(frozen=True, kw_only=True)
+class Index:
+    """How many documents hold each word."""
+
+    words: pa.Array
+    lengths: Ints
+
+    def of(self, words: pa.Array | pa.ChunkedArray) -> Ints:
+        """The lengths of these words' lists. A word that is not listed counts as in one document."""
+        place = pc.index_in(words, value_set=self.words)
+        known = pc.is_valid(place).to_numpy(zero_copy_only=False)
+        lengths = np.ones(len(known), np.int64)
+        lengths[known] = self.lengths[pc.drop_null(place).to_numpy()]
+        return np.maximum(lengths, 1)
+
+    @property
+    def size(self) -> int:
+        """What all its lists would take in memory, in bytes."""
+        return int(stored(self.lengths).sum())
+
+
+def stored(lengths: Ints) -> Ints:
+    """What lists take in memory, in bytes."""
+    return np.minimum(lengths, LONGEST) * POSTING
+
+
+def cached(keywords: pa.Table, index: Index, memory: int) -> pa.Array:
+    """The words whose lists are kept in so many bytes.
+
+    Words are taken by frequency over the number of documents, the best first, equal ones by text. A
+    list that no longer fits is passed over. Words without a positive count are not taken.
+    """
+    often = weights(keywords)
+    length = index.of(keywords["keyword"])
+    worth = pa.table({"word": keywords["keyword"], "worth": pa.array(often / length)})
+    order = pc.sort_indices(worth, sort_keys=[("worth", "descending"), ("word", "ascending")])
+    order = order.to_numpy()
+    order = order[often[order] > 0]
+    kept = order[_packed(stored(length[order]), memory)]
+    return pc.take(keywords["keyword"], pa.array(kept)).combine_chunks()
+
+
+def _packed(sizes: Ints, room: int) -> Ints:
+    """Which are put in, one after the other, each if there is still room for it."""
+    todo, taken = np.arange(len(sizes)), [np.zeros(0, np.int64)]
+    while len(todo := todo[sizes[todo] <= room]):
+        filled = np.cumsum(sizes[todo])
+        fit = int(np.searchsorted(filled, room, side="right"))
+        taken.append(todo[:fit])
+        room -= int(filled[fit - 1])
+        todo = todo[fit + 1 :]  # the one at `fit` has no room, and never will
+    return np.concatenate(taken)

@@ -1,0 +1,91 @@
+"""Sites and the queries that lead to them: clusters of sites (Zhang 2017, 6.3), topics of queries."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from scipy import sparse
+from scipy.sparse import csgraph
+
+from murmurlog.bundle.keys import clean_url
+from murmurlog.bundle.models.click_graph import (
+    ClickGraph,
+    Ints,
+    best,
+    chosen,
+    click_graph,
+    normalised,
+    places,
+)
+from murmurlog.bundle.models.derived_tables import Tables
+
+MERGE = 0.5
+SLACK = 1e-9  # sums of shares that are a half on paper are one here
+
+
+def site_graph(tables: Tables) -> ClickGraph:
+    """The click graph with sites for urls: the clicks of a query on any page of a host together."""
+    graph = click_graph(tables, pairs=False)
+    urls: list[str] = graph.urls.to_pylist()
+    hosts = pa.array([clean_url(url, "host") or url for url in urls], pa.string())
+    sites = hosts.unique()
+    sites = sites.take(pc.sort_indices(sites))
+    of = places(hosts, sites)
+    belongs = sparse.csr_array(
+        (np.ones(len(of)), (np.arange(len(of)), of)), shape=(len(of), len(sites))
+    )
+    return ClickGraph(
+        queries=graph.queries,
+        urls=sites,
+        clicks=sparse.csr_array(graph.clicks @ belongs),
+        follows=graph.follows,
+    )
+
+
+def clusters(graph: ClickGraph, sites: list[str]) -> Ints:
+    """For each site the number of its cluster, -1 if nothing published leads to it.
+
+    The similarity of two sites is the smaller of the two shares of their clicks that come from
+    queries which lead to both (6.1):
+
+        Sim(w1, w2) = min over w in {w1, w2} of  sum of C(q, w) over common queries q / C(w)
+
+    Two clusters are merged when a site of one and a site of the other have a similarity of at least
+    0.5 (single link), so a cluster is a connected part of the graph of such pairs.
+    """
+    place = places(sites, graph.urls)
+    known = np.flatnonzero(place >= 0)
+    clicks = graph.clicks.T.tocsr()[place[known]]
+    share = normalised(clicks) @ (clicks > 0).astype(np.float64).T
+    alike = sparse.csr_array(share.minimum(share.T))
+    alike.data[alike.data < MERGE - SLACK] = 0.0
+    alike.eliminate_zeros()
+    numbers = np.full(len(sites), -1, np.int64)
+    numbers[known] = csgraph.connected_components(alike, directed=False)[1]
+    return numbers
+
+
+def topics_of(
+    graph: ClickGraph, queries: pa.Array | list[str], directory: Mapping[str, str]
+) -> list[str | None]:
+    """For each query the topic that most of its published clicks go to, None if it has none.
+
+    The directory is public knowledge of what sites are about; sites that it does not list do not
+    count. A tie goes to the first topic in order of text.
+    """
+    topics = sorted(set(directory.values()))
+    listed = list(directory)
+    site = places(listed, graph.urls)
+    topic = np.searchsorted(topics, list(directory.values()))
+    known = site >= 0
+    about = sparse.csr_array(
+        (np.ones(int(known.sum())), (site[known], topic[known])),
+        shape=(len(graph.urls), len(topics)),
+    )
+    rows = places(queries, graph.queries)
+    found = best(chosen(rows, len(graph.queries)) @ graph.clicks @ about, 1)
+    answer: list[str | None] = [None] * len(rows)
+    for row, column in zip(found.rows, found.columns, strict=True):
+        answer[row] = topics[column]
+    return answer

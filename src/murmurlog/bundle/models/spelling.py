@@ -1,0 +1,120 @@
+"""Corrections of spelling, told by how people correct themselves.
+
+Korolova and others, 2009 (section 1): they "can be inferred from queries with low click through and
+high reformulation rates".
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from murmurlog.bundle.models.derived_tables import weights
+from murmurlog.bundle.schema import count_of
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+FARTHEST = 2  # how many letters a correction changes at most
+
+
+def corrections(tables: Mapping[str, pa.Table]) -> dict[str, str]:
+    """What to ask instead of each query that looks misspelled; needs pairs and queries.
+
+    A query looks misspelled if more people went on to another query than clicked. Its correction
+    is the one most went on to, of those at most two letters away that are asked by more people than
+    itself; equal ones by how many ask them, then by text. Without a click table nobody is known to
+    have clicked; without counts of queries it need not be asked by more.
+    """
+    queries, pairs = tables["query"], tables["pair"]
+    names = queries["query"].combine_chunks()
+    asked = weights(queries)
+    first, second = (_places(pairs[name], names) for name in ("query", "next_query"))
+    went = weights(pairs)
+    gone, clicks = _sums(first, went, len(asked)), np.zeros(len(asked))
+    if "click" in tables:
+        at = _places(tables["click"]["query"], names)
+        clicks = _sums(at, weights(tables["click"]), len(asked))
+    # One row a pair: both published, from a query that looks misspelled to one asked more often.
+    rows = np.flatnonzero((first >= 0) & (second >= 0) & (went > 0))
+    rows = rows[(gone > clicks)[first[rows]]]
+    if count_of(queries):
+        rows = rows[asked[second[rows]] > asked[first[rows]]]
+    a, b = (pc.take(names, pa.array(side[rows])) for side in (first, second))
+    rows = rows[distances(a.to_pylist(), b.to_pylist(), FARTHEST) <= FARTHEST]
+    order = pc.sort_indices(
+        pa.table(
+            {
+                "went": went[rows],
+                "asked": asked[second[rows]],
+                "text": pc.take(names, pa.array(second[rows])),
+            }
+        ),
+        sort_keys=[("went", "descending"), ("asked", "descending"), ("text", "ascending")],
+    ).to_numpy()
+    rows = rows[order]
+    _, best = np.unique(first[rows], return_index=True)
+    rows = rows[np.sort(best)]
+    wrong, right = (pc.take(names, pa.array(side[rows])).to_pylist() for side in (first, second))
+    return dict(zip(wrong, right, strict=True))
+
+
+def _places(column: pa.ChunkedArray, names: pa.Array) -> Ints:
+    """Where each text is among the names; -1 where it is not."""
+    place = pc.fill_null(pc.index_in(column, value_set=names), -1)
+    found: Ints = place.to_numpy().astype(np.int64)
+    return found
+
+
+def _sums(places: Ints, weight: Floats, size: int) -> Floats:
+    """The weight at each place; what is at -1 is left out."""
+    found: Floats = np.bincount(places + 1, weight, size + 1)[1:].astype(np.float64)
+    return found
+
+
+def distances(ours: Sequence[str], theirs: Sequence[str], most: int) -> Ints:
+    """The edit distance of each pair of texts; `most` + 1 stands for all that are farther apart.
+
+    Insertions, deletions and replacements of a character. All pairs at once, a character of ours
+    at a time, in a band of 2 `most` + 1 places; a pair leaves when its band is full.
+    """
+    far = most + 1
+    a, start_a, long_a = _characters(ours)
+    b, start_b, long_b = _characters(theirs)
+    result = np.full(len(ours), far, np.int64)
+    todo = np.flatnonzero(np.abs(long_a - long_b) <= most)
+    shifts = np.arange(-most, most + 1)
+    band = np.where(shifts >= 0, shifts, far)[None, :].repeat(len(todo), axis=0)
+    step = 0  # how many characters of ours were looked at; band: theirs up to step + shift
+    while len(todo):
+        done = long_a[todo] == step
+        ends = long_b[todo[done]] - long_a[todo[done]] + most
+        result[todo[done]] = np.minimum(band[done, ends], far)
+        todo, band = todo[~done], band[~done]
+        letter = a[start_a[todo] + step]
+        step += 1
+        old = np.column_stack([band, np.full(len(todo), far)])
+        for place, shift in enumerate(shifts):
+            at = step + shift  # how many of theirs
+            inside = (at >= 0) & (at <= long_b[todo])
+            last = b[np.clip(start_b[todo] + at - 1, 0, len(b) - 1)]
+            equal = (letter == last) & (at >= 1)
+            value = np.minimum(old[:, place] + ~equal, old[:, place + 1] + 1)
+            if place:
+                value = np.minimum(value, band[:, place - 1] + 1)
+            if at == 0:
+                value = np.full(len(todo), step)
+            band[:, place] = np.where(inside, np.minimum(value, far), far)
+        close = band.min(axis=1, initial=far) < far
+        todo, band = todo[close], band[close]
+    return result
+
+
+def _characters(texts: Sequence[str]) -> tuple[npt.NDArray[np.uint32], Ints, Ints]:
+    """All characters one after another, where each text starts, and how long it is."""
+    flat = np.frombuffer("".join(texts).encode("utf-32-le"), np.uint32)
+    long = np.array([len(text) for text in texts], np.int64)
+    # A last character that is never looked at, so that there is always one.
+    return np.append(flat, np.uint32(0)), np.cumsum(long) - long, long

@@ -1,0 +1,265 @@
+"""What could be asked instead of a query (ZEALOUS 7.3, after Jones and others 2006).
+
+Queries are cut into phrases by mutual information. A query can be replaced by one that people went
+on to, or by itself with one phrase replaced, as people replaced it in this or other queries. Only
+what follows more often than by chance counts, by the log-likelihood ratio.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from scipy.special import chdtri, xlogy
+
+from murmurlog.bundle.models.derived_tables import weights
+from murmurlog.bundle.schema import count_of
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+JOINED = 3.0  # mutual information of adjacent words of one phrase: 20 times as often as by chance
+RISK = 0.05  # that one of all pairs passes the test by chance
+FEWEST = 2.0  # what one person did once is no evidence
+PORTION = 1 << 18  # pairs of queries whose phrases are paired at a time
+
+
+@dataclass(frozen=True, kw_only=True)
+class Phrases:
+    """Which adjacent words belong together."""
+
+    words: pa.Array
+    joined: Ints  # numbers of two words as one: first * len(words) + second; sorted
+
+    def cut(self, texts: pa.Array) -> tuple[pa.Array, Ints]:
+        """The phrases of all texts one after another, and where each text's begin and the last ends."""
+        words, ends = _words(texts)
+        code = _numbers(words, self.words)
+        begins = np.zeros(len(code) + 1, bool)
+        begins[ends] = True
+        both = np.zeros(len(code), bool)  # whether a word is known, and the one before it
+        both[1:] = (code[1:] >= 0) & (code[:-1] >= 0)
+        key = np.where(both, np.roll(code, 1) * len(self.words) + code, -1)
+        begins[:-1] |= ~_among(key, self.joined)
+        start = np.flatnonzero(begins)  # of each phrase, by word; the end of the last one too
+        lists = pa.ListArray.from_arrays(pa.array(start, pa.int32()), words)
+        return pc.binary_join(lists, " "), np.searchsorted(start, ends)
+
+
+def learn_phrases(queries: pa.Table) -> Phrases:
+    """Adjacent words with a pointwise mutual information over `JOINED`, of at least `FEWEST` people.
+
+    ln(p(a b) / (p(a) p(b))), each a share of all words or of all adjacent pairs, by counts.
+    """
+    words, ends = _words(queries["query"].combine_chunks())
+    coded = words.dictionary_encode()
+    code, size = coded.indices.to_numpy().astype(np.int64), len(coded.dictionary)
+    weight = np.repeat(_evidence(queries), np.diff(ends))
+    alone = _sums(code, weight, size)
+    inner = np.ones(len(code), bool)
+    inner[ends[:-1][np.diff(ends) > 0]] = False  # a first word follows nothing
+    at = np.flatnonzero(inner)
+    keys, back = np.unique(code[at - 1] * size + code[at], return_inverse=True)
+    together = _sums(back, weight[at], len(keys))
+    often = together >= FEWEST
+    keys, together = keys[often], together[often]
+    share = together / max(weight[at].sum(), 1.0)
+    chance = (alone[keys // size] * alone[keys % size]) / max(alone.sum(), 1.0) ** 2
+    information = np.log(share / chance)
+    return Phrases(words=coded.dictionary, joined=keys[information > JOINED])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Followers:
+    """What follows what more often than by chance, the most telling first."""
+
+    start: Ints  # of the followers of each number, and the end of the last
+    follower: Ints
+    ratio: Floats
+
+    def of(self, number: int, most: int) -> slice:
+        """Where the first followers of a number are."""
+        first, last = int(self.start[number]), int(self.start[number + 1])
+        return slice(first, min(last, first + most))
+
+    @property
+    def some(self) -> npt.NDArray[np.bool_]:
+        """Which have any."""
+        return np.diff(self.start) > 0
+
+
+def followers(
+    first: Ints, second: Ints, weight: Floats, *, texts: pa.Array, asked: float
+) -> Followers:
+    """The pairs of numbers of texts, each pair once, that pass the test of independence.
+
+    `asked` is how often anything was asked. In a release most of it is followed by nothing that is
+    published, and the few published pairs alone would say little of what is chance.
+    As many tests are made as there are pairs, and the level of each is so much smaller. Equal
+    ratios are ordered by text.
+    """
+    size = len(texts)
+    significant = chdtri(1, RISK / max(1, len(first)))  # chi-squared, one degree of freedom
+    row, column = _sums(first, weight, size), _sums(second, weight, size)
+    total = max(asked, float(weight.sum()))
+    kept = np.flatnonzero(weight >= FEWEST)
+    first, second, weight = first[kept], second[kept], weight[kept]
+    ratio = likelihood_ratio(weight, row[first], column[second], total)
+    telling = (ratio > significant) & (weight * total > row[first] * column[second])
+    first, second, ratio = first[telling], second[telling], ratio[telling]
+    different, place = np.unique(second, return_inverse=True)
+    rank = np.empty(len(different), np.int64)
+    rank[pc.sort_indices(texts.take(pa.array(different))).to_numpy()] = np.arange(len(different))
+    order = np.lexsort((rank[place], -ratio, first))
+    start = np.searchsorted(first[order], np.arange(size + 1))
+    return Followers(start=start, follower=second[order], ratio=ratio[order])
+
+
+def likelihood_ratio(both: Floats, first: Floats, second: Floats, total: float) -> Floats:
+    """-2 ln lambda for "the second follows the first as often as it follows anything".
+
+    Of a table of four cells: both, the first alone, the second alone, neither; by its margins.
+    """
+    cells = (both, first - both, second - both, total - first - second + both)
+    margins = (first, total - first, second, total - second)
+    # Rounding must not make an empty cell negative.
+    inside = sum(xlogy(np.maximum(cell, 0.0), np.maximum(cell, 0.0)) for cell in cells)
+    outside = sum(xlogy(margin, margin) for margin in margins)
+    ratio: Floats = 2 * (inside - outside + xlogy(total, total))
+    return ratio
+
+
+class Substitutions:
+    """Learned from published queries and pairs."""
+
+    def __init__(self, *, queries: pa.Table, pairs: pa.Table) -> None:
+        self._phrases = learn_phrases(queries)
+        sides = [pairs[name].combine_chunks() for name in ("query", "next_query")]
+        coded = pa.concat_arrays(sides).dictionary_encode()
+        code, self._texts = coded.indices.to_numpy().astype(np.int64), coded.dictionary
+        first, second, weight = code[: len(pairs)], code[len(pairs) :], _evidence(pairs)
+        asked = float(_evidence(queries).sum())
+        self._whole = followers(first, second, weight, texts=self._texts, asked=asked)
+        phrases, ends = self._phrases.cut(self._texts)
+        parts = phrases.dictionary_encode()
+        self._parts = parts.dictionary
+        cut = parts.indices.to_numpy().astype(np.int64)
+        changed = _changed(first, second, weight, cut, ends, len(self._parts))
+        self._changed = followers(*changed, texts=self._parts, asked=asked)
+
+    def answers(self, questions: pa.Array) -> npt.NDArray[np.bool_]:
+        """For which questions there is any substitution."""
+        whole = _numbers(questions, self._texts)
+        found = _has(self._whole, whole)
+        phrases, ends = self._phrases.cut(questions)
+        some = _has(self._changed, _numbers(phrases, self._parts))
+        before = np.concatenate([[0], np.cumsum(some)])
+        return found | (np.diff(before[ends]) > 0)
+
+    def top(self, questions: pa.Array, most: int) -> list[list[str]]:
+        """The best substitutions of each question, at most so many.
+
+        First whole queries that people went on to, then those with one phrase replaced; each by
+        the likelihood ratio.
+        """
+        whole = _numbers(questions, self._texts)
+        phrases, ends = self._phrases.cut(questions)
+        number, cut = _numbers(phrases, self._parts), phrases.to_pylist()
+        return [
+            self._best(int(at), cut[begin:end], number[begin:end], most)
+            for at, begin, end in zip(whole, ends[:-1], ends[1:], strict=True)
+        ]
+
+    def _best(self, whole: int, cut: list[str], numbers: Ints, most: int) -> list[str]:
+        """The substitutions of one question, given by its phrases."""
+        best = list[str]()
+        if whole >= 0:
+            near = self._whole.of(whole, most)
+            best = self._texts.take(pa.array(self._whole.follower[near])).to_pylist()
+        if len(best) == most:
+            return best
+        made = list[tuple[float, str]]()
+        for place, number in enumerate(numbers):
+            if number < 0:
+                continue
+            # As many as could be needed although all whole queries are among them.
+            near = self._changed.of(int(number), 2 * most)
+            other = self._parts.take(pa.array(self._changed.follower[near])).to_pylist()
+            for phrase, ratio in zip(other, self._changed.ratio[near], strict=True):
+                made.append((-ratio, " ".join([*cut[:place], phrase, *cut[place + 1 :]])))
+        return list(dict.fromkeys([*best, *(text for _, text in sorted(made))]))[:most]
+
+
+def _changed(
+    first: Ints, second: Ints, weight: Floats, cut: Ints, ends: Ints, size: int
+) -> tuple[Ints, Ints, Floats]:
+    """A phrase with the one it was changed to, and the weight of all pairs of queries that do so.
+
+    Of queries that differ in one phrase each; those that both have tell nothing.
+    """
+    many = np.diff(ends)
+    keys, found = list[Ints](), list[Floats]()
+    for begin in range(0, len(first), PORTION):
+        part = slice(begin, begin + PORTION)
+        a, b = many[first[part]], many[second[part]]
+        pair = np.repeat(np.arange(len(a)), a * b)  # one row for a phrase of each side
+        within = np.arange(len(pair)) - np.repeat(np.cumsum(a * b) - a * b, a * b)
+        one, other = within // b[pair], within % b[pair]
+        left, right = (
+            cut[ends[first[part]][pair] + one],
+            cut[ends[second[part]][pair] + other],
+        )
+        place_one, place_other = (np.cumsum(a) - a)[pair] + one, (np.cumsum(b) - b)[pair] + other
+        same = left == right
+        kept_one, kept_other = np.zeros(a.sum(), bool), np.zeros(b.sum(), bool)
+        kept_one[place_one[same]] = True
+        kept_other[place_other[same]] = True
+        single = (_sums(np.repeat(np.arange(len(a)), a), ~kept_one, len(a)) == 1) & (
+            _sums(np.repeat(np.arange(len(b)), b), ~kept_other, len(b)) == 1
+        )
+        rows = np.flatnonzero(single[pair] & ~kept_one[place_one] & ~kept_other[place_other])
+        keys.append(left[rows] * size + right[rows])
+        found.append(weight[part][pair[rows]])
+    if not keys:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0)
+    key, back = np.unique(np.concatenate(keys), return_inverse=True)
+    return key // size, key % size, _sums(back, np.concatenate(found), len(key))
+
+
+def _evidence(table: pa.Table) -> Floats:
+    """The counts of a table; without counts each row is of some people, since it was published."""
+    return weights(table) if count_of(table) else np.full(len(table), FEWEST)
+
+
+def _sums(numbers: Ints, weight: Floats | npt.NDArray[np.bool_], size: int) -> Floats:
+    """The weight of each number below `size`."""
+    found: Floats = np.bincount(numbers, weight, size).astype(np.float64)
+    return found
+
+
+def _words(texts: pa.Array) -> tuple[pa.Array, Ints]:
+    """The words of all texts one after another, and where each text's begin and the last ends."""
+    lists = pc.split_pattern(texts, " ")
+    ends = np.zeros(len(texts) + 1, np.int64)
+    ends[1:] = np.cumsum(pc.list_value_length(lists).to_numpy())
+    return pc.list_flatten(lists), ends
+
+
+def _numbers(texts: pa.Array, known: pa.Array) -> Ints:
+    """The number of each text among the known ones; -1 if it is not."""
+    found: Ints = pc.fill_null(pc.index_in(texts, value_set=known), -1).to_numpy().astype(np.int64)
+    return found
+
+
+def _among(keys: Ints, ordered: Ints) -> npt.NDArray[np.bool_]:
+    """Which keys are among the ordered ones."""
+    if not len(ordered):
+        return np.zeros(len(keys), bool)
+    place = np.minimum(np.searchsorted(ordered, keys), len(ordered) - 1)
+    return np.asarray(ordered[place] == keys)
+
+
+def _has(lists: Followers, numbers: Ints) -> npt.NDArray[np.bool_]:
+    """Which of the numbers have followers; -1 has none."""
+    return np.append(lists.some, False)[numbers]

@@ -1,0 +1,196 @@
+"""Query suggestion: what people asked after a query, and what is clicked alike (Zhang 2017, 4.9).
+
+    P(q_i, q_j) = lam cos(q_i, q_j) + (1 - lam) e(q_i, q_j) / d(q_i)
+
+cos is of the two queries' vectors of clicked urls, weighted by their counts. e is the weight of the
+edge from q_i to q_j in the query-flow graph and d(q_i) the sum of the weights that leave q_i. With a
+session table e counts every later query of a published session, with a pair table only the next one.
+
+Differs: q_i itself is no suggestion. Equal scores go by the order of the query table, the most asked
+first; the thesis says nothing of either. Sees published tables only.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from scipy import sparse
+
+from murmurlog.bundle.models.click_graph import DECIMALS, normalised, places
+from murmurlog.bundle.models.derived_tables import Tables, weights
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+LAMBDA = 0.5
+BLOCK = 256  # queries whose neighbours are in memory at a time
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Candidates:
+    """What may be suggested after one query: rising numbers, similarity and share of the flow."""
+
+    number: Ints
+    similarity: Floats
+    flow: Floats
+
+    def ranked(self, lam: float, k: int) -> tuple[Ints, Floats]:
+        """The k best numbers by P, with it; those with P = 0 are no suggestions."""
+        score = np.round(lam * self.similarity + (1 - lam) * self.flow, DECIMALS)
+        order = np.argsort(-score, kind="stable")[:k]
+        order = order[score[order] > 0]
+        return self.number[order], score[order]
+
+
+NOTHING = Candidates(number=np.empty(0, np.int64), similarity=np.empty(0), flow=np.empty(0))
+
+
+class Suggester:
+    """Suggestions from the tables of a release. Queries are numbered, the most asked first."""
+
+    def __init__(self, tables: Tables, *, sessions: bool | None = None) -> None:
+        """`sessions`: take the flow from the session table or not; None: if there is one."""
+        use = "session" in tables if sessions is None else sessions
+        pairs = later(tables["session"]) if use else tables.get("pair")
+        self.queries = _queries(tables, pairs)
+        self.flow = normalised(self._flow(pairs))
+        self.clicks = _unit_rows(self._clicks(tables.get("click")))
+        self._clicked = self.clicks.T.tocsr()
+
+    def suggest(self, query: str, k: int = 10, *, lam: float = LAMBDA) -> list[tuple[str, float]]:
+        """The k best suggestions after a query with their P, the best first."""
+        (found,) = self.candidates(np.array([self._number.get(query, -1)]), k)
+        number, score = found.ranked(lam, k)
+        texts = self.queries.take(pa.array(number)).to_pylist()
+        return list(zip(texts, score.tolist(), strict=True))
+
+    def suggest_all(self, asked: Ints, k: int, lambdas: Sequence[float]) -> Ints:
+        """The numbers of the k best after each query, for each lambda; -1 where there are fewer."""
+        best = np.full((len(asked), len(lambdas), k), -1, np.int64)
+        for row, found in enumerate(self.candidates(asked, k)):
+            for column, lam in enumerate(lambdas):
+                number, _ = found.ranked(lam, k)
+                best[row, column, : len(number)] = number
+        return best
+
+    def numbers(self, texts: pa.Array) -> Ints:
+        """The numbers of queries; -1 for one that is not published."""
+        return places(texts, self.queries)
+
+    def candidates(self, asked: Ints, k: int) -> Iterator[Candidates]:
+        """For each query all that can be among its k best, whatever lambda is."""
+        known = self._known(asked[asked >= 0], k)
+        return (next(known) if number >= 0 else NOTHING for number in asked)
+
+    def _known(self, asked: Ints, k: int) -> Iterator[Candidates]:
+        similarity, flow = np.zeros(len(self.queries)), np.zeros(len(self.queries))
+        for begin in range(0, len(asked), BLOCK):
+            block = asked[begin : begin + BLOCK]
+            alike, after = self.clicks[block] @ self._clicked, self.flow[block]
+            for row, number in enumerate(block):
+                clicked, followed = _columns(alike, row), _columns(after, row)
+                similarity[clicked] = np.round(alike.data[_places(alike, row)], DECIMALS)
+                flow[followed] = np.round(after.data[_places(after, row)], DECIMALS)
+                similarity[number] = flow[number] = 0.0
+                kept = _kept(similarity, flow, np.sort(clicked), np.sort(followed), k)
+                yield Candidates(number=kept, similarity=similarity[kept], flow=flow[kept])
+                similarity[clicked] = flow[followed] = 0.0
+
+    @cached_property
+    def _number(self) -> dict[str, int]:
+        return {text: number for number, text in enumerate(self.queries.to_pylist())}
+
+    def _flow(self, pairs: pa.Table | None) -> Any:
+        """The query-flow graph: the weight of each edge; none from a query to itself."""
+        shape = (len(self.queries), len(self.queries))
+        if pairs is None:
+            return sparse.csr_array(shape)
+        first, second = self.numbers(pairs["query"]), self.numbers(pairs["next_query"])
+        return _matrix(weights(pairs) * (first != second), first, second, shape)
+
+    def _clicks(self, clicks: pa.Table | None) -> Any:
+        """The click graph: a row for each query, a column for each url."""
+        if clicks is None:
+            return sparse.csr_array((len(self.queries), 0))
+        urls = clicks["url"].combine_chunks().dictionary_encode()
+        column = urls.indices.to_numpy().astype(np.int64)
+        shape = (len(self.queries), len(urls.dictionary))
+        return _matrix(weights(clicks), self.numbers(clicks["query"]), column, shape)
+
+
+def later(sessions: pa.Table) -> pa.Table:
+    """Each query of a published session with every later one, as a table of pairs.
+
+    They count as often as they so occur, times the session's count. Where subsequences were
+    published, a pair counts in each that it is in, as in the thesis.
+    """
+    lists = sessions["queries"].combine_chunks()
+    texts = lists.flatten().dictionary_encode()
+    query = texts.indices.to_numpy().astype(np.int64)
+    lengths = pc.list_value_length(lists).to_numpy(zero_copy_only=False).astype(np.int64)
+    session = np.repeat(np.arange(len(lengths)), lengths)
+    end = np.cumsum(lengths)[session]
+    at, pairs = np.arange(len(query)), [np.empty((2, 0), np.int64)]
+    for lag in range(1, int(lengths.max(initial=1))):
+        at = at[at + lag < end[at]]
+        pairs.append(np.stack([at, at + lag]))
+    first, second = np.concatenate(pairs, axis=1)
+    size = len(texts.dictionary)
+    weight = weights(sessions)[session[first]]
+    summed = _matrix(weight, query[first], query[second], (size, size)).tocoo()
+    row, column = (texts.dictionary.take(pa.array(c)) for c in summed.coords)
+    return pa.table({"query": row, "next_query": column, "users": pa.array(summed.data)})
+
+
+def _queries(tables: Tables, pairs: pa.Table | None) -> pa.Array:
+    """Every query, once: in the order of the query table, then of the others."""
+    columns = [tables[name]["query"] for name in ("query", "click") if name in tables]
+    columns += [pairs["query"], pairs["next_query"]] if pairs is not None else []
+    chunks = [chunk for column in columns for chunk in column.chunks]
+    return pc.unique(pa.chunked_array(chunks, pa.string()))
+
+
+def _kept(similarity: Floats, flow: Floats, clicked: Ints, followed: Ints, k: int) -> Ints:
+    """Those that can be among the k best; where one score is 0 the other decides, at any lambda."""
+    both = clicked[flow[clicked] > 0]
+    clicked, followed = clicked[flow[clicked] == 0], followed[similarity[followed] == 0]
+    best = (clicked[_top(similarity[clicked], k)], followed[_top(flow[followed], k)])
+    return np.sort(np.concatenate([both, *best])).astype(np.int64)
+
+
+def _top(values: Floats, k: int) -> Ints:
+    """The places of the k largest; of equals the first. In no order."""
+    if len(values) <= k:
+        return np.arange(len(values))
+    least = np.partition(values, len(values) - k)[len(values) - k]
+    above = np.flatnonzero(values > least)
+    return np.concatenate([above, np.flatnonzero(values == least)[: k - len(above)]])
+
+
+def _places(matrix: Any, row: int) -> slice:
+    """Where the entries of a row stand."""
+    return slice(matrix.indptr[row], matrix.indptr[row + 1])
+
+
+def _columns(matrix: Any, row: int) -> Ints:
+    columns: Ints = matrix.indices[_places(matrix, row)]
+    return columns
+
+
+def _matrix(values: Floats, row: Ints, column: Ints, shape: tuple[int, int]) -> Any:
+    """The values summed by row and column; what comes to nothing is left out."""
+    matrix = sparse.csr_array((values, (row, column)), shape=shape)
+    matrix.eliminate_zeros()
+    return matrix
+
+
+def _unit_rows(matrix: Any) -> Any:
+    """Each row divided by its length."""
+    length = np.sqrt(matrix.power(2).sum(axis=1))
+    each = np.repeat(length, np.diff(matrix.indptr))  # no row with an entry has length 0
+    return sparse.csr_array((matrix.data / each, matrix.indices, matrix.indptr), matrix.shape)

@@ -1,0 +1,314 @@
+"""report.html of a bundle: what was published, how sure it is and what protects whom, to look at.
+
+A function of the certificate and the published tables alone, so it costs no privacy and `verify`
+can make it again, byte by byte. Never sees a log.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from murmurlog.bundle.cards import NO_GUARANTEE, NOT_PRIVATE, counted, limits
+from murmurlog.bundle.certificate import Certificate
+from murmurlog.bundle.label import FREE, PLAIN, bound_of, counts_rows, label, needs, together
+from murmurlog.bundle.schema import COUNTED, count_of, keys_of
+from murmurlog.charts import charts
+from murmurlog.charts import html as paper
+from murmurlog.privacy import Guarantee
+
+TOP = 20  # rows of each table that are shown
+MARKS = 60  # of each picture: ranks far enough apart to be told from each other
+SURE = 2.0  # standard errors: they hold about 19 times in 20, whatever the noise
+LEAD = "What many had in common in a search log. The label says who is protected, and how well."
+HEADING = "Few items are held by many"
+COMPARISON = "Parts of a search log, made for comparison."
+# What a row of a table is, of one and of several.
+ITEMS = {
+    "keyword": ("word", "words"),
+    "query": ("query", "queries"),
+    "pair": ("pair of queries", "pairs of queries"),
+    "click": ("query with a clicked url", "queries with a clicked url"),
+    "session": ("sequence of queries", "sequences of queries"),
+    "itemset": ("set of queries", "sets of queries"),
+    "log": ("row", "rows"),
+    "left_out": ("search", "searches"),
+}
+
+
+def leaflet(certificate: Certificate, tables: Mapping[str, pa.Table]) -> str:
+    """The page. `tables` are the published ones, in their order on disk."""
+    views = [view_of(certificate, name, tables[name]) for name in certificate.tables]
+    drawn, one = pictures(certificate, views), len(certificate.tables) == 1
+    beside = [paper.facts(facts(certificate, views)), waterfall(certificate)]
+    if one and drawn:
+        beside.append(paper.captioned(drawn[0], caption(views)))
+    parts = [*warnings(certificate), paper.columns(label(certificate), "".join(beside))]
+    if drawn and not one:
+        parts.append(paper.section(HEADING, paper.figures(drawn), note=caption(views)))
+    parts += [_rows(certificate, views), bounds(certificate), assumptions(certificate)]
+    nothing = certificate.guarantee.notion == "none"
+    return paper.printed(
+        title=certificate.title,
+        kicker=kicker(certificate),
+        lead=certificate.about.get("description", COMPARISON if nothing else LEAD),
+        parts=parts,
+        foot=f"Release {certificate.release_id}, {certificate.published}, murmurlog "
+        f"{certificate.murmurlog}. This page was made from privacy.json and the tables in data/, and "
+        "from nothing else. Check both: murmurlog verify .",
+        marks={"murmurlog-report": "released"},
+    )
+
+
+def kicker(certificate: Certificate) -> str:
+    """What kind of thing this is."""
+    if certificate.guarantee.notion == "none":
+        return "A search log without a privacy guarantee"
+    return "A private release of a search log" if certificate.private else "A demonstration"
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """A table as it is shown: the first rows as texts, and all counts with their errors."""
+
+    name: str
+    keys: tuple[str, ...]
+    top: list[dict[str, Any]]
+    counted: str  # what the counts are of
+    counts: np.ndarray[Any, np.dtype[np.float64]] | None  # falling
+    errors: np.ndarray[Any, np.dtype[np.float64]] | None
+    reliable: np.ndarray[Any, np.dtype[np.bool_]] | None
+
+
+def view_of(certificate: Certificate, name: str, table: pa.Table) -> View:
+    """A published table, ready to be shown."""
+    keys, counted = keys_of(name, certificate.by), f"{certificate.guarantee.unit}s"
+    if name == "log":
+        # One row is what one invented user did; what can be looked at is how often all did it.
+        keys, counted = ("query", "url"), "times"
+        table = (
+            table.group_by(list(keys))
+            .aggregate([("count", "sum")])
+            .sort_by([("count_sum", "descending"), *((key, "ascending") for key in keys)])
+            .rename_columns([*keys, "users"])
+        )
+    count = count_of(table)
+    top = [
+        {key: _shown(row[key]) for key in keys} | {c: row[c] for c in row if c not in keys}
+        for row in table.slice(0, TOP).to_pylist()
+    ]
+    if count is None:
+        return View(
+            name=name, keys=keys, top=top, counted="", counts=None, errors=None, reliable=None
+        )
+    stderr = f"{count}_stderr"
+    has = stderr in table.column_names
+    return View(
+        name=name,
+        keys=keys,
+        top=top,
+        counted=counted if count == "users" else count,
+        counts=table[count].to_numpy().astype(np.float64),
+        errors=table[stderr].to_numpy().astype(np.float64) if has else None,
+        reliable=table["reliable"].to_numpy(zero_copy_only=False).astype(bool) if has else None,
+    )
+
+
+def _shown(value: Any) -> str:
+    """A key as one text."""
+    return "  →  ".join(value) if isinstance(value, list) else str(value)
+
+
+# --- the parts ------------------------------------------------------------------------------------
+
+
+def warnings(certificate: Certificate) -> list[str]:
+    """What must be said first, if anything."""
+    if certificate.guarantee.notion == "none":
+        return [paper.banner(NO_GUARANTEE)]
+    return [] if certificate.private else [paper.banner(NOT_PRIVATE)]
+
+
+def pictures(certificate: Certificate, views: Sequence[View]) -> list[str]:
+    """Counts over rank, a chart for each table, all on the same axes."""
+    drawn = [v for v in views if v.counts is not None and len(v.counts) and v.name != "left_out"]
+    if not drawn:
+        return []
+    last = max(len(v.counts) for v in drawn if v.counts is not None)
+    most = max(float(v.counts[0]) for v in drawn if v.counts is not None)
+    found = []
+    for ink, view in enumerate(drawn):
+        claim = certificate.tables[view.name]
+        needed = claim.passes.get("0.5") if view.errors is not None else None
+        word = "threshold" if claim.guarantee.notion == "none" else "even odds to be published"
+        what = "queries with a url" if view.name == "log" else ITEMS[view.name][1]
+        assert view.counts is not None
+        found.append(
+            charts.ranks(
+                _marks(view),
+                title=f"{view.name}: {len(view.counts):,} {what}",
+                x_label=f"rank (most {view.counted} first)",
+                ink=ink,
+                within=(last, most),
+                rule=(needed, word) if needed else None,
+            )
+        )
+    return found
+
+
+def caption(views: Sequence[View]) -> str:
+    """How to read the pictures."""
+    if all(view.errors is None for view in views):
+        return (
+            "Each point is a row, its height the count; of the many on the right a few are drawn."
+        )
+    return (
+        "Each point is a published row, its height the published count, with two standard errors up "
+        "and down; of the many rows on the right a few are drawn. Grey ones are unreliable: their standard error is "
+        "more than a quarter of the count. What is rarer is missing by design."
+    )
+
+
+def _marks(view: View) -> list[charts.Mark]:
+    """Ranks that are about equally far apart on a logarithmic axis."""
+    assert view.counts is not None
+    size = len(view.counts)
+    places = sorted({min(size, round(size ** (n / MARKS))) for n in range(MARKS + 1)})
+    marks = []
+    for rank in places:
+        count = float(view.counts[rank - 1])
+        error = None if view.errors is None else SURE * float(view.errors[rank - 1])
+        marks.append(
+            charts.Mark(
+                rank=rank,
+                count=count,
+                shown=view.reliable is None or bool(view.reliable[rank - 1]),
+                low=None if error is None else count - error,
+                high=None if error is None else count + error,
+            )
+        )
+    return marks
+
+
+def _rows(certificate: Certificate, views: Sequence[View]) -> str:
+    """The first rows of each table with their uncertainty."""
+    parts = []
+    for view in views:
+        rows = certificate.tables[view.name].rows
+        if not rows:
+            continue
+        head, numbers = list(view.keys), list[int]()
+        if view.counts is not None:
+            head += [view.counted] if view.errors is None else [view.counted, "±"]
+            numbers = [len(view.keys), len(view.keys) + 1]
+        cells, dim = list[list[str]](), list[int]()
+        for place, row in enumerate(view.top):
+            line = [row[key] for key in view.keys]
+            count = next((c for c in COUNTED if c in row), None)
+            if count is not None:
+                line.append(f"{row[count]:,}")
+            if count is not None and view.errors is not None:
+                unsure = "" if row["reliable"] else " *"
+                line.append(f"{SURE * row[f'{count}_stderr']:,.0f}{unsure}")
+                dim += [place] if unsure else []
+            cells.append(line)
+        shown = (
+            f"{view.name}: the first {len(cells)} of {rows:,}" if rows > len(cells) else view.name
+        )
+        if view.name == "log":
+            shown = "log: what its invented users did most"
+        table = paper.grid(head, cells, numbers=numbers, dim=dim)
+        parts.append((paper.heading(shown) + table, len(view.keys) > 1))
+    note = ""
+    if any(view.errors is not None for view in views):
+        note = (
+            "± is two standard errors, of the noise and the selection; it does not cover what bounding "
+            "took away. Grey rows with an asterisk are unreliable."
+        )
+        if certificate.guarantee.notion != "none":
+            note = f"{counted(certificate)} {note}"
+    if not parts:
+        return paper.section("First rows of each table", note="Nothing passed the thresholds.")
+    return paper.section("First rows of each table", paper.tables(parts), note=note)
+
+
+def facts(certificate: Certificate, views: Sequence[View]) -> list[tuple[str, str, str]]:
+    """How much there is of each table."""
+    found = []
+    for view in views:
+        rows = certificate.tables[view.name].rows
+        if view.reliable is not None and rows:
+            small = f"{int(view.reliable.sum()):,} of them with a reliable count"
+        else:
+            small = "" if rows else "nothing passed the threshold"
+        found.append((f"{rows:,}", ITEMS[view.name][rows != 1], small))
+    return found
+
+
+def waterfall(certificate: Certificate) -> str:
+    """What each table costs alone, what that adds up to, and what it comes to."""
+    g = certificate.guarantee
+    if g.notion == "none" or len(certificate.tables) == 1:
+        return ""
+    together = certificate.composition != "sum of the tables"
+    chart = charts.waterfall(
+        [(name, claim.guarantee.epsilon) for name, claim in certificate.tables.items()],
+        title=f"What each table costs: epsilon per {g.unit}",
+        total=("in one account" if together else "stated", g.epsilon),
+    )
+    words = (
+        "All noise in one account is what the guarantee states; the sum is a coarser bound on the "
+        "same loss."
+        if together
+        else "The costs of the tables add up."
+    )
+    return paper.captioned(chart, words)
+
+
+def bounds(certificate: Certificate) -> str:
+    """What bounds and thresholds let through, and which mechanisms they are of."""
+    unit, claims = certificate.guarantee.unit, certificate.tables.items()
+    texts = together(
+        {
+            name: f"{bound_of(claim, unit)}. {' '.join(needs(claim, unit)[1:])}".rstrip(" .")
+            for name, claim in claims
+        }
+    )
+    kept = {
+        "first": "Of a unit's items the first ones by time count.",
+        "random": "Which of a unit's items count was drawn by lot.",
+    }.get(certificate.bound, "")
+    notes = [kept] if any(claim.parameters.get("per_user") for _, claim in claims) else []
+    if all(needs(claim, unit)[0] != FREE and not counts_rows(claim) for _, claim in claims):
+        notes.append(f"What few {unit}s have in common does not pass.")
+    cells = [[name, claim.mechanism, *_costs(claim.guarantee)] for name, claim in claims]
+    cells.append(["all", certificate.composition, *_costs(certificate.guarantee)])
+    table = paper.grid(["table", "mechanism", "epsilon", "delta"], cells, numbers=(2, 3), wide=(1,))
+    return paper.section(
+        "What bounds and thresholds keep",
+        paper.listed(texts),
+        paper.folded("The mechanisms, as verify reads them", table),
+        note=" ".join(notes),
+    )
+
+
+def _costs(guarantee: Guarantee) -> tuple[str, str]:
+    if guarantee.notion == "none":
+        return "none", "none"
+    return paper.up(guarantee.epsilon, 6), paper.up(guarantee.plain_delta)
+
+
+def assumptions(certificate: Certificate) -> str:
+    """Limits, and what the guarantee assumes, in plain words and in the certificate's."""
+    stated = certificate.as_json()["assumptions"]
+    parts = [paper.heading("Limits") + paper.listed(limits(certificate))]
+    if stated:
+        exact = paper.listed(f"{name}: {text}" for name, text in stated.items())
+        parts.append(
+            paper.heading("What the guarantee assumes")
+            + paper.listed(PLAIN[name] for name in stated)
+            + paper.folded("The same in the words of the certificate", exact)
+        )
+    return paper.section("What to keep in mind", paper.columns(*parts))

@@ -1,0 +1,151 @@
+"""What every table of a bundle keeps to, whatever its mechanism: `load`, `serve` and `verify` use it.
+
+Columns, number of rows, characters, keys that occur once, the canonical order. The work is done by
+Arrow on whole columns; only distinct texts that are not plain ASCII are looked at in Python.
+"""
+
+import unicodedata
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from murmurlog.bundle.certificate import Certificate
+from murmurlog.bundle.keys import ODD, VERSIONS, has_invisible, is_ignorable, normalise
+from murmurlog.bundle.schema import KEYS, LISTS, count_of, flattened, is_reliable, keys_of, schema
+
+MOST_MARKS = 1000  # on one letter: to put them in order takes the square of their number
+# Control characters, line and paragraph separators, and what XML cannot hold.
+NOT_TEXT = r"[\x00-\x1f\x7f-\x9f\x{2028}\x{2029}\x{fffe}\x{ffff}]"
+NOT_ASCII = r"[^\x00-\x7f]"
+NOT_NORMALISED = ("url", "user")  # key columns with rules of their own
+
+
+def stated_schema(certificate: Certificate, name: str) -> pa.Schema:
+    """The columns that a table has by the certificate."""
+    claim = certificate.tables[name]
+    return schema(
+        name,
+        count=claim.count,
+        by=certificate.by,
+        parameters=claim.parameters,
+        consistent=certificate.consistent,
+    )
+
+
+def table_fault(name: str, table: pa.Table, certificate: Certificate) -> str | None:
+    """What a table holds that no release writes under this certificate; None if nothing."""
+    wanted, claim = stated_schema(certificate, name), certificate.tables[name]
+    if not table.schema.equals(wanted):
+        found = ", ".join(table.column_names)
+        found = found if found.isprintable() else ascii(found)
+        return f"has columns {found:.200}, not {', '.join(wanted.names)}, or other types"
+    if any(column.null_count for column in [*table.columns, *_texts(table)]):
+        return "has empty values"
+    if table.num_rows != claim.rows:
+        return f"has {table.num_rows} rows, not {claim.rows}"
+    return (
+        _characters(name, table, certificate)
+        or _keys(table, keys_of(name, certificate.by))
+        or _reliability(table)
+    )
+
+
+def _texts(table: pa.Table) -> Iterator[pa.Array]:
+    """The columns of texts; of lists, the texts in them."""
+    for column in table.columns:
+        texts = column.combine_chunks()
+        if pa.types.is_list(texts.type):
+            texts = texts.flatten()
+        if pa.types.is_string(texts.type):
+            yield texts
+
+
+def _characters(name: str, table: pa.Table, certificate: Certificate) -> str | None:
+    by, version = certificate.by, VERSIONS.get(certificate.text["normaliser"])
+    for key, texts in zip(keys_of(name, by), _texts(table), strict=True):
+        if pc.any(pc.match_substring_regex(texts, NOT_TEXT)).as_py():
+            return "holds control characters, which normalised text has not"
+        odd = _where(pc.unique(texts), NOT_ASCII).to_pylist()
+        if any(len(text) > MOST_MARKS and marks(text) > MOST_MARKS for text in odd):
+            return f"holds a text with more than {MOST_MARKS} marks on one letter"
+        if by and key == by.column:
+            if not pc.all(pc.is_in(texts, value_set=pa.array(by.values, pa.string()))).as_py():
+                return "holds values that are not declared public"
+        elif version and key not in NOT_NORMALISED and not _all_normal(texts, odd, version):
+            return f"holds a text in {key} that is not normalised"
+    if any(
+        pc.any(pc.equal(pc.list_value_length(table[k]), 0)).as_py()
+        for k in LISTS
+        if k in KEYS[name]
+    ):
+        return "holds an empty list"
+    return None
+
+
+def _where(texts: pa.Array, pattern: str) -> pa.Array:
+    return texts.filter(pc.match_substring_regex(texts, pattern))
+
+
+def _all_normal(texts: pa.Array, odd: list[str], version: int) -> bool:
+    """Whether normalising leaves every text as it is; `odd` are the distinct ones beyond ASCII."""
+    plain = texts.filter(pc.invert(pc.match_substring_regex(texts, NOT_ASCII)))
+    spaces = pc.or_(pc.starts_with(plain, " "), pc.ends_with(plain, " "))
+    wrong = pc.or_(pc.or_(spaces, pc.equal(plain, "")), pc.match_substring_regex(plain, ODD))
+    return not pc.any(wrong).as_py() and all(_is_normal(text, version) for text in odd)
+
+
+def _is_normal(text: str, version: int) -> bool:
+    """Whether normalising by a version's rules leaves the text as it is; for most texts without making a new one."""
+    quick = (
+        text.isprintable()
+        and unicodedata.is_normalized("NFKC", text)
+        and text.casefold() == text
+        and "  " not in text
+        and text == text.strip()
+        and (version == 1 or not has_invisible(text))
+    )
+    return quick or normalise(text, version=version) == text
+
+
+def marks(text: str) -> int:
+    """The longest run of combining marks; what normalising takes away does not end one."""
+    run = longest = 0
+    for c in text:
+        if unicodedata.combining(unicodedata.normalize("NFKD", c)[0]):
+            run += 1
+            longest = max(longest, run)
+        elif unicodedata.category(c)[0] != "C" and not is_ignorable(c):
+            run = 0
+    return longest
+
+
+def _keys(table: pa.Table, keys: tuple[str, ...]) -> str | None:
+    """Each key once; rows by count descending, then by key, as `in_order` puts them."""
+    flat = flattened(table.select(list(keys))).combine_chunks()
+    if flat.group_by(list(keys)).aggregate([]).num_rows != table.num_rows:
+        return "has rows in which a key repeats"
+    count = count_of(table)
+    columns = [flat[key] for key in reversed(keys)]
+    # Of each row and the next: from the last key to the first, whether the one comes first.
+    rises = None
+    for column in columns:
+        this, after = column[:-1], column[1:]
+        less = pc.less(this, after)
+        rises = less if rises is None else pc.or_(less, pc.and_(pc.equal(this, after), rises))
+    if count is not None:
+        this, after = table[count][:-1], table[count][1:]
+        rises = pc.or_(pc.greater(this, after), pc.and_(pc.equal(this, after), rises))
+    # None of no rows at all.
+    disordered = pc.all(rises).as_py() is False
+    return "has rows that are not in the canonical order" if disordered else None
+
+
+def _reliability(table: pa.Table) -> str | None:
+    count = count_of(table)
+    if count is None or not table.num_rows:
+        return None
+    reliable = is_reliable(table[count], table[f"{count}_stderr"])
+    if not reliable.equals(table["reliable"]):
+        return "has counts for which `reliable` is not what error and count say"
+    return None

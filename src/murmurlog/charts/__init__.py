@@ -1,0 +1,1 @@
+"""Building blocks of SVG and HTML; no data."""

@@ -1,0 +1,351 @@
+"""Charts as SVG, and a page that holds them: no script, nothing fetched, the same in, the same out.
+
+Every line has its name at its end and a dash of its own, so that a chart can be read in grey, too.
+Most charts are as wide as a phone; a page puts several side by side where there is room.
+"""
+
+import html
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from murmurlog.charts.svg import (
+    COLOURS,
+    DRAWING,
+    FONTS,
+    Axis,
+    Frame,
+    clipped,
+    decades,
+    drawn,
+    feet,
+    ink_of,
+    linear,
+    number,
+    rungs,
+    text_at,
+    tick_text,
+    titled,
+)
+
+DASHES = ("", "7 3", "2 3", "9 3 2 3", "4 4", "1 4", "12 3", "6 2 1 2")
+APART = 15  # pixels between the names of two lines
+NONE_AT = 28  # pixels right of the axis: what has no place on it
+STYLE = f"""
+{COLOURS}
+body {{ font: 16px/1.5 {FONTS}; color: var(--ink); background: var(--paper);
+  max-width: 46rem; margin: 2rem auto; padding: 0 1rem; }}
+svg {{ width: 100%; height: auto; }}
+table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; }}
+th, td {{ padding: 0.15rem 0.7rem; text-align: right; border-bottom: 1px solid var(--grid); }}
+th:first-child, td:first-child {{ text-align: left; }}
+{DRAWING}
+"""
+
+
+WIDE = Frame(width=720, height=380, left=70, right=150, top=40, bottom=48)
+COLUMN = Frame(width=400, height=264, left=58, right=130, top=34, bottom=46)
+SQUARE = Frame(width=400, height=276, left=58, right=24, top=34, bottom=44)
+
+
+# --- lines ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dot:
+    """A value without a line; `x` is None where it has no place on the axis."""
+
+    x: float | None
+    y: float
+    ink: int
+    low: float | None = None
+    high: float | None = None
+
+
+def lines(
+    series: Mapping[str, Sequence[tuple[float, float]]],
+    *,
+    title: str,
+    x_label: str,
+    percent: bool,
+    log: bool = True,
+    dots: Mapping[str, Dot] | None = None,
+    inks: Mapping[str, int] | None = None,
+    none: str = "none",
+    frame: Frame = WIDE,
+) -> str:
+    """An SVG of one line for each name, and of dots, over a logarithmic or linear x axis.
+
+    Dots without an x stand beside the plot, over the word `none`.
+    """
+    dots, inks = dots or {}, inks or {}
+    points = [point for line in series.values() for point in line]
+    xs = [x for x, _ in points] + [dot.x for dot in dots.values() if dot.x is not None]
+    ys = [y for _, y in points]
+    ys += [y for d in dots.values() for y in (d.y, d.low, d.high) if y is not None]
+    if not ys:
+        raise ValueError("there is nothing to draw")
+    x_axis = _places(xs or [1.0], log=log)
+    y_axis = linear(max(ys), min(ys))
+    parts, frame = titled(title, frame)
+    parts += [*rungs(y_axis, frame, percent=percent), *feet(x_axis, frame, x_label)]
+    names = {name: frame.y(y_axis, line[-1][1]) for name, line in series.items()}
+    names |= {name: frame.y(y_axis, dot.y) for name, dot in dots.items()}
+    if any(dot.x is None for dot in dots.values()):
+        parts.append(text_at(frame.end + NONE_AT, frame.foot + 18, none, "quiet middle"))
+    for n, (name, line) in enumerate(series.items()):
+        ink = ink_of(inks.get(name, n))
+        path = " ".join(f"{frame.x(x_axis, x)},{frame.y(y_axis, y)}" for x, y in line)
+        parts.append(
+            f'<polyline class="line{ink}" points="{path}" '
+            f'stroke-dasharray="{DASHES[ink % len(DASHES)]}"/>'
+        )
+        parts += [
+            f'<circle class="fill{ink}" cx="{frame.x(x_axis, x)}" cy="{frame.y(y_axis, y)}" r="3"/>'
+            for x, y in line
+        ]
+    for dot in dots.values():
+        x = frame.end + NONE_AT if dot.x is None else frame.x(x_axis, dot.x)
+        parts += _upright(x, dot.low, dot.high, y_axis, frame)
+        parts.append(
+            f'<circle class="line{ink_of(dot.ink)} hollow" cx="{x}" cy="{frame.y(y_axis, dot.y)}" '
+            f'r="4.5" stroke-width="2"/>'
+        )
+    at = frame.end + (NONE_AT + 12 if any(dot.x is None for dot in dots.values()) else 10)
+    ends = _spread(list(names.values()), frame.foot)
+    for n, (name, end) in enumerate(zip(names, ends, strict=True)):
+        shown = clipped(name, frame.width - at)
+        ink = ink_of(dots[name].ink if name in dots else inks.get(name, n))
+        parts.append(text_at(at, end + 4, shown, "" if frame.width == WIDE.width else f"fill{ink}"))
+    return drawn(parts, title, frame)
+
+
+def _places(xs: Sequence[float], *, log: bool) -> Axis:
+    places = sorted(set(xs))
+    if not log:
+        return linear(places[-1])
+    low, high = places[0], places[-1]
+    if low == high:
+        low, high = low / 2, high * 2
+    return Axis(low=low, high=high, ticks=tuple(places), log=True)
+
+
+def _spread(heights: Sequence[float], foot: float) -> list[float]:
+    """The heights moved apart where names would overlap, in the same order."""
+    order = sorted(range(len(heights)), key=lambda n: heights[n])
+    moved = [heights[n] for n in order]
+    for place in range(1, len(moved)):
+        moved[place] = max(moved[place], moved[place - 1] + APART)
+    # Those that went below the plot go up again, and push the ones above them.
+    floor = float(foot)
+    for place in reversed(range(len(moved))):
+        moved[place] = min(moved[place], floor)
+        floor = moved[place] - APART
+    found = [0.0] * len(heights)
+    for n, height in zip(order, moved, strict=True):
+        found[n] = round(height, 1)
+    return found
+
+
+# --- ranks ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mark:
+    """A point of a rank-frequency picture; `shown` ones are in colour, the others grey."""
+
+    rank: float
+    count: float
+    shown: bool = True
+    low: float | None = None
+    high: float | None = None
+
+
+def ranks(
+    marks: Sequence[Mark],
+    *,
+    title: str,
+    x_label: str,
+    ink: int = 0,
+    within: tuple[float, float] | None = None,
+    rule: tuple[float, str] | None = None,
+    curve: bool = False,
+    frame: Frame = SQUARE,
+) -> str:
+    """Counts over their rank, both logarithmic. `within`: the last rank and the highest count, for
+    pictures that are to be compared; `rule`: a height with words; `curve`: a thin line through all.
+    """
+    if not marks:
+        raise ValueError("there is nothing to draw")
+    last, most = within or (max(m.rank for m in marks), max(m.count for m in marks))
+    x_axis, y_axis = decades(1, max(10.0, last)), decades(1, max(10.0, most))
+    parts, frame = titled(title, frame)
+    parts += [*rungs(y_axis, frame, percent=False), *feet(x_axis, frame, x_label)]
+    if rule is not None and 1 <= rule[0] <= y_axis.high:
+        y = frame.y(y_axis, rule[0])
+        parts.append(f'<line class="rule" x1="{frame.left}" x2="{frame.end}" y1="{y}" y2="{y}"/>')
+        parts.append(text_at(frame.left + 5, y + 14, rule[1], "quiet"))  # where no curve comes
+    placed = [(m, frame.x(x_axis, m.rank), frame.y(y_axis, max(1.0, m.count))) for m in marks]
+    if curve:
+        path = " ".join(f"{x},{y}" for _, x, y in placed)
+        parts.append(f'<polyline class="faint" points="{path}" stroke-width="1"/>')
+    for mark, x, _ in placed:
+        if mark.low is not None and mark.high is not None:
+            low, high = (frame.y(y_axis, max(1.0, v)) for v in (mark.low, mark.high))
+            shade = f"line{ink_of(ink)}" if mark.shown else "faint"
+            parts.append(
+                f'<line class="{shade} pale" x1="{x}" x2="{x}" y1="{low}" y2="{high}" '
+                f'stroke-width="3"/>'
+            )
+    # Grey ones first: what is shown lies on top.
+    for mark, x, y in sorted(placed, key=lambda each: each[0].shown):
+        shade, r = (f"fill{ink_of(ink)}", 2.6) if mark.shown else ("dim", 2)
+        parts.append(f'<circle class="{shade}" cx="{x}" cy="{y}" r="{r}"/>')
+    return drawn(parts, title, frame)
+
+
+# --- bars -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bar:
+    """A value with its interval, by name. `pale` ones are drawn lighter and thinner."""
+
+    name: str
+    value: float
+    ink: int
+    low: float | None = None
+    high: float | None = None
+    pale: bool = False
+
+
+BARS = Frame(width=400, height=0, left=128, right=58, top=34, bottom=30)  # as high as it needs
+THICK, THIN, GAP = 14, 7, 9
+
+
+def bars(rows: Sequence[Bar], *, title: str, percent: bool, frame: Frame = BARS) -> str:
+    """Horizontal bars. Rows of the same name one after another share a place and the name."""
+    if not rows:
+        raise ValueError("there is nothing to draw")
+    ends = [v for b in rows for v in (b.value, b.low, b.high) if v is not None]
+    axis = linear(max(0.0, *ends), min(0.0, *ends))
+    parts, frame = titled(title, frame)
+    y = float(frame.top)
+    for n, bar in enumerate(rows):
+        new = n == 0 or rows[n - 1].name != bar.name
+        y += GAP if new and n else 3 if n else 0
+        tall = THIN if bar.pale else THICK
+        zero, end = frame.x(axis, 0.0), frame.x(axis, bar.value)
+        pale = " pale" if bar.pale else ""
+        parts.append(
+            f'<rect class="fill{ink_of(bar.ink)}{pale}" x="{min(zero, end)}" y="{y}" '
+            f'width="{abs(end - zero):.1f}" height="{tall}"/>'
+        )
+        if bar.low is not None and bar.high is not None:
+            parts += _level(y + tall / 2, bar.low, bar.high, axis, frame)
+        if new:
+            shown = clipped(bar.name, frame.left - 10)
+            parts.append(text_at(frame.left - 8, y + tall / 2 + 4, shown, "end"))
+        figure = number(bar.value, percent=percent)
+        parts.append(
+            text_at(frame.width, y + tall / 2 + 4, figure, "end quiet minor" if bar.pale else "end")
+        )
+        y += tall
+    return _lying(parts, axis, y, title, percent=percent, frame=frame)
+
+
+def waterfall(
+    steps: Sequence[tuple[str, float]], *, title: str, total: tuple[str, float] | None = None
+) -> str:
+    """Each step from where the one before ended; then their sum, then what they come to."""
+    if not steps:
+        raise ValueError("there is nothing to draw")
+    whole = math.fsum(value for _, value in steps)
+    axis = linear(max(whole, total[1] if total else 0.0))
+    rows, at = list[tuple[str, float, float, str]](), 0.0
+    for name, value in steps:
+        rows.append((name, at, at + value, "fill5"))
+        at += value
+    if len(steps) > 1:
+        rows.append(("sum", 0.0, whole, "dim"))
+    if total is not None:
+        rows.append((total[0], 0.0, total[1], "fill0"))
+    parts, frame = titled(title, BARS)
+    y, before = float(frame.top), 0.0
+    for n, (name, low, high, shade) in enumerate(rows):
+        left, right = frame.x(axis, low), frame.x(axis, high)
+        parts.append(
+            f'<rect class="{shade}" x="{left}" y="{y}" width="{max(1.0, right - left):.1f}" '
+            f'height="{THICK}"/>'
+        )
+        if n and shade == "fill5":
+            parts.append(
+                f'<line class="axis" x1="{before}" x2="{before}" y1="{y - GAP - 1}" y2="{y}"/>'
+            )
+        parts.append(
+            text_at(frame.left - 8, y + THICK / 2 + 4, clipped(name, frame.left - 10), "end")
+        )
+        parts.append(text_at(frame.width, y + THICK / 2 + 4, f"{high - low:.3g}", "end"))
+        before = right
+        y += THICK + GAP
+    return _lying(parts, axis, y - GAP, title, percent=False, frame=frame)
+
+
+def _lying(
+    parts: list[str], axis: Axis, foot: float, title: str, *, percent: bool, frame: Frame
+) -> str:
+    """Bars with their title and grid; the chart is as high as they need."""
+    grid, spare = list[str](), math.inf
+    for tick in axis.ticks:
+        x = frame.x(axis, tick)
+        kind = "axis" if tick == 0 else "grid"
+        grid.append(
+            f'<line class="{kind}" x1="{x}" x2="{x}" y1="{frame.top - 5}" y2="{foot + 5}"/>'
+        )
+        if spare >= 34:
+            grid.append(text_at(x, foot + 19, tick_text(tick, axis, percent), "quiet middle"))
+            spare = 0.0
+        spare += (frame.end - frame.left) / max(1, len(axis.ticks) - 1)
+    sized = replace(frame, height=foot + frame.bottom)
+    return drawn([*grid, *parts], title, sized)
+
+
+def _level(y: float, low: float, high: float, axis: Axis, frame: Frame) -> list[str]:
+    """An interval across a bar."""
+    a, b = frame.x(axis, low), frame.x(axis, high)
+    return [
+        f'<line class="error" x1="{a}" x2="{b}" y1="{y}" y2="{y}"/>',
+        *(f'<line class="error" x1="{x}" x2="{x}" y1="{y - 3}" y2="{y + 3}"/>' for x in (a, b)),
+    ]
+
+
+def _upright(
+    x: float, low: float | None, high: float | None, axis: Axis, frame: Frame
+) -> list[str]:
+    """An interval above and below a dot."""
+    if low is None or high is None:
+        return []
+    a, b = frame.y(axis, low), frame.y(axis, high)
+    return [f'<line class="error" x1="{x}" x2="{x}" y1="{a}" y2="{b}"/>']
+
+
+# --- a page ---------------------------------------------------------------------------------------
+
+
+def page(*, title: str, words: Sequence[str], charts: Sequence[str], table: str = "") -> str:
+    """An HTML page with paragraphs, then charts, then a table."""
+    paragraphs = "\n".join(f"<p>{html.escape(text)}</p>" for text in words)
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{html.escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
+        f"<h1>{html.escape(title)}</h1>\n{paragraphs}\n" + "\n".join(charts) + f"\n{table}\n"
+        "</body>\n</html>\n"
+    )
+
+
+def rows_of(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """An HTML table."""
+    cells = ["".join(f"<th>{html.escape(cell)}</th>" for cell in head)]
+    cells += ["".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in rows]
+    return "<table>\n" + "\n".join(f"<tr>{row}</tr>" for row in cells) + "\n</table>"

@@ -1,0 +1,1 @@
+"""From a log to counts: items, the contribution bound, tallies."""

@@ -1,0 +1,231 @@
+"""What is counted: the items each privacy unit holds, as (unit, time, key columns) per row.
+
+The unit is settled here, before anything is counted: a user, a user's month, week or day, a
+session, or a single row. Units with time drop rows without one (A6).
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import ibis
+import pyarrow as pa
+
+from murmurlog.bundle.keys import keywords
+from murmurlog.bundle.schema import KEYS, SEVERAL, By, keys_of
+from murmurlog.counting.public_sets.labels import Labels
+from murmurlog.errors import InputError, UsageError
+from murmurlog.logs.encoded import PERIODS
+from murmurlog.logs.engines.duckdb import Engine
+from murmurlog.logs.log import Log
+from murmurlog.logs.partitions import Wanted
+from murmurlog.logs.source import Source
+from murmurlog.privacy import UNITS
+
+GAP = 30 * 60  # seconds without a query that end a session
+
+
+@dataclass(frozen=True, kw_only=True)
+class Items:
+    """Every item of every unit, as often as it occurs; not bounded, so nothing may count it."""
+
+    engine: Engine
+    table: Any  # unit, time, the key columns, then what else was asked for
+    kind: str
+    keys: tuple[str, ...]
+    unit: str
+    timed: bool
+    coded: Wanted | None = None
+
+    @property
+    def numbers(self) -> Wanted | None:
+        """The same items as numbers, if they are known and are those of the table."""
+        return self.coded if self.coded and self.coded.of is self.table else None
+
+
+def check(source: Source, *, kind: str, unit: str, by: bool = False) -> None:
+    """Raises if the source has not the columns that the kind or the unit needs."""
+    if by and kind in SEVERAL:
+        raise UsageError(f"--by does not go with a {kind} table: its rows are of several records")
+    if kind not in KEYS:
+        raise UsageError(f"unknown table {kind!r}: use one of {', '.join(KEYS)}")
+    if unit not in UNITS:
+        raise UsageError(f"unknown unit {unit!r}: use one of {', '.join(UNITS)}")
+    if kind in ("click", "log") and "url" not in source.columns:
+        raise InputError(
+            f"{source.name} has no column of clicked urls, so there is no {kind} table. "
+            f"Map one with --columns url=..., or leave {kind} out of --tables."
+        )
+    if unit not in ("user", "row") and "time" not in source.columns:
+        raise InputError(
+            f"{source.name} has no time column, so unit {unit!r} cannot be told apart. "
+            "Map one with --columns time=..., or use --unit user."
+        )
+    if kind in ("pair", "session") and (unit == "row" or "time" not in source.columns):
+        why = "a single row has no next query" if unit == "row" else "it has no time column"
+        raise InputError(
+            f"there are no subsequent queries in {source.name}, so no {kind} table: {why}. "
+            f"Leave {kind} out of --tables."
+        )
+
+
+def items(
+    log: Log,
+    *,
+    kind: str,
+    unit: str = "user",
+    by: By | None = None,
+    gap: float = GAP,
+    longest: int | None = None,
+    labels: Labels | None = None,
+    known: pa.Table | None = None,
+    also: tuple[str, ...] = (),
+) -> Items:
+    """The items of one kind that each unit of the log holds.
+
+    With `by` (a column that the log was read with) rows of other than its public values are left
+    out, record by record, and the value is part of the item. A session is a whole session, cut to
+    its first `longest` queries (or their public labels); an item of a set or of a log is a single
+    query or click. The rows of clicks also keep the columns `also`. With `known`, a table of
+    published queries, only items that name no other query count: a rule about a unit's own rows and
+    what is public, so units may be bounded after it (T3 iii).
+    """
+    check(log.source, kind=kind, unit=unit, by=by is not None)
+    if not 0 < gap < 1e9:
+        raise UsageError(f"--gap must be longer than nothing, not {gap:g} seconds")
+    rows = _with_unit(log, unit, gap)
+    if by:
+        rows = rows.filter(rows[by.column].isin(by.values))
+    kind = {"itemset": "query", "log": "click"}.get(kind, kind)
+    listed = None if known is None else log.engine.keep(known)
+    if kind == "click":
+        rows = rows.filter(rows.url.notnull())
+    elif kind == "keyword":
+        rows = _with_keywords(rows, log.engine, keys_of(kind, by)[1:])
+    elif kind == "pair":
+        rows = _pairs(rows, log.engine, gap, by)
+    elif kind == "session":
+        rows = _sessions(rows, gap, longest, labels, log.engine, listed)
+    if listed is not None and kind in ("click", "pair"):
+        rows = rows.semi_join(listed, list(listed.columns))
+        if kind == "pair":
+            after = listed.rename(next_query="query")
+            rows = rows.semi_join(after, list(after.columns))
+    table = rows.select("unit", "time", *keys_of(kind, by), *also)
+    wanted = None
+    if log.numbers and not by and kind in ("query", "click") and unit in ("user", *PERIODS):
+        queries = None if known is None else known["query"].combine_chunks()
+        wanted = Wanted(log=log.numbers, of=table, kind=kind, unit=unit, known=queries)
+    return Items(
+        engine=log.engine,
+        table=table,
+        kind=kind,
+        keys=keys_of(kind, by),
+        unit=unit,
+        timed=log.has_times,
+        coded=wanted,
+    )
+
+
+def only(held: Items, public: pa.Table) -> Items:
+    """The items whose keys are in a public table; a rule about single records, so it is free."""
+    listed = held.engine.keep(public.select(list(held.keys)))
+    return replace(held, table=held.table.semi_join(listed, list(held.keys)))
+
+
+def _with_unit(log: Log, unit: str, session_gap: float) -> Any:
+    """The log's rows with a column `unit`, the same for all rows one neighbour may differ in."""
+    rows = log.table
+    if unit == "user":
+        return rows.mutate(unit=rows.user)
+    if unit == "row":
+        return log.engine.materialise(rows.mutate(unit=ibis.row_number().cast("string")))
+    rows = rows.filter(rows.time.notnull())
+    if unit in PERIODS:
+        # The date has a fixed length and comes first, so no two (date, user) share a name.
+        start = rows.time.truncate(PERIODS[unit]).strftime("%Y-%m-%d")
+        return rows.mutate(unit=start + "|" + rows.user)
+    # A session is named by its own start: removing another session renames nothing.
+    ordered = ibis.window(group_by="user", order_by=["time", "query", "url"])
+    micro = log.engine.microseconds
+    gap = micro(rows.time) - micro(rows.time.lag().over(ordered))
+    starts = rows.mutate(
+        start=ibis.ifelse(gap.isnull() | (gap > _longest(session_gap)), rows.time, ibis.null())
+    )
+    # By time alone: rows that are equal stand in any order, and in another one in another window.
+    so_far = ibis.window(group_by="user", order_by="time", range=(None, 0))
+    start = starts.start.max().over(so_far).strftime("%Y-%m-%d %H:%M:%S.%f")
+    return log.engine.materialise(starts.mutate(unit=start + "|" + starts.user))
+
+
+def _longest(session_gap: float) -> int:
+    """The longest pause within a session, in microseconds: engines differ in parts of a second."""
+    return math.floor(session_gap * 1e6)
+
+
+def _pairs(rows: Any, engine: Engine, session_gap: float, by: By | None) -> Any:
+    """Each query with the next, other one of its session; sessions end at the unit's border (A6).
+
+    The order is total in all that an item is made of: else others' rows would settle it (A7).
+    """
+    rows = rows.filter(rows.time.notnull())
+    more = [by.column] if by else []
+    in_order = ibis.window(group_by="unit", order_by=["time", "query", *more])
+    following = rows.mutate(
+        next_query=rows.query.lead().over(in_order), next_time=rows.time.lead().over(in_order)
+    )
+    gap = engine.microseconds(following.next_time) - engine.microseconds(following.time)
+    other = following.query != following.next_query
+    return following.filter((gap <= _longest(session_gap)) & other)
+
+
+def _sessions(
+    rows: Any,
+    session_gap: float,
+    longest: int | None,
+    labels: Labels | None,
+    engine: Engine,
+    listed: Any,
+) -> Any:
+    """The queries of each session in order, as a list of at least two; cut at the unit's border.
+
+    A query asked again at once (the next page, a second click) is one query.
+    """
+    rows = rows.filter(rows.time.notnull())
+    in_order = ibis.window(group_by="unit", order_by=["time", "query"])
+    before = rows.select(
+        "unit",
+        "time",
+        "query",
+        asked_before=rows.query.lag().over(in_order),
+        gap=engine.microseconds(rows.time) - engine.microseconds(rows.time.lag().over(in_order)),
+    )
+    starts = before.gap.isnull() | (before.gap > _longest(session_gap))
+    begun = before.mutate(starts=starts.cast("int64"))
+    so_far = ibis.window(group_by="unit", order_by="time", range=(None, 0))
+    numbered = begun.mutate(session=begun.starts.sum().over(so_far))
+    asked = numbered.filter((numbered.starts == 1) | (numbered.query != numbered.asked_before))
+    if listed is not None:
+        asked = asked.semi_join(listed, "query")
+    if longest is not None:
+        within = ibis.window(group_by=["unit", "session"], order_by=["time", "query"])
+        asked = asked.mutate(place=ibis.row_number().over(within)).filter(ibis._.place < longest)
+    shown = asked.mutate(label=asked.query) if labels is None else labels.label(asked, engine)
+    whole = shown.group_by(["unit", "session"]).aggregate(
+        time=shown.time.min(), queries=shown.label.collect(order_by=[shown.time, shown.query])
+    )
+    return whole.filter(whole.queries.length() >= 2)
+
+
+def _with_keywords(rows: Any, engine: Engine, more: tuple[str, ...]) -> Any:
+    """A row for each distinct word of each query; words are cut in Python, on distinct queries."""
+    schema = pa.schema([("of_query", pa.string()), ("words", pa.list_(pa.string()))])
+
+    def cut(batch: pa.RecordBatch) -> pa.RecordBatch:
+        queries = batch.column(0)
+        words = pa.array([keywords(q) for q in queries.to_pylist()], pa.list_(pa.string()))
+        return pa.RecordBatch.from_arrays([queries, words], schema=schema)
+
+    cuts = engine.filled(schema, rows.select("query").distinct(), cut)
+    joined = rows.join(cuts, rows.query == cuts.of_query)
+    return joined.select("unit", "time", *more, keyword=cuts.words.unnest())

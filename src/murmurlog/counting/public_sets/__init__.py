@@ -1,0 +1,1 @@
+"""Public sets of keys: pools, result lists, labels."""

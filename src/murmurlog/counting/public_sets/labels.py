@@ -1,0 +1,90 @@
+"""Public labels for queries: a finite set, so that paths of labels need no delta.
+
+`length` comes built in: how many words a query has. A file gives any other: lines of
+query<TAB>label; queries it does not list are "other". It must not have been made from the log (A4).
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import ibis
+import pyarrow as pa
+
+from murmurlog.bundle.keys import normalise
+from murmurlog.errors import InputError
+from murmurlog.logs.engines.duckdb import Engine
+
+LENGTHS = ("1 word", "2 words", "3 words", "4 words", "5 words or more")
+OTHER = "other"
+
+
+class Labels(Protocol):
+    """A public function from queries to a finite set of labels."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every label there is."""
+
+    def label(self, rows: Any, engine: Engine) -> Any:
+        """The rows with a column `label` for their `query`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lengths:
+    """How many words a query has."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return LENGTHS
+
+    def label(self, rows: Any, engine: Engine) -> Any:
+        words = rows.query.split(" ").length()
+        return rows.mutate(
+            label=ibis.cases(
+                *((words == n, name) for n, name in enumerate(LENGTHS[:-1], start=1)),
+                else_=LENGTHS[-1],
+            )
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Listed:
+    """What a public file says, "other" for all else."""
+
+    table: pa.Table  # query, label
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(sorted({*self.table["label"].to_pylist(), OTHER}))
+
+    def label(self, rows: Any, engine: Engine) -> Any:
+        known = engine.keep(self.table.rename_columns(["listed", "label"]))
+        joined = rows.left_join(known, rows.query == known.listed)
+        return joined.mutate(label=joined.label.fill_null(OTHER)).drop("listed")
+
+
+def read_labels(text: str) -> Labels:
+    """The built-in labels of this name, or those of a file."""
+    if text == "length":
+        return Lengths()
+    path = Path(text)
+    if not path.is_file():
+        raise InputError(f"--map takes length or a file of query<TAB>label lines; no file {text!r}")
+    labels: dict[str, str] = {}
+    try:
+        for row, line in enumerate(path.read_text(encoding="utf-8-sig").split("\n"), start=1):
+            if not line.strip():
+                continue
+            query, tab, label = line.rstrip("\r").partition("\t")
+            clean, name = normalise(query), normalise(label)
+            if not tab or clean is None or name is None:
+                raise InputError(f"{path.name}, line {row}: a map has lines of query<TAB>label")
+            if labels.setdefault(clean, name) != name:
+                raise InputError(f"{path.name}, line {row}: {clean!r} has two labels")
+    except UnicodeDecodeError:
+        raise InputError(f"{path.name} is not UTF-8 text") from None
+    if not labels:
+        raise InputError(f"{path.name} maps no query")
+    queries, names = zip(*labels.items(), strict=True)
+    return Listed(table=pa.table({"query": list(queries), "label": list(names)}))

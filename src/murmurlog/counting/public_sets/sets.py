@@ -1,0 +1,377 @@
+"""Finite public sets of keys that a tally is taken over: a list from a file, or all sequences of words.
+
+On such a set a mechanism may noise the keys that nobody holds too, and so needs no delta for keys
+that are new. The set must have been fixed without the log (A4). What is drawn here are choices
+among keys of equal standing, by `noise.below`; sizes may be far beyond what can be listed.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from murmurlog.bundle.keys import ALREADY_NORMAL, check_url_level, clean_url, normalise
+from murmurlog.bundle.schema import KEYS
+from murmurlog.errors import InputError, UsageError
+from murmurlog.logs.engines.duckdb import Engine
+from murmurlog.logs.formats import pieces
+from murmurlog.privacy.sampler import Entropy, below
+
+BLOCK = 1 << 22  # bytes; a line of a list may be one byte, and takes some forty as it is cleaned
+MOST_LINE = 1 << 30  # bytes; texts of one line are pools, too
+LIST_AT_MOST = 4  # times what is held or asked for: up to there the whole set is listed
+
+
+class Domain(Protocol):
+    """A finite public set of keys, numbered from 0."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The key columns."""
+
+    @property
+    def size(self) -> int:
+        """How many keys there are."""
+
+    def keys(self, indices: npt.NDArray[Any]) -> pa.Table:
+        """The keys with these numbers, in this order."""
+
+    def restrict(self, table: Any, engine: Engine) -> Any:
+        """The rows of an engine's table whose key is in the set."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Listed:
+    """The distinct keys of a table that is public."""
+
+    table: pa.Table
+
+    def __post_init__(self) -> None:
+        if self.table.num_rows == 0:
+            raise UsageError("a public set of keys needs at least one key")
+        if any(column.null_count for column in self.table.columns):
+            raise UsageError("a public set of keys must not hold an empty key")
+        # A key named twice would get two draws, and the size would not be what is noised.
+        object.__setattr__(self, "table", distinct(self.table))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.table.column_names)
+
+    @property
+    def size(self) -> int:
+        return int(self.table.num_rows)
+
+    def keys(self, indices: npt.NDArray[Any]) -> pa.Table:
+        return self.table.take(pa.array(indices, pa.int64()))
+
+    def restrict(self, table: Any, engine: Engine) -> Any:
+        if engine not in self._kept:
+            self._kept[engine] = engine.keep(self.table)
+        return table.semi_join(self._kept[engine], list(self.names))
+
+    @cached_property
+    def _kept(self) -> WeakKeyDictionary[Engine, Any]:
+        """The keys as a table of the engines that have needed them."""
+        return WeakKeyDictionary()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sequences:
+    """All sequences of `shortest` to `longest` words of a public alphabet, repeats allowed.
+
+    A key is a text, the words with `between` between them, or with between=None a list of words.
+    Shorter sequences have the lower numbers; among those of a length the number, in base n, is the
+    words' places in the alphabet.
+    """
+
+    words: tuple[str, ...]
+    shortest: int = 1
+    longest: int
+    name: str = "query"
+    between: str | None = " "
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.shortest <= self.longest:
+            raise UsageError(
+                f"sequences have from 1 word up, not from {self.shortest} to {self.longest}"
+            )
+        if not self.words or len(set(self.words)) < len(self.words) or not all(self.words):
+            raise UsageError("an alphabet needs at least one word, and each word once")
+        # Otherwise two sequences could read alike, and one key would get two draws.
+        if self.between is not None and (
+            not self.between or any(self.between in word for word in self.words)
+        ):
+            raise UsageError(f"no word of an alphabet may hold {self.between!r}, the separator")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.name,)
+
+    @property
+    def size(self) -> int:
+        return sum(len(self.words) ** n for n in self._lengths)
+
+    @property
+    def _lengths(self) -> range:
+        return range(self.shortest, self.longest + 1)
+
+    @cached_property
+    def _alphabet(self) -> pa.Array:
+        return pa.array(self.words, pa.string())
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {word: place for place, word in enumerate(self.words)}
+
+    def keys(self, indices: npt.NDArray[Any]) -> pa.Table:
+        kind = pa.string() if self.between is not None else pa.list_(pa.string())
+        if self.size > 2**63:
+            indices = indices.astype(object)
+        parts, places, start = [], [], 0
+        for length in self._lengths:
+            end = start + len(self.words) ** length
+            here = np.flatnonzero((indices >= start) & (indices < end))
+            parts.append(self._of_length(length, indices[here] - start).cast(kind))
+            places.append(here)
+            start = end
+        order = np.argsort(np.concatenate(places))
+        joined = pa.chunked_array(parts, kind).take(pa.array(order))
+        if len(joined) < len(indices):
+            raise UsageError(f"there are {self.size} sequences; a number is beyond them")
+        return pa.table({self.name: joined})
+
+    def _of_length(self, length: int, number: npt.NDArray[Any]) -> pa.Array:
+        n, columns = len(self.words), []
+        for _ in range(length):
+            number, digit = number // n, number % n
+            columns.append(self._alphabet.take(pa.array(digit.astype(np.int64))))
+        columns.reverse()
+        if self.between is not None:
+            return pc.binary_join_element_wise(*columns, self.between)
+        flat = pa.concat_arrays(columns)  # word by word; the lists need it key by key
+        rows = len(columns[0])
+        order = np.arange(rows * length).reshape(length, rows).T.ravel()
+        offsets = pa.array(np.arange(rows + 1) * length, pa.int32())
+        return pa.ListArray.from_arrays(offsets, flat.take(pa.array(order)))
+
+    def indices(self, keys: pa.Table) -> list[int]:
+        """The numbers of keys: indices(keys(i)) == i."""
+        numbers = []
+        for key in keys[self.name].to_pylist():
+            words = self._split(key)
+            if not self._holds(words):
+                raise UsageError("a key is no sequence of the alphabet")
+            number = sum(len(self.words) ** n for n in range(self.shortest, len(words)))
+            value = 0
+            for word in words:
+                value = value * len(self.words) + self._places[word]
+            numbers.append(number + value)
+        return numbers
+
+    def restrict(self, table: Any, engine: Engine) -> Any:
+        kind = pa.string() if self.between is not None else pa.list_(pa.string())
+        schema = pa.schema([(self.name, kind)])
+
+        def inside(batch: pa.RecordBatch) -> pa.RecordBatch:
+            held = [self._holds(self._split(key)) for key in batch.column(0).to_pylist()]
+            return batch.filter(pa.array(held, pa.bool_()))
+
+        known = engine.filled(schema, table.select(self.name).distinct(), inside)
+        return table.semi_join(known, [self.name])
+
+    def _split(self, key: Any) -> Sequence[str]:
+        return list(key) if self.between is None else key.split(self.between)
+
+    def _holds(self, words: Sequence[str]) -> bool:
+        return len(words) in self._lengths and all(word in self._places for word in words)
+
+
+def unheld(domain: Domain, *, count: int, held: Any, engine: Engine, entropy: Entropy) -> pa.Table:
+    """`count` distinct keys chosen uniformly among those of the set that `held` does not hold.
+
+    `held` is an engine's table of distinct keys of the set. Keys are drawn from the whole set, in
+    order, and those drawn before or held are passed over; the first `count` left are a uniform choice.
+    Where that would miss often, the whole set is listed instead.
+    """
+    names = list(domain.names)
+    taken = int(held.count().to_pyarrow().as_py())
+    if count > domain.size - taken:
+        raise UsageError(f"{count} keys were asked for, {domain.size - taken} are held by nobody")
+    if count == 0:
+        return domain.keys(np.zeros(0, np.int64))
+    if domain.size <= LIST_AT_MOST * (taken + count):
+        free = _free(domain, np.arange(domain.size), held.select(*names), engine)
+        return domain.keys(free[some(len(free), count=count, entropy=entropy)])
+    chosen: dict[int, None] = {}  # in the order drawn: cutting by any other would prefer some keys
+    while len(chosen) < count:
+        missing = count - len(chosen)
+        drawn = below(domain.size, count=missing + missing // 2 + 8, entropy=entropy)
+        new = [i for i in dict.fromkeys(drawn.tolist()) if i not in chosen]
+        numbers = np.array(new, dtype=drawn.dtype)
+        free = _free(domain, numbers, held.select(*names), engine)
+        chosen |= dict.fromkeys(free[:missing].tolist())
+    return domain.keys(np.array(list(chosen), dtype=drawn.dtype))
+
+
+def _free(domain: Domain, numbers: npt.NDArray[Any], held: Any, engine: Engine) -> npt.NDArray[Any]:
+    """Those of the numbers whose key is not held, in their order."""
+    places = pa.array(np.arange(len(numbers)))
+    listed = engine.keep(domain.keys(numbers).append_column("place", places))
+    left = listed.anti_join(held, list(domain.names)).select("place").order_by("place")
+    kept: npt.NDArray[Any] = numbers[left.to_pyarrow()["place"].to_numpy()]
+    return kept
+
+
+def some(size: int, *, count: int, entropy: Entropy) -> npt.NDArray[np.int64]:
+    """`count` distinct integers of [0, size), every such set equally likely."""
+    if 2 * count > size:  # a uniform choice of the others leaves a uniform choice
+        left = np.ones(size, np.bool_)
+        left[some(size, count=size - count, entropy=entropy)] = False
+        return np.flatnonzero(left)
+    chosen: dict[int, None] = {}
+    while len(chosen) < count:
+        drawn = below(size, count=2 * (count - len(chosen)) + 8, entropy=entropy)
+        chosen |= dict.fromkeys(drawn.tolist())
+    return np.array(list(chosen)[:count], np.int64)
+
+
+def distinct(table: pa.Table) -> pa.Table:
+    """The distinct rows, in the order they first come."""
+    if table.num_columns == 1:
+        return pa.table({table.column_names[0]: pc.unique(table.column(0))})
+    return table.group_by(table.column_names, use_threads=False).aggregate([])
+
+
+def read_pool(path: Path, *, url: str = "path", kind: str | None = None) -> Listed:
+    """The distinct keys of a public file, cleaned as the log is: before their number is taken.
+
+    A line is a query, or query<TAB>url; of the url as much is kept as `url` says. The file is
+    UTF-8, plain or compressed (.gz, .zst). `kind` names the table the keys are for; without it the
+    first line tells queries from clicks.
+    """
+    check_url_level(url)
+    if not path.is_file():
+        raise InputError(f"there is no file of a public pool {str(path)!r}")
+    chunks: list[list[pa.Array]] = []
+    row = 1
+    for lines in lines_of(path):
+        kind = kind or ("click" if "\t" in lines[0].as_py() else "query")
+        level = url if kind == "click" else None
+        chunks.append(_cleaned(lines, path, row, level, len(KEYS[kind])))
+        row += len(lines)
+    if kind is None or not chunks:
+        raise InputError(f"{path.name} is empty: a pool has a key on each line")
+    columns = [pa.chunked_array(list(parts), pa.string()) for parts in zip(*chunks, strict=True)]
+    return Listed(table=pa.table(columns, list(KEYS[kind])))
+
+
+def read_pools(path: Path, *, tables: Sequence[str], url: str) -> dict[str, Listed]:
+    """The pool of each table from one file: query lines, or query<TAB>url, which serve both.
+
+    For pairs the lines are query<TAB>next query, for keywords one keyword each.
+    """
+    if not path.is_file():
+        raise InputError(f"there is no file of a public pool {str(path)!r}")
+    first = next(lines_of(path), pa.array([""]))[0].as_py()
+    urls = "\t" in first
+    pools = {}
+    for table in tables:
+        if (table in ("click", "pair")) > urls:
+            raise InputError(
+                f"{path.name} lists single queries; a pool for the {table} table has lines of "
+                f"query<TAB>{KEYS.get(table, ('', 'url'))[-1]}. Leave {table} out of --tables, or give such a pool."
+            )
+        if table == "query" and urls:
+            both = read_pool(path, url=url)
+            pools[table] = Listed(table=both.table.select(["query"]))
+        elif table == "click":
+            pools[table] = read_pool(path, url=url)
+        else:
+            pools[table] = read_pool(path, kind=table)
+    return pools
+
+
+def lines_of(path: Path) -> Iterator[pa.Array]:
+    """The lines of a file of UTF-8 text, plain or compressed, in large pieces."""
+    compression = {".gz": "gzip", ".zst": "zstd"}.get(path.suffix.lower())
+    rest, row = b"", 1
+    for piece in pieces(path, compression, block=BLOCK):
+        whole, feed, rest = (rest + piece).rpartition(b"\n")
+        if feed:
+            yield _split(whole, path, row)
+            row += whole.count(b"\n") + 1
+        if len(rest) > MOST_LINE:
+            raise InputError(f"{path.name}, line {row} is too long for a line of a list")
+    if rest:
+        yield _split(rest, path, row)
+
+
+def _split(block: bytes, path: Path, row: int) -> pa.Array:
+    if row == 1:
+        block = block.removeprefix(b"\xef\xbb\xbf")
+    try:
+        text = block.decode()
+    except UnicodeDecodeError as error:
+        at = row + block.count(b"\n", 0, error.start)
+        raise InputError(f"{path.name}, line {at} is not UTF-8 text") from None
+    lines = pc.split_pattern(pa.array([text], pa.string()), "\n").flatten()
+    return pc.utf8_rtrim(lines, "\r") if "\r" in text else lines
+
+
+def _cleaned(
+    lines: pa.Array, path: Path, row: int, url: str | None, columns: int
+) -> list[pa.Array]:
+    """The key columns of lines, cleaned; raises for the first bad one."""
+    tabs = pc.count_substring(lines, "\t")
+    wrong = pc.not_equal(tabs, columns - 1)
+    if pc.any(wrong).as_py():
+        form = "a query" if columns == 1 else "query<TAB>url"
+        raise InputError(
+            f"{path.name}, line {row + pc.index(wrong, True).as_py()}: a line of this pool is "
+            f"{form}, with {columns - 1 or 'no'} tab{'' if columns == 2 else 's'}"
+        )
+    fields = [lines]
+    if columns == 2:
+        both = pc.split_pattern(lines, "\t").flatten()
+        fields = [both.take(pa.array(np.arange(i, len(both), 2))) for i in (0, 1)]
+    clean = [_normal(fields[0])]
+    if columns == 2:
+        clean.append(_urls(fields[1], url) if url else _normal(fields[1]))
+    for name, column in zip(("query", "url"), clean, strict=False):
+        if column.null_count:
+            at = row + pc.index(pc.is_null(column), True).as_py()
+            raise InputError(f"{path.name}, line {at} has no readable {name}")
+    return clean
+
+
+def _normal(texts: pa.Array) -> pa.Array:
+    """The texts normalised; most are already, and only the others go through Python."""
+    odd = pc.invert(pc.match_substring_regex(texts, f"^(?:{ALREADY_NORMAL})$"))
+    mended = [normalise(text) for text in texts.filter(odd).to_pylist()]
+    return pc.replace_with_mask(texts, odd, pa.array(mended, pa.string()))
+
+
+def _urls(texts: pa.Array, level: str) -> pa.Array:
+    coded = texts.dictionary_encode()
+    clean = [clean_url(text, level) for text in coded.dictionary.to_pylist()]
+    return pa.array(clean, pa.string()).take(coded.indices)
+
+
+def least_threshold(*, scale: float, size: int, fakes: float) -> int:
+    """The least T >= 1 at which at most `fakes` of `size` keys that nobody holds pass on average.
+
+    T >= b ln(N / (F (1 + a))): the chance of one is a^T / (1 + a).
+    """
+    if not (fakes > 0 and math.isfinite(fakes)):
+        raise UsageError(f"the expected number of fakes must be positive, not {fakes!r}")
+    over = math.log(size) - math.log(fakes) - math.log1p(math.exp(-1 / scale))
+    return max(1, math.ceil(scale * over - 1e-9))

@@ -1,0 +1,63 @@
+"""The tally: how many units hold each item. Exact, private, and only ever made of bounded items."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from murmurlog.counting.bound import Bounded, counted
+from murmurlog.logs.engines.duckdb import DuckEngine, Engine
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tally:
+    """(key columns, count) of every item that somebody holds; never leaves the owner."""
+
+    engine: Engine
+    table: Any  # the key columns, the count; materialised
+    kind: str
+    keys: tuple[str, ...]
+    unit: str
+    per_user: int
+    count: str = "users"  # the name of the count column
+    public: bool = False  # the keys are those of a public list, held by somebody or not
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows as a stream of Arrow batches, in no particular order."""
+        return self.engine.batches(self.table)
+
+
+def tally(bounded: Bounded) -> Tally:
+    """The number of units that hold each item (or, if the bound was on rows, of rows)."""
+    if bounded.numbers and isinstance(bounded.engine, DuckEngine):
+        table = bounded.engine.show(counted(bounded.keys, *bounded.numbers))
+    elif (parts := bounded.tallies) is not None:
+        # No unit is in two parts, so the units of an item are those of the parts together.
+        summed = parts.group_by(list(bounded.keys)).aggregate(users=parts.users.sum())
+        table = bounded.engine.materialise(summed.cast({"users": "int64"}))
+    else:
+        by_item = bounded.table.group_by(list(bounded.keys)).aggregate(
+            **{bounded.count: bounded.table.count()}
+        )
+        table = bounded.engine.materialise(by_item)
+    return Tally(
+        engine=bounded.engine,
+        table=table,
+        kind=bounded.kind,
+        keys=bounded.keys,
+        unit=bounded.unit,
+        per_user=bounded.per_user,
+        count=bounded.count,
+    )
+
+
+def with_candidates(tally: Tally, candidates: pa.Table) -> Tally:
+    """The tally of exactly these public keys: those that nobody holds have a count of 0."""
+    names = list(tally.keys)
+    listed = tally.engine.keep(candidates.select(names))
+    joined = listed.left_join(tally.table, names).select(
+        *(listed[name] for name in names),
+        **{tally.count: tally.table[tally.count].fill_null(0)},
+    )
+    return replace(tally, table=tally.engine.materialise(joined), public=True)

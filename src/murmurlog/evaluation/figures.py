@@ -1,0 +1,361 @@
+"""The pictures of an evaluation: what survives, who is released, what tasks are worth.
+
+Each has a name, under which it is also written as a file of its own. Colours belong to systems: the
+same one in every picture, grey for the raw log. A cross marks what has no privacy guarantee.
+"""
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from murmurlog.charts.charts import COLUMN, Bar, Dot, Mark, bars, lines, ranks, waterfall
+from murmurlog.charts.svg import NEUTRAL
+from murmurlog.evaluation.result import Evaluation, Point, System
+from murmurlog.evaluation.scores import Result
+
+STATISTICS = "statistics"
+# What the hero picture is about: a title, and the measure that says it, the better one first.
+KEPT = {
+    "volume": ("Searches whose query is published", "query volume kept (rows)"),
+    "distinct": ("Different queries published", "query distinct kept"),
+    "clicks": ("Clicks whose query and url are published", "click volume kept (rows)"),
+}
+CURVES = (  # points of curves: coverage@100, recall@1/100, and P@5, lambda 0.3
+    re.compile(r"(?P<what>[^@]+)@(?P<j>)(?P<at>\d+)(?P<how>)"),
+    re.compile(r"(?P<what>[^@]+)@1/(?P<frequent>)(?P<at>\d+)(?P<how>)"),
+    re.compile(r"(?P<what>.*), (?P<name>[a-z]+) (?P<at>[\d.]+)(?P<how> \(all\)| \(covered\)|)"),
+)
+OVER = {"j": "the j most frequent", "frequent": "frequent: one in"}
+ALL, COVERED = " (all)", " (covered)"
+# Statistics that are drawn over what a sweep varies.
+TOLD = re.compile(r" (distinct|distinct kept|total|items per user|volume kept \(users\)"
+                  r"|(coverage|L1|KL|TV|RMS)@(100|1000)|difference \(scaled\)|inaccuracy@50)$")  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Picture:
+    """A chart with the name of its file and what it is about."""
+
+    name: str
+    svg: str
+
+
+class Cast:
+    """The systems, with their colours and the names they are shown by."""
+
+    def __init__(self, evaluation: Evaluation) -> None:
+        self.systems = {system.name: system for system in evaluation.systems}
+        told = {point.result.system for point in evaluation.points}
+        self.varied = {
+            name
+            for point in evaluation.points
+            for name in (f"{point.result.system} {point.vary}={point.at:g}",
+                         f"{point.result.system}:{point.at:g}")
+        }  # fmt: skip
+        names = [*sorted(told, key=[p.result.system for p in evaluation.points].index)]
+        names += [name for name in self.systems if name not in self.varied and name not in told]
+        coloured = [n for n in names if n not in self.systems or self.systems[n].kind != "raw"]
+        self.inks = {name: coloured.index(name) if name in coloured else NEUTRAL for name in names}
+
+    @property
+    def fixed(self) -> list[System]:
+        """The systems that a sweep does not vary: all of them where there is none."""
+        return [s for s in self.systems.values() if s.name not in self.varied]
+
+    def shown(self, name: str) -> str:
+        system = self.systems.get(name)
+        return f"{name} †" if system is not None and not protected(system) else name
+
+    def ink(self, name: str) -> int:
+        return self.inks.get(name, NEUTRAL)
+
+
+def protected(system: System) -> bool:
+    """Whether anything is proved about it."""
+    return system.guarantee is not None and system.guarantee.notion != "none"
+
+
+# --- what survives --------------------------------------------------------------------------------
+
+
+def hero(evaluation: Evaluation, cast: Cast, *, x: str = "value") -> list[Picture]:
+    """Epsilon against the share of searches, of different queries and of clicks that is kept."""
+    if evaluation.points:
+        vary = evaluation.points[0].vary
+        dots = vary == "epsilon" and x == "value"
+        return [
+            _swept(evaluation, cast, f"kept-{name}", title, STATISTICS, measure, x=x, dots=dots)
+            for name, (title, measure) in KEPT.items()
+            if _points(evaluation, STATISTICS, measure)
+        ]
+    found = []
+    for name, (title, measure) in KEPT.items():
+        values = {
+            r.system: r for r in evaluation.results if (r.task, r.measure) == (STATISTICS, measure)
+        }
+        rows = [(cast.systems[n], r) for n, r in values.items() if cast.systems[n].kind != "raw"]
+        if rows:
+            found.append(Picture(name=f"kept-{name}", svg=_at_epsilons(rows, cast, title)))
+    return found
+
+
+def _at_epsilons(rows: Sequence[tuple[System, Result]], cast: Cast, title: str) -> str:
+    """Dots over epsilon, or bars where all have the same one."""
+    places = {s.guarantee.epsilon for s, _ in rows if s.guarantee is not None and protected(s)}
+    if len(places) < 2:
+        return bars(
+            [
+                Bar(
+                    name=cast.shown(s.name),
+                    value=r.value,
+                    low=r.low,
+                    high=r.high,
+                    ink=cast.ink(s.name),
+                )
+                for s, r in rows
+            ],
+            title=title,
+            percent=True,
+        )
+    dots = {cast.shown(s.name): _dot(s, r, cast) for s, r in rows}
+    return lines({}, title=title, x_label="epsilon", percent=True, dots=dots, frame=COLUMN)
+
+
+def _dot(system: System, result: Result, cast: Cast) -> Dot:
+    known = system.guarantee is not None and protected(system)
+    return Dot(
+        x=system.guarantee.epsilon if known and system.guarantee else None,
+        y=result.value,
+        low=result.low,
+        high=result.high,
+        ink=cast.ink(system.name),
+    )
+
+
+def _points(evaluation: Evaluation, task: str, measure: str) -> list[Point]:
+    return [
+        p
+        for p in evaluation.points
+        if (p.result.task, p.result.measure) == (task, measure) and math.isfinite(p.result.value)
+    ]
+
+
+def _swept(
+    evaluation: Evaluation,
+    cast: Cast,
+    name: str,
+    title: str,
+    task: str,
+    measure: str,
+    *,
+    x: str = "value",
+    dots: bool = False,
+    percent: bool = True,
+) -> Picture:
+    """A measure over what was varied, or over how many were evaluated; a line for each mechanism."""
+    points = _points(evaluation, task, measure)
+    series: dict[str, list[tuple[float, float]]] = {}
+    for point in points:
+        at = float(point.result.n) if x == "evaluated" else point.at
+        series.setdefault(cast.shown(point.result.system), []).append((at, point.result.value))
+    for line in series.values():
+        line.sort()
+    beside = {}
+    if dots:
+        for result in evaluation.results:
+            system = cast.systems[result.system]
+            if (
+                (result.task, result.measure) == (task, measure)
+                and system.name not in cast.varied
+                and system.kind != "raw"
+            ):
+                beside[cast.shown(system.name)] = _dot(system, result, cast)
+    values = [at for line in series.values() for at, _ in line]
+    return Picture(
+        name=name,
+        svg=lines(
+            series,
+            title=title,
+            x_label="how many were evaluated" if x == "evaluated" else points[0].vary,
+            percent=percent,
+            log=min(values) > 0,
+            dots=beside,
+            inks={cast.shown(n): ink for n, ink in cast.inks.items()},
+            frame=COLUMN,
+        ),
+    )
+
+
+def varied(evaluation: Evaluation, cast: Cast, *, x: str = "value") -> dict[str, list[Picture]]:
+    """Measures over what was varied, by task: those that count a miss as 0, and the coverage."""
+    found: dict[str, list[Picture]] = {}
+    names = dict.fromkeys((p.result.task, p.result.measure) for p in evaluation.points)
+    for task, measure in names:
+        if task == STATISTICS:
+            wanted = TOLD.search(measure) is not None
+        else:
+            wanted = measure.endswith(ALL) or measure.startswith("coverage")
+            wanted = wanted and curve_of(measure) is None
+        if wanted and _points(evaluation, task, measure):
+            told = measure.removesuffix(ALL)
+            name = slug(f"by-{evaluation.points[0].vary}-{task}-{told}")
+            picture = _swept(evaluation, cast, name, told, task, measure, x=x, percent=False)
+            found.setdefault(task, []).append(picture)
+    return {task: sorted(pictures, key=_kind) for task, pictures in found.items()}
+
+
+def _kind(picture: Picture) -> int:
+    """Statistics of queries first; all else stays in its order."""
+    kinds = ("query", "click", "pair", "keyword")
+    found = [n for n, kind in enumerate(kinds) if f"-{STATISTICS}-{kind}-" in picture.name]
+    return found[0] if found else 0
+
+
+# --- ranks, budgets -------------------------------------------------------------------------------
+
+
+def released(evaluation: Evaluation, cast: Cast) -> list[Picture]:
+    """Queries by rank, with the released ones in the colour of their system."""
+    found = []
+    for name, points in evaluation.ranks.items():
+        system = cast.systems.get(name)
+        if system is None or system.kind == "raw" or name in cast.varied or not points:
+            continue
+        marks = [Mark(rank=rank, count=users, shown=shown) for rank, users, shown in points]
+        found.append(
+            Picture(
+                name=slug(f"ranks-{name}"),
+                svg=ranks(
+                    marks,
+                    title=cast.shown(name),
+                    x_label="rank of the query",
+                    ink=cast.ink(name),
+                    curve=True,
+                ),
+            )
+        )
+    return found
+
+
+def budgets(cast: Cast) -> list[Picture]:
+    """What each table costs alone, the sum, and what one account makes of it."""
+    found = []
+    for system in cast.fixed:
+        if protected(system) and system.guarantee is not None and len(system.budget) > 1:
+            stated = system.guarantee.epsilon
+            together = stated * (1 + 1e-9) < math.fsum(system.budget.values())
+            total = ("in one account" if together else "stated", stated)
+            svg = waterfall(
+                list(system.budget.items()), title=f"{system.name}: epsilon", total=total
+            )
+            found.append(Picture(name=slug(f"budget-{system.name}"), svg=svg))
+    return found
+
+
+# --- tasks ----------------------------------------------------------------------------------------
+
+
+def curve_of(measure: str) -> tuple[str, str, float] | None:
+    """What a measure is a point of: what, over what, where; None if it is no point of a curve."""
+    for pattern in CURVES:
+        if found := pattern.fullmatch(measure):
+            parts = found.groupdict()
+            over = parts.get("name") or next(name for name in OVER if name in parts)
+            return parts["what"] + parts["how"], over, float(parts["at"])
+    return None
+
+
+def curves(results: Sequence[Result], cast: Cast) -> list[Picture]:
+    """Measures that are told for at least three values of something, over it."""
+    found: dict[tuple[str, str, str], dict[str, list[tuple[float, float]]]] = {}
+    for result in results:
+        point = curve_of(result.measure) if math.isfinite(result.value) else None
+        if point is not None and not point[0].endswith(COVERED):
+            what, over, at = point
+            line = found.setdefault((result.task, what, over), {})
+            line.setdefault(cast.shown(result.system), []).append((at, result.value))
+    pictures = []
+    for (task, what, over), series in found.items():
+        places = {at for line in series.values() for at, _ in line}
+        if len(places) < 3:
+            continue
+        pictures.append(
+            Picture(
+                name=slug(f"curve-{task}-{what}"),
+                svg=lines(
+                    {name: sorted(line) for name, line in series.items()},
+                    title=_titled(what, over),
+                    x_label=OVER.get(over, over),
+                    percent=False,
+                    log=over in OVER,
+                    inks={cast.shown(n): ink for n, ink in cast.inks.items()},
+                    frame=COLUMN,
+                ),
+            )
+        )
+    return sorted(pictures, key=_kind)
+
+
+def _titled(what: str, over: str) -> str:
+    return what if over in OVER else f"{what.removesuffix(ALL)} by {over}"
+
+
+def scored(results: Sequence[Result], cast: Cast) -> list[Picture]:
+    """Bars of every measure of a task: over all questions, and over the answered ones beside it."""
+    by_name: dict[str, dict[str, Result]] = {}
+    for result in results:
+        if math.isfinite(result.value):
+            by_name.setdefault(result.measure, {})[result.system] = result
+    pictures = []
+    for measure, whole in by_name.items():
+        if measure.endswith(COVERED) and measure.removesuffix(COVERED) + ALL in by_name:
+            continue
+        if curve_of(measure) is not None and not _lonely(measure, by_name):
+            continue
+        told = measure.removesuffix(ALL)
+        covered = by_name.get(told + COVERED, {}) if measure.endswith(ALL) else {}
+        rows = []
+        for name, result in whole.items():
+            rows.append(_bar(result, cast))
+            if name in covered and covered[name].n:
+                rows.append(_bar(covered[name], cast, pale=True))
+        task = results[0].task
+        svg = bars(rows, title=told, percent=False)
+        pictures.append(Picture(name=slug(f"{task}-{told}"), svg=svg))
+    return pictures
+
+
+def _lonely(measure: str, names: Iterable[str]) -> bool:
+    """Whether a measure only looks like a point of a curve: P@5 beside P@10."""
+    point = curve_of(measure)
+    assert point is not None
+    same = [other for name in names if (other := curve_of(name)) and other[:2] == point[:2]]
+    return len({at for _, _, at in same}) < 3
+
+
+def _bar(result: Result, cast: Cast, *, pale: bool = False) -> Bar:
+    return Bar(
+        name=cast.shown(result.system),
+        value=result.value,
+        low=result.low,
+        high=result.high,
+        ink=cast.ink(result.system),
+        pale=pale,
+    )
+
+
+def slug(text: str) -> str:
+    """A file name: small letters, digits, single hyphens."""
+    return re.sub(r"[^a-z0-9]+", "-", text.casefold()).strip("-") or "chart"
+
+
+def named(pictures: Iterable[Picture]) -> Mapping[str, str]:
+    """The charts by name; names that would be the same are numbered."""
+    found: dict[str, str] = {}
+    for picture in pictures:
+        name, n = picture.name, 2
+        while name in found:
+            name, n = f"{picture.name}-{n}", n + 1
+        found[name] = picture.svg
+    return found

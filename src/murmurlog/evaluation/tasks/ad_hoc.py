@@ -1,0 +1,210 @@
+"""Ad-hoc search on the clicks of held-out users (Zhang 2017, 3.4): is what they clicked found first?
+
+A question is a query of one user, each query once, and what that user clicked for it is relevant,
+all alike. Beside it is the thesis' way, `per query`: a question is a query, those that the most users
+clicked something for, and what any of them clicked is relevant; nobody in particular asked it, so its
+intervals are over queries.
+
+    nDCG@10 = sum of 1 / log2(r + 1) over relevant urls at ranks r <= 10
+              / the same if they were at the first ranks                                   (3.9)
+    P@k     = relevant urls at ranks r <= k, over k
+    MAP     = mean over questions of (sum of i / r_i over the relevant ones found, the i-th at rank
+              r_i) / how many are relevant
+    recall  = relevant urls found / how many are relevant
+
+Rankings end at rank 100, so MAP and recall look no further.
+
+Differs: the thesis keeps a fifth of the log for testing and does not say how it is drawn; here whole
+users are kept. It averages over the queries that were released; here all count, those without an
+answer apart. Its implicit feedback ranks by clicks of the test log, which are also the truth: that is
+told under a name that says so, and the one to go by is fed with the release's own clicks. As the
+thesis' original ranking is by the very same clicks, ours corrects that of the walk instead; `clicks`,
+per query, is what the thesis' formula comes to when both of its ranks are by the release's clicks.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from murmurlog.bundle.models.click_graph import ClickGraph, Ranked, click_graph, in_rows, places
+from murmurlog.bundle.models.search import Searcher, clicked, merged
+from murmurlog.errors import UsageError
+from murmurlog.evaluation.ground_truth import Truth
+from murmurlog.evaluation.scores import Figure, Scores
+from murmurlog.evaluation.tasks.held_out_sessions import spread
+from murmurlog.evaluation.tasks.protocol import Settings, Unfit
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+DEPTH = 100
+CUT = 10  # of nDCG
+USUAL = ("nDCG@10", "MAP", "P@5", "P@10", "recall")
+THESIS = ("nDCG@10", "MAP", "P@5", "P@10")  # tables 3.5 and 3.6
+WAYS = ("walk", "walk with impact", "feedback")
+LEAK = "feedback (leaks test clicks)"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Clicked:
+    """What held-out users clicked, each (user, query, url) once, as numbers of users and texts."""
+
+    queries: pa.Array
+    urls: pa.Array
+    user: Ints
+    query: Ints
+    url: Ints
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Questions:
+    """Queries to find urls for, and which urls are relevant."""
+
+    user: Ints  # who asks each
+    query: Ints
+    of: Ints  # of each relevant url: its question
+    url: Ints
+
+
+@dataclass(frozen=True)
+class AdHocSearch:
+    """What users clicked, found again by three rankings from a release."""
+
+    name: ClassVar[str] = "ad-hoc"
+    needs: ClassVar[frozenset[str]] = frozenset({"url"})
+    held_out: ClassVar[bool] = True
+
+    def run(
+        self, tables: Mapping[str, pa.Table], truth: Truth, settings: Settings
+    ) -> list[Scores | Figure]:
+        """nDCG@10, MAP, P@5, P@10 and recall of each ranking, a user's questions and per query."""
+        clicks = clicked_by(truth)
+        graph = graph_of(tables)
+        by_user, by_query = (
+            questions(clicks, per_query=each, most=settings.questions) for each in (False, True)
+        )
+        asked = np.unique(np.concatenate([by_user.query, by_query.query]))
+        found = rankings(graph, clicks, asked)
+        urls = places(clicks.urls, graph.urls)
+        scores: list[Scores | Figure] = []
+        for posed, ways, names, note in (
+            (by_user, WAYS, USUAL, ""),
+            (by_query, tuple(found), THESIS, ", per query"),
+        ):
+            row = np.searchsorted(asked, posed.query)
+            for way in ways:
+                every = measures(found[way], row, posed.of, urls[posed.url])
+                scores += [
+                    Scores(measure=f"{name}, {way}{note}", values=every[name], users=posed.user)
+                    for name in names
+                ]
+        return scores
+
+
+def graph_of(tables: Mapping[str, pa.Table], *, pairs: bool = True) -> ClickGraph:
+    """The click graph of a system. Raises Unfit without clicks."""
+    try:
+        return click_graph(tables, pairs=pairs)
+    except UsageError:
+        raise Unfit("needs a click table") from None
+
+
+def clicked_by(truth: Truth) -> Clicked:
+    """What held-out users clicked. Raises Unfit where nobody is held out."""
+    if truth.searches is None:
+        raise Unfit("needs users whom the release has not seen")
+    rows = truth.searches.select(["user", "query", "url"])
+    rows = rows.filter(pc.is_valid(rows["url"]))
+    rows = rows.group_by(["user", "query", "url"]).aggregate([])
+    rows = rows.sort_by([(name, "ascending") for name in ("user", "query", "url")])
+    query, url = (rows[name].combine_chunks().dictionary_encode() for name in ("query", "url"))
+    return Clicked(
+        queries=query.dictionary,
+        urls=url.dictionary,
+        user=rows["user"].to_numpy(),
+        query=query.indices.to_numpy().astype(np.int64),
+        url=url.indices.to_numpy().astype(np.int64),
+    )
+
+
+def questions(clicks: Clicked, *, per_query: bool, most: int) -> Questions:
+    """At most so many questions, the same for every system.
+
+    Those of users are evenly spread over all. Per query they are the queries of the most users: of
+    all alike, next to none would be in a release.
+    """
+    asker = clicks.query if per_query else clicks.user
+    size = max(len(clicks.queries), 1)
+    wide = max(len(clicks.urls), 1)
+    key, of = np.unique(asker * size + clicks.query, return_inverse=True)
+    if per_query:
+        held = np.unique(clicks.user * size + clicks.query) % size
+        kept = np.sort(np.argsort(-np.bincount(held, minlength=len(key)), kind="stable")[:most])
+    else:
+        kept = spread(np.arange(len(key)), most)
+    place = np.full(len(key), -1, np.int64)
+    place[kept] = np.arange(len(kept))
+    relevant = np.unique(of * wide + clicks.url)  # a url that several users clicked counts once
+    of, url = place[relevant // wide], relevant % wide
+    return Questions(
+        user=key[kept] // size, query=key[kept] % size, of=of[of >= 0], url=url[of >= 0]
+    )
+
+
+def rankings(graph: ClickGraph, clicks: Clicked, asked: Ints) -> dict[str, Ranked]:
+    """Every ranking of the queries that are asked. Only the last one is told of the test clicks."""
+    rows = places(clicks.queries, graph.queries)[asked]
+    walk = Searcher({}, graph=graph).rank_rows(rows, DEPTH)
+    released = clicked(graph, rows, DEPTH)
+    return {
+        "walk": walk,
+        "walk with impact": Searcher({}, graph=graph, impact=True).rank_rows(rows, DEPTH),
+        "feedback": merged(walk, released),
+        "clicks": released,
+        LEAK: merged(released, _test_order(graph, clicks, asked)),
+    }
+
+
+def _test_order(graph: ClickGraph, clicks: Clicked, asked: Ints) -> Ranked:
+    """The urls of each query by how many held-out users clicked them: the thesis' feedback."""
+    wide = max(len(clicks.urls), 1)
+    key, users = np.unique(clicks.query * wide + clicks.url, return_counts=True)
+    query, url = key // wide, key % wide
+    row = np.minimum(np.searchsorted(asked, query), len(asked) - 1)
+    known = asked[row] == query if len(asked) else np.zeros(len(query), bool)
+    place = places(clicks.urls, graph.urls)[url]
+    # A url that is not released takes up its rank all the same.
+    column = np.where(place >= 0, place, len(graph.urls) + url)[known]
+    scores = users[known].astype(np.float64)
+    return in_rows(row[known], column, scores, size=len(asked), depth=len(clicks.urls))
+
+
+def measures(ranked: Ranked, row: Ints, of: Ints, url: Ints) -> dict[str, Floats]:
+    """Each measure of each question: its row of the ranking, and the columns that are relevant."""
+    size = len(row)
+    total = np.bincount(of, minlength=size)
+    rank = ranked.rank_of(row[of], url)
+    order = np.lexsort((rank, of))
+    order = order[rank[order] > 0]
+    at, rank = of[order], rank[order]
+    nth = np.arange(len(at)) - np.searchsorted(at, at) + 1  # which of the relevant ones found
+    ideal = np.cumsum(1 / np.log2(np.arange(CUT) + 2))[np.clip(total, 1, CUT) - 1]
+
+    def summed(values: npt.NDArray[Any]) -> Floats:
+        sums: Floats = np.bincount(at, weights=values, minlength=size).astype(np.float64)
+        return sums
+
+    made = {
+        "nDCG@10": summed(np.where(rank <= CUT, 1 / np.log2(rank + 1), 0.0)) / ideal,
+        "MAP": summed(nth / rank) / total,
+        "P@5": summed(rank <= 5) / 5,
+        "P@10": summed(rank <= 10) / 10,
+        "recall": summed(rank > 0) / total,
+    }
+    unanswered = ranked.lengths[row] == 0
+    return {name: np.where(unanswered, np.nan, values) for name, values in made.items()}

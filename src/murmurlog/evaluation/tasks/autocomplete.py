@@ -1,0 +1,82 @@
+"""Autocomplete: held-out queries, typed part of the way and looked for among the completions.
+
+No paper of the three measures this; the measures are those of the literature on completion: MRR (the
+mean of 1 / place of the query that was meant) and the share of questions where it is shown at all,
+both among the ten completions that a page would show.
+
+A question is a search of a held-out user and how much of it has been typed: 1, 3 or 5 characters, or
+half of it (rounded down, at least 1). What would be the whole query is not asked. The measures
+without a number of characters are those after half. A query asked by many is asked here as often as
+held-out users asked it. There is no answer where no published query begins so.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from murmurlog.bundle.models.autocomplete import Completer
+from murmurlog.bundle.models.derived_tables import completed
+from murmurlog.evaluation.ground_truth import Truth
+from murmurlog.evaluation.scores import Figure, Scores
+from murmurlog.evaluation.tasks.held_out_sessions import sessions_of, spread
+from murmurlog.evaluation.tasks.protocol import Settings, Unfit
+
+K = 10
+TYPED = (None, 1, 3, 5)  # characters; None: half of the query
+
+
+@dataclass(frozen=True)
+class Completions:
+    """What a user asked, completed from its first characters."""
+
+    name: ClassVar[str] = "autocomplete"
+    needs: ClassVar[frozenset[str]] = frozenset()
+    held_out: ClassVar[bool] = True
+
+    def run(
+        self, tables: Mapping[str, pa.Table], truth: Truth, settings: Settings
+    ) -> list[Scores | Figure]:
+        """MRR@10 and success@10 after half of the query, and after 1, 3 and 5 characters."""
+        own = completed(tables)
+        if "query" not in own:
+            raise Unfit("needs a query table")
+        sessions = sessions_of(truth)
+        at = spread(np.arange(len(sessions.query)), settings.questions)
+        texts = sessions.texts.take(pa.array(sessions.query[at])).to_pylist()
+        completer = Completer(own)
+        found: list[Scores | Figure] = []
+        for typed in TYPED:
+            asked = [(prefix(text, typed), text) for text in texts]
+            long = np.array([len(text) > len(begun) for begun, text in asked], bool)
+            place = places(completer, [one for one, kept in zip(asked, long, strict=True) if kept])
+            after = "" if typed is None else f" after {typed} character" + "s" * (typed > 1)
+            users = sessions.user[at][long]
+            with np.errstate(divide="ignore"):
+                reciprocal = np.where(place > 0, 1 / place, place)
+            shown = np.where(place > 0, 1.0, place)
+            found += [
+                Scores(measure=f"MRR@{K}{after}", values=reciprocal, users=users),
+                Scores(measure=f"success@{K}{after}", values=shown, users=users),
+            ]
+        return found
+
+
+def prefix(text: str, typed: int | None) -> str:
+    """What has been typed of a query."""
+    return text[: max(1, len(text) // 2) if typed is None else typed]
+
+
+def places(completer: Completer, asked: list[tuple[str, str]]) -> npt.NDArray[np.float64]:
+    """The place of each query among the completions of its prefix: 0 if not there, NaN if none."""
+    lists = {begun: _listed(completer, begun) for begun in {begun for begun, _ in asked}}
+    found = [lists[begun].get(text, 0.0 if lists[begun] else np.nan) for begun, text in asked]
+    return np.array(found, np.float64)
+
+
+def _listed(completer: Completer, begun: str) -> dict[str, float]:
+    shown = completer.complete(begun, K)
+    return {text: float(place) for place, (text, _) in enumerate(shown, start=1)}

@@ -1,0 +1,101 @@
+"""Index caching (ZEALOUS 2.3.2, 7.2): how often a word's posting list is found in memory."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from murmurlog.bundle.keys import keywords
+from murmurlog.bundle.models.derived_tables import completed, texts
+from murmurlog.bundle.models.index_caching import Index, cached
+from murmurlog.evaluation.ground_truth import Truth
+from murmurlog.evaluation.scores import Figure, Ints, Scores
+from murmurlog.evaluation.tasks.protocol import Settings, Unfit
+from murmurlog.evaluation.tasks.sampling import OncePerTruth, spread
+
+SHARES = (0.01, 0.05, 0.1)  # of the whole index; a gigabyte holds all of a small one
+
+_clicked: OncePerTruth[Index] = OncePerTruth()
+
+
+@dataclass(frozen=True)
+class IndexCaching:
+    """The chance that a word of a held-out user's query has its list in memory.
+
+    A question is a word of a query that a held-out user asked in a session; it is 1 if its list is
+    in memory, 0 if not, and no answer if the release does not know the word. So the score with
+    misses as 0 is the paper's hit probability.
+    Differs: the workload is that of users whom the release has not seen; the paper takes the log
+    itself. Beside 1 GB there are memories that hold a share of the index.
+    """
+
+    name: str = "index-caching"
+    needs: frozenset[str] = frozenset()
+    held_out: bool = True
+
+    def run(
+        self, tables: Mapping[str, pa.Table], truth: Truth, settings: Settings
+    ) -> list[Scores | Figure]:
+        made = completed(tables)
+        if "keyword" not in made:
+            raise Unfit("needs a keyword or query table")
+        index, source = _index(truth, settings)
+        words, users = _workload(truth, settings)
+        known = pc.is_in(words, value_set=made["keyword"]["keyword"].combine_chunks())
+        unknown = ~known.to_numpy(zero_copy_only=False)
+        found = list[Scores | Figure]()
+        for told, memory in _memories(index, settings):
+            hit = pc.is_in(words, value_set=cached(made["keyword"], index, memory))
+            values = hit.to_numpy(zero_copy_only=False).astype(float)
+            values[unknown] = np.nan
+            measure = f"hit probability, {told}, lengths by {source}"
+            found.append(Scores(measure=measure, values=values, users=users))
+        return found
+
+
+def _memories(index: Index, settings: Settings) -> list[tuple[str, int]]:
+    """The sizes of memory that are tried, in words and in bytes."""
+    shares = [(f"{share:.0%} of the index", int(share * index.size)) for share in SHARES]
+    return [(f"{settings.cache_bytes / 1e9:g} GB", settings.cache_bytes), *shares]
+
+
+def _index(truth: Truth, settings: Settings) -> tuple[Index, str]:
+    """The lengths of posting lists, and where they are from."""
+    if settings.doc_freq is not None:
+        words = pa.array(list(settings.doc_freq), pa.string())
+        lengths = np.fromiter(settings.doc_freq.values(), np.int64, len(words))
+        return Index(words=words, lengths=lengths), "--doc-freq"
+    if "click" not in truth.tables:
+        raise Unfit("needs clicks in the log, or --doc-freq for the lengths of posting lists")
+    return _clicked(truth, None, lambda: clicked_index(truth.tables["click"])), "clicked urls"
+
+
+def clicked_index(clicks: pa.Table) -> Index:
+    """An index in which a word is in every url that was clicked for a query with that word."""
+    asked = clicks["query"].combine_chunks().dictionary_encode()
+    words = [keywords(query) for query in asked.dictionary.to_pylist()]
+    many = np.array([len(own) for own in words], np.int64)
+    flat = pa.array([word for own in words for word in own], pa.string()).dictionary_encode()
+    code, start = flat.indices.to_numpy().astype(np.int64), np.cumsum(many) - many
+    url = clicks["url"].combine_chunks().dictionary_encode()
+    of = asked.indices.to_numpy()  # one row a click
+    row = np.repeat(np.arange(len(of)), many[of])  # one a click and word
+    within = np.arange(len(row)) - np.repeat(np.cumsum(many[of]) - many[of], many[of])
+    word = code[start[of[row]] + within]
+    pairs = np.unique(word * len(url.dictionary) + url.indices.to_numpy()[row])
+    lengths = np.bincount(pairs // max(1, len(url.dictionary)), minlength=len(flat.dictionary))
+    return Index(words=flat.dictionary, lengths=lengths)
+
+
+def _workload(truth: Truth, settings: Settings) -> tuple[pa.Array, Ints]:
+    """The words of held-out users' queries, and who asked for them."""
+    if truth.searches is None:
+        raise Unfit("needs users whom the release has not seen")
+    columns = ["user", "session", "query"]
+    asked = truth.searches.group_by(columns, use_threads=False).aggregate([])
+    asked = asked.take(pa.array(spread(asked.num_rows, settings.questions)))
+    words = [keywords(query) for query in texts(asked, "query")]
+    users = np.repeat(asked["user"].to_numpy(), [len(own) for own in words])
+    return pa.array([word for own in words for word in own], pa.string()), users

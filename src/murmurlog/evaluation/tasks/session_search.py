@@ -1,0 +1,126 @@
+"""Session search for held-out users (Zhang 2017, 4.3.2 and 4.4.3): nDCG@10 and MAP@10.
+
+A question is the queries of a session; the truth is the set of urls clicked in it, as in the thesis.
+What is clicked is never given to a system, so knowing the whole session leaks nothing of it. The
+measures `of the last query` ask for less: the urls clicked for the last query alone, of sessions
+that end with a click.
+
+    nDCG@10 = sum over places r of hits of 1/log2(r + 1), over the same for the best ranking   (4.10)
+    MAP@10 = sum over places r of hits of P(r), over min(urls clicked, 10)                      (4.11)
+
+Each is told for walks that follow the pair table where there is one, `with sessions` where there is a
+session table (every later query), and for `clicks alone`, the thesis's log without sessions.
+
+Differs: whole users are kept for testing. Only sessions with two different queries count: the thesis's
+Table 4.6 has so many sessions that it seems to count single queries too, which is ad-hoc search.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from murmurlog.bundle.models.click_graph import Ranked, places
+from murmurlog.bundle.models.derived_tables import completed
+from murmurlog.bundle.models.session_search import GAMMA, Asked, Links, SessionSearcher, combined
+from murmurlog.evaluation.ground_truth import Truth
+from murmurlog.evaluation.ranking_metrics import average_precision, ndcg, relevant, swept
+from murmurlog.evaluation.scores import Figure, Scores
+from murmurlog.evaluation.tasks.held_out_sessions import Sessions, sessions_of, spread
+from murmurlog.evaluation.tasks.protocol import Settings, Unfit
+
+Ints = npt.NDArray[np.int64]
+
+K = 10
+GAMMAS = (0.0, 0.25, 0.5, 0.75, GAMMA, 1.0, 1.25)
+
+
+@dataclass(frozen=True)
+class SessionSearch:
+    """What a user clicked in a session, found from a release."""
+
+    name: ClassVar[str] = "session-search"
+    needs: ClassVar[frozenset[str]] = frozenset({"time", "url"})
+    held_out: ClassVar[bool] = True
+
+    def run(
+        self, tables: Mapping[str, pa.Table], truth: Truth, settings: Settings
+    ) -> list[Scores | Figure]:
+        """nDCG@10 and MAP@10 at gamma 0.92, and their means at others."""
+        own = completed(tables)
+        if "click" not in own:
+            raise Unfit("needs a click table")
+        sessions = sessions_of(truth)
+        chosen = spread(questions(sessions), settings.questions)
+        ways: dict[str, Links] = {"": "pairs"}
+        if "pair" in own:
+            ways[" clicks alone"] = "clicks"
+        if "session" in own:
+            ways[" with sessions"] = "sessions"
+        found: list[Scores | Figure] = []
+        for how, links in ways.items():
+            found += _scored(SessionSearcher(own, links=links), sessions, chosen, how)
+        return found
+
+
+def questions(sessions: Sessions) -> Ints:
+    """The sessions with two different queries and a click."""
+    clicked = np.zeros(len(sessions.start), bool)
+    clicked[sessions.session[sessions.click]] = True
+    return np.flatnonzero(clicked & (sessions.end - sessions.start > 1))
+
+
+def truths(sessions: Sessions, chosen: Ints, *, last: bool = False) -> tuple[Ints, Ints]:
+    """(question, a url clicked in its session), each once; `last`: for its last query."""
+    number = np.full(len(sessions.start), -1)
+    number[chosen] = np.arange(len(chosen))
+    session = sessions.session[sessions.click]
+    kept = number[session] >= 0
+    if last:
+        kept &= sessions.query[sessions.click] == sessions.query[sessions.end[session] - 1]
+    pairs = np.unique(np.stack([number[session[kept]], sessions.clicked[kept]]), axis=1)
+    return pairs[0], pairs[1]
+
+
+def _scored(
+    searcher: SessionSearcher, sessions: Sessions, chosen: Ints, how: str
+) -> list[Scores | Figure]:
+    lengths = (sessions.end - sessions.start)[chosen]
+    session = np.repeat(np.arange(len(chosen)), lengths)
+    place = np.arange(len(session)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    queries, row = np.unique(
+        sessions.query[sessions.start[chosen][session] + place], return_inverse=True
+    )
+    asked = Asked(
+        session=session, query=row, after=lengths[session] - 1 - place, sessions=len(chosen)
+    )
+    ranked = searcher.ranked(sessions.texts.take(pa.array(queries)))
+    best = np.stack([_square(r) for r in combined(ranked, asked, K, GAMMAS)], axis=1)
+    url = places(sessions.urls, searcher.urls)
+    users = sessions.user[sessions.start[chosen]]
+    default = GAMMAS.index(GAMMA)
+    found: list[Scores | Figure] = []
+    for last in (False, True):
+        question, clicked = truths(sessions, chosen, last=last)
+        t = np.bincount(question, minlength=len(chosen))
+        kept = t > 0
+        hit = relevant(best, question, url[clicked])[kept]
+        answered = best[kept, :, 0] >= 0
+        for name, value in (("nDCG", ndcg(hit, t[kept])), ("MAP", average_precision(hit, t[kept]))):
+            v = np.where(answered, value, np.nan)
+            measure = f"{name}@{K}{how}" + " of the last query" * last
+            found.append(Scores(measure=measure, values=v[:, default], users=users[kept]))
+            for column, gamma in enumerate(GAMMAS):
+                found += swept(f"{measure}, gamma {gamma:g}", v[:, column])
+    return found
+
+
+def _square(ranked: Ranked) -> Ints:
+    """The rankings as rows of equal length, -1 where one ends."""
+    row = np.repeat(np.arange(len(ranked.lengths)), ranked.lengths)
+    best = np.full((len(ranked.lengths), K), -1, np.int64)
+    best[row, np.arange(len(row)) - ranked.starts[row]] = ranked.columns
+    return best

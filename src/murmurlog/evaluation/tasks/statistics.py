@@ -1,0 +1,314 @@
+"""Statistics of a release against the log it was made from (ZEALOUS 6 to 7.1, Hong 6).
+
+Keywords, queries, pairs and clicks, each as far as both have them. Nothing is held out: the tables
+of a system are held against exact ones of the same users. The measures are in `measures`; here
+tables are matched, names are given, and users are drawn again for intervals.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from murmurlog.bundle.models.derived_tables import completed, weights
+from murmurlog.bundle.schema import KEYS, SEPARATOR, count_of
+from murmurlog.evaluation import count_errors as measures
+from murmurlog.evaluation import scores
+from murmurlog.evaluation.count_errors import Flags, Floats, Ints
+from murmurlog.evaluation.ground_truth import Holders, Truth
+from murmurlog.evaluation.scores import Figure, Scores
+from murmurlog.evaluation.tasks.protocol import Settings, Unfit
+
+KINDS = ("keyword", "query", "pair", "click")
+CURVE = (10, 50, 100, 500, 1_000, 5_000, 10_000)  # j of the top-j; never more than the log has
+FREQUENCIES = (10, 50, 100)  # tau of the inaccuracy
+SLACK = 5  # its slack is tau / 5
+SUPPORTS = (100, 250, 500, 750, 1_000, 10_000)  # Hong's 1/100 to 1/1000, and one for large logs
+BINS = 10  # of the difference ratios
+RESAMPLES = 50
+LEVEL = 0.95
+DISTANCES = {
+    "L1": measures.average_l1,
+    "KL": measures.divergence,
+    "TV": measures.total_variation,
+    "RMS": measures.root_mean_square,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Matched:
+    """A published table beside the exact one, in the order of the exact one."""
+
+    true: Floats  # users, or rows where the release counts rows
+    users: Floats
+    rows: Floats
+    published: Flags
+    given: Floats  # never below 0
+    drawn: (
+        Floats  # the published counts as they are, those of false items included; may be negative
+    )
+    false: Floats  # published counts of what nobody has, never below 0
+    count: str | None  # what the release counts; None: it says only what there is
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statistics:
+    """What of the log's counts is still there."""
+
+    name: str = "statistics"
+    needs: frozenset[str] = frozenset()
+    held_out: bool = False
+
+    def run(
+        self, tables: Mapping[str, pa.Table], truth: Truth, settings: Settings
+    ) -> list[Scores | Figure]:
+        """All measures, kind by kind; a kind that the system or the log lacks is left out."""
+        having = completed(tables)
+        kinds = [
+            kind
+            for kind in KINDS
+            if kind in having and kind in truth.tables and truth.tables[kind].num_rows
+        ]
+        if not kinds:
+            raise Unfit(f"needs a {', '.join(KINDS[:-1])} or {KINDS[-1]} table")
+        found = list[Scores | Figure]()
+        for kind in kinds:
+            table = matched(having[kind], truth.tables[kind], kind)
+            found += _kept(kind, table, truth.holders[kind])
+            found += _curves(kind, table, truth.holders[kind])
+            found += _counts(kind, table)
+            found += _inaccuracies(kind, table)
+            if kind == "click":
+                found += _pairs(table, truth.tables[kind])
+        return found
+
+
+def matched(table: pa.Table, exact: pa.Table, kind: str) -> Matched:
+    """The counts of a published table at the places of the exact one.
+
+    A table split by a further column is added up. One without counts weighs all its items alike.
+    """
+    keys, known = _joined(table, kind), _joined(exact, kind)
+    place = pc.fill_null(pc.index_in(keys, value_set=known), -1).to_numpy().astype(np.int64)
+    count = count_of(table)
+    given, inside = weights(table), place >= 0
+    drawn = given if count is None else table[count].to_numpy().astype(np.float64)
+    size = exact.num_rows
+    users, rows = (exact[name].to_numpy().astype(np.float64) for name in ("users", "rows"))
+    extra = keys.filter(pa.array(~inside)).dictionary_encode().indices.to_numpy().astype(np.int64)
+    return Matched(
+        true=rows if count == "rows" else users,
+        users=users,
+        rows=rows,
+        published=np.bincount(place[inside], minlength=size) > 0,
+        given=_added(place[inside], given[inside], size),
+        drawn=drawn,
+        false=_added(extra, given[~inside], 0),
+        count=count,
+    )
+
+
+def _joined(table: pa.Table, kind: str) -> pa.Array:
+    """The key of each row as one text."""
+    columns = [table[name].cast(pa.large_string()) for name in KEYS[kind]]
+    text = pc.binary_join_element_wise(*columns, pa.scalar(SEPARATOR, pa.large_string()))
+    return text.combine_chunks()
+
+
+def _added(place: Ints, values: Floats, size: int) -> Floats:
+    """The sum of the values at each place."""
+    return np.bincount(place, weights=values, minlength=size).astype(np.float64, copy=False)
+
+
+def _kept(kind: str, table: Matched, holders: Holders) -> list[Figure]:
+    """How much is there, of items and of what people did."""
+    items, published = len(table.true), table.published
+    found = int(published.sum()) + len(table.false)
+    held = np.bincount(holders.user, minlength=holders.users).astype(np.float64)
+    figures = [
+        Figure(measure=f"{kind} distinct", value=float(found), n=items),
+        Figure(measure=f"{kind} distinct kept", value=measures.coverage(published), n=items),
+        Figure(
+            measure=f"{kind} distinct false",
+            value=measures.share(len(table.false), found),
+            n=found,
+        ),
+        # A mean over (user, item) that the log holds: is the item published?
+        scores.mean(
+            f"{kind} volume kept (users)", published[holders.item].astype(float), holders.user
+        ),
+        Figure(
+            measure=f"{kind} volume kept (rows)",
+            value=measures.volume(table.rows, published),
+            n=int(table.rows.sum()),
+        ),
+        scores.mean(f"{kind} items per user", held, np.arange(holders.users)),
+    ]
+    if table.count is not None:
+        total = float(table.given.sum() + table.false.sum())
+        figures.append(Figure(measure=f"{kind} total", value=total, n=found))
+    return figures
+
+
+def _curves(kind: str, table: Matched, holders: Holders) -> list[Figure]:
+    """Coverage and distances of the top j, over j."""
+    lengths = [j for j in CURVE if j <= len(table.true)]
+    order = measures.top(table.true, max(lengths, default=0))
+    bounds = _intervals(table, holders, lengths) if table.count != "rows" else {}
+    figures = [
+        Figure(
+            measure=f"{kind} coverage@{j}",
+            value=measures.coverage(table.published[order[:j]]),
+            n=j,
+        )
+        for j in lengths
+    ]
+    for name, distance in DISTANCES.items():
+        for j in lengths:
+            value = distance(measures.shares(table.true[order[:j]], table.given[order[:j]]))
+            low, high = bounds.get((name, j), (None, None))
+            figures.append(
+                Figure(measure=f"{kind} {name}@{j}", value=value, n=j, low=low, high=high)
+            )
+    literal = [
+        measures.average_l1_of_all(table.true, table.given, table.false, order[:j]) for j in lengths
+    ]
+    return figures + [
+        Figure(measure=f"{kind} L1 of all@{j}", value=value, n=j)
+        for j, value in zip(lengths, literal, strict=True)
+    ]
+
+
+def _intervals(
+    table: Matched, holders: Holders, lengths: list[int]
+) -> dict[tuple[str, int], tuple[float, float]]:
+    """Where the distances of the top j lie if the users of the log are drawn again.
+
+    The list stays the log's own top j, and so do the errors of the published counts: noise is there
+    whoever was drawn. So the raw log, which has none, stays perfect.
+    """
+    if not lengths:
+        return {}
+    size = max(lengths)  # the exact table has the most users first
+    among = holders.item < size
+    user, item = holders.user[among], holders.item[among]
+    true, given, shown = table.users[:size], table.given[:size], table.published[:size]
+    found: dict[tuple[str, int], list[float]] = {(n, j): [] for n in DISTANCES for j in lengths}
+    for times in measures.redrawn(holders.users, resamples=RESAMPLES):
+        again = _added(item, times[user], size)
+        # Without counts all items weigh alike, whoever was drawn.
+        told = given if table.count is None else np.maximum(again + (given - true), 0.0) * shown
+        for j in lengths:
+            both = measures.shares(again[:j], told[:j])
+            for name, distance in DISTANCES.items():
+                found[name, j].append(distance(both))
+    return {
+        (name, j): _around(
+            DISTANCES[name](measures.shares(true[:j], given[:j])),
+            np.asarray(values),
+            DISTANCES[name](measures.shares(true[:j], np.zeros(j))),
+        )
+        for (name, j), values in found.items()
+    }
+
+
+def _around(value: float, drawn: Floats, worst: float) -> tuple[float, float]:
+    """The spread of the middle 95 % of the resamples, around the value.
+
+    Drawing small counts again adds noise of its own, which moves all resamples away from 0; the
+    shift is taken off.
+    """
+    low, middle, high = np.quantile(drawn, [(1 - LEVEL) / 2, 0.5, (1 + LEVEL) / 2])
+    return max(value + float(low - middle), 0.0), min(
+        value + float(high - middle), max(worst, value)
+    )
+
+
+def _counts(kind: str, table: Matched) -> list[Figure]:
+    """Differences of counts over the whole table, and how they are distributed."""
+    items = len(table.true)
+    average, root = measures.scaled_differences(table.true, table.given, table.false)
+    whole = measures.shares(table.true, table.given, table.false)
+    figures = [
+        Figure(measure=f"{kind} difference (scaled)", value=average, n=items),
+        Figure(measure=f"{kind} RMS difference (scaled)", value=root, n=items),
+        Figure(measure=f"{kind} TV of all", value=measures.total_variation(whole), n=items),
+    ]
+    if table.count is None:
+        return figures
+    gap = measures.largest_gap(table.drawn, table.true[table.published])
+    figures.append(Figure(measure=f"{kind} counts gap", value=gap, n=len(table.drawn)))
+    starts = measures.doublings(float(table.true.max()))
+    ends = [
+        f"{a}-{b - 1}" if b - 1 > a else f"{a}" for a, b in zip(starts, starts[1:], strict=False)
+    ]
+    names = ["below 1", *ends, f"{starts[-1]} and more"]
+    numbers = measures.count_distribution(table.drawn, starts)
+    return figures + [
+        Figure(measure=f"{kind} items counted {name}", value=float(number), n=len(table.drawn))
+        for name, number in zip(names, numbers, strict=True)
+    ]
+
+
+def _inaccuracies(kind: str, table: Matched) -> list[Figure]:
+    """How many items are taken for frequent and are not, or the other way round."""
+    figures = list[Figure]()
+    for tau in FREQUENCIES:
+        slack = tau / SLACK
+        said = table.published if table.count is None else table.given >= tau
+        wrong = sum(measures.inaccuracy(table.true, said, tau=tau, slack=slack))
+        missed, let = measures.inaccuracy(table.true, table.published, tau=tau, slack=slack)
+        often, seldom = (table.true > tau + slack).sum(), (table.true < tau - slack).sum()
+        figures += [
+            Figure(measure=f"{kind} inaccuracy@{tau}", value=float(wrong), n=int(often + seldom)),
+            Figure(measure=f"{kind} frequent missed@{tau}", value=float(missed), n=int(often)),
+            Figure(measure=f"{kind} infrequent published@{tau}", value=float(let), n=int(seldom)),
+        ]
+    return figures
+
+
+def _pairs(table: Matched, exact: pa.Table) -> list[Figure]:
+    """Hong's measures of query-url pairs. Pairs that a single user has are removed first, as there."""
+    shared = table.users > 1
+    true, given, shown = table.true[shared], table.given[shared], table.published[shared]
+    query = exact["query"].combine_chunks().dictionary_encode().indices.to_numpy()[shared]
+    kept = np.unique(query[shown])
+    n = len(true)
+    figures = [
+        Figure(measure="click diversity (pairs)", value=measures.coverage(shown), n=n),
+        Figure(
+            measure="click diversity (queries)",
+            value=measures.share(len(kept), len(np.unique(query))),
+            n=len(np.unique(query)),
+        ),
+    ]
+    for one_in in SUPPORTS:
+        often = measures.frequent(true, given, table.false, one_in=one_in)
+        wanted = int(often.true.sum())
+        if not wanted:
+            continue
+        distances = measures.support_distances(true, given, table.false, often.true)
+        found = int(often.given.sum()) + often.false
+        figures += [
+            Figure(measure=f"click precision@1/{one_in}", value=often.precision, n=found),
+            Figure(measure=f"click recall@1/{one_in}", value=often.recall, n=wanted),
+            Figure(
+                measure=f"click support distance sum@1/{one_in}",
+                value=float(distances.sum()),
+                n=wanted,
+            ),
+            Figure(
+                measure=f"click support distance mean@1/{one_in}",
+                value=float(distances.mean()),
+                n=wanted,
+            ),
+        ]
+    ratios = measures.difference_ratios(true, given, table.false)
+    numbers = measures.ratio_histogram([ratios], [shown], bins=BINS)
+    names = [f"{10 * at}-{10 * at + 10} %" for at in range(BINS)] + ["over 100 %", "missing"]
+    return figures + [
+        Figure(measure=f"click ratio {name}", value=measures.share(number, n), n=n)
+        for name, number in zip(names, numbers, strict=True)
+    ]

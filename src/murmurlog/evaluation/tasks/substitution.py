@@ -1,0 +1,125 @@
+"""Query substitution (ZEALOUS 7.3): does a release give the substitutions that the raw log gives?"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from murmurlog.bundle.models.derived_tables import completed
+from murmurlog.bundle.models.substitution import Substitutions
+from murmurlog.evaluation.ground_truth import Truth
+from murmurlog.evaluation.scores import Figure, Floats, Ints, Scores, mean
+from murmurlog.evaluation.tasks.protocol import Settings, Unfit
+from murmurlog.evaluation.tasks.sampling import OncePerTruth, spread
+
+TOP = (2, 5, 20)  # the paper draws 2 and 5
+
+Answers = tuple[pa.Array, list[list[str]]]  # questions and what the raw log answers
+
+_raw: OncePerTruth[Answers] = OncePerTruth()
+
+
+@dataclass(frozen=True)
+class QuerySubstitution:
+    """The substitutions of a release beside those of the raw log, for its most frequent queries.
+
+    Questions are those of the `top_queries` most asked queries for which the raw log has
+    substitutions. Intervals are over questions, which are queries and nobody's.
+    """
+
+    name: str = "substitution"
+    needs: frozenset[str] = frozenset({"time"})
+    held_out: bool = False
+
+    def run(
+        self, tables: Mapping[str, pa.Table], truth: Truth, settings: Settings
+    ) -> list[Scores | Figure]:
+        made = completed(tables)
+        for kind in ("query", "pair"):
+            if kind not in made:
+                raise Unfit(f"needs a {kind} table")
+        key = (settings.top_queries, settings.questions)
+        questions, right = _raw(truth, key, lambda: _of_raw(truth, settings))
+        if all(made[kind] is truth.tables[kind] for kind in ("query", "pair")):
+            ours = right  # the raw log as a system: the same tables give the same answers
+        else:
+            model = Substitutions(queries=made["query"], pairs=made["pair"])
+            ours = model.top(questions, max(TOP))
+        users = np.arange(len(questions))
+        answered = np.array([len(own) > 0 for own in ours])
+        found = list[Scores | Figure]()
+        for j in TOP:
+            for measure, values in measured(ours, right, j).items():
+                found.append(Scores(measure=measure, values=values, users=users))
+            # Literal, and a miss as 0 would make no sense of it: see there.
+            literal, name = papers_map(ours, right, j)[answered], f"MAP@{j} of the paper (covered)"
+            found.append(mean(name, literal, users[answered]))
+        return found
+
+
+def _of_raw(truth: Truth, settings: Settings) -> Answers:
+    """The questions and the answers of the raw log."""
+    queries, pairs = truth.tables["query"], truth.tables["pair"]
+    model = Substitutions(queries=queries, pairs=pairs)
+    top = queries["query"].slice(0, settings.top_queries).combine_chunks()  # the most asked first
+    answered = np.flatnonzero(model.answers(top))
+    if not len(answered):
+        raise Unfit("needs queries with substitutions, and this log is too small for any")
+    chosen = answered[spread(len(answered), settings.questions)]
+    questions = top.take(pa.array(chosen))
+    return questions, model.top(questions, max(TOP))
+
+
+def measured(
+    ours: Sequence[Sequence[str]], right: Sequence[Sequence[str]], j: int
+) -> dict[str, Floats]:
+    """The measures at j of each question, NaN where we have no answer.
+
+    P: the share of our first j (or as many as there are) that are among the j of the raw log;
+    R: the share of the latter that we have (ZEALOUS 7.3).
+    AP: the mean over the right ones of the precision at their place, 0 for those we lack.
+    nDCG: the i-th of L right ones is worth L - i (from 0), divided by log2(1 + its place).
+    """
+    place, long, full = _places(ours, right, j)
+    hit, our = place >= 0, np.arange(j)
+    hits = hit.sum(axis=1)
+    precise = np.cumsum(hit, axis=1) / (our + 1)
+    discount = 1 / np.log2(our + 2)
+    gain = np.where(hit, full[:, None] - place, 0.0) @ discount
+    ideal = np.maximum(full[:, None] - our, 0.0) @ discount
+    found = {
+        f"P@{j}": hits / np.maximum(long, 1),
+        f"R@{j}": hits / full,
+        f"AP@{j}": (precise * hit).sum(axis=1) / full,
+        f"nDCG@{j}": gain / ideal,
+    }
+    return {measure: np.where(long > 0, values, np.nan) for measure, values in found.items()}
+
+
+def papers_map(ours: Sequence[Sequence[str]], right: Sequence[Sequence[str]], j: int) -> Floats:
+    """What ZEALOUS 7.3 calls MAP, to the letter.
+
+    The sum over the right ones, i from 0, of (i + 1) / (our rank + 1), where the rank is 0 for one
+    that we lack. So one that we lack adds i + 1, which is never less than one that we have adds,
+    and a system that is all right has as much as there are right ones, not 1.
+    """
+    place, _, full = _places(ours, right, j)
+    hit = place >= 0
+    have: Floats = np.where(hit, (place + 1) / (np.arange(j) + 1), 0.0).sum(axis=1)
+    lack = full * (full + 1) / 2 - np.where(hit, place + 1, 0).sum(axis=1)
+    have += lack
+    return have
+
+
+def _places(
+    ours: Sequence[Sequence[str]], right: Sequence[Sequence[str]], j: int
+) -> tuple[Ints, Floats, Floats]:
+    """Of our first j their places among the right ones or -1; how many are ours, how many right."""
+    place = np.full((len(right), j), -1, np.int64)
+    long, full = np.zeros(len(right)), np.zeros(len(right))
+    for at, (mine, true) in enumerate(zip(ours, right, strict=True)):
+        rank = {text: i for i, text in enumerate(true[:j])}
+        place[at, : len(mine[:j])] = [rank.get(text, -1) for text in mine[:j]]
+        long[at], full[at] = len(mine[:j]), len(rank)
+    return place, long, full

@@ -1,0 +1,1 @@
+"""Finding, reading and cleaning a log."""

@@ -1,0 +1,257 @@
+"""The rows of a source as they stand in it, with what was wrong with the others.
+
+Every record is cut, decoded and judged on its own (A8), and nothing that is read has a name of the
+source's choosing: a first SELECT gives each column that matters a name of ours (c0, c1, ...), and the
+rest works on those, so a column may be called whatever it likes. DuckDB's own SQL.
+"""
+
+import re
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from murmurlog.errors import EngineError, InputError
+from murmurlog.logs.engines.duckdb import OUT_OF_MEMORY, DuckEngine, identifier, literal, quoted
+from murmurlog.logs.fields import typed
+from murmurlog.logs.formats import DIALECTS, Shape, day_of, field_sql, pieces, time_sql
+from murmurlog.logs.parquet_types import check_types
+from murmurlog.logs.postgres import Address, batches
+from murmurlog.logs.records import Records, cut
+from murmurlog.logs.source import Source
+
+ROWS_A_BATCH = 20_000
+ROWS_A_WORD = 1_000_000  # read between two words about it
+STANDARD = ("user", "time", "query", "url", "rank")
+
+
+def raw_rows(
+    source: Source,
+    engine: DuckEngine,
+    broken: dict[str, int],
+    where: Mapping[str, str],
+    keep: Sequence[str],
+    say: Callable[[str], None] = lambda _: None,
+) -> Any:
+    """Every row as it stands in the source: user, query, url, time, whether one was given (timed),
+    rank, then the columns kept as k0, k1 and so on."""
+    name = engine.new_name()
+    try:
+        if source.format in ("parquet", "duckdb"):
+            if source.format == "parquet":  # else one file's type would change another's values
+                check_types(source.files, needed(source, where, keep), source.name)
+            # Columns are cheap to scan again, so they are not copied.
+            select = select_sql(source, _relation(source, engine), where, keep)
+            engine.sql(f"CREATE VIEW {name} AS {select}")
+        else:
+            _filled(name, source, engine, broken, where, keep, say)
+    except duckdb.OutOfMemoryException:
+        raise EngineError(OUT_OF_MEMORY) from None
+    except duckdb.Error as error:
+        raise InputError(f"cannot read {source.name}: {_why(error)}") from None
+    raw = engine.backend.table(name)
+    if "fault" in raw.columns:
+        for reason, n in engine.sql(
+            f"SELECT fault, count(*) FROM {name} WHERE fault IS NOT NULL GROUP BY ALL"
+        ).fetchall():
+            broken[reason] = broken.get(reason, 0) + n
+        raw = raw.filter(raw.fault.isnull())
+    return shown(raw)
+
+
+def shown(raw: Any) -> Any:
+    """The rows with typed fields, in the order of columns that all engines give them."""
+    kept = [name for name in raw.columns if re.fullmatch(r"k\d+", name)]
+    return raw.select("user", "query", "url", *kept, **typed(raw))
+
+
+def needed(source: Source, where: Mapping[str, str], keep: Sequence[str]) -> list[str]:
+    """The columns of the source that are read; the one at place i is called c{i} from then on."""
+    return list(dict.fromkeys([*source.columns.values(), *where, *keep]))
+
+
+def select_sql(
+    source: Source, relation: str, where: Mapping[str, str], keep: Sequence[str], day: str = ""
+) -> str:
+    """The rows of a relation where all is as asked; broken ones pass, to be counted.
+
+    The relation has the source's own columns, or what `_filled` makes of them.
+    """
+    names = needed(source, where, keep)
+    own = {name: f"c{i}" for i, name in enumerate(names)}
+    columns = [_role(source, role, own, day) for role in STANDARD]
+    columns += [f"{own[name]} AS k{i}" for i, name in enumerate(keep)]
+    passes = "false"
+    if source.server or source.format == "jsonl":
+        columns.append("fault")
+        passes = "fault IS NOT NULL"
+    tests = [f"coalesce({own[name]}, '') = {quoted(value)}" for name, value in where.items()]
+    fine = " AND ".join(tests) or "true"
+    renamed = f"(SELECT {', '.join(_renamed(source, names))} FROM {relation} AS src)"
+    return f"SELECT {', '.join(columns)} FROM {renamed} WHERE {passes} OR ({fine})"
+
+
+def _renamed(source: Source, names: Sequence[str]) -> Iterator[str]:
+    """The SQL of c0, c1, ... as text, of `moment`, a time with its type, and of `fault`."""
+    time = source.columns.get("time")
+    if source.server:
+        yield from (f"src.c{i}" for i in range(len(names)))
+        yield "src.time AS moment"
+        yield "CASE WHEN src.out_of_range THEN 'time out of range' END AS fault"
+    elif source.lines:
+        for i, name in enumerate(names):
+            yield f"{field_sql(source.lines, source.lines.columns.index(name))} AS c{i}"
+    elif source.format == "jsonl":
+        yield from (f"src.found[{i + 1}] AS c{i}" for i in range(len(names)))
+        yield "CASE WHEN src.found IS NULL THEN 'not JSON' END AS fault"
+    else:
+        # A column of a database may call texts equal that are not (COLLATE NOACCENT).
+        exact = " COLLATE C" if source.format == "duckdb" else ""
+        for i, name in enumerate(names):
+            yield f"src.{identifier(name)}::VARCHAR{exact} AS c{i}"
+        if time:
+            yield f"src.{identifier(time)} AS moment"
+
+
+def _role(source: Source, role: str, own: Mapping[str, str], day: str) -> str:
+    """The SQL of one role, as text (a time keeps its type if it has one)."""
+    if role not in source.columns:
+        return f"NULL::{'TIMESTAMP' if role == 'time' else 'VARCHAR'} AS {role}"
+    value = own[source.columns[role]]
+    if role == "time":
+        typed = bool(source.server) or source.format in ("parquet", "duckdb")
+        value = "moment" if typed else time_sql(source.shape, value, day)
+    return f"{value} AS {role}"
+
+
+def _filled(
+    name: str,
+    source: Source,
+    engine: DuckEngine,
+    broken: dict[str, int],
+    where: Mapping[str, str],
+    keep: Sequence[str],
+    say: Callable[[str], None],
+) -> None:
+    """Makes a table of what comes as a stream, batch by batch."""
+    names, rows, made = needed(source, where, keep), 0, False
+    with closing(_stream(source, names, broken)) as stream:
+        for batch, day in stream:
+            engine.backend.con.register("incoming", batch)
+            select = select_sql(source, _incoming(source, names), where, keep, day)
+            engine.sql(
+                f"INSERT INTO {name} {select}" if made else f"CREATE TABLE {name} AS {select}"
+            )
+            engine.backend.con.unregister("incoming")
+            made = True
+            if rows // ROWS_A_WORD < (rows := rows + batch.num_rows) // ROWS_A_WORD:
+                say(f"reading {source.name}: {rows:,} rows")
+
+
+def _incoming(source: Source, names: Sequence[str]) -> str:
+    """The relation that a batch is; of JSON, `found` has the values of a line, if it is JSON."""
+    if source.format != "jsonl":
+        return "incoming"
+    # Pointers, since a path would know wildcards; of an array they would take elements by number.
+    pointers = ["/" + name.replace("~", "~0").replace("/", "~1") for name in names]
+    values = f"json_extract_string(f0, [{', '.join(map(quoted, pointers))}])"
+    nothing = f"[{', '.join(['NULL::VARCHAR'] * len(names))}]"
+    return (
+        f"(SELECT CASE WHEN NOT json_valid(f0) THEN NULL WHEN starts_with(bare, '{{') THEN {values} "
+        f"ELSE {nothing} END AS found "
+        "FROM (SELECT f0, trim(f0, ' ' || chr(9) || chr(13)) AS bare FROM incoming) WHERE bare <> '')"
+    )
+
+
+def _stream(
+    source: Source, names: Sequence[str], broken: dict[str, int]
+) -> Generator[tuple[Any, str], None, None]:
+    """Batches of rows, an empty one first, each with the day that times without a date are of."""
+    if source.server:
+        yield from ((batch, "") for batch in _from_server(source, source.server, names))
+        return
+    shape = source.lines
+    places = [shape.columns.index(name) for name in names] if shape else [0]
+    if shape and shape.name == "sogou":
+        places = list(range(shape.most))  # which field is a column depends on their number
+    yield _table(None, places), ""
+    for file, compression, encoding in zip(
+        source.files, source.compressions, source.encodings, strict=True
+    ):
+        dialect, day = DIALECTS[source.format], day_of(file)
+        stream = pieces(file, compression)
+        header = None if shape is None or shape.well_known else shape.columns
+        for records in cut(stream, dialect, encoding=encoding, broken=broken, name=file.name):
+            if header and len(records):
+                _check_header(records, header, file.name)
+                records, header = records.at(np.arange(len(records)) > 0), None
+            rows = _rows(records.at(~records.empty), shape, broken)
+            yield _table(rows, places), day
+
+
+def _from_server(source: Source, server: Address, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    texts = {f"c{i}": name for i, name in enumerate(names)}
+    with closing(batches(server, texts=texts, time=source.columns.get("time"))) as stream:
+        yield from stream
+
+
+def _check_header(records: Records, columns: Sequence[str], name: str) -> None:
+    """Raises if the file does not begin as it did when its columns were found."""
+    start = [field.strip() for field in records.fields[: records.counts[0]].to_pylist()]
+    if start != list(columns):
+        raise InputError(f"{name} changed while it was read: its first line is another one")
+
+
+def _rows(records: Records, shape: Shape | None, broken: dict[str, int]) -> Records:
+    """The records that are rows: with as many fields as the shape has, and no header."""
+    if shape is None:
+        return records
+    few, many = records.counts < shape.least, records.counts > shape.most
+    for reason, some in {"too few columns": few, "too many columns": many}.items():
+        broken[reason] = broken.get(reason, 0) + int(some.sum())
+    kept = ~(few | many)
+    if shape.well_known:
+        kept &= ~_headers(records, shape)
+    return records.at(kept)
+
+
+def _headers(records: Records, shape: Shape) -> Any:
+    """Which records hold the names of the columns, capitals aside."""
+    same = records.counts == len(shape.columns)
+    for place, name in enumerate(shape.columns):
+        if not same.any():
+            break
+        trimmed = pc.utf8_trim_whitespace(pc.utf8_ltrim(records.column(place), "\ufeff"))
+        equal = pc.equal(pc.ascii_lower(trimmed), name.lower())
+        same &= equal.fill_null(False).to_numpy(zero_copy_only=False)
+    return same
+
+
+def _table(records: Records | None, places: Sequence[int]) -> pa.Table:
+    """Some fields of all records as columns f0, f1, ..., and n, how many fields there are."""
+    found = records or Records(
+        fields=pa.array([], pa.string()), counts=np.zeros(0, np.int64), empty=np.zeros(0, bool)
+    )
+    columns = {f"f{place}": found.column(place) for place in dict.fromkeys(places)}
+    whole = pa.table({**columns, "n": found.counts})
+    return pa.Table.from_batches(whole.to_batches(ROWS_A_BATCH), whole.schema)
+
+
+def _relation(source: Source, engine: DuckEngine) -> str:
+    if source.format == "duckdb":
+        name = engine.new_name()
+        engine.sql(f"ATTACH {quoted(str(source.files[0].resolve()))} AS {name} (READ_ONLY)")
+        return f"{name}.main.{identifier(source.table or '')}"
+    files = "[" + ", ".join(map(literal, source.files)) + "]"
+    return f"read_parquet({files}, union_by_name=true, hive_partitioning=false)"
+
+
+def _why(error: Exception) -> str:
+    """What is wrong, without DuckDB's words: they can quote the log."""
+    line = re.search(r"\bLine: (\d+)", str(error), re.IGNORECASE)
+    where = f"line {line[1]} cannot be parsed" if line else "it could not be read to its end"
+    return f"{where}; it is damaged, or not of the form that its name says"

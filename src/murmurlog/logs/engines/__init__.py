@@ -1,0 +1,1 @@
+"""Where relational steps run: DuckDB, or Spark."""

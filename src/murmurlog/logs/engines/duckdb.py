@@ -1,0 +1,409 @@
+"""Where the relational steps run: what every engine offers, and the embedded one.
+
+That is DuckDB behind Ibis, in a private folder that is wiped at the end. Spark has a module of its
+own. Knows nothing about logs.
+"""
+
+import hashlib
+import math
+import re
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+import duckdb
+import ibis
+import pyarrow as pa
+
+from murmurlog.bundle.keys import ODD
+from murmurlog.bundle.scratch import scratch
+from murmurlog.errors import EngineError, InputError, UsageError
+
+ROWS_A_BATCH = 200_000
+LEAST_MEMORY = 2_000_000  # bytes; with less the engine cannot even be started
+MOST_MEMORY = 10**15
+OUT_OF_MEMORY = (
+    "the engine ran out of memory or of room to spill. Give it more with --memory, or point TMPDIR "
+    "to a larger disk."
+)
+
+
+class Engine(Protocol):
+    """Where expressions run. What it keeps is private and gone with the engine."""
+
+    @property
+    def name(self) -> str:
+        """The engine's name after --engine."""
+
+    @property
+    def version(self) -> str:
+        """The engine and its version, for certificates."""
+
+    def materialise(self, expression: Any) -> Any:
+        """The expression's rows, computed once and kept."""
+
+    def keep(self, table: pa.Table) -> Any:
+        """An Arrow table as a table of the engine."""
+
+    def batches(self, expression: Any) -> Iterator[pa.RecordBatch]:
+        """The expression's rows as a stream of Arrow batches."""
+
+    def filled(
+        self, schema: pa.Schema, source: Any, function: Callable[[pa.RecordBatch], pa.RecordBatch]
+    ) -> Any:
+        """A new table of `schema`, made by a Python function from the batches of `source`."""
+
+    def numbered(self, expression: Any, name: str) -> Any:
+        """The expression's rows, kept, with a whole number in a new column: no two have the same."""
+
+    def stored(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Any:
+        """A stream of Arrow batches as a table of the engine."""
+
+    def microseconds(self, time: Any) -> Any:
+        """A time as whole microseconds since 1970, so that differences are exact."""
+
+
+def _epoch_us(time: Any) -> Any: ...
+
+
+_MICROSECONDS = ibis.udf.scalar.builtin(
+    _epoch_us, name="epoch_us", signature=(("timestamp",), "int64")
+)
+
+
+def _hash(text: Any) -> Any: ...
+
+
+_HASH = ibis.udf.scalar.builtin(_hash, name="hash", signature=(("string",), "uint64"))
+
+
+class DuckEngine:
+    """A connection whose tables spill to a private folder. Use `engine.connect()`."""
+
+    name = "duckdb"
+
+    def __init__(self, backend: Any, folder: Path) -> None:
+        self.backend = backend
+        self.folder = folder  # private, gone with the engine
+        self._tables = 0
+        self._shown: dict[str, pa.Table] = {}
+
+    @property
+    def version(self) -> str:
+        return f"duckdb {duckdb.__version__}, ibis {ibis.__version__}"
+
+    def new_name(self) -> str:
+        """A name that no table of the engine has."""
+        self._tables += 1
+        return f"t{self._tables}"
+
+    def sql(self, statement: str) -> Any:
+        """Runs a DuckDB statement and returns its cursor; its errors are DuckDB's."""
+        return self.backend.con.execute(statement)
+
+    def materialise(self, expression: Any) -> Any:
+        """The expression's rows, computed once and kept."""
+        with _told():
+            return self.backend.create_table(self.new_name(), expression)
+
+    def keep(self, table: pa.Table) -> Any:
+        """An Arrow table as a table of the engine."""
+        with _told():
+            return self.backend.create_table(self.new_name(), ibis.memtable(table))
+
+    def show(self, table: pa.Table) -> Any:
+        """An Arrow table as a table of the engine that nobody has copied; dictionaries are texts."""
+        name = self.new_name()
+        self._shown[name] = table
+        self.backend.con.register(name, table)
+        return self.backend.table(name)
+
+    @contextmanager
+    def storing(self, schema: pa.Schema) -> Iterator[tuple[Path, pa.ipc.RecordBatchFileWriter]]:
+        """A new file in the engine's private folder, and what writes batches to it."""
+        file = self.folder / f"{self.new_name()}.arrow"
+        with _told(), pa.OSFile(str(file), "wb") as out, pa.ipc.new_file(out, schema) as writer:
+            yield file, writer
+
+    def store(self, table: pa.Table) -> Path:
+        """A file in the engine's private folder that `mapped` shows without reading it."""
+        with self.storing(table.schema) as (file, writer):
+            writer.write_table(table)
+        return file
+
+    def bucket(self, text: Any, count: int) -> Any:
+        """A number below `count`, up to 256, that depends on the text alone."""
+        return (_HASH(text) % count).cast("uint8")
+
+    @property
+    def memory(self) -> int:
+        """The bytes that the engine may take before it spills."""
+        ((limit,),) = self.sql(
+            "SELECT value FROM duckdb_settings() WHERE name = 'memory_limit'"
+        ).fetchall()
+        number, unit = limit.split()
+        return int(float(number) * 1024 ** ("bytes", "KiB", "MiB", "GiB", "TiB").index(unit))
+
+    @contextmanager
+    def sharing(self) -> Iterator[None]:
+        """Leaves half of the engine's memory to others for a while; what it holds beyond is spilled."""
+        whole = self.memory
+        with _told():
+            self.sql(f"SET memory_limit = '{whole // 2}B'")
+        try:
+            yield
+        finally:
+            self.sql(f"SET memory_limit = '{whole}B'")
+
+    def batches(
+        self, expression: Any, *, rows: int = ROWS_A_BATCH, ordered: bool = False
+    ) -> Iterator[pa.RecordBatch]:
+        """The expression's rows as a stream of Arrow batches, on a connection of its own.
+
+        Rows of a file come in the file's order if asked for.
+        """
+        if (shown := self._shown.get(_name(expression))) is not None:
+            schema = pa.schema([(name, _plain(kind)) for name, kind in _types(shown)])
+            for batch in shown.to_batches(rows):
+                yield batch.cast(schema)
+            return
+        statement = ibis.to_sql(expression, dialect="duckdb")
+        cursor = self.backend.con.cursor()
+        try:
+            for name, table in self._shown.items():
+                cursor.register(name, table)
+            with _told():
+                self.sql(f"SET preserve_insertion_order = {ordered}")
+                yield from cursor.execute(statement).to_arrow_reader(rows)
+        finally:
+            self.sql("SET preserve_insertion_order = false")
+            cursor.close()
+
+    def filled(
+        self, schema: pa.Schema, source: Any, function: Callable[[pa.RecordBatch], pa.RecordBatch]
+    ) -> Any:
+        """A new table of `schema`, made by a Python function from the batches of `source`."""
+        return self.stored(schema, map(function, self.batches(source)))
+
+    def numbered(self, expression: Any, name: str) -> Any:
+        """The expression's rows, kept, with their places 0, 1, .. in the order of all columns."""
+        place = ibis.row_number().over(ibis.window(order_by=list(expression.columns)))
+        return self.materialise(expression.mutate(**{name: place.cast("int64")}))
+
+    def stored(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Any:
+        """A stream of Arrow batches as a table of the engine."""
+        name = self.new_name()
+        table = self.backend.create_table(name, schema=ibis.Schema.from_pyarrow(schema))
+        for batch in batches:
+            self.backend.con.register("incoming", batch)
+            with _told():
+                self.backend.con.execute(f"INSERT INTO {name} SELECT * FROM incoming")
+            self.backend.con.unregister("incoming")
+        return table
+
+    def microseconds(self, time: Any) -> Any:
+        """A time as whole microseconds since 1970, so that differences are exact."""
+        return _MICROSECONDS(time)
+
+    def self_test(self) -> None:
+        """Raises unless the engine gives known answers for what the privacy proofs rely on."""
+        self_test(self)
+
+
+def mapped(file: Path) -> pa.Table:
+    """The table in a file of `store`; its bytes stay there until they are looked at."""
+    with pa.memory_map(str(file)) as source:
+        return pa.ipc.open_file(source).read_all()
+
+
+def _name(expression: Any) -> str:
+    """The name of a table, if the expression is no more than that."""
+    op = expression.op()
+    return str(op.name) if isinstance(op, ibis.expr.operations.DatabaseTable) else ""
+
+
+def _types(table: pa.Table) -> list[tuple[str, pa.DataType]]:
+    return list(zip(table.schema.names, table.schema.types, strict=True))
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+HOSTILE = (
+    *(
+        "a",
+        "é",
+        "İ",
+        "ς",
+        "x'y",
+        "",
+        " ",
+        "a b",
+        "a  b",
+        " a",
+        "a ",
+        "\u05d0",
+        "👩\u200d🔬",
+        "wea\u034fther",
+        "wea\u200dther\u2800",
+        "Z",
+        "z[",
+    ),
+    *(
+        "\uffff",
+        "a\n",
+        "a\r\n",
+        "\n",
+        "a\x00b",
+        "a\\b",
+        "~",
+        "\x7f",
+        "\ud7ff",
+        "\ue000",
+        "\U0001f600",
+    ),
+    *("ǅ", "ﬁ", "e\u0301", "a\u2028", "%_", "[&&b]", "${x}", "$1"),
+)
+_TIMES = ("1969-12-31T23:59:59.999999", "1970-01-01T00:00:00", "2024-02-29T23:59:59.000001")
+
+
+def self_test(engine: Engine) -> None:
+    """Raises unless the engine gives known answers for what the privacy proofs rely on."""
+    moments = [datetime.fromisoformat(text) for text in _TIMES]
+    texts = [*HOSTILE, None]
+    table = engine.keep(
+        pa.table(
+            {
+                "s": pa.array(texts, pa.string()),
+                "i": pa.array(range(len(texts)), pa.int64()),
+                "t": pa.array([moments[i % 3] for i in range(len(texts))], pa.timestamp("us")),
+            }
+        )
+    )
+    place = ibis.row_number().over(ibis.window(order_by=[table.s.asc(nulls_first=False)]))
+    asked = table.select(
+        "i",
+        h=ibis.literal("|").join([ibis.literal("k"), table.s]).hexdigest("sha256"),
+        n=table.s.length(),
+        odd=table.s.re_search(ODD),
+        given=table.s.nullif("").notnull(),
+        place=place.cast("int64"),
+        root=(table.i * 1000 / (table.i + 1).sqrt()).floor().cast("int64"),
+        micro=engine.microseconds(table.t),
+        week=table.t.truncate("W").strftime("%Y-%m-%d"),
+    )
+    rows = [row for batch in engine.batches(asked) for row in batch.to_pylist()]
+    in_order = sorted(HOSTILE, key=str.encode)
+    expected = [
+        {
+            "i": i,
+            "h": hashlib.sha256(("k" if s is None else f"k|{s}").encode()).hexdigest(),
+            "n": None if s is None else len(s),
+            "odd": None if s is None else re.search(ODD, s) is not None,
+            "given": bool(s),
+            "place": len(HOSTILE) if s is None else in_order.index(s),
+            "root": math.floor(i * 1000 / math.sqrt(i + 1)),
+            "micro": round(moments[i % 3].replace(tzinfo=UTC).timestamp() * 1e6),
+            "week": ("1969-12-29", "1969-12-29", "2024-02-26")[i % 3],
+        }
+        for i, s in enumerate(texts)
+    ]
+    if sorted(rows, key=lambda row: int(row["i"])) != expected:
+        raise EngineError(
+            f"{engine.version} fails its self-test: hashing, length, byte order, searching or times "
+            "differ from Python's, so bounding would not be what the proof assumes. Install the "
+            "versions of requirements.txt."
+        )
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """DuckDB's errors as ours. Its texts can quote values of the log, so most are not passed on."""
+    try:
+        yield
+    except (duckdb.OutOfMemoryException, MemoryError):
+        raise EngineError(OUT_OF_MEMORY) from None
+    except (duckdb.IOException, duckdb.InvalidInputException, OSError, pa.ArrowInvalid):
+        raise InputError(
+            "a file of the source could not be read to its end: it is damaged, or changed meanwhile, "
+            "or the disk for temporary files is full"
+        ) from None
+    except (duckdb.ConversionException, duckdb.TypeMismatchException):
+        raise InputError(
+            "files of the source have columns of one name and different types, or values that do not "
+            "fit their type: read them one by one"
+        ) from None
+    except duckdb.Error as error:
+        if type(error) is duckdb.Error:  # a file's own pages are damaged
+            raise InputError("a file of the source could not be read: it is damaged") from None
+        raise EngineError(f"the engine failed with {type(error).__name__}") from None
+
+
+def check_memory(memory: str | None) -> None:
+    """Raises unless it is a size, such as 8GB."""
+    if memory:
+        _for_tables(memory)
+
+
+def _for_tables(memory: str) -> int:
+    """What DuckDB may take of it, in bytes: the process around it takes up to a gigabyte itself."""
+    said = re.fullmatch(r"(\d+(?:\.\d+)?) ?([KMGT])(i?)B", memory, re.IGNORECASE)
+    if not said:
+        raise UsageError(f"--memory {memory!r} is not a size: write it as 8GB or 500MB")
+    size = float(said[1]) * (1024 if said[3] else 1000) ** ("KMGT".index(said[2].upper()) + 1)
+    if not LEAST_MEMORY <= size <= MOST_MEMORY:
+        raise UsageError(
+            f"--memory {memory!r:.40} is not a size that the engine can start with: give it 2MB to 1000TB"
+        )
+    return int(size - min(size / 5, 1e9))
+
+
+@contextmanager
+def connect(*, memory: str | None = None, folder: Path | None = None) -> Iterator[DuckEngine]:
+    """An engine in a new private folder below `folder` (default: the system's temporary one)."""
+    with scratch(folder or Path(tempfile.gettempdir())) as private:
+        # Tables live in memory and spill to the folder; a database file costs four times the CPU.
+        backend = ibis.duckdb.connect()
+        try:
+            settings = {
+                "temp_directory": str(private / "spill"),
+                "preserve_insertion_order": "false",
+                "GLOBAL TimeZone": "UTC",  # cursors would have the machine's
+                "autoinstall_known_extensions": "false",
+                "autoload_known_extensions": "false",
+                "enable_progress_bar": "false",
+            }
+            if memory:
+                settings["memory_limit"] = f"{_for_tables(memory)}B"
+            for name, value in settings.items():
+                backend.con.execute(f"SET {name} = {quoted(value)}")
+            engine = DuckEngine(backend, private)
+            engine.self_test()
+            yield engine
+        finally:
+            backend.disconnect()
+
+
+def quoted(text: str) -> str:
+    """The text as an SQL string literal."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def literal(path: Path) -> str:
+    """The SQL of a file's name that DuckDB takes for that file alone; stars are no patterns there."""
+    name = str(path)
+    if "\\" in name and any(c in name for c in "*?["):
+        raise InputError(
+            f"the path of {path.name!r} has a backslash and one of *?[ in it, which DuckDB cannot "
+            "tell from a pattern: rename the file or the folder"
+        )
+    return quoted(re.sub(r"[*?\[]", r"[\g<0>]", name))
+
+
+def identifier(name: str) -> str:
+    """The name as an SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,468 @@
+"""The engine for clusters: Spark behind Ibis, with tables as Parquet files that all workers reach.
+
+Nothing is collected: what is used twice is written to a private folder and read again, and rows
+come to this process as a stream of Arrow batches, one partition at a time. No noise is drawn on a
+worker, where a task can run twice. Python functions run on the workers, on batches; the package
+goes there as a zip file. Knows nothing about logs. Spark comes with the extra `spark` and is
+imported late.
+"""
+
+import os
+import re
+import shutil
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import ibis
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from murmurlog.bundle.keys import NORMALISER, normalise
+from murmurlog.bundle.scratch import PREFIX, scratch
+from murmurlog.errors import EngineError, InputError, MurmurlogError, UsageError
+from murmurlog.logs.engines.duckdb import HOSTILE, self_test
+from murmurlog.logs.engines.spark_worker import each, ipc, normalised, packed, unpacked
+
+ROWS_A_BATCH = 20_000
+ROWS_A_GROUP = 1_000_000  # of a file that this process writes
+CHUNK = 50_000  # rows that go to the workers together
+ROW_GROUP = 16 << 20  # bytes; a stream holds about one row group
+IPC = "ipc binary"  # the schema of Arrow batches on their way
+# What must be the same whatever the cluster's own defaults are.
+SETTINGS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.timestampType": "TIMESTAMP_NTZ",
+    "spark.sql.ansi.enabled": "false",  # its errors quote values
+    "spark.sql.caseSensitive": "true",
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
+    "spark.sql.parquet.binaryAsString": "false",
+    "spark.sql.parquet.inferTimestampNTZ.enabled": "true",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    "spark.sql.parser.escapedStringLiterals": "false",
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": str(ROWS_A_BATCH),
+}
+AT_START = {
+    "spark.app.name": "murmurlog",
+    "spark.ui.enabled": "false",  # it would show parts of plans to whoever opens the port
+    "spark.ui.showConsoleProgress": "false",
+}
+# Of every table that is written, also where the session is not ours and has other settings.
+WRITTEN = {
+    "parquet.block.size": str(ROW_GROUP),
+    # With version 2 a task that dies while it commits leaves rows behind.
+    "mapreduce.fileoutputcommitter.algorithm.version": "1",
+}
+# Files and folders are read as they are named, where no star is a pattern and no `day=1` a column.
+LITERALLY = {
+    "__globPaths__": "false",
+    "recursiveFileLookup": "true",
+    # The usual client looks for a file of sums, and cannot name that of a file with a colon.
+    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "fs.file.impl.disable.cache": "true",
+}
+PIP = "pip install 'murmurlog[spark]'"
+# What Spark may say while it runs, and our words for it, since its own can quote rows.
+_SAID: Mapping[str, tuple[type[MurmurlogError], str]] = {
+    "No space left": (EngineError, "the disk of the scratch folder or of a worker is full"),
+    "OutOfMemoryError": (
+        EngineError,
+        "Spark ran out of memory: raise spark.executor.memory or spark.driver.memory",
+    ),
+    "TIMESTAMP(NANOS": (
+        InputError,
+        "the source has times in nanoseconds, which Spark does not read: write them in microseconds",
+    ),
+    "PARQUET_TYPE_ILLEGAL": (
+        InputError,
+        "the source has a column of a type that Spark does not read, such as uuid, float16 or time: "
+        "write it as text, or use --engine duckdb",
+    ),
+    "exceeds max precision": (
+        InputError,
+        "the source has decimals of more than 38 digits, which are not read exactly: write them as "
+        "text",
+    ),
+    "No module named": (
+        EngineError,
+        "the Python of the workers lacks a module. It needs pyarrow, and duckdb if times are text or "
+        "numbers: install both there, or name another Python with PYSPARK_PYTHON",
+    ),
+    "PYTHON_VERSION_MISMATCH": (
+        EngineError,
+        "the workers run another Python than this process: name the same version with "
+        "PYSPARK_PYTHON",
+    ),
+    "Cannot run program": (
+        EngineError,
+        "the workers have no such Python: name theirs with PYSPARK_PYTHON",
+    ),
+    "another normaliser": (
+        EngineError,
+        "the workers' Python has other Unicode tables than this process: use one version of Python",
+    ),
+    "ermission denied": (
+        EngineError,
+        "the scratch folder cannot be written by the workers: they must run as the same user",
+    ),
+    "CANNOT_MERGE": (InputError, "the files of the source have columns of different types"),
+    "FAILED_READ_FILE": (InputError, "a file of the source is damaged, or changed meanwhile"),
+    "is not a Parquet file": (InputError, "a file of the source is no Parquet"),
+    "UnicodeDecodeError": (InputError, "the source holds text that is not valid UTF-8"),
+    "MALFORMED_CHARACTER": (InputError, "the source holds text that is not valid UTF-8"),
+    "SparkContext was shut down": (EngineError, "Spark was stopped while it was in use"),
+    "Master is unresponsive": (EngineError, "the Spark master does not answer: check --master"),
+    "All masters are": (EngineError, "the Spark master does not answer: check --master"),
+}
+
+
+def _time(time: Any) -> Any: ...
+
+
+# Times have no zone in our tables, but Spark counts from 1970 only in one; the session's is UTC.
+_ZONED = ibis.udf.scalar.builtin(
+    _time, name="to_timestamp_ltz", signature=(("timestamp",), "timestamp")
+)
+_MICROSECONDS = ibis.udf.scalar.builtin(
+    _time, name="unix_micros", signature=(("timestamp",), "int64")
+)
+
+
+class SparkEngine:
+    """A session whose tables are Parquet files in a private folder. Use `spark.connect()`."""
+
+    name = "spark"
+
+    def __init__(self, session: Any, folder: str, private: Path) -> None:
+        self.session = session
+        self.backend = _backend(session)
+        self.folder = folder  # where workers write; gone with the engine
+        self.private = private  # a folder of this machine; gone with the engine
+        self._tables = 0
+
+    @property
+    def version(self) -> str:
+        return f"spark {self.session.version}, ibis {ibis.__version__}"
+
+    def materialise(self, expression: Any) -> Any:
+        """The expression's rows, computed once and kept."""
+        with told():
+            return self.write(self.session.sql(self.backend.compile(expression)))
+
+    def keep(self, table: pa.Table) -> Any:
+        """An Arrow table as a table of the engine."""
+        parts = [(ipc(batch),) for batch in table.to_batches(max_chunksize=CHUNK)]
+        with told():
+            sent = self.session.createDataFrame(parts, IPC)
+            return self.write(sent.mapInArrow(unpacked, spark_schema(table.schema)))
+
+    def batches(self, expression: Any) -> Iterator[pa.RecordBatch]:
+        """The rows as a stream of Arrow batches, in no order; a partition is here at a time."""
+        if not isinstance(expression.op(), ibis.expr.operations.DatabaseTable):
+            expression = self.materialise(expression)  # a lost task must not change what came
+        schema = expression.schema().to_pyarrow()
+        with told():
+            rows = self.session.sql(self.backend.compile(expression))
+            for (one,) in rows.mapInArrow(packed, IPC).toLocalIterator():
+                with pa.ipc.open_stream(one) as stream:
+                    for batch in stream:
+                        yield batch.cast(schema)
+
+    def filled(
+        self, schema: pa.Schema, source: Any, function: Callable[[pa.RecordBatch], pa.RecordBatch]
+    ) -> Any:
+        """A new table of `schema`, made by a Python function from the batches of `source`.
+
+        The function runs on the workers, and more than once where a task is lost.
+        """
+        with told():
+            rows = self.session.sql(self.backend.compile(source))
+            work = partial(each, function=function, normaliser=NORMALISER)
+            return self.write(rows.mapInArrow(work, spark_schema(schema)))
+
+    def numbered(self, expression: Any, name: str) -> Any:
+        """The expression's rows, kept, with a whole number in a new column: no two have the same.
+
+        The numbers have gaps, as each partition counts for itself, and none is made twice: a task
+        that is done again replaces what it wrote before.
+        """
+        from pyspark.sql import functions
+
+        with told():
+            rows = self.session.sql(self.backend.compile(expression))
+            return self.write(rows.withColumn(name, functions.monotonically_increasing_id()))
+
+    def stored(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Any:
+        """A stream of Arrow batches as a table; on its way it is a file of this machine."""
+        file = self.private / "batches.parquet"
+        with pq.ParquetWriter(file, schema) as out:
+            for batch in batches:
+                out.write_batch(batch, row_group_size=ROWS_A_GROUP)
+        return self.adopt(file)
+
+    def microseconds(self, time: Any) -> Any:
+        """A time as whole microseconds since 1970, so that differences are exact."""
+        return _MICROSECONDS(_ZONED(time))
+
+    def write(self, rows: Any) -> Any:
+        """The rows of a Spark frame, written once, as a table."""
+        name = self._new()
+        path = f"{self.folder}/{name}"
+        with told():
+            rows.write.options(**WRITTEN).parquet(path)
+            again = self.session.read.options(**LITERALLY).schema(rows.schema)
+            return self.view(again.parquet(path), name)
+
+    def view(self, rows: Any, name: str | None = None) -> Any:
+        """The rows of a Spark frame as a table that is computed whenever it is used."""
+        name = name or self._new()
+        with told():
+            rows.createTempView(name)
+            return self.backend.table(name)
+
+    def adopt(self, file: Path) -> Any:
+        """A Parquet file of this machine as a table; it is moved to where workers reach it."""
+        name = self._new()
+        target = f"{self.folder}/{name}.parquet"
+        with told():
+            path = _hadoop_path(self.session, target)
+            files = path.getFileSystem(self.session.sparkContext._jsc.hadoopConfiguration())
+            files.moveFromLocalFile(_hadoop_path(self.session, literal(file)), path)
+            return self.view(self.session.read.options(**LITERALLY).parquet(target), name)
+
+    def _new(self) -> str:
+        self._tables += 1
+        return f"t{self._tables}"
+
+    def self_test(self) -> None:
+        """Raises unless Spark and the workers' Python give known answers."""
+        self_test(self)
+        schema = pa.schema([("raw", pa.string()), ("clean", pa.string())])
+        given = self.keep(pa.table({"raw": pa.array(HOSTILE, pa.string())}))
+        found = self.filled(schema, given, normalised)
+        rows = {row["raw"]: row["clean"] for b in self.batches(found) for row in b.to_pylist()}
+        if rows != {text: normalise(text) for text in HOSTILE}:
+            raise EngineError(
+                f"{self.version} fails its self-test: text that is cleaned on the workers differs "
+                "from what this process makes of it. Use one version of Python."
+            )
+
+
+def is_uri(path: str) -> bool:
+    """Whether a path is one that only Spark can tell anything about: s3a://..., hdfs://..."""
+    return re.match(r"[a-z][a-z0-9+.-]*://", path, re.IGNORECASE) is not None
+
+
+def literal(path: Path) -> str:
+    """A path of this machine as Hadoop and Spark name it.
+
+    It is no URI: they take a percent sign, a space or any other character for itself.
+    """
+    return f"file://{path.resolve()}"
+
+
+def check_settings(*, master: str | None, scratch_at: str | None, memory: str | None) -> None:
+    """Raises unless the settings go together; starts nothing."""
+    if memory:
+        raise UsageError(
+            "--memory is for --engine duckdb: Spark's memory is spark.executor.memory and "
+            "spark.driver.memory, in spark-defaults.conf"
+        )
+    if scratch_at is None and master is not None and not master.startswith("local"):
+        raise UsageError(
+            f"--master {master} needs --scratch: a folder that this machine and all workers reach, "
+            "such as a shared disk, hdfs://... or s3a://..."
+        )
+    if scratch_at is not None and not is_uri(scratch_at) and not Path(scratch_at).is_dir():
+        raise UsageError(f"--scratch {scratch_at!r} is no folder: make it first")
+
+
+@contextmanager
+def connect(
+    *, master: str | None = None, scratch_at: str | None = None, test: bool = True
+) -> Iterator[SparkEngine]:
+    """An engine on a cluster, or on this machine with master local[*].
+
+    Without a master it is the one that spark-submit or spark-defaults.conf names, or the session
+    that runs already. Its tables are in a new private folder below `scratch_at`.
+    """
+    check_settings(master=master, scratch_at=scratch_at, memory=None)
+    with ExitStack() as stack:
+        private = stack.enter_context(scratch(Path(tempfile.gettempdir())))
+        session, own = _session(master, private)
+        if own:
+            stack.callback(session.stop)
+        check_settings(master=session.sparkContext.master, scratch_at=scratch_at, memory=None)
+        folder = stack.enter_context(_folder(session, scratch_at, private))
+        session.sparkContext.addPyFile(_package(private).as_uri())  # a URI indeed: # would end it
+        engine = SparkEngine(session, folder, private)
+        if test:
+            engine.self_test()
+        yield engine
+
+
+def _session(master: str | None, private: Path) -> tuple[Any, bool]:
+    """A session of Spark and whether it is ours to stop."""
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise EngineError(f"--engine spark needs Spark, which is not installed: {PIP}") from None
+    if master is None and (running := SparkSession.getActiveSession()) is not None:
+        session, own = running.newSession(), False
+    else:
+        if not os.environ.get("JAVA_HOME") and shutil.which("java") is None:
+            raise EngineError(
+                "--engine spark needs a Java runtime, and there is none: install one, such as "
+                "openjdk-17-jre-headless, or set JAVA_HOME"
+            )
+        session, own = _started(SparkSession, master, private), True
+    for name, value in SETTINGS.items():
+        session.conf.set(name, value)
+    _silence()
+    return session, own
+
+
+def _silence() -> None:
+    """Stops Spark 4 from printing whole errors, which quote plans and values, by itself."""
+    with suppress(ImportError):
+        from pyspark.logger import PySparkLogger
+
+        for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+            PySparkLogger.getLogger(name).disabled = True
+
+
+def _started(kind: Any, master: str | None, private: Path) -> Any:
+    if kind.getActiveSession() is not None:
+        raise EngineError("a Spark session runs in this process: use it by leaving --master out")
+    builder = kind.builder
+    for name, value in AT_START.items():
+        builder = builder.config(name, value)
+    if master is not None:
+        builder = builder.master(master)
+        if master.startswith("local"):
+            if "," in str(private):
+                raise UsageError(
+                    f"the folder for temporary files, {str(private.parent)!r}, has a comma in its "
+                    "name, which Spark takes for two folders: name another with TMPDIR"
+                )
+            # Shuffled rows go where the rest of the log is, and vanish with it.
+            builder = builder.config("spark.local.dir", str(private))
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    try:
+        session = builder.getOrCreate()
+    except Exception as error:  # what is raised depends on how far Java came
+        text = str(error)
+        if "master URL" in text:
+            raise UsageError(
+                "--engine spark needs --master: spark://host:7077, or local[*] for this machine"
+            ) from None
+        if "GATEWAY" in text.upper():
+            raise EngineError(
+                "Java could not start Spark: it needs Java 17 or 21 (see its words above)"
+            ) from None
+        raise EngineError(f"Spark could not start: {text.splitlines()[0]}") from None
+    if session.conf.get("spark.log.level", None) is None:
+        session.sparkContext.setLogLevel("OFF")  # its warnings quote values of the log
+    return session
+
+
+@contextmanager
+def _folder(session: Any, scratch_at: str | None, private: Path) -> Iterator[str]:
+    """A new folder for tables, as Spark names it, gone when the block ends."""
+    if scratch_at is None:
+        yield literal(private)
+    elif not is_uri(scratch_at):
+        with scratch(Path(scratch_at).resolve()) as folder:
+            yield literal(folder)
+    else:
+        with told():
+            name = f"{scratch_at.rstrip('/')}/{PREFIX}{session.sparkContext.applicationId}"
+            path = _hadoop_path(session, name)
+            files = path.getFileSystem(session.sparkContext._jsc.hadoopConfiguration())
+            jvm = session.sparkContext._jvm
+            private_mode = jvm.org.apache.hadoop.fs.permission.FsPermission("700")
+            if files.exists(path) or not files.mkdirs(path, private_mode):
+                raise EngineError(f"the scratch folder {name} cannot be made")
+        try:
+            yield name
+        finally:
+            with told():
+                files.delete(path, True)
+
+
+def _hadoop_path(session: Any, uri: str) -> Any:
+    return session.sparkContext._jvm.org.apache.hadoop.fs.Path(uri)
+
+
+def _package(private: Path) -> Path:
+    """This package as a zip file, for the workers."""
+    home = Path(__file__).parents[2]
+    target = private / "murmurlog.zip"
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as packed:
+        for file in sorted(home.rglob("*")):
+            if file.is_file() and "__pycache__" not in file.parts:
+                packed.write(file, Path("murmurlog") / file.relative_to(home))
+    return target
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Spark's errors as ours. Its texts can quote values of the log, so they are not passed on."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (Py4JError, PySparkException) as error:
+        text = str(error)
+        for said, (kind, words) in _SAID.items():
+            if said in text:
+                raise kind(words) from None
+        named = getattr(error, "getCondition", getattr(error, "getErrorClass", lambda: None))
+        what = named() or type(error).__name__
+        raise EngineError(
+            f"Spark failed with {what}. Its words may quote rows, so they are not shown here: see "
+            "the logs of the workers, or set spark.log.level"
+        ) from None
+
+
+def spark_schema(schema: pa.Schema) -> Any:
+    """The columns as Spark has them, times without a zone."""
+    from ibis.backends.pyspark.datatypes import PySparkSchema
+    from pyspark.sql.types import StructType, TimestampNTZType, TimestampType
+
+    fields = PySparkSchema.from_ibis(ibis.Schema.from_pyarrow(schema)).fields
+    for field in fields:
+        if isinstance(field.dataType, TimestampType):
+            field.dataType = TimestampNTZType()
+    return StructType(fields)
+
+
+def _backend(session: Any) -> Any:
+    """Ibis on Spark, but small results come as rows: its own way goes through pandas."""
+    from ibis.backends.pyspark import Backend
+
+    backend = type("Rows", (Backend,), {"to_pyarrow": _to_pyarrow})()
+    backend.do_connect(session)
+    return backend
+
+
+def _to_pyarrow(backend: Any, expression: Any, /, **_: Any) -> Any:
+    """The whole result, in memory: for sums and counts, and for tests."""
+    from ibis.formats.pyarrow import PyArrowData
+
+    table = expression.as_table()
+    with told():
+        rows = backend.raw_sql(backend.compile(table)).collect()
+    schema = table.schema()
+    found = pa.Table.from_pylist([row.asDict() for row in rows], schema=schema.to_pyarrow())
+    return expression.__pyarrow_result__(PyArrowData.convert_table(found, schema))

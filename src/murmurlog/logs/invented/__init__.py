@@ -1,0 +1,1 @@
+"""Generated logs, which are nobody's."""

@@ -1,0 +1,355 @@
+"""The texts of an invented log: what a query's or a site's number reads as. Draws nothing.
+
+Every text is a fixed function of a number, so two logs of one population speak the same language,
+whatever their seed and size. A query's number packs its kind (the high bits) and a number within
+the kind.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Ints = npt.NDArray[np.int64]
+Unsigned = npt.NDArray[np.uint64]
+Facts = npt.NDArray[np.bool_]
+
+HEAD, WORDS, FEARS, _topics = (
+    part.splitlines()
+    for part in (files("murmurlog.logs.invented") / "words.txt")
+    .read_text("utf-8")
+    .split("\n", 1)[1]
+    .split("\n\n")
+)
+TOPICS = {name: words.split() for name, words in (line.split(": ") for line in _topics)}
+
+# Kinds of a query's number. A site is a host's name asked for; own ones are one user's only.
+SHARED, OWN, SPECIAL, WRONG, FEAR, SITE, PERSONAL = range(7)
+KIND_BITS = 42
+NUMBERS = 1 << KIND_BITS
+SPECIALS, WRONGS, FORMS = 6, 3, 3  # variants of a base query, and ways to ask for a site
+
+VOCABULARY, WORD_POWER = 1_000_000, 4.0
+TOPIC_WORD = 0.6  # the share of longer queries that begin with a word of their topic
+LENGTHS = (0.05, 0.35, 0.72)  # at most 1, 2, 3 words; the rest has 4
+HOSTS, HOST_POWER = 110_000, 6.7  # a topic
+ON_TOPIC = 0.9
+SITES = 50_000  # hosts that are asked for by name
+LABELLED_HOSTS = 24_000  # hosts whose topic is told; low numbers are clicked most
+VARIED = 5_000  # the most asked shared queries have misspellings and more special forms
+TOPLEVEL = (".com", ".com", ".com", ".org", ".net", ".info")
+PATTERNS = ("email", "phone", "card", "us-ssn", "address")  # as the screen calls them
+
+_SYLLABLES = [
+    o + v + c for o in "bdfgklmnprstvz" for v in "aeiou" for c in ("", "n", "r", "s", "l")
+]
+_PAIRS = len(_SYLLABLES) ** 2
+_REAL = WORDS + [word for words in TOPICS.values() for word in words]
+_TOPIC_WORDS = len(next(iter(TOPICS.values())))
+_LIKED = [query for query in HEAD if not query.startswith("fear of")]  # fears are a kind of theirs
+
+
+def mixed(number: Unsigned, salt: int) -> Unsigned:
+    """A fixed scramble of integers, so that a text depends on its number only."""
+    x = number + np.uint64((salt * 0x9E3779B97F4A7C15) % 2**64)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+def uniform(number: Ints, salt: int) -> npt.NDArray[np.float64]:
+    """A fixed fraction in [0, 1) for each number."""
+    return np.asarray(
+        (mixed(number.astype(np.uint64), salt) >> np.uint64(11)) * 2.0**-53, np.float64
+    )
+
+
+def pick(number: Ints, salt: int, size: int, power: float) -> Ints:
+    """Indices below `size`, small ones more often: index x in proportion to x^(1/power - 1)."""
+    chosen = (uniform(number, salt) ** power * size).astype(np.int64)
+    return np.asarray(np.minimum(chosen, size - 1))
+
+
+def packed(kind: int, number: Ints) -> Ints:
+    """The query numbers of this kind."""
+    return np.asarray(number + (kind << KIND_BITS))
+
+
+def kind_of(query: Ints) -> Ints:
+    """The kind of each query."""
+    return np.asarray(query >> KIND_BITS)
+
+
+def root(query: Ints) -> Ints:
+    """The query a variant stands for; every other query stands for itself."""
+    kind, number = kind_of(query), query & (NUMBERS - 1)
+    found = np.where(kind == SPECIAL, number // SPECIALS, query)
+    return np.asarray(np.where(kind == WRONG, number // WRONGS, found))
+
+
+def topic_of(query: Ints) -> Ints:
+    """The topic of each query, as a place in TOPICS; variants have that of their root."""
+    return np.asarray((uniform(root(query), 11) * len(TOPICS)).astype(np.int64))
+
+
+def clicked_host(query: Ints, rank: Ints) -> Ints:
+    """The host at this place of the query's results; a host's topic is its number modulo TOPICS.
+
+    The first two results of a more special query are those of its root. The first of a site's name
+    is that site.
+    """
+    base = root(query)
+    # Ranks go to 100, and 7 bits leave a packed number below 2^63.
+    place = (np.where(rank <= 2, base, query) << 7) + rank
+    topic = np.where(
+        uniform(place, 12) < ON_TOPIC,
+        topic_of(query),
+        (uniform(place, 13) * len(TOPICS)).astype(np.int64),
+    )
+    found = pick(place, 14, HOSTS, HOST_POWER) * len(TOPICS) + topic
+    named = (kind_of(query) == SITE) & (rank == 1)
+    return np.asarray(np.where(named, (query & (NUMBERS - 1)) // FORMS, found))
+
+
+@cache
+def vocabulary() -> pa.Array:
+    """English words first, then words of two syllables, then of three; all different."""
+    number = np.arange(VOCABULARY - len(_REAL))
+    return pa.concat_arrays([pa.array(_REAL), _invented(number)])
+
+
+def _invented(number: Ints) -> pa.Array:
+    """A pronounceable word for each number, different for different ones below 43 million."""
+    table, base = pa.array(_SYLLABLES), len(_SYLLABLES)
+    # Multiplying by a number without common factors deals neighbours far apart.
+    short = number * 67_867 % _PAIRS
+    long = number * 15_485_863 % (_PAIRS * base)
+    code = np.where(number < _PAIRS, short, long)
+    last = pa.array(long // _PAIRS, mask=number < _PAIRS)
+    parts = [table.take(pa.array(x)) for x in (code % base, code // base % base)]
+    return _joined([*parts, table.take(last)], "")
+
+
+def _joined(parts: list[pa.Array], between: str) -> pa.Array:
+    return pc.binary_join_element_wise(*parts, between, null_handling="skip")
+
+
+def hosts(number: Ints) -> pa.Array:
+    """The name of each host, such as `banaro.com`."""
+    ends = pa.array(TOPLEVEL).take(pa.array((uniform(number, 15) * len(TOPLEVEL)).astype(np.int64)))
+    return _joined([_invented(number + _PAIRS // 2), ends], "")
+
+
+def urls(number: Ints) -> pa.Array:
+    """The address of each host."""
+    return _joined([pa.scalar("http://www."), hosts(number)], "")
+
+
+def texts(query: Ints) -> pa.Array:
+    """The text of each query; give distinct ones, this is the dear step."""
+    kind = kind_of(query)
+    found = _phrases(root(query))
+    for one, spell in SPELLED.items():
+        there = kind == one
+        if there.any():
+            number = query[there] & (NUMBERS - 1)
+            spelled = spell(number, found.filter(pa.array(there)))
+            found = pc.replace_with_mask(found, pa.array(there), spelled)
+    return found
+
+
+def _phrases(query: Ints) -> pa.Array:
+    """One to four words for each query; the most asked shared queries are fixed phrases."""
+    length = 1 + np.searchsorted(LENGTHS, uniform(query, 9), side="right")
+    length = np.where(query < 200, np.minimum(length, 2), length)
+    words = []
+    for place in range(4):
+        word = pick(query, 20 + place, VOCABULARY, WORD_POWER)
+        if place == 0:
+            word = np.where((length > 1) & (uniform(query, 10) < TOPIC_WORD), _topical(query), word)
+        chosen = pa.array(word, mask=place >= length)
+        words.append(vocabulary().take(chosen))
+    found = _joined(words, " ")
+    head = query < len(_LIKED)
+    fixed = pa.array(_LIKED).take(pa.array(query[head]))
+    return pc.replace_with_mask(found, pa.array(head), fixed)
+
+
+def _topical(query: Ints) -> Ints:
+    """For each query the vocabulary's place of a word of its topic."""
+    among = pick(query, 16, _TOPIC_WORDS, 1.5)
+    return np.asarray(len(WORDS) + topic_of(query) * _TOPIC_WORDS + among)
+
+
+def _specials(number: Ints, phrase: pa.Array) -> pa.Array:
+    """The phrases with one more word."""
+    more = vocabulary().take(pa.array(pick(number, 17, 20_000, 1.5)))
+    return _joined([phrase, more], " ")
+
+
+def _wrongs(number: Ints, phrase: pa.Array) -> pa.Array:
+    """The phrases with one slip of the keys each."""
+    where = uniform(number, 18).tolist()
+    slips = zip(phrase.to_pylist(), (number % WRONGS).tolist(), where, strict=True)
+    return pa.array([_slip(text, how, at) for text, how, at in slips], pa.string())
+
+
+def _slip(text: str, how: int, where: float) -> str:
+    """The text with a letter of its longest word left out, doubled or moved."""
+    word = max(text.split(), key=len)
+    at = 1 + int(where * (len(word) - 2)) if len(word) > 2 else 0
+    before, letter, after = word[:at], word[at], word[at + 1 :]
+    moved = after[:1] + letter + after[1:]
+    slips = (before + after, before + letter + letter + after, before + moved)
+    # A moved letter may give the same word; a doubled one never does.
+    wrong = slips[how] if slips[how] not in (word, "") else slips[1]
+    return text.replace(word, wrong, 1)
+
+
+def _fears(number: Ints, _: pa.Array) -> pa.Array:
+    return _joined([pa.scalar("fear of"), pa.array(FEARS).take(pa.array(number))], " ")
+
+
+def _sites(number: Ints, _: pa.Array) -> pa.Array:
+    """A site asked for by its host, with www, or without the ending."""
+    host, form = hosts(number // FORMS), number % FORMS
+    bare = pc.replace_substring_regex(host, r"\.[a-z]+$", "")
+    long = _joined([pa.scalar("www."), host], "")
+    return pc.choose(pa.array(form), bare, host, long)
+
+
+def _personal(number: Ints, _: pa.Array) -> pa.Array:
+    """Strings that look like somebody's and are nobody's: see `pattern_of`."""
+    first, second = (
+        vocabulary().take(pa.array(pick(number, salt, 100_000, 1.0))).to_pylist()
+        for salt in (30, 31)
+    )
+    digits = (mixed(number.astype(np.uint64), 32) % np.uint64(10**16)).tolist()
+    rows = zip(number.tolist(), first, second, digits, strict=True)
+    return pa.array([_string(n % len(PATTERNS), *rest) for n, *rest in rows], pa.string())
+
+
+def pattern_of(query: Ints) -> list[str]:
+    """What a personal query looks like, a word of PATTERNS for each."""
+    return [PATTERNS[n % len(PATTERNS)] for n in (query & (NUMBERS - 1)).tolist()]
+
+
+def _string(pattern: int, first: str, second: str, digits: int) -> str:
+    """One personal string, of ranges that nobody can have."""
+    text = f"{digits:016d}"
+    if pattern == 0:
+        return f"{first}.{second}@example.{('com', 'org', 'net')[digits % 3]}"
+    if pattern == 1:  # 555-0100 to 555-0199 are kept for fiction
+        return f"{2 + digits % 8}{text[:2]}-555-01{text[2:4]}"
+    if pattern == 2:  # payment services test with numbers from 4000 00
+        number = "40000000" + text[:7]
+        return " ".join((number + _luhn(number))[i : i + 4] for i in range(0, 16, 4))
+    if pattern == 3:  # neither social security nor taxpayer numbers of the US begin so
+        return f"9{text[:2]}-{1 + digits % 49:02d}-{1 + digits % 9_999:04d}"
+    return f"{1 + digits % 999} {first} {('street', 'avenue', 'road')[digits % 3]} {second}"
+
+
+def _luhn(number: str) -> str:
+    """The check digit to put behind the number."""
+    doubled = [2 * int(d) if i % 2 == 0 else int(d) for i, d in enumerate(reversed(number))]
+    return str(-sum(d - 9 if d > 9 else d for d in doubled) % 10)
+
+
+SPELLED = {
+    SPECIAL: _specials,
+    WRONG: _wrongs,
+    FEAR: _fears,
+    SITE: _sites,
+    PERSONAL: _personal,
+}
+
+
+def labels(query: Ints, spelled: pa.Array, host: Ints) -> pa.Table:
+    """What was planted, for the distinct queries and hosts of a log: kind, query, target.
+
+    Only what is there at both ends: a misspelling whose right spelling nobody asks is left out.
+    """
+
+    def those(kind: int) -> tuple[Ints, pa.Array]:
+        there = kind_of(query) == kind
+        return query[there], spelled.filter(pa.array(there))
+
+    shared = query[query < NUMBERS]
+    popular = host[host < LABELLED_HOSTS]
+    topic = pa.array(list(TOPICS)).take(pa.array(popular % len(TOPICS)))
+    fear, fears = those(FEAR)
+    found = [
+        _labelled("fear", fears, pa.array(FEARS).take(pa.array(fear & (NUMBERS - 1)))),
+        _labelled("topic", _joined([pa.scalar("www."), hosts(popular)], ""), topic),
+    ]
+    for kind, name in ((WRONG, "misspelling"), (SPECIAL, "reformulation")):
+        variant, spelling = those(kind)
+        kept = np.isin(root(variant), shared[shared < VARIED])
+        ends = [spelling.filter(pa.array(kept)), texts(root(variant[kept]))]
+        found.append(_labelled(name, *(ends if kind == WRONG else reversed(ends))))
+    personal, strings = those(PERSONAL)
+    found.append(_labelled("personal", strings, pa.array(pattern_of(personal), pa.string())))
+    asked, names = those(SITE)
+    site = (asked & (NUMBERS - 1)) // FORMS
+    kept = np.isin(site, host[host < SITES])
+    found.append(_labelled("navigational", names.filter(pa.array(kept)), urls(site[kept])))
+    return pa.concat_tables(found)
+
+
+def _labelled(kind: str, query: pa.Array, target: pa.Array) -> pa.Table:
+    """Labels of one kind, each once: two numbers may have one text."""
+    table = pa.table({"query": query, "target": target})
+    # One thread: more of them give another order each time.
+    table = table.group_by(["query", "target"], use_threads=False).aggregate([])
+    return table.add_column(0, "kind", pa.array([kind] * len(table), pa.string()))
+
+
+def coded(codes: Ints, values: Sequence[str | None]) -> pa.ChunkedArray:
+    """The value of each code."""
+    return pa.chunked_array(
+        [pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array(values))]
+    ).cast(pa.string())
+
+
+def _plain_pick(number: Unsigned, salt: int, size: int) -> Ints:
+    """Indices below `size`, small ones more often (a power law with exponent 2/3)."""
+    uniform = mixed(number, salt).astype(np.float64) / 2.0**64
+    return np.minimum((uniform**3 * size).astype(np.int64), size - 1)
+
+
+def plain_texts(query: Ints, words: npt.NDArray[np.str_]) -> pa.ChunkedArray:
+    """The text of each query of a plain log."""
+    distinct, codes = np.unique(query, return_inverse=True)
+    number = distinct.astype(np.uint64)
+    length = 1 + (distinct >= 200) + (mixed(number, 9) % np.uint64(3)).astype(np.int64)
+    columns = [words[_plain_pick(number, salt, len(words))].tolist() for salt in range(4)]
+    texts = [
+        HEAD[q] if q < len(HEAD) else " ".join(row[:n])
+        for q, n, row in zip(
+            distinct.tolist(), length.tolist(), zip(*columns, strict=True), strict=True
+        )
+    ]
+    return coded(codes, texts)
+
+
+def plain_urls(
+    query: Ints, rank: Ints, clicked: Facts, words: npt.NDArray[np.str_]
+) -> pa.ChunkedArray:
+    """The url of each click of a plain log, nothing where there is none."""
+    target = np.where(clicked, query * 16 + rank, -1)
+    distinct, codes = np.unique(target, return_inverse=True)
+    number = distinct.astype(np.uint64)
+    site = words[_plain_pick(number, 5, len(words))].tolist()
+    page = words[_plain_pick(number, 6, len(words))].tolist()
+    end = (mixed(number, 7) % np.uint64(len(TOPLEVEL))).astype(np.int64).tolist()
+    urls: list[str | None] = [
+        f"http://www.{s}{TOPLEVEL[e]}" + ("" if t % 16 == 1 else f"/{p}")
+        for t, s, p, e in zip(distinct.tolist(), site, page, end, strict=True)
+    ]
+    if distinct[0] < 0:
+        urls[0] = None
+    return coded(codes, urls)

@@ -1,0 +1,99 @@
+"""Which rows of a source are read and how their text is cleaned: one value for all that reads logs."""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from murmurlog.bundle.keys import NORMALISER, normalise
+from murmurlog.bundle.schema import BY_VALUE, By, check_public_name
+from murmurlog.logs.engines.duckdb import DuckEngine
+from murmurlog.logs.engines.spark import SparkEngine
+from murmurlog.logs.log import Log, read
+from murmurlog.logs.log import check as check_rows
+from murmurlog.logs.screen import Screen, matcher
+from murmurlog.logs.source import Source
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """Which rows of a source count and how their text is cleaned; all of it public parameters."""
+
+    url: str = "path"
+    since: str | None = None
+    until: str | None = None
+    where: Mapping[str, str] | None = None
+    by: By | None = None
+    screen: Screen | None = None
+    deny: frozenset[str] = frozenset()
+    strict: bool = False
+
+    def check(self, source: Source) -> None:
+        """Raises if the source cannot be read so; looks at no row."""
+        keep = (self.by.column,) if self.by else ()
+        if self.by:
+            check_public_name(self.by.column)
+        check_rows(source, since=self.since, until=self.until, where=self.where, keep=keep)
+
+    def read(
+        self,
+        source: Source,
+        *,
+        engine: DuckEngine | SparkEngine,
+        urls: bool,
+        say: Callable[[str], None],
+    ) -> Log:
+        return read(
+            source,
+            engine=engine,
+            url=self.url,
+            urls=urls,
+            strict=self.strict,
+            since=self.since,
+            until=self.until,
+            where=self.where,
+            keep={BY_VALUE: self.by.column} if self.by else None,
+            screen=self.screen,
+            deny=self.deny,
+            say=say,
+        )
+
+    def unit(self, unit: str, *, gap: float) -> str:
+        """What is protected, as a ledger books it.
+
+        A session ends where nothing is asked for a while among the rows that are read. With another
+        pause, or other rows left out in between, sessions are others, and costs do not add up.
+        """
+        if unit != "session":
+            return unit
+        patterns = self.screen.patterns if self.screen else ()
+        screened = [(p.name, p.check, [e.pattern for e in p.expressions]) for p in patterns]
+        rows = json.dumps([dict(self.where or {}), sorted(self.deny), screened], sort_keys=True)
+        return f"session (gap {gap:g} s, rows {hashlib.sha256(rows.encode()).hexdigest()[:8]})"
+
+    def allowed(self, table: pa.Table) -> pa.Table:
+        """The rows without a query that is denied or screened: public keys may hold such ones."""
+        denied = matcher(self.deny, normalise)
+        keep = np.ones(table.num_rows, bool)
+        for column in ("query", "next_query"):
+            if column in table.column_names:
+                for place, query in enumerate(table[column].to_pylist()):
+                    if denied(query) or (self.screen and self.screen.hits(query)):
+                        keep[place] = False
+        return table.filter(pa.array(keep))
+
+    def as_json(self) -> dict[str, Any]:
+        """For the certificate; which queries were denied is the owner's."""
+        return {
+            "normaliser": NORMALISER,
+            "url": self.url,
+            "screen": list(self.screen.names) if self.screen else [],
+            "deny": bool(self.deny),
+            "since": self.since,
+            "until": self.until,
+            "where": dict(self.where) if self.where else None,
+        }

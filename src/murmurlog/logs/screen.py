@@ -1,0 +1,245 @@
+"""A screen for queries that look like personal data: hygiene before a release, never the guarantee.
+
+Patterns are in patterns.toml, or in a file of the owner's; docs/hygiene.md says what they find and
+what they miss. Every rule is a pure function of one normalised query (A5).
+"""
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from murmurlog.bundle.joiners import without_joiners
+from murmurlog.errors import UsageError
+
+LOOKED_AT = 1000  # characters; some patterns take a time quadratic in the length
+MOST_SECONDS = 0.25  # of the CPU, for one query
+KEYS = {"about", "patterns", "check", "needs"}
+_IBAN = {
+    "ad": 24, "at": 20, "be": 16, "bg": 22, "ch": 21, "cy": 28, "cz": 24, "de": 22, "dk": 18,
+    "ee": 20, "es": 24, "fi": 18, "fr": 27, "gb": 22, "gr": 27, "hr": 21, "hu": 28, "ie": 22,
+    "is": 26, "it": 27, "li": 21, "lt": 20, "lu": 20, "lv": 21, "mc": 27, "mt": 31, "nl": 18,
+    "no": 15, "pl": 28, "pt": 25, "ro": 24, "sa": 24, "se": 24, "si": 19, "sk": 24, "tr": 26,
+    "ae": 23, "br": 29, "il": 23, "ua": 29,
+}  # fmt: skip
+
+
+def _luhn(found: str) -> bool:
+    digits = [int(c) for c in found if c.isdigit()]
+    doubled = [2 * d - 9 * (d > 4) for d in digits[-2::-2]]
+    return len(set(digits)) > 1 and (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0
+
+
+def _iban(found: str) -> bool:
+    text = found.replace(" ", "")
+    text = text[: _IBAN.get(text[:2], 0)]
+    if len(text) != _IBAN.get(text[:2]) or not text.isalnum() or not text.isascii():
+        return False
+    return int("".join(str(int(c, 36)) for c in text[4:] + text[:4])) % 97 == 1
+
+
+def _cn_id(found: str) -> bool:
+    total = sum(int(c) * (2 ** (17 - i) % 11) for i, c in enumerate(found[:17]))
+    return "10x98765432"[total % 11] == found[17]
+
+
+def _es_dni(found: str) -> bool:
+    number = found[:-1].translate(str.maketrans("xyz", "012", "-. "))
+    return "trwagmyfpdxbnjzsqvhlcke"[int(number) % 23] == found[-1]
+
+
+def _br_cpf(found: str) -> bool:
+    digits = [int(c) for c in found if c.isdigit()]
+    for n in (9, 10):
+        total = sum(d * (n + 1 - i) for i, d in enumerate(digits[:n]))
+        if total * 10 % 11 % 10 != digits[n]:
+            return False
+    return len(set(digits)) > 1
+
+
+CHECKS: Mapping[str, Callable[[str], bool]] = {
+    "luhn": _luhn,
+    "iban": _iban,
+    "cn-id": _cn_id,
+    "es-dni": _es_dni,
+    "br-cpf": _br_cpf,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pattern:
+    """Regular expressions under one name, and a check of digits that a match must pass."""
+
+    name: str
+    expressions: tuple[re.Pattern[str], ...]
+    check: str | None
+    needs: str | None  # a query without any of these characters cannot match
+
+    def hits(self, text: str) -> bool:
+        if self.needs is not None and not any(c in text for c in self.needs):
+            return False
+        passes = CHECKS[self.check] if self.check else lambda _: True
+        return any(passes(m[0]) for e in self.expressions for m in e.finditer(text))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Screen:
+    """The patterns of a file, in its order."""
+
+    patterns: tuple[Pattern, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(pattern.name for pattern in self.patterns)
+
+    @property
+    def needs(self) -> str | None:
+        """Characters of which a query with a hit has at least one; None if there is no such set."""
+        needs = [pattern.needs for pattern in self.patterns]
+        if None in needs:
+            return None
+        return "".join(sorted({c for some in needs for c in some or ""}))
+
+    def hits(self, text: str) -> list[str]:
+        """The names of the patterns that a normalised query matches in its first characters.
+
+        With its joiners or without: they are invisible, and must not hide what is around them.
+        """
+        starts = dict.fromkeys((text[:LOOKED_AT], without_joiners(text)[:LOOKED_AT]))
+        return [p.name for p in self.patterns if any(p.hits(start) for start in starts)]
+
+
+def load(path: Path | None = None) -> Screen:
+    """The screen of a TOML file; without one, the screen that comes with murmurlog.
+
+    A file with `extend = true` adds to that screen; a pattern of the same name replaces.
+    """
+    own = tomllib.loads((resources.files("murmurlog.logs") / "patterns.toml").read_text("utf-8"))
+    where = "patterns.toml"
+    tables: dict[str, Any] = own
+    if path is not None:
+        where = path.name
+        try:
+            given = tomllib.loads(path.read_text("utf-8"))
+        except OSError as error:
+            raise UsageError(f"cannot read the patterns in {path}: {error.strerror}") from None
+        except (ValueError, RecursionError) as error:
+            raise UsageError(f"{where} is no TOML in UTF-8: {str(error)[:200]}") from None
+        tables = own | given if given.pop("extend", False) is True else given
+        for name, table in given.items():
+            _try_out(_pattern(name, table, where), where)
+    if not tables:
+        raise UsageError(f"{where} has no pattern: write a section such as [badge] into it")
+    return Screen(patterns=tuple(_pattern(name, t, where) for name, t in tables.items()))
+
+
+def _pattern(name: str, table: Any, where: str) -> Pattern:
+    if not isinstance(table, dict) or (unknown := set(table) - KEYS):
+        what = (
+            f"unknown keys {', '.join(sorted(unknown))}" if isinstance(table, dict) else "no keys"
+        )
+        raise UsageError(f"{where}: [{name}] has {what}; it may have {', '.join(sorted(KEYS))}")
+    patterns, check, needs = table.get("patterns"), table.get("check"), table.get("needs")
+    if not isinstance(patterns, list) or not all(isinstance(p, str) for p in patterns):
+        raise UsageError(f"{where}: [{name}] needs patterns = ['...'], a list of texts")
+    if check is not None and (not isinstance(check, str) or check not in CHECKS):
+        raise UsageError(
+            f"{where}: [{name}] has check {check!r:.80}; there are {', '.join(CHECKS)}"
+        )
+    if needs is not None and not (isinstance(needs, str) and needs):
+        raise UsageError(f"{where}: [{name}] has needs {needs!r:.80}; it is a text of characters")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            expressions = tuple(re.compile(pattern) for pattern in patterns)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise UsageError(f"{where}: [{name}] is no regular expression: {error}") from None
+    return Pattern(name=name, expressions=expressions, check=check, needs=needs)
+
+
+# Runs in a process of its own, because nothing else ends a search that takes for ever. Texts grow
+# slowly; after some seconds of the CPU the system kills it.
+_TRIAL = """
+import json, re, resource, sys, time, warnings
+warnings.simplefilter("ignore")
+asked = json.load(sys.stdin)
+resource.setrlimit(resource.RLIMIT_CPU, (asked["limit"], asked["limit"]))
+for text in asked["patterns"]:
+    expression = re.compile(text)
+    for letter in sorted({*"a1 .-@", *filter(str.isprintable, text[:200])}):
+        length = 1
+        while length <= asked["longest"]:
+            started = time.process_time()
+            for end in ("\\n", "\\x00"):  # a dot stops at the first, $ at the other
+                for _ in expression.finditer(letter * length + end):
+                    pass
+            if time.process_time() - started > asked["most"]:
+                sys.exit(1)
+            length += max(1, length // 8)
+"""
+
+
+def _try_out(pattern: Pattern, where: str) -> None:
+    """Raises if a query of one repeated letter can stop a release."""
+    asked = {
+        "patterns": [expression.pattern for expression in pattern.expressions],
+        "longest": LOOKED_AT,
+        "most": MOST_SECONDS,
+        "limit": 2 + len(pattern.expressions),
+    }
+    tried = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", _TRIAL],
+        input=json.dumps(asked),
+        text=True,
+        stderr=subprocess.DEVNULL,
+        check=False,
+    )
+    if tried.returncode:
+        raise UsageError(
+            f"{where}: [{pattern.name}] takes too long on a query of one repeated letter: a "
+            "repetition inside a repetition tries every way to divide it"
+        )
+
+
+def load_deny(path: Path) -> frozenset[str]:
+    """The queries of a file that must not be published, one a line; * at the end means a prefix."""
+    try:
+        lines = path.read_text("utf-8-sig").split("\n")
+    except OSError as error:
+        raise UsageError(f"cannot read the queries in {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{path.name} is not UTF-8 text: convert it first") from None
+    return frozenset(line for line in lines if line.strip())
+
+
+def matcher(
+    entries: frozenset[str], normalise: Callable[[str], str | None]
+) -> Callable[[str], bool]:
+    """A test whether a normalised query is one of the entries or starts with one that ends in *.
+
+    Joiners do not count, in either: they are invisible.
+    """
+    whole, prefixes = set(), set()
+    for entry in entries:
+        entry = entry.rstrip()
+        if not entry.endswith("*"):
+            whole.add(without_joiners(normalise(entry) or ""))
+        elif clean := normalise(entry[:-1]):
+            # A space before the * stays: "new york *" is not the start of "new yorker".
+            prefixes.add(without_joiners(clean) + " " * entry[:-1].endswith(" "))
+        else:
+            raise UsageError("a denied query is only '*', which would drop every query: remove it")
+    lengths = sorted({len(prefix) for prefix in prefixes})
+
+    def denied(query: str) -> bool:
+        bare = without_joiners(query)
+        return bare in whole or any(bare[:n] in prefixes for n in lengths)
+
+    return denied

@@ -1,0 +1,413 @@
+"""Finding a log: which files a path means, their format, and which column holds what.
+
+All of it is settled here, before the rows are read and without them (A8): the format by the file's
+name or by --shape, the columns by the header, a schema or --columns, the encoding by --encoding or a
+byte order mark. The first record of a text is looked at where it is a header; a file of which rows
+would have to be looked at is refused, with what to type. `guess` looks at rows, for the owner's eyes.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from murmurlog.errors import InputError, UsageError
+from murmurlog.logs.columns import NONE, REQUIRED, ROLES, check_given, known_as, roles_of, short
+from murmurlog.logs.engines.duckdb import identifier
+from murmurlog.logs.formats import (
+    DIALECTS,
+    ENCODINGS,
+    SHAPES,
+    WELL_KNOWN,
+    Shape,
+    check_compression,
+    encoding_of,
+    first_lines,
+    first_record,
+    is_aol,
+    plain,
+)
+from murmurlog.logs.formats import guess as guess_shape
+from murmurlog.logs.postgres import Address, look, looks_like_address, parse
+from murmurlog.logs.records import TABS
+
+FORMATS = {
+    "parquet": "parquet",
+    "pq": "parquet",
+    "csv": "csv",
+    "tsv": "tsv",
+    "tab": "tsv",
+    "jsonl": "jsonl",
+    "ndjson": "jsonl",
+    "duckdb": "duckdb",
+    "ddb": "duckdb",
+}
+TEXT = ("csv", "tsv", "jsonl")
+COMPRESSIONS = {"gz": "gzip", "zst": "zstd"}
+ROWS_A_BYTE = 8  # of a Parquet file, beyond the first few; logs have less than one
+FEW_ROWS = 1 << 24
+CLOSED: dict[str, Any] = {
+    "autoload_known_extensions": "false",
+    "autoinstall_known_extensions": "false",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """What is to be read: files of one format, or a table, and the columns that matter."""
+
+    format: str
+    files: tuple[Path, ...]
+    compressions: tuple[str | None, ...]  # of each file
+    encodings: tuple[str, ...]  # of each file
+    table: str | None
+    lines: Shape | None  # how records become columns, where fields are cut at delimiters
+    found: tuple[str, ...]  # every column there is; of .jsonl those that were named
+    columns: Mapping[str, str]  # role -> column
+    settled: Mapping[str, str]  # what said which format and columns these are, for the certificate
+    server: Address | None = None  # instead of files
+    uri: str | None = None  # instead of files: where only Spark finds them
+
+    @property
+    def shape(self) -> str:
+        """The well-known shape it has (aol, sogou, excite), else its format."""
+        return self.lines.name if self.lines else self.format
+
+    @property
+    def name(self) -> str:
+        """The source in a message: the file's name, or how many files there are, or a table."""
+        if self.server:
+            return str(self.server)
+        if self.uri:
+            return self.uri.rstrip("/").rpartition("/")[2]
+        first = self.files[0].name
+        return first if len(self.files) == 1 else f"{first} and {len(self.files) - 1} more files"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Kind:
+    """What a file is."""
+
+    format: str
+    compression: str | None
+    encoding: str
+    lines: Shape | None
+    settled: str
+
+    @property
+    def name(self) -> str:
+        """What the files of one source have in common."""
+        return self.lines.name if self.lines else self.format
+
+
+def find(
+    path: str,
+    *,
+    columns: Mapping[str, str] | None = None,
+    encoding: str | None = None,
+    shape: str | None = None,
+) -> Source:
+    """The source behind a file, folder, glob, or table of a DuckDB file (`file.duckdb::table`).
+
+    Or of a PostgreSQL server: `postgresql://user@host/database::table`, or `::SELECT ...`.
+    `encoding` says in what a text is written, without it a byte order mark does; `shape` says that
+    files are those of a well-known log, whatever their names.
+    """
+    if encoding is not None and encoding not in ENCODINGS:
+        raise UsageError(f"--encoding must be one of {', '.join(ENCODINGS)}, not {encoding!r}")
+    if shape is not None and shape not in SHAPES:
+        raise UsageError(f"--shape must be one of {', '.join(SHAPES)}, not {shape!r:.80}")
+    if looks_like_address(path):
+        return _on_server(path, columns or {}, encoding or shape)
+    path, _, table = path.partition("::")
+    if not path:  # an empty variable of a shell must not mean the current folder
+        raise UsageError("the name of the log is empty: name a file, or . for this folder")
+    kinds = _kinds(path, encoding, shape)
+    files, kind = tuple(kinds), next(iter(kinds.values()))
+    if len({k.name for k in kinds.values()}) > 1:
+        listed = ", ".join(f"{file.name} ({k.name})" for file, k in list(kinds.items())[:4])
+        raise InputError(
+            f"{path} holds files of different formats: {listed}. Name one format with a glob, "
+            "such as 'logs/*.parquet'."
+        )
+    if table and kind.format != "duckdb":
+        raise UsageError(f"'::{table}' names a table, but {files[0].name} is no .duckdb file")
+    source = Source(
+        format=kind.format,
+        files=files,
+        compressions=tuple(k.compression for k in kinds.values()),
+        encodings=tuple(k.encoding for k in kinds.values()),
+        table=table or None,
+        lines=kind.lines,
+        found=(),
+        columns={},
+        settled={"format": kind.settled},
+    )
+    if kind.format == "duckdb":
+        source = replace(source, table=_table(source))
+    headers = {file: _columns_of(source, file, k) for file, k in kinds.items()}
+    found = headers[files[0]]
+    for file, header in headers.items():
+        if header != found and kind.format in ("csv", "tsv"):
+            raise InputError(
+                f"{file.name} has other columns than {files[0].name}, or in another order, or no "
+                "line with their names. Read them one by one."
+            )
+    every = tuple(dict.fromkeys(name for header in headers.values() for name in header))
+    if kind.format == "parquet":
+        check_case(source, every)
+    if kind.format in ("csv", "tsv") and kind.lines is None:
+        source = replace(source, lines=plain(kind.format, every))
+    return with_roles(source, every, columns or {})
+
+
+def check_case(source: Source, found: tuple[str, ...]) -> None:
+    """Raises if two columns have one name but for capitals: an engine would take one for the other."""
+    for name in found:
+        if twins := [other for other in found if other.casefold() == name.casefold()][1:]:
+            raise InputError(
+                f"columns of {source.name} differ in capitals only: {short((name, *twins))}. An "
+                "engine cannot tell them apart. Rename one."
+            )
+
+
+def guess(path: str) -> dict[str, str]:
+    """Flags (`shape`, `encoding`, `columns`) that rows of a log suggest, for the owner's eyes only.
+
+    A release never does this: what one user wrote must not settle how others are read.
+    """
+    try:
+        file = _files_of(path)[0]
+    except (InputError, UsageError):
+        return {}
+    named, packed = _format_or_none(file) or (None, compression_of(file))
+    if named == "jsonl":
+        return _guess_keys(file, packed)
+    return guess_shape(file, packed) if named in (None, "tsv", "csv") else {}
+
+
+def _guess_keys(file: Path, compression: str | None) -> dict[str, str]:
+    """--columns for the keys of the first lines of a .jsonl."""
+    keys: dict[str, None] = {}
+    for line in first_lines(file, compression) or ():
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        keys.update(dict.fromkeys(value) if isinstance(value, dict) else {})
+    roles = {role: known_as(role, tuple(keys)) for role in ROLES}
+    named = [f"{role}={names[0]}" for role, names in roles.items() if names]
+    return {"columns": ",".join(named)} if named else {}
+
+
+def with_roles(source: Source, found: tuple[str, ...], given: Mapping[str, str]) -> Source:
+    """The source with its columns and what each is for."""
+    if source.format == "jsonl":
+        check_given(given)
+        if missing := [role for role in REQUIRED if role not in given]:
+            raise InputError(
+                f"{source.name} has no header, so say which keys hold what, with all that count: "
+                f"--columns user=...,query=...,time=...,url=... ({' and '.join(missing)} missing). "
+                "'murmurlog profile' proposes them."
+            )
+        columns = {role: given[role] for role in ROLES if given.get(role, NONE) != NONE}
+        found = tuple(dict.fromkeys(columns.values()))
+    else:
+        columns = roles_of(found, given, name=source.name, text=source.format in TEXT)
+    said = "--columns" if given else "shape" if source.shape in SHAPES else "names"
+    settled = {**source.settled, "columns": said}
+    return replace(source, found=found, columns=columns, settled=settled)
+
+
+def _on_server(path: str, columns: Mapping[str, str], text: str | None) -> Source:
+    if text is not None:
+        raise UsageError("a server knows its text: leave --encoding and --shape out")
+    address, found = look(parse(path))
+    source = Source(
+        format="postgresql", files=(), compressions=(), encodings=(), table=address.what,
+        lines=None, found=found, columns={}, server=address, settled={"format": "server"},
+    )  # fmt: skip
+    if len(set(found)) < len(found):
+        raise InputError(f"{source.name} has a repeated column name: rename one with AS")
+    return with_roles(source, found, columns)
+
+
+def _kinds(path: str, encoding: str | None, shape: str | None) -> dict[Path, _Kind]:
+    """The files behind a path and what each is; in a folder, those that are no log are left out."""
+    kinds = {}
+    folder = Path(path).is_dir()
+    for file in _files_of(path):
+        if kind := _kind(file, encoding, shape):
+            kinds[file] = kind
+        elif not folder:
+            raise InputError(_unknown(file))
+    if not kinds:
+        raise InputError(
+            f"the folder {path} holds no log: files end in {_endings()}, those of text also in .gz "
+            "or .zst. Say --shape for the files of a well-known log."
+        )
+    return kinds
+
+
+def _files_of(path: str) -> list[Path]:
+    here = Path(path)
+    if not here.is_dir():
+        return _files(here, path)
+    hidden = (".", "_")  # left out by Spark, too
+    return [f for f in sorted(here.iterdir()) if f.is_file() and not f.name.startswith(hidden)]
+
+
+def _files(here: Path, path: str) -> list[Path]:
+    if here.is_file():
+        return [here]
+    if any(c in path for c in "*?["):
+        root = Path(here.anchor) if here.is_absolute() else Path()
+        pattern = str(here.relative_to(here.anchor)) if here.is_absolute() else path
+        try:
+            files = sorted(f for f in root.glob(pattern) if f.is_file())
+        except ValueError as error:
+            raise UsageError(f"{path!r:.80} is no pattern for files: {error}") from None
+        if files:
+            return files
+        raise InputError(f"no file matches {path!r}")
+    raise InputError(f"there is no file or folder {path!r}")
+
+
+def _kind(file: Path, encoding: str | None, shape: str | None) -> _Kind | None:
+    """What a file is: of a shape that was named, else by its name or AOL's header, else nothing."""
+    try:
+        str(file).encode()
+    except UnicodeEncodeError:
+        raise InputError(f"the name {file.name!r} is not UTF-8: rename the file") from None
+    named, packed = _format_or_none(file) or (None, compression_of(file))
+    if named in ("parquet", "duckdb"):
+        if shape or encoding:
+            raise UsageError(f"{file.name} is no text: leave --shape and --encoding out")
+        return _Kind(format=named, compression=None, encoding="utf-8", lines=None, settled="name")
+    if named or shape:
+        check_compression(file, packed)
+    elif not _is_aol(file, packed, encoding):
+        return None
+    written = encoding or encoding_of(file, packed, shape)
+    said = "--shape" if shape else "name"
+    if shape is None and named in (None, "tsv") and _is_aol(file, packed, encoding):
+        shape, said = "aol", "header"
+    if shape is None:
+        assert named is not None
+        return _Kind(format=named, compression=packed, encoding=written, lines=None, settled=said)
+    lines = WELL_KNOWN[shape]
+    return _Kind(format="tsv", compression=packed, encoding=written, lines=lines, settled=said)
+
+
+def _is_aol(file: Path, compression: str | None, encoding: str | None) -> bool:
+    """Whether the first line is the header of AOL's log."""
+    try:
+        written = encoding or encoding_of(file, compression, None)
+        return is_aol(_stripped(first_record(file, compression, TABS, written) or ()))
+    except InputError:
+        return False
+
+
+def _stripped(names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(name.strip() for name in names)
+
+
+def _endings() -> str:
+    return ", ".join(f".{ending}" for ending in FORMATS)
+
+
+def compression_of(file: Path) -> str | None:
+    """How a file is packed, by its name."""
+    return COMPRESSIONS.get(file.name.lower().rpartition(".")[2])
+
+
+def _format_or_none(file: Path) -> tuple[str, str | None] | None:
+    names = file.name.lower().split(".")
+    compression = COMPRESSIONS.get(names[-1])
+    kind = FORMATS.get(names[-2] if compression and len(names) > 2 else names[-1])
+    if kind is None or (compression and kind not in TEXT):
+        return None
+    return kind, compression
+
+
+def format_of(file: Path) -> tuple[str, str | None]:
+    """(format, compression) by the file's name."""
+    if kind := _format_or_none(file):
+        return kind
+    raise InputError(_unknown(file))
+
+
+def _unknown(file: Path) -> str:
+    return (
+        f"cannot tell the format of {file.name}: rename it to end in {_endings()} (.csv, .tsv and "
+        f".jsonl may also be compressed: .gz, .zst), or say --shape {'|'.join(SHAPES)} if it is one "
+        "of these logs. 'murmurlog profile' looks at its rows and proposes a shape."
+    )
+
+
+def _table(source: Source) -> str:
+    if len(source.files) > 1:
+        raise InputError("give one .duckdb file at a time, as file.duckdb::table")
+    file = source.files[0]
+    try:
+        with duckdb.connect(str(file.resolve()), read_only=True, config=CLOSED) as connection:
+            rows = connection.execute(
+                "SELECT table_name FROM duckdb_tables() WHERE schema_name = 'main' ORDER BY 1"
+            ).fetchall()
+    except (duckdb.Error, RuntimeError, UnicodeError):
+        raise InputError(f"{file.name} is not a readable DuckDB file") from None
+    tables = [name for (name,) in rows]
+    if source.table is None and len(tables) == 1:
+        return str(tables[0])
+    if source.table not in tables:
+        what = f"no table {source.table!r}" if source.table else f"{len(tables)} tables"
+        raise InputError(
+            f"{file.name} has {what}; name one of: "
+            + ", ".join(f"{file.name}::{name}" for name in tables)
+        )
+    return str(source.table)
+
+
+def _columns_of(source: Source, file: Path, kind: _Kind) -> tuple[str, ...]:
+    if kind.lines:
+        return kind.lines.columns
+    if file.stat().st_size == 0:
+        raise InputError(f"{file.name} is empty")
+    names: Sequence[str] = ()
+    try:
+        if source.format == "parquet":
+            stored = pq.read_metadata(file)
+            if stored.num_rows > ROWS_A_BYTE * file.stat().st_size + FEW_ROWS:
+                raise InputError(
+                    f"{file.name} says that it has more than {ROWS_A_BYTE} rows a byte, as no log has"
+                )
+            names = stored.schema.to_arrow_schema().names
+        elif source.format == "duckdb":
+            with duckdb.connect(str(file.resolve()), read_only=True, config=CLOSED) as connection:
+                table = f"main.{identifier(source.table or '')}"
+                connection.execute(f"SELECT * FROM {table} LIMIT 0")
+                names = [name for name, *_ in connection.description or ()]
+        elif source.format != "jsonl":
+            names = _header(source, file, kind)
+    except (pa.ArrowException, duckdb.Error, OSError, RuntimeError):
+        # Their texts can quote what is in the file.
+        raise InputError(f"{file.name} is not readable as {source.format}") from None
+    if len(set(names)) < len(names) or "" in names:
+        raise InputError(f"the header of {file.name} has an empty or a repeated column name")
+    return tuple(names)
+
+
+def _header(source: Source, file: Path, kind: _Kind) -> tuple[str, ...]:
+    dialect = DIALECTS[source.format]
+    names = first_record(file, kind.compression, dialect, kind.encoding)
+    if names is None:
+        raise InputError(
+            f"the first line of {file.name} is missing, too long or no {kind.encoding.upper()} text: "
+            f"say --encoding ({', '.join(ENCODINGS)}) if it is written in another one"
+        )
+    return _stripped(names)

@@ -1,0 +1,86 @@
+"""k-session anonymity, after Motwani and Nabar 2008: sessions made equal by adding and deleting words.
+
+A baseline without any guarantee, as `k_anonymity`. The paper edits as few keywords as it can; here
+a simple greedy does the same job: sessions in the order of their keywords, from frequent to rare,
+are put into groups of k units, and each group is written as its majority has it.
+"""
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import ClassVar
+
+import pyarrow as pa
+
+from murmurlog.bundle.keys import keywords
+from murmurlog.bundle.schema import with_notes
+from murmurlog.mechanisms.baselines.k_anonymity import AtLeast, Held, exact
+from murmurlog.privacy.sampler import Entropy
+
+Words = tuple[int, ...]  # numbers of words, the most frequent first
+NOTE = "`queries` holds the keywords of a session in alphabetical order, not its queries"
+
+
+@dataclass(frozen=True, kw_only=True)
+class KSession(AtLeast):
+    """Sessions as sets of keywords, each the same as those of at least k - 1 other units.
+
+    Protects: nothing provable.  Neighbours: none.
+    Needs: times.  Drops: keywords that most of a group do not hold, groups with none in common and
+    the sessions left over; keywords that most of a group hold are added to the rest of it.
+    """
+
+    name: ClassVar[str] = "k-session"
+    tables: ClassVar[tuple[str, ...]] = ("session",)
+
+    def release(self, held: Held, /, *, entropy: Entropy) -> pa.Table:
+        """(queries, users, users_stderr, reliable) of the sessions after editing."""
+        words, holders = _by_keywords(pa.Table.from_batches(held.engine.batches(held.table)))
+        published: dict[Words, set[str]] = {}
+        for form, units in _edited(holders, self.k):
+            published.setdefault(form, set()).update(units)
+        lists = [sorted(words[w] for w in form) for form in published]
+        users = [len(units) for units in published.values()]
+        columns = {
+            "queries": pa.array(lists, pa.list_(pa.string())),
+            "users": pa.array(users, pa.int64()),
+        }
+        return with_notes(exact(held.keys, pa.table(columns)), {"queries": NOTE})
+
+
+def _by_keywords(sessions: pa.Table) -> tuple[list[str], dict[Words, set[str]]]:
+    """The words, most frequent first, and the units of every distinct set of words."""
+    cut = cache(keywords)
+    sets = [
+        frozenset(itertools.chain.from_iterable(map(cut, queries)))
+        for queries in sessions["queries"].to_pylist()
+    ]
+    frequency = Counter(itertools.chain.from_iterable(sets))
+    words = sorted(frequency, key=lambda word: (-frequency[word], word))
+    place = {word: i for i, word in enumerate(words)}
+    holders: dict[Words, set[str]] = {}
+    for held, unit in zip(sets, sessions["unit"].to_pylist(), strict=True):
+        if held:
+            holders.setdefault(tuple(sorted(place[word] for word in held)), set()).add(unit)
+    return words, holders
+
+
+def _edited(holders: dict[Words, set[str]], k: int) -> Iterator[tuple[Words, set[str]]]:
+    """(the words a group is written with, its units) for groups of at least k units."""
+    group: list[Words] = []
+    units: set[str] = set()
+    for held in sorted(holders):
+        if len(holders[held]) >= k:  # equal as they are: nothing to edit
+            yield held, holders[held]
+            continue
+        group.append(held)
+        units |= holders[held]
+        if len(units) >= k:
+            # Fewest edits: keep a word, and add it to the others, if more than half hold it.
+            votes = Counter(word for each in group for word in each for _ in holders[each])
+            sessions = sum(len(holders[each]) for each in group)
+            if form := tuple(sorted(word for word, n in votes.items() if 2 * n > sessions)):
+                yield form, units
+            group, units = [], set()

@@ -1,0 +1,236 @@
+"""A_Click of SafeLog (Zhang 2017), Algorithm 1 run as printed, for comparison. It has no guarantee.
+
+The thesis claims pure epsilon-DP by its Theorem 1. As run that fails three times over: queries
+outside the pool need a delta; the filter by raw frequency comes before the limit, so one user can
+change other users' counts; and urls come bare from the log. `pool` and `threshold` are what holds.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+import ibis
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from murmurlog.bundle.schema import count_columns, keys_of, keys_schema
+from murmurlog.counting.bound import bound
+from murmurlog.counting.public_sets.sets import Domain
+from murmurlog.counting.tally import Tally, tally
+from murmurlog.errors import UsageError
+from murmurlog.logs.log import Log
+from murmurlog.mechanisms.korolova import keep_published
+from murmurlog.mechanisms.protocol import View, number, whole
+from murmurlog.privacy import Guarantee, check_budget, noise_sd, survival, turning_point
+from murmurlog.privacy.sampler import Entropy, draw
+
+TAU = 5  # queries with fewer rows are taken for typos and removed, before anything else
+LETTERS = ("q_f", "c_f", "b", "b_q", "b_c", "K")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SafelogLiteral:
+    """Queries whose noisy number of rows exceeds K, with a fresh count, and every url clicked for them.
+
+    Protects: nothing provable.  Neighbours: none.
+    Needs: times (the first q_f queries and c_f clicks of a unit).
+    Drops: queries of fewer than 5 rows, and those whose noisy count is at most K.
+    """
+
+    q_f: int = 10
+    c_f: int = 10
+    b: float = 10.0
+    b_q: float = 10.0
+    b_c: float = 10.0
+    K: float = 10.0
+
+    tables: ClassVar[tuple[str, ...]] = ("query", "click")
+    options: ClassVar[tuple[str, ...]] = ("pool",)
+    waits: ClassVar[bool] = True  # clicks are of the queries that were selected
+    needs_delta: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        for name, n in (("q_f", self.q_f), ("c_f", self.c_f)):
+            if n < 1:
+                raise UsageError(f"{name} must be at least 1, not {n}")
+        for name, scale in (("b", self.b), ("b_q", self.b_q), ("b_c", self.b_c)):
+            if not (scale > 0 and math.isfinite(scale)):
+                raise UsageError(f"{name} must be a positive number, not {scale!r}")
+        if not (self.K >= 1 and math.isfinite(self.K)):
+            raise UsageError(f"the threshold K must be at least 1, not {self.K!r}")
+
+    def __str__(self) -> str:
+        letters = ", ".join(f"{name}={_short(getattr(self, name))}" for name in LETTERS)
+        return f"safelog-literal({letters})"
+
+    @classmethod
+    def from_letters(cls, letters: dict[str, str]) -> Self:
+        """From q_f and c_f (d stands for both), b, b_q, b_c and K ("> K"); 10 is the default of each."""
+        left = dict(letters)
+        d = number(left, "d", default=10)
+        q_f, c_f = (_whole(number(left, name, default=d), name) for name in ("q_f", "c_f"))
+        b, b_q, b_c, K = (number(left, name, default=10) for name in LETTERS[2:])
+        if left:
+            raise UsageError(
+                f"safelog-literal has no parameter {', '.join(left)}: use {', '.join(LETTERS)}"
+            )
+        return cls(q_f=q_f, c_f=c_f, b=b, b_q=b_q, b_c=b_c, K=K)
+
+    @classmethod
+    def for_table(cls, table: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        """Itself, for one of the two tables."""
+        return "safelog-literal", {"of": table}
+
+    @classmethod
+    def solve(
+        cls,
+        *,
+        epsilon: float,
+        delta: float,
+        d: int,
+        neighbours: str = "add-remove",
+        noise: str | None = None,
+        of: str | None = None,
+    ) -> Self:
+        """The letters for which the thesis claims epsilon, with K at its turning point.
+
+        There Theorem 1 is q_f/b + q_f/b_q + c_f/b_c: all three equal for both tables together; for
+        one table of a release, its part of it. What is claimed is not what is true.
+        """
+        check_budget(epsilon, delta)
+        if noise not in (None, "geometric"):
+            raise UsageError(f"safelog-literal draws geometric noise only, not {noise!r}")
+        if d < 1:
+            raise UsageError(f"the bound d must be at least 1, not {d}")
+        b, b_c = (2 * d / epsilon, d / epsilon) if of else (3 * d / epsilon, 3 * d / epsilon)
+        return cls(q_f=d, c_f=d, b=b, b_q=b, b_c=b_c, K=max(1.0, turning_point(b)))
+
+    def guarantee(
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        unit: str = "user",
+        neighbours: str = "add-remove",
+    ) -> Guarantee:
+        """None: a url that one user alone clicked is published whenever its query is."""
+        return Guarantee.nothing(unit=unit, neighbours=neighbours)
+
+    def gather(self, log: Log, view: View, *, entropy: Entropy) -> Tally:
+        """Steps 3 to 5: what is left after filter and limit; queries with the pool at 0."""
+        if view.kind == "click" and "query" not in view.published:
+            raise UsageError(
+                "safelog-literal publishes clicks of the queries it selects: name query beside "
+                "click in --tables"
+            )
+        # 3. removeSensitiveData: by raw frequency, over all users and before the limit.
+        clean = replace(log, table=log.engine.materialise(_frequent(log, view)))
+        # 4. limitUserActivity: the first rows of each unit, with repeats.
+        limit = self.c_f if view.kind == "click" else self.q_f
+        every = replace(view, published={}).items(clean)  # not only of published queries
+        kept = bound(every, per_user=limit, way=view.way, count="rows", entropy=entropy)
+        counted = tally(kept)
+        if view.kind == "click":  # urls bare from the log, of the queries that were selected
+            chosen = log.engine.keep(view.published["query"].select(keys_of("query", view.by)))
+            rows = counted.table.semi_join(chosen, list(keys_of("query", view.by)))
+            return replace(counted, table=log.engine.materialise(rows))
+        # 5. Q+ = Q_clean + Q_p, the pool with frequency 0.
+        given = view.options.get("pool")
+        pool = given.get("query") if isinstance(given, Mapping) else given
+        return counted if pool is None else _with_pool(counted, pool)
+
+    def release(self, tally: Tally, /, *, entropy: Entropy) -> pa.Table:
+        """Steps 6 and 7: (key columns, rows, rows_stderr, reliable)."""
+        kept = []
+        for batch in tally.batches():
+            rows = batch.column("rows").to_numpy(zero_copy_only=False)
+            keys, scale = batch.select(list(tally.keys)), self.b_c
+            # Differs: Lap(b) is drawn on the integers; on floats, digits alone give counts away.
+            if "url" not in tally.keys:
+                # 6. selectFinalQuerySet: M(q, Q+) + Lap(b) > K.
+                first = draw(noise="geometric", scale=self.b, count=len(rows), entropy=entropy)
+                chosen = rows + first > self.K
+                keys, rows, scale = keys.filter(pa.array(chosen)), rows[chosen], self.b_q
+            # 7. generateLogStats: fresh noise; every clicked url gets a row.
+            noise = draw(noise="geometric", scale=scale, count=len(rows), entropy=entropy)
+            kept.append(_counted(keys, rows + noise, scale))
+        columns = (pa.field(*column) for column in count_columns("rows").items())
+        return pa.Table.from_batches(kept, pa.schema([*keys_schema(tally.keys), *columns]))
+
+    def passes(self, probability: float) -> int:
+        """The least number of rows at which a query is selected with at least this probability."""
+        n = TAU
+        while self.selected(n) < probability:
+            n += 1
+        return n
+
+    def selected(self, n: int) -> float:
+        """P(n + noise > K)."""
+        return survival(noise="geometric", scale=self.b, x=math.floor(self.K) + 1 - n)
+
+    def least_users(self) -> int | None:
+        """None: a fresh count can be anything."""
+        return None
+
+    def parameters(self) -> dict[str, Any]:
+        """The parameters by their full names, and the epsilon that the thesis claims for them."""
+        # Theorem 1 with p_g = 1; u/(2 - u) is its 1/(2 e^((K-1)/b) - 1) without the overflow.
+        u = math.exp(-(self.K - 1) / self.b)
+        query = self.q_f * max(1 / self.b, math.log1p(u / (2 - u))) + self.q_f / self.b_q
+        click = self.c_f / self.b_c
+        return {
+            "noise": "geometric",
+            "per_user": self.q_f,
+            "clicks_per_user": self.c_f,
+            "scale": self.b,
+            "count_scale": self.b_q,
+            "click_scale": self.b_c,
+            "threshold": math.floor(self.K) + 1,
+            "count": "rows",
+            "filter": TAU,
+            "epsilon_thesis": query + click,
+            "epsilon_thesis_query": query,
+            "epsilon_thesis_click": click,
+        }
+
+    @staticmethod
+    def finish(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+        """Only clicks of published queries."""
+        return keep_published(tables)
+
+
+def _frequent(log: Log, view: View) -> Any:
+    """The rows of the log whose query has at least TAU rows."""
+    keys = list(keys_of("query", view.by))
+    asked = log.table.group_by(keys).aggregate(rows=log.table.count())
+    return log.table.semi_join(asked.filter(asked.rows >= TAU), keys)
+
+
+def _with_pool(counted: Tally, pool: Domain) -> Tally:
+    """The tally and, with 0 rows, the queries of the pool that it does not hold."""
+    if pool.names != ("query",):
+        raise UsageError(f"the pool must hold queries, but holds {', '.join(pool.names)}")
+    listed = counted.engine.keep(pool.keys(np.arange(pool.size)))
+    new = listed.anti_join(counted.table, "query").mutate(rows=ibis.literal(0, "int64"))
+    together = ibis.union(counted.table.select("query", "rows"), new.select("query", "rows"))
+    return replace(counted, table=counted.engine.materialise(together))
+
+
+def _counted(keys: pa.RecordBatch, noisy: npt.NDArray[np.int64], scale: float) -> pa.RecordBatch:
+    stderr = np.full(len(noisy), noise_sd(noise="geometric", scale=scale))
+    columns = [pa.array(noisy, pa.int64()), pa.array(stderr), pa.array(4 * stderr <= noisy)]
+    names = [*keys.schema.names, *count_columns("rows")]
+    return pa.RecordBatch.from_arrays([*keys.columns, *columns], names)
+
+
+def _whole(value: float, name: str) -> int:
+    if not math.isfinite(value):
+        raise UsageError(f"{name} must be a whole number, not {value!r}")
+    return whole(value, name)
+
+
+def _short(value: float) -> str:
+    """10 for 10.0, so that the text is as one writes it."""
+    return str(int(value)) if value == int(value) else repr(value)

@@ -1,0 +1,1 @@
+"""Hong and others 2012: counts by linear programs."""

@@ -1,0 +1,169 @@
+"""Who did what how often, as one sparse matrix, and what publishing from it shows of each user.
+
+The model of Hong et al. (EDBT 2012): c_ijk is how often user k has the pair (query i, url j). Given
+totals x_ij, the program publishes for each pair x_ij draws of a user, k with chance c_ijk / c_ij.
+`exposures` is exact for given totals. It is no guarantee of differential privacy: the totals are
+themselves computed from the log. Knows nothing of logs, engines or of how totals are chosen.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from murmurlog.errors import UsageError
+from murmurlog.privacy.sampler import Entropy, below
+
+Integers = npt.NDArray[np.int64]
+Numbers = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Histories:
+    """Counts of users (rows) and pairs (columns); every count that is stored is positive."""
+
+    counts: Any  # csr_array of int64, users x pairs
+
+    @property
+    def users(self) -> int:
+        return int(self.counts.shape[0])
+
+    @property
+    def pairs(self) -> int:
+        return int(self.counts.shape[1])
+
+    @cached_property
+    def rows(self) -> int:
+        """|D|: how many rows of the log these counts stand for."""
+        return int(self.counts.data.sum())
+
+    @cached_property
+    def totals(self) -> Integers:
+        """c_ij: how often each pair was had."""
+        found = np.zeros(self.pairs, np.int64)
+        np.add.at(found, self.counts.indices, self.counts.data)
+        return found
+
+    @cached_property
+    def holders(self) -> Integers:
+        """How many users have each pair."""
+        return np.bincount(self.counts.indices, minlength=self.pairs)
+
+    @cached_property
+    def owner(self) -> Integers:
+        """The user of each stored count."""
+        return np.repeat(np.arange(self.users), np.diff(self.counts.indptr))
+
+    @cached_property
+    def weights(self) -> Numbers:
+        """-ln(1 - c_ijk / c_ij) of each stored count: infinite where one user has the whole pair."""
+        share = self.counts.data / self.totals[self.counts.indices]
+        with np.errstate(divide="ignore"):
+            return np.asarray(-np.log1p(-share))
+
+
+def histories(counts: Any) -> Histories:
+    """The histories of a matrix users x pairs of counts, dense or sparse; 0 is not having."""
+    matrix = sparse.csr_array(counts)
+    if matrix.ndim != 2:
+        raise UsageError(f"histories are a matrix users x pairs, not of {matrix.ndim} dimensions")
+    with np.errstate(invalid="ignore"):
+        whole = matrix.data.astype(np.int64)
+    if (whole != matrix.data).any() or (whole < 0).any():
+        raise UsageError("the counts of histories are whole numbers from 0 on")
+    matrix = sparse.csr_array((whole, matrix.indices, matrix.indptr), shape=matrix.shape)
+    matrix.sum_duplicates()
+    matrix.eliminate_zeros()
+    return Histories(counts=matrix)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Preprocessed:
+    """Histories without the pairs of a single user, and what that left out."""
+
+    histories: Histories
+    pairs: Integers  # the kept pairs, by their numbers before
+    users: Integers  # the kept users, by their numbers before
+    dropped_pairs: int
+    dropped_users: int  # who had no other pair
+    dropped_rows: int
+
+
+def preprocess(given: Histories) -> Preprocessed:
+    """The histories of the pairs that at least two users have, and of the users who have any.
+
+    Condition 1 of the paper: a pair of one user can only ever be published with that user.
+    """
+    pairs = np.flatnonzero(given.holders >= 2)
+    counts = given.counts[:, pairs]
+    users = np.flatnonzero(np.diff(counts.indptr))
+    kept = histories(counts[users])
+    return Preprocessed(
+        histories=kept,
+        pairs=pairs,
+        users=users,
+        dropped_pairs=given.pairs - len(pairs),
+        dropped_users=given.users - len(users),
+        dropped_rows=given.rows - kept.rows,
+    )
+
+
+def spent(given: Histories, x: Integers) -> Numbers:
+    """What the totals x take of each user's budget: sum of x_ij times -ln(1 - c_ijk / c_ij)."""
+    times = _checked(given, x)[given.counts.indices]
+    used = times > 0  # an unpublished pair of one user costs nothing, not 0 times infinity
+    return by_number(given.owner[used], given.weights[used] * times[used], given.users)
+
+
+def by_number(numbers: Integers, weights: Numbers, length: int) -> Numbers:
+    """The sum of the weights of each number."""
+    return np.bincount(numbers, weights=weights, minlength=length).astype(np.float64)
+
+
+def exposures(given: Histories, x: Integers) -> Numbers:
+    """delta_k: the chance that user k is in the output, 1 - prod (1 - c_ijk / c_ij)^x_ij.
+
+    For totals x that do not depend on user k, this is the whole privacy loss of the sampling, at
+    any epsilon; totals computed from the log do depend on everyone.
+    """
+    return np.asarray(-np.expm1(-spent(given, x)))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Sampled:
+    """Published triplets: how often each user was drawn for each pair, by pair and user."""
+
+    users: Integers
+    pairs: Integers
+    counts: Integers
+
+
+def sample(given: Histories, x: Integers, *, entropy: Entropy) -> Sampled:
+    """x_ij draws of a user for every pair, with chances c_ijk / c_ij, exactly."""
+    pairs = np.repeat(np.arange(given.pairs), _checked(given, x))
+    if (given.totals[pairs] == 0).any():
+        raise UsageError("a pair that nobody has cannot be drawn: set its total to 0")
+    # A draw picks one of the c_ij rows of the pair; the rows lie by pair, then by user.
+    by_pair = given.counts.tocsc()
+    last = np.cumsum(by_pair.data)
+    first = np.concatenate([[0], np.cumsum(given.totals)[:-1]])
+    row = first[pairs] + below(given.totals[pairs].tolist(), entropy=entropy)
+    cell, counts = np.unique(np.searchsorted(last, row, side="right"), return_counts=True)
+    return Sampled(
+        users=by_pair.indices[cell].astype(np.int64),
+        pairs=np.searchsorted(by_pair.indptr, cell, side="right") - 1,
+        counts=counts,
+    )
+
+
+def _checked(given: Histories, x: Integers) -> Integers:
+    """The totals, if they are whole numbers from 0 on, one for each pair."""
+    totals = np.asarray(x)
+    if totals.shape != (given.pairs,):
+        raise UsageError(f"give one total for each of the {given.pairs} pairs")
+    if not np.issubdtype(totals.dtype, np.integer) or (totals < 0).any():
+        raise UsageError("totals are whole numbers from 0 on")
+    return totals

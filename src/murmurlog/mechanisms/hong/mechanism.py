@@ -1,0 +1,285 @@
+"""Hong, Vaidya, Lu, Wu 2012: the same schema in and out, run literally, without a guarantee.
+
+How often each (query, url) is published is the solution of a linear program over the log (`ump`,
+`diversity`); whose rows they are is then drawn, user k with chance c_ijk / c_ij. The paper proves the
+second step for fixed totals and claims it for both. The totals are a function of the log: one user
+more or less changes the size of the output for sure, so delta is 1 at any epsilon. What is true is
+printed: given the totals, user k is exposed with probability delta_k, and sum x <= n B.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from scipy import sparse
+
+from murmurlog.bundle.schema import SEPARATOR, schema, with_notes
+from murmurlog.errors import UsageError
+from murmurlog.logs.log import Log
+from murmurlog.mechanisms.hong.diversity import diverse, eliminate, most_diverse
+from murmurlog.mechanisms.hong.histories import (
+    Histories,
+    Integers,
+    exposures,
+    histories,
+    preprocess,
+    sample,
+)
+from murmurlog.mechanisms.hong.programs import (
+    budget,
+    frequent,
+    largest_output,
+    least_breach,
+    size_bound,
+    support_distance,
+)
+from murmurlog.mechanisms.protocol import View, number, whole
+from murmurlog.privacy import Guarantee, check_budget
+from murmurlog.privacy.sampler import Entropy
+
+OBJECTIVES = ("output", "frequent", "diverse", "breach")
+DIVERSITIES = ("pairs", "queries")
+SUPPORT = 0.001
+NAME = 8  # bytes of a pseudonym
+SMALL = 400  # pairs up to which the most diverse output is also found exactly
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gathered:
+    """Who has what how often, and what the pairs are called."""
+
+    histories: Histories
+    pairs: pa.Table  # query, url
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hong:
+    """Rows (user, query, url, count) whose totals are optimal and whose users are drawn.
+
+    Protects: nothing end to end.  Neighbours: none.
+    Needs: clicks; the owner's word that a release without guarantee is wanted.
+    Drops: pairs that a single user has, and most others.
+    """
+
+    objective: str = "output"
+    epsilon: float
+    delta: float
+    support: float = SUPPORT
+    output_size: int | None = None  # None: half of lambda
+    diversity: str = "pairs"
+
+    tables: ClassVar[tuple[str, ...]] = ("log",)
+    options: ClassVar[tuple[str, ...]] = ("objective", "support", "output_size", "diversity")
+    waits: ClassVar[bool] = False
+    needs_delta: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_budget(self.epsilon, self.delta)
+        if self.objective not in OBJECTIVES:
+            raise UsageError(
+                f"--objective must be one of {', '.join(OBJECTIVES)}, not {self.objective!r}"
+            )
+        if self.diversity not in DIVERSITIES:
+            raise UsageError(f"--diversity must be pairs or queries, not {self.diversity!r}")
+        if not 0 < self.support <= 1:
+            raise UsageError(f"--support is a share of the clicks in (0, 1], not {self.support!r}")
+        if self.output_size is not None and self.output_size < 1:
+            raise UsageError(f"--output-size must be at least 1, not {self.output_size}")
+        if self.output_size is not None and self.objective not in ("frequent", "breach"):
+            raise UsageError(
+                f"--output-size goes with --objective frequent or breach; {self.objective} has the "
+                "size that it finds"
+            )
+
+    def __str__(self) -> str:
+        size = "" if self.output_size is None else f", output_size={self.output_size}"
+        return (
+            f"hong(objective={self.objective}, epsilon={self.epsilon!r}, delta={self.delta!r}, "
+            f"support={self.support!r}, diversity={self.diversity}{size})"
+        )
+
+    @classmethod
+    def from_letters(cls, letters: dict[str, str]) -> Self:
+        """From objective, epsilon, delta, support, diversity and output_size."""
+        left = dict(letters)
+        left.pop("d", None)  # a literal run bounds nobody
+        size = number(left, "output_size", default=math.nan)
+        made = cls(
+            objective=left.pop("objective", "output"),
+            diversity=left.pop("diversity", "pairs"),
+            epsilon=number(left, "epsilon"),
+            delta=number(left, "delta"),
+            support=number(left, "support", default=SUPPORT),
+            output_size=None if math.isnan(size) else whole(size, "output_size"),
+        )
+        if left:
+            raise UsageError(f"hong has no parameter {', '.join(left)}")
+        return made
+
+    @classmethod
+    def for_table(cls, table: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        """Itself, with its options."""
+        return "hong", {name: options[name] for name in cls.options if name in options}
+
+    @classmethod
+    def solve(
+        cls,
+        *,
+        epsilon: float,
+        delta: float,
+        d: int,
+        neighbours: str = "add-remove",
+        noise: str | None = None,
+        objective: str = "output",
+        support: float = SUPPORT,
+        output_size: int | None = None,
+        diversity: str = "pairs",
+    ) -> Self:
+        """The paper's parameters are its budget; they promise nothing end to end."""
+        if noise is not None:
+            raise UsageError("hong draws users, not noise: leave --noise out")
+        return cls(
+            objective=objective,
+            epsilon=epsilon,
+            delta=delta,
+            support=support,
+            output_size=output_size,
+            diversity=diversity,
+        )
+
+    def guarantee(
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        unit: str = "user",
+        neighbours: str = "add-remove",
+    ) -> Guarantee:
+        """None: the totals are computed from the log and can be seen in the output."""
+        return Guarantee.nothing(unit=unit, neighbours=neighbours)
+
+    def gather(self, log: Log, view: View, *, entropy: Entropy) -> Gathered:
+        """c_ijk: how often each unit clicked each url for each query."""
+        rows = view.items(log).table
+        counted = rows.group_by(["unit", "query", "url"]).aggregate(times=rows.count())
+        table = log.engine.materialise(counted).to_pyarrow()
+        # Of solutions that are equally good the solver's depends on the order: not the engine's.
+        table = table.sort_by([(name, "ascending") for name in ("unit", "query", "url")])
+        units = table["unit"].combine_chunks().dictionary_encode()
+        names = pc.binary_join_element_wise(table["query"], table["url"], SEPARATOR)
+        pairs = names.combine_chunks().dictionary_encode()
+        at = (pairs.indices.to_numpy(), units.indices.to_numpy())
+        shape = (len(pairs.dictionary), len(units.dictionary))
+        counts = sparse.csr_array((table["times"].to_numpy(), at), shape=shape).T
+        both = pc.split_pattern(pairs.dictionary, SEPARATOR)
+        columns = [pc.list_element(both, place) for place in (0, 1)]
+        return Gathered(
+            histories=histories(counts), pairs=pa.table(columns, names=["query", "url"])
+        )
+
+    def release(self, gathered: Gathered, *, entropy: Entropy) -> pa.Table:
+        """(user, query, url, count) with fresh pseudonyms; the notes say what is true of it."""
+        given = gathered.histories
+        x, notes = self._totals(given, gathered.pairs)
+        drawn = sample(given, x, entropy=entropy)
+        shown, who = np.unique(drawn.users, return_inverse=True)
+        # Random names: no id of the log by chance, and their order says nothing.
+        name = entropy.bytes(NAME * len(shown)).hex()
+        names = [name[2 * NAME * n : 2 * NAME * (n + 1)] for n in who]
+        pairs = gathered.pairs.take(pa.array(drawn.pairs))
+        columns = [pa.array(names, pa.string()), pairs["query"], pairs["url"]]
+        table = pa.table([*columns, pa.array(drawn.counts, pa.int64())], schema=schema("log"))
+        return with_notes(table, {**notes, **self._truths(given, x)})
+
+    def _totals(self, given: Histories, pairs: pa.Table) -> tuple[Integers, dict[str, Any]]:
+        """x_ij by the chosen objective, and what there is to say about it."""
+        B = budget(epsilon=self.epsilon, delta=self.delta)
+        most = largest_output(given, B=B)
+        notes: dict[str, Any] = {"lambda": most.optimum}
+        if self.objective == "output":
+            return most.x, notes
+        if self.objective == "diverse":
+            return self._diverse(given, pairs, B, notes)
+        size = math.floor(most.optimum / 2) if self.output_size is None else self.output_size
+        if size > most.optimum:
+            raise UsageError(
+                f"--output-size {size} is infeasible: within e^epsilon = "
+                f"{math.exp(self.epsilon):.4g} and delta = {self.delta:.4g} this log allows at most "
+                f"lambda = {most.optimum:.6g} clicks. Use a size in (0, {most.optimum:.6g}]."
+            )
+        notes["output size asked for"] = size
+        if size == 0:  # lambda below 2: an empty output is what the program gives
+            return np.zeros(given.pairs, np.int64), notes
+        if self.objective == "breach":
+            made = least_breach(given, size=size, B=B)
+            notes["no output of this size has a smaller largest delta_k than"] = -math.expm1(
+                -made.bound
+            )
+            return made.x, notes
+        # Differs: what the paper loses by rounding down is filled up towards the size again.
+        made = frequent(given, B=B, support=self.support, size=size, fill=True)
+        notes["sum of support distances, least by the linear program"] = made.optimum
+        notes["sum of support distances"] = support_distance(given, made.x, support=self.support)
+        return made.x, notes
+
+    def _diverse(
+        self, given: Histories, pairs: pa.Table, B: float, notes: dict[str, Any]
+    ) -> tuple[Integers, dict[str, Any]]:
+        of = None
+        if self.diversity == "queries":
+            codes = pairs["query"].combine_chunks().dictionary_encode().indices
+            of = codes.to_numpy().astype(np.int64)
+        made, paper = diverse(given, B=B, queries=of), eliminate(given, B=B)
+        kept = paper > 0
+        notes["kept by the paper's heuristic"] = int(
+            kept.sum() if of is None else len(np.unique(of[kept]))
+        )
+        notes["kept by ours"] = made.kept
+        if given.pairs and preprocess(given).histories.pairs <= SMALL:
+            best = most_diverse(given, B=B, queries=of, seconds=10)
+            notes["most there can be, exactly"] = None if best is None else best.kept
+        notes["most there can be, by the linear program"] = made.bound
+        return made.x, notes
+
+    def _truths(self, given: Histories, x: Integers) -> dict[str, Any]:
+        """What holds for the output: the bound on its size, and the conditional statement."""
+        B = budget(epsilon=self.epsilon, delta=self.delta)
+        exposed = exposures(given, x)
+        return {
+            "output size reached": int(x.sum()),
+            "no output is larger than n min(epsilon, -ln(1-delta))": size_bound(given.users, B),
+            "largest delta_k given the totals": float(exposed.max(initial=0.0)),
+            "statement": "not differentially private end to end; given the published totals, user k "
+            "is exposed verbatim with probability delta_k",
+        }
+
+    def passes(self, probability: float) -> int | None:
+        """None: what is published is not chosen by its number of users."""
+        return None
+
+    def least_users(self) -> int | None:
+        """None: it publishes rows, not counts of users."""
+        return None
+
+    def parameters(self) -> dict[str, Any]:
+        """The parameters by their full names, for certificates."""
+        return {
+            "per_user": None,
+            "scale": None,
+            "threshold": None,
+            "objective": self.objective,
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "support": self.support,
+            "output_size": self.output_size,
+            "diversity": self.diversity,
+        }
+
+    @staticmethod
+    def finish(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+        """The tables as they are."""
+        return dict(tables)

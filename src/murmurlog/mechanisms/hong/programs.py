@@ -1,0 +1,331 @@
+"""How often to publish each pair: the utility-maximising programs of Hong et al. (EDBT 2012).
+
+    budget(epsilon=, delta=)          B = min(epsilon, -ln(1 - delta)), what each user may spend
+    largest_output(histories, B=)     O-UMP: the largest output; its `optimum` is lambda
+    frequent(histories, B=, support=, size=)   F-UMP: frequent pairs keep their share
+    least_breach(histories, size=)    an output of that size that exposes nobody more than it must
+    size_bound(users, B)              no output is larger than floor(users B)
+
+and `murmurlog.mechanisms.hong.diversity` has the D-UMP. All are linear programs in x_ij >= 0 under one constraint a
+user, sum of x_ij times -ln(1 - c_ijk / c_ij) <= B, solved by HiGHS and rounded down; what that took
+from the output can be filled up again with whole draws that fit. Their solution
+is a function of the log and so visible in what is published: nothing here is differentially
+private, whatever epsilon and delta are called.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from murmurlog.errors import MurmurlogError, UsageError
+from murmurlog.mechanisms.hong.histories import (
+    Histories,
+    Integers,
+    Numbers,
+    by_number,
+    preprocess,
+    spent,
+)
+from murmurlog.mechanisms.hong.packing import SLACK, Chosen, extend, packing_of, solve
+
+NEAR = 1e-6  # a solver's 0.9999999 is a 1, if the constraints then hold
+FINE = 0.01  # how closely a least budget is found, relative to itself
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Plan:
+    """How often to publish each pair, and what the linear program said before rounding down."""
+
+    x: Integers  # one total for each pair of the histories
+    B: float
+    optimum: float  # the value of the program's best fractional solution
+    bound: float  # proved by weak duality: no fractional solution has a better value
+
+    @property
+    def size(self) -> int:
+        """The size of the output, |O|."""
+        return int(self.x.sum())
+
+
+def budget(*, epsilon: float, delta: float) -> float:
+    """B = min(epsilon, -ln(1 - delta)): conditions 2 and 3 of the paper in one."""
+    if not (epsilon > 0 and 0 < delta < 1):
+        raise UsageError(f"epsilon is above 0 and delta in (0, 1), not {epsilon!r} and {delta!r}")
+    return min(epsilon, -math.log1p(-delta))
+
+
+def size_bound(users: int, B: float) -> int:
+    """floor(n B): no totals within budget B of n users have a larger sum.
+
+    The constraints of all users add up to at most n B, and a pair's weights to at least 1, as
+    -ln(1 - y) >= y and its shares y add up to 1.
+    """
+    return math.floor(users * B * (1 + SLACK))
+
+
+def largest_output(given: Histories, *, B: float, fill: bool = False) -> Plan:
+    """O-UMP: totals with the largest sum; `optimum` is the paper's lambda.
+
+    Differs: with `fill`, what rounding down left of the budgets is used for whole draws again.
+    """
+    _check_budget(B)
+    kept = preprocess(given)
+    z, rate, at_most = _unit_solution(kept.histories)
+    whole = rounded_down(kept.histories, z * B, B=B)
+    if fill:
+        whole = _filled(kept.histories, whole, z * B, B=B)
+    if whole.sum() > size_bound(kept.histories.users, B):
+        raise MurmurlogError("an output is larger than its bound n B: report this")
+    return Plan(x=_widened(given, kept.pairs, whole), B=B, optimum=rate * B, bound=at_most * B)
+
+
+def least_breach(given: Histories, *, size: int, B: float | None = None) -> Plan:
+    """Whole totals of that size that take little of the user they take most from; B is how much.
+
+    So 1 - exp(-B) is the largest exposure. Proved: no whole totals of that size take less than
+    `bound` of everybody, as even fractional ones do not that leave out the pairs of which one draw
+    takes more. `optimum` is what the best fractional ones of all pairs take (those of the O-UMP,
+    scaled, as lambda is proportional to B). Heuristic: which whole totals; fractional ones are
+    rounded down and filled up to the size within a budget, and the least budget for which that
+    succeeds is looked for by bisection. Given a budget B, the totals keep it and may then miss the
+    size, as not every size up to lambda has a whole solution.
+    """
+    _check_size(size)
+    kept = preprocess(given)
+    inner = kept.histories
+    z, rate, at_most = _unit_solution(inner)
+    if rate == 0:
+        raise UsageError(f"no output of size {size}: no pair is had by two users")
+    if B is not None:
+        _check_budget(B)
+        if size > max(rate, at_most) * B:
+            raise _too_large(size, B, rate * B)
+    x = _some_of_size(inner, z * (size / rate), size=size, B=B)
+    bound = size / at_most
+    if x.sum() == size:
+        x, bound = _less_exposing(inner, x, bound)
+    return Plan(
+        x=_widened(given, kept.pairs, x),
+        B=float(spent(inner, x).max()),
+        optimum=size / rate,
+        bound=bound,
+    )
+
+
+def frequent(given: Histories, *, B: float, support: float, size: int, fill: bool = False) -> Plan:
+    """F-UMP: totals of that size in which frequent pairs come nearest to their share of the log.
+
+    A pair is frequent if its share of the rows is at least `support`; rows of pairs that one user
+    alone has do not count. The value is the sum of the distances |x / size - share|.
+
+    Differs: with `fill`, draws that fit are added until the size is reached, if it can be so: first
+    those that bring a frequent pair nearer to its share, then those of other pairs, which change no
+    distance, and last those that take a frequent pair away from it.
+    """
+    _check_budget(B)
+    _check_size(size)
+    if not 0 < support <= 1:
+        raise UsageError(f"support is a share in (0, 1], not {support!r}")
+    kept = preprocess(given)
+    inner = kept.histories
+    often = np.flatnonzero(inner.totals >= support * inner.rows)
+    aim = size * inner.totals[often] / max(inner.rows, 1)
+    # x of a frequent pair is a part up to its aim, which gains, and a part above it, which costs.
+    cost = np.zeros(inner.pairs + len(often))
+    cost[often], cost[inner.pairs :] = -1.0, 1.0
+    most = np.full(len(cost), np.inf)
+    most[often] = aim
+    A = sparse.hstack([_matrix(inner), _matrix(inner)[:, often]], format="csr") / B
+    found = None
+    if inner.pairs:
+        found = solve(
+            cost / size,
+            A,
+            np.ones(inner.users),
+            A_eq=sparse.csr_array(np.ones((1, len(cost)))),
+            b_eq=np.array([float(size)]),
+            bounds=np.column_stack([np.zeros(len(cost)), most]),
+        )
+    if found is None:
+        raise _too_large(size, B, largest_output(given, B=B).optimum)
+    x = found.x[: inner.pairs].copy()
+    x[often] += found.x[inner.pairs :]
+    whole = rounded_down(inner, np.maximum(x, 0), B=B)
+    if fill:
+        whole = _filled(inner, whole, x, B=B, size=size, aims=(often, aim))
+    # Weak duality: whatever the prices, a feasible x costs at least this. No x exceeds the size.
+    prices, mu = np.maximum(-found.ineqlin.marginals, 0), float(found.eqlin.marginals[0])
+    reduced = cost / size + A.T @ prices - mu
+    least = mu * size - prices.sum() + (np.minimum(reduced, 0) * np.minimum(most, size)).sum()
+    aimed = float(aim.sum()) / size
+    return Plan(
+        x=_widened(given, kept.pairs, whole),
+        B=B,
+        optimum=max(float(found.fun) + aimed, 0.0),
+        bound=max(float(least) + aimed, 0.0),
+    )
+
+
+def support_distance(given: Histories, x: Integers, *, support: float) -> float:
+    """The sum of |x / |x| - share| over frequent pairs, for whole totals x: the F-UMP's measure."""
+    often, share = _frequent_pairs(given, support)
+    return float(np.abs(x[often] / max(int(x.sum()), 1) - share).sum())
+
+
+def recall(given: Histories, x: Integers, *, support: float) -> float:
+    """The share of frequent pairs that are frequent in an output of totals x as well; 1 of none."""
+    often, _ = _frequent_pairs(given, support)
+    again = (x[often] > 0) & (x[often] >= support * x.sum())
+    return float(again.mean()) if len(often) else 1.0
+
+
+def _frequent_pairs(given: Histories, support: float) -> tuple[Integers, Numbers]:
+    """The pairs with at least that share of the rows, of pairs that two users have; their shares."""
+    inner = np.where(given.holders >= 2, given.totals, 0)
+    often = np.flatnonzero((inner > 0) & (inner >= support * inner.sum()))
+    return often, inner[often] / max(int(inner.sum()), 1)
+
+
+def rounded_down(given: Histories, x: Numbers, *, B: float) -> Integers:
+    """The fractional totals, rounded down to whole ones that keep every constraint."""
+    load = _loads(given, x)
+    # The solver keeps constraints to about 1e-7 only: shrink until all hold.
+    x = x / max(1.0, float(load.max(initial=0)) / B)
+    low = np.floor(x).astype(np.int64)
+    whole = np.floor(x + NEAR).astype(np.int64)
+    over = spent(given, whole) > B * (1 + SLACK)
+    # Of the pairs of users who are over, none is rounded up; x itself is within everyone's budget.
+    touched = np.zeros(given.pairs, bool)
+    touched[given.counts.indices[over[given.owner]]] = True
+    return np.where(touched, low, whole)
+
+
+def _filled(
+    given: Histories,
+    x: Integers,
+    wanted: Numbers,
+    *,
+    B: float,
+    size: float = math.inf,
+    aims: tuple[Integers, Numbers] | None = None,
+) -> Integers:
+    """x and further draws, one a pair and turn, as long as any fits and the size is not reached.
+
+    What lost most by rounding comes first. With aims for some pairs, a draw that leads a pair away
+    from its aim is made only where none fits that does not, and one that leads towards it at once.
+    """
+    packing = packing_of(given, B=B)
+    none = np.zeros(given.pairs, bool)
+    while (left := size - x.sum()) > 0:
+        away = np.zeros(given.pairs)
+        if aims is not None:
+            of, aim = aims
+            away[of] = np.abs(x[of] + 1 - aim) - np.abs(x[of] - aim)
+        rank = np.empty(given.pairs, np.int64)
+        rank[np.lexsort((x - wanted, away))] = np.arange(given.pairs)
+        more = np.flatnonzero(extend(packing, none, rank, x=x))
+        if not len(more):
+            break
+        more = more[np.argsort(rank[more])]
+        more = more[np.sign(away[more]) == np.sign(away[more[0]])]
+        x = x.copy()
+        x[more if left >= len(more) else more[: int(left)]] += 1
+    return x
+
+
+def _some_of_size(given: Histories, wanted: Numbers, *, size: int, B: float | None) -> Integers:
+    """Whole totals near the fractional ones: of that size, or what of it was found within B."""
+    high = float(_loads(given, wanted).max()) if B is None else B
+    while True:
+        base = rounded_down(given, wanted, B=high)
+        found = _filled(given, base, wanted, B=high, size=size)
+        if B is not None or found.sum() == size:
+            return found
+        high *= 2
+
+
+def _less_exposing(given: Histories, x: Integers, bound: float) -> tuple[Integers, float]:
+    """Totals of the same size that take no more of anyone than x of some, and a larger bound."""
+    size, heaviest = int(x.sum()), packing_of(given, B=1.0).heaviest
+    # 1. The least budget that fractional totals of pairs that fit it need: a larger bound.
+    enough = high = float(spent(given, x).max())
+    while enough > bound * (1 + FINE):
+        middle = (bound + enough) / 2
+        if _unit_solution(given, heaviest <= middle)[2] * middle < size:
+            bound = middle
+        else:
+            enough = middle
+    # 2. The least budget within which such totals can be made whole.
+    low = enough
+    while high > low * (1 + FINE):
+        middle = (low + high) / 2
+        z, rate, _ = _unit_solution(given, heaviest <= middle)
+        wanted = z * (size / rate)
+        base = rounded_down(given, wanted, B=middle)
+        tried = _filled(given, base, wanted, B=middle, size=size)
+        if tried.sum() < size:
+            low = middle
+        else:
+            x, high = tried, float(spent(given, tried).max())
+    return x, bound
+
+
+def _widened(given: Histories, pairs: Integers, inner: Integers) -> Integers:
+    """Totals for all pairs from those of some; the others are 0."""
+    x = np.zeros(given.pairs, np.int64)
+    x[pairs] = inner
+    return x
+
+
+def _unit_solution(given: Histories, allowed: Chosen | None = None) -> tuple[Numbers, float, float]:
+    """z, its sum, and a proved bound on the sum, of the O-UMP with B = 1; of allowed pairs only.
+
+    The program is homogeneous: B z is optimal for B, so lambda is proportional to B.
+    """
+    z = np.zeros(given.pairs)
+    pairs = np.arange(given.pairs) if allowed is None else np.flatnonzero(allowed)
+    if not len(pairs):
+        return z, 0.0, 0.0
+    A = _matrix(given)[:, pairs]
+    found = solve(-np.ones(len(pairs)), A, np.ones(given.users))
+    z[pairs] = np.maximum(found.x, 0)
+    z /= max(1.0, float(_loads(given, z).max()))
+    return z, float(z.sum()), _dual_bound(A, -found.ineqlin.marginals)
+
+
+def _dual_bound(A: Any, prices: Numbers) -> float:
+    """A bound on sum x under unit budgets: any prices with every pair's cost >= 1 add up to one."""
+    prices = np.maximum(prices, 0)
+    least = float((A.T @ prices).min())
+    by_prices = float(prices.sum()) / least if least > 0 else math.inf
+    return min(by_prices, float(A.shape[0]))
+
+
+def _loads(given: Histories, x: Numbers) -> Numbers:
+    """What fractional totals take of each user's budget."""
+    return by_number(given.owner, given.weights * x[given.counts.indices], given.users)
+
+
+def _matrix(given: Histories) -> Any:
+    counts = given.counts
+    return sparse.csr_array((given.weights, counts.indices, counts.indptr), shape=counts.shape)
+
+
+def _too_large(size: int, B: float, lam: float) -> UsageError:
+    return UsageError(
+        f"an output of size {size} is not within the budget B = {B:.6g}: "
+        f"sizes go up to lambda = {lam:.6g}"
+    )
+
+
+def _check_size(size: int) -> None:
+    if not (size >= 1 and size == int(size)):
+        raise UsageError(f"the size of an output is a whole number from 1 on, not {size!r}")
+
+
+def _check_budget(B: float) -> None:
+    if not (B > 0 and math.isfinite(B)):
+        raise UsageError(f"the budget B is a positive number, not {B!r}")

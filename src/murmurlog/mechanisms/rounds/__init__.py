@@ -1,0 +1,1 @@
+"""Selection in rounds with memory."""

@@ -1,0 +1,103 @@
+"""Rounds over items that are too many to stand in this process: they pass by, once a round.
+
+Weights are summed where the rows are. The sums come here in batches, every item gets its draw, and
+what goes on is handed back as a table that the next round is joined with. Only what is published
+stays here. The rules are those of `rounds`, which gives them as `judge`.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from murmurlog.mechanisms.rounds.weights import (
+    Held,
+    attended,
+    clipped_users,
+    opening_rows,
+    summed_weights,
+)
+from murmurlog.privacy.sampler import Entropy, Integers, draw
+
+GOING_ON = pa.schema([(name, pa.int64()) for name in ("item", "attention", "remembered")])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """What became of some items in a round."""
+
+    passed: npt.NDArray[np.bool_]
+    on: npt.NDArray[np.bool_]  # goes on into the next round
+    attention: Integers  # of those that go on, and what is remembered of them
+    remembered: Integers
+
+
+Judge = Callable[[int, Integers, Integers], Judged]  # of a round, z and what is remembered
+
+
+def selected_in_passing(
+    held: Held, *, scales: Sequence[float], judge: Judge, entropy: Entropy
+) -> Integers:
+    """The published items' numbers, in order; `scales` are those of the draws, in whole steps."""
+    shown: list[Integers] = [np.zeros(0, np.int64)]
+    rows, known = opening_rows(held), None
+    for k, scale in enumerate(scales):
+        # 1. What each unit gives to each of its items that are alive: all of these and no others.
+        sums = summed_weights(rows)
+        if known is not None:
+            sums = sums.join(known.select("item", "remembered"), "item")
+        going = _Going()
+        batches = held.engine.batches(sums)
+        passing = going.through(batches, k=k, scale=scale, judge=judge, entropy=entropy)
+        known = held.engine.stored(GOING_ON, passing)
+        shown += going.passed
+        if going.count == 0:
+            break
+        rows = attended(held, rows, known.select("item", "attention"))
+    return np.sort(np.concatenate(shown))
+
+
+class _Going:
+    """One round over a stream of items: it keeps what passed and counts what goes on."""
+
+    def __init__(self) -> None:
+        self.passed: list[Integers] = []
+        self.count = 0
+
+    def through(
+        self,
+        batches: Iterator[pa.RecordBatch],
+        *,
+        k: int,
+        scale: float,
+        judge: Judge,
+        entropy: Entropy,
+    ) -> Iterator[pa.RecordBatch]:
+        """What goes on, batch by batch."""
+        for batch in batches:
+            item, W = _column(batch, "item"), _column(batch, "weight")
+            remembered = _column(batch, "remembered") if k else np.zeros(len(W), np.int64)
+            # 2. One draw for every alive item: it is in one batch, once.
+            noise = draw(noise="gaussian", scale=scale, count=len(W), entropy=entropy)
+            found = judge(k, W + noise, remembered)
+            self.passed.append(item[found.passed])
+            columns = [item[found.on], found.attention, found.remembered]
+            self.count += len(columns[0])
+            yield pa.RecordBatch.from_arrays(
+                [pa.array(column, pa.int64()) for column in columns], schema=GOING_ON
+            )
+
+
+def counted_in_passing(held: Held, listed: Any, shown: Integers, *, per_user: int) -> Integers:
+    """How many units keep each of the published items after clipping, in the order of `shown`."""
+    users = np.zeros(len(shown), np.int64)
+    for batch in held.engine.batches(clipped_users(held, listed, per_user=per_user)):
+        users[np.searchsorted(shown, _column(batch, "item"))] = _column(batch, "users")
+    return users
+
+
+def _column(batch: pa.RecordBatch, name: str) -> Integers:
+    return np.asarray(batch.column(name).to_numpy(zero_copy_only=False), dtype=np.int64)

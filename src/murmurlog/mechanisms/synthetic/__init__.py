@@ -1,0 +1,1 @@
+"""Logs of invented users, with a guarantee."""

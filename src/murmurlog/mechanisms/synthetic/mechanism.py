@@ -1,0 +1,442 @@
+"""A log of invented users with the columns of Hong et al. 2012: user, query, url, count.
+
+The paper samples real users' rows and is not differentially private end to end. Here only noisy
+numbers leave the log: which pairs (query, url) many users hold, how many of them a user holds and,
+if asked for, which go together and how ranks, hours and counts spread. Users are invented from
+these numbers (`invented`), which is post-processing.
+
+Differs from the paper: no row and no id of the log is published, so the bound on a user's expected
+rows that the paper's optimisation obeys is not needed.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import ibis
+import numpy as np
+import pyarrow as pa
+
+from murmurlog.bundle.schema import MORE, in_order, schema, with_notes
+from murmurlog.counting.bound import Bounded, bound
+from murmurlog.counting.items import Items
+from murmurlog.counting.tally import Tally, tally
+from murmurlog.errors import InputError, UsageError
+from murmurlog.logs.log import Log
+from murmurlog.mechanisms.protocol import View, check_letters, number
+from murmurlog.mechanisms.synthetic import users as invented
+from murmurlog.mechanisms.threshold import Threshold
+from murmurlog.privacy import SAFETY, Guarantee, check_budget, check_neighbours, rounded_up, sides
+from murmurlog.privacy.sampler import Entropy, Integers, draw, sampler_delta
+
+# How epsilon is divided among the parts that are asked for; fixed, so that no log can choose it.
+SHARES = {"pairs": 16, "sizes": 2, "together": 6, "rank": 1, "hour": 1, "count": 1}
+TOGETHER = 3  # pairs of pairs a unit; few hold more than three published pairs
+BINS = {
+    "rank": 10,
+    "hour": 24,
+    "count": 5,
+}  # rank 1..10, hour 0..23, count 1..5; the last is "or more"
+FIRST = {"rank": 1, "hour": 0, "count": 1}
+SPREADS = tuple(BINS)  # what is measured as a histogram with one entry a unit
+MEASURES = ("together", *SPREADS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clicks:
+    """The bounded clicks of every unit and their tally."""
+
+    bounded: Bounded
+    tally: Tally
+    table: Any  # unit, query, url, place and the columns of BINS that are measured; materialised
+
+
+@dataclass(frozen=True, kw_only=True)
+class Synthetic:
+    """A log of invented users, made of noisy numbers about the clicks of real ones.
+
+    Protects: everything one unit did.  Neighbours: add-remove or replace.
+    Needs: at most d distinct pairs (query, url) a unit, bounded once.
+    Drops: pairs whose noisy number of users is below T; everything about a unit that is not measured.
+    """
+
+    pairs: Threshold
+    b_sizes: float
+    together: Threshold | None = None  # d: pairs of pairs a unit
+    b_rank: float | None = None
+    b_hour: float | None = None
+    b_count: float | None = None
+
+    tables: ClassVar[tuple[str, ...]] = ("log",)
+    options: ClassVar[tuple[str, ...]] = ("measure", "set_only")
+    waits: ClassVar[bool] = False
+    needs_delta: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        for scale in (self.b_sizes, *self._spreads().values()):
+            if not (scale > 0 and math.isfinite(scale)):
+                raise UsageError(f"a scale of noise must be a positive number, not {scale!r}")
+        check_letters(scales=[self.b_sizes, *self._spreads().values()])
+        if self.together and self.pairs.d < 2:
+            raise UsageError("together needs units with 2 pairs or more: d must be at least 2")
+
+    def __str__(self) -> str:
+        one = self.pairs
+        parts = [f"noise={one.noise}, d={one.d}, scale={one.scale!r}, T={one.T}"]
+        parts.append(f"b_sizes={self.b_sizes!r}")
+        if two := self.together:
+            parts.append(f"r={two.d}, noise_r={two.noise}, scale_r={two.scale!r}, T_r={two.T}")
+        parts += [f"b_{name}={scale!r}" for name, scale in self._spreads().items()]
+        return f"synthetic({', '.join(parts)})"
+
+    def _spreads(self) -> dict[str, float]:
+        """The scale of every histogram besides sizes."""
+        scales = {name: getattr(self, f"b_{name}") for name in SPREADS}
+        return {name: float(scale) for name, scale in scales.items() if scale is not None}
+
+    @classmethod
+    def from_letters(cls, letters: dict[str, str]) -> Self:
+        """From those of threshold for the pairs, b_sizes and, where measured, the others.
+
+        r, scale_r and T_r (and noise_r) are threshold's for what goes together.
+        """
+        left = dict(letters)
+        b_sizes = number(left, "b_sizes")
+        scales = {f"b_{name}": number(left, f"b_{name}", default=math.nan) for name in SPREADS}
+        names = {"r": "d", "noise_r": "noise", "scale_r": "scale", "T_r": "T"}
+        second = {names[name]: left.pop(name) for name in names if name in left}
+        return cls(
+            pairs=Threshold.from_letters(left),
+            b_sizes=b_sizes,
+            together=Threshold.from_letters(second) if second else None,
+            **{name: None if math.isnan(scale) else scale for name, scale in scales.items()},
+        )
+
+    @classmethod
+    def for_table(cls, table: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        """Itself, with what to measure."""
+        if options.get("set_only"):
+            raise UsageError(
+                "--set-only does not go with synthetic: a log without counts is no log"
+            )
+        return "synthetic", {"measure": options.get("measure")}
+
+    @classmethod
+    def solve(
+        cls,
+        *,
+        epsilon: float,
+        delta: float,
+        d: int,
+        neighbours: str = "add-remove",
+        noise: str | None = None,
+        measure: str | None = None,
+    ) -> Self:
+        """Each part gets its share of epsilon; delta goes to the two that have a threshold."""
+        check_budget(epsilon, delta)
+        check_neighbours(neighbours)
+        asked = measured(measure)
+        if "together" in asked and d < 2:
+            raise UsageError(
+                "--measure together needs units with 2 pairs or more: use --per-user 2 or more"
+            )
+        shares = {name: SHARES[name] for name in SHARES if name in ("pairs", "sizes", *asked)}
+        part = {name: epsilon * share / sum(shares.values()) for name, share in shares.items()}
+        c = sides(neighbours)
+        scales = {
+            f"b_{name}": rounded_up(c / part[name] * SAFETY)  # a hair more: parts never exceed
+            for name in ("sizes", *SPREADS)
+            if name in part
+        }
+        left = delta - sampler_delta(scale=max(scales.values()), epsilon=epsilon) * SAFETY
+        if left <= 0:
+            raise UsageError(
+                f"delta {delta!r} is below what the noise sampler can certify at epsilon "
+                f"{epsilon:.4g}: use a larger delta (1e-12 does for epsilon up to 10) or a smaller "
+                "epsilon"
+            )
+        thresholds = {
+            name: Threshold.solve(
+                epsilon=part[name],
+                delta=left * SHARES[name] / (SHARES["pairs"] + shares.get("together", 0)) / SAFETY,
+                d=d if name == "pairs" else min(TOGETHER, math.comb(d, 2)),
+                neighbours=neighbours,
+                noise=noise,
+            )
+            for name in ("pairs", "together")
+            if name in part
+        }
+        return cls(
+            pairs=thresholds["pairs"], together=thresholds.get("together"), b_sizes=scales["b_sizes"],
+            b_rank=scales.get("b_rank"), b_hour=scales.get("b_hour"), b_count=scales.get("b_count"),
+        )  # fmt: skip
+
+    def guarantee(
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        unit: str = "user",
+        neighbours: str = "add-remove",
+    ) -> Guarantee:
+        """The sum of the parts: c/b for every histogram, T1 for what has a threshold.
+
+        Without epsilon it is the least at this delta, or that of geometric noise alone (T2).
+        """
+        check_neighbours(neighbours)
+        at: dict[str, Any] = {"unit": unit, "neighbours": neighbours}
+        c = sides(neighbours)
+        pure = math.fsum(c / scale for scale in (self.b_sizes, *self._spreads().values()))
+        thresholds = [part for part in (self.pairs, self.together) if part]
+        if epsilon is None and delta is None:
+            epsilon = pure + math.fsum(part.guarantee(**at).epsilon for part in thresholds)
+            epsilon *= SAFETY
+        elif epsilon is None:
+            epsilon = self._epsilon(delta or 0.0, pure, at)
+        if epsilon <= pure:
+            raise UsageError(
+                f"{self} costs epsilon {pure:.9g} per {unit} and more, not {epsilon:.9g}"
+            )
+        return self._guarantee(epsilon, epsilon - pure, at)
+
+    def _guarantee(self, epsilon: float, left: float, at: dict[str, Any]) -> Guarantee:
+        """`left` is what the two thresholds have of epsilon; any way to divide it is a proof."""
+        histograms = max(self.b_sizes, *self._spreads().values(), 0.0)
+        rounding = sampler_delta(scale=histograms, epsilon=epsilon)
+        if self.together is None:
+            best = [self.pairs.guarantee(epsilon=left, **at)]
+        else:
+            ways = [
+                [
+                    self.pairs.guarantee(epsilon=left * share, **at),
+                    self.together.guarantee(epsilon=left * (1 - share), **at),
+                ]
+                for share in self._ways()
+            ]
+            best = min(ways, key=lambda parts: math.fsum(part.delta for part in parts))
+        return Guarantee(
+            epsilon=epsilon,
+            delta=min(1.0, math.fsum(part.delta for part in best) + rounding),
+            assumptions=best[0].assumptions,
+            **at,
+        )
+
+    def _ways(self) -> tuple[float, float]:
+        """The pairs' part of both thresholds' epsilon: as solved, and by their noise."""
+        assert self.together
+        solved = SHARES["pairs"] / (SHARES["pairs"] + SHARES["together"])
+        one, two = (
+            (part.d if part.noise == "geometric" else math.sqrt(part.d)) / part.scale
+            for part in (self.pairs, self.together)
+        )
+        return solved, one / (one + two)
+
+    def _epsilon(self, delta: float, pure: float, at: dict[str, Any]) -> float:
+        """The least epsilon at which delta is kept, rounded up."""
+
+        def kept(left: float) -> bool:
+            return self._guarantee(pure + left, left, at).delta <= delta
+
+        high = 1.0
+        while not kept(high):
+            high *= 2
+            if high > 500:
+                raise UsageError(f"{self} has delta {delta!r} at no epsilon: raise T or delta")
+        low = 0.0
+        for _ in range(50):
+            middle = (low + high) / 2
+            low, high = (low, middle) if kept(middle) else (middle, high)
+        return (pure + high) * SAFETY
+
+    def gather(self, log: Log, view: View, *, entropy: Entropy) -> Clicks:
+        """The clicks of each unit, at most d distinct ones, with what is measured of them."""
+        for name, column in (("rank", "rank"), ("hour", "time")):
+            if name in self._spreads() and column not in log.source.columns:
+                raise InputError(
+                    f"{log.source.name} has no {column} column, so --measure {name} has nothing to "
+                    f"measure. Map one with --columns {column}=..., or leave {name} out."
+                )
+        held = view.items(log, also=("rank",))
+        bounded = bound(held, per_user=self.pairs.d, way=view.way, places=True, entropy=entropy)
+        return Clicks(
+            bounded=bounded,
+            tally=tally(bounded),
+            table=_with_traits(bounded, held, self._spreads()),
+        )
+
+    def release(self, clicks: Clicks, *, entropy: Entropy) -> pa.Table:
+        """(user, query, url, count and, where measured, rank and hour) of invented users."""
+        # 1. Pairs that pass the threshold, with noisy numbers of users: public from here on.
+        pairs = in_order(self.pairs.release(clicks.tally, entropy=entropy))
+        held = _published(clicks, pairs)  # unit, pair, place, what is measured
+        # 2. How many units hold how many published pairs; one draw for each of the bins 0..d.
+        noisy = _noisy(self._sizes(clicks, held), self.b_sizes, entropy)
+        # 3. What else was asked for. One entry a unit; at most r pairs of pairs a unit.
+        spreads = {
+            name: _noisy(_spread(held, name), scale, entropy)
+            for name, scale in self._spreads().items()
+        }
+        couples = None
+        if self.together:
+            some = self._couples(clicks, held, entropy)
+            couples = in_order(self.together.release(some, entropy=entropy))
+        # 4. From here on only published numbers.
+        users = pairs["users"].to_numpy()
+        sizes = invented.whole_sizes(noisy[1 : len(users) + 1])
+        if not len(users) or not sizes.any():
+            user, pair = np.zeros(0, np.int64), np.zeros(0, np.int64)
+        else:
+            links = None if couples is None else _links(couples, users, sizes)
+            weights = invented.fitted_weights(users, sizes)
+            user, pair = invented.choose(weights, sizes, links=links, entropy=entropy)
+        columns = {
+            name: invented.drawn(spread, count=len(pair), entropy=entropy) + FIRST[name]
+            for name, spread in spreads.items()
+        }
+        table = pairs.select(["query", "url"]).take(pa.array(pair))
+        table = table.add_column(0, "user", invented.names(user, entropy=entropy))
+        counts = columns.get("count", np.ones(len(pair), np.int64))
+        table = table.append_column("count", pa.array(counts, pa.int64()))
+        for name in self._columns():
+            table = table.append_column(name, pa.array(columns[name], pa.int64()))
+        remarks = {"invented users": int(sizes.sum()), "published pairs": len(users)}
+        if couples is not None:
+            remarks["published pairs of pairs"] = couples.num_rows
+        wanted = schema("log", parameters=self.parameters())
+        return with_notes(table.cast(wanted), remarks)
+
+    def _sizes(self, clicks: Clicks, held: Any) -> Integers:
+        """How many units hold 0..d published pairs among their bounded ones."""
+        units = int(clicks.bounded.table.unit.nunique().to_pyarrow().as_py())
+        sizes = held.group_by("unit").aggregate(bin=held.count())
+        found = _histogram(sizes, self.pairs.d + 1)
+        found[0] = units - int(found.sum())
+        return found
+
+    def _couples(self, clicks: Clicks, held: Any, entropy: Entropy) -> Tally:
+        """How many units hold both of two published pairs; at most r such couples a unit."""
+        assert self.together
+        other = held.view()
+        both = held.join(other, [held.unit == other.unit, held.pair < other.pair]).select(
+            unit=held.unit,
+            time=ibis.null("timestamp"),
+            first=held.pair.cast("string"),
+            second=other.pair.cast("string"),
+        )
+        items = Items(
+            engine=clicks.bounded.engine,
+            table=both,
+            kind="together",
+            keys=("first", "second"),
+            unit=clicks.bounded.unit,
+            timed=False,
+        )
+        return tally(bound(items, per_user=self.together.d, way="random", entropy=entropy))
+
+    def fault(self, table: pa.Table, others: Mapping[str, pa.Table]) -> str | None:
+        """A user, a count or a measured value that is never invented."""
+        ranges = {name: (FIRST[name], FIRST[name] + BINS[name] - 1) for name in SPREADS}
+        if "count" not in self._spreads():
+            ranges["count"] = (1, 1)
+        return invented.fault_of_users(table, most_rows=self.pairs.d, ranges=ranges)
+
+    def passes(self, probability: float) -> int:
+        """The least number of users with which a pair is published with at least this probability."""
+        return self.pairs.passes(probability)
+
+    def least_users(self) -> int | None:
+        """None: a log has no count of users."""
+        return None
+
+    def _columns(self) -> list[str]:
+        """The columns the log has besides the four of the paper."""
+        return [name for name in MORE if name in self._spreads()]
+
+    def parameters(self) -> dict[str, Any]:
+        """The parameters by their full names, for certificates; `scale` is the largest of all."""
+        spreads = self._spreads()
+        scales = {"pairs": self.pairs.scale, "sizes": self.b_sizes, **spreads}
+        if self.together:
+            scales["together"] = self.together.scale
+        return {
+            "noise": self.pairs.noise,
+            "per_user": self.pairs.d,
+            "scale": max(scales.values()),
+            "threshold": self.pairs.T,
+            "scales": scales,
+            "together": None if self.together is None else self.together.parameters(),
+            "columns": self._columns(),
+        }
+
+    @staticmethod
+    def finish(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+        """The tables as they are."""
+        return dict(tables)
+
+
+def measured(text: str | None) -> tuple[str, ...]:
+    """("together", "rank") from "together,rank"."""
+    names = [part.strip() for part in (text or "").split(",") if part.strip()]
+    if unknown := [name for name in names if name not in MEASURES]:
+        raise UsageError(f"--measure has no {', '.join(unknown)}: use any of {', '.join(MEASURES)}")
+    return tuple(name for name in MEASURES if name in names)
+
+
+def _with_traits(bounded: Bounded, held: Items, spreads: Mapping[str, float]) -> Any:
+    """The bounded clicks with the bin of each in what is measured; null where it has none.
+
+    Of a unit's rows with this click: the least rank, the hour of the first, how many there are.
+    """
+    if not spreads:
+        return bounded.table
+    rows = held.table
+    traits = {
+        "rank": rows["rank"].min(where=rows["rank"] >= 1),
+        "hour": rows.time.min().hour(),
+        "count": rows.count(),
+    }
+    own = rows.group_by(["unit", *held.keys]).aggregate(**{name: traits[name] for name in spreads})
+    bins = {}
+    for name in spreads:
+        place = own[name].cast("int64") - FIRST[name]
+        # The least of nothing and a number is that number, to an engine.
+        some = ibis.least(place, BINS[name] - 1)
+        bins[name] = ibis.ifelse(place.isnull(), ibis.null("int64"), some)
+    joined = bounded.table.join(own, ["unit", *held.keys])
+    return bounded.engine.materialise(joined.select(*bounded.table.columns, **bins))
+
+
+def _published(clicks: Clicks, pairs: pa.Table) -> Any:
+    """The published ones among the bounded clicks of each unit, with the number of the pair."""
+    engine = clicks.bounded.engine
+    pair = pa.array(np.arange(pairs.num_rows), pa.int64())
+    listed = engine.keep(pairs.select(["query", "url"]).append_column("pair", pair))
+    return engine.materialise(clicks.table.join(listed, ["query", "url"]).drop("query", "url"))
+
+
+def _links(couples: pa.Table, users: Integers, sizes: Integers) -> invented.Links:
+    """The published couples as links between pairs."""
+    first, second = (couples[name].cast(pa.int64()).to_numpy() for name in ("first", "second"))
+    return invented.Links.of(first, second, couples["users"].to_numpy(), users, sizes)
+
+
+def _spread(held: Any, name: str) -> Integers:
+    """How many units are in each bin; a unit is in that of its first published click that has one."""
+    some = held.filter(held[name].notnull())
+    first = ibis.row_number().over(ibis.window(group_by="unit", order_by="place"))
+    one = some.mutate(nth=first).filter(ibis._.nth == 0).select("unit", bin=ibis._[name])
+    return _histogram(one, BINS[name])
+
+
+def _histogram(table: Any, bins: int) -> Integers:
+    """How many rows have each number of 0..bins-1 in the column `bin`."""
+    counted = table.group_by("bin").aggregate(n=table.count()).to_pyarrow()
+    found = np.zeros(bins, np.int64)
+    found[counted["bin"].to_numpy()] = counted["n"].to_numpy()
+    return found
+
+
+def _noisy(true: Integers, scale: float, entropy: Entropy) -> Integers:
+    """One draw for every bin, also for those that are empty."""
+    return true + draw(noise="geometric", scale=scale, count=len(true), entropy=entropy)

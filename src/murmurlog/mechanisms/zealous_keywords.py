@@ -1,0 +1,204 @@
+"""ZEALOUS, footnote 5: queries made of published keywords.
+
+Once the keywords are published, all sequences of up to three of them are a finite set that anyone
+can write down. Counts of queries on it need no delta, provided that the members nobody asked are
+noised too, as in `pool`; noising only those that were seen would show that they were.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from murmurlog.bundle.keys import normalise
+from murmurlog.bundle.schema import count_of, schema, with_notes
+from murmurlog.counting.bound import bound
+from murmurlog.counting.public_sets.sets import Sequences, least_threshold
+from murmurlog.counting.tally import tally
+from murmurlog.errors import UsageError
+from murmurlog.logs.log import Log
+from murmurlog.mechanisms.pool import FAKES, OnDomain, Pool, check_sampler
+from murmurlog.mechanisms.protocol import View, check_letters, fault_of_counts, number, whole
+from murmurlog.privacy import SAFETY, Guarantee, check_budget, check_neighbours, rounded_up, sides
+from murmurlog.privacy.sampler import Entropy
+from murmurlog.privacy.selection_bias import Selection
+
+WORDS = 3
+MOST_FAKES = 1e6
+
+
+@dataclass(frozen=True, kw_only=True)
+class ViaKeywords:
+    """Queries of up to three published keywords, with a noisy count on all there can be.
+
+    Protects: everything one unit did.  Neighbours: add-remove or replace.
+    Needs: the keyword table of the same release; at most d such queries a unit.
+    Drops: queries with an unpublished word or more than three; those with a low noisy count.
+    """
+
+    d: int
+    b: float
+    fakes: float = FAKES
+
+    tables: ClassVar[tuple[str, ...]] = ("query",)
+    options: ClassVar[tuple[str, ...]] = ()
+    waits: ClassVar[bool] = True
+    needs_delta: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.d < 1 or not (self.b > 0 and math.isfinite(self.b)):
+            raise UsageError(f"d must be at least 1 and b positive, not {self.d} and {self.b!r}")
+        check_letters(d=self.d, scales=[self.b])
+        if not 0 < self.fakes <= MOST_FAKES:
+            raise UsageError(f"--fakes must lie between 0 and {MOST_FAKES:g}, not {self.fakes!r}")
+
+    def __str__(self) -> str:
+        return f"zealous-keywords(d={self.d}, b={self.b!r}, fakes={self.fakes!r})"
+
+    @classmethod
+    def from_letters(cls, letters: dict[str, str]) -> Self:
+        """From d, b and fakes."""
+        left = dict(letters)
+        made = cls(
+            d=whole(number(left, "d"), "d"),
+            b=number(left, "b", "scale", "lam"),
+            fakes=number(left, "fakes", default=FAKES),
+        )
+        if left:
+            raise UsageError(
+                f"zealous-keywords has no parameter {', '.join(left)}: use d, b, fakes"
+            )
+        return made
+
+    @classmethod
+    def for_table(cls, table: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        """Never by its own name: it needs the keyword table."""
+        raise UsageError("zealous-keywords is chosen by --mechanism zealous --via-keywords")
+
+    @classmethod
+    def solve(
+        cls,
+        *,
+        epsilon: float,
+        delta: float,
+        d: int,
+        neighbours: str = "add-remove",
+        noise: str | None = None,
+        fakes: float = FAKES,
+    ) -> Self:
+        """b = c d / epsilon; the set is public, so delta is not needed."""
+        check_budget(epsilon, delta)
+        check_neighbours(neighbours)
+        if noise not in (None, "geometric"):
+            raise UsageError(f"zealous draws geometric noise only, not {noise!r}")
+        check_letters(d=d)
+        c = sides(neighbours)
+        b = rounded_up(c * d / epsilon * SAFETY)
+        check_sampler(b, epsilon, delta)
+        return cls(d=d, b=b, fakes=fakes)
+
+    def guarantee(
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        unit: str = "user",
+        neighbours: str = "add-remove",
+    ) -> Guarantee:
+        """(c d / b, 0) given the published keywords, whatever they are and whatever T is."""
+        proved = Pool(d=self.d, b=self.b, N=1, T=1).guarantee(
+            epsilon=epsilon, delta=delta, unit=unit, neighbours=neighbours
+        )
+        # The set comes from published output, not from a pool that somebody must vouch for.
+        return replace(proved, assumptions=tuple(a for a in proved.assumptions if a != "A4"))
+
+    def gather(self, log: Log, view: View, *, entropy: Entropy) -> OnDomain | None:
+        """The tally of at most d queries of the set a unit; None if no keyword is published."""
+        domain = _domain(view.published["keyword"])
+        if domain is None:
+            return None
+        held = view.items(log)
+        held = replace(held, table=domain.restrict(held.table, held.engine))
+        kept = bound(held, per_user=self.d, way=view.way, entropy=entropy)
+        return OnDomain(domain=domain, inside=tally(kept))
+
+    def release(self, gathered: OnDomain | None, *, entropy: Entropy) -> pa.Table:
+        """(query, users, users_stderr, reliable) of the published queries."""
+        if gathered is None:
+            return schema("query").empty_table()
+        size = gathered.domain.size
+        table = Pool(d=self.d, b=self.b, N=size, T=self._threshold(size)).release(
+            gathered, entropy=entropy
+        )
+        return with_notes(table, self._remarks(size))
+
+    def _threshold(self, size: int) -> int:
+        """T for a set of this many queries."""
+        if self.fakes >= size:
+            return 1
+        return least_threshold(scale=self.b, size=size, fakes=self.fakes)
+
+    def _remarks(self, size: int) -> dict[str, Any]:
+        return {"queries that could be": size, "published from": self._threshold(size)}
+
+    def fault(self, table: pa.Table, others: Mapping[str, pa.Table]) -> str | None:
+        """A query that the published keywords do not make, or counts that were not drawn so."""
+        if "keyword" not in others:
+            return "there is no keyword table that its queries could be made of"
+        domain = _domain(others["keyword"])
+        known = set(domain.words if domain else ())
+        made = ([*query.split(" ")] for query in table["query"].to_pylist())
+        if any(len(words) > WORDS or not known.issuperset(words) for words in made):
+            return "holds a query that is not made of published keywords"
+        if domain is None:
+            return None
+        law = Selection("geometric", self.b, self._threshold(domain.size))
+        fault = fault_of_counts(table, count="users", least_error=law.least_error())
+        low = pc.min(table["users"]).as_py() if fault is None and count_of(table) else None
+        if low is not None and low < law.least_estimate():
+            return f"holds a count of {low}, below {law.least_estimate()}"
+        return fault
+
+    def remarks(self, table: pa.Table, others: Mapping[str, pa.Table]) -> dict[str, Any] | None:
+        """How many queries there could be, and from which count on they are published."""
+        domain = _domain(others["keyword"])
+        return {} if domain is None else self._remarks(domain.size)
+
+    def passes(self, probability: float) -> int | None:
+        """None: the threshold follows from how many keywords are published."""
+        return None
+
+    def least_users(self) -> int | None:
+        """None: it follows from how many keywords are published."""
+        return None
+
+    def parameters(self) -> dict[str, Any]:
+        """The parameters by their full names, for certificates."""
+        return {
+            "noise": "geometric",
+            "per_user": self.d,
+            "scale": self.b,
+            "threshold": None,
+            "words": WORDS,
+            "expected_fakes": self.fakes,
+        }
+
+    @staticmethod
+    def finish(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+        """The tables as they are."""
+        return dict(tables)
+
+
+def _domain(keywords: pa.Table) -> Sequences | None:
+    """All queries that the published keywords make; None if there is no keyword."""
+    published = keywords["keyword"].to_pylist()
+    words = tuple(word for word in sorted(published) if _joins(word))
+    return Sequences(words=words, longest=WORDS) if words else None
+
+
+def _joins(word: str) -> bool:
+    """Whether sequences of the word are queries as the log has them."""
+    return normalise(f"{word} {word}") == f"{word} {word}"

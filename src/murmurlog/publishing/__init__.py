@@ -1,0 +1,1 @@
+"""Making a release: plan, budget, tables, target."""

@@ -1,0 +1,1 @@
+"""Choosing a release: profiles, forecasts, goals."""

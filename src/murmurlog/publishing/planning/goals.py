@@ -1,0 +1,329 @@
+"""From a wish to a plan: the least epsilon, mechanism, bound and split at which it is foretold.
+
+Every number comes from rehearsals on a `Likeness`; the log that is to be released is not looked at.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from murmurlog.errors import UsageError
+from murmurlog.publishing.plan import Plan, plan
+from murmurlog.publishing.planning.forecast import Forecast, Rehearsal
+
+GOALS = ("coverage", "precision")
+LEAST, MOST = 0.01, 20.0  # epsilon
+STEP = math.sqrt(2)  # of the first, coarse search
+FINE = 0.01  # how near to the least epsilon the second one comes
+FINAL_REPEATS, FINAL_SEED = 5, 1000
+A_REHEARSAL = 1_500_000  # pairs: smaller likenesses are rehearsed several times
+EPSILONS = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0)  # of a sweep
+# What counts may get of the budget, and how many items of a unit are counted, by goal.
+SHARES: dict[str | None, tuple[float, ...]] = {
+    None: (0.3,),
+    "coverage": (0.1,),
+    "precision": (0.3, 0.5, 0.7),
+}
+COUNTED = (10, 20, 40, 80, 160)
+ROUNDS = (4, 6)
+# The standing choice comes first: the coarse search is made with it.
+ROUNDS_BOUNDS, THRESHOLD_BOUNDS, KOROLOVA_BOUNDS = (100, 300, 30), (3, 10, 30), (1, 2, 4, 8)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wish:
+    """What a release shall hold at least: so many queries, or this share of the volume."""
+
+    name: str
+    amount: float
+
+    def __post_init__(self) -> None:
+        if self.name not in ("volume", "queries"):
+            raise UsageError(f"--target {self.name}={self.amount:g}: wish for volume or queries")
+        if self.name == "volume" and not 0 < self.amount < 1:
+            raise UsageError(f"--target volume must lie between 0 and 1, not {self.amount:g}")
+        if self.name == "queries" and not (self.amount >= 1 and math.isfinite(self.amount)):
+            raise UsageError(f"--target queries must be at least 1, not {self.amount:g}")
+
+    def __str__(self) -> str:
+        return f"{self.name}={self.amount:g}"
+
+    def of(self, forecast: Forecast) -> float:
+        """What the forecast has of it."""
+        return forecast.volume if self.name == "volume" else forecast.queries
+
+    def met(self, forecast: Forecast) -> bool:
+        return self.of(forecast) >= self.amount
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """What is settled before anything is chosen: the budget's other half, and what was asked for."""
+
+    delta: float
+    unit: str = "user"
+    neighbours: str = "add-remove"
+    set_only: bool = False
+    mechanism: str | None = None
+    per_user: int | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)  # rounds, count_share, count_per_user
+    reach: int | None = None  # items of a unit whose popularity was measured; None: of all
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A mechanism with all that it needs but a budget."""
+
+    mechanism: str
+    per_user: int
+    options: Mapping[str, Any]
+
+    def plan(self, epsilon: float, terms: Terms) -> Plan:
+        return plan(
+            mechanism=self.mechanism,
+            epsilon=epsilon,
+            delta=terms.delta,
+            per_user=self.per_user,
+            unit=terms.unit,
+            neighbours=terms.neighbours,
+            options=self.options,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """A candidate at an epsilon, and what it is foretold to publish."""
+
+    candidate: Candidate
+    epsilon: float
+    plan: Plan
+    forecast: Forecast
+
+
+def candidates(terms: Terms, goal: str | None = None) -> list[Candidate]:
+    """All that is tried, the standing choice first."""
+    if goal not in (None, *GOALS):
+        raise UsageError(f"--goal must be {' or '.join(GOALS)}, not {goal!r}")
+    if goal == "precision" and terms.set_only:
+        raise UsageError("--goal precision is about counts, and --set-only publishes none")
+    made = [*_rounds(terms, goal), *_others(terms)]
+    if terms.mechanism is not None:
+        made = [each for each in made if each.mechanism == terms.mechanism]
+    if not made:
+        raise UsageError(
+            f"{terms.mechanism} cannot be foretold: choose rounds, threshold or korolova"
+        )
+    return made
+
+
+def _rounds(terms: Terms, goal: str | None) -> Iterable[Candidate]:
+    asked = terms.options
+    known = math.inf if terms.reach is None else max(terms.reach, ROUNDS_BOUNDS[0])
+    bounds = [d for d in ROUNDS_BOUNDS if d <= known]
+    for d in bounds if terms.per_user is None else (terms.per_user,):
+        usual = ROUNDS[:1] if goal == "precision" else ROUNDS
+        for rounds in (asked["rounds"],) if "rounds" in asked else usual:
+            if terms.set_only:
+                yield Candidate(
+                    mechanism="rounds",
+                    per_user=d,
+                    options={"rounds": rounds, "count_share": 0.0},
+                )
+                continue
+            counted = asked.get("count_per_user", max(1, 2 * d // 5))
+            for share in (asked["count_share"],) if "count_share" in asked else SHARES[goal]:
+                split = {"rounds": rounds, "count_share": share, "count_per_user": counted}
+                yield Candidate(mechanism="rounds", per_user=d, options=split)
+
+
+def _others(terms: Terms) -> Iterable[Candidate]:
+    if terms.options:  # they are of rounds
+        return
+    asked = None if terms.per_user is None else (terms.per_user,)
+    for d in asked or THRESHOLD_BOUNDS:
+        yield Candidate(mechanism="threshold", per_user=d, options={})
+    if terms.mechanism == "korolova":  # threshold is better at every budget
+        for d in asked or KOROLOVA_BOUNDS:
+            yield Candidate(
+                mechanism="korolova", per_user=d, options={"counts": not terms.set_only}
+            )
+
+
+class Search:
+    """Rehearsals of candidates, on the same terms."""
+
+    def __init__(
+        self, rehearsal: Rehearsal, terms: Terms, *, say: Callable[[str], None] = lambda _: None
+    ) -> None:
+        self.rehearsal, self.terms, self._say = rehearsal, terms, say
+        pairs = max(1, rehearsal.likeness.pairs)
+        self.repeats = max(1, min(3, A_REHEARSAL // pairs))
+
+    def at(self, epsilon: float, *, wish: Wish | None = None, goal: str | None = None) -> Choice:
+        """The best for the goal at this epsilon: among what meets the wish, if anything does."""
+        tried = candidates(self.terms, goal)
+        self._say(f"comparing {len(tried)} candidates at epsilon {epsilon:.3g}")
+        return self._final(self._best(tried, epsilon, wish, goal))
+
+    def least(self, wish: Wish, *, goal: str | None = None) -> Choice:
+        """The least epsilon whose best choice meets the wish; at the most epsilon if none does."""
+        tried = candidates(self.terms, goal)
+        self._say("looking for an epsilon")
+        low, high = self._coarse(tried[0], wish)
+        self._say(f"comparing {len(tried)} candidates at epsilon {high:.3g}")
+        best = self._best(tried, high, None, goal, of=wish, repeats=1).candidate
+        if not wish.met(self._foretold(best, high).forecast):
+            low, high = high, MOST
+        else:
+            low /= STEP  # the standing choice needed more than the best one does
+        self._say(f"looking for the least epsilon of {best.mechanism}")
+        while high / low > 1 + FINE:
+            middle = math.sqrt(low * high)
+            if wish.met(self._foretold(best, middle).forecast):
+                high = middle
+            else:
+                low = middle
+        found = self._final(self._foretold(best, _rounded_up(high)))
+        while not wish.met(found.forecast) and found.epsilon < MOST:
+            more = _rounded_up(min(MOST, found.epsilon * (1 + FINE)))
+            found = self._foretold(found.candidate, more, repeats=FINAL_REPEATS, seed=FINAL_SEED)
+        return found
+
+    def _coarse(self, standing: Candidate, wish: Wish) -> tuple[float, float]:
+        """Two epsilons a step apart, between which the standing choice comes to meet the wish."""
+        steps = math.ceil(math.log(MOST / LEAST) / math.log(STEP))
+        low, high = 0, steps  # high is taken to do
+        while high - low > 1:
+            middle = (low + high) // 2
+            if wish.met(self._foretold(standing, _step(middle), repeats=1).forecast):
+                high = middle
+            else:
+                low = middle
+        return _step(low), _step(high)
+
+    def _best(
+        self,
+        tried: Sequence[Candidate],
+        epsilon: float,
+        wish: Wish | None,
+        goal: str | None,
+        *,
+        of: Wish | None = None,
+        repeats: int | None = None,
+    ) -> Choice:
+        found = []
+        for each in tried:
+            try:
+                found.append(self._foretold(each, epsilon, repeats=repeats))
+            except UsageError as error:  # no such noise can be certified at this budget
+                why = error
+        if not found:
+            raise why
+        amount = (of or wish or Wish(name="volume", amount=0.5)).of
+        meeting = [each for each in found if wish is None or wish.met(each.forecast)] or found
+        if goal == "precision":
+            return min(meeting, key=lambda each: (_error(each), -amount(each.forecast)))
+        return max(meeting, key=lambda each: (amount(each.forecast), -_error(each)))
+
+    def _final(self, choice: Choice) -> Choice:
+        """The choice with the best bound on counted items, rehearsed more often."""
+        best, options = choice.candidate, choice.candidate.options
+        if options.get("count_share") and "count_per_user" not in self.terms.options:
+            variants = [
+                Candidate(
+                    mechanism=best.mechanism,
+                    per_user=best.per_user,
+                    options={**options, "count_per_user": n},
+                )
+                for n in COUNTED
+            ]
+            choices = [self._foretold(each, choice.epsilon) for each in variants]
+            best = min(choices, key=_error).candidate
+        return self._foretold(best, choice.epsilon, repeats=FINAL_REPEATS, seed=FINAL_SEED)
+
+    def _foretold(
+        self, candidate: Candidate, epsilon: float, *, repeats: int | None = None, seed: int = 0
+    ) -> Choice:
+        made = candidate.plan(epsilon, self.terms)
+        forecast = self.rehearsal.foretell(
+            made.mechanism, repeats=repeats or self.repeats, seed=seed
+        )
+        return Choice(candidate=candidate, epsilon=epsilon, plan=made, forecast=forecast)
+
+
+def _step(n: int) -> float:
+    return min(MOST, LEAST * STEP**n)
+
+
+def _error(choice: Choice) -> float:
+    error = choice.forecast.median_error
+    return math.inf if error is None else error
+
+
+def _rounded_up(epsilon: float) -> float:
+    """Three digits, not below."""
+    unit = 10.0 ** (math.floor(math.log10(epsilon)) - 2)
+    return round(math.ceil(epsilon / unit * (1 - 1e-12)) * unit, 12)
+
+
+def sweep(
+    rehearsal: Rehearsal, terms: Terms, *, say: Callable[[str], None] = lambda _: None
+) -> list[dict[str, Any]]:
+    """The trade-off: what each mechanism publishes at each epsilon, at its best bound."""
+    lines: dict[str, tuple[Terms, list[Candidate]]] = {}
+    for name, set_only in (("rounds", False), ("rounds, keys alone", True)):
+        own = _with(terms, mechanism="rounds", set_only=set_only)
+        lines[name] = (own, candidates(own)[:1])
+    for name in ("threshold", "korolova"):
+        own = _with(terms, mechanism=name, set_only=False)
+        lines[name] = (own, candidates(own))
+    rows = []
+    for name, (own, tried) in lines.items():
+        say(f"sweeping over {name}")
+        search = Search(rehearsal, own)
+        for epsilon in EPSILONS:
+            choice = search._best(tried, epsilon, None, None)
+            rows.append(
+                {
+                    "mechanism": name,
+                    "epsilon": epsilon,
+                    "delta": terms.delta,
+                    **choice.forecast.as_json(),
+                }
+            )
+    return rows
+
+
+def _with(terms: Terms, *, mechanism: str, set_only: bool) -> Terms:
+    return Terms(
+        delta=terms.delta,
+        unit=terms.unit,
+        neighbours=terms.neighbours,
+        set_only=set_only,
+        mechanism=mechanism,
+    )
+
+
+def release_flags(choice: Choice, terms: Terms, *, kind: str = "query") -> dict[str, Any]:
+    """The flags of the release that was planned, by name."""
+    options = dict(choice.candidate.options)
+    options.pop("counts", None)
+    if terms.set_only:
+        options.pop("count_share", None)
+        options.pop("count_per_user", None)
+    flags: dict[str, Any] = {
+        "tables": [kind],
+        "mechanism": choice.candidate.mechanism,
+        "epsilon": choice.epsilon,
+        "delta": terms.delta,
+        "per-user": choice.candidate.per_user,
+        **{name.replace("_", "-"): value for name, value in options.items()},
+    }
+    if terms.unit != "user":
+        flags["unit"] = terms.unit
+    if terms.neighbours != "add-remove":
+        flags["neighbours"] = terms.neighbours
+    if terms.set_only:
+        flags["set-only"] = True
+    return flags

@@ -1,0 +1,117 @@
+"""From a log that is read to the tables of a release: counted, drawn, finished. Books nothing itself."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from murmurlog.bundle.consistency import reconciled
+from murmurlog.bundle.schema import count_of, keys_of, keys_schema, named_as, notes_of, tied
+from murmurlog.logs.log import Log
+from murmurlog.logs.reading import Reading
+from murmurlog.mechanisms import FOLLOWING, View
+from murmurlog.privacy.sampler import Entropy
+from murmurlog.publishing.ledger import Account
+from murmurlog.publishing.plan import Plan
+
+
+@dataclass(frozen=True, kw_only=True)
+class Made:
+    """The tables of a release, not written yet, and public remarks on how they were made."""
+
+    tables: Mapping[str, pa.Table]
+    notes: Mapping[str, Mapping[str, Any]]
+    account: Account | None  # what was spent before it, if it is booked
+
+
+def make(
+    plans: Mapping[str, Plan],
+    log: Log,
+    view: View,
+    reading: Reading,
+    *,
+    entropy: Entropy,
+    set_only: bool = False,
+    consistent: bool = False,
+    reserve: Callable[[], Account | None] = lambda: None,
+    say: Callable[[str], None] = lambda _: None,
+) -> Made:
+    """Every table, counted and drawn. `reserve` is called between the two: the budget is spent then."""
+    account, drawn = _drawn(plans, log, view, reading, entropy, say, reserve=reserve)
+    notes = {kind: notes_of(table) for kind, table in drawn.items()}
+    for mechanism in dict.fromkeys(type(plan.mechanism) for plan in plans.values()):
+        drawn = mechanism.finish(drawn)
+    if consistent:
+        drawn |= reconciled(
+            {
+                kind: table
+                for kind, table in drawn.items()
+                if tied(kind, count_of(table), plans[kind].mechanism.parameters())
+            }
+        )
+    if set_only:
+        drawn = {kind: rows.select(list(keys_of(kind, view.by))) for kind, rows in drawn.items()}
+    tables = {kind: named_as(table, reading.by) for kind, table in drawn.items()}
+    return Made(tables=tables, notes=notes, account=account)
+
+
+def _drawn(
+    plans: Mapping[str, Plan],
+    log: Log,
+    view: View,
+    reading: Reading,
+    entropy: Entropy,
+    say: Callable[[str], None],
+    *,
+    reserve: Callable[[], Account | None],
+) -> tuple[Account | None, dict[str, pa.Table]]:
+    """Every table, counted and drawn; between the two the budget is reserved, and is spent then."""
+    waiting = _waiting(plans)
+    gathered, published = dict[str, Any](), dict[str, pa.Table]()
+
+    def count(kind: str) -> None:
+        say(f"counting {kind}")
+        own = replace(view, kind=kind, published=published)
+        gathered[kind] = plans[kind].mechanism.gather(log, own, entropy=entropy)
+
+    for kind in plans:
+        if kind not in waiting:
+            count(kind)
+    _rehearsed(plans, waiting, log, view, entropy)
+    account = reserve()
+    # Queries before what names them, and what is left out of them last.
+    for kind in sorted(plans, key=lambda k: (k in waiting, k != "query", k == "left_out")):
+        if kind in waiting:
+            count(kind)
+        say(f"drawing {kind}")
+        plan = plans[kind]
+        table = plan.mechanism.release(gathered.pop(kind), entropy=entropy)
+        from_log = plan.mechanism.needs_delta and "A4" not in plan.guarantee.assumptions
+        published[kind] = table if from_log else reading.allowed(table)
+    return account, {kind: published[kind] for kind in plans}
+
+
+def _rehearsed(
+    plans: Mapping[str, Plan], waiting: set[str], log: Log, view: View, entropy: Entropy
+) -> None:
+    """Counts the waiting tables of no rows: what is wrong with their parameters shows here."""
+    nothing = replace(log, table=log.engine.materialise(log.table.limit(0)))
+    published = {kind: keys_schema(keys_of(kind, view.by)).empty_table() for kind in plans}
+    for kind in waiting:
+        own = replace(view, kind=kind, published=published)
+        plans[kind].mechanism.gather(nothing, own, entropy=entropy)
+
+
+def _waiting(plans: Mapping[str, Plan]) -> set[str]:
+    """The tables that are counted after others are drawn, on what those have published.
+
+    Such a table is planned with a guarantee of its own, whatever was published before, so budgets
+    add up; what is not differentially private has no such guarantee and waits for nothing.
+    """
+    following = {
+        kind
+        for kind, plan in plans.items()
+        if "query" in plans and kind in FOLLOWING and plan.guarantee.notion == "dp"
+    }
+    return following | {kind for kind, plan in plans.items() if plan.mechanism.waits}

@@ -1,0 +1,148 @@
+"""The bundles that are shown, by name. What is not a whole, public bundle is not put on the shelf."""
+
+import re
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from pathlib import Path
+
+from murmurlog.bundle import label as wording
+from murmurlog.bundle import report as leaflet
+from murmurlog.bundle.bundle import load, stated_sums
+from murmurlog.bundle.certificate import Certificate
+from murmurlog.bundle.export import check_files
+from murmurlog.charts import html as paper
+from murmurlog.errors import BundleError, Refused, UsageError
+from murmurlog.web.answers import Answers
+from murmurlog.web.index import Index
+
+INTERNAL = re.compile(
+    rb"""<meta\s+name=["']murmurlog-report["']\s+content=["']internal["']""", re.I
+)
+HEAD = 1 << 16  # bytes of a page in which its marks stand
+MOST_BUNDLES = 20
+
+
+class Book:
+    """One bundle, loaded and checked."""
+
+    def __init__(self, name: str, root: Path, answers: Answers | None = None) -> None:
+        self.name, self.path = name, root
+        self.release = load(root)
+        check_files(self.release)
+        self.index = Index(self.release, answers)
+
+    @property
+    def certificate(self) -> Certificate:
+        return self.release.certificate
+
+    @property
+    def title(self) -> str:
+        return self.certificate.title
+
+    @cached_property
+    def hashes(self) -> list[tuple[str, str]]:
+        """(file, SHA-256) of every file of the bundle."""
+        return list(stated_sums(self.path).items())
+
+    @cached_property
+    def warnings(self) -> str:
+        return "\n".join(leaflet.warnings(self.certificate))
+
+    @cached_property
+    def _views(self) -> list[leaflet.View]:
+        tables = self.release.tables
+        return [leaflet.view_of(self.certificate, n, tables[n]) for n in self.certificate.tables]
+
+    @cached_property
+    def facts(self) -> str:
+        """How much there is of each table."""
+        return paper.facts(leaflet.facts(self.certificate, self._views))
+
+    @cached_property
+    def pictures(self) -> str:
+        """Counts over rank."""
+        drawn = leaflet.pictures(self.certificate, self._views)
+        if not drawn:
+            return ""
+        note = leaflet.caption(self._views)
+        return paper.section(leaflet.HEADING, paper.figures(drawn), note=note)
+
+    @cached_property
+    def kicker(self) -> str:
+        return leaflet.kicker(self.certificate)
+
+    @cached_property
+    def label(self) -> str:
+        return wording.label(self.certificate)
+
+    @cached_property
+    def waterfall(self) -> str:
+        return leaflet.waterfall(self.certificate)
+
+    @cached_property
+    def fine_print(self) -> str:
+        """What bounds keep, limits and assumptions."""
+        return leaflet.bounds(self.certificate) + leaflet.assumptions(self.certificate)
+
+
+class Shelf:
+    """Bundles by the names of their folders; the first is shown unless another is asked for."""
+
+    def __init__(
+        self, folders: Iterable[str | Path], *, say: Callable[[str], None] = lambda _: None
+    ) -> None:
+        roots = [Path(folder) for folder in folders]
+        if not roots:
+            raise UsageError("there is nothing to show: give the folder of a bundle")
+        if len(roots) > MOST_BUNDLES:
+            raise UsageError(f"{len(roots)} bundles are too many for one page: give {MOST_BUNDLES}")
+        for root in roots:
+            refuse_internal(root)
+        self.books: dict[str, Book] = {}
+        answers = Answers()  # one room for all bundles
+        for root in roots:
+            name = self._name(root)
+            say(f"loading {name}")
+            try:
+                self.books[name] = Book(name, root, answers)
+            except BundleError as error:
+                raise BundleError(f"{name} cannot be shown: {error}") from None
+
+    @property
+    def rows(self) -> int:
+        """Of the largest table."""
+        books = self.books.values()
+        return max(
+            (len(sheet) for book in books for sheet in book.index.sheets.values()), default=0
+        )
+
+    @property
+    def first(self) -> Book:
+        return next(iter(self.books.values()))
+
+    def _name(self, root: Path) -> str:
+        wanted = root.resolve().name.encode(errors="replace").decode() or "bundle"
+        name, n = wanted, 1
+        while name in self.books:
+            n += 1
+            name = f"{wanted}-{n}"
+        return name
+
+
+def refuse_internal(root: Path) -> None:
+    """Raises if this is, or holds, a report that compares a release with its log.
+
+    Such reports hold exact numbers of the log: they are for the owner's eyes only.
+    """
+    if not root.exists():
+        raise BundleError(f"there is no folder {str(root)!r}")
+    pages = [root] if root.is_file() else sorted(root.glob("*.htm*"))
+    for page in pages:
+        if page.is_symlink() or not page.is_file():
+            continue  # no part of a bundle: it is refused with its folder, and a pipe never ends
+        with page.open("rb") as file:
+            if INTERNAL.search(file.read(HEAD)):
+                raise Refused(
+                    f"{page.name} in {root.name!r} is an internal report: it is about the log itself "
+                    "and must not be served. Give the folder of a bundle"
+                )

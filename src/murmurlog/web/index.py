@@ -1,0 +1,331 @@
+"""The tables of one release, ready to be asked: rows by text, in any order, with intervals.
+
+Everything slow is done once. Texts lie sorted, so a text or a prefix is found by bisection; rows of
+one text lie together, the most counted first. A million queries answer in about a millisecond.
+"""
+
+import threading
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from murmurlog.bundle import estimates
+from murmurlog.bundle.bundle import Release
+from murmurlog.bundle.certificate import Certificate
+from murmurlog.bundle.models.autocomplete import Completer
+from murmurlog.bundle.models.click_graph import DECIMALS, places
+from murmurlog.bundle.models.derived_tables import completed, weights
+from murmurlog.bundle.schema import LISTS, count_of, flattened, keys_of
+from murmurlog.errors import BundleError
+from murmurlog.web.answers import Answers
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Facts = npt.NDArray[np.bool_]
+
+QUERY_TABLES = ("query", "click", "pair")
+A_QUESTION = 1000  # bytes that a remembered question takes besides its text and its answer
+SORTS = ("count", "text", "error")
+
+
+class Names:
+    """Distinct texts in order."""
+
+    def __init__(self, columns: Sequence[pa.ChunkedArray]) -> None:
+        chunks = [chunk for column in columns for chunk in column.chunks]
+        found = pc.unique(pa.chunked_array(chunks, pa.string()))
+        self.texts: pa.Array = found.take(pc.sort_indices(found))
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def __getitem__(self, place: int) -> str:
+        text: str = self.texts[place].as_py()
+        return text
+
+    def place(self, text: str) -> int:
+        """Where a text stands, -1 if it is not there."""
+        at = bisect_left(range(len(self)), text, key=self.__getitem__)
+        return at if at < len(self) and self[at] == text else -1
+
+    def stretch(self, prefix: str) -> tuple[int, int]:
+        """Where the texts that begin so start and end."""
+        start = bisect_left(range(len(self)), prefix, key=self.__getitem__)
+        end = bisect_right(
+            range(len(self)), prefix, lo=start, key=lambda at: self[at][: len(prefix)]
+        )
+        return start, end
+
+
+class Key:
+    """One key column of a table: the rows of each text, in the order of the table."""
+
+    def __init__(self, column: pa.ChunkedArray, names: Names | None = None) -> None:
+        self.names = names or Names([column])
+        self.codes = places(column, self.names.texts).astype(np.int32)
+        self.rows = np.argsort(self.codes, kind="stable").astype(np.int32)
+        sizes = np.bincount(self.codes, minlength=len(self.names))
+        self.starts = np.concatenate([[0], np.cumsum(sizes)])
+
+    def at(self, place: int) -> Ints:
+        """The rows of a text by its place; none for -1."""
+        if place < 0:
+            return np.empty(0, np.int64)
+        return self.rows[self.starts[place] : self.starts[place + 1]].astype(np.int64)
+
+    def of(self, places: Ints) -> tuple[Ints, Ints]:
+        """The rows of several texts, one text after the other, and how many each has."""
+        starts = self.starts[places]
+        times = self.starts[places + 1] - starts
+        first = np.repeat(starts - np.cumsum(times) + times, times)
+        return self.rows[first + np.arange(len(first))].astype(np.int64), times
+
+    def between(self, start: int, end: int) -> Ints:
+        """The rows of a stretch of texts, in the order of the table."""
+        return np.sort(self.rows[self.starts[start] : self.starts[end]]).astype(np.int64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Amount:
+    """A published count: what it is of, its interval, and whether it can be relied on.
+
+    `low` and `high` are None where no law of its noise is known.
+    """
+
+    value: float
+    counted: str
+    low: float | None
+    high: float | None
+    stderr: float | None
+    reliable: bool
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "value": self.value,
+            "of": self.counted,
+            "low": self.low,
+            "high": self.high,
+            "confidence": None if self.low is None else 0.95,
+            "stderr": self.stderr,
+            "reliable": self.reliable,
+        }
+
+
+class Sheet:
+    """A table as it is looked at. Rows are numbers: places in the table, the most counted first."""
+
+    def __init__(
+        self, name: str, table: pa.Table, certificate: Certificate, answers: Answers
+    ) -> None:
+        self.name, self.table, self._answers = name, table, answers
+        claim = certificate.tables.get(name)
+        keys = keys_of(name, certificate.by)
+        self.keys = tuple(key for key in keys if key in table.column_names)
+        count = count_of(table)
+        self.values: Floats | None = None
+        self.low: Floats | None = None
+        self.high: Floats | None = None
+        self.stderr: Floats | None = None
+        self.reliable: Facts | None = None
+        self.counted = ""
+        if count is not None:
+            self.counted = f"{certificate.guarantee.unit}s" if count == "users" else count
+            self.values = table[count].to_numpy().astype(np.float64)
+        if (
+            claim is not None
+            and claim.count is not None
+            and f"{count}_stderr" in table.schema.names
+        ):
+            # The drawn counts, where they were made consistent: the intervals are about those.
+            counts = estimates.counts(name, table, claim)
+            self.values, self.stderr = counts.values, counts.stderr
+            self.low, self.high = estimates.each(counts)
+            self.reliable = table["reliable"].to_numpy(zero_copy_only=False).astype(bool)
+            if not (np.isfinite(self.low).all() and np.isfinite(self.high).all()):
+                raise BundleError(f"privacy.json gives parameters of {name} that have no intervals")
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    @cached_property
+    def most(self) -> float:
+        """The largest count there is, or the upper end of its interval."""
+        ends = self.high if self.high is not None else self.values
+        return float(ends.max(initial=1.0)) if ends is not None else 1.0
+
+    def amount(self, row: int) -> Amount | None:
+        """The count of a row; None where the table has none."""
+        if self.values is None:
+            return None
+        sure = self.low is not None and self.high is not None and self.stderr is not None
+        return Amount(
+            value=float(self.values[row]),
+            counted=self.counted,
+            low=float(self.low[row]) if sure and self.low is not None else None,
+            high=float(self.high[row]) if sure and self.high is not None else None,
+            stderr=float(self.stderr[row]) if sure and self.stderr is not None else None,
+            reliable=self.reliable is None or bool(self.reliable[row]),
+        )
+
+    def texts(self, rows: Ints) -> list[dict[str, Any]]:
+        """The keys of some rows."""
+        found: list[dict[str, Any]] = (
+            self.table.select(list(self.keys)).take(pa.array(rows)).to_pylist()
+        )
+        return found
+
+    @cached_property
+    def key(self) -> Key | None:
+        """The first key column by text; None for lists of texts."""
+        return None if self.keys[0] in LISTS else Key(self.table[self.keys[0]])
+
+    def find(self, match: str, *, column: str, sort: str, falling: bool) -> Ints:
+        """The rows that match, in order. A text without * or ? is what the key begins with."""
+        question = (self, match, column, sort, falling)
+        with self._lock:  # a question asked twice at the same time is answered once
+            return self._answers.get(
+                question,
+                lambda: self._select(match, column, sort, falling),
+                lambda found: found.nbytes + 4 * len(match) + A_QUESTION,
+            )
+
+    def _select(self, match: str, column: str, sort: str, falling: bool) -> Ints:
+        rows = self._matching(match, column)
+        if sort == "count":
+            return rows if falling else rows[::-1]
+        order = self._texts_order if sort == "text" else self._error_order
+        ranks = order[rows]
+        found = rows[np.argsort(ranks, kind="stable")]
+        return found[::-1] if falling else found
+
+    def _matching(self, match: str, column: str) -> Ints:
+        if not match:
+            return np.arange(len(self))
+        if not set(match) & set("*?"):
+            if column == self.keys[0] and self.key is not None:
+                return self.key.between(*self.key.names.stretch(match))
+            match += "*"
+        return np.flatnonzero(estimates.matching(self.table, {column: match}))
+
+    @cached_property
+    def _texts_order(self) -> Ints:
+        """Of each row its place among all by text."""
+        flat = flattened(self.table.select(list(self.keys)))
+        by = [(key, "ascending") for key in self.keys]
+        return _ranks(pc.sort_indices(flat, sort_keys=by).to_numpy())
+
+    @cached_property
+    def _error_order(self) -> Ints:
+        """Of each row its place among all by relative error."""
+        if self.stderr is None or self.values is None:
+            return np.arange(len(self))
+        error = self.stderr / np.maximum(self.values, 1.0)
+        return _ranks(np.argsort(error, kind="stable"))
+
+
+def _ranks(order: Ints) -> Ints:
+    ranks = np.empty(len(order), np.int64)
+    ranks[order] = np.arange(len(order))
+    return ranks
+
+
+class Index:
+    """Everything one release can be asked."""
+
+    def __init__(self, release: Release, answers: Answers | None = None) -> None:
+        self.release, self.certificate = release, release.certificate
+        self.answers = answers or Answers()
+        # One chunk each: taking a few rows of many chunks would copy them all.
+        derived = _with_derived(release.tables)
+        tables = {name: table.combine_chunks() for name, table in derived.items()}
+        self.sheets = {
+            name: Sheet(name, table, self.certificate, self.answers)
+            for name, table in tables.items()
+        }
+        shown = [name for name in QUERY_TABLES if name in tables]
+        columns = [tables[name]["query"] for name in shown]
+        columns += [tables["pair"]["next_query"]] if "pair" in tables else []
+        self.queries = Names(columns) if columns else None
+        self._keys: dict[tuple[str, str], Key] = {}
+        for name in shown:
+            self._keys[name, "query"] = Key(tables[name]["query"], self.queries)
+        if "query" in tables:
+            self.sheets["query"].__dict__["key"] = self._keys["query", "query"]
+        if "pair" in tables:
+            self._keys["pair", "next_query"] = Key(tables["pair"]["next_query"], self.queries)
+        if "click" in tables:
+            self._keys["click", "url"] = Key(tables["click"]["url"])
+            self._weights = weights(tables["click"])
+            codes = self._keys["click", "url"].codes
+            self._url_weights = np.bincount(codes, self._weights)
+        self._completer = Completer(tables) if "query" in tables else None
+        self._near = lru_cache(maxsize=4096)(self._related)
+
+    @property
+    def tables(self) -> list[str]:
+        """The published tables that can be listed."""
+        return [name for name in self.certificate.tables if name not in ("log", "left_out")] or [
+            name for name in self.sheets if name in QUERY_TABLES
+        ]
+
+    def complete(self, begun: str, k: int) -> list[tuple[str, float]]:
+        """The most asked published queries that begin so."""
+        return self._completer.complete(begun, k) if self._completer else []
+
+    def amount(self, query: str) -> Amount | None:
+        """The count of a query; None where it has none, or several."""
+        rows = self.rows("query", "query", self.place(query))
+        return self.sheets["query"].amount(int(rows[0])) if len(rows) == 1 else None
+
+    def place(self, query: str) -> int:
+        """The number of a query, -1 if nothing is published about it."""
+        return self.queries.place(query) if self.queries is not None else -1
+
+    def rows(self, table: str, column: str, place: int) -> Ints:
+        """The rows of a table that have this query in this column."""
+        key = self._keys.get((table, column))
+        return np.empty(0, np.int64) if key is None else key.at(place)
+
+    def related(self, place: int, k: int) -> list[tuple[str, float]]:
+        """Queries with clicks on the same urls, as `Release.related` has them."""
+        if self.queries is None:
+            return []
+        return [(self.queries[code], score) for code, score in self._near(place, k)]
+
+    def _related(self, place: int, k: int) -> tuple[tuple[int, float], ...]:
+        if ("click", "url") not in self._keys or place < 0:
+            return ()
+        by_query, by_url = self._keys["click", "query"], self._keys["click", "url"]
+        own = by_query.at(place)
+        own = own[self._weights[own] > 0]
+        urls = by_url.codes[own].astype(np.int64)
+        share = self._weights[own] / self._weights[own].sum() / self._url_weights[urls]
+        back, times = by_url.of(urls)
+        code, inverse = np.unique(by_query.codes[back], return_inverse=True)
+        walked = np.repeat(share, times) * self._weights[back]
+        score = np.round(np.bincount(inverse, walked, len(code)), DECIMALS)
+        score[code == place] = 0.0
+        best = np.lexsort((code, -score))[:k]
+        return tuple((int(code[at]), float(score[at])) for at in best if score[at] > 0)
+
+    def shared(self, text: str) -> int:
+        """How many of the first letters of a text some published query begins with."""
+        return self._completer.shared(text) if self._completer else 0
+
+
+def _with_derived(tables: dict[str, pa.Table]) -> dict[str, pa.Table]:
+    """The tables with queries, clicks and pairs that follow from invented logs and sessions."""
+    sources: dict[str, pa.Table] = {
+        name: tables[name] for name in sorted(tables) if name in ("log", "session")
+    }
+    derived = completed(sources) if sources else {}
+    found = {n: t for n, t in derived.items() if n in QUERY_TABLES and n not in tables}
+    return {**tables, **found}

@@ -1,0 +1,144 @@
+"""What stands under /api, in the words of OpenAPI 3.1. The page /api is made from it, too."""
+
+from typing import Any
+
+from murmurlog import __version__
+from murmurlog.web.index import SORTS
+from murmurlog.web.top_list import SIZES
+
+
+def _parameter(
+    name: str, words: str, kind: dict[str, Any] | None = None, *, required: bool = False
+) -> dict[str, Any]:
+    return {
+        "name": name,
+        "in": "query",
+        "required": required,
+        "description": words,
+        "schema": kind or {"type": "string"},
+    }
+
+
+BUNDLE = _parameter("b", "the bundle, by name; the first one if left out")
+COUNT = {
+    "type": ["object", "null"],
+    "description": "a published count; null where the table has none",
+    "properties": {
+        "value": {"type": "number", "description": "noisy"},
+        "of": {"type": "string", "description": "what is counted: users, or rows"},
+        "low": {"type": ["number", "null"], "description": "of the interval"},
+        "high": {"type": ["number", "null"]},
+        "confidence": {"type": ["number", "null"]},
+        "stderr": {"type": ["number", "null"]},
+        "reliable": {"type": "boolean", "description": "error at most a quarter of the count"},
+    },
+}
+ERROR = {
+    "type": "object",
+    "required": ["status", "error"],
+    "properties": {"status": {"type": "integer"}, "error": {"type": "string"}},
+}
+FAULTS = {
+    "400": "a parameter is wrong; the message says which",
+    "404": "there is no such bundle",
+    "429": "too many questions at once",
+}
+
+
+def _answer(words: str) -> dict[str, Any]:
+    faults = {
+        status: {"description": text, "content": _json({"$ref": "#/components/schemas/Error"})}
+        for status, text in FAULTS.items()
+    }
+    return {"200": {"description": words, "content": _json({"type": "object"})}, **faults}
+
+
+def _json(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"application/json": {"schema": schema}}
+
+
+def _get(name: str, summary: str, answer: str, *parameters: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "get": {
+            "operationId": name,
+            "summary": summary,
+            "parameters": list(parameters),
+            "responses": _answer(answer),
+        }
+    }
+
+
+PATHS: dict[str, Any] = {
+    "/api/bundles": _get(
+        "bundles", "The bundles that are shown", "their names, titles, tables and guarantees"
+    ),
+    "/api/complete": _get(
+        "complete",
+        "The most asked published queries that begin so",
+        "the queries with their counts and intervals, the most asked first",
+        BUNDLE,
+        _parameter("q", "what has been typed", required=True),
+        _parameter("k", "how many", {"type": "integer", "minimum": 1, "maximum": 50}),
+    ),
+    "/api/query": _get(
+        "query",
+        "All that is published about a query",
+        "counts with intervals, clicks, queries before and after, related ones",
+        BUNDLE,
+        _parameter("q", "the query; it is normalised as the release was", required=True),
+    ),
+    "/api/top": _get(
+        "top",
+        "Rows of a table, filtered, sorted and in pages",
+        "one page of rows",
+        BUNDLE,
+        _parameter("table", "the table; the first one if left out"),
+        _parameter("match", "what a key begins with, or a pattern with * and ?"),
+        _parameter("column", "the key column that is matched; the first one if left out"),
+        _parameter("sort", "by what", {"enum": list(SORTS)}),
+        _parameter("order", "which way", {"enum": ["falling", "rising"]}),
+        _parameter("page", "from 1", {"type": "integer", "minimum": 1}),
+        _parameter("size", "rows a page", {"enum": [str(n) for n in SIZES]}),
+    ),
+    "/api/certificate": _get(
+        "certificate", "The certificate of a bundle", "privacy.json and the files' sums", BUNDLE
+    ),
+    "/api/verify": _get(
+        "verify", "Check the bundle now, as murmurlog verify does", "every check", BUNDLE
+    ),
+    "/api/plan": _get(
+        "plan",
+        "Thresholds, forecast and command for a budget",
+        "the plan; it depends on no log",
+        BUNDLE,
+        _parameter("mechanism", "rounds, threshold or korolova"),
+        _parameter("epsilon", "one of the steps that were rehearsed", {"type": "number"}),
+        _parameter("delta", "likewise", {"type": "number"}),
+        _parameter("per_user", "likewise; they differ by mechanism", {"type": "integer"}),
+    ),
+    "/api/compare": _get(
+        "compare",
+        "Two bundles: gained, lost, moved, and what both cost",
+        "numbers, and the first rows of each list",
+        BUNDLE,
+        _parameter("with", "the other bundle", required=True),
+        _parameter("table", "the table; the first that both have if left out"),
+    ),
+    "/api/openapi.json": _get("openapi", "This description", "OpenAPI 3.1"),
+}
+
+
+def description() -> dict[str, Any]:
+    """The whole description."""
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "murmurlog: a release to look at",
+            "version": __version__,
+            "description": "Read-only. Every number is noisy and published already; asking costs no "
+            "privacy.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "paths": PATHS,
+        "components": {"schemas": {"Error": ERROR, "Count": COUNT}},
+    }

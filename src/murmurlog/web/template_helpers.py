@@ -1,0 +1,83 @@
+"""Small things drawn by the server: bars with intervals, numbers in words. Nothing is inline style."""
+
+from typing import Any
+from urllib.parse import urlencode
+
+from markupsafe import Markup
+
+from murmurlog.web.index import Amount
+
+WIDE, TALL = 240, 14
+LONGEST = 160  # letters of a text in a list; its own page has all of it
+MOST_ADDRESS = 2000  # bytes of a link in a list
+MOST_ANSWER = 500_000  # bytes of whole texts in an answer in JSON; the texts after them are clipped
+
+
+def bar(amount: Amount | None, most: float) -> Markup:
+    """A bar with its interval; for the eye only, the number stands beside it."""
+    if amount is None:
+        return Markup("")
+
+    def x(value: float) -> float:
+        return round(max(0.0, min(1.0, value / most)) * (WIDE - 2) + 1, 1)
+
+    shade = "fill5" if amount.reliable else "dim"
+    parts = [
+        f'<rect class="{shade}" x="1" y="3" width="{max(0.8, x(amount.value) - 1):.1f}" height="8"/>'
+    ]
+    if amount.low is not None and amount.high is not None:
+        low, high = x(amount.low), x(amount.high)
+        parts.append(f'<line class="error" x1="{low}" x2="{high}" y1="7" y2="7"/>')
+        parts += [f'<line class="error" x1="{at}" x2="{at}" y1="4" y2="10"/>' for at in (low, high)]
+    inside = "".join(parts)
+    return Markup(
+        f'<svg class="bar" viewBox="0 0 {WIDE} {TALL}" preserveAspectRatio="none" aria-hidden="true" focusable="false">{inside}</svg>'
+    )
+
+
+def whole(value: float | None) -> str:
+    return "–" if value is None else f"{value:,.0f}".replace("-", "\u2212")
+
+
+def percent(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{100 * value:.1f} %" if value < 0.0995 else f"{100 * value:.0f} %"
+
+
+def clip(text: str) -> str:
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+
+
+def address(text: str, book: str) -> str:
+    """The address of a query's page; empty if it is too long to stand in a list."""
+    if len(text) > MOST_ADDRESS:
+        return ""
+    made = f"/?{urlencode({'q': text, 'b': book})}"
+    return made if len(made) <= MOST_ADDRESS else ""
+
+
+class Room:
+    """How many bytes of text still go into an answer whole."""
+
+    def __init__(self, left: int = MOST_ANSWER) -> None:
+        self.left = left
+
+    def text(self, text: str) -> str:
+        """The text, or its beginning if there is no room for all of it."""
+        size = len(text.encode())
+        if size > self.left and len(text) > LONGEST:
+            return clip(text)
+        self.left -= size
+        return text
+
+    def key(self, value: Any) -> Any:
+        """A key: a text, or a list of texts, of which the first ones are given."""
+        if not isinstance(value, list):
+            return self.text(str(value))
+        if sum(len(text.encode()) for text in value) <= self.left:
+            return [self.text(text) for text in value]
+        return clip("  ".join(text[:LONGEST] for text in value[:LONGEST])).split("  ")
+
+    def keys(self, keys: dict[str, Any]) -> dict[str, Any]:
+        return {name: self.key(value) for name, value in keys.items()}

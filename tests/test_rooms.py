@@ -1,0 +1,114 @@
+"""Where code lives: a room imports only from rooms above it, and three walls hold."""
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "murmurlog"
+ROOMS = (
+    "errors",
+    "privacy",
+    "charts",
+    "bundle",
+    "logs",
+    "counting",
+    "mechanisms",
+    "publishing",
+    "evaluation",
+    "auditing",
+    "web",
+    "cli",
+)
+FORBIDDEN = {  # beyond the order
+    "auditing": {"evaluation"},
+    "web": set(ROOMS) - {"errors", "privacy", "charts", "bundle", "web"},
+}
+# Who may draw besides the sampler: generated logs, plans, probes of an audit, names of releases,
+# and confidence intervals of scores. No published count depends on any of them.
+DRAWING = {
+    "privacy/sampler",
+    "logs/invented/generate",
+    "logs/invented/populations",
+    "publishing/planning/stand_in_log",
+    "publishing/planning/forecast",
+    "publishing/release",
+    "auditing/probes",
+    "evaluation/scores",
+    "evaluation/count_errors",
+}
+PLANNING = "publishing/planning/"
+
+
+def name(path):
+    return str(path.relative_to(SOURCE).with_suffix("")).removesuffix("/__init__")
+
+
+MODULES = {name(path): path for path in sorted(SOURCE.rglob("*.py")) if path.parent != SOURCE}
+MODULES["errors"] = SOURCE / "errors.py"
+
+
+@cache
+def imports(module):
+    """The modules that a module imports, late imports included, those for type checking not."""
+    tree = ast.parse(MODULES[module].read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            node.body = []
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("murmurlog"):
+            package = node.module.replace(".", "/").removeprefix("murmurlog").lstrip("/")
+            inside = (f"{package}/{alias.name}".lstrip("/") for alias in node.names)
+            found |= {one if one in MODULES or not package else package for one in inside}
+        elif isinstance(node, ast.Import):
+            names = (alias.name for alias in node.names if alias.name.startswith("murmurlog."))
+            found |= {one.replace(".", "/").removeprefix("murmurlog/") for one in names}
+    return frozenset(found - {"__version__"})
+
+
+def room(module):
+    return module.partition("/")[0]
+
+
+def reachable(start):
+    seen, todo = set(), {start}
+    while todo:
+        seen.add(one := todo.pop())
+        todo |= imports(one) & MODULES.keys() - seen
+    return seen
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_room_imports_only_from_rooms_above_it(module):
+    here = room(module)
+    allowed = set(ROOMS[: ROOMS.index(here) + 1]) - FORBIDDEN.get(here, set())
+    for other in imports(module):
+        assert room(other) in allowed, f"{module} must not import {other}"
+
+
+def test_every_folder_is_a_room():
+    inside = {p.stem for p in SOURCE.iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()}
+    assert inside == {*ROOMS, "__init__"}
+
+
+def test_a_release_never_reaches_the_planning():
+    """The noise of a forecast is quick and known."""
+    for module in MODULES:
+        if room(module) == "mechanisms" or module == "publishing/release":
+            assert not [m for m in reachable(module) if m.startswith(PLANNING)], module
+
+
+def test_only_the_sampler_draws_noise():
+    pattern = re.compile(r"urandom|np\.random|default_rng|import (random|secrets|uuid)|from random")
+    assert {m for m, path in MODULES.items() if pattern.search(path.read_text())} == DRAWING
+
+
+def test_nothing_needs_the_network_or_a_fixed_path():
+    listening = {"cli/serve", "web/guard"}  # the page answers; it asks nobody
+    for module, path in MODULES.items():
+        text = path.read_text()
+        assert not re.search(r"urlopen|requests\.|httpx|/home/|/root/|/work/", text), module
+        assert "socket" not in text or module in listening, module
