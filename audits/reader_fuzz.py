@@ -219,7 +219,7 @@ def _named(kind: Kind, name: str) -> Kind:
 @contextmanager
 def postgres() -> Iterator[Any]:
     """A server of the tests."""
-    place = Path(__file__).parents[1] / "tests" / "postgres_server.py"
+    place = Path(__file__).parents[1] / "tests" / "support" / "postgres_server.py"
     spec = importlib.util.spec_from_file_location("postgres_server", place)
     if spec is None or spec.loader is None:
         raise RuntimeError(f"{place.name} is not in the folder of the tests")

@@ -263,7 +263,7 @@ def _without_sessions(made: Case) -> Case:
 
 def on_postgres(cases: Sequence[Case], found: Found) -> str:
     """Logs as tables of a server, if there is one; else why there is none."""
-    sys.path.append(str(Path(__file__).parents[1] / "tests"))
+    sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
     servers = importlib.import_module("postgres_server")
     if servers.binaries() is None:
         return "no PostgreSQL server on this machine"

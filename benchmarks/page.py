@@ -22,7 +22,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
 import shown  # noqa: E402
 

@@ -2,7 +2,7 @@
 
     python benchmarks/postgres.py [--rows 1000000] [--memory 500MB]
 
-Starts a server of its own (tests/postgres_server.py finds or installs one), copies an invented log
+Starts a server of its own (tests/support/postgres_server.py finds or installs one), copies an invented log
 into it, then runs `murmurlog release --tables query,click` on the file and on the table, each in a
 process of its own, and prints one table. `server` is the CPU of the server's own process for it.
 """
@@ -29,7 +29,7 @@ def server_cpu(process: int) -> float | None:
 
 
 def main() -> None:
-    sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
     from postgres_server import running
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])

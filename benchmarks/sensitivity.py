@@ -3,7 +3,7 @@
     python benchmarks/sensitivity.py [--pairs 5000] [--worlds 10000] [--seed 1]
 
 Pairs of neighbouring logs, random and adversarial, are replayed with the real steps under one
-transcript (tests/sensitivity.py). Printed are the largest parts of its bound that a unit moved, by
+transcript (tests/support/sensitivity.py). Printed are the largest parts of its bound that a unit moved, by
 kind of world; then what further worlds say about the real steps and about broken twins; then how
 often an item that one unit alone holds is published in a log of many worlds, against the claim.
 Exit code 1 if a unit moved more than its bound, if an item shows more often than claimed, or if a
@@ -21,7 +21,7 @@ from murmurlog.logs.engines.duckdb import connect
 from murmurlog.mechanisms import Rounds
 from murmurlog.privacy.sampler import SystemEntropy
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
 from sensitivity import (  # noqa: E402
     KINDS,

@@ -2,7 +2,7 @@
 
     python benchmarks/spark.py [--rows 1000000 5000000] [--rounds]
 
-Invents logs full of hostile text (tests/hostile.py), starts a cluster of one master and two workers
+Invents logs full of hostile text (tests/support/hostile.py), starts a cluster of one master and two workers
 on loopback, counts queries and clicks with both engines in processes of their own, and prints the
 number of rows that differ. Memory is the most that the driver held: its Python and its Java. With
 --rounds it is queries by the mechanism `rounds` instead, noise and all, which no two runs publish alike.
@@ -21,7 +21,7 @@ from pathlib import Path
 import duckdb
 import pyarrow.parquet as pq
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
 from cluster import Cluster, environment
 from hostile import hostile_log

@@ -1,0 +1,256 @@
+"""A log as numbers has the same rows, bounds and tallies as the general road, on hostile logs."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hostile import QUERIES, hostile_log, with_texts
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tallies import tallies
+
+import murmurlog.logs.encoded
+import murmurlog.logs.log
+import murmurlog.logs.partitions
+from murmurlog.bundle.schema import BY_VALUE
+from murmurlog.counting.bound import bound
+from murmurlog.counting.firsts import first_items
+from murmurlog.counting.items import items
+from murmurlog.counting.tally import tally
+from murmurlog.logs.encoded import NEVER
+from murmurlog.logs.engines.duckdb import connect
+from murmurlog.logs.log import read
+from murmurlog.logs.source import find
+from murmurlog.mechanisms.rounds.weights import numbered
+from murmurlog.privacy.sampler import SystemEntropy
+
+COUNTED = [
+    (kind, unit, "first")
+    for kind in ("query", "click")
+    for unit in ("user", "user-day", "user-week", "user-month")
+]
+READINGS = {
+    "plain": {},
+    "a period": {"since": "2024-01-05", "until": "2024-01-20T12:00:00"},
+    "a kept column": {"keep": {BY_VALUE: "country"}, "where": {"country": "DE"}},
+    "whole urls": {"url": "full"},
+    "no urls": {"urls": False},
+    "denied": {"deny": frozenset(["query 1*", "istanbul"])},
+}
+
+
+@pytest.fixture
+def general(monkeypatch):
+    """Turns the road of numbers off."""
+
+    def off():
+        monkeypatch.setattr(murmurlog.logs.log, "_as_numbers", murmurlog.logs.log._as_texts)
+
+    return off
+
+
+def both(general, path, counted, **reading):
+    """What both roads make of a log: by numbers, then without."""
+    made = []
+    for turn in (lambda: None, general):
+        turn()
+        with connect() as engine:
+            request = {"path": str(path), "counted": counted, **reading}
+            made += tallies(engine, [request])
+    return made
+
+
+@pytest.mark.parametrize("collation", ["NOACCENT", "NOCASE"])
+def test_texts_that_a_database_calls_equal_are_not(collation, general, tmp_path):
+    """A1: with one text standing for all that are alike, one user would name another's query."""
+    path, kind = tmp_path / "log.duckdb", f"VARCHAR COLLATE {collation}"
+    with duckdb.connect(str(path)) as file:
+        file.execute(f'CREATE TABLE log ("user" {kind}, query {kind}, url {kind}, time DATE)')
+        file.execute(
+            "INSERT INTO log VALUES ('other', 'Cafe X', 'a.b/P', '2026-01-01'), ('ana', 'Café X', 'a.b/p', '2026-01-01'),"
+            " ('Ana', 'ÀB', 'a.b/Q', '2026-01-01'), ('aná', 'AB', 'a.b/q', '2026-01-01')"
+        )
+    numbers, texts = both(general, path, [("query", "user", "first"), ("click", "user", "first")])
+    assert numbers == texts
+    assert [key for key, _ in texts["query, user, first"]] == [
+        ["ab"],
+        ["cafe x"],
+        ["café x"],
+        ["àb"],
+    ]
+    assert len(texts["click, user, first"]) == 4
+
+
+def test_times_with_a_zone_are_utc_on_both_roads_wherever_it_runs(tmp_path):
+    times = ("2024-01-01T03:00:00+00:00", "2024-01-01T12:00:00+00:00", "2023-12-31T23:00:00+00:00")
+    rows = [f"u,{time},{query}\n" for time, query in zip(times, "abc", strict=True)]
+    (tmp_path / "log.csv").write_text("user,time,query\n" + "".join(rows))
+    script = """
+        import json, sys
+        import murmurlog.logs.log
+        from tallies import tallies
+        from murmurlog.logs.engines.duckdb import connect
+        wanted = {"path": sys.argv[1], "counted": [("query", "user-day", "first")], "since": "2024-01-01"}
+        for road in (murmurlog.logs.log._as_numbers, murmurlog.logs.log._as_texts):
+            murmurlog.logs.log._as_numbers = road
+            with connect() as engine:
+                print(json.dumps(tallies(engine, [wanted])[0], default=str))
+    """
+    path = os.pathsep.join(
+        str(Path(__file__).parents[2] / part) for part in ("tests/support", "src")
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script), str(tmp_path / "log.csv")],
+        env={**os.environ, "TZ": "America/New_York", "PYTHONPATH": path},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    numbers, texts = map(json.loads, done.stdout.splitlines())
+    assert numbers == texts
+    assert len(numbers["rows"]) == 2
+
+
+@pytest.mark.parametrize(("reading", "texts"), [(name, i % 2) for i, name in enumerate(READINGS)])
+def test_both_roads_agree_on_a_hostile_log(reading, texts, general, tmp_path):
+    log = hostile_log(2500, seed=5)
+    # Whole days, so that many rows of a unit are of one time.
+    coarse = pa.compute.floor_temporal(log["time"], unit="day")
+    log = log.set_column(1, "time", coarse)
+    if texts:
+        log = with_texts(log, seed=6)
+    pq.write_table(log, tmp_path / "log.parquet", row_group_size=700)
+    counted = COUNTED if reading != "no urls" else COUNTED[:4]
+    numbers, texts = both(general, tmp_path / "log.parquet", counted, **READINGS[reading])
+    assert numbers == texts
+    assert len(numbers["rows"]) > 100
+    assert all(numbers[f"query, {unit}, first"] for unit in ("user", "user-day"))
+
+
+def test_numbers_are_used_and_only_for_their_own_table(tmp_path):
+    pq.write_table(hostile_log(500, seed=1), tmp_path / "log.parquet")
+    with connect() as engine:
+        log = read(find(str(tmp_path / "log.parquet")), engine=engine)
+        held = items(log, kind="query")
+        assert held.numbers
+        kept = bound(held, per_user=2, entropy=SystemEntropy())
+        assert kept.numbers
+        fewer = held.table.filter(held.table.query == "straße")
+        other = type(held)(**{**vars(held), "table": fewer})
+        assert other.numbers is None
+        left = bound(other, per_user=2, entropy=SystemEntropy())
+        rows = [row for b in tally(left).batches() for row in b.to_pylist()]
+        assert {row["query"] for row in rows} <= {"strasse"}
+        smaller = type(log)(**{**vars(log), "table": log.table.limit(1)})
+        assert smaller.numbers is None
+        assert items(smaller, kind="query").numbers is None
+
+
+def test_only_published_queries_count_where_a_table_follows(general, tmp_path):
+    log = hostile_log(2000, seed=3)
+    pq.write_table(log, tmp_path / "log.parquet")
+    known = pa.table({"query": ["query 1", "query 2", "query 3", "nobody asks this"]})
+
+    def count():
+        with connect() as engine:
+            held = items(
+                read(find(str(tmp_path / "log.parquet")), engine=engine), kind="click", known=known
+            )
+            kept = tally(bound(held, per_user=2, entropy=SystemEntropy()))
+            return sorted(json.dumps(row) for b in kept.batches() for row in b.to_pylist())
+
+    numbers = count()
+    general()
+    assert numbers == count()
+    assert numbers
+
+
+def test_places_and_numbers_for_rounds_are_the_same(general, tmp_path):
+    log = hostile_log(1500, seed=8)
+    coarse = pa.compute.floor_temporal(log["time"], unit="month")
+    pq.write_table(log.set_column(1, "time", coarse), tmp_path / "log.parquet")
+
+    def held():
+        with connect() as engine:
+            found = read(find(str(tmp_path / "log.parquet")), engine=engine)
+            kept = bound(
+                items(found, kind="query"), per_user=20, places=True, entropy=SystemEntropy()
+            )
+            numbers = numbered(kept)
+            rows = numbers.table.join(numbers.names, "item").select("unit", "place", "query")
+            units = {}
+            for batch in engine.batches(rows):
+                for row in batch.to_pylist():
+                    units.setdefault(row["unit"], []).append((row["place"], row["query"]))
+            assert numbers.size == len({q for unit in units.values() for _, q in unit})
+            return sorted(sorted(unit) for unit in units.values())
+
+    numbers = held()
+    general()
+    assert numbers == held()
+    assert max(map(len, numbers)) == 20
+
+
+def test_a_log_without_room_takes_the_general_road(tmp_path, monkeypatch):
+    pq.write_table(hostile_log(500, seed=2), tmp_path / "log.parquet")
+    monkeypatch.setattr(murmurlog.logs.partitions, "ROOM", 1e-9)
+    with connect() as engine:
+        log = read(find(str(tmp_path / "log.parquet")), engine=engine)
+        assert log.numbers is None
+        assert log.rows == log.table.count().to_pyarrow().as_py() > 0
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    rows=st.lists(
+        st.tuples(st.integers(0, 3), st.sampled_from([-5, 0, 1, 2, NEVER]), st.integers(0, 6)),
+        max_size=40,
+    ),
+    d=st.integers(1, 4),
+    places=st.booleans(),
+    key=st.integers(0, 1000),
+)
+def test_first_items_are_those_of_a_plain_sort(rows, d, places, key):
+    names = {i: hashlib.sha256(f"{key} {i}".encode()).hexdigest() for i in range(7)}
+    expected = set()
+    for unit in {row[0] for row in rows}:
+        first = {}
+        for u, time, item in rows:
+            if u == unit:
+                first[item] = min(time, first.get(item, NEVER))
+        order = sorted(first, key=lambda item: (first[item], names[item]))
+        expected |= {(unit, item, place) for place, item in enumerate(order[:d])}
+
+    def ranks(some):
+        order = sorted(range(len(some)), key=lambda i: names[int(some[i])])
+        found = np.empty(len(some), np.int64)
+        found[order] = np.arange(len(some))
+        return found
+
+    unit, time, item = (np.array([row[i] for row in rows], np.int64) for i in range(3))
+    kept = first_items(unit=unit, time=time, item=item, per_unit=d, ranks=ranks, places=places)
+    found = set(zip(kept.unit.tolist(), kept.item.tolist(), kept.place.tolist(), strict=True))
+    if not places:  # which items are kept, whatever their order
+        found, expected = ({triple[:2] for triple in some} for some in (found, expected))
+    assert found == expected
+
+
+def test_texts_are_ranked_by_their_bytes():
+    texts = sorted({q for q in QUERIES if "\ud7ff" not in q})
+    every = murmurlog.logs.encoded.Texts(
+        codes=np.arange(len(texts), dtype=np.int32), texts=pa.array(texts, pa.string())
+    )
+    none = np.zeros(0, np.int64)
+    holdings = murmurlog.logs.encoded.Holdings(
+        unit=none, time=none, item=none, keys=(every,), users=pa.array([], pa.string()),
+        unit_user=None, unit_start=None,
+    )  # fmt: skip
+    ranks = holdings.ranks(np.arange(len(texts)))
+    assert [texts[i] for i in np.argsort(ranks)] == sorted(texts, key=str.encode)

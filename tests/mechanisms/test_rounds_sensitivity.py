@@ -1,0 +1,104 @@
+"""No unit moves a round of `rounds` by more than its bound; versions in which it could are caught."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sensitivity import (
+    KINDS,
+    LURES,
+    REAL,
+    TWINS,
+    Report,
+    fuzz,
+    fuzz_at_random,
+    random_worlds,
+    written,
+)
+
+from murmurlog.logs.engines.duckdb import connect
+from murmurlog.mechanisms import Rounds
+from murmurlog.privacy.sampler import SeededEntropy
+
+ROOT = Path(__file__).parents[2]
+
+
+def all_moved(report):
+    """Whether units came within a tenth of their bound at every stage, and never beyond it."""
+    stages = {stage for (_, stage), share in report.shares.items() if 0.9 < share <= 1}
+    return stages == {"round 1", "later", "counts"} and max(report.shares.values()) <= 1
+
+
+@pytest.mark.parametrize("seed", [18, 3])
+def test_no_unit_moves_a_round_by_more_than_its_bound(seed):
+    report = fuzz_at_random(seed=seed, pairs=500)
+    assert report.pairs == 500
+    assert report.faults == []
+    assert all_moved(report)
+    assert report.rounds > 1000  # there is something to compare
+
+
+@pytest.mark.slow
+def test_no_unit_of_many_moves_a_round_by_more_than_its_bound():
+    report = Report()
+    for seed in range(100, 142):  # all sizes with all tables
+        report.add(fuzz_at_random(seed=seed, pairs=500))
+    assert report.faults == []
+    assert all_moved(report)
+    assert {kind for kind, _ in report.shares} == set(KINDS) - {"apart"}  # these may move nothing
+
+
+@pytest.fixture(scope="module")
+def few():
+    rng = np.random.default_rng(5)
+    worlds = random_worlds(rng, 3, 120)
+    with written(worlds, rng) as logs:
+        yield worlds, logs
+
+
+@pytest.mark.parametrize("twin", [REAL, *TWINS], ids=lambda twin: twin.name.replace(" ", "-"))
+def test_the_fuzzer_catches_each_broken_twin(few, twin):
+    mechanism = Rounds.solve(epsilon=1.0, delta=1e-6, d=3, rounds=2, count_per_user=1)
+    report = fuzz(mechanism, *few, seed=1, twin=twin)
+    if twin is REAL:
+        assert report.faults == []
+        assert all_moved(report)
+    else:
+        assert len(report.caught(twin.what)) >= 3
+    if twin.name == "bounds again in a later round":
+        assert report.shares["hidden", "later"] > 3
+        assert report.shares["hidden", "round 1"] <= 1  # the first bound is the right one
+
+
+@pytest.mark.parametrize("lure", LURES, ids=lambda lure: lure.name.replace(" ", "-"))
+def test_own_items_show_no_more_than_claimed_and_credit_for_survivors_is_caught(lure):
+    with connect() as engine:
+        right, credited = lure.leaks(engine, worlds=500, entropy=SeededEntropy(1))
+    assert right.shown > 0
+    assert not right.caught
+    assert credited.caught
+    assert credited.chance > 5 * credited.claim
+
+
+@pytest.mark.slow
+def test_the_claim_is_nearly_reached_by_an_item_that_is_left_alone():
+    with connect() as engine:
+        right, _ = LURES[1].leaks(engine, worlds=10_000, entropy=SeededEntropy(2))
+    assert not right.caught
+    assert right.chance > 0.7 * right.claim
+
+
+@pytest.mark.slow
+def test_a_stranger_can_run_it():
+    script = ROOT / "benchmarks" / "sensitivity.py"
+    done = subprocess.run(
+        [sys.executable, script, "--pairs", "1000", "--worlds", "500"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "pairs                   1,000" in done.stdout
+    assert done.stdout.count("caught") == len(TWINS) + len(LURES)
