@@ -1,0 +1,133 @@
+"""Declared options: one declaration gives the keyword in Python, the flag, its text form and its help.
+
+A group of options is a frozen dataclass whose fields are annotated with an `Option`; a mechanism
+lists its own options. Flags, settings in murmurlog.toml and the reference are derived from these
+declarations. Imports nothing heavy: `murmurlog --help` reads them.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from typing import Any, get_type_hints
+
+from murmurlog.bundle.decimals import decimal, integer
+from murmurlog.errors import UsageError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option:
+    """One option: its keyword, and how it is written after its flag."""
+
+    help: str
+    name: str = ""  # the keyword; of a field, the field's name
+    flag: str = ""  # where it is not the name with dashes
+    read: Callable[[str], Any] | None = None  # the value of a text; None: the text itself
+    switch: bool = False  # given or not, without a value
+    repeated: bool = False  # once for each value
+    variable: bool = True  # MURMURLOG_<FLAG> sets it, too
+    default: Any = None
+    public_file: bool = False  # names a public file, fixed without the log
+
+    def named(self, name: str, default: Any) -> "Option":
+        """The option of a field."""
+        flag = self.flag or "--" + name.replace("_", "-")
+        return replace(self, name=name, flag=flag, default=default)
+
+    def value(self, text: Any) -> Any:
+        """The value of what was written; raises UsageError with the flag's name."""
+        if not isinstance(text, str) or self.read is None:
+            return text
+        try:
+            return self.read(text)
+        except UsageError:
+            raise
+        except ValueError as error:
+            raise UsageError(f"{self.flag}: {error}") from None
+
+
+@cache
+def options_of(group: type) -> tuple[Option, ...]:
+    """The options that the fields of a group declare, in order."""
+    hints = get_type_hints(group, include_extras=True)
+    found = []
+    for each in fields(group):
+        for option in getattr(hints[each.name], "__metadata__", ()):
+            if isinstance(option, Option):
+                found.append(option.named(each.name, each.default))
+    return tuple(found)
+
+
+def split_keywords(
+    keywords: Mapping[str, Any], *groups: type
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The keywords of each group, and those of none."""
+    left = dict(keywords)
+    taken = []
+    for group in groups:
+        names = {option.name for option in options_of(group)}
+        taken.append({name: left.pop(name) for name in list(left) if name in names})
+    return taken, left
+
+
+def number(text: str) -> float:
+    """A number, also written as ln(10)."""
+    inner = text[3:-1] if text.startswith("ln(") and text.endswith(")") else None
+    try:
+        return decimal(text) if inner is None else math.log(decimal(inner))
+    except ValueError:
+        raise UsageError(
+            f"{text!r:.80} is no number: write digits, such as 10, 0.5 or 1e-6, or ln(10)"
+        ) from None
+
+
+def pair(text: str, flag: str) -> tuple[str, str]:
+    """("a", "1") from "a=1"."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise UsageError(f"{flag} takes name=value; got {text!r}")
+    return name.strip(), value.strip()
+
+
+def pairs(flag: str) -> Callable[[str], dict[str, str] | None]:
+    """Reads {"a": "1", "b": "2"} from "a=1,b=2"; nothing from an empty text."""
+    return lambda text: dict(pair(part, flag) for part in text.split(",")) if text else None
+
+
+def shares(flag: str) -> Callable[[str], dict[str, float] | None]:
+    """Reads {"a": 0.3, "b": 0.7} from "a=0.3,b=0.7"."""
+    read = pairs(flag)
+
+    def read_shares(text: str) -> dict[str, float] | None:
+        given = read(text)
+        return None if given is None else {name: number(value) for name, value in given.items()}
+
+    return read_shares
+
+
+def listed(text: str) -> list[str]:
+    """["a", "b"] from "a,b"; nothing from an empty text."""
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def per_user_bounds(text: str) -> int | dict[str, int]:
+    """20, or {"query": 20, "click": 10} from "query=20,click=10"."""
+    try:
+        if "=" not in text:
+            return integer(text)
+        return {name: integer(n) for name, n in (pairs("--per-user")(text) or {}).items()}
+    except UsageError:
+        raise
+    except ValueError:
+        raise UsageError(f"--per-user takes 20 or query=20,click=10; got {text!r}") from None
+
+
+def seconds(text: str) -> float:
+    """A span of time: 90s, 30m or 1.5h."""
+    units = {"s": 1, "m": 60, "h": 3600}
+    try:
+        return decimal(text[:-1]) * units[text[-1:]]
+    except (KeyError, ValueError):
+        raise UsageError(
+            f"--gap takes a span of time such as 90s, 30m or 1h, not {text!r}"
+        ) from None
