@@ -28,15 +28,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from scipy.stats import beta
 
-import murmurlog.mechanisms.rounds.mechanism as module
+import murmurlog.mechanisms.rounds.weights as module
 from murmurlog.bundle.schema import BY_VALUE, LISTS, By
 from murmurlog.counting.bound import Bounded
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.log import read
 from murmurlog.logs.source import find
 from murmurlog.mechanisms import Rounds, View
-from murmurlog.mechanisms.rounds.weights import FULL, Held, bounded, by_item, clipped, numbered
-from murmurlog.privacy.rounds import GRID, Schedule, solve_rounds
+from murmurlog.mechanisms.rounds.weights import Held, bounded, by_item, clipped, numbered
+from murmurlog.privacy.rounds import FULL, GRID, Schedule, solve_rounds
 from murmurlog.privacy.sampler import SeededEntropy
 
 START = datetime(2026, 1, 1)

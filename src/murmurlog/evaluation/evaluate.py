@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from murmurlog.bundle.bundle import Release, load
+from murmurlog.bundle.options import GAP
 from murmurlog.counting.bound import choose_way
-from murmurlog.counting.items import GAP
 from murmurlog.errors import UsageError
 from murmurlog.evaluation.recipes import Wanted, of_bundle, of_mechanism
 from murmurlog.evaluation.result import Evaluation

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from murmurlog.bundle.certificate import Certificate
-from murmurlog.counting.items import GAP
+from murmurlog.bundle.options import GAP
 from murmurlog.counting.public_sets.labels import read_labels
 from murmurlog.counting.public_sets.result_lists import read_lists
 from murmurlog.counting.public_sets.sets import read_pools
@@ -170,7 +170,7 @@ def of_mechanism(name: str, wanted: Wanted) -> Recipe:
     tables = [table for table in wanted.tables if table in kind.tables]
     if not tables:
         raise UsageError(f"{name} makes {', '.join(kind.tables)}, and of these --tables names none")
-    own = {n: value for n, value in wanted.options.items() if n in kind.options}
+    own = {n: value for n, value in wanted.options.items() if n in kind.option_names()}
     plans, total = plan_tables(
         tables,
         mechanism=name,

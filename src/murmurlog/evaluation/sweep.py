@@ -12,8 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from murmurlog.bundle.options import GAP
 from murmurlog.counting.bound import choose_way
-from murmurlog.counting.items import GAP
 from murmurlog.errors import UsageError
 from murmurlog.evaluation.evaluate import usual_tables
 from murmurlog.evaluation.recipes import Recipe, Wanted, of_mechanism

@@ -33,6 +33,7 @@ from murmurlog.privacy.thresholds import (
 )
 
 GRID = 1 << 20  # steps in a weight of 1
+FULL = 10  # attention is a whole number up to this: a unit's weights are in its proportion
 MOST_ROUNDS = 8
 LEAST_SCALE = 1e-4
 MOST_ITEMS = 1000  # pairs (t, d) are half a million
