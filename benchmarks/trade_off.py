@@ -2,7 +2,7 @@
 
     python benchmarks/trade_off.py        writes src/murmurlog/page/trade_off.json (minutes)
 
-Every number is the mean of rehearsals (docs/plan.md) on the invented log of `generate`, which has no
+Every number is the mean of rehearsals (docs/how-to/plan.md) on the invented log of `generate`, which has no
 secrets. The same code gives the same file.
 """
 

@@ -45,11 +45,11 @@ def section(text, heading):
     ("name", "command"), list(commands()), ids=lambda x: x if isinstance(x, str) else ""
 )
 def test_every_command_and_flag_is_documented(name, command):
-    text = section((DOCS / "cli.md").read_text(), name)
+    text = section((DOCS / "reference" / "cli.md").read_text(), name)
     for parameter in command.params:
         for option in parameter.opts:
             if option.startswith("--"):
-                assert f"`{option}" in text, f"{name}: {option} is not in docs/cli.md"
+                assert f"`{option}" in text, f"{name}: {option} is not in docs/reference/cli.md"
 
 
 def test_every_flag_in_the_docs_exists():
@@ -64,17 +64,17 @@ def test_every_flag_in_the_docs_exists():
 
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_every_mechanism_has_its_page(name):
-    text = (DOCS / "mechanisms" / f"{name}.md").read_text()
+    text = (DOCS / "explanation" / "mechanisms" / f"{name}.md").read_text()
     for word in ("Protects", "Neighbours", "Needs", "Drops", "Guarantee"):
         assert word in text
 
 
 def test_every_assumption_is_kept_or_a_gap():
-    text = (DOCS / "guarantee.md").read_text()
+    text = (DOCS / "explanation" / "guarantee.md").read_text()
     rows = "\n".join(line for line in text.splitlines() if line.startswith("| A"))
     for name in ASSUMPTIONS:
         assert name in rows or name in ("A3",) and "A2-A4" in rows
-    gaps = (DOCS / "known-gaps.md").read_text()
+    gaps = (DOCS / "explanation" / "known-gaps.md").read_text()
     for name in ("A0", "A3", "A8", "A9"):
         assert f"({name})" in gaps
 
@@ -93,7 +93,7 @@ def test_no_page_names_a_machine():
 
 
 def test_what_about_takes_is_in_the_docs():
-    text = (DOCS / "cli.md").read_text()
+    text = (DOCS / "reference" / "cli.md").read_text()
     for name in ABOUT:
         assert name in text
 
@@ -129,7 +129,7 @@ def test_what_the_docs_plan_by_is_booked():
 @pytest.mark.slow
 def test_the_tutorial_runs_as_written(tmp_path):
     ran = 0
-    for expected, shell in blocks(DOCS / "tutorial.md"):
+    for expected, shell in blocks(DOCS / "tutorials" / "first-release.md"):
         for command in shell:
             done = subprocess.run(
                 command,
