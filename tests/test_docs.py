@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from page_limits import faults, pages
 
 from murmurlog.bundle.certificate import ABOUT
 from murmurlog.cli.main import app
@@ -20,7 +21,8 @@ from murmurlog.publishing.ledger import Ledger
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
+CLI = DOCS / "reference" / "cli"
+PAGES = pages()
 EXIT = re.compile(r"<!-- exit (\d+) -->\s*```console\n(.*?)```|```console\n(.*?)```", re.DOTALL)
 
 
@@ -45,11 +47,20 @@ def section(text, heading):
     ("name", "command"), list(commands()), ids=lambda x: x if isinstance(x, str) else ""
 )
 def test_every_command_and_flag_is_documented(name, command):
-    text = section((DOCS / "reference" / "cli.md").read_text(), name)
-    for parameter in command.params:
-        for option in parameter.opts:
-            if option.startswith("--"):
-                assert f"`{option}" in text, f"{name}: {option} is not in docs/reference/cli.md"
+    page = CLI / f"{name.split()[0]}.md"
+    text = section(page.read_text(), name if " " in name else "Flags")
+    rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
+    documented = {flag for row in rows for flag in re.findall(r"`(--[a-z-]+)", row)}
+    flags = {o for p in command.params for o in p.opts + p.secondary_opts if o.startswith("--")}
+    flags -= {"--help"}
+    assert documented == flags, f"{name}: {documented ^ flags}"
+
+
+def test_the_first_page_of_the_commands_lists_them_all():
+    text = (CLI / "index.md").read_text()
+    for name, _ in commands():
+        anchor = f"#{name.replace(' ', '-')}" if " " in name else ""
+        assert f"[{name}]({name.split()[0]}.md{anchor})" in text
 
 
 def test_every_flag_in_the_docs_exists():
@@ -85,6 +96,30 @@ def test_links_between_pages_lead_somewhere():
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_a_page_is_short_and_its_lines_fit(page):
+    assert not list(faults(page))
+
+
+def test_the_limits_of_a_page_are_checked(tmp_path, monkeypatch):
+    monkeypatch.setattr("page_limits.ROOT", tmp_path)
+    page = tmp_path / "page.md"
+    wide = "word " * 25
+    page.write_text(f"{wide}\n\n| {wide} |\n\n```\n{wide}\n```\n`{'x' * 130}`\n")
+    assert list(faults(page)) == ["page.md:1 has 125 characters"]
+    page.write_text("a\n" * 2501)
+    assert list(faults(page)) == ["page.md has 2501 words"]
+
+
+def test_the_files_of_the_project_that_pages_name_exist():
+    named = re.compile(
+        r"`((?:src|tests|audits|benchmarks|docs)/[\w./-]+\.(?:py|md|json|toml|txt))`"
+    )
+    for page in PAGES:
+        for path in named.findall(page.read_text()):
+            assert (ROOT / path).exists(), f"{page.name} names {path}"
+
+
 def test_no_page_names_a_machine():
     for page in PAGES:
         text = page.read_text()
@@ -93,7 +128,7 @@ def test_no_page_names_a_machine():
 
 
 def test_what_about_takes_is_in_the_docs():
-    text = (DOCS / "reference" / "cli.md").read_text()
+    text = (CLI / "release.md").read_text()
     for name in ABOUT:
         assert name in text
 
