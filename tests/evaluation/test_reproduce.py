@@ -176,10 +176,11 @@ def test_the_docs_say_how_many_match(hong):
     matched = sum(cell.matched for cell in formulas)
     impossible = sum(cell.printed is not None for table in hong for cell in table.cells)
     text = (Path(__file__).parents[2] / "docs" / "explanation" / "reproduce.md").read_text()
+    text = " ".join(text.split())
     assert (
         f"{len(formulas) + impossible} printed numbers: {len(formulas)} that follow from formulas, "
         f"of which {matched} match and {len(formulas) - matched} do not, and {impossible} of Hong"
-    ) in " ".join(text.split())
+    ) in text
     at = next(c for c in hong[0].cells if c.name == "e^epsilon=2 delta=0.5")
     assert f"lambda is {at.recomputed:.1f} at e^epsilon = 2 and delta = 0.5" in text
 
