@@ -2,6 +2,7 @@
 
 import json
 import os
+import pkgutil
 import re
 import shlex
 import subprocess
@@ -118,6 +119,15 @@ def test_the_files_of_the_project_that_pages_name_exist():
     for page in PAGES:
         for path in named.findall(page.read_text()):
             assert "NAME" in path or (ROOT / path).exists(), f"{page.name} names {path}"
+
+
+def test_the_python_names_that_pages_name_exist():
+    for page in PAGES:
+        for name in re.findall(r"`(murmurlog(?:\.[a-zA-Z_]+)+)(?<!\.toml)[`(]", page.read_text()):
+            try:
+                pkgutil.resolve_name(name)
+            except (AttributeError, ImportError):
+                pytest.fail(f"{page.name} names {name}")
 
 
 def test_no_page_names_a_machine():
