@@ -1,6 +1,6 @@
 """A grey-box fuzzer of what one unit can move in `rounds`, and of how often its own items show.
 
-The proof (docs/mechanisms/rounds.md) fixes what was measured on the items that others hold too, and
+The proof (docs/explanation/mechanisms/rounds-proof.md) fixes what was measured on the items that others hold too, and
 asks how far one unit moves the sums of weights of the next round. So does this module: it runs the
 real steps on a log D and on its neighbour D', tells both the same values on the shared items, lets
 the items that only the differing unit holds have their own luck, and compares in whole numbers.

@@ -2,7 +2,7 @@
 
 `Pool` is the correct pure form of the SafeLog thesis's A_Click: only keys of the pool
 are counted, and delta is 0. `Hybrid` adds the keys outside the pool under the higher threshold that
-keys of a log need (T3 v). Proofs: docs/mechanisms/pool.md and hybrid.md.
+keys of a log need (T3 v). Proofs: docs/explanation/mechanisms/pool.md and hybrid.md.
 
 Keys that nobody holds are not drawn one by one: how many pass is binomial, which ones is a uniform
 choice, and what they show is the tail of the noise. That is the same law, in seconds instead of days.

@@ -5,7 +5,7 @@ noise lam. One release has two readings: plain differential privacy, for which t
 probabilistic differential privacy (PDP), for which a larger tau lowers tau'.
 
 Differs: noise is discrete Laplace on the integers, and T is the integer of "publish if at least T".
-tau' by the paper's eq. (3) and tau by its Proposition 4 are false and not here (docs/reproduce.md).
+tau' by the paper's eq. (3) and tau by its Proposition 4 are false and not here (docs/explanation/reproduce.md).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Each unit spreads a weight over its items instead of counting 1 for each. Items that passed, and
 items without a chance, are taken out between the rounds, so that the weights of the next round go
-where they can still do something. Proof, line by line: docs/mechanisms/rounds.md.
+where they can still do something. Proof, line by line: docs/explanation/mechanisms/rounds-proof.md.
 """
 
 from __future__ import annotations
