@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from murmurlog.bundle.schema import SEPARATOR, flattened
 from murmurlog.counting.items import GAP, items
-from murmurlog.logs.engines.duckdb import Engine
+from murmurlog.logs.engines.protocol import Engine
 from murmurlog.logs.log import Log
 
 Ints = npt.NDArray[np.int64]

@@ -30,7 +30,7 @@ from murmurlog.counting.public_sets.labels import read_labels
 from murmurlog.counting.public_sets.result_lists import read_lists
 from murmurlog.counting.public_sets.sets import read_pools
 from murmurlog.errors import DiskError, EngineError, Refused, UsageError
-from murmurlog.logs.engines.duckdb import Engine
+from murmurlog.logs.engines.protocol import Engine
 from murmurlog.logs.reading import Reading
 from murmurlog.logs.screen import load as load_screen
 from murmurlog.logs.screen import load_deny

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from murmurlog.bundle.keys import ALREADY_NORMAL, check_url_level, clean_url, normalise
 from murmurlog.bundle.schema import KEYS
 from murmurlog.errors import InputError, UsageError
-from murmurlog.logs.engines.duckdb import Engine
+from murmurlog.logs.engines.protocol import Engine
 from murmurlog.logs.formats import pieces
 from murmurlog.privacy.sampler import Entropy, below
 

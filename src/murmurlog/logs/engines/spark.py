@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from murmurlog.bundle.keys import NORMALISER, normalise
 from murmurlog.bundle.scratch import PREFIX, scratch
 from murmurlog.errors import EngineError, InputError, MurmurlogError, UsageError
-from murmurlog.logs.engines.duckdb import HOSTILE, self_test
+from murmurlog.logs.engines.self_test import HOSTILE, self_test
 from murmurlog.logs.engines.spark_worker import each, ipc, normalised, packed, unpacked
 
 ROWS_A_BATCH = 20_000
@@ -141,6 +141,8 @@ class SparkEngine:
     """A session whose tables are Parquet files in a private folder. Use `spark.connect()`."""
 
     name = "spark"
+    local = None
+    dense = False  # each partition counts for itself
 
     def __init__(self, session: Any, folder: str, private: Path) -> None:
         self.session = session

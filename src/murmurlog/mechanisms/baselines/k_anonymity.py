@@ -16,7 +16,7 @@ import pyarrow as pa
 from murmurlog.bundle.joiners import JOINERS
 from murmurlog.bundle.schema import count_columns, keys_of, keys_schema
 from murmurlog.errors import UsageError
-from murmurlog.logs.engines.duckdb import Engine
+from murmurlog.logs.engines.protocol import Engine
 from murmurlog.logs.log import Log
 from murmurlog.mechanisms.protocol import View, check_letters, number, whole
 from murmurlog.privacy import Guarantee
@@ -52,7 +52,7 @@ def asked_by(log: Log, view: View, k: int) -> Log:
     asked = held(log, replace(view, kind="query")).counts()
     keys = list(keys_of("query", view.by))
     left = log.table.semi_join(asked.filter(asked.users >= k), keys)
-    return replace(log, table=log.engine.materialise(left))
+    return log.only(left)
 
 
 def exact(keys: tuple[str, ...], rows: pa.Table) -> pa.Table:

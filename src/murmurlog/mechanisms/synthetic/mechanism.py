@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from murmurlog.bundle.schema import MORE, in_order, schema, with_notes
 from murmurlog.counting.bound import Bounded, bound
-from murmurlog.counting.items import Items
+from murmurlog.counting.items import Items, TableItems
 from murmurlog.counting.tally import Tally, tally
 from murmurlog.errors import InputError, UsageError
 from murmurlog.logs.log import Log
@@ -324,7 +324,7 @@ class Synthetic:
             first=held.pair.cast("string"),
             second=other.pair.cast("string"),
         )
-        items = Items(
+        items = TableItems(
             engine=clicks.bounded.engine,
             table=both,
             kind="together",
