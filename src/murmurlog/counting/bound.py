@@ -1,7 +1,7 @@
 """The contribution bound: at most d distinct items a unit, chosen from its own rows only.
 
 It happens once, before anything is counted, and the type changes: only `Bounded` can be tallied.
-A unit's items stand in a total order that no other unit's rows can change (A7): by first time and
+A unit's items have a total order that no other unit's rows can change (A7): by first time and
 then item, or by a keyed hash of unit and item and then item. Never by the order of rows.
 """
 
@@ -128,7 +128,7 @@ def bound(
     """The first (or a random choice of) `per_user` distinct items of each unit.
 
     With count="rows" it is the first `per_user` rows, and an item may come several times. With
-    `places` the table says at which place in its unit's order each item stands.
+    `places` the table has the place of each item in its unit's order.
     """
     if per_user < 1:
         raise UsageError(f"--per-user must be at least 1, not {per_user}")
@@ -150,9 +150,9 @@ def bound(
         # The key only keeps the choice unforeseeable; the proof holds for any fixed key.
         key = entropy.bytes(16).hex()
         # A row has no name of its own but its position, which other rows can shift.
-        named = items.keys if items.unit == "row" else ("unit", *items.keys)
+        names = items.keys if items.unit == "row" else ("unit", *items.keys)
         parts = [
-            distinct[name].join(SEPARATOR) if name in LISTS else distinct[name] for name in named
+            distinct[name].join(SEPARATOR) if name in LISTS else distinct[name] for name in names
         ]
         text = ibis.literal(SEPARATOR).join([ibis.literal(key), *parts])
         order = [text.hexdigest("sha256")]
@@ -179,7 +179,7 @@ def _bound_encoded(
 ) -> EncodedBounded | PartitionedBounded:
     """The first distinct items of each unit, found by sorting codes: the same rows, sooner."""
     engine, keys = items.log.engine, items.keys
-    described: dict[str, Any] = {
+    description: dict[str, Any] = {
         "engine": engine, "kind": items.kind, "keys": keys, "unit": items.unit,
         "per_user": per_user, "way": "first", "count": "users",
     }  # fmt: skip
@@ -196,7 +196,7 @@ def _bound_encoded(
 
     if isinstance(items.log.encoded, EncodedRows):
         (held,) = items.holdings()
-        return EncodedBounded(**described, holdings=held, first=first(held), places=places)
+        return EncodedBounded(**description, holdings=held, first=first(held), places=places)
     rows: list[pa.Table] = []
     counts: list[pa.Table] = []
     for held in items.holdings():
@@ -206,7 +206,7 @@ def _bound_encoded(
         counts.append(map_file(engine.store(_count(keys, held, kept))))
         del held, kept
     return PartitionedBounded(
-        **described, rows=pa.concat_tables(rows), counts=pa.concat_tables(counts)
+        **description, rows=pa.concat_tables(rows), counts=pa.concat_tables(counts)
     )
 
 
@@ -256,7 +256,7 @@ def first_items(
         # A unit with no more rows than it may keep keeps every item, in whatever order.
         alike &= (rows > per_unit)[units[1:]]
     if alike.any():
-        order = _settled(order, alike, item, ranks)
+        order = _settle_ties(order, alike, item, ranks)
     items = item[order]
     del order, alike
     new = _first_of_each(units, items)
@@ -280,7 +280,7 @@ def _in_time(unit: Integers, time: Integers) -> tuple[Integers, Integers, Mask]:
     Rows are put together by unit first. Most logs have them in order of time then, and only the
     units that have not are sorted by it.
     """
-    order, units = _together(unit)
+    order, units = _group(unit)
     times = time[order]
     same = units[1:] == units[:-1]
     falls = np.flatnonzero(same & (times[1:] < times[:-1]))
@@ -294,7 +294,7 @@ def _in_time(unit: Integers, time: Integers) -> tuple[Integers, Integers, Mask]:
     return order, units, same & (times[1:] == times[:-1])
 
 
-def _together(number: Integers) -> tuple[Integers, Integers]:
+def _group(number: Integers) -> tuple[Integers, Integers]:
     """The positions of equal codes side by side, in their order; and the codes there.
 
     Code and position share a word: sorting words is several times faster than sorting positions.
@@ -309,27 +309,27 @@ def _together(number: Integers) -> tuple[Integers, Integers]:
     return words.view(np.int64), numbers
 
 
-def _settled(
+def _settle_ties(
     order: Integers, alike: Mask, item: Integers, ranks: Callable[[Integers], Integers]
 ) -> Integers:
     """The order with each run of rows of one unit and time sorted by the bytes of the keys."""
     run = np.zeros(len(order), bool)
     run[1:] |= alike
     run[:-1] |= alike
-    rows = np.flatnonzero(run)  # all that stand in a run, run after run
+    rows = np.flatnonzero(run)  # of all runs, one after the other
     starts = np.ones(len(order), bool)
     starts[1:] = ~alike
     number = np.cumsum(starts[rows])
-    named, which = np.unique(item[order[rows]], return_inverse=True)
-    inside = np.lexsort((ranks(named)[which], number))
+    distinct, which = np.unique(item[order[rows]], return_inverse=True)
+    inside = np.lexsort((ranks(distinct)[which], number))
     order[rows] = order[rows][inside]
     return order
 
 
 def _first_of_each(units: Integers, items: Integers) -> Mask:
-    """Whether a row is the first of its unit with its item; rows stand unit by unit."""
-    # Rows with one item, by place: those of one unit stand side by side, too, the first in front.
-    at, items = _together(items)
+    """Whether a row is the first of its unit with its item; rows are sorted by unit."""
+    # Rows with one item, by position: those of one unit are adjacent, too, the first in front.
+    at, items = _group(items)
     same = items[1:] == items[:-1]
     holder = units[at]
     same &= holder[1:] == holder[:-1]

@@ -124,15 +124,15 @@ def items(
         raise UsageError(f"--gap must be longer than nothing, not {gap:g} seconds")
     kind = {"itemset": "query", "log": "click"}.get(kind, kind)
     keys = keys_of(kind, by)
-    described: dict[str, Any] = {"kind": kind, "keys": keys, "unit": unit, "timed": log.has_times}
+    description: dict[str, Any] = {"kind": kind, "keys": keys, "unit": unit, "timed": log.has_times}
     encodable = by is None and kind in ("query", "click") and unit in ("user", *PERIODS)
     if encodable and isinstance(log, EncodedLog):
-        return EncodedItems(engine=log.engine, log=log, known=known, also=also, **described)
+        return EncodedItems(engine=log.engine, log=log, known=known, also=also, **description)
     rows = _rows(
         log, kind=kind, unit=unit, by=by, gap=gap, longest=longest, labels=labels, known=known
     )
     return TableItems(
-        engine=log.engine, table=rows.select("unit", "time", *keys, *also), **described
+        engine=log.engine, table=rows.select("unit", "time", *keys, *also), **description
     )
 
 

@@ -45,12 +45,12 @@ def raw_rows(
     try:
         if source.format in ("parquet", "duckdb"):
             if source.format == "parquet":  # else one file's type would change another's values
-                check_types(source.files, needed(source, where, keep), source.name)
+                check_types(source.files, needed_columns(source, where, keep), source.name)
             # Columns are cheap to scan again, so they are not copied.
             select = select_sql(source, _relation(source, engine), where, keep)
             engine.sql(f"CREATE VIEW {name} AS {select}")
         else:
-            _filled(name, source, engine, broken, where, keep, say)
+            _fill(name, source, engine, broken, where, keep, say)
     except duckdb.OutOfMemoryException:
         raise EngineError(OUT_OF_MEMORY) from None
     except duckdb.Error as error:
@@ -62,16 +62,16 @@ def raw_rows(
         ).fetchall():
             broken[reason] = broken.get(reason, 0) + n
         raw = raw.filter(raw.fault.isnull())
-    return shown(raw)
+    return with_types(raw)
 
 
-def shown(raw: Any) -> Any:
+def with_types(raw: Any) -> Any:
     """The rows with typed fields, in the order of columns that all engines give them."""
     kept = [name for name in raw.columns if re.fullmatch(r"k\d+", name)]
-    return raw.select("user", "query", "url", *kept, **_typed(raw))
+    return raw.select("user", "query", "url", *kept, **_types(raw))
 
 
-def _typed(rows: Any) -> dict[str, Any]:
+def _types(rows: Any) -> dict[str, Any]:
     """`time` as a timestamp in UTC, `timed`, whether one was given, and `rank` as a number."""
     time = rows.time.strip().nullif("") if rows.time.type().is_string() else rows.time
     return {
@@ -122,7 +122,7 @@ def _unix(number: Any) -> Any:
     return milli.round().as_timestamp("ms").cast("timestamp(6)")
 
 
-def needed(source: Source, where: Mapping[str, str], keep: Sequence[str]) -> list[str]:
+def needed_columns(source: Source, where: Mapping[str, str], keep: Sequence[str]) -> list[str]:
     """The columns of the source that are read; the one at place i is called c{i} from then on."""
     return list(dict.fromkeys([*source.columns.values(), *where, *keep]))
 
@@ -132,9 +132,9 @@ def select_sql(
 ) -> str:
     """The rows of a relation where all is as asked; broken ones pass, to be counted.
 
-    The relation has the source's own columns, or what `_filled` makes of them.
+    The relation has the source's own columns, or what `_fill` makes of them.
     """
-    names = needed(source, where, keep)
+    names = needed_columns(source, where, keep)
     own = {name: f"c{i}" for i, name in enumerate(names)}
     columns = [_role(source, role, own, day) for role in STANDARD]
     columns += [f"{own[name]} AS k{i}" for i, name in enumerate(keep)]
@@ -144,11 +144,11 @@ def select_sql(
         passes = "fault IS NOT NULL"
     tests = [f"coalesce({own[name]}, '') = {quoted(value)}" for name, value in where.items()]
     fine = " AND ".join(tests) or "true"
-    renamed = f"(SELECT {', '.join(_renamed(source, names))} FROM {relation} AS src)"
+    renamed = f"(SELECT {', '.join(_rename(source, names))} FROM {relation} AS src)"
     return f"SELECT {', '.join(columns)} FROM {renamed} WHERE {passes} OR ({fine})"
 
 
-def _renamed(source: Source, names: Sequence[str]) -> Iterator[str]:
+def _rename(source: Source, names: Sequence[str]) -> Iterator[str]:
     """The SQL of c0, c1, ... as text, of `moment`, a time with its type, and of `fault`."""
     time = source.columns.get("time")
     if source.server:
@@ -181,7 +181,7 @@ def _role(source: Source, role: str, own: Mapping[str, str], day: str) -> str:
     return f"{value} AS {role}"
 
 
-def _filled(
+def _fill(
     name: str,
     source: Source,
     engine: DuckEngine,
@@ -191,7 +191,7 @@ def _filled(
     say: Callable[[str], None],
 ) -> None:
     """Makes a table of what comes as a stream, batch by batch."""
-    names, rows, made = needed(source, where, keep), 0, False
+    names, rows, made = needed_columns(source, where, keep), 0, False
     with closing(_stream(source, names, broken)) as stream:
         for batch, day in stream:
             engine.backend.con.register("incoming", batch)

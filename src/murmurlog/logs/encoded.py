@@ -126,7 +126,7 @@ def encode(pieces: dict[str, list[pa.Array]], cleaning: Cleaning) -> EncodedRows
 
 @dataclass(frozen=True)
 class _EncodedColumns:
-    """Mask about encoded rows with clean text, as masks."""
+    """Facts about encoded rows with clean text, as masks."""
 
     rows: EncodedRows
     bad_time: Mask
@@ -196,13 +196,13 @@ def _clean_queries(
     texts, suspect = query.texts, cleaning.suspect
     # One look at every string finds those that may change or may be dropped; they are few, as a rule.
     if cleaning.screens and suspect is None:
-        looked_at = pc.is_valid(texts)
+        checked = pc.is_valid(texts)
     else:
         pattern = f"{ODD}|[{re.escape(suspect)}]" if suspect else ODD
-        looked_at = pc.match_substring_regex(texts, pattern)
+        checked = pc.match_substring_regex(texts, pattern)
     for space in (pc.starts_with(texts, " "), pc.ends_with(texts, " "), pc.equal(texts, "")):
-        looked_at = pc.or_(looked_at, space)
-    places = pc.indices_nonzero(looked_at)
+        checked = pc.or_(checked, space)
+    places = pc.indices_nonzero(checked)
     raw, normalise = texts.take(places).to_pylist(), cleaning.cleaners["query"]
     clean = [normalise(text) for text in raw]
     differs = np.array([a != b for a, b in zip(raw, clean, strict=True)], bool)

@@ -177,11 +177,11 @@ def read(
     log = _clean(rows, engine, cleaning, source)
     if strict and log.broken:
         raise InputError(
-            f"{source.name} has {sum(log.broken.values())} broken rows ({_listed(log.broken)}) and "
+            f"{source.name} has {sum(log.broken.values())} broken rows ({_list_reasons(log.broken)}) and "
             "--strict is set. Mend them, or leave --strict out to drop them."
         )
     if log.rows == 0:
-        why = _listed({**log.broken, **log.screened}) or "there are none"
+        why = _list_reasons({**log.broken, **log.screened}) or "there are none"
         if since or until or where:
             why += "; others are not in the period or not of the kind asked for"
         raise InputError(f"{source.name} has no usable rows: {why}")
@@ -211,7 +211,7 @@ def rows_hit(log: Log, screen: Screen) -> dict[str, int]:
     return dict.fromkeys(screen.names, 0) | found
 
 
-def _listed(reasons: Mapping[str, int]) -> str:
+def _list_reasons(reasons: Mapping[str, int]) -> str:
     return ", ".join(f"{n} x {reason}" for reason, n in reasons.items())
 
 
