@@ -21,7 +21,8 @@ from murmurlog.evaluation.result import Evaluation, Skipped, System
 from murmurlog.evaluation.scores import Comparison, Figure, Result, Scores, compare, merge, results
 from murmurlog.evaluation.tasks import TRIALS, Settings, Trial, Unfit
 from murmurlog.evaluation.tasks.top_list import ranks
-from murmurlog.logs.engines.duckdb import DuckEngine, connect
+from murmurlog.logs.engines.duckdb import connect
+from murmurlog.logs.engines.protocol import Engine
 from murmurlog.logs.log import Log
 from murmurlog.logs.reading import Reading
 from murmurlog.logs.source import Source
@@ -97,7 +98,7 @@ def run(asked: Asked) -> Evaluation:
         whole = _truth(log, asked)
         systems, made = _on_the_whole(asked, log, whole, told)
         if any(trial.held_out for trial in asked.trials):
-            for truth, training in _held_out(asked, engine, log, whole):
+            for truth, training in _held_out(asked, log, whole):
                 _on_held_out(asked, truth, training, made, told)
     lines, tests = told.lines(asked.names)
     return Evaluation(
@@ -255,9 +256,7 @@ def _tables(
     return [recipe.made(log, asked.reading, entropy=asked.entropy) for _ in range(asked.repeats)]
 
 
-def _held_out(
-    asked: Asked, engine: DuckEngine, log: Log, whole: Truth
-) -> Iterator[tuple[Truth, Log | None]]:
+def _held_out(asked: Asked, log: Log, whole: Truth) -> Iterator[tuple[Truth, Log | None]]:
     """For each fold the truth and the users to make releases from; None: those made before."""
     if asked.test is not None:
         with connect(memory=asked.memory) as apart:
@@ -271,23 +270,20 @@ def _held_out(
         return
     for fold in range(asked.folds):
         asked.say(f"fold {fold + 1} of {asked.folds}")
-        training, held = split(log, engine, fold=fold, folds=asked.folds)
+        training, held = split(log, fold=fold, folds=asked.folds)
         searches = searches_of(held, gap=asked.gap)
         yield replace(_truth(training, asked), searches=searches), training
 
 
-def split(log: Log, engine: DuckEngine, *, fold: int, folds: int) -> tuple[Log, Log]:
+def split(log: Log, *, fold: int, folds: int) -> tuple[Log, Log]:
     """The users to learn from and those held out; a user's fold is a hash of the id, always the same."""
     parts = TEST_SHARE if folds == 1 else folds
     head = log.table.user.hexdigest("md5").substr(0, 7)
     # Seven hexadecimal digits as a number below 2^28.
     part = (ibis.literal("0x") + head).cast("int64") % parts
     marked = log.table.mutate(part=part)
-    kept, held = (
-        engine.materialise(marked.filter(rows).drop("part"))
-        for rows in (marked.part != fold, marked.part == fold)
-    )
-    return replace(log, table=kept, coded=None), replace(log, table=held, coded=None)
+    kept, held = marked.filter(marked.part != fold), marked.filter(marked.part == fold)
+    return log.only(kept.drop("part")), log.only(held.drop("part"))
 
 
 def _truth(log: Log, asked: Asked) -> Truth:
@@ -301,9 +297,7 @@ def _truth(log: Log, asked: Asked) -> Truth:
     )
 
 
-def _read(
-    asked: Asked, source: Source, engine: DuckEngine, *, reading: Reading | None = None
-) -> Log:
+def _read(asked: Asked, source: Source, engine: Engine, *, reading: Reading | None = None) -> Log:
     reading = reading or asked.reading
     reading.check(source)
     return reading.read(source, engine=engine, urls="url" in source.columns, say=asked.say)
