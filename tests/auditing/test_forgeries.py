@@ -8,9 +8,11 @@ import pytest
 from hostile_bundles import seal
 
 import murmurlog
-from murmurlog.bundle.bundle import make_cards, publish, read_certificate, sums
 from murmurlog.bundle.certificate import TableClaim
+from murmurlog.bundle.files import sums
+from murmurlog.bundle.read import read_certificate
 from murmurlog.bundle.schema import count_of, schema
+from murmurlog.bundle.write import make_cards, publish
 from murmurlog.errors import BundleError, Refused, UsageError
 from murmurlog.mechanisms import parse
 from murmurlog.mechanisms.left_out import BINS

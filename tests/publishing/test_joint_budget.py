@@ -257,7 +257,7 @@ def test_a_forged_total_is_caught(tmp_path, write_tsv):
     said["guarantee"]["epsilon"] = 0.9
     path.write_text(json.dumps(said), encoding="utf-8")
     from murmurlog.auditing import verify as checks
-    from murmurlog.bundle.bundle import read_certificate
+    from murmurlog.bundle.read import read_certificate
 
     with pytest.raises(checks._Failed, match="add up to"):
         checks._guarantee(out, read_certificate(out))

@@ -18,10 +18,11 @@ import yaml
 
 import murmurlog
 from murmurlog.auditing.verify import verify
-from murmurlog.bundle import bundle as bundle_module
 from murmurlog.bundle import keys as text
 from murmurlog.bundle import scratch as scratch_module
-from murmurlog.bundle.bundle import publish, sums
+from murmurlog.bundle import write as write_module
+from murmurlog.bundle.files import sums
+from murmurlog.bundle.write import publish
 from murmurlog.errors import BundleError, MurmurlogError, Refused, UsageError
 from murmurlog.privacy.sampler import SeededEntropy
 from murmurlog.publishing.ledger import Ledger
@@ -556,7 +557,7 @@ def test_a_failed_write_leaves_the_budget_spent_and_no_half_bundle(log, tmp_path
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("murmurlog.bundle.bundle.pq.write_table", full)
+    monkeypatch.setattr("murmurlog.bundle.write.pq.write_table", full)
     with pytest.raises(MurmurlogError, match=r"No space left.*stays booked as [0-9a-f]{32}"):
         release(str(log), out=tmp_path / "b", ledger=book.path, source_name="shop", **BUDGET)
     assert [entry.state for entry in book.entries()] == ["reserved"]
@@ -599,14 +600,14 @@ def test_a_booking_that_cannot_be_committed_publishes_nothing(log, tmp_path, mon
     spoil, message = LEDGER_FAULTS[fault]
     book, saved, held = Ledger(tmp_path / "l.db"), tmp_path / "backup", []
     (tmp_path / "out").mkdir()
-    real = bundle_module._plain_marks
+    real = write_module._plain_marks
 
     def marks(*given):  # everything is written, nothing is in its place yet
         shutil.copy(book.path, saved)
         held.append(spoil(book.path))
         real(*given)
 
-    monkeypatch.setattr(bundle_module, "_plain_marks", marks)
+    monkeypatch.setattr(write_module, "_plain_marks", marks)
     monkeypatch.setattr("murmurlog.publishing.ledger.WAIT_SECONDS", 0.1)
     with pytest.raises(Refused, match=rf"(?s)({message}).*Nothing was published.*stays booked as"):
         release(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from murmurlog.bundle.bundle import Release, load
+from murmurlog.bundle.read import Release, load
 from murmurlog.counting.bound import choose_way
 from murmurlog.counting.items import GAP
 from murmurlog.errors import UsageError

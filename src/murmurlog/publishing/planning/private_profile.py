@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from murmurlog.bundle.bundle import check_target
 from murmurlog.bundle.keys import check_url_level
 from murmurlog.bundle.scratch import scratch, settle
+from murmurlog.bundle.write import check_target
 from murmurlog.counting.bound import choose_way
 from murmurlog.counting.items import GAP, check
 from murmurlog.errors import DiskError
