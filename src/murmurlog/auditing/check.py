@@ -2,6 +2,10 @@
 
 from dataclasses import dataclass
 
+from murmurlog import __version__
+from murmurlog.bundle.certificate import Certificate
+from murmurlog.bundle.certificate_schema import FORMAT
+
 ROUNDING = 1 + 1e-9  # sums of floating-point numbers
 
 
@@ -22,3 +26,8 @@ class Failed(Exception):
 def require(condition: bool, message: str) -> None:
     if not condition:
         raise Failed(message)
+
+
+def is_own(certificate: Certificate) -> bool:
+    """Whether this very version wrote the bundle, so that it words it as it would word it now."""
+    return certificate.murmurlog == __version__ and certificate.format == FORMAT

@@ -74,13 +74,13 @@ def _plain_marks(root: Path, published: str) -> None:
 def make_cards(
     certificate: Certificate, sha256: Mapping[str, str], tables: Mapping[str, pa.Table]
 ) -> dict[str, str]:
-    """The cards by file name; functions of the certificate and of the published data alone."""
+    """The cards by file name, from the certificate, its checksum and the published data alone."""
     return {
-        "README.md": cards.readme(certificate),
+        "README.md": cards.readme(certificate, sha256),
         "croissant.json": cards.croissant(certificate, sha256),
         "datapackage.json": cards.datapackage(certificate, sha256),
         "deployment.yaml": cards.deployment(certificate),
-        "report.html": leaflet(certificate, tables),
+        "report.html": leaflet(certificate, tables, sha256),
     }
 
 
