@@ -18,6 +18,7 @@ from murmurlog.auditing.card_reading import Card, read_card
 from murmurlog.auditing.check import is_own, require
 from murmurlog.auditing.table_checks import sound
 from murmurlog.bundle.certificate import Certificate
+from murmurlog.bundle.certificate_schema import FORMAT
 from murmurlog.bundle.files import sums
 from murmurlog.bundle.joiners import JOINERS
 from murmurlog.bundle.label import needs
@@ -54,8 +55,8 @@ def check_cards(root: Path, certificate: Certificate) -> str:
     ]
     text = (
         f"cards of murmurlog {certificate.murmurlog}, format {certificate.format}: stated facts "
-        f"checked, wording and drawings of {', '.join(other)} not, since this is murmurlog "
-        f"{__version__}"
+        f"checked, wording and drawings of {', '.join(other)} not (this is murmurlog {__version__}, "
+        f"format {FORMAT})"
     )
     if unchecked:
         text += f"; {len(unchecked)} passages are worded otherwise, the first in {unchecked[0]}"
@@ -156,40 +157,43 @@ class _Facts:
     def _required(self, name: str, card: Card) -> Iterator[tuple[list[str], str]]:
         """Facts, and the text of the card that must state them."""
         c, g, about = self.certificate, self.certificate.guarantee, self.certificate.about
-        warning = [] if c.private else ["NOT PRIVATE"]
+        warning = [] if c.private or g.notion == "none" else ["NOT PRIVATE"]
         if g.notion == "none":
             total = ["NO FORMAL PRIVACY GUARANTEE"]
         else:
-            total = [*warning, g.unit, f"epsilon {up(g.epsilon, 6)}", up(g.plain_delta), odds(g)]
+            total = [f"epsilon {up(g.epsilon, 6)}", f"one {g.unit}", odds(g), up(g.plain_delta)]
         conditions = ["; ".join(c.unprotected), c.planned_by or ""] * (g.notion != "none")
         made = [c.release_id, c.published, f"murmurlog {c.murmurlog}"]
         assumed = list(self.stated["assumptions"].values())
         if name == "README.md":
             notes = [str(note) for t in c.tables.values() for note in t.notes.values()]
-            facts = [*total, g.neighbours, *conditions, *made, *assumed, *notes, self.values]
+            # One passage states the guarantee.
+            passages = [text for _, text in card.passages if _states(text, total[0])]
+            yield [*total, *warning], passages[0] if passages else ""
+            facts = [g.neighbours, *conditions, *made, *assumed, *notes, self.values]
             yield facts, card.text()
         elif name == "report.html":
             booked = []
             if c.booked:
-                booked = [c.booked["source"], str(c.booked["releases_before"])]
-                booked.append(up(c.booked["epsilon_before"], 6))
+                booked = [repr(c.booked["source"]), str(c.booked["releases_before"])]
+                booked.append(f"epsilon {up(c.booked['epsilon_before'], 6)}")
             owner = [about[key] for key in ("publisher", "license") if key in about]
             # Texts of the page have single spaces.
-            facts = [*total, *conditions, *made, *assumed, *booked, *owner]
+            facts = [*total, *warning, *conditions, *made, *assumed, *booked, *owner]
             yield [" ".join(fact.split()) for fact in facts], card.text()
         elif name == "croissant.json":
             for key in ("description", "rai:personalSensitiveInformation"):
-                yield total, card.text(key)
+                yield [*total, *warning], card.text(key)
             yield conditions, card.text("rai:dataLimitations")
         elif name == "datapackage.json":
-            yield total, card.text("description")
+            yield [*total, *warning], card.text("description")
         else:
             users = [] if c.declared_users is None else [str(c.declared_users)]
             made = [f"murmurlog {c.murmurlog}", str(c.sampler["entropy"])]
             made += [f"{table}: {claim.mechanism}" for table, claim in c.tables.items()]
-            made += [str(c.text[key]) for key in ("normaliser", "url")]
-            made += [", ".join(c.text["screen"]), c.bound, c.composition]
-            yield [*warning, *users, *made], card.text()
+            screened = ", ".join(c.text["screen"]) or "nothing"
+            read = f"({c.text['normaliser']}; urls: {c.text['url']}; screened for: {screened})"
+            yield [*warning, *users, *made, read, f"({c.bound})", c.composition], card.text()
 
 
 def _strings(value: Any) -> Iterator[str]:
@@ -210,5 +214,5 @@ def _value(number: str) -> float:
 def _states(text: str, fact: str) -> bool:
     """Whether a text holds a fact, not as a part of another number or word."""
     before = r"(?<![\w.,])" if fact[:1].isalnum() else ""
-    after = r"(?!\d|[.,]\d|[eE][+-]?\d)" if fact[-1:].isdigit() else ""
+    after = r"(?!\w|[.,]\d)" if fact[-1:].isalnum() else ""
     return re.search(before + re.escape(fact) + after, text) is not None
