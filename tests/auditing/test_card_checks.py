@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from certificates import certified, counted
 from hostile_bundles import seal
+from wording import OTHER, word_otherwise
 
 import murmurlog
-from murmurlog.bundle import cards, label, report
 from murmurlog.bundle.certificate import Certificate
 from murmurlog.bundle.schema import By
 from murmurlog.bundle.write import publish
@@ -22,17 +22,6 @@ TABLES = {
     "query": counted("query", ["weather", 900, 3.0], ["maps", 300, 3.0]),
     "click": counted("click", ["weather", "a.example", 500, 3.0]),
 }
-
-
-def word_otherwise(patch):
-    """Cards are worded as no version words them; the facts are the same."""
-    said = cards.statement
-    patch.setattr(cards, "statement", lambda c: said(c).replace("moves anyone's", "changes the"))
-    patch.setattr(report, "LEAD", "What is in a log.")
-    patch.setattr(report, "caption", lambda views: "How to read it.")
-    patch.setattr(cards, "counted", lambda certificate: "These are noisy counts.")
-    for name in label.PLAIN:
-        patch.setitem(label.PLAIN, name, f"In other words: {name}.")
 
 
 def write(out, certificate, monkeypatch, *, otherwise):
@@ -54,7 +43,7 @@ def bundle(request, tmp_path, monkeypatch):
         made = certified(TABLES, about={"title": "Shop"}, declared_users=10_000)
         if kind != "own":
             number = 1 if kind == "format-1" else made.format
-            made = replace(made, murmurlog="0.0.9", format=number)
+            made = replace(made, murmurlog=OTHER, format=number)
         write(out, made, monkeypatch, otherwise=kind != "own")
     assert murmurlog.verify(out).ok
     return out
@@ -276,6 +265,14 @@ def test_a_forged_certificate_fails_whoever_wrote_it(bundle):
         assert not murmurlog.verify(bundle).ok, number
 
 
+def test_a_bundle_does_not_pass_as_one_of_another_format(bundle):
+    path = bundle / "privacy.json"
+    stated = json.loads(path.read_text())
+    stated["format"] = 2 if stated["format"] != 2 else "murmurlog-bundle-1"
+    path.write_text(json.dumps(stated, indent=2, ensure_ascii=False) + "\n")
+    assert cards_check(bundle) is not None
+
+
 def test_every_other_key_of_a_certificate_is_held_by_the_cards_of_format_2(bundle, request):
     if "1" in request.node.callspec.id:
         pytest.skip("cards of format 1 have no checksum of the certificate")
@@ -307,7 +304,7 @@ def of_every_kind():
 @pytest.mark.parametrize("kind", range(5))
 def test_honest_cards_of_another_version_are_accepted(tmp_path, monkeypatch, number, kind):
     tables, said = list(of_every_kind())[kind]
-    made = certified(tables, murmurlog="0.0.9", format=number, **said)
+    made = certified(tables, murmurlog=OTHER, format=number, **said)
     monkeypatch.setitem(globals(), "TABLES", tables)
     out = write(tmp_path / "out", made, monkeypatch, otherwise=True)
     report = murmurlog.verify(out)
@@ -324,12 +321,12 @@ def test_a_certificate_of_another_version_may_word_its_assumptions(tmp_path, mon
 
     with monkeypatch.context() as patch:
         patch.setattr(Certificate, "as_json", worded)
-        made = certified(TABLES, murmurlog="0.0.9")
+        made = certified(TABLES, murmurlog=OTHER)
         publish(tmp_path / "out", tables=TABLES, certificate=made)
         publish(tmp_path / "own", tables=TABLES, certificate=certified(TABLES))
     report = murmurlog.verify(tmp_path / "out")
     assert report.ok, report
-    assert "of murmurlog 0.0.9, was not checked" in report.checks[1].message
+    assert f"of murmurlog {OTHER}, was not checked" in report.checks[1].message
     assert not murmurlog.verify(tmp_path / "own").ok
 
 

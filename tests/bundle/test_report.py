@@ -58,7 +58,7 @@ def read(page):
 def test_the_page_is_a_function_of_certificate_and_tables(bundle):
     loaded = load(bundle)
     stored = (bundle / "report.html").read_text(encoding="utf-8")
-    assert leaflet(loaded.certificate, loaded.tables) == stored
+    assert leaflet(loaded.certificate, loaded.tables, sums(bundle)) == stored
     assert '<meta name="murmurlog-report" content="released">' in stored
 
 

@@ -214,5 +214,5 @@ def _value(number: str) -> float:
 def _states(text: str, fact: str) -> bool:
     """Whether a text holds a fact, not as a part of another number or word."""
     before = r"(?<![\w.,])" if fact[:1].isalnum() else ""
-    after = r"(?!\w|[.,]\d)" if fact[-1:].isalnum() else ""
+    after = r"(?!\w|-\w|[.,]\d)" if fact[-1:].isalnum() else ""
     return re.search(before + re.escape(fact) + after, text) is not None
