@@ -95,6 +95,11 @@ FORGERIES = {
         swap("## Limits", "The epsilon is 0.1 for everyone.\n\n## Limits"),
         swap("## Limits", "The epsilon is １ for everyone.\n\n## Limits"),
         swap("## Limits", "The epsilon is ½ for everyone.\n\n## Limits"),
+        swap("## Limits", "The epsilon is .5 for everyone.\n\n## Limits"),
+        swap("## Limits", "The epsilon is 0,005 for everyone.\n\n## Limits"),
+        swap("## Limits", "The epsilon is 0**.**1 for everyone.\n\n## Limits"),
+        swap("## Limits", "The epsilon is 0\\\\.1 for everyone.\n\n## Limits"),
+        swap("## Limits", "The epsilon is &half; for everyone.\n\n## Limits"),
         swap("## Limits", "User 17 asked it 31 times.\n\n## Limits"),
         swap("## Limits", "<b>Safe</b>\n\n## Limits"),
         swap("## Limits", "<!-- safe -->\n\n## Limits"),
@@ -116,7 +121,9 @@ FORGERIES = {
         lambda text: text.replace("\n", "\r\n", 1),
         swap(EPSILON, "epsilon 1"),
         swap(EPSILON, "epsilon <b>0</b>.1"),
+        swap(EPSILON, "epsilon <b>0</b><b>\u200d</b>.1"),
         swap(r"× [\d,.]+", "× 1.01"),
+        swap(r"<li><b>\d+</b>", "<li><b>999</b>"),
         swap(r"1 in [\d,]+", "1 in 999,999,999,999"),
         swap("<footer>", "<p>The epsilon is 0.1.</p><footer>"),
         swap("<footer>", "<p>Asked by 17 people.</p><footer>"),
@@ -126,6 +133,7 @@ FORGERIES = {
         swap("<footer>", '<a href="https://example.org">x</a><footer>'),
         swap("<footer>", '<img src="x"><footer>'),
         swap("<footer>", "<?x?><footer>"),
+        swap("<footer>", "<p>epsilon 0<text>.1</text></p><footer>"),
         swap("<footer>", "<footer><p>"),
         swap("</style>", "p::after { content: 'epsilon 0.1' }</style>"),
         swap("</style>", ".label { display: none }</style>"),
@@ -209,7 +217,7 @@ def test_a_sentence_without_numbers_is_shown_not_believed(bundle, request):
         assert (check.ok, check.message) == (False, "README.md is not what the certificate gives")
     else:
         assert check.ok
-        assert "stated facts checked, wording and drawings of README.md" in check.message
+        assert "stated facts checked, wording and look of README.md" in check.message
         assert "worded otherwise" in check.message
 
 
@@ -291,7 +299,7 @@ def of_every_kind():
         "epsilon_before": 1.25,
         "delta_before": 1e-7,
     }
-    words = {"title": "Year 2025: epsilon 9", "publisher": "Shop 24", "license": "CC-BY-4.0",
+    words = {"title": "Year 2025: epsilon 9 ", "publisher": "Shop 24", "license": "CC-BY-4.0",
              "description": "All 17 shops; epsilon 77.", "region": "Area 51"}  # fmt: skip
     yield TABLES, {"booked": booked}
     yield TABLES, {"about": words, "unprotected": ("per-user 7", "x 8"), "planned_by": "profile 3"}

@@ -28,7 +28,9 @@ from murmurlog.charts.html import chance, guess, odds, up
 
 MOST_TIMES, LITTLE = 3, 1 << 16  # how long a card of another version may be, by our own
 MOST_STRINGS = 2000  # of a certificate, besides the values of its column
-NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?(?:[eE][+-]?\d+)?")
+NUMBER = re.compile(r"(?:(?:[1-9]\d{0,2}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d+)?")
+MARKUP = re.compile(r"<|&#?\w+;|\A.+\\", re.S)  # in Markdown: elements, entities, escapes
+MARKS = re.compile("[*_`~" + "".join(JOINERS) + "]")  # that do not show
 _BETWEEN = r"(?:\W|is|of|at|most|up|to|below|under|only|just|about|the){0,12}?"
 CLAIMS = {
     name: re.compile(rf"(?:{words}){_BETWEEN}({NUMBER.pattern})", re.I)
@@ -55,7 +57,7 @@ def check_cards(root: Path, certificate: Certificate) -> str:
     ]
     text = (
         f"cards of murmurlog {certificate.murmurlog}, format {certificate.format}: stated facts "
-        f"checked, wording and drawings of {', '.join(other)} not (this is murmurlog {__version__}, "
+        f"checked, wording and look of {', '.join(other)} not (this is murmurlog {__version__}, "
         f"format {FORMAT})"
     )
     if unchecked:
@@ -77,14 +79,10 @@ class _Facts:
         self.certificate, self.stated, self.tables = certificate, stated, tables
         claims = [certificate.guarantee, *(c.guarantee for c in certificate.tables.values())]
         proved = [g for g in claims if g.notion != "none"]
-        booked = certificate.booked
         self.claims = {
             "epsilon": {up(g.epsilon, 6) for g in proved},
             "delta": {up(d) for g in proved for d in (g.delta, g.plain_delta)},
         }
-        if booked:
-            self.claims["epsilon"].add(up(booked["epsilon_before"], 6))
-            self.claims["delta"].add(up(booked["delta_before"]))
         self.values = ", ".join(certificate.by.values) if certificate.by else ""
         # The strings of the certificate that have digits and letters in them, longest first.
         every = [self.values, *_strings({**stated, "by": None})]
@@ -119,16 +117,20 @@ class _Facts:
             (c for c in passage if not (c.isprintable() or c in JOINERS or c.isspace())), None
         )
         require(odd is None, f"{who} holds characters that cannot be seen")
-        require("<" not in passage or at, f"{who} holds markup: {passage!r:.60}")
         if at == ("svg",) and BARE.fullmatch(passage):
             return
-        text = passage
+        booked, text = self.certificate.booked, passage
         for string in self.strings:  # what is quoted from the certificate is no claim of the card
             text = text.replace(string, " ")
+        require(at or not MARKUP.search(text), f"{who} holds markup: {passage!r:.60}")
+        text = MARKS.sub("", text)
         for name, pattern in CLAIMS.items():
+            given = {_value(number) for number in self.claims[name]}
+            if booked and repr(booked["source"]) in passage:
+                given.add(_value(up(booked[f"{name}_before"], 6 if name == "epsilon" else 3)))
             for number in pattern.findall(text):
                 require(
-                    _value(number) in set(map(float, self.claims[name])),
+                    _value(number) in given,
                     f"{who} states {name} {number}, which the certificate does not give",
                 )
         text = WORDED.sub(" ", text)
@@ -178,6 +180,7 @@ class _Facts:
                 booked = [repr(c.booked["source"]), str(c.booked["releases_before"])]
                 booked.append(f"epsilon {up(c.booked['epsilon_before'], 6)}")
             owner = [about[key] for key in ("publisher", "license") if key in about]
+            owner += [f"{claim.rows:,}" for claim in c.tables.values()]
             # Texts of the page have single spaces.
             facts = [*total, *warning, *conditions, *made, *assumed, *booked, *owner]
             yield [" ".join(fact.split()) for fact in facts], card.text()
