@@ -100,6 +100,7 @@ FORGERIES = {
         swap("## Limits", "The epsilon is 0**.**1 for everyone.\n\n## Limits"),
         swap("## Limits", "The epsilon is 0\\\\.1 for everyone.\n\n## Limits"),
         swap("## Limits", "The epsilon is &half; for everyone.\n\n## Limits"),
+        swap("## Limits", "A risk of 0.1 %.\n\n## Limits"),
         swap("## Limits", "User 17 asked it 31 times.\n\n## Limits"),
         swap("## Limits", "<b>Safe</b>\n\n## Limits"),
         swap("## Limits", "<!-- safe -->\n\n## Limits"),

@@ -27,7 +27,7 @@ from murmurlog.bundle.write import make_cards
 from murmurlog.charts.html import chance, guess, odds, up
 
 MOST_TIMES, LITTLE = 3, 1 << 16  # how long a card of another version may be, by our own
-MOST_STRINGS = 2000  # of a certificate, besides the values of its column
+MOST_STRINGS = 500  # with digits in them, of a certificate; the values of its column are one
 NUMBER = re.compile(r"(?:(?:[1-9]\d{0,2}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d+)?")
 MARKUP = re.compile(r"<|&#?\w+;|\A.+\\", re.S)  # in Markdown: elements, entities, escapes
 MARKS = re.compile("[*_`~" + "".join(JOINERS) + "]")  # that do not show
@@ -85,10 +85,11 @@ class _Facts:
         }
         self.values = ", ".join(certificate.by.values) if certificate.by else ""
         # The strings of the certificate that have digits and letters in them, longest first.
-        every = [self.values, *_strings({**stated, "by": None})]
+        mixed = re.compile(r"(?=.*\d)(?=.*[^\W\d]|.*-)")
+        more = [self.values, f"murmurlog {certificate.murmurlog}"]
+        every = {text for text in _strings({**stated, "by": more}) if mixed.match(text)}
         require(len(every) <= MOST_STRINGS, "privacy.json holds more texts than a release has")
-        pattern = re.compile(r"(?=.*\d)(?=.*[^\W\d]|.*-)")
-        self.strings = sorted({t for t in every if pattern.match(t)}, key=len, reverse=True)
+        self.quoted = re.compile("|".join(map(_whole, sorted(every, key=len, reverse=True))))
 
     def check(self, name: str, path: Path, made: str) -> Iterator[str]:
         """The passages of a card that are worded otherwise; raises where a fact is another."""
@@ -119,9 +120,8 @@ class _Facts:
         require(odd is None, f"{who} holds characters that cannot be seen")
         if at == ("svg",) and BARE.fullmatch(passage):
             return
-        booked, text = self.certificate.booked, passage
-        for string in self.strings:  # what is quoted from the certificate is no claim of the card
-            text = text.replace(string, " ")
+        # What is quoted from the certificate is no claim of the card.
+        booked, text = self.certificate.booked, self.quoted.sub(" ", passage)
         require(at or not MARKUP.search(text), f"{who} holds markup: {passage!r:.60}")
         text = MARKS.sub("", text)
         for name, pattern in CLAIMS.items():
@@ -144,7 +144,7 @@ class _Facts:
     def _numbers(self, ours: Card) -> set[float]:
         """The numbers that a passage may state: those of our own wording, and those that follow."""
         g, users = self.certificate.guarantee, self.certificate.declared_users
-        texts = [text for _, text in ours.passages]
+        texts = [self.quoted.sub(" ", text) for _, text in ours.passages]
         texts += [*self.claims["epsilon"], *self.claims["delta"]]
         for name, claim in self.certificate.tables.items():
             texts += [str(claim.rows), *needs(claim, g.unit), *map(str, claim.passes.values())]
@@ -214,8 +214,12 @@ def _value(number: str) -> float:
     return float(number.replace(",", ""))
 
 
+def _whole(text: str) -> str:
+    """The pattern of a text where it is no part of another number or word."""
+    before = r"(?<![\w.,])" if text[:1].isalnum() else ""
+    after = r"(?!\w|-\w|[.,]\d)" if text[-1:].isalnum() else ""
+    return before + re.escape(text) + after
+
+
 def _states(text: str, fact: str) -> bool:
-    """Whether a text holds a fact, not as a part of another number or word."""
-    before = r"(?<![\w.,])" if fact[:1].isalnum() else ""
-    after = r"(?!\w|-\w|[.,]\d)" if fact[-1:].isalnum() else ""
-    return re.search(before + re.escape(fact) + after, text) is not None
+    return re.search(_whole(fact), text) is not None
