@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,9 @@ from hostile_bundles import VALUES, as_text, paths, put, seal
 from starlette.testclient import TestClient
 
 import murmurlog
+from murmurlog.bundle.certificate_schema import FORMATS
 from murmurlog.bundle.schema import count_of, in_order, is_reliable
+from murmurlog.bundle.write import publish
 from murmurlog.cli.serve import planned, verified
 from murmurlog.errors import BundleError
 from murmurlog.web import app as application
@@ -84,7 +86,7 @@ class Unmetered(Meter):
 
 
 def make_sound(home: Path) -> list[Path]:
-    """Small sound bundles of every kind of table."""
+    """Small sound bundles of every kind of table, of another version and of format 1."""
     rows = [
         {"user": f"u{n}", "time": f"2026-01-31 18:{minute:02}:00", "query": f"common {query}",
          "url": f"site{query}.example/a", "country": ("DE", "FR")[n % 2]}
@@ -98,6 +100,11 @@ def make_sound(home: Path) -> list[Path]:
         out = home / f"sound{number}"
         murmurlog.release(str(log), out=out, **({"epsilon": 9.0} | options))
         made.append(out)
+    first = murmurlog.load(made[0])
+    for number in FORMATS:
+        made.append(home / f"format{number}")
+        other = replace(first.certificate, murmurlog="0.0.9", format=number)
+        publish(made[-1], tables=first.tables, certificate=other)
     return made
 
 

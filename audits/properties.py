@@ -21,8 +21,10 @@ from hypothesis import strategies as st
 
 import murmurlog
 from murmurlog.auditing.verify import verify
-from murmurlog.bundle.bundle import make_cards, read_table, sums
 from murmurlog.bundle.certificate import Certificate
+from murmurlog.bundle.files import sums
+from murmurlog.bundle.read import read_table
+from murmurlog.bundle.write import make_cards
 from murmurlog.errors import BundleError, MurmurlogError
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.log import read

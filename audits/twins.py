@@ -30,7 +30,7 @@ import murmurlog.mechanisms.threshold as threshold
 import murmurlog.privacy.rounds as schedules
 import murmurlog.privacy.thresholds as theorems
 from murmurlog.auditing.attack import Audit, audit
-from murmurlog.bundle import bundle
+from murmurlog.bundle import write
 from murmurlog.bundle.schema import count_columns
 from murmurlog.counting.bound import bound
 from murmurlog.mechanisms import Korolova, Rounds, Threshold, Zealous
@@ -436,7 +436,7 @@ TWINS = (
          patches=lambda: [(road, "make", drawn_and_digested),
                           (road, "_certificate", certificate_with_digest)]),
     Twin(name="rows in the order of the log", mechanism="threshold",
-         patches=lambda: [(bundle, "in_order", rows_as_they_came)]),
+         patches=lambda: [(write, "in_order", rows_as_they_came)]),
     Twin(name="sessions not bounded", mechanism="sessions",
          patches=lambda: [(bounding, "bound", unbounded)]),
 )  # fmt: skip

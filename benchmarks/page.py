@@ -126,7 +126,7 @@ def main() -> None:
 
 
 def measure(bundle: Path, seconds: float, rate: float) -> None:
-    from murmurlog.bundle.bundle import load as load_bundle
+    from murmurlog.bundle.read import load as load_bundle
 
     tables = load_bundle(bundle).tables
     print(", ".join(f"{name}: {table.num_rows:,} rows" for name, table in tables.items()))

@@ -22,7 +22,7 @@ from properties import PROPERTIES, hold
 from warm import Runner
 
 import murmurlog
-from murmurlog.bundle.bundle import read_table
+from murmurlog.bundle.read import read_table
 from murmurlog.errors import BundleError, InputError, UsageError
 from murmurlog.evaluation.label_files import read_doc_freq, read_planted
 from murmurlog.logs import formats as shapes

@@ -8,8 +8,8 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from murmurlog.auditing.attack import Audit, audit
     from murmurlog.auditing.verify import Report, verify
-    from murmurlog.bundle.bundle import Release, load
     from murmurlog.bundle.certificate import Certificate
+    from murmurlog.bundle.read import Release, load
     from murmurlog.errors import (
         BundleError,
         EngineError,
@@ -42,13 +42,13 @@ _WHERE = {
     "Outcome": "publishing.release",
     "Plan": "publishing.plan",
     "Refused": "errors",
-    "Release": "bundle.bundle",
+    "Release": "bundle.read",
     "Report": "auditing.verify",
     "Threshold": "mechanisms",
     "UsageError": "errors",
     "audit": "auditing.attack",
     "evaluate": "evaluation.evaluate",
-    "load": "bundle.bundle",
+    "load": "bundle.read",
     "parse": "mechanisms",
     "plan": "publishing.plan",
     "profile": "publishing.planning.exact_profile",

@@ -6,11 +6,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hostile_bundles import seal
+from wording import OTHER, word_otherwise
 
 import murmurlog
-from murmurlog.bundle.bundle import make_cards, publish, read_certificate, sums
+from murmurlog.bundle import write
 from murmurlog.bundle.certificate import TableClaim
+from murmurlog.bundle.files import sums
+from murmurlog.bundle.read import read_certificate
 from murmurlog.bundle.schema import count_of, schema
+from murmurlog.bundle.write import make_cards, publish
 from murmurlog.errors import BundleError, Refused, UsageError
 from murmurlog.mechanisms import parse
 from murmurlog.mechanisms.left_out import BINS
@@ -18,8 +22,9 @@ from murmurlog.privacy import compose, noise_sd
 from murmurlog.publishing.plan import PROBABILITIES, drawn_with
 
 
-@pytest.fixture
-def honest(write_tsv, tmp_path):
+@pytest.fixture(params=["own", "another"])
+def honest(request, write_tsv, tmp_path, monkeypatch):
+    """The certificate of a bundle of this version, and of one that words its cards otherwise."""
     rows = [
         {"user": f"u{i}", "time": "2026-01-01 00:00:00", "query": "weather", "url": "example.org"}
         for i in range(200)
@@ -27,7 +32,18 @@ def honest(write_tsv, tmp_path):
     out = tmp_path / "honest"
     murmurlog.release(str(write_tsv(rows)), out=out, tables=["query"], epsilon=4, users=10_000)
     assert murmurlog.verify(out).ok
-    return read_certificate(out)
+    made = read_certificate(out)
+    if request.param == "own":
+        return made
+    real = write.make_cards
+
+    def worded(*given):
+        with monkeypatch.context() as patch:
+            word_otherwise(patch)
+            return real(*given)
+
+    monkeypatch.setattr(write, "make_cards", worded)
+    return replace(made, murmurlog=OTHER)
 
 
 def counted(kind, *keys, users=500):
@@ -429,8 +445,7 @@ def test_another_version_does_not_make_cards_believed(honest, tmp_path):
     (out / "README.md").write_text("# epsilon 0.001\n")
     seal(out)
     (failed,) = [check for check in murmurlog.verify(out).checks if not check.ok]
-    assert "made by murmurlog 0.0.1" in failed.message
-    assert "is not believed" in failed.message
+    assert failed.message.startswith("README.md is not written as a card is")
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,11 @@ from scipy.optimize import linprog, minimize
 from scipy.sparse import csr_array
 
 import murmurlog
-from murmurlog.bundle.bundle import load, publish
 from murmurlog.bundle.consistency import drawn, nearest, reconciled
 from murmurlog.bundle.export import export
+from murmurlog.bundle.read import load
 from murmurlog.bundle.schema import By, in_order, schema, tied
+from murmurlog.bundle.write import publish
 from murmurlog.errors import UsageError
 from murmurlog.privacy.sampler import SeededEntropy, draw
 

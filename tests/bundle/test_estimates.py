@@ -12,10 +12,11 @@ import pytest
 
 import murmurlog
 import murmurlog.cli.main as entry
-from murmurlog.bundle.bundle import load, publish
 from murmurlog.bundle.certificate import TableClaim
 from murmurlog.bundle.consistency import reconciled
 from murmurlog.bundle.estimates import Counts, counts, lean, matching, ratio, total
+from murmurlog.bundle.read import load
+from murmurlog.bundle.write import publish
 from murmurlog.errors import UsageError
 from murmurlog.privacy import Guarantee
 from murmurlog.privacy.sampler import SeededEntropy, draw

@@ -27,9 +27,10 @@ from hypothesis import strategies as st
 
 import murmurlog.bundle.export as module
 from murmurlog.auditing.verify import verify
-from murmurlog.bundle.bundle import load, sums
 from murmurlog.bundle.export import defused, export, fused, ids, relevance
+from murmurlog.bundle.files import sums
 from murmurlog.bundle.graph import EDGES, NODES, NOT_XML, Graph, graph, graphml
+from murmurlog.bundle.read import load
 from murmurlog.errors import BundleError, UsageError
 from murmurlog.privacy.sampler import SeededEntropy
 from murmurlog.publishing.release import release

@@ -12,10 +12,10 @@ import pytest
 from ir_datasets.formats import GenericDoc, GenericQuery, TrecQrel
 
 from murmurlog import load
-from murmurlog.bundle.bundle import Release
 from murmurlog.bundle.export import export
 from murmurlog.bundle.ids import relevance
 from murmurlog.bundle.ir_dataset import AggregateQlog, Dataset, Doc, LogItem, Qrel, Query
+from murmurlog.bundle.read import Release
 from murmurlog.errors import UsageError
 from murmurlog.publishing.release import release
 

@@ -18,10 +18,12 @@ from murmurlog.auditing.verify import verify
 from murmurlog.bundle import cards
 from murmurlog.bundle import label as wording
 from murmurlog.bundle import report as leaflets
-from murmurlog.bundle.bundle import SUMS, load, publish, sums
 from murmurlog.bundle.cards import NO_GUARANTEE, NOT_PRIVATE
+from murmurlog.bundle.files import SUMS, sums
+from murmurlog.bundle.read import load
 from murmurlog.bundle.report import leaflet
 from murmurlog.bundle.schema import KEYS, By, schema
+from murmurlog.bundle.write import publish
 from murmurlog.charts import html as paper
 from murmurlog.cli.demo_log import Demo
 from murmurlog.errors import BundleError
@@ -56,7 +58,7 @@ def read(page):
 def test_the_page_is_a_function_of_certificate_and_tables(bundle):
     loaded = load(bundle)
     stored = (bundle / "report.html").read_text(encoding="utf-8")
-    assert leaflet(loaded.certificate, loaded.tables) == stored
+    assert leaflet(loaded.certificate, loaded.tables, sums(bundle)) == stored
     assert '<meta name="murmurlog-report" content="released">' in stored
 
 

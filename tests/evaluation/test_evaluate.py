@@ -9,8 +9,8 @@ import pyarrow.csv as csv
 import pytest
 from scipy import stats
 
-from murmurlog.bundle.bundle import load
 from murmurlog.bundle.models.derived_tables import completed, weights
+from murmurlog.bundle.read import load
 from murmurlog.cli.evaluate import _options
 from murmurlog.errors import BundleError, UsageError
 from murmurlog.evaluation import evaluate as evaluating

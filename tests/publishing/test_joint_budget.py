@@ -256,11 +256,12 @@ def test_a_forged_total_is_caught(tmp_path, write_tsv):
     assert said["composition"].startswith("one account")
     said["guarantee"]["epsilon"] = 0.9
     path.write_text(json.dumps(said), encoding="utf-8")
-    from murmurlog.auditing import verify as checks
-    from murmurlog.bundle.bundle import read_certificate
+    from murmurlog.auditing.certificate_checks import check_guarantee
+    from murmurlog.auditing.check import Failed
+    from murmurlog.bundle.read import read_certificate
 
-    with pytest.raises(checks._Failed, match="add up to"):
-        checks._guarantee(out, read_certificate(out))
+    with pytest.raises(Failed, match="add up to"):
+        check_guarantee(out, read_certificate(out))
 
 
 # --- later tables on what is published ------------------------------------------------------------

@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 
 from murmurlog import __version__
-from murmurlog.bundle.bundle import publish
 from murmurlog.bundle.certificate import ENTROPY, METHOD, Certificate, TableClaim
 from murmurlog.bundle.keys import NORMALISER, normalise
 from murmurlog.bundle.schema import KEYS
+from murmurlog.bundle.write import publish
 from murmurlog.counting.tally import Tally
 from murmurlog.privacy.sampler import SeededEntropy
 from murmurlog.publishing.plan import drawn_with, plan_tables

@@ -321,7 +321,8 @@ def test_a_bundle_without_noise_can_be_shown_and_added_up(write_tsv, tmp_path):
 def test_an_empty_value_in_a_list_is_refused(sound, tmp_path):
     from dataclasses import replace
 
-    from murmurlog.bundle.bundle import publish, read_certificate
+    from murmurlog.bundle.read import read_certificate
+    from murmurlog.bundle.write import publish
 
     honest = read_certificate(sound)
     claim = replace(honest.tables["query"], rows=1)

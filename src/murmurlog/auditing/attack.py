@@ -40,7 +40,7 @@ from murmurlog.auditing.settings import (
     claimed,
     standing,
 )
-from murmurlog.bundle.bundle import load, read_table
+from murmurlog.bundle.read import load, read_table
 from murmurlog.counting.public_sets.result_lists import read_lists
 from murmurlog.counting.public_sets.sets import read_pools
 from murmurlog.errors import UsageError

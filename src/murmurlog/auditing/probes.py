@@ -24,7 +24,7 @@ from scipy.stats import fisher_exact
 from murmurlog.auditing.epsilon_bounds import fit, p_value
 from murmurlog.auditing.neighbouring_logs import LETTERS, Known, Pair, place_of, write_log
 from murmurlog.auditing.observer import Seen
-from murmurlog.bundle.bundle import CERTIFICATE, SUMS, sums
+from murmurlog.bundle.files import CERTIFICATE, SUMS, sums
 from murmurlog.bundle.schema import LISTS, in_order
 from murmurlog.counting.tally import Tally
 from murmurlog.logs.engines.duckdb import connect

@@ -10,7 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from murmurlog.bundle import plain_yaml
 from murmurlog.bundle.certificate import Certificate
+from murmurlog.bundle.facts import facts
 from murmurlog.bundle.schema import CONTENTS, DESCRIPTIONS, LISTS, MORE, NOISY, keys_of, schema
 from murmurlog.charts.html import odds, several, up
 
@@ -176,6 +178,7 @@ def datapackage(certificate: Certificate, sha256: Mapping[str, str]) -> str:
             "title": certificate.title,
             "description": statement(certificate),
             "created": f"{certificate.published}T00:00:00Z",
+            **facts(certificate, sha256),
             "resources": [
                 {
                     "name": table,
@@ -266,10 +269,10 @@ def deployment(certificate: Certificate) -> str:
             "administrative": {"registry_authors": [about.get("publisher", "not stated")]},
         },
     }
-    return _yaml(fields)
+    return plain_yaml.write(fields)
 
 
-def readme(certificate: Certificate) -> str:
+def readme(certificate: Certificate, sha256: Mapping[str, str]) -> str:
     """README.md: a dataset card, with the front matter that Hugging Face reads."""
     about, g = certificate.about, certificate.guarantee
     front = {
@@ -280,8 +283,9 @@ def readme(certificate: Certificate) -> str:
             {"config_name": table, "data_files": f"data/{table}.parquet"}
             for table in certificate.tables
         ],
+        **facts(certificate, sha256),
     }
-    lines = ["---", _yaml(front).rstrip(), "---", "", f"# {certificate.title}", ""]
+    lines = ["---", plain_yaml.write(front).rstrip(), "---", "", f"# {certificate.title}", ""]
     lines += [
         _paragraph(_description(certificate)),
         "",
@@ -393,29 +397,3 @@ def counted(certificate: Certificate) -> str:
 
 def _json(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
-
-
-def _yaml(value: Any, depth: int = 0) -> str:
-    """Block YAML of plain dicts, lists and scalars; a scalar's JSON is valid YAML."""
-    pad = "  " * depth
-    if isinstance(value, dict):
-        return "".join(
-            f"{pad}{key}:\n{_yaml(item, depth + 1)}"
-            if isinstance(item, dict | list)
-            else f"{pad}{key}: {_scalar(item)}\n"
-            for key, item in value.items()
-        )
-    return "".join(
-        f"{pad}- {_yaml(item, depth + 1).lstrip()}"
-        if isinstance(item, dict)
-        else f"{pad}- {_scalar(item)}\n"
-        for item in value
-    )
-
-
-def _scalar(value: Any) -> str:
-    # YAML 1.1 reads 1e-06 as text; 1.0e-06 is a number everywhere.
-    if isinstance(value, float):
-        text = repr(value)
-        return text.replace("e", ".0e") if "e" in text and "." not in text else text
-    return json.dumps(value, ensure_ascii=False)

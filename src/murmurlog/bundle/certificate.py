@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from murmurlog.bundle.certificate_schema import FORMAT, MOST_WORDS, check
+from murmurlog.bundle.certificate_schema import FORMAT, FORMATS, MOST_WORDS, check, format_of
 from murmurlog.bundle.keys import LATEST, MOST_CHARACTERS, VERSIONS, odd_line
 from murmurlog.bundle.schema import By
 from murmurlog.errors import BundleError, UsageError
@@ -85,6 +85,7 @@ class Certificate:
     about: Mapping[str, str]
     planned_by: str | None = None  # output that parameters were chosen by; its cost is not in here
     consistent: bool = False  # counts of tables that limit each other were brought together
+    format: int = FORMAT  # of the bundle
 
     @property
     def title(self) -> str:
@@ -106,7 +107,7 @@ class Certificate:
     def as_json(self) -> dict[str, Any]:
         users = self.declared_users
         return {
-            "format": FORMAT,
+            "format": FORMATS[self.format],
             "murmurlog": self.murmurlog,
             "release_id": self.release_id,
             "published": self.published,
@@ -167,6 +168,7 @@ class Certificate:
                 about=data["about"],
                 planned_by=data["planned_by"],
                 consistent=data["consistent"],
+                format=format_of(data),
             )
         except UsageError as error:  # each value is possible, but not beside the others
             raise BundleError(f"privacy.json is damaged: {str(error)[:200]}") from None

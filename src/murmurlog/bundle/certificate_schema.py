@@ -11,12 +11,16 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import date
 from typing import Any
 
+from murmurlog import __version__
 from murmurlog.bundle.keys import MOST_CHARACTERS, odd_line
 from murmurlog.bundle.schema import COUNTED, KEYS
 from murmurlog.errors import BundleError
 from murmurlog.privacy import ASSUMPTIONS, NEIGHBOURS, NOISES, NOTIONS, UNITS
 
-FORMAT = "murmurlog-bundle-1"
+# The format of a bundle: which files it has, which keys and facts are in them. It says nothing about
+# wording. By its number, what privacy.json states as `format`.
+FORMATS: dict[int, int | str] = {1: "murmurlog-bundle-1", 2: 2}
+FORMAT = max(FORMATS)  # that this version writes
 PASSES = ("0.5", "0.95", "0.99")  # the probabilities for which `passes` states a number of units
 MOST_WORDS = 100_000  # characters of all that the owner says in his own words
 MOST_WHOLE = 1 << 62  # numbers that are counted with; they fit in 64 bits
@@ -32,14 +36,31 @@ Rule = Callable[[Any, str], None]  # of a value and its key; raises where the va
 
 def check(data: Any) -> None:
     """Raises BundleError, with the key, unless a parsed privacy.json keeps to the schema."""
-    if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise BundleError(f"privacy.json is not of the format {FORMAT}")
-    _CERTIFICATE(data, "")
+    _SCHEMAS[format_of(data)](data, "")
     if sum(map(len, _own_words(data))) > MOST_WORDS:
         raise _damaged(
             "about, unprotected, planned_by, ledger.source and text.where",
             f"hold at most {MOST_WORDS:,} characters together",
         )
+
+
+def format_of(data: Any) -> int:
+    """The number of the format that a parsed privacy.json states; raises where it is not known here."""
+    stated = data.get("format") if isinstance(data, dict) else None
+    for number, text in FORMATS.items():
+        if stated == text and type(stated) is type(text):
+            return number
+    if type(stated) is int and stated > FORMAT:
+        made = data.get("murmurlog")
+        named = isinstance(made, str) and len(made) <= SHORT and odd_line([made]) is None
+        raise BundleError(
+            f"this bundle is of format {_shown(stated)}, and murmurlog {__version__} reads formats up to "
+            f"{FORMAT}: use {f'murmurlog {made}' if named else 'the version that made it'} or a later one"
+        )
+    raise BundleError(
+        f"privacy.json is not of the format of a bundle: `format` is {_shown(stated)}, not one of "
+        f"{', '.join(map(str, FORMATS.values()))}"
+    )
 
 
 def _own_words(data: Mapping[str, Any]) -> Iterator[str]:
@@ -254,23 +275,24 @@ _source = _record(
         "columns_from": _one_of("names", "shape", "--columns"),
     }
 )
-_text = _record(
-    {
-        "normaliser": _line(SHORT),
-        "url": _line(SHORT),
-        "screen": _list(_line(SHORT)),
-        "deny": _boolean,
-        "since": _optional(_line(SHORT, least=1)),
-        "until": _optional(_line(SHORT, least=1)),
-        "where": _optional(_object(_line(), key=_line())),
-    },
-    {
-        "source": _source,
-        "gap": _optional(_number(above=True)),
-        "set_size": _optional(_whole(1)),
-        "consecutive": _optional(_boolean),
-    },
-)
+_reading = {
+    "normaliser": _line(SHORT),
+    "url": _line(SHORT),
+    "screen": _list(_line(SHORT)),
+    "deny": _boolean,
+    "since": _optional(_line(SHORT, least=1)),
+    "until": _optional(_line(SHORT, least=1)),
+    "where": _optional(_object(_line(), key=_line())),
+}
+_grouping = {
+    "gap": _optional(_number(above=True)),
+    "set_size": _optional(_whole(1)),
+    "consecutive": _optional(_boolean),
+}
+_texts = {  # by format
+    1: _record(_reading, {"source": _source, **_grouping}),
+    2: _record({**_reading, **_grouping}, {"source": _source}),
+}
 _booking = _record(
     {
         "source": _line(),
@@ -292,30 +314,26 @@ def _tables(value: Any, at: str) -> None:
         _claim(claim, _under(at, name))
 
 
-_CERTIFICATE = _record(
-    {
-        "murmurlog": _line(SHORT, least=1),
-        "release_id": _must(
-            "32 hexadecimal digits",
-            lambda v: isinstance(v, str) and re.fullmatch("[0-9a-f]{32}", v) is not None,
-        ),
-        "published": _must("a date such as 2026-01-31", _is_day),
-        "private": _boolean,
-        "guarantee": _guarantee,
-        "tables": _tables,
-        "assumptions": _object(_line(), key=_one_of(*ASSUMPTIONS)),
-        "bound": _line(SHORT),
-        "text": _text,
-        "engine": _line(SHORT, least=1),
-        "noise": _record(
-            {"method": _line(SHORT), "entropy": _line(SHORT), "delta": _number(0, 1e308)}
-        ),
-        "by": _optional(_record({"column": _line(least=1), "values": _list(_line(), least=1)})),
-        "declared_users": _optional(_whole(1)),
-        "unprotected": _list(_line()),
-        "ledger": _optional(_booking),
-        "about": _object(_line(), key=_line(SHORT)),
-        "planned_by": _optional(_line()),
-        "consistent": _boolean,
-    }
-)
+_needed = {
+    "murmurlog": _line(SHORT, least=1),
+    "release_id": _must(
+        "32 hexadecimal digits",
+        lambda v: isinstance(v, str) and re.fullmatch("[0-9a-f]{32}", v) is not None,
+    ),
+    "published": _must("a date such as 2026-01-31", _is_day),
+    "private": _boolean,
+    "guarantee": _guarantee,
+    "tables": _tables,
+    "assumptions": _object(_line(), key=_one_of(*ASSUMPTIONS)),
+    "bound": _line(SHORT),
+    "engine": _line(SHORT, least=1),
+    "noise": _record({"method": _line(SHORT), "entropy": _line(SHORT), "delta": _number(0, 1e308)}),
+    "by": _optional(_record({"column": _line(least=1), "values": _list(_line(), least=1)})),
+    "declared_users": _optional(_whole(1)),
+    "unprotected": _list(_line()),
+    "ledger": _optional(_booking),
+    "about": _object(_line(), key=_line(SHORT)),
+    "planned_by": _optional(_line()),
+    "consistent": _boolean,
+}
+_SCHEMAS = {number: _record({**_needed, "text": text}) for number, text in _texts.items()}

@@ -21,18 +21,9 @@ from typing import Any, TextIO
 
 import pyarrow as pa
 
-from murmurlog.bundle.bundle import (
-    SUMS,
-    Release,
-    check_target,
-    expected_files,
-    load,
-    metadata,
-    stated_sums,
-    sums,
-)
 from murmurlog.bundle.cards import columns_of, statement
 from murmurlog.bundle.certificate import Certificate
+from murmurlog.bundle.files import SUMS, expected_files, metadata, stated_sums, sums
 from murmurlog.bundle.graph import graph, graphml, rows
 from murmurlog.bundle.ids import (
     DOCID_DIGITS,
@@ -44,8 +35,10 @@ from murmurlog.bundle.ids import (
     relevance,
     texts_of,
 )
+from murmurlog.bundle.read import Release, load
 from murmurlog.bundle.schema import count_of, schema
 from murmurlog.bundle.scratch import scratch, settle
+from murmurlog.bundle.write import check_target
 from murmurlog.errors import BundleError, UsageError
 
 FORMULA = "=+-@\u2212\"'"  # how a cell begins that a spreadsheet runs, unquotes or hides part of

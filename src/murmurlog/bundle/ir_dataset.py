@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from murmurlog.bundle.bundle import Release
 from murmurlog.bundle.graph import rows
 from murmurlog.bundle.ids import (
     DOCID_DIGITS,
@@ -22,6 +21,7 @@ from murmurlog.bundle.ids import (
     ids,
     relevance,
 )
+from murmurlog.bundle.read import Release
 from murmurlog.bundle.schema import count_of
 from murmurlog.errors import UsageError
 

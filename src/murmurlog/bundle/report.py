@@ -4,6 +4,7 @@ A function of the certificate and the published tables alone, so it costs no pri
 can make it again, byte by byte. Never sees a log.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ import pyarrow as pa
 
 from murmurlog.bundle.cards import NO_GUARANTEE, NOT_PRIVATE, counted, limits
 from murmurlog.bundle.certificate import Certificate
+from murmurlog.bundle.facts import facts as stated_facts
 from murmurlog.bundle.label import FREE, PLAIN, bound_of, counts_rows, label, needs, together
 from murmurlog.bundle.schema import COUNTED, count_of, keys_of
 from murmurlog.charts import charts
@@ -38,8 +40,12 @@ ITEMS = {
 }
 
 
-def leaflet(certificate: Certificate, tables: Mapping[str, pa.Table]) -> str:
-    """The page. `tables` are the published ones, in their order on disk."""
+def leaflet(
+    certificate: Certificate,
+    tables: Mapping[str, pa.Table],
+    sha256: Mapping[str, str] | None = None,
+) -> str:
+    """The page. `tables` are the published ones, in their order on disk; with checksums, facts too."""
     views = [view_of(certificate, name, tables[name]) for name in certificate.tables]
     drawn, one = pictures(certificate, views), len(certificate.tables) == 1
     beside = [paper.facts(facts(certificate, views)), waterfall(certificate)]
@@ -58,7 +64,11 @@ def leaflet(certificate: Certificate, tables: Mapping[str, pa.Table]) -> str:
         foot=f"Release {certificate.release_id}, {certificate.published}, murmurlog "
         f"{certificate.murmurlog}. This page was made from privacy.json and the tables in data/, and "
         "from nothing else. Check both: murmurlog verify .",
-        marks={"murmurlog-report": "released"},
+        marks={"murmurlog-report": "released"}
+        | {
+            f"murmurlog-{name}": json.dumps(stated, ensure_ascii=False)
+            for name, stated in (sha256 and stated_facts(certificate, sha256) or {}).items()
+        },
     )
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from murmurlog.auditing.verify import Report, verify
-from murmurlog.bundle.bundle import check_target, load
+from murmurlog.bundle.read import load
 from murmurlog.bundle.schema import KEYS
+from murmurlog.bundle.write import check_target
 from murmurlog.logs.invented import generate as synth
 from murmurlog.privacy.sampler import SeededEntropy, SystemEntropy
 from murmurlog.publishing.ledger import Ledger

@@ -31,7 +31,7 @@ def estimate(
     as_json: Json = False,
 ) -> None:
     """Add up published counts, or divide two sums, with an interval."""
-    from murmurlog.bundle.bundle import load
+    from murmurlog.bundle.read import load
 
     if over_table and over is None:
         raise UsageError("--over-table says whose rows --over is about: give --over, too")

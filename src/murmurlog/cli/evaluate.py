@@ -277,7 +277,7 @@ def _options(
     bundles: Sequence[Path] = (),
 ) -> dict[str, Any]:
     """The public files, read as the bundles' logs were, for all tables that may need them."""
-    from murmurlog.bundle.bundle import read_certificate
+    from murmurlog.bundle.read import read_certificate
     from murmurlog.evaluation.recipes import public_files, with_pools
 
     given = [read_certificate(bundle) for bundle in bundles]

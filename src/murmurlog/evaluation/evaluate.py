@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from murmurlog.bundle.bundle import Release, load
 from murmurlog.bundle.options import GAP
+from murmurlog.bundle.read import Release, load
 from murmurlog.counting.bound import choose_way
 from murmurlog.errors import UsageError
 from murmurlog.evaluation.recipes import Wanted, of_bundle, of_mechanism

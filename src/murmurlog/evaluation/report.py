@@ -14,7 +14,7 @@ from os.path import realpath
 from pathlib import Path
 from typing import Any
 
-from murmurlog.bundle.bundle import CERTIFICATE
+from murmurlog.bundle.files import CERTIFICATE
 from murmurlog.charts import html as paper
 from murmurlog.charts.svg import alone, number
 from murmurlog.errors import UsageError

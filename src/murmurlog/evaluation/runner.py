@@ -13,7 +13,7 @@ import ibis
 import numpy as np
 import pyarrow as pa
 
-from murmurlog.bundle.bundle import Release
+from murmurlog.bundle.read import Release
 from murmurlog.errors import UsageError
 from murmurlog.evaluation.ground_truth import Truth, count_exactly, searches_of
 from murmurlog.evaluation.recipes import Recipe

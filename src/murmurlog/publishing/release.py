@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from murmurlog import __version__
-from murmurlog.bundle.bundle import SUMS, check_target, publish
 from murmurlog.bundle.certificate import (
     ABOUT,
     ENTROPY,
@@ -22,8 +21,10 @@ from murmurlog.bundle.certificate import (
     TableClaim,
     check_lines,
 )
+from murmurlog.bundle.files import SUMS
 from murmurlog.bundle.keys import check_url_level
 from murmurlog.bundle.schema import count_of
+from murmurlog.bundle.write import check_target, publish
 from murmurlog.counting.bound import choose_way
 from murmurlog.counting.items import check
 from murmurlog.errors import DiskError, EngineError, Refused, UsageError

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from murmurlog.bundle import label as wording
 from murmurlog.bundle import report as leaflet
-from murmurlog.bundle.bundle import load, stated_sums
 from murmurlog.bundle.certificate import Certificate
 from murmurlog.bundle.export import check_files
+from murmurlog.bundle.files import stated_sums
+from murmurlog.bundle.read import load
 from murmurlog.charts import html as paper
 from murmurlog.errors import BundleError, Refused, UsageError
 from murmurlog.web.answers import Answers

@@ -17,11 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from murmurlog.bundle import estimates
-from murmurlog.bundle.bundle import Release
 from murmurlog.bundle.certificate import Certificate
 from murmurlog.bundle.models.autocomplete import Completer
 from murmurlog.bundle.models.click_graph import DECIMALS, places
 from murmurlog.bundle.models.derived_tables import completed, weights
+from murmurlog.bundle.read import Release
 from murmurlog.bundle.schema import LISTS, count_of, flattened, keys_of
 from murmurlog.errors import BundleError
 from murmurlog.web.answers import Answers

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from murmurlog.bundle.bundle import check_target
 from murmurlog.bundle.keys import check_url_level
 from murmurlog.bundle.options import GAP
 from murmurlog.bundle.scratch import scratch, settle
+from murmurlog.bundle.write import check_target
 from murmurlog.counting.bound import choose_way
 from murmurlog.counting.items import check
 from murmurlog.errors import DiskError

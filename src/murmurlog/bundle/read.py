@@ -1,28 +1,23 @@
-"""A bundle on disk: written whole or not at all, and loaded again. Never sees a log.
+"""Reading a bundle: its certificate and its tables, whoever wrote them. Never sees a log.
 
-`publish` writes into a private folder beside the target, forces everything to disk and renames it
-into place. `load` is what consumers, tasks and the page use.
+`load` is what consumers, tasks and the page use.
 """
 
-import glob
-import hashlib
 import json
-import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from murmurlog.bundle import cards, estimates
+from murmurlog.bundle import estimates
 from murmurlog.bundle.certificate import Certificate
 from murmurlog.bundle.estimates import Estimate
+from murmurlog.bundle.files import CERTIFICATE, MOST_JSON_BYTES, is_own_file
 from murmurlog.bundle.graph import Graph, graph
 from murmurlog.bundle.keys import normalise
 from murmurlog.bundle.models.autocomplete import Completer
@@ -30,126 +25,15 @@ from murmurlog.bundle.models.click_graph import Walker
 from murmurlog.bundle.models.derived_tables import completed
 from murmurlog.bundle.models.search import Searcher
 from murmurlog.bundle.models.suggestion import Suggester
-from murmurlog.bundle.report import leaflet
-from murmurlog.bundle.schema import KEYS, in_order
-from murmurlog.bundle.scratch import scratch, settle
+from murmurlog.bundle.schema import KEYS
 from murmurlog.bundle.table_rules import table_fault
 from murmurlog.errors import BundleError, UsageError
 from murmurlog.privacy import Guarantee
 
-CERTIFICATE, SUMS = "privacy.json", "SHA256SUMS"
-ROWS_A_GROUP = 100_000
-MOST_JSON_BYTES = 1 << 20
 MOST_COUNTED = 1 << 53  # by all counts of a table together: they are exact in floating point
 MOST_TIMES = 200  # what a table unpacks to, by its file's size; ours come to about ten
 LITTLE = 1 << 24
 MOST_BATCHES = 200
-
-
-def check_target(out: Path) -> None:
-    """Raises unless a bundle can be put there without touching what exists."""
-    try:
-        str(out.absolute()).encode()
-    except UnicodeEncodeError:
-        raise UsageError(f"--out {str(out)!r} is not UTF-8: choose another name") from None
-    if out.exists() or out.is_symlink():
-        raise UsageError(f"--out {str(out)!r} exists: choose another folder, or remove it first")
-    if not out.parent.is_dir():
-        raise UsageError(f"--out {str(out)!r}: there is no folder {str(out.parent)!r}")
-    if not os.access(out.parent, os.W_OK):
-        raise UsageError(f"--out {str(out)!r}: the folder {str(out.parent)!r} cannot be written")
-
-
-def publish(
-    out: Path,
-    *,
-    tables: Mapping[str, pa.Table],
-    certificate: Certificate,
-    ready: Callable[[], None] = lambda: None,
-) -> None:
-    """Writes a bundle and moves it to `out` in one step; `ready` is called just before that step."""
-    with scratch(out.parent) as folder:
-        root = folder / "bundle"
-        (root / "data").mkdir(parents=True)
-        tables = {name: in_order(table) for name, table in tables.items()}
-        for name, table in tables.items():
-            _write_parquet(root / "data" / f"{name}.parquet", table, certificate)
-        text = json.dumps(certificate.as_json(), indent=2, ensure_ascii=False) + "\n"
-        (root / CERTIFICATE).write_text(text, encoding="utf-8")
-        for name, card in make_cards(certificate, sums(root), tables).items():
-            (root / name).write_text(card, encoding="utf-8")
-        lines = [f"{digest}  {name}\n" for name, digest in sums(root).items()]
-        (root / SUMS).write_text("".join(lines), encoding="utf-8")
-        _plain_marks(root, certificate.published)
-        check_target(out)
-        settle(root, out, ready=ready)
-
-
-def _plain_marks(root: Path, published: str) -> None:
-    """Nobody else may write the files, and their times say the day, not how long each table took."""
-    day = datetime.fromisoformat(published).replace(tzinfo=UTC).timestamp()
-    for path in (*root.rglob("*"), root):
-        path.chmod(path.stat().st_mode & 0o755)
-        os.utime(path, (day, day))
-
-
-def make_cards(
-    certificate: Certificate, sha256: Mapping[str, str], tables: Mapping[str, pa.Table]
-) -> dict[str, str]:
-    """The cards by file name; functions of the certificate and of the published data alone."""
-    return {
-        "README.md": cards.readme(certificate),
-        "croissant.json": cards.croissant(certificate, sha256),
-        "datapackage.json": cards.datapackage(certificate, sha256),
-        "deployment.yaml": cards.deployment(certificate),
-        "report.html": leaflet(certificate, tables),
-    }
-
-
-def expected_files(certificate: Certificate) -> set[str]:
-    """The names of all files a bundle with this certificate has."""
-    names = {"README.md", "croissant.json", "datapackage.json", "deployment.yaml", "report.html"}
-    return names | {CERTIFICATE, SUMS} | {f"data/{t}.parquet" for t in certificate.tables}
-
-
-def metadata(certificate: Certificate) -> dict[str, str]:
-    """What every Parquet file says about its privacy."""
-    g = certificate.guarantee
-    proved = g.notion != "none"
-    return {
-        "dp.unit": g.unit,
-        "dp.neighbours": g.neighbours,
-        "dp.notion": g.notion,
-        "dp.epsilon": repr(g.epsilon) if proved else "none",
-        "dp.delta": repr(g.delta) if proved else "none",
-        "dp.private": str(certificate.private).lower(),
-        "dp.release_id": certificate.release_id,
-    }
-
-
-def sums(root: Path) -> dict[str, str]:
-    """The SHA-256 of every file but the list of sums itself, by name."""
-    return {
-        str(path.relative_to(root)): _sha256(path) for path in _files(root) if path != root / SUMS
-    }
-
-
-def stated_sums(root: Path) -> dict[str, str]:
-    """What the list of sums of a bundle says, by name."""
-    if not _is_own_file(root, SUMS):
-        raise BundleError(f"there is no file {SUMS} in {str(root)!r}")
-    if (root / SUMS).stat().st_size > MOST_JSON_BYTES:
-        raise BundleError(f"{SUMS} is larger than it can be")
-    *lines, end = (root / SUMS).read_bytes().decode(errors="replace").split("\n")
-    stated = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
-    if end or len(stated) < len(lines):
-        raise BundleError(f"{SUMS} is cut off, or names a file twice")
-    return stated
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def stated_json(root: Path) -> Any:
@@ -168,7 +52,7 @@ def read_certificate(root: Path) -> Certificate:
     """The certificate of the bundle in a folder."""
     path = root / CERTIFICATE
     try:
-        if not _is_own_file(root, CERTIFICATE):
+        if not is_own_file(root, CERTIFICATE):
             raise BundleError(f"{str(root)!r} is no bundle: there is no {CERTIFICATE} in it")
         if path.stat().st_size > MOST_JSON_BYTES:
             raise BundleError(f"{CERTIFICATE} is larger than a certificate can be")
@@ -314,13 +198,13 @@ def sound_table(root: Path, certificate: Certificate, name: str) -> pa.Table:
 def read_table(root: Path, name: str) -> pa.Table:
     """One table of a bundle; no link is followed, and nothing is read that unpacks beyond all measure."""
     file = f"data/{name}.parquet"
-    if name not in KEYS or not _is_own_file(root, file):
+    if name not in KEYS or not is_own_file(root, file):
         raise BundleError(f"{file!r:.80} is no table of a bundle, or is not there")
     path = root / file
     most = MOST_TIMES * path.stat().st_size + LITTLE
     try:
         batches, left = [], most
-        stored, parts = _parts(path, most)
+        stored, parts = _parts(path)
         for size, part in parts:
             left -= size
             if left < 0:
@@ -329,9 +213,9 @@ def read_table(root: Path, name: str) -> pa.Table:
         table = pa.Table.from_batches(batches, stored)
         if len(batches) > MOST_BATCHES:  # work on many small ones takes long
             table = table.combine_chunks()
-    except (_TooLarge, duckdb.OutOfMemoryException):
+    except _TooLarge:
         raise BundleError(f"{file} unpacks to more than {MOST_TIMES} times its size") from None
-    except (OSError, pa.ArrowException, UnicodeError, duckdb.Error) as error:
+    except (OSError, pa.ArrowException, UnicodeError) as error:
         raise BundleError(f"{file} cannot be read: {str(error)[:200]}") from None
     try:
         table.validate(full=True)
@@ -352,7 +236,7 @@ class _TooLarge(Exception):
 
 
 def _parts(
-    path: Path, most: int
+    path: Path,
 ) -> tuple[pa.Schema, Iterator[tuple[int, Callable[[], pa.RecordBatch]]]]:
     """The schema of a file and its rows, some at a time: how many bytes they take, and they.
 
@@ -360,14 +244,12 @@ def _parts(
     dictionary, and are put in their rows only once it is known how long they are together.
     """
     schema = pq.read_schema(path)
-    texts = [f.name for f in schema if pa.types.is_string(f.type)]
-    lists = [f.name for f in schema if pa.types.is_list(f.type)]
+    leaves = pq.ParquetFile(path).schema
+    columns = [leaves.column(place) for place in range(len(leaves))]
+    texts = [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
     file = pq.ParquetFile(path, read_dictionary=texts)
-    if len(lists) > 1 or not all(map(_is_measured, schema.types, file.schema_arrow.types)):
+    if not all(map(_is_measured, schema.types, file.schema_arrow.types)):
         raise pa.ArrowInvalid("it has a column of a type that no bundle has")
-    for name in lists:
-        if _listed(path, name, most) > most:
-            raise _TooLarge
 
     def parts() -> Iterator[tuple[int, Callable[[], pa.RecordBatch]]]:
         for batch in file.iter_batches():
@@ -379,43 +261,18 @@ def _parts(
 
 def _is_measured(stored: pa.DataType, read: pa.DataType) -> bool:
     """Whether it is known what values of a type come to before they are unpacked."""
+    if stored == pa.list_(pa.string()):
+        return bool(pa.types.is_list(read) and _is_measured(pa.string(), read.value_type))
     if pa.types.is_string(stored) or pa.types.is_dictionary(stored):
         return bool(pa.types.is_dictionary(read) and pa.types.is_string(read.value_type))
-    return bool(pa.types.is_primitive(stored) or stored == pa.list_(pa.string()))
+    return bool(pa.types.is_primitive(stored))
 
 
 def _size(column: pa.Array) -> int:
     """What a column takes once its texts are in their rows."""
+    if pa.types.is_list(column.type):
+        return 4 * len(column) + _size(column.flatten())
     if not pa.types.is_dictionary(column.type):
         return int(column.nbytes)
     lengths = pc.binary_length(column.dictionary).cast(pa.int64())
     return 4 * len(column) + int(pc.sum(lengths.take(column.indices)).as_py() or 0)
-
-
-def _listed(path: Path, name: str, most: int) -> int:
-    """How long the texts in a column of lists are together; Arrow would have to unpack them."""
-    column = '"' + name.replace('"', '""') + '"'
-    limit = f"{(most >> 20) + (1 << 9)}MiB"
-    with duckdb.connect(config={"memory_limit": limit, "threads": 1, "temp_directory": ""}) as db:
-        found = db.execute(
-            f"SELECT sum(strlen(text)) FROM (SELECT unnest({column}) AS text "
-            "FROM read_parquet(?, hive_partitioning = false))",
-            [glob.escape(str(path.absolute()))],
-        ).fetchone()
-    return int((found and found[0]) or 0)
-
-
-def _is_own_file(root: Path, name: str) -> bool:
-    """Whether a file of a bundle is a file, not a link or a pipe, and its folder no link."""
-    path = root / name
-    links = (path, *path.parents[: len(Path(name).parts) - 1])
-    return path.is_file() and not any(each.is_symlink() for each in links)
-
-
-def _write_parquet(path: Path, table: pa.Table, certificate: Certificate) -> None:
-    table = table.replace_schema_metadata(metadata(certificate)).combine_chunks()
-    pq.write_table(table, path, compression="zstd", row_group_size=ROWS_A_GROUP)
-
-
-def _files(root: Path) -> Iterator[Path]:
-    return (path for path in sorted(root.rglob("*")) if path.is_file())

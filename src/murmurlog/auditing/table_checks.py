@@ -1,0 +1,117 @@
+"""Checks of the tables of a bundle: each is one that its mechanism can have made."""
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from murmurlog.auditing.check import require
+from murmurlog.bundle.certificate import Certificate, TableClaim
+from murmurlog.bundle.consistency import drawn, reconciled
+from murmurlog.bundle.files import metadata
+from murmurlog.bundle.read import read_table
+from murmurlog.bundle.schema import NOISY, in_order, tied
+from murmurlog.bundle.table_rules import table_fault
+from murmurlog.mechanisms import Limited, Mechanism, Remarking, parse
+
+
+def check_table(name: str) -> Callable[[Path, Certificate], str]:
+    def look(root: Path, certificate: Certificate) -> str:
+        claim = certificate.tables[name]
+        table = read_table(root, name)
+        mechanism = parse(claim.mechanism)
+        faults = [_too_low(table, claim, mechanism), table_fault(name, table, certificate)]
+        require(not any(faults), "; ".join(filter(None, faults)))
+        stored = pq.ParquetFile(root / "data" / f"{name}.parquet").schema_arrow
+        require(
+            not any(field.metadata for field in _fields(stored)), "a column has metadata of its own"
+        )
+        said = {k.decode(): v.decode(errors="replace") for k, v in (stored.metadata or {}).items()}
+        require(said == metadata(certificate), "the file's own dp.* metadata differ")
+        others = _Drawn(root, certificate)
+        if isinstance(mechanism, Limited):
+            fault = mechanism.fault(drawn(table), others)
+            require(fault is None, f"{fault}, which {mechanism} cannot give")
+        _notes(claim, mechanism, table, others)
+        return f"{table.num_rows} rows"
+
+    return look
+
+
+def sound(root: Path, certificate: Certificate, name: str) -> pa.Table:
+    table = read_table(root, name)
+    fault = table_fault(name, table, certificate)
+    require(fault is None, f"data/{name}.parquet {fault}")
+    return table
+
+
+class _Drawn(Mapping[str, pa.Table]):
+    """The tables of a bundle as they were drawn, each read when it is asked for."""
+
+    def __init__(self, root: Path, certificate: Certificate) -> None:
+        self.root, self.certificate = root, certificate
+
+    def __getitem__(self, name: str) -> pa.Table:
+        if name not in self.certificate.tables:
+            raise KeyError(name)
+        return drawn(sound(self.root, self.certificate, name))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.certificate.tables)
+
+    def __len__(self) -> int:
+        return len(self.certificate.tables)
+
+
+def _fields(schema: pa.Schema) -> Iterator[pa.Field]:
+    for field in schema:
+        yield field
+        if pa.types.is_list(field.type):
+            yield field.type.value_field
+
+
+def _notes(
+    claim: TableClaim, mechanism: Mechanism, table: pa.Table, others: Mapping[str, pa.Table]
+) -> None:
+    """Raises unless the remarks on a table are what follows from it, where something does."""
+    if claim.guarantee.notion == "none":
+        return  # nothing is claimed
+    said = dict(claim.notes)
+    if isinstance(mechanism, Remarking):
+        follows = mechanism.remarks(drawn(table), others)
+        same = follows is None or said == follows
+    elif "user" in table.column_names:
+        users = pc.count_distinct(table["user"]).as_py()
+        same = not users or said.get("invented users") == users
+    else:
+        same = not said
+    require(same, "`notes` is not what follows from the tables")
+
+
+def _too_low(table: pa.Table, claim: TableClaim, mechanism: Mechanism) -> str | None:
+    """That a count is lower than the mechanism gives, if one is."""
+    least = mechanism.least_users()
+    if least is None or claim.count not in table.column_names:
+        return None
+    low = pc.min(drawn(table)[claim.count]).as_py()  # None of no rows
+    if not isinstance(low, int) or low >= least:
+        return None
+    return f"holds a count of {low}; the mechanism gives {least} or more"
+
+
+def check_consistent(root: Path, certificate: Certificate) -> str:
+    stored = {
+        name: sound(root, certificate, name)
+        for name, claim in certificate.tables.items()
+        if tied(name, claim.count, claim.parameters)
+    }
+    made = reconciled({name: drawn(table) for name, table in stored.items()})
+    for name, table in stored.items():
+        require(
+            in_order(made[name]).equals(table),
+            f"{name}: `users` is not what the drawn counts of all tables come to",
+        )
+    moved = sum(pc.sum(pc.not_equal(t["users"], t[NOISY])).as_py() or 0 for t in stored.values())
+    return f"made again from the drawn counts: {moved} rows moved"

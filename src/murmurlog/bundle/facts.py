@@ -1,0 +1,41 @@
+"""The facts of a release, as cards state them for machines: README.md, datapackage.json, report.html.
+
+Cards are worded otherwise by other versions of murmurlog; the facts are not.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from murmurlog.bundle.certificate import Certificate
+from murmurlog.bundle.files import CERTIFICATE
+
+KEY = "dp"
+
+
+def facts(certificate: Certificate, sha256: Mapping[str, str]) -> dict[str, Any]:
+    """The facts under their key; nothing for bundles of format 1, whose cards have no such part."""
+    if certificate.format < 2:
+        return {}
+    return {
+        KEY: {
+            "format": certificate.format,
+            "certificate": f"sha256:{sha256[CERTIFICATE]}",
+            "release_id": certificate.release_id,
+            "published": certificate.published,
+            "murmurlog": certificate.murmurlog,
+            "private": certificate.private,
+            **certificate.guarantee.as_json(),
+            "declared_users": certificate.declared_users,
+            "ledger": None if certificate.booked is None else dict(certificate.booked),
+            "tables": {
+                name: {
+                    "rows": claim.rows,
+                    "count": claim.count,
+                    "mechanism": claim.mechanism,
+                    "epsilon": claim.guarantee.as_json()["epsilon"],
+                    "delta": claim.guarantee.as_json()["delta"],
+                }
+                for name, claim in certificate.tables.items()
+            },
+        }
+    }
