@@ -25,9 +25,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from scipy.optimize import linprog
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
 from murmurlog.bundle.schema import KEYS, LISTS, NOISY, SEPARATOR, TIED, is_reliable
 from murmurlog.errors import UsageError
@@ -86,6 +83,8 @@ def nearest(y: Floats, weights: Floats, child: Whole, parent: Whole) -> Floats:
 
     What is a parent of one edge must not be the child of another.
     """
+    from scipy.sparse.csgraph import connected_components
+
     x = y.astype(np.float64)
     broken = y[child] > y[parent]
     if broken.any():
@@ -132,6 +131,8 @@ def _cut(x: Floats, y: Floats, w: Floats, child: Whole, parent: Whole) -> None:
     The upper half of a part is the set that is closed upwards (with a child its parents) and lies
     furthest above the mean in weighted sum. Every level is one linear program over all parts.
     """
+    from scipy.sparse.csgraph import connected_components
+
     while len(child):
         nodes, ends = np.unique(np.concatenate([child, parent]), return_inverse=True)
         low, high = np.split(ends, 2)  # the edges, by place in `nodes`
@@ -149,6 +150,9 @@ def _cut(x: Floats, y: Floats, w: Floats, child: Whole, parent: Whole) -> None:
 
 def _closure(gain: Floats, child: Whole, parent: Whole) -> npt.NDArray[np.bool_]:
     """The set with the largest gain that holds with a child its parents."""
+    from scipy.optimize import linprog
+    from scipy.sparse import csr_array
+
     rows = np.arange(len(child))
     ones = np.ones(len(child))
     below = csr_array(
@@ -162,6 +166,8 @@ def _closure(gain: Floats, child: Whole, parent: Whole) -> npt.NDArray[np.bool_]
 
 
 def _graph(size: int, child: Whole, parent: Whole) -> Any:
+    from scipy.sparse import csr_array
+
     return csr_array((np.ones(len(child)), (child, parent)), shape=(size, size))
 
 

@@ -3,12 +3,14 @@
 `load` is what consumers, tasks and the page use.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,15 +22,17 @@ from murmurlog.bundle.estimates import Estimate
 from murmurlog.bundle.files import CERTIFICATE, MOST_JSON_BYTES, is_own_file
 from murmurlog.bundle.graph import Graph, graph
 from murmurlog.bundle.keys import normalise
-from murmurlog.bundle.models.autocomplete import Completer
-from murmurlog.bundle.models.click_graph import Walker
-from murmurlog.bundle.models.derived_tables import completed
-from murmurlog.bundle.models.search import Searcher
-from murmurlog.bundle.models.suggestion import Suggester
 from murmurlog.bundle.schema import KEYS
 from murmurlog.bundle.table_rules import table_fault
 from murmurlog.errors import BundleError, UsageError
 from murmurlog.privacy import Guarantee
+
+if TYPE_CHECKING:
+    from murmurlog.bundle.models.autocomplete import Completer
+    from murmurlog.bundle.models.click_graph import Walker
+    from murmurlog.bundle.models.search import Searcher
+    from murmurlog.bundle.models.suggestion import Suggester
+
 
 MOST_COUNTED = 1 << 53  # by all counts of a table together: they are exact in floating point
 MOST_TIMES = 200  # what a table unpacks to, by its file's size; ours come to about ten
@@ -154,22 +158,32 @@ class Release:
 
     @cached_property
     def _completed(self) -> dict[str, pa.Table]:
+        from murmurlog.bundle.models.derived_tables import completed
+
         return completed(self.tables)
 
     @cached_property
     def _suggester(self) -> Suggester:
+        from murmurlog.bundle.models.suggestion import Suggester
+
         return Suggester(self._completed)
 
     @cached_property
     def _completer(self) -> Completer:
+        from murmurlog.bundle.models.autocomplete import Completer
+
         return Completer(self._completed)
 
     @cached_property
     def _searcher(self) -> Searcher:
+        from murmurlog.bundle.models.search import Searcher
+
         return Searcher(self._completed)
 
     @cached_property
     def _walker(self) -> Walker:
+        from murmurlog.bundle.models.click_graph import Walker
+
         return Walker(self._completed)
 
     def _need(self, name: str, *tables: str) -> None:

@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 from scipy.special import ndtri
 
 from murmurlog.errors import UsageError
@@ -235,6 +234,8 @@ def _search(
     noise: str, epsilon: float, delta: float, d: int, neighbours: str
 ) -> tuple[float, float]:
     """(scale, p): the scale whose threshold is least, and the largest p it allows (T1)."""
+    from scipy.optimize import minimize_scalar
+
     copies = sides(neighbours) * d
 
     def noise_alone(scale: float) -> float:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from scipy import sparse
 
 from murmurlog.bundle.decimals import decimal, integer
 from murmurlog.bundle.options import Option
@@ -144,6 +143,8 @@ class Hong(Mechanism):
 
     def gather(self, log: Log, view: View, *, entropy: Entropy) -> Gathered:
         """c_ijk: how often each unit clicked each url for each query."""
+        from scipy import sparse
+
         from murmurlog.mechanisms.hong.histories import histories
 
         rows = view.items(log).table
