@@ -1,6 +1,6 @@
-"""What really happened: exact tables of a log, who holds what, and what held-out users did.
+"""The ground truth: exact tables of a log, who holds what, and what held-out users did.
 
-All of it is private and for scoring only; tasks never see it. Exact tables look like published ones,
+All of it is private and for scoring only; models never see it. Exact tables look like published ones,
 so that the raw log can be evaluated as one more system.
 """
 
@@ -32,7 +32,7 @@ class Holders:
     users: int  # how many there are in all, those who hold nothing included
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Truth:
     """The users a release was made from, counted exactly, and users it has not seen."""
 

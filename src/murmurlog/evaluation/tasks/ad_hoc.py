@@ -22,9 +22,8 @@ thesis' original ranking is by the very same clicks, ours corrects that of the w
 per query, is what the thesis' formula comes to when both of its ranks are by the release's clicks.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -33,14 +32,11 @@ import pyarrow.compute as pc
 
 from murmurlog.bundle.models.click_graph import ClickGraph, Ranked, click_graph, in_rows, places
 from murmurlog.bundle.models.search import Searcher, clicked, merged
-from murmurlog.errors import UsageError
 from murmurlog.evaluation.ground_truth import Truth
-from murmurlog.evaluation.scores import Figure, Scores
-from murmurlog.evaluation.tasks.held_out_sessions import spread
-from murmurlog.evaluation.tasks.protocol import Settings, Unfit
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from murmurlog.evaluation.scores import Floats, Ints, Scores, Scoring
+from murmurlog.evaluation.tasks.held_out_sessions import searches
+from murmurlog.evaluation.tasks.protocol import Settings, Tables, require_clicks
+from murmurlog.evaluation.tasks.sampling import spread
 
 DEPTH = 100
 CUT = 10  # of nDCG
@@ -71,54 +67,35 @@ class Questions:
     url: Ints
 
 
-@dataclass(frozen=True)
-class AdHocSearch:
-    """What users clicked, found again by three rankings from a release."""
-
-    name: ClassVar[str] = "ad-hoc"
-    needs: ClassVar[frozenset[str]] = frozenset({"url"})
-    held_out: ClassVar[bool] = True
-
-    def run(
-        self, tables: Mapping[str, pa.Table], truth: Truth, settings: Settings
-    ) -> list[Scores | Figure]:
-        """nDCG@10, MAP, P@5, P@10 and recall of each ranking, a user's questions and per query."""
-        clicks = clicked_by(truth)
-        graph = graph_of(tables)
-        by_user, by_query = (
-            questions(clicks, per_query=each, most=settings.questions) for each in (False, True)
-        )
-        asked = np.unique(np.concatenate([by_user.query, by_query.query]))
-        found = rankings(graph, clicks, asked)
-        urls = places(clicks.urls, graph.urls)
-        scores: list[Scores | Figure] = []
-        for posed, ways, names, note in (
-            (by_user, WAYS, USUAL, ""),
-            (by_query, tuple(found), THESIS, ", per query"),
-        ):
-            row = np.searchsorted(asked, posed.query)
-            for way in ways:
-                every = measures(found[way], row, posed.of, urls[posed.url])
-                scores += [
-                    Scores(measure=f"{name}, {way}{note}", values=every[name], users=posed.user)
-                    for name in names
-                ]
-        return scores
-
-
-def graph_of(tables: Mapping[str, pa.Table], *, pairs: bool = True) -> ClickGraph:
-    """The click graph of a system. Raises Unfit without clicks."""
-    try:
-        return click_graph(tables, pairs=pairs)
-    except UsageError:
-        raise Unfit("needs a click table") from None
+def score(tables: Tables, truth: Truth, settings: Settings) -> Scoring:
+    """nDCG@10, MAP, P@5, P@10 and recall of each ranking, a user's questions and per query."""
+    clicks = clicked_by(truth)
+    require_clicks(tables)
+    graph = click_graph(tables)
+    by_user, by_query = (
+        questions(clicks, per_query=each, most=settings.questions) for each in (False, True)
+    )
+    asked = np.unique(np.concatenate([by_user.query, by_query.query]))
+    found = rankings(graph, clicks, asked)
+    urls = places(clicks.urls, graph.urls)
+    scores: Scoring = []
+    for posed, ways, names, note in (
+        (by_user, WAYS, USUAL, ""),
+        (by_query, tuple(found), THESIS, ", per query"),
+    ):
+        row = np.searchsorted(asked, posed.query)
+        for way in ways:
+            every = measures(found[way], row, posed.of, urls[posed.url])
+            scores += [
+                Scores(measure=f"{name}, {way}{note}", values=every[name], users=posed.user)
+                for name in names
+            ]
+    return scores
 
 
 def clicked_by(truth: Truth) -> Clicked:
     """What held-out users clicked. Raises Unfit where nobody is held out."""
-    if truth.searches is None:
-        raise Unfit("needs users whom the release has not seen")
-    rows = truth.searches.select(["user", "query", "url"])
+    rows = searches(truth).select(["user", "query", "url"])
     rows = rows.filter(pc.is_valid(rows["url"]))
     rows = rows.group_by(["user", "query", "url"]).aggregate([])
     rows = rows.sort_by([(name, "ascending") for name in ("user", "query", "url")])

@@ -15,55 +15,36 @@ Differs: whole users are kept for testing. Only sessions with two different quer
 Table 4.6 has so many sessions that it seems to count single queries too, which is ad-hoc search.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from murmurlog.bundle.models.click_graph import Ranked, places
-from murmurlog.bundle.models.derived_tables import completed
 from murmurlog.bundle.models.session_search import GAMMA, Asked, Links, SessionSearcher, combined
 from murmurlog.evaluation.ground_truth import Truth
 from murmurlog.evaluation.ranking_metrics import average_precision, ndcg, relevant, swept
-from murmurlog.evaluation.scores import Figure, Scores
-from murmurlog.evaluation.tasks.held_out_sessions import Sessions, sessions_of, spread
-from murmurlog.evaluation.tasks.protocol import Settings, Unfit
-
-Ints = npt.NDArray[np.int64]
+from murmurlog.evaluation.scores import Ints, Scores, Scoring
+from murmurlog.evaluation.tasks.held_out_sessions import Sessions, sessions_of
+from murmurlog.evaluation.tasks.protocol import Settings, Tables, complete
+from murmurlog.evaluation.tasks.sampling import spread
 
 K = 10
 GAMMAS = (0.0, 0.25, 0.5, 0.75, GAMMA, 1.0, 1.25)
 
 
-@dataclass(frozen=True)
-class SessionSearch:
-    """What a user clicked in a session, found from a release."""
-
-    name: ClassVar[str] = "session-search"
-    needs: ClassVar[frozenset[str]] = frozenset({"time", "url"})
-    held_out: ClassVar[bool] = True
-
-    def run(
-        self, tables: Mapping[str, pa.Table], truth: Truth, settings: Settings
-    ) -> list[Scores | Figure]:
-        """nDCG@10 and MAP@10 at gamma 0.92, and their means at others."""
-        own = completed(tables)
-        if "click" not in own:
-            raise Unfit("needs a click table")
-        sessions = sessions_of(truth)
-        chosen = spread(questions(sessions), settings.questions)
-        ways: dict[str, Links] = {"": "pairs"}
-        if "pair" in own:
-            ways[" clicks alone"] = "clicks"
-        if "session" in own:
-            ways[" with sessions"] = "sessions"
-        found: list[Scores | Figure] = []
-        for how, links in ways.items():
-            found += _scored(SessionSearcher(own, links=links), sessions, chosen, how)
-        return found
+def score(tables: Tables, truth: Truth, settings: Settings) -> Scoring:
+    """nDCG@10 and MAP@10 at gamma 0.92, and their means at others."""
+    own = complete(tables, "click")
+    sessions = sessions_of(truth)
+    chosen = spread(questions(sessions), settings.questions)
+    ways: dict[str, Links] = {"": "pairs"}
+    if "pair" in own:
+        ways[" clicks alone"] = "clicks"
+    if "session" in own:
+        ways[" with sessions"] = "sessions"
+    found: Scoring = []
+    for how, links in ways.items():
+        found += _scored(SessionSearcher(own, links=links), sessions, chosen, how)
+    return found
 
 
 def questions(sessions: Sessions) -> Ints:
@@ -85,9 +66,7 @@ def truths(sessions: Sessions, chosen: Ints, *, last: bool = False) -> tuple[Int
     return pairs[0], pairs[1]
 
 
-def _scored(
-    searcher: SessionSearcher, sessions: Sessions, chosen: Ints, how: str
-) -> list[Scores | Figure]:
+def _scored(searcher: SessionSearcher, sessions: Sessions, chosen: Ints, how: str) -> Scoring:
     lengths = (sessions.end - sessions.start)[chosen]
     session = np.repeat(np.arange(len(chosen)), lengths)
     place = np.arange(len(session)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
@@ -102,7 +81,7 @@ def _scored(
     url = places(sessions.urls, searcher.urls)
     users = sessions.user[sessions.start[chosen]]
     default = GAMMAS.index(GAMMA)
-    found: list[Scores | Figure] = []
+    found: Scoring = []
     for last in (False, True):
         question, clicked = truths(sessions, chosen, last=last)
         t = np.bincount(question, minlength=len(chosen))

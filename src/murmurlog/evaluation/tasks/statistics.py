@@ -5,21 +5,19 @@ of a system are held against exact ones of the same users. The measures are in `
 tables are matched, names are given, and users are drawn again for intervals.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from murmurlog.bundle.models.derived_tables import completed, weights
+from murmurlog.bundle.models.derived_tables import weights
 from murmurlog.bundle.schema import KEYS, SEPARATOR, count_of
 from murmurlog.evaluation import count_errors as measures
-from murmurlog.evaluation import scores
-from murmurlog.evaluation.count_errors import Flags, Floats, Ints
+from murmurlog.evaluation.count_errors import Flags
 from murmurlog.evaluation.ground_truth import Holders, Truth
-from murmurlog.evaluation.scores import Figure, Scores
-from murmurlog.evaluation.tasks.protocol import Settings, Unfit
+from murmurlog.evaluation.scores import Figure, Floats, Ints, Scoring, mean
+from murmurlog.evaluation.tasks.protocol import Settings, Tables, Unfit, complete
 
 KINDS = ("keyword", "query", "pair", "click")
 CURVE = (10, 50, 100, 500, 1_000, 5_000, 10_000)  # j of the top-j; never more than the log has
@@ -53,36 +51,26 @@ class Matched:
     count: str | None  # what the release counts; None: it says only what there is
 
 
-@dataclass(frozen=True, kw_only=True)
-class Statistics:
-    """What of the log's counts is still there."""
-
-    name: str = "statistics"
-    needs: frozenset[str] = frozenset()
-    held_out: bool = False
-
-    def run(
-        self, tables: Mapping[str, pa.Table], truth: Truth, settings: Settings
-    ) -> list[Scores | Figure]:
-        """All measures, kind by kind; a kind that the system or the log lacks is left out."""
-        having = completed(tables)
-        kinds = [
-            kind
-            for kind in KINDS
-            if kind in having and kind in truth.tables and truth.tables[kind].num_rows
-        ]
-        if not kinds:
-            raise Unfit(f"needs a {', '.join(KINDS[:-1])} or {KINDS[-1]} table")
-        found = list[Scores | Figure]()
-        for kind in kinds:
-            table = matched(having[kind], truth.tables[kind], kind)
-            found += _kept(kind, table, truth.holders[kind])
-            found += _curves(kind, table, truth.holders[kind])
-            found += _counts(kind, table)
-            found += _inaccuracies(kind, table)
-            if kind == "click":
-                found += _pairs(table, truth.tables[kind])
-        return found
+def score(tables: Tables, truth: Truth, settings: Settings) -> Scoring:
+    """All measures, table by table; a table that the system or the log lacks is left out."""
+    having = complete(tables)
+    kinds = [
+        kind
+        for kind in KINDS
+        if kind in having and kind in truth.tables and truth.tables[kind].num_rows
+    ]
+    if not kinds:
+        raise Unfit(f"needs a {', '.join(KINDS[:-1])} or {KINDS[-1]} table")
+    found = Scoring()
+    for kind in kinds:
+        table = matched(having[kind], truth.tables[kind], kind)
+        found += _kept(kind, table, truth.holders[kind])
+        found += _curves(kind, table, truth.holders[kind])
+        found += _counts(kind, table)
+        found += _inaccuracies(kind, table)
+        if kind == "click":
+            found += _pairs(table, truth.tables[kind])
+    return found
 
 
 def matched(table: pa.Table, exact: pa.Table, kind: str) -> Matched:
@@ -136,15 +124,13 @@ def _kept(kind: str, table: Matched, holders: Holders) -> list[Figure]:
             n=found,
         ),
         # A mean over (user, item) that the log holds: is the item published?
-        scores.mean(
-            f"{kind} volume kept (users)", published[holders.item].astype(float), holders.user
-        ),
+        mean(f"{kind} volume kept (users)", published[holders.item].astype(float), holders.user),
         Figure(
             measure=f"{kind} volume kept (rows)",
             value=measures.volume(table.rows, published),
             n=int(table.rows.sum()),
         ),
-        scores.mean(f"{kind} items per user", held, np.arange(holders.users)),
+        mean(f"{kind} items per user", held, np.arange(holders.users)),
     ]
     if table.count is not None:
         total = float(table.given.sum() + table.false.sum())
