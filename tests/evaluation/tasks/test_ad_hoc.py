@@ -16,12 +16,12 @@ from murmurlog.evaluation.ground_truth import Truth
 from murmurlog.evaluation.scores import Scores
 from murmurlog.evaluation.tasks.ad_hoc import (
     LEAK,
-    AdHocSearch,
     Clicked,
     clicked_by,
     measures,
     questions,
     rankings,
+    score,
 )
 from murmurlog.evaluation.tasks.protocol import Settings, Unfit
 
@@ -112,7 +112,7 @@ def test_the_trial_on_a_log_small_enough_to_do_by_hand():
         (5, "c", "x"),
         (6, "b", None),
     ]
-    found = {s.measure: s for s in AdHocSearch().run({"click": CLICK}, truth_of(held), Settings())}
+    found = {s.measure: s for s in score({"click": CLICK}, truth_of(held), Settings())}
     assert all(isinstance(scores, Scores) for scores in found.values())
     ours = found["nDCG@10, walk"]
     assert ours.users.tolist() == [4, 5, 5]
@@ -178,7 +178,7 @@ def test_noise_finds_next_to_nothing_and_the_log_itself_much():
     noise = pa.table({"query": rng.choice(queries, 900), "url": rng.choice(urls, 900)})
     real = pa.table({"query": queries, "url": urls, "users": [3] * 300})
     means = [
-        np.nan_to_num(AdHocSearch().run({"click": t}, truth_of(held), Settings())[0].values).mean()
+        np.nan_to_num(score({"click": t}, truth_of(held), Settings())[0].values).mean()
         for t in (noise, real)
     ]
     assert means[0] < 0.05
@@ -187,12 +187,12 @@ def test_noise_finds_next_to_nothing_and_the_log_itself_much():
 
 def test_without_clicks_or_held_out_users_it_says_so():
     with pytest.raises(Unfit, match="needs a click table"):
-        AdHocSearch().run({}, truth_of([(1, "a", "x")]), Settings())
+        score({}, truth_of([(1, "a", "x")]), Settings())
     with pytest.raises(Unfit, match="has not seen"):
-        AdHocSearch().run({"click": CLICK}, Truth(tables={}, holders={}), Settings())
+        score({"click": CLICK}, Truth(tables={}, holders={}), Settings())
 
 
 def test_nobody_clicked_anything():
-    found = AdHocSearch().run({"click": CLICK}, truth_of([(1, "a", None)]), Settings())
+    found = score({"click": CLICK}, truth_of([(1, "a", None)]), Settings())
     assert {len(scores.values) for scores in found} == {0}
     assert isinstance(clicked_by(truth_of([(1, "a", None)])), Clicked)

@@ -10,7 +10,7 @@ import pytest
 from murmurlog.evaluation.ground_truth import Holders, Truth
 from murmurlog.evaluation.tasks import statistics
 from murmurlog.evaluation.tasks.protocol import Settings, Unfit
-from murmurlog.evaluation.tasks.statistics import Statistics, matched
+from murmurlog.evaluation.tasks.statistics import matched, score
 
 PERFECT = r"kept|coverage@|precision@|recall@|diversity|ratio 0-10 %"
 FAULTLESS = (
@@ -55,7 +55,7 @@ def truth():
 
 
 def run(tables, truth):
-    return {figure.measure: figure for figure in Statistics().run(tables, truth, Settings())}
+    return {figure.measure: figure for figure in score(tables, truth, Settings())}
 
 
 def noisy(truth, *, epsilon, seed=5, kinds=("query", "click")):

@@ -6,7 +6,7 @@ import pytest
 from murmurlog.bundle.models.top_list import matching
 from murmurlog.evaluation.ground_truth import Truth
 from murmurlog.evaluation.tasks.protocol import Settings, Unfit
-from murmurlog.evaluation.tasks.top_list import TopLists, ranks
+from murmurlog.evaluation.tasks.top_list import ranks, score
 
 RAW = {"fear of flying": 9, "fear of dogs": 7, "maps": 6, "fear of love": 5, "fear of bees": 5}
 
@@ -20,7 +20,7 @@ def truth(counts=RAW):
 
 
 def figures(released, known):
-    found = TopLists().run({"query": released}, known, Settings())
+    found = score({"query": released}, known, Settings())
     return {figure.measure: figure for figure in found}
 
 
@@ -96,6 +96,6 @@ def test_a_set_has_no_order():
 
 def test_what_is_missing_is_said():
     with pytest.raises(Unfit, match="needs a query table"):
-        TopLists().run({}, truth(), Settings())
+        score({}, truth(), Settings())
     with pytest.raises(Unfit, match=r"needs queries like 'love of \*', and this log has none"):
-        TopLists().run(truth().tables, truth(), Settings(pattern="love of *"))
+        score(truth().tables, truth(), Settings(pattern="love of *"))

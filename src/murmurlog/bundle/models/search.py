@@ -4,7 +4,6 @@ Three ways: a walk on the click graph, the same with impact factors, and a ranki
 was clicked.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,6 @@ from murmurlog.bundle.models.click_graph import (
     in_rows,
     joined,
     normalised,
-    places,
     pruned,
 )
 from murmurlog.bundle.models.derived_tables import Tables
@@ -50,12 +48,8 @@ class Searcher:
         """The k urls where a walk from the query most likely stops; none if it is not published."""
         return self.rank_rows(np.array([self.graph.query(query)]), k).row(0, self.graph.urls)
 
-    def rank_all(self, queries: Sequence[str], k: int) -> Ranked:
-        """The best k urls of each query, as columns of the graph."""
-        return self.rank_rows(places(queries, self.graph.queries), k)
-
     def rank_rows(self, rows: Ints, k: int) -> Ranked:
-        """The same for rows of the graph; -1 is a query that is not published."""
+        """The best k urls, as columns of the graph, for each row; -1: a query not published."""
         parts = []
         for begin in range(0, len(rows), BLOCK):
             at = chosen(rows[begin : begin + BLOCK], len(self.graph.queries))

@@ -21,7 +21,7 @@ import pyarrow as pa
 from murmurlog.bundle.models.click_graph import Ranked, places
 from murmurlog.bundle.models.session_search import GAMMA, Asked, Links, SessionSearcher, combined
 from murmurlog.evaluation.ground_truth import Truth
-from murmurlog.evaluation.ranking_metrics import average_precision, ndcg, relevant, swept
+from murmurlog.evaluation.ranking_metrics import average_precision, curve_point, ndcg, relevant
 from murmurlog.evaluation.scores import Ints, Scores, Scoring
 from murmurlog.evaluation.tasks.held_out_sessions import Sessions, sessions_of
 from murmurlog.evaluation.tasks.protocol import Settings, Tables, complete
@@ -93,7 +93,7 @@ def _scored(searcher: SessionSearcher, sessions: Sessions, chosen: Ints, how: st
             measure = f"{name}@{K}{how}" + " of the last query" * last
             found.append(Scores(measure=measure, values=v[:, default], users=users[kept]))
             for column, gamma in enumerate(GAMMAS):
-                found += swept(f"{measure}, gamma {gamma:g}", v[:, column])
+                found += curve_point(f"{measure}, gamma {gamma:g}", v[:, column])
     return found
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from murmurlog.bundle.models.suggestion import LAMBDA, Suggester
 from murmurlog.evaluation.ground_truth import Truth
-from murmurlog.evaluation.ranking_metrics import precision, recall, relevant, swept
+from murmurlog.evaluation.ranking_metrics import curve_point, precision, recall, relevant
 from murmurlog.evaluation.scores import Ints, Scores, Scoring
 from murmurlog.evaluation.tasks.held_out_sessions import Sessions, sessions_of
 from murmurlog.evaluation.tasks.protocol import Settings, Tables, Unfit, complete
@@ -77,5 +77,5 @@ def _scored(suggester: Suggester, sessions: Sessions, at: Ints, how: str) -> Sco
     ]
     for name, v in values.items():
         for column, lam in enumerate(LAMBDAS):
-            found += swept(f"{name}, lambda {lam:g}", v[:, column])
+            found += curve_point(f"{name}, lambda {lam:g}", v[:, column])
     return found
