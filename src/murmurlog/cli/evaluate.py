@@ -46,7 +46,9 @@ def shared_options(
     ] = None,
     repeats: Annotated[
         int,
-        typer.Option("--repeats", help="Independent releases of each system; their mean is told."),
+        typer.Option(
+            "--repeats", help="Independent releases of each system; their mean is reported."
+        ),
     ] = 1,
     labels: Annotated[
         Path | None,

@@ -55,11 +55,11 @@ def count_exactly(log: Log, *, gap: float = GAP) -> tuple[dict[str, pa.Table], d
     who = distinct.sort_by("user")["user"].combine_chunks()
     tables, holders = dict[str, pa.Table](), dict[str, Holders]()
     for kind in kinds:
-        tables[kind], holders[kind] = _counted(log, kind, gap, who)
+        tables[kind], holders[kind] = _count_table(log, kind, gap, who)
     return tables, holders
 
 
-def _counted(log: Log, kind: str, gap: float, who: pa.Array) -> tuple[pa.Table, Holders]:
+def _count_table(log: Log, kind: str, gap: float, who: pa.Array) -> tuple[pa.Table, Holders]:
     """One exact table: how many users hold an item, and how many rows it is in."""
     found = items(log, kind=kind, gap=gap)
     held = found.table.group_by(["unit", *found.keys]).aggregate(rows=found.table.count())

@@ -168,7 +168,7 @@ def of_bundle(name: str, certificate: Certificate, options: Mapping[str, Any]) -
             options=options,
         ),
         guarantee=guarantee,
-        # A mechanism that draws no counts needs no flag for it.
+        # A mechanism that releases no counts needs no flag for it.
         set_only={claim.count for kind, claim in certificate.tables.items() if kind != "log"}
         == {None},
         consistent=certificate.consistent,

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from murmurlog.bundle.models.index_caching import LONGEST, POSTING, Index, cached
+from murmurlog.bundle.models.index_caching import LONGEST, POSTING, Index, words_to_cache
 from murmurlog.evaluation.ground_truth import Truth
 from murmurlog.evaluation.scores import results
 from murmurlog.evaluation.tasks.index_caching import clicked_index, score
@@ -47,11 +47,14 @@ def one_by_one(often, lengths, memory):
 def test_the_greedy_rule_by_hand():
     index = clicked_index(CLICKS)
     # Worth: hotels 9/3, cheap 5/2, flights 2/1; 24, 16 and 8 bytes.
-    assert cached(WORDS, index, 24).to_pylist() == ["hotels"]
-    assert cached(WORDS, index, 39).to_pylist() == ["hotels", "flights"]  # cheap has no room
-    assert cached(WORDS, index, 23).to_pylist() == ["cheap"]
-    assert cached(WORDS, index, 48).to_pylist() == ["hotels", "cheap", "flights"]
-    assert cached(WORDS, index, 7).to_pylist() == []
+    assert words_to_cache(WORDS, index, 24).to_pylist() == ["hotels"]
+    assert words_to_cache(WORDS, index, 39).to_pylist() == [
+        "hotels",
+        "flights",
+    ]  # cheap has no room
+    assert words_to_cache(WORDS, index, 23).to_pylist() == ["cheap"]
+    assert words_to_cache(WORDS, index, 48).to_pylist() == ["hotels", "cheap", "flights"]
+    assert words_to_cache(WORDS, index, 7).to_pylist() == []
 
 
 def test_the_greedy_rule_is_that_of_a_plain_loop():
@@ -62,7 +65,9 @@ def test_the_greedy_rule_is_that_of_a_plain_loop():
         lengths = dict(zip(words, (rng.pareto(0.5, 300) * 3 + 1).astype(int).tolist(), strict=True))
         table = pa.table({"keyword": words, "users": list(often.values())})
         index = Index(words=pa.array(words), lengths=np.array(list(lengths.values())))
-        assert set(cached(table, index, memory).to_pylist()) == one_by_one(often, lengths, memory)
+        assert set(words_to_cache(table, index, memory).to_pylist()) == one_by_one(
+            often, lengths, memory
+        )
 
 
 def test_a_list_is_cut_in_memory_but_not_in_its_worth():
@@ -70,8 +75,8 @@ def test_a_list_is_cut_in_memory_but_not_in_its_worth():
     index = Index(words=pa.array(["the", "rare"]), lengths=np.array([10 * LONGEST, 1]))
     assert index.size == (LONGEST + 1) * POSTING
     # 1000 of 2,000,000 documents is worth less than 1 of 1: both fit in the cut size.
-    assert cached(words, index, index.size).to_pylist() == ["rare", "the"]
-    assert cached(words, index, index.size - 1).to_pylist() == ["rare"]
+    assert words_to_cache(words, index, index.size).to_pylist() == ["rare", "the"]
+    assert words_to_cache(words, index, index.size - 1).to_pylist() == ["rare"]
 
 
 def test_the_clicked_index_counts_each_url_of_a_word_once():

@@ -6,7 +6,7 @@ import pytest
 from held_out import truth
 
 from murmurlog.bundle.models.search import Searcher
-from murmurlog.bundle.models.session_search import GAMMA, SessionSearcher, linked
+from murmurlog.bundle.models.session_search import GAMMA, SessionSearcher, link_queries
 from murmurlog.evaluation.ground_truth import Truth
 from murmurlog.evaluation.tasks.held_out_sessions import sessions_of
 from murmurlog.evaluation.tasks.protocol import Settings, Unfit
@@ -67,7 +67,7 @@ def test_queries_are_linked_by_pairs_by_sessions_or_not_at_all():
     # After c also b, later in a session: z comes in.
     both = SessionSearcher(tables, links="sessions").rank(["c"])
     assert {url for url, _ in both} == {"x", "y", "z"}
-    assert set(linked(tables, "clicks")) == {"click"}
+    assert set(link_queries(tables, "clicks")) == {"click"}
 
 
 # --- the truth and the score ----------------------------------------------------------------------

@@ -9,7 +9,7 @@ from scipy import stats
 from murmurlog.bundle.models.substitution import Substitutions, learn_phrases, likelihood_ratio
 from murmurlog.evaluation.ground_truth import Truth
 from murmurlog.evaluation.tasks.protocol import Settings, Unfit
-from murmurlog.evaluation.tasks.substitution import measured, papers_map, score
+from murmurlog.evaluation.tasks.substitution import literal_map, measure_answers, score
 
 QUERIES = {
     "new york hotels": 30,
@@ -133,7 +133,7 @@ def rankings():
 @pytest.mark.parametrize("j", [2, 5, 20])
 def test_measures_are_those_of_ir_measures(j):
     ours, right = rankings()
-    found = measured(ours, right, j)
+    found = measure_answers(ours, right, j)
     qrels = [
         ir_measures.Qrel(str(q), text, len(true[:j]) - i)
         for q, true in enumerate(right)
@@ -162,7 +162,7 @@ def test_measures_are_those_of_ir_measures(j):
 
 
 def test_measures_by_hand():
-    found = measured([["b", "x", "a"], []], [["a", "b", "c"], ["a"]], 5)
+    found = measure_answers([["b", "x", "a"], []], [["a", "b", "c"], ["a"]], 5)
     # Right at places 1 and 3, out of three; worth 3, 2, 1.
     assert found["P@5"][0] == pytest.approx(2 / 3)
     assert found["R@5"][0] == pytest.approx(2 / 3)
@@ -173,8 +173,8 @@ def test_measures_by_hand():
 
 def test_the_papers_map_is_taken_to_the_letter():
     # a: 1/2, b: 2/1, c, which is lacking, counts as in the first place: 3/1.
-    assert papers_map([["b", "a"]], [["a", "b", "c"]], 5) == pytest.approx([5.5])
-    assert papers_map([["a", "b", "c"]], [["a", "b", "c"]], 2) == pytest.approx([2.0])
+    assert literal_map([["b", "a"]], [["a", "b", "c"]], 5) == pytest.approx([5.5])
+    assert literal_map([["a", "b", "c"]], [["a", "b", "c"]], 2) == pytest.approx([2.0])
 
 
 def test_the_raw_log_is_perfect_against_itself_and_noise_is_worth_nothing():

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 from held_out import truth
 
-from murmurlog.bundle.models.suggestion import Suggester, later
+from murmurlog.bundle.models.suggestion import Suggester, later_pairs
 from murmurlog.evaluation.ground_truth import Truth
 from murmurlog.evaluation.tasks.held_out_sessions import sessions_of
 from murmurlog.evaluation.tasks.protocol import Settings, Unfit
@@ -39,7 +39,7 @@ def test_the_formula_by_hand():
 
 
 def test_with_sessions_every_later_query_follows():
-    pairs = {(r["query"], r["next_query"]): r["users"] for r in later(SESSION).to_pylist()}
+    pairs = {(r["query"], r["next_query"]): r["users"] for r in later_pairs(SESSION).to_pylist()}
     assert pairs == {("a", "b"): 2, ("a", "c"): 3, ("b", "c"): 2}
     model = Suggester(TABLES, sessions=True)
     assert model.suggest("a", lam=0.0) == [("c", 0.6), ("b", 0.4)]
@@ -47,7 +47,7 @@ def test_with_sessions_every_later_query_follows():
 
 
 def test_queries_that_come_back_in_a_session_count_as_often_as_they_follow():
-    found = later(pa.table({"queries": [["a", "b", "a", "b"]], "users": [2]}))
+    found = later_pairs(pa.table({"queries": [["a", "b", "a", "b"]], "users": [2]}))
     pairs = {(r["query"], r["next_query"]): r["users"] for r in found.to_pylist()}
     assert pairs == {("a", "b"): 6, ("b", "a"): 2, ("a", "a"): 2, ("b", "b"): 2}
     model = Suggester({"session": pa.table({"queries": [["a", "b", "a"]], "users": [1]})})
@@ -55,7 +55,7 @@ def test_queries_that_come_back_in_a_session_count_as_often_as_they_follow():
 
 
 def test_no_sessions_no_pairs_no_clicks():
-    assert later(SESSION.slice(0, 0)).num_rows == 0
+    assert later_pairs(SESSION.slice(0, 0)).num_rows == 0
     assert Suggester({"click": CLICK}).suggest("a") == [("c", 0.4), ("b", pytest.approx(0.3))]
     assert Suggester({"pair": PAIR}).suggest("a") == [("d", 0.375), ("b", 0.125)]
 

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from murmurlog.bundle.models.top_list import matching
+from murmurlog.bundle.models.top_list import match_pattern
 from murmurlog.evaluation.ground_truth import Truth
 from murmurlog.evaluation.tasks.protocol import Settings, Unfit
 from murmurlog.evaluation.tasks.top_list import ranks, score
@@ -30,7 +30,7 @@ def test_a_star_is_one_character_or_more_and_all_else_is_itself():
     table = pa.table({"query": texts})
 
     def found(pattern):
-        return matching(table, pattern)["query"].to_pylist()
+        return match_pattern(table, pattern)["query"].to_pylist()
 
     assert found("fear of *") == ["fear of \\ slashes", "fear of x"]
     assert found("* of x") == ["a fear of x", "fear of x"]
@@ -40,7 +40,7 @@ def test_a_star_is_one_character_or_more_and_all_else_is_itself():
 
 
 def test_the_heaviest_come_first_then_by_text():
-    assert matching(queries(RAW), "fear of *").to_pydict() == {
+    assert match_pattern(queries(RAW), "fear of *").to_pydict() == {
         "query": ["fear of flying", "fear of dogs", "fear of bees", "fear of love"],
         "weight": [9.0, 7.0, 5.0, 5.0],
     }

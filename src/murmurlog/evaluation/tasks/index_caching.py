@@ -6,7 +6,7 @@ import pyarrow.compute as pc
 
 from murmurlog.bundle.keys import keywords
 from murmurlog.bundle.models.derived_tables import texts
-from murmurlog.bundle.models.index_caching import Index, cached
+from murmurlog.bundle.models.index_caching import Index, words_to_cache
 from murmurlog.evaluation.ground_truth import Truth
 from murmurlog.evaluation.scores import Ints, Scores, Scoring
 from murmurlog.evaluation.tasks.held_out_sessions import searches
@@ -33,11 +33,11 @@ def score(tables: Tables, truth: Truth, settings: Settings) -> Scoring:
     known = pc.is_in(words, value_set=made["keyword"]["keyword"].combine_chunks())
     unknown = ~known.to_numpy(zero_copy_only=False)
     found = Scoring()
-    for told, memory in _memories(index, settings):
-        hit = pc.is_in(words, value_set=cached(made["keyword"], index, memory))
+    for label, memory in _memories(index, settings):
+        hit = pc.is_in(words, value_set=words_to_cache(made["keyword"], index, memory))
         values = hit.to_numpy(zero_copy_only=False).astype(float)
         values[unknown] = np.nan
-        measure = f"hit probability, {told}, lengths by {source}"
+        measure = f"hit probability, {label}, lengths by {source}"
         found.append(Scores(measure=measure, values=values, users=users))
     return found
 

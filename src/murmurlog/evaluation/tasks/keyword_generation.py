@@ -7,13 +7,13 @@ from the original. Here as a number, for each seed:
 
 where both come from the same walk. Seeds are urls and queries: `top`, those with the most clicking
 users, and `any`, evenly spread over all in order of text. Only seeds for which the log gives a
-keyword are asked. Nobody in particular asks a seed, so the intervals are over seeds.
+keyword are asked. A seed belongs to no user, so the intervals are over seeds.
 """
 
 import numpy as np
 import pyarrow as pa
 
-from murmurlog.bundle.models.click_graph import Ranked, places
+from murmurlog.bundle.models.click_graph import Ranking, places
 from murmurlog.bundle.models.keyword_generation import Generator
 from murmurlog.evaluation.ground_truth import Truth
 from murmurlog.evaluation.scores import Floats, Ints, Scores, Scoring
@@ -69,7 +69,7 @@ def seeds_of(original: Generator, kind: str, *, top: bool, most: int) -> list[st
     return found
 
 
-def overlaps(ours: Ranked, theirs: Ranked, place: Ints, k: int) -> Floats:
+def overlaps(ours: Ranking, theirs: Ranking, place: Ints, k: int) -> Floats:
     """overlap@k of each row; NaN where ours has nothing. `place`: our columns as theirs, or -1."""
     first = ours.ranks <= k
     rank = theirs.rank_of(ours.rows[first], place[ours.columns[first]])

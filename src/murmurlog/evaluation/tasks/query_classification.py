@@ -18,7 +18,7 @@ from murmurlog.bundle.keys import clean_url
 from murmurlog.bundle.models.sites import site_graph, topics_of
 from murmurlog.evaluation.ground_truth import Truth
 from murmurlog.evaluation.scores import Ints, Scores, Scoring
-from murmurlog.evaluation.tasks.ad_hoc import clicked_by
+from murmurlog.evaluation.tasks.ad_hoc import held_out_clicks
 from murmurlog.evaluation.tasks.protocol import Settings, Tables, require_clicks
 from murmurlog.evaluation.tasks.sampling import spread
 from murmurlog.evaluation.tasks.sites import directory
@@ -28,7 +28,7 @@ def score(tables: Tables, truth: Truth, settings: Settings) -> Scoring:
     """Accuracy on queries of held-out users."""
     topic_of = directory(truth)
     topics = sorted(set(topic_of.values()))
-    user, query, counts, texts = clicked_topics(truth, topic_of, topics, settings.questions)
+    user, query, counts, texts = topic_questions(truth, topic_of, topics, settings.questions)
     require_clicks(tables)
     graph = site_graph(tables)
     asked, at = np.unique(query, return_inverse=True)
@@ -42,11 +42,11 @@ def score(tables: Tables, truth: Truth, settings: Settings) -> Scoring:
     return [Scores(measure="accuracy", values=values, users=user)]
 
 
-def clicked_topics(
+def topic_questions(
     truth: Truth, topic_of: Mapping[str, str], topics: list[str], most: int
 ) -> tuple[Ints, Ints, Ints, pa.Array]:
     """Questions: user, query (a place among texts), clicked sites by topic; and the texts."""
-    clicks = clicked_by(truth)
+    clicks = held_out_clicks(truth)
     number = {topic: n for n, topic in enumerate(topics)}
     hosts = [clean_url(url, "host") or url for url in clicks.urls.to_pylist()]
     topic = np.array([number[topic_of[h]] if h in topic_of else -1 for h in hosts], np.int64)

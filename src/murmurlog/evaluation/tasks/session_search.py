@@ -8,7 +8,7 @@ that end with a click.
     nDCG@10 = sum over places r of hits of 1/log2(r + 1), over the same for the best ranking   (4.10)
     MAP@10 = sum over places r of hits of P(r), over min(urls clicked, 10)                      (4.11)
 
-Each is told for walks that follow the pair table where there is one, `with sessions` where there is a
+Each is reported for walks that follow the pair table where there is one, `with sessions` where there is a
 session table (every later query), and for `clicks alone`, the thesis's log without sessions.
 
 Differs: whole users are kept for testing. Only sessions with two different queries count: the thesis's
@@ -18,8 +18,14 @@ Table 4.6 has so many sessions that it seems to count single queries too, which 
 import numpy as np
 import pyarrow as pa
 
-from murmurlog.bundle.models.click_graph import Ranked, places
-from murmurlog.bundle.models.session_search import GAMMA, Asked, Links, SessionSearcher, combined
+from murmurlog.bundle.models.click_graph import Ranking, places
+from murmurlog.bundle.models.session_search import (
+    GAMMA,
+    Links,
+    SessionQueries,
+    SessionSearcher,
+    combine_rankings,
+)
 from murmurlog.evaluation.ground_truth import Truth
 from murmurlog.evaluation.ranking_metrics import average_precision, curve_point, ndcg, relevant
 from murmurlog.evaluation.scores import Ints, Scores, Scoring
@@ -73,11 +79,11 @@ def _scored(searcher: SessionSearcher, sessions: Sessions, chosen: Ints, how: st
     queries, row = np.unique(
         sessions.query[sessions.start[chosen][session] + place], return_inverse=True
     )
-    asked = Asked(
+    asked = SessionQueries(
         session=session, query=row, after=lengths[session] - 1 - place, sessions=len(chosen)
     )
-    ranked = searcher.ranked(sessions.texts.take(pa.array(queries)))
-    best = np.stack([_square(r) for r in combined(ranked, asked, K, GAMMAS)], axis=1)
+    ranked = searcher.rank_each(sessions.texts.take(pa.array(queries)))
+    best = np.stack([_square(r) for r in combine_rankings(ranked, asked, K, GAMMAS)], axis=1)
     url = places(sessions.urls, searcher.urls)
     users = sessions.user[sessions.start[chosen]]
     default = GAMMAS.index(GAMMA)
@@ -97,7 +103,7 @@ def _scored(searcher: SessionSearcher, sessions: Sessions, chosen: Ints, how: st
     return found
 
 
-def _square(ranked: Ranked) -> Ints:
+def _square(ranked: Ranking) -> Ints:
     """The rankings as rows of equal length, -1 where one ends."""
     row = np.repeat(np.arange(len(ranked.lengths)), ranked.lengths)
     best = np.full((len(ranked.lengths), K), -1, np.int64)

@@ -1,16 +1,16 @@
 """Sites clustered by common queries, against planted topics (Zhang 2017, 6.3).
 
-Sites that share queries are clustered, and their planted topics say whether rightly. Every site with a topic is a question; one that is not released, or is put
-together with no other, has no answer.
+Sites that share queries are clustered, and their planted topics say whether rightly. Every site with a topic is a question; one that is not released, or is
+alone in its cluster, has no answer.
 
     purity     = sites whose topic is the most frequent one of their cluster / sites in clusters
     same topic = the mean over sites of the share of the other sites in their cluster that have
                  their topic
 
-Purity is the thesis' measure. Two sites put together at random are half pure whatever they are, so
-beside it stands the share of the same topic, which at random is that of the topic itself. Both are
-told for all sites with a topic, and for the thousand of them that the most users clicked: the thesis
-clustered a thousand. Nobody in particular asks about a site, so the intervals are over sites.
+Purity is the thesis' measure. Two sites clustered at random are half pure whatever they are, so the
+share of the same topic is reported, too, which at random is that of the topic itself. Both are
+reported for all sites with a topic, and for the thousand of them that the most users clicked: the
+thesis clustered a thousand. A site belongs to no user, so the intervals are over sites.
 """
 
 import numpy as np

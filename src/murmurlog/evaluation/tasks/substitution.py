@@ -11,7 +11,7 @@ from murmurlog.evaluation.scores import Floats, Ints, Scores, Scoring, mean
 from murmurlog.evaluation.tasks.protocol import Settings, Tables, Unfit, complete
 from murmurlog.evaluation.tasks.sampling import once_per_truth, spread
 
-TOP = (2, 5, 20)  # the paper draws 2 and 5
+TOP = (2, 5, 20)  # the paper plots 2 and 5
 
 Answers = tuple[pa.Array, list[list[str]]]  # questions and what the raw log answers
 
@@ -33,10 +33,10 @@ def score(tables: Tables, truth: Truth, settings: Settings) -> Scoring:
     answered = np.array([len(own) > 0 for own in ours])
     found = Scoring()
     for j in TOP:
-        for measure, values in measured(ours, right, j).items():
+        for measure, values in measure_answers(ours, right, j).items():
             found.append(Scores(measure=measure, values=values, users=users))
         # Literal, and a miss as 0 would make no sense of it: see there.
-        literal, name = papers_map(ours, right, j)[answered], f"MAP@{j} of the paper (covered)"
+        literal, name = literal_map(ours, right, j)[answered], f"MAP@{j} of the paper (covered)"
         found.append(mean(name, literal, users[answered]))
     return found
 
@@ -55,7 +55,7 @@ def raw_answers(truth: Truth, top_queries: int, most: int) -> Answers:
     return questions, model.top(questions, max(TOP))
 
 
-def measured(
+def measure_answers(
     ours: Sequence[Sequence[str]], right: Sequence[Sequence[str]], j: int
 ) -> dict[str, Floats]:
     """The measures at j of each question, NaN where we have no answer.
@@ -81,7 +81,7 @@ def measured(
     return {measure: np.where(long > 0, values, np.nan) for measure, values in found.items()}
 
 
-def papers_map(ours: Sequence[Sequence[str]], right: Sequence[Sequence[str]], j: int) -> Floats:
+def literal_map(ours: Sequence[Sequence[str]], right: Sequence[Sequence[str]], j: int) -> Floats:
     """What ZEALOUS 7.3 calls MAP, to the letter.
 
     The sum over the right ones, i from 0, of (i + 1) / (our rank + 1), where the rank is 0 for one

@@ -5,11 +5,11 @@ t of them, without the one just asked.
 
     P@5 = hits among the first five suggestions / 5        R@5 = the same hits / t        (4.8)
 
-Where a release has a session table both are told a second time with it (`with sessions`): there the
+Where a release has a session table both are reported a second time with it (`with sessions`): there the
 flow counts every later query, without it only the one asked next. lambda = 1 is clicks alone, which
 is what the thesis means by a log without sessions.
 
-Differs: the thesis keeps a tenth of the log for testing and does not say how it is drawn; here whole
+Differs: the thesis keeps a tenth of the log for testing and does not say how it is sampled; here whole
 users are kept, so that no test user is in the release.
 """
 
@@ -48,7 +48,7 @@ def questions(sessions: Sessions) -> Ints:
 
 
 def truths(sessions: Sessions, at: Ints) -> tuple[Ints, Ints]:
-    """(question, a later query of its session), each once: the one just asked is none."""
+    """(question, a later query of its session), each once, without the query just asked."""
     later = sessions.end[sessions.session[at]] - at - 1
     question = np.repeat(np.arange(len(at)), later)
     offset = np.arange(len(question)) - np.repeat(np.cumsum(later) - later, later)

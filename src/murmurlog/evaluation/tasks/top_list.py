@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from scipy import stats
 
-from murmurlog.bundle.models.top_list import matching
+from murmurlog.bundle.models.top_list import match_pattern
 from murmurlog.bundle.schema import count_of
 from murmurlog.evaluation.ground_truth import Truth
 from murmurlog.evaluation.scores import Figure, Floats, Scoring, mean
@@ -44,12 +44,12 @@ def score(tables: Tables, truth: Truth, settings: Settings) -> Scoring:
     released = rows["released"].to_numpy(zero_copy_only=False)
     kept = ~np.isnan(released)
     for measure, of in (("Kendall tau", stats.kendalltau), ("Spearman rho", stats.spearmanr)):
-        for told, a, b in (
+        for which, a, b in (
             ("covered", raw[kept], released[kept]),
             ("all", raw, np.nan_to_num(released)),
         ):
             value = float(of(a, b).statistic) if _vary(a) and _vary(b) else 0.0
-            found.append(Figure(measure=f"{measure} ({told})", value=value, n=len(a)))
+            found.append(Figure(measure=f"{measure} ({which})", value=value, n=len(a)))
     return found
 
 
@@ -64,10 +64,10 @@ def ranks(tables: Tables, truth: Truth, pattern: str) -> pa.Table:
     text.
     """
     made = complete(tables, "query")
-    raw = matching(truth.tables["query"].select(["query", "users"]), pattern)
+    raw = match_pattern(truth.tables["query"].select(["query", "users"]), pattern)
     if not raw.num_rows:
         raise Unfit(f"needs queries like {pattern!r}, and this log has none")
-    released = matching(made["query"], pattern)
+    released = match_pattern(made["query"], pattern)
     place = pc.index_in(raw["query"], value_set=released["query"].combine_chunks())
     return pa.table(
         {
