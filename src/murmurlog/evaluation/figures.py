@@ -46,15 +46,17 @@ class SystemStyles:
 
     def __init__(self, evaluation: Evaluation) -> None:
         self.systems = {system.name: system for system in evaluation.systems}
-        told = {point.result.system for point in evaluation.points}
+        mechanisms = {point.result.system for point in evaluation.points}
         self.varied = {
             name
             for point in evaluation.points
             for name in (f"{point.result.system} {point.vary}={point.at:g}",
                          f"{point.result.system}:{point.at:g}")
         }  # fmt: skip
-        names = [*sorted(told, key=[p.result.system for p in evaluation.points].index)]
-        names += [name for name in self.systems if name not in self.varied and name not in told]
+        names = [*sorted(mechanisms, key=[p.result.system for p in evaluation.points].index)]
+        names += [
+            name for name in self.systems if name not in self.varied and name not in mechanisms
+        ]
         coloured = [n for n in names if n not in self.systems or self.systems[n].kind != "raw"]
         self.inks = {name: coloured.index(name) if name in coloured else NEUTRAL for name in names}
 
@@ -202,9 +204,9 @@ def sweep_charts(
             wanted = measure.endswith(ALL) or measure.startswith("coverage")
             wanted = wanted and curve_of(measure) is None
         if wanted and _points(evaluation, task, measure):
-            told = measure.removesuffix(ALL)
-            name = slug(f"by-{evaluation.points[0].vary}-{task}-{told}")
-            picture = _sweep_chart(evaluation, cast, name, told, task, measure, x=x, percent=False)
+            title = measure.removesuffix(ALL)
+            name = slug(f"by-{evaluation.points[0].vary}-{task}-{title}")
+            picture = _sweep_chart(evaluation, cast, name, title, task, measure, x=x, percent=False)
             found.setdefault(task, []).append(picture)
     return {task: sorted(pictures, key=_kind) for task, pictures in found.items()}
 
@@ -317,16 +319,16 @@ def score_charts(results: Sequence[Result], cast: SystemStyles) -> list[Picture]
             continue
         if curve_of(measure) is not None and not _is_single(measure, by_name):
             continue
-        told = measure.removesuffix(ALL)
-        covered = by_name.get(told + COVERED, {}) if measure.endswith(ALL) else {}
+        title = measure.removesuffix(ALL)
+        covered = by_name.get(title + COVERED, {}) if measure.endswith(ALL) else {}
         rows = []
         for name, result in whole.items():
             rows.append(_bar(result, cast))
             if name in covered and covered[name].n:
                 rows.append(_bar(covered[name], cast, pale=True))
         task = results[0].task
-        svg = bars(rows, title=told, percent=False)
-        pictures.append(Picture(name=slug(f"{task}-{told}"), svg=svg))
+        svg = bars(rows, title=title, percent=False)
+        pictures.append(Picture(name=slug(f"{task}-{title}"), svg=svg))
     return pictures
 
 

@@ -1,4 +1,4 @@
-"""Ad-hoc search: rankings by hand, measures against ir-measures, and what the trial may not see."""
+"""Ad-hoc search: rankings by hand, measures against ir-measures, and what the task may not see."""
 
 import ir_measures
 import numpy as np

@@ -1,4 +1,4 @@
-"""The trial of statistics: a log against itself, against nothing, and against releases of it."""
+"""The statistics task: a log against itself, against nothing, and against releases of it."""
 
 import math
 import re
