@@ -5,17 +5,17 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 SLOW_WORKERS ?= 2
 
-.PHONY: help demo test test-all check format lock bench audit faults fuzz clean
+.PHONY: help demo docs test test-all check format lock bench audit faults fuzz clean
 
 help:
-	@echo "make demo      set up and run the whole road on an invented log"
+	@echo "make demo      set up, and release and verify an invented log"
+	@echo "make docs      build the site of the documents in site/"
 	@echo "make test      the quick tests"
 	@echo "make test-all  all tests, the slow ones too"
 	@echo "make check     format, lint, types, tests"
 	@echo "make bench     the benchmarks"
 	@echo "make audit     attack every mechanism, and broken twins of them"
 	@echo "make faults    kill and starve releases, damage ledgers, look at what is left"
-	@echo "make fuzz      hostile logs, files, parameters and bundles by the thousand; text logs read twice"
 	@echo "make fuzz      hostile logs, files, parameters and bundles by the thousand; one log on every road"
 
 $(VENV)/run: requirements.txt pyproject.toml
@@ -42,15 +42,23 @@ $(VENV)/browser: $(VENV)/dev requirements-browser.txt
 	echo "there is no chromium: the tests in a browser will skip"
 	@touch $@
 
+$(VENV)/docs: $(VENV)/run requirements-docs.txt
+	$(PIP) install --require-hashes -r requirements-docs.txt
+	@touch $@
+
 demo: $(VENV)/run
 	rm -rf demo
 	$(BIN)/murmurlog demo --out demo
 	@echo "look at it: $(BIN)/murmurlog serve demo/bundle"
 
+docs: $(VENV)/docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "look at it: site/index.html"
+
 test: $(VENV)/dev
 	$(BIN)/python -m pytest -n 2
 
-test-all: $(VENV)/spark $(VENV)/browser
+test-all: $(VENV)/spark $(VENV)/browser $(VENV)/docs
 	$(BIN)/python -m pytest -n $(SLOW_WORKERS) -m "" -rs
 
 check: $(VENV)/dev
@@ -94,6 +102,8 @@ lock: $(VENV)/dev
 	| $(LOCK) --constraint requirements.txt --output-file requirements-dev.txt pyproject.toml -
 	$(BIN)/python -c "import tomllib; print('\n'.join(tomllib.load(open('pyproject.toml', 'rb'))['dependency-groups']['browser']))" \
 	| $(LOCK) --constraint requirements-dev.txt --output-file requirements-browser.txt -
+	$(BIN)/python -c "import tomllib; print('\n'.join(tomllib.load(open('pyproject.toml', 'rb'))['dependency-groups']['docs']))" \
+	| $(LOCK) --constraint requirements-dev.txt --output-file requirements-docs.txt -
 
 clean:
-	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) demo site .pytest_cache .mypy_cache .ruff_cache .hypothesis

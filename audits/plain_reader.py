@@ -1,6 +1,6 @@
 """A second reader of text logs: slow, plain, and independent of the one it checks.
 
-Written from the documented grammar (docs/cli.md, docs/shapes.md), one character at a time, with nothing
+Written from the documented grammar (docs/reference/sources.md, docs/reference/shapes.md), one character at a time, with nothing
 of murmurlog and nothing but the standard library (Zstandard, which Python 3.11 lacks, aside). It gives
 every field as text. Times, numbers and the cleaning of text are not its business.
 """

@@ -1,6 +1,6 @@
 """Random small logs whose meaning is known, written in many types, formats and places.
 
-Every value is drawn together with what docs/cli.md says that it means, so that a model need not
+Every value is drawn together with what docs/reference/sources.md says that it means, so that a model need not
 read the file that an engine reads.
 """
 

@@ -1,4 +1,4 @@
-"""What docs/guarantee.md and docs/cli.md say that a log comes to, in plain Python.
+"""What docs/explanation/guarantee.md and docs/reference/sources.md say that a log comes to, in plain Python.
 
 No engine, no numbers, no joins: rows are dropped one by one, each unit's items are sorted in a list.
 Only the rules for text (`text.py`, `screen.py`) are those of the package, as they are Python already.

@@ -19,13 +19,13 @@ import numpy as np
 import pyarrow as pa
 from scipy.special import log_ndtr, ndtri
 
+import murmurlog.counting.bound as bounding
+import murmurlog.counting.tally as tallies
 import murmurlog.mechanisms.baselines.safelog_literal as safelog
 import murmurlog.mechanisms.korolova as korolova
 import murmurlog.mechanisms.pool as pools
-import murmurlog.mechanisms.protocol as common
 import murmurlog.mechanisms.rounds.mechanism as rounds
 import murmurlog.mechanisms.rounds.weights as spread
-import murmurlog.mechanisms.sessions as sessions
 import murmurlog.mechanisms.threshold as threshold
 import murmurlog.privacy.rounds as schedules
 import murmurlog.privacy.thresholds as theorems
@@ -391,21 +391,21 @@ TWINS = (
          patches=lambda: [(theorems, "_delta", delta_of_one_item),
                           (threshold, "solve_integer_threshold", solved_by_one_item)]),
     Twin(name="bound skipped", mechanism="threshold",
-         patches=lambda: [(common, "bound", unbounded)]),
+         patches=lambda: [(bounding, "bound", unbounded)]),
     Twin(name="repeats counted as users", mechanism="threshold",
-         patches=lambda: [(common, "bound", rows_for_users)]),
+         patches=lambda: [(bounding, "bound", rows_for_users)]),
     Twin(name="bound after the tally", mechanism="threshold",
-         patches=lambda: [(common, "bound", bounded_by_the_tally)]),
+         patches=lambda: [(bounding, "bound", bounded_by_the_tally)]),
     Twin(name="bound again in a later round", mechanism="rounds",
          patches=lambda: [(Rounds, "gather", gather_whole),
-                          (rounds, "among", among_bounded_again)]),
+                          (spread, "among", among_bounded_again)]),
     Twin(name="memory with weight 1/sqrt(t)", mechanism="rounds",
          patches=lambda: [(Schedule, "shown", shown_with_credit),
                           (schedules, "_with_thresholds", thresholds_with_credit)]),
     Twin(name="urls bare from the log", mechanism="korolova",
          patches=lambda: [(Korolova, "release", urls_bare)]),
     Twin(name="candidates noised only where seen", mechanism="korolova",
-         patches=lambda: [(korolova, "with_candidates", only_what_was_seen)]),
+         patches=lambda: [(tallies, "with_candidates", only_what_was_seen)]),
     Twin(name="SafeLog's filter before limiting", mechanism="threshold",
          patches=lambda: [(Threshold, "gather", gather_what_is_frequent)]),
     Twin(name="ZEALOUS's eq. (3)", mechanism="zealous",
@@ -438,5 +438,5 @@ TWINS = (
     Twin(name="rows in the order of the log", mechanism="threshold",
          patches=lambda: [(bundle, "in_order", rows_as_they_came)]),
     Twin(name="sessions not bounded", mechanism="sessions",
-         patches=lambda: [(sessions, "bound", unbounded)]),
+         patches=lambda: [(bounding, "bound", unbounded)]),
 )  # fmt: skip

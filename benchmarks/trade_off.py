@@ -1,8 +1,8 @@
 """What mechanisms publish at each budget, foretold on a generated log: the page's Plan view shows it.
 
-    python benchmarks/trade_off.py        writes src/murmurlog/page/trade_off.json (minutes)
+    python benchmarks/trade_off.py        writes src/murmurlog/web/trade_off.json (minutes)
 
-Every number is the mean of rehearsals (docs/plan.md) on the invented log of `generate`, which has no
+Every number is the mean of rehearsals (docs/how-to/plan.md) on the invented log of `generate`, which has no
 secrets. The same code gives the same file.
 """
 
@@ -16,7 +16,7 @@ from murmurlog.publishing.planning.forecast import Rehearsal
 from murmurlog.publishing.planning.goals import EPSILONS
 from murmurlog.publishing.planning.stand_in_log import of_shape
 
-OUT = Path(__file__).parents[1] / "src" / "murmurlog" / "page" / "trade_off.json"
+OUT = Path(__file__).parents[1] / "src" / "murmurlog" / "web" / "trade_off.json"
 LIKE, USERS, REPEATS = "plain", 50_000, 2
 DELTAS = (1e-5, 1e-6, 1e-7, 1e-8)
 BOUNDS = {"rounds": (10, 30, 100, 300), "threshold": (1, 3, 10, 30), "korolova": (1, 2, 4, 8)}

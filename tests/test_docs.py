@@ -2,6 +2,7 @@
 
 import json
 import os
+import pkgutil
 import re
 import shlex
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from page_limits import faults, pages
 
 from murmurlog.bundle.certificate import ABOUT
 from murmurlog.cli.main import app
@@ -20,7 +22,8 @@ from murmurlog.publishing.ledger import Ledger
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
+CLI = DOCS / "reference" / "cli"
+PAGES = pages()
 EXIT = re.compile(r"<!-- exit (\d+) -->\s*```console\n(.*?)```|```console\n(.*?)```", re.DOTALL)
 
 
@@ -45,11 +48,20 @@ def section(text, heading):
     ("name", "command"), list(commands()), ids=lambda x: x if isinstance(x, str) else ""
 )
 def test_every_command_and_flag_is_documented(name, command):
-    text = section((DOCS / "cli.md").read_text(), name)
-    for parameter in command.params:
-        for option in parameter.opts:
-            if option.startswith("--"):
-                assert f"`{option}" in text, f"{name}: {option} is not in docs/cli.md"
+    page = CLI / f"{name.split()[0]}.md"
+    text = section(page.read_text(), name if " " in name else "Flags")
+    rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
+    documented = {flag for row in rows for flag in re.findall(r"`(--[a-z-]+)", row)}
+    flags = {o for p in command.params for o in p.opts + p.secondary_opts if o.startswith("--")}
+    flags -= {"--help"}
+    assert documented == flags, f"{name}: {documented ^ flags}"
+
+
+def test_the_first_page_of_the_commands_lists_them_all():
+    text = (CLI / "index.md").read_text()
+    for name, _ in commands():
+        anchor = f"#{name.replace(' ', '-')}" if " " in name else ""
+        assert f"[{name}]({name.split()[0]}.md{anchor})" in text
 
 
 def test_every_flag_in_the_docs_exists():
@@ -64,17 +76,17 @@ def test_every_flag_in_the_docs_exists():
 
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_every_mechanism_has_its_page(name):
-    text = (DOCS / "mechanisms" / f"{name}.md").read_text()
+    text = (DOCS / "explanation" / "mechanisms" / f"{name}.md").read_text()
     for word in ("Protects", "Neighbours", "Needs", "Drops", "Guarantee"):
         assert word in text
 
 
 def test_every_assumption_is_kept_or_a_gap():
-    text = (DOCS / "guarantee.md").read_text()
+    text = (DOCS / "explanation" / "guarantee.md").read_text()
     rows = "\n".join(line for line in text.splitlines() if line.startswith("| A"))
     for name in ASSUMPTIONS:
         assert name in rows or name in ("A3",) and "A2-A4" in rows
-    gaps = (DOCS / "known-gaps.md").read_text()
+    gaps = (DOCS / "explanation" / "known-gaps.md").read_text()
     for name in ("A0", "A3", "A8", "A9"):
         assert f"({name})" in gaps
 
@@ -85,6 +97,39 @@ def test_links_between_pages_lead_somewhere():
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_a_page_is_short_and_its_lines_fit(page):
+    assert not list(faults(page))
+
+
+def test_the_limits_of_a_page_are_checked(tmp_path, monkeypatch):
+    monkeypatch.setattr("page_limits.ROOT", tmp_path)
+    page = tmp_path / "page.md"
+    wide = "word " * 25
+    page.write_text(f"{wide}\n\n| {wide} |\n\n```\n{wide}\n```\n`{'x' * 130}`\n")
+    assert list(faults(page)) == ["page.md:1 has 125 characters"]
+    page.write_text("a\n" * 2501)
+    assert list(faults(page)) == ["page.md has 2501 words"]
+
+
+def test_the_files_of_the_project_that_pages_name_exist():
+    named = re.compile(
+        r"`((?:src|tests|audits|benchmarks|docs)/[\w./-]+\.(?:py|md|json|toml|txt))`"
+    )
+    for page in PAGES:
+        for path in named.findall(page.read_text()):
+            assert "NAME" in path or (ROOT / path).exists(), f"{page.name} names {path}"
+
+
+def test_the_python_names_that_pages_name_exist():
+    for page in PAGES:
+        for name in re.findall(r"`(murmurlog(?:\.[a-zA-Z_]+)+)(?<!\.toml)[`(]", page.read_text()):
+            try:
+                pkgutil.resolve_name(name)
+            except (AttributeError, ImportError):
+                pytest.fail(f"{page.name} names {name}")
+
+
 def test_no_page_names_a_machine():
     for page in PAGES:
         text = page.read_text()
@@ -93,7 +138,7 @@ def test_no_page_names_a_machine():
 
 
 def test_what_about_takes_is_in_the_docs():
-    text = (DOCS / "cli.md").read_text()
+    text = (CLI / "release.md").read_text()
     for name in ABOUT:
         assert name in text
 
@@ -129,7 +174,7 @@ def test_what_the_docs_plan_by_is_booked():
 @pytest.mark.slow
 def test_the_tutorial_runs_as_written(tmp_path):
     ran = 0
-    for expected, shell in blocks(DOCS / "tutorial.md"):
+    for expected, shell in blocks(DOCS / "tutorials" / "first-release.md"):
         for command in shell:
             done = subprocess.run(
                 command,
@@ -198,8 +243,8 @@ def test_the_public_names_are_sorted_and_there():
 
 
 def test_the_locks_name_no_index_and_hash_everything():
-    for name in ("requirements.txt", "requirements-dev.txt", "requirements-spark.txt"):
-        text = (ROOT / name).read_text()
+    for path in sorted(ROOT.glob("requirements*.txt")):
+        text = path.read_text()
         assert "--index" not in text
         assert "://" not in text
         pinned = re.findall(r"^\S+==\S+ \\\n    --hash=sha256:", text, re.MULTILINE)

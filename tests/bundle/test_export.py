@@ -668,8 +668,8 @@ def examples(name):
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # rdflib's, inside mlcroissant
 def test_the_examples_of_the_bundle_page_run(bundle, quiet, monkeypatch):
     monkeypatch.chdir(bundle)
-    assert len(examples("bundle.md")) == 7
-    for code in examples("bundle.md"):
+    assert len(examples("reference/bundle.md")) == 7
+    for code in examples("reference/bundle.md"):
         exec(code, {})
     assert verify(bundle).ok  # no tool left anything in it
 
@@ -679,8 +679,8 @@ def test_the_examples_of_the_export_page_run(bundle, quiet, tmp_path, monkeypatc
     shutil.copytree(bundle, "bundle")
     for to in ("trec", "hf", "ir-datasets", "graph"):
         export("bundle", to=to, out=to)
-    assert len(examples("export.md")) == 5
-    for code in examples("export.md"):  # the first makes tsv
+    assert len(examples("how-to/export.md")) == 5
+    for code in examples("how-to/export.md"):  # the first makes tsv
         exec(code, {"__name__": "example"})
 
 
@@ -849,7 +849,7 @@ def test_a_log_beside_other_tables_adds_nodes_only():
 
 def test_the_click_table_of_the_docs_is_made_of_an_invented_log(invented, monkeypatch):
     monkeypatch.chdir(invented)
-    text = (Path(__file__).parents[2] / "docs" / "export.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[2] / "docs" / "how-to" / "export.md").read_text(encoding="utf-8")
     (line,) = re.findall(r'duckdb\.sql\("(select [^"]+)"\)', text)
     made = {(query, url): n for query, url, n in duckdb.sql(line).fetchall()}
     assert set(made) == {(query, page(query)) for query in QUERIES}

@@ -19,7 +19,7 @@ from murmurlog.bundle.ir_dataset import AggregateQlog, Dataset, Doc, LogItem, Qr
 from murmurlog.errors import UsageError
 from murmurlog.publishing.release import release
 
-PAGE = Path(__file__).parents[2] / "docs" / "python.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "python.md"
 ASKED = (("weather", "w.example"), ("weather paris", "w.example"), ("news", "n.example"))
 
 

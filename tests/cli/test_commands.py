@@ -13,8 +13,11 @@ import pytest
 from command import run
 
 import murmurlog.cli.main as entry
+from murmurlog.bundle.decimals import decimal, integer
+from murmurlog.bundle.options import options_of, read_number
 from murmurlog.cli.app import app
 from murmurlog.logs.invented.generate import invent, write
+from murmurlog.publishing.request import Budget, Content
 
 MURMURLOG = Path(sys.executable).with_name("murmurlog")
 
@@ -308,10 +311,16 @@ def test_settings_of_a_group_and_texts_with_commas(place, tmp_path):
     assert "# Shoes, and more" in (tmp_path / "b" / "README.md").read_text()
 
 
+GROUPS = {"release": (Budget, Content)}
+
+
 def numeric_flags(commands, before=()):
     """(command, flag) of every flag that takes a number, as the functions say."""
     for command in commands.registered_commands:
         name = command.name or command.callback.__name__
+        for option in (o for group in GROUPS.get(name, ()) for o in options_of(group)):
+            if option.read in (integer, decimal, read_number):
+                yield (*before, name), option.flag
         for hint in get_type_hints(command.callback, include_extras=True).values():
             for info in getattr(hint, "__metadata__", ()):
                 if {int, float} & {hint.__origin__, *get_args(hint.__origin__)}:

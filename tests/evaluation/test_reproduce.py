@@ -152,7 +152,7 @@ def test_our_diversity_beside_spe_the_exact_one_and_the_bound(hong):
         assert exact[2] == ("proved" if exact[0] is not None else "not proved")
         assert exact[0] is None or ours[0] <= exact[0] <= exact[1]
     assert [kept[f"{solver} delta=0.1"][0] for solver in ("SPE", "ours", "exact")] == [2, 9, 9]
-    text = (Path(__file__).parents[2] / "docs" / "reproduce.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "explanation" / "reproduce.md").read_text()
     for delta in ("0.1", "0.2", "0.5"):
         spe, ours, exact = (kept[f"{solver} delta={delta}"] for solver in ("SPE", "ours", "exact"))
         shown = "not proved" if exact[0] is None else str(exact[0])
@@ -160,7 +160,7 @@ def test_our_diversity_beside_spe_the_exact_one_and_the_bound(hong):
 
 
 def test_the_docs_show_our_frequent_outputs(hong):
-    text = (Path(__file__).parents[2] / "docs" / "reproduce.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "explanation" / "reproduce.md").read_text()
     for found, far in zip(hong[1].cells, hong[2].cells, strict=True):
         size = found.name.split("=")[-1]
         if size in ("3000", "6000", "8000"):
@@ -175,7 +175,8 @@ def test_the_docs_say_how_many_match(hong):
     formulas = [c for t in tables(("korolova", "zealous", "safelog")) for c in t.cells if c.printed]
     matched = sum(cell.matched for cell in formulas)
     impossible = sum(cell.printed is not None for table in hong for cell in table.cells)
-    text = (Path(__file__).parents[2] / "docs" / "reproduce.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "explanation" / "reproduce.md").read_text()
+    text = " ".join(text.split())
     assert (
         f"{len(formulas) + impossible} printed numbers: {len(formulas)} that follow from formulas, "
         f"of which {matched} match and {len(formulas) - matched} do not, and {impossible} of Hong"

@@ -17,7 +17,7 @@ from murmurlog.logs.log import read
 from murmurlog.logs.parquet_types import KINDS, NOTHING, check_types, types_of
 from murmurlog.logs.source import find
 
-DOCS = Path(__file__).parents[2] / "docs" / "types.md"
+DOCS = Path(__file__).parents[2] / "docs" / "reference" / "types.md"
 
 
 def uuids(*numbers):

@@ -22,7 +22,7 @@ from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.log import read
 from murmurlog.logs.partitions import Parts
 from murmurlog.logs.source import find
-from murmurlog.mechanisms.rounds.mechanism import numbered
+from murmurlog.mechanisms.rounds.weights import numbered
 from murmurlog.privacy.sampler import SeededEntropy
 from murmurlog.publishing.ledger import Ledger
 

@@ -117,7 +117,7 @@ FRESH_NOT = [
     "windows xp sp2 kb 835935", "lotto 04 11 23 31 40 44", "2 fast 2 furious", "16 candles drive in",
     "sony 02 12345 678 manual", "pi 3.14159 26535", "bible john 3:16", "catch 22", "101 dalmatians st",
 ]  # fmt: skip
-DOCS = Path(__file__).parents[2] / "docs" / "hygiene.md"
+DOCS = Path(__file__).parents[2] / "docs" / "reference" / "hygiene.md"
 
 
 def measured(found, not_found):

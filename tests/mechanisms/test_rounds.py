@@ -20,7 +20,7 @@ from laws import hockey_stick
 from scipy.special import ndtr, ndtri
 from scipy.stats import binom
 
-import murmurlog.mechanisms.rounds.mechanism as module
+import murmurlog.mechanisms.rounds.weights as module
 from murmurlog.auditing.verify import verify
 from murmurlog.counting.bound import Bounded, bound
 from murmurlog.counting.items import Items

@@ -17,7 +17,6 @@ from murmurlog.counting.subsequences import (
     sets,
     sets_of,
     subsequences,
-    subsequences_a_session,
 )
 from murmurlog.errors import InputError, UsageError
 from murmurlog.logs.engines.duckdb import connect
@@ -25,6 +24,7 @@ from murmurlog.logs.log import read
 from murmurlog.logs.source import find
 from murmurlog.mechanisms import View, parse
 from murmurlog.mechanisms.sessions import Cut, LabelPaths, Sessions
+from murmurlog.privacy.safelog import subsequences_a_session
 from murmurlog.privacy.sampler import SeededEntropy, SystemEntropy
 
 RELATIONS = ("add-remove", "replace")

@@ -1,4 +1,4 @@
-"""The notions of privacy of docs/notions.md, held against each other by exact laws on tiny domains."""
+"""The notions of privacy of docs/explanation/notions.md, held against each other by exact laws on tiny domains."""
 
 import itertools
 import math

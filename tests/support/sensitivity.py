@@ -1,6 +1,6 @@
 """A grey-box fuzzer of what one unit can move in `rounds`, and of how often its own items show.
 
-The proof (docs/mechanisms/rounds.md) fixes what was measured on the items that others hold too, and
+The proof (docs/explanation/mechanisms/rounds-proof.md) fixes what was measured on the items that others hold too, and
 asks how far one unit moves the sums of weights of the next round. So does this module: it runs the
 real steps on a log D and on its neighbour D', tells both the same values on the shared items, lets
 the items that only the differing unit holds have their own luck, and compares in whole numbers.
@@ -28,15 +28,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from scipy.stats import beta
 
-import murmurlog.mechanisms.rounds.mechanism as module
+import murmurlog.mechanisms.rounds.weights as module
 from murmurlog.bundle.schema import BY_VALUE, LISTS, By
 from murmurlog.counting.bound import Bounded
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.log import read
 from murmurlog.logs.source import find
 from murmurlog.mechanisms import Rounds, View
-from murmurlog.mechanisms.rounds.weights import FULL, Held, bounded, by_item, clipped, numbered
-from murmurlog.privacy.rounds import GRID, Schedule, solve_rounds
+from murmurlog.mechanisms.rounds.weights import Held, bounded, by_item, clipped, numbered
+from murmurlog.privacy.rounds import FULL, GRID, Schedule, solve_rounds
 from murmurlog.privacy.sampler import SeededEntropy
 
 START = datetime(2026, 1, 1)

@@ -1,4 +1,4 @@
-"""Attacks on the page as a process, byte by byte; docs/page.md lists them with their results."""
+"""Attacks on the page as a process, byte by byte; docs/how-to/page.md lists them with their results."""
 
 import socket
 import time

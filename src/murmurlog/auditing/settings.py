@@ -18,7 +18,6 @@ from murmurlog.privacy.rounds import GRID
 
 LISTS, POOL = "result_lists", "pool"  # options that name public files; the audit writes its own
 FAKES = 0.25  # of a pool's keys are published though nobody holds them, so that many can be seen
-MIXED = ("synthetic",)  # invents rows from all worlds together: samples of one log are dependent
 QUICK = (
     "items of many",
     "items at the threshold",
@@ -54,7 +53,8 @@ class Setting:
         """Whether worlds of one log are samples that know nothing of each other."""
         if self.options.get("via_keywords"):  # makes queries of all worlds' keywords
             return False
-        return not any(name in str(self.mechanism) for name in MIXED)
+        names = self.mechanism.values() if isinstance(self.mechanism, Mapping) else [self.mechanism]
+        return not any(named(name).mixes_units for name in names)
 
     def made(self, mechanisms: Mapping[str, Mechanism]) -> list[Pair]:
         """The pairs, made for these mechanisms' bounds and thresholds."""
@@ -161,7 +161,7 @@ def standing(mechanism: str, *, noise: str | None = None) -> list[Setting]:
             Setting(name="queries and clicks", epsilon=2.0, delta=0.2, tables=("query", "click"),
                     pairs="clicks", replayed=True, **shared)
         )  # fmt: skip
-    if LISTS in kind.options:
+    if LISTS in kind.option_names():
         found.append(
             Setting(name="clicks on public lists", epsilon=2.0, delta=0.1,
                     tables=("query", "click"), pairs="clicks", files=(LISTS,), replayed=True,

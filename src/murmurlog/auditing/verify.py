@@ -29,13 +29,12 @@ from murmurlog.bundle.bundle import (
 )
 from murmurlog.bundle.certificate import ABOUT, ENTROPY, METHOD, Certificate, TableClaim
 from murmurlog.bundle.consistency import drawn, reconciled
-from murmurlog.bundle.schema import NOISY, NOTES, SEVERAL, in_order, tied
+from murmurlog.bundle.schema import NOISY, NOTES, SEVERAL, WAYS, in_order, tied
 from murmurlog.bundle.table_rules import table_fault
-from murmurlog.counting.bound import WAYS
-from murmurlog.counting.subsequences import LONGEST
 from murmurlog.errors import BundleError, MurmurlogError
 from murmurlog.mechanisms import Limited, Mechanism, Remarking, parse
 from murmurlog.privacy import compose
+from murmurlog.privacy.safelog import LONGEST
 from murmurlog.publishing.ledger import Entry, Ledger
 from murmurlog.publishing.plan import PROBABILITIES, drawn_with, total_of
 

@@ -191,7 +191,7 @@ def needs(claim: TableClaim, unit: str) -> list[str]:
             f"{needed['0.95']} with 95 %, one of {needed['0.99']} with 99 %.",
         ]
     if given.get("thresholds") and given.get("own"):
-        # The weight that the last round asks for: docs/mechanisms/rounds.md.
+        # The weight that the last round asks for: docs/explanation/mechanisms/rounds.md.
         past = given.get("past") or []
         weight = given["thresholds"][-1] / given["grid"] / (sum(past) + given["own"][-1])
         few, ten, hundred = (math.ceil(weight * math.sqrt(n)) for n in (1, 10, 100))

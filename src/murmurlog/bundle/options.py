@@ -14,6 +14,8 @@ from typing import Any, get_type_hints
 from murmurlog.bundle.decimals import decimal, integer
 from murmurlog.errors import UsageError
 
+GAP = 30 * 60  # seconds without a query that end a session, unless the owner says otherwise
+
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
@@ -21,22 +23,25 @@ class Option:
 
     help: str
     name: str = ""  # the keyword; of a field, the field's name
-    flag: str = ""  # where it is not the name with dashes
-    read: Callable[[str], Any] | None = None  # the value of a text; None: the text itself
+    alias: str = ""  # the flag, where it is not the name with dashes
+    read: Callable[[Any], Any] | None = None  # the value of a text, or of all of them if repeated
     switch: bool = False  # given or not, without a value
     repeated: bool = False  # once for each value
     variable: bool = True  # MURMURLOG_<FLAG> sets it, too
     default: Any = None
     public_file: bool = False  # names a public file, fixed without the log
+    prepare: Callable[[Any, Any], Any] | None = (
+        None  # of a mechanism: checks the value, reads files
+    )
 
-    def named(self, name: str, default: Any) -> "Option":
-        """The option of a field."""
-        flag = self.flag or "--" + name.replace("_", "-")
-        return replace(self, name=name, flag=flag, default=default)
+    @property
+    def flag(self) -> str:
+        """As it is written on the command line."""
+        return self.alias or "--" + self.name.replace("_", "-")
 
     def value(self, text: Any) -> Any:
-        """The value of what was written; raises UsageError with the flag's name."""
-        if not isinstance(text, str) or self.read is None:
+        """The value of what is written after the flag; raises UsageError with the flag's name."""
+        if text is None or self.read is None:
             return text
         try:
             return self.read(text)
@@ -54,7 +59,7 @@ def options_of(group: type) -> tuple[Option, ...]:
     for each in fields(group):
         for option in getattr(hints[each.name], "__metadata__", ()):
             if isinstance(option, Option):
-                found.append(option.named(each.name, each.default))
+                found.append(replace(option, name=each.name, default=each.default))
     return tuple(found)
 
 
@@ -70,7 +75,7 @@ def split_keywords(
     return taken, left
 
 
-def number(text: str) -> float:
+def read_number(text: str) -> float:
     """A number, also written as ln(10)."""
     inner = text[3:-1] if text.startswith("ln(") and text.endswith(")") else None
     try:
@@ -81,7 +86,7 @@ def number(text: str) -> float:
         ) from None
 
 
-def pair(text: str, flag: str) -> tuple[str, str]:
+def read_pair(text: str, flag: str) -> tuple[str, str]:
     """("a", "1") from "a=1"."""
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
@@ -89,40 +94,47 @@ def pair(text: str, flag: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-def pairs(flag: str) -> Callable[[str], dict[str, str] | None]:
+def read_pairs(flag: str) -> Callable[[str], dict[str, str] | None]:
     """Reads {"a": "1", "b": "2"} from "a=1,b=2"; nothing from an empty text."""
-    return lambda text: dict(pair(part, flag) for part in text.split(",")) if text else None
+    return lambda text: dict(read_pair(part, flag) for part in text.split(",")) if text else None
 
 
-def shares(flag: str) -> Callable[[str], dict[str, float] | None]:
+def read_repeated(flag: str) -> Callable[[list[str]], dict[str, str]]:
+    """Reads {"a": "1", "b": "2"} from "a=1" and "b=2"."""
+    return lambda texts: dict(read_pair(text, flag) for text in texts)
+
+
+def read_shares(flag: str) -> Callable[[str], dict[str, float] | None]:
     """Reads {"a": 0.3, "b": 0.7} from "a=0.3,b=0.7"."""
-    read = pairs(flag)
+    of_pairs = read_pairs(flag)
 
-    def read_shares(text: str) -> dict[str, float] | None:
-        given = read(text)
-        return None if given is None else {name: number(value) for name, value in given.items()}
+    def read(text: str) -> dict[str, float] | None:
+        given = of_pairs(text)
+        return (
+            None if given is None else {name: read_number(value) for name, value in given.items()}
+        )
 
-    return read_shares
+    return read
 
 
-def listed(text: str) -> list[str]:
+def read_list(text: str) -> list[str]:
     """["a", "b"] from "a,b"; nothing from an empty text."""
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def per_user_bounds(text: str) -> int | dict[str, int]:
+def read_bounds(text: str) -> int | dict[str, int]:
     """20, or {"query": 20, "click": 10} from "query=20,click=10"."""
     try:
         if "=" not in text:
             return integer(text)
-        return {name: integer(n) for name, n in (pairs("--per-user")(text) or {}).items()}
+        return {name: integer(n) for name, n in (read_pairs("--per-user")(text) or {}).items()}
     except UsageError:
         raise
     except ValueError:
         raise UsageError(f"--per-user takes 20 or query=20,click=10; got {text!r}") from None
 
 
-def seconds(text: str) -> float:
+def read_span(text: str) -> float:
     """A span of time: 90s, 30m or 1.5h."""
     units = {"s": 1, "m": 60, "h": 3600}
     try:

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from murmurlog.errors import UsageError
 
+WAYS = ("first", "random")
 KEYS = {
     "keyword": ("keyword",),
     "query": ("query",),

@@ -6,16 +6,19 @@ import sys
 
 from murmurlog.cli import (
     audit,
-    commands,
+    demo,
     estimate,
     evaluate,
     export,
+    generate,
     ledger,
     plan,
     pool,
     profile,
+    release,
     reproduce,
     serve,
+    verify,
 )
 from murmurlog.cli.app import app
 from murmurlog.cli.output import tell
@@ -24,17 +27,20 @@ from murmurlog.errors import MurmurlogError
 # Importing them registers their commands.
 __all__ = [
     "audit",
-    "commands",
+    "demo",
     "estimate",
     "evaluate",
     "export",
+    "generate",
     "ledger",
     "main",
     "plan",
     "pool",
     "profile",
+    "release",
     "reproduce",
     "serve",
+    "verify",
 ]
 
 # A path that was given leads nowhere; other failures of the machine are a disk's.

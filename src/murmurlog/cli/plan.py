@@ -155,10 +155,10 @@ def plan(
         return
     if out is not None:
         raise UsageError("--out is for what was foretold: give --target, --goal or --sweep, too")
+    from murmurlog.publishing.options import plan_mechanism
     from murmurlog.publishing.planning.forecast import explain
-    from murmurlog.publishing.release import planned_for
 
-    planned = planned_for(
+    planned = plan_mechanism(
         mechanism,
         epsilon=epsilon,
         delta=delta,

@@ -6,12 +6,10 @@ from typing import Any
 import typer
 
 from murmurlog.cli.app import app, settings_of
-from murmurlog.cli.flags import mechanism_of, per_user_bounds, shares_of
+from murmurlog.cli.options import from_flags, mechanism_options
 from murmurlog.errors import UsageError
-from murmurlog.mechanisms import MECHANISMS
-
-# Options that name public files: an audit writes pools and lists of its own.
-FILES = {"pool", "result_lists", "map", "fakes"}
+from murmurlog.mechanisms import declared_options
+from murmurlog.publishing.request import Budget, Content
 
 
 def audited(path: Path) -> dict[str, Any]:
@@ -24,28 +22,28 @@ def audited(path: Path) -> dict[str, Any]:
         given = commands["release"].make_context("release", ["log"], default_map=settings).params
     except typer.BadParameter as error:
         raise UsageError(f"{path.name}: {error.format_message()}") from None
-    if given["letters"]:
+    budget, content = from_flags(Budget, given), from_flags(Content, given)
+    if content.letters:
         raise UsageError(f"{path.name} gives letters (set): an audit needs epsilon and delta")
-    if given["unit"] != "user":
-        raise UsageError(f"{path.name}: audits are of unit user, not {given['unit']!r:.80}")
+    if budget.unit != "user":
+        raise UsageError(f"{path.name}: audits are of unit user, not {budget.unit!r:.80}")
     if given["map"]:
         raise UsageError(
             f"{path.name} gives a map: labels are of all worlds together, an audit cannot tell them "
             "apart. Leave map out to audit sessions of queries."
         )
-    known = {option for each in MECHANISMS.values() for option in each.options}
-    options = {name: given[name] for name in settings if name in known - FILES}
-    if "split" in options:
-        options["split"] = shares_of(given["split"], "--split")
-    tables, bounds = given["tables"], given["per_user"]
+    declared = declared_options()
+    # An audit writes pools and lists of its own, and says how many fakes they may have.
+    own = {name for name, (option, _) in declared.items() if not option.public_file} - {"fakes"}
+    options = mechanism_options({name: given[name] for name in settings if name in own})
     return {
-        "mechanism": mechanism_of(given["mechanism"]),
-        "epsilon": given["epsilon"],
-        "delta": given["delta"],
-        "per_user": {} if bounds is None else per_user_bounds(bounds),
-        "neighbours": given["neighbours"],
-        "noise": given["noise"],
-        "tables": None if tables is None else tuple(t.strip() for t in tables.split(",")),
+        "mechanism": content.mechanism,
+        "epsilon": budget.epsilon,
+        "delta": budget.delta,
+        "per_user": {} if content.per_user is None else content.per_user,
+        "neighbours": budget.neighbours,
+        "noise": content.noise,
+        "tables": None if content.tables is None else tuple(content.tables),
         "options": options,
         "files": ("result_lists",) if given["result_lists"] else (),
     }

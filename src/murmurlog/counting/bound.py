@@ -12,7 +12,7 @@ import ibis
 import numpy as np
 import pyarrow as pa
 
-from murmurlog.bundle.schema import LISTS, SEPARATOR
+from murmurlog.bundle.schema import LISTS, SEPARATOR, WAYS
 from murmurlog.counting.firsts import Firsts, first_items
 from murmurlog.counting.items import Items
 from murmurlog.errors import InputError, UsageError
@@ -20,8 +20,6 @@ from murmurlog.logs.encoded import Holdings
 from murmurlog.logs.engines.duckdb import DuckEngine, Engine, mapped
 from murmurlog.logs.partitions import Parts, Wanted
 from murmurlog.privacy.sampler import Entropy
-
-WAYS = ("first", "random")
 
 
 @dataclass(frozen=True, kw_only=True)

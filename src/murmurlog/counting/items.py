@@ -12,6 +12,7 @@ import ibis
 import pyarrow as pa
 
 from murmurlog.bundle.keys import keywords
+from murmurlog.bundle.options import GAP
 from murmurlog.bundle.schema import KEYS, SEVERAL, By, keys_of
 from murmurlog.counting.public_sets.labels import Labels
 from murmurlog.errors import InputError, UsageError
@@ -21,8 +22,6 @@ from murmurlog.logs.log import Log
 from murmurlog.logs.partitions import Wanted
 from murmurlog.logs.source import Source
 from murmurlog.privacy import UNITS
-
-GAP = 30 * 60  # seconds without a query that end a session
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,19 +12,7 @@ import pyarrow as pa
 
 from murmurlog.counting.bound import Bounded
 from murmurlog.errors import UsageError
-from murmurlog.privacy import sessions_sensitivity
-
-LONGEST = 12  # queries of a session: 2^12 - 13 subsequences are as many as anyone should want
-
-
-def subsequences_a_session(l_q: int) -> int:
-    """How many ordered subsequences of at least two queries a session of l_q queries has."""
-    if not 2 <= l_q <= LONGEST:
-        raise UsageError(
-            f"--queries-per-session must lie between 2 and {LONGEST}, not {l_q}: a session of one "
-            "query says nothing more than the query, and each further query doubles the noise"
-        )
-    return sessions_sensitivity(1, l_q)
+from murmurlog.privacy.safelog import LONGEST, subsequences_a_session
 
 
 def subsequences(sessions: Bounded, *, l_q: int) -> Bounded:

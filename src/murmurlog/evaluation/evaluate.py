@@ -1,12 +1,13 @@
 """From a log, bundles and names of mechanisms to an evaluation."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from os.path import realpath
 from pathlib import Path
 from typing import Any
 
 from murmurlog.bundle.bundle import Release, load
-from murmurlog.counting.items import GAP
+from murmurlog.bundle.options import GAP
 from murmurlog.errors import UsageError
 from murmurlog.evaluation.recipes import all_recipes
 from murmurlog.evaluation.request import RAW, EvaluationRequest, request_of
@@ -14,8 +15,6 @@ from murmurlog.evaluation.result import Evaluation
 from murmurlog.evaluation.runner import Runner
 from murmurlog.logs.options import ReadOptions
 from murmurlog.logs.reading import Reading
-from murmurlog.logs.screen import load as load_screen
-from murmurlog.logs.screen import load_deny
 from murmurlog.logs.source import Source, find
 from murmurlog.privacy.sampler import Entropy, SystemEntropy
 
@@ -84,19 +83,10 @@ def _gap(releases: Mapping[str, Release]) -> float:
 
 def reading_of(read: ReadOptions, releases: Mapping[str, Release]) -> Reading:
     """How the bundles' log was read; they must agree, or they are not about the same rows."""
-    screen = load_screen(Path(read.patterns) if read.patterns else None)
-    deny = load_deny(Path(read.deny)) if read.deny else frozenset[str]()
+    reading = Reading.of(read)
     texts = {name: release.certificate.text for name, release in releases.items()}
     if not texts:
-        return Reading(
-            url=read.url,
-            since=read.since,
-            until=read.until,
-            where=read.where,
-            screen=screen if read.screen else None,
-            deny=deny,
-            strict=read.strict,
-        )
+        return reading
     (first, text), *others = texts.items()
     for name, other in others:
         for what in ("url", "screen", "deny", "since", "until", "where"):
@@ -107,14 +97,8 @@ def reading_of(read: ReadOptions, releases: Mapping[str, Release]) -> Reading:
                 )
     if text["deny"] and not read.deny:
         raise UsageError(f"{first} was made with a list of denied queries: give --deny again")
-    if text["screen"] and list(screen.names) != text["screen"]:
+    screen = reading.screen if text["screen"] else None
+    if text["screen"] and (screen is None or list(screen.names) != text["screen"]):
         raise UsageError(f"{first} was made with another screen: give its --patterns again")
-    return Reading(
-        url=text["url"],
-        since=text["since"],
-        until=text["until"],
-        where=text["where"],
-        screen=screen if text["screen"] else None,
-        deny=deny,
-        strict=read.strict,
-    )
+    rows = {name: text[name] for name in ("url", "since", "until", "where")}
+    return replace(reading, **rows, screen=screen)

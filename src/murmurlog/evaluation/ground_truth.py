@@ -13,8 +13,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from murmurlog.bundle.options import GAP
 from murmurlog.bundle.schema import SEPARATOR, flattened
-from murmurlog.counting.items import GAP, items
+from murmurlog.counting.items import items
 from murmurlog.logs.engines.duckdb import Engine
 from murmurlog.logs.log import Log
 

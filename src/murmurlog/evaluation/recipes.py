@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from murmurlog.bundle.bundle import Release, read_certificate
 from murmurlog.bundle.certificate import Certificate
+from murmurlog.bundle.options import GAP
 from murmurlog.counting.bound import choose_way
-from murmurlog.counting.items import GAP
 from murmurlog.counting.public_sets.labels import read_labels
 from murmurlog.counting.public_sets.result_lists import read_lists
 from murmurlog.counting.public_sets.sets import read_pools
@@ -205,7 +205,7 @@ def of_mechanism(
     tables = [table for table in request.tables or usual_tables(columns) if table in kind.tables]
     if not tables:
         raise UsageError(f"{name} makes {', '.join(kind.tables)}, and of these --tables names none")
-    own = {n: value for n, value in request.options.items() if n in kind.options}
+    own = {n: value for n, value in request.options.items() if n in kind.option_names()}
     plans, total = plan_tables(
         tables,
         mechanism=name,

@@ -1,7 +1,7 @@
 """What files of text are: dialect, shape, encoding and compression, settled before a row is read (A8).
 
 By the file's name, by the owner's word or by the header alone, never by rows, which are somebody's.
-The shapes of three well-known logs are in docs/shapes.md. `guess` does look at rows: it is for the
+The shapes of three well-known logs are in docs/reference/shapes.md. `guess` does look at rows: it is for the
 owner's eyes, who writes the answer down (`--shape`). Knows nothing about an engine, but writes SQL.
 """
 

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from murmurlog.bundle.options import Option, pair, pairs
+from murmurlog.bundle.options import Option, read_pair, read_pairs, read_repeated
 
 
 def by_values(text: str) -> tuple[str, list[str]]:
     """("country", ["DE", "FR"]) from "country=DE,FR"."""
-    column, values = pair(text, "--by")
+    column, values = read_pair(text, "--by")
     return column, [value.strip() for value in values.split(",")]
 
 
@@ -21,7 +21,8 @@ class SourceOptions:
     columns: Annotated[
         Mapping[str, str] | None,
         Option(
-            help="Which column is what: user=uid,query=q,time=ts,url=none.", read=pairs("--columns")
+            help="Which column is what: user=uid,query=q,time=ts,url=none.",
+            read=read_pairs("--columns"),
         ),
     ] = None
     encoding: Annotated[
@@ -35,7 +36,10 @@ class SourceOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions(SourceOptions):
-    """Which rows are read and how their text is cleaned. All of it is public."""
+    """Reading the log.
+
+    Which rows are read and how their text is cleaned. All of it is public.
+    """
 
     since: Annotated[str | None, Option(help="Rows from this day or time on (UTC).")] = None
     until: Annotated[str | None, Option(help="Rows before this day or time (UTC).")] = None
@@ -43,6 +47,7 @@ class ReadOptions(SourceOptions):
         Mapping[str, str] | None,
         Option(
             help="Rows with this value only: column=value; once for each.",
+            read=read_repeated("--where"),
             repeated=True,
             variable=False,
         ),

@@ -1,4 +1,4 @@
-"""Which types of Parquet columns are read, and what each engine does with them (docs/types.md).
+"""Which types of Parquet columns are read, and what each engine does with them (docs/reference/types.md).
 
 A column is read where its text is a function of its value alone, on every engine. The types are
 those that stand in the file itself, which is what DuckDB and Spark look at, not those of a schema

@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,8 @@ from murmurlog.logs.engines.duckdb import DuckEngine
 from murmurlog.logs.engines.spark import SparkEngine
 from murmurlog.logs.log import Log, read
 from murmurlog.logs.log import check as check_rows
-from murmurlog.logs.screen import Screen, matcher
+from murmurlog.logs.options import ReadOptions
+from murmurlog.logs.screen import Screen, load, load_deny, matcher
 from murmurlog.logs.source import Source
 
 
@@ -31,6 +33,22 @@ class Reading:
     screen: Screen | None = None
     deny: frozenset[str] = frozenset()
     strict: bool = False
+
+    @classmethod
+    def of(cls, options: ReadOptions) -> "Reading":
+        """As the owner chose, with the screen and the denied queries read."""
+        return cls(
+            url=options.url,
+            since=options.since,
+            until=options.until,
+            where=options.where or None,
+            by=By(column=options.by[0], values=tuple(options.by[1])) if options.by else None,
+            screen=load(Path(options.patterns) if options.patterns else None)
+            if options.screen
+            else None,
+            deny=load_deny(Path(options.deny)) if options.deny else frozenset(),
+            strict=options.strict,
+        )
 
     def check(self, source: Source) -> None:
         """Raises if the source cannot be read so; looks at no row."""

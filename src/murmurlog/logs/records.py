@@ -1,4 +1,4 @@
-"""Cuts text into records and fields: the grammar of docs/shapes.md, and nothing else.
+"""Cuts text into records and fields: the grammar of docs/reference/shapes.md, and nothing else.
 
 The result is a function of the file's bytes. A file is read in pieces; a piece is cut behind the last
 record that ends in it, and what is left is put before the next piece, so each record is cut as a

@@ -1,6 +1,6 @@
 """A screen for queries that look like personal data: hygiene before a release, never the guarantee.
 
-Patterns are in patterns.toml, or in a file of the owner's; docs/hygiene.md says what they find and
+Patterns are in patterns.toml, or in a file of the owner's; docs/reference/hygiene.md says what they find and
 what they miss. Every rule is a pure function of one normalised query (A5).
 """
 

@@ -1,7 +1,8 @@
-"""The mechanisms by name. To add one: a file, a line here, a docs page, its exact law in the tests."""
+"""The mechanisms by name. To add one: a file, a line here, a docs page, an exact law, a broken twin."""
 
 import re
 
+from murmurlog.bundle.options import Option
 from murmurlog.errors import UsageError
 from murmurlog.mechanisms.baselines.k_anonymity import KClick, KKeyword, KQuery, Users30
 from murmurlog.mechanisms.baselines.k_session import KSession
@@ -9,16 +10,17 @@ from murmurlog.mechanisms.baselines.safelog_literal import SafelogLiteral
 from murmurlog.mechanisms.hong.mechanism import Hong
 from murmurlog.mechanisms.korolova import Korolova, KorolovaLists
 from murmurlog.mechanisms.left_out import LeftOut
+from murmurlog.mechanisms.letters import read_letters
 from murmurlog.mechanisms.pool import Hybrid, Pool
 from murmurlog.mechanisms.protocol import (
     FOLLOWING,
     Accounted,
+    Asked,
     Limited,
     Mechanism,
     Remarking,
     View,
     only_its_table,
-    read_letters,
 )
 from murmurlog.mechanisms.rounds.mechanism import Rounds
 from murmurlog.mechanisms.sessions import LabelPaths, Sessions
@@ -28,33 +30,35 @@ from murmurlog.mechanisms.threshold import Threshold
 from murmurlog.mechanisms.zealous import Zealous
 from murmurlog.mechanisms.zealous_keywords import ViaKeywords
 
-MECHANISMS: dict[str, type[Mechanism]] = {
-    "threshold": Threshold,
-    "korolova": Korolova,
-    "korolova-lists": KorolovaLists,
-    "pool": Pool,
-    "hybrid": Hybrid,
-    "zealous": Zealous,
-    "zealous-keywords": ViaKeywords,
-    "sessions": Sessions,
-    "label-paths": LabelPaths,
-    "safelog-literal": SafelogLiteral,
-    "k-query": KQuery,
-    "k-click": KClick,
-    "k-session": KSession,
-    "k-keyword": KKeyword,
-    "users-30": Users30,
-    "synthetic": Synthetic,
-    "profiles": Profiles,
-    "rounds": Rounds,
-    "hong": Hong,
-    "left-out": LeftOut,
-}
+REGISTERED: tuple[type[Mechanism], ...] = (
+    Threshold,
+    Korolova,
+    KorolovaLists,
+    Pool,
+    Hybrid,
+    Zealous,
+    ViaKeywords,
+    Sessions,
+    LabelPaths,
+    SafelogLiteral,
+    KQuery,
+    KClick,
+    KSession,
+    KKeyword,
+    Users30,
+    Synthetic,
+    Profiles,
+    Rounds,
+    Hong,
+    LeftOut,
+)
+MECHANISMS = {mechanism.name: mechanism for mechanism in REGISTERED}
 
 __all__ = [
     "FOLLOWING",
     "MECHANISMS",
     "Accounted",
+    "Asked",
     "Hybrid",
     "Korolova",
     "KorolovaLists",
@@ -69,6 +73,7 @@ __all__ = [
     "Threshold",
     "View",
     "Zealous",
+    "declared_options",
     "named",
     "only_its_table",
     "parse",
@@ -82,6 +87,15 @@ def named(name: str) -> type[Mechanism]:
     if plain not in MECHANISMS:
         raise UsageError(f"unknown mechanism {plain!r}: use one of {', '.join(MECHANISMS)}")
     return MECHANISMS[plain]
+
+
+def declared_options() -> dict[str, tuple[Option, list[str]]]:
+    """Every option of a mechanism by its name, and the mechanisms that take it."""
+    found: dict[str, tuple[Option, list[str]]] = {}
+    for mechanism in REGISTERED:
+        for option in mechanism.options:
+            found.setdefault(option.name, (option, []))[1].append(mechanism.name)
+    return found
 
 
 def parse(text: str) -> Mechanism:

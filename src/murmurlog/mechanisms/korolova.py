@@ -8,31 +8,31 @@ Differs: noise is discrete Laplace on the integers (the paper's is continuous); 
 bare from the log (one click by one user would show); delta is exact, not (d/2) e^((d-K)/b).
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from murmurlog.bundle.options import Option, read_shares
 from murmurlog.bundle.schema import COUNTED, count_columns, keys_schema
-from murmurlog.counting.bound import bound
-from murmurlog.counting.items import only
-from murmurlog.counting.tally import Tally, tally, with_candidates
 from murmurlog.errors import Refused, UsageError
-from murmurlog.logs.log import Log
+from murmurlog.mechanisms.letters import Letter, check_letters
 from murmurlog.mechanisms.protocol import (
     ITEMS,
+    Asked,
+    Mechanism,
     View,
     check_bound,
-    check_letters,
     fault_of_counts,
     least_count,
-    number,
     tallied,
-    whole,
 )
 from murmurlog.privacy import (
     ALWAYS,
@@ -48,11 +48,25 @@ from murmurlog.privacy import (
 )
 from murmurlog.privacy.sampler import Entropy, draw, sampler_delta
 
+if TYPE_CHECKING:
+    from murmurlog.counting.tally import Tally
+    from murmurlog.logs.log import Log
+
+
 SELECT = 0.5  # of a table's epsilon on the selection, the rest on the counts
 
 
+def _prepare_lists(path: Path, asked: Asked) -> pa.Table:
+    """What is on the public lists, cleaned as the log is."""
+    from murmurlog.counting.public_sets.result_lists import read_lists
+
+    if not {"query", "click"} <= set(asked.mechanisms):
+        raise UsageError("--result-lists needs the tables query and click")
+    return read_lists(Path(path), url=asked.url)
+
+
 @dataclass(frozen=True, kw_only=True)
-class Korolova:
+class Korolova(Mechanism):
     """Items whose noisy count is at least T, then a fresh noisy count for each of them.
 
     Protects: everything one unit did.  Neighbours: add-remove or replace.
@@ -60,16 +74,32 @@ class Korolova:
     Drops: items whose first noisy count is below T.
     """
 
-    d: int
-    b: float
-    T: int
-    b_q: float | None = None  # None: keys without counts
-    count: str = "users"
+    d: Annotated[int, Letter(parameter="per_user")]
+    b: Annotated[float, Letter(parameter="scale")]
+    T: Annotated[int, Letter(parameter="threshold", above="K")]
+    # None: keys without counts
+    b_q: Annotated[float | None, Letter(parameter="count_scale", also=("b_c",))] = None
+    count: Annotated[str, Letter(parameter="count")] = "users"
 
+    name: ClassVar[str] = "korolova"
+    engines: ClassVar[tuple[str, ...]] = ("duckdb", "spark")
     tables: ClassVar[tuple[str, ...]] = ITEMS
-    options: ClassVar[tuple[str, ...]] = ("count", "split", "result_lists", "set_only")
-    waits: ClassVar[bool] = False
-    needs_delta: ClassVar[bool] = True
+    options: ClassVar[tuple[Option, ...]] = (
+        Option(name="count", help="users, or rows (a unit's first rows, with repeats)."),
+        Option(
+            name="split",
+            help="Of epsilon: select=0.5,query=0.25,click=0.25.",
+            read=read_shares("--split"),
+        ),
+        Option(
+            name="result_lists",
+            help="Public lists, a file of query<TAB>url lines.",
+            read=Path,
+            public_file=True,
+            prepare=_prepare_lists,
+        ),
+    )
+    settings: ClassVar[tuple[str, ...]] = ("set_only",)
 
     def __post_init__(self) -> None:
         if self.d < 1:
@@ -86,28 +116,6 @@ class Korolova:
             raise UsageError(
                 f"counting rows needs T > d (the paper's K >= d); T is {self.T}, d {self.d}"
             )
-
-    def __str__(self) -> str:
-        fresh = "" if self.b_q is None else f", b_q={self.b_q!r}"
-        return f"korolova(d={self.d}, b={self.b!r}, T={self.T}{fresh}, count={self.count})"
-
-    @classmethod
-    def from_letters(cls, letters: dict[str, str]) -> Self:
-        """From d, b, K ("> K") or T (">= T"), b_q (left out: no counts) and count."""
-        left = dict(letters)
-        count = left.pop("count", "users")
-        d = whole(number(left, "d"), "d")
-        b = number(left, "b")
-        b_q = number(left, "b_q", "b_c", default=math.nan)
-        K, T = (number(left, name, default=math.nan) for name in ("K", "T"))
-        if math.isnan(K) == math.isnan(T):
-            raise UsageError("give the threshold once: as T (publish if >= T) or as K (if > K)")
-        if left:
-            raise UsageError(
-                f"korolova has no parameter {', '.join(left)}: use d, b, T, b_q, count"
-            )
-        T = math.floor(K) + 1 if math.isnan(T) else whole(T, "T")
-        return cls(d=d, b=b, T=int(T), b_q=None if math.isnan(b_q) else b_q, count=count)
 
     @classmethod
     def for_table(cls, table: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -224,20 +232,9 @@ class Korolova:
             lambda n: survival(noise="geometric", scale=self.b, x=self.T - n), probability
         )
 
-    def least_users(self) -> int | None:
-        """None: a fresh count can be anything."""
-        return None
-
     def parameters(self) -> dict[str, Any]:
         """The parameters by their full names, for certificates."""
-        return {
-            "noise": "geometric",
-            "per_user": self.d,
-            "scale": self.b,
-            "threshold": self.T,
-            "count_scale": self.b_q,
-            "count": self.count,
-        }
+        return {"noise": "geometric", **super().parameters()}
 
     @staticmethod
     def finish(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
@@ -246,7 +243,7 @@ class Korolova:
 
 
 @dataclass(frozen=True, kw_only=True)
-class KorolovaLists:
+class KorolovaLists(Mechanism):
     """Clicks on public lists of results: every listed url of a published query, also unclicked.
 
     Protects: everything one unit did.  Neighbours: add-remove or replace.
@@ -254,12 +251,12 @@ class KorolovaLists:
     Drops: nothing on the lists; clicks elsewhere are not counted.
     """
 
-    d: int
-    b_c: float
+    d: Annotated[int, Letter(parameter="per_user")]
+    b_c: Annotated[float, Letter(parameter="scale", also=("b",))]
 
+    name: ClassVar[str] = "korolova-lists"
+    chosen_by: ClassVar[str] = "--mechanism korolova --result-lists FILE"
     tables: ClassVar[tuple[str, ...]] = ("click",)
-    options: ClassVar[tuple[str, ...]] = ()
-    waits: ClassVar[bool] = False
     needs_delta: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -268,23 +265,6 @@ class KorolovaLists:
                 f"d must be at least 1 and b_c positive, not {self.d} and {self.b_c!r}"
             )
         check_letters(d=self.d, scales=[self.b_c])
-
-    def __str__(self) -> str:
-        return f"korolova-lists(d={self.d}, b_c={self.b_c!r})"
-
-    @classmethod
-    def from_letters(cls, letters: dict[str, str]) -> Self:
-        """From d and b_c."""
-        left = dict(letters)
-        made = cls(d=whole(number(left, "d"), "d"), b_c=number(left, "b_c", "b"))
-        if left:
-            raise UsageError(f"korolova-lists has no parameter {', '.join(left)}: use d, b_c")
-        return made
-
-    @classmethod
-    def for_table(cls, table: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-        """Never by its own name: it needs the query table and the lists."""
-        raise UsageError("korolova-lists is chosen by --mechanism korolova --result-lists FILE")
 
     @classmethod
     def solve(
@@ -327,6 +307,10 @@ class KorolovaLists:
 
     def gather(self, log: Log, view: View, *, entropy: Entropy) -> Tally:
         """The tally of what the public lists hold and nothing else; unclicked is 0."""
+        from murmurlog.counting.bound import bound
+        from murmurlog.counting.items import only
+        from murmurlog.counting.tally import tally, with_candidates
+
         listed = view.options["result_lists"]
         kept = bound(only(view.items(log), listed), per_user=self.d, way=view.way, entropy=entropy)
         return with_candidates(tally(kept), listed)

@@ -5,20 +5,21 @@ one that is not. Both are counted in a few public bins, for a bounded number of 
 Gaussian noise: no key can be new, so the cost is noise alone.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
-import ibis
 import numpy as np
 import pyarrow as pa
 
 from murmurlog.bundle.schema import KEYS, count_of, schema, with_notes
 from murmurlog.counting.public_sets.labels import LENGTHS, Lengths
 from murmurlog.errors import UsageError
-from murmurlog.logs.log import Log
-from murmurlog.mechanisms.protocol import View, check_letters, fault_of_counts, number, whole
+from murmurlog.mechanisms.letters import Letter, check_letters
+from murmurlog.mechanisms.protocol import Mechanism, View, fault_of_counts
 from murmurlog.privacy import (
     ALWAYS,
     SAFETY,
@@ -34,6 +35,10 @@ from murmurlog.privacy import (
 )
 from murmurlog.privacy.sampler import Entropy, draw, sampler_delta
 
+if TYPE_CHECKING:
+    from murmurlog.logs.log import Log
+
+
 HERE, GONE, QUERIES = "searches published", "searches left out", "queries left out"
 BINS = tuple(
     (what, words, clicked)
@@ -44,20 +49,20 @@ BINS = tuple(
 
 
 @dataclass(frozen=True, kw_only=True)
-class LeftOut:
+class LeftOut(Mechanism):
     """Noisy numbers of searches that are and are not of published queries, and of such queries.
 
     Protects: everything one unit did.  Neighbours: add-remove or replace.
     Needs: the query table of the same release.  Drops: a unit's searches after its first d.
     """
 
-    d: int
-    sigma: float
+    d: Annotated[int, Letter(parameter="per_user")]
+    sigma: Annotated[float, Letter(parameter="scale", also=("scale",))]
 
+    name: ClassVar[str] = "left-out"
+    chosen_by: ClassVar[str] = "--tables query,left_out"
     tables: ClassVar[tuple[str, ...]] = ("left_out",)
-    options: ClassVar[tuple[str, ...]] = ()
     waits: ClassVar[bool] = True
-    needs_delta: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.d < 1 or not (self.sigma > 0 and math.isfinite(self.sigma)):
@@ -66,23 +71,10 @@ class LeftOut:
             )
         check_letters(d=self.d, scales=[self.sigma])
 
-    def __str__(self) -> str:
-        return f"left-out(d={self.d}, sigma={self.sigma!r})"
-
     @classmethod
     def from_letters(cls, letters: dict[str, str]) -> Self:
-        """From d and sigma."""
-        left = dict(letters)
-        left.pop("noise", None)
-        made = cls(d=whole(number(left, "d"), "d"), sigma=number(left, "sigma", "scale"))
-        if left:
-            raise UsageError(f"left-out has no parameter {', '.join(left)}: use d, sigma")
-        return made
-
-    @classmethod
-    def for_table(cls, table: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-        """Never by its own name: it needs the query table."""
-        raise UsageError("left-out is chosen by --tables query,left_out")
+        """From d and sigma; the noise is always Gaussian."""
+        return super().from_letters({k: v for k, v in letters.items() if k != "noise"})
 
     @classmethod
     def for_loss(cls, loss: Loss, *, d: int, neighbours: str = "add-remove") -> Self:
@@ -142,6 +134,8 @@ class LeftOut:
 
     def gather(self, log: Log, view: View, *, entropy: Entropy) -> dict[tuple[str, str, str], int]:
         """The exact number in each bin, of a unit's first d searches."""
+        import ibis
+
         rows = view.searches(log)
         # Rows that tie are equal in all that is counted, so this is a total order (A7).
         order = [ibis._.time, ibis._.query, ibis._.url]
@@ -220,11 +214,6 @@ class LeftOut:
             "scale": self.sigma,
             "threshold": None,
         }
-
-    @staticmethod
-    def finish(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-        """The tables as they are."""
-        return dict(tables)
 
 
 def _sensitivity(d: int, neighbours: str) -> float:

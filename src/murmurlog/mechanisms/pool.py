@@ -2,7 +2,7 @@
 
 `Pool` is the correct pure form of the SafeLog thesis's A_Click: only keys of the pool
 are counted, and delta is 0. `Hybrid` adds the keys outside the pool under the higher threshold that
-keys of a log need (T3 v). Proofs: docs/mechanisms/pool.md and hybrid.md.
+keys of a log need (T3 v). Proofs: docs/explanation/mechanisms/pool.md and hybrid.md.
 
 Keys that nobody holds are not drawn one by one: how many pass is binomial, which ones is a uniform
 choice, and what they show is the tail of the noise. That is the same law, in seconds instead of days.
@@ -11,30 +11,32 @@ Differs: the thesis's pool is a secret sample; its urls come from the log; it fi
 5 users before the bound. Each of these voids the proof, so none is here.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from murmurlog.bundle.decimals import decimal
+from murmurlog.bundle.options import Option
 from murmurlog.bundle.schema import KEYS, in_order, keys_of, keys_schema, with_notes
-from murmurlog.counting.bound import bound
 from murmurlog.counting.public_sets.sets import Domain, least_threshold, unheld
-from murmurlog.counting.tally import Tally, tally
 from murmurlog.errors import Refused, UsageError
-from murmurlog.logs.log import Log
+from murmurlog.mechanisms.letters import Letter, check_letters
 from murmurlog.mechanisms.protocol import (
+    Asked,
+    Mechanism,
     View,
     check_bound,
-    check_letters,
     fault_of_counts,
     least_count,
-    number,
     tallied,
-    whole,
 )
 from murmurlog.mechanisms.threshold import Threshold
 from murmurlog.privacy import (
@@ -50,10 +52,36 @@ from murmurlog.privacy import (
 from murmurlog.privacy.sampler import Entropy, check_passers, draw, passers, sampler_delta, tails
 from murmurlog.privacy.selection_bias import Selection
 
-MOST_DIGITS = 60  # of a pool's size
+if TYPE_CHECKING:
+    from murmurlog.counting.tally import Tally
+    from murmurlog.logs.log import Log
+
+
 FAKES = 10.0  # expected rows that nobody holds
 FAKES_BELIEVED = 0.05  # expected rows that nobody holds among those called reliable
 TABLES = ("keyword", "query", "pair", "click")
+
+
+def _prepare_pool(path: Any, asked: Asked) -> Any:
+    """The public keys for the tables that need them, cleaned as the log is."""
+    from murmurlog.counting.public_sets.sets import read_pools
+    from murmurlog.mechanisms import named
+
+    kinds = {table: named(mechanism) for table, mechanism in asked.mechanisms.items()}
+    needed = [table for table, kind in kinds.items() if "pool" in kind.option_names()]
+    if any(kind.name == "safelog-literal" for kind in kinds.values()):
+        needed = ["query"]
+    return read_pools(Path(path), tables=needed, url=asked.url)
+
+
+POOL_OPTION = Option(
+    name="pool",
+    help="Public queries, a file of query or query<TAB>url lines.",
+    read=Path,
+    public_file=True,
+    prepare=_prepare_pool,
+)
+FAKES_OPTION = Option(name="fakes", help="Expected queries nobody asked. Default 10.", read=decimal)
 
 Noisy = tuple[pa.Table, npt.NDArray[np.int64]]  # keys, and a noisy count for each
 
@@ -78,7 +106,7 @@ class OnDomain:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pool:
+class Pool(Mechanism):
     """Every key of a public pool gets a noisy count, and is published if that is at least T.
 
     Protects: everything one unit did.  Neighbours: add-remove or replace.
@@ -86,28 +114,18 @@ class Pool:
     Drops: everything outside the pool; keys whose noisy count is below T.
     """
 
-    d: int
-    b: float
-    N: int
-    T: int
+    d: Annotated[int, Letter(parameter="per_user")]
+    b: Annotated[float, Letter(parameter="scale", also=("scale",))]
+    N: Annotated[int, Letter(parameter="pool_size", exact=True)]
+    T: Annotated[int, Letter(parameter="threshold")]
 
+    name: ClassVar[str] = "pool"
     tables: ClassVar[tuple[str, ...]] = TABLES
-    options: ClassVar[tuple[str, ...]] = ("pool", "fakes")
-    waits: ClassVar[bool] = False
+    options: ClassVar[tuple[Option, ...]] = (POOL_OPTION, FAKES_OPTION)
     needs_delta: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         _check(self.d, self.b, self.N, self.T, "T")
-
-    def __str__(self) -> str:
-        return f"pool(d={self.d}, b={self.b!r}, N={self.N}, T={self.T})"
-
-    @classmethod
-    def from_letters(cls, letters: dict[str, str]) -> Self:
-        """From d, b, N and T ("publish if >= T")."""
-        left = dict(letters)
-        d, b, N, T = _letters("pool", left, "T")
-        return cls(d=d, b=b, N=N, T=T)
 
     @classmethod
     def for_table(cls, table: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -159,6 +177,9 @@ class Pool:
 
     def gather(self, log: Log, view: View, *, entropy: Entropy) -> OnDomain:
         """The tally of at most d keys of the pool a unit; what is outside is dropped first."""
+        from murmurlog.counting.bound import bound
+        from murmurlog.counting.tally import tally
+
         domain = _domain("pool", view, self.N)
         held = view.items(log)
         held = replace(held, table=domain.restrict(held.table, held.engine))
@@ -209,14 +230,9 @@ class Pool:
             "expected_fakes": self.fakes(),
         }
 
-    @staticmethod
-    def finish(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-        """The tables as they are."""
-        return dict(tables)
-
 
 @dataclass(frozen=True, kw_only=True)
-class Hybrid:
+class Hybrid(Mechanism):
     """Keys of a public pool as in `Pool`, over T_pool; all others as in `Threshold`, over T.
 
     Protects: everything one unit did.  Neighbours: add-remove or replace.
@@ -224,31 +240,19 @@ class Hybrid:
     Drops: keys of the pool below T_pool, others below T.
     """
 
-    d: int
-    b: float
-    N: int
-    T_pool: int
-    T: int
+    d: Annotated[int, Letter(parameter="per_user")]
+    b: Annotated[float, Letter(parameter="scale", also=("scale",))]
+    N: Annotated[int, Letter(parameter="pool_size", exact=True)]
+    T_pool: Annotated[int, Letter(parameter="pool_threshold")]
+    T: Annotated[int, Letter(parameter="threshold")]
 
+    name: ClassVar[str] = "hybrid"
     tables: ClassVar[tuple[str, ...]] = TABLES
-    options: ClassVar[tuple[str, ...]] = ("pool", "fakes")
-    waits: ClassVar[bool] = False
-    needs_delta: ClassVar[bool] = True
+    options: ClassVar[tuple[Option, ...]] = (POOL_OPTION, FAKES_OPTION)
 
     def __post_init__(self) -> None:
         _check(self.d, self.b, self.N, self.T_pool, "T_pool")
         self.outside()  # checks T
-
-    def __str__(self) -> str:
-        return f"hybrid(d={self.d}, b={self.b!r}, N={self.N}, T_pool={self.T_pool}, T={self.T})"
-
-    @classmethod
-    def from_letters(cls, letters: dict[str, str]) -> Self:
-        """From d, b, N, T_pool and T (each "publish if >= T")."""
-        left = dict(letters)
-        T = whole(number(left, "T"), "T")
-        d, b, N, T_pool = _letters("hybrid", left, "T_pool")
-        return cls(d=d, b=b, N=N, T_pool=T_pool, T=T)
 
     @classmethod
     def for_table(cls, table: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -355,11 +359,6 @@ class Hybrid:
             "expected_fakes": self.fakes(),
         }
 
-    @staticmethod
-    def finish(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-        """The tables as they are."""
-        return dict(tables)
-
 
 def check_sampler(scale: float, epsilon: float, delta: float) -> None:
     """Raises if the sampler's own error is more than the delta that was asked for."""
@@ -380,21 +379,6 @@ def _check(d: int, b: float, N: int, T: int, name: str) -> None:
         raise UsageError(f"{name} must be at least 1, not {T}: a count of 0 tells nothing")
     # By public numbers, not by how many keys turn out to be held: a refusal must tell nothing.
     check_passers(scale=b, T=T, count=N)
-
-
-def _letters(mechanism: str, left: dict[str, str], T: str) -> tuple[int, float, int, int]:
-    """d, b, N and the pool's threshold; raises if other letters are left."""
-    d, b = whole(number(left, "d"), "d"), number(left, "b", "scale")
-    size = left.pop("N", "")
-    if (
-        not size.isdecimal() or len(size) > MOST_DIGITS
-    ):  # as digits: it may be beyond what a float holds exactly
-        raise UsageError(f"N must be a whole number, the size of the pool, not {size!r}")
-    threshold = whole(number(left, T), T)
-    if left:
-        known = "d, b, N, T" if T == "T" else "d, b, N, T_pool, T"
-        raise UsageError(f"{mechanism} has no parameter {', '.join(left)}: use {known}")
-    return d, b, int(size), threshold
 
 
 def _size(mechanism: str, size: int | None, noise: str | None) -> int:

@@ -1,28 +1,27 @@
-"""What every mechanism offers, and how its parameters are written as text."""
+"""What every mechanism offers, with the defaults that most of them share.
 
-import math
-import re
-from collections.abc import Callable, Mapping, Sequence
+Whatever reads or counts a log is imported inside the steps that need it.
+"""
+
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, runtime_checkable
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from murmurlog.bundle.decimals import decimal
+from murmurlog.bundle.options import GAP, Option
 from murmurlog.bundle.schema import By, count_of, keys_of
-from murmurlog.counting.bound import bound
-from murmurlog.counting.items import GAP, Items, items
-from murmurlog.counting.subsequences import items_for, sets
-from murmurlog.counting.tally import Tally, tally
 from murmurlog.errors import Refused, UsageError
-from murmurlog.logs.log import Log
+from murmurlog.mechanisms.letters import from_letters, to_parameters, to_text
 from murmurlog.privacy import Guarantee, Loss
-from murmurlog.privacy.sampler import MOST_SCALE, Entropy
+from murmurlog.privacy.sampler import Entropy
 
-MOST_ITEMS = 100_000  # items a unit: a claim is computed for each number of them
-MOST_THRESHOLD = 1 << 40
-LEAST_SCALE = 1e-4
+if TYPE_CHECKING:
+    from murmurlog.counting.items import Items
+    from murmurlog.counting.tally import Tally
+    from murmurlog.logs.log import Log
+
 FOLLOWING = ("pair", "click", "session")  # tables that name queries, and can wait for them
 ITEMS = ("keyword", "query", "pair", "click", "itemset")  # what a unit holds several of
 
@@ -41,8 +40,10 @@ class View:
     options: Mapping[str, Any] = field(default_factory=dict)  # flags; of files, what is in them
     published: Mapping[str, pa.Table] = field(default_factory=dict)  # earlier tables
 
-    def items(self, log: Log, **more: Any) -> Items:
+    def items(self, log: "Log", **more: Any) -> "Items":
         """The items of this view's table; of published queries only, once they are published."""
+        from murmurlog.counting.items import items
+
         known = self.published.get("query") if self.kind in FOLLOWING else None
         return items(
             log,
@@ -54,37 +55,67 @@ class View:
             **more,
         )
 
-    def searches(self, log: Log) -> Any:
+    def searches(self, log: "Log") -> Any:
         """Every row of the log with its unit: unit, time, query, url."""
+        from murmurlog.counting.items import items
+
         return items(log, kind="query", unit=self.unit, gap=self.gap, also=("url",)).table
 
 
-class Mechanism(Protocol):
-    """Steps that make a table from a log, and the theorem about them.
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What a release asks for, as far as the options of its mechanisms need to know."""
 
-    The theorem never sees data; the steps never see epsilon. What a mechanism gathers is private
-    and exact; everything random about what it publishes happens in `release`.
+    mechanisms: Mapping[str, str]  # the name of each table's
+    url: str = "path"  # how much of a url is kept
+    by: bool = False
+
+
+class Mechanism:
+    """Steps that make a table from a log, and the claim about them.
+
+    The claim (`solve`, `guarantee`, `parameters`, `passes`, `fault`, `remarks`) never sees data and
+    loads no engine: it is all that `verify` needs. The steps (`gather`, `release`) never see epsilon.
+    What a mechanism gathers is private and exact; everything random about what it publishes happens
+    in `release`.
     """
 
+    name: ClassVar[str]
     tables: ClassVar[tuple[str, ...]]  # the tables it can make
-    options: ClassVar[
-        tuple[str, ...]
-    ]  # what its user may choose: arguments of solve, names of flags
-    waits: ClassVar[bool]  # it looks at tables of the same release that were published before
-    needs_delta: ClassVar[bool]  # its keys come from the log
+    options: ClassVar[tuple[Option, ...]] = ()  # what its user may choose: keywords, flags
+    settings: ClassVar[tuple[str, ...]] = ()  # of the release, which it looks at: set_only, users
+    waits: ClassVar[bool] = False  # it looks at tables that the same release published before
+    needs_delta: ClassVar[bool] = True  # its keys come from the log
+    engines: ClassVar[tuple[str, ...]] = ("duckdb",)
+    usual_bound: ClassVar[int] = 10  # items a unit, unless the owner says otherwise
+    mixes_units: ClassVar[bool] = False  # an item's fate depends on units that do not hold it
+    chosen_by: ClassVar[str] = ""  # how it is asked for, where that is not by its name
 
-    @classmethod
-    def for_table(cls, table: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-        """The mechanism that makes this table of the release, and its arguments for `solve`."""
+    def __str__(self) -> str:
+        return to_text(self.name, self)
 
     @classmethod
     def from_letters(cls, letters: dict[str, str]) -> Self:
         """From the paper's letters, as written after `--set` or in the mechanism's text."""
+        return cls(**from_letters(cls.name, cls, letters))
+
+    @classmethod
+    def option_names(cls) -> frozenset[str]:
+        """What may be chosen, and what it looks at besides."""
+        return frozenset((*(option.name for option in cls.options), *cls.settings))
+
+    @classmethod
+    def for_table(cls, table: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        """The mechanism that makes this table of the release, and its arguments for `solve`."""
+        if cls.chosen_by:
+            raise UsageError(f"{cls.name} is chosen by {cls.chosen_by}")
+        return cls.name, {o.name: options[o.name] for o in cls.options if o.name in options}
 
     @classmethod
     def solve(cls, *args: Any, **keywords: Any) -> Self:
         """The parameters that keep (epsilon, delta): by epsilon, delta, d, neighbours, noise and
         the mechanism's own options."""
+        raise NotImplementedError
 
     def guarantee(
         self,
@@ -95,25 +126,32 @@ class Mechanism(Protocol):
         neighbours: str = "add-remove",
     ) -> Guarantee:
         """What is proved, at this epsilon or at this delta."""
+        raise NotImplementedError
 
-    def gather(self, log: Log, view: View, *, entropy: Entropy) -> Any:
+    def gather(self, log: "Log", view: "View", *, entropy: Entropy) -> Any:
         """What `release` needs to know of the log: a tally, as a rule. Never leaves the owner."""
+        raise NotImplementedError
 
     def release(self, gathered: Any, /, *, entropy: Entropy) -> pa.Table:
         """The published rows: key columns, users, users_stderr, reliable."""
+        raise NotImplementedError
 
     def passes(self, probability: float) -> int | None:
         """The least true count that is published with at least this probability, if there is one."""
+        return None
 
     def least_users(self) -> int | None:
         """The least value the count can have; None if it can be anything."""
+        return None
 
     def parameters(self) -> dict[str, Any]:
         """The parameters by their full names, for certificates."""
+        return to_parameters(self)
 
     @staticmethod
     def finish(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
         """What is done with all tables of the release once they are published values."""
+        return dict(tables)
 
 
 @runtime_checkable
@@ -163,9 +201,13 @@ def fault_of_counts(table: pa.Table, *, count: str | None, least_error: float = 
 
 
 def tallied(
-    log: Log, view: View, *, per_user: int, count: str = "users", entropy: Entropy
-) -> Tally:
+    log: "Log", view: View, *, per_user: int, count: str = "users", entropy: Entropy
+) -> "Tally":
     """How many units hold each item of the view's table, `per_user` items a unit at most."""
+    from murmurlog.counting.bound import bound
+    from murmurlog.counting.subsequences import items_for, sets
+    from murmurlog.counting.tally import tally
+
     if view.kind == "itemset" and count != "users":
         raise UsageError("sets of queries are held by users, not by rows: leave --count rows out")
     held = view.items(log)
@@ -185,52 +227,6 @@ def only_its_table(name: str, tables: tuple[str, ...], table: str) -> None:
         )
 
 
-def read_letters(text: str) -> dict[str, str]:
-    """{"d": "20", "scale": "8.7"} from "d=20, scale=8.7"."""
-    letters: dict[str, str] = {}
-    for part in filter(None, (p.strip() for p in text.split(","))):
-        match = re.fullmatch(r"(\w+)\s*=\s*([\w.+-]+)", part)
-        if not match or match[1] in letters:
-            raise UsageError(f"cannot read {part!r}: write letters as K=50,b=10, each once")
-        letters[match[1]] = match[2]
-    return letters
-
-
-def number(letters: dict[str, str], *names: str, default: float | None = None) -> float:
-    """The value given under any one of the names; takes it out of `letters`."""
-    given = [name for name in names if name in letters]
-    if len(given) > 1:
-        raise UsageError(f"{' and '.join(given)} are the same parameter: give one")
-    if not given:
-        if default is None:
-            raise UsageError(f"missing parameter {names[0]}")
-        return default
-    text = letters.pop(given[0])
-    try:
-        # A mechanism's own text can say inf; whoever asks for a finite number checks that.
-        return float(text) if text in ("inf", "nan") else decimal(text)
-    except ValueError:
-        raise UsageError(f"{given[0]} must be a number, not {text!r}") from None
-
-
-def check_letters(
-    *, d: int | None = None, scales: Sequence[float | None] = (), T: int | None = None
-) -> None:
-    """Raises unless the numbers are such that noise can be drawn and a claim computed.
-
-    Here, at birth: a limit that shows only while drawing would show after the budget is spent.
-    """
-    if d is not None and not 1 <= d <= MOST_ITEMS:
-        raise UsageError(f"d must lie between 1 and {MOST_ITEMS} items a unit, not {d}")
-    for scale in scales:
-        if scale is not None and not LEAST_SCALE <= scale <= MOST_SCALE:
-            raise UsageError(
-                f"a scale of noise must lie between {LEAST_SCALE:g} and 2^40, not {scale!r}"
-            )
-    if T is not None and T > MOST_THRESHOLD:
-        raise UsageError(f"T must be at most 2^40, not {T}")
-
-
 def least_count(chance: Callable[[int], float], probability: float, *, start: int = 1) -> int:
     """The least n from `start` on with chance(n) >= probability, for a chance that grows with n."""
     low, high = start - 1, max(start, 1)
@@ -245,13 +241,7 @@ def least_count(chance: Callable[[int], float], probability: float, *, start: in
     return max(high, start)
 
 
-def whole(value: float, name: str) -> int:
-    if not math.isfinite(value) or value != int(value):
-        raise UsageError(f"{name} must be a whole number, not {value!r}")
-    return int(value)
-
-
-def check_bound(tally: Tally, d: int) -> None:
+def check_bound(tally: "Tally", d: int) -> None:
     """Fails closed when the tally was bounded less tightly than the mechanism's theorem needs."""
     if tally.per_user > d:
         raise Refused(

@@ -9,21 +9,22 @@ and its noisy count is the one that passed the threshold (the thesis draws again
 costs half the noise. With clicks the parts add up; the thesis reports the larger one.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from murmurlog.counting.bound import Bounded, bound
+from murmurlog.bundle.decimals import integer
+from murmurlog.bundle.options import Option
 from murmurlog.counting.public_sets.sets import Sequences, least_threshold
-from murmurlog.counting.subsequences import subsequences, subsequences_a_session
-from murmurlog.counting.tally import Tally, tally
 from murmurlog.errors import UsageError
-from murmurlog.logs.log import Log
-from murmurlog.mechanisms.pool import FAKES, OnDomain, Pool, check_sampler
-from murmurlog.mechanisms.protocol import ITEMS, View, number, whole
+from murmurlog.mechanisms.letters import number, whole
+from murmurlog.mechanisms.pool import FAKES, FAKES_OPTION, OnDomain, Pool, check_sampler
+from murmurlog.mechanisms.protocol import ITEMS, Asked, Mechanism, View
 from murmurlog.mechanisms.threshold import Threshold
 from murmurlog.privacy import (
     SAFETY,
@@ -35,12 +36,26 @@ from murmurlog.privacy import (
     sides,
 )
 from murmurlog.privacy import sessions as accounting
+from murmurlog.privacy.safelog import subsequences_a_session
 from murmurlog.privacy.sampler import Entropy
+
+if TYPE_CHECKING:
+    from murmurlog.counting.bound import Bounded
+    from murmurlog.counting.tally import Tally
+    from murmurlog.logs.log import Log
+
 
 WAYS = ("all", "whole")
 L_S, L_Q = 1, 3
 MOST_LABELS = 10_000
-OPTIONS = ("sessions_per_user", "queries_per_session", "subsequences", "map", "fakes")
+CUT = {"sessions_per_user": "l_s", "queries_per_session": "l_q", "subsequences": "subsequences"}
+
+
+def _prepare_labels(given: str, asked: Asked) -> Any:
+    """The public map from queries to labels."""
+    from murmurlog.counting.public_sets.labels import read_labels
+
+    return read_labels(str(given))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +67,7 @@ class Cut:
     subsequences: str = "all"
 
     def __post_init__(self) -> None:
+
         if self.l_s < 1:
             raise UsageError(f"--sessions-per-user must be at least 1, not {self.l_s}")
         if self.subsequences not in WAYS:
@@ -61,6 +77,7 @@ class Cut:
     @property
     def d(self) -> int:
         """How many items one unit can hold (the thesis's Delta f)."""
+
         return self.l_s * (subsequences_a_session(self.l_q) if self.subsequences == "all" else 1)
 
     def __str__(self) -> str:
@@ -78,6 +95,9 @@ class Cut:
 
     def held(self, log: Log, view: View, entropy: Entropy, **more: Any) -> Bounded:
         """The items of each unit: bounded in sessions, cut in queries, and only then mined."""
+        from murmurlog.counting.bound import bound
+        from murmurlog.counting.subsequences import subsequences
+
         sessions = view.items(log, longest=self.l_q, **more)
         kept = bound(sessions, per_user=self.l_s, way=view.way, entropy=entropy)
         return subsequences(kept, l_q=self.l_q) if self.subsequences == "all" else kept
@@ -94,7 +114,7 @@ def _cut(left: dict[str, str]) -> Cut:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sessions:
+class Sessions(Mechanism):
     """Subsequences of sessions, with their noisy number of users if it is at least T.
 
     Protects: everything one unit did.  Neighbours: add-remove or replace.
@@ -108,9 +128,21 @@ class Sessions:
     T: int
 
     tables: ClassVar[tuple[str, ...]] = ("session",)
-    options: ClassVar[tuple[str, ...]] = OPTIONS
-    waits: ClassVar[bool] = False
-    needs_delta: ClassVar[bool] = True
+    name: ClassVar[str] = "sessions"
+    options: ClassVar[tuple[Option, ...]] = (
+        Option(
+            name="sessions_per_user", help="How many sessions of a unit. Default 1.", read=integer
+        ),
+        Option(name="queries_per_session", help="How many are kept. Default 3.", read=integer),
+        Option(name="subsequences", help="all or whole. Default all."),
+        Option(
+            name="map",
+            help="length, or a public file of query<TAB>label lines.",
+            public_file=True,
+            prepare=_prepare_labels,
+        ),
+        FAKES_OPTION,
+    )
 
     def __post_init__(self) -> None:
         self.counted()  # checks noise, scale and T
@@ -135,8 +167,7 @@ class Sessions:
         """Sessions by itself or by their labels, all other tables by threshold."""
         if table in ITEMS:
             return "threshold", {}
-        names = {"sessions_per_user": "l_s", "queries_per_session": "l_q"}
-        cut = {names.get(n, n): options[n] for n in OPTIONS[:3] if n in options}
+        cut = {letter: options[name] for name, letter in CUT.items() if name in options}
         if (labels := options.get("map")) is None:
             if "fakes" in options:
                 raise UsageError("--fakes goes with --map: without it no session is invented")
@@ -203,6 +234,8 @@ class Sessions:
 
     def gather(self, log: Log, view: View, *, entropy: Entropy) -> Tally:
         """How many units have each subsequence."""
+        from murmurlog.counting.tally import tally
+
         return tally(self.cut.held(log, view, entropy))
 
     def release(self, tally: Tally, *, entropy: Entropy) -> pa.Table:
@@ -235,14 +268,9 @@ class Sessions:
             "delta_thesis": said[1],
         }
 
-    @staticmethod
-    def finish(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-        """The tables as they are."""
-        return dict(tables)
-
 
 @dataclass(frozen=True, kw_only=True)
-class LabelPaths:
+class LabelPaths(Mechanism):
     """Paths of public labels instead of queries: every path gets a noisy count, also unseen ones.
 
     Protects: everything one unit did.  Neighbours: add-remove or replace.
@@ -255,9 +283,9 @@ class LabelPaths:
     L: int
     T: int
 
+    name: ClassVar[str] = "label-paths"
+    chosen_by: ClassVar[str] = "--mechanism sessions --map FILE"
     tables: ClassVar[tuple[str, ...]] = ("session",)
-    options: ClassVar[tuple[str, ...]] = ()
-    waits: ClassVar[bool] = False
     needs_delta: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -287,11 +315,6 @@ class LabelPaths:
         if left:
             raise UsageError(f"label-paths has no parameter {', '.join(left)}")
         return made
-
-    @classmethod
-    def for_table(cls, table: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-        """Never by its own name: it needs the map."""
-        raise UsageError("label-paths is chosen by --mechanism sessions --map FILE")
 
     @classmethod
     def solve(
@@ -336,6 +359,8 @@ class LabelPaths:
 
     def gather(self, log: Log, view: View, *, entropy: Entropy) -> OnDomain:
         """How many units have each path of labels."""
+        from murmurlog.counting.tally import tally
+
         labels = view.options["map"]
         if len(labels.names) != self.L:
             raise UsageError(f"planned for {self.L} labels; the map has {len(labels.names)}")
@@ -378,11 +403,6 @@ class LabelPaths:
             "subsequences": self.cut.subsequences,
             "labels": self.L,
         }
-
-    @staticmethod
-    def finish(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-        """The tables as they are."""
-        return dict(tables)
 
 
 def _paths(labels: int, l_q: int) -> int:

@@ -1,28 +1,27 @@
 """Noisy user counts over a threshold, one draw per item (T1; the core of Korolova and ZEALOUS)."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
 from scipy.special import ndtri
 
 from murmurlog.bundle.schema import keys_schema
-from murmurlog.counting.tally import Tally
 from murmurlog.errors import UsageError
-from murmurlog.logs.log import Log
+from murmurlog.mechanisms.letters import Letter, check_letters
 from murmurlog.mechanisms.protocol import (
     ITEMS,
+    Mechanism,
     View,
     check_bound,
-    check_letters,
     fault_of_counts,
     least_count,
-    number,
     tallied,
-    whole,
 )
 from murmurlog.privacy import (
     ALWAYS,
@@ -42,26 +41,30 @@ from murmurlog.privacy import (
 from murmurlog.privacy.sampler import Entropy, draw, sampler_delta
 from murmurlog.privacy.selection_bias import Selection
 
+if TYPE_CHECKING:
+    from murmurlog.counting.tally import Tally
+    from murmurlog.logs.log import Log
+
+
 NOISES = ("geometric", "gaussian")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Threshold:
+class Threshold(Mechanism):
     """An item is published with its noisy number of users if that number is at least T.
 
     Protects: everything one unit did.  Neighbours: add-remove or replace.
     Needs: a tally bounded to d distinct items a unit.  Drops: items whose noisy count is below T.
     """
 
-    noise: str = "geometric"
-    d: int
-    scale: float
-    T: int
+    noise: Annotated[str, Letter(parameter="noise")] = "geometric"
+    d: Annotated[int, Letter(parameter="per_user")]
+    scale: Annotated[float, Letter(parameter="scale", also=("b", "sigma"))]
+    T: Annotated[int, Letter(parameter="threshold", above="K")]
 
+    name: ClassVar[str] = "threshold"
+    engines: ClassVar[tuple[str, ...]] = ("duckdb", "spark")
     tables: ClassVar[tuple[str, ...]] = ITEMS
-    options: ClassVar[tuple[str, ...]] = ()
-    waits: ClassVar[bool] = False
-    needs_delta: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.noise not in NOISES:
@@ -75,31 +78,11 @@ class Threshold:
             raise UsageError(f"T must be at least 2, not {self.T}: a single user would show")
         check_letters(scales=[self.scale])
 
-    def __str__(self) -> str:
-        return f"threshold(noise={self.noise}, d={self.d}, scale={self.scale!r}, T={self.T})"
-
     @classmethod
     def from_letters(cls, letters: dict[str, str]) -> Self:
         """From d, scale (also b or sigma), and T ("publish if >= T") or K ("if > K")."""
-        left = dict(letters)
-        noise = left.pop("noise", "gaussian" if "sigma" in left else "geometric")
-        d = whole(number(left, "d"), "d")
-        scale = number(left, "scale", "b", "sigma")
-        K = number(left, "K", default=math.nan)
-        T = number(left, "T", default=math.nan)
-        if math.isnan(K) == math.isnan(T):
-            raise UsageError("give the threshold once: as T (publish if >= T) or as K (if > K)")
-        if left:
-            raise UsageError(
-                f"threshold has no parameter {', '.join(left)}: use noise, d, scale, T"
-            )
-        T = math.floor(K) + 1 if math.isnan(T) else whole(T, "T")
-        return cls(noise=noise, d=d, scale=scale, T=int(T))
-
-    @classmethod
-    def for_table(cls, table: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-        """Itself, without options."""
-        return "threshold", {}
+        usual = {"noise": "gaussian"} if "sigma" in letters else {}
+        return super().from_letters({**usual, **letters})
 
     @classmethod
     def solve(
@@ -218,11 +201,6 @@ class Threshold:
             noise=self.noise, scale=self.scale, x=real_threshold(self.noise, self.T - n)
         )
 
-    @staticmethod
-    def finish(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-        """The tables as they are."""
-        return dict(tables)
-
     def least_users(self) -> int | None:
         """The least value the `users` column can hold."""
         return self.selection().least_estimate()
@@ -254,7 +232,3 @@ class Threshold:
     def bar(self) -> float:
         """The count that an item needs."""
         return float(self.T)
-
-    def parameters(self) -> dict[str, Any]:
-        """The parameters by their full names, for certificates."""
-        return {"noise": self.noise, "per_user": self.d, "scale": self.scale, "threshold": self.T}

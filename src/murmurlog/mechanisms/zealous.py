@@ -5,31 +5,33 @@ noise lam. One release has two readings: plain differential privacy, for which t
 probabilistic differential privacy (PDP), for which a larger tau lowers tau'.
 
 Differs: noise is discrete Laplace on the integers, and T is the integer of "publish if at least T".
-tau' by the paper's eq. (3) and tau by its Proposition 4 are false and not here (docs/reproduce.md).
+tau' by the paper's eq. (3) and tau by its Proposition 4 are false and not here (docs/explanation/reproduce.md).
 """
+
+from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
 
+from murmurlog.bundle.options import Option
 from murmurlog.bundle.schema import count_columns, count_of, keys_schema
-from murmurlog.counting.tally import Tally
 from murmurlog.errors import UsageError
-from murmurlog.logs.log import Log
+from murmurlog.mechanisms.letters import Letter, check_letters
+from murmurlog.mechanisms.pool import FAKES_OPTION
 from murmurlog.mechanisms.protocol import (
     ITEMS,
+    Asked,
+    Mechanism,
     View,
     check_bound,
-    check_letters,
     fault_of_counts,
     least_count,
-    number,
     tallied,
-    whole,
 )
 from murmurlog.privacy import (
     ALWAYS,
@@ -47,12 +49,28 @@ from murmurlog.privacy import (
 from murmurlog.privacy.sampler import Entropy, draw, sampler_delta
 from murmurlog.privacy.selection_bias import Selection
 
+if TYPE_CHECKING:
+    from murmurlog.counting.tally import Tally
+    from murmurlog.logs.log import Log
+
+
 NOTIONS = ("dp", "pdp")
 MOST_LAM = 1e4  # up to here the sampler's relative error is lost in the room left in lam
 
 
+def _prepare_keywords(given: bool, asked: Asked) -> bool:
+    """Raises if queries cannot be made of published keywords."""
+    if asked.by:
+        raise UsageError("--by and --via-keywords do not go together: keywords are counted for all")
+    if list(asked.mechanisms)[:1] != ["keyword"]:
+        raise UsageError(
+            "--via-keywords needs the keyword table before all others: --tables keyword,query"
+        )
+    return given
+
+
 @dataclass(frozen=True, kw_only=True)
-class Zealous:
+class Zealous(Mechanism):
     """Items of at least tau users whose noisy count is at least T, with that count.
 
     Protects: everything one unit did.  Neighbours: add-remove or replace.
@@ -60,16 +78,26 @@ class Zealous:
     Drops: items of fewer than tau users, and those whose noisy count is below T.
     """
 
-    m: int
-    lam: float
-    tau: int = 1
-    T: int
-    users: int | None = None  # a number: the PDP reading
+    m: Annotated[int, Letter(parameter="per_user", also=("d",))]
+    lam: Annotated[float, Letter(parameter="scale", also=("b", "scale"))]
+    tau: Annotated[int, Letter(parameter="first_threshold")] = 1
+    T: Annotated[int, Letter(parameter="threshold", above="tau2")]
+    users: Annotated[int | None, Letter(parameter="users")] = None  # a number: the PDP reading
 
+    name: ClassVar[str] = "zealous"
+    engines: ClassVar[tuple[str, ...]] = ("duckdb", "spark")
     tables: ClassVar[tuple[str, ...]] = ITEMS
-    options: ClassVar[tuple[str, ...]] = ("notion", "via_keywords", "users", "set_only", "fakes")
-    waits: ClassVar[bool] = False
-    needs_delta: ClassVar[bool] = True
+    options: ClassVar[tuple[Option, ...]] = (
+        Option(name="notion", help="dp, or pdp (which needs --users). Default dp."),
+        Option(
+            name="via_keywords",
+            help="Queries made of up to 3 published keywords.",
+            switch=True,
+            prepare=_prepare_keywords,
+        ),
+        FAKES_OPTION,
+    )
+    settings: ClassVar[tuple[str, ...]] = ("users", "set_only")
 
     def __post_init__(self) -> None:
         if self.m < 1:
@@ -88,30 +116,12 @@ class Zealous:
                 f"the PDP reading is proved for lam up to {MOST_LAM:g}, not {self.lam:g}"
             )
 
-    def __str__(self) -> str:
-        pdp = "" if self.users is None else f", users={self.users}"
-        return f"zealous(m={self.m}, lam={self.lam!r}, tau={self.tau}, T={self.T}{pdp})"
-
     @classmethod
     def from_letters(cls, letters: dict[str, str]) -> Self:
         """From m (also d), lam, tau, tau2 ("> tau2") or T (">= T"), and users for PDP."""
-        left = dict(letters)
-        if "m" in left:
-            left.pop("d", None)  # the general bound; the paper's letter says more
-        m = whole(number(left, "m", "d"), "m")
-        lam = number(left, "lam", "b", "scale")
-        tau = whole(number(left, "tau", default=1), "tau")
-        tau2, T = (number(left, name, default=math.nan) for name in ("tau2", "T"))
-        users = number(left, "users", default=math.nan)
-        if math.isnan(tau2) == math.isnan(T):
-            raise UsageError("give the threshold once: as T (publish if >= T) or tau2 (if > tau2)")
-        if left:
-            raise UsageError(
-                f"zealous has no parameter {', '.join(left)}: use m, lam, tau, T, users"
-            )
-        T = math.floor(tau2) + 1 if math.isnan(T) else whole(T, "T")
-        declared = None if math.isnan(users) else whole(users, "users")
-        return cls(m=m, lam=lam, tau=tau, T=int(T), users=declared)
+        if "m" in letters:  # the paper's letter says more than the general bound
+            letters = {letter: text for letter, text in letters.items() if letter != "d"}
+        return super().from_letters(letters)
 
     @classmethod
     def for_table(cls, table: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -306,19 +316,7 @@ class Zealous:
 
     def parameters(self) -> dict[str, Any]:
         """The parameters by their full names, for certificates."""
-        return {
-            "noise": "geometric",
-            "per_user": self.m,
-            "scale": self.lam,
-            "first_threshold": self.tau,
-            "threshold": self.T,
-            "users": self.users,
-        }
-
-    @staticmethod
-    def finish(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-        """The tables as they are: PDP would not survive more."""
-        return dict(tables)
+        return {"noise": "geometric", **super().parameters()}
 
 
 def _critical(users: int, m: int, tau: int) -> int:

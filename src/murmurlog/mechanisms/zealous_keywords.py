@@ -5,33 +5,37 @@ can write down. Counts of queries on it need no delta, provided that the members
 noised too, as in `pool`; noising only those that were seen would show that they were.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from murmurlog.bundle.keys import normalise
 from murmurlog.bundle.schema import count_of, schema, with_notes
-from murmurlog.counting.bound import bound
 from murmurlog.counting.public_sets.sets import Sequences, least_threshold
-from murmurlog.counting.tally import tally
 from murmurlog.errors import UsageError
-from murmurlog.logs.log import Log
+from murmurlog.mechanisms.letters import Letter, check_letters
 from murmurlog.mechanisms.pool import FAKES, OnDomain, Pool, check_sampler
-from murmurlog.mechanisms.protocol import View, check_letters, fault_of_counts, number, whole
+from murmurlog.mechanisms.protocol import Mechanism, View, fault_of_counts
 from murmurlog.privacy import SAFETY, Guarantee, check_budget, check_neighbours, rounded_up, sides
 from murmurlog.privacy.sampler import Entropy
 from murmurlog.privacy.selection_bias import Selection
+
+if TYPE_CHECKING:
+    from murmurlog.logs.log import Log
+
 
 WORDS = 3
 MOST_FAKES = 1e6
 
 
 @dataclass(frozen=True, kw_only=True)
-class ViaKeywords:
+class ViaKeywords(Mechanism):
     """Queries of up to three published keywords, with a noisy count on all there can be.
 
     Protects: everything one unit did.  Neighbours: add-remove or replace.
@@ -39,12 +43,13 @@ class ViaKeywords:
     Drops: queries with an unpublished word or more than three; those with a low noisy count.
     """
 
-    d: int
-    b: float
-    fakes: float = FAKES
+    d: Annotated[int, Letter(parameter="per_user")]
+    b: Annotated[float, Letter(parameter="scale", also=("scale", "lam"))]
+    fakes: Annotated[float, Letter(parameter="expected_fakes")] = FAKES
 
+    name: ClassVar[str] = "zealous-keywords"
+    chosen_by: ClassVar[str] = "--mechanism zealous --via-keywords"
     tables: ClassVar[tuple[str, ...]] = ("query",)
-    options: ClassVar[tuple[str, ...]] = ()
     waits: ClassVar[bool] = True
     needs_delta: ClassVar[bool] = False
 
@@ -54,29 +59,6 @@ class ViaKeywords:
         check_letters(d=self.d, scales=[self.b])
         if not 0 < self.fakes <= MOST_FAKES:
             raise UsageError(f"--fakes must lie between 0 and {MOST_FAKES:g}, not {self.fakes!r}")
-
-    def __str__(self) -> str:
-        return f"zealous-keywords(d={self.d}, b={self.b!r}, fakes={self.fakes!r})"
-
-    @classmethod
-    def from_letters(cls, letters: dict[str, str]) -> Self:
-        """From d, b and fakes."""
-        left = dict(letters)
-        made = cls(
-            d=whole(number(left, "d"), "d"),
-            b=number(left, "b", "scale", "lam"),
-            fakes=number(left, "fakes", default=FAKES),
-        )
-        if left:
-            raise UsageError(
-                f"zealous-keywords has no parameter {', '.join(left)}: use d, b, fakes"
-            )
-        return made
-
-    @classmethod
-    def for_table(cls, table: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-        """Never by its own name: it needs the keyword table."""
-        raise UsageError("zealous-keywords is chosen by --mechanism zealous --via-keywords")
 
     @classmethod
     def solve(
@@ -117,6 +99,9 @@ class ViaKeywords:
 
     def gather(self, log: Log, view: View, *, entropy: Entropy) -> OnDomain | None:
         """The tally of at most d queries of the set a unit; None if no keyword is published."""
+        from murmurlog.counting.bound import bound
+        from murmurlog.counting.tally import tally
+
         domain = _domain(view.published["keyword"])
         if domain is None:
             return None
@@ -185,11 +170,6 @@ class ViaKeywords:
             "words": WORDS,
             "expected_fakes": self.fakes,
         }
-
-    @staticmethod
-    def finish(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-        """The tables as they are."""
-        return dict(tables)
 
 
 def _domain(keywords: pa.Table) -> Sequences | None:

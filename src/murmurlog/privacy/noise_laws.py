@@ -54,7 +54,7 @@ def noise_sd(*, noise: str, scale: float) -> float:
 def hockey_stick(*, noise: str, epsilon: float, copies: int, scale: float) -> float:
     """sup over sets S of P(S) - e^epsilon Q(S), P and Q being `copies` draws shifted by 1 or not.
 
-    epsilon may be any real number. Exact for all three laws (docs/guarantee.md).
+    epsilon may be any real number. Exact for all three laws (docs/explanation/guarantee.md).
     """
     check_noise(noise, scale)
     if copies < 0:

@@ -6,7 +6,7 @@ adds Gaussian noise of sd s_k to the weight of every alive item and sums up what
 y_k = own_k z_k + sum of past_j z_j over the rounds before; an item with y_k >= T_k is published
 and gone, others may be given up by a rule that looks at that item alone. Fresh Gaussian counts of
 the published items may follow. Weights and noise live on the grid 1/GRID, the coefficients are
-integers, so every number that decides is an integer. Proof: docs/mechanisms/rounds.md.
+integers, so every number that decides is an integer. Proof: docs/explanation/mechanisms/rounds-proof.md.
 
 One round is the weighted Gaussian mechanism; no memory (past = 0) and nothing given up is
 DP-SIPS; two rounds without memory are 2R.
@@ -33,6 +33,7 @@ from murmurlog.privacy.thresholds import (
 )
 
 GRID = 1 << 20  # steps in a weight of 1
+FULL = 10  # attention is a whole number up to this: a unit's weights are in its proportion
 MOST_ROUNDS = 8
 LEAST_SCALE = 1e-4
 MOST_ITEMS = 1000  # pairs (t, d) are half a million

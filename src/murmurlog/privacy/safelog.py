@@ -16,6 +16,7 @@ from murmurlog.privacy.korolova import korolova, korolova_alpha
 from murmurlog.privacy.noise_laws import check_noise, survival
 from murmurlog.privacy.thresholds import check_neighbours, sides
 
+LONGEST = 12  # queries of a session: 2^12 - 13 subsequences are as many as anyone should want
 MOST_QUERIES = 9  # l_s * l_q: the ways in which so many queries can be equal are 21,147
 
 
@@ -213,3 +214,13 @@ def unlisted_url_delta(*, users: int, b: float, K: float) -> float:
     """
     _at_least_one(users=users)
     return survival(noise="laplace", scale=b, x=K - users)
+
+
+def subsequences_a_session(l_q: int) -> int:
+    """How many ordered subsequences of at least two queries a session of l_q queries has."""
+    if not 2 <= l_q <= LONGEST:
+        raise UsageError(
+            f"--queries-per-session must lie between 2 and {LONGEST}, not {l_q}: a session of one "
+            "query says nothing more than the query, and each further query doubles the noise"
+        )
+    return sessions_sensitivity(1, l_q)

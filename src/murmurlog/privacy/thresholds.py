@@ -3,7 +3,7 @@
 The mechanism: every user holds at most d distinct items; each item somebody holds gets its number
 of users plus one draw of noise, and is published with that value if it passes the threshold.
 For "laplace" and "gaussian" the threshold K is real and the rule is "> K"; for "geometric" it is
-the integer T of ">= T". Proofs: docs/guarantee.md.
+the integer T of ">= T". Proofs: docs/explanation/guarantee.md.
 """
 
 import math

@@ -21,7 +21,7 @@ from murmurlog.privacy.sampler import sampler_delta
 
 MECHANISM = "rounds"
 USUAL = {"session": "sessions", "log": "synthetic", "left_out": "left-out"}  # the others: MECHANISM
-EPSILON, DELTA, PER_USER = 1.0, 1e-6, 10
+EPSILON, DELTA = 1.0, 1e-6
 PROBABILITIES = (0.5, 0.95, 0.99)
 LEFT_OUT = 0.02  # of the budget, for saying what was left out
 KEY_SHARES = tuple(n / 20 for n in range(2, 19))
@@ -126,7 +126,7 @@ def plan(
 
 def usual_bound(mechanism: str) -> int:
     """How many items a unit keeps unless the owner says otherwise."""
-    return int(getattr(named(mechanism), "usual_bound", PER_USER))
+    return named(mechanism).usual_bound
 
 
 def usual_mechanism(*, noise: str | None, letters: Mapping[str, str] | None) -> str | None:
@@ -152,10 +152,10 @@ def mechanisms_for(
 
 def check_options(mechanisms: Collection[str], options: Mapping[str, Any]) -> None:
     """Raises if an option is none of these mechanisms'."""
-    known = {option for name in mechanisms for option in named(name).options}
+    known = {option for name in mechanisms for option in named(name).option_names()}
     for name in options:
         if name not in known:
-            whose = [m for m, other in MECHANISMS.items() if name in other.options]
+            whose = [m for m, other in MECHANISMS.items() if name in other.option_names()]
             flag = "--" + name.replace("_", "-")
             if not whose:
                 raise UsageError(f"no mechanism has an option {flag}")
@@ -238,7 +238,7 @@ class _Table:
         options: Mapping[str, Any],
     ) -> "_Table":
         kind = named(name)
-        own = {n: value for n, value in options.items() if n in kind.options}
+        own = {n: value for n, value in options.items() if n in kind.option_names()}
         chosen, its = ("left-out", {}) if table == "left_out" else kind.for_table(table, own)
         only_its_table(chosen, named(chosen).tables, table)
         return cls(

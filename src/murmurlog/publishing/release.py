@@ -1,4 +1,4 @@
-"""The whole road in one function: from a log to a published bundle.
+"""A release: from a request to a published bundle.
 
 Order matters. Everything that can fail without drawing noise comes before the reservation; after
 it the budget is spent, whatever happens.
@@ -23,33 +23,28 @@ from murmurlog.bundle.certificate import (
     check_lines,
 )
 from murmurlog.bundle.keys import check_url_level
-from murmurlog.bundle.schema import By, count_of
+from murmurlog.bundle.schema import count_of
 from murmurlog.counting.bound import choose_way
-from murmurlog.counting.items import GAP, check
-from murmurlog.counting.public_sets.labels import read_labels
-from murmurlog.counting.public_sets.result_lists import read_lists
-from murmurlog.counting.public_sets.sets import read_pools
+from murmurlog.counting.items import check
 from murmurlog.errors import DiskError, EngineError, Refused, UsageError
 from murmurlog.logs.engines.duckdb import Engine
 from murmurlog.logs.reading import Reading
-from murmurlog.logs.screen import load as load_screen
-from murmurlog.logs.screen import load_deny
 from murmurlog.logs.source import Source
-from murmurlog.mechanisms import MECHANISMS, View, named
+from murmurlog.mechanisms import Asked, View, named
 from murmurlog.privacy import Guarantee
 from murmurlog.privacy.sampler import Entropy, SystemEntropy
 from murmurlog.publishing.ledger import Account, Ledger, committing, opened
+from murmurlog.publishing.options import chosen_options, prepare_options
 from murmurlog.publishing.plan import (
     MECHANISM,
     Plan,
-    check_options,
     drawn_with,
     mechanisms_for,
-    plan,
     plan_tables,
     usual_mechanism,
 )
-from murmurlog.publishing.tables import make
+from murmurlog.publishing.request import ReleaseRequest
+from murmurlog.publishing.tables import Made, make
 from murmurlog.publishing.target import Place
 
 
@@ -90,165 +85,195 @@ def release(
     source: str,
     *,
     out: str | Path,
-    tables: Sequence[str] | None = None,
-    mechanism: str | Mapping[str, str] | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
-    shares: Mapping[str, float] | None = None,
-    per_user: int | Mapping[str, int] | None = None,
-    bound: str | None = None,
-    unit: str = "user",
-    neighbours: str = "add-remove",
-    noise: str | None = None,
-    gap: float = GAP,
-    set_size: int = 2,
-    consecutive: bool = False,
-    set_only: bool = False,
-    consistent: bool = False,
-    letters: Mapping[str, str] | None = None,
-    columns: Mapping[str, str] | None = None,
-    encoding: str | None = None,
-    shape: str | None = None,
-    since: str | None = None,
-    until: str | None = None,
-    where: Mapping[str, str] | None = None,
-    by: tuple[str, Sequence[str]] | None = None,
-    url: str = "path",
-    screen: bool = True,
-    patterns: str | Path | None = None,
-    deny: str | Path | None = None,
-    strict: bool = False,
-    users: int | None = None,
-    accept_delta: bool = False,
-    accept_no_guarantee: bool = False,
+    tables: Sequence[str] | None = None,
+    mechanism: str | Mapping[str, str] | None = None,
     ledger: str | Path | None = None,
     source_name: str | None = None,
-    engine: str = "duckdb",
-    memory: str | None = None,
-    master: str | None = None,
-    scratch: str | None = None,
-    about: Mapping[str, str] | None = None,
-    unprotected: Sequence[str] = (),
-    planned_by: str | None = None,
-    dry_run: bool = False,
     entropy: Entropy | None = None,
     say: Callable[[str], None] = lambda _: None,
-    **options: Any,
+    **keywords: Any,
 ) -> Outcome:
     """Publishes the tables of a log as a bundle under one guarantee, and books it.
 
-    `mechanism` is one for all tables, or one a table; `options` are the mechanisms' own, named as
-    their flags are: count="rows", notion="pdp". The bundle appears whole or not at all. With a
-    ledger its cost is reserved before any noise is drawn; from then on it stays spent even if the
-    release fails. `unprotected` says what was chosen by looking at the log itself, `planned_by` by
-    which private output (a profile) parameters were chosen.
+    `mechanism` is one for all tables, or one a table. `keywords` are named as the flags of
+    `murmurlog release` are (per_user=20, unit="user-day", count="rows", dry_run=True): see
+    `ReleaseRequest` for those of every release, a mechanism's page for its own. The bundle appears
+    whole or not at all. With a ledger its cost is reserved before any noise is drawn; from then on it
+    stays spent even if the release fails.
     """
-    entropy = entropy or SystemEntropy()
-    place = Place(engine=engine, memory=memory, master=master, scratch=scratch)
-    target = place.target(out)
-    if consistent and set_only:
-        raise UsageError("--consistent is about counts, and --set-only publishes none")
-    if unknown := sorted(set(about or {}) - set(ABOUT)):
-        raise UsageError(f"--about has no {', '.join(unknown)}: use {', '.join(ABOUT)}")
-    check_lines(about, unprotected, planned_by, source_name, where, names=by)
-    check_url_level(url)
-    if isinstance(target, Path):
-        check_target(target)
-    found = place.find(source, columns=columns, encoding=encoding, shape=shape)
-    mechanism = mechanism or usual_mechanism(noise=noise, letters=letters)
-    kinds = _tables(tables, found, mechanism)
-    by_table = mechanisms_for(kinds, mechanism)
-    names = list(dict.fromkeys(by_table.values()))
-    chosen = _options(names, options, set_only=set_only or None, users=users)
-    for kind in kinds:
-        check(found, kind=kind, unit=unit, by=by is not None)
-    way = choose_way(bound, timed="time" in found.columns)
-    chosen = _public(by_table, chosen, found.files, url, by=by is not None)
-    reading = Reading(
-        url=url,
-        since=since,
-        until=until,
-        where=where,
-        by=By(column=by[0], values=tuple(by[1])) if by else None,
-        screen=load_screen(Path(patterns) if patterns else None) if screen else None,
-        deny=load_deny(Path(deny)) if deny else frozenset(),
-        strict=strict,
-    )
-    reading.check(found)
-    if by and (files := [name for name in FILES if name in chosen]):
-        flag = "--" + files[0].replace("_", "-")
-        raise UsageError(f"--by and {flag} do not go together: the file has no such column")
-    bounds = dict.fromkeys(kinds, per_user) if isinstance(per_user, int) else per_user
-    plans, total = plan_tables(
-        kinds,
-        mechanism=mechanism,
-        epsilon=epsilon,
-        delta=delta,
-        shares=shares,
-        per_user=bounds,
-        noise=noise,
-        unit=unit,
-        neighbours=neighbours,
-        letters=letters,
-        options=chosen,
-    )
-    place.check(plans)
-    _check_guarantee(total, ", ".join(names), accept_no_guarantee)
-    if total.notion == "pdp":
-        _check_pdp(plans, users, set_only or consistent)
-    if consistent and total.notion == "none":
-        raise UsageError("--consistent is for noisy counts, and these are exact: leave it out")
-    _check_delta(total, delta, users, accept_delta)
-    book, name = opened(ledger, source_name)
-    if book and total.notion == "none":
-        raise Refused(
-            f"{', '.join(names)} has no guarantee, so there is no cost that a ledger could book: leave "
-            "--ledger out, and publish nothing of it"
-        )
-    booked_unit = reading.unit(unit, gap=gap)
-    if book:
-        book.check(name, total, unit=booked_unit)
-    for each in plans.values():
-        each.passes()  # whatever cannot be computed shows before the budget is spent
-    release_id = secrets.token_hex(16)
-    if dry_run:
-        return Outcome(
-            guarantee=total, plans=plans, rows={}, out=target, release_id=release_id,
-            booked=False, broken={}, notes={},
-        )  # fmt: skip
-    view = View(
-        kind="", unit=unit, by=reading.by and reading.by.inside(), way=way, gap=gap, set_size=set_size,
-        consecutive=consecutive, options=chosen,
+    request = ReleaseRequest.of(
+        source, out=out, epsilon=epsilon, delta=delta, tables=tables, mechanism=mechanism,
+        ledger=ledger, source_name=source_name, **keywords,
     )  # fmt: skip
-    with place.connect() as running, place.landing(running, target) as far:
-        urls = "url" in found.columns and not {"click", "log", "left_out"}.isdisjoint(kinds)
+    return carry_out(request, entropy=entropy, say=say)
+
+
+def carry_out(
+    request: ReleaseRequest,
+    *,
+    entropy: Entropy | None = None,
+    say: Callable[[str], None] = lambda _: None,
+) -> Outcome:
+    """The release that is asked for."""
+    entropy = entropy or SystemEntropy()
+    asked = _prepare(request)
+    if request.dry_run:
+        return asked.outcome(rows={}, booked=False, broken={}, notes={})
+    found, reading, target = asked.source, asked.reading, asked.target
+    with asked.place.connect() as running, asked.place.landing(running, target) as far:
+        urls = "url" in found.columns and not {"click", "log", "left_out"}.isdisjoint(asked.plans)
         log = reading.read(found, engine=running, urls=urls, say=say)
         made = make(
-            plans, log, view, reading, entropy=entropy, set_only=set_only, consistent=consistent,
-            reserve=lambda: _reserved(book, name, total, release_id, plans, booked_unit), say=say,
+            asked.plans, log, asked.view, reading, entropy=entropy,
+            set_only=request.content.set_only, consistent=request.content.consistent,
+            reserve=asked.reserve, say=say,
         )  # fmt: skip
-        rows = {kind: table.num_rows for kind, table in made.tables.items()}
-        certificate = _certificate(
-            plans, total, rows, release_id, running, entropy,
-            found=found, way=way, view=view, reading=reading, users=users,
-            counted={kind: count_of(table) for kind, table in made.tables.items()},
-            account=made.account, about=about or {}, notes=made.notes, unprotected=tuple(unprotected),
-            consistent=consistent, planned_by=planned_by,
-        )  # fmt: skip
+        certificate = _certificate(asked, made, engine=running, entropy=entropy)
         if far:
             say("writing the bundle")
-            with _booked(target, release_id, book) as commit:
+            with _booked(target, asked.release_id, asked.book) as commit:
                 publish(far.made, tables=made.tables, certificate=certificate)
                 commit()
                 far.put(last=SUMS)
     if isinstance(target, Path):
         say("writing the bundle")
-        with _booked(target, release_id, book) as commit:
+        with _booked(target, asked.release_id, asked.book) as commit:
             publish(target, tables=made.tables, certificate=certificate, ready=commit)
-    return Outcome(
-        guarantee=total, plans=plans, rows=rows, out=target, release_id=release_id,
-        booked=book is not None, broken={**log.broken, **log.screened}, notes=made.notes,
+    return asked.outcome(
+        rows={kind: table.num_rows for kind, table in made.tables.items()},
+        booked=asked.book is not None,
+        broken={**log.broken, **log.screened},
+        notes=made.notes,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Prepared:
+    """A request with everything found and checked that can be without reading a row."""
+
+    request: ReleaseRequest
+    place: Place
+    target: Path | str
+    source: Source
+    reading: Reading
+    view: View
+    plans: Mapping[str, Plan]
+    total: Guarantee
+    book: Ledger | None
+    account: str  # its name in the ledger
+    booked_unit: str
+    release_id: str
+
+    def reserve(self) -> Account | None:
+        """Books the cost, if there is a ledger."""
+        if self.book is None:
+            return None
+        what = "; ".join(f"{kind}: {plan.mechanism}" for kind, plan in self.plans.items())
+        return self.book.reserve(
+            self.account, self.total, release_id=self.release_id, what=what, unit=self.booked_unit
+        )
+
+    def outcome(
+        self,
+        *,
+        rows: Mapping[str, int],
+        booked: bool,
+        broken: Mapping[str, int],
+        notes: Mapping[str, Mapping[str, Any]],
+    ) -> Outcome:
+        """What is told to the owner."""
+        return Outcome(
+            guarantee=self.total, plans=self.plans, rows=rows, out=self.target,
+            release_id=self.release_id, booked=booked, broken=broken, notes=notes,
+        )  # fmt: skip
+
+
+def _prepare(request: ReleaseRequest) -> _Prepared:
+    """Finds the source, plans the tables and checks all that can fail before a row is read."""
+    budget, content, read = request.budget, request.content, request.read
+    place = Place(running=request.running)
+    target = place.target(request.out)
+    _check_statements(request)
+    check_url_level(read.url)
+    if isinstance(target, Path):
+        check_target(target)
+    found = place.find(request.source, read)
+    mechanism = content.mechanism or usual_mechanism(noise=content.noise, letters=content.letters)
+    kinds = _tables(content.tables, found, mechanism)
+    by_table = mechanisms_for(kinds, mechanism)
+    names = list(dict.fromkeys(by_table.values()))
+    chosen = chosen_options(
+        names, request.options, set_only=content.set_only or None, users=budget.users
+    )
+    for kind in kinds:
+        check(found, kind=kind, unit=budget.unit, by=read.by is not None)
+    way = choose_way(content.bound, timed="time" in found.columns)
+    asked = Asked(mechanisms=by_table, url=read.url, by=read.by is not None)
+    chosen = prepare_options(chosen, asked, log=found.files)
+    reading = Reading.of(read)
+    reading.check(found)
+    per_user = content.per_user
+    plans, total = plan_tables(
+        kinds,
+        mechanism=mechanism,
+        epsilon=budget.epsilon,
+        delta=budget.delta,
+        shares=budget.shares,
+        per_user=dict.fromkeys(kinds, per_user) if isinstance(per_user, int) else per_user,
+        noise=content.noise,
+        unit=budget.unit,
+        neighbours=budget.neighbours,
+        letters=content.letters,
+        options=chosen,
+    )
+    place.check(plans)
+    _check_claims(request, plans, total, names)
+    book, account = opened(request.booking.ledger, request.booking.source_name)
+    if book and total.notion == "none":
+        raise Refused(
+            f"{', '.join(names)} has no guarantee, so there is no cost that a ledger could book: leave "
+            "--ledger out, and publish nothing of it"
+        )
+    booked_unit = reading.unit(budget.unit, gap=content.gap)
+    if book:
+        book.check(account, total, unit=booked_unit)
+    for each in plans.values():
+        each.passes()  # whatever cannot be computed shows before the budget is spent
+    view = View(
+        kind="", unit=budget.unit, by=reading.by and reading.by.inside(), way=way, gap=content.gap,
+        set_size=content.set_size, consecutive=content.consecutive, options=chosen,
     )  # fmt: skip
+    return _Prepared(
+        request=request, place=place, target=target, source=found, reading=reading, view=view,
+        plans=plans, total=total, book=book, account=account, booked_unit=booked_unit,
+        release_id=secrets.token_hex(16),
+    )  # fmt: skip
+
+
+def _check_statements(request: ReleaseRequest) -> None:
+    """Raises if what the owner says cannot stand in a certificate."""
+    stated = request.statements
+    if unknown := sorted(set(stated.about or {}) - set(ABOUT)):
+        raise UsageError(f"--about has no {', '.join(unknown)}: use {', '.join(ABOUT)}")
+    check_lines(
+        stated.about, stated.unprotected, stated.planned_by, request.booking.source_name,
+        request.read.where, names=request.read.by,
+    )  # fmt: skip
+
+
+def _check_claims(
+    request: ReleaseRequest, plans: Mapping[str, Plan], total: Guarantee, names: Sequence[str]
+) -> None:
+    """Refuses guarantees that say nothing, unless the owner accepts that."""
+    budget, content = request.budget, request.content
+    _check_guarantee(total, ", ".join(names), budget.accept_no_guarantee)
+    if total.notion == "pdp":
+        _check_pdp(plans, budget.users, content.set_only or content.consistent)
+    if content.consistent and total.notion == "none":
+        raise UsageError("--consistent is for noisy counts, and these are exact: leave it out")
+    _check_delta(total, budget.delta, budget.users, budget.accept_delta)
 
 
 @contextmanager
@@ -266,97 +291,6 @@ def _booked(
             f"the bundle could not be written to {str(target)!r} ({why}); nothing was "
             f"published{spent}. Free some room or choose another --out, and release again."
         ) from error
-
-
-def _reserved(
-    book: Ledger | None,
-    name: str,
-    total: Guarantee,
-    release_id: str,
-    plans: Mapping[str, Plan],
-    unit: str,
-) -> Account | None:
-    if book is None:
-        return None
-    what = "; ".join(f"{kind}: {plan.mechanism}" for kind, plan in plans.items())
-    return book.reserve(name, total, release_id=release_id, what=what, unit=unit)
-
-
-def planned_for(
-    mechanism: str | None = None, *, users: int | None = None, url: str = "path", **asked: Any
-) -> Plan:
-    """The plan of one table of a mechanism, with its public files read; looks at no log."""
-    names = ("epsilon", "delta", "per_user", "noise", "unit", "neighbours", "letters")
-    general = {name: asked.pop(name) for name in names if name in asked}
-    usual = usual_mechanism(noise=general.get("noise"), letters=general.get("letters"))
-    mechanism = mechanism or usual or MECHANISM
-    kind = named(mechanism)
-    table = "query" if "query" in kind.tables else kind.tables[0]
-    chosen = _public({table: mechanism}, _options([mechanism], asked, users=users), (), url)
-    if general.get("letters") or mechanism not in MECHANISMS:
-        return plan(mechanism=mechanism, **general)
-    name, options = kind.for_table(table, chosen)
-    return plan(mechanism=name, options=options, **general)
-
-
-FILES = ("result_lists", "pool", "map")  # options that name a public file
-
-
-def _options(
-    mechanisms: Sequence[str], options: Mapping[str, Any], **shared: Any
-) -> dict[str, Any]:
-    """The options that were given, each of which one of the mechanisms must have.
-
-    `shared` ones mean something for every release; a mechanism gets them if it asks for them.
-    """
-    given = {n: value for n, value in options.items() if value is not None and value is not False}
-    if given.get("count") == "users":  # what everything counts unless told otherwise
-        del given["count"]
-    check_options(mechanisms, given)
-    taken = {option for name in mechanisms for option in named(name).options}
-    for text in (name for name in mechanisms if name not in MECHANISMS):
-        own = set(given) & set(named(text).options) - {"pool", "result_lists"}
-        if own:
-            flag = "--" + min(own).replace("_", "-")
-            raise UsageError(f"{text} says all there is to choose: leave {flag} out")
-    return given | {n: v for n, v in shared.items() if v is not None and n in taken}
-
-
-def _public(
-    mechanisms: Mapping[str, str],
-    options: Mapping[str, Any],
-    log: Sequence[Path],
-    url: str,
-    *,
-    by: bool = False,
-) -> dict[str, Any]:
-    """The options with what is in the public files they name, cleaned as the log is."""
-    loaded = dict(options)
-    for name in FILES:
-        path = Path(str(options.get(name, "")))
-        if name in options and path.exists() and any(path.samefile(f) for f in log):
-            flag = "--" + name.replace("_", "-")
-            raise Refused(
-                f"{flag} names the log itself. What it lists must be public and fixed without the "
-                "log (A4): everything made from the log is private until it is released."
-            )
-    if "result_lists" in options:
-        if not {"query", "click"} <= set(mechanisms):
-            raise UsageError("--result-lists needs the tables query and click")
-        loaded["result_lists"] = read_lists(Path(options["result_lists"]), url=url)
-    if "pool" in options:
-        needed = [table for table, name in mechanisms.items() if "pool" in named(name).options]
-        needed = ["query"] if "safelog-literal" in mechanisms.values() else needed
-        loaded["pool"] = read_pools(Path(options["pool"]), tables=needed, url=url)
-    if "map" in options:
-        loaded["map"] = read_labels(str(options["map"]))
-    if "via_keywords" in options and by:
-        raise UsageError("--by and --via-keywords do not go together: keywords are counted for all")
-    if "via_keywords" in options and list(mechanisms)[:1] != ["keyword"]:
-        raise UsageError(
-            "--via-keywords needs the keyword table before all others: --tables keyword,query"
-        )
-    return loaded
 
 
 def _tables(
@@ -416,47 +350,29 @@ def _check_delta(total: Guarantee, asked: float | None, users: int | None, accep
         )
 
 
-def _certificate(
-    plans: Mapping[str, Plan],
-    total: Guarantee,
-    rows: Mapping[str, int],
-    release_id: str,
-    engine: Engine,
-    entropy: Entropy,
-    *,
-    found: Source,
-    way: str,
-    view: View,
-    reading: Reading,
-    users: int | None,
-    counted: Mapping[str, str | None],
-    account: Account | None,
-    about: Mapping[str, str],
-    notes: Mapping[str, Mapping[str, Any]],
-    unprotected: tuple[str, ...],
-    consistent: bool,
-    planned_by: str | None,
-) -> Certificate:
+def _certificate(asked: _Prepared, made: Made, *, engine: Engine, entropy: Entropy) -> Certificate:
+    plans, view, found, account = asked.plans, asked.view, asked.source, made.account
+    stated = asked.request.statements
     return Certificate(
-        release_id=release_id,
+        release_id=asked.release_id,
         published=datetime.now(UTC).date().isoformat(),
         murmurlog=__version__,
         private=not entropy.seeded,
-        guarantee=total,
+        guarantee=asked.total,
         tables={
             kind: TableClaim(
-                rows=rows[kind],
+                rows=made.tables[kind].num_rows,
                 mechanism=str(plan.mechanism),
                 guarantee=plan.guarantee,
-                count=counted[kind],
+                count=count_of(made.tables[kind]),
                 parameters=plan.mechanism.parameters(),
                 passes=plan.passes(),
-                notes=notes[kind],
+                notes=made.notes[kind],
             )
             for kind, plan in plans.items()
         },
-        bound=way,
-        text=reading.as_json()
+        bound=str(view.way),
+        text=asked.reading.as_json()
         | {
             "source": {
                 "format": found.shape,
@@ -472,13 +388,13 @@ def _certificate(
         sampler={
             "method": METHOD,
             "entropy": ENTROPY[not entropy.seeded],
-            "delta": drawn_with((plan.mechanism for plan in plans.values()), total),
+            "delta": drawn_with((plan.mechanism for plan in plans.values()), asked.total),
         },
-        by=reading.by,
-        declared_users=users,
-        unprotected=unprotected,
-        consistent=consistent,
-        planned_by=planned_by,
+        by=asked.reading.by,
+        declared_users=asked.request.budget.users,
+        unprotected=tuple(stated.unprotected),
+        consistent=asked.request.content.consistent,
+        planned_by=stated.planned_by,
         booked=None
         if account is None
         else {
@@ -487,5 +403,5 @@ def _certificate(
             "epsilon_before": account.epsilon,
             "delta_before": account.delta,
         },
-        about=dict(about),
+        about=dict(stated.about or {}),
     )

@@ -11,14 +11,16 @@ from murmurlog.errors import EngineError, UsageError
 from murmurlog.logs.engines.duckdb import DuckEngine, check_memory, connect
 from murmurlog.logs.engines.spark import SparkEngine, check_settings, is_uri
 from murmurlog.logs.engines.spark import connect as connect_spark
+from murmurlog.logs.options import SourceOptions
 from murmurlog.logs.postgres import looks_like_address
 from murmurlog.logs.source import Source, find
 from murmurlog.logs.spark_rows import find_at
+from murmurlog.mechanisms import MECHANISMS
 from murmurlog.publishing.plan import Plan
 from murmurlog.publishing.remote_target import Landing, landing
+from murmurlog.publishing.request import Running
 
 # What is made on Spark without holding every item in this process.
-ON_SPARK = ("rounds", "threshold", "korolova", "zealous")
 SPARK_TABLES = ("keyword", "query", "pair", "click")
 
 
@@ -26,41 +28,33 @@ SPARK_TABLES = ("keyword", "query", "pair", "click")
 class Place:
     """Where a release runs."""
 
-    engine: str = "duckdb"
-    memory: str | None = None
-    master: str | None = None
-    scratch: str | None = None
+    running: Running = Running()
 
     def __post_init__(self) -> None:
-        check_memory(self.memory)
-        if self.engine == "spark":
-            check_settings(master=self.master, scratch_at=self.scratch, memory=self.memory)
-        elif self.engine != "duckdb":
-            raise EngineError(f"there is no engine {self.engine!r}: use duckdb or spark")
-        elif self.master or self.scratch:
+        asked = self.running
+        check_memory(asked.memory)
+        if asked.engine == "spark":
+            check_settings(master=asked.master, scratch_at=asked.scratch, memory=asked.memory)
+        elif asked.engine != "duckdb":
+            raise EngineError(f"there is no engine {asked.engine!r}: use duckdb or spark")
+        elif asked.master or asked.scratch:
             raise UsageError("--master and --scratch go with --engine spark only")
 
-    def find(
-        self,
-        source: str,
-        *,
-        columns: Mapping[str, str] | None,
-        encoding: str | None,
-        shape: str | None,
-    ) -> Source:
+    def find(self, source: str, read: SourceOptions) -> Source:
         """The source, which is looked for by Spark if its path is a URI."""
-        if self.engine == "duckdb" or looks_like_address(source) or not is_uri(source):
-            return find(source, columns=columns, encoding=encoding, shape=shape)
-        if encoding is not None or shape is not None:
+        asked = self.running
+        if asked.engine == "duckdb" or looks_like_address(source) or not is_uri(source):
+            return find(source, columns=read.columns, encoding=read.encoding, shape=read.shape)
+        if read.encoding is not None or read.shape is not None:
             raise UsageError("Parquet knows its text: leave --encoding and --shape out")
-        with connect_spark(master=self.master, scratch_at=self.scratch, test=False) as engine:
-            return find_at(source, columns=columns, engine=engine)
+        with connect_spark(master=asked.master, scratch_at=asked.scratch, test=False) as engine:
+            return find_at(source, columns=read.columns, engine=engine)
 
     def target(self, out: str | Path) -> Path | str:
         """Where a bundle goes: a path of this machine, or the URI of one that Spark reaches."""
         if isinstance(out, Path) or not is_uri(out):
             return Path(out)
-        if self.engine != "spark":
+        if self.running.engine != "spark":
             raise UsageError(
                 f"--out {out!r} is reached by Spark only: name a path of this machine, or use "
                 "--engine spark"
@@ -70,12 +64,16 @@ class Place:
     def check(self, plans: Mapping[str, Plan]) -> None:
         """Raises if a table cannot be made there."""
         for kind, each in plans.items():
-            name = str(each.mechanism).partition("(")[0]
-            if self.engine == "spark" and (name not in ON_SPARK or kind not in SPARK_TABLES):
-                raise EngineError(
-                    f"a {kind} table by {name} is not made on Spark, which makes "
-                    f"{', '.join(SPARK_TABLES)} by {', '.join(ON_SPARK)}: use --engine duckdb"
-                )
+            made = each.mechanism
+            if self.running.engine in made.engines and (
+                self.running.engine != "spark" or kind in SPARK_TABLES
+            ):
+                continue
+            able = [name for name, one in MECHANISMS.items() if "spark" in one.engines]
+            raise EngineError(
+                f"a {kind} table by {made.name} is not made on Spark, which makes "
+                f"{', '.join(SPARK_TABLES)} by {', '.join(able)}: use --engine duckdb"
+            )
 
     @contextmanager
     def landing(
@@ -91,9 +89,10 @@ class Place:
     @contextmanager
     def connect(self) -> Iterator[DuckEngine | SparkEngine]:
         """The engine, with a private folder that is gone at the end."""
-        if self.engine == "duckdb":
-            with connect(memory=self.memory) as duck:
+        if self.running.engine == "duckdb":
+            with connect(memory=self.running.memory) as duck:
                 yield duck
         else:
-            with connect_spark(master=self.master, scratch_at=self.scratch) as spark:
+            asked = self.running
+            with connect_spark(master=asked.master, scratch_at=asked.scratch) as spark:
                 yield spark

@@ -4,16 +4,20 @@
 query<TAB>label; queries it does not list are "other". It must not have been made from the log (A4).
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-import ibis
 import pyarrow as pa
 
 from murmurlog.bundle.keys import normalise
 from murmurlog.errors import InputError
-from murmurlog.logs.engines.duckdb import Engine
+
+if TYPE_CHECKING:
+    from murmurlog.logs.engines.duckdb import Engine
+
 
 LENGTHS = ("1 word", "2 words", "3 words", "4 words", "5 words or more")
 OTHER = "other"
@@ -39,6 +43,8 @@ class Lengths:
         return LENGTHS
 
     def label(self, rows: Any, engine: Engine) -> Any:
+        import ibis
+
         words = rows.query.split(" ").length()
         return rows.mutate(
             label=ibis.cases(

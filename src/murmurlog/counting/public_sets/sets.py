@@ -5,12 +5,14 @@ that are new. The set must have been fixed without the log (A4). What is drawn h
 among keys of equal standing, by `noise.below`; sizes may be far beyond what can be listed.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -21,9 +23,11 @@ import pyarrow.compute as pc
 from murmurlog.bundle.keys import ALREADY_NORMAL, check_url_level, clean_url, normalise
 from murmurlog.bundle.schema import KEYS
 from murmurlog.errors import InputError, UsageError
-from murmurlog.logs.engines.duckdb import Engine
-from murmurlog.logs.formats import pieces
 from murmurlog.privacy.sampler import Entropy, below
+
+if TYPE_CHECKING:
+    from murmurlog.logs.engines.duckdb import Engine
+
 
 BLOCK = 1 << 22  # bytes; a line of a list may be one byte, and takes some forty as it is cleaned
 MOST_LINE = 1 << 30  # bytes; texts of one line are pools, too
@@ -302,6 +306,8 @@ def read_pools(path: Path, *, tables: Sequence[str], url: str) -> dict[str, List
 
 def lines_of(path: Path) -> Iterator[pa.Array]:
     """The lines of a file of UTF-8 text, plain or compressed, in large pieces."""
+    from murmurlog.logs.formats import pieces
+
     compression = {".gz": "gzip", ".zst": "zstd"}.get(path.suffix.lower())
     rest, row = b"", 1
     for piece in pieces(path, compression, block=BLOCK):

@@ -1,6 +1,6 @@
 """Invented search logs: reproducible, nobody's, shaped like real ones. Draws no privacy noise.
 
-Two models (docs/generate.md). The plain one: users differ in activity by a log-normal law; a user's
+Two models (docs/explanation/generate.md). The plain one: users differ in activity by a log-normal law; a user's
 rows fall into sessions; a query is one of a shared list with Zipf-Mandelbrot popularity, or the
 user's own (the long tail that only one person ever asks), or the previous one again; a little over
 half of the queries are clicked, mostly on the first result. The other draws users of a `Population`

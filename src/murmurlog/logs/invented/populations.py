@@ -1,6 +1,6 @@
 """Populations that invented logs are drawn from, and the drawing of their rows as numbers.
 
-A population was measured to look like a known log (docs/generate.md). Drawn are numbers of users,
+A population was measured to look like a known log (docs/explanation/populations.md). Drawn are numbers of users,
 queries, sites and ranks; `synth_text` spells them. Draws no privacy noise.
 """
 

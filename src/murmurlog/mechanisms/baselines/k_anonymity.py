@@ -5,22 +5,25 @@ rule of 30 users (users-30). They are here to be compared with. Between k - 1 an
 output changes for sure, so no epsilon and no delta below 1 is true of any of them.
 """
 
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from __future__ import annotations
 
-import ibis
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
+
 import pyarrow as pa
 
 from murmurlog.bundle.joiners import JOINERS
 from murmurlog.bundle.schema import count_columns, keys_of, keys_schema
 from murmurlog.errors import UsageError
-from murmurlog.logs.engines.duckdb import Engine
-from murmurlog.logs.log import Log
-from murmurlog.mechanisms.protocol import View, check_letters, number, whole
+from murmurlog.mechanisms.letters import Letter, check_letters
+from murmurlog.mechanisms.protocol import Mechanism, View
 from murmurlog.privacy import Guarantee
 from murmurlog.privacy.sampler import Entropy
+
+if TYPE_CHECKING:
+    from murmurlog.logs.engines.duckdb import Engine
+    from murmurlog.logs.log import Log
+
 
 STAR = "*"  # ends a prefix; no keyword holds one, and normalising leaves it
 # A joiner whose letter was cut off; normalising would take it away. DuckDB's syntax.
@@ -65,16 +68,10 @@ def exact(keys: tuple[str, ...], rows: pa.Table) -> pa.Table:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AtLeast:
+class AtLeast(Mechanism):
     """What the baselines share: a k, exact counts, and nothing that could be proved."""
 
-    k: int
-
-    name: ClassVar[str]
-    tables: ClassVar[tuple[str, ...]]
-    options: ClassVar[tuple[str, ...]] = ()
-    waits: ClassVar[bool] = False
-    needs_delta: ClassVar[bool] = True
+    k: Annotated[int, Letter(parameter="threshold")]
 
     def __post_init__(self) -> None:
         check_letters(T=self.k)
@@ -91,18 +88,7 @@ class AtLeast:
     @classmethod
     def from_letters(cls, letters: dict[str, str]) -> Self:
         """From k. A bound d means nothing here: nothing is bounded."""
-        left = {letter: text for letter, text in letters.items() if letter != "d"}
-        k = number(left, "k")
-        if left:
-            raise UsageError(f"{cls.name} has no parameter {', '.join(left)}: use k")
-        if not math.isfinite(k):
-            raise UsageError(f"k must be a whole number, not {k!r}")
-        return cls(k=whole(k, "k"))
-
-    @classmethod
-    def for_table(cls, table: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-        """Itself, without options."""
-        return cls.name, {}
+        return super().from_letters({k: v for k, v in letters.items() if k != "d"})
 
     @classmethod
     def solve(
@@ -149,12 +135,7 @@ class AtLeast:
 
     def parameters(self) -> dict[str, Any]:
         """The parameters by their full names, for certificates."""
-        return {"per_user": None, "threshold": self.k}
-
-    @staticmethod
-    def finish(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-        """The tables as they are."""
-        return dict(tables)
+        return {"per_user": None, **super().parameters()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,6 +185,8 @@ class KKeyword(AtLeast):
         From long prefixes to short: one is published if at least k units hold a rare word that
         begins with it and has found no longer prefix. So each word counts in one row only.
         """
+        import ibis
+
         counts = held.counts()
         found = [held.engine.materialise(counts.filter(counts.users >= self.k))]
         names = list(held.keys)
@@ -245,8 +228,8 @@ class Users30(AtLeast):
     Needs: nothing.  Drops: queries of fewer than 30 units, urls of fewer than 5.
     """
 
-    k: int = 30
-    urls: int = 5
+    k: Annotated[int, Letter(parameter="threshold")] = 30
+    urls: Annotated[int, Letter(parameter="url_threshold")] = 5
 
     name: ClassVar[str] = "users-30"
     tables: ClassVar[tuple[str, ...]] = ("query", "click")
@@ -292,7 +275,3 @@ class Users30(AtLeast):
     def least_users(self) -> int | None:
         """5: a url's."""
         return self.urls
-
-    def parameters(self) -> dict[str, Any]:
-        """The parameters by their full names, for certificates."""
-        return {"per_user": None, "threshold": self.k, "url_threshold": self.urls}

@@ -5,33 +5,39 @@ outside the pool need a delta; the filter by raw frequency comes before the limi
 change other users' counts; and urls come bare from the log. `pool` and `threshold` are what holds.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-import ibis
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from murmurlog.bundle.options import Option
 from murmurlog.bundle.schema import count_columns, keys_of, keys_schema
-from murmurlog.counting.bound import bound
 from murmurlog.counting.public_sets.sets import Domain
-from murmurlog.counting.tally import Tally, tally
 from murmurlog.errors import UsageError
-from murmurlog.logs.log import Log
 from murmurlog.mechanisms.korolova import keep_published
-from murmurlog.mechanisms.protocol import View, number, whole
+from murmurlog.mechanisms.letters import number, whole
+from murmurlog.mechanisms.pool import POOL_OPTION
+from murmurlog.mechanisms.protocol import Mechanism, View
 from murmurlog.privacy import Guarantee, check_budget, noise_sd, survival, turning_point
 from murmurlog.privacy.sampler import Entropy, draw
+
+if TYPE_CHECKING:
+    from murmurlog.counting.tally import Tally
+    from murmurlog.logs.log import Log
+
 
 TAU = 5  # queries with fewer rows are taken for typos and removed, before anything else
 LETTERS = ("q_f", "c_f", "b", "b_q", "b_c", "K")
 
 
 @dataclass(frozen=True, kw_only=True)
-class SafelogLiteral:
+class SafelogLiteral(Mechanism):
     """Queries whose noisy number of rows exceeds K, with a fresh count, and every url clicked for them.
 
     Protects: nothing provable.  Neighbours: none.
@@ -47,7 +53,8 @@ class SafelogLiteral:
     K: float = 10.0
 
     tables: ClassVar[tuple[str, ...]] = ("query", "click")
-    options: ClassVar[tuple[str, ...]] = ("pool",)
+    name: ClassVar[str] = "safelog-literal"
+    options: ClassVar[tuple[Option, ...]] = (POOL_OPTION,)
     waits: ClassVar[bool] = True  # clicks are of the queries that were selected
     needs_delta: ClassVar[bool] = False
 
@@ -120,6 +127,9 @@ class SafelogLiteral:
 
     def gather(self, log: Log, view: View, *, entropy: Entropy) -> Tally:
         """Steps 3 to 5: what is left after filter and limit; queries with the pool at 0."""
+        from murmurlog.counting.bound import bound
+        from murmurlog.counting.tally import tally
+
         if view.kind == "click" and "query" not in view.published:
             raise UsageError(
                 "safelog-literal publishes clicks of the queries it selects: name query beside "
@@ -170,10 +180,6 @@ class SafelogLiteral:
         """P(n + noise > K)."""
         return survival(noise="geometric", scale=self.b, x=math.floor(self.K) + 1 - n)
 
-    def least_users(self) -> int | None:
-        """None: a fresh count can be anything."""
-        return None
-
     def parameters(self) -> dict[str, Any]:
         """The parameters by their full names, and the epsilon that the thesis claims for them."""
         # Theorem 1 with p_g = 1; u/(2 - u) is its 1/(2 e^((K-1)/b) - 1) without the overflow.
@@ -210,6 +216,8 @@ def _frequent(log: Log, view: View) -> Any:
 
 def _with_pool(counted: Tally, pool: Domain) -> Tally:
     """The tally and, with 0 rows, the queries of the pool that it does not hold."""
+    import ibis
+
     if pool.names != ("query",):
         raise UsageError(f"the pool must hold queries, but holds {', '.join(pool.names)}")
     listed = counted.engine.keep(pool.keys(np.arange(pool.size)))

@@ -7,39 +7,33 @@ more or less changes the size of the output for sure, so delta is 1 at any epsil
 printed: given the totals, user k is exposed with probability delta_k, and sum x <= n B.
 """
 
+from __future__ import annotations
+
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from scipy import sparse
 
+from murmurlog.bundle.decimals import decimal, integer
+from murmurlog.bundle.options import Option
 from murmurlog.bundle.schema import SEPARATOR, schema, with_notes
 from murmurlog.errors import UsageError
-from murmurlog.logs.log import Log
-from murmurlog.mechanisms.hong.diversity import diverse, eliminate, most_diverse
-from murmurlog.mechanisms.hong.histories import (
-    Histories,
-    Integers,
-    exposures,
-    histories,
-    preprocess,
-    sample,
-)
-from murmurlog.mechanisms.hong.programs import (
-    budget,
-    frequent,
-    largest_output,
-    least_breach,
-    size_bound,
-    support_distance,
-)
-from murmurlog.mechanisms.protocol import View, number, whole
+from murmurlog.mechanisms.letters import Letter
+from murmurlog.mechanisms.protocol import Mechanism, View
 from murmurlog.privacy import Guarantee, check_budget
 from murmurlog.privacy.sampler import Entropy
+
+if TYPE_CHECKING:
+    from murmurlog.mechanisms.hong.histories import Histories, Integers
+
+
+if TYPE_CHECKING:
+    from murmurlog.logs.log import Log
+
 
 OBJECTIVES = ("output", "frequent", "diverse", "breach")
 DIVERSITIES = ("pairs", "queries")
@@ -57,7 +51,7 @@ class Gathered:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hong:
+class Hong(Mechanism):
     """Rows (user, query, url, count) whose totals are optimal and whose users are drawn.
 
     Protects: nothing end to end.  Neighbours: none.
@@ -65,17 +59,28 @@ class Hong:
     Drops: pairs that a single user has, and most others.
     """
 
-    objective: str = "output"
-    epsilon: float
-    delta: float
-    support: float = SUPPORT
-    output_size: int | None = None  # None: half of lambda
-    diversity: str = "pairs"
+    objective: Annotated[str, Letter(parameter="objective")] = "output"
+    epsilon: Annotated[float, Letter(parameter="epsilon")]
+    delta: Annotated[float, Letter(parameter="delta")]
+    support: Annotated[float, Letter(parameter="support")] = SUPPORT
+    diversity: Annotated[str, Letter(parameter="diversity")] = "pairs"
+    # None: half of lambda
+    output_size: Annotated[int | None, Letter(parameter="output_size")] = None
 
+    name: ClassVar[str] = "hong"
     tables: ClassVar[tuple[str, ...]] = ("log",)
-    options: ClassVar[tuple[str, ...]] = ("objective", "support", "output_size", "diversity")
-    waits: ClassVar[bool] = False
-    needs_delta: ClassVar[bool] = True
+    options: ClassVar[tuple[Option, ...]] = (
+        Option(name="objective", help="output, frequent, diverse or breach."),
+        Option(
+            name="support",
+            help="frequent: least share of the clicks. Default 0.001.",
+            read=decimal,
+        ),
+        Option(
+            name="output_size", help="Clicks to publish. Default half of the most.", read=integer
+        ),
+        Option(name="diversity", help="diverse: of pairs or of queries. Default pairs."),
+    )
 
     def __post_init__(self) -> None:
         check_budget(self.epsilon, self.delta)
@@ -95,35 +100,10 @@ class Hong:
                 "size that it finds"
             )
 
-    def __str__(self) -> str:
-        size = "" if self.output_size is None else f", output_size={self.output_size}"
-        return (
-            f"hong(objective={self.objective}, epsilon={self.epsilon!r}, delta={self.delta!r}, "
-            f"support={self.support!r}, diversity={self.diversity}{size})"
-        )
-
     @classmethod
     def from_letters(cls, letters: dict[str, str]) -> Self:
-        """From objective, epsilon, delta, support, diversity and output_size."""
-        left = dict(letters)
-        left.pop("d", None)  # a literal run bounds nobody
-        size = number(left, "output_size", default=math.nan)
-        made = cls(
-            objective=left.pop("objective", "output"),
-            diversity=left.pop("diversity", "pairs"),
-            epsilon=number(left, "epsilon"),
-            delta=number(left, "delta"),
-            support=number(left, "support", default=SUPPORT),
-            output_size=None if math.isnan(size) else whole(size, "output_size"),
-        )
-        if left:
-            raise UsageError(f"hong has no parameter {', '.join(left)}")
-        return made
-
-    @classmethod
-    def for_table(cls, table: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-        """Itself, with its options."""
-        return "hong", {name: options[name] for name in cls.options if name in options}
+        """From its fields; a literal run bounds nobody, so a bound d means nothing."""
+        return super().from_letters({k: v for k, v in letters.items() if k != "d"})
 
     @classmethod
     def solve(
@@ -164,6 +144,8 @@ class Hong:
 
     def gather(self, log: Log, view: View, *, entropy: Entropy) -> Gathered:
         """c_ijk: how often each unit clicked each url for each query."""
+        from murmurlog.mechanisms.hong.histories import histories
+
         rows = view.items(log).table
         counted = rows.group_by(["unit", "query", "url"]).aggregate(times=rows.count())
         table = log.engine.materialise(counted).to_pyarrow()
@@ -183,6 +165,8 @@ class Hong:
 
     def release(self, gathered: Gathered, *, entropy: Entropy) -> pa.Table:
         """(user, query, url, count) with fresh pseudonyms; the notes say what is true of it."""
+        from murmurlog.mechanisms.hong.histories import sample
+
         given = gathered.histories
         x, notes = self._totals(given, gathered.pairs)
         drawn = sample(given, x, entropy=entropy)
@@ -197,6 +181,14 @@ class Hong:
 
     def _totals(self, given: Histories, pairs: pa.Table) -> tuple[Integers, dict[str, Any]]:
         """x_ij by the chosen objective, and what there is to say about it."""
+        from murmurlog.mechanisms.hong.programs import (
+            budget,
+            frequent,
+            largest_output,
+            least_breach,
+            support_distance,
+        )
+
         B = budget(epsilon=self.epsilon, delta=self.delta)
         most = largest_output(given, B=B)
         notes: dict[str, Any] = {"lambda": most.optimum}
@@ -229,6 +221,9 @@ class Hong:
     def _diverse(
         self, given: Histories, pairs: pa.Table, B: float, notes: dict[str, Any]
     ) -> tuple[Integers, dict[str, Any]]:
+        from murmurlog.mechanisms.hong.diversity import diverse, eliminate, most_diverse
+        from murmurlog.mechanisms.hong.histories import preprocess
+
         of = None
         if self.diversity == "queries":
             codes = pairs["query"].combine_chunks().dictionary_encode().indices
@@ -247,6 +242,9 @@ class Hong:
 
     def _truths(self, given: Histories, x: Integers) -> dict[str, Any]:
         """What holds for the output: the bound on its size, and the conditional statement."""
+        from murmurlog.mechanisms.hong.histories import exposures
+        from murmurlog.mechanisms.hong.programs import budget, size_bound
+
         B = budget(epsilon=self.epsilon, delta=self.delta)
         exposed = exposures(given, x)
         return {
@@ -278,8 +276,3 @@ class Hong:
             "output_size": self.output_size,
             "diversity": self.diversity,
         }
-
-    @staticmethod
-    def finish(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-        """The tables as they are."""
-        return dict(tables)

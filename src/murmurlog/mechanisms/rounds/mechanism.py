@@ -2,35 +2,28 @@
 
 Each unit spreads a weight over its items instead of counting 1 for each. Items that passed, and
 items without a chance, are taken out between the rounds, so that the weights of the next round go
-where they can still do something. Proof, line by line: docs/mechanisms/rounds.md.
+where they can still do something. Proof, line by line: docs/explanation/mechanisms/rounds-proof.md.
 """
+
+from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
 
+from murmurlog.bundle.decimals import decimal, integer
+from murmurlog.bundle.options import Option
 from murmurlog.bundle.schema import count_columns, keys_schema
 from murmurlog.errors import Refused, UsageError
-from murmurlog.logs.log import Log
-from murmurlog.mechanisms.protocol import ITEMS, View, fault_of_counts, number, whole
-from murmurlog.mechanisms.rounds.streaming import Judged, counted_in_passing, selected_in_passing
-from murmurlog.mechanisms.rounds.weights import (
-    FULL,
-    Held,
-    Play,
-    among,
-    bounded,
-    clipped,
-    numbered,
-    opening,
-    weights,
-)
+from murmurlog.mechanisms.letters import number, whole
+from murmurlog.mechanisms.protocol import ITEMS, Mechanism, View, fault_of_counts
 from murmurlog.privacy import ALWAYS, SAFETY, Guarantee, Loss, noise_sd
 from murmurlog.privacy.rounds import (
+    FULL,
     GRID,
     MOST_ROUNDS,
     Schedule,
@@ -42,6 +35,15 @@ from murmurlog.privacy.rounds import (
 )
 from murmurlog.privacy.sampler import Entropy, Integers, draw, sampler_delta
 
+if TYPE_CHECKING:
+    from murmurlog.mechanisms.rounds.streaming import Judged
+    from murmurlog.mechanisms.rounds.weights import Held, Play
+
+
+if TYPE_CHECKING:
+    from murmurlog.logs.log import Log
+
+
 ROUNDS, COUNT_SHARE, COUNT_PER_USER = 4, 0.3, 40
 # Found on invented logs of several kinds, never on the log at hand: fixed here once and for all.
 LAST_TO_FIRST = 3.5  # the last round's share of mu^2, in shares of the first
@@ -51,7 +53,7 @@ C, REACH, FOCUS = 3.0, 1.3, 0.3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rounds:
+class Rounds(Mechanism):
     """Items whose weight over several rounds passes a threshold; then fresh counts of them.
 
     Protects: everything one unit did.  Neighbours: add-remove or replace.
@@ -64,9 +66,18 @@ class Rounds:
     focus: float = 1.0  # the least attention an item gets; 1: weights are equal
 
     tables: ClassVar[tuple[str, ...]] = ITEMS
-    options: ClassVar[tuple[str, ...]] = ("rounds", "count_share", "count_per_user", "set_only")
-    waits: ClassVar[bool] = False
-    needs_delta: ClassVar[bool] = True
+    name: ClassVar[str] = "rounds"
+    engines: ClassVar[tuple[str, ...]] = ("duckdb", "spark")
+    options: ClassVar[tuple[Option, ...]] = (
+        Option(name="rounds", help="How many, up to 8. Default 4.", read=integer),
+        Option(name="count_share", help="Part of the budget on counts. Default 0.3.", read=decimal),
+        Option(
+            name="count_per_user",
+            help="Published items counted a unit. Default 40.",
+            read=integer,
+        ),
+    )
+    settings: ClassVar[tuple[str, ...]] = ("set_only",)
     usual_bound: ClassVar[int] = 100  # weights are spread, so a larger bound costs little
 
     def __post_init__(self) -> None:
@@ -125,7 +136,7 @@ class Rounds:
     @classmethod
     def for_table(cls, table: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         """Itself; keys alone have no counts to spend on."""
-        chosen = {n: options[n] for n in cls.options if n in options and n != "set_only"}
+        _, chosen = super().for_table(table, options)
         if options.get("set_only"):
             if given := sorted(set(chosen) - {"rounds"}):
                 flag = "--" + given[0].replace("_", "-")
@@ -226,6 +237,8 @@ class Rounds:
 
     def gather(self, log: Log, view: View, *, entropy: Entropy) -> Held:
         """At most d distinct items of each unit, fixed here once for all rounds."""
+        from murmurlog.mechanisms.rounds.weights import bounded, numbered
+
         return numbered(bounded(log, view, per_user=self.schedule.d, entropy=entropy))
 
     def release(self, held: Held, *, entropy: Entropy) -> pa.Table:
@@ -240,6 +253,9 @@ class Rounds:
 
     def select(self, held: Held, *, entropy: Entropy) -> Integers:
         """The published items' numbers, in order."""
+        from murmurlog.mechanisms.rounds.streaming import selected_in_passing
+        from murmurlog.mechanisms.rounds.weights import opening, weights
+
         if not held.dense:
             scales = [scale * GRID for scale in self.schedule.scales]
             return selected_in_passing(held, scales=scales, judge=self.judged, entropy=entropy)
@@ -258,6 +274,8 @@ class Rounds:
 
     def _step(self, held: Held, play: Play, k: int, z: Integers) -> tuple[Integers, Play | None]:
         """What passes in round k where the alive items measure z, and what goes into the next."""
+        from murmurlog.mechanisms.rounds.weights import Play, among
+
         found = self.judged(k, z, play.remembered)
         passed, alive = play.alive[found.passed], play.alive[found.on]
         if len(alive) == 0:
@@ -271,6 +289,8 @@ class Rounds:
 
     def judged(self, k: int, z: Integers, remembered: Integers) -> Judged:
         """What becomes of items that measure z in round k, of each by its own numbers alone."""
+        from murmurlog.mechanisms.rounds.streaming import Judged
+
         s = self.schedule
         # 3. Everything known of the item, in integers; (iv) coefficients are public, >= 0.
         y = s.own[k] * z + remembered
@@ -304,6 +324,9 @@ class Rounds:
         return np.asarray(np.clip(np.rint(FULL * bell), least, FULL), dtype=np.int64)
 
     def _table(self, held: Held, shown: Integers, entropy: Entropy) -> pa.Table:
+        from murmurlog.mechanisms.rounds.streaming import counted_in_passing
+        from murmurlog.mechanisms.rounds.weights import clipped
+
         listed = held.engine.keep(pa.table({"item": shown}))
         found = held.names.join(listed, "item").select("item", *held.keys)
         schema = keys_schema(held.keys).insert(0, pa.field("item", pa.int64()))
@@ -364,11 +387,6 @@ class Rounds:
             "count_per_user": s.count_per_user,
             "count_scale": s.count_scale,
         }
-
-    @staticmethod
-    def finish(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-        """The tables as they are."""
-        return dict(tables)
 
 
 def _split(

@@ -18,10 +18,8 @@ from murmurlog.logs.encoded import Holdings
 from murmurlog.logs.engines.duckdb import DuckEngine, Engine
 from murmurlog.logs.log import Log
 from murmurlog.mechanisms.protocol import View
-from murmurlog.privacy.rounds import GRID
+from murmurlog.privacy.rounds import FULL, GRID
 from murmurlog.privacy.sampler import Entropy, Integers
-
-FULL = 10  # attention is a whole number up to this: a unit's weights are in its proportion
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,26 +9,32 @@ Differs from the paper: no row and no id of the log is published, so the bound o
 rows that the paper's optimisation obeys is not needed.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-import ibis
 import numpy as np
 import pyarrow as pa
 
+from murmurlog.bundle.options import Option
 from murmurlog.bundle.schema import MORE, in_order, schema, with_notes
-from murmurlog.counting.bound import Bounded, bound
-from murmurlog.counting.items import Items
-from murmurlog.counting.tally import Tally, tally
 from murmurlog.errors import InputError, UsageError
-from murmurlog.logs.log import Log
-from murmurlog.mechanisms.protocol import View, check_letters, number
+from murmurlog.mechanisms.letters import check_letters, number
+from murmurlog.mechanisms.protocol import Mechanism, View
 from murmurlog.mechanisms.synthetic import users as invented
 from murmurlog.mechanisms.threshold import Threshold
 from murmurlog.privacy import SAFETY, Guarantee, check_budget, check_neighbours, rounded_up, sides
 from murmurlog.privacy.sampler import Entropy, Integers, draw, sampler_delta
+
+if TYPE_CHECKING:
+    from murmurlog.counting.bound import Bounded
+    from murmurlog.counting.items import Items
+    from murmurlog.counting.tally import Tally
+    from murmurlog.logs.log import Log
+
 
 # How epsilon is divided among the parts that are asked for; fixed, so that no log can choose it.
 SHARES = {"pairs": 16, "sizes": 2, "together": 6, "rank": 1, "hour": 1, "count": 1}
@@ -53,7 +59,7 @@ class Clicks:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Synthetic:
+class Synthetic(Mechanism):
     """A log of invented users, made of noisy numbers about the clicks of real ones.
 
     Protects: everything one unit did.  Neighbours: add-remove or replace.
@@ -69,9 +75,12 @@ class Synthetic:
     b_count: float | None = None
 
     tables: ClassVar[tuple[str, ...]] = ("log",)
-    options: ClassVar[tuple[str, ...]] = ("measure", "set_only")
-    waits: ClassVar[bool] = False
-    needs_delta: ClassVar[bool] = True
+    name: ClassVar[str] = "synthetic"
+    options: ClassVar[tuple[Option, ...]] = (
+        Option(name="measure", help="Also together, rank, hour, count; with commas."),
+    )
+    settings: ClassVar[tuple[str, ...]] = ("set_only",)
+    mixes_units: ClassVar[bool] = True  # invents rows from all units together
 
     def __post_init__(self) -> None:
         for scale in (self.b_sizes, *self._spreads().values()):
@@ -251,6 +260,9 @@ class Synthetic:
 
     def gather(self, log: Log, view: View, *, entropy: Entropy) -> Clicks:
         """The clicks of each unit, at most d distinct ones, with what is measured of them."""
+        from murmurlog.counting.bound import bound
+        from murmurlog.counting.tally import tally
+
         for name, column in (("rank", "rank"), ("hour", "time")):
             if name in self._spreads() and column not in log.source.columns:
                 raise InputError(
@@ -316,6 +328,12 @@ class Synthetic:
 
     def _couples(self, clicks: Clicks, held: Any, entropy: Entropy) -> Tally:
         """How many units hold both of two published pairs; at most r such couples a unit."""
+        import ibis
+
+        from murmurlog.counting.bound import bound
+        from murmurlog.counting.items import Items
+        from murmurlog.counting.tally import tally
+
         assert self.together
         other = held.view()
         both = held.join(other, [held.unit == other.unit, held.pair < other.pair]).select(
@@ -369,11 +387,6 @@ class Synthetic:
             "columns": self._columns(),
         }
 
-    @staticmethod
-    def finish(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-        """The tables as they are."""
-        return dict(tables)
-
 
 def measured(text: str | None) -> tuple[str, ...]:
     """("together", "rank") from "together,rank"."""
@@ -388,6 +401,8 @@ def _with_traits(bounded: Bounded, held: Items, spreads: Mapping[str, float]) ->
 
     Of a unit's rows with this click: the least rank, the hour of the first, how many there are.
     """
+    import ibis
+
     if not spreads:
         return bounded.table
     rows = held.table
@@ -423,6 +438,8 @@ def _links(couples: pa.Table, users: Integers, sizes: Integers) -> invented.Link
 
 def _spread(held: Any, name: str) -> Integers:
     """How many units are in each bin; a unit is in that of its first published click that has one."""
+    import ibis
+
     some = held.filter(held[name].notnull())
     first = ibis.row_number().over(ibis.window(group_by="unit", order_by="place"))
     one = some.mutate(nth=first).filter(ibis._.nth == 0).select("unit", bin=ibis._[name])

@@ -5,32 +5,36 @@ one item, and `Threshold` with d = 1 does the rest: the least noise there is, an
 profile puts together was together in the log. Only profiles that many units share exactly pass.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
-import ibis
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from murmurlog.bundle.schema import SEPARATOR, in_order, schema, with_notes
-from murmurlog.counting.bound import bound
-from murmurlog.counting.tally import Tally
 from murmurlog.errors import UsageError
-from murmurlog.logs.log import Log
-from murmurlog.mechanisms.protocol import View, number, whole
+from murmurlog.mechanisms.letters import Letter
+from murmurlog.mechanisms.protocol import Mechanism, View
 from murmurlog.mechanisms.synthetic.users import fault_of_users, names
 from murmurlog.mechanisms.threshold import Threshold
 from murmurlog.privacy import Guarantee
 from murmurlog.privacy.sampler import Entropy
 
+if TYPE_CHECKING:
+    from murmurlog.counting.tally import Tally
+    from murmurlog.logs.log import Log
+
+
 CAP = 3  # counts above are published as this
 
 
 @dataclass(frozen=True, kw_only=True)
-class Profiles:
+class Profiles(Mechanism):
     """Profiles whose noisy number of units is at least T, each as that many invented users.
 
     Protects: everything one unit did.  Neighbours: add-remove or replace.
@@ -38,25 +42,20 @@ class Profiles:
     Drops: profiles whose noisy number of units is below T.
     """
 
-    noise: str = "geometric"
-    d: int
-    cap: int = CAP
-    scale: float
-    T: int
+    noise: Annotated[str, Letter(parameter="noise")] = "geometric"
+    d: Annotated[int, Letter(parameter="per_user")]
+    cap: Annotated[int, Letter(parameter="cap")] = CAP
+    scale: Annotated[float, Letter(parameter="scale", also=("b", "sigma"))]
+    T: Annotated[int, Letter(parameter="threshold", above="K")]
 
+    name: ClassVar[str] = "profiles"
     tables: ClassVar[tuple[str, ...]] = ("log",)
-    options: ClassVar[tuple[str, ...]] = ("set_only",)
-    waits: ClassVar[bool] = False
-    needs_delta: ClassVar[bool] = True
+    settings: ClassVar[tuple[str, ...]] = ("set_only",)
 
     def __post_init__(self) -> None:
         if self.d < 1 or self.cap < 1:
             raise UsageError(f"d and cap must be at least 1, not {self.d} and {self.cap}")
         self.threshold()  # checks the rest
-
-    def __str__(self) -> str:
-        letters = f"d={self.d}, cap={self.cap}, scale={self.scale!r}, T={self.T}"
-        return f"profiles(noise={self.noise}, {letters})"
 
     def threshold(self) -> Threshold:
         """What is done to profiles: each unit has one, whatever d is."""
@@ -65,11 +64,8 @@ class Profiles:
     @classmethod
     def from_letters(cls, letters: dict[str, str]) -> Self:
         """From d, cap and threshold's noise, scale and T."""
-        left = dict(letters)
-        d = whole(number(left, "d"), "d")
-        cap = whole(number(left, "cap", default=CAP), "cap")
-        one = Threshold.from_letters({**left, "d": "1"})
-        return cls(noise=one.noise, d=d, cap=cap, scale=one.scale, T=one.T)
+        usual = {"noise": "gaussian"} if "sigma" in letters else {}
+        return super().from_letters({**usual, **letters})
 
     @classmethod
     def for_table(cls, table: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -108,6 +104,11 @@ class Profiles:
 
     def gather(self, log: Log, view: View, *, entropy: Entropy) -> Tally:
         """How many units have each profile."""
+        import ibis
+
+        from murmurlog.counting.bound import bound
+        from murmurlog.counting.tally import Tally
+
         held = view.items(log)
         kept = bound(held, per_user=self.d, way=view.way, entropy=entropy)
         rows = held.table
@@ -159,25 +160,6 @@ class Profiles:
     def passes(self, probability: float) -> int:
         """The least number of units with which a profile is published with this probability."""
         return self.threshold().passes(probability)
-
-    def least_users(self) -> int | None:
-        """None: a log has no count of users."""
-        return None
-
-    def parameters(self) -> dict[str, Any]:
-        """The parameters by their full names, for certificates."""
-        return {
-            "noise": self.noise,
-            "per_user": self.d,
-            "cap": self.cap,
-            "scale": self.scale,
-            "threshold": self.T,
-        }
-
-    @staticmethod
-    def finish(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-        """The tables as they are."""
-        return dict(tables)
 
 
 def _remarks(users: int, profiles: int) -> dict[str, Any]:

@@ -18,8 +18,7 @@ import pyarrow as pa
 from murmurlog.counting.tally import Tally
 from murmurlog.errors import UsageError
 from murmurlog.mechanisms import Korolova, Mechanism, Rounds, Threshold
-from murmurlog.mechanisms.rounds.weights import FULL
-from murmurlog.privacy.rounds import GRID
+from murmurlog.privacy.rounds import FULL, GRID
 from murmurlog.privacy.sampler import Integers, SeededEntropy
 from murmurlog.publishing.plan import Plan
 from murmurlog.publishing.planning.stand_in_log import Likeness

@@ -1,7 +1,7 @@
 """How an outline is measured: its public bins and blocks, the noise, and the theorem.
 
 Sorted counts without their keys are Hay, Rastogi, Miklau and Suciu's unattributed histogram (2010);
-the blocks of ranks and the noise for each are ours. Proof: docs/profile.md. Sees counts only, no log.
+the blocks of ranks and the noise for each are ours. Proof: docs/explanation/profile.md. Sees counts only, no log.
 """
 
 import math

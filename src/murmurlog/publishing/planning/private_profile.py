@@ -12,9 +12,10 @@ from typing import Any
 
 from murmurlog.bundle.bundle import check_target
 from murmurlog.bundle.keys import check_url_level
+from murmurlog.bundle.options import GAP
 from murmurlog.bundle.scratch import scratch, settle
 from murmurlog.counting.bound import choose_way
-from murmurlog.counting.items import GAP, check
+from murmurlog.counting.items import check
 from murmurlog.errors import DiskError
 from murmurlog.logs.engines.duckdb import check_memory, connect
 from murmurlog.logs.reading import Reading

@@ -1,0 +1,188 @@
+"""Flags from declarations: a command takes groups of options, and the mechanisms' own.
+
+A group is a dataclass whose fields declare options. Flags, MURMURLOG_* variables and settings in
+murmurlog.toml all become the same value of that group. The mechanisms' options are looked up when a
+command that takes them is run or asked for help, so that `murmurlog --help` answers at once.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from murmurlog.bundle.decimals import decimal, integer
+from murmurlog.bundle.options import Option, options_of, read_number
+
+MEANT = "murmurlog.options"  # where a context holds the options of mechanisms
+METAVARS = {integer: "N", decimal: "X", read_number: "X", Path: "FILE"}
+
+
+class GroupedCommand(TyperCommand):
+    """A command whose help lists its flags by group."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Writes the arguments, the command's own flags, then each group under its heading."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                own = "Arguments" if parameter.param_type_name == "argument" else "Options"
+                panel = getattr(parameter, "rich_help_panel", None) or own
+                sections.setdefault(panel, []).append(record)
+        for title, records in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(records)
+
+
+class MechanismCommand(GroupedCommand):
+    """A command that also takes the options that mechanisms declare."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The parameters, with those of the mechanisms behind them."""
+        if not hasattr(self, "of_mechanisms"):
+            found = mechanism_flags({p.name for p in self.params})
+            self.of_mechanisms = {p.name for p in found}
+            self.params += found
+        return list(super().get_params(ctx))
+
+    def invoke(self, ctx: Any) -> Any:
+        """Calls the command; Typer knows its own parameters only, the others go by the context."""
+        ctx.meta[MEANT] = {name: ctx.params.pop(name) for name in self.of_mechanisms}
+        return super().invoke(ctx)
+
+
+def mechanism_flags(taken: set[Any]) -> list[Any]:
+    """A flag for each option of a mechanism that the command does not have already."""
+    from murmurlog.mechanisms import declared_options
+
+    parameters = [
+        _parameter(replace(option, help=f"{', '.join(owners)}: {option.help}"), "Mechanisms")
+        for name, (option, owners) in declared_options().items()
+        if name not in taken
+    ]
+    app = typer.Typer(add_completion=False)
+    app.command()(_typed(lambda **_: None, parameters))
+    return list(typer.main.get_command(app).params)
+
+
+def _typed(
+    function: Callable[..., Any], parameters: Sequence[inspect.Parameter]
+) -> Callable[..., Any]:
+    """The function, with these parameters for Typer to see."""
+    function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    function.__annotations__ = {p.name: p.annotation for p in parameters}
+    return function
+
+
+def variable(option: Option) -> str | None:
+    """The variable that sets an option, too."""
+    return (
+        "MURMURLOG_" + option.flag.strip("-").replace("-", "_").upper() if option.variable else None
+    )
+
+
+def takes(**groups: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Gives a command the flags of these groups; it is called with one value for each group.
+
+    A `MechanismCommand` is also called with `options`, the mechanisms' that were given.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        own = inspect.signature(function).parameters
+        kept = [
+            p
+            for p in own.values()
+            if p.name not in (*groups, "options") and p.kind is not inspect.Parameter.VAR_KEYWORD
+        ]
+        made = [
+            _parameter(o, _title(group)) for group in groups.values() for o in options_of(group)
+        ]
+        parameters = [
+            p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*kept, *made, CONTEXT)
+        ]
+
+        def command(**given: Any) -> Any:
+            options = given.pop(CONTEXT.name).meta.get(MEANT)
+            values: dict[str, Any] = {}
+            for name, group in groups.items():
+                values[name] = from_flags(group, given)
+                given = {n: v for n, v in given.items() if n not in _names(group)}
+            if options is not None:
+                values["options"] = mechanism_options(options)
+            return function(**given, **values)
+
+        command.__name__, command.__doc__ = function.__name__, function.__doc__
+        command.__module__ = function.__module__
+        return _typed(command, parameters)
+
+    return decorate
+
+
+def from_flags(group: type, given: Mapping[str, Any]) -> Any:
+    """A group's value from what is written after its flags."""
+    return group(**{o.name: _value(o, given.get(o.name)) for o in options_of(group)})
+
+
+def _names(group: type) -> set[str]:
+    return {option.name for option in options_of(group)}
+
+
+def _title(group: type) -> str:
+    """The heading of a group of flags: the first line of its docstring."""
+    return (group.__doc__ or "").splitlines()[0].rstrip(".")
+
+
+CONTEXT = inspect.Parameter("the_context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+
+
+def _value(option: Option, text: Any) -> Any:
+    """The value of a flag; the default where nothing was written."""
+    if option.switch:
+        return option.default if text is None else text
+    if text is None or (option.repeated and not text):
+        return option.default
+    return option.value(text)
+
+
+def _parameter(option: Option, panel: str) -> inspect.Parameter:
+    """The flag of an option as a parameter that Typer reads."""
+    names = [option.flag]
+    kind: Any = str | None
+    default: Any = None
+    if option.switch:
+        names = [f"{option.flag}/--no-{option.flag.strip('-')}"] if option.default else names
+        kind, default = bool, option.default
+    elif option.repeated:
+        kind = list[str] | None
+    elif isinstance(option.default, str):
+        default = option.default  # shown in the help
+    info = typer.Option(
+        *names,
+        help=option.help,
+        metavar=None if option.switch else METAVARS.get(option.read, "TEXT"),
+        envvar=variable(option),
+        show_envvar=False,
+        rich_help_panel=panel,
+    )
+    return inspect.Parameter(
+        option.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=Annotated[kind, info],
+    )
+
+
+def mechanism_options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The mechanisms' options that were given, as values."""
+    from murmurlog.mechanisms import declared_options
+
+    declared = declared_options()
+    return {
+        name: declared[name][0].value(text)
+        for name, text in given.items()
+        if text is not None and text is not False
+    }

@@ -1,0 +1,97 @@
+"""The command that makes a release. Imports are late: --help answers at once."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from murmurlog.cli.app import app
+from murmurlog.cli.flags import Json, Source, flag
+from murmurlog.cli.options import MechanismCommand, takes
+from murmurlog.cli.output import aligned, progress, show_json, tell, warn_about
+from murmurlog.logs.options import ReadOptions
+from murmurlog.publishing.request import (
+    Booking,
+    Budget,
+    Content,
+    ReleaseRequest,
+    Running,
+    Statements,
+)
+
+if TYPE_CHECKING:
+    from murmurlog.publishing.release import Outcome
+
+
+@app.command(cls=MechanismCommand)
+@takes(
+    budget=Budget,
+    content=Content,
+    read=ReadOptions,
+    booking=Booking,
+    running=Running,
+    statements=Statements,
+)
+def release(
+    source: Source,
+    out: Annotated[str, flag("--out", help="The bundle's folder; must not exist.")] = "bundle",
+    dry_run: Annotated[
+        bool, flag("--dry-run", help="Say what would be done; read no row.")
+    ] = False,
+    as_json: Json = False,
+    **groups: Any,
+) -> None:
+    """Publish the tables of a log as a bundle, under one guarantee."""
+    from murmurlog.publishing.release import carry_out
+
+    request = ReleaseRequest(source=source, out=out, dry_run=dry_run, **groups)
+    with progress() as say:
+        outcome = carry_out(request, say=say)
+    _report(outcome, request.budget.users)
+    if as_json:
+        show_json(outcome.as_json())
+
+
+def _report(outcome: "Outcome", users: int | None) -> None:
+    g = outcome.guarantee
+    if outcome.broken:
+        listed = ", ".join(f"{n} x {reason}" for reason, n in outcome.broken.items())
+        tell(f"rows not used as they are (for your eyes only): {listed}")
+    listing = [["table", "rows", "mechanism", "epsilon", "delta"]]
+    for name, plan in outcome.plans.items():
+        count = str(outcome.rows.get(name, "-"))
+        stated = plan.guarantee.as_json()
+        budget = [
+            "none" if stated[part] is None else f"{stated[part]:{digits}}"
+            for part, digits in (("epsilon", ".6g"), ("delta", ".3g"))
+        ]
+        listing.append([name, count, _short(str(plan.mechanism)), *budget])
+    tell(aligned(listing))
+    tell(f"together: {g}")
+    warn_about(g)
+    for name, notes in outcome.notes.items():
+        for note, value in notes.items():
+            tell(f"{name}: {note}: {value}")
+    for name, rows in outcome.rows.items():
+        needed = outcome.plans[name].passes().get("0.5")
+        if rows == 0 and needed is None:
+            tell(f"{name}: nothing was published; a larger epsilon asks less of an item")
+        elif rows == 0:
+            tell(
+                f"{name}: nothing was published; an item needs about {needed} {g.unit}s for even "
+                "odds. A larger epsilon or a smaller --per-user lowers that."
+            )
+    if not outcome.rows:
+        tell("dry run: no row was read, nothing was booked or written")
+        return
+    if g.notion == "none":
+        tell(f"wrote {outcome.out}, which claims nothing: murmurlog verify will say so")
+        return
+    if users is None:
+        tell("delta was not held against a number of users; declare one with --users.")
+    tell("booked" if outcome.booked else "not booked: give --ledger and --source to keep count")
+    here = outcome.out if isinstance(outcome.out, Path) else "a copy of it"
+    tell(f"wrote {outcome.out}; check it: murmurlog verify {here}")
+
+
+def _short(mechanism: str) -> str:
+    """The mechanism's text, or its first letters; privacy.json has them all."""
+    return mechanism if len(mechanism) <= 60 else mechanism[:48].rsplit(",", 1)[0] + ", ...)"

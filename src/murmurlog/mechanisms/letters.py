@@ -1,0 +1,160 @@
+"""How a mechanism is written: the paper's letters as text, and full names in a certificate.
+
+The fields of a mechanism are annotated with a `Letter`. From them follow the text
+(`threshold(noise=geometric, d=20, scale=8.7, T=122)`), the reading of that text, and `parameters`.
+"""
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import MISSING, dataclass, fields
+from functools import cache
+from typing import Any, get_args, get_type_hints
+
+from murmurlog.bundle.decimals import decimal
+from murmurlog.errors import UsageError
+from murmurlog.privacy.sampler import MOST_SCALE
+
+MOST_ITEMS = 100_000  # items a unit: a claim is computed for each number of them
+MOST_THRESHOLD = 1 << 40
+LEAST_SCALE = 1e-4
+MOST_DIGITS = 60
+
+
+@dataclass(frozen=True, kw_only=True)
+class Letter:
+    """What a certificate calls a field, and other letters by which the field may be given."""
+
+    parameter: str
+    also: tuple[str, ...] = ()
+    above: str | None = None  # a letter for the largest count that is not published
+    exact: bool = False  # digits only, as many as they are
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Field:
+    name: str
+    kind: type
+    letter: Letter
+    default: Any
+
+
+@cache
+def _fields(mechanism: Any) -> tuple[_Field, ...]:
+    hints = get_type_hints(mechanism, include_extras=True)
+    found = []
+    for each in fields(mechanism):
+        for letter in getattr(hints[each.name], "__metadata__", ()):
+            plain = hints[each.name].__origin__
+            kinds = [kind for kind in get_args(plain) or (plain,) if kind is not type(None)]
+            found.append(_Field(name=each.name, kind=kinds[0], letter=letter, default=each.default))
+    return tuple(found)
+
+
+def to_text(name: str, mechanism: Any) -> str:
+    """name(letter=value, ...), without letters that are not set."""
+    values = [(each.name, getattr(mechanism, each.name)) for each in _fields(mechanism.__class__)]
+    shown = ", ".join(f"{letter}={value}" for letter, value in values if value is not None)
+    return f"{name}({shown})"
+
+
+def to_parameters(mechanism: Any) -> dict[str, Any]:
+    """The values by their full names."""
+    found = _fields(mechanism.__class__)
+    return {each.letter.parameter: getattr(mechanism, each.name) for each in found}
+
+
+def from_letters(name: str, mechanism: type, letters: dict[str, str]) -> dict[str, Any]:
+    """The fields that letters give; raises if one is missing, unknown or no number."""
+    left = dict(letters)
+    made: dict[str, Any] = {}
+    for each in _fields(mechanism):
+        if each.letter.above is not None:
+            made[each.name] = _threshold(left, each.name, each.letter.above)
+            continue
+        given = [letter for letter in (each.name, *each.letter.also) if letter in left]
+        if not given and each.default is not MISSING:
+            continue
+        if each.kind is str:
+            made[each.name] = left.pop(each.name)
+        elif each.letter.exact:
+            made[each.name] = _size(left, each.name)
+        else:
+            value = number(left, each.name, *each.letter.also)
+            made[each.name] = whole(value, each.name) if each.kind is int else value
+    if left:
+        known = ", ".join(each.name for each in _fields(mechanism))
+        raise UsageError(f"{name} has no parameter {', '.join(left)}: use {known}")
+    return made
+
+
+def _size(left: dict[str, str], name: str) -> int:
+    """A number that is written in digits: it may be beyond what a float holds exactly."""
+    text = left.pop(name, "")
+    if not (text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS):
+        raise UsageError(f"{name} must be a whole number, not {text!r:.80}")
+    return int(text)
+
+
+def _threshold(left: dict[str, str], at_least: str, above: str) -> int:
+    """The least count that is published, given as such or as the largest one that is not."""
+    K, T = (number(left, name, default=math.nan) for name in (above, at_least))
+    if math.isnan(K) == math.isnan(T):
+        raise UsageError(
+            f"give the threshold once: as {at_least} (publish if >= {at_least}) or as {above} "
+            f"(if > {above})"
+        )
+    return math.floor(K) + 1 if math.isnan(T) else whole(T, at_least)
+
+
+def read_letters(text: str) -> dict[str, str]:
+    """{"d": "20", "scale": "8.7"} from "d=20, scale=8.7"."""
+    letters: dict[str, str] = {}
+    for part in filter(None, (p.strip() for p in text.split(","))):
+        match = re.fullmatch(r"(\w+)\s*=\s*([\w.+-]+)", part)
+        if not match or match[1] in letters:
+            raise UsageError(f"cannot read {part!r}: write letters as K=50,b=10, each once")
+        letters[match[1]] = match[2]
+    return letters
+
+
+def number(letters: dict[str, str], *names: str, default: float | None = None) -> float:
+    """The value given under any one of the names; takes it out of `letters`."""
+    given = [name for name in names if name in letters]
+    if len(given) > 1:
+        raise UsageError(f"{' and '.join(given)} are the same parameter: give one")
+    if not given:
+        if default is None:
+            raise UsageError(f"missing parameter {names[0]}")
+        return default
+    text = letters.pop(given[0])
+    try:
+        # A mechanism's own text can say inf; whoever asks for a finite number checks that.
+        return float(text) if text in ("inf", "nan") else decimal(text)
+    except ValueError:
+        raise UsageError(f"{given[0]} must be a number, not {text!r}") from None
+
+
+def whole(value: float, name: str) -> int:
+    """The value as a whole number."""
+    if not math.isfinite(value) or value != int(value):
+        raise UsageError(f"{name} must be a whole number, not {value!r}")
+    return int(value)
+
+
+def check_letters(
+    *, d: int | None = None, scales: Sequence[float | None] = (), T: int | None = None
+) -> None:
+    """Raises unless the numbers are such that noise can be drawn and a claim computed.
+
+    Here, at birth: a limit that shows only while drawing would show after the budget is spent.
+    """
+    if d is not None and not 1 <= d <= MOST_ITEMS:
+        raise UsageError(f"d must lie between 1 and {MOST_ITEMS} items a unit, not {d}")
+    for scale in scales:
+        if scale is not None and not LEAST_SCALE <= scale <= MOST_SCALE:
+            raise UsageError(
+                f"a scale of noise must lie between {LEAST_SCALE:g} and 2^40, not {scale!r}"
+            )
+    if T is not None and T > MOST_THRESHOLD:
+        raise UsageError(f"T must be at most 2^40, not {T}")

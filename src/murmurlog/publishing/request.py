@@ -1,0 +1,209 @@
+"""What an owner asks of a release: one frozen value, from flags, murmurlog.toml or keywords.
+
+Each group of options is checked where it is made; what depends on the log, on mechanisms or on an
+engine is checked by `release`, before anything is booked. Imports nothing heavy: --help reads it.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+from murmurlog.bundle.decimals import integer
+from murmurlog.bundle.options import (
+    GAP,
+    Option,
+    read_bounds,
+    read_number,
+    read_pairs,
+    read_repeated,
+    read_shares,
+    read_span,
+    split_keywords,
+)
+from murmurlog.errors import UsageError
+from murmurlog.logs.options import ReadOptions
+
+
+def mechanism_of(text: str) -> str | dict[str, str]:
+    """One mechanism for all tables, or from query=rounds,click=threshold one for each."""
+    from murmurlog.bundle.schema import KEYS  # late: --help answers at once
+
+    tables = "|".join(KEYS)
+    if not re.match(rf"\s*({tables})\s*=", text):
+        return text
+    parts = re.split(rf",\s*(?=(?:{tables})\s*=)", text)  # a mechanism's text has commas, too
+    found = (part.partition("=") for part in parts)
+    return {table.strip(): name.strip() for table, _, name in found}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """Budget and unit of privacy."""
+
+    epsilon: Annotated[
+        float | None, Option(help="Of the whole release, per unit. Default 1.", read=read_number)
+    ] = None
+    delta: Annotated[
+        float | None, Option(help="Of the whole release, per unit. Default 1e-6.", read=read_number)
+    ] = None
+    unit: Annotated[
+        str,
+        Option(help="What is protected: user, user-month, user-week, user-day, session, row."),
+    ] = "user"
+    neighbours: Annotated[str, Option(help="add-remove or replace.")] = "add-remove"
+    shares: Annotated[
+        Mapping[str, float] | None,
+        Option(
+            help="Of the budget: query=0.7,click=0.3. Default equal.", read=read_shares("--shares")
+        ),
+    ] = None
+    users: Annotated[
+        int | None,
+        Option(help="A publicly known number (upper bound) of users.", read=integer),
+    ] = None
+    accept_delta: Annotated[
+        bool, Option(help="Accept a delta of at least 1/users.", switch=True)
+    ] = False
+    accept_no_guarantee: Annotated[
+        bool, Option(help="Run a mechanism about which nothing is proved.", switch=True)
+    ] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Content:
+    """Tables and mechanisms."""
+
+    tables: Annotated[
+        Sequence[str] | None,
+        Option(
+            help="Of keyword, query, pair, click, session, itemset, log.",
+            read=lambda text: [table.strip() for table in text.split(",")],
+        ),
+    ] = None
+    mechanism: Annotated[
+        str | Mapping[str, str] | None,
+        Option(
+            help="For all tables, or query=rounds,click=threshold. Default rounds.",
+            read=mechanism_of,
+        ),
+    ] = None
+    per_user: Annotated[
+        int | Mapping[str, int] | None,
+        Option(
+            help="Distinct items a unit: 20, or query=20,click=10. Default 100 for rounds, else 10.",
+            read=read_bounds,
+        ),
+    ] = None
+    bound: Annotated[
+        str | None,
+        Option(help="first (by time) or random. Default first if there are times."),
+    ] = None
+    noise: Annotated[
+        str | None, Option(help="geometric or gaussian. Default: the lower threshold.")
+    ] = None
+    letters: Annotated[
+        Mapping[str, str] | None,
+        Option(
+            alias="--set",
+            help="The mechanism's own letters instead of epsilon: K=50,b=10.",
+            read=read_pairs("--set"),
+        ),
+    ] = None
+    set_only: Annotated[bool, Option(help="Publish keys without counts.", switch=True)] = False
+    consistent: Annotated[
+        bool,
+        Option(help="Counts that go together; the drawn ones stay beside them.", switch=True),
+    ] = False
+    gap: Annotated[
+        float,
+        Option(help="A pause that ends a session: 90s, 30m, 1h. Default 30m.", read=read_span),
+    ] = GAP
+    set_size: Annotated[int, Option(help="itemset: the largest set of queries.", read=integer)] = 2
+    consecutive: Annotated[
+        bool, Option(help="itemset: only queries that follow one another.", switch=True)
+    ] = False
+
+    def __post_init__(self) -> None:
+        if self.consistent and self.set_only:
+            raise UsageError("--consistent is about counts, and --set-only publishes none")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Booking:
+    """Ledger."""
+
+    ledger: Annotated[str | Path | None, Option(help="The ledger file.", read=Path)] = None
+    source_name: Annotated[
+        str | None,
+        Option(alias="--source", help="The population of users, as the ledger calls it."),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Running:
+    """Engine."""
+
+    engine: Annotated[str, Option(help="Where it runs: duckdb or spark.")] = "duckdb"
+    memory: Annotated[str | None, Option(help="Memory limit, such as 8GB; more is spilled.")] = None
+    master: Annotated[str | None, Option(help="spark: spark://host:7077, or local[*].")] = None
+    scratch: Annotated[str | None, Option(help="spark: a folder that all workers reach.")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statements:
+    """Statements for the certificate and the cards."""
+
+    about: Annotated[
+        Mapping[str, str] | None,
+        Option(
+            help="For the cards, once for each: title=.., publisher=.., license=..",
+            read=read_repeated("--about"),
+            repeated=True,
+            variable=False,
+        ),
+    ] = None
+    unprotected: Annotated[
+        Sequence[str],
+        Option(
+            help="What was chosen by looking at the log; once for each thing.",
+            read=tuple,
+            repeated=True,
+            variable=False,
+        ),
+    ] = ()
+    planned_by: Annotated[
+        str | None, Option(help="The private profile by which parameters were chosen.")
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleaseRequest:
+    """A release as it is asked for."""
+
+    source: str
+    out: str | Path
+    budget: Budget = Budget()
+    content: Content = Content()
+    read: ReadOptions = ReadOptions()
+    booking: Booking = Booking()
+    running: Running = Running()
+    statements: Statements = Statements()
+    options: Mapping[str, Any] = field(default_factory=dict)  # the mechanisms' own
+    dry_run: bool = False
+
+    @classmethod
+    def of(
+        cls, source: str, *, out: str | Path, dry_run: bool = False, **keywords: Any
+    ) -> "ReleaseRequest":
+        """The request of these keywords: those of the groups above, others are the mechanisms'."""
+        groups = (Budget, Content, ReadOptions, Booking, Running, Statements)
+        given, options = split_keywords(keywords, *groups)
+        budget, content, read, booking, running, statements = (
+            group(**its) for group, its in zip(groups, given, strict=True)
+        )
+        return cls(
+            source=source, out=out, budget=budget, content=content, read=read, booking=booking,
+            running=running, statements=statements, options=options, dry_run=dry_run,
+        )  # fmt: skip
