@@ -27,7 +27,6 @@ import pyarrow as pa
 from road_logs import Case, arrow, case, write
 from road_model import EMPTY, SCREEN, Outcome, groups, in_order, outcome
 
-import murmurlog.logs.log
 import murmurlog.logs.partitions
 from murmurlog.bundle.schema import BY_VALUE, By
 from murmurlog.counting.bound import bound
@@ -35,15 +34,15 @@ from murmurlog.counting.items import items
 from murmurlog.counting.tally import tally
 from murmurlog.errors import MurmurlogError
 from murmurlog.logs.engines.duckdb import DuckEngine, connect
-from murmurlog.logs.engines.spark import SparkEngine
+from murmurlog.logs.engines.protocol import Engine
 from murmurlog.logs.engines.spark import connect as connect_spark
-from murmurlog.logs.log import Log, read
+from murmurlog.logs.log import EncodedLog, Log, read
+from murmurlog.logs.partitions import Partitions
 from murmurlog.logs.source import Source, find
 from murmurlog.privacy.sampler import SeededEntropy
 
 LOGS_AN_ENGINE = 25
 ROWS_A_BATCH = 7  # of a log in parts
-Engine = DuckEngine | SparkEngine
 
 
 @dataclass
@@ -71,7 +70,7 @@ def counted(made: Case, source: Source, engine: Engine, found: Found) -> Outcome
     except MurmurlogError as error:
         none = "no usable rows" in str(error)
         return Outcome(refused=EMPTY if none else f"{type(error).__name__}: {error}")
-    if isinstance(log.numbers, murmurlog.logs.partitions.Parts):
+    if isinstance(log, EncodedLog) and isinstance(log.encoded, Partitions):
         found.taken["in parts"] += 1
     sets, counts = zip(*(_table(log, table) for table in made.tables), strict=True)
     return Outcome(
@@ -110,8 +109,8 @@ def _rows(engine: Any, table: Any) -> list[list[Any]]:
 
 @contextmanager
 def _changed(module: Any, **values: Any) -> Iterator[None]:
-    """A module with other values for a while."""
-    before = {name: getattr(module, name) for name in values}
+    """A module or class with other values for a while."""
+    before = {name: vars(module)[name] for name in values}
     try:
         for name, value in values.items():
             setattr(module, name, value)
@@ -126,7 +125,7 @@ def encoded(made: Case, source: Source, engine: DuckEngine, found: Found) -> Out
 
 
 def general(made: Case, source: Source, engine: DuckEngine, found: Found) -> Outcome:
-    with _changed(murmurlog.logs.log, _as_numbers=murmurlog.logs.log._as_texts):
+    with _changed(DuckEngine, local=None):
         return counted(made, source, engine, found)
 
 

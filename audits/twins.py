@@ -233,7 +233,7 @@ def bounded_by_the_tally(items: Any, *, per_user: int, **more: Any) -> Any:
     order = ibis.window(group_by="unit", order_by=[ibis.desc("held"), *keys])
     kept = rows.mutate(nth=ibis.row_number().over(order)).filter(ibis._.nth < per_user)
     table = every.engine.materialise(kept.select("unit", *keys))
-    return replace(every, table=table, per_user=per_user)
+    return every.with_table(table, per_user=per_user)
 
 
 _threshold_gather, _rounds_gather, _real_bounded = (
@@ -245,7 +245,7 @@ _threshold_gather, _rounds_gather, _real_bounded = (
 
 def gather_what_is_frequent(self: Threshold, log: Any, view: Any, *, entropy: Any) -> Any:
     """Queries of fewer than 5 rows are removed over all users, before each is limited."""
-    clean = replace(log, table=log.engine.materialise(safelog._frequent(log, view)))
+    clean = log.only(safelog._frequent(log, view))
     return _threshold_gather(self, clean, view, entropy=entropy)
 
 

@@ -27,9 +27,10 @@ import numpy as np
 import pyarrow as pa
 
 from murmurlog.counting.bound import bound
-from murmurlog.counting.items import Items
+from murmurlog.counting.items import Items, TableItems
 from murmurlog.counting.tally import tally
-from murmurlog.logs.engines.duckdb import Engine, connect
+from murmurlog.logs.engines.duckdb import connect
+from murmurlog.logs.engines.protocol import Engine
 from murmurlog.logs.invented.generate import invent
 from murmurlog.mechanisms import Korolova, Rounds, Threshold
 from murmurlog.mechanisms.rounds.weights import numbered
@@ -140,7 +141,7 @@ def best(held: Items, budget: dict[str, float], repeats: int, kind: type, bounds
 
 
 def as_items(engine: Engine, rows: pa.Table) -> Items:
-    return Items(
+    return TableItems(
         engine=engine,
         table=engine.keep(rows),
         kind="query",

@@ -14,6 +14,7 @@ import typer
 from page_limits import faults, pages
 
 from murmurlog.bundle.certificate import ABOUT
+from murmurlog.cli.app import parameters_of
 from murmurlog.cli.main import app
 from murmurlog.logs.invented.generate import invent, write
 from murmurlog.mechanisms import MECHANISMS
@@ -52,7 +53,9 @@ def test_every_command_and_flag_is_documented(name, command):
     text = section(page.read_text(), name if " " in name else "Flags")
     rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
     documented = {flag for row in rows for flag in re.findall(r"`(--[a-z-]+)", row)}
-    flags = {o for p in command.params for o in p.opts + p.secondary_opts if o.startswith("--")}
+    flags = {
+        o for p in parameters_of(command) for o in p.opts + p.secondary_opts if o.startswith("--")
+    }
     flags -= {"--help"}
     assert documented == flags, f"{name}: {documented ^ flags}"
 
@@ -65,7 +68,9 @@ def test_the_first_page_of_the_commands_lists_them_all():
 
 
 def test_every_flag_in_the_docs_exists():
-    known = {o for _, c in commands() for p in c.params for o in p.opts if o.startswith("--")}
+    known = {
+        o for _, c in commands() for p in parameters_of(c) for o in p.opts if o.startswith("--")
+    }
     known |= {"--config", "--version", "--help"}
     for page in PAGES:
         for line in page.read_text().splitlines():

@@ -112,3 +112,22 @@ def test_nothing_needs_the_network_or_a_fixed_path():
         text = path.read_text()
         assert not re.search(r"urlopen|requests\.|httpx|/home/|/root/|/work/", text), module
         assert "socket" not in text or module in listening, module
+
+
+def engine_tests(text):
+    """The calls of isinstance that name the class of an engine, or an engine's protocol."""
+    calls = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call))
+    tests = (ast.unparse(node) for node in calls if ast.unparse(node.func).endswith("isinstance"))
+    return [test for test in tests if re.search(r"Engine\b", test)]
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if not m.startswith("logs/engines/")])
+def test_nothing_asks_of_which_class_an_engine_is(module):
+    """What differs between engines is an attribute or a method of theirs."""
+    assert engine_tests(MODULES[module].read_text()) == []
+
+
+def test_a_question_about_the_class_of_an_engine_is_found():
+    asked = "if rows and isinstance(log.engine, (spark.SparkEngine, str)):\n    pass"
+    assert engine_tests(asked) == ["isinstance(log.engine, (spark.SparkEngine, str))"]
+    assert engine_tests("isinstance(log, EncodedLog)") == []

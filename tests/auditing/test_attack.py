@@ -61,11 +61,10 @@ from murmurlog.auditing.probes import (
 from murmurlog.auditing.settings import _sizes, claimed, standing
 from murmurlog.cli.release_section import audited
 from murmurlog.errors import UsageError
-from murmurlog.mechanisms import Rounds, parse
+from murmurlog.mechanisms import Mechanism, Rounds, parse
 from murmurlog.privacy import Guarantee
 from murmurlog.privacy.rounds import GRID
 from murmurlog.privacy.sampler import SeededEntropy, draw
-from murmurlog.publishing.plan import PER_USER
 
 ROOT = Path(__file__).parents[2]
 
@@ -632,7 +631,7 @@ def test_a_specification_without_bounds_is_attacked_at_those_of_a_release(tmp_pa
     path.write_text('[release]\nmechanism = "threshold"\nepsilon = 1\ndelta = 1e-6\n')
     asked = {name: value for name, value in audited(path).items() if value is not None}
     (planned,), _ = auditing._Running(tmp_path, 30).plan([auditing.claimed(**asked)])
-    assert planned.plans["query"].mechanism.parameters()["per_user"] == PER_USER > 1
+    assert planned.plans["query"].mechanism.parameters()["per_user"] == Mechanism.usual_bound > 1
     with mock.patch.object(auditing, "claimed", side_effect=auditing.claimed) as called:
         audit(**asked, trials=30, only=lambda s: False)
     assert called.call_args.kwargs["per_user"] == {}

@@ -307,7 +307,7 @@ def test_a_user_is_in_one_fold_whatever_else_is_in_the_log(place):
         log = read(find(str(place / "log.parquet")), engine=engine)
         parts = []
         for fold in range(5):
-            kept, held = split(log, engine, fold=fold, folds=5)
+            kept, held = split(log, fold=fold, folds=5)
             names, others = (
                 {user for batch in engine.batches(part.table) for user in batch["user"].to_pylist()}
                 for part in (held, kept)

@@ -1,4 +1,4 @@
-"""A log as numbers has the same rows, bounds and tallies as the general road, on hostile logs."""
+"""An encoded log has the same rows, bounds and tallies as the general path, on hostile logs."""
 
 import hashlib
 import json
@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -18,17 +19,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tallies import tallies
 
-import murmurlog.logs.encoded
-import murmurlog.logs.log
 import murmurlog.logs.partitions
 from murmurlog.bundle.schema import BY_VALUE
-from murmurlog.counting.bound import bound
-from murmurlog.counting.firsts import first_items
-from murmurlog.counting.items import items
+from murmurlog.counting.bound import EncodedBounded, bound, first_items
+from murmurlog.counting.holdings import Holdings
+from murmurlog.counting.items import EncodedItems, items
 from murmurlog.counting.tally import tally
-from murmurlog.logs.encoded import NEVER
-from murmurlog.logs.engines.duckdb import connect
-from murmurlog.logs.log import read
+from murmurlog.logs import cleaning
+from murmurlog.logs.encoded import NEVER, EncodedColumn
+from murmurlog.logs.engines.duckdb import DuckEngine, connect
+from murmurlog.logs.log import EncodedLog, TableLog, read
 from murmurlog.logs.source import find
 from murmurlog.mechanisms.rounds.weights import numbered
 from murmurlog.privacy.sampler import SystemEntropy
@@ -50,16 +50,16 @@ READINGS = {
 
 @pytest.fixture
 def general(monkeypatch):
-    """Turns the road of numbers off."""
+    """Turns encoding off."""
 
     def off():
-        monkeypatch.setattr(murmurlog.logs.log, "_as_numbers", murmurlog.logs.log._as_texts)
+        monkeypatch.setattr(DuckEngine, "local", None)
 
     return off
 
 
 def both(general, path, counted, **reading):
-    """What both roads make of a log: by numbers, then without."""
+    """What both paths make of a log: encoded, then as a table."""
     made = []
     for turn in (lambda: None, general):
         turn()
@@ -79,8 +79,8 @@ def test_texts_that_a_database_calls_equal_are_not(collation, general, tmp_path)
             "INSERT INTO log VALUES ('other', 'Cafe X', 'a.b/P', '2026-01-01'), ('ana', 'Café X', 'a.b/p', '2026-01-01'),"
             " ('Ana', 'ÀB', 'a.b/Q', '2026-01-01'), ('aná', 'AB', 'a.b/q', '2026-01-01')"
         )
-    numbers, texts = both(general, path, [("query", "user", "first"), ("click", "user", "first")])
-    assert numbers == texts
+    encoded, texts = both(general, path, [("query", "user", "first"), ("click", "user", "first")])
+    assert encoded == texts
     assert [key for key, _ in texts["query, user, first"]] == [
         ["ab"],
         ["cafe x"],
@@ -90,18 +90,17 @@ def test_texts_that_a_database_calls_equal_are_not(collation, general, tmp_path)
     assert len(texts["click, user, first"]) == 4
 
 
-def test_times_with_a_zone_are_utc_on_both_roads_wherever_it_runs(tmp_path):
+def test_times_with_a_zone_are_utc_on_both_paths_wherever_it_runs(tmp_path):
     times = ("2024-01-01T03:00:00+00:00", "2024-01-01T12:00:00+00:00", "2023-12-31T23:00:00+00:00")
     rows = [f"u,{time},{query}\n" for time, query in zip(times, "abc", strict=True)]
     (tmp_path / "log.csv").write_text("user,time,query\n" + "".join(rows))
     script = """
         import json, sys
-        import murmurlog.logs.log
         from tallies import tallies
-        from murmurlog.logs.engines.duckdb import connect
+        from murmurlog.logs.engines.duckdb import DuckEngine, connect
         wanted = {"path": sys.argv[1], "counted": [("query", "user-day", "first")], "since": "2024-01-01"}
-        for road in (murmurlog.logs.log._as_numbers, murmurlog.logs.log._as_texts):
-            murmurlog.logs.log._as_numbers = road
+        for local in (DuckEngine.local, None):
+            DuckEngine.local = local
             with connect() as engine:
                 print(json.dumps(tallies(engine, [wanted])[0], default=str))
     """
@@ -113,13 +112,13 @@ def test_times_with_a_zone_are_utc_on_both_roads_wherever_it_runs(tmp_path):
         env={**os.environ, "TZ": "America/New_York", "PYTHONPATH": path},
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    numbers, texts = map(json.loads, done.stdout.splitlines())
-    assert numbers == texts
-    assert len(numbers["rows"]) == 2
+    encoded, texts = map(json.loads, done.stdout.splitlines())
+    assert encoded == texts
+    assert len(encoded["rows"]) == 2
 
 
 @pytest.mark.parametrize(("reading", "texts"), [(name, i % 2) for i, name in enumerate(READINGS)])
-def test_both_roads_agree_on_a_hostile_log(reading, texts, general, tmp_path):
+def test_both_paths_agree_on_a_hostile_log(reading, texts, general, tmp_path):
     log = hostile_log(2500, seed=5)
     # Whole days, so that many rows of a unit are of one time.
     coarse = pa.compute.floor_temporal(log["time"], unit="day")
@@ -128,29 +127,60 @@ def test_both_roads_agree_on_a_hostile_log(reading, texts, general, tmp_path):
         log = with_texts(log, seed=6)
     pq.write_table(log, tmp_path / "log.parquet", row_group_size=700)
     counted = COUNTED if reading != "no urls" else COUNTED[:4]
-    numbers, texts = both(general, tmp_path / "log.parquet", counted, **READINGS[reading])
-    assert numbers == texts
-    assert len(numbers["rows"]) > 100
-    assert all(numbers[f"query, {unit}, first"] for unit in ("user", "user-day"))
+    encoded, texts = both(general, tmp_path / "log.parquet", counted, **READINGS[reading])
+    assert encoded == texts
+    assert len(encoded["rows"]) > 100
+    assert all(encoded[f"query, {unit}, first"] for unit in ("user", "user-day"))
 
 
-def test_numbers_are_used_and_only_for_their_own_table(tmp_path):
+def test_fewer_rows_are_never_those_of_the_encoded_log(tmp_path):
     pq.write_table(hostile_log(500, seed=1), tmp_path / "log.parquet")
     with connect() as engine:
         log = read(find(str(tmp_path / "log.parquet")), engine=engine)
+        assert isinstance(log, EncodedLog)
         held = items(log, kind="query")
-        assert held.numbers
+        assert isinstance(held, EncodedItems)
         kept = bound(held, per_user=2, entropy=SystemEntropy())
-        assert kept.numbers
-        fewer = held.table.filter(held.table.query == "straße")
-        other = type(held)(**{**vars(held), "table": fewer})
-        assert other.numbers is None
-        left = bound(other, per_user=2, entropy=SystemEntropy())
+        assert isinstance(kept, EncodedBounded)
+        for encoded in (log, held, kept):
+            with pytest.raises(TypeError):
+                replace(encoded, table=encoded.table.limit(1))
+        left = bound(
+            held.with_table(held.table.filter(held.table.query == "query 1")),
+            per_user=2, entropy=SystemEntropy(),
+        )  # fmt: skip
         rows = [row for b in tally(left).batches() for row in b.to_pylist()]
-        assert {row["query"] for row in rows} <= {"strasse"}
-        smaller = type(log)(**{**vars(log), "table": log.table.limit(1)})
-        assert smaller.numbers is None
-        assert items(smaller, kind="query").numbers is None
+        assert {row["query"] for row in rows} == {"query 1"}
+        fewer = kept.with_table(kept.table.limit(3), per_user=1)
+        assert sum(row["users"] for b in tally(fewer).batches() for row in b.to_pylist()) == 3
+        one = log.only(log.table.limit(1))
+        assert (one.rows, one.source, one.broken) == (1, log.source, log.broken)
+        assert tally(bound(items(one, kind="query"), per_user=2, entropy=SystemEntropy()))
+        assert log.only(log.table.limit(0)).rows == 0
+
+
+@pytest.mark.parametrize("path", ["in memory", "in partitions", "as a table"])
+def test_a_rule_of_cleaning_is_one_for_all_paths(path, general, tmp_path, monkeypatch):
+    """A new rule in the list drops and counts the same rows of an encoded log and of a table."""
+    log = hostile_log(1500, seed=5)
+    pq.write_table(log, tmp_path / "log.parquet", row_group_size=700)
+    with connect() as engine:
+        before = read(find(str(tmp_path / "log.parquet")), engine=engine)
+        clicked = int(before.table.url.notnull().sum().to_pyarrow().as_py())
+    rule = cleaning.Rule(reason="a click", applies=lambda row, _: ~row.missing("url"))
+    monkeypatch.setattr(cleaning, "RULES", (*cleaning.RULES, rule))
+    if path == "as a table":
+        general()
+    with connect() as engine:
+        if path == "in partitions":
+            monkeypatch.setattr(murmurlog.logs.partitions, "ROOM", log.nbytes / 3 / engine.memory)
+            monkeypatch.setattr(murmurlog.logs.partitions, "ROWS_A_BATCH", 300)
+        after = read(find(str(tmp_path / "log.parquet")), engine=engine)
+        assert isinstance(after, TableLog) == (path == "as a table")
+        assert after.broken == {**before.broken, "a click": clicked}
+        assert after.rows == before.rows - clicked
+        assert after.table.url.notnull().sum().to_pyarrow().as_py() == 0
+    assert 0 < clicked < before.rows
 
 
 def test_only_published_queries_count_where_a_table_follows(general, tmp_path):
@@ -198,12 +228,12 @@ def test_places_and_numbers_for_rounds_are_the_same(general, tmp_path):
     assert max(map(len, numbers)) == 20
 
 
-def test_a_log_without_room_takes_the_general_road(tmp_path, monkeypatch):
+def test_a_log_without_room_takes_the_general_path(tmp_path, monkeypatch):
     pq.write_table(hostile_log(500, seed=2), tmp_path / "log.parquet")
     monkeypatch.setattr(murmurlog.logs.partitions, "ROOM", 1e-9)
     with connect() as engine:
         log = read(find(str(tmp_path / "log.parquet")), engine=engine)
-        assert log.numbers is None
+        assert isinstance(log, TableLog)
         assert log.rows == log.table.count().to_pyarrow().as_py() > 0
 
 
@@ -244,11 +274,11 @@ def test_first_items_are_those_of_a_plain_sort(rows, d, places, key):
 
 def test_texts_are_ranked_by_their_bytes():
     texts = sorted({q for q in QUERIES if "\ud7ff" not in q})
-    every = murmurlog.logs.encoded.Texts(
+    every = EncodedColumn(
         codes=np.arange(len(texts), dtype=np.int32), texts=pa.array(texts, pa.string())
     )
     none = np.zeros(0, np.int64)
-    holdings = murmurlog.logs.encoded.Holdings(
+    holdings = Holdings(
         unit=none, time=none, item=none, keys=(every,), users=pa.array([], pa.string()),
         unit_user=None, unit_start=None,
     )  # fmt: skip

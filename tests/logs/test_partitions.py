@@ -1,4 +1,4 @@
-"""A log in parts by user has the same rows, bounds and tallies as one in memory."""
+"""A log in partitions of users has the same rows, bounds and tallies as one in memory."""
 
 import json
 import os
@@ -17,10 +17,10 @@ from murmurlog.counting.bound import bound
 from murmurlog.counting.items import items
 from murmurlog.counting.tally import tally
 from murmurlog.errors import InputError
-from murmurlog.logs.encoded import Coded
+from murmurlog.logs.encoded import EncodedRows
 from murmurlog.logs.engines.duckdb import connect
-from murmurlog.logs.log import read
-from murmurlog.logs.partitions import Parts
+from murmurlog.logs.log import EncodedLog, read
+from murmurlog.logs.partitions import Partitions
 from murmurlog.logs.source import find
 from murmurlog.mechanisms.rounds.weights import numbered
 from murmurlog.privacy.sampler import SeededEntropy
@@ -64,10 +64,12 @@ def counted(path, wanted, **reading):
 
 
 def parts_of(path):
-    """How many parts the log has; 0 if it is in memory, None if it has no numbers."""
+    """How many partitions the log has; 0 if it is in memory, None if it is not encoded."""
     with connect() as engine:
-        numbers = read(find(str(path)), engine=engine).numbers
-        return len(numbers.files) if isinstance(numbers, Parts) else 0 if numbers else None
+        log = read(find(str(path)), engine=engine)
+        if not isinstance(log, EncodedLog):
+            return None
+        return len(log.encoded.files) if isinstance(log.encoded, Partitions) else 0
 
 
 def written(log, path, **options):
@@ -158,7 +160,7 @@ def one_user(rows):
     return log.set_column(0, "user", pa.array(["everything"] * rows))
 
 
-def test_one_user_with_everything_takes_the_general_road(crowded, tmp_path):
+def test_one_user_with_everything_takes_the_general_path(crowded, tmp_path):
     path = written(one_user(900), tmp_path / "log.parquet")
     whole = counted(path, SOME)
     crowded(one_user(900).nbytes / 3)
@@ -175,7 +177,7 @@ def test_one_large_user_among_others_has_a_part_of_its_own(crowded, tmp_path):
     assert counted(path, SOME) == whole
 
 
-def test_no_room_at_all_takes_the_general_road(crowded, tmp_path):
+def test_no_room_at_all_takes_the_general_path(crowded, tmp_path):
     path = written(hostile_log(500, seed=2), tmp_path / "log.parquet")
     whole = counted(path, SOME)
     crowded(1)
@@ -216,12 +218,12 @@ def test_no_user_is_in_two_parts(crowded, tmp_path):
     path = written(log, tmp_path / "log.parquet")
     crowded(log.nbytes / 4)
     with connect() as engine:
-        numbers = read(find(str(path)), engine=engine).numbers
-        assert isinstance(numbers, Parts)
-        users = [set(part.user.texts.to_pylist()) - {""} for part in numbers.logs()]
+        encoded = read(find(str(path)), engine=engine).encoded
+        assert isinstance(encoded, Partitions)
+        users = [set(part.user.texts.to_pylist()) - {""} for part in encoded.partitions()]
         assert len(users) >= 4
         assert sum(map(len, users)) == len(set.union(*users))
-        assert all(isinstance(part, Coded) and part.rows for part in numbers.logs())
+        assert all(isinstance(part, EncodedRows) and part.rows for part in encoded.partitions())
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -233,23 +235,23 @@ def test_what_is_written_is_private_and_goes_also_after_an_error(
     crowded(log.nbytes / 3)
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    clean = murmurlog.logs.partitions.Cleaning.clean
+    encode = murmurlog.logs.partitions.encode
     seen = []
 
-    def looked_at(cleaning, pieces):
+    def looked_at(pieces, cleaning):
         (folder,) = scratch.iterdir()
         seen.append(stat.S_IMODE(os.stat(folder).st_mode))
         assert list(folder.glob("*.arrow"))
         if fails:
             raise RuntimeError
-        return clean(cleaning, pieces)
+        return encode(pieces, cleaning)
 
-    monkeypatch.setattr(murmurlog.logs.partitions.Cleaning, "clean", looked_at)
+    monkeypatch.setattr(murmurlog.logs.partitions, "encode", looked_at)
     try:
         with connect(folder=scratch) as engine:
             found = read(find(str(path)), engine=engine)
             # The rows as they were read are gone; the parts stay as long as the engine.
-            assert len(list(engine.folder.glob("*.arrow"))) == len(found.numbers.files)
+            assert len(list(engine.folder.glob("*.arrow"))) == len(found.encoded.files)
     except RuntimeError:
         assert fails
     assert set(seen) == {0o700}

@@ -22,10 +22,10 @@ from scipy.stats import binom
 
 import murmurlog.mechanisms.rounds.weights as module
 from murmurlog.auditing.verify import verify
-from murmurlog.counting.bound import Bounded, bound
-from murmurlog.counting.items import Items
+from murmurlog.counting.bound import TableBounded, bound
+from murmurlog.counting.items import TableItems
 from murmurlog.errors import Refused, UsageError
-from murmurlog.logs.engines.duckdb import DuckEngine, connect
+from murmurlog.logs.engines.duckdb import connect
 from murmurlog.mechanisms import Rounds, View, parse
 from murmurlog.mechanisms.rounds.weights import FULL, Held, clipped, numbered, weights
 from murmurlog.privacy import delta_of_threshold, gaussian_delta
@@ -428,7 +428,7 @@ def items_of(engine, holdings):
             "query": pa.array([item for _, item in rows], pa.string()),
         }
     )
-    return Items(
+    return TableItems(
         engine=engine,
         table=engine.keep(table),
         kind="query",
@@ -535,7 +535,7 @@ def test_every_published_item_gets_a_count_also_if_clipping_leaves_nobody(duck):
     rows = {row["query"]: row["users"] for row in released.to_pylist()}
     assert set(rows) == {"a", "b"}
     assert sum(rows.values()) == 100
-    by_text = Bounded(
+    by_text = TableBounded(
         engine=duck, kind="query", keys=("query",), unit="user", per_user=2, way="first",
         count="users", table=duck.keep(pa.table(
             {"unit": [str(n // 2) for n in range(200)], "query": ["a", "b"] * 100,
@@ -552,7 +552,7 @@ def test_items_come_once_bounded_and_bounding_again_is_caught(duck, monkeypatch)
     mechanism = Rounds(schedule=schedule)
     others = [("a", "x")] * 400
     full = numbered(
-        Bounded(
+        TableBounded(
             engine=duck, kind="query", keys=("query",), unit="user", per_user=2, way="first",
             count="users", table=duck.keep(pa.table(
                 {"unit": [str(n // 2) for n in range(800)] + ["one"],
@@ -574,7 +574,7 @@ def test_items_come_once_bounded_and_bounding_again_is_caught(duck, monkeypatch)
 @pytest.mark.parametrize("request_", [("click", "user", 20), ("query", "user-day", 3)])
 def test_items_that_pass_by_in_batches_fare_as_those_that_stay(tmp_path, monkeypatch, request_):
     """The same sums in every round, as many draws, and the same rows in the end."""
-    monkeypatch.setattr(DuckEngine.batches, "__kwdefaults__", {"rows": 100, "ordered": False})
+    monkeypatch.setattr("murmurlog.logs.engines.duckdb.ROWS_A_BATCH", 100)
     pq.write_table(hostile_log(1500, seed=1), tmp_path / "log.parquet")
     kind, unit, d = request_
     asked = [{"path": str(tmp_path / "log.parquet"), "kind": kind, "unit": unit, "d": d}]
@@ -589,7 +589,7 @@ def test_items_that_pass_by_in_batches_fare_as_those_that_stay(tmp_path, monkeyp
 
 
 def test_memory_does_not_grow_with_the_items_that_pass_by(duck, monkeypatch):
-    monkeypatch.setattr(DuckEngine.batches, "__kwdefaults__", {"rows": 2000, "ordered": False})
+    monkeypatch.setattr("murmurlog.logs.engines.duckdb.ROWS_A_BATCH", 2000)
     mechanism = Rounds(
         schedule=schedule_of(d=2, s=[1.0, 1.0], T=[50.0, 50.0], own=[1, 1], past=[1])
     )

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from laws import held, mass, worst, worst_delta
 
 import murmurlog
-from murmurlog.counting.bound import Bounded, bound
+from murmurlog.counting.bound import TableBounded, bound
 from murmurlog.counting.items import items
 from murmurlog.counting.public_sets.labels import read_labels
 from murmurlog.counting.subsequences import (
@@ -90,7 +90,7 @@ def test_a_unit_keeps_so_many_sessions(write_tsv, engine, way):
 def bounded(engine, rows, **more):
     table = engine.keep(pa.table(rows))
     known = {"unit": "user", "way": "first", "count": "users", "engine": engine, "table": table}
-    return Bounded(**known, **more)
+    return TableBounded(**known, **more)
 
 
 @settings(max_examples=12, deadline=None)

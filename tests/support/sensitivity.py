@@ -30,7 +30,7 @@ from scipy.stats import beta
 
 import murmurlog.mechanisms.rounds.weights as module
 from murmurlog.bundle.schema import BY_VALUE, LISTS, By
-from murmurlog.counting.bound import Bounded
+from murmurlog.counting.bound import EncodedBounded, TableBounded
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.log import read
 from murmurlog.logs.source import find
@@ -190,9 +190,8 @@ def hold(log, view, *, d, seed):
 
 def units_of(kept):
     """The units' names by the numbers that they get; some may hold nothing."""
-    if kept.numbers:
-        holdings, firsts = kept.numbers
-        return holdings.names(np.arange(firsts.unit.max(initial=-1) + 1)).to_pylist()
+    if isinstance(kept, EncodedBounded):
+        return kept.holdings.names(np.arange(kept.first.unit.max(initial=-1) + 1)).to_pylist()
     return kept.table.select("unit").distinct().order_by("unit").to_pyarrow()["unit"].to_pylist()
 
 
@@ -536,7 +535,7 @@ def hold_popular(log, view, *, d, seed):
     order = ibis.window(group_by="unit", order_by=[ibis.desc("units"), *keys])
     rows = rows.mutate(place=ibis.row_number().over(order)).filter(ibis._.place < d)
     table = kept.engine.materialise(rows.select("unit", *keys, "place"))
-    kept = replace(kept, table=table, per_user=d)
+    kept = kept.with_table(table, per_user=d)
     return numbered(kept), units_of(kept)
 
 
@@ -651,7 +650,7 @@ def leak(engine, mechanism, *, worlds, own, crowd, claim, entropy):
     unit, item, place = (np.tile(np.array(column), worlds) for column in zip(*rows, strict=True))
     prefix = np.char.add(np.repeat(np.arange(worlds), len(rows)).astype(str), " ")
     table = {"unit": np.char.add(prefix, unit), "query": np.char.add(prefix, item), "place": place}
-    kept = Bounded(
+    kept = TableBounded(
         engine=engine, kind="query", keys=("query",), unit="user", per_user=d, way="first",
         count="users", table=engine.keep(pa.table(table)),
     )  # fmt: skip

@@ -100,11 +100,15 @@ def settings_of(path: Path) -> dict[str, Any]:
 
 def _defaults(command: Any, values: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
     """The values that are flags of a command, by parameter, and the names of those flags."""
-    with command.make_context("settings", [], resilient_parsing=True) as context:
-        parameters = command.get_params(context)
-    flags = {option.lstrip("-"): p for p in parameters for option in p.opts}
+    flags = {option.lstrip("-"): p for p in parameters_of(command) for option in p.opts}
     used = {name: value for name, value in values.items() if name in flags}
     return {flags[n].name: _as_flag(flags[n], v) for n, v in used.items()}, set(used)
+
+
+def parameters_of(command: Any) -> list[Any]:
+    """The parameters of a command, with those that it looks up when it is run."""
+    with command.make_context("settings", [], resilient_parsing=True) as context:
+        return list(command.get_params(context))
 
 
 def _as_flag(parameter: Any, value: Any) -> Any:

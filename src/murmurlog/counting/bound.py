@@ -1,51 +1,105 @@
 """The contribution bound: at most d distinct items a unit, chosen from its own rows only.
 
 It happens once, before anything is counted, and the type changes: only `Bounded` can be tallied.
-A unit's items stand in a total order that no other unit's rows can change (A7): by first time and
+A unit's items have a total order that no other unit's rows can change (A7): by first time and
 then item, or by a keyed hash of unit and item and then item. Never by the order of rows.
 """
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any, TypeAlias
 
 import ibis
 import numpy as np
 import pyarrow as pa
 
 from murmurlog.bundle.schema import LISTS, SEPARATOR, WAYS
-from murmurlog.counting.firsts import Firsts, first_items
-from murmurlog.counting.items import Items
-from murmurlog.errors import InputError, UsageError
-from murmurlog.logs.encoded import Holdings
-from murmurlog.logs.engines.duckdb import DuckEngine, Engine, mapped
-from murmurlog.logs.partitions import Parts, Wanted
+from murmurlog.counting.holdings import Holdings
+from murmurlog.counting.items import EncodedItems, Items
+from murmurlog.errors import EngineError, InputError, UsageError
+from murmurlog.logs.encoded import EncodedRows, Integers, Mask
+from murmurlog.logs.engines.protocol import Engine, LocalEngine
+from murmurlog.logs.partitions import map_file
 from murmurlog.privacy.sampler import Entropy
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FirstItems:
+    """A row for each item that is kept, unit by unit and in the unit's own order; all are codes."""
+
+    unit: Integers
+    item: Integers
+    place: Integers
+
+
 @dataclass(frozen=True, kw_only=True)
-class Bounded:
+class _Description:
     """At most `per_user` items of each unit: distinct ones, or rows that may repeat."""
 
     engine: Engine
-    table: Any  # unit, the key columns (and, if asked for, place); materialised
     kind: str
     keys: tuple[str, ...]
     unit: str
     per_user: int
     way: str
     count: str  # "users": distinct items; "rows": items may repeat
-    coded: tuple[Any, Holdings, Firsts] | None = None  # a table, and its rows as numbers
-    counted: tuple[Any, Any] | None = None  # a table, and (keys, users) of each part of its rows
 
-    @property
-    def numbers(self) -> tuple[Holdings, Firsts] | None:
-        """The same rows as numbers, if they are known and are those of the table."""
-        return self.coded[1:] if self.coded and self.coded[0] is self.table else None
+    def with_table(self, table: Any, **changes: Any) -> "TableBounded":
+        """The same but for these changes, with the rows of another table."""
+        same = {each.name: getattr(self, each.name) for each in fields(_Description)}
+        return TableBounded(**{**same, **changes}, table=table)
 
-    @property
-    def tallies(self) -> Any | None:
-        """How many units of each part of the log hold an item, if that is known of the table."""
-        return self.counted[1] if self.counted and self.counted[0] is self.table else None
+
+@dataclass(frozen=True, kw_only=True)
+class TableBounded(_Description):
+    """Bounded items in a table of the engine."""
+
+    table: Any  # unit, the key columns (and, if asked for, place); materialised
+
+    def count_units(self) -> Any:
+        """The key columns and the number of units (or of rows) that hold each item."""
+        counts = {self.count: self.table.count()}
+        return self.engine.materialise(self.table.group_by(list(self.keys)).aggregate(**counts))
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncodedBounded(_Description):
+    """Bounded items of an encoded log in memory."""
+
+    engine: LocalEngine
+    holdings: Holdings
+    first: FirstItems
+    places: bool
+
+    @cached_property
+    def table(self) -> Any:
+        return self.engine.show(_rows(self.keys, self.holdings, self.first, places=self.places))
+
+    def count_units(self) -> Any:
+        return self.engine.show(_count(self.keys, self.holdings, self.first))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionedBounded(_Description):
+    """Bounded items of an encoded log in partitions; their rows and counts are on disk."""
+
+    engine: LocalEngine
+    rows: pa.Table
+    counts: pa.Table  # of each partition: the key columns, users
+
+    @cached_property
+    def table(self) -> Any:
+        return self.engine.show(self.rows)
+
+    def count_units(self) -> Any:
+        # No unit is in two partitions, so the units of an item are those of the partitions together.
+        counts = self.engine.show(self.counts)
+        summed = counts.group_by(list(self.keys)).aggregate(users=counts.users.sum())
+        return self.engine.materialise(summed.cast({"users": "int64"}))
+
+
+Bounded: TypeAlias = TableBounded | EncodedBounded | PartitionedBounded
 
 
 def choose_way(way: str | None, *, timed: bool) -> str:
@@ -72,7 +126,7 @@ def bound(
     """The first (or a random choice of) `per_user` distinct items of each unit.
 
     With count="rows" it is the first `per_user` rows, and an item may come several times. With
-    `places` the table says at which place in its unit's order each item stands.
+    `places` the table has the place of each item in its unit's order.
     """
     if per_user < 1:
         raise UsageError(f"--per-user must be at least 1, not {per_user}")
@@ -82,8 +136,8 @@ def bound(
             raise UsageError("--count rows keeps a unit's first rows: it needs --bound first")
         # Equal rows of a unit are interchangeable, so this too is a total order (A7).
         distinct = items.table
-    elif way == "first" and items.numbers and isinstance(items.engine, DuckEngine):
-        return _first(items, items.numbers, items.engine, per_user=per_user, places=places)
+    elif way == "first" and isinstance(items, EncodedItems):
+        return _bound_encoded(items, per_user=per_user, places=places)
     else:
         distinct = items.table.group_by(["unit", *items.keys]).aggregate(
             time=items.table.time.min()
@@ -94,9 +148,9 @@ def bound(
         # The key only keeps the choice unforeseeable; the proof holds for any fixed key.
         key = entropy.bytes(16).hex()
         # A row has no name of its own but its position, which other rows can shift.
-        named = items.keys if items.unit == "row" else ("unit", *items.keys)
+        names = items.keys if items.unit == "row" else ("unit", *items.keys)
         parts = [
-            distinct[name].join(SEPARATOR) if name in LISTS else distinct[name] for name in named
+            distinct[name].join(SEPARATOR) if name in LISTS else distinct[name] for name in names
         ]
         text = ibis.literal(SEPARATOR).join([ibis.literal(key), *parts])
         order = [text.hexdigest("sha256")]
@@ -104,7 +158,7 @@ def bound(
         ibis.window(group_by="unit", order_by=[*order, *(distinct[k] for k in items.keys)])
     )
     kept = distinct.mutate(place=place).filter(ibis._.place < per_user)
-    return Bounded(
+    return TableBounded(
         engine=items.engine,
         table=items.engine.materialise(
             kept.select("unit", *items.keys, *(("place",) if places else ()))
@@ -118,15 +172,18 @@ def bound(
     )
 
 
-def _first(
-    items: Items, wanted: Wanted, engine: DuckEngine, *, per_user: int, places: bool
-) -> Bounded:
-    """The first distinct items of each unit, found among numbers: the same rows, sooner."""
-    rows: list[pa.Table] = []
-    counts: list[pa.Table] = []
-    coded: tuple[Holdings, Firsts] | None = None
-    for held in wanted.holdings():
-        kept = first_items(
+def _bound_encoded(
+    items: EncodedItems, *, per_user: int, places: bool
+) -> EncodedBounded | PartitionedBounded:
+    """The first distinct items of each unit, found by sorting codes: the same rows, sooner."""
+    engine, keys = items.log.engine, items.keys
+    description: dict[str, Any] = {
+        "engine": engine, "kind": items.kind, "keys": keys, "unit": items.unit,
+        "per_user": per_user, "way": "first", "count": "users",
+    }  # fmt: skip
+
+    def first(held: Holdings) -> FirstItems:
+        return first_items(
             unit=held.unit,
             time=held.time,
             item=held.item,
@@ -134,41 +191,34 @@ def _first(
             ranks=held.ranks,
             places=places,
         )
-        found = _shown(items, held, kept, places=places)
-        if isinstance(wanted.log, Parts):
-            # What is left of a part goes to disk before the next one comes.
-            rows.append(mapped(engine.store(found)))
-            counts.append(mapped(engine.store(counted(items.keys, held, kept))))
-        else:
-            rows.append(found)
-            coded = held, kept
-        del held, kept, found
-    table = engine.show(pa.concat_tables(rows))
-    return Bounded(
-        engine=engine,
-        table=table,
-        kind=items.kind,
-        keys=items.keys,
-        unit=items.unit,
-        per_user=per_user,
-        way="first",
-        count="users",
-        coded=(table, *coded) if coded else None,
-        counted=(table, engine.show(pa.concat_tables(counts))) if counts else None,
+
+    if isinstance(items.log.encoded, EncodedRows):
+        (held,) = items.holdings()
+        return EncodedBounded(**description, holdings=held, first=first(held), places=places)
+    rows: list[pa.Table] = []
+    counts: list[pa.Table] = []
+    for held in items.holdings():
+        kept = first(held)
+        # What is left of a partition goes to disk before the next one comes.
+        rows.append(map_file(engine.store(_rows(keys, held, kept, places=places))))
+        counts.append(map_file(engine.store(_count(keys, held, kept))))
+        del held, kept
+    return PartitionedBounded(
+        **description, rows=pa.concat_tables(rows), counts=pa.concat_tables(counts)
     )
 
 
-def _shown(items: Items, held: Holdings, kept: Firsts, *, places: bool) -> pa.Table:
-    """Unit, keys and, if asked for, place; no text is copied."""
+def _rows(keys: tuple[str, ...], held: Holdings, kept: FirstItems, *, places: bool) -> pa.Table:
+    """Unit, keys and, if asked for, place; no string is copied."""
     columns = {"unit": held.names(kept.unit)}
-    for name, key in zip(items.keys, held.keys, strict=True):
+    for name, key in zip(keys, held.keys, strict=True):
         columns[name] = key.at(kept.item).column()
     if places:
         columns["place"] = pa.array(kept.place)
     return pa.table(columns)
 
 
-def counted(keys: tuple[str, ...], held: Holdings, kept: Firsts) -> pa.Table:
+def _count(keys: tuple[str, ...], held: Holdings, kept: FirstItems) -> pa.Table:
     """How many units hold each item: a unit's items are distinct, so each row is one unit."""
     users = np.bincount(kept.item)
     some = np.flatnonzero(users)
@@ -177,3 +227,110 @@ def counted(keys: tuple[str, ...], held: Holdings, kept: Firsts) -> pa.Table:
         for name, key in zip(keys, held.keys, strict=True)
     }
     return pa.table(columns | {"users": pa.array(users[some], pa.int64())})
+
+
+def first_items(
+    *,
+    unit: Integers,
+    time: Integers,
+    item: Integers,
+    per_unit: int,
+    ranks: Callable[[Integers], Integers],
+    places: bool,
+) -> FirstItems:
+    """The first `per_unit` distinct items of each unit.
+
+    `ranks` gives the ranks of distinct items in the order of their keys' bytes. Codes follow the
+    order in which rows were read, which other units' rows can change (A7), so they never decide:
+    `ranks` settles the order of a unit's rows of one time. Without `places` that is done only where
+    it decides which items are kept.
+    """
+    if len(unit) == 0:
+        none = np.zeros(0, np.int64)
+        return FirstItems(unit=none, item=none, place=none.astype(np.int32))
+    order, units, alike = _in_time(unit, time)
+    rows = np.bincount(units)
+    if not places:
+        # A unit with no more rows than it may keep keeps every item, in whatever order.
+        alike &= (rows > per_unit)[units[1:]]
+    if alike.any():
+        order = _settle_ties(order, alike, item, ranks)
+    items = item[order]
+    del order, alike
+    new = _first_of_each(units, items)
+    # How many distinct items of its unit there are up to each row.
+    so_far = np.zeros(len(new) + 1, np.int32 if len(new) < 1 << 31 else np.int64)
+    np.cumsum(new, out=so_far[1:])
+    before = so_far[np.cumsum(rows) - rows]
+    kept = np.flatnonzero(new)
+    place = so_far[kept] - before[units[kept]]
+    few = place < per_unit
+    kept, place = kept[few], place[few]
+    if np.bincount(units[kept]).max() > per_unit:  # the proofs rest on it, so look at the result
+        raise EngineError(f"bounding left a unit more than {per_unit} items: this is a mistake")
+    # Of one type whatever the rows are: partitions of a log are put together.
+    return FirstItems(unit=units[kept], item=items[kept], place=place.astype(np.int32, copy=False))
+
+
+def _in_time(unit: Integers, time: Integers) -> tuple[Integers, Integers, Mask]:
+    """An order of rows by unit and time, the units in it, and which neighbours are of one time.
+
+    Rows are put together by unit first. Most logs have them in order of time then, and only the
+    units that have not are sorted by it.
+    """
+    order, units = _group(unit)
+    times = time[order]
+    same = units[1:] == units[:-1]
+    falls = np.flatnonzero(same & (times[1:] < times[:-1]))
+    if len(falls):
+        astray = np.zeros(int(units[-1]) + 1, bool)
+        astray[units[falls]] = True
+        rows = np.flatnonzero(astray[units])
+        inside = np.lexsort((times[rows], units[rows]))
+        order[rows] = order[rows][inside]
+        times = time[order]
+    return order, units, same & (times[1:] == times[:-1])
+
+
+def _group(number: Integers) -> tuple[Integers, Integers]:
+    """The positions of equal codes side by side, in their order; and the codes there.
+
+    Code and position share a word: sorting words is several times faster than sorting positions.
+    """
+    bits = np.uint64(len(number).bit_length())
+    words = number.astype(np.uint64)
+    words <<= bits
+    words |= np.arange(len(number), dtype=np.uint64)
+    words.sort()
+    numbers = (words >> bits).astype(number.dtype)
+    words &= (np.uint64(1) << bits) - np.uint64(1)
+    return words.view(np.int64), numbers
+
+
+def _settle_ties(
+    order: Integers, alike: Mask, item: Integers, ranks: Callable[[Integers], Integers]
+) -> Integers:
+    """The order with each run of rows of one unit and time sorted by the bytes of the keys."""
+    run = np.zeros(len(order), bool)
+    run[1:] |= alike
+    run[:-1] |= alike
+    rows = np.flatnonzero(run)  # of all runs, one after the other
+    starts = np.ones(len(order), bool)
+    starts[1:] = ~alike
+    number = np.cumsum(starts[rows])
+    distinct, which = np.unique(item[order[rows]], return_inverse=True)
+    inside = np.lexsort((ranks(distinct)[which], number))
+    order[rows] = order[rows][inside]
+    return order
+
+
+def _first_of_each(units: Integers, items: Integers) -> Mask:
+    """Whether a row is the first of its unit with its item; rows are sorted by unit."""
+    # Rows with one item, by position: those of one unit are adjacent, too, the first in front.
+    at, items = _group(items)
+    same = items[1:] == items[:-1]
+    holder = units[at]
+    same &= holder[1:] == holder[:-1]
+    new = np.ones(len(items), bool)
+    new[at[1:][same]] = False
+    return new

@@ -5,8 +5,10 @@ session, or a single row. Units with time drop rows without one (A6).
 """
 
 import math
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any, TypeAlias
 
 import ibis
 import pyarrow as pa
@@ -14,32 +16,59 @@ import pyarrow as pa
 from murmurlog.bundle.keys import keywords
 from murmurlog.bundle.options import GAP
 from murmurlog.bundle.schema import KEYS, SEVERAL, By, keys_of
+from murmurlog.counting.holdings import PERIODS, Holdings, find_holdings
 from murmurlog.counting.public_sets.labels import Labels
 from murmurlog.errors import InputError, UsageError
-from murmurlog.logs.encoded import PERIODS
-from murmurlog.logs.engines.duckdb import Engine
-from murmurlog.logs.log import Log
-from murmurlog.logs.partitions import Wanted
+from murmurlog.logs.engines.protocol import Engine
+from murmurlog.logs.log import EncodedLog, Log
 from murmurlog.logs.source import Source
 from murmurlog.privacy import UNITS
 
 
 @dataclass(frozen=True, kw_only=True)
-class Items:
-    """Every item of every unit, as often as it occurs; not bounded, so nothing may count it."""
+class _Description:
+    """What is known of items besides their rows."""
 
     engine: Engine
-    table: Any  # unit, time, the key columns, then what else was asked for
     kind: str
     keys: tuple[str, ...]
     unit: str
     timed: bool
-    coded: Wanted | None = None
 
-    @property
-    def numbers(self) -> Wanted | None:
-        """The same items as numbers, if they are known and are those of the table."""
-        return self.coded if self.coded and self.coded.of is self.table else None
+    def with_table(self, table: Any) -> "TableItems":
+        """Items of the same description whose rows are those of another table."""
+        same = {each.name: getattr(self, each.name) for each in fields(_Description)}
+        return TableItems(**same, table=table)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableItems(_Description):
+    """Every item of every unit, as often as it occurs; not bounded, so nothing may count it."""
+
+    table: Any  # unit, time, the key columns, then what else was asked for
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncodedItems(_Description):
+    """The same where an encoded log holds the items: queries or clicks."""
+
+    log: EncodedLog
+    known: pa.Table | None  # only clicks of these queries
+    also: tuple[str, ...]
+
+    @cached_property
+    def table(self) -> Any:
+        rows = _rows(self.log, kind=self.kind, unit=self.unit, known=self.known)
+        return rows.select("unit", "time", *self.keys, *self.also)
+
+    def holdings(self) -> Iterator[Holdings]:
+        """The items as codes, one partition of the log after the other; no unit is in two."""
+        known = None if self.known is None else self.known["query"].combine_chunks()
+        for rows in self.log.encoded.partitions():
+            yield find_holdings(rows, kind=self.kind, unit=self.unit, known=known)
+
+
+Items: TypeAlias = TableItems | EncodedItems
 
 
 def check(source: Source, *, kind: str, unit: str, by: bool = False) -> None:
@@ -92,10 +121,35 @@ def items(
     check(log.source, kind=kind, unit=unit, by=by is not None)
     if not 0 < gap < 1e9:
         raise UsageError(f"--gap must be longer than nothing, not {gap:g} seconds")
+    kind = {"itemset": "query", "log": "click"}.get(kind, kind)
+    keys = keys_of(kind, by)
+    description: dict[str, Any] = {"kind": kind, "keys": keys, "unit": unit, "timed": log.has_times}
+    encodable = by is None and kind in ("query", "click") and unit in ("user", *PERIODS)
+    if encodable and isinstance(log, EncodedLog):
+        return EncodedItems(engine=log.engine, log=log, known=known, also=also, **description)
+    rows = _rows(
+        log, kind=kind, unit=unit, by=by, gap=gap, longest=longest, labels=labels, known=known
+    )
+    return TableItems(
+        engine=log.engine, table=rows.select("unit", "time", *keys, *also), **description
+    )
+
+
+def _rows(
+    log: Log,
+    *,
+    kind: str,
+    unit: str,
+    by: By | None = None,
+    gap: float = GAP,
+    longest: int | None = None,
+    labels: Labels | None = None,
+    known: pa.Table | None,
+) -> Any:
+    """The rows of the items as an expression, with a column `unit`."""
     rows = _with_unit(log, unit, gap)
     if by:
         rows = rows.filter(rows[by.column].isin(by.values))
-    kind = {"itemset": "query", "log": "click"}.get(kind, kind)
     listed = None if known is None else log.engine.keep(known)
     if kind == "click":
         rows = rows.filter(rows.url.notnull())
@@ -110,26 +164,13 @@ def items(
         if kind == "pair":
             after = listed.rename(next_query="query")
             rows = rows.semi_join(after, list(after.columns))
-    table = rows.select("unit", "time", *keys_of(kind, by), *also)
-    wanted = None
-    if log.numbers and not by and kind in ("query", "click") and unit in ("user", *PERIODS):
-        queries = None if known is None else known["query"].combine_chunks()
-        wanted = Wanted(log=log.numbers, of=table, kind=kind, unit=unit, known=queries)
-    return Items(
-        engine=log.engine,
-        table=table,
-        kind=kind,
-        keys=keys_of(kind, by),
-        unit=unit,
-        timed=log.has_times,
-        coded=wanted,
-    )
+    return rows
 
 
-def only(held: Items, public: pa.Table) -> Items:
+def only(held: Items, public: pa.Table) -> TableItems:
     """The items whose keys are in a public table; a rule about single records, so it is free."""
     listed = held.engine.keep(public.select(list(held.keys)))
-    return replace(held, table=held.table.semi_join(listed, list(held.keys)))
+    return held.with_table(held.table.semi_join(listed, list(held.keys)))
 
 
 def _with_unit(log: Log, unit: str, session_gap: float) -> Any:

@@ -5,7 +5,6 @@ function of that unit's own bounded items. Things are distinct per unit.
 """
 
 import math
-from dataclasses import replace
 
 import ibis
 import pyarrow as pa
@@ -33,10 +32,8 @@ def subsequences(sessions: Bounded, *, l_q: int) -> Bounded:
     rows = sessions.table.mutate(length=sessions.table.queries.length().cast("int64"))
     joined = rows.join(chosen, "length")
     found = joined.select("unit", queries=joined.places.map(lambda i: joined.queries[i]))
-    return replace(
-        sessions,
-        table=sessions.engine.materialise(found.distinct()),
-        per_user=sessions.per_user * most,
+    return sessions.with_table(
+        sessions.engine.materialise(found.distinct()), per_user=sessions.per_user * most
     )
 
 
@@ -84,9 +81,8 @@ def sets(items: Bounded, *, k: int, consecutive: bool = False) -> Bounded:
         )
     together = ibis.union(*rounds) if len(rounds) > 1 else rounds[0]
     held = together.select("unit", items=together.items.sort()).distinct()
-    return replace(
-        items,
-        table=items.engine.materialise(held),
+    return items.with_table(
+        items.engine.materialise(held),
         kind="itemset",
         keys=("items",),
         per_user=sets_of(n, k, consecutive=consecutive),

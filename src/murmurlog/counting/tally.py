@@ -6,8 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from murmurlog.counting.bound import Bounded, counted
-from murmurlog.logs.engines.duckdb import DuckEngine, Engine
+from murmurlog.counting.bound import Bounded
+from murmurlog.logs.engines.protocol import Engine
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,20 +30,9 @@ class Tally:
 
 def tally(bounded: Bounded) -> Tally:
     """The number of units that hold each item (or, if the bound was on rows, of rows)."""
-    if bounded.numbers and isinstance(bounded.engine, DuckEngine):
-        table = bounded.engine.show(counted(bounded.keys, *bounded.numbers))
-    elif (parts := bounded.tallies) is not None:
-        # No unit is in two parts, so the units of an item are those of the parts together.
-        summed = parts.group_by(list(bounded.keys)).aggregate(users=parts.users.sum())
-        table = bounded.engine.materialise(summed.cast({"users": "int64"}))
-    else:
-        by_item = bounded.table.group_by(list(bounded.keys)).aggregate(
-            **{bounded.count: bounded.table.count()}
-        )
-        table = bounded.engine.materialise(by_item)
     return Tally(
         engine=bounded.engine,
-        table=table,
+        table=bounded.count_units(),
         kind=bounded.kind,
         keys=bounded.keys,
         unit=bounded.unit,

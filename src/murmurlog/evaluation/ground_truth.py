@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from murmurlog.bundle.options import GAP
 from murmurlog.bundle.schema import SEPARATOR, flattened
 from murmurlog.counting.items import items
-from murmurlog.logs.engines.duckdb import Engine
+from murmurlog.logs.engines.protocol import Engine
 from murmurlog.logs.log import Log
 
 Ints = npt.NDArray[np.int64]

@@ -22,7 +22,8 @@ from murmurlog.evaluation.result import Evaluation, Point, Skipped, System
 from murmurlog.evaluation.scores import Comparison, Result, Scores, Scoring, compare, merge, results
 from murmurlog.evaluation.tasks import Tables, Task, Unfit
 from murmurlog.evaluation.tasks.top_list import ranks
-from murmurlog.logs.engines.duckdb import DuckEngine, connect
+from murmurlog.logs.engines.duckdb import connect
+from murmurlog.logs.engines.protocol import Engine
 from murmurlog.logs.log import Log
 from murmurlog.logs.reading import Reading
 from murmurlog.logs.source import Source
@@ -140,7 +141,7 @@ class Runner:
             for name in self.names:
                 released[name] = self._release(name, log, truth, as_given=True)
                 self._score(name, whole_log, released[name], truth, found)
-            for fold, training in self._held_out(engine, log, truth) if held_out else ():
+            for fold, training in self._held_out(log, truth) if held_out else ():
                 for name in self.names:
                     tables = released[name]
                     if training is not None:
@@ -222,9 +223,7 @@ class Runner:
             for _ in range(self.request.repeats)
         ]
 
-    def _held_out(
-        self, engine: DuckEngine, log: Log, whole: Truth
-    ) -> Iterator[tuple[Truth, Log | None]]:
+    def _held_out(self, log: Log, whole: Truth) -> Iterator[tuple[Truth, Log | None]]:
         """For each fold the truth and the users to release from; None: the releases already made."""
         if self.test is not None:
             with connect(memory=self.request.memory) as apart:
@@ -236,7 +235,7 @@ class Runner:
             return
         for fold in range(self.request.folds):
             self.say(f"fold {fold + 1} of {self.request.folds}")
-            training, held = split(log, engine, fold=fold, folds=self.request.folds)
+            training, held = split(log, fold=fold, folds=self.request.folds)
             searches = searches_of(held, gap=self.gap)
             yield replace(self._count(training), searches=searches), training
 
@@ -250,23 +249,20 @@ class Runner:
             has_times=log.has_times,
         )
 
-    def _read(self, source: Source, engine: DuckEngine, reading: Reading) -> Log:
+    def _read(self, source: Source, engine: Engine, reading: Reading) -> Log:
         reading.check(source)
         return reading.read(source, engine=engine, urls="url" in source.columns, say=self.say)
 
 
-def split(log: Log, engine: DuckEngine, *, fold: int, folds: int) -> tuple[Log, Log]:
+def split(log: Log, *, fold: int, folds: int) -> tuple[Log, Log]:
     """Training users and held-out users; a user's fold is a hash of the id, always the same."""
     parts = TEST_SHARE if folds == 1 else folds
     head = log.table.user.hexdigest("md5").substr(0, 7)
     # Seven hexadecimal digits as a number below 2^28.
     part = (ibis.literal("0x") + head).cast("int64") % parts
     marked = log.table.mutate(part=part)
-    kept, held = (
-        engine.materialise(marked.filter(rows).drop("part"))
-        for rows in (marked.part != fold, marked.part == fold)
-    )
-    return replace(log, table=kept, coded=None), replace(log, table=held, coded=None)
+    kept, held = marked.filter(marked.part != fold), marked.filter(marked.part == fold)
+    return log.only(kept.drop("part")), log.only(held.drop("part"))
 
 
 def _ranks(truth: Truth, tables: Tables) -> list[tuple[int, int, bool]]:

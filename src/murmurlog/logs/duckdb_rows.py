@@ -2,7 +2,9 @@
 
 Every record is cut, decoded and judged on its own (A8), and nothing that is read has a name of the
 source's choosing: a first SELECT gives each column that matters a name of ours (c0, c1, ...), and the
-rest works on those, so a column may be called whatever it likes. DuckDB's own SQL.
+rest works on those, so a column may be called whatever it likes. DuckDB's own SQL, and Ibis for the
+fields that have a type: what a string means as a time is DuckDB's to say, and `spark_rows` asks it on
+the workers, so that no row has two times.
 """
 
 import re
@@ -11,13 +13,13 @@ from contextlib import closing
 from typing import Any
 
 import duckdb
+import ibis
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from murmurlog.errors import EngineError, InputError
 from murmurlog.logs.engines.duckdb import OUT_OF_MEMORY, DuckEngine, identifier, literal, quoted
-from murmurlog.logs.fields import typed
 from murmurlog.logs.formats import DIALECTS, Shape, day_of, field_sql, pieces, time_sql
 from murmurlog.logs.parquet_types import check_types
 from murmurlog.logs.postgres import Address, batches
@@ -43,12 +45,12 @@ def raw_rows(
     try:
         if source.format in ("parquet", "duckdb"):
             if source.format == "parquet":  # else one file's type would change another's values
-                check_types(source.files, needed(source, where, keep), source.name)
+                check_types(source.files, needed_columns(source, where, keep), source.name)
             # Columns are cheap to scan again, so they are not copied.
             select = select_sql(source, _relation(source, engine), where, keep)
             engine.sql(f"CREATE VIEW {name} AS {select}")
         else:
-            _filled(name, source, engine, broken, where, keep, say)
+            _fill(name, source, engine, broken, where, keep, say)
     except duckdb.OutOfMemoryException:
         raise EngineError(OUT_OF_MEMORY) from None
     except duckdb.Error as error:
@@ -60,16 +62,67 @@ def raw_rows(
         ).fetchall():
             broken[reason] = broken.get(reason, 0) + n
         raw = raw.filter(raw.fault.isnull())
-    return shown(raw)
+    return with_types(raw)
 
 
-def shown(raw: Any) -> Any:
+def with_types(raw: Any) -> Any:
     """The rows with typed fields, in the order of columns that all engines give them."""
     kept = [name for name in raw.columns if re.fullmatch(r"k\d+", name)]
-    return raw.select("user", "query", "url", *kept, **typed(raw))
+    return raw.select("user", "query", "url", *kept, **_types(raw))
 
 
-def needed(source: Source, where: Mapping[str, str], keep: Sequence[str]) -> list[str]:
+def _types(rows: Any) -> dict[str, Any]:
+    """`time` as a timestamp in UTC, `timed`, whether one was given, and `rank` as a number."""
+    time = rows.time.strip().nullif("") if rows.time.type().is_string() else rows.time
+    return {
+        "time": _parsed(time),
+        "timed": time.notnull(),
+        "rank": rows["rank"].try_cast("int32"),
+    }
+
+
+def _parsed(time: Any) -> Any:
+    """A timestamp in UTC: typed columns as they are, text as ISO 8601, numbers as Unix time.
+
+    Nothing outside the years 1 to 9999, which infinity is, too.
+    """
+    if time.type().is_numeric():
+        return _unix(time.cast("float64"))
+    if time.type().is_timestamp() or time.type().is_date():
+        return _in_years(time.cast("timestamp(6)"))
+    if not time.type().is_string():
+        time = time.cast("string")
+    digits = time.re_search(r"^[0-9]{9,19}(\.[0-9]+)?$")
+    # DuckDB reads an offset only for a type that has a zone, and that takes four times as long.
+    offset = time.re_search(r":[0-9.]+ ?[+-][0-9]{2}(:?[0-9]{2})?$")
+    zoned = time.try_cast("timestamp('UTC', 6)").cast("timestamp(6)")
+    text = ibis.ifelse(offset, zoned, time.try_cast("timestamp(6)"))
+    return ibis.ifelse(digits, _unix(time.try_cast("float64")), _in_years(text))
+
+
+def _in_years(time: Any) -> Any:
+    inside = (time >= ibis.timestamp("0001-01-01")) & (time < ibis.timestamp("9999-12-31"))
+    return ibis.ifelse(inside, time, ibis.null("timestamp(6)"))
+
+
+def _unix(number: Any) -> Any:
+    """Unix seconds, milli-, micro- or nanoseconds, told apart by size, to the millisecond.
+
+    Nothing before the year 1 or beyond nanoseconds of 64 bits.
+    """
+    # Asked for by name: no comparison finds a NaN that the statistics of a Parquet file leave out.
+    inside = ~number.isnan() & (number >= -62_135_596_800) & (number < 1e19)
+    number = ibis.ifelse(inside, number, ibis.null("float64"))
+    milli = ibis.cases(
+        (number < 1e11, number * 1e3),
+        (number < 1e14, number),
+        (number < 1e17, number / 1e3),
+        else_=number / 1e6,
+    )
+    return milli.round().as_timestamp("ms").cast("timestamp(6)")
+
+
+def needed_columns(source: Source, where: Mapping[str, str], keep: Sequence[str]) -> list[str]:
     """The columns of the source that are read; the one at place i is called c{i} from then on."""
     return list(dict.fromkeys([*source.columns.values(), *where, *keep]))
 
@@ -79,9 +132,9 @@ def select_sql(
 ) -> str:
     """The rows of a relation where all is as asked; broken ones pass, to be counted.
 
-    The relation has the source's own columns, or what `_filled` makes of them.
+    The relation has the source's own columns, or what `_fill` makes of them.
     """
-    names = needed(source, where, keep)
+    names = needed_columns(source, where, keep)
     own = {name: f"c{i}" for i, name in enumerate(names)}
     columns = [_role(source, role, own, day) for role in STANDARD]
     columns += [f"{own[name]} AS k{i}" for i, name in enumerate(keep)]
@@ -91,11 +144,11 @@ def select_sql(
         passes = "fault IS NOT NULL"
     tests = [f"coalesce({own[name]}, '') = {quoted(value)}" for name, value in where.items()]
     fine = " AND ".join(tests) or "true"
-    renamed = f"(SELECT {', '.join(_renamed(source, names))} FROM {relation} AS src)"
+    renamed = f"(SELECT {', '.join(_rename(source, names))} FROM {relation} AS src)"
     return f"SELECT {', '.join(columns)} FROM {renamed} WHERE {passes} OR ({fine})"
 
 
-def _renamed(source: Source, names: Sequence[str]) -> Iterator[str]:
+def _rename(source: Source, names: Sequence[str]) -> Iterator[str]:
     """The SQL of c0, c1, ... as text, of `moment`, a time with its type, and of `fault`."""
     time = source.columns.get("time")
     if source.server:
@@ -128,7 +181,7 @@ def _role(source: Source, role: str, own: Mapping[str, str], day: str) -> str:
     return f"{value} AS {role}"
 
 
-def _filled(
+def _fill(
     name: str,
     source: Source,
     engine: DuckEngine,
@@ -138,7 +191,7 @@ def _filled(
     say: Callable[[str], None],
 ) -> None:
     """Makes a table of what comes as a stream, batch by batch."""
-    names, rows, made = needed(source, where, keep), 0, False
+    names, rows, made = needed_columns(source, where, keep), 0, False
     with closing(_stream(source, names, broken)) as stream:
         for batch, day in stream:
             engine.backend.con.register("incoming", batch)

@@ -1,8 +1,8 @@
-"""A log as numbers: in memory if there is room, else in parts by user on the engine's disk.
+"""Encodes a log: in memory if there is room, else in partitions of users on the engine's disk.
 
-What does not fit is written as it is read, the rows of a bucket of users together, and becomes
-numbers some buckets at a time. Bounding looks at one user only, so parts need nothing of each other.
-A bucket is chosen by a hash of the user's name, which decides where a user is counted, never what.
+Rows that do not fit are written as they are read, those of a bucket of users together, and are
+encoded some buckets at a time. Bounding looks at one user only, so partitions are independent.
+A hash of the user's name chooses the bucket: it decides where a user is counted, never what.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,58 +15,57 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from murmurlog.logs.encoded import NEVER, Cleaning, Coded, Holdings, Integers, Texts, holdings
-from murmurlog.logs.engines.duckdb import DuckEngine, mapped
+from murmurlog.logs.cleaning import Cleaning
+from murmurlog.logs.encoded import (
+    NEVER,
+    EncodedColumn,
+    EncodedRows,
+    Integers,
+    columns_to_encode,
+    encode,
+)
+from murmurlog.logs.engines.protocol import LocalEngine
 
-ROOM = (
-    1 / 6
-)  # of the engine's memory for the rows of a part; work on them takes twice what they take
-PART = 1 / 4  # of the room: what is small is sorted sooner, in memory that is already there
-MOST_TEXT = 1_800_000_000  # bytes of a column of a part: Arrow's lists end at 2 GB
+# The share of the engine's memory for the rows of a partition; work on them takes twice as much.
+ROOM = 1 / 6
+PART = 1 / 4  # of the room: small partitions are sorted sooner, in memory that is already there
+MOST_TEXT = 1_800_000_000  # bytes of a column of a partition: Arrow's lists end at 2 GB
 ROWS_A_BATCH = 1_000_000
-BUCKETS = 256  # of users: no part is smaller than one of them
+BUCKETS = 256  # of users: no partition is smaller than one of them
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Parts:
-    """A log on disk, all rows of a user in one part."""
+class Partitions:
+    """Encoded rows on disk, all rows of a user in one partition."""
 
     files: tuple[Path, ...]
     rows: int
 
     def table(self) -> pa.Table:
-        """Every row, as `Coded.table` has them; stays on disk."""
-        return pa.concat_tables([mapped(file) for file in self.files])
+        """Every row, as `EncodedRows.table` has it; stays on disk."""
+        return pa.concat_tables([map_file(file) for file in self.files])
 
-    def logs(self) -> Iterator[Coded]:
-        """The parts, one after the other."""
+    def partitions(self) -> Iterator[EncodedRows]:
+        """The partitions, one after the other."""
         for file in self.files:
-            yield _loaded(mapped(file))
+            yield _load(map_file(file))
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Wanted:
-    """Which items of a log are wanted, with the table of the same items that an engine shows."""
-
-    log: Coded | Parts
-    of: Any
-    kind: str
-    unit: str
-    known: pa.Array | None  # only these queries
-
-    def holdings(self) -> Iterator[Holdings]:
-        """The items of every unit, as often as they occur; all of a unit together."""
-        for log in self.log.logs() if isinstance(self.log, Parts) else (self.log,):
-            yield holdings(log, kind=self.kind, unit=self.unit, known=self.known)
+def map_file(file: Path) -> pa.Table:
+    """The table of an Arrow file; its bytes stay on disk until they are used."""
+    with pa.memory_map(str(file)) as source:
+        return pa.ipc.open_file(source).read_all()
 
 
-def gathered(raw: Any, engine: DuckEngine, cleaning: Cleaning) -> Coded | Parts | None:
-    """The log of a source; None if one bucket of users alone has no room.
+def encode_log(
+    raw: Any, engine: LocalEngine, cleaning: Cleaning
+) -> EncodedRows | Partitions | None:
+    """The rows of a source, cleaned; None if one bucket of users alone has no room.
 
-    How much room there is decides on the road, and one user's rows can tip it. All roads give every
-    unit the same bounded items, so nothing that is published depends on the choice.
+    The room chooses between memory, partitions and None, and one user's rows can tip it. Every
+    choice gives each unit the same bounded items, so nothing that is published depends on it.
     """
-    columns = cleaning.columns(raw)
+    columns = columns_to_encode(raw, cleaning)
     rows = raw.select(**columns, bucket=engine.bucket(raw.user, BUCKETS))
     room = engine.memory * ROOM
     held: list[pa.RecordBatch] = []
@@ -74,14 +73,14 @@ def gathered(raw: Any, engine: DuckEngine, cleaning: Cleaning) -> Coded | Parts 
     needs = np.zeros(BUCKETS)
     used = 0.0
     with ExitStack() as shared, ExitStack() as open_file:
-        for batch in engine.batches(rows, rows=ROWS_A_BATCH, ordered=True):
+        for batch in engine.read_in_order(rows, rows=ROWS_A_BATCH):
             if not starts:
                 held.append(batch)
                 used += _need(batch, room)
                 if used <= 1:
                     continue
-                shared.enter_context(engine.sharing())
-                file, writer = open_file.enter_context(engine.storing(batch.schema))
+                shared.enter_context(engine.halve_memory())
+                file, writer = open_file.enter_context(engine.open_file(batch.schema))
                 waiting, held = held, []
             else:
                 waiting = [batch]
@@ -94,15 +93,15 @@ def gathered(raw: Any, engine: DuckEngine, cleaning: Cleaning) -> Coded | Parts 
         if not starts:
             pieces = {name: [batch.column(name) for batch in held] for name in columns}
             held.clear()
-            return cleaning.clean(pieces)
+            return encode(pieces, cleaning)
         open_file.close()  # all of it is on disk now
         shared.callback(file.unlink)
         fits = needs.max() <= 1
-        return _cleaned(file, starts, _runs(needs), engine, cleaning) if fits else None
+        return _encode_file(file, starts, _runs(needs), engine, cleaning) if fits else None
 
 
 def _need(batch: pa.RecordBatch, room: float) -> float:
-    """The share that a batch takes of what a part may have."""
+    """The share that a batch takes of what a partition may have."""
     largest = max((column.nbytes for column in batch.columns), default=0)
     return float(max(batch.nbytes / room, largest / MOST_TEXT))
 
@@ -116,9 +115,9 @@ def _by_bucket(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[int]]:
 
 
 def _runs(needs: Integers) -> list[tuple[int, int]]:
-    """Runs of buckets, none larger than a part should be unless one bucket is."""
+    """Runs of buckets, none larger than a partition should be unless one bucket is."""
     whole = needs.sum()
-    most = whole / np.ceil(whole / PART)  # parts of one size, not full ones and a rest
+    most = whole / np.ceil(whole / PART)  # of one size, not full ones and a rest
     ends, size = [0], 0.0
     for bucket, need in enumerate(needs):
         if size and size + need > most:
@@ -128,14 +127,14 @@ def _runs(needs: Integers) -> list[tuple[int, int]]:
     return list(pairwise([*ends, len(needs)]))
 
 
-def _cleaned(
+def _encode_file(
     file: Path,
     starts: Sequence[list[int]],
     runs: Sequence[tuple[int, int]],
-    engine: DuckEngine,
+    engine: LocalEngine,
     cleaning: Cleaning,
-) -> Parts:
-    """The rows of a file as numbers, some buckets at a time."""
+) -> Partitions:
+    """The rows of a file encoded, some buckets at a time."""
     files, rows = [], 0
     for first, last in runs:
         with pa.memory_map(str(file)) as source:
@@ -147,27 +146,27 @@ def _cleaned(
         names = [name for name in reader.schema.names if name != "bucket"]
         pieces = {name: [batch.column(name) for batch in batches] for name in names}
         del batches, reader
-        log = cleaning.clean(pieces)
+        log = encode(pieces, cleaning)
         files.append(engine.store(log.table()))
         rows += log.rows
-    return Parts(files=tuple(files), rows=rows)
+    return Partitions(files=tuple(files), rows=rows)
 
 
-def _loaded(table: pa.Table) -> Coded:
-    """The rows of `Coded.table` as numbers again."""
+def _load(table: pa.Table) -> EncodedRows:
+    """The rows whose `EncodedRows.table` this is."""
     columns = {name: table[name].combine_chunks() for name in table.column_names}
     time = columns["time"].view(pa.int64())
     linked = pa.types.is_dictionary(columns["url"].type)
-    return Coded(
-        user=_numbers(columns["user"]),
+    return EncodedRows(
+        user=_column(columns["user"]),
         time=(time.fill_null(NEVER) if time.null_count else time).to_numpy(),
-        query=_numbers(columns["query"]),
-        url=_numbers(columns["url"]) if linked else None,
+        query=_column(columns["query"]),
+        url=_column(columns["url"]) if linked else None,
         rank=columns["rank"] if linked else None,
-        kept={name: _numbers(columns[name]) for name in table.column_names[5:]},
+        kept={name: _column(columns[name]) for name in table.column_names[5:]},
     )
 
 
-def _numbers(column: pa.DictionaryArray) -> Texts:
+def _column(column: pa.DictionaryArray) -> EncodedColumn:
     codes = column.indices.fill_null(-1) if column.null_count else column.indices
-    return Texts(codes=codes.to_numpy(), texts=column.dictionary)
+    return EncodedColumn(codes=codes.to_numpy(), texts=column.dictionary)

@@ -12,8 +12,7 @@ import pyarrow as pa
 
 from murmurlog.bundle.keys import NORMALISER, normalise
 from murmurlog.bundle.schema import BY_VALUE, By, check_public_name
-from murmurlog.logs.engines.duckdb import DuckEngine
-from murmurlog.logs.engines.spark import SparkEngine
+from murmurlog.logs.engines.protocol import Engine
 from murmurlog.logs.log import Log, read
 from murmurlog.logs.log import check as check_rows
 from murmurlog.logs.options import ReadOptions
@@ -61,7 +60,7 @@ class Reading:
         self,
         source: Source,
         *,
-        engine: DuckEngine | SparkEngine,
+        engine: Engine,
         urls: bool,
         say: Callable[[str], None],
     ) -> Log:

@@ -16,9 +16,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from murmurlog.errors import EngineError, InputError
-from murmurlog.logs.duckdb_rows import STANDARD, needed, raw_rows, select_sql, shown
+from murmurlog.logs.duckdb_rows import STANDARD, needed_columns, raw_rows, select_sql, with_types
 from murmurlog.logs.engines.duckdb import connect
-from murmurlog.logs.engines.spark import LITERALLY, SparkEngine, literal, spark_schema, told
+from murmurlog.logs.engines.spark import (
+    LITERALLY,
+    SparkEngine,
+    literal,
+    spark_schema,
+    translate_errors,
+)
 from murmurlog.logs.engines.spark_worker import asked_of_duckdb
 from murmurlog.logs.parquet_types import INT96, NOTHING, Kind, types_of
 from murmurlog.logs.source import Source, check_case, with_roles
@@ -51,21 +57,21 @@ def spark_rows(
         return _through_this_process(source, engine, broken, where, keep, say)
     texts = {role: name for role, name in source.columns.items() if role != "time"}
     as_text = [*texts.values(), *where, *keep]
-    names = needed(source, where, keep)
+    names = needed_columns(source, where, keep)
     frame = _at_uri(source, engine, as_text) if source.uri else _on_disk(source, engine, names)
     types = {name: frame.schema[name].dataType.simpleString() for name in names}
     plain = all(types[name] in PLAIN for name in as_text)
     plain &= "time" not in source.columns or types[source.columns["time"]] in TIMES
     plain &= "rank" not in source.columns or types[source.columns["rank"]] in WHOLE
-    with told():
+    with translate_errors():
         if plain:
             rows = frame.selectExpr(*_expressions(source, keep)).where(_condition(where))
-            return shown(engine.view(rows))
-        return _asked(source, engine, frame.select(*map(_name, names)), where, keep)
+            return with_types(engine.view(rows))
+        return _ask_duckdb(source, engine, frame.select(*map(_name, names)), where, keep)
 
 
 def _on_disk(source: Source, engine: SparkEngine, names: Sequence[str]) -> Any:
-    """The needed columns of files on a disk that all share; what else they hold is not looked at."""
+    """The needed_columns columns of files on a disk that all share; what else they hold is not looked at."""
     check_case(source, source.found)
     found = types_of(source.files, names, source.name)
     common = {
@@ -75,7 +81,7 @@ def _on_disk(source: Source, engine: SparkEngine, names: Sequence[str]) -> Any:
     alike: dict[tuple[Kind | None, ...], list[Path]] = {}
     for file, kinds in found.items():
         alike.setdefault(tuple(kinds.get(name) for name in names), []).append(file)
-    with told():
+    with translate_errors():
         frames = [
             _alike(engine, files, dict(zip(names, kinds, strict=True)), common)
             for kinds, files in alike.items()
@@ -146,7 +152,7 @@ def _at_uri(source: Source, engine: SparkEngine, as_text: Sequence[str]) -> Any:
 def _frame_at(source: Source, engine: SparkEngine) -> Any:
     """The files at a URI as Spark finds them, patterns and folders like `day=1` included."""
     try:
-        with told():
+        with translate_errors():
             frame = engine.session.read.option("mergeSchema", "true").parquet(source.uri)
     except EngineError:
         raise InputError(
@@ -197,7 +203,7 @@ def _condition(where: Mapping[str, str]) -> Any:
     return fine
 
 
-def _asked(
+def _ask_duckdb(
     source: Source, engine: SparkEngine, frame: Any, where: Mapping[str, str], keep: Sequence[str]
 ) -> Any:
     """The rows as DuckDB on the workers makes them of batches."""
@@ -208,7 +214,7 @@ def _asked(
     if "time" in source.columns:
         time = PySparkType.to_ibis(frame.schema[source.columns["time"]].dataType)
     raw = ibis.table({name: time if name == "time" else "string" for name in names}, name="raw")
-    rows = shown(raw)
+    rows = with_types(raw)
     asked = ibis.to_sql(rows, dialect="duckdb")
     statement = f"WITH raw AS ({select_sql(source, 'incoming', where, keep)}) {asked}"
     schema = _arrow(rows)

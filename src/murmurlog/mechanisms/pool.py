@@ -182,7 +182,7 @@ class Pool(Mechanism):
 
         domain = _domain("pool", view, self.N)
         held = view.items(log)
-        held = replace(held, table=domain.restrict(held.table, held.engine))
+        held = held.with_table(domain.restrict(held.table, held.engine))
         kept = bound(held, per_user=self.d, way=view.way, entropy=entropy)
         return OnDomain(domain=domain, inside=tally(kept))
 

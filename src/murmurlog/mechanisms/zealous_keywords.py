@@ -106,7 +106,7 @@ class ViaKeywords(Mechanism):
         if domain is None:
             return None
         held = view.items(log)
-        held = replace(held, table=domain.restrict(held.table, held.engine))
+        held = held.with_table(domain.restrict(held.table, held.engine))
         kept = bound(held, per_user=self.d, way=view.way, entropy=entropy)
         return OnDomain(domain=domain, inside=tally(kept))
 

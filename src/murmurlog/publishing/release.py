@@ -27,7 +27,7 @@ from murmurlog.bundle.schema import count_of
 from murmurlog.counting.bound import choose_way
 from murmurlog.counting.items import check
 from murmurlog.errors import DiskError, EngineError, Refused, UsageError
-from murmurlog.logs.engines.duckdb import Engine
+from murmurlog.logs.engines.protocol import Engine
 from murmurlog.logs.reading import Reading
 from murmurlog.logs.source import Source
 from murmurlog.mechanisms import Asked, View, named

@@ -96,7 +96,7 @@ def _rehearsed(
     plans: Mapping[str, Plan], waiting: set[str], log: Log, view: View, entropy: Entropy
 ) -> None:
     """Counts the waiting tables of no rows: what is wrong with their parameters shows here."""
-    nothing = replace(log, table=log.engine.materialise(log.table.limit(0)))
+    nothing = log.only(log.table.limit(0))
     published = {kind: keys_schema(keys_of(kind, view.by)).empty_table() for kind in plans}
     for kind in waiting:
         own = replace(view, kind=kind, published=published)

@@ -4,11 +4,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from murmurlog.errors import EngineError, UsageError
-from murmurlog.logs.engines.duckdb import DuckEngine, check_memory, connect
+from murmurlog.logs.engines.duckdb import check_memory, connect
+from murmurlog.logs.engines.protocol import Engine
 from murmurlog.logs.engines.spark import SparkEngine, check_settings, is_uri
 from murmurlog.logs.engines.spark import connect as connect_spark
 from murmurlog.logs.options import SourceOptions
@@ -76,18 +78,16 @@ class Place:
             )
 
     @contextmanager
-    def landing(
-        self, engine: DuckEngine | SparkEngine, target: Path | str
-    ) -> Iterator[Landing | None]:
+    def landing(self, engine: Engine, target: Path | str) -> Iterator[Landing | None]:
         """What takes a bundle to a URI; None for a path of this machine."""
-        if isinstance(target, Path) or not isinstance(engine, SparkEngine):
+        if isinstance(target, Path):
             yield None
-        else:
-            with landing(engine, target) as found:
+        else:  # `target` gives a URI only with --engine spark
+            with landing(cast(SparkEngine, engine), target) as found:
                 yield found
 
     @contextmanager
-    def connect(self) -> Iterator[DuckEngine | SparkEngine]:
+    def connect(self) -> Iterator[Engine]:
         """The engine, with a private folder that is gone at the end."""
         if self.running.engine == "duckdb":
             with connect(memory=self.running.memory) as duck:

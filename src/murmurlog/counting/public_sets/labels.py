@@ -16,7 +16,7 @@ from murmurlog.bundle.keys import normalise
 from murmurlog.errors import InputError
 
 if TYPE_CHECKING:
-    from murmurlog.logs.engines.duckdb import Engine
+    from murmurlog.logs.engines.protocol import Engine
 
 
 LENGTHS = ("1 word", "2 words", "3 words", "4 words", "5 words or more")

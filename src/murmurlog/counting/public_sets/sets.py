@@ -26,7 +26,7 @@ from murmurlog.errors import InputError, UsageError
 from murmurlog.privacy.sampler import Entropy, below
 
 if TYPE_CHECKING:
-    from murmurlog.logs.engines.duckdb import Engine
+    from murmurlog.logs.engines.protocol import Engine
 
 
 BLOCK = 1 << 22  # bytes; a line of a list may be one byte, and takes some forty as it is cleaned

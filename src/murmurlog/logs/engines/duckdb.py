@@ -1,26 +1,22 @@
-"""Where the relational steps run: what every engine offers, and the embedded one.
+"""The embedded engine: DuckDB behind Ibis, in a private folder that is deleted at the end.
 
-That is DuckDB behind Ibis, in a private folder that is wiped at the end. Spark has a module of its
-own. Knows nothing about logs.
+Knows nothing about logs.
 """
 
-import hashlib
-import math
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import duckdb
 import ibis
 import pyarrow as pa
 
-from murmurlog.bundle.keys import ODD
 from murmurlog.bundle.scratch import scratch
 from murmurlog.errors import EngineError, InputError, UsageError
+from murmurlog.logs.engines.self_test import self_test
 
 ROWS_A_BATCH = 200_000
 LEAST_MEMORY = 2_000_000  # bytes; with less the engine cannot even be started
@@ -29,41 +25,6 @@ OUT_OF_MEMORY = (
     "the engine ran out of memory or of room to spill. Give it more with --memory, or point TMPDIR "
     "to a larger disk."
 )
-
-
-class Engine(Protocol):
-    """Where expressions run. What it keeps is private and gone with the engine."""
-
-    @property
-    def name(self) -> str:
-        """The engine's name after --engine."""
-
-    @property
-    def version(self) -> str:
-        """The engine and its version, for certificates."""
-
-    def materialise(self, expression: Any) -> Any:
-        """The expression's rows, computed once and kept."""
-
-    def keep(self, table: pa.Table) -> Any:
-        """An Arrow table as a table of the engine."""
-
-    def batches(self, expression: Any) -> Iterator[pa.RecordBatch]:
-        """The expression's rows as a stream of Arrow batches."""
-
-    def filled(
-        self, schema: pa.Schema, source: Any, function: Callable[[pa.RecordBatch], pa.RecordBatch]
-    ) -> Any:
-        """A new table of `schema`, made by a Python function from the batches of `source`."""
-
-    def numbered(self, expression: Any, name: str) -> Any:
-        """The expression's rows, kept, with a whole number in a new column: no two have the same."""
-
-    def stored(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Any:
-        """A stream of Arrow batches as a table of the engine."""
-
-    def microseconds(self, time: Any) -> Any:
-        """A time as whole microseconds since 1970, so that differences are exact."""
 
 
 def _epoch_us(time: Any) -> Any: ...
@@ -84,6 +45,7 @@ class DuckEngine:
     """A connection whose tables spill to a private folder. Use `engine.connect()`."""
 
     name = "duckdb"
+    dense = True
 
     def __init__(self, backend: Any, folder: Path) -> None:
         self.backend = backend
@@ -94,6 +56,10 @@ class DuckEngine:
     @property
     def version(self) -> str:
         return f"duckdb {duckdb.__version__}, ibis {ibis.__version__}"
+
+    @property
+    def local(self) -> "DuckEngine":
+        return self
 
     def new_name(self) -> str:
         """A name that no table of the engine has."""
@@ -106,31 +72,35 @@ class DuckEngine:
 
     def materialise(self, expression: Any) -> Any:
         """The expression's rows, computed once and kept."""
-        with _told():
+        with _translate_errors():
             return self.backend.create_table(self.new_name(), expression)
 
     def keep(self, table: pa.Table) -> Any:
         """An Arrow table as a table of the engine."""
-        with _told():
+        with _translate_errors():
             return self.backend.create_table(self.new_name(), ibis.memtable(table))
 
     def show(self, table: pa.Table) -> Any:
-        """An Arrow table as a table of the engine that nobody has copied; dictionaries are texts."""
+        """An Arrow table as a table of the engine, without a copy; dictionaries become strings."""
         name = self.new_name()
         self._shown[name] = table
         self.backend.con.register(name, table)
         return self.backend.table(name)
 
     @contextmanager
-    def storing(self, schema: pa.Schema) -> Iterator[tuple[Path, pa.ipc.RecordBatchFileWriter]]:
-        """A new file in the engine's private folder, and what writes batches to it."""
+    def open_file(self, schema: pa.Schema) -> Iterator[tuple[Path, pa.ipc.RecordBatchFileWriter]]:
+        """A new Arrow file in the engine's private folder, and its writer."""
         file = self.folder / f"{self.new_name()}.arrow"
-        with _told(), pa.OSFile(str(file), "wb") as out, pa.ipc.new_file(out, schema) as writer:
+        with (
+            _translate_errors(),
+            pa.OSFile(str(file), "wb") as out,
+            pa.ipc.new_file(out, schema) as writer,
+        ):
             yield file, writer
 
     def store(self, table: pa.Table) -> Path:
-        """A file in the engine's private folder that `mapped` shows without reading it."""
-        with self.storing(table.schema) as (file, writer):
+        """The table as an Arrow file in the engine's private folder."""
+        with self.open_file(table.schema) as (file, writer):
             writer.write_table(table)
         return file
 
@@ -140,7 +110,7 @@ class DuckEngine:
 
     @property
     def memory(self) -> int:
-        """The bytes that the engine may take before it spills."""
+        """The bytes that the engine may use before it spills."""
         ((limit,),) = self.sql(
             "SELECT value FROM duckdb_settings() WHERE name = 'memory_limit'"
         ).fetchall()
@@ -148,23 +118,25 @@ class DuckEngine:
         return int(float(number) * 1024 ** ("bytes", "KiB", "MiB", "GiB", "TiB").index(unit))
 
     @contextmanager
-    def sharing(self) -> Iterator[None]:
-        """Leaves half of the engine's memory to others for a while; what it holds beyond is spilled."""
+    def halve_memory(self) -> Iterator[None]:
+        """Temporarily halves DuckDB's memory limit; it spills what it holds beyond."""
         whole = self.memory
-        with _told():
+        with _translate_errors():
             self.sql(f"SET memory_limit = '{whole // 2}B'")
         try:
             yield
         finally:
             self.sql(f"SET memory_limit = '{whole}B'")
 
-    def batches(
-        self, expression: Any, *, rows: int = ROWS_A_BATCH, ordered: bool = False
-    ) -> Iterator[pa.RecordBatch]:
-        """The expression's rows as a stream of Arrow batches, on a connection of its own.
+    def batches(self, expression: Any) -> Iterator[pa.RecordBatch]:
+        """The expression's rows as a stream of Arrow batches, on a connection of its own."""
+        return self._stream(expression, rows=ROWS_A_BATCH, ordered=False)
 
-        Rows of a file come in the file's order if asked for.
-        """
+    def read_in_order(self, expression: Any, *, rows: int) -> Iterator[pa.RecordBatch]:
+        """The same in batches of `rows` rows; rows of a file come in the file's order."""
+        return self._stream(expression, rows=rows, ordered=True)
+
+    def _stream(self, expression: Any, *, rows: int, ordered: bool) -> Iterator[pa.RecordBatch]:
         if (shown := self._shown.get(_name(expression))) is not None:
             schema = pa.schema([(name, _plain(kind)) for name, kind in _types(shown)])
             for batch in shown.to_batches(rows):
@@ -175,7 +147,7 @@ class DuckEngine:
         try:
             for name, table in self._shown.items():
                 cursor.register(name, table)
-            with _told():
+            with _translate_errors():
                 self.sql(f"SET preserve_insertion_order = {ordered}")
                 yield from cursor.execute(statement).to_arrow_reader(rows)
         finally:
@@ -199,7 +171,7 @@ class DuckEngine:
         table = self.backend.create_table(name, schema=ibis.Schema.from_pyarrow(schema))
         for batch in batches:
             self.backend.con.register("incoming", batch)
-            with _told():
+            with _translate_errors():
                 self.backend.con.execute(f"INSERT INTO {name} SELECT * FROM incoming")
             self.backend.con.unregister("incoming")
         return table
@@ -211,12 +183,6 @@ class DuckEngine:
     def self_test(self) -> None:
         """Raises unless the engine gives known answers for what the privacy proofs rely on."""
         self_test(self)
-
-
-def mapped(file: Path) -> pa.Table:
-    """The table in a file of `store`; its bytes stay there until they are looked at."""
-    with pa.memory_map(str(file)) as source:
-        return pa.ipc.open_file(source).read_all()
 
 
 def _name(expression: Any) -> str:
@@ -233,95 +199,8 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
-HOSTILE = (
-    *(
-        "a",
-        "é",
-        "İ",
-        "ς",
-        "x'y",
-        "",
-        " ",
-        "a b",
-        "a  b",
-        " a",
-        "a ",
-        "\u05d0",
-        "👩\u200d🔬",
-        "wea\u034fther",
-        "wea\u200dther\u2800",
-        "Z",
-        "z[",
-    ),
-    *(
-        "\uffff",
-        "a\n",
-        "a\r\n",
-        "\n",
-        "a\x00b",
-        "a\\b",
-        "~",
-        "\x7f",
-        "\ud7ff",
-        "\ue000",
-        "\U0001f600",
-    ),
-    *("ǅ", "ﬁ", "e\u0301", "a\u2028", "%_", "[&&b]", "${x}", "$1"),
-)
-_TIMES = ("1969-12-31T23:59:59.999999", "1970-01-01T00:00:00", "2024-02-29T23:59:59.000001")
-
-
-def self_test(engine: Engine) -> None:
-    """Raises unless the engine gives known answers for what the privacy proofs rely on."""
-    moments = [datetime.fromisoformat(text) for text in _TIMES]
-    texts = [*HOSTILE, None]
-    table = engine.keep(
-        pa.table(
-            {
-                "s": pa.array(texts, pa.string()),
-                "i": pa.array(range(len(texts)), pa.int64()),
-                "t": pa.array([moments[i % 3] for i in range(len(texts))], pa.timestamp("us")),
-            }
-        )
-    )
-    place = ibis.row_number().over(ibis.window(order_by=[table.s.asc(nulls_first=False)]))
-    asked = table.select(
-        "i",
-        h=ibis.literal("|").join([ibis.literal("k"), table.s]).hexdigest("sha256"),
-        n=table.s.length(),
-        odd=table.s.re_search(ODD),
-        given=table.s.nullif("").notnull(),
-        place=place.cast("int64"),
-        root=(table.i * 1000 / (table.i + 1).sqrt()).floor().cast("int64"),
-        micro=engine.microseconds(table.t),
-        week=table.t.truncate("W").strftime("%Y-%m-%d"),
-    )
-    rows = [row for batch in engine.batches(asked) for row in batch.to_pylist()]
-    in_order = sorted(HOSTILE, key=str.encode)
-    expected = [
-        {
-            "i": i,
-            "h": hashlib.sha256(("k" if s is None else f"k|{s}").encode()).hexdigest(),
-            "n": None if s is None else len(s),
-            "odd": None if s is None else re.search(ODD, s) is not None,
-            "given": bool(s),
-            "place": len(HOSTILE) if s is None else in_order.index(s),
-            "root": math.floor(i * 1000 / math.sqrt(i + 1)),
-            "micro": round(moments[i % 3].replace(tzinfo=UTC).timestamp() * 1e6),
-            "week": ("1969-12-29", "1969-12-29", "2024-02-26")[i % 3],
-        }
-        for i, s in enumerate(texts)
-    ]
-    if sorted(rows, key=lambda row: int(row["i"])) != expected:
-        raise EngineError(
-            f"{engine.version} fails its self-test: hashing, length, byte order, searching or times "
-            "differ from Python's, so bounding would not be what the proof assumes. Install the "
-            "versions of requirements.txt."
-        )
-
-
 @contextmanager
-def _told() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     """DuckDB's errors as ours. Its texts can quote values of the log, so most are not passed on."""
     try:
         yield

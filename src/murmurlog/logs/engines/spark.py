@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from murmurlog.bundle.keys import NORMALISER, normalise
 from murmurlog.bundle.scratch import PREFIX, scratch
 from murmurlog.errors import EngineError, InputError, MurmurlogError, UsageError
-from murmurlog.logs.engines.duckdb import HOSTILE, self_test
+from murmurlog.logs.engines.self_test import HOSTILE, self_test
 from murmurlog.logs.engines.spark_worker import each, ipc, normalised, packed, unpacked
 
 ROWS_A_BATCH = 20_000
@@ -141,6 +141,8 @@ class SparkEngine:
     """A session whose tables are Parquet files in a private folder. Use `spark.connect()`."""
 
     name = "spark"
+    local = None
+    dense = False  # each partition counts for itself
 
     def __init__(self, session: Any, folder: str, private: Path) -> None:
         self.session = session
@@ -155,13 +157,13 @@ class SparkEngine:
 
     def materialise(self, expression: Any) -> Any:
         """The expression's rows, computed once and kept."""
-        with told():
+        with translate_errors():
             return self.write(self.session.sql(self.backend.compile(expression)))
 
     def keep(self, table: pa.Table) -> Any:
         """An Arrow table as a table of the engine."""
         parts = [(ipc(batch),) for batch in table.to_batches(max_chunksize=CHUNK)]
-        with told():
+        with translate_errors():
             sent = self.session.createDataFrame(parts, IPC)
             return self.write(sent.mapInArrow(unpacked, spark_schema(table.schema)))
 
@@ -170,7 +172,7 @@ class SparkEngine:
         if not isinstance(expression.op(), ibis.expr.operations.DatabaseTable):
             expression = self.materialise(expression)  # a lost task must not change what came
         schema = expression.schema().to_pyarrow()
-        with told():
+        with translate_errors():
             rows = self.session.sql(self.backend.compile(expression))
             for (one,) in rows.mapInArrow(packed, IPC).toLocalIterator():
                 with pa.ipc.open_stream(one) as stream:
@@ -184,7 +186,7 @@ class SparkEngine:
 
         The function runs on the workers, and more than once where a task is lost.
         """
-        with told():
+        with translate_errors():
             rows = self.session.sql(self.backend.compile(source))
             work = partial(each, function=function, normaliser=NORMALISER)
             return self.write(rows.mapInArrow(work, spark_schema(schema)))
@@ -197,7 +199,7 @@ class SparkEngine:
         """
         from pyspark.sql import functions
 
-        with told():
+        with translate_errors():
             rows = self.session.sql(self.backend.compile(expression))
             return self.write(rows.withColumn(name, functions.monotonically_increasing_id()))
 
@@ -217,7 +219,7 @@ class SparkEngine:
         """The rows of a Spark frame, written once, as a table."""
         name = self._new()
         path = f"{self.folder}/{name}"
-        with told():
+        with translate_errors():
             rows.write.options(**WRITTEN).parquet(path)
             again = self.session.read.options(**LITERALLY).schema(rows.schema)
             return self.view(again.parquet(path), name)
@@ -225,7 +227,7 @@ class SparkEngine:
     def view(self, rows: Any, name: str | None = None) -> Any:
         """The rows of a Spark frame as a table that is computed whenever it is used."""
         name = name or self._new()
-        with told():
+        with translate_errors():
             rows.createTempView(name)
             return self.backend.table(name)
 
@@ -233,7 +235,7 @@ class SparkEngine:
         """A Parquet file of this machine as a table; it is moved to where workers reach it."""
         name = self._new()
         target = f"{self.folder}/{name}.parquet"
-        with told():
+        with translate_errors():
             path = _hadoop_path(self.session, target)
             files = path.getFileSystem(self.session.sparkContext._jsc.hadoopConfiguration())
             files.moveFromLocalFile(_hadoop_path(self.session, literal(file)), path)
@@ -384,7 +386,7 @@ def _folder(session: Any, scratch_at: str | None, private: Path) -> Iterator[str
         with scratch(Path(scratch_at).resolve()) as folder:
             yield literal(folder)
     else:
-        with told():
+        with translate_errors():
             name = f"{scratch_at.rstrip('/')}/{PREFIX}{session.sparkContext.applicationId}"
             path = _hadoop_path(session, name)
             files = path.getFileSystem(session.sparkContext._jsc.hadoopConfiguration())
@@ -395,7 +397,7 @@ def _folder(session: Any, scratch_at: str | None, private: Path) -> Iterator[str
         try:
             yield name
         finally:
-            with told():
+            with translate_errors():
                 files.delete(path, True)
 
 
@@ -415,7 +417,7 @@ def _package(private: Path) -> Path:
 
 
 @contextmanager
-def told() -> Iterator[None]:
+def translate_errors() -> Iterator[None]:
     """Spark's errors as ours. Its texts can quote values of the log, so they are not passed on."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
@@ -461,7 +463,7 @@ def _to_pyarrow(backend: Any, expression: Any, /, **_: Any) -> Any:
     from ibis.formats.pyarrow import PyArrowData
 
     table = expression.as_table()
-    with told():
+    with translate_errors():
         rows = backend.raw_sql(backend.compile(table)).collect()
     schema = table.schema()
     found = pa.Table.from_pylist([row.asDict() for row in rows], schema=schema.to_pyarrow())

@@ -21,7 +21,7 @@ from murmurlog.privacy import Guarantee
 from murmurlog.privacy.sampler import Entropy
 
 if TYPE_CHECKING:
-    from murmurlog.logs.engines.duckdb import Engine
+    from murmurlog.logs.engines.protocol import Engine
     from murmurlog.logs.log import Log
 
 
@@ -55,7 +55,7 @@ def asked_by(log: Log, view: View, k: int) -> Log:
     asked = held(log, replace(view, kind="query")).counts()
     keys = list(keys_of("query", view.by))
     left = log.table.semi_join(asked.filter(asked.users >= k), keys)
-    return replace(log, table=log.engine.materialise(left))
+    return log.only(left)
 
 
 def exact(keys: tuple[str, ...], rows: pa.Table) -> pa.Table:

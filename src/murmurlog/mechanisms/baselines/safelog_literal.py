@@ -136,7 +136,7 @@ class SafelogLiteral(Mechanism):
                 "click in --tables"
             )
         # 3. removeSensitiveData: by raw frequency, over all users and before the limit.
-        clean = replace(log, table=log.engine.materialise(_frequent(log, view)))
+        clean = log.only(_frequent(log, view))
         # 4. limitUserActivity: the first rows of each unit, with repeats.
         limit = self.c_f if view.kind == "click" else self.q_f
         every = replace(view, published={}).items(clean)  # not only of published queries

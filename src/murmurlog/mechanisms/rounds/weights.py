@@ -10,12 +10,10 @@ import ibis
 import numpy as np
 import pyarrow as pa
 
-from murmurlog.counting.bound import Bounded, bound
-from murmurlog.counting.firsts import Firsts
-from murmurlog.counting.items import Items
+from murmurlog.counting.bound import Bounded, EncodedBounded, bound
+from murmurlog.counting.items import TableItems
 from murmurlog.counting.subsequences import items_for, sets
-from murmurlog.logs.encoded import Holdings
-from murmurlog.logs.engines.duckdb import DuckEngine, Engine
+from murmurlog.logs.engines.protocol import Engine
 from murmurlog.logs.log import Log
 from murmurlog.mechanisms.protocol import View
 from murmurlog.privacy.rounds import FULL, GRID
@@ -58,7 +56,7 @@ def bounded(log: Log, view: View, *, per_user: int, entropy: Entropy) -> Bounded
     few = bound(held, per_user=n, way=view.way, places=True, entropy=entropy)
     made = sets(few, k=view.set_size, consecutive=view.consecutive)
     # All of them are kept: this only puts each unit's sets into an order of their own.
-    again = Items(
+    again = TableItems(
         engine=made.engine,
         table=made.table.mutate(time=ibis.null("timestamp")),
         kind=made.kind,
@@ -72,8 +70,8 @@ def bounded(log: Log, view: View, *, per_user: int, entropy: Entropy) -> Bounded
 def numbered(kept: Bounded) -> Held:
     """The bounded items with numbers for units and items; materialised, and never made again."""
     engine, keys = kept.engine, list(kept.keys)
-    if kept.numbers and isinstance(engine, DuckEngine):
-        return _already_numbered(kept, *kept.numbers, engine)
+    if isinstance(kept, EncodedBounded):
+        return _already_numbered(kept)
     names = engine.numbered(kept.table.select(*keys).distinct(), "item")
     units = engine.numbered(kept.table.select("unit").distinct(), "number")
     rows = kept.table.join(names, keys).join(units, "unit")
@@ -86,14 +84,13 @@ def numbered(kept: Bounded) -> Held:
         keys=kept.keys,
         unit=kept.unit,
         per_user=kept.per_user,
-        dense=isinstance(engine, DuckEngine),
+        dense=engine.dense,
     )
 
 
-def _already_numbered(
-    kept: Bounded, holdings: Holdings, firsts: Firsts, engine: DuckEngine
-) -> Held:
-    """The same where units and items have numbers: those of items that nobody holds are left out."""
+def _already_numbered(kept: EncodedBounded) -> Held:
+    """The same where units and items have codes: those of items that nobody holds are left out."""
+    engine, holdings, firsts = kept.engine, kept.holdings, kept.first
     some = np.flatnonzero(np.bincount(firsts.item))
     number = np.zeros(int(some[-1]) + 1 if len(some) else 0, np.int64)
     number[some] = np.arange(len(some))

@@ -331,7 +331,7 @@ class Synthetic(Mechanism):
         import ibis
 
         from murmurlog.counting.bound import bound
-        from murmurlog.counting.items import Items
+        from murmurlog.counting.items import TableItems
         from murmurlog.counting.tally import tally
 
         assert self.together
@@ -342,7 +342,7 @@ class Synthetic(Mechanism):
             first=held.pair.cast("string"),
             second=other.pair.cast("string"),
         )
-        items = Items(
+        items = TableItems(
             engine=clicks.bounded.engine,
             table=both,
             kind="together",

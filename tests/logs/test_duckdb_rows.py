@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from murmurlog.bundle.keys import ALREADY_NORMAL, ODD
-from murmurlog.logs.engines.duckdb import HOSTILE, connect
+from murmurlog.logs.engines.duckdb import connect
+from murmurlog.logs.engines.self_test import HOSTILE
 from murmurlog.logs.log import read
 from murmurlog.logs.source import find
 

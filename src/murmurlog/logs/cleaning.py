@@ -1,0 +1,125 @@
+"""The rules by which rows of a source become rows of a log, for every form that rows have.
+
+A rule is a predicate on columns. Ibis expressions and numpy masks share `&`, `|`, `~` and `sum`, so
+one ordered list of rules drives both: `table_cleaning` applies it to tables of an engine, `encoded`
+to dictionary-encoded rows. Every rule looks at one record at a time (A5).
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property, partial
+from typing import Any, Protocol
+
+from murmurlog.bundle.keys import clean_url, normalise
+from murmurlog.logs.screen import Screen, matcher
+
+
+class Columns(Protocol):
+    """Facts about rows whose text is clean, as boolean columns."""
+
+    def every(self) -> Any:
+        """True for each row."""
+
+    def missing(self, name: str) -> Any:
+        """Whether a row has no user, query, time or url."""
+
+    def given(self, name: str) -> Any:
+        """Whether the source has a time or a url for the row, readable or not."""
+
+    def before(self, moment: Any) -> Any:
+        """Whether the time is earlier; means nothing where it is missing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cleaning:
+    """How rows of a source become rows of a log, and how many did not, by reason."""
+
+    url: str | None = None  # the level that urls are cut at; None to leave them out
+    keep: tuple[str, ...] = ()  # the names of further columns: k0, k1, .. of the source's rows
+    since: datetime | None = None
+    until: datetime | None = None
+    screen: Screen | None = None
+    deny: frozenset[str] = frozenset()
+    broken: Counter[str] = field(default_factory=Counter)
+    screened: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def cleaners(self) -> dict[str, Callable[[str], str | None]]:
+        """What cleans the distinct strings of a column; None stands for text that says nothing."""
+        urls = {} if self.url is None else {"url": partial(clean_url, level=self.url)}
+        return {"query": normalise, **urls}
+
+    @property
+    def screens(self) -> bool:
+        """Whether some queries are dropped for what they say."""
+        return bool(self.screen or self.deny)
+
+    @property
+    def suspect(self) -> str | None:
+        """Characters of which every query that is dropped has one; None if there is no such set."""
+        return None if self.deny or not self.screen else self.screen.needs
+
+    @cached_property
+    def reasons(self) -> Callable[[str], list[str]]:
+        """The first reason to drop a normalised query, if there is one."""
+        denied, screen = matcher(self.deny, normalise), self.screen
+
+        def first(query: str) -> list[str]:
+            if denied(query):
+                return ["denied"]
+            return [f"screened: {name}" for name in (screen.hits(query) if screen else [])][:1]
+
+        return first
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """Rows to drop and to count. A row is counted by the first rule that applies."""
+
+    reason: str | None  # None: the row is not wanted, but not broken, so it is not counted
+    applies: Callable[[Columns, Cleaning], Any]
+    when: Callable[[Cleaning], object] = lambda _: True
+    drops: bool = True
+
+
+RULES = (
+    Rule(
+        reason=None,
+        when=lambda asked: asked.since,
+        applies=lambda row, asked: ~row.missing("time") & row.before(asked.since),
+    ),
+    Rule(
+        reason=None,
+        when=lambda asked: asked.until,
+        applies=lambda row, asked: ~row.missing("time") & ~row.before(asked.until),
+    ),
+    Rule(reason="no user", applies=lambda row, _: row.missing("user")),
+    Rule(reason="no query", applies=lambda row, _: row.missing("query")),
+    Rule(
+        reason="no time",
+        when=lambda asked: asked.since or asked.until,
+        applies=lambda row, _: ~row.given("time"),
+    ),
+    Rule(reason="unreadable time", applies=lambda row, _: row.given("time") & row.missing("time")),
+    # The row stays, as a query without a click.
+    Rule(
+        reason="unreadable url",
+        applies=lambda row, _: row.given("url") & row.missing("url"),
+        drops=False,
+    ),
+)
+
+
+def judge(columns: Columns, cleaning: Cleaning) -> tuple[Any, dict[str, Any]]:
+    """Which rows stay, and the number of rows by reason to call them broken."""
+    stays, broken = columns.every(), {}
+    for rule in RULES:
+        if rule.when(cleaning):
+            applies = rule.applies(columns, cleaning)
+            if rule.reason is not None:
+                broken[rule.reason] = (stays & applies).sum()
+            if rule.drops:
+                stays = stays & ~applies
+    return stays, broken
