@@ -206,8 +206,8 @@ def test_the_upper_end_of_a_bin_belongs_to_it_whatever_the_rounding():
 
 
 def test_as_many_users_are_drawn_as_there_are():
-    drawn = list(measures.redrawn(50, resamples=3))
+    drawn = list(measures.resample_users(50, resamples=3))
     assert [times.sum() for times in drawn] == [50, 50, 50]
     assert not np.array_equal(drawn[0], drawn[1])
-    again = list(measures.redrawn(50, resamples=3))
+    again = list(measures.resample_users(50, resamples=3))
     assert np.array_equal(drawn, again)

@@ -11,20 +11,20 @@ from scipy import stats
 
 from murmurlog.bundle.models.derived_tables import completed, weights
 from murmurlog.bundle.read import load
-from murmurlog.cli.evaluate import _options
 from murmurlog.errors import BundleError, UsageError
-from murmurlog.evaluation import evaluate as evaluating
-from murmurlog.evaluation import runner as running
-from murmurlog.evaluation.evaluate import evaluate
+from murmurlog.evaluation import tasks
+from murmurlog.evaluation.evaluate import evaluate, reading_of
 from murmurlog.evaluation.ground_truth import count_exactly, searches_of
-from murmurlog.evaluation.recipes import Wanted, of_bundle, of_mechanism
-from murmurlog.evaluation.runner import _Told, averaged, split
+from murmurlog.evaluation.recipes import of_bundle, of_mechanism, public_files
+from murmurlog.evaluation.request import EvaluationRequest
+from murmurlog.evaluation.runner import Collector, average, split
 from murmurlog.evaluation.scores import Figure, Result, Scores, compare, mean, merge, results
 from murmurlog.evaluation.sweep import sweep
-from murmurlog.evaluation.tasks import TRIALS, Settings, Unfit
+from murmurlog.evaluation.tasks import TASKS, Settings, Unfit
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.invented.generate import invent, write
 from murmurlog.logs.log import read
+from murmurlog.logs.options import ReadOptions
 from murmurlog.logs.source import find
 from murmurlog.mechanisms import parse
 from murmurlog.privacy.sampler import SeededEntropy
@@ -47,7 +47,7 @@ def place(tmp_path_factory):
 
 @dataclass(frozen=True)
 class Looked:
-    """A trial that only says what it was shown."""
+    """A task that only records what it was shown."""
 
     name: str
     held_out: bool
@@ -66,7 +66,7 @@ class Looked:
 @pytest.fixture
 def looks(monkeypatch):
     found = {name: Looked(name, out) for name, out in (("whole", False), ("held", True))}
-    monkeypatch.setattr(running, "TRIALS", found)
+    monkeypatch.setattr(tasks, "TASKS", found)
     return found
 
 
@@ -278,7 +278,7 @@ def test_public_files_are_read_for_the_tables_and_urls_of_the_bundle(place, tmp_
         log, out=out, tables=["query", "click"], mechanism="pool", pool=pool, url="host", epsilon=5
     )  # fmt: skip
     certificate = load(out).certificate
-    options = _options(pool, None, None, None, "path", [out])
+    options = public_files(pool=pool, bundles=[out])
     assert {name: listed.size for name, listed in options["pool"].items()} == {
         name: claim.parameters["pool_size"] for name, claim in certificate.tables.items()
     }
@@ -293,10 +293,10 @@ def test_a_recipe_makes_the_same_kind_of_release(place):
     )  # fmt: skip
     given = load(out)
     recipe = of_bundle("seeded", given.certificate, {})
-    done = evaluating._reading({"seeded": given}, url="path", deny=None, patterns=None)
+    done = reading_of(ReadOptions(), {"seeded": given})
     with connect() as engine:
         log = done.read(find(str(place / "log.parquet")), engine=engine, urls=True, say=print)
-        made = recipe.made(log, done, entropy=SeededEntropy(3))
+        made = recipe.release(log, done, entropy=SeededEntropy(3))
     for name, table in given.tables.items():
         assert set(made[name]["query"].to_pylist()) == set(table["query"].to_pylist())
         assert made[name].column_names == table.column_names
@@ -411,14 +411,14 @@ def test_repeats_are_averaged_and_their_spread_is_in_the_interval():
             system="s", task="t", measure="m", value=value, low=value - 0.1, high=value + 0.1, n=9
         )
 
-    (found,) = averaged([[line(0.2)], [line(0.6)]])
+    (found,) = average([[line(0.2)], [line(0.6)]])
     spread = math.hypot(0.1, 1.96 * math.sqrt(0.08))
     assert found.value == pytest.approx(0.4)
     assert found.high == pytest.approx(0.4 + spread)
 
 
 def test_tests_are_of_what_the_lines_say_where_releases_are_repeated():
-    told, users = _Told(), np.arange(50)
+    told, users = Collector(), np.arange(50)
     told.add("t", "raw", 0, [Scores(measure="m", values=np.full(50, 0.5), users=users)])
     for repeat, value in enumerate((0.9, 0.1, 0.1)):
         values = np.where(users < 10, np.nan, value)  # misses are 0
@@ -452,7 +452,7 @@ def test_the_paired_test_is_that_of_scipy_by_hand():
 
 
 def test_a_sweep_varies_one_parameter(place, monkeypatch):
-    monkeypatch.setattr(running, "TRIALS", {"whole": Looked("whole", False)})
+    monkeypatch.setattr(tasks, "TASKS", {"whole": Looked("whole", False)})
     log = str(place / "log.parquet")
     done = sweep(
         log, mechanisms=["threshold"], vary=("epsilon", [5, 20]), tasks=["whole"],
@@ -470,11 +470,11 @@ def test_a_sweep_varies_one_parameter(place, monkeypatch):
 
 @pytest.mark.parametrize("what", ["threshold", "scale"])
 def test_a_threshold_or_scale_put_by_hand_gives_the_guarantee_that_follows(what):
-    wanted = Wanted(tables=("query",), epsilon=1, delta=1e-6, per_user=5)
-    solved = of_mechanism("threshold", wanted)
+    request = EvaluationRequest(source="", tables=["query"], epsilon=1, delta=1e-6, per_user=5)
+    solved = of_mechanism("threshold", request, columns=())
     letters = solved.plans["query"].mechanism.parameters()
     value = letters[what] * (2 if what == "scale" else 0.5)
-    more = of_mechanism("threshold", Wanted(**{**vars(wanted), "letters": {what: value}}))
+    more = of_mechanism("threshold", request, columns=(), parameters={what: value})
     assert more.plans["query"].mechanism.parameters()[what] == pytest.approx(value)
     assert more.guarantee.delta > 100 * solved.guarantee.delta
 
@@ -498,8 +498,9 @@ def test_what_cannot_be_varied_is_refused(place):
 
 
 def test_a_scale_that_costs_more_than_the_epsilon_asked_for_is_told_at_its_cost():
-    wanted = Wanted(tables=("query",), epsilon=1, delta=1e-6, per_user=5, letters={"scale": 2.5})
-    assert of_mechanism("zealous", wanted).guarantee.epsilon == pytest.approx(2 * 5 / 2.5 / 2)
+    request = EvaluationRequest(source="", tables=["query"], epsilon=1, delta=1e-6, per_user=5)
+    recipe = of_mechanism("zealous", request, columns=(), parameters={"scale": 2.5})
+    assert recipe.guarantee.epsilon == pytest.approx(2 * 5 / 2.5 / 2)
 
 
 def test_results_tell_coverage_once_and_every_score_twice():
@@ -526,7 +527,7 @@ def test_every_task_runs_on_a_log_that_has_what_it_needs(tmp_path):
     # So small a log has no pair of queries that people ask more often than by chance.
     assert "substitutions" in skipped.pop(("raw", "substitution"))
     told = {result.task for result in done.results if result.system == "raw"}
-    assert told == set(TRIALS) - {"substitution"}
+    assert told == set(TASKS) - {"substitution"}
     assert set(skipped) == {("users-30", "substitution"), ("users-30", "spelling")}
     assert done.top_list[0][1] == 1
     raw = {r.measure: r.value for r in done.results if (r.system, r.task) == ("raw", "statistics")}
@@ -553,3 +554,10 @@ def test_tasks_that_need_clicks_or_times_say_so_and_the_rest_run(tmp_path):
         "top-list",
         "autocomplete",
     }
+
+
+def test_without_a_bundle_the_rows_may_be_chosen(tmp_path):
+    days = "".join(f"{user},2026-01-0{1 + user % 2},q\n" for user in range(20))
+    (tmp_path / "log.csv").write_text("user,time,query\n" + days)
+    done = evaluate(str(tmp_path / "log.csv"), tasks=["statistics"], since="2026-01-02")
+    assert done.log == {"rows": 10, "users": 10}

@@ -211,7 +211,7 @@ def test_points_of_curves_are_told_from_measures():
 
 def test_two_charts_of_one_name_are_numbered():
     same = [pictures.Picture(name="a", svg=str(n)) for n in range(3)]
-    assert pictures.named(same) == {"a": "0", "a-2": "1", "a-3": "2"}
+    assert pictures.charts_by_name(same) == {"a": "0", "a-2": "1", "a-3": "2"}
 
 
 # --- files ----------------------------------------------------------------------------------------

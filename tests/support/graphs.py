@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 
-from murmurlog.bundle.models.click_graph import Ranked
+from murmurlog.bundle.models.click_graph import Ranking
 
 
 def clicks(*rows):
@@ -22,7 +22,7 @@ SMALL = {"click": clicks(("a", "x", 3), ("a", "y", 1), ("b", "x", 1), ("c", "y",
 def ranked(*rows):
     """A ranking of columns, given as lists."""
     lengths = [len(row) for row in rows]
-    return Ranked(
+    return Ranking(
         starts=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
         columns=np.array([c for row in rows for c in row], np.int64),
         scores=np.zeros(sum(lengths)),

@@ -1,6 +1,7 @@
 """The commands that say how useful a release is. What they write looks at the raw log: internal."""
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,45 +29,83 @@ from murmurlog.cli.flags import (
 from murmurlog.cli.output import aligned, progress, show, show_json, tell
 from murmurlog.errors import UsageError
 
-Tables = Annotated[
-    str | None,
-    flag("--tables", help="Of mechanisms named here. Default query,click,pair,keyword."),
+Folds = Annotated[
+    int, typer.Option("--folds", help="Parts of the users; 1 holds out one user in five.")
 ]
-PerUser = Annotated[
-    int | None, flag("--per-user", help="Of mechanisms named here: distinct items a user.")
-]
-Tasks = Annotated[
-    str | None, typer.Option("--tasks", help="Which tasks, with commas. Default all.")
-]
-Repeats = Annotated[
-    int, typer.Option("--repeats", help="Independent releases of each system; their mean is told.")
-]
-Planted = Annotated[
-    Path | None, typer.Option("--labels", help="What was planted, as generate --labels writes it.")
-]
-DocFreq = Annotated[
-    Path | None,
-    typer.Option("--doc-freq", help="index-caching: a file of keyword<TAB>documents lines."),
-]
-CacheBytes = Annotated[
-    int, typer.Option("--cache-bytes", help="index-caching: memory for posting lists.")
-]
-TopQueries = Annotated[
-    int, typer.Option("--top-queries", help="substitution: the raw log's most frequent queries.")
-]
-Questions = Annotated[
-    int, typer.Option("--questions", help="At most so many questions a task; always the same ones.")
-]
-Pattern = Annotated[str, typer.Option("--pattern", help="top-list: which queries, * for anything.")]
-Deny = Annotated[
-    Path | None, flag("--deny", help="The denied queries that a bundle was made with.")
-]
-Patterns = Annotated[
-    Path | None, flag("--patterns", help="The screen that a bundle was made with.")
-]
+
+
+def shared_options(
+    tables: Annotated[
+        str | None,
+        flag("--tables", help="Of mechanisms named here. Default query,click,pair,keyword."),
+    ] = None,
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    per_user: Annotated[
+        int | None, flag("--per-user", help="Of mechanisms named here: distinct items a user.")
+    ] = None,
+    repeats: Annotated[
+        int,
+        typer.Option(
+            "--repeats", help="Independent releases of each system; their mean is reported."
+        ),
+    ] = 1,
+    labels: Annotated[
+        Path | None,
+        typer.Option("--labels", help="What was planted, as generate --labels writes it."),
+    ] = None,
+    doc_freq: Annotated[
+        Path | None,
+        typer.Option("--doc-freq", help="index-caching: a file of keyword<TAB>documents lines."),
+    ] = None,
+    cache_bytes: Annotated[
+        int, typer.Option("--cache-bytes", help="index-caching: memory for posting lists.")
+    ] = 1_000_000_000,
+    top_queries: Annotated[
+        int,
+        typer.Option("--top-queries", help="substitution: the raw log's most frequent queries."),
+    ] = 100_000,
+    questions: Annotated[
+        int,
+        typer.Option("--questions", help="At most so many questions a task; always the same ones."),
+    ] = 10_000,
+    pattern: Annotated[
+        str, typer.Option("--pattern", help="top-list: which queries, * for anything.")
+    ] = "fear of *",
+    columns: Columns = None,
+    encoding: Encoding = None,
+    shape: Shape = None,
+    url: Url = "path",
+    deny: Annotated[
+        Path | None, flag("--deny", help="The denied queries that a bundle was made with.")
+    ] = None,
+    patterns: Annotated[
+        Path | None, flag("--patterns", help="The screen that a bundle was made with.")
+    ] = None,
+    pool: PoolFile = None,
+    result_lists: ResultLists = None,
+    map: Map = None,
+    memory: Memory = None,
+) -> None:
+    """Declares the options of both commands."""
+
+
+def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with the shared options before its last one, --json."""
+    *own, as_json = (
+        each
+        for each in inspect.signature(command).parameters.values()
+        if each.kind is not inspect.Parameter.VAR_KEYWORD
+    )
+    shared = inspect.signature(shared_options).parameters.values()
+    merged = [*own, *shared, as_json]
+    command.__signature__ = inspect.Signature(merged)  # type: ignore[attr-defined]
+    command.__annotations__ = {each.name: each.annotation for each in merged}
+    return command
 
 
 @app.command()
+@with_shared_options
 def evaluate(
     source: Source,
     bundle: Annotated[
@@ -87,70 +126,36 @@ def evaluate(
         str | None,
         typer.Option("--mechanisms", help="Also releases made for this alone: korolova,rounds."),
     ] = None,
-    tables: Tables = None,
-    epsilon: Epsilon = None,
-    delta: Delta = None,
-    per_user: PerUser = None,
-    tasks: Tasks = None,
-    folds: Annotated[
-        int, typer.Option("--folds", help="Parts of the users; 1 holds out one user in five.")
-    ] = 5,
-    repeats: Repeats = 1,
-    labels: Planted = None,
-    doc_freq: DocFreq = None,
-    cache_bytes: CacheBytes = 1_000_000_000,
-    top_queries: TopQueries = 100_000,
-    questions: Questions = 10_000,
-    pattern: Pattern = "fear of *",
-    columns: Columns = None,
-    encoding: Encoding = None,
-    shape: Shape = None,
-    url: Url = "path",
-    deny: Deny = None,
-    patterns: Patterns = None,
-    pool: PoolFile = None,
-    result_lists: ResultLists = None,
-    map: Map = None,
-    memory: Memory = None,
+    tasks: Annotated[
+        str | None, typer.Option("--tasks", help="Which tasks, with commas. Default all.")
+    ] = None,
+    folds: Folds = 5,
     as_json: Json = False,
+    **shared: Any,
 ) -> None:
     """Score bundles on every task of the papers, against the log they come from. Internal."""
-    from murmurlog.evaluation import evaluate as evaluating
     from murmurlog.evaluation import report
+    from murmurlog.evaluation.evaluate import evaluate as run
 
     report.check_target(out)
-    kinds = listed(tables)
     with progress() as say:
-        done = evaluating.evaluate(
+        done = run(
             source,
             bundles=bundle or (),
             test=test,
             baselines=listed(baselines) or (),
             mechanisms=listed(mechanisms) or (),
-            tables=kinds,
-            epsilon=epsilon,
-            delta=delta,
-            per_user=per_user,
             tasks=listed(tasks),
             folds=folds,
-            repeats=repeats,
-            labels=_planted(labels),
-            settings=_settings(questions, pattern, doc_freq, cache_bytes, top_queries),
-            columns=pairs(columns, "--columns"),
-            encoding=encoding,
-            shape=shape,
-            url=url,
-            deny=deny,
-            patterns=patterns,
-            options=_options(pool, result_lists, map, kinds, url, bundle or ()),
-            memory=memory,
             say=say,
+            **_keywords(shared, bundles=bundle or ()),
         )
     report.write(done, out)
     _tell(done, out, as_json)
 
 
 @app.command()
+@with_shared_options
 def sweep(
     source: Source,
     mechanisms: Annotated[
@@ -168,67 +173,30 @@ def sweep(
         str,
         typer.Option("--x", help="What the charts are over: value, or evaluated (how many were)."),
     ] = "value",
-    tables: Tables = None,
-    epsilon: Epsilon = None,
-    delta: Delta = None,
-    per_user: PerUser = None,
     tasks: Annotated[
         str, typer.Option("--tasks", help="Which tasks, with commas, or all.")
     ] = "statistics",
-    folds: Annotated[
-        int, typer.Option("--folds", help="Parts of the users; 1 holds out one user in five.")
-    ] = 1,
-    repeats: Repeats = 1,
-    labels: Planted = None,
-    doc_freq: DocFreq = None,
-    cache_bytes: CacheBytes = 1_000_000_000,
-    top_queries: TopQueries = 100_000,
-    questions: Questions = 10_000,
-    pattern: Pattern = "fear of *",
-    columns: Columns = None,
-    encoding: Encoding = None,
-    shape: Shape = None,
-    url: Url = "path",
-    deny: Deny = None,
-    patterns: Patterns = None,
-    pool: PoolFile = None,
-    result_lists: ResultLists = None,
-    map: Map = None,
-    memory: Memory = None,
+    folds: Folds = 1,
     as_json: Json = False,
+    **shared: Any,
 ) -> None:
     """Vary one parameter of mechanisms and see what use is left. Internal."""
     from murmurlog.evaluation import report
-    from murmurlog.evaluation import sweep as sweeping
+    from murmurlog.evaluation.sweep import sweep as run
 
     report.check_folder(out)
     if x not in ("value", "evaluated"):
         raise UsageError(f"--x must be value or evaluated, not {x!r}")
-    kinds = listed(tables)
     with progress() as say:
-        done = sweeping.sweep(
+        done = run(
             source,
             mechanisms=listed(mechanisms) or (),
-            vary=varied(vary),
+            vary=read_vary(vary),
             baselines=listed(baselines) or (),
-            tables=kinds,
-            epsilon=epsilon,
-            delta=delta,
-            per_user=per_user,
             tasks=None if tasks == "all" else listed(tasks),
             folds=folds,
-            repeats=repeats,
-            labels=_planted(labels),
-            settings=_settings(questions, pattern, doc_freq, cache_bytes, top_queries),
-            columns=pairs(columns, "--columns"),
-            encoding=encoding,
-            shape=shape,
-            url=url,
-            deny=deny,
-            patterns=patterns,
-            options=_options(pool, result_lists, map, kinds, url),
-            memory=memory,
             say=say,
+            **_keywords(shared),
         )
     report.write_folder(done, out, x=x)
     _tell(done, out / "report.html", as_json)
@@ -241,54 +209,40 @@ def listed(text: str | None) -> list[str] | None:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def varied(text: str) -> tuple[str, list[float]]:
+def read_vary(text: str) -> tuple[str, list[float]]:
     """("epsilon", [0.5, 1.0]) from "epsilon=0.5,1"."""
     what, values = one_pair(text, "--vary")
     return what, [number(value) for value in listed(values) or ()]
 
 
-def _planted(path: Path | None) -> Any:
-    from murmurlog.evaluation.label_files import read_planted
-
-    return None if path is None else read_planted(path)
-
-
-def _settings(
-    questions: int, pattern: str, doc_freq: Path | None, cache_bytes: int, top_queries: int
-) -> Any:
-    from murmurlog.evaluation.label_files import read_doc_freq
+def _keywords(shared: dict[str, Any], bundles: list[Path] | tuple[()] = ()) -> dict[str, Any]:
+    """The keywords of `murmurlog.evaluate` that the shared options give, their files read."""
+    from murmurlog.evaluation.label_files import read_doc_freq, read_planted
+    from murmurlog.evaluation.recipes import public_files
     from murmurlog.evaluation.tasks import Settings
 
-    return Settings(
-        questions=questions,
-        pattern=pattern,
-        doc_freq=None if doc_freq is None else read_doc_freq(doc_freq),
-        cache_bytes=cache_bytes,
-        top_queries=top_queries,
-    )
-
-
-def _options(
-    pool: Path | None,
-    lists: Path | None,
-    map: str | None,
-    kinds: list[str] | None,
-    url: str,
-    bundles: Sequence[Path] = (),
-) -> dict[str, Any]:
-    """The public files, read as the bundles' logs were, for all tables that may need them."""
-    from murmurlog.bundle.read import read_certificate
-    from murmurlog.evaluation.recipes import public_files, with_pools
-
-    given = [read_certificate(bundle) for bundle in bundles]
-    tables = [*(kinds or ()), *(name for each in given for name in with_pools(each))]
-    return public_files(
-        pool=pool,
-        result_lists=lists,
-        labels=map,
-        tables=list(dict.fromkeys(tables)) or ["query"],
-        url=given[0].text["url"] if given else url,
-    )
+    given = dict(shared)
+    tables = listed(given.pop("tables"))
+    labels, doc_freq = given.pop("labels"), given.pop("doc_freq")
+    chosen = ("questions", "pattern", "cache_bytes", "top_queries")
+    return {
+        "tables": tables,
+        "columns": pairs(given.pop("columns"), "--columns"),
+        "labels": None if labels is None else read_planted(labels),
+        "settings": Settings(
+            doc_freq=None if doc_freq is None else read_doc_freq(doc_freq),
+            **{name: given.pop(name) for name in chosen},
+        ),
+        "options": public_files(
+            pool=given.pop("pool"),
+            result_lists=given.pop("result_lists"),
+            labels=given.pop("map"),
+            tables=tables,
+            url=given["url"],
+            bundles=bundles,
+        ),
+        **given,
+    }
 
 
 def _tell(done: Any, out: Path, as_json: bool) -> None:

@@ -34,19 +34,8 @@ from murmurlog.cli.flags import (
     pairs,
     per_user_bounds,
 )
-from murmurlog.cli.output import progress, show, show_json, tell, warn_about
-from murmurlog.cli.plan_goal import (
-    SETTINGS,
-    Asked,
-    check_out,
-    look,
-    missed,
-    report,
-    tell_of,
-    wish_of,
-    write_settings,
-    write_sweep,
-)
+from murmurlog.cli.output import show, show_json, warn_about
+from murmurlog.cli.plan_goal import plan_on_forecast
 from murmurlog.errors import UsageError
 
 
@@ -131,7 +120,9 @@ def plan(
         "map": map,
     }
     if sweep or any(value is not None for value in (target, goal, profile, public, like, raw)):
-        _foresee(
+        from murmurlog.logs.options import SourceOptions
+
+        plan_on_forecast(
             target=target,
             goal=goal,
             epsilon=epsilon,
@@ -144,19 +135,19 @@ def plan(
                 "options": {name: value for name, value in own.items() if value is not None},
             },
             others=others,
-            asked=Asked(
-                profile=profile,
-                public=public,
-                like=like,
-                raw=raw,
-                users=users,
-                kind=kind,
-                unit=unit,
-                columns=pairs(columns, "--columns"),
-                encoding=encoding,
-                shape=shape,
-                memory=memory,
-            ),
+            source={
+                "profile": profile,
+                "public": public,
+                "like": like,
+                "raw": raw,
+                "users": users,
+                "kind": kind,
+                "unit": unit,
+                "read": SourceOptions(
+                    columns=pairs(columns, "--columns"), encoding=encoding, shape=shape
+                ),
+                "memory": memory,
+            },
             sweep=sweep,
             out=out,
             as_json=as_json,
@@ -186,62 +177,3 @@ def plan(
     show(str(planned.mechanism))
     show(str(planned.guarantee))
     show(explain(planned))
-
-
-def _foresee(
-    *,
-    target: str | None,
-    goal: str | None,
-    epsilon: float | None,
-    terms: dict[str, Any],
-    others: dict[str, Any],
-    asked: Asked,
-    sweep: bool,
-    out: Path | None,
-    as_json: bool,
-) -> None:
-    """Chooses, says what is foretold, and writes what was asked for."""
-    for name, value in others.items():
-        if value is not None:
-            given = "--set" if name == "letters" else "--" + name.replace("_", "-")
-            raise UsageError(f"{given} does not go with a forecast: leave it out, or the wish")
-    wish = wish_of(target)
-    check_out(out, sweep=sweep)
-    from murmurlog.publishing.plan import DELTA, EPSILON
-    from murmurlog.publishing.planning.forecast import Rehearsal, explain
-    from murmurlog.publishing.planning.goals import MOST, Search, Terms, candidates
-    from murmurlog.publishing.planning.goals import sweep as swept
-
-    if terms["delta"] is None:
-        terms["delta"] = DELTA
-    settled = Terms(**terms, unit=asked.unit)
-    candidates(settled, goal)  # whatever cannot be foretold shows before anything is read
-    with progress() as say:
-        seen = look(asked, say)
-        settled = Terms(**terms, unit=seen.unit, reach=seen.reach)
-        rehearsal = Rehearsal(seen.likeness)
-        rows = swept(rehearsal, settled, say=say) if sweep else []
-        if sweep and target is None and epsilon is None and goal is None:
-            choice, sentence = None, ""
-        else:
-            search = Search(rehearsal, settled, say=say)
-            if wish is not None and epsilon is None:
-                choice = search.least(wish, goal=goal)
-            else:
-                choice = search.at(EPSILON if epsilon is None else epsilon, wish=wish, goal=goal)
-            sentence = explain(choice.plan, rehearsal)
-    if out is not None and sweep:
-        write_sweep(out, rows, seen)
-    if choice is None:
-        if as_json:
-            show_json({"from": seen.words, "sweep": rows})
-        return
-    found = report(
-        choice, settled, seen, wish, sentence, given_epsilon=wish is None or epsilon is not None
-    )
-    tell_of(found, choice, as_json=as_json)
-    if wish is not None and not wish.met(choice.forecast):
-        tell(missed(choice, wish, MOST))
-        raise typer.Exit(1)
-    if out is not None:
-        write_settings(out / SETTINGS if sweep else out, found["settings"])

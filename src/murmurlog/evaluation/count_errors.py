@@ -18,8 +18,8 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-SKEW = 0.01  # how much of the truth a release is mixed with before a KL divergence is taken
-SEED = 20060804  # of the resampling, which touches nothing that is published
+SKEW = 0.01  # weight of the truth in the mixture that keeps the KL divergence finite
+SEED = 20060804  # of the resampling; nothing published depends on it
 NOTHING: Floats = np.empty(0)
 
 
@@ -48,7 +48,7 @@ class Shares:
     """Relative frequencies of the same items, true and published, each adding up to 1.
 
     Besides the items there are entries of things outside: what is published and nobody has. A
-    release of nothing is taken as one that says something else altogether: all of it is outside.
+    release of nothing has all of its mass outside.
     """
 
     true: Floats
@@ -138,15 +138,15 @@ def largest_gap(counts: Floats, others: Floats) -> float:
     return float(np.abs(below[0] - below[1]).max())
 
 
-def inaccuracy(true: Floats, said: Flags, *, tau: float, slack: float) -> tuple[int, int]:
-    """Very frequent items that are not said to be frequent, and very infrequent ones that are.
+def inaccuracy(true: Floats, reported: Flags, *, tau: float, slack: float) -> tuple[int, int]:
+    """Very frequent items that are not reported as frequent, and very infrequent ones that are.
 
     ZEALOUS, Definition 5: #{f > tau + slack, not in the output} and #{f < tau - slack, in the
     output}; their sum is the inaccuracy. Items within the slack do not count.
     """
-    missed = (true > tau + slack) & ~said
-    let_through = (true < tau - slack) & said
-    return int(missed.sum()), int(let_through.sum())
+    missed = (true > tau + slack) & ~reported
+    wrong = (true < tau - slack) & reported
+    return int(missed.sum()), int(wrong.sum())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,7 +183,7 @@ def frequent(true: Floats, given: Floats, false: Floats, *, one_in: int) -> Freq
 
 
 def support_distances(true: Floats, given: Floats, false: Floats, chosen: Flags) -> Floats:
-    """|x/|O| - c/|D|| of chosen items (Hong 5.2, 6.3); their sum and mean are what is told."""
+    """|x/|O| - c/|D|| of chosen items (Hong 5.2, 6.3); reports give their sum and mean."""
     p = true[chosen] / (true.sum() or 1.0)
     q = given[chosen] / ((given.sum() + false.sum()) or 1.0)
     distances: Floats = np.abs(p - q)
@@ -202,7 +202,7 @@ def ratio_histogram(
 ) -> Floats:
     """How many items have a difference ratio of 0 to 10 %, ... 90 to 100 %, more; how many miss.
 
-    The average over releases (Hong 6.5 draws ten). The upper end of a bin belongs to it. What is
+    The average over releases (Hong 6.5 takes ten). The upper end of a bin belongs to it. What is
     not published has a ratio of 100 % and an entry of its own, the last.
     """
     found = np.zeros((len(ratios), bins + 2))
@@ -215,8 +215,8 @@ def ratio_histogram(
     return means
 
 
-def redrawn(users: int, *, resamples: int) -> Iterator[Floats]:
-    """How often each user is drawn when as many are drawn again with replacement, some times over."""
+def resample_users(users: int, *, resamples: int) -> Iterator[Floats]:
+    """Bootstrap samples of the users: how often each user is in a sample of the same size."""
     rng = np.random.default_rng(SEED)
     for _ in range(resamples):
         yield np.bincount(rng.integers(0, users, users), minlength=users).astype(np.float64)

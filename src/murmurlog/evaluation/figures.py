@@ -1,4 +1,4 @@
-"""The pictures of an evaluation: what survives, who is released, what tasks are worth.
+"""The charts of an evaluation: what survives, which queries are released, scores of tasks.
 
 Each has a name, under which it is also written as a file of its own. Colours belong to systems: the
 same one in every picture, grey for the raw log. A cross marks what has no privacy guarantee.
@@ -28,8 +28,8 @@ CURVES = (  # points of curves: coverage@100, recall@1/100, and P@5, lambda 0.3
 )
 OVER = {"j": "the j most frequent", "frequent": "frequent: one in"}
 ALL, COVERED = " (all)", " (covered)"
-# Statistics that are drawn over what a sweep varies.
-TOLD = re.compile(r" (distinct|distinct kept|total|items per user|volume kept \(users\)"
+# Statistics that are plotted over the parameter of a sweep.
+SWEPT_STATISTICS = re.compile(r" (distinct|distinct kept|total|items per user|volume kept \(users\)"
                   r"|(coverage|L1|KL|TV|RMS)@(100|1000)|difference \(scaled\)|inaccuracy@50)$")  # fmt: skip
 
 
@@ -41,20 +41,22 @@ class Picture:
     svg: str
 
 
-class Cast:
+class SystemStyles:
     """The systems, with their colours and the names they are shown by."""
 
     def __init__(self, evaluation: Evaluation) -> None:
         self.systems = {system.name: system for system in evaluation.systems}
-        told = {point.result.system for point in evaluation.points}
+        mechanisms = {point.result.system for point in evaluation.points}
         self.varied = {
             name
             for point in evaluation.points
             for name in (f"{point.result.system} {point.vary}={point.at:g}",
                          f"{point.result.system}:{point.at:g}")
         }  # fmt: skip
-        names = [*sorted(told, key=[p.result.system for p in evaluation.points].index)]
-        names += [name for name in self.systems if name not in self.varied and name not in told]
+        names = [*sorted(mechanisms, key=[p.result.system for p in evaluation.points].index)]
+        names += [
+            name for name in self.systems if name not in self.varied and name not in mechanisms
+        ]
         coloured = [n for n in names if n not in self.systems or self.systems[n].kind != "raw"]
         self.inks = {name: coloured.index(name) if name in coloured else NEUTRAL for name in names}
 
@@ -65,13 +67,13 @@ class Cast:
 
     def shown(self, name: str) -> str:
         system = self.systems.get(name)
-        return f"{name} †" if system is not None and not protected(system) else name
+        return f"{name} †" if system is not None and not is_protected(system) else name
 
     def ink(self, name: str) -> int:
         return self.inks.get(name, NEUTRAL)
 
 
-def protected(system: System) -> bool:
+def is_protected(system: System) -> bool:
     """Whether anything is proved about it."""
     return system.guarantee is not None and system.guarantee.notion != "none"
 
@@ -79,13 +81,15 @@ def protected(system: System) -> bool:
 # --- what survives --------------------------------------------------------------------------------
 
 
-def hero(evaluation: Evaluation, cast: Cast, *, x: str = "value") -> list[Picture]:
+def hero(evaluation: Evaluation, cast: SystemStyles, *, x: str = "value") -> list[Picture]:
     """Epsilon against the share of searches, of different queries and of clicks that is kept."""
     if evaluation.points:
         vary = evaluation.points[0].vary
         dots = vary == "epsilon" and x == "value"
         return [
-            _swept(evaluation, cast, f"kept-{name}", title, STATISTICS, measure, x=x, dots=dots)
+            _sweep_chart(
+                evaluation, cast, f"kept-{name}", title, STATISTICS, measure, x=x, dots=dots
+            )
             for name, (title, measure) in KEPT.items()
             if _points(evaluation, STATISTICS, measure)
         ]
@@ -100,9 +104,9 @@ def hero(evaluation: Evaluation, cast: Cast, *, x: str = "value") -> list[Pictur
     return found
 
 
-def _at_epsilons(rows: Sequence[tuple[System, Result]], cast: Cast, title: str) -> str:
+def _at_epsilons(rows: Sequence[tuple[System, Result]], cast: SystemStyles, title: str) -> str:
     """Dots over epsilon, or bars where all have the same one."""
-    places = {s.guarantee.epsilon for s, _ in rows if s.guarantee is not None and protected(s)}
+    places = {s.guarantee.epsilon for s, _ in rows if s.guarantee is not None and is_protected(s)}
     if len(places) < 2:
         return bars(
             [
@@ -122,8 +126,8 @@ def _at_epsilons(rows: Sequence[tuple[System, Result]], cast: Cast, title: str) 
     return lines({}, title=title, x_label="epsilon", percent=True, dots=dots, frame=COLUMN)
 
 
-def _dot(system: System, result: Result, cast: Cast) -> Dot:
-    known = system.guarantee is not None and protected(system)
+def _dot(system: System, result: Result, cast: SystemStyles) -> Dot:
+    known = system.guarantee is not None and is_protected(system)
     return Dot(
         x=system.guarantee.epsilon if known and system.guarantee else None,
         y=result.value,
@@ -141,9 +145,9 @@ def _points(evaluation: Evaluation, task: str, measure: str) -> list[Point]:
     ]
 
 
-def _swept(
+def _sweep_chart(
     evaluation: Evaluation,
-    cast: Cast,
+    cast: SystemStyles,
     name: str,
     title: str,
     task: str,
@@ -187,20 +191,22 @@ def _swept(
     )
 
 
-def varied(evaluation: Evaluation, cast: Cast, *, x: str = "value") -> dict[str, list[Picture]]:
+def sweep_charts(
+    evaluation: Evaluation, cast: SystemStyles, *, x: str = "value"
+) -> dict[str, list[Picture]]:
     """Measures over what was varied, by task: those that count a miss as 0, and the coverage."""
     found: dict[str, list[Picture]] = {}
     names = dict.fromkeys((p.result.task, p.result.measure) for p in evaluation.points)
     for task, measure in names:
         if task == STATISTICS:
-            wanted = TOLD.search(measure) is not None
+            wanted = SWEPT_STATISTICS.search(measure) is not None
         else:
             wanted = measure.endswith(ALL) or measure.startswith("coverage")
             wanted = wanted and curve_of(measure) is None
         if wanted and _points(evaluation, task, measure):
-            told = measure.removesuffix(ALL)
-            name = slug(f"by-{evaluation.points[0].vary}-{task}-{told}")
-            picture = _swept(evaluation, cast, name, told, task, measure, x=x, percent=False)
+            title = measure.removesuffix(ALL)
+            name = slug(f"by-{evaluation.points[0].vary}-{task}-{title}")
+            picture = _sweep_chart(evaluation, cast, name, title, task, measure, x=x, percent=False)
             found.setdefault(task, []).append(picture)
     return {task: sorted(pictures, key=_kind) for task, pictures in found.items()}
 
@@ -215,7 +221,7 @@ def _kind(picture: Picture) -> int:
 # --- ranks, budgets -------------------------------------------------------------------------------
 
 
-def released(evaluation: Evaluation, cast: Cast) -> list[Picture]:
+def release_charts(evaluation: Evaluation, cast: SystemStyles) -> list[Picture]:
     """Queries by rank, with the released ones in the colour of their system."""
     found = []
     for name, points in evaluation.ranks.items():
@@ -238,11 +244,11 @@ def released(evaluation: Evaluation, cast: Cast) -> list[Picture]:
     return found
 
 
-def budgets(cast: Cast) -> list[Picture]:
+def budgets(cast: SystemStyles) -> list[Picture]:
     """What each table costs alone, the sum, and what one account makes of it."""
     found = []
     for system in cast.fixed:
-        if protected(system) and system.guarantee is not None and len(system.budget) > 1:
+        if is_protected(system) and system.guarantee is not None and len(system.budget) > 1:
             stated = system.guarantee.epsilon
             together = stated * (1 + 1e-9) < math.fsum(system.budget.values())
             total = ("in one account" if together else "stated", stated)
@@ -266,8 +272,8 @@ def curve_of(measure: str) -> tuple[str, str, float] | None:
     return None
 
 
-def curves(results: Sequence[Result], cast: Cast) -> list[Picture]:
-    """Measures that are told for at least three values of something, over it."""
+def curves(results: Sequence[Result], cast: SystemStyles) -> list[Picture]:
+    """Measures reported for at least three values of something, plotted over it."""
     found: dict[tuple[str, str, str], dict[str, list[tuple[float, float]]]] = {}
     for result in results:
         point = curve_of(result.measure) if math.isfinite(result.value) else None
@@ -285,7 +291,7 @@ def curves(results: Sequence[Result], cast: Cast) -> list[Picture]:
                 name=slug(f"curve-{task}-{what}"),
                 svg=lines(
                     {name: sorted(line) for name, line in series.items()},
-                    title=_titled(what, over),
+                    title=_title(what, over),
                     x_label=OVER.get(over, over),
                     percent=False,
                     log=over in OVER,
@@ -297,11 +303,11 @@ def curves(results: Sequence[Result], cast: Cast) -> list[Picture]:
     return sorted(pictures, key=_kind)
 
 
-def _titled(what: str, over: str) -> str:
+def _title(what: str, over: str) -> str:
     return what if over in OVER else f"{what.removesuffix(ALL)} by {over}"
 
 
-def scored(results: Sequence[Result], cast: Cast) -> list[Picture]:
+def score_charts(results: Sequence[Result], cast: SystemStyles) -> list[Picture]:
     """Bars of every measure of a task: over all questions, and over the answered ones beside it."""
     by_name: dict[str, dict[str, Result]] = {}
     for result in results:
@@ -311,22 +317,22 @@ def scored(results: Sequence[Result], cast: Cast) -> list[Picture]:
     for measure, whole in by_name.items():
         if measure.endswith(COVERED) and measure.removesuffix(COVERED) + ALL in by_name:
             continue
-        if curve_of(measure) is not None and not _lonely(measure, by_name):
+        if curve_of(measure) is not None and not _is_single(measure, by_name):
             continue
-        told = measure.removesuffix(ALL)
-        covered = by_name.get(told + COVERED, {}) if measure.endswith(ALL) else {}
+        title = measure.removesuffix(ALL)
+        covered = by_name.get(title + COVERED, {}) if measure.endswith(ALL) else {}
         rows = []
         for name, result in whole.items():
             rows.append(_bar(result, cast))
             if name in covered and covered[name].n:
                 rows.append(_bar(covered[name], cast, pale=True))
         task = results[0].task
-        svg = bars(rows, title=told, percent=False)
-        pictures.append(Picture(name=slug(f"{task}-{told}"), svg=svg))
+        svg = bars(rows, title=title, percent=False)
+        pictures.append(Picture(name=slug(f"{task}-{title}"), svg=svg))
     return pictures
 
 
-def _lonely(measure: str, names: Iterable[str]) -> bool:
+def _is_single(measure: str, names: Iterable[str]) -> bool:
     """Whether a measure only looks like a point of a curve: P@5 beside P@10."""
     point = curve_of(measure)
     assert point is not None
@@ -334,7 +340,7 @@ def _lonely(measure: str, names: Iterable[str]) -> bool:
     return len({at for _, _, at in same}) < 3
 
 
-def _bar(result: Result, cast: Cast, *, pale: bool = False) -> Bar:
+def _bar(result: Result, cast: SystemStyles, *, pale: bool = False) -> Bar:
     return Bar(
         name=cast.shown(result.system),
         value=result.value,
@@ -350,7 +356,7 @@ def slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.casefold()).strip("-") or "chart"
 
 
-def named(pictures: Iterable[Picture]) -> Mapping[str, str]:
+def charts_by_name(pictures: Iterable[Picture]) -> Mapping[str, str]:
     """The charts by name; names that would be the same are numbered."""
     found: dict[str, str] = {}
     for picture in pictures:

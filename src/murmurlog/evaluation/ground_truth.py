@@ -1,6 +1,6 @@
-"""What really happened: exact tables of a log, who holds what, and what held-out users did.
+"""The ground truth: exact tables of a log, who holds what, and what held-out users did.
 
-All of it is private and for scoring only; tasks never see it. Exact tables look like published ones,
+All of it is private and for scoring only; models never see it. Exact tables look like published ones,
 so that the raw log can be evaluated as one more system.
 """
 
@@ -33,7 +33,7 @@ class Holders:
     users: int  # how many there are in all, those who hold nothing included
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Truth:
     """The users a release was made from, counted exactly, and users it has not seen."""
 
@@ -56,11 +56,11 @@ def count_exactly(log: Log, *, gap: float = GAP) -> tuple[dict[str, pa.Table], d
     who = distinct.sort_by("user")["user"].combine_chunks()
     tables, holders = dict[str, pa.Table](), dict[str, Holders]()
     for kind in kinds:
-        tables[kind], holders[kind] = _counted(log, kind, gap, who)
+        tables[kind], holders[kind] = _count_table(log, kind, gap, who)
     return tables, holders
 
 
-def _counted(log: Log, kind: str, gap: float, who: pa.Array) -> tuple[pa.Table, Holders]:
+def _count_table(log: Log, kind: str, gap: float, who: pa.Array) -> tuple[pa.Table, Holders]:
     """One exact table: how many users hold an item, and how many rows it is in."""
     found = items(log, kind=kind, gap=gap)
     held = found.table.group_by(["unit", *found.keys]).aggregate(rows=found.table.count())

@@ -1,4 +1,4 @@
-"""What is known from elsewhere and told to an evaluation: planted truth, lengths of posting lists."""
+"""Files that an evaluation reads beside the log: planted labels, lengths of posting lists."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +21,7 @@ def read_planted(path: Path) -> pa.Table:
         return table.select(list(PLANTED)).cast(wanted)
     except (KeyError, ValueError, pa.ArrowException):
         raise InputError(
-            f"{path.name} has not the columns of what was planted, {', '.join(PLANTED)}: use the "
+            f"{path.name} does not have the columns of planted labels, {', '.join(PLANTED)}: use the "
             "file that murmurlog generate --labels wrote"
         ) from None
 

@@ -1,16 +1,14 @@
 """Measures of many rankings at once, as arrays: thousands of questions for each point of a sweep.
 
-They are those of ir-measures, which tests compare them with, and which is a hundred times slower
+They equal those of ir-measures, which tests compare them with and which is a hundred times slower
 where each question has a handful of answers.
 """
 
 import numpy as np
 import numpy.typing as npt
 
-from murmurlog.evaluation.scores import Figure
+from murmurlog.evaluation.scores import Figure, Floats, Ints
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
 
@@ -58,13 +56,7 @@ def average_precision(hit: Bools, t: Ints) -> Floats:
     return found
 
 
-def reciprocal_rank(hit: Bools) -> Floats:
-    """RR@k: 1 / place of the first hit, 0 without one."""
-    found: Floats = np.where(hit.any(axis=-1), 1 / (hit.argmax(axis=-1) + 1), 0.0)
-    return found
-
-
-def swept(measure: str, values: Floats) -> list[Figure]:
+def curve_point(measure: str, values: Floats) -> list[Figure]:
     """The mean over the answered and over all questions, without intervals: a point of a curve."""
     kept = values[~np.isnan(values)]
     return [
@@ -77,6 +69,6 @@ def _mean(values: Floats) -> float:
     return float(values.mean()) if len(values) else 0.0
 
 
-def _wide(t: npt.NDArray[np.int64] | Floats, hit: Bools) -> npt.NDArray[np.float64]:
+def _wide(t: Ints | Floats, hit: Bools) -> Floats:
     """A number for each question, in the shape of hits without their last axis."""
     return t.astype(np.float64).reshape(-1, *(1,) * (hit.ndim - 2))

@@ -22,16 +22,16 @@ from murmurlog.evaluation.figures import (
     ALL,
     COVERED,
     STATISTICS,
-    Cast,
     Picture,
+    SystemStyles,
     budgets,
+    charts_by_name,
     curves,
     hero,
-    named,
-    protected,
-    released,
-    scored,
-    varied,
+    is_protected,
+    release_charts,
+    score_charts,
+    sweep_charts,
 )
 from murmurlog.evaluation.result import Evaluation
 from murmurlog.evaluation.scores import Comparison, Result
@@ -50,17 +50,21 @@ NO_GUARANTEE = "† has no privacy guarantee; for comparison only."
 
 
 def page(evaluation: Evaluation, *, x: str = "value") -> str:
-    """The whole report as HTML. `x`: what sweeps are drawn over, "value" or "evaluated"."""
-    cast = Cast(evaluation)
+    """The whole report as HTML. `x`: the x axis of sweeps, "value" or "evaluated"."""
+    cast = SystemStyles(evaluation)
     log = evaluation.log
     rows, users = log.get("rows"), log.get("users")
     on = f" on {rows:,} rows of {users:,} users" if rows is not None and users is not None else ""
     count = len(evaluation.systems)
-    first = [_systems(cast), *_kept(evaluation, cast, x)]
+    first = [_systems(cast), *_survival_section(evaluation, cast, x)]
     parts = [
         paper.banner(WARNING),
         *(reversed(first) if evaluation.points else first),  # a sweep has many systems
-        *(_varied(evaluation, cast, x) if evaluation.points else _at_one(evaluation, cast)),
+        *(
+            _sweep_sections(evaluation, cast, x)
+            if evaluation.points
+            else _single_run_sections(evaluation, cast)
+        ),
         *_top_list(evaluation, cast),
         *_comparisons(evaluation, cast),
         *_skipped(evaluation),
@@ -80,16 +84,16 @@ def page(evaluation: Evaluation, *, x: str = "value") -> str:
 
 def charts(evaluation: Evaluation, *, x: str = "value") -> dict[str, str]:
     """Every chart as an SVG file of its own, by name."""
-    cast = Cast(evaluation)
+    cast = SystemStyles(evaluation)
     pictures = [*hero(evaluation, cast, x=x)]
-    for drawn in varied(evaluation, cast, x=x).values():
-        pictures += drawn
+    for some in sweep_charts(evaluation, cast, x=x).values():
+        pictures += some
     if not evaluation.points:
-        pictures += [*released(evaluation, cast), *budgets(cast)]
+        pictures += [*release_charts(evaluation, cast), *budgets(cast)]
         for task, results in _by_task(evaluation):
             pictures += curves(results, cast)
-            pictures += [] if task == STATISTICS else scored(results, cast)
-    return {name: alone(svg) for name, svg in named(pictures).items()}
+            pictures += [] if task == STATISTICS else score_charts(results, cast)
+    return {name: alone(svg) for name, svg in charts_by_name(pictures).items()}
 
 
 def csv(evaluation: Evaluation) -> str:
@@ -156,12 +160,12 @@ def _beside(out: Path) -> tuple[Path, Path, Path]:
 
 
 def _write(
-    evaluation: Evaluation, out: Path, numbers: Path, everything: Path, drawn: Path, *, x: str
+    evaluation: Evaluation, out: Path, numbers: Path, everything: Path, folder: Path, *, x: str
 ) -> None:
     """Writes what only its owner may read: exact counts, and queries of the log."""
     text = json.dumps(_finite(evaluation.as_json()), indent=2, ensure_ascii=False) + "\n"
-    drawn.mkdir(mode=0o700)
-    files = {drawn / f"{name}.svg": svg for name, svg in charts(evaluation, x=x).items()}
+    folder.mkdir(mode=0o700)
+    files = {folder / f"{name}.svg": svg for name, svg in charts(evaluation, x=x).items()}
     files |= {numbers: csv(evaluation), everything: text, out: page(evaluation, x=x)}
     for path, content in files.items():
         path.touch(mode=0o600, exist_ok=False)
@@ -171,16 +175,16 @@ def _write(
 # --- the parts ------------------------------------------------------------------------------------
 
 
-def _systems(cast: Cast) -> str:
+def _systems(cast: SystemStyles) -> str:
     """Who is protected by what: the privacy label of each system as a row, the unit first."""
     cells, dim = list[list[str]](), list[int]()
     for place, system in enumerate(cast.systems.values()):
         made = ", ".join(f"{rows:,} {table}" for table, rows in system.rows.items())
         g = system.guarantee
-        if g is None or not protected(system):
+        if g is None or not is_protected(system):
             dim.append(place)
-            told = "the log itself" if system.kind == "raw" else "nobody: no guarantee"
-            cells.append([cast.shown(system.name), told, "", "", "", made])
+            protects = "the log itself" if system.kind == "raw" else "nobody: no guarantee"
+            cells.append([cast.shown(system.name), protects, "", "", "", made])
             continue
         unit = f"one {g.unit}, {g.neighbours}"
         odds, epsilon, delta = paper.odds(g), paper.up(g.epsilon, 4), paper.up(g.plain_delta)
@@ -194,13 +198,15 @@ def _systems(cast: Cast) -> str:
     return paper.section("Privacy label", table, note=note)
 
 
-def _kept(evaluation: Evaluation, cast: Cast, x: str) -> list[str]:
+def _survival_section(evaluation: Evaluation, cast: SystemStyles, x: str) -> list[str]:
     pictures = hero(evaluation, cast, x=x)
     if not pictures:
         return []
     vary = evaluation.points[0].vary if evaluation.points else "epsilon"
     places = {
-        f"{s.guarantee.epsilon:.6g}" for s in cast.fixed if s.guarantee is not None and protected(s)
+        f"{s.guarantee.epsilon:.6g}"
+        for s in cast.fixed
+        if s.guarantee is not None and is_protected(s)
     }
     if evaluation.points or len(places) != 1:
         epsilon = "What survives at which epsilon"
@@ -230,26 +236,26 @@ def _per_user(evaluation: Evaluation) -> str:
     }
     if not found:
         return ""
-    told = ", ".join(f"{value:.3g} different {kind} items" for kind, value in found.items())
-    return f"Users of this log have on average {told}."
+    means = ", ".join(f"{value:.3g} different {kind} items" for kind, value in found.items())
+    return f"Users of this log have on average {means}."
 
 
-def _released(evaluation: Evaluation, cast: Cast) -> list[str]:
-    pictures = released(evaluation, cast)
+def _release_section(evaluation: Evaluation, cast: SystemStyles) -> list[str]:
+    pictures = release_charts(evaluation, cast)
     if not pictures:
         return []
     note = (
-        "Every query of the log by rank, and how many users asked it; a sample is drawn. Coloured "
+        "Every query of the log by rank, and how many users asked it; a sample is shown. Coloured "
         "ones are in the release, grey ones are not."
     )
     return [paper.section("Which queries are released", _figures(pictures), note=note)]
 
 
-def _varied(evaluation: Evaluation, cast: Cast, x: str) -> list[str]:
+def _sweep_sections(evaluation: Evaluation, cast: SystemStyles, x: str) -> list[str]:
     """Of a sweep: tasks and statistics over what was varied."""
     sections = []
     vary = evaluation.points[0].vary
-    for task, pictures in varied(evaluation, cast, x=x).items():
+    for task, pictures in sweep_charts(evaluation, cast, x=x).items():
         if task == STATISTICS:
             note = "Against the exact counts of the same users."
         else:
@@ -259,17 +265,17 @@ def _varied(evaluation: Evaluation, cast: Cast, x: str) -> list[str]:
     return sections
 
 
-def _at_one(evaluation: Evaluation, cast: Cast) -> list[str]:
+def _single_run_sections(evaluation: Evaluation, cast: SystemStyles) -> list[str]:
     """Of systems at one setting each: ranks, budgets, statistics, tasks."""
     return [
-        *_released(evaluation, cast),
+        *_release_section(evaluation, cast),
         *_budgets(cast),
         *_statistics(evaluation, cast),
         *_tasks(evaluation, cast),
     ]
 
 
-def _budgets(cast: Cast) -> list[str]:
+def _budgets(cast: SystemStyles) -> list[str]:
     pictures = budgets(cast)
     if not pictures:
         return []
@@ -280,7 +286,7 @@ def _budgets(cast: Cast) -> list[str]:
     return [paper.section("Where the budget went", _figures(pictures), note=note)]
 
 
-def _statistics(evaluation: Evaluation, cast: Cast) -> list[str]:
+def _statistics(evaluation: Evaluation, cast: SystemStyles) -> list[str]:
     results = [r for r in evaluation.results if r.task == STATISTICS]
     pictures = curves(results, cast)
     if not pictures:
@@ -294,12 +300,12 @@ def _statistics(evaluation: Evaluation, cast: Cast) -> list[str]:
     return [paper.section("The most frequent items", *body, note=note)]
 
 
-def _tasks(evaluation: Evaluation, cast: Cast) -> list[str]:
+def _tasks(evaluation: Evaluation, cast: SystemStyles) -> list[str]:
     sections = []
     for task, results in _by_task(evaluation):
         if task == STATISTICS:
             continue
-        body = _some(scored(results, cast), SHOWN)
+        body = _some(score_charts(results, cast), SHOWN)
         if more := curves(results, cast):
             body.append(_figures(more))
         sections.append(paper.heading(task) + "".join(body))
@@ -308,12 +314,12 @@ def _tasks(evaluation: Evaluation, cast: Cast) -> list[str]:
     note = (
         "Solid: over all questions, a question without an answer counts 0. Light: over the questions "
         "that a system could answer, which flatters small releases. Lines are 95 % intervals over "
-        "users; how many questions there were stands in the table of everything. " + NO_GUARANTEE
+        "users; the number of questions is in the table of all results. " + NO_GUARANTEE
     )
-    return [paper.section("What tasks are still worth", *sections, note=note)]
+    return [paper.section("Utility on the tasks", *sections, note=note)]
 
 
-def _top_list(evaluation: Evaluation, cast: Cast) -> list[str]:
+def _top_list(evaluation: Evaluation, cast: SystemStyles) -> list[str]:
     """The queries of the top-list study by their rank in the raw log, and where systems have them."""
     if not evaluation.top_list:
         return []
@@ -327,12 +333,12 @@ def _top_list(evaluation: Evaluation, cast: Cast) -> list[str]:
     return [paper.section("A top list, rank by rank", table, note="–: not published.")]
 
 
-def _comparisons(evaluation: Evaluation, cast: Cast) -> list[str]:
+def _comparisons(evaluation: Evaluation, cast: SystemStyles) -> list[str]:
     parts = []
     for task, lines in groupby(evaluation.comparisons, key=lambda c: c.task):
         cells, dim = list[list[str]](), list[int]()
         for place, each in enumerate(lines):
-            cells.append(_compared(each, cast))
+            cells.append(_comparison_row(each, cast))
             dim += [place] if each.p is None or each.p >= 0.05 else []
         head = ["measure", "system", "against", "difference", "p", "questions"]
         table = paper.grid(head, cells, numbers=(3, 4, 5), wide=(0,), dim=dim)
@@ -346,7 +352,7 @@ def _comparisons(evaluation: Evaluation, cast: Cast) -> list[str]:
     return [paper.section("Is the difference real?", *parts, note=note)]
 
 
-def _compared(each: Comparison, cast: Cast) -> list[str]:
+def _comparison_row(each: Comparison, cast: SystemStyles) -> list[str]:
     if each.p is None:
         p = "–" if each.difference else "no difference"
     else:
@@ -369,7 +375,7 @@ def _skipped(evaluation: Evaluation) -> list[str]:
     return [paper.section("What was not run", table)]
 
 
-def _everything(evaluation: Evaluation, cast: Cast) -> str:
+def _everything(evaluation: Evaluation, cast: SystemStyles) -> str:
     """A table for each task: a row for each measure, a column for each system."""
     parts = []
     for task, results in _by_task(evaluation):
@@ -396,10 +402,10 @@ def _figure(result: Result | None) -> str:
         return "–"
     if result.measure.endswith(COVERED) and not result.n:
         return "–\nn 0"
-    told = f"n {result.n:,}"
+    size = f"n {result.n:,}"
     if result.low is not None and result.high is not None:
-        told = f"{number(result.low)} to {number(result.high)}, {told}"
-    return f"{number(result.value)}\n{told}"
+        size = f"{number(result.low)} to {number(result.high)}, {size}"
+    return f"{number(result.value)}\n{size}"
 
 
 # --- helpers of layout ----------------------------------------------------------------------------

@@ -62,7 +62,7 @@ class Evaluation:
     systems: tuple[System, ...]
     how: str
     settings: Mapping[str, Any]
-    log: Mapping[str, int]  # rows and users, for the owner's eyes
+    log: Mapping[str, int]  # rows and users; for the owner only
     ranks: Mapping[str, Sequence[tuple[int, int, bool]]]  # query rank, its users, released or not
     # Of the top-list study: each query, its rank in the raw log, and its rank in each system.
     top_list: Sequence[tuple[str, int, Mapping[str, int | None]]] = ()

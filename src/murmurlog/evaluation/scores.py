@@ -1,7 +1,7 @@
-"""What a system was found to be worth: scores by question, single figures, and their intervals.
+"""Utility of a system: scores by question, single figures, and their intervals.
 
 A system is a release, a baseline or the raw log itself. The papers average over the questions that
-a system could answer, which makes a small release look good. Here every score is told twice, over
+a system could answer, which makes a small release look good. Here every score is reported twice, over
 the questions that were answered and over all with a miss as 0, with their numbers. Intervals are by
 bootstrap over users, who asked several questions each. Knows no log and no bundle.
 """
@@ -20,7 +20,7 @@ Ints = npt.NDArray[np.int64]
 RESAMPLES = 400
 LEVEL = 0.95
 COVERAGE = "coverage"
-SEED = 20060804  # of the resampling, which touches nothing private: the same in, the same out
+SEED = 20060804  # of the resampling, which adds no privacy noise: same input, same output
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +49,9 @@ class Figure:
     n: int
     low: float | None = None
     high: float | None = None
+
+
+Scoring = list[Scores | Figure]  # of one system on one task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,23 +89,23 @@ class Comparison:
 def results(system: str, task: str, found: Iterable[Scores | Figure]) -> list[Result]:
     """The lines of one system and task. Scores give one over the answered, one over all questions.
 
-    Before the first of them stands the share of questions that were answered; of the others it is
-    told by the two numbers of questions.
+    The share of questions that were answered comes before the first of them; of the others it
+    follows from the two numbers of questions.
     """
-    told = list[Figure]()
+    figures = list[Figure]()
     for each in found:
         if isinstance(each, Figure):
-            told.append(each)
+            figures.append(each)
             continue
-        if not any(figure.measure == COVERAGE for figure in told):
-            told.append(mean(COVERAGE, each.answered.astype(float), each.users))
-        told += _both(each)
+        if not any(figure.measure == COVERAGE for figure in figures):
+            figures.append(mean(COVERAGE, each.answered.astype(float), each.users))
+        figures += _both(each)
     return [
         Result(
             system=system, task=task, measure=f.measure,
             value=f.value, low=f.low, high=f.high, n=f.n,
         )
-        for f in told
+        for f in figures
     ]  # fmt: skip
 
 
@@ -123,14 +126,14 @@ def mean(measure: str, values: Floats, users: Ints) -> Figure:
 
 
 def interval(values: Floats, users: Ints, *, resamples: int = RESAMPLES) -> tuple[float, float]:
-    """Where the mean lies if users are drawn again: the middle 95 % of the resamples."""
+    """The middle 95 % of the means when users are resampled (bootstrap)."""
     _, who = np.unique(users, return_inverse=True)
     sums, counts = np.bincount(who, weights=values), np.bincount(who)
     rng = np.random.default_rng(SEED)
     means = np.empty(resamples)
     for at in range(resamples):
-        drawn = rng.integers(0, len(sums), len(sums))
-        means[at] = sums[drawn].sum() / counts[drawn].sum()
+        sample = rng.integers(0, len(sums), len(sums))
+        means[at] = sums[sample].sum() / counts[sample].sum()
     low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return float(low), float(high)
 
@@ -160,7 +163,7 @@ def compare(
 
 
 def _paired(a: Floats, b: Floats, users: Ints) -> float | None:
-    """The p-value of a paired t-test in which a user's questions stand or fall together.
+    """The p-value of a paired t-test in which a user's questions form one cluster.
 
     With e_u = (sum of u's differences) - (mean difference) x (u's questions), the standard error of
     the mean over N questions of U users is sqrt(U / (U - 1) sum e_u^2) / N, with U - 1 degrees of
@@ -179,7 +182,7 @@ def _paired(a: Floats, b: Floats, users: Ints) -> float | None:
     return float(2 * stats.t.sf(abs(difference.mean()) / error, size - 1))
 
 
-def merge(folds: Sequence[Sequence[Scores | Figure]]) -> list[Scores | Figure]:
+def merge(folds: Sequence[Scoring]) -> Scoring:
     """One list of several folds: scores of all questions together, figures averaged by their n.
 
     Users of different folds are different people, whatever their numbers.

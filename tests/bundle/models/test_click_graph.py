@@ -7,7 +7,7 @@ from graphs import SMALL, clicks, pairs
 from scipy import sparse
 
 from murmurlog.bundle.models import click_graph as walks
-from murmurlog.bundle.models.click_graph import Ranked, Walker, best, click_graph, places
+from murmurlog.bundle.models.click_graph import Ranking, Walker, best, click_graph, places
 from murmurlog.errors import UsageError
 
 
@@ -71,7 +71,7 @@ def test_faint_walkers_are_let_go_but_the_first_round_is_whole():
     rows = [("a", f"u{n}", 1) for n in range(many)] + [(f"b{n}", f"u{n}", 1) for n in range(many)]
     found = Walker({"click": clicks(*rows)}).of_queries(np.array([0]), 5000, rounds=1)
     assert len(found.columns) == many
-    assert walks.pruned(sparse.csr_array([[0.5, 0.0009, 0.001]])).toarray().tolist() == [
+    assert walks.prune(sparse.csr_array([[0.5, 0.0009, 0.001]])).toarray().tolist() == [
         [0.5, 0, 0.001]
     ]
 
@@ -89,10 +89,10 @@ def test_the_best_of_rows_are_those_of_a_sort_with_ties_by_column():
 
 
 def test_ranks_of_columns_are_found_and_others_are_zero():
-    found = Ranked(starts=np.array([0, 2, 2, 3]), columns=np.array([4, 1, 4]), scores=np.ones(3))
+    found = Ranking(starts=np.array([0, 2, 2, 3]), columns=np.array([4, 1, 4]), scores=np.ones(3))
     asked = np.array([[0, 4], [0, 1], [0, 2], [1, 4], [2, 4], [1, -1], [2, 9]])
     assert found.rank_of(asked[:, 0], asked[:, 1]).tolist() == [1, 2, 0, 0, 1, 0, 0]
-    empty = Ranked(starts=np.zeros(3, int), columns=np.zeros(0, int), scores=np.zeros(0))
+    empty = Ranking(starts=np.zeros(3, int), columns=np.zeros(0, int), scores=np.zeros(0))
     assert empty.rank_of(asked[:2, 0], asked[:2, 1]).tolist() == [0, 0]
 
 

@@ -1,4 +1,4 @@
-"""Ad-hoc search: rankings by hand, measures against ir-measures, and what the trial may not see."""
+"""Ad-hoc search: rankings by hand, measures against ir-measures, and what the task may not see."""
 
 import ir_measures
 import numpy as np
@@ -11,17 +11,17 @@ from ir_measures import AP, P, R, nDCG
 from murmurlog.bundle.models import click_graph as walks
 from murmurlog.bundle.models import search
 from murmurlog.bundle.models.click_graph import click_graph
-from murmurlog.bundle.models.search import Searcher, clicked, merged
+from murmurlog.bundle.models.search import Searcher, merge_feedback, rank_by_clicks
 from murmurlog.evaluation.ground_truth import Truth
 from murmurlog.evaluation.scores import Scores
 from murmurlog.evaluation.tasks.ad_hoc import (
     LEAK,
-    AdHocSearch,
-    Clicked,
-    clicked_by,
+    Clicks,
+    held_out_clicks,
     measures,
     questions,
     rankings,
+    score,
 )
 from murmurlog.evaluation.tasks.protocol import Settings, Unfit
 
@@ -65,7 +65,7 @@ def test_impact_factors_can_turn_an_order_round():
 
 def test_feedback_by_hand():
     # 1/2 and 1/3 without feedback; 0.6/2 + 0.4/4 = 0.4 with it, from the third place.
-    found = merged(ranked([7, 8, 9], [], [5]), ranked([9], [1], []))
+    found = merge_feedback(ranked([7, 8, 9], [], [5]), ranked([9], [1], []))
     assert found.columns.tolist() == [7, 9, 8, 5]
     assert found.scores == pytest.approx([1 / 2, 0.4, 1 / 3, 1 / 2])
     assert found.starts.tolist() == [0, 3, 3, 4]
@@ -73,8 +73,8 @@ def test_feedback_by_hand():
 
 def test_feedback_by_the_same_clicks_changes_nothing():
     rows = np.array([0, 1])
-    order = clicked(click_graph({"click": CLICK}), rows, 10)
-    assert merged(order, order).columns.tolist() == order.columns.tolist() == [0, 1, 1]
+    order = rank_by_clicks(click_graph({"click": CLICK}), rows, 10)
+    assert merge_feedback(order, order).columns.tolist() == order.columns.tolist() == [0, 1, 1]
 
 
 def test_measures_are_those_of_ir_measures():
@@ -112,7 +112,7 @@ def test_the_trial_on_a_log_small_enough_to_do_by_hand():
         (5, "c", "x"),
         (6, "b", None),
     ]
-    found = {s.measure: s for s in AdHocSearch().run({"click": CLICK}, truth_of(held), Settings())}
+    found = {s.measure: s for s in score({"click": CLICK}, truth_of(held), Settings())}
     assert all(isinstance(scores, Scores) for scores in found.values())
     ours = found["nDCG@10, walk"]
     assert ours.users.tolist() == [4, 5, 5]
@@ -134,7 +134,7 @@ def test_test_clicks_change_the_leaking_ranking_and_no_other():
     # Three users who were held out clicked y, so what leaks puts it first.
     graph = click_graph({"click": CLICK})
     before, after = (
-        rankings(graph, clicked_by(truth_of(rows)), np.array([0]))
+        rankings(graph, held_out_clicks(truth_of(rows)), np.array([0]))
         for rows in (
             [(1, "a", "x"), (2, "a", "x"), (3, "a", "y")],
             [(1, "a", "y"), (2, "a", "y"), (3, "a", "x")],
@@ -148,7 +148,7 @@ def test_test_clicks_change_the_leaking_ranking_and_no_other():
 
 def test_at_most_so_many_questions_and_the_same_each_time():
     truth = truth_of([(user, f"q{user % 7}", "x") for user in range(50)])
-    clicks = clicked_by(truth)
+    clicks = held_out_clicks(truth)
     some = questions(clicks, per_query=False, most=10)
     assert some.user.tolist() == list(range(0, 50, 5))
     assert some.of.tolist() == list(range(10))
@@ -164,7 +164,7 @@ def test_per_query_the_queries_of_the_most_users_are_asked_and_a_url_counts_once
         (3, "a", "x"),
         (3, "a", "y"),
     ]
-    clicks = clicked_by(truth_of(rows))
+    clicks = held_out_clicks(truth_of(rows))
     (query,) = questions(clicks, per_query=True, most=1).query
     assert clicks.queries[int(query)].as_py() == "a"
     posed = questions(clicks, per_query=True, most=1)
@@ -178,7 +178,7 @@ def test_noise_finds_next_to_nothing_and_the_log_itself_much():
     noise = pa.table({"query": rng.choice(queries, 900), "url": rng.choice(urls, 900)})
     real = pa.table({"query": queries, "url": urls, "users": [3] * 300})
     means = [
-        np.nan_to_num(AdHocSearch().run({"click": t}, truth_of(held), Settings())[0].values).mean()
+        np.nan_to_num(score({"click": t}, truth_of(held), Settings())[0].values).mean()
         for t in (noise, real)
     ]
     assert means[0] < 0.05
@@ -187,12 +187,12 @@ def test_noise_finds_next_to_nothing_and_the_log_itself_much():
 
 def test_without_clicks_or_held_out_users_it_says_so():
     with pytest.raises(Unfit, match="needs a click table"):
-        AdHocSearch().run({}, truth_of([(1, "a", "x")]), Settings())
+        score({}, truth_of([(1, "a", "x")]), Settings())
     with pytest.raises(Unfit, match="has not seen"):
-        AdHocSearch().run({"click": CLICK}, Truth(tables={}, holders={}), Settings())
+        score({"click": CLICK}, Truth(tables={}, holders={}), Settings())
 
 
 def test_nobody_clicked_anything():
-    found = AdHocSearch().run({"click": CLICK}, truth_of([(1, "a", None)]), Settings())
+    found = score({"click": CLICK}, truth_of([(1, "a", None)]), Settings())
     assert {len(scores.values) for scores in found} == {0}
-    assert isinstance(clicked_by(truth_of([(1, "a", None)])), Clicked)
+    assert isinstance(held_out_clicks(truth_of([(1, "a", None)])), Clicks)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from murmurlog.bundle.models.autocomplete import BLOCK, Completer
 from murmurlog.evaluation.ground_truth import Truth
-from murmurlog.evaluation.tasks.autocomplete import Completions, places, prefix
+from murmurlog.evaluation.tasks.autocomplete import places, prefix, score
 from murmurlog.evaluation.tasks.protocol import Settings, Unfit
 
 QUERY = pa.table(
@@ -87,7 +87,7 @@ def test_what_has_been_typed():
 
 def test_measures_by_hand():
     asked = truth(["west", "weather"], ["news"], ["weak"], ["zoo"], ["w"])
-    found = Completions().run({"query": QUERY}, asked, Settings())
+    found = score({"query": QUERY}, asked, Settings())
     by = {each.measure: each for each in found}
     # After half: we -> west 1st; wea -> weather 1st; ne -> new york, news: 2nd; we -> weak not
     # there; z -> nothing. A query of one character is not asked.
@@ -112,7 +112,7 @@ def test_measures_are_those_of_ir_measures():
     names = sorted({"".join(rng.choice(list("abc"), rng.integers(2, 6))) for _ in range(200)})
     table = pa.table({"query": names, "users": rng.integers(0, 50, len(names))})
     asked = truth(*([name] for name in names))
-    by = {e.measure: e for e in Completions().run({"query": table}, asked, Settings())}
+    by = {e.measure: e for e in score({"query": table}, asked, Settings())}
     model = Completer({"query": table})
     run = [
         ir_measures.ScoredDoc(name, text, -place)
@@ -127,9 +127,9 @@ def test_measures_are_those_of_ir_measures():
 
 def test_what_it_cannot_do_it_says():
     with pytest.raises(Unfit, match="needs a query table"):
-        Completions().run({}, truth(["a"]), Settings())
+        score({}, truth(["a"]), Settings())
     with pytest.raises(Unfit, match="whom the release has not seen"):
-        Completions().run({"query": QUERY}, Truth(tables={}, holders={}), Settings())
+        score({"query": QUERY}, Truth(tables={}, holders={}), Settings())
 
 
 def test_a_smaller_release_is_of_less_use():
@@ -142,7 +142,7 @@ def test_a_smaller_release_is_of_less_use():
     every = []
     for kept in (1, 2, 5, 20, 100):
         published = table.filter(pc.greater_equal(table["users"], kept))
-        values = Completions().run({"query": published}, asked, Settings())[0].values
+        values = score({"query": published}, asked, Settings())[0].values
         every.append(np.nan_to_num(values).mean())
     # What is asked less never stands before what is asked more: it can only be missed.
     assert every == sorted(every, reverse=True)

@@ -4,10 +4,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from murmurlog.bundle.models.index_caching import LONGEST, POSTING, Index, cached
+from murmurlog.bundle.models.index_caching import LONGEST, POSTING, Index, words_to_cache
 from murmurlog.evaluation.ground_truth import Truth
 from murmurlog.evaluation.scores import results
-from murmurlog.evaluation.tasks.index_caching import IndexCaching, clicked_index
+from murmurlog.evaluation.tasks.index_caching import clicked_index, score
 from murmurlog.evaluation.tasks.protocol import Settings, Unfit
 
 CLICKS = pa.table(
@@ -47,11 +47,14 @@ def one_by_one(often, lengths, memory):
 def test_the_greedy_rule_by_hand():
     index = clicked_index(CLICKS)
     # Worth: hotels 9/3, cheap 5/2, flights 2/1; 24, 16 and 8 bytes.
-    assert cached(WORDS, index, 24).to_pylist() == ["hotels"]
-    assert cached(WORDS, index, 39).to_pylist() == ["hotels", "flights"]  # cheap has no room
-    assert cached(WORDS, index, 23).to_pylist() == ["cheap"]
-    assert cached(WORDS, index, 48).to_pylist() == ["hotels", "cheap", "flights"]
-    assert cached(WORDS, index, 7).to_pylist() == []
+    assert words_to_cache(WORDS, index, 24).to_pylist() == ["hotels"]
+    assert words_to_cache(WORDS, index, 39).to_pylist() == [
+        "hotels",
+        "flights",
+    ]  # cheap has no room
+    assert words_to_cache(WORDS, index, 23).to_pylist() == ["cheap"]
+    assert words_to_cache(WORDS, index, 48).to_pylist() == ["hotels", "cheap", "flights"]
+    assert words_to_cache(WORDS, index, 7).to_pylist() == []
 
 
 def test_the_greedy_rule_is_that_of_a_plain_loop():
@@ -62,7 +65,9 @@ def test_the_greedy_rule_is_that_of_a_plain_loop():
         lengths = dict(zip(words, (rng.pareto(0.5, 300) * 3 + 1).astype(int).tolist(), strict=True))
         table = pa.table({"keyword": words, "users": list(often.values())})
         index = Index(words=pa.array(words), lengths=np.array(list(lengths.values())))
-        assert set(cached(table, index, memory).to_pylist()) == one_by_one(often, lengths, memory)
+        assert set(words_to_cache(table, index, memory).to_pylist()) == one_by_one(
+            often, lengths, memory
+        )
 
 
 def test_a_list_is_cut_in_memory_but_not_in_its_worth():
@@ -70,8 +75,8 @@ def test_a_list_is_cut_in_memory_but_not_in_its_worth():
     index = Index(words=pa.array(["the", "rare"]), lengths=np.array([10 * LONGEST, 1]))
     assert index.size == (LONGEST + 1) * POSTING
     # 1000 of 2,000,000 documents is worth less than 1 of 1: both fit in the cut size.
-    assert cached(words, index, index.size).to_pylist() == ["rare", "the"]
-    assert cached(words, index, index.size - 1).to_pylist() == ["rare"]
+    assert words_to_cache(words, index, index.size).to_pylist() == ["rare", "the"]
+    assert words_to_cache(words, index, index.size - 1).to_pylist() == ["rare"]
 
 
 def test_the_clicked_index_counts_each_url_of_a_word_once():
@@ -92,7 +97,7 @@ def test_hit_probability_by_hand():
         (1, 2, "trains"),
     )
     released = {"keyword": WORDS.slice(0, 2)}
-    found = IndexCaching().run(released, asked, Settings(cache_bytes=24))
+    found = score(released, asked, Settings(cache_bytes=24))
     first = found[0]
     assert first.measure == "hit probability, 2.4e-08 GB, lengths by clicked urls"
     # cheap, hotels, cheap, hotels, flights, trains: hotels fits; the last two are not published.
@@ -112,7 +117,7 @@ def test_hit_probability_by_hand():
 def test_lengths_may_be_given():
     asked = truth((0, 0, "hotels cheap"))
     settings = Settings(cache_bytes=16, doc_freq={"hotels": 2, "cheap": 1000})
-    found = IndexCaching().run({"keyword": WORDS}, asked, settings)[0]
+    found = score({"keyword": WORDS}, asked, settings)[0]
     assert found.measure.endswith("lengths by --doc-freq")
     assert found.values.tolist() == [1, 0]
 
@@ -120,8 +125,8 @@ def test_lengths_may_be_given():
 def test_words_of_published_queries_do_and_empty_releases_hit_nothing():
     asked = truth((0, 0, "hotels cheap"))
     queries = pa.table({"query": ["cheap", "hotels"], "users": [3, 3]})
-    assert IndexCaching().run({"query": queries}, asked, Settings())[0].values.tolist() == [1, 1]
-    nothing = IndexCaching().run({"query": queries.slice(0, 0)}, asked, Settings())[0]
+    assert score({"query": queries}, asked, Settings())[0].values.tolist() == [1, 1]
+    nothing = score({"query": queries.slice(0, 0)}, asked, Settings())[0]
     assert not nothing.answered.any()
 
 
@@ -138,7 +143,7 @@ def test_a_noisy_order_is_no_better_than_the_raw_one():
         for counts in (users, rng.permutation(users))
     ]
     settings = Settings(doc_freq=doc_freq)
-    raw, noise = (IndexCaching().run(table, held, settings)[3].values.mean() for table in tables)
+    raw, noise = (score(table, held, settings)[3].values.mean() for table in tables)
     assert raw == users[:10].sum() / users.sum()
     assert noise < raw / 2
 
@@ -146,9 +151,9 @@ def test_a_noisy_order_is_no_better_than_the_raw_one():
 def test_what_is_missing_is_said():
     asked = truth((0, 0, "hotels"))
     with pytest.raises(Unfit, match="needs a keyword or query table"):
-        IndexCaching().run({"click": CLICKS}, asked, Settings())
+        score({"click": CLICKS}, asked, Settings())
     unclicked = Truth(tables={"keyword": WORDS}, holders={}, searches=asked.searches)
     with pytest.raises(Unfit, match="needs clicks in the log, or --doc-freq"):
-        IndexCaching().run({"keyword": WORDS}, unclicked, Settings())
+        score({"keyword": WORDS}, unclicked, Settings())
     with pytest.raises(Unfit, match="has not seen"):
-        IndexCaching().run({"keyword": WORDS}, Truth(tables=asked.tables, holders={}), Settings())
+        score({"keyword": WORDS}, Truth(tables=asked.tables, holders={}), Settings())

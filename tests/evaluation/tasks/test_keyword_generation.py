@@ -6,7 +6,7 @@ from graphs import SMALL, clicks, ranked
 
 from murmurlog.bundle.models.keyword_generation import Generator
 from murmurlog.evaluation.ground_truth import Truth
-from murmurlog.evaluation.tasks.keyword_generation import KeywordGeneration, overlaps, seeds_of
+from murmurlog.evaluation.tasks.keyword_generation import overlaps, score, seeds_of
 from murmurlog.evaluation.tasks.protocol import Settings, Unfit
 
 
@@ -21,13 +21,16 @@ def test_keywords_of_a_url_by_hand():
     second["a"] = 3 / 4 * 11 / 16 + 1 / 4 * 3 / 4
     second["b"] = 3 / 4 * 3 / 16 + 1 / 4 * 1 / 4
     second["c"] = 3 / 4 * 1 / 8
-    found = Generator(SMALL).keywords("x", 5)
+    model = Generator(SMALL)
+    found = model.from_urls(["x"], 5).row(0, model.queries)
     assert found == [(q, pytest.approx(first[q] + second[q])) for q in "abc"]
 
 
 def test_keywords_of_a_query_are_without_it():
-    assert [query for query, _ in Generator(SMALL).keywords("a", 5)] == ["b", "c"]
-    assert Generator(SMALL).keywords("unheard of", 5) == []
+    model = Generator(SMALL)
+    found = model.from_queries(["a", "unheard of"], 5)
+    assert [query for query, _ in found.row(0, model.queries)] == ["b", "c"]
+    assert found.row(1, model.queries) == []
 
 
 def test_overlap_by_hand():
@@ -60,7 +63,7 @@ def random_clicks(seed, size=1600):
 
 def test_a_log_against_itself_is_perfect_and_noise_is_near_nothing():
     table = random_clicks(1)
-    itself = KeywordGeneration().run({"click": table}, truth_of(table), Settings())
+    itself = score({"click": table}, truth_of(table), Settings())
     assert [scores.measure for scores in itself] == [
         f"overlap@{k}, {which} {kind}"
         for which in ("top", "any")
@@ -68,14 +71,14 @@ def test_a_log_against_itself_is_perfect_and_noise_is_near_nothing():
         for k in (10, 20)
     ]
     assert all((scores.values == 1).all() and len(scores.values) for scores in itself)
-    noise = KeywordGeneration().run({"click": random_clicks(2)}, truth_of(table), Settings())
+    noise = score({"click": random_clicks(2)}, truth_of(table), Settings())
     assert all(np.nan_to_num(scores.values).mean() < 0.15 for scores in noise)
 
 
 def test_what_is_not_released_is_not_answered():
     table = random_clicks(1)
     half = table.slice(0, 40)
-    found = KeywordGeneration().run({"click": half}, truth_of(table), Settings(questions=50))
+    found = score({"click": half}, truth_of(table), Settings(questions=50))
     assert {len(scores.values) for scores in found} == {50}
     some = found[0].answered
     assert some.any()
@@ -84,6 +87,6 @@ def test_what_is_not_released_is_not_answered():
 
 def test_without_clicks_it_says_so():
     with pytest.raises(Unfit, match="needs a click table"):
-        KeywordGeneration().run({}, truth_of(random_clicks(1)), Settings())
+        score({}, truth_of(random_clicks(1)), Settings())
     with pytest.raises(Unfit, match="needs clicks in the log"):
-        KeywordGeneration().run(SMALL, Truth(tables={}, holders={}), Settings())
+        score(SMALL, Truth(tables={}, holders={}), Settings())

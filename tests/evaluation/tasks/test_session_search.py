@@ -6,11 +6,11 @@ import pytest
 from held_out import truth
 
 from murmurlog.bundle.models.search import Searcher
-from murmurlog.bundle.models.session_search import GAMMA, SessionSearcher, linked
+from murmurlog.bundle.models.session_search import GAMMA, SessionSearcher, link_queries
 from murmurlog.evaluation.ground_truth import Truth
 from murmurlog.evaluation.tasks.held_out_sessions import sessions_of
 from murmurlog.evaluation.tasks.protocol import Settings, Unfit
-from murmurlog.evaluation.tasks.session_search import SessionSearch, questions, truths
+from murmurlog.evaluation.tasks.session_search import questions, score, truths
 
 CLICK = pa.table(
     {
@@ -67,7 +67,7 @@ def test_queries_are_linked_by_pairs_by_sessions_or_not_at_all():
     # After c also b, later in a session: z comes in.
     both = SessionSearcher(tables, links="sessions").rank(["c"])
     assert {url for url, _ in both} == {"x", "y", "z"}
-    assert set(linked(tables, "clicks")) == {"click"}
+    assert set(link_queries(tables, "clicks")) == {"click"}
 
 
 # --- the truth and the score ----------------------------------------------------------------------
@@ -95,7 +95,7 @@ def test_a_question_has_two_queries_and_a_click():
 
 def test_measures_by_hand():
     """The session a, b is ranked x, z, y. Clicked: x; y, z and something that is not published."""
-    found = SessionSearch().run({"click": CLICK}, truth(*ASKED), Settings())
+    found = score({"click": CLICK}, truth(*ASKED), Settings())
     by = {each.measure: each for each in found}
     log = np.log2
     most = 1 + 1 / log(3) + 1 / log(4)
@@ -115,7 +115,7 @@ def test_measures_by_hand():
 
 def test_with_pairs_and_sessions_all_ways_are_told():
     tables = {"click": CLICK, "pair": PAIR, "session": SESSION}
-    found = SessionSearch().run(tables, truth([("c", None), ("d", "z")]), Settings())
+    found = score(tables, truth([("c", None), ("d", "z")]), Settings())
     by = {each.measure: each for each in found}
     assert np.isnan(by["nDCG@10 clicks alone"].values).all()
     assert by["nDCG@10"].values.tolist() == [0.0]
@@ -124,9 +124,9 @@ def test_with_pairs_and_sessions_all_ways_are_told():
 
 def test_what_it_cannot_do_it_says():
     with pytest.raises(Unfit, match="needs a click table"):
-        SessionSearch().run({"pair": PAIR}, truth(*ASKED), Settings())
+        score({"pair": PAIR}, truth(*ASKED), Settings())
     with pytest.raises(Unfit, match="whom the release has not seen"):
-        SessionSearch().run({"click": CLICK}, Truth(tables={}, holders={}), Settings())
+        score({"click": CLICK}, Truth(tables={}, holders={}), Settings())
 
 
 def test_pure_noise_scores_near_zero():
@@ -138,5 +138,5 @@ def test_pure_noise_scores_near_zero():
         for _ in range(300)
     ]
     asked = truth(*sessions)
-    by = {e.measure: e for e in SessionSearch().run({"click": noise}, asked, Settings())}
+    by = {e.measure: e for e in score({"click": noise}, asked, Settings())}
     assert np.nanmean(by["nDCG@10"].values) < 0.02

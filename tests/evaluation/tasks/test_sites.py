@@ -10,8 +10,9 @@ from scipy.spatial.distance import squareform
 
 from murmurlog.bundle.models.sites import clusters, site_graph, topics_of
 from murmurlog.evaluation.ground_truth import Truth
+from murmurlog.evaluation.tasks import query_classification, sites
 from murmurlog.evaluation.tasks.protocol import Settings, Unfit
-from murmurlog.evaluation.tasks.sites import QueryClassification, Sites, agreement, directory
+from murmurlog.evaluation.tasks.sites import agreement, directory, score
 
 TOPICS = {"x.com": "cars", "y.com": "cars", "z.com": "pets", "w.com": "pets"}
 LABELS = pa.table(
@@ -72,7 +73,7 @@ def test_purity_by_hand():
 def test_the_trial_of_sites():
     table = clicks(("a", "x.com", 2), ("a", "y.com", 2), ("b", "z.com", 1))
     truth = Truth(tables={"click": table}, holders={}, labels=LABELS)
-    found = {each.measure: each for each in Sites().run({"click": table}, truth, Settings())}
+    found = {each.measure: each for each in score({"click": table}, truth, Settings())}
     assert list(directory(truth).items()) == sorted(TOPICS.items())
     # w is not released, z is alone.
     assert np.isnan(found["purity, all sites"].values).tolist() == [True, False, False, True]
@@ -97,7 +98,7 @@ def test_the_trial_of_query_classification():
         *((2, "a", "z.com/1"), (2, "b", "w.com"), (2, "c", "other.com"), (3, "d", "w.com")),
     ]
     table = clicks(("a", "x.com", 2), ("b", "z.com", 1))
-    (scores,) = QueryClassification().run(
+    (scores,) = query_classification.score(
         {"click": table}, truth_of(held, labels=LABELS), Settings()
     )
     assert scores.users.tolist() == [1, 2, 2, 3]
@@ -114,15 +115,15 @@ def test_noise_puts_few_sites_together():
     rows = [(f"q{q}", sites[w], 1) for q, w in rng.integers(0, (900, 200), (1500, 2))]
     table = clicks(*rows)
     truth = Truth(tables={"click": table}, holders={}, labels=labels)
-    found = Sites().run({"click": table}, truth, Settings())
+    found = score({"click": table}, truth, Settings())
     assert np.nan_to_num(found[1].values).mean() < 0.1
 
 
 def test_without_clicks_or_labels_they_say_so():
-    for trial in (Sites(), QueryClassification()):
+    for task in (sites, query_classification):
         with pytest.raises(Unfit, match="needs labels"):
-            trial.run({}, truth_of([(1, "a", "x.com")]), Settings())
+            task.score({}, truth_of([(1, "a", "x.com")]), Settings())
         with pytest.raises(Unfit, match="needs a click table"):
-            trial.run({}, truth_of([(1, "a", "x.com")], labels=LABELS), Settings())
+            task.score({}, truth_of([(1, "a", "x.com")], labels=LABELS), Settings())
         with pytest.raises(Unfit, match="of the kind topic"):
-            trial.run({}, truth_of([(1, "a", "x.com")], labels=LABELS.slice(4)), Settings())
+            task.score({}, truth_of([(1, "a", "x.com")], labels=LABELS.slice(4)), Settings())

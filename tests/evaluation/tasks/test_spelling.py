@@ -10,7 +10,7 @@ from murmurlog.bundle.models.spelling import corrections, distances
 from murmurlog.evaluation.ground_truth import Truth
 from murmurlog.evaluation.scores import results
 from murmurlog.evaluation.tasks.protocol import Settings, Unfit
-from murmurlog.evaluation.tasks.spelling import Spelling, misspellings
+from murmurlog.evaluation.tasks.spelling import misspellings, score
 
 
 def table(counts, *columns):
@@ -107,7 +107,7 @@ def test_nothing_published_corrects_nothing():
 def test_scores_by_hand():
     planted = labels(("wether", "leather"), ("weathr", "weather"), ("mpas", "maps"), ("x", "y"))
     truth = Truth(tables=TABLES, holders={}, labels=planted)
-    found = Spelling().run(TABLES, truth, Settings())
+    found = score(TABLES, truth, Settings())
     assert np.nan_to_num(found[0].values, nan=-1).tolist() == [0, 1, -1, -1]
     told = {line.measure: line for line in results("s", "t", found)}
     assert told["coverage"].value == 0.5
@@ -115,7 +115,7 @@ def test_scores_by_hand():
     assert (told["corrected (all)"].value, told["corrected (all)"].n) == (0.25, 4)
     precision = told["precision of all corrections"]
     assert (precision.value, precision.n) == (0.5, 2)
-    some = Spelling().run(TABLES, truth, Settings(questions=2))[0]
+    some = score(TABLES, truth, Settings(questions=2))[0]
     assert np.nan_to_num(some.values, nan=-1).tolist() == [0, -1]
 
 
@@ -123,12 +123,12 @@ def test_a_query_may_be_a_misspelling_of_several():
     planted = labels(("wether", "leather"), ("wether", "weather"))
     truth = Truth(tables=TABLES, holders={}, labels=planted)
     assert misspellings(truth) == {"wether": {"leather", "weather"}}
-    assert Spelling().run(TABLES, truth, Settings())[0].values.tolist() == [1]
+    assert score(TABLES, truth, Settings())[0].values.tolist() == [1]
 
 
 def test_what_is_missing_is_said():
     truth = Truth(tables=TABLES, holders={}, labels=labels(("wether", "weather")))
     with pytest.raises(Unfit, match="needs a pair table"):
-        Spelling().run({"query": TABLES["query"]}, truth, Settings())
+        score({"query": TABLES["query"]}, truth, Settings())
     with pytest.raises(Unfit, match="needs planted misspellings"):
-        Spelling().run(TABLES, Truth(tables=TABLES, holders={}), Settings())
+        score(TABLES, Truth(tables=TABLES, holders={}), Settings())

@@ -1,4 +1,4 @@
-"""The trial of statistics: a log against itself, against nothing, and against releases of it."""
+"""The statistics task: a log against itself, against nothing, and against releases of it."""
 
 import math
 import re
@@ -10,7 +10,7 @@ import pytest
 from murmurlog.evaluation.ground_truth import Holders, Truth
 from murmurlog.evaluation.tasks import statistics
 from murmurlog.evaluation.tasks.protocol import Settings, Unfit
-from murmurlog.evaluation.tasks.statistics import Statistics, matched
+from murmurlog.evaluation.tasks.statistics import match_tables, score
 
 PERFECT = r"kept|coverage@|precision@|recall@|diversity|ratio 0-10 %"
 FAULTLESS = (
@@ -55,7 +55,7 @@ def truth():
 
 
 def run(tables, truth):
-    return {figure.measure: figure for figure in Statistics().run(tables, truth, Settings())}
+    return {figure.measure: figure for figure in score(tables, truth, Settings())}
 
 
 def noisy(truth, *, epsilon, seed=5, kinds=("query", "click")):
@@ -251,7 +251,7 @@ def test_a_table_split_by_a_column_is_added_up():
     split = pa.table(
         {"query": ["a", "a", "q"], "url": [*"wwu"], "land": [*"xyx"], "users": [1, 2, 3]}
     )
-    found = matched(split, tiny().tables["click"], "click")
+    found = match_tables(split, tiny().tables["click"], "click")
     assert found.given.tolist() == [3, 0, 0, 0]
     assert found.false.tolist() == [3]
 
@@ -267,7 +267,7 @@ def test_a_released_log_is_counted_by_its_users():
 def test_keys_that_only_look_alike_when_joined_are_told_apart():
     table = pa.table({"query": ["ab"], "url": ["c"], "users": [1]})
     other = pa.table({"query": ["a"], "url": ["bc"], "users": [1], "rows": [1]})
-    assert not matched(table, other, "click").published.any()
+    assert not match_tables(table, other, "click").published.any()
 
 
 def test_what_the_system_or_the_log_lacks_is_left_out(truth):

@@ -1,7 +1,5 @@
 """Query substitution: phrases, candidates, and the measures against ir-measures."""
 
-import gc
-
 import ir_measures
 import numpy as np
 import pyarrow as pa
@@ -11,8 +9,7 @@ from scipy import stats
 from murmurlog.bundle.models.substitution import Substitutions, learn_phrases, likelihood_ratio
 from murmurlog.evaluation.ground_truth import Truth
 from murmurlog.evaluation.tasks.protocol import Settings, Unfit
-from murmurlog.evaluation.tasks.sampling import OncePerTruth, spread
-from murmurlog.evaluation.tasks.substitution import QuerySubstitution, measured, papers_map
+from murmurlog.evaluation.tasks.substitution import literal_map, measure_answers, score
 
 QUERIES = {
     "new york hotels": 30,
@@ -136,7 +133,7 @@ def rankings():
 @pytest.mark.parametrize("j", [2, 5, 20])
 def test_measures_are_those_of_ir_measures(j):
     ours, right = rankings()
-    found = measured(ours, right, j)
+    found = measure_answers(ours, right, j)
     qrels = [
         ir_measures.Qrel(str(q), text, len(true[:j]) - i)
         for q, true in enumerate(right)
@@ -165,7 +162,7 @@ def test_measures_are_those_of_ir_measures(j):
 
 
 def test_measures_by_hand():
-    found = measured([["b", "x", "a"], []], [["a", "b", "c"], ["a"]], 5)
+    found = measure_answers([["b", "x", "a"], []], [["a", "b", "c"], ["a"]], 5)
     # Right at places 1 and 3, out of three; worth 3, 2, 1.
     assert found["P@5"][0] == pytest.approx(2 / 3)
     assert found["R@5"][0] == pytest.approx(2 / 3)
@@ -176,15 +173,15 @@ def test_measures_by_hand():
 
 def test_the_papers_map_is_taken_to_the_letter():
     # a: 1/2, b: 2/1, c, which is lacking, counts as in the first place: 3/1.
-    assert papers_map([["b", "a"]], [["a", "b", "c"]], 5) == pytest.approx([5.5])
-    assert papers_map([["a", "b", "c"]], [["a", "b", "c"]], 2) == pytest.approx([2.0])
+    assert literal_map([["b", "a"]], [["a", "b", "c"]], 5) == pytest.approx([5.5])
+    assert literal_map([["a", "b", "c"]], [["a", "b", "c"]], 2) == pytest.approx([2.0])
 
 
 def test_the_raw_log_is_perfect_against_itself_and_noise_is_worth_nothing():
-    known, trial = truth(), QuerySubstitution()
-    perfect = {found.measure: found for found in trial.run(known.tables, known, Settings())}
+    known = truth()
+    perfect = {found.measure: found for found in score(known.tables, known, Settings())}
     copies = {kind: table.slice(0) for kind, table in known.tables.items()}  # not the same objects
-    again = trial.run(copies, known, Settings())
+    again = score(copies, known, Settings())
     for found in again:
         if found.measure.endswith("of the paper (covered)"):
             assert found.value == perfect[found.measure].value
@@ -192,7 +189,7 @@ def test_the_raw_log_is_perfect_against_itself_and_noise_is_worth_nothing():
             assert found.values.tolist() == [1.0] * len(found.values)
             assert perfect[found.measure].values.tolist() == found.values.tolist()
     noise = {"pair": pairs_of({(f"word{i}", f"word{i // 9 + 50}"): 9 for i in range(40)})}
-    bad = trial.run({**known.tables, **noise}, known, Settings())
+    bad = score({**known.tables, **noise}, known, Settings())
     scores = [found for found in bad if hasattr(found, "values")]
     assert scores
     assert all(np.nansum(found.values) == 0 for found in scores)
@@ -201,15 +198,15 @@ def test_the_raw_log_is_perfect_against_itself_and_noise_is_worth_nothing():
 def test_fewer_pairs_answer_fewer_questions():
     known = truth()
     few = {**known.tables, "pair": known.tables["pair"].slice(0, 4)}
-    found = QuerySubstitution().run(few, known, Settings())
+    found = score(few, known, Settings())
     assert 0 < found[0].answered.sum() < len(found[0].values)
 
 
 def test_questions_are_of_the_most_asked_queries():
     known = truth()
-    every = QuerySubstitution().run(known.tables, known, Settings())[0]
-    some = QuerySubstitution().run(known.tables, known, Settings(questions=10))[0]
-    top = QuerySubstitution().run(known.tables, known, Settings(top_queries=6))[0]
+    every = score(known.tables, known, Settings())[0]
+    some = score(known.tables, known, Settings(questions=10))[0]
+    top = score(known.tables, known, Settings(top_queries=6))[0]
     # All words but the last, "cheap hotels" and "hotels".
     assert (len(every.values), len(some.values)) == (101, 10)
     assert len(top.values) == 2
@@ -218,32 +215,10 @@ def test_questions_are_of_the_most_asked_queries():
 def test_a_bundle_without_pairs_is_unfit():
     known = truth()
     with pytest.raises(Unfit, match="needs a pair table"):
-        QuerySubstitution().run({"query": known.tables["query"]}, known, Settings())
+        score({"query": known.tables["query"]}, known, Settings())
 
 
 def test_a_log_without_substitutions_says_so():
     tables = {"query": queries_of(QUERIES), "pair": pairs_of({("hotels", "motels"): 1})}
     with pytest.raises(Unfit, match="too small for any"):
-        QuerySubstitution().run(tables, Truth(tables=tables, holders={}), Settings())
-
-
-def test_what_follows_from_a_truth_is_worked_out_once_and_forgotten_with_it():
-    once, made = OncePerTruth(), []
-
-    def make():
-        made.append(1)
-        return len(made)
-
-    one, other = truth(), truth()
-    assert [once(one, "a", make), once(one, "a", make), once(other, "a", make)] == [1, 1, 2]
-    assert once(one, "b", make) == 3
-    del one
-    gc.collect()
-    assert once(other, "a", make) == 2
-    assert len(once._kept) == 1
-
-
-def test_a_choice_of_questions_is_spread_evenly():
-    assert spread(3, 10).tolist() == [0, 1, 2]
-    assert spread(10, 5).tolist() == [0, 2, 4, 6, 8]
-    assert len(set(spread(725_597, 10_000))) == 10_000
+        score(tables, Truth(tables=tables, holders={}), Settings())

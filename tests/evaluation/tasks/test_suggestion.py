@@ -1,25 +1,15 @@
 """Query suggestion: the thesis's formula on a graph done by hand, the measures, and their truth."""
 
-import ir_measures
 import numpy as np
 import pyarrow as pa
 import pytest
 from held_out import truth
 
-from murmurlog.bundle.models.suggestion import Suggester, later
+from murmurlog.bundle.models.suggestion import Suggester, later_pairs
 from murmurlog.evaluation.ground_truth import Truth
-from murmurlog.evaluation.ranking_metrics import (
-    average_precision,
-    ndcg,
-    precision,
-    recall,
-    reciprocal_rank,
-    relevant,
-    swept,
-)
 from murmurlog.evaluation.tasks.held_out_sessions import sessions_of
 from murmurlog.evaluation.tasks.protocol import Settings, Unfit
-from murmurlog.evaluation.tasks.suggestion import Suggestions, questions, truths
+from murmurlog.evaluation.tasks.suggestion import questions, score, truths
 
 CLICK = pa.table(
     {
@@ -49,7 +39,7 @@ def test_the_formula_by_hand():
 
 
 def test_with_sessions_every_later_query_follows():
-    pairs = {(r["query"], r["next_query"]): r["users"] for r in later(SESSION).to_pylist()}
+    pairs = {(r["query"], r["next_query"]): r["users"] for r in later_pairs(SESSION).to_pylist()}
     assert pairs == {("a", "b"): 2, ("a", "c"): 3, ("b", "c"): 2}
     model = Suggester(TABLES, sessions=True)
     assert model.suggest("a", lam=0.0) == [("c", 0.6), ("b", 0.4)]
@@ -57,7 +47,7 @@ def test_with_sessions_every_later_query_follows():
 
 
 def test_queries_that_come_back_in_a_session_count_as_often_as_they_follow():
-    found = later(pa.table({"queries": [["a", "b", "a", "b"]], "users": [2]}))
+    found = later_pairs(pa.table({"queries": [["a", "b", "a", "b"]], "users": [2]}))
     pairs = {(r["query"], r["next_query"]): r["users"] for r in found.to_pylist()}
     assert pairs == {("a", "b"): 6, ("b", "a"): 2, ("a", "a"): 2, ("b", "b"): 2}
     model = Suggester({"session": pa.table({"queries": [["a", "b", "a"]], "users": [1]})})
@@ -65,7 +55,7 @@ def test_queries_that_come_back_in_a_session_count_as_often_as_they_follow():
 
 
 def test_no_sessions_no_pairs_no_clicks():
-    assert later(SESSION.slice(0, 0)).num_rows == 0
+    assert later_pairs(SESSION.slice(0, 0)).num_rows == 0
     assert Suggester({"click": CLICK}).suggest("a") == [("c", 0.4), ("b", pytest.approx(0.3))]
     assert Suggester({"pair": PAIR}).suggest("a") == [("d", 0.375), ("b", 0.125)]
 
@@ -133,7 +123,7 @@ def test_a_question_is_a_search_that_others_follow_and_its_truth_what_does():
 def test_precision_and_recall_by_hand():
     """After a: b, c, d are suggested. Asked later: b and something else, of one user; c of another."""
     asked = truth(["a", "b", "unheard of"], ["a", "c"], ["unheard of", "a"])
-    found = Suggestions().run({"click": CLICK, "pair": PAIR}, asked, Settings())
+    found = score({"click": CLICK, "pair": PAIR}, asked, Settings())
     by = {each.measure: each for each in found}
     # Questions: a, b (of which a is suggested, not what was asked), a, and one without an answer.
     assert by["P@5"].values == pytest.approx([1 / 5, 0, 1 / 5, np.nan], nan_ok=True)
@@ -148,7 +138,7 @@ def test_precision_and_recall_by_hand():
 
 
 def test_with_a_session_table_both_ways_are_told():
-    found = Suggestions().run(TABLES, truth(["a", "c"]), Settings())
+    found = score(TABLES, truth(["a", "c"]), Settings())
     by = {each.measure: each for each in found}
     assert by["R@5, lambda 0 (all)"].value == 0.0
     assert by["R@5 with sessions, lambda 0 (all)"].value == 1.0
@@ -157,14 +147,14 @@ def test_with_a_session_table_both_ways_are_told():
 
 def test_what_it_cannot_do_it_says():
     with pytest.raises(Unfit, match="needs a click, pair or session table"):
-        Suggestions().run({"query": pa.table({"query": ["a"]})}, truth(["a", "b"]), Settings())
+        score({"query": pa.table({"query": ["a"]})}, truth(["a", "b"]), Settings())
     with pytest.raises(Unfit, match="whom the release has not seen"):
-        Suggestions().run(TABLES, Truth(tables={}, holders={}), Settings())
+        score(TABLES, Truth(tables={}, holders={}), Settings())
 
 
 def test_questions_are_limited_and_the_same_each_time():
     many = truth(*([f"q{i}", "b", "c"] for i in range(50)))
-    first, again = (Suggestions().run(TABLES, many, Settings(questions=7)) for _ in range(2))
+    first, again = (score(TABLES, many, Settings(questions=7)) for _ in range(2))
     assert len(first[0].users) == 7
     assert first[0].users.tolist() == again[0].users.tolist()
 
@@ -175,78 +165,5 @@ def test_pure_noise_scores_near_zero():
     pairs = {"query": rng.choice(names, 3000), "next_query": rng.choice(names, 3000)}
     noise = {"pair": pa.table({name: pa.array(texts) for name, texts in pairs.items()})}
     asked = truth(*(rng.choice(names, 3, replace=False).tolist() for _ in range(300)))
-    by = {each.measure: each for each in Suggestions().run(noise, asked, Settings())}
+    by = {each.measure: each for each in score(noise, asked, Settings())}
     assert np.nanmean(by["R@5"].values) < 0.02
-
-
-# --- the measures, against ir-measures ------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def rankings():
-    """Rankings of ten of forty things for 50 questions, some short, with up to 8 wanted."""
-    rng = np.random.default_rng(3)
-    ranked = np.full((50, 10), -1)
-    wanted = []
-    for n, row in enumerate(ranked):
-        length = rng.integers(0, 11)
-        row[:length] = rng.permutation(40)[:length]
-        wanted += [(n, thing) for thing in rng.permutation(40)[: rng.integers(1, 9)]]
-    question, thing = np.array(wanted).T
-    return ranked, question, thing
-
-
-def test_measures_are_those_of_ir_measures(rankings):
-    ranked, question, thing = rankings
-    hit, t = relevant(ranked, question, thing), np.bincount(question)
-    ours = {
-        "P@10": precision(hit),
-        "P@5": precision(hit[:, :5]),
-        "R@5": recall(hit[:, :5], t),
-        "nDCG@10": ndcg(hit, t),
-        "AP@10": average_precision(hit, t),
-        "RR@10": reciprocal_rank(hit),
-        "Success@10": hit.any(axis=1).astype(float),
-    }
-    qrels = [ir_measures.Qrel(str(q), str(d), 1) for q, d in zip(question, thing, strict=True)]
-    run = [
-        ir_measures.ScoredDoc(str(n), str(thing), -place)
-        for n, row in enumerate(ranked)
-        for place, thing in enumerate(row)
-        if thing >= 0
-    ]
-    measures = [ir_measures.parse_measure(name) for name in ours]
-    theirs = {
-        (str(m.measure), int(m.query_id)): m.value
-        for m in ir_measures.iter_calc(measures, qrels, run)
-    }
-    assert len(theirs) == len(ours) * 50
-    for name, values in ours.items():
-        assert values == pytest.approx([theirs[name, n] for n in range(50)]), name
-
-
-def test_average_precision_divides_by_ten_where_more_are_wanted():
-    hit = np.ones((1, 10), bool)
-    assert average_precision(hit, np.array([20])).tolist() == [1.0]  # 0.5 as AP@10
-    assert ndcg(hit, np.array([20])).tolist() == [1.0]
-
-
-def test_measures_work_along_the_last_axis(rankings):
-    ranked, question, thing = rankings
-    twice = np.stack([ranked, ranked[:, ::-1]], axis=1)
-    t = np.bincount(question)
-    hit, plain = relevant(twice, question, thing), relevant(ranked, question, thing)
-    assert hit[:, 0].tolist() == plain.tolist()
-    assert ndcg(hit, t)[:, 0].tolist() == ndcg(plain, t).tolist()
-    assert recall(hit, t)[:, 0].tolist() == recall(hit, t)[:, 1].tolist()
-
-
-def test_what_nobody_can_give_is_no_hit_with_an_empty_place():
-    assert not relevant(np.array([[-1, 0]]), np.array([0]), np.array([-1])).any()
-
-
-def test_a_point_of_a_curve_is_told_over_answered_and_all():
-    covered, every = swept("x", np.array([1.0, np.nan, 0.5, np.nan]))
-    assert (covered.measure, covered.value, covered.n) == ("x (covered)", 0.75, 2)
-    assert (every.measure, every.value, every.n) == ("x (all)", 0.375, 4)
-    assert [f.value for f in swept("x", np.array([np.nan]))] == [0.0, 0.0]

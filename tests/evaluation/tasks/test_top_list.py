@@ -3,10 +3,10 @@
 import pyarrow as pa
 import pytest
 
-from murmurlog.bundle.models.top_list import matching
+from murmurlog.bundle.models.top_list import match_pattern
 from murmurlog.evaluation.ground_truth import Truth
 from murmurlog.evaluation.tasks.protocol import Settings, Unfit
-from murmurlog.evaluation.tasks.top_list import TopLists, ranks
+from murmurlog.evaluation.tasks.top_list import ranks, score
 
 RAW = {"fear of flying": 9, "fear of dogs": 7, "maps": 6, "fear of love": 5, "fear of bees": 5}
 
@@ -20,7 +20,7 @@ def truth(counts=RAW):
 
 
 def figures(released, known):
-    found = TopLists().run({"query": released}, known, Settings())
+    found = score({"query": released}, known, Settings())
     return {figure.measure: figure for figure in found}
 
 
@@ -30,7 +30,7 @@ def test_a_star_is_one_character_or_more_and_all_else_is_itself():
     table = pa.table({"query": texts})
 
     def found(pattern):
-        return matching(table, pattern)["query"].to_pylist()
+        return match_pattern(table, pattern)["query"].to_pylist()
 
     assert found("fear of *") == ["fear of \\ slashes", "fear of x"]
     assert found("* of x") == ["a fear of x", "fear of x"]
@@ -40,7 +40,7 @@ def test_a_star_is_one_character_or_more_and_all_else_is_itself():
 
 
 def test_the_heaviest_come_first_then_by_text():
-    assert matching(queries(RAW), "fear of *").to_pydict() == {
+    assert match_pattern(queries(RAW), "fear of *").to_pydict() == {
         "query": ["fear of flying", "fear of dogs", "fear of bees", "fear of love"],
         "weight": [9.0, 7.0, 5.0, 5.0],
     }
@@ -96,6 +96,6 @@ def test_a_set_has_no_order():
 
 def test_what_is_missing_is_said():
     with pytest.raises(Unfit, match="needs a query table"):
-        TopLists().run({}, truth(), Settings())
+        score({}, truth(), Settings())
     with pytest.raises(Unfit, match=r"needs queries like 'love of \*', and this log has none"):
-        TopLists().run(truth().tables, truth(), Settings(pattern="love of *"))
+        score(truth().tables, truth(), Settings(pattern="love of *"))

@@ -11,7 +11,7 @@ import pytest
 
 from murmurlog.charts import charts
 from murmurlog.cli import main as entry
-from murmurlog.cli import plan_goal as foresight
+from murmurlog.cli.plan_goal import check_out
 from murmurlog.errors import UsageError
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.invented.generate import invent, write
@@ -26,6 +26,7 @@ from murmurlog.publishing.planning.forecast import (
     rehearsed_noise,
     selected,
 )
+from murmurlog.publishing.planning.forecast_source import ForecastLog
 from murmurlog.publishing.planning.goals import (
     Candidate,
     Search,
@@ -36,6 +37,7 @@ from murmurlog.publishing.planning.goals import (
 )
 from murmurlog.publishing.planning.outline import Outline, Ranks, Size
 from murmurlog.publishing.planning.stand_in_log import of_file, of_outline, of_shape, smooth
+from murmurlog.publishing.planning.sweep_report import COLUMNS, write_sweep
 
 BUDGET = {"epsilon": 2.0, "delta": 1e-6}
 
@@ -411,14 +413,14 @@ def test_plan_says_what_is_wrong_before_it_works(small, monkeypatch, capsys, arg
 
 
 def test_what_a_plan_says_of_the_log_itself_is_the_owners(tmp_path):
-    point = dict.fromkeys(foresight.COLUMNS, 1.0) | {"mechanism": "rounds", "queries": 3}
+    point = dict.fromkeys(COLUMNS, 1.0) | {"mechanism": "rounds", "queries": 3}
     points = [{**point, "epsilon": epsilon} for epsilon in (1.0, 2.0)]
-    seen = foresight.Seen(likeness=None, words="the log", kind="query", unit="user", exact=True)
-    foresight.write_sweep(tmp_path / "sweep", points, seen)
+    log = ForecastLog(likeness=None, description="the log", kind="query", unit="user", exact=True)
+    write_sweep(tmp_path / "sweep", points, log)
     modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "sweep").iterdir()}
     assert modes == {"sweep.csv": 0o600, "sweep.html": 0o600}
     assert (tmp_path / "sweep").stat().st_mode & 0o777 == 0o700
     (tmp_path / "bundle").mkdir()
     (tmp_path / "bundle" / "privacy.json").write_text("{}")
     with pytest.raises(UsageError, match="inside a bundle"):
-        foresight.check_out(tmp_path / "bundle" / "sweep", sweep=True)
+        check_out(tmp_path / "bundle" / "sweep", sweep=True)

@@ -21,8 +21,8 @@ from murmurlog.errors import UsageError
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-FAINT = 1e-3  # less likely to be somewhere than this, a walker is let go: rows would fill up
-DECIMALS = 12  # what differs less is a tie, and goes by text
+FAINT = 1e-3  # smaller probabilities are dropped: rows would fill up
+DECIMALS = 12  # smaller differences are ties, ordered by text
 BLOCK = 256  # rows that walk together
 
 
@@ -45,7 +45,7 @@ class ClickGraph:
 
 
 def click_graph(tables: Tables, *, pairs: bool = True) -> ClickGraph:
-    """The graph of the click table and, unless told not to, the pair table."""
+    """The graph of the click table and, unless `pairs` is false, of the pair table."""
     if "click" not in tables or (pairs and "pair" not in tables and "session" in tables):
         tables = completed(tables)
     if "click" not in tables:
@@ -79,20 +79,20 @@ def click_graph(tables: Tables, *, pairs: bool = True) -> ClickGraph:
 
 
 def places(asked: pa.Array | pa.ChunkedArray | Sequence[str], among: pa.Array) -> Ints:
-    """Where each text stands in a list of distinct ones, -1 for those that do not."""
+    """The place of each text in a list of distinct ones, -1 for those that are not in it."""
     texts = asked if isinstance(asked, pa.Array | pa.ChunkedArray) else pa.array(asked, pa.string())
     found = pc.fill_null(pc.index_in(texts.cast(pa.string()), value_set=among), -1)
     return np.asarray(found.to_numpy(), dtype=np.int64)
 
 
-def normalised(matrix: Any) -> Any:
+def normalise(matrix: Any) -> Any:
     """The matrix with rows that sum to 1, or to 0 where there is nothing."""
     sums = np.asarray(matrix.sum(axis=1)).ravel()
     scale = np.divide(1.0, sums, out=np.zeros_like(sums), where=sums > 0)
     return sparse.csr_array(sparse.diags_array(scale) @ matrix)
 
 
-def pruned(matrix: Any) -> Any:
+def prune(matrix: Any) -> Any:
     """The matrix without its faint entries; the one that is given stays as it is."""
     matrix = matrix.copy()
     matrix.data[matrix.data < FAINT] = 0.0
@@ -101,7 +101,7 @@ def pruned(matrix: Any) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Ranked:
+class Ranking:
     """For each row that was asked, columns from the best down, with their scores."""
 
     starts: Ints  # row r has places starts[r] to starts[r + 1]
@@ -142,7 +142,7 @@ class Ranked:
         return np.where(found, self.ranks[order[at]], 0)
 
 
-def best(matrix: Any, depth: int) -> Ranked:
+def best(matrix: Any, depth: int) -> Ranking:
     """The best `depth` columns of each row; ties by column."""
     matrix = sparse.csr_array(matrix)
     count = np.diff(matrix.indptr).astype(np.int64)
@@ -161,26 +161,26 @@ def best(matrix: Any, depth: int) -> Ranked:
 
 def in_rows(
     row: Ints, columns: Ints, scores: Floats, *, size: int, depth: int, second: Ints | None = None
-) -> Ranked:
+) -> Ranking:
     """Scored columns of `size` rows as a ranking; ties by a second number, else by column."""
     order = np.lexsort((columns if second is None else second, -np.round(scores, DECIMALS), row))
     row = row[order]
     starts = np.searchsorted(row, np.arange(size + 1))
     kept = np.arange(len(row)) - starts[row] < depth
-    return Ranked(
+    return Ranking(
         starts=np.concatenate([[0], np.cumsum(np.minimum(np.diff(starts), depth))]),
         columns=columns[order][kept],
         scores=scores[order][kept],
     )
 
 
-def joined(parts: Sequence[Ranked]) -> Ranked:
+def concatenate(parts: Sequence[Ranking]) -> Ranking:
     """Rankings of further rows after each other."""
     if not parts:
-        return Ranked(
+        return Ranking(
             starts=np.zeros(1, np.int64), columns=np.zeros(0, np.int64), scores=np.zeros(0)
         )
-    return Ranked(
+    return Ranking(
         starts=np.concatenate([[0], np.cumsum(np.concatenate([part.lengths for part in parts]))]),
         columns=np.concatenate([part.columns for part in parts]),
         scores=np.concatenate([part.scores for part in parts]),
@@ -196,12 +196,12 @@ class Walker:
     @cached_property
     def out(self) -> Any:
         """From queries to urls, in proportion to clicks."""
-        return normalised(self.graph.clicks)
+        return normalise(self.graph.clicks)
 
     @cached_property
     def back(self) -> Any:
         """From urls to queries, in proportion to clicks."""
-        return normalised(self.graph.clicks.T.tocsr())
+        return normalise(self.graph.clicks.T.tocsr())
 
     def related(self, query: str, k: int) -> list[tuple[str, float]]:
         """The k queries where a walker is most likely after two steps, and how likely.
@@ -211,31 +211,31 @@ class Walker:
         row = np.array([self.graph.query(query)])
         return self.of_queries(row, k, rounds=1).row(0, self.graph.queries)
 
-    def of_queries(self, rows: Ints, k: int, *, rounds: int) -> Ranked:
+    def of_queries(self, rows: Ints, k: int, *, rounds: int) -> Ranking:
         """For each query (a row of the graph, or -1), those met in so many rounds out and back."""
-        return self._walked(rows, len(self.graph.queries), k, rounds, from_urls=False)
+        return self._walk(rows, len(self.graph.queries), k, rounds, from_urls=False)
 
-    def of_urls(self, rows: Ints, k: int, *, rounds: int) -> Ranked:
+    def of_urls(self, rows: Ints, k: int, *, rounds: int) -> Ranking:
         """For each url, the queries that a walker from it meets; the first round is the way back."""
-        return self._walked(rows, len(self.graph.urls), k, rounds, from_urls=True)
+        return self._walk(rows, len(self.graph.urls), k, rounds, from_urls=True)
 
-    def _walked(self, rows: Ints, size: int, k: int, rounds: int, *, from_urls: bool) -> Ranked:
+    def _walk(self, rows: Ints, size: int, k: int, rounds: int, *, from_urls: bool) -> Ranking:
         parts = []
         for begin in range(0, len(rows), BLOCK):
             block = rows[begin : begin + BLOCK]
-            at = chosen(block, size)
+            at = walkers_at(block, size)
             met = None
             for step in range(rounds):
                 if step or not from_urls:
-                    at = pruned(at) @ self.out
+                    at = prune(at) @ self.out
                 # The first round is whole, so that whoever has clicks has something related.
-                at = (pruned(at) if step else at) @ self.back
+                at = (prune(at) if step else at) @ self.back
                 met = at if met is None else met + at
             parts.append(best(met if from_urls else _without(met, block), k))
-        return joined(parts)
+        return concatenate(parts)
 
 
-def chosen(rows: Ints, size: int) -> Any:
+def walkers_at(rows: Ints, size: int) -> Any:
     """A walker at each of these places; none for a place that is -1."""
     known = np.flatnonzero(rows >= 0)
     return sparse.csr_array(

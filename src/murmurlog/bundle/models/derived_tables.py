@@ -51,7 +51,7 @@ def _of_log(log: pa.Table) -> dict[str, pa.Table]:
     for name, keys in (("query", ["query"]), ("click", ["query", "url"])):
         held = log.filter(pc.is_valid(log[keys[-1]])).select(["user", *keys])
         each = held.group_by(["user", *keys]).aggregate([])
-        made[name] = _summed(each.group_by(keys).aggregate([("user", "count")]), "user_count")
+        made[name] = _sum_groups(each.group_by(keys).aggregate([("user", "count")]), "user_count")
     return made
 
 
@@ -70,7 +70,7 @@ def _pairs(sessions: pa.Table) -> pa.Table:
         }
     )
     grouped = table.group_by(["query", "next_query"]).aggregate([("users", "sum")])
-    return _summed(grouped, "users_sum")
+    return _sum_groups(grouped, "users_sum")
 
 
 def _words(queries: pa.Table) -> pa.Table:
@@ -83,10 +83,10 @@ def _words(queries: pa.Table) -> pa.Table:
     table = pa.table(
         {"keyword": pa.array(word, pa.string()), "users": pa.array(count, pa.float64())}
     )
-    return _summed(table.group_by("keyword").aggregate([("users", "sum")]), "users_sum")
+    return _sum_groups(table.group_by("keyword").aggregate([("users", "sum")]), "users_sum")
 
 
-def _summed(grouped: pa.Table, column: str) -> pa.Table:
+def _sum_groups(grouped: pa.Table, column: str) -> pa.Table:
     """The groups with their sum as whole `users`, the largest first, then by text."""
     users = pc.cast(pc.round(grouped[column]), pa.int64())
     table = grouped.drop_columns([column]).append_column("users", users)

@@ -1,7 +1,7 @@
-"""Which posting lists of an index to keep in memory, told by the words people ask for.
+"""Which posting lists of an index to keep in memory, by the words people ask for.
 
-ZEALOUS 7.2, after Baeza-Yates. The index is public and stands outside the release; only how often a
-word is asked for is taken from it.
+ZEALOUS 7.2, after Baeza-Yates. The index is public and not part of the release; only how often a
+word is asked for comes from the release.
 """
 
 from dataclasses import dataclass
@@ -37,15 +37,15 @@ class Index:
     @property
     def size(self) -> int:
         """What all its lists would take in memory, in bytes."""
-        return int(stored(self.lengths).sum())
+        return int(bytes_of_lists(self.lengths).sum())
 
 
-def stored(lengths: Ints) -> Ints:
+def bytes_of_lists(lengths: Ints) -> Ints:
     """What lists take in memory, in bytes."""
     return np.minimum(lengths, LONGEST) * POSTING
 
 
-def cached(keywords: pa.Table, index: Index, memory: int) -> pa.Array:
+def words_to_cache(keywords: pa.Table, index: Index, memory: int) -> pa.Array:
     """The words whose lists are kept in so many bytes.
 
     Words are taken by frequency over the number of documents, the best first, equal ones by text. A
@@ -57,11 +57,11 @@ def cached(keywords: pa.Table, index: Index, memory: int) -> pa.Array:
     order = pc.sort_indices(worth, sort_keys=[("worth", "descending"), ("word", "ascending")])
     order = order.to_numpy()
     order = order[often[order] > 0]
-    kept = order[_packed(stored(length[order]), memory)]
+    kept = order[_pack(bytes_of_lists(length[order]), memory)]
     return pc.take(keywords["keyword"], pa.array(kept)).combine_chunks()
 
 
-def _packed(sizes: Ints, room: int) -> Ints:
+def _pack(sizes: Ints, room: int) -> Ints:
     """Which are put in, one after the other, each if there is still room for it."""
     todo, taken = np.arange(len(sizes)), [np.zeros(0, np.int64)]
     while len(todo := todo[sizes[todo] <= room]):

@@ -6,9 +6,7 @@ queries of a log were asked by one person who clicked one url: they tie at 1. Di
 goes the other way, from the seed, so that a query counts by how many lead from it to the seed.
 """
 
-import numpy as np
-
-from murmurlog.bundle.models.click_graph import Ranked, Walker, places
+from murmurlog.bundle.models.click_graph import Ranking, Walker, places
 from murmurlog.bundle.models.derived_tables import Tables
 
 ROUNDS = 2  # out and back; from a url the first is the way back alone
@@ -25,20 +23,10 @@ class Generator:
         self.walker = Walker(tables)
         self.queries = self.walker.graph.queries
 
-    def from_queries(self, seeds: list[str], k: int) -> Ranked:
+    def from_queries(self, seeds: list[str], k: int) -> Ranking:
         """The best k queries for each seed query, as places in `queries`."""
         return self.walker.of_queries(places(seeds, self.queries), k, rounds=ROUNDS)
 
-    def from_urls(self, seeds: list[str], k: int) -> Ranked:
+    def from_urls(self, seeds: list[str], k: int) -> Ranking:
         """The best k queries for each seed url, as places in `queries`."""
         return self.walker.of_urls(places(seeds, self.walker.graph.urls), k, rounds=ROUNDS)
-
-    def keywords(self, seed: str, k: int) -> list[tuple[str, float]]:
-        """The best k queries for one seed: a url if that is published, else a query."""
-        graph = self.walker.graph
-        url = np.array([graph.url(seed)])
-        if url[0] >= 0:
-            ranked = self.walker.of_urls(url, k, rounds=ROUNDS)
-        else:
-            ranked = self.walker.of_queries(np.array([graph.query(seed)]), k, rounds=ROUNDS)
-        return ranked.row(0, self.queries)

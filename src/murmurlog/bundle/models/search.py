@@ -4,7 +4,6 @@ Three ways: a walk on the click graph, the same with impact factors, and a ranki
 was clicked.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,15 +13,14 @@ from murmurlog.bundle.models.click_graph import (
     BLOCK,
     ClickGraph,
     Ints,
-    Ranked,
+    Ranking,
     best,
-    chosen,
     click_graph,
+    concatenate,
     in_rows,
-    joined,
-    normalised,
-    places,
-    pruned,
+    normalise,
+    prune,
+    walkers_at,
 )
 from murmurlog.bundle.models.derived_tables import Tables
 
@@ -50,29 +48,25 @@ class Searcher:
         """The k urls where a walk from the query most likely stops; none if it is not published."""
         return self.rank_rows(np.array([self.graph.query(query)]), k).row(0, self.graph.urls)
 
-    def rank_all(self, queries: Sequence[str], k: int) -> Ranked:
-        """The best k urls of each query, as columns of the graph."""
-        return self.rank_rows(places(queries, self.graph.queries), k)
-
-    def rank_rows(self, rows: Ints, k: int) -> Ranked:
-        """The same for rows of the graph; -1 is a query that is not published."""
+    def rank_rows(self, rows: Ints, k: int) -> Ranking:
+        """The best k urls, as columns of the graph, for each row; -1: a query not published."""
         parts = []
         for begin in range(0, len(rows), BLOCK):
-            at = chosen(rows[begin : begin + BLOCK], len(self.graph.queries))
+            at = walkers_at(rows[begin : begin + BLOCK], len(self.graph.queries))
             seen = at
             for _ in range(STEPS - 1):
-                at = pruned(at @ self._on)
+                at = prune(at @ self._on)
                 seen = seen + at
             parts.append(best(seen @ self._stop, k))
-        return joined(parts)
+        return concatenate(parts)
 
 
-def clicked(graph: ClickGraph, rows: Ints, k: int) -> Ranked:
+def rank_by_clicks(graph: ClickGraph, rows: Ints, k: int) -> Ranking:
     """The urls of each query by how often they were clicked for it."""
-    return best(chosen(rows, len(graph.queries)) @ graph.clicks, k)
+    return best(walkers_at(rows, len(graph.queries)) @ graph.clicks, k)
 
 
-def merged(original: Ranked, feedback: Ranked) -> Ranked:
+def merge_feedback(original: Ranking, feedback: Ranking) -> Ranking:
     """The original ranking, corrected by what was clicked (3.8).
 
     A url at rank O of the original and rank I of the feedback, both from 1, gets the score
@@ -91,7 +85,7 @@ def merged(original: Ranked, feedback: Ranked) -> Ranked:
 def _transitions(graph: ClickGraph, *, impact: bool) -> tuple[Any, Any]:
     """The steps from queries to urls and to queries; the rows of both sum to 1."""
     size = len(graph.queries)
-    steps = (1 - STAYS) * normalised(sparse.hstack([graph.clicks, graph.follows], format="csr"))
+    steps = (1 - STAYS) * normalise(sparse.hstack([graph.clicks, graph.follows], format="csr"))
     stay = sparse.hstack(
         [sparse.csr_array((size, len(graph.urls))), STAYS * sparse.eye_array(size)], format="csr"
     )
@@ -99,5 +93,5 @@ def _transitions(graph: ClickGraph, *, impact: bool) -> tuple[Any, Any]:
     if impact:
         clicked = np.asarray(graph.clicks.sum(axis=0)).ravel()
         factors = np.concatenate([1 + np.log1p(clicked), np.ones(size)])
-        steps = normalised(steps @ sparse.diags_array(factors))
+        steps = normalise(steps @ sparse.diags_array(factors))
     return steps[:, : len(graph.urls)], steps[:, len(graph.urls) :]

@@ -17,10 +17,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from murmurlog.bundle.models.click_graph import DECIMALS, Ranked, places
+from murmurlog.bundle.models.click_graph import DECIMALS, Ranking, places
 from murmurlog.bundle.models.derived_tables import Tables
 from murmurlog.bundle.models.search import Searcher
-from murmurlog.bundle.models.suggestion import later
+from murmurlog.bundle.models.suggestion import later_pairs
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -31,7 +31,7 @@ DEPTH = 50
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Asked:
+class SessionQueries:
     """Sessions as rows of a ranking: one entry for each query of each session."""
 
     session: Ints
@@ -44,7 +44,7 @@ class SessionSearcher:
     """Urls for sessions from the tables of a release."""
 
     def __init__(self, tables: Tables, *, links: Links = "pairs") -> None:
-        self._searcher = Searcher(linked(tables, links))
+        self._searcher = Searcher(link_queries(tables, links))
 
     @property
     def urls(self) -> pa.Array:
@@ -56,32 +56,36 @@ class SessionSearcher:
     ) -> list[tuple[str, float]]:
         """The k best urls for a session of these queries, the last one last, with their scores."""
         at = np.arange(len(queries))
-        asked = Asked(session=np.zeros_like(at), query=at, after=at[::-1], sessions=1)
-        found = combined(self.ranked(pa.array(queries, pa.string())), asked, k, [gamma])[0]
+        asked = SessionQueries(session=np.zeros_like(at), query=at, after=at[::-1], sessions=1)
+        found = combine_rankings(self.rank_each(pa.array(queries, pa.string())), asked, k, [gamma])[
+            0
+        ]
         return found.row(0, self.urls)
 
-    def ranked(self, queries: pa.Array) -> Ranked:
+    def rank_each(self, queries: pa.Array) -> Ranking:
         """What the walk finds for each query alone; nothing for one that is not published."""
         rows = places(queries, self._searcher.graph.queries)
-        known = rows >= 0  # walks of nobody take as long
+        known = rows >= 0  # walks from unpublished queries find nothing and take as long
         found = self._searcher.rank_rows(rows[known], DEPTH)
         lengths = np.zeros(len(rows), np.int64)
         lengths[known] = found.lengths
         starts = np.concatenate([[0], np.cumsum(lengths)])
-        return Ranked(starts=starts, columns=found.columns, scores=found.scores)
+        return Ranking(starts=starts, columns=found.columns, scores=found.scores)
 
 
-def linked(tables: Tables, links: Links) -> dict[str, pa.Table]:
+def link_queries(tables: Tables, links: Links) -> dict[str, pa.Table]:
     """The click table, and a pair table with what links its queries."""
     own = {name: tables[name] for name in ("click", "pair") if name in tables}
     if links == "sessions":
-        own["pair"] = later(tables["session"])
+        own["pair"] = later_pairs(tables["session"])
     elif links == "clicks":
         own.pop("pair", None)
     return own
 
 
-def combined(ranked: Ranked, asked: Asked, k: int, gammas: Sequence[float]) -> list[Ranked]:
+def combine_rankings(
+    ranked: Ranking, asked: SessionQueries, k: int, gammas: Sequence[float]
+) -> list[Ranking]:
     """The k best urls of each session by (4.13), once for each gamma; equals by text."""
     count = ranked.lengths[asked.query]
     entry = np.repeat(np.arange(len(count)), count)
@@ -98,13 +102,13 @@ def combined(ranked: Ranked, asked: Asked, k: int, gammas: Sequence[float]) -> l
     return found
 
 
-def _best(session: Ints, url: Ints, score: Floats, k: int, sessions: int) -> Ranked:
+def _best(session: Ints, url: Ints, score: Floats, k: int, sessions: int) -> Ranking:
     kept = score > 0  # with gamma = 0 only the last query counts
     session, url, score = session[kept], url[kept], score[kept]
     order = np.lexsort((-score, session))  # keeps equals in order of url, as they come
     starts = np.searchsorted(session, np.arange(sessions + 1))
     order = order[np.arange(len(order)) - starts[session] < k]
     lengths = np.minimum(np.diff(starts), k)
-    return Ranked(
+    return Ranking(
         starts=np.concatenate([[0], np.cumsum(lengths)]), columns=url[order], scores=score[order]
     )

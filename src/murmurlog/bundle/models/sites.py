@@ -13,10 +13,10 @@ from murmurlog.bundle.models.click_graph import (
     ClickGraph,
     Ints,
     best,
-    chosen,
     click_graph,
-    normalised,
+    normalise,
     places,
+    walkers_at,
 )
 from murmurlog.bundle.models.derived_tables import Tables
 
@@ -57,7 +57,7 @@ def clusters(graph: ClickGraph, sites: list[str]) -> Ints:
     place = places(sites, graph.urls)
     known = np.flatnonzero(place >= 0)
     clicks = graph.clicks.T.tocsr()[place[known]]
-    share = normalised(clicks) @ (clicks > 0).astype(np.float64).T
+    share = normalise(clicks) @ (clicks > 0).astype(np.float64).T
     alike = sparse.csr_array(share.minimum(share.T))
     alike.data[alike.data < MERGE - SLACK] = 0.0
     alike.eliminate_zeros()
@@ -84,7 +84,7 @@ def topics_of(
         shape=(len(graph.urls), len(topics)),
     )
     rows = places(queries, graph.queries)
-    found = best(chosen(rows, len(graph.queries)) @ graph.clicks @ about, 1)
+    found = best(walkers_at(rows, len(graph.queries)) @ graph.clicks @ about, 1)
     answer: list[str | None] = [None] * len(rows)
     for row, column in zip(found.rows, found.columns, strict=True):
         answer[row] = topics[column]

@@ -1,4 +1,4 @@
-"""Corrections of spelling, told by how people correct themselves.
+"""Spelling corrections, learned from how people correct themselves.
 
 Korolova and others, 2009 (section 1): they "can be inferred from queries with low click through and
 high reformulation rates".
@@ -75,7 +75,7 @@ def _sums(places: Ints, weight: Floats, size: int) -> Floats:
 
 
 def distances(ours: Sequence[str], theirs: Sequence[str], most: int) -> Ints:
-    """The edit distance of each pair of texts; `most` + 1 stands for all that are farther apart.
+    """The edit distance of each pair of texts; `most` + 1 means farther apart.
 
     Insertions, deletions and replacements of a character. All pairs at once, a character of ours
     at a time, in a band of 2 `most` + 1 places; a pair leaves when its band is full.

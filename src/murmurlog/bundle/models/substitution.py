@@ -72,7 +72,7 @@ def learn_phrases(queries: pa.Table) -> Phrases:
 
 @dataclass(frozen=True, kw_only=True)
 class Followers:
-    """What follows what more often than by chance, the most telling first."""
+    """What follows what more often than by chance, the most significant first."""
 
     start: Ints  # of the followers of each number, and the end of the last
     follower: Ints
@@ -106,8 +106,8 @@ def followers(
     kept = np.flatnonzero(weight >= FEWEST)
     first, second, weight = first[kept], second[kept], weight[kept]
     ratio = likelihood_ratio(weight, row[first], column[second], total)
-    telling = (ratio > significant) & (weight * total > row[first] * column[second])
-    first, second, ratio = first[telling], second[telling], ratio[telling]
+    kept = (ratio > significant) & (weight * total > row[first] * column[second])
+    first, second, ratio = first[kept], second[kept], ratio[kept]
     different, place = np.unique(second, return_inverse=True)
     rank = np.empty(len(different), np.int64)
     rank[pc.sort_indices(texts.take(pa.array(different))).to_numpy()] = np.arange(len(different))
@@ -145,7 +145,7 @@ class Substitutions:
         parts = phrases.dictionary_encode()
         self._parts = parts.dictionary
         cut = parts.indices.to_numpy().astype(np.int64)
-        changed = _changed(first, second, weight, cut, ends, len(self._parts))
+        changed = _changes(first, second, weight, cut, ends, len(self._parts))
         self._changed = followers(*changed, texts=self._parts, asked=asked)
 
     def answers(self, questions: pa.Array) -> npt.NDArray[np.bool_]:
@@ -191,12 +191,12 @@ class Substitutions:
         return list(dict.fromkeys([*best, *(text for _, text in sorted(made))]))[:most]
 
 
-def _changed(
+def _changes(
     first: Ints, second: Ints, weight: Floats, cut: Ints, ends: Ints, size: int
 ) -> tuple[Ints, Ints, Floats]:
     """A phrase with the one it was changed to, and the weight of all pairs of queries that do so.
 
-    Of queries that differ in one phrase each; those that both have tell nothing.
+    Of queries that differ in one phrase each; phrases that both have are no evidence.
     """
     many = np.diff(ends)
     keys, found = list[Ints](), list[Floats]()

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from scipy import sparse
 
-from murmurlog.bundle.models.click_graph import DECIMALS, normalised, places
+from murmurlog.bundle.models.click_graph import DECIMALS, normalise, places
 from murmurlog.bundle.models.derived_tables import Tables, weights
 
 Ints = npt.NDArray[np.int64]
@@ -39,7 +39,7 @@ class Candidates:
     similarity: Floats
     flow: Floats
 
-    def ranked(self, lam: float, k: int) -> tuple[Ints, Floats]:
+    def rank(self, lam: float, k: int) -> tuple[Ints, Floats]:
         """The k best numbers by P, with it; those with P = 0 are no suggestions."""
         score = np.round(lam * self.similarity + (1 - lam) * self.flow, DECIMALS)
         order = np.argsort(-score, kind="stable")[:k]
@@ -56,16 +56,16 @@ class Suggester:
     def __init__(self, tables: Tables, *, sessions: bool | None = None) -> None:
         """`sessions`: take the flow from the session table or not; None: if there is one."""
         use = "session" in tables if sessions is None else sessions
-        pairs = later(tables["session"]) if use else tables.get("pair")
+        pairs = later_pairs(tables["session"]) if use else tables.get("pair")
         self.queries = _queries(tables, pairs)
-        self.flow = normalised(self._flow(pairs))
+        self.flow = normalise(self._flow(pairs))
         self.clicks = _unit_rows(self._clicks(tables.get("click")))
         self._clicked = self.clicks.T.tocsr()
 
     def suggest(self, query: str, k: int = 10, *, lam: float = LAMBDA) -> list[tuple[str, float]]:
         """The k best suggestions after a query with their P, the best first."""
         (found,) = self.candidates(np.array([self._number.get(query, -1)]), k)
-        number, score = found.ranked(lam, k)
+        number, score = found.rank(lam, k)
         texts = self.queries.take(pa.array(number)).to_pylist()
         return list(zip(texts, score.tolist(), strict=True))
 
@@ -74,7 +74,7 @@ class Suggester:
         best = np.full((len(asked), len(lambdas), k), -1, np.int64)
         for row, found in enumerate(self.candidates(asked, k)):
             for column, lam in enumerate(lambdas):
-                number, _ = found.ranked(lam, k)
+                number, _ = found.rank(lam, k)
                 best[row, column, : len(number)] = number
         return best
 
@@ -123,7 +123,7 @@ class Suggester:
         return _matrix(weights(clicks), self.numbers(clicks["query"]), column, shape)
 
 
-def later(sessions: pa.Table) -> pa.Table:
+def later_pairs(sessions: pa.Table) -> pa.Table:
     """Each query of a published session with every later one, as a table of pairs.
 
     They count as often as they so occur, times the session's count. Where subsequences were
@@ -173,7 +173,7 @@ def _top(values: Floats, k: int) -> Ints:
 
 
 def _places(matrix: Any, row: int) -> slice:
-    """Where the entries of a row stand."""
+    """The places of a row's entries."""
     return slice(matrix.indptr[row], matrix.indptr[row + 1])
 
 

@@ -1,4 +1,4 @@
-"""The most asked queries of a shape, such as `fear of *`: a list that a study would print."""
+"""The most asked queries that match a pattern, such as `fear of *`: a list for a study."""
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -6,10 +6,10 @@ import pyarrow.compute as pc
 from murmurlog.bundle.models.derived_tables import weights
 
 
-def matching(queries: pa.Table, pattern: str) -> pa.Table:
-    """The queries like the pattern with their `weight`, the heaviest first, then by text.
+def match_pattern(queries: pa.Table, pattern: str) -> pa.Table:
+    """The queries that match the pattern with their `weight`, the heaviest first, then by text.
 
-    A star stands for one character or more; everything else for itself.
+    A star matches one character or more; everything else matches itself.
     """
     table = pa.table({"query": queries["query"], "weight": pa.array(weights(queries))})
     found = table.filter(pc.match_like(table["query"], _like(pattern)))

@@ -2,7 +2,7 @@
 
 A question is a query of one user, each query once, and what that user clicked for it is relevant,
 all alike. Beside it is the thesis' way, `per query`: a question is a query, those that the most users
-clicked something for, and what any of them clicked is relevant; nobody in particular asked it, so its
+clicked something for, and what any of them clicked is relevant; it belongs to no user, so its
 intervals are over queries.
 
     nDCG@10 = sum of 1 / log2(r + 1) over relevant urls at ranks r <= 10
@@ -14,33 +14,29 @@ intervals are over queries.
 
 Rankings end at rank 100, so MAP and recall look no further.
 
-Differs: the thesis keeps a fifth of the log for testing and does not say how it is drawn; here whole
+Differs: the thesis keeps a fifth of the log for testing and does not say how it is sampled; here whole
 users are kept. It averages over the queries that were released; here all count, those without an
 answer apart. Its implicit feedback ranks by clicks of the test log, which are also the truth: that is
-told under a name that says so, and the one to go by is fed with the release's own clicks. As the
+reported under a name that says so, and the one to rely on uses the release's own clicks. As the
 thesis' original ranking is by the very same clicks, ours corrects that of the walk instead; `clicks`,
 per query, is what the thesis' formula comes to when both of its ranks are by the release's clicks.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from murmurlog.bundle.models.click_graph import ClickGraph, Ranked, click_graph, in_rows, places
-from murmurlog.bundle.models.search import Searcher, clicked, merged
-from murmurlog.errors import UsageError
+from murmurlog.bundle.models.click_graph import ClickGraph, Ranking, click_graph, in_rows, places
+from murmurlog.bundle.models.search import Searcher, merge_feedback, rank_by_clicks
 from murmurlog.evaluation.ground_truth import Truth
-from murmurlog.evaluation.scores import Figure, Scores
-from murmurlog.evaluation.tasks.held_out_sessions import spread
-from murmurlog.evaluation.tasks.protocol import Settings, Unfit
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from murmurlog.evaluation.scores import Floats, Ints, Scores, Scoring
+from murmurlog.evaluation.tasks.held_out_sessions import searches
+from murmurlog.evaluation.tasks.protocol import Settings, Tables, require_clicks
+from murmurlog.evaluation.tasks.sampling import spread
 
 DEPTH = 100
 CUT = 10  # of nDCG
@@ -51,7 +47,7 @@ LEAK = "feedback (leaks test clicks)"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Clicked:
+class Clicks:
     """What held-out users clicked, each (user, query, url) once, as numbers of users and texts."""
 
     queries: pa.Array
@@ -71,59 +67,40 @@ class Questions:
     url: Ints
 
 
-@dataclass(frozen=True)
-class AdHocSearch:
-    """What users clicked, found again by three rankings from a release."""
-
-    name: ClassVar[str] = "ad-hoc"
-    needs: ClassVar[frozenset[str]] = frozenset({"url"})
-    held_out: ClassVar[bool] = True
-
-    def run(
-        self, tables: Mapping[str, pa.Table], truth: Truth, settings: Settings
-    ) -> list[Scores | Figure]:
-        """nDCG@10, MAP, P@5, P@10 and recall of each ranking, a user's questions and per query."""
-        clicks = clicked_by(truth)
-        graph = graph_of(tables)
-        by_user, by_query = (
-            questions(clicks, per_query=each, most=settings.questions) for each in (False, True)
-        )
-        asked = np.unique(np.concatenate([by_user.query, by_query.query]))
-        found = rankings(graph, clicks, asked)
-        urls = places(clicks.urls, graph.urls)
-        scores: list[Scores | Figure] = []
-        for posed, ways, names, note in (
-            (by_user, WAYS, USUAL, ""),
-            (by_query, tuple(found), THESIS, ", per query"),
-        ):
-            row = np.searchsorted(asked, posed.query)
-            for way in ways:
-                every = measures(found[way], row, posed.of, urls[posed.url])
-                scores += [
-                    Scores(measure=f"{name}, {way}{note}", values=every[name], users=posed.user)
-                    for name in names
-                ]
-        return scores
+def score(tables: Tables, truth: Truth, settings: Settings) -> Scoring:
+    """nDCG@10, MAP, P@5, P@10 and recall of each ranking, a user's questions and per query."""
+    clicks = held_out_clicks(truth)
+    require_clicks(tables)
+    graph = click_graph(tables)
+    by_user, by_query = (
+        questions(clicks, per_query=each, most=settings.questions) for each in (False, True)
+    )
+    asked = np.unique(np.concatenate([by_user.query, by_query.query]))
+    found = rankings(graph, clicks, asked)
+    urls = places(clicks.urls, graph.urls)
+    scores: Scoring = []
+    for posed, ways, names, note in (
+        (by_user, WAYS, USUAL, ""),
+        (by_query, tuple(found), THESIS, ", per query"),
+    ):
+        row = np.searchsorted(asked, posed.query)
+        for way in ways:
+            every = measures(found[way], row, posed.of, urls[posed.url])
+            scores += [
+                Scores(measure=f"{name}, {way}{note}", values=every[name], users=posed.user)
+                for name in names
+            ]
+    return scores
 
 
-def graph_of(tables: Mapping[str, pa.Table], *, pairs: bool = True) -> ClickGraph:
-    """The click graph of a system. Raises Unfit without clicks."""
-    try:
-        return click_graph(tables, pairs=pairs)
-    except UsageError:
-        raise Unfit("needs a click table") from None
-
-
-def clicked_by(truth: Truth) -> Clicked:
+def held_out_clicks(truth: Truth) -> Clicks:
     """What held-out users clicked. Raises Unfit where nobody is held out."""
-    if truth.searches is None:
-        raise Unfit("needs users whom the release has not seen")
-    rows = truth.searches.select(["user", "query", "url"])
+    rows = searches(truth).select(["user", "query", "url"])
     rows = rows.filter(pc.is_valid(rows["url"]))
     rows = rows.group_by(["user", "query", "url"]).aggregate([])
     rows = rows.sort_by([(name, "ascending") for name in ("user", "query", "url")])
     query, url = (rows[name].combine_chunks().dictionary_encode() for name in ("query", "url"))
-    return Clicked(
+    return Clicks(
         queries=query.dictionary,
         urls=url.dictionary,
         user=rows["user"].to_numpy(),
@@ -132,7 +109,7 @@ def clicked_by(truth: Truth) -> Clicked:
     )
 
 
-def questions(clicks: Clicked, *, per_query: bool, most: int) -> Questions:
+def questions(clicks: Clicks, *, per_query: bool, most: int) -> Questions:
     """At most so many questions, the same for every system.
 
     Those of users are evenly spread over all. Per query they are the queries of the most users: of
@@ -156,21 +133,21 @@ def questions(clicks: Clicked, *, per_query: bool, most: int) -> Questions:
     )
 
 
-def rankings(graph: ClickGraph, clicks: Clicked, asked: Ints) -> dict[str, Ranked]:
-    """Every ranking of the queries that are asked. Only the last one is told of the test clicks."""
+def rankings(graph: ClickGraph, clicks: Clicks, asked: Ints) -> dict[str, Ranking]:
+    """Every ranking of the queries that are asked. Only the last one sees the test clicks."""
     rows = places(clicks.queries, graph.queries)[asked]
     walk = Searcher({}, graph=graph).rank_rows(rows, DEPTH)
-    released = clicked(graph, rows, DEPTH)
+    released = rank_by_clicks(graph, rows, DEPTH)
     return {
         "walk": walk,
         "walk with impact": Searcher({}, graph=graph, impact=True).rank_rows(rows, DEPTH),
-        "feedback": merged(walk, released),
+        "feedback": merge_feedback(walk, released),
         "clicks": released,
-        LEAK: merged(released, _test_order(graph, clicks, asked)),
+        LEAK: merge_feedback(released, _test_order(graph, clicks, asked)),
     }
 
 
-def _test_order(graph: ClickGraph, clicks: Clicked, asked: Ints) -> Ranked:
+def _test_order(graph: ClickGraph, clicks: Clicks, asked: Ints) -> Ranking:
     """The urls of each query by how many held-out users clicked them: the thesis' feedback."""
     wide = max(len(clicks.urls), 1)
     key, users = np.unique(clicks.query * wide + clicks.url, return_counts=True)
@@ -184,7 +161,7 @@ def _test_order(graph: ClickGraph, clicks: Clicked, asked: Ints) -> Ranked:
     return in_rows(row[known], column, scores, size=len(asked), depth=len(clicks.urls))
 
 
-def measures(ranked: Ranked, row: Ints, of: Ints, url: Ints) -> dict[str, Floats]:
+def measures(ranked: Ranking, row: Ints, of: Ints, url: Ints) -> dict[str, Floats]:
     """Each measure of each question: its row of the ranking, and the columns that are relevant."""
     size = len(row)
     total = np.bincount(of, minlength=size)

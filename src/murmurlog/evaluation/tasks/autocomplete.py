@@ -10,59 +10,43 @@ without a number of characters are those after half. A query asked by many is as
 held-out users asked it. There is no answer where no published query begins so.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from murmurlog.bundle.models.autocomplete import Completer
-from murmurlog.bundle.models.derived_tables import completed
 from murmurlog.evaluation.ground_truth import Truth
-from murmurlog.evaluation.scores import Figure, Scores
-from murmurlog.evaluation.tasks.held_out_sessions import sessions_of, spread
-from murmurlog.evaluation.tasks.protocol import Settings, Unfit
+from murmurlog.evaluation.scores import Scores, Scoring
+from murmurlog.evaluation.tasks.held_out_sessions import sessions_of
+from murmurlog.evaluation.tasks.protocol import Settings, Tables, complete
+from murmurlog.evaluation.tasks.sampling import spread
 
 K = 10
 TYPED = (None, 1, 3, 5)  # characters; None: half of the query
 
 
-@dataclass(frozen=True)
-class Completions:
-    """What a user asked, completed from its first characters."""
-
-    name: ClassVar[str] = "autocomplete"
-    needs: ClassVar[frozenset[str]] = frozenset()
-    held_out: ClassVar[bool] = True
-
-    def run(
-        self, tables: Mapping[str, pa.Table], truth: Truth, settings: Settings
-    ) -> list[Scores | Figure]:
-        """MRR@10 and success@10 after half of the query, and after 1, 3 and 5 characters."""
-        own = completed(tables)
-        if "query" not in own:
-            raise Unfit("needs a query table")
-        sessions = sessions_of(truth)
-        at = spread(np.arange(len(sessions.query)), settings.questions)
-        texts = sessions.texts.take(pa.array(sessions.query[at])).to_pylist()
-        completer = Completer(own)
-        found: list[Scores | Figure] = []
-        for typed in TYPED:
-            asked = [(prefix(text, typed), text) for text in texts]
-            long = np.array([len(text) > len(begun) for begun, text in asked], bool)
-            place = places(completer, [one for one, kept in zip(asked, long, strict=True) if kept])
-            after = "" if typed is None else f" after {typed} character" + "s" * (typed > 1)
-            users = sessions.user[at][long]
-            with np.errstate(divide="ignore"):
-                reciprocal = np.where(place > 0, 1 / place, place)
-            shown = np.where(place > 0, 1.0, place)
-            found += [
-                Scores(measure=f"MRR@{K}{after}", values=reciprocal, users=users),
-                Scores(measure=f"success@{K}{after}", values=shown, users=users),
-            ]
-        return found
+def score(tables: Tables, truth: Truth, settings: Settings) -> Scoring:
+    """MRR@10 and success@10 after half of the query, and after 1, 3 and 5 characters."""
+    own = complete(tables, "query")
+    sessions = sessions_of(truth)
+    at = spread(np.arange(len(sessions.query)), settings.questions)
+    texts = sessions.texts.take(pa.array(sessions.query[at])).to_pylist()
+    completer = Completer(own)
+    found: Scoring = []
+    for typed in TYPED:
+        asked = [(prefix(text, typed), text) for text in texts]
+        long = np.array([len(text) > len(begun) for begun, text in asked], bool)
+        place = places(completer, [one for one, kept in zip(asked, long, strict=True) if kept])
+        after = "" if typed is None else f" after {typed} character" + "s" * (typed > 1)
+        users = sessions.user[at][long]
+        with np.errstate(divide="ignore"):
+            reciprocal = np.where(place > 0, 1 / place, place)
+        shown = np.where(place > 0, 1.0, place)
+        found += [
+            Scores(measure=f"MRR@{K}{after}", values=reciprocal, users=users),
+            Scores(measure=f"success@{K}{after}", values=shown, users=users),
+        ]
+    return found
 
 
 def prefix(text: str, typed: int | None) -> str:

@@ -7,15 +7,12 @@ All of it follows from the log alone, so every system gets the same questions.
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from murmurlog.evaluation.ground_truth import Truth
+from murmurlog.evaluation.scores import Ints
 from murmurlog.evaluation.tasks.protocol import Unfit
-from murmurlog.evaluation.tasks.sampling import OncePerTruth
-from murmurlog.evaluation.tasks.sampling import spread as spread_places
-
-Ints = npt.NDArray[np.int64]
+from murmurlog.evaluation.tasks.sampling import once_per_truth
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,18 +34,17 @@ class Sessions:
         return np.repeat(np.arange(len(self.start)), self.end - self.start)
 
 
-_ONCE = OncePerTruth["Sessions"]()
+def searches(truth: Truth) -> pa.Table:
+    """The rows of held-out users. Raises Unfit where nobody is held out."""
+    if truth.searches is None:
+        raise Unfit("needs users whom the release has not seen")
+    return truth.searches
 
 
+@once_per_truth
 def sessions_of(truth: Truth) -> Sessions:
     """What held-out users did. Raises Unfit where nobody is held out."""
-    rows = truth.searches
-    if rows is None:
-        raise Unfit("needs users whom the release has not seen")
-    return _ONCE(truth, "sessions", lambda: _read(rows))
-
-
-def _read(rows: pa.Table) -> Sessions:
+    rows = searches(truth)
     coded = rows["query"].combine_chunks().dictionary_encode()
     query = coded.indices.to_numpy().astype(np.int64)
     session = rows["session"].to_numpy()
@@ -70,8 +66,3 @@ def _read(rows: pa.Table) -> Sessions:
         click=search[has_click],
         clicked=url.indices.fill_null(0).to_numpy()[has_click].astype(np.int64),
     )
-
-
-def spread(found: Ints, most: int) -> Ints:
-    """At most so many of them, evenly spread over all: the same each time."""
-    return found[spread_places(len(found), most)]

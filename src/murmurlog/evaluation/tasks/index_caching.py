@@ -1,28 +1,23 @@
 """Index caching (ZEALOUS 2.3.2, 7.2): how often a word's posting list is found in memory."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from murmurlog.bundle.keys import keywords
-from murmurlog.bundle.models.derived_tables import completed, texts
-from murmurlog.bundle.models.index_caching import Index, cached
+from murmurlog.bundle.models.derived_tables import texts
+from murmurlog.bundle.models.index_caching import Index, words_to_cache
 from murmurlog.evaluation.ground_truth import Truth
-from murmurlog.evaluation.scores import Figure, Ints, Scores
-from murmurlog.evaluation.tasks.protocol import Settings, Unfit
-from murmurlog.evaluation.tasks.sampling import OncePerTruth, spread
+from murmurlog.evaluation.scores import Ints, Scores, Scoring
+from murmurlog.evaluation.tasks.held_out_sessions import searches
+from murmurlog.evaluation.tasks.protocol import Settings, Tables, Unfit, complete
+from murmurlog.evaluation.tasks.sampling import once_per_truth, spread
 
 SHARES = (0.01, 0.05, 0.1)  # of the whole index; a gigabyte holds all of a small one
 
-_clicked: OncePerTruth[Index] = OncePerTruth()
 
-
-@dataclass(frozen=True)
-class IndexCaching:
-    """The chance that a word of a held-out user's query has its list in memory.
+def score(tables: Tables, truth: Truth, settings: Settings) -> Scoring:
+    """The probability that a word of a held-out user's query has its posting list in memory.
 
     A question is a word of a query that a held-out user asked in a session; it is 1 if its list is
     in memory, 0 if not, and no answer if the release does not know the word. So the score with
@@ -30,29 +25,21 @@ class IndexCaching:
     Differs: the workload is that of users whom the release has not seen; the paper takes the log
     itself. Beside 1 GB there are memories that hold a share of the index.
     """
-
-    name: str = "index-caching"
-    needs: frozenset[str] = frozenset()
-    held_out: bool = True
-
-    def run(
-        self, tables: Mapping[str, pa.Table], truth: Truth, settings: Settings
-    ) -> list[Scores | Figure]:
-        made = completed(tables)
-        if "keyword" not in made:
-            raise Unfit("needs a keyword or query table")
-        index, source = _index(truth, settings)
-        words, users = _workload(truth, settings)
-        known = pc.is_in(words, value_set=made["keyword"]["keyword"].combine_chunks())
-        unknown = ~known.to_numpy(zero_copy_only=False)
-        found = list[Scores | Figure]()
-        for told, memory in _memories(index, settings):
-            hit = pc.is_in(words, value_set=cached(made["keyword"], index, memory))
-            values = hit.to_numpy(zero_copy_only=False).astype(float)
-            values[unknown] = np.nan
-            measure = f"hit probability, {told}, lengths by {source}"
-            found.append(Scores(measure=measure, values=values, users=users))
-        return found
+    made = complete(tables)
+    if "keyword" not in made:
+        raise Unfit("needs a keyword or query table")
+    index, source = _index(truth, settings)
+    words, users = _workload(truth, settings)
+    known = pc.is_in(words, value_set=made["keyword"]["keyword"].combine_chunks())
+    unknown = ~known.to_numpy(zero_copy_only=False)
+    found = Scoring()
+    for label, memory in _memories(index, settings):
+        hit = pc.is_in(words, value_set=words_to_cache(made["keyword"], index, memory))
+        values = hit.to_numpy(zero_copy_only=False).astype(float)
+        values[unknown] = np.nan
+        measure = f"hit probability, {label}, lengths by {source}"
+        found.append(Scores(measure=measure, values=values, users=users))
+    return found
 
 
 def _memories(index: Index, settings: Settings) -> list[tuple[str, int]]:
@@ -69,7 +56,12 @@ def _index(truth: Truth, settings: Settings) -> tuple[Index, str]:
         return Index(words=words, lengths=lengths), "--doc-freq"
     if "click" not in truth.tables:
         raise Unfit("needs clicks in the log, or --doc-freq for the lengths of posting lists")
-    return _clicked(truth, None, lambda: clicked_index(truth.tables["click"])), "clicked urls"
+    return _clicked_index(truth), "clicked urls"
+
+
+@once_per_truth
+def _clicked_index(truth: Truth) -> Index:
+    return clicked_index(truth.tables["click"])
 
 
 def clicked_index(clicks: pa.Table) -> Index:
@@ -91,11 +83,9 @@ def clicked_index(clicks: pa.Table) -> Index:
 
 def _workload(truth: Truth, settings: Settings) -> tuple[pa.Array, Ints]:
     """The words of held-out users' queries, and who asked for them."""
-    if truth.searches is None:
-        raise Unfit("needs users whom the release has not seen")
     columns = ["user", "session", "query"]
-    asked = truth.searches.group_by(columns, use_threads=False).aggregate([])
-    asked = asked.take(pa.array(spread(asked.num_rows, settings.questions)))
+    asked = searches(truth).group_by(columns, use_threads=False).aggregate([])
+    asked = asked.take(pa.array(spread(np.arange(asked.num_rows), settings.questions)))
     words = [keywords(query) for query in texts(asked, "query")]
     users = np.repeat(asked["user"].to_numpy(), [len(own) for own in words])
     return pa.array([word for own in words for word in own], pa.string()), users

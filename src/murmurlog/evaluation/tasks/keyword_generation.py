@@ -7,70 +7,49 @@ from the original. Here as a number, for each seed:
 
 where both come from the same walk. Seeds are urls and queries: `top`, those with the most clicking
 users, and `any`, evenly spread over all in order of text. Only seeds for which the log gives a
-keyword are asked. Nobody in particular asks a seed, so the intervals are over seeds.
+keyword are asked. A seed belongs to no user, so the intervals are over seeds.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from murmurlog.bundle.models.click_graph import Ranked, places
+from murmurlog.bundle.models.click_graph import Ranking, places
 from murmurlog.bundle.models.keyword_generation import Generator
-from murmurlog.errors import UsageError
 from murmurlog.evaluation.ground_truth import Truth
-from murmurlog.evaluation.scores import Figure, Scores
-from murmurlog.evaluation.tasks.held_out_sessions import spread
-from murmurlog.evaluation.tasks.protocol import Settings, Unfit
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from murmurlog.evaluation.scores import Floats, Ints, Scores, Scoring
+from murmurlog.evaluation.tasks.protocol import Settings, Tables, Unfit, require_clicks
+from murmurlog.evaluation.tasks.sampling import spread
 
 CUTS = (10, 20)
 SEEDS = 250  # of each kind
 
 
-@dataclass(frozen=True)
-class KeywordGeneration:
-    """Related queries of seeds, from a release and from the log."""
-
-    name: ClassVar[str] = "keyword-generation"
-    needs: ClassVar[frozenset[str]] = frozenset({"url"})
-    held_out: ClassVar[bool] = False
-
-    def run(
-        self, tables: Mapping[str, pa.Table], truth: Truth, settings: Settings
-    ) -> list[Scores | Figure]:
-        """overlap@10 and overlap@20 for the top urls, the top queries, any urls, any queries."""
-        if "click" not in truth.tables:
-            raise Unfit("needs clicks in the log")
-        try:
-            released = Generator(tables)
-        except UsageError:
-            raise Unfit("needs a click table") from None
-        original = Generator({"click": truth.tables["click"]})
-        most = min(SEEDS, settings.questions)
-        scores: list[Scores | Figure] = []
-        for which in ("top", "any"):
-            for kind in ("urls", "queries"):
-                seeds = seeds_of(original, kind, top=which == "top", most=most)
-                ours, theirs = (
-                    (each.from_urls if kind == "urls" else each.from_queries)(seeds, max(CUTS))
-                    for each in (released, original)
+def score(tables: Tables, truth: Truth, settings: Settings) -> Scoring:
+    """overlap@10 and overlap@20 for the top urls, the top queries, any urls, any queries."""
+    if "click" not in truth.tables:
+        raise Unfit("needs clicks in the log")
+    require_clicks(tables)
+    released = Generator(tables)
+    original = Generator({"click": truth.tables["click"]})
+    most = min(SEEDS, settings.questions)
+    scores: Scoring = []
+    for which in ("top", "any"):
+        for kind in ("urls", "queries"):
+            seeds = seeds_of(original, kind, top=which == "top", most=most)
+            ours, theirs = (
+                (each.from_urls if kind == "urls" else each.from_queries)(seeds, max(CUTS))
+                for each in (released, original)
+            )
+            place = places(released.queries, original.queries)
+            scores += [
+                Scores(
+                    measure=f"overlap@{k}, {which} {kind}",
+                    values=overlaps(ours, theirs, place, k),
+                    users=np.arange(len(seeds)),
                 )
-                place = places(released.queries, original.queries)
-                scores += [
-                    Scores(
-                        measure=f"overlap@{k}, {which} {kind}",
-                        values=overlaps(ours, theirs, place, k),
-                        users=np.arange(len(seeds)),
-                    )
-                    for k in CUTS
-                ]
-        return scores
+                for k in CUTS
+            ]
+    return scores
 
 
 def seeds_of(original: Generator, kind: str, *, top: bool, most: int) -> list[str]:
@@ -90,7 +69,7 @@ def seeds_of(original: Generator, kind: str, *, top: bool, most: int) -> list[st
     return found
 
 
-def overlaps(ours: Ranked, theirs: Ranked, place: Ints, k: int) -> Floats:
+def overlaps(ours: Ranking, theirs: Ranking, place: Ints, k: int) -> Floats:
     """overlap@k of each row; NaN where ours has nothing. `place`: our columns as theirs, or -1."""
     first = ours.ranks <= k
     rank = theirs.rank_of(ours.rows[first], place[ours.columns[first]])

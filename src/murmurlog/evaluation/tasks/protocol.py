@@ -1,25 +1,27 @@
-"""What every trial offers, what it may be told, and how it declines."""
+"""The shape of every evaluation task, its settings, and how it declines a system."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 import pyarrow as pa
 
+from murmurlog.bundle.models.derived_tables import completed
 from murmurlog.errors import UsageError
 from murmurlog.evaluation.ground_truth import Truth
-from murmurlog.evaluation.scores import Figure, Scores
+from murmurlog.evaluation.scores import Scoring
+
+Tables = Mapping[str, pa.Table]
 
 
 class Unfit(Exception):
-    """A system has not the tables, or a log not the columns, that a task needs; says which."""
+    """A system lacks tables, or a log lacks columns, that a task needs; says which."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What the one who evaluates may choose."""
+    """Choices of the person who evaluates."""
 
-    questions: int = 10_000  # at most so many questions a task, a choice that is the same each time
+    questions: int = 10_000  # at most so many questions a task; the choice is always the same
     pattern: str = "fear of *"  # of the top-list study
     doc_freq: Mapping[str, int] | None = None  # posting lengths by keyword, for index caching
     cache_bytes: int = 1_000_000_000
@@ -32,22 +34,29 @@ class Settings:
                 raise UsageError(f"{flag} must be at least 1, not {getattr(self, name)}")
 
 
-class Trial(Protocol):
-    """A task and how it is scored. It holds no state: a system's tables in, its scores out."""
+Run = Callable[[Tables, Truth, Settings], Scoring]
 
-    @property
-    def name(self) -> str:
-        """As after --tasks."""
 
-    @property
-    def needs(self) -> frozenset[str]:
-        """What the log must have: "url", "time", "labels" (what was planted)."""
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """A task and how it is scored."""
 
-    @property
-    def held_out(self) -> bool:
-        """Whether it is scored on users whom the release has not seen."""
+    name: str  # as after --tasks
+    run: Run  # the scores of a system; raises Unfit
+    needs: frozenset[str] = frozenset()  # of the log: "url", "time", "labels" (what was planted)
+    held_out: bool = False  # scored on users whom the release has not seen
 
-    def run(
-        self, tables: Mapping[str, pa.Table], truth: Truth, settings: Settings
-    ) -> list[Scores | Figure]:
-        """The scores of a system; `tables` are its published ones. Raises Unfit."""
+
+def require_clicks(tables: Tables) -> None:
+    """Raises Unfit unless the tables have clicks, or a log that has them."""
+    if not {"click", "log"} & set(tables):
+        raise Unfit("needs a click table")
+
+
+def complete(tables: Tables, *needed: str) -> dict[str, pa.Table]:
+    """A system's tables and those that follow from them. Raises Unfit if a needed one is missing."""
+    found = completed(tables)
+    for kind in needed:
+        if kind not in found:
+            raise Unfit(f"needs a {kind} table")
+    return found

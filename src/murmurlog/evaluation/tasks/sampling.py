@@ -1,39 +1,40 @@
-"""Which questions are asked when there are too many, and what is worked out once for all systems."""
+"""Which questions are asked when there are too many, and what is computed once for all systems."""
 
-import weakref
 from collections.abc import Callable, Hashable
-from typing import Generic, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
-import numpy.typing as npt
 
 from murmurlog.evaluation.ground_truth import Truth
+from murmurlog.evaluation.scores import Ints
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
-def spread(found: int, most: int) -> npt.NDArray[np.int64]:
-    """At most so many of the numbers below `found`, evenly spaced: the same choice each time."""
-    if found <= most:
-        return np.arange(found)
-    return np.arange(most) * found // most
+def spread(found: Ints, most: int) -> Ints:
+    """At most so many of them, evenly spaced: the same choice each time."""
+    if len(found) <= most:
+        return found
+    chosen: Ints = found[np.arange(most) * len(found) // most]
+    return chosen
 
 
-class OncePerTruth(Generic[T]):
-    """Remembers what follows from a truth alone, while that truth lives.
+def once_per_truth(
+    function: Callable[Concatenate[Truth, P], T],
+) -> Callable[Concatenate[Truth, P], T]:
+    """Caches what follows from the truth alone: several systems are scored against one truth.
 
-    Several systems are scored against one truth. It is known by identity, since its tables cannot
-    be hashed. What is remembered must not hold the truth itself.
+    The cache lives as long as the truth, so what is cached must not hold the truth itself.
     """
+    kept: WeakKeyDictionary[Truth, dict[Hashable, T]] = WeakKeyDictionary()
 
-    def __init__(self) -> None:
-        self._kept: list[tuple[weakref.ref[Truth], Hashable, T]] = []
+    def cached(truth: Truth, /, *args: P.args, **keywords: P.kwargs) -> T:
+        found = kept.setdefault(truth, {})
+        key = (args, *keywords.items())
+        if key not in found:
+            found[key] = function(truth, *args, **keywords)
+        return found[key]
 
-    def __call__(self, truth: Truth, key: Hashable, make: Callable[[], T]) -> T:
-        self._kept = [kept for kept in self._kept if kept[0]() is not None]
-        for of, under, value in self._kept:
-            if of() is truth and under == key:
-                return value
-        value = make()
-        self._kept.append((weakref.ref(truth), key, value))
-        return value
+    return cached

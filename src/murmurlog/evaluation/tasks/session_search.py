@@ -8,62 +8,49 @@ that end with a click.
     nDCG@10 = sum over places r of hits of 1/log2(r + 1), over the same for the best ranking   (4.10)
     MAP@10 = sum over places r of hits of P(r), over min(urls clicked, 10)                      (4.11)
 
-Each is told for walks that follow the pair table where there is one, `with sessions` where there is a
+Each is reported for walks that follow the pair table where there is one, `with sessions` where there is a
 session table (every later query), and for `clicks alone`, the thesis's log without sessions.
 
 Differs: whole users are kept for testing. Only sessions with two different queries count: the thesis's
 Table 4.6 has so many sessions that it seems to count single queries too, which is ad-hoc search.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from murmurlog.bundle.models.click_graph import Ranked, places
-from murmurlog.bundle.models.derived_tables import completed
-from murmurlog.bundle.models.session_search import GAMMA, Asked, Links, SessionSearcher, combined
+from murmurlog.bundle.models.click_graph import Ranking, places
+from murmurlog.bundle.models.session_search import (
+    GAMMA,
+    Links,
+    SessionQueries,
+    SessionSearcher,
+    combine_rankings,
+)
 from murmurlog.evaluation.ground_truth import Truth
-from murmurlog.evaluation.ranking_metrics import average_precision, ndcg, relevant, swept
-from murmurlog.evaluation.scores import Figure, Scores
-from murmurlog.evaluation.tasks.held_out_sessions import Sessions, sessions_of, spread
-from murmurlog.evaluation.tasks.protocol import Settings, Unfit
-
-Ints = npt.NDArray[np.int64]
+from murmurlog.evaluation.ranking_metrics import average_precision, curve_point, ndcg, relevant
+from murmurlog.evaluation.scores import Ints, Scores, Scoring
+from murmurlog.evaluation.tasks.held_out_sessions import Sessions, sessions_of
+from murmurlog.evaluation.tasks.protocol import Settings, Tables, complete
+from murmurlog.evaluation.tasks.sampling import spread
 
 K = 10
 GAMMAS = (0.0, 0.25, 0.5, 0.75, GAMMA, 1.0, 1.25)
 
 
-@dataclass(frozen=True)
-class SessionSearch:
-    """What a user clicked in a session, found from a release."""
-
-    name: ClassVar[str] = "session-search"
-    needs: ClassVar[frozenset[str]] = frozenset({"time", "url"})
-    held_out: ClassVar[bool] = True
-
-    def run(
-        self, tables: Mapping[str, pa.Table], truth: Truth, settings: Settings
-    ) -> list[Scores | Figure]:
-        """nDCG@10 and MAP@10 at gamma 0.92, and their means at others."""
-        own = completed(tables)
-        if "click" not in own:
-            raise Unfit("needs a click table")
-        sessions = sessions_of(truth)
-        chosen = spread(questions(sessions), settings.questions)
-        ways: dict[str, Links] = {"": "pairs"}
-        if "pair" in own:
-            ways[" clicks alone"] = "clicks"
-        if "session" in own:
-            ways[" with sessions"] = "sessions"
-        found: list[Scores | Figure] = []
-        for how, links in ways.items():
-            found += _scored(SessionSearcher(own, links=links), sessions, chosen, how)
-        return found
+def score(tables: Tables, truth: Truth, settings: Settings) -> Scoring:
+    """nDCG@10 and MAP@10 at gamma 0.92, and their means at others."""
+    own = complete(tables, "click")
+    sessions = sessions_of(truth)
+    chosen = spread(questions(sessions), settings.questions)
+    ways: dict[str, Links] = {"": "pairs"}
+    if "pair" in own:
+        ways[" clicks alone"] = "clicks"
+    if "session" in own:
+        ways[" with sessions"] = "sessions"
+    found: Scoring = []
+    for how, links in ways.items():
+        found += _scored(SessionSearcher(own, links=links), sessions, chosen, how)
+    return found
 
 
 def questions(sessions: Sessions) -> Ints:
@@ -85,24 +72,22 @@ def truths(sessions: Sessions, chosen: Ints, *, last: bool = False) -> tuple[Int
     return pairs[0], pairs[1]
 
 
-def _scored(
-    searcher: SessionSearcher, sessions: Sessions, chosen: Ints, how: str
-) -> list[Scores | Figure]:
+def _scored(searcher: SessionSearcher, sessions: Sessions, chosen: Ints, how: str) -> Scoring:
     lengths = (sessions.end - sessions.start)[chosen]
     session = np.repeat(np.arange(len(chosen)), lengths)
     place = np.arange(len(session)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     queries, row = np.unique(
         sessions.query[sessions.start[chosen][session] + place], return_inverse=True
     )
-    asked = Asked(
+    asked = SessionQueries(
         session=session, query=row, after=lengths[session] - 1 - place, sessions=len(chosen)
     )
-    ranked = searcher.ranked(sessions.texts.take(pa.array(queries)))
-    best = np.stack([_square(r) for r in combined(ranked, asked, K, GAMMAS)], axis=1)
+    ranked = searcher.rank_each(sessions.texts.take(pa.array(queries)))
+    best = np.stack([_square(r) for r in combine_rankings(ranked, asked, K, GAMMAS)], axis=1)
     url = places(sessions.urls, searcher.urls)
     users = sessions.user[sessions.start[chosen]]
     default = GAMMAS.index(GAMMA)
-    found: list[Scores | Figure] = []
+    found: Scoring = []
     for last in (False, True):
         question, clicked = truths(sessions, chosen, last=last)
         t = np.bincount(question, minlength=len(chosen))
@@ -114,11 +99,11 @@ def _scored(
             measure = f"{name}@{K}{how}" + " of the last query" * last
             found.append(Scores(measure=measure, values=v[:, default], users=users[kept]))
             for column, gamma in enumerate(GAMMAS):
-                found += swept(f"{measure}, gamma {gamma:g}", v[:, column])
+                found += curve_point(f"{measure}, gamma {gamma:g}", v[:, column])
     return found
 
 
-def _square(ranked: Ranked) -> Ints:
+def _square(ranked: Ranking) -> Ints:
     """The rankings as rows of equal length, -1 where one ends."""
     row = np.repeat(np.arange(len(ranked.lengths)), ranked.lengths)
     best = np.full((len(ranked.lengths), K), -1, np.int64)

@@ -1,53 +1,36 @@
 """Spelling (Korolova and others 2009): are planted misspellings corrected to what was meant?"""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
-from murmurlog.bundle.models.derived_tables import completed
 from murmurlog.bundle.models.spelling import corrections
 from murmurlog.evaluation.ground_truth import Truth
-from murmurlog.evaluation.scores import Figure, Scores, mean
-from murmurlog.evaluation.tasks.protocol import Settings, Unfit
+from murmurlog.evaluation.scores import Scores, Scoring, mean
+from murmurlog.evaluation.tasks.protocol import Settings, Tables, Unfit, complete
 from murmurlog.evaluation.tasks.sampling import spread
 
 
-@dataclass(frozen=True)
-class Spelling:
-    """Corrections against what was planted.
+def score(tables: Tables, truth: Truth, settings: Settings) -> Scoring:
+    """Corrections against planted misspellings.
 
     A question is a planted misspelling; it is 1 if its correction is the planted one, 0 if another,
     no answer if there is none. So the score over the covered is a precision, with misses as 0 it is
     the recall. "precision of all corrections" is over every correction that the system makes, also
-    of queries that nobody planted. Intervals are over questions: planted things have no user.
+    of queries that nobody planted. Intervals are over questions: a misspelling belongs to no user.
     """
-
-    name: str = "spelling"
-    needs: frozenset[str] = frozenset({"labels", "time"})
-    held_out: bool = False
-
-    def run(
-        self, tables: Mapping[str, pa.Table], truth: Truth, settings: Settings
-    ) -> list[Scores | Figure]:
-        made = completed(tables)
-        for kind in ("query", "pair"):
-            if kind not in made:
-                raise Unfit(f"needs a {kind} table")
-        planted = misspellings(truth)
-        if not planted:
-            raise Unfit("needs planted misspellings")
-        ours = corrections(made)
-        wrong = list(planted)
-        asked = [wrong[place] for place in spread(len(wrong), settings.questions)]
-        values = [float(ours[q] in planted[q]) if q in ours else np.nan for q in asked]
-        right = [float(better in planted.get(query, ())) for query, better in ours.items()]
-        return [
-            Scores(measure="corrected", values=np.array(values), users=np.arange(len(values))),
-            mean("precision of all corrections", np.array(right), np.arange(len(right))),
-        ]
+    made = complete(tables, "query", "pair")
+    planted = misspellings(truth)
+    if not planted:
+        raise Unfit("needs planted misspellings")
+    ours = corrections(made)
+    wrong = list(planted)
+    asked = [wrong[place] for place in spread(np.arange(len(wrong)), settings.questions)]
+    values = [float(ours[q] in planted[q]) if q in ours else np.nan for q in asked]
+    right = [float(better in planted.get(query, ())) for query, better in ours.items()]
+    return [
+        Scores(measure="corrected", values=np.array(values), users=np.arange(len(values))),
+        mean("precision of all corrections", np.array(right), np.arange(len(right))),
+    ]
 
 
 def misspellings(truth: Truth) -> dict[str, set[str]]:

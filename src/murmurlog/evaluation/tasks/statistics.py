@@ -1,25 +1,23 @@
 """Statistics of a release against the log it was made from (ZEALOUS 6 to 7.1, Hong 6).
 
 Keywords, queries, pairs and clicks, each as far as both have them. Nothing is held out: the tables
-of a system are held against exact ones of the same users. The measures are in `measures`; here
-tables are matched, names are given, and users are drawn again for intervals.
+of a system are compared with exact ones of the same users. The measures are in `count_errors`; here
+tables are matched, measures are named, and users are resampled for intervals.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from murmurlog.bundle.models.derived_tables import completed, weights
+from murmurlog.bundle.models.derived_tables import weights
 from murmurlog.bundle.schema import KEYS, SEPARATOR, count_of
 from murmurlog.evaluation import count_errors as measures
-from murmurlog.evaluation import scores
-from murmurlog.evaluation.count_errors import Flags, Floats, Ints
+from murmurlog.evaluation.count_errors import Flags
 from murmurlog.evaluation.ground_truth import Holders, Truth
-from murmurlog.evaluation.scores import Figure, Scores
-from murmurlog.evaluation.tasks.protocol import Settings, Unfit
+from murmurlog.evaluation.scores import Figure, Floats, Ints, Scoring, mean
+from murmurlog.evaluation.tasks.protocol import Settings, Tables, Unfit, complete
 
 KINDS = ("keyword", "query", "pair", "click")
 CURVE = (10, 50, 100, 500, 1_000, 5_000, 10_000)  # j of the top-j; never more than the log has
@@ -38,7 +36,7 @@ DISTANCES = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Matched:
+class MatchedTable:
     """A published table beside the exact one, in the order of the exact one."""
 
     true: Floats  # users, or rows where the release counts rows
@@ -46,83 +44,73 @@ class Matched:
     rows: Floats
     published: Flags
     given: Floats  # never below 0
-    drawn: (
+    noisy: (
         Floats  # the published counts as they are, those of false items included; may be negative
     )
     false: Floats  # published counts of what nobody has, never below 0
     count: str | None  # what the release counts; None: it says only what there is
 
 
-@dataclass(frozen=True, kw_only=True)
-class Statistics:
-    """What of the log's counts is still there."""
-
-    name: str = "statistics"
-    needs: frozenset[str] = frozenset()
-    held_out: bool = False
-
-    def run(
-        self, tables: Mapping[str, pa.Table], truth: Truth, settings: Settings
-    ) -> list[Scores | Figure]:
-        """All measures, kind by kind; a kind that the system or the log lacks is left out."""
-        having = completed(tables)
-        kinds = [
-            kind
-            for kind in KINDS
-            if kind in having and kind in truth.tables and truth.tables[kind].num_rows
-        ]
-        if not kinds:
-            raise Unfit(f"needs a {', '.join(KINDS[:-1])} or {KINDS[-1]} table")
-        found = list[Scores | Figure]()
-        for kind in kinds:
-            table = matched(having[kind], truth.tables[kind], kind)
-            found += _kept(kind, table, truth.holders[kind])
-            found += _curves(kind, table, truth.holders[kind])
-            found += _counts(kind, table)
-            found += _inaccuracies(kind, table)
-            if kind == "click":
-                found += _pairs(table, truth.tables[kind])
-        return found
+def score(tables: Tables, truth: Truth, settings: Settings) -> Scoring:
+    """All measures, table by table; a table that the system or the log lacks is left out."""
+    having = complete(tables)
+    kinds = [
+        kind
+        for kind in KINDS
+        if kind in having and kind in truth.tables and truth.tables[kind].num_rows
+    ]
+    if not kinds:
+        raise Unfit(f"needs a {', '.join(KINDS[:-1])} or {KINDS[-1]} table")
+    found = Scoring()
+    for kind in kinds:
+        table = match_tables(having[kind], truth.tables[kind], kind)
+        found += _kept(kind, table, truth.holders[kind])
+        found += _curves(kind, table, truth.holders[kind])
+        found += _counts(kind, table)
+        found += _inaccuracies(kind, table)
+        if kind == "click":
+            found += _pairs(table, truth.tables[kind])
+    return found
 
 
-def matched(table: pa.Table, exact: pa.Table, kind: str) -> Matched:
+def match_tables(table: pa.Table, exact: pa.Table, kind: str) -> MatchedTable:
     """The counts of a published table at the places of the exact one.
 
-    A table split by a further column is added up. One without counts weighs all its items alike.
+    A table split by a further column is added up. In one without counts all items weigh the same.
     """
-    keys, known = _joined(table, kind), _joined(exact, kind)
+    keys, known = _join_keys(table, kind), _join_keys(exact, kind)
     place = pc.fill_null(pc.index_in(keys, value_set=known), -1).to_numpy().astype(np.int64)
     count = count_of(table)
     given, inside = weights(table), place >= 0
-    drawn = given if count is None else table[count].to_numpy().astype(np.float64)
+    noisy = given if count is None else table[count].to_numpy().astype(np.float64)
     size = exact.num_rows
     users, rows = (exact[name].to_numpy().astype(np.float64) for name in ("users", "rows"))
     extra = keys.filter(pa.array(~inside)).dictionary_encode().indices.to_numpy().astype(np.int64)
-    return Matched(
+    return MatchedTable(
         true=rows if count == "rows" else users,
         users=users,
         rows=rows,
         published=np.bincount(place[inside], minlength=size) > 0,
-        given=_added(place[inside], given[inside], size),
-        drawn=drawn,
-        false=_added(extra, given[~inside], 0),
+        given=_add_up(place[inside], given[inside], size),
+        noisy=noisy,
+        false=_add_up(extra, given[~inside], 0),
         count=count,
     )
 
 
-def _joined(table: pa.Table, kind: str) -> pa.Array:
+def _join_keys(table: pa.Table, kind: str) -> pa.Array:
     """The key of each row as one text."""
     columns = [table[name].cast(pa.large_string()) for name in KEYS[kind]]
     text = pc.binary_join_element_wise(*columns, pa.scalar(SEPARATOR, pa.large_string()))
     return text.combine_chunks()
 
 
-def _added(place: Ints, values: Floats, size: int) -> Floats:
+def _add_up(place: Ints, values: Floats, size: int) -> Floats:
     """The sum of the values at each place."""
     return np.bincount(place, weights=values, minlength=size).astype(np.float64, copy=False)
 
 
-def _kept(kind: str, table: Matched, holders: Holders) -> list[Figure]:
+def _kept(kind: str, table: MatchedTable, holders: Holders) -> list[Figure]:
     """How much is there, of items and of what people did."""
     items, published = len(table.true), table.published
     found = int(published.sum()) + len(table.false)
@@ -136,15 +124,13 @@ def _kept(kind: str, table: Matched, holders: Holders) -> list[Figure]:
             n=found,
         ),
         # A mean over (user, item) that the log holds: is the item published?
-        scores.mean(
-            f"{kind} volume kept (users)", published[holders.item].astype(float), holders.user
-        ),
+        mean(f"{kind} volume kept (users)", published[holders.item].astype(float), holders.user),
         Figure(
             measure=f"{kind} volume kept (rows)",
             value=measures.volume(table.rows, published),
             n=int(table.rows.sum()),
         ),
-        scores.mean(f"{kind} items per user", held, np.arange(holders.users)),
+        mean(f"{kind} items per user", held, np.arange(holders.users)),
     ]
     if table.count is not None:
         total = float(table.given.sum() + table.false.sum())
@@ -152,7 +138,7 @@ def _kept(kind: str, table: Matched, holders: Holders) -> list[Figure]:
     return figures
 
 
-def _curves(kind: str, table: Matched, holders: Holders) -> list[Figure]:
+def _curves(kind: str, table: MatchedTable, holders: Holders) -> list[Figure]:
     """Coverage and distances of the top j, over j."""
     lengths = [j for j in CURVE if j <= len(table.true)]
     order = measures.top(table.true, max(lengths, default=0))
@@ -182,12 +168,12 @@ def _curves(kind: str, table: Matched, holders: Holders) -> list[Figure]:
 
 
 def _intervals(
-    table: Matched, holders: Holders, lengths: list[int]
+    table: MatchedTable, holders: Holders, lengths: list[int]
 ) -> dict[tuple[str, int], tuple[float, float]]:
-    """Where the distances of the top j lie if the users of the log are drawn again.
+    """Intervals of the distances of the top j when the users of the log are resampled.
 
     The list stays the log's own top j, and so do the errors of the published counts: noise is there
-    whoever was drawn. So the raw log, which has none, stays perfect.
+    whoever is in the sample. So the raw log, which has none, stays perfect.
     """
     if not lengths:
         return {}
@@ -196,16 +182,18 @@ def _intervals(
     user, item = holders.user[among], holders.item[among]
     true, given, shown = table.users[:size], table.given[:size], table.published[:size]
     found: dict[tuple[str, int], list[float]] = {(n, j): [] for n in DISTANCES for j in lengths}
-    for times in measures.redrawn(holders.users, resamples=RESAMPLES):
-        again = _added(item, times[user], size)
-        # Without counts all items weigh alike, whoever was drawn.
-        told = given if table.count is None else np.maximum(again + (given - true), 0.0) * shown
+    for times in measures.resample_users(holders.users, resamples=RESAMPLES):
+        again = _add_up(item, times[user], size)
+        # Without counts all items weigh alike, whoever is in the sample.
+        resampled = (
+            given if table.count is None else np.maximum(again + (given - true), 0.0) * shown
+        )
         for j in lengths:
-            both = measures.shares(again[:j], told[:j])
+            both = measures.shares(again[:j], resampled[:j])
             for name, distance in DISTANCES.items():
                 found[name, j].append(distance(both))
     return {
-        (name, j): _around(
+        (name, j): _interval_around(
             DISTANCES[name](measures.shares(true[:j], given[:j])),
             np.asarray(values),
             DISTANCES[name](measures.shares(true[:j], np.zeros(j))),
@@ -214,19 +202,19 @@ def _intervals(
     }
 
 
-def _around(value: float, drawn: Floats, worst: float) -> tuple[float, float]:
+def _interval_around(value: float, noisy: Floats, worst: float) -> tuple[float, float]:
     """The spread of the middle 95 % of the resamples, around the value.
 
-    Drawing small counts again adds noise of its own, which moves all resamples away from 0; the
+    Resampling small counts adds noise of its own, which moves all resamples away from 0; the
     shift is taken off.
     """
-    low, middle, high = np.quantile(drawn, [(1 - LEVEL) / 2, 0.5, (1 + LEVEL) / 2])
+    low, middle, high = np.quantile(noisy, [(1 - LEVEL) / 2, 0.5, (1 + LEVEL) / 2])
     return max(value + float(low - middle), 0.0), min(
         value + float(high - middle), max(worst, value)
     )
 
 
-def _counts(kind: str, table: Matched) -> list[Figure]:
+def _counts(kind: str, table: MatchedTable) -> list[Figure]:
     """Differences of counts over the whole table, and how they are distributed."""
     items = len(table.true)
     average, root = measures.scaled_differences(table.true, table.given, table.false)
@@ -238,27 +226,27 @@ def _counts(kind: str, table: Matched) -> list[Figure]:
     ]
     if table.count is None:
         return figures
-    gap = measures.largest_gap(table.drawn, table.true[table.published])
-    figures.append(Figure(measure=f"{kind} counts gap", value=gap, n=len(table.drawn)))
+    gap = measures.largest_gap(table.noisy, table.true[table.published])
+    figures.append(Figure(measure=f"{kind} counts gap", value=gap, n=len(table.noisy)))
     starts = measures.doublings(float(table.true.max()))
     ends = [
         f"{a}-{b - 1}" if b - 1 > a else f"{a}" for a, b in zip(starts, starts[1:], strict=False)
     ]
     names = ["below 1", *ends, f"{starts[-1]} and more"]
-    numbers = measures.count_distribution(table.drawn, starts)
+    numbers = measures.count_distribution(table.noisy, starts)
     return figures + [
-        Figure(measure=f"{kind} items counted {name}", value=float(number), n=len(table.drawn))
+        Figure(measure=f"{kind} items counted {name}", value=float(number), n=len(table.noisy))
         for name, number in zip(names, numbers, strict=True)
     ]
 
 
-def _inaccuracies(kind: str, table: Matched) -> list[Figure]:
+def _inaccuracies(kind: str, table: MatchedTable) -> list[Figure]:
     """How many items are taken for frequent and are not, or the other way round."""
     figures = list[Figure]()
     for tau in FREQUENCIES:
         slack = tau / SLACK
-        said = table.published if table.count is None else table.given >= tau
-        wrong = sum(measures.inaccuracy(table.true, said, tau=tau, slack=slack))
+        frequent = table.published if table.count is None else table.given >= tau
+        wrong = sum(measures.inaccuracy(table.true, frequent, tau=tau, slack=slack))
         missed, let = measures.inaccuracy(table.true, table.published, tau=tau, slack=slack)
         often, seldom = (table.true > tau + slack).sum(), (table.true < tau - slack).sum()
         figures += [
@@ -269,7 +257,7 @@ def _inaccuracies(kind: str, table: Matched) -> list[Figure]:
     return figures
 
 
-def _pairs(table: Matched, exact: pa.Table) -> list[Figure]:
+def _pairs(table: MatchedTable, exact: pa.Table) -> list[Figure]:
     """Hong's measures of query-url pairs. Pairs that a single user has are removed first, as there."""
     shared = table.users > 1
     true, given, shown = table.true[shared], table.given[shared], table.published[shared]

@@ -1,77 +1,61 @@
 """Query substitution (ZEALOUS 7.3): does a release give the substitutions that the raw log gives?"""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 
-from murmurlog.bundle.models.derived_tables import completed
 from murmurlog.bundle.models.substitution import Substitutions
 from murmurlog.evaluation.ground_truth import Truth
-from murmurlog.evaluation.scores import Figure, Floats, Ints, Scores, mean
-from murmurlog.evaluation.tasks.protocol import Settings, Unfit
-from murmurlog.evaluation.tasks.sampling import OncePerTruth, spread
+from murmurlog.evaluation.scores import Floats, Ints, Scores, Scoring, mean
+from murmurlog.evaluation.tasks.protocol import Settings, Tables, Unfit, complete
+from murmurlog.evaluation.tasks.sampling import once_per_truth, spread
 
-TOP = (2, 5, 20)  # the paper draws 2 and 5
+TOP = (2, 5, 20)  # the paper plots 2 and 5
 
 Answers = tuple[pa.Array, list[list[str]]]  # questions and what the raw log answers
 
-_raw: OncePerTruth[Answers] = OncePerTruth()
 
-
-@dataclass(frozen=True)
-class QuerySubstitution:
+def score(tables: Tables, truth: Truth, settings: Settings) -> Scoring:
     """The substitutions of a release beside those of the raw log, for its most frequent queries.
 
     Questions are those of the `top_queries` most asked queries for which the raw log has
-    substitutions. Intervals are over questions, which are queries and nobody's.
+    substitutions. Intervals are over questions, which are queries and belong to no user.
     """
-
-    name: str = "substitution"
-    needs: frozenset[str] = frozenset({"time"})
-    held_out: bool = False
-
-    def run(
-        self, tables: Mapping[str, pa.Table], truth: Truth, settings: Settings
-    ) -> list[Scores | Figure]:
-        made = completed(tables)
-        for kind in ("query", "pair"):
-            if kind not in made:
-                raise Unfit(f"needs a {kind} table")
-        key = (settings.top_queries, settings.questions)
-        questions, right = _raw(truth, key, lambda: _of_raw(truth, settings))
-        if all(made[kind] is truth.tables[kind] for kind in ("query", "pair")):
-            ours = right  # the raw log as a system: the same tables give the same answers
-        else:
-            model = Substitutions(queries=made["query"], pairs=made["pair"])
-            ours = model.top(questions, max(TOP))
-        users = np.arange(len(questions))
-        answered = np.array([len(own) > 0 for own in ours])
-        found = list[Scores | Figure]()
-        for j in TOP:
-            for measure, values in measured(ours, right, j).items():
-                found.append(Scores(measure=measure, values=values, users=users))
-            # Literal, and a miss as 0 would make no sense of it: see there.
-            literal, name = papers_map(ours, right, j)[answered], f"MAP@{j} of the paper (covered)"
-            found.append(mean(name, literal, users[answered]))
-        return found
+    made = complete(tables, "query", "pair")
+    questions, right = raw_answers(truth, settings.top_queries, settings.questions)
+    if all(made[kind] is truth.tables[kind] for kind in ("query", "pair")):
+        ours = right  # the raw log as a system: the same tables give the same answers
+    else:
+        model = Substitutions(queries=made["query"], pairs=made["pair"])
+        ours = model.top(questions, max(TOP))
+    users = np.arange(len(questions))
+    answered = np.array([len(own) > 0 for own in ours])
+    found = Scoring()
+    for j in TOP:
+        for measure, values in measure_answers(ours, right, j).items():
+            found.append(Scores(measure=measure, values=values, users=users))
+        # Literal, and a miss as 0 would make no sense of it: see there.
+        literal, name = literal_map(ours, right, j)[answered], f"MAP@{j} of the paper (covered)"
+        found.append(mean(name, literal, users[answered]))
+    return found
 
 
-def _of_raw(truth: Truth, settings: Settings) -> Answers:
+@once_per_truth
+def raw_answers(truth: Truth, top_queries: int, most: int) -> Answers:
     """The questions and the answers of the raw log."""
     queries, pairs = truth.tables["query"], truth.tables["pair"]
     model = Substitutions(queries=queries, pairs=pairs)
-    top = queries["query"].slice(0, settings.top_queries).combine_chunks()  # the most asked first
+    top = queries["query"].slice(0, top_queries).combine_chunks()  # the most asked first
     answered = np.flatnonzero(model.answers(top))
     if not len(answered):
         raise Unfit("needs queries with substitutions, and this log is too small for any")
-    chosen = answered[spread(len(answered), settings.questions)]
+    chosen = spread(answered, most)
     questions = top.take(pa.array(chosen))
     return questions, model.top(questions, max(TOP))
 
 
-def measured(
+def measure_answers(
     ours: Sequence[Sequence[str]], right: Sequence[Sequence[str]], j: int
 ) -> dict[str, Floats]:
     """The measures at j of each question, NaN where we have no answer.
@@ -97,7 +81,7 @@ def measured(
     return {measure: np.where(long > 0, values, np.nan) for measure, values in found.items()}
 
 
-def papers_map(ours: Sequence[Sequence[str]], right: Sequence[Sequence[str]], j: int) -> Floats:
+def literal_map(ours: Sequence[Sequence[str]], right: Sequence[Sequence[str]], j: int) -> Floats:
     """What ZEALOUS 7.3 calls MAP, to the letter.
 
     The sum over the right ones, i from 0, of (i + 1) / (our rank + 1), where the rank is 0 for one

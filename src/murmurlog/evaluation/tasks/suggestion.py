@@ -5,57 +5,39 @@ t of them, without the one just asked.
 
     P@5 = hits among the first five suggestions / 5        R@5 = the same hits / t        (4.8)
 
-Where a release has a session table both are told a second time with it (`with sessions`): there the
+Where a release has a session table both are reported a second time with it (`with sessions`): there the
 flow counts every later query, without it only the one asked next. lambda = 1 is clicks alone, which
 is what the thesis means by a log without sessions.
 
-Differs: the thesis keeps a tenth of the log for testing and does not say how it is drawn; here whole
+Differs: the thesis keeps a tenth of the log for testing and does not say how it is sampled; here whole
 users are kept, so that no test user is in the release.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 
-from murmurlog.bundle.models.derived_tables import completed
 from murmurlog.bundle.models.suggestion import LAMBDA, Suggester
 from murmurlog.evaluation.ground_truth import Truth
-from murmurlog.evaluation.ranking_metrics import precision, recall, relevant, swept
-from murmurlog.evaluation.scores import Figure, Scores
-from murmurlog.evaluation.tasks.held_out_sessions import Sessions, sessions_of, spread
-from murmurlog.evaluation.tasks.protocol import Settings, Unfit
-
-Ints = npt.NDArray[np.int64]
+from murmurlog.evaluation.ranking_metrics import curve_point, precision, recall, relevant
+from murmurlog.evaluation.scores import Ints, Scores, Scoring
+from murmurlog.evaluation.tasks.held_out_sessions import Sessions, sessions_of
+from murmurlog.evaluation.tasks.protocol import Settings, Tables, Unfit, complete
+from murmurlog.evaluation.tasks.sampling import spread
 
 K = 5
 LAMBDAS = tuple(step / 10 for step in range(11))
 
 
-@dataclass(frozen=True)
-class Suggestions:
-    """What a user asked later in a session, suggested from a release."""
-
-    name: ClassVar[str] = "suggestion"
-    needs: ClassVar[frozenset[str]] = frozenset({"time"})
-    held_out: ClassVar[bool] = True
-
-    def run(
-        self, tables: Mapping[str, pa.Table], truth: Truth, settings: Settings
-    ) -> list[Scores | Figure]:
-        """P@5 and R@5 at lambda 0.5, and their means at 0, 0.1, ..., 1."""
-        own = completed(tables)
-        if not {"pair", "click"} & set(own):
-            raise Unfit("needs a click, pair or session table")
-        sessions = sessions_of(truth)
-        at = spread(questions(sessions), settings.questions)
-        found = _scored(Suggester(own, sessions=False), sessions, at, "")
-        if "session" in own:
-            found += _scored(Suggester(own, sessions=True), sessions, at, " with sessions")
-        return found
+def score(tables: Tables, truth: Truth, settings: Settings) -> Scoring:
+    """P@5 and R@5 at lambda 0.5, and their means at 0, 0.1, ..., 1."""
+    own = complete(tables)
+    if not {"pair", "click"} & set(own):
+        raise Unfit("needs a click, pair or session table")
+    sessions = sessions_of(truth)
+    at = spread(questions(sessions), settings.questions)
+    found = _scored(Suggester(own, sessions=False), sessions, at, "")
+    if "session" in own:
+        found += _scored(Suggester(own, sessions=True), sessions, at, " with sessions")
+    return found
 
 
 def questions(sessions: Sessions) -> Ints:
@@ -66,7 +48,7 @@ def questions(sessions: Sessions) -> Ints:
 
 
 def truths(sessions: Sessions, at: Ints) -> tuple[Ints, Ints]:
-    """(question, a later query of its session), each once: the one just asked is none."""
+    """(question, a later query of its session), each once, without the query just asked."""
     later = sessions.end[sessions.session[at]] - at - 1
     question = np.repeat(np.arange(len(at)), later)
     offset = np.arange(len(question)) - np.repeat(np.cumsum(later) - later, later)
@@ -76,7 +58,7 @@ def truths(sessions: Sessions, at: Ints) -> tuple[Ints, Ints]:
     return pairs[0], pairs[1]
 
 
-def _scored(suggester: Suggester, sessions: Sessions, at: Ints, how: str) -> list[Scores | Figure]:
+def _scored(suggester: Suggester, sessions: Sessions, at: Ints, how: str) -> Scoring:
     number = suggester.numbers(sessions.texts)
     asked, each = np.unique(number[sessions.query[at]], return_inverse=True)
     best = suggester.suggest_all(asked, K, LAMBDAS)[each]
@@ -90,10 +72,10 @@ def _scored(suggester: Suggester, sessions: Sessions, at: Ints, how: str) -> lis
         ),
     }
     users, default = sessions.user[at], LAMBDAS.index(LAMBDA)
-    found: list[Scores | Figure] = [
+    found: Scoring = [
         Scores(measure=name, values=v[:, default], users=users) for name, v in values.items()
     ]
     for name, v in values.items():
         for column, lam in enumerate(LAMBDAS):
-            found += swept(f"{name}, lambda {lam:g}", v[:, column])
+            found += curve_point(f"{name}, lambda {lam:g}", v[:, column])
     return found

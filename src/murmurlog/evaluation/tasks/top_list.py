@@ -4,85 +4,70 @@ Their text compares the most common fears of a log with those of its release. He
 pattern are ranked by users, raw and released.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from scipy import stats
 
-from murmurlog.bundle.models.derived_tables import completed
-from murmurlog.bundle.models.top_list import matching
+from murmurlog.bundle.models.top_list import match_pattern
 from murmurlog.bundle.schema import count_of
 from murmurlog.evaluation.ground_truth import Truth
-from murmurlog.evaluation.scores import Figure, Floats, Scores, mean
-from murmurlog.evaluation.tasks.protocol import Settings, Unfit
+from murmurlog.evaluation.scores import Figure, Floats, Scoring, mean
+from murmurlog.evaluation.tasks.protocol import Settings, Tables, Unfit, complete
 
 TOP = (5, 10, 20, 40)
 
 
-@dataclass(frozen=True)
-class TopLists:
+def score(tables: Tables, truth: Truth, settings: Settings) -> Scoring:
     """How much of the raw top list a release keeps, and in which order.
 
     "top j published": the share of the j most asked that are published at all.
     "top j among the top j": the share of them that are among the j first of the release.
     "Kendall tau", "Spearman rho": of the counts, raw and released; covered: of those that are
-    published; all: of all queries of the raw log like the pattern, unpublished ones with a count of
-    0. With ties: tau-b, mean ranks. 0 where there are not two different counts on each side.
-    A set without counts is only asked what is published. Intervals are over the queries.
+    published; all: of all queries of the raw log that match the pattern, unpublished ones with a
+    count of 0. With ties: tau-b, mean ranks. 0 where there are not two different counts on each side.
+    A set without counts is scored only on what is published. Intervals are over the queries.
     """
-
-    name: str = "top-list"
-    needs: frozenset[str] = frozenset()
-    held_out: bool = False
-
-    def run(
-        self, tables: Mapping[str, pa.Table], truth: Truth, settings: Settings
-    ) -> list[Scores | Figure]:
-        rows = ranks(tables, truth, settings.pattern)
-        rank = rows["released rank"].to_numpy(zero_copy_only=False)  # NaN: not published
-        ordered = count_of(completed(tables)["query"]) is not None  # a set is not
-        found = list[Scores | Figure]()
-        for j in TOP:
-            top = rank[:j]
-            who = np.arange(len(top))
-            found.append(mean(f"top {j} published", (~np.isnan(top)).astype(float), who))
-            if ordered:
-                found.append(mean(f"top {j} among the top {j}", (top <= j).astype(float), who))
-        if not ordered:
-            return found
-        raw = rows["raw"].to_numpy().astype(float)
-        released = rows["released"].to_numpy(zero_copy_only=False)
-        kept = ~np.isnan(released)
-        for measure, of in (("Kendall tau", stats.kendalltau), ("Spearman rho", stats.spearmanr)):
-            for told, a, b in (
-                ("covered", raw[kept], released[kept]),
-                ("all", raw, np.nan_to_num(released)),
-            ):
-                value = float(of(a, b).statistic) if _vary(a) and _vary(b) else 0.0
-                found.append(Figure(measure=f"{measure} ({told})", value=value, n=len(a)))
+    rows = ranks(tables, truth, settings.pattern)
+    rank = rows["released rank"].to_numpy(zero_copy_only=False)  # NaN: not published
+    ordered = count_of(complete(tables)["query"]) is not None  # a set is not
+    found = Scoring()
+    for j in TOP:
+        top = rank[:j]
+        who = np.arange(len(top))
+        found.append(mean(f"top {j} published", (~np.isnan(top)).astype(float), who))
+        if ordered:
+            found.append(mean(f"top {j} among the top {j}", (top <= j).astype(float), who))
+    if not ordered:
         return found
+    raw = rows["raw"].to_numpy().astype(float)
+    released = rows["released"].to_numpy(zero_copy_only=False)
+    kept = ~np.isnan(released)
+    for measure, of in (("Kendall tau", stats.kendalltau), ("Spearman rho", stats.spearmanr)):
+        for which, a, b in (
+            ("covered", raw[kept], released[kept]),
+            ("all", raw, np.nan_to_num(released)),
+        ):
+            value = float(of(a, b).statistic) if _vary(a) and _vary(b) else 0.0
+            found.append(Figure(measure=f"{measure} ({which})", value=value, n=len(a)))
+    return found
 
 
 def _vary(values: Floats) -> bool:
     return len(values) > 1 and bool(np.any(values != values[0]))
 
 
-def ranks(tables: Mapping[str, pa.Table], truth: Truth, pattern: str) -> pa.Table:
+def ranks(tables: Tables, truth: Truth, pattern: str) -> pa.Table:
     """The list itself, raw order: query, raw (users), raw rank, released (count), released rank.
 
     The last two are null for what is not published. Ranks start at 1; equal counts are ordered by
     text.
     """
-    made = completed(tables)
-    if "query" not in made:
-        raise Unfit("needs a query table")
-    raw = matching(truth.tables["query"].select(["query", "users"]), pattern)
+    made = complete(tables, "query")
+    raw = match_pattern(truth.tables["query"].select(["query", "users"]), pattern)
     if not raw.num_rows:
         raise Unfit(f"needs queries like {pattern!r}, and this log has none")
-    released = matching(made["query"], pattern)
+    released = match_pattern(made["query"], pattern)
     place = pc.index_in(raw["query"], value_set=released["query"].combine_chunks())
     return pa.table(
         {

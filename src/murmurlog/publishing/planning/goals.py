@@ -4,13 +4,15 @@ Every number comes from rehearsals on a `Likeness`; the log that is to be releas
 """
 
 import math
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from murmurlog.errors import UsageError
-from murmurlog.publishing.plan import Plan, plan
-from murmurlog.publishing.planning.forecast import Forecast, Rehearsal
+from murmurlog.publishing.plan import DELTA, EPSILON, Plan, plan
+from murmurlog.publishing.planning.forecast import Forecast, Rehearsal, explain
+from murmurlog.publishing.planning.forecast_source import ForecastLog, ForecastSource
 
 GOALS = ("coverage", "precision")
 LEAST, MOST = 0.01, 20.0  # epsilon
@@ -25,6 +27,8 @@ SHARES: dict[str | None, tuple[float, ...]] = {
     "coverage": (0.1,),
     "precision": (0.3, 0.5, 0.7),
 }
+# Flags of the release that stand for themselves: nothing in them is chosen on a log.
+GIVEN = ("tables", "delta", "unit", "neighbours", "set-only")
 COUNTED = (10, 20, 40, 80, 160)
 ROUNDS = (4, 6)
 # The standing choice comes first: the coarse search is made with it.
@@ -61,7 +65,7 @@ class Wish:
 class Terms:
     """What is settled before anything is chosen: the budget's other half, and what was asked for."""
 
-    delta: float
+    delta: float = DELTA
     unit: str = "user"
     neighbours: str = "add-remove"
     set_only: bool = False
@@ -327,3 +331,131 @@ def release_flags(choice: Choice, terms: Terms, *, kind: str = "query") -> dict[
     if terms.set_only:
         flags["set-only"] = True
     return flags
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetPlan:
+    """A release that was planned on a forecast, and what it is expected to hold."""
+
+    choice: Choice | None  # None: only the trade-off was asked for
+    terms: Terms
+    log: ForecastLog
+    target: Wish | None
+    epsilon: float | None  # as it was given
+    explanation: str
+    sweep: Sequence[Mapping[str, Any]] = ()
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the target is reached; None without one."""
+        if self.target is None or self.choice is None:
+            return None
+        return self.target.met(self.choice.forecast)
+
+    @property
+    def unprotected(self) -> list[str]:
+        """The settings that were chosen on the owner's log itself."""
+        if self.choice is None or not self.log.exact:
+            return []
+        fixed = {name.replace("_", "-") for name in self.terms.options} | set(GIVEN)
+        fixed |= {"mechanism"} if self.terms.mechanism else set()
+        fixed |= {"per-user"} if self.terms.per_user else set()
+        fixed |= {"epsilon"} if self.target is None or self.epsilon is not None else set()
+        flags = release_flags(self.choice, self.terms, kind=self.log.kind)
+        return [
+            f"{name} {value}, chosen by plan on the log itself"
+            for name, value in flags.items()
+            if name not in fixed
+        ]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The flags of the release by name, as in a [release] section of murmurlog.toml."""
+        if self.choice is None:
+            return {}
+        flags = release_flags(self.choice, self.terms, kind=self.log.kind)
+        if self.log.private:
+            flags["planned-by"] = self.log.private
+        if self.unprotected:
+            flags["unprotected"] = self.unprotected
+        return flags
+
+    @property
+    def command(self) -> str:
+        """The command line of the release."""
+        words = ["murmurlog", "release", "SOURCE"]
+        for name, value in self.settings.items():
+            if value is True:
+                words.append(f"--{name}")
+            elif name == "unprotected":
+                words += [word for text in value for word in ("--unprotected", text)]
+            else:
+                words += [f"--{name}", ",".join(value) if isinstance(value, list) else str(value)]
+        return shlex.join(words)
+
+    @property
+    def shortfall(self) -> str | None:
+        """Why nothing better was found; None if the target is reached."""
+        if self.met is not False or self.target is None or self.choice is None:
+            return None
+        best, epsilon = self.target.of(self.choice.forecast), self.choice.epsilon
+        amount = f"{best:.1%}" if self.target.name == "volume" else f"{best:.0f}"
+        most = ", the most that is tried" if epsilon >= MOST else ""
+        return (
+            f"missed: {self.target} is not reached at epsilon {epsilon:g}{most}; the best is {amount}, by "
+            f"{self.choice.plan.mechanism}. What few users hold cannot be published at this budget, "
+            "whatever the split: wish for less"
+            + (", or allow a larger epsilon." if epsilon < MOST else ".")
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything known about the choice; of the trade-off alone, its points."""
+        if self.choice is None:
+            return {"from": self.log.description, "sweep": list(self.sweep)}
+        return self.choice.plan.as_json() | {
+            "explained": self.explanation,
+            "target": None if self.target is None else str(self.target),
+            "met": self.met,
+            "foretold": self.choice.forecast.as_json(),
+            "from": self.log.description,
+            "unprotected": self.unprotected,
+            "release": self.command,
+        }
+
+
+def plan_for_target(
+    source: ForecastSource,
+    terms: Terms,
+    *,
+    target: Wish | None = None,
+    goal: str | None = None,
+    epsilon: float | None = None,
+    with_sweep: bool = False,
+    say: Callable[[str], None] = lambda _: None,
+) -> TargetPlan:
+    """The release that reaches the target at the least epsilon, or the best one at a given epsilon.
+
+    `with_sweep` adds the trade-off over epsilon; without target, goal and epsilon it is all.
+    """
+    candidates(replace(terms, unit=source.unit), goal)  # refused before anything is read
+    log = source.load(say)
+    terms = replace(terms, unit=log.unit, reach=log.reach)
+    rehearsal = Rehearsal(log.likeness)
+    rows = sweep(rehearsal, terms, say=say) if with_sweep else []
+    choice, explanation = None, ""
+    if not with_sweep or target is not None or epsilon is not None or goal is not None:
+        search = Search(rehearsal, terms, say=say)
+        if target is not None and epsilon is None:
+            choice = search.least(target, goal=goal)
+        else:
+            choice = search.at(EPSILON if epsilon is None else epsilon, wish=target, goal=goal)
+        explanation = explain(choice.plan, rehearsal)
+    return TargetPlan(
+        choice=choice,
+        terms=terms,
+        log=log,
+        target=target,
+        epsilon=epsilon,
+        explanation=explanation,
+        sweep=rows,
+    )

@@ -1,0 +1,121 @@
+"""The log that a forecast is based on: a profile, a public log, a generated one, or the log itself."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from murmurlog.errors import UsageError
+from murmurlog.logs.options import SourceOptions
+from murmurlog.publishing.planning.outline import read_outline
+from murmurlog.publishing.planning.stand_in_log import Likeness, of_file, of_outline, of_shape
+
+WIDE = 50  # items a unit: a narrower profile says little about what rounds see
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForecastLog:
+    """A log without texts to forecast from, and what its use means for the guarantee."""
+
+    likeness: Likeness
+    description: str
+    kind: str
+    unit: str
+    exact: bool  # the owner's log itself
+    reach: int | None = None  # items of a unit whose popularity was measured
+    private: str | None = None  # names a private profile, whose cost adds to that of the release
+    note: str | None = None  # for the person who plans
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForecastSource:
+    """Where to forecast from: at most one of the first four."""
+
+    profile: Path | None = None
+    public: str | None = None
+    like: str | None = None
+    raw: str | None = None
+    users: int | None = None
+    kind: str | None = None
+    unit: str = "user"
+    read: SourceOptions = field(default_factory=SourceOptions)
+    memory: str | None = None
+
+    def __post_init__(self) -> None:
+        names = ("profile", "public", "like", "raw")
+        given = [f"--{name}" for name in names if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise UsageError(f"{' and '.join(given)} are two logs to foretell from: give one")
+        if not given and self.users is None:
+            raise UsageError(
+                "what survives is foretold from a log that is not secret: give --profile FILE (measured by "
+                "murmurlog profile --epsilon), --public FILE, or --users N for a generated log (--like "
+                "aol, zealous or plain). --raw FILE looks at your own log, and that is not protected."
+            )
+        if self.like is not None and self.users is None:
+            raise UsageError(f"--like {self.like} needs --users: how many users the log has, about")
+
+    def load(self, say: Callable[[str], None] = lambda _: None) -> ForecastLog:
+        """The log that everything is forecast from."""
+        if self.profile:
+            return self._profile(self.profile, say)
+        if source := self.public or self.raw:
+            return self._file(source, say)
+        users, like = self.users or 0, self.like or "plain"
+        say(f"inventing a log of {users} users")
+        kind = self.kind or "query"
+        return ForecastLog(
+            likeness=of_shape(like, users=users, kind=kind, unit=self.unit),
+            description=f"a generated log, {like}, {users} users",
+            kind=kind,
+            unit=self.unit,
+            exact=False,
+        )
+
+    def _file(self, source: str, say: Callable[[str], None]) -> ForecastLog:
+        name, kind = Path(source).name, self.kind or "query"
+        say(f"reading {name}")
+        likeness = of_file(
+            source,
+            kind=kind,
+            unit=self.unit,
+            columns=self.read.columns,
+            encoding=self.read.encoding,
+            shape=self.read.shape,
+            memory=self.memory,
+        )
+        if self.public and self.users:
+            likeness = likeness.part(self.users)
+        what = "the public log" if self.public else "the log itself, which is not protected:"
+        return ForecastLog(
+            likeness=likeness,
+            description=f"{what} {name}, {likeness.units} {self.unit}s",
+            kind=kind,
+            unit=self.unit,
+            exact=self.public is None,
+        )
+
+    def _profile(self, path: Path, say: Callable[[str], None]) -> ForecastLog:
+        outline = read_outline(path)
+        if self.kind not in (None, outline.kind):
+            raise UsageError(f"{path.name} is of kind {outline.kind}, not {self.kind}")
+        if self.unit not in ("user", outline.unit):
+            raise UsageError(f"{path.name} is of unit {outline.unit}, not {self.unit}")
+        if self.users is not None:
+            raise UsageError("--users goes with --like and --public: a profile has its own number")
+        say("inventing a log with the measured outline")
+        note = (
+            f"this profile counts {outline.per_user} items a {outline.unit}; one with --per-user 50 "
+            "foretells rounds better"
+        )
+        cost = f", {outline.guarantee}; its cost adds to that of the release"
+        exact = ", which is exact: it is not protected"
+        return ForecastLog(
+            likeness=of_outline(outline),
+            description=f"the profile {path.name}" + (cost if outline.private else exact),
+            kind=outline.kind,
+            unit=outline.unit,
+            exact=not outline.private,
+            reach=outline.per_user,
+            private=f"a private profile ({outline.guarantee})" if outline.private else None,
+            note=note if outline.per_user < WIDE else None,
+        )
