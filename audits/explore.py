@@ -22,8 +22,8 @@ import murmurlog
 import murmurlog.cli.main
 from murmurlog.bundle.certificate import Certificate
 from murmurlog.bundle.keys import clean_url, keywords, normalise
+from murmurlog.bundle.options import read_bounds, read_number, read_pairs, read_span
 from murmurlog.cli.app import settings_of
-from murmurlog.cli.flags import by_values, mechanism_of, number, pairs, per_user_bounds, seconds
 from murmurlog.cli.release_section import audited
 from murmurlog.counting.public_sets.labels import read_labels
 from murmurlog.counting.public_sets.result_lists import read_lists
@@ -35,6 +35,7 @@ from murmurlog.logs.records import cut
 from murmurlog.logs.screen import load, load_deny
 from murmurlog.logs.source import find
 from murmurlog.mechanisms import parse
+from murmurlog.publishing.request import mechanism_of, read_by
 
 PACKAGE = str(Path(murmurlog.__file__).parent)
 SLOW = ("patterns files", "settings files", "specifications")  # a tenth of the inputs
@@ -87,7 +88,7 @@ def _certificate(content: bytes, _: Path) -> None:
 def _flags(content: bytes, _: Path) -> None:
     given = content.decode("utf-8", "surrogateescape")
     readers: tuple[Callable[[str], Any], ...] = (
-        number, by_values, per_user_bounds, seconds, mechanism_of, lambda t: pairs(t, "--set"),
+        read_number, read_by, read_bounds, read_span, mechanism_of, read_pairs("--set"),
     )  # fmt: skip
     for reader in readers:
         with suppress(UsageError):

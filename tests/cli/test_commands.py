@@ -16,8 +16,11 @@ import murmurlog.cli.main as entry
 from murmurlog.bundle.decimals import decimal, integer
 from murmurlog.bundle.options import options_of, read_number
 from murmurlog.cli.app import app
+from murmurlog.cli.audit import Attacked
+from murmurlog.cli.evaluate import Released, Scoring
 from murmurlog.logs.invented.generate import invent, write
-from murmurlog.publishing.request import Budget, Content
+from murmurlog.publishing.planning.profile_options import Measured, ProfileOptions
+from murmurlog.publishing.request import Budget, Choice, Content, Privacy
 
 MURMURLOG = Path(sys.executable).with_name("murmurlog")
 
@@ -311,7 +314,20 @@ def test_settings_of_a_group_and_texts_with_commas(place, tmp_path):
     assert "# Shoes, and more" in (tmp_path / "b" / "README.md").read_text()
 
 
-GROUPS = {"release": (Budget, Content)}
+GROUPS = {
+    "release": (Budget, Content),
+    "plan": (Privacy, Choice),
+    "profile": (Measured, ProfileOptions),
+    "evaluate": (Released, Scoring),
+    "sweep": (Released, Scoring),
+    "audit": (Attacked,),
+}
+NEEDED = {  # what a command asks for before it reads the values of its groups
+    "release": ("log.parquet",),
+    "profile": ("log.parquet",),
+    "evaluate": ("log.parquet",),
+    "sweep": ("log.parquet", "--mechanisms", "rounds", "--vary", "epsilon=1"),
+}
 
 
 def numeric_flags(commands, before=()):
@@ -342,7 +358,7 @@ def test_numeric_flags_are_found():
 @pytest.mark.parametrize(("command", "flag"), NUMERIC)
 def test_no_flag_takes_for_a_number_what_only_python_does(command, flag, tmp_path):
     for text in ("1_0", "inf", "nan", "\u0661", "\uff11", "0x10", "1e999"):
-        done = run(*command, flag, text, cwd=tmp_path)
+        done = run(*command, *NEEDED.get(command[0], ()), flag, text, cwd=tmp_path)
         assert done.returncode == 2
         assert repr(text) in done.stderr, done.stderr
     assert list(tmp_path.iterdir()) == []

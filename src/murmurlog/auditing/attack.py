@@ -196,20 +196,19 @@ def audit(
     epsilon: float | None = None,
     delta: float | None = None,
     per_user: int | Mapping[str, int] | None = None,
-    neighbours: str = "add-remove",
     noise: str | None = None,
     tables: tuple[str, ...] | None = None,
-    options: Mapping[str, Any] | None = None,
-    files: tuple[str, ...] = (),
     trials: int = TRIALS,
     confidence: float = CONFIDENCE,
     only: Callable[[Setting], bool] = lambda _: True,
     until_found: bool = False,
     say: Callable[[str], None] = lambda _: None,
+    **more: Any,
 ) -> Audit:
     """Attacks a mechanism at a budget and at the audit's own; `until_found` stops at a violation.
 
-    `files` are options that name public lists, of which the audit writes its own. `trials` are
+    `more` may be `neighbours`, `options` of the mechanisms, and `files`: options that name public
+    lists, of which the audit writes its own. `trials` are
     worlds of each pair in each release. The confidence is that of everything together:
     no bound of the whole audit is wrong but for a chance of 1 - confidence.
     """
@@ -224,11 +223,9 @@ def audit(
         epsilon=EPSILON if epsilon is None else epsilon,
         delta=DELTA if delta is None else delta,
         per_user=1 if per_user is None else per_user,
-        neighbours=neighbours,
         noise=noise,
-        options=options or {},
-        files=files,
         **({} if tables is None else {"tables": tables}),
+        **more,
     )
     names = dict.fromkeys(mechanisms_for(first.tables, mechanism).values())
     settings = [first, *(each for name in names for each in standing(name, noise=noise))]

@@ -1,23 +1,19 @@
 """The command that attacks a mechanism. Imports are late: --help answers at once."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from murmurlog.bundle.options import Option, read_bounds, read_number
 from murmurlog.cli.app import app
-from murmurlog.cli.flags import (
-    Delta,
-    Epsilon,
-    Json,
-    Mechanism,
-    Neighbours,
-    Noise,
-    mechanism_of,
-    per_user_bounds,
-)
+from murmurlog.cli.flags import Json
+from murmurlog.cli.options import GroupedCommand, takes
 from murmurlog.cli.output import aligned, progress, show, show_json, tell
 from murmurlog.errors import UsageError
+from murmurlog.publishing.request import mechanism_of
 
 if TYPE_CHECKING:
     from murmurlog.auditing.attack import Audit
@@ -25,17 +21,38 @@ if TYPE_CHECKING:
 VIOLATION = 1  # the exit code
 
 
-@app.command()
+@dataclass(frozen=True, kw_only=True)
+class Attacked:
+    """What is attacked."""
+
+    mechanism: Annotated[
+        str | Mapping[str, str] | None,
+        Option(
+            help="For all tables, or query=rounds,click=threshold. Default rounds.",
+            read=mechanism_of,
+        ),
+    ] = None
+    epsilon: Annotated[
+        float | None, Option(help="Of the whole release, per unit. Default 1.", read=read_number)
+    ] = None
+    delta: Annotated[
+        float | None,
+        Option(help="Of the whole release, per unit. Default 1e-6.", read=read_number),
+    ] = None
+    per_user: Annotated[
+        int | Mapping[str, int] | None,
+        Option(help="Distinct items a unit. Default 1.", read=read_bounds, variable=False),
+    ] = None
+    neighbours: Annotated[str, Option(help="add-remove or replace.")] = "add-remove"
+    noise: Annotated[
+        str | None, Option(help="geometric or gaussian. Default: the lower threshold.")
+    ] = None
+
+
+@app.command(cls=GroupedCommand)
+@takes(attacked=Attacked)
 def audit(
     context: typer.Context,
-    mechanism: Mechanism = None,
-    epsilon: Epsilon = None,
-    delta: Delta = None,
-    per_user: Annotated[
-        str | None, typer.Option("--per-user", help="Distinct items a unit. Default 1.")
-    ] = None,
-    neighbours: Neighbours = "add-remove",
-    noise: Noise = None,
     spec: Annotated[
         Path | None,
         typer.Option("--spec", help="A murmurlog.toml: what its [release] says is attacked."),
@@ -51,6 +68,8 @@ def audit(
         typer.Option("--picture", help="Also an HTML page: intervals against claims."),
     ] = None,
     as_json: Json = False,
+    *,
+    attacked: Attacked,
 ) -> None:
     """Attack a mechanism on the whole road: a lower bound on epsilon against the claim."""
     from murmurlog.auditing import attack as auditing
@@ -59,20 +78,14 @@ def audit(
     # Its default is a neighbouring too: only where it comes from tells whether it was asked for.
     source = context.get_parameter_source("neighbours")
     asked_too = source is not None and source.name != "DEFAULT"
-    if spec and (mechanism or epsilon or delta or per_user or noise or asked_too):
+    given = (name for name, value in vars(attacked).items() if name != "neighbours" and value)
+    if spec and (asked_too or any(given)):
         raise UsageError(
             "--spec says what is attacked: leave --mechanism, --neighbours and the budget out"
         )
     if picture and (picture.exists() or picture.is_symlink()):
         raise UsageError(f"--picture {str(picture)!r} exists: choose another name")
-    asked: dict[str, Any] = {
-        "mechanism": mechanism_of(mechanism),
-        "epsilon": epsilon,
-        "delta": delta,
-        "per_user": None if per_user is None else per_user_bounds(per_user),
-        "neighbours": neighbours,
-        "noise": noise,
-    }
+    asked = dict(vars(attacked))
     if spec:
         asked = audited(spec)
     with progress() as say:

@@ -1,111 +1,111 @@
 """The commands that say how useful a release is. What they write looks at the raw log: internal."""
 
-import inspect
-from collections.abc import Callable
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from murmurlog.bundle.decimals import integer
+from murmurlog.bundle.options import Option, read_list, read_number, read_pair
 from murmurlog.cli.app import app
-from murmurlog.cli.flags import (
-    Columns,
-    Delta,
-    Encoding,
-    Epsilon,
-    Json,
-    Map,
-    Memory,
-    PoolFile,
-    ResultLists,
-    Shape,
-    Source,
-    Url,
-    flag,
-    number,
-    one_pair,
-    pairs,
-)
+from murmurlog.cli.flags import Json, Memory, Source
+from murmurlog.cli.options import GroupedCommand, takes
 from murmurlog.cli.output import aligned, progress, show, show_json, tell
 from murmurlog.errors import UsageError
+from murmurlog.logs.options import ReadOptions
 
 Folds = Annotated[
     int, typer.Option("--folds", help="Parts of the users; 1 holds out one user in five.")
 ]
 
 
-def shared_options(
+@dataclass(frozen=True, kw_only=True)
+class Released:
+    """Releases made for this alone."""
+
     tables: Annotated[
-        str | None,
-        flag("--tables", help="Of mechanisms named here. Default query,click,pair,keyword."),
-    ] = None,
-    epsilon: Epsilon = None,
-    delta: Delta = None,
+        Sequence[str] | None,
+        Option(help="Of mechanisms named here. Default query,click,pair,keyword.", read=read_list),
+    ] = None
+    epsilon: Annotated[
+        float | None, Option(help="Of the whole release, per unit. Default 1.", read=read_number)
+    ] = None
+    delta: Annotated[
+        float | None,
+        Option(help="Of the whole release, per unit. Default 1e-6.", read=read_number),
+    ] = None
     per_user: Annotated[
-        int | None, flag("--per-user", help="Of mechanisms named here: distinct items a user.")
-    ] = None,
+        int | None,
+        Option(help="Of mechanisms named here: distinct items a user.", read=integer),
+    ] = None
     repeats: Annotated[
         int,
-        typer.Option(
-            "--repeats", help="Independent releases of each system; their mean is reported."
+        Option(
+            help="Independent releases of each system; their mean is reported.",
+            read=integer,
+            variable=False,
         ),
-    ] = 1,
+    ] = 1
+    pool: Annotated[
+        Path | None,
+        Option(
+            help="pool, hybrid: public queries, a file of query or query<TAB>url lines.", read=Path
+        ),
+    ] = None
+    result_lists: Annotated[
+        Path | None,
+        Option(help="korolova: public lists, a file of query<TAB>url lines.", read=Path),
+    ] = None
+    map: Annotated[
+        str | None,
+        Option(help="sessions: length, or a public file of query<TAB>label lines."),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scoring:
+    """Tasks."""
+
     labels: Annotated[
         Path | None,
-        typer.Option("--labels", help="What was planted, as generate --labels writes it."),
-    ] = None,
+        Option(help="What was planted, as generate --labels writes it.", read=Path, variable=False),
+    ] = None
     doc_freq: Annotated[
         Path | None,
-        typer.Option("--doc-freq", help="index-caching: a file of keyword<TAB>documents lines."),
-    ] = None,
+        Option(
+            help="index-caching: a file of keyword<TAB>documents lines.", read=Path, variable=False
+        ),
+    ] = None
     cache_bytes: Annotated[
-        int, typer.Option("--cache-bytes", help="index-caching: memory for posting lists.")
-    ] = 1_000_000_000,
+        int,
+        Option(help="index-caching: memory for posting lists.", read=integer, variable=False),
+    ] = 1_000_000_000
     top_queries: Annotated[
         int,
-        typer.Option("--top-queries", help="substitution: the raw log's most frequent queries."),
-    ] = 100_000,
+        Option(
+            help="substitution: the raw log's most frequent queries.", read=integer, variable=False
+        ),
+    ] = 100_000
     questions: Annotated[
         int,
-        typer.Option("--questions", help="At most so many questions a task; always the same ones."),
-    ] = 10_000,
+        Option(
+            help="At most so many questions a task; always the same ones.",
+            read=integer,
+            variable=False,
+        ),
+    ] = 10_000
     pattern: Annotated[
-        str, typer.Option("--pattern", help="top-list: which queries, * for anything.")
-    ] = "fear of *",
-    columns: Columns = None,
-    encoding: Encoding = None,
-    shape: Shape = None,
-    url: Url = "path",
-    deny: Annotated[
-        Path | None, flag("--deny", help="The denied queries that a bundle was made with.")
-    ] = None,
-    patterns: Annotated[
-        Path | None, flag("--patterns", help="The screen that a bundle was made with.")
-    ] = None,
-    pool: PoolFile = None,
-    result_lists: ResultLists = None,
-    map: Map = None,
-    memory: Memory = None,
-) -> None:
-    """Declares the options of both commands."""
+        str, Option(help="top-list: which queries, * for anything.", variable=False)
+    ] = "fear of *"
 
 
-def with_shared_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with the shared options before its last one, --json."""
-    *own, as_json = (
-        each
-        for each in inspect.signature(command).parameters.values()
-        if each.kind is not inspect.Parameter.VAR_KEYWORD
-    )
-    shared = inspect.signature(shared_options).parameters.values()
-    merged = [*own, *shared, as_json]
-    command.__signature__ = inspect.Signature(merged)  # type: ignore[attr-defined]
-    command.__annotations__ = {each.name: each.annotation for each in merged}
-    return command
+GROUPS = {"released": Released, "scoring": Scoring, "read": ReadOptions}
 
 
-@app.command()
-@with_shared_options
+@app.command(cls=GroupedCommand)
+@takes(**GROUPS)
 def evaluate(
     source: Source,
     bundle: Annotated[
@@ -130,8 +130,9 @@ def evaluate(
         str | None, typer.Option("--tasks", help="Which tasks, with commas. Default all.")
     ] = None,
     folds: Folds = 5,
+    memory: Memory = None,
     as_json: Json = False,
-    **shared: Any,
+    **groups: Any,
 ) -> None:
     """Score bundles on every task of the papers, against the log they come from. Internal."""
     from murmurlog.evaluation import report
@@ -143,19 +144,20 @@ def evaluate(
             source,
             bundles=bundle or (),
             test=test,
-            baselines=listed(baselines) or (),
-            mechanisms=listed(mechanisms) or (),
-            tasks=listed(tasks),
+            baselines=read_list(baselines),
+            mechanisms=read_list(mechanisms or ""),
+            tasks=None if tasks is None else read_list(tasks),
             folds=folds,
             say=say,
-            **_keywords(shared, bundles=bundle or ()),
+            memory=memory,
+            **_keywords(bundles=bundle or (), **groups),
         )
     report.write(done, out)
     _tell(done, out, as_json)
 
 
-@app.command()
-@with_shared_options
+@app.command(cls=GroupedCommand)
+@takes(**GROUPS)
 def sweep(
     source: Source,
     mechanisms: Annotated[
@@ -177,8 +179,9 @@ def sweep(
         str, typer.Option("--tasks", help="Which tasks, with commas, or all.")
     ] = "statistics",
     folds: Folds = 1,
+    memory: Memory = None,
     as_json: Json = False,
-    **shared: Any,
+    **groups: Any,
 ) -> None:
     """Vary one parameter of mechanisms and see what use is left. Internal."""
     from murmurlog.evaluation import report
@@ -190,58 +193,57 @@ def sweep(
     with progress() as say:
         done = run(
             source,
-            mechanisms=listed(mechanisms) or (),
+            mechanisms=read_list(mechanisms or ""),
             vary=read_vary(vary),
-            baselines=listed(baselines) or (),
-            tasks=None if tasks == "all" else listed(tasks),
+            baselines=read_list(baselines),
+            tasks=None if tasks == "all" else read_list(tasks),
             folds=folds,
             say=say,
-            **_keywords(shared),
+            memory=memory,
+            **_keywords(**groups),
         )
     report.write_folder(done, out, x=x)
     _tell(done, out / "report.html", as_json)
 
 
-def listed(text: str | None) -> list[str] | None:
-    """["a", "b"] from "a,b"; None stays None, and nothing is nothing."""
-    if text is None:
-        return None
-    return [part.strip() for part in text.split(",") if part.strip()]
-
-
 def read_vary(text: str) -> tuple[str, list[float]]:
     """("epsilon", [0.5, 1.0]) from "epsilon=0.5,1"."""
-    what, values = one_pair(text, "--vary")
-    return what, [number(value) for value in listed(values) or ()]
+    what, values = read_pair(text, "--vary")
+    return what, [read_number(value) for value in read_list(values)]
 
 
-def _keywords(shared: dict[str, Any], bundles: list[Path] | tuple[()] = ()) -> dict[str, Any]:
-    """The keywords of `murmurlog.evaluate` that the shared options give, their files read."""
+def _keywords(
+    released: Released, scoring: Scoring, read: ReadOptions, bundles: Sequence[Path] = ()
+) -> dict[str, Any]:
+    """The keywords of `murmurlog.evaluate` that the groups give, their files read."""
     from murmurlog.evaluation.label_files import read_doc_freq, read_planted
     from murmurlog.evaluation.recipes import public_files
     from murmurlog.evaluation.tasks import Settings
 
-    given = dict(shared)
-    tables = listed(given.pop("tables"))
-    labels, doc_freq = given.pop("labels"), given.pop("doc_freq")
-    chosen = ("questions", "pattern", "cache_bytes", "top_queries")
+    labels, doc_freq = scoring.labels, scoring.doc_freq
     return {
-        "tables": tables,
-        "columns": pairs(given.pop("columns"), "--columns"),
+        **vars(read),
+        "tables": released.tables,
+        "epsilon": released.epsilon,
+        "delta": released.delta,
+        "per_user": released.per_user,
+        "repeats": released.repeats,
         "labels": None if labels is None else read_planted(labels),
         "settings": Settings(
+            questions=scoring.questions,
+            pattern=scoring.pattern,
             doc_freq=None if doc_freq is None else read_doc_freq(doc_freq),
-            **{name: given.pop(name) for name in chosen},
+            cache_bytes=scoring.cache_bytes,
+            top_queries=scoring.top_queries,
         ),
         "options": public_files(
-            pool=given.pop("pool"),
-            result_lists=given.pop("result_lists"),
-            labels=given.pop("map"),
-            tables=tables,
-            url=given["url"],
+            pool=released.pool,
+            result_lists=released.result_lists,
+            labels=released.map,
+            tables=released.tables,
+            url=read.url,
             bundles=bundles,
         ),
-        **given,
     }
 
 

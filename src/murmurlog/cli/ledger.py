@@ -8,8 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
+from murmurlog.bundle.options import read_number
 from murmurlog.cli.app import Commands, app
-from murmurlog.cli.flags import Json, LedgerFile, number
+from murmurlog.cli.flags import Json, LedgerFile
 from murmurlog.cli.output import aligned, show, show_json, tell
 from murmurlog.errors import UsageError
 
@@ -58,8 +59,8 @@ def ledger_export(ledger: LedgerFile = None, as_json: Json = False) -> None:
 @ledger_app.command("cap")
 def ledger_cap(
     name: Annotated[str, typer.Argument(help="The source.", show_default=False)],
-    epsilon: Annotated[float, typer.Option("--epsilon", help="In all.", parser=number)],
-    delta: Annotated[float, typer.Option("--delta", help="In all.", parser=number)],
+    epsilon: Annotated[float, typer.Option("--epsilon", help="In all.", parser=read_number)],
+    delta: Annotated[float, typer.Option("--delta", help="In all.", parser=read_number)],
     ledger: LedgerFile = None,
     as_json: Json = False,
 ) -> None:

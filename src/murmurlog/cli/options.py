@@ -101,12 +101,14 @@ def takes(**groups: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         made = [
             _parameter(o, _title(group)) for group in groups.values() for o in options_of(group)
         ]
-        parameters = [
-            p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*kept, *made, CONTEXT)
-        ]
+        context = next((p for p in kept if p.annotation is typer.Context), CONTEXT)
+        if context is CONTEXT:
+            made.append(CONTEXT)
+        parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*kept, *made)]
 
         def command(**given: Any) -> Any:
-            options = given.pop(CONTEXT.name).meta.get(MEANT)
+            options = given[context.name].meta.get(MEANT)
+            given.pop(CONTEXT.name, None)
             values: dict[str, Any] = {}
             for name, group in groups.items():
                 values[name] = from_flags(group, given)

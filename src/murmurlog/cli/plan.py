@@ -1,174 +1,134 @@
 """The command that foresees a release. Imports are late: --help answers at once."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from murmurlog.bundle.options import Option
 from murmurlog.cli.app import app
-from murmurlog.cli.flags import (
-    Columns,
-    CountPerUser,
-    CountShare,
-    Delta,
-    Encoding,
-    Epsilon,
-    Fakes,
-    Json,
-    Letters,
-    Map,
-    Mechanism,
-    Memory,
-    Neighbours,
-    Noise,
-    Notion,
-    PoolFile,
-    QueriesPerSession,
-    RoundsFlag,
-    SessionsPerUser,
-    Shape,
-    Subsequences,
-    Unit,
-    Users,
-    flag,
-    pairs,
-    per_user_bounds,
-)
+from murmurlog.cli.flags import Json, Memory
+from murmurlog.cli.options import MechanismCommand, takes
 from murmurlog.cli.output import show, show_json, warn_about
 from murmurlog.cli.plan_goal import plan_on_forecast
 from murmurlog.errors import UsageError
+from murmurlog.logs.options import SourceOptions
+from murmurlog.publishing.request import Choice, Privacy
+
+FORECAST_OPTIONS = ("rounds", "count_share", "count_per_user")  # what a forecast can vary
 
 
-@app.command()
-def plan(
-    mechanism: Mechanism = None,
-    epsilon: Epsilon = None,
-    delta: Delta = None,
-    per_user: Annotated[
-        str | None, flag("--per-user", help="Distinct items a unit. Default 10; 100 for rounds.")
-    ] = None,
-    noise: Noise = None,
-    unit: Unit = "user",
-    neighbours: Neighbours = "add-remove",
-    letters: Letters = None,
-    notion: Notion = None,
-    users: Users = None,
-    pool: PoolFile = None,
-    fakes: Fakes = None,
-    sessions_per_user: SessionsPerUser = None,
-    queries_per_session: QueriesPerSession = None,
-    subsequences: Subsequences = None,
-    map: Map = None,
-    rounds: RoundsFlag = None,
-    count_share: CountShare = None,
-    count_per_user: CountPerUser = None,
-    set_only: Annotated[bool, typer.Option("--set-only", help="Keys without counts.")] = False,
+@dataclass(frozen=True, kw_only=True)
+class Forecast:
+    """Forecast."""
+
     target: Annotated[
-        str | None, typer.Option("--target", help="A wish: volume=0.4, or queries=10000.")
-    ] = None,
+        str | None, Option(help="What to reach: volume=0.4, or queries=10000.", variable=False)
+    ] = None
     goal: Annotated[
-        str | None, typer.Option("--goal", help="What the budget goes to: coverage or precision.")
-    ] = None,
+        str | None,
+        Option(help="What the budget goes to: coverage or precision.", variable=False),
+    ] = None
     profile: Annotated[
         Path | None,
-        typer.Option("--profile", help="Foretell from what profile --epsilon has written."),
-    ] = None,
+        Option(help="Forecast from what profile --epsilon wrote.", read=Path, variable=False),
+    ] = None
     public: Annotated[
-        str | None, typer.Option("--public", help="Foretell from a public or invented log.")
-    ] = None,
+        str | None, Option(help="Forecast from a public or invented log.", variable=False)
+    ] = None
     like: Annotated[
         str | None,
-        typer.Option("--like", help="Foretell from a generated log: aol, zealous or plain."),
-    ] = None,
+        Option(help="Forecast from a generated log: aol, zealous or plain.", variable=False),
+    ] = None
     raw: Annotated[
-        str | None, typer.Option("--raw", help="Foretell from the log itself: NOT protected.")
-    ] = None,
+        str | None, Option(help="Forecast from the log itself: NOT protected.", variable=False)
+    ] = None
     kind: Annotated[
-        str | None, typer.Option("--kind", help="Of item: query, keyword, click or pair.")
-    ] = None,
-    columns: Columns = None,
-    encoding: Encoding = None,
-    shape: Shape = None,
-    memory: Memory = None,
+        str | None, Option(help="Of item: query, keyword, click or pair.", variable=False)
+    ] = None
     sweep: Annotated[
-        bool, typer.Option("--sweep", help="Write the trade-off as chart and table to --out.")
-    ] = False,
+        bool,
+        Option(
+            help="Write the trade-off as chart and table to --out.", switch=True, variable=False
+        ),
+    ] = False
+
+    @property
+    def wanted(self) -> bool:
+        """Whether a forecast is asked for at all."""
+        chosen = (self.target, self.goal, self.profile, self.public, self.like, self.raw)
+        return self.sweep or any(value is not None for value in chosen)
+
+
+@app.command(cls=MechanismCommand)
+@takes(privacy=Privacy, choice=Choice, forecast=Forecast, read=SourceOptions)
+def plan(
     out: Annotated[
         Path | None,
         typer.Option("--out", help="A .toml file for release; with --sweep a folder. Must be new."),
     ] = None,
+    memory: Memory = None,
     as_json: Json = False,
+    *,
+    privacy: Privacy,
+    choice: Choice,
+    forecast: Forecast,
+    read: SourceOptions,
+    options: dict[str, Any],
 ) -> None:
-    """Thresholds for a budget, or the budget for a wish, before the log is read."""
-    bound = None if per_user is None else per_user_bounds(per_user)
-    if isinstance(bound, dict):
-        raise UsageError(f"plan is for one table: --per-user takes one number, not {per_user!r}")
-    own: dict[str, Any] = {
-        "rounds": rounds,
-        "count_share": count_share,
-        "count_per_user": count_per_user,
-    }
-    others: dict[str, Any] = {
-        "letters": pairs(letters, "--set"),
-        "noise": noise,
-        "notion": notion,
-        "pool": pool,
-        "fakes": fakes,
-        "sessions_per_user": sessions_per_user,
-        "queries_per_session": queries_per_session,
-        "subsequences": subsequences,
-        "map": map,
-    }
-    if sweep or any(value is not None for value in (target, goal, profile, public, like, raw)):
-        from murmurlog.logs.options import SourceOptions
-
+    """Thresholds for a budget, or the budget for a target, before the log is read."""
+    if isinstance(choice.per_user, Mapping) or isinstance(choice.mechanism, Mapping):
+        raise UsageError("plan is for one table: --per-user takes one number, --mechanism one name")
+    if forecast.wanted:
+        own = {name: options.pop(name) for name in list(options) if name in FORECAST_OPTIONS}
         plan_on_forecast(
-            target=target,
-            goal=goal,
-            epsilon=epsilon,
+            target=forecast.target,
+            goal=forecast.goal,
+            epsilon=privacy.epsilon,
             terms={
-                "delta": delta,
-                "neighbours": neighbours,
-                "set_only": set_only,
-                "mechanism": mechanism,
-                "per_user": bound,
-                "options": {name: value for name, value in own.items() if value is not None},
+                "delta": privacy.delta,
+                "neighbours": privacy.neighbours,
+                "set_only": choice.set_only,
+                "mechanism": choice.mechanism,
+                "per_user": choice.per_user,
+                "options": own,
             },
-            others=others,
+            others={"letters": choice.letters, "noise": choice.noise, **options},
             source={
-                "profile": profile,
-                "public": public,
-                "like": like,
-                "raw": raw,
-                "users": users,
-                "kind": kind,
-                "unit": unit,
-                "read": SourceOptions(
-                    columns=pairs(columns, "--columns"), encoding=encoding, shape=shape
-                ),
+                "profile": forecast.profile,
+                "public": forecast.public,
+                "like": forecast.like,
+                "raw": forecast.raw,
+                "users": privacy.users,
+                "kind": forecast.kind,
+                "unit": privacy.unit,
+                "read": read,
                 "memory": memory,
             },
-            sweep=sweep,
+            sweep=forecast.sweep,
             out=out,
             as_json=as_json,
         )
         return
     if out is not None:
-        raise UsageError("--out is for what was foretold: give --target, --goal or --sweep, too")
+        raise UsageError("--out is for a forecast: give --target, --goal or --sweep, too")
     from murmurlog.publishing.options import plan_mechanism
     from murmurlog.publishing.planning.forecast import explain
 
     planned = plan_mechanism(
-        mechanism,
-        epsilon=epsilon,
-        delta=delta,
-        per_user=bound,
-        unit=unit,
-        neighbours=neighbours,
-        users=users,
-        set_only=set_only or None,
-        **own,
-        **others,
+        choice.mechanism,
+        epsilon=privacy.epsilon,
+        delta=privacy.delta,
+        per_user=choice.per_user,
+        noise=choice.noise,
+        letters=choice.letters,
+        unit=privacy.unit,
+        neighbours=privacy.neighbours,
+        users=privacy.users,
+        set_only=choice.set_only or None,
+        **options,
     )
     warn_about(planned.guarantee)
     if as_json:

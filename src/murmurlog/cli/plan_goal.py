@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from murmurlog.cli.flags import number, one_pair
+from murmurlog.bundle.options import read_number, read_pair
 from murmurlog.cli.output import progress, show, show_json, tell, warn_about
 from murmurlog.errors import UsageError
 
@@ -40,8 +40,8 @@ def plan_on_forecast(
 
     wish = None
     if target is not None:
-        name, amount = one_pair(target, "--target")
-        wish = Wish(name=name, amount=number(amount))
+        name, amount = read_pair(target, "--target")
+        wish = Wish(name=name, amount=read_number(amount))
     check_out(out, sweep=sweep)
     with progress() as say:
         planned = plan_for_target(

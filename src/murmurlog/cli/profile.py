@@ -6,26 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from murmurlog.cli.app import app
-from murmurlog.cli.flags import (
-    Columns,
-    Delta,
-    Encoding,
-    Json,
-    LedgerFile,
-    Memory,
-    Neighbours,
-    Shape,
-    Source,
-    Strict,
-    Unit,
-    Url,
-    flag,
-    number,
-    one_pair,
-    pairs,
-)
+from murmurlog.cli.flags import Json, Memory, Source
+from murmurlog.cli.options import GroupedCommand, takes
 from murmurlog.cli.output import aligned, progress, show, show_json, tell, warn_about
 from murmurlog.errors import UsageError
+from murmurlog.logs.options import ReadOptions
+from murmurlog.publishing.planning.profile_options import Measured, ProfileOptions
+from murmurlog.publishing.request import Booking
 
 if TYPE_CHECKING:
     from murmurlog.publishing.planning.private_profile import Survey
@@ -47,100 +34,28 @@ PRIVATE = {
 SHOWN_RANKS = (1, 10, 100, 1000, 10_000, 100_000)
 
 
-@app.command()
+@app.command(cls=GroupedCommand)
+@takes(privacy=Measured, profile=ProfileOptions, read=ReadOptions, booking=Booking)
 def profile(
     context: typer.Context,
     source: Source,
-    # What spends or writes is never taken from a variable that was set for releases.
-    epsilon: Annotated[
-        float | None,
-        typer.Option("--epsilon", help="Measure with noise, at this cost per unit.", parser=number),
-    ] = None,
-    delta: Delta = None,
-    kind: Annotated[
-        str, typer.Option("--kind", help="With --epsilon: query, keyword, click or pair.")
-    ] = "query",
-    per_user: Annotated[
-        int, typer.Option("--per-user", help="With --epsilon: distinct items a unit.")
-    ] = 20,
-    bound: Annotated[
-        str | None,
-        flag("--bound", help="first (by time) or random. Default first if there are times."),
-    ] = None,
-    unit: Unit = "user",
-    neighbours: Neighbours = "add-remove",
-    columns: Columns = None,
-    encoding: Encoding = None,
-    shape: Shape = None,
-    since: Annotated[
-        str | None, flag("--since", help="Rows from this day or time on (UTC).")
-    ] = None,
-    until: Annotated[
-        str | None, flag("--until", help="Rows before this day or time (UTC).")
-    ] = None,
-    where: Annotated[
-        list[str] | None,
-        typer.Option("--where", help="Rows with this value only: column=value; once for each."),
-    ] = None,
-    url: Url = "path",
-    screen: Annotated[
-        bool,
-        typer.Option(
-            "--screen/--no-screen", help="With --epsilon: drop what looks like personal data."
-        ),
-    ] = True,
-    patterns: Annotated[
-        Path | None, flag("--patterns", help="Patterns of the screen, a TOML file.")
-    ] = None,
-    deny: Annotated[Path | None, flag("--deny", help="Queries never to count, one a line.")] = None,
-    strict: Strict = False,
-    ledger: LedgerFile = None,
-    source_name: Annotated[
-        str | None, flag("--source", help="The population of users, as the ledger calls it.")
-    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="With --epsilon: a JSON file; must not exist.")
     ] = None,
     memory: Memory = None,
     as_json: Json = False,
+    **groups: Any,
 ) -> None:
     """A first look at a log: exact and for the owner's eyes only, or with --epsilon private."""
-    shared: dict[str, Any] = {
-        "columns": pairs(columns, "--columns"),
-        "encoding": encoding,
-        "shape": shape,
-        "url": url,
-        "strict": strict,
-        "since": since,
-        "until": until,
-        "where": dict(one_pair(text, "--where") for text in where or ()) or None,
-        "memory": memory,
-    }
-    if epsilon is None:
+    if groups["privacy"].epsilon is None:
         _check_exact(context)
-        _exact(source, patterns, shared, as_json=as_json)
+        _exact(source, groups["read"], memory, as_json=as_json)
         return
-    from murmurlog.publishing.planning.private_profile import survey
+    from murmurlog.publishing.planning.private_profile import ProfileRequest, carry_out
 
+    request = ProfileRequest(source=source, out=out, memory=memory, **groups)
     with progress() as say:
-        made = survey(
-            source,
-            epsilon=epsilon,
-            delta=delta,
-            kind=kind,
-            per_user=per_user,
-            bound=bound,
-            unit=unit,
-            neighbours=neighbours,
-            screen=screen,
-            patterns=patterns,
-            deny=deny,
-            ledger=ledger,
-            source_name=source_name,
-            out=out,
-            say=say,
-            **shared,
-        )
+        made = carry_out(request, say=say)
     warn_about(made.outline.guarantee)
     if out:
         tell(f"wrote {out}")
@@ -162,12 +77,11 @@ def _check_exact(context: typer.Context) -> None:
             )
 
 
-def _exact(source: str, patterns: Path | None, shared: dict[str, Any], *, as_json: bool) -> None:
-    from murmurlog.logs.screen import load
-    from murmurlog.publishing.planning.exact_profile import profile as run
+def _exact(source: str, read: ReadOptions, memory: str | None, *, as_json: bool) -> None:
+    from murmurlog.publishing.planning.exact_profile import look
 
     with progress() as say:
-        found = run(source, screen=load(patterns), say=say, **shared)
+        found = look(source, read, memory=memory, say=say)
     tell("exact numbers, for your eyes only: publishing them, or tuning on them, is a release")
     if flags := " ".join(f"--{name} {value}" for name, value in found["proposed"].items()):
         tell(f"this was told from rows; a release asks you to say it: {flags}")

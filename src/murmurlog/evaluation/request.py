@@ -54,8 +54,6 @@ class EvaluationRequest:
                 f"--folds and --repeats must be at least 1, not {self.folds} and {self.repeats}"
             )
         registry.choose(self.tasks)
-        if self.read.by:
-            raise UsageError("evaluation compares whole tables: leave out --by")
         if self.bundles:
             self._check_rows()
         if self.vary is not None:

@@ -1,17 +1,11 @@
 """Which rows of a log are read, and how: the choices of an owner, as they are written."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from murmurlog.bundle.options import Option, read_pair, read_pairs, read_repeated
-
-
-def by_values(text: str) -> tuple[str, list[str]]:
-    """("country", ["DE", "FR"]) from "country=DE,FR"."""
-    column, values = read_pair(text, "--by")
-    return column, [value.strip() for value in values.split(",")]
+from murmurlog.bundle.options import Option, read_pairs, read_repeated
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,10 +45,6 @@ class ReadOptions(SourceOptions):
             repeated=True,
             variable=False,
         ),
-    ] = None
-    by: Annotated[
-        tuple[str, Sequence[str]] | None,
-        Option(help="A column with public values in the key: country=DE,FR,IT.", read=by_values),
     ] = None
     url: Annotated[str, Option(help="How much of a url to keep: host, path or full.")] = "path"
     screen: Annotated[

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,14 +34,14 @@ class Reading:
     strict: bool = False
 
     @classmethod
-    def of(cls, options: ReadOptions) -> "Reading":
+    def of(cls, options: ReadOptions, *, by: tuple[str, Sequence[str]] | None = None) -> "Reading":
         """As the owner chose, with the screen and the denied queries read."""
         return cls(
             url=options.url,
             since=options.since,
             until=options.until,
             where=options.where or None,
-            by=By(column=options.by[0], values=tuple(options.by[1])) if options.by else None,
+            by=By(column=by[0], values=tuple(by[1])) if by else None,
             screen=load(Path(options.patterns) if options.patterns else None)
             if options.screen
             else None,

@@ -209,11 +209,11 @@ def _prepare(request: ReleaseRequest) -> _Prepared:
         names, request.options, set_only=content.set_only or None, users=budget.users
     )
     for kind in kinds:
-        check(found, kind=kind, unit=budget.unit, by=read.by is not None)
+        check(found, kind=kind, unit=budget.unit, by=content.by is not None)
     way = choose_way(content.bound, timed="time" in found.columns)
-    asked = Asked(mechanisms=by_table, url=read.url, by=read.by is not None)
+    asked = Asked(mechanisms=by_table, url=read.url, by=content.by is not None)
     chosen = prepare_options(chosen, asked, log=found.files)
-    reading = Reading.of(read)
+    reading = Reading.of(read, by=content.by)
     reading.check(found)
     per_user = content.per_user
     plans, total = plan_tables(
@@ -260,7 +260,7 @@ def _check_statements(request: ReleaseRequest) -> None:
         raise UsageError(f"--about has no {', '.join(unknown)}: use {', '.join(ABOUT)}")
     check_lines(
         stated.about, stated.unprotected, stated.planned_by, request.booking.source_name,
-        request.read.where, names=request.read.by,
+        request.read.where, names=request.content.by,
     )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from murmurlog.bundle.options import (
     Option,
     read_bounds,
     read_number,
+    read_pair,
     read_pairs,
     read_repeated,
     read_shares,
@@ -38,8 +39,14 @@ def mechanism_of(text: str) -> str | dict[str, str]:
     return {table.strip(): name.strip() for table, _, name in found}
 
 
+def read_by(text: str) -> tuple[str, list[str]]:
+    """("country", ["DE", "FR"]) from "country=DE,FR"."""
+    column, values = read_pair(text, "--by")
+    return column, [value.strip() for value in values.split(",")]
+
+
 @dataclass(frozen=True, kw_only=True)
-class Budget:
+class Privacy:
     """Budget and unit of privacy."""
 
     epsilon: Annotated[
@@ -53,15 +60,21 @@ class Budget:
         Option(help="What is protected: user, user-month, user-week, user-day, session, row."),
     ] = "user"
     neighbours: Annotated[str, Option(help="add-remove or replace.")] = "add-remove"
+    users: Annotated[
+        int | None,
+        Option(help="A publicly known number (upper bound) of users.", read=integer),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget(Privacy):
+    """Budget and unit of privacy."""
+
     shares: Annotated[
         Mapping[str, float] | None,
         Option(
             help="Of the budget: query=0.7,click=0.3. Default equal.", read=read_shares("--shares")
         ),
-    ] = None
-    users: Annotated[
-        int | None,
-        Option(help="A publicly known number (upper bound) of users.", read=integer),
     ] = None
     accept_delta: Annotated[
         bool, Option(help="Accept a delta of at least 1/users.", switch=True)
@@ -72,16 +85,9 @@ class Budget:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Content:
+class Choice:
     """Tables and mechanisms."""
 
-    tables: Annotated[
-        Sequence[str] | None,
-        Option(
-            help="Of keyword, query, pair, click, session, itemset, log.",
-            read=lambda text: [table.strip() for table in text.split(",")],
-        ),
-    ] = None
     mechanism: Annotated[
         str | Mapping[str, str] | None,
         Option(
@@ -96,10 +102,6 @@ class Content:
             read=read_bounds,
         ),
     ] = None
-    bound: Annotated[
-        str | None,
-        Option(help="first (by time) or random. Default first if there are times."),
-    ] = None
     noise: Annotated[
         str | None, Option(help="geometric or gaussian. Default: the lower threshold.")
     ] = None
@@ -112,6 +114,23 @@ class Content:
         ),
     ] = None
     set_only: Annotated[bool, Option(help="Publish keys without counts.", switch=True)] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Content(Choice):
+    """Tables and mechanisms."""
+
+    tables: Annotated[
+        Sequence[str] | None,
+        Option(
+            help="Of keyword, query, pair, click, session, itemset, log.",
+            read=lambda text: [table.strip() for table in text.split(",")],
+        ),
+    ] = None
+    bound: Annotated[
+        str | None,
+        Option(help="first (by time) or random. Default first if there are times."),
+    ] = None
     consistent: Annotated[
         bool,
         Option(help="Counts that go together; the drawn ones stay beside them.", switch=True),
@@ -124,6 +143,10 @@ class Content:
     consecutive: Annotated[
         bool, Option(help="itemset: only queries that follow one another.", switch=True)
     ] = False
+    by: Annotated[
+        tuple[str, Sequence[str]] | None,
+        Option(help="A column with public values in the key: country=DE,FR,IT.", read=read_by),
+    ] = None
 
     def __post_init__(self) -> None:
         if self.consistent and self.set_only:

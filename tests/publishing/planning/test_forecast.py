@@ -401,7 +401,7 @@ def test_the_sweep_is_a_table_and_a_chart(small, monkeypatch, capsys):
         (("--target", "queries=5", "--users", 10, "--out", "x.json"), "must end in .toml"),
         (("--profile", "outline.json", "--users", 10), "a profile has its own number"),
         (("--profile", "outline.json", "--kind", "click"), "is of kind query"),
-        (("--out", "x.toml"), "--out is for what was foretold"),
+        (("--out", "x.toml"), "--out is for a forecast"),
     ],
 )
 def test_plan_says_what_is_wrong_before_it_works(small, monkeypatch, capsys, arguments, message):

@@ -1,52 +1,76 @@
 """A first look at a log, exact and for the owner's eyes only: nothing of it may be published."""
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from murmurlog.bundle.options import split_keywords
 from murmurlog.counting.items import items
+from murmurlog.errors import UsageError
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.log import read, rows_hit
-from murmurlog.logs.screen import Screen, load
+from murmurlog.logs.options import ReadOptions
+from murmurlog.logs.screen import load
 from murmurlog.logs.source import find, guess
+
+if TYPE_CHECKING:
+    from murmurlog.publishing.planning.private_profile import Survey
 
 
 def profile(
     source: str,
     *,
-    columns: Mapping[str, str] | None = None,
-    encoding: str | None = None,
-    shape: str | None = None,
-    url: str = "path",
-    strict: bool = False,
-    since: str | None = None,
-    until: str | None = None,
-    where: Mapping[str, str] | None = None,
-    screen: Screen | None = None,
+    epsilon: float | None = None,
+    memory: str | None = None,
+    say: Callable[[str], None] = lambda _: None,
+    **keywords: Any,
+) -> "dict[str, Any] | Survey":
+    """A first look at a log: exact and for the owner's eyes only, or with `epsilon` private.
+
+    `keywords` are named as the flags of `murmurlog profile` are. Exact: rows, users, shape, columns,
+    rows that are broken or hit by the screen, and distinct items a user, as a dictionary (`look`).
+    Private: an outline under a guarantee, booked as a release is (`private_profile.survey`).
+    """
+    if epsilon is not None:
+        from murmurlog.publishing.planning.private_profile import survey
+
+        return survey(source, epsilon=epsilon, memory=memory, say=say, **keywords)
+    (read,), others = split_keywords(keywords, ReadOptions)
+    if others:
+        raise UsageError(f"an exact profile has no option {', '.join(sorted(others))}")
+    return look(source, ReadOptions(**read), memory=memory, say=say)
+
+
+def look(
+    source: str,
+    options: ReadOptions,
+    *,
     memory: str | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
     """rows, users, shape, columns, rows broken or hit by a screen, distinct items a user by kind.
 
     Where neither shape nor columns are given, rows may be looked at to tell them (`guess`), and
-    `proposed` says what to give to a release, which never looks. Without a screen the one that comes with murmurlog is used. No row is dropped for a hit.
+    `proposed` says what to give to a release, which never looks. No row is dropped for a hit.
     """
-    proposed = guess(source) if shape is None and columns is None else {}
+    unsaid = options.shape is None and options.columns is None
+    proposed = guess(source) if unsaid else {}
     found = find(
         source,
-        columns=_pairs(proposed.get("columns")) or columns,
-        encoding=encoding or proposed.get("encoding"),
-        shape=shape or proposed.get("shape"),
+        columns=_pairs(proposed.get("columns")) or options.columns,
+        encoding=options.encoding or proposed.get("encoding"),
+        shape=options.shape or proposed.get("shape"),
     )
-    patterns = screen or load()
+    patterns = load(Path(options.patterns) if options.patterns else None)
     with connect(memory=memory) as engine:
         log = read(
             found,
             engine=engine,
-            url=url,
-            strict=strict,
-            since=since,
-            until=until,
-            where=where,
+            url=options.url,
+            strict=options.strict,
+            since=options.since,
+            until=options.until,
+            where=options.where,
             say=say,
         )
         say("screening queries")

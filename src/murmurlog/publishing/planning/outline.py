@@ -16,8 +16,9 @@ from murmurlog.errors import InputError, UsageError
 from murmurlog.logs.log import Log
 from murmurlog.privacy import SAFETY, UNITS, Guarantee
 from murmurlog.privacy.sampler import Entropy
-from murmurlog.publishing.planning.outline_counts import PER_USER, Counted, check_kind, count
+from murmurlog.publishing.planning.outline_counts import Counted, check_kind, count
 from murmurlog.publishing.planning.outline_noise import BINS, BLOCKS, Measurement, check_per_user
+from murmurlog.publishing.planning.profile_options import PER_USER
 
 FORMAT = "murmurlog-outline-1"
 MOST = 2.0**50  # units, items or users: no log has more

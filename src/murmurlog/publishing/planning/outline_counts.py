@@ -10,8 +10,8 @@ from murmurlog.errors import UsageError
 from murmurlog.logs.log import Log
 from murmurlog.privacy.sampler import Entropy
 from murmurlog.publishing.planning.outline_noise import BINS, BLOCKS
+from murmurlog.publishing.planning.profile_options import PER_USER
 
-PER_USER = 20  # distinct items of a unit that count for popularity
 KINDS = ("query", "keyword", "click", "pair")
 
 

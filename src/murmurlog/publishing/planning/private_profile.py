@@ -11,22 +11,24 @@ from pathlib import Path
 from typing import Any
 
 from murmurlog.bundle.keys import check_url_level
-from murmurlog.bundle.options import GAP
+from murmurlog.bundle.options import GAP, split_keywords
 from murmurlog.bundle.scratch import scratch, settle
 from murmurlog.bundle.write import check_target
 from murmurlog.counting.bound import choose_way
 from murmurlog.counting.items import check
-from murmurlog.errors import DiskError
+from murmurlog.errors import DiskError, UsageError
 from murmurlog.logs.engines.duckdb import check_memory, connect
+from murmurlog.logs.options import ReadOptions
 from murmurlog.logs.reading import Reading
-from murmurlog.logs.screen import load, load_deny
 from murmurlog.logs.source import find
 from murmurlog.privacy.sampler import Entropy, SystemEntropy
 from murmurlog.publishing.ledger import committing, opened
 from murmurlog.publishing.plan import DELTA
 from murmurlog.publishing.planning.outline import Outline, measure
-from murmurlog.publishing.planning.outline_counts import PER_USER, check_kind, count
+from murmurlog.publishing.planning.outline_counts import check_kind, count
 from murmurlog.publishing.planning.outline_noise import Measurement
+from murmurlog.publishing.planning.profile_options import Measured, ProfileOptions
+from murmurlog.publishing.request import Booking
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,80 +53,97 @@ class Survey:
         }
 
 
+@dataclass(frozen=True, kw_only=True)
+class ProfileRequest:
+    """A private profile as it is asked for."""
+
+    source: str
+    out: str | Path | None = None
+    privacy: Measured
+    profile: ProfileOptions = ProfileOptions()
+    read: ReadOptions = ReadOptions()
+    booking: Booking = Booking()
+    memory: str | None = None
+
+
 def survey(
     source: str,
     *,
     epsilon: float,
-    delta: float | None = None,
-    kind: str = "query",
-    per_user: int = PER_USER,
-    bound: str | None = None,
-    unit: str = "user",
-    neighbours: str = "add-remove",
-    columns: Mapping[str, str] | None = None,
-    encoding: str | None = None,
-    shape: str | None = None,
-    since: str | None = None,
-    until: str | None = None,
-    where: Mapping[str, str] | None = None,
-    url: str = "path",
-    screen: bool = True,
-    patterns: str | Path | None = None,
-    deny: str | Path | None = None,
-    strict: bool = False,
-    ledger: str | Path | None = None,
-    source_name: str | None = None,
     out: str | Path | None = None,
     memory: str | None = None,
     entropy: Entropy | None = None,
     say: Callable[[str], None] = lambda _: None,
+    **keywords: Any,
 ) -> Survey:
     """Measures the outline of a log, writes it to `out` and books it.
+
+    `keywords` are named as the flags of `murmurlog profile` are.
+    """
+    groups = (Measured, ProfileOptions, ReadOptions, Booking)
+    (privacy, profile, read, booking), others = split_keywords(keywords, *groups)
+    if others:
+        raise UsageError(f"a profile has no option {', '.join(sorted(others))}")
+    request = ProfileRequest(
+        source=source,
+        out=out,
+        privacy=Measured(epsilon=epsilon, **privacy),
+        profile=ProfileOptions(**profile),
+        read=ReadOptions(**read),
+        booking=Booking(**booking),
+        memory=memory,
+    )
+    return carry_out(request, entropy=entropy, say=say)
+
+
+def carry_out(
+    request: ProfileRequest,
+    *,
+    entropy: Entropy | None = None,
+    say: Callable[[str], None] = lambda _: None,
+) -> Survey:
+    """The private profile that is asked for.
 
     Rows are read and cleaned as for a release. The file appears whole or not at all. With a ledger
     the cost is reserved before any noise is drawn; from then on it stays spent.
     """
     entropy = entropy or SystemEntropy()
-    target = None if out is None else Path(out)
+    target = None if request.out is None else Path(request.out)
     if target:
         check_target(target)
-    check_url_level(url)
-    check_memory(memory)
+    privacy, kind, per_user = request.privacy, request.profile.kind, request.profile.per_user
+    read, unit, neighbours = request.read, privacy.unit, privacy.neighbours
+    check_url_level(read.url)
+    check_memory(request.memory)
     check_kind(kind)
-    delta = DELTA if delta is None else delta
-    noise = Measurement.solve(epsilon=epsilon, delta=delta, d=per_user, neighbours=neighbours)
-    guarantee = noise.guarantee(epsilon=epsilon, unit=unit, neighbours=neighbours)
-    book, _ = opened(ledger, source_name)
-    reading = Reading(
-        url=url,
-        since=since,
-        until=until,
-        where=where,
-        screen=load(Path(patterns) if patterns else None) if screen else None,
-        deny=load_deny(Path(deny)) if deny else frozenset(),
-        strict=strict,
+    if privacy.epsilon is None:
+        raise UsageError("a private profile needs an epsilon")
+    delta = DELTA if privacy.delta is None else privacy.delta
+    noise = Measurement.solve(
+        epsilon=privacy.epsilon, delta=delta, d=per_user, neighbours=neighbours
     )
+    guarantee = noise.guarantee(epsilon=privacy.epsilon, unit=unit, neighbours=neighbours)
+    book, name = opened(request.booking.ledger, request.booking.source_name)
+    reading = Reading.of(read)
     booked_unit = reading.unit(unit, gap=GAP)
     if book:
-        book.check(str(source_name), guarantee, unit=booked_unit)
-    found = find(source, columns=columns, encoding=encoding, shape=shape)
+        book.check(name, guarantee, unit=booked_unit)
+    found = find(request.source, columns=read.columns, encoding=read.encoding, shape=read.shape)
     check(found, kind=kind, unit=unit)
-    way = choose_way(bound, timed="time" in found.columns)
+    way = choose_way(request.profile.bound, timed="time" in found.columns)
     reading.check(found)
     release_id = SystemEntropy().bytes(16).hex()
-    with connect(memory=memory) as engine:
+    with connect(memory=request.memory) as engine:
         log = reading.read(found, engine=engine, urls=kind == "click", say=say)
         say(f"counting {kind}")
         counted = count(log, kind=kind, unit=unit, per_user=per_user, way=way, entropy=entropy)
     if book:  # from here on the budget is spent
         book.reserve(
-            str(source_name),
-            guarantee,
-            release_id=release_id,
-            what=f"{kind}: {noise}",
-            unit=booked_unit,
+            name, guarantee, release_id=release_id, what=f"{kind}: {noise}", unit=booked_unit
         )
-    outline = measure(counted, noise, epsilon=epsilon, neighbours=neighbours, entropy=entropy)
+    outline = measure(
+        counted, noise, epsilon=privacy.epsilon, neighbours=neighbours, entropy=entropy
+    )
     made = Survey(
         outline=outline,
         shape=found.shape,
