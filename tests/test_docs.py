@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,9 @@ from page_limits import faults, pages
 from murmurlog.bundle.certificate import ABOUT
 from murmurlog.cli.app import parameters_of
 from murmurlog.cli.main import app
+from murmurlog.cli.options import MechanismCommand
 from murmurlog.logs.invented.generate import invent, write
-from murmurlog.mechanisms import MECHANISMS
+from murmurlog.mechanisms import MECHANISMS, declared_options
 from murmurlog.privacy import ASSUMPTIONS
 from murmurlog.publishing.ledger import Ledger
 
@@ -57,7 +59,17 @@ def test_every_command_and_flag_is_documented(name, command):
         o for p in parameters_of(command) for o in p.opts + p.secondary_opts if o.startswith("--")
     }
     flags -= {"--help"}
+    if isinstance(command, MechanismCommand):
+        flags -= {option.flag for option, _ in declared_options().values()}
     assert documented == flags, f"{name}: {documented ^ flags}"
+
+
+def test_the_page_of_the_mechanisms_options_is_what_they_declare():
+    """Write the page again with `python docs/options.py`."""
+    spec = spec_from_file_location("options", DOCS / "options.py")
+    script = module_from_spec(spec)
+    spec.loader.exec_module(script)
+    assert script.PAGE.read_text() == script.page()
 
 
 def test_the_first_page_of_the_commands_lists_them_all():

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from murmurlog.bundle.decimals import integer
 from murmurlog.bundle.options import Option
 from murmurlog.cli.app import app
 from murmurlog.cli.flags import Json, Memory
@@ -62,8 +63,17 @@ class Forecast:
         return self.sweep or any(value is not None for value in chosen)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Planned(Privacy):
+    """Budget and unit of privacy."""
+
+    users: Annotated[
+        int | None, Option(help="A publicly known number (upper bound) of users.", read=integer)
+    ] = None
+
+
 @app.command(cls=MechanismCommand)
-@takes(privacy=Privacy, choice=Choice, forecast=Forecast, read=SourceOptions)
+@takes(privacy=Planned, choice=Choice, forecast=Forecast, read=SourceOptions)
 def plan(
     out: Annotated[
         Path | None,
@@ -72,7 +82,7 @@ def plan(
     memory: Memory = None,
     as_json: Json = False,
     *,
-    privacy: Privacy,
+    privacy: Planned,
     choice: Choice,
     forecast: Forecast,
     read: SourceOptions,

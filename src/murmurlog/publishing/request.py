@@ -60,16 +60,16 @@ class Privacy:
         Option(help="What is protected: user, user-month, user-week, user-day, session, row."),
     ] = "user"
     neighbours: Annotated[str, Option(help="add-remove or replace.")] = "add-remove"
-    users: Annotated[
-        int | None,
-        Option(help="A publicly known number (upper bound) of users.", read=integer),
-    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Budget(Privacy):
     """Budget and unit of privacy."""
 
+    users: Annotated[
+        int | None,
+        Option(help="A publicly known number (upper bound) of users.", read=integer),
+    ] = None
     shares: Annotated[
         Mapping[str, float] | None,
         Option(
