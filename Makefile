@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 SLOW_WORKERS ?= 2
 
-.PHONY: help demo docs test test-all check format lock bench audit faults fuzz clean
+.PHONY: help lint demo docs test test-all check format lock bench audit faults fuzz clean
 
 help:
 	@echo "make demo      set up, and release and verify an invented log"
@@ -61,11 +61,12 @@ test: $(VENV)/dev
 test-all: $(VENV)/spark $(VENV)/browser $(VENV)/docs
 	$(BIN)/python -m pytest -n $(SLOW_WORKERS) -m "" -rs
 
-check: $(VENV)/dev
+lint: $(VENV)/dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n 2
+
+check: lint test
 
 format: $(VENV)/dev
 	$(BIN)/ruff check --fix-only .

@@ -131,3 +131,18 @@ def test_a_question_about_the_class_of_an_engine_is_found():
     asked = "if rows and isinstance(log.engine, (spark.SparkEngine, str)):\n    pass"
     assert engine_tests(asked) == ["isinstance(log.engine, (spark.SparkEngine, str))"]
     assert engine_tests("isinstance(log, EncodedLog)") == []
+
+
+def test_the_package_stays_easy_to_find_ones_way_in():
+    """Few entries at the top, no module of more than 500 lines, no long parameter list."""
+    entries = [entry for entry in SOURCE.iterdir() if entry.name != "__pycache__"]
+    assert len(entries) <= 14
+    for module, path in MODULES.items():
+        text = path.read_text()
+        assert len(text.splitlines()) <= 500, module
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef):
+                a = node.args
+                named = [p.arg for p in (*a.posonlyargs, *a.args, *a.kwonlyargs)]
+                count = len(set(named) - {"self", "cls"})
+                assert count <= 12, f"{module}: {node.name} has {count} parameters"

@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from murmurlog.auditing.attack import Audit, audit
     from murmurlog.auditing.verify import Report, verify
     from murmurlog.bundle.certificate import Certificate
+    from murmurlog.bundle.estimate import estimate
+    from murmurlog.bundle.export import export
     from murmurlog.bundle.read import Release, load
     from murmurlog.errors import (
         BundleError,
@@ -21,12 +23,15 @@ if TYPE_CHECKING:
     from murmurlog.evaluation.evaluate import evaluate
     from murmurlog.evaluation.result import Evaluation
     from murmurlog.evaluation.sweep import sweep
+    from murmurlog.logs.invented.write import generate
     from murmurlog.mechanisms import Threshold, parse
     from murmurlog.privacy import Guarantee
     from murmurlog.publishing.ledger import Ledger
-    from murmurlog.publishing.plan import Plan, plan
+    from murmurlog.publishing.plan import Plan
     from murmurlog.publishing.planning.exact_profile import profile
+    from murmurlog.publishing.planning.planner import plan
     from murmurlog.publishing.release import Outcome, release
+    from murmurlog.publishing.request import ReleaseRequest
 
 # Loaded on first use: `murmurlog --help` and `import murmurlog` need no engine.
 _WHERE = {
@@ -43,14 +48,18 @@ _WHERE = {
     "Plan": "publishing.plan",
     "Refused": "errors",
     "Release": "bundle.read",
+    "ReleaseRequest": "publishing.request",
     "Report": "auditing.verify",
     "Threshold": "mechanisms",
     "UsageError": "errors",
     "audit": "auditing.attack",
+    "estimate": "bundle.estimate",
     "evaluate": "evaluation.evaluate",
+    "export": "bundle.export",
+    "generate": "logs.invented.write",
     "load": "bundle.read",
     "parse": "mechanisms",
-    "plan": "publishing.plan",
+    "plan": "publishing.planning.planner",
     "profile": "publishing.planning.exact_profile",
     "release": "publishing.release",
     "sweep": "evaluation.sweep",
@@ -71,11 +80,15 @@ __all__ = [
     "Plan",
     "Refused",
     "Release",
+    "ReleaseRequest",
     "Report",
     "Threshold",
     "UsageError",
     "audit",
+    "estimate",
     "evaluate",
+    "export",
+    "generate",
     "load",
     "parse",
     "plan",
@@ -90,3 +103,7 @@ def __getattr__(name: str) -> Any:
     if name not in _WHERE:
         raise AttributeError(f"module 'murmurlog' has no attribute {name!r}")
     return getattr(import_module(f"murmurlog.{_WHERE[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

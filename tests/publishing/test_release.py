@@ -675,9 +675,8 @@ def test_a_bundle_that_cannot_be_moved_is_not_committed(log, tmp_path, monkeypat
 def as_of_version_1(monkeypatch):
     """Releases are made by the rules for text of the first version."""
     monkeypatch.setattr("murmurlog.logs.reading.NORMALISER", next(iter(text.VERSIONS)))
-    for module in ("log", "encoded"):
-        first = partial(text.normalise, version=1)
-        monkeypatch.setattr(f"murmurlog.logs.{module}.normalise", first)
+    first = partial(text.normalise, version=1)
+    monkeypatch.setattr("murmurlog.logs.cleaning.normalise", first)
 
 
 def test_a_bundle_of_the_first_rules_for_text_is_judged_by_them(tmp_path, write_tsv, monkeypatch):

@@ -8,7 +8,6 @@ import typer
 from murmurlog.cli.app import app
 from murmurlog.cli.flags import Json
 from murmurlog.cli.output import show, show_json, tell
-from murmurlog.errors import UsageError
 
 
 @app.command()
@@ -31,16 +30,14 @@ def estimate(
     as_json: Json = False,
 ) -> None:
     """Add up published counts, or divide two sums, with an interval."""
+    from murmurlog.bundle.estimate import estimate as run
     from murmurlog.bundle.read import load
 
-    if over_table and over is None:
-        raise UsageError("--over-table says whose rows --over is about: give --over, too")
-    release, where = load(bundle), {column: match} if column else match
-    if over is None:
-        found = release.total(table, where, confidence=confidence)
-    else:
-        under = {column: over} if column and not over_table else over
-        found = release.ratio(table, where, over_table or table, under, confidence=confidence)
+    release = load(bundle)
+    found = run(
+        release, table=table, match=match, column=column, over=over, over_table=over_table,
+        confidence=confidence,
+    )  # fmt: skip
     if not found.rows:
         tell(f"no row of {table} matches {match!r}: nothing published is not nothing asked")
     if as_json:

@@ -24,18 +24,10 @@ def generate(
     as_json: Json = False,
 ) -> None:
     """Invent a search log: nobody's, and shaped like a real one."""
-    from murmurlog.logs.invented import generate as synth
+    from murmurlog.logs.invented.write import generate as run
 
-    synth.check_target(out)
-    if labels:
-        synth.check_labels(labels, like=like, out=out)
     with progress() as say:
-        say(f"inventing {rows} rows")
-        log = synth.invent(rows=rows, seed=seed, like=like)
-        say(f"writing {out.name}")
-        synth.write(log, out)
-        if labels:
-            synth.write_labels(log, labels)
+        log = run(rows=rows, out=out, seed=seed, like=like, labels=labels, say=say)
     tell(f"wrote {out}: {log.rows} rows of {log.users} invented users, seed {seed}")
     if as_json:
         made: dict[str, Any] = {"rows": log.rows, "users": log.users, "seed": seed, "out": str(out)}

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from murmurlog.bundle.options import read_number, read_pair
 from murmurlog.cli.output import progress, show, show_json, tell, warn_about
 from murmurlog.errors import UsageError
 
@@ -35,13 +34,11 @@ def plan_on_forecast(
             given = "--set" if name == "letters" else "--" + name.replace("_", "-")
             raise UsageError(f"{given} does not go with a forecast: leave it out, or the wish")
     from murmurlog.publishing.planning.forecast_source import ForecastSource
-    from murmurlog.publishing.planning.goals import Terms, Wish, plan_for_target
+    from murmurlog.publishing.planning.goals import Terms, plan_for_target
+    from murmurlog.publishing.planning.planner import read_target
     from murmurlog.publishing.planning.sweep_report import FILES, write_sweep
 
-    wish = None
-    if target is not None:
-        name, amount = read_pair(target, "--target")
-        wish = Wish(name=name, amount=read_number(amount))
+    wish = None if target is None else read_target(target)
     check_out(out, sweep=sweep)
     with progress() as say:
         planned = plan_for_target(

@@ -1,0 +1,57 @@
+"""`murmurlog.plan`: parameters for a budget, or the release that reaches a target."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from murmurlog.bundle.options import read_number, read_pair
+from murmurlog.errors import UsageError
+from murmurlog.publishing.options import plan_mechanism
+from murmurlog.publishing.plan import Plan
+from murmurlog.publishing.planning.forecast_source import ForecastSource
+from murmurlog.publishing.planning.goals import TargetPlan, Terms, Wish, plan_for_target
+
+FORECAST = ("profile", "public", "like", "raw", "kind")
+SHARED = ("users", "unit", "memory")  # of a plan and of the log that a forecast is made from
+TERMS = ("delta", "neighbours", "set_only", "mechanism", "per_user")
+
+
+def plan(
+    *,
+    mechanism: str | None = None,
+    target: str | None = None,
+    goal: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    say: Callable[[str], None] = lambda _: None,
+    **keywords: Any,
+) -> Plan | TargetPlan:
+    """The parameters of a mechanism for a budget; looks at no log.
+
+    With a `target` ("volume=0.4" or "queries=10000") or a `goal` ("coverage" or "precision"): the
+    release that reaches it at the least epsilon, by a forecast from `profile`, `public`, `like` (with
+    `users`) or `raw`. All keywords are named as the flags of `murmurlog plan` are.
+    """
+    asked = {**keywords, **(options or {})}
+    if target is None and goal is None and not any(asked.get(name) for name in FORECAST):
+        return plan_mechanism(mechanism, **asked)
+    source = {n: asked.pop(n) for n in (*FORECAST, *SHARED) if asked.get(n) is not None}
+    epsilon = asked.pop("epsilon", None)
+    terms = {n: asked.pop(n) for n in TERMS if asked.get(n) is not None}
+    if mechanism is not None:
+        terms["mechanism"] = mechanism
+    unknown = sorted(set(asked) - {"rounds", "count_share", "count_per_user"})
+    if unknown:
+        raise UsageError(f"a forecast does not vary {', '.join(unknown)}: leave it out")
+    return plan_for_target(
+        ForecastSource(**source),
+        Terms(**terms, options=asked),
+        target=None if target is None else read_target(target),
+        goal=goal,
+        epsilon=epsilon,
+        say=say,
+    )
+
+
+def read_target(text: str) -> Wish:
+    """The target that is written as volume=0.4 or queries=10000."""
+    name, amount = read_pair(text, "--target")
+    return Wish(name=name, amount=read_number(amount))

@@ -1,0 +1,52 @@
+"""What `import murmurlog` offers: all names are there, found by tab completion, and typed."""
+
+import subprocess
+import sys
+from importlib.resources import files
+
+import pytest
+
+import murmurlog
+from murmurlog.errors import UsageError
+from murmurlog.publishing.planning.private_profile import Survey
+
+
+def test_every_public_name_is_there_and_listed():
+    assert murmurlog.__all__ == sorted(murmurlog.__all__)
+    assert set(dir(murmurlog)) == {*murmurlog.__all__, "__version__"}
+    for name in murmurlog.__all__:
+        assert getattr(murmurlog, name).__module__.startswith("murmurlog.")
+    assert (files("murmurlog") / "py.typed").is_file()
+
+
+def test_importing_the_package_loads_nothing_heavy():
+    code = "import murmurlog, sys; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert {"numpy", "pyarrow", "ibis", "duckdb"}.isdisjoint(done.stdout.split())
+
+
+def test_generate_profile_and_plan_are_functions(tmp_path):
+    log = murmurlog.generate(rows=3000, out=tmp_path / "log.parquet", seed=3)
+    path = str(tmp_path / "log.parquet")
+    assert murmurlog.profile(path)["rows"] == log.rows == 3000
+    private = murmurlog.profile(path, epsilon=5.0, per_user=5)
+    assert isinstance(private, Survey)
+    assert private.outline.guarantee.epsilon == 5.0
+    with pytest.raises(UsageError, match="an exact profile has no option kind"):
+        murmurlog.profile(path, kind="click")
+    assert murmurlog.plan(epsilon=1.0, delta=1e-6).guarantee.epsilon == 1.0
+    reached = murmurlog.plan(target="queries=5", like="plain", users=3000)
+    assert reached.met
+    assert reached.settings["epsilon"] == reached.choice.epsilon
+    with pytest.raises(UsageError, match="a forecast does not vary noise"):
+        murmurlog.plan(target="queries=5", like="plain", users=3000, noise="geometric")
+
+
+def test_export_and_estimate_are_functions(tmp_path):
+    murmurlog.generate(rows=40_000, out=tmp_path / "log.parquet")
+    murmurlog.release(str(tmp_path / "log.parquet"), out=tmp_path / "b", epsilon=10.0, delta=1e-3)
+    every = murmurlog.estimate(tmp_path / "b")
+    assert every.low < every.value < every.high
+    share = murmurlog.estimate(tmp_path / "b", match="*", over="*")
+    assert share.value == pytest.approx(1.0)
+    assert murmurlog.export(tmp_path / "b", to="tsv", out=tmp_path / "tsv").files
