@@ -20,19 +20,20 @@ RUN = """
 import json, os, sys
 home = os.environ["HOME_OF_PACKAGE"]
 seen = set()
+OPTIMIZED = 1  # of functions; not of the bodies of modules and classes, which run at import
 def trace(frame, event, arg):
     name = frame.f_code.co_filename
-    if name.startswith(home) and frame.f_code.co_name != "<module>":
+    if event == "call" and name.startswith(home) and frame.f_code.co_flags & OPTIMIZED:
         seen.add(name)
     return None
 import murmurlog
+murmurlog.{function}
 sys.setprofile(trace)
-{action}
+murmurlog.{function}({arguments})
 sys.setprofile(None)
 print(json.dumps([len(seen), len(sys.modules), sum(m.startswith("murmurlog") for m in sys.modules)]))
 """
-RELEASE = 'murmurlog.release("log.parquet", out="bundle")'
-VERIFY = 'murmurlog.verify("bundle")'
+ARGUMENTS = {"release": '"log.parquet", out="bundle"', "verify": '"bundle"'}
 
 
 def size(package: Path) -> dict[str, int]:
@@ -56,12 +57,12 @@ def size(package: Path) -> dict[str, int]:
     }
 
 
-def executed(source: Path, action: str, folder: Path) -> list[int]:
+def executed(source: Path, function: str, folder: Path) -> list[int]:
     """Files of the package whose functions ran, modules loaded, and modules of the package loaded."""
     home = str((source / "murmurlog").resolve())
     environment = os.environ | {"PYTHONPATH": str(source.resolve()), "HOME_OF_PACKAGE": home}
     done = subprocess.run(
-        [sys.executable, "-c", RUN.format(action=action)], cwd=folder, env=environment,
+        [sys.executable, "-c", RUN.format(function=function, arguments=ARGUMENTS[function])], cwd=folder, env=environment,
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     found: list[int] = json.loads(done.stdout.splitlines()[-1])
@@ -80,9 +81,9 @@ def measure(checkout: Path) -> dict[str, int]:
         subprocess.run(
             [*command, *generate], cwd=folder, env=environment, check=True, capture_output=True
         )
-        files, _, _ = executed(source, RELEASE, folder)
+        files, _, _ = executed(source, "release", folder)
         figures["files executed by a default release"] = files
-        files, every, own = executed(source, VERIFY, folder)
+        files, every, own = executed(source, "verify", folder)
         figures["files executed by verify"] = files
         figures["modules imported by verify"] = every
         figures["modules of murmurlog imported by verify"] = own
