@@ -29,7 +29,7 @@ def test_a_keyword_that_does_not_exist_is_refused():
         ({"folds": 0}, "must be at least 1, not 0 and 1"),
         ({"tasks": ["tea"]}, "--tasks has no tea"),
         ({"baselines": []}, "nothing to evaluate"),
-        ({"by": ("country", ["DE"])}, "leave out --by"),
+        ({"by": ("country", ["DE"])}, "has no option by"),
         ({"bundles": ["b"], "since": "2026-01-01"}, "leave out --since"),
         ({"bundles": ["b"], "where": {"country": "DE"}}, "leave out --where"),
         ({"vary": ("epsilon", [1, 2])}, "nothing to vary: name --mechanisms"),

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -89,4 +89,6 @@ def request_of(source: str, keywords: Mapping[str, Any]) -> EvaluationRequest:
     (read,), others = split_keywords(keywords, ReadOptions)
     # None stands for a default, as it does in every function of the package.
     given = {name: value for name, value in others.items() if value is not None}
+    if unknown := sorted(given.keys() - {each.name for each in fields(EvaluationRequest)}):
+        raise UsageError(f"an evaluation has no option {', '.join(unknown)}: leave it out")
     return EvaluationRequest(source=source, read=ReadOptions(**read), **given)
