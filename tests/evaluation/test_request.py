@@ -19,7 +19,7 @@ def test_keywords_of_reading_travel_as_one_value():
 
 def test_a_keyword_that_does_not_exist_is_refused():
     for function in (murmurlog.evaluate, murmurlog.sweep):
-        with pytest.raises(TypeError, match="'fold'"):
+        with pytest.raises(UsageError, match="has no option fold"):
             function("log.csv", mechanisms=["threshold"], vary=("epsilon", [1]), fold=3)
 
 

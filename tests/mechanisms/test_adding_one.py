@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.slow
 TOY = '''"""A toy: threshold, with an option that raises the threshold."""
 
 from dataclasses import dataclass
