@@ -526,7 +526,7 @@ def test_letters_state_the_sum_and_are_kept_to():
         m.guarantee(delta=1e-12)
     with pytest.raises(UsageError, match="missing parameter b_sizes"):
         parse("synthetic(d=2, scale=4, T=60)")
-    with pytest.raises(UsageError, match="must be a positive number"):
+    with pytest.raises(UsageError, match="a scale of noise, must lie between"):
         parse("synthetic(d=2, scale=4, T=60, b_sizes=0)")
     with pytest.raises(UsageError, match="d must be at least 2"):
         parse("synthetic(d=1, scale=4, T=60, b_sizes=1, r=1, scale_r=5, T_r=70)")

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from murmurlog.errors import EngineError, InputError
 from murmurlog.logs.engines.duckdb import OUT_OF_MEMORY, DuckEngine, identifier, literal, quoted
 from murmurlog.logs.formats import DIALECTS, Shape, day_of, field_sql, pieces, time_sql
-from murmurlog.logs.parquet_types import check_types
+from murmurlog.logs.parquet_types import types_of
 from murmurlog.logs.postgres import Address, batches
 from murmurlog.logs.records import Records, cut
 from murmurlog.logs.source import Source
@@ -45,7 +45,7 @@ def raw_rows(
     try:
         if source.format in ("parquet", "duckdb"):
             if source.format == "parquet":  # else one file's type would change another's values
-                check_types(source.files, needed_columns(source, where, keep), source.name)
+                types_of(source.files, needed_columns(source, where, keep), source.name)
             # Columns are cheap to scan again, so they are not copied.
             select = select_sql(source, _relation(source, engine), where, keep)
             engine.sql(f"CREATE VIEW {name} AS {select}")

@@ -78,15 +78,10 @@ class _Unread(Exception):
     """A type that no engine reads exactly; its words name it."""
 
 
-def check_types(files: Sequence[Path], columns: Sequence[str], source_name: str) -> None:
-    """Raises unless every file has the columns in types that are read, the same in all of them."""
-    types_of(files, columns, source_name)
-
-
 def types_of(
     files: Sequence[Path], columns: Sequence[str], source_name: str
 ) -> dict[Path, dict[str, Kind]]:
-    """The types of the columns that each file has; raises as `check_types` does."""
+    """The types of the columns that each file has; raises unless they are readable and agree."""
     found = {file: _columns_of(file, columns, source_name) for file in files}
     first: dict[str, tuple[Path, Kind]] = {}
     for file, kinds in found.items():

@@ -14,6 +14,7 @@ from functools import reduce
 from murmurlog.errors import UsageError
 from murmurlog.privacy.guarantee import Guarantee
 from murmurlog.privacy.noise_laws import gaussian_delta
+from murmurlog.privacy.thresholds import bisect
 
 PLD_GRID = 1e-4
 MOST_MU, MOST_EPSILON, MOST_DRAWS = 8.0, 100.0, 100_000  # beyond, delta is taken to be 1
@@ -128,10 +129,7 @@ def mu_of(*, epsilon: float, delta: float) -> float:
     low, high = 0.0, 1.0
     while gaussian_delta(epsilon=epsilon, mu=high) <= delta:
         low, high = high, 2 * high
-    for _ in range(100):
-        middle = (low + high) / 2
-        if gaussian_delta(epsilon=epsilon, mu=middle) <= delta:
-            low = middle
-        else:
-            high = middle
-    return low * (1 - 1e-12)
+    found = bisect(
+        lambda mu: gaussian_delta(epsilon=epsilon, mu=mu) - delta, good=low, bad=high, steps=100
+    )
+    return found * (1 - 1e-12)

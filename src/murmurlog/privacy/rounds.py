@@ -25,6 +25,7 @@ from murmurlog.privacy.composition import Loss
 from murmurlog.privacy.noise_laws import Floats, _gaussian, gaussian_delta
 from murmurlog.privacy.thresholds import (
     SAFETY,
+    bisect,
     check_budget,
     check_neighbours,
     per_item,
@@ -186,7 +187,7 @@ def epsilon_of_rounds(
         high *= 2
         if high > 500:
             return math.inf
-    least = _last_good(excess, good=high, bad=0.0)
+    least = bisect(excess, good=high, bad=0.0, steps=50)
     shown = rounded_up(least)
     return shown if excess(shown) <= 0 else least
 
@@ -275,7 +276,7 @@ def _solve(
             f"no thresholds keep epsilon {epsilon:.4g} and delta {delta:.3g} over {len(shares)} "
             "rounds: use a larger delta"
         )
-    return at(high if excess(high) <= 0 else _last_good(excess, good=low, bad=high, steps=30))
+    return at(high if excess(high) <= 0 else bisect(excess, good=low, bad=high, steps=30))
 
 
 def _check_split(shares: Sequence[float], memory: float, late: float, count_share: float) -> None:
@@ -341,14 +342,4 @@ def _gaussian_mu(epsilon: float, delta: float) -> float:
     high = 1.0
     while excess(high) <= 0:
         high *= 2
-    return _last_good(excess, good=high * 1e-12, bad=high)
-
-
-def _last_good(
-    excess: Callable[[float], float], *, good: float, bad: float, steps: int = 50
-) -> float:
-    """A point with excess <= 0, within (bad - good) / 2^steps of where the sign changes."""
-    for _ in range(steps):
-        middle = (good + bad) / 2
-        good, bad = (middle, bad) if excess(middle) <= 0 else (good, middle)
-    return good
+    return bisect(excess, good=high * 1e-12, bad=high, steps=50)

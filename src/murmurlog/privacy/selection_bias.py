@@ -61,12 +61,6 @@ class Selection:
         _, _, error = self._curves()
         return min(float(error.min()), noise_sd(noise=self.noise, scale=self.scale))
 
-    def bias(self, n: int) -> float:
-        """E[noisy | published] - n, what is left uncorrected in the noisy value itself."""
-        reach = int(60 * self.scale) + 60 + max(0, n - self.T)
-        law = self._law(np.array([n - self.T]), np.arange(reach), self.scale)[0]
-        return float(self.T + np.arange(reach) @ law - n)
-
     def _curves(self) -> tuple[Floats, Floats, Floats]:
         """(y - T, correction, standard error) at which to interpolate."""
         stretch = max(1.0, noise_sd(noise=self.noise, scale=self.scale) / WIDEST_SD)

@@ -125,7 +125,7 @@ def epsilon_of_threshold(
             return math.inf
     if excess(0.0) <= 0:
         return 0.0
-    return _rounded_up(_bisect(excess, good=high, bad=0.0), excess)
+    return _rounded_up(bisect(excess, good=high, bad=0.0), excess)
 
 
 def turning_point(b: float) -> float:
@@ -247,7 +247,7 @@ def _search(
     low = high / 2
     while noise_alone(low) <= 0:
         low /= 2
-    least = _bisect(noise_alone, good=high, bad=low)
+    least = bisect(noise_alone, good=high, bad=low)
     # Pure epsilon needs no larger scale than c d / epsilon; the Gaussian optimum is near the least.
     most = 2 * least if noise == "gaussian" else copies / epsilon
 
@@ -280,7 +280,7 @@ def _largest_p(
     low = high - 80
     if excess(low) > 0:
         return 0.0
-    log_p = high if excess(high) <= 0 else _bisect(excess, good=low, bad=high)
+    log_p = high if excess(high) <= 0 else bisect(excess, good=low, bad=high)
     while d > ALL_PAIRS_UP_TO and neighbours == "replace" and excess(log_p, every_pair=True) > 0:
         log_p -= 1e-6
     return math.exp(log_p)
@@ -301,13 +301,13 @@ def _with_integer_threshold(
     low = scale / 2
     while excess(low) <= 0:
         low /= 2
-    smaller = _rounded_up(_bisect(excess, good=scale, bad=low), excess)
+    smaller = _rounded_up(bisect(excess, good=scale, bad=low), excess)
     return (smaller if excess(smaller, every_pair=True) <= 0 else scale), T
 
 
-def _bisect(excess: Callable[[float], float], *, good: float, bad: float) -> float:
-    """A point with excess <= 0, within rounding of where the sign changes."""
-    for _ in range(60):
+def bisect(excess: Callable[[float], float], *, good: float, bad: float, steps: int = 60) -> float:
+    """A point with excess <= 0, within |bad - good| / 2^steps of where the sign changes."""
+    for _ in range(steps):
         middle = (good + bad) / 2
         if middle in (good, bad):
             break

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from murmurlog.errors import UsageError
-from murmurlog.mechanisms import MECHANISMS, Accounted, Mechanism, named, only_its_table, parse
+from murmurlog.mechanisms import MECHANISMS, Accounted, Mechanism, check_table, named, parse
 from murmurlog.privacy import (
     SAFETY,
     Guarantee,
@@ -240,7 +240,7 @@ class _Table:
         kind = named(name)
         own = {n: value for n, value in options.items() if n in kind.option_names()}
         chosen, its = ("left-out", {}) if table == "left_out" else kind.for_table(table, own)
-        only_its_table(chosen, named(chosen).tables, table)
+        check_table(chosen, named(chosen).tables, table)
         return cls(
             mechanism=name if named(chosen) is kind else chosen,  # with its parameters, if any
             options=its,

@@ -269,7 +269,7 @@ def test_a_log_as_a_stand_in_and_a_part_of_it(tmp_path):
     assert found.place.tolist() == [0, 1, 0]
     assert found.item.tolist() == [1, 0, 0]  # a asked y first
     assert found.part(1).units == 1
-    with pytest.raises(UsageError, match="not from a smaller one"):
+    with pytest.raises(UsageError, match="needs a log with at least as many users"):
         found.part(3)
 
 
