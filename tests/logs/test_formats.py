@@ -75,10 +75,12 @@ def test_a_folder_of_aol_files_is_read_packed_or_not_and_the_readme_is_not(tmp_p
 
 def test_a_file_is_packed_as_its_name_says_or_refused(tmp_path):
     (tmp_path / "log.tsv").write_bytes(gzip.compress(AOL.encode()))
-    with pytest.raises(InputError, match=r"log.tsv is packed with gzip, which its name does not"):
+    with pytest.raises(
+        InputError, match=r"log.tsv is compressed with gzip, which its name does not"
+    ):
         find(str(tmp_path / "log.tsv"))
     (tmp_path / "log.tsv.gz").write_text(AOL)
-    with pytest.raises(InputError, match=r"log.tsv.gz is not packed with gzip"):
+    with pytest.raises(InputError, match=r"log.tsv.gz is not compressed with gzip"):
         find(str(tmp_path / "log.tsv.gz"))
 
 

@@ -327,10 +327,10 @@ def test_links_without_any_and_users_of_every_pair():
 
 
 def test_bins_are_drawn_by_their_noisy_numbers():
-    found = invented.drawn(np.array([-5, 300, 0, 100]), count=40_000, entropy=SystemEntropy())
+    found = invented.draw_bins(np.array([-5, 300, 0, 100]), count=40_000, entropy=SystemEntropy())
     assert set(found) == {1, 3}
     assert abs(np.mean(found == 1) - 0.75) < 0.03
-    anything = invented.drawn(np.array([-5, 0, -1]), count=3_000, entropy=SystemEntropy())
+    anything = invented.draw_bins(np.array([-5, 0, -1]), count=3_000, entropy=SystemEntropy())
     assert set(anything) == {0, 1, 2}
 
 

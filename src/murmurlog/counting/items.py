@@ -266,6 +266,6 @@ def _with_keywords(rows: Any, engine: Engine, more: tuple[str, ...]) -> Any:
         words = pa.array([keywords(q) for q in queries.to_pylist()], pa.list_(pa.string()))
         return pa.RecordBatch.from_arrays([queries, words], schema=schema)
 
-    cuts = engine.filled(schema, rows.select("query").distinct(), cut)
+    cuts = engine.map_batches(schema, rows.select("query").distinct(), cut)
     joined = rows.join(cuts, rows.query == cuts.of_query)
     return joined.select("unit", "time", *more, keyword=cuts.words.unnest())

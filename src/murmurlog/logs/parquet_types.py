@@ -1,8 +1,7 @@
 """Which types of Parquet columns are read, and what each engine does with them (docs/reference/types.md).
 
-A column is read where its text is a function of its value alone, on every engine. The types are
-those that stand in the file itself, which is what DuckDB and Spark look at, not those of a schema
-that Arrow may have stored beside them.
+A column is read if its text is a function of its value alone, on every engine. The types are those
+of the file itself, which DuckDB and Spark use, not those of a schema that Arrow may have added.
 """
 
 import json
@@ -75,7 +74,7 @@ _BARE = {"BOOLEAN": "boolean", "INT32": "int32", "INT64": "int64", "INT96": INT9
 
 
 class _Unread(Exception):
-    """A type that no engine reads exactly; its words name it."""
+    """A type that no engine reads exactly; the message names it."""
 
 
 def types_of(
@@ -151,7 +150,7 @@ def _kind(kind: pa.DataType, leaves: Iterator[Any]) -> Kind:
     inner = [(name, _kind(part, leaves)) for name, part in parts]
     names = ", ".join(f"{name} {part.name}".strip() for name, part in inner)
     what = "struct" if pa.types.is_struct(kind) else "map" if pa.types.is_map(kind) else "list"
-    # Any difference inside is one outside: the text of a list shows the types that it is made of.
+    # Nested types must agree exactly: the text of a list depends on the types of its elements.
     return Kind(name=f"{what}({names})", form=f"{what}({names})", spark=_nested(what, inner))
 
 

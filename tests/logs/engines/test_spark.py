@@ -318,7 +318,7 @@ with connect(master="local[2]", test=False) as outer:
     for folder in sorted((home / "scratch").iterdir()):
         with connect(scratch_at=str(folder), test=False) as engine:
             kept = engine.materialise(engine.keep(pa.table({"a": [1, 2, 3]})))
-            kept = engine.stored(pa.schema([("a", pa.int64())]), engine.batches(kept))
+            kept = engine.store_batches(pa.schema([("a", pa.int64())]), engine.batches(kept))
             (private,) = folder.iterdir()
             rows = sum(batch.num_rows for batch in engine.batches(kept))
             tables = [path for path in private.iterdir() if path.name == "t1"]

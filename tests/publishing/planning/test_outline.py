@@ -458,7 +458,9 @@ def test_a_file_that_is_no_outline_is_named(tmp_path):
     with pytest.raises(InputError, match=r"o\.json is not an outline: it is too large"):
         read_outline(path)
     path.write_text("[]")
-    with pytest.raises(InputError, match=r"o\.json is not a usable outline.* the file is not an object"):
+    with pytest.raises(
+        InputError, match=r"o\.json is not a usable outline.* the file is not an object"
+    ):
         read_outline(path)
     with pytest.raises(InputError, match=r"none\.json cannot be read"):
         read_outline(tmp_path / "none.json")

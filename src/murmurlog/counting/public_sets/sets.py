@@ -189,7 +189,7 @@ class Sequences:
             held = [self._holds(self._split(key)) for key in batch.column(0).to_pylist()]
             return batch.filter(pa.array(held, pa.bool_()))
 
-        known = engine.filled(schema, table.select(self.name).distinct(), inside)
+        known = engine.map_batches(schema, table.select(self.name).distinct(), inside)
         return table.semi_join(known, [self.name])
 
     def _split(self, key: Any) -> Sequence[str]:

@@ -52,7 +52,7 @@ def select_streaming(
         going = _Round()
         batches = held.engine.batches(sums)
         passing = going.process(batches, k=k, scale=scale, judge=judge, entropy=entropy)
-        known = held.engine.stored(GOING_ON, passing)
+        known = held.engine.store_batches(GOING_ON, passing)
         shown += going.passed
         if going.count == 0:
             break

@@ -72,8 +72,8 @@ def numbered(kept: Bounded) -> Held:
     engine, keys = kept.engine, list(kept.keys)
     if isinstance(kept, EncodedBounded):
         return _already_numbered(kept)
-    names = engine.numbered(kept.table.select(*keys).distinct(), "item")
-    units = engine.numbered(kept.table.select("unit").distinct(), "number")
+    names = engine.number_rows(kept.table.select(*keys).distinct(), "item")
+    units = engine.number_rows(kept.table.select("unit").distinct(), "number")
     rows = kept.table.join(names, keys).join(units, "unit")
     return Held(
         engine=engine,
