@@ -1,9 +1,10 @@
 """Several releases about the same users: what they cost together.
 
 `compose` adds (epsilon, delta); it holds even when later parameters depend on earlier output.
-`Loss` is what a table costs in an account: the noise that tells neighbours apart, and the chance
-that a key shows. Losses add up, also adaptively: Gaussian noise as mu^2, other noise as privacy-loss
-distributions, chances as they are. `delta_of_losses` is what they come to, far less than the sum.
+`Loss` is the cost of a table for joint accounting: the noise that separates neighbours, and the
+probability that a new key is published. Losses compose, also adaptively: Gaussian noise as mu^2,
+other noise as privacy-loss distributions, probabilities as sums. `delta_of_losses` is the total,
+far less than the sum of (epsilon, delta).
 """
 
 import math
@@ -56,7 +57,7 @@ def advanced(*, epsilon: float, delta: float, releases: int, slack: float) -> tu
 
 @dataclass(frozen=True, kw_only=True)
 class Loss:
-    """What tells two neighbours apart, but for a chance of `keys`.
+    """What separates two neighbours, except with probability `keys`.
 
     For both orders of two neighbours P, Q: P is within `keys` (total variation) of a law that is no
     easier to tell from Q than all of these at once: a Gaussian moved by `mu` standard deviations; for

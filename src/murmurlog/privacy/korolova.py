@@ -1,4 +1,4 @@
-"""The papers' own formulas beside what is true of them: Korolova et al. 2009.
+"""The formulas of Korolova et al. 2009, as printed and corrected.
 
 `korolova_optimum` and the printed delta are kept for comparison with the paper; mechanisms are
 certified by the exact values. Letters are the paper's: d queries and d_c clicks a user, noise b

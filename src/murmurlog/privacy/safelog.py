@@ -1,4 +1,4 @@
-"""SafeLog (Zhang 2017): A_Click and A_Session as printed, beside what is true, and the pool.
+"""SafeLog (Zhang 2017): A_Click and A_Session as printed, beside corrected formulas, and the pool.
 
 Letters are the thesis's: q_f queries and c_f clicks a user, l_s sessions of l_q queries, noise b,
 threshold K with the rule "> K", p_g the chance that a query is in the pool. Formulas that do not
@@ -16,7 +16,7 @@ from murmurlog.privacy.korolova import korolova, korolova_alpha
 from murmurlog.privacy.noise_laws import check_noise, survival
 from murmurlog.privacy.thresholds import check_neighbours, sides
 
-LONGEST = 12  # queries of a session: 2^12 - 13 subsequences are as many as anyone should want
+LONGEST = 12  # queries of a session, which has 2^12 - 13 subsequences
 MOST_QUERIES = 9  # l_s * l_q: the ways in which so many queries can be equal are 21,147
 
 
@@ -102,7 +102,7 @@ def _equality_patterns(n: int) -> Iterator[tuple[int, ...]]:
 def sessions_with_clicks(
     *, l_s: int, l_q: int, clicks: int, b: float, K: float
 ) -> tuple[float, float]:
-    """(epsilon, delta) of A_Session with its click part, eq. 4.7: the parts add up.
+    """(epsilon, delta) of A_Session with its clicks, eq. 4.7: both parts add up.
 
     The thesis reports the session part alone for runs that publish both.
     """

@@ -1,4 +1,4 @@
-"""T1 and T2: what one noisy draw per item and a threshold cost, exactly, and the way back.
+"""T1 and T2: the exact cost of one noisy draw per item and a threshold, and its inverse.
 
 The mechanism: every user holds at most d distinct items; each item somebody holds gets its number
 of users plus one draw of noise, and is published with that value if it passes the threshold.
@@ -16,9 +16,9 @@ from murmurlog.errors import UsageError
 from murmurlog.privacy.noise_laws import check_noise, hockey_stick, hockey_sticks, survival
 
 NEIGHBOURS = ("add-remove", "replace")
-SAFETY = 1 + 1e-9  # a computed delta is multiplied by this before it is compared with a promise
-MOST_REPLACED = 3000  # items a user under replace: all pairs (k, k') are looked at
-ALL_PAIRS_UP_TO = 24  # replace: a search looks at all pairs (k, k') up to this d, then at the rim
+SAFETY = 1 + 1e-9  # a computed delta is multiplied by this before it is compared with a claim
+MOST_REPLACED = 3000  # items a user under replace: all pairs (k, k') are computed
+ALL_PAIRS_UP_TO = 24  # replace: a search tries all pairs (k, k') up to this d, then the rim only
 
 
 def check_neighbours(neighbours: str) -> None:
@@ -177,7 +177,7 @@ def solve_integer_threshold(
     The least T that any scale allows, then the least scale (rounded up) that allows this T.
     """
     if noise == "laplace":
-        raise UsageError("laplace noise is not drawn here: use geometric, its integer form")
+        raise UsageError("laplace noise is not drawn: use geometric, its integer form")
     check_noise(noise, 1.0)
     check_budget(epsilon, delta)
     check_neighbours(neighbours)
@@ -326,6 +326,6 @@ def rounded_up(value: float) -> float:
 
 
 def _rounded_up(value: float, excess: Callable[[float], float]) -> float:
-    """The value rounded up where that still keeps the promise."""
+    """The value rounded up, if that still keeps the guarantee."""
     rounded = rounded_up(value)
     return rounded if excess(rounded) <= 0 else value

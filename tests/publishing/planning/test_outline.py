@@ -19,7 +19,7 @@ from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.log import read
 from murmurlog.logs.source import find
 from murmurlog.privacy import Guarantee, gaussian_delta, sides
-from murmurlog.privacy.projections import falling, shared_out, told_apart
+from murmurlog.privacy.projections import length_above_noise, nonincreasing, nonnegative
 from murmurlog.privacy.sampler import SeededEntropy, SystemEntropy
 from murmurlog.publishing.ledger import Ledger
 from murmurlog.publishing.planning import outline_noise as measuring
@@ -292,14 +292,14 @@ def test_falling_is_the_isotonic_regression(pairs):
 
     n = len(pairs)
     expected = [min(max(mean(a, b) for b in range(i, n)) for a in range(i + 1)) for i in range(n)]
-    assert falling(values, weights) == pytest.approx(expected)
+    assert nonincreasing(values, weights) == pytest.approx(expected)
 
 
 @settings(max_examples=80, deadline=None)
 @given(st.lists(st.integers(-20, 40), min_size=1, max_size=9), st.integers(-9, 99))
 def test_shared_out_is_the_nearest_of_a_sum(numbers, total):
     values = np.array(numbers, float)
-    found = shared_out(values, total)
+    found = nonnegative(values, total)
     assert (found >= 0).all()
     assert found.sum() == pytest.approx(max(0, total))
     if total > 0:  # the conditions of Karush, Kuhn and Tucker
@@ -309,22 +309,24 @@ def test_shared_out_is_the_nearest_of_a_sum(numbers, total):
 
 
 def test_a_tail_of_noise_is_told_apart():
-    assert told_apart(np.array([900.0, 50, 3, -9, 5]), 10) == 2
-    assert told_apart(np.array([900.0, 40, 3, 60, 5]), 10) == 4
-    assert told_apart(np.array([900.0, 15, 15, 15, 15]), 10) == 4  # two of them are something
-    assert told_apart(np.array([1.0, 1, 1]), 10) == 1
+    assert length_above_noise(np.array([900.0, 50, 3, -9, 5]), 10) == 2
+    assert length_above_noise(np.array([900.0, 40, 3, 60, 5]), 10) == 4
+    assert (
+        length_above_noise(np.array([900.0, 15, 15, 15, 15]), 10) == 4
+    )  # two of them are something
+    assert length_above_noise(np.array([1.0, 1, 1]), 10) == 1
 
 
 def test_smoothing_changes_no_sum_and_never_rises():
     sums = in_groups(block_sums([(5000 // rank, 1) for rank in range(1, 5001)]))
-    means = measuring.smoothed(sums)
+    means = measuring.smooth_blocks(sums)
     assert (np.diff(means) <= 0).all()
     assert (means * BLOCKS).sum() == pytest.approx(sum(sums))
     hostile = [(-1) ** i * 1000 * i for i in range(len(WIDTHS))]
-    means = measuring.smoothed(hostile)
+    means = measuring.smooth_blocks(hostile)
     assert (np.diff(means) <= 0).all()
     assert (means >= 0).all()
-    assert (measuring.smoothed([-5] * len(WIDTHS)) == 0).all()
+    assert (measuring.smooth_blocks([-5] * len(WIDTHS)) == 0).all()
 
 
 def outline_with(units):

@@ -160,9 +160,9 @@ def of_outline(outline: Outline, *, seed: int = 0) -> StandInLog:
     for _ in range(FITTINGS):
         # Sorted counts are steeper than the law they were drawn by, and a unit holds a popular item
         # once however often it draws it. So the law is corrected until draws match the outline.
-        counts = _counts_of(_drawn(rng, sizes, law).bounded(outline.per_user), wanted)
+        counts = _counts_of(_draw(rng, sizes, law).bounded(outline.per_user), wanted)
         law = _corrected(law, wanted, counts)
-    return _with_unique_items(rng, _drawn(rng, sizes, law), outline.per_user)
+    return _with_unique_items(rng, _draw(rng, sizes, law), outline.per_user)
 
 
 def _with_unique_items(rng: np.random.Generator, drawn: StandInLog, per_user: int) -> StandInLog:
@@ -270,7 +270,7 @@ def _corrected(law: Law, wanted: Law, counts: Law) -> Law:
     return Law(items=law.items, users=np.minimum.accumulate(law.users * bend), own=law.own * own)
 
 
-def _drawn(rng: np.random.Generator, sizes: Integers, law: Law) -> StandInLog:
+def _draw(rng: np.random.Generator, sizes: Integers, law: Law) -> StandInLog:
     """Each unit draws by the law until it has as many distinct items as its size says."""
     masses = np.append(law.items * law.users, law.own)
     masses = masses / masses.sum()
