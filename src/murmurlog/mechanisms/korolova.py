@@ -27,6 +27,7 @@ from murmurlog.mechanisms.protocol import (
     ITEMS,
     Asked,
     Mechanism,
+    Pure,
     View,
     below_sampler,
     check_bound,
@@ -34,7 +35,6 @@ from murmurlog.mechanisms.protocol import (
     check_noise_kind,
     fault_of_counts,
     least_count,
-    pure_guarantee,
     tally_view,
     with_noise_error,
 )
@@ -229,7 +229,7 @@ class Korolova(Mechanism):
 
 
 @dataclass(frozen=True, kw_only=True)
-class KorolovaLists(Mechanism):
+class KorolovaLists(Pure):
     """Clicks on public lists of results: every listed url of a published query, also unclicked.
 
     Protects: everything one unit did.  Neighbours: add-remove or replace.
@@ -243,7 +243,7 @@ class KorolovaLists(Mechanism):
     name: ClassVar[str] = "korolova-lists"
     chosen_by: ClassVar[str] = "--mechanism korolova --result-lists FILE"
     tables: ClassVar[tuple[str, ...]] = ("click",)
-    needs_delta: ClassVar[bool] = False
+    public: ClassVar[str] = "A2"
 
     def __post_init__(self) -> None:
         check_letters(d=self.d, b_c=self.b_c)
@@ -263,25 +263,6 @@ class KorolovaLists(Mechanism):
         check_neighbours(neighbours)
         check_noise_kind("korolova", noise)
         return cls(d=d, b_c=_scale(sides(neighbours) * d, epsilon))
-
-    def guarantee(
-        self,
-        *,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        unit: str = "user",
-        neighbours: str = "add-remove",
-    ) -> Guarantee:
-        """(c d / b_c, 0), but for the sampler's own error."""
-        return pure_guarantee(
-            self,
-            epsilon,
-            cost=sides(neighbours) * self.d / self.b_c,
-            scale=self.b_c,
-            unit=unit,
-            neighbours=neighbours,
-            public="A2",
-        )
 
     def gather(self, log: Log, view: View, *, entropy: Entropy) -> Tally:
         """The tally of what the public lists hold and nothing else; unclicked is 0."""

@@ -70,14 +70,10 @@ class LeftOut(Mechanism):
     chosen_by: ClassVar[str] = "--tables query,left_out"
     tables: ClassVar[tuple[str, ...]] = ("left_out",)
     waits: ClassVar[bool] = True
+    ignored: ClassVar[tuple[str, ...]] = ("noise",)  # it is always Gaussian
 
     def __post_init__(self) -> None:
         check_letters(d=self.d, sigma=self.sigma)
-
-    @classmethod
-    def from_letters(cls, letters: dict[str, str]) -> Self:
-        """From d and sigma; the noise is always Gaussian."""
-        return super().from_letters({k: v for k, v in letters.items() if k != "noise"})
 
     @classmethod
     def for_loss(cls, loss: Loss, *, d: int, neighbours: str = "add-remove") -> Self:

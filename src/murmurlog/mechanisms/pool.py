@@ -32,12 +32,12 @@ from murmurlog.mechanisms.letters import Letter, check_letters
 from murmurlog.mechanisms.protocol import (
     Asked,
     Mechanism,
+    Pure,
     View,
     check_bound,
     check_noise_kind,
     fault_of_counts,
     least_count,
-    pure_guarantee,
     tally_view,
     with_counts,
 )
@@ -107,8 +107,28 @@ class OnDomain:
             raise Refused("keys of the public pool are tally_view as if they were outside of it")
 
 
+class _OnPool(Mechanism):
+    """What `Pool` and `Hybrid` share: the options of a pool, and keys that nobody holds."""
+
+    tables: ClassVar[tuple[str, ...]] = TABLES
+    options: ClassVar[tuple[Option, ...]] = (POOL_OPTION, FAKES_OPTION)
+
+    @classmethod
+    def for_table(cls, table: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        """Itself, with the size of the table's pool and the accepted number of fakes."""
+        return cls.name, _arguments(cls.name, table, options)
+
+    def fakes(self) -> float:
+        """The expected number of published rows that nobody holds, at most."""
+        raise NotImplementedError
+
+    def remarks(self, table: pa.Table, others: Mapping[str, pa.Table]) -> dict[str, Any] | None:
+        """How many rows nobody holds."""
+        return _remarks(self.fakes())
+
+
 @dataclass(frozen=True, kw_only=True)
-class Pool(Mechanism):
+class Pool(_OnPool, Pure):
     """Every key of a public pool gets a noisy count, and is published if that is at least T.
 
     Protects: everything one unit did.  Neighbours: add-remove or replace.
@@ -122,17 +142,10 @@ class Pool(Mechanism):
     T: Annotated[int, Letter(parameter="threshold")]
 
     name: ClassVar[str] = "pool"
-    tables: ClassVar[tuple[str, ...]] = TABLES
-    options: ClassVar[tuple[Option, ...]] = (POOL_OPTION, FAKES_OPTION)
-    needs_delta: ClassVar[bool] = False
+    public: ClassVar[str] = "A4"
 
     def __post_init__(self) -> None:
         _check(self.d, self.b, self.N, self.T, "T")
-
-    @classmethod
-    def for_table(cls, table: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-        """Itself, with the size of the table's pool and the fakes that are accepted."""
-        return "pool", _arguments("pool", table, options)
 
     @classmethod
     def solve(
@@ -154,25 +167,6 @@ class Pool(Mechanism):
         b = rounded_up(sides(neighbours) * d / epsilon * SAFETY)
         check_sampler(b, epsilon, delta)
         return cls(d=d, b=b, N=N, T=least_threshold(scale=b, size=N, fakes=fakes))
-
-    def guarantee(
-        self,
-        *,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        unit: str = "user",
-        neighbours: str = "add-remove",
-    ) -> Guarantee:
-        """(c d / b, 0), whatever T is, but for the sampler's own error."""
-        return pure_guarantee(
-            self,
-            epsilon,
-            cost=sides(neighbours) * self.d / self.b,
-            scale=self.b,
-            unit=unit,
-            neighbours=neighbours,
-            public="A4",
-        )
 
     def gather(self, log: Log, view: View, *, entropy: Entropy) -> OnDomain:
         """The tally of at most d keys of the pool a unit; what is outside is dropped first."""
@@ -198,16 +192,11 @@ class Pool(Mechanism):
             return f"has {table.num_rows} rows of a pool of {self.N}"
         return fault_of_counts(table, count="users", least_error=self.selection().least_error())
 
-    def remarks(self, table: pa.Table, others: Mapping[str, pa.Table]) -> dict[str, Any] | None:
-        """How many rows nobody holds."""
-        return _remarks(self.fakes())
-
     def selection(self) -> Selection:
         """The law of the published values."""
         return Selection("geometric", self.b, self.T)
 
     def fakes(self) -> float:
-        """The expected number of published rows that nobody holds, at most."""
         return self.N * survival(noise="geometric", scale=self.b, x=self.T)
 
     def passes(self, probability: float) -> int:
@@ -228,7 +217,7 @@ class Pool(Mechanism):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hybrid(Mechanism):
+class Hybrid(_OnPool):
     """Keys of a public pool as in `Pool`, over T_pool; all others as in `Threshold`, over T.
 
     Protects: everything one unit did.  Neighbours: add-remove or replace.
@@ -243,17 +232,10 @@ class Hybrid(Mechanism):
     T: Annotated[int, Letter(parameter="threshold")]
 
     name: ClassVar[str] = "hybrid"
-    tables: ClassVar[tuple[str, ...]] = TABLES
-    options: ClassVar[tuple[Option, ...]] = (POOL_OPTION, FAKES_OPTION)
 
     def __post_init__(self) -> None:
         _check(self.d, self.b, self.N, self.T_pool, "T_pool")
         self.outside()  # checks T
-
-    @classmethod
-    def for_table(cls, table: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-        """Itself, with the size of the table's pool and the fakes that are accepted."""
-        return "hybrid", _arguments("hybrid", table, options)
 
     @classmethod
     def solve(
@@ -317,12 +299,7 @@ class Hybrid(Mechanism):
         least = min(inside, self.outside().selection().least_error())
         return fault_of_counts(table, count="users", least_error=least)
 
-    def remarks(self, table: pa.Table, others: Mapping[str, pa.Table]) -> dict[str, Any] | None:
-        """How many rows nobody holds."""
-        return _remarks(self.fakes())
-
     def fakes(self) -> float:
-        """The expected number of published rows that nobody holds, at most."""
         return self.N * survival(noise="geometric", scale=self.b, x=self.T_pool)
 
     def passes(self, probability: float) -> int:

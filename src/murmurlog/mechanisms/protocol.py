@@ -16,7 +16,7 @@ from murmurlog.bundle.options import GAP, Option
 from murmurlog.bundle.schema import By, count_columns, count_of, keys_of
 from murmurlog.errors import Refused, UsageError
 from murmurlog.mechanisms.letters import from_letters, to_parameters, to_text
-from murmurlog.privacy import ALWAYS, Guarantee, Loss, check_neighbours, noise_sd
+from murmurlog.privacy import ALWAYS, Guarantee, Loss, check_neighbours, noise_sd, sides
 from murmurlog.privacy.sampler import Entropy, sampler_delta
 
 if TYPE_CHECKING:
@@ -90,6 +90,7 @@ class Mechanism:
     waits: ClassVar[bool] = False  # it reads tables that the same release published before
     needs_delta: ClassVar[bool] = True  # its keys come from the log
     engines: ClassVar[tuple[str, ...]] = ("duckdb",)
+    ignored: ClassVar[tuple[str, ...]] = ()  # general letters without a meaning for it: d, noise
     usual_bound: ClassVar[int] = 10  # items a unit, unless the owner says otherwise
     mixes_units: ClassVar[bool] = False  # whether an item is published depends on other units, too
     chosen_by: ClassVar[str] = ""  # the flags that select it, if --mechanism NAME does not
@@ -100,7 +101,8 @@ class Mechanism:
     @classmethod
     def from_letters(cls, letters: dict[str, str]) -> Self:
         """From the paper's letters, as written after `--set` or in the mechanism's text."""
-        return cls(**from_letters(cls.name, cls, letters))
+        used = {letter: text for letter, text in letters.items() if letter not in cls.ignored}
+        return cls(**from_letters(cls.name, cls, used))
 
     @classmethod
     def option_names(cls) -> frozenset[str]:
@@ -164,6 +166,34 @@ class Unprotected(Mechanism):
         self, *, unit: str = "user", neighbours: str = "add-remove", **_: Any
     ) -> Guarantee:
         return Guarantee.nothing(unit=unit, neighbours=neighbours)
+
+
+class Pure(Mechanism):
+    """Noisy counts of all keys of a public set: pure epsilon-DP, whatever the threshold is."""
+
+    needs_delta: ClassVar[bool] = False
+    public: ClassVar[str]  # the assumption about the set
+
+    def guarantee(
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        unit: str = "user",
+        neighbours: str = "add-remove",
+    ) -> Guarantee:
+        """(c d / b, 0), but for the sampler's own error."""
+        check_neighbours(neighbours)
+        numbers = self.parameters()
+        cost = sides(neighbours) * numbers["per_user"] / numbers["scale"]
+        epsilon = check_epsilon(self, epsilon, cost=cost, unit=unit)
+        return Guarantee(
+            epsilon=epsilon,
+            delta=min(1.0, sampler_delta(scale=numbers["scale"], epsilon=epsilon)),
+            unit=unit,
+            neighbours=neighbours,
+            assumptions=tuple(sorted((*ALWAYS, "A1", self.public))),
+        )
 
 
 @runtime_checkable
@@ -237,28 +267,6 @@ def check_epsilon(mechanism: Mechanism, epsilon: float | None, *, cost: float, u
             f"{mechanism} costs epsilon {cost:.9g} per {unit}, more than {epsilon:.9g}"
         )
     return cost if epsilon is None else epsilon
-
-
-def pure_guarantee(
-    mechanism: Mechanism,
-    epsilon: float | None,
-    *,
-    cost: float,
-    scale: float,
-    unit: str,
-    neighbours: str,
-    public: str,
-) -> Guarantee:
-    """Pure epsilon-DP on a public set of keys, of assumption `public`; delta is the sampler's error."""
-    check_neighbours(neighbours)
-    epsilon = check_epsilon(mechanism, epsilon, cost=cost, unit=unit)
-    return Guarantee(
-        epsilon=epsilon,
-        delta=min(1.0, sampler_delta(scale=scale, epsilon=epsilon)),
-        unit=unit,
-        neighbours=neighbours,
-        assumptions=tuple(sorted((*ALWAYS, "A1", public))),
-    )
 
 
 def below_sampler(delta: float, epsilon: float) -> UsageError:

@@ -166,20 +166,6 @@ class Sequences:
         offsets = pa.array(np.arange(rows + 1) * length, pa.int32())
         return pa.ListArray.from_arrays(offsets, flat.take(pa.array(order)))
 
-    def indices(self, keys: pa.Table) -> list[int]:
-        """The numbers of keys: indices(keys(i)) == i."""
-        numbers = []
-        for key in keys[self.name].to_pylist():
-            words = self._split(key)
-            if not self._holds(words):
-                raise UsageError("a key is no sequence of the alphabet")
-            number = sum(len(self.words) ** n for n in range(self.shortest, len(words)))
-            value = 0
-            for word in words:
-                value = value * len(self.words) + self._places[word]
-            numbers.append(number + value)
-        return numbers
-
     def restrict(self, table: Any, engine: Engine) -> Any:
         kind = pa.string() if self.between is not None else pa.list_(pa.string())
         schema = pa.schema([(self.name, kind)])

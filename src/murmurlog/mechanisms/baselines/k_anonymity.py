@@ -75,6 +75,8 @@ class AtLeast(Unprotected):
 
     k: Annotated[int, Letter(parameter="threshold")]
 
+    ignored: ClassVar[tuple[str, ...]] = ("d",)  # nothing is bounded
+
     def __post_init__(self) -> None:
         check_letters(T=self.k)
         if self.k < 2:
@@ -82,11 +84,6 @@ class AtLeast(Unprotected):
 
     def __str__(self) -> str:
         return f"{self.name}:{self.k}"
-
-    @classmethod
-    def from_letters(cls, letters: dict[str, str]) -> Self:
-        """From k. A bound d means nothing here: nothing is bounded."""
-        return super().from_letters({k: v for k, v in letters.items() if k != "d"})
 
     @classmethod
     def solve(cls, **_: Any) -> Self:

@@ -65,6 +65,7 @@ class Hong(Unprotected):
     output_size: Annotated[int | None, Letter(parameter="output_size")] = None
 
     name: ClassVar[str] = "hong"
+    ignored: ClassVar[tuple[str, ...]] = ("d",)  # nothing is bounded
     tables: ClassVar[tuple[str, ...]] = ("log",)
     options: ClassVar[tuple[Option, ...]] = (
         Option(name="objective", help="output, frequent, diverse or breach."),
@@ -96,11 +97,6 @@ class Hong(Unprotected):
                 f"--output-size goes with --objective frequent or breach; {self.objective} has the "
                 "size that it finds"
             )
-
-    @classmethod
-    def from_letters(cls, letters: dict[str, str]) -> Self:
-        """From its fields; nothing is bounded, so a bound d is ignored."""
-        return super().from_letters({k: v for k, v in letters.items() if k != "d"})
 
     @classmethod
     def solve(
