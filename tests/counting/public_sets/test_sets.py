@@ -111,7 +111,7 @@ def test_a_pool_of_pairs_or_words_is_told_by_its_table(tmp_path):
 
 
 def test_a_missing_or_damaged_pool_is_named(tmp_path):
-    with pytest.raises(InputError, match="there is no file of a public pool"):
+    with pytest.raises(InputError, match="there is no pool file"):
         read_pool(tmp_path / "none.txt")
     broken = tmp_path / "pool.txt.gz"
     broken.write_bytes(gzip.compress(b"maps\n" * 1000)[:-20])
