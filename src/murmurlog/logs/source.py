@@ -295,14 +295,16 @@ def _kind(file: Path, encoding: str | None, shape: str | None) -> _Kind | None:
     elif not _is_aol(file, packed, encoding):
         return None
     written = encoding or encoding_of(file, packed, shape)
-    said = "--shape" if shape else "name"
+    settled = "--shape" if shape else "name"
     if shape is None and named in (None, "tsv") and _is_aol(file, packed, encoding):
-        shape, said = "aol", "header"
+        shape, settled = "aol", "header"
     if shape is None:
         assert named is not None
-        return _Kind(format=named, compression=packed, encoding=written, lines=None, settled=said)
+        return _Kind(
+            format=named, compression=packed, encoding=written, lines=None, settled=settled
+        )
     lines = WELL_KNOWN[shape]
-    return _Kind(format="tsv", compression=packed, encoding=written, lines=lines, settled=said)
+    return _Kind(format="tsv", compression=packed, encoding=written, lines=lines, settled=settled)
 
 
 def _is_aol(file: Path, compression: str | None, encoding: str | None) -> bool:

@@ -122,9 +122,7 @@ LOGS = {
 def test_a_pool_is_never_made_of_a_log(tmp_path, name):
     path = tmp_path / name
     path.write_text(LOGS[name])
-    with pytest.raises(
-        Refused, match="looks like a search log.* private data.* public text"
-    ):
+    with pytest.raises(Refused, match="looks like a search log.* private data.* public text"):
         build([path], size=10)
 
 

@@ -200,7 +200,7 @@ def _specialised(rng: np.random.Generator, query: Ints, *, user: Ints, at: Facts
 
 
 def _favourites(rng: np.random.Generator, *, seed: int, user: Ints) -> Ints:
-    """For each place one of its user's favourite sites, always asked for in the same way."""
+    """For each row one of its user's favourite sites, always spelled the same way."""
     which = np.minimum(rng.geometric(0.5, len(user)), FAVOURITES)
     favourite = user * (FAVOURITES + 1) + which
     site = _zipf(text.uniform(favourite, seed + 2), size=text.SITES, s=SITE_S, q=SITE_Q)

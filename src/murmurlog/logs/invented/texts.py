@@ -26,7 +26,7 @@ HEAD, WORDS, FEARS, _topics = (
 )
 TOPICS = {name: words.split() for name, words in (line.split(": ") for line in _topics)}
 
-# Kinds of a query's number. A site is a host's name asked for; own ones are one user's only.
+# Kinds of a query's number. SITE: the name of a host; OWN: a query of one user only.
 SHARED, OWN, SPECIAL, WRONG, FEAR, SITE, PERSONAL = range(7)
 KIND_BITS = 42
 NUMBERS = 1 << KIND_BITS
@@ -37,7 +37,7 @@ TOPIC_WORD = 0.6  # the share of longer queries that begin with a word of their 
 LENGTHS = (0.05, 0.35, 0.72)  # at most 1, 2, 3 words; the rest has 4
 HOSTS, HOST_POWER = 110_000, 6.7  # a topic
 ON_TOPIC = 0.9
-SITES = 50_000  # hosts that are asked for by name
+SITES = 50_000  # hosts that users search by name
 LABELLED_HOSTS = 24_000  # hosts whose topic is labelled; low numbers are clicked most
 VARIED = 5_000  # the most asked shared queries have misspellings and more special forms
 TOPLEVEL = (".com", ".com", ".com", ".org", ".net", ".info")
@@ -216,7 +216,7 @@ def _fears(number: Ints, _: pa.Array) -> pa.Array:
 
 
 def _sites(number: Ints, _: pa.Array) -> pa.Array:
-    """A site asked for by its host, with www, or without the ending."""
+    """The name of a site: its host, with www, or without the ending."""
     host, form = hosts(number // FORMS), number % FORMS
     bare = pc.replace_substring_regex(host, r"\.[a-z]+$", "")
     long = _joined([pa.scalar("www."), host], "")
@@ -235,7 +235,7 @@ def _personal(number: Ints, _: pa.Array) -> pa.Array:
 
 
 def pattern_of(query: Ints) -> list[str]:
-    """What a personal query looks like, a word of PATTERNS for each."""
+    """The pattern of PATTERNS that each personal query follows."""
     return [PATTERNS[n % len(PATTERNS)] for n in (query & (NUMBERS - 1)).tolist()]
 
 

@@ -23,7 +23,7 @@ from murmurlog.privacy.sampler import Integers, SeededEntropy
 from murmurlog.publishing.plan import Plan
 from murmurlog.publishing.planning.stand_in_log import StandInLog
 
-Noise = Callable[[float, int], Integers]  # draws of a scale, as many as asked for
+Noise = Callable[[float, int], Integers]  # of a scale and a number of draws
 
 TOP = 100  # the most popular items, whose count errors are reported
 EVEN = 0.5

@@ -49,7 +49,7 @@ class ForecastSource:
             raise UsageError(
                 "a forecast needs a log that is not secret: give --profile FILE (measured by "
                 "murmurlog profile --epsilon), --public FILE, or --users N for a generated log (--like "
-                "aol, zealous or plain). --raw FILE looks at your own log, and that is not protected."
+                "aol, zealous or plain). --raw FILE reads your own log, and that is not protected."
             )
         if self.like is not None and self.users is None:
             raise UsageError(f"--like {self.like} needs --users: how many users the log has, about")
