@@ -203,7 +203,7 @@ def test_what_is_no_file_is_no_ledger(tmp_path):
 def test_a_commit_makes_no_ledger(book):
     book.reserve("web", COST, release_id="one", what="x")
     book.path.unlink()
-    with pytest.raises(Refused, match="ledger.db is gone"):
+    with pytest.raises(Refused, match="ledger.db is missing"):
         book.commit("one")
     assert list(book.path.parent.iterdir()) == []
 

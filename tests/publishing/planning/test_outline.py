@@ -574,7 +574,7 @@ def test_an_outline_whose_booking_cannot_be_committed_does_not_appear(
         return real(**more)
 
     monkeypatch.setattr(measuring, "draw", draw)
-    with pytest.raises(Refused, match=r"(?s)is gone.*Nothing was published.*stays booked as"):
+    with pytest.raises(Refused, match=r"(?s)is missing.*Nothing was published.*stays booked as"):
         survey(
             str(place / "log.tsv"), epsilon=1, ledger=book, source_name="web",
             out=out and tmp_path / out,
