@@ -1,12 +1,12 @@
-"""Whether plan --target keeps its word on logs it has not seen.
+"""Whether plan --target reaches its target on logs it has not seen.
 
     python benchmarks/plan.py [--rows 1000000] [--epsilon 0.5] [--per-user 50]
 
 Three logs are generated. For each one its profile is measured privately, `plan` finds the least
-epsilon for a wish from the profile alone, and the release is made with what was planned. Printed are
-the wish, what was foretold, and what was reached: published queries; the volume, that is the share of
+epsilon for a target from the profile alone, and the release is made with what was planned. Printed are
+the target, the forecast, and what was reached: published queries; the volume, that is the share of
 all pairs of a user and a query of theirs whose query is published; and beside it the share of rows.
-The last column is reached over wished for.
+The last column is reached over the target.
 """
 
 import argparse
@@ -18,8 +18,8 @@ import duckdb
 import pyarrow.parquet as pq
 
 from murmurlog.logs.invented.generate import invent, write
-from murmurlog.publishing.planning.forecast import Rehearsal
-from murmurlog.publishing.planning.goals import Search, Terms, Wish, release_flags
+from murmurlog.publishing.planning.forecast import Simulation
+from murmurlog.publishing.planning.goals import Search, Target, Terms, release_flags
 from murmurlog.publishing.planning.private_profile import survey
 from murmurlog.publishing.planning.stand_in_log import of_outline
 from murmurlog.publishing.release import release
@@ -42,29 +42,29 @@ def main() -> None:
     parser.add_argument("--epsilon", type=float, default=0.5)
     parser.add_argument("--per-user", type=int, default=50)
     options = parser.parse_args()
-    print("| log | target | epsilon | CPU s | foretold | reached | rows | ratio |")
+    print("| log | target | epsilon | CPU s | forecast | reached | rows | ratio |")
     print("|---|---|---|---|---|---|---|---|")
-    for name, (like, seed, wishes) in LOGS.items():
+    for name, (like, seed, targets) in LOGS.items():
         with tempfile.TemporaryDirectory() as folder:
             log = Path(folder) / "log.parquet"
             write(invent(rows=options.rows, seed=seed, like=like), log)
             seen = survey(str(log), epsilon=options.epsilon, delta=DELTA, per_user=options.per_user)
             started = time.process_time()
-            rehearsal = Rehearsal(of_outline(seen.outline))
+            simulation = Simulation(of_outline(seen.outline))
             fitted = time.process_time() - started
-            for text in wishes:
-                one(name, text, rehearsal, log, options.per_user, fitted)
+            for text in targets:
+                one(name, text, simulation, log, options.per_user, fitted)
 
 
 def one(
-    name: str, text: str, rehearsal: Rehearsal, log: Path, per_user: int, fitted: float
+    name: str, text: str, simulation: Simulation, log: Path, per_user: int, fitted: float
 ) -> None:
-    """Prints a line: the plan for a wish, and what its release came to."""
+    """Prints a line: the plan for a target, and what its release came to."""
     which, _, amount = text.partition("=")
-    wish = Wish(name=which, amount=float(amount))
+    target = Target(name=which, amount=float(amount))
     terms = Terms(delta=DELTA, reach=per_user)
     started = time.process_time()
-    choice = Search(rehearsal, terms).least(wish)
+    choice = Search(simulation, terms).least(target)
     spent = fitted + time.process_time() - started
     flags = {key.replace("-", "_"): value for key, value in release_flags(choice, terms).items()}
     with tempfile.TemporaryDirectory() as folder:
@@ -74,9 +74,9 @@ def one(
     queries, volume, rows = reached
     now = volume if which == "volume" else queries
     print(
-        f"| {name} | {wish} | {choice.epsilon:g} | {spent:.0f} | {choice.forecast.queries:.0f}, "
+        f"| {name} | {target} | {choice.epsilon:g} | {spent:.0f} | {choice.forecast.queries:.0f}, "
         f"{choice.forecast.volume:.1%} | {queries}, {volume:.1%} | {rows:.1%} | "
-        f"{now / wish.amount:.3f} |",
+        f"{now / target.amount:.3f} |",
         flush=True,
     )
 

@@ -1,8 +1,8 @@
-"""What mechanisms publish at each budget, foretold on a generated log: the page's Plan view shows it.
+"""What mechanisms publish at each budget, forecast on a generated log: the page's Plan view shows it.
 
     python benchmarks/trade_off.py        writes src/murmurlog/web/trade_off.json (minutes)
 
-Every number is the mean of rehearsals (docs/how-to/plan.md) on the invented log of `generate`, which has no
+Every number is the mean of simulations (docs/how-to/plan.md) on the invented log of `generate`, which has no
 secrets. The same code gives the same file.
 """
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from murmurlog.errors import UsageError
 from murmurlog.publishing.plan import plan
-from murmurlog.publishing.planning.forecast import Rehearsal
+from murmurlog.publishing.planning.forecast import Simulation
 from murmurlog.publishing.planning.goals import EPSILONS
 from murmurlog.publishing.planning.stand_in_log import of_shape
 
@@ -24,7 +24,7 @@ BOUNDS = {"rounds": (10, 30, 100, 300), "threshold": (1, 3, 10, 30), "korolova":
 
 def main() -> None:
     print(f"inventing a log of {USERS} users", file=sys.stderr)
-    rehearsal = Rehearsal(of_shape(LIKE, users=USERS))
+    simulation = Simulation(of_shape(LIKE, users=USERS))
     points = []
     for mechanism, bounds in BOUNDS.items():
         for per_user in bounds:
@@ -38,9 +38,9 @@ def main() -> None:
                         )
                     except UsageError:  # no such noise can be certified
                         continue
-                    found = rehearsal.foretell(made.mechanism, repeats=REPEATS).as_json()
+                    found = simulation.forecast(made.mechanism, repeats=REPEATS).as_json()
                     # Of rounds what was seen; the others have a threshold.
-                    needed = made.passes().get("0.5") or rehearsal.even_odds(made.mechanism)
+                    needed = made.passes().get("0.5") or simulation.even_odds(made.mechanism)
                     found["needed"] = needed
                     points.append([*where, *found.values()])
     head = {

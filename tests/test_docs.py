@@ -215,7 +215,7 @@ def test_the_tutorial_runs_as_written(tmp_path):
 def test_the_shell_example_of_the_readme_runs(tmp_path):
     text = section((ROOT / "README.md").read_text(), "Release your own log")
     (code,) = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
-    # A wish for a small log; and nobody looks at the page.
+    # A target for a small log; and nobody looks at the page.
     for said, instead in (("queries=10000", "queries=20"), ("murmurlog serve bundle\n", "")):
         assert said in code
         code = code.replace(said, instead)

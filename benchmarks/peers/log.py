@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from murmurlog.logs.invented import texts as text
 from murmurlog.logs.invented.populations import sizes
-from murmurlog.logs.invented.texts import coded, packed
+from murmurlog.logs.invented.texts import coded, pack
 
 ROWS_A_USER = 15.5
 OWN, AGAIN = 0.295, 0.15  # only this user asks it; the previous query once more; the rest is shared
@@ -33,8 +33,8 @@ def table_of(rows: int, *, seed: int = 1) -> pa.Table:
     query = np.searchsorted(steps, rng.random(rows) * steps[-1])
     kind = rng.random(rows)
     own = kind < OWN
-    query = packed(text.SHARED, query)
-    query[own] = packed(text.OWN, np.flatnonzero(own))
+    query = pack(text.SHARED, query)
+    query[own] = pack(text.OWN, np.flatnonzero(own))
     again = kind >= 1 - AGAIN
     again[0] = False
     again[1:] &= user[1:] == user[:-1]

@@ -160,7 +160,11 @@ def test_small_units_are_warned_about(place, tmp_path):
     ("arguments", "code", "message"),
     [
         (("release", "none.csv"), 4, "input (4): there is no file or folder 'none.csv'"),
-        (("release", "cols.csv"), 4, 'no column of cols.csv looks like "user". Found: 2 names'),
+        (
+            ("release", "cols.csv"),
+            4,
+            'no column of cols.csv looks like "user". Found: 2 unknown names',
+        ),
         (("release", "empty.csv"), 4, "empty.csv is empty"),
         (("release", "good.csv", "--frobnicate"), 2, "No such option: --frobnicate"),
         (

@@ -213,11 +213,11 @@ def test_names_of_units_cannot_collide(write_tsv):
 def test_what_a_log_cannot_give_is_said(write_tsv, tmp_path, engine):
     path = write_tsv([{"user": "a", "query": "x"}], columns=("user", "query"))
     log = read(find(str(path)), engine=engine)
-    with pytest.raises(InputError, match="no time column, so unit 'user-day'"):
+    with pytest.raises(InputError, match="no time column, so there are no units 'user-day'"):
         items(log, kind="query", unit="user-day")
     with pytest.raises(InputError, match="no column of clicked urls"):
         items(log, kind="click")
-    with pytest.raises(InputError, match="the order of rows is no order"):
+    with pytest.raises(InputError, match="the order of rows does not count"):
         bound(items(log, kind="query"), per_user=1, way="first", entropy=SeededEntropy(1))
     with pytest.raises(UsageError, match="unknown unit 'household'"):
         items(log, kind="query", unit="household")

@@ -75,16 +75,18 @@ def test_a_folder_of_aol_files_is_read_packed_or_not_and_the_readme_is_not(tmp_p
 
 def test_a_file_is_packed_as_its_name_says_or_refused(tmp_path):
     (tmp_path / "log.tsv").write_bytes(gzip.compress(AOL.encode()))
-    with pytest.raises(InputError, match=r"log.tsv is packed with gzip, which its name does not"):
+    with pytest.raises(
+        InputError, match=r"log.tsv is compressed with gzip, which its name does not"
+    ):
         find(str(tmp_path / "log.tsv"))
     (tmp_path / "log.tsv.gz").write_text(AOL)
-    with pytest.raises(InputError, match=r"log.tsv.gz is not packed with gzip"):
+    with pytest.raises(InputError, match=r"log.tsv.gz is not compressed with gzip"):
         find(str(tmp_path / "log.tsv.gz"))
 
 
 def test_a_csv_with_the_header_of_aol_says_what_it_is(tmp_path):
     (tmp_path / "a.csv").write_text(AOL)
-    with pytest.raises(InputError, match="Its first line is cut at tabs: name it .tsv"):
+    with pytest.raises(InputError, match="Its first line holds tabs: rename it to .tsv"):
         find(str(tmp_path / "a.csv"))
     assert rows_of(tmp_path / "a.csv", said="aol") == (AOL_ROWS, {}, "aol")
 
@@ -103,7 +105,7 @@ def test_rows_never_say_what_a_file_is(tmp_path):
     assert ("v", "2026-01-01 00:00:00", "x", None, None) in rows
     for name, content in (("excite", EXCITE), ("sogou", SOGOU)):
         (tmp_path / "plain").write_text(content)
-        with pytest.raises(InputError, match=r"say --shape aol\|sogou\|excite if it is one"):
+        with pytest.raises(InputError, match=r"give --shape aol\|sogou\|excite if it is one"):
             find(str(tmp_path / "plain"))
         assert profile(str(tmp_path / "plain"))["proposed"]["shape"] == name
 

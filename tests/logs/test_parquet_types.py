@@ -14,7 +14,7 @@ import pytest
 from murmurlog.errors import InputError
 from murmurlog.logs.engines.duckdb import connect, literal
 from murmurlog.logs.log import read
-from murmurlog.logs.parquet_types import KINDS, NOTHING, check_types, types_of
+from murmurlog.logs.parquet_types import KINDS, NOTHING, types_of
 from murmurlog.logs.source import find
 
 DOCS = Path(__file__).parents[2] / "docs" / "reference" / "types.md"
@@ -105,10 +105,10 @@ def test_every_half_is_read_as_the_number_it_is(tmp_path):
 def test_what_is_not_read_exactly_is_refused(column, words, tmp_path):
     path = written(column, tmp_path / "a.parquet")
     with pytest.raises(InputError) as caught:
-        check_types([path], ["user", "what"], "log")
+        types_of([path], ["user", "what"], "log")
     assert str(caught.value).startswith(f'the column "what" of log is {words}')
     assert "Write it as text" in str(caught.value)
-    check_types([path], ["user"], "log")  # nobody asked for it
+    types_of([path], ["user"], "log")  # nobody asked for it
 
 
 TOGETHER = [
@@ -147,7 +147,7 @@ def two(kinds, folder):
 
 @pytest.mark.parametrize("kinds", TOGETHER, ids=str)
 def test_files_may_differ_where_texts_do_not(kinds, tmp_path):
-    check_types(two(kinds, tmp_path), ["user", "what"], "log")
+    types_of(two(kinds, tmp_path), ["user", "what"], "log")
 
 
 @pytest.mark.parametrize("kinds", APART, ids=str)
@@ -156,8 +156,8 @@ def test_files_of_different_types_are_refused_by_name(kinds, tmp_path):
     with pytest.raises(
         InputError, match='the column "what" of log is .* in a.parquet and .* in c.'
     ):
-        check_types(files, ["user", "what"], "log")
-    check_types(files, ["user", "query"], "log")
+        types_of(files, ["user", "what"], "log")
+    types_of(files, ["user", "query"], "log")
 
 
 def test_integers_of_all_widths_have_one_text(tmp_path, engine):
@@ -170,7 +170,7 @@ def test_integers_of_all_widths_have_one_text(tmp_path, engine):
 def test_a_damaged_file_is_named(tmp_path):
     (tmp_path / "a.parquet").write_bytes(b"PAR1 but no more")
     with pytest.raises(InputError, match="a.parquet is not readable as parquet"):
-        check_types([tmp_path / "a.parquet"], ["user"], "log")
+        types_of([tmp_path / "a.parquet"], ["user"], "log")
 
 
 def test_the_table_of_types_in_the_docs_is_this_one():

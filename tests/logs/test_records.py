@@ -57,12 +57,12 @@ def test_borders_of_pieces_change_nothing(content, size):
 @pytest.mark.parametrize(
     ("content", "line", "words"),
     [
-        (b'a,b\n1,5" disk\n2,c\n', 2, "stands inside a field that is not quoted"),
+        (b'a,b\n1,5" disk\n2,c\n', 2, "occurs inside a field that is not quoted"),
         (b'a,b\n1,"x"y\n2,c\n', 2, "text follows a closing quote"),
         (b'a,b\n1,x\n2,"never\n3,closed\n', 3, "never closed"),
-        (b'a,b\n1,"x\ny"\n2, "z"\n', 4, "stands inside a field"),
+        (b'a,b\n1,"x\ny"\n2, "z"\n', 4, "occurs inside a field"),
         (b'a,"\n1,x\n', 1, "never closed"),
-        (b'a,b\n1,x\r"y"\n', 2, "stands inside a field"),
+        (b'a,b\n1,x\r"y"\n', 2, "occurs inside a field"),
     ],
 )
 @pytest.mark.parametrize("size", [1, 5, 1 << 20])

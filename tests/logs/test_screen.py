@@ -197,11 +197,11 @@ def test_an_owner_replaces_or_extends_the_patterns(tmp_path):
     ("content", "message"),
     [
         ("", r"own.toml has no pattern"),
-        ("[x", r"own.toml is no TOML"),
+        ("[x", r"own.toml is not TOML"),
         ("x = 1", r"\[x\] has no keys; it may have about, check, needs, patterns"),
         ("[x]\ncolour = 'red'", r"\[x\] has unknown keys colour"),
         ("[x]\npatterns = 'a'", r"\[x\] needs patterns"),
-        ("[x]\npatterns = ['(']", r"\[x\] is no regular expression"),
+        ("[x]\npatterns = ['(']", r"\[x\] is not a regular expression"),
         ("[x]\npatterns = ['a']\ncheck = 'sum'", r"check 'sum'; there are luhn"),
         ("[x]\npatterns = ['a']\ncheck = [1]", r"check \[1\]; there are luhn"),
         ("[x]\npatterns = ['a']\nneeds = ''", r"needs ''; it is a text"),

@@ -366,8 +366,8 @@ def test_solving_keeps_the_budget_and_the_fakes(epsilon, d, neighbours):
     ("text", "message"),
     [
         ("pool(d=1, b=1.0, N=10, T=0)", "T must be at least 1"),
-        ("pool(d=0, b=1.0, N=10, T=2)", "d and N must be at least 1"),
-        ("pool(d=1, b=-1, N=10, T=2)", "b must be a positive number"),
+        ("pool(d=0, b=1.0, N=10, T=2)", "the bound must lie between 1"),
+        ("pool(d=1, b=-1, N=10, T=2)", "b, a scale of noise, must lie between"),
         ("pool(d=1, b=1.0, N=1e3, T=2)", "N must be a whole number"),
         ("pool(d=1, b=1.0, T=2)", "N must be a whole number"),
         ("pool(d=1, b=1.0, N=5, T=2, K=1)", "pool has no parameter K: use d, b, N, T"),

@@ -22,7 +22,7 @@ from murmurlog.logs.log import read
 from murmurlog.logs.source import find
 from murmurlog.mechanisms import View, parse
 from murmurlog.mechanisms.baselines.safelog_literal import SafelogLiteral
-from murmurlog.privacy import click_printed_epsilon, survival, turning_point, unlisted_url_delta
+from murmurlog.privacy import click_printed_epsilon, survival, turning_point
 from murmurlog.privacy.sampler import SystemEntropy
 from murmurlog.publishing.release import release
 
@@ -143,7 +143,6 @@ def test_delta_of_a_bare_url_is_about_one_by_the_exact_law():
     assert mechanism.parameters()["epsilon_thesis"] < 5.3
     for epsilon in (5.3, 100.0):
         assert hockey_stick([within], [without], epsilon) > 0.999
-    assert unlisted_url_delta(users=users, b=10.0, K=10.0) > 0.999
 
 
 def test_a_query_outside_the_pool_needs_the_delta_that_the_thesis_leaves_out():

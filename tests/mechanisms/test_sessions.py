@@ -307,7 +307,7 @@ def test_its_text_is_its_name(made):
         ({"subsequences": "some"}, UsageError, "--subsequences must be all or whole"),
         ({"map": "nowhere.tsv"}, InputError, "no file 'nowhere.tsv'"),
         ({"fakes": 3.0}, UsageError, "--fakes goes with --map"),
-        ({"gap": 0}, UsageError, "--gap must be longer than nothing"),
+        ({"gap": 0}, UsageError, "--gap must be longer than 0 seconds"),
         ({"mechanism": "threshold"}, UsageError, "threshold makes no session table"),
         ({"mechanism": "threshold", "map": "length"}, UsageError, "--map is for sessions"),
         ({"mechanism": "label-paths"}, UsageError, "chosen by --mechanism sessions --map"),

@@ -327,10 +327,10 @@ def test_links_without_any_and_users_of_every_pair():
 
 
 def test_bins_are_drawn_by_their_noisy_numbers():
-    found = invented.drawn(np.array([-5, 300, 0, 100]), count=40_000, entropy=SystemEntropy())
+    found = invented.draw_bins(np.array([-5, 300, 0, 100]), count=40_000, entropy=SystemEntropy())
     assert set(found) == {1, 3}
     assert abs(np.mean(found == 1) - 0.75) < 0.03
-    anything = invented.drawn(np.array([-5, 0, -1]), count=3_000, entropy=SystemEntropy())
+    anything = invented.draw_bins(np.array([-5, 0, -1]), count=3_000, entropy=SystemEntropy())
     assert set(anything) == {0, 1, 2}
 
 
@@ -526,7 +526,7 @@ def test_letters_state_the_sum_and_are_kept_to():
         m.guarantee(delta=1e-12)
     with pytest.raises(UsageError, match="missing parameter b_sizes"):
         parse("synthetic(d=2, scale=4, T=60)")
-    with pytest.raises(UsageError, match="must be a positive number"):
+    with pytest.raises(UsageError, match="a scale of noise, must lie between"):
         parse("synthetic(d=2, scale=4, T=60, b_sizes=0)")
     with pytest.raises(UsageError, match="d must be at least 2"):
         parse("synthetic(d=1, scale=4, T=60, b_sizes=1, r=1, scale_r=5, T_r=70)")

@@ -97,7 +97,7 @@ def test_a_denied_query_of_the_pool_is_never_published(log, pool, tmp_path):
     ("options", "error", "message"),
     [
         ({}, UsageError, "needs a public pool for the query table: use --pool FILE"),
-        ({"pool": "none.txt"}, InputError, "no file of a public pool 'none.txt'"),
+        ({"pool": "none.txt"}, InputError, "no pool file 'none.txt'"),
         ({"pool": "pool", "fakes": 0}, UsageError, "fakes must be positive"),
         ({"pool": "log"}, Refused, "--pool names the log itself"),
         ({"pool": "pool", "tables": ["query", "click"]}, InputError, "lists single queries"),

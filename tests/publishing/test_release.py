@@ -603,7 +603,7 @@ def emptied(path):
 
 
 LEDGER_FAULTS = {
-    "gone": (lambda path: path.unlink(), "is gone"),
+    "gone": (lambda path: path.unlink(), "is missing"),
     "empty": (lambda path: path.write_bytes(b""), "is an empty file"),
     "locked": (locked, "locked"),
     "read-only": (for_reading_only, "readonly|read-only"),

@@ -1,4 +1,4 @@
-"""The command that foresees a release. Imports are late: --help answers at once."""
+"""The plan command. Imports are late, so that --help is fast."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -58,7 +58,7 @@ class Forecast:
 
     @property
     def wanted(self) -> bool:
-        """Whether a forecast is asked for at all."""
+        """Whether any forecast option is given."""
         chosen = (self.target, self.goal, self.profile, self.public, self.like, self.raw)
         return self.sweep or any(value is not None for value in chosen)
 

@@ -28,23 +28,25 @@ def plan_on_forecast(
     out: Path | None,
     as_json: bool,
 ) -> None:
-    """Chooses a release, prints its forecast, and writes what was asked for."""
+    """Chooses a release, prints its forecast, and writes the files that --out asks for."""
     for name, value in others.items():
         if value is not None:
             given = "--set" if name == "letters" else "--" + name.replace("_", "-")
-            raise UsageError(f"{given} does not go with a forecast: leave it out, or the wish")
+            raise UsageError(
+                f"{given} does not go with a forecast: leave it out, or plan without one"
+            )
     from murmurlog.publishing.planning.forecast_source import ForecastSource
     from murmurlog.publishing.planning.goals import Terms, plan_for_target
     from murmurlog.publishing.planning.planner import read_target
     from murmurlog.publishing.planning.sweep_report import FILES, write_sweep
 
-    wish = None if target is None else read_target(target)
+    wanted = None if target is None else read_target(target)
     check_out(out, sweep=sweep)
     with progress() as say:
         planned = plan_for_target(
             ForecastSource(**source),
             Terms(**{name: value for name, value in terms.items() if value is not None}),
-            target=wish,
+            target=wanted,
             goal=goal,
             epsilon=epsilon,
             with_sweep=sweep,
@@ -57,7 +59,7 @@ def plan_on_forecast(
         tell(f"wrote {out / FILES[0]} and {out / FILES[1]}")
         if planned.log.exact:
             tell(
-                "they are exact figures of the log itself: for your eyes only, like all that is tuned by"
+                "they are exact figures of the log itself: keep them private, and all that is tuned by them"
             )
     if planned.choice is None:
         if as_json:
@@ -72,7 +74,7 @@ def plan_on_forecast(
 
 
 def check_out(out: Path | None, *, sweep: bool) -> None:
-    """Raises unless what is to be written can be written there."""
+    """Raises unless the output can be written there."""
     if sweep and out is None:
         raise UsageError("--sweep writes a chart and a table: give --out, a folder for them")
     if out is None:
@@ -105,7 +107,7 @@ def _show(planned: "TargetPlan", choice: "Choice", *, as_json: bool) -> None:
     show(str(choice.plan.guarantee))
     show(planned.explanation)
     show(
-        f"foretold: {f.queries:.0f} published ({few:.0f} to {many:.0f}), {f.volume:.1%} of the "
+        f"forecast: {f.queries:.0f} published ({few:.0f} to {many:.0f}), {f.volume:.1%} of the "
         f"volume ({little:.1%} to {much:.1%}){counts}"
     )
     show(f"from: {planned.log.description}")

@@ -1,6 +1,6 @@
 """The contribution bound: at most d distinct items a unit, chosen from its own rows only.
 
-It happens once, before anything is counted, and the type changes: only `Bounded` can be tallied.
+It is applied once, before anything is counted, and changes the type: only `Bounded` can be tallied.
 A unit's items have a total order that no other unit's rows can change (A7): by first time and
 then item, or by a keyed hash of unit and item and then item. Never by the order of rows.
 """
@@ -55,7 +55,7 @@ class _Description:
 class TableBounded(_Description):
     """Bounded items in a table of the engine."""
 
-    table: Any  # unit, the key columns (and, if asked for, place); materialised
+    table: Any  # unit, the key columns (and, with `places`, place); materialised
 
     def count_units(self) -> Any:
         """The key columns and the number of units (or of rows) that hold each item."""
@@ -103,13 +103,13 @@ Bounded: TypeAlias = TableBounded | EncodedBounded | PartitionedBounded
 
 
 def choose_way(way: str | None, *, timed: bool) -> str:
-    """How to bound: as asked, or `first` where there are times; never by the order of rows."""
+    """How to bound: as given, or `first` if there are times; never by the order of rows."""
     if way not in (None, *WAYS):
         raise UsageError(f"--bound must be first or random, not {way!r}")
     if way == "first" and not timed:
         raise InputError(
-            "--bound first needs a time column, and this log has none: the order of rows is no "
-            "order. Map one with --columns time=..., or use --bound random."
+            "--bound first needs a time column, and this log has none: the order of rows does "
+            "not count. Map one with --columns time=..., or use --bound random."
         )
     return way or ("first" if timed else "random")
 
@@ -145,9 +145,9 @@ def bound(
     if way == "first":
         order = [distinct.time.asc(nulls_first=False)]
     else:
-        # The key only keeps the choice unforeseeable; the proof holds for any fixed key.
+        # The key only makes the choice unpredictable; the proof holds for any fixed key.
         key = entropy.bytes(16).hex()
-        # A row has no name of its own but its position, which other rows can shift.
+        # The only name of a row is its position, which other rows can change.
         names = items.keys if items.unit == "row" else ("unit", *items.keys)
         parts = [
             distinct[name].join(SEPARATOR) if name in LISTS else distinct[name] for name in names
@@ -175,7 +175,7 @@ def bound(
 def _bound_encoded(
     items: EncodedItems, *, per_user: int, places: bool
 ) -> EncodedBounded | PartitionedBounded:
-    """The first distinct items of each unit, found by sorting codes: the same rows, sooner."""
+    """The first distinct items of each unit, by sorting codes: the same rows, faster."""
     engine, keys = items.log.engine, items.keys
     description: dict[str, Any] = {
         "engine": engine, "kind": items.kind, "keys": keys, "unit": items.unit,
@@ -199,7 +199,7 @@ def _bound_encoded(
     counts: list[pa.Table] = []
     for held in items.holdings():
         kept = first(held)
-        # What is left of a partition goes to disk before the next one comes.
+        # The result of a partition is written to disk before the next is loaded.
         rows.append(map_file(engine.store(_rows(keys, held, kept, places=places))))
         counts.append(map_file(engine.store(_count(keys, held, kept))))
         del held, kept
@@ -209,7 +209,7 @@ def _bound_encoded(
 
 
 def _rows(keys: tuple[str, ...], held: Holdings, kept: FirstItems, *, places: bool) -> pa.Table:
-    """Unit, keys and, if asked for, place; no string is copied."""
+    """Unit, keys and, with `places`, place; no string is copied."""
     columns = {"unit": held.names(kept.unit)}
     for name, key in zip(keys, held.keys, strict=True):
         columns[name] = key.at(kept.item).column()
@@ -242,8 +242,8 @@ def first_items(
 
     `ranks` gives the ranks of distinct items in the order of their keys' bytes. Codes follow the
     order in which rows were read, which other units' rows can change (A7), so they never decide:
-    `ranks` settles the order of a unit's rows of one time. Without `places` that is done only where
-    it decides which items are kept.
+    `ranks` orders a unit's rows of one time. Without `places` that is done only where it decides
+    which items are kept.
     """
     if len(unit) == 0:
         none = np.zeros(0, np.int64)
@@ -254,7 +254,7 @@ def first_items(
         # A unit with no more rows than it may keep keeps every item, in whatever order.
         alike &= (rows > per_unit)[units[1:]]
     if alike.any():
-        order = _settle_ties(order, alike, item, ranks)
+        order = _sort_ties(order, alike, item, ranks)
     items = item[order]
     del order, alike
     new = _first_of_each(units, items)
@@ -266,26 +266,28 @@ def first_items(
     place = so_far[kept] - before[units[kept]]
     few = place < per_unit
     kept, place = kept[few], place[few]
-    if np.bincount(units[kept]).max() > per_unit:  # the proofs rest on it, so look at the result
-        raise EngineError(f"bounding left a unit more than {per_unit} items: this is a mistake")
-    # Of one type whatever the rows are: partitions of a log are put together.
+    if (
+        np.bincount(units[kept]).max() > per_unit
+    ):  # the proofs depend on it, so the result is checked
+        raise EngineError(f"bounding left a unit more than {per_unit} items: this is a bug")
+    # One type whatever the rows are: partitions of a log are concatenated.
     return FirstItems(unit=units[kept], item=items[kept], place=place.astype(np.int32, copy=False))
 
 
 def _in_time(unit: Integers, time: Integers) -> tuple[Integers, Integers, Mask]:
     """An order of rows by unit and time, the units in it, and which neighbours are of one time.
 
-    Rows are put together by unit first. Most logs have them in order of time then, and only the
-    units that have not are sorted by it.
+    Rows are grouped by unit first. In most logs they are then in order of time; only units whose
+    rows are not are sorted by time.
     """
     order, units = _group(unit)
     times = time[order]
     same = units[1:] == units[:-1]
     falls = np.flatnonzero(same & (times[1:] < times[:-1]))
     if len(falls):
-        astray = np.zeros(int(units[-1]) + 1, bool)
-        astray[units[falls]] = True
-        rows = np.flatnonzero(astray[units])
+        unsorted = np.zeros(int(units[-1]) + 1, bool)
+        unsorted[units[falls]] = True
+        rows = np.flatnonzero(unsorted[units])
         inside = np.lexsort((times[rows], units[rows]))
         order[rows] = order[rows][inside]
         times = time[order]
@@ -307,7 +309,7 @@ def _group(number: Integers) -> tuple[Integers, Integers]:
     return words.view(np.int64), numbers
 
 
-def _settle_ties(
+def _sort_ties(
     order: Integers, alike: Mask, item: Integers, ranks: Callable[[Integers], Integers]
 ) -> Integers:
     """The order with each run of rows of one unit and time sorted by the bytes of the keys."""

@@ -1,7 +1,6 @@
-"""Which unit holds which queries or clicks, found on dictionary-encoded rows.
+"""Which unit holds which queries or clicks, computed on dictionary-encoded rows.
 
-Gives the same items as the Ibis expressions of `items`, for the tables and units that most releases
-count.
+Gives the same items as the Ibis expressions of `items`, for the most common tables and units.
 """
 
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ MICROSECONDS_A_DAY = 86_400_000_000
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Holdings:
-    """Which unit holds which item and since when, as integer codes."""
+    """Which unit holds which item, and when, as integer codes."""
 
     unit: Integers
     time: Integers

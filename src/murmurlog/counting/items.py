@@ -1,6 +1,6 @@
 """What is counted: the items each privacy unit holds, as (unit, time, key columns) per row.
 
-The unit is settled here, before anything is counted: a user, a user's month, week or day, a
+The unit is assigned here, before anything is counted: a user, a user's month, week or day, a
 session, or a single row. Units with time drop rows without one (A6).
 """
 
@@ -45,7 +45,7 @@ class _Description:
 class TableItems(_Description):
     """Every item of every unit, as often as it occurs; not bounded, so nothing may count it."""
 
-    table: Any  # unit, time, the key columns, then what else was asked for
+    table: Any  # unit, time, the key columns, then the columns `also`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,9 +72,11 @@ Items: TypeAlias = TableItems | EncodedItems
 
 
 def check(source: Source, *, kind: str, unit: str, by: bool = False) -> None:
-    """Raises if the source has not the columns that the kind or the unit needs."""
+    """Raises if the source lacks columns that the kind or the unit needs."""
     if by and kind in SEVERAL:
-        raise UsageError(f"--by does not go with a {kind} table: its rows are of several records")
+        raise UsageError(
+            f"--by does not go with a {kind} table: its rows come from several records"
+        )
     if kind not in KEYS:
         raise UsageError(f"unknown table {kind!r}: use one of {', '.join(KEYS)}")
     if unit not in UNITS:
@@ -86,7 +88,7 @@ def check(source: Source, *, kind: str, unit: str, by: bool = False) -> None:
         )
     if unit not in ("user", "row") and "time" not in source.columns:
         raise InputError(
-            f"{source.name} has no time column, so unit {unit!r} cannot be told apart. "
+            f"{source.name} has no time column, so there are no units {unit!r}. "
             "Map one with --columns time=..., or use --unit user."
         )
     if kind in ("pair", "session") and (unit == "row" or "time" not in source.columns):
@@ -120,7 +122,7 @@ def items(
     """
     check(log.source, kind=kind, unit=unit, by=by is not None)
     if not 0 < gap < 1e9:
-        raise UsageError(f"--gap must be longer than nothing, not {gap:g} seconds")
+        raise UsageError(f"--gap must be longer than 0 seconds, not {gap:g}")
     kind = {"itemset": "query", "log": "click"}.get(kind, kind)
     keys = keys_of(kind, by)
     description: dict[str, Any] = {"kind": kind, "keys": keys, "unit": unit, "timed": log.has_times}
@@ -168,13 +170,13 @@ def _rows(
 
 
 def only(held: Items, public: pa.Table) -> TableItems:
-    """The items whose keys are in a public table; a rule about single records, so it is free."""
+    """The items whose keys are in a public table; a rule about single records, so it costs nothing."""
     listed = held.engine.keep(public.select(list(held.keys)))
     return held.with_table(held.table.semi_join(listed, list(held.keys)))
 
 
 def _with_unit(log: Log, unit: str, session_gap: float) -> Any:
-    """The log's rows with a column `unit`, the same for all rows one neighbour may differ in."""
+    """The log's rows with a column `unit`: neighbouring logs differ in the rows of one unit."""
     rows = log.table
     if unit == "user":
         return rows.mutate(unit=rows.user)
@@ -192,21 +194,21 @@ def _with_unit(log: Log, unit: str, session_gap: float) -> Any:
     starts = rows.mutate(
         start=ibis.ifelse(gap.isnull() | (gap > _longest(session_gap)), rows.time, ibis.null())
     )
-    # By time alone: rows that are equal stand in any order, and in another one in another window.
+    # By time alone: the order of equal rows is arbitrary and may differ between windows.
     so_far = ibis.window(group_by="user", order_by="time", range=(None, 0))
     start = starts.start.max().over(so_far).strftime("%Y-%m-%d %H:%M:%S.%f")
     return log.engine.materialise(starts.mutate(unit=start + "|" + starts.user))
 
 
 def _longest(session_gap: float) -> int:
-    """The longest pause within a session, in microseconds: engines differ in parts of a second."""
+    """The longest gap within a session, in microseconds: engines differ in fractions of a second."""
     return math.floor(session_gap * 1e6)
 
 
 def _pairs(rows: Any, engine: Engine, session_gap: float, by: By | None) -> Any:
     """Each query with the next, other one of its session; sessions end at the unit's border (A6).
 
-    The order is total in all that an item is made of: else others' rows would settle it (A7).
+    The order is total in all that an item consists of: else other units' rows could change it (A7).
     """
     rows = rows.filter(rows.time.notnull())
     more = [by.column] if by else []
@@ -237,14 +239,14 @@ def _sessions(
         "unit",
         "time",
         "query",
-        asked_before=rows.query.lag().over(in_order),
+        previous=rows.query.lag().over(in_order),
         gap=engine.microseconds(rows.time) - engine.microseconds(rows.time.lag().over(in_order)),
     )
     starts = before.gap.isnull() | (before.gap > _longest(session_gap))
     begun = before.mutate(starts=starts.cast("int64"))
     so_far = ibis.window(group_by="unit", order_by="time", range=(None, 0))
     numbered = begun.mutate(session=begun.starts.sum().over(so_far))
-    asked = numbered.filter((numbered.starts == 1) | (numbered.query != numbered.asked_before))
+    asked = numbered.filter((numbered.starts == 1) | (numbered.query != numbered.previous))
     if listed is not None:
         asked = asked.semi_join(listed, "query")
     if longest is not None:
@@ -266,6 +268,6 @@ def _with_keywords(rows: Any, engine: Engine, more: tuple[str, ...]) -> Any:
         words = pa.array([keywords(q) for q in queries.to_pylist()], pa.list_(pa.string()))
         return pa.RecordBatch.from_arrays([queries, words], schema=schema)
 
-    cuts = engine.filled(schema, rows.select("query").distinct(), cut)
+    cuts = engine.map_batches(schema, rows.select("query").distinct(), cut)
     joined = rows.join(cuts, rows.query == cuts.of_query)
     return joined.select("unit", "time", *more, keyword=cuts.words.unnest())

@@ -1,7 +1,7 @@
-"""From bounded items to what can be made of them: subsequences of sessions, sets of items.
+"""Subsequences of sessions and sets of items, derived from bounded items.
 
-Bounding comes first, so the number of things one unit can hold is a public number, and mining is a
-function of that unit's own bounded items. Things are distinct per unit.
+Bounding comes first, so the number of subsequences or sets of one unit has a public bound, and they
+are a function of that unit's own bounded items. They are distinct per unit.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""The tally: how many units hold each item. Exact, private, and only ever made of bounded items."""
+"""The tally: how many units hold each item. Exact, private, and made of bounded items only."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from murmurlog.logs.engines.protocol import Engine
 
 @dataclass(frozen=True, kw_only=True)
 class Tally:
-    """(key columns, count) of every item that somebody holds; never leaves the owner."""
+    """(key columns, count) of every item that somebody holds; never published."""
 
     engine: Engine
     table: Any  # the key columns, the count; materialised

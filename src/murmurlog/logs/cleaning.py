@@ -1,4 +1,4 @@
-"""The rules by which rows of a source become rows of a log, for every form that rows have.
+"""The rules by which rows of a source become rows of a log, for tables and encoded rows.
 
 A rule is a predicate on columns. Ibis expressions and numpy masks share `&`, `|`, `~` and `sum`, so
 one ordered list of rules drives both: `table_cleaning` applies it to tables of an engine, `encoded`
@@ -36,7 +36,7 @@ class Columns(Protocol):
 class Cleaning:
     """How rows of a source become rows of a log, and how many did not, by reason."""
 
-    url: str | None = None  # the level that urls are cut at; None to leave them out
+    url: str | None = None  # how much of a url is kept; None: no urls
     keep: tuple[str, ...] = ()  # the names of further columns: k0, k1, .. of the source's rows
     since: datetime | None = None
     until: datetime | None = None
@@ -47,13 +47,13 @@ class Cleaning:
 
     @property
     def cleaners(self) -> dict[str, Callable[[str], str | None]]:
-        """What cleans the distinct strings of a column; None stands for text that says nothing."""
+        """The functions that clean the distinct strings of a column; they return None for empty text."""
         urls = {} if self.url is None else {"url": partial(clean_url, level=self.url)}
         return {"query": normalise, **urls}
 
     @property
     def screens(self) -> bool:
-        """Whether some queries are dropped for what they say."""
+        """Whether some queries are dropped because of their content."""
         return bool(self.screen or self.deny)
 
     @property
@@ -78,7 +78,7 @@ class Cleaning:
 class Rule:
     """Rows to drop and to count. A row is counted by the first rule that applies."""
 
-    reason: str | None  # None: the row is not wanted, but not broken, so it is not counted
+    reason: str | None  # None: the row is excluded but not broken, so it is not counted
     applies: Callable[[Columns, Cleaning], Any]
     when: Callable[[Cleaning], object] = lambda _: True
     drops: bool = True
@@ -87,19 +87,19 @@ class Rule:
 RULES = (
     Rule(
         reason=None,
-        when=lambda asked: asked.since,
-        applies=lambda row, asked: ~row.missing("time") & row.before(asked.since),
+        when=lambda cleaning: cleaning.since,
+        applies=lambda row, cleaning: ~row.missing("time") & row.before(cleaning.since),
     ),
     Rule(
         reason=None,
-        when=lambda asked: asked.until,
-        applies=lambda row, asked: ~row.missing("time") & ~row.before(asked.until),
+        when=lambda cleaning: cleaning.until,
+        applies=lambda row, cleaning: ~row.missing("time") & ~row.before(cleaning.until),
     ),
     Rule(reason="no user", applies=lambda row, _: row.missing("user")),
     Rule(reason="no query", applies=lambda row, _: row.missing("query")),
     Rule(
         reason="no time",
-        when=lambda asked: asked.since or asked.until,
+        when=lambda cleaning: cleaning.since or cleaning.until,
         applies=lambda row, _: ~row.given("time"),
     ),
     Rule(reason="unreadable time", applies=lambda row, _: row.given("time") & row.missing("time")),

@@ -1,4 +1,4 @@
-"""Which column of a log holds what: as the owner says, or by the names in a header or schema.
+"""The role of each column of a log: as the owner says, or by the names in a header or schema.
 
 Decides by names alone and never sees a row (A8).
 """
@@ -42,14 +42,14 @@ def roles_of(
             columns[role] = given[role]
         elif len(alike := known_as(role, found)) > 1:
             raise InputError(
-                f'columns of {name} that look like "{role}" have one name but for capitals or spaces: '
-                f"{short(alike)}. Say which: --columns {role}=..."
+                f'columns of {name} that look like "{role}" differ only in case or spaces: '
+                f"{short(alike)}. Choose one: --columns {role}=..."
             )
         elif alike:
             columns[role] = alike[0]
     for role in REQUIRED:
         if role not in columns:
-            tabs = " Its first line is cut at tabs: name it .tsv." if _has_tabs(found) else ""
+            tabs = " Its first line holds tabs: rename it to .tsv." if _has_tabs(found) else ""
             raise InputError(
                 f'no column of {name} looks like "{role}". {listed} Map it: --columns {role}=...{tabs}'
             )
@@ -57,16 +57,16 @@ def roles_of(
 
 
 def check_given(given: Mapping[str, str]) -> None:
-    """Raises if --columns names what is no role, or no column for a role that must have one."""
+    """Raises if --columns names an unknown role, or no column for a required role."""
     for role, column in given.items():
         if role not in ROLES:
-            raise UsageError(f"--columns: {role!r} is no role; roles are {', '.join(ROLES)}")
+            raise UsageError(f"--columns: {role!r} is not a role; roles are {', '.join(ROLES)}")
         if column == NONE and role in REQUIRED:
             raise UsageError(f"--columns {role}=none: a log without a {role} cannot be published")
 
 
 def known_as(role: str, found: tuple[str, ...]) -> tuple[str, ...]:
-    """The columns whose name is known for a role: all that have the first such name."""
+    """The columns whose name is known for a role: all that match the first such name."""
     for name in NAMES[role]:
         if alike := tuple(column for column in found if _plain(column) == name):
             return alike
@@ -82,13 +82,13 @@ def _has_tabs(found: tuple[str, ...]) -> bool:
 
 
 def _listed(found: tuple[str, ...], given: Mapping[str, str], *, text: bool) -> str:
-    """The columns for a message; of text only names that are known, as the rest may be a row."""
+    """The columns for a message; of text files only known names, as the first line may be a row."""
     shown = tuple(
         name for name in found if not text or name in given.values() or _plain(name) in _KNOWN
     )
     if shown == found:
         return f"Found: {short(found)}."
-    rest = f"{len(found) - len(shown)} names that are not known"
+    rest = f"{len(found) - len(shown)} unknown names"
     return (
         f"Found: {short((*shown, rest))}. They are not printed, because the first line may be a row: "
         "if it is, put a line with the names of the columns before it."
@@ -96,6 +96,6 @@ def _listed(found: tuple[str, ...], given: Mapping[str, str], *, text: bool) -> 
 
 
 def short(names: tuple[str, ...]) -> str:
-    """Names of columns for a message: as many as a person reads."""
+    """Names of columns for a message, shortened to a readable length."""
     cut = [name if len(name) <= 60 else f"{name[:57]}..." for name in names[:30]]
     return ", ".join(cut) + (f" and {len(names) - 30} more" if len(names) > 30 else "")

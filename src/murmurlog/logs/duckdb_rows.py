@@ -1,10 +1,9 @@
-"""The rows of a source as they stand in it, with what was wrong with the others.
+"""The rows of a source, unchanged, and counts of the records that could not be read.
 
-Every record is cut, decoded and judged on its own (A8), and nothing that is read has a name of the
-source's choosing: a first SELECT gives each column that matters a name of ours (c0, c1, ...), and the
-rest works on those, so a column may be called whatever it likes. DuckDB's own SQL, and Ibis for the
-fields that have a type: what a string means as a time is DuckDB's to say, and `spark_rows` asks it on
-the workers, so that no row has two times.
+Every record is split, decoded and checked on its own (A8). A first SELECT renames the columns that
+are read (c0, c1, ...), so that a source may give its columns any names. Uses DuckDB's SQL, and Ibis
+for typed fields: DuckDB parses times, also on Spark's workers (`spark_rows`), so that all engines
+read the same time from a string.
 """
 
 import re
@@ -21,13 +20,13 @@ import pyarrow.compute as pc
 from murmurlog.errors import EngineError, InputError
 from murmurlog.logs.engines.duckdb import OUT_OF_MEMORY, DuckEngine, identifier, literal, quoted
 from murmurlog.logs.formats import DIALECTS, Shape, day_of, field_sql, pieces, time_sql
-from murmurlog.logs.parquet_types import check_types
+from murmurlog.logs.parquet_types import types_of
 from murmurlog.logs.postgres import Address, batches
 from murmurlog.logs.records import Records, cut
 from murmurlog.logs.source import Source
 
 ROWS_A_BATCH = 20_000
-ROWS_A_WORD = 1_000_000  # read between two words about it
+ROWS_A_WORD = 1_000_000  # rows between two progress messages
 STANDARD = ("user", "time", "query", "url", "rank")
 
 
@@ -39,13 +38,13 @@ def raw_rows(
     keep: Sequence[str],
     say: Callable[[str], None] = lambda _: None,
 ) -> Any:
-    """Every row as it stands in the source: user, query, url, time, whether one was given (timed),
-    rank, then the columns kept as k0, k1 and so on."""
+    """Every row of the source: user, query, url, time, timed (whether a time was given), rank, then
+    the columns kept as k0, k1 and so on."""
     name = engine.new_name()
     try:
         if source.format in ("parquet", "duckdb"):
-            if source.format == "parquet":  # else one file's type would change another's values
-                check_types(source.files, needed_columns(source, where, keep), source.name)
+            if source.format == "parquet":  # one file's type must not change another's values
+                types_of(source.files, needed_columns(source, where, keep), source.name)
             # Columns are cheap to scan again, so they are not copied.
             select = select_sql(source, _relation(source, engine), where, keep)
             engine.sql(f"CREATE VIEW {name} AS {select}")
@@ -66,7 +65,7 @@ def raw_rows(
 
 
 def with_types(raw: Any) -> Any:
-    """The rows with typed fields, in the order of columns that all engines give them."""
+    """The rows with typed fields, in the column order that all engines share."""
     kept = [name for name in raw.columns if re.fullmatch(r"k\d+", name)]
     return raw.select("user", "query", "url", *kept, **_types(raw))
 
@@ -84,7 +83,7 @@ def _types(rows: Any) -> dict[str, Any]:
 def _parsed(time: Any) -> Any:
     """A timestamp in UTC: typed columns as they are, text as ISO 8601, numbers as Unix time.
 
-    Nothing outside the years 1 to 9999, which infinity is, too.
+    Null outside the years 1 to 9999, infinity included.
     """
     if time.type().is_numeric():
         return _unix(time.cast("float64"))
@@ -106,11 +105,11 @@ def _in_years(time: Any) -> Any:
 
 
 def _unix(number: Any) -> Any:
-    """Unix seconds, milli-, micro- or nanoseconds, told apart by size, to the millisecond.
+    """Unix seconds, milli-, micro- or nanoseconds, distinguished by size, to the millisecond.
 
-    Nothing before the year 1 or beyond nanoseconds of 64 bits.
+    Null before the year 1 or beyond nanoseconds of 64 bits.
     """
-    # Asked for by name: no comparison finds a NaN that the statistics of a Parquet file leave out.
+    # Tested explicitly: comparisons miss a NaN that the statistics of a Parquet file leave out.
     inside = ~number.isnan() & (number >= -62_135_596_800) & (number < 1e19)
     number = ibis.ifelse(inside, number, ibis.null("float64"))
     milli = ibis.cases(
@@ -123,14 +122,14 @@ def _unix(number: Any) -> Any:
 
 
 def needed_columns(source: Source, where: Mapping[str, str], keep: Sequence[str]) -> list[str]:
-    """The columns of the source that are read; the one at place i is called c{i} from then on."""
+    """The columns of the source that are read; number i is called c{i} from then on."""
     return list(dict.fromkeys([*source.columns.values(), *where, *keep]))
 
 
 def select_sql(
     source: Source, relation: str, where: Mapping[str, str], keep: Sequence[str], day: str = ""
 ) -> str:
-    """The rows of a relation where all is as asked; broken ones pass, to be counted.
+    """SQL: the rows of a relation that meet `where`; broken rows pass, to be counted later.
 
     The relation has the source's own columns, or what `_fill` makes of them.
     """
@@ -162,7 +161,7 @@ def _rename(source: Source, names: Sequence[str]) -> Iterator[str]:
         yield from (f"src.found[{i + 1}] AS c{i}" for i in range(len(names)))
         yield "CASE WHEN src.found IS NULL THEN 'not JSON' END AS fault"
     else:
-        # A column of a database may call texts equal that are not (COLLATE NOACCENT).
+        # A collation of a database may treat different texts as equal (COLLATE NOACCENT).
         exact = " COLLATE C" if source.format == "duckdb" else ""
         for i, name in enumerate(names):
             yield f"src.{identifier(name)}::VARCHAR{exact} AS c{i}"
@@ -190,7 +189,7 @@ def _fill(
     keep: Sequence[str],
     say: Callable[[str], None],
 ) -> None:
-    """Makes a table of what comes as a stream, batch by batch."""
+    """Creates a table from a stream of batches."""
     names, rows, made = needed_columns(source, where, keep), 0, False
     with closing(_stream(source, names, broken)) as stream:
         for batch, day in stream:
@@ -209,7 +208,7 @@ def _incoming(source: Source, names: Sequence[str]) -> str:
     """The relation that a batch is; of JSON, `found` has the values of a line, if it is JSON."""
     if source.format != "jsonl":
         return "incoming"
-    # Pointers, since a path would know wildcards; of an array they would take elements by number.
+    # JSON pointers, because paths have wildcards; only for objects: pointers also index arrays.
     pointers = ["/" + name.replace("~", "~0").replace("/", "~1") for name in names]
     values = f"json_extract_string(f0, [{', '.join(map(quoted, pointers))}])"
     nothing = f"[{', '.join(['NULL::VARCHAR'] * len(names))}]"
@@ -223,7 +222,7 @@ def _incoming(source: Source, names: Sequence[str]) -> str:
 def _stream(
     source: Source, names: Sequence[str], broken: dict[str, int]
 ) -> Generator[tuple[Any, str], None, None]:
-    """Batches of rows, an empty one first, each with the day that times without a date are of."""
+    """Batches of rows, an empty one first, each with the day for times without a date."""
     if source.server:
         yield from ((batch, "") for batch in _from_server(source, source.server, names))
         return
@@ -253,7 +252,7 @@ def _from_server(source: Source, server: Address, names: Sequence[str]) -> Itera
 
 
 def _check_header(records: Records, columns: Sequence[str], name: str) -> None:
-    """Raises if the file does not begin as it did when its columns were found."""
+    """Raises if the header changed since the columns were found."""
     start = [field.strip() for field in records.fields[: records.counts[0]].to_pylist()]
     if start != list(columns):
         raise InputError(f"{name} changed while it was read: its first line is another one")
@@ -273,7 +272,7 @@ def _rows(records: Records, shape: Shape | None, broken: dict[str, int]) -> Reco
 
 
 def _headers(records: Records, shape: Shape) -> Any:
-    """Which records hold the names of the columns, capitals aside."""
+    """Which records hold the names of the columns, ignoring case."""
     same = records.counts == len(shape.columns)
     for place, name in enumerate(shape.columns):
         if not same.any():
@@ -304,7 +303,7 @@ def _relation(source: Source, engine: DuckEngine) -> str:
 
 
 def _why(error: Exception) -> str:
-    """What is wrong, without DuckDB's words: they can quote the log."""
+    """What is wrong, without DuckDB's message, which can quote the log."""
     line = re.search(r"\bLine: (\d+)", str(error), re.IGNORECASE)
     where = f"line {line[1]} cannot be parsed" if line else "it could not be read to its end"
-    return f"{where}; it is damaged, or not of the form that its name says"
+    return f"{where}; it is damaged, or its content does not match its name"

@@ -1,9 +1,9 @@
-"""Rows of a log, dictionary-encoded: rows hold integer codes, and each string is stored once.
+"""Dictionary-encoded rows of a log: rows hold integer codes, and each string is stored once.
 
 Most of the cost of a release is hashing, comparing and copying strings. Here each string is hashed
-once. Dictionaries are exact: no hash stands for a string. Cleaning and screening look at each
-distinct string once. Only for rows that fit into memory: `partitions` sees to that, and
-`table_cleaning` makes the same rows of any log.
+once. Dictionaries are exact: strings are never replaced by hashes. Cleaning and screening process
+each distinct string once. Only for rows that fit into memory: `partitions` ensures that, and
+`table_cleaning` gives the same rows for any log.
 """
 
 import re
@@ -106,7 +106,7 @@ def columns_to_encode(raw: Any, cleaning: Cleaning) -> dict[str, Any]:
 
 
 def encode(pieces: dict[str, list[pa.Array]], cleaning: Cleaning) -> EncodedRows:
-    """The usable rows, cleaned and screened; empties what it is given."""
+    """The usable rows, cleaned and screened; empties `pieces` to free memory."""
     rows, bad_time = _encode_all(pieces, cleaning.keep)
     query, reasons = _clean_queries(rows.query, cleaning)
     linked = rows.url.codes >= 0 if rows.url else np.zeros(rows.rows, bool)
@@ -194,7 +194,7 @@ def _clean_queries(
 ) -> tuple[EncodedColumn, Mapping[str, Integers]]:
     """The queries normalised, and under each reason to drop queries the codes of those."""
     texts, suspect = query.texts, cleaning.suspect
-    # One look at every string finds those that may change or may be dropped; they are few, as a rule.
+    # One pass finds the strings that may change or be dropped; usually there are few.
     if cleaning.screens and suspect is None:
         checked = pc.is_valid(texts)
     else:
@@ -225,7 +225,7 @@ def _recode(
 ) -> tuple[npt.NDArray[np.int32], pa.Array]:
     """The code that each code becomes, -1 for none; and the dictionary with the new strings.
 
-    A new string that is in the dictionary already keeps its code: what is normal does not change.
+    A new string that is already in the dictionary keeps its code.
     """
     becomes = np.arange(len(texts), dtype=np.int32)
     if len(changed) == 0:

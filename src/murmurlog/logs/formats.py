@@ -1,8 +1,8 @@
-"""What files of text are: dialect, shape, encoding and compression, settled before a row is read (A8).
+"""Dialect, shape, encoding and compression of text files, decided before a row is read (A8).
 
-By the file's name, by the owner's word or by the header alone, never by rows, which are somebody's.
-The shapes of three well-known logs are in docs/reference/shapes.md. `guess` does look at rows: it is for the
-owner's eyes, who writes the answer down (`--shape`). Knows nothing about an engine, but writes SQL.
+They follow from the file's name, the owner's options or the header, never from rows, which belong to
+users. The shapes of three well-known logs are in docs/reference/shapes.md. `guess` does read rows: it
+is for the owner, who then gives the answer as `--shape`. Independent of engines, but writes SQL.
 """
 
 import codecs
@@ -18,8 +18,8 @@ from murmurlog.logs.records import COMMAS, LINES, TABS, Dialect, first
 
 LOOKED_AT = 1 << 16  # bytes, after decompression
 BLOCK = 1 << 24
-MOST_TIMES = 200  # what a file may unpack to, by its size; logs come to about ten
-LITTLE = 1 << 26  # bytes that any file may unpack to
+MOST_TIMES = 200  # a file may decompress to this many times its size; logs reach about ten
+LITTLE = 1 << 26  # bytes that any file may decompress to
 ENCODINGS = ("utf-8", "utf-16", "gb18030", "latin-1")
 SHAPES = ("aol", "sogou", "excite")
 DIALECTS: Mapping[str, Dialect] = {"csv": COMMAS, "tsv": TABS, "jsonl": LINES}
@@ -53,9 +53,8 @@ class Shape:
 
     @property
     def well_known(self) -> bool:
-        """Whether it is that of a known log. Such files may begin with a header, and may be put
-        together: a record of the names of the columns, capitals aside, is no row, wherever it
-        stands."""
+        """Whether it is that of a known log. Such files may begin with a header and may have been
+        concatenated: a record that holds the names of the columns, ignoring case, is not a row."""
         return self.name in SHAPES
 
 
@@ -64,7 +63,7 @@ def plain(format: str, columns: Sequence[str]) -> Shape:
     return Shape(name=format, columns=tuple(columns), least=len(columns), most=len(columns))
 
 
-# The columns have one order whatever the first record holds: without a header it is somebody's.
+# The order of columns is fixed, whatever the first record holds: without a header it is a row.
 WELL_KNOWN: Mapping[str, Shape] = {
     shape.name: shape
     for shape in (
@@ -92,9 +91,9 @@ def is_aol(record: Sequence[str]) -> bool:
 
 
 def first_lines(file: Path, compression: str | None) -> list[str] | None:
-    """The lines of the first 64 kB that are not empty; None if it is no text.
+    """The lines of the first 64 kB that are not empty; None if it is not text.
 
-    Nothing that is published may depend on them: they are somebody's.
+    Nothing that is published may depend on them: they may be rows of users.
     """
     try:
         start = next(pieces(file, compression, block=LOOKED_AT), b"")
@@ -109,7 +108,7 @@ def first_lines(file: Path, compression: str | None) -> list[str] | None:
 
 
 def guess(file: Path, compression: str | None) -> dict[str, str]:
-    """`shape` and `encoding` as most of the first lines have them, as far as it can be told."""
+    """`shape` and `encoding` that most of the first lines suggest, if any."""
     lines = first_lines(file, compression)
     if not lines or is_aol(lines[0].split("\t")):
         return {}
@@ -126,17 +125,21 @@ def _most(lines: Sequence[str], pattern: re.Pattern[str]) -> bool:
 
 
 def check_compression(file: Path, compression: str | None) -> None:
-    """Raises unless the file is packed as its name says."""
+    """Raises unless the file is compressed as its name says."""
     try:
         with file.open("rb") as raw:
             start = raw.read(4)
     except OSError:
-        raise InputError(f"{file.name} cannot be read: see that it is there and readable") from None
+        raise InputError(
+            f"{file.name} cannot be read: check that it exists and is readable"
+        ) from None
     found = next((name for magic, name in _MAGIC.items() if start.startswith(magic)), None)
     if found != compression:
-        is_what = f"is packed with {found}" if found else f"is not packed with {compression}"
+        is_what = (
+            f"is compressed with {found}" if found else f"is not compressed with {compression}"
+        )
         raise InputError(
-            f"{file.name} {is_what}, which its name does not say: name packed files .gz (gzip) or "
+            f"{file.name} {is_what}, which its name does not say: name compressed files .gz (gzip) or "
             ".zst (Zstandard), and no others"
         )
 
@@ -153,13 +156,13 @@ def encoding_of(file: Path, compression: str | None, shape: str | None) -> str:
 def first_record(
     file: Path, compression: str | None, dialect: Dialect, encoding: str
 ) -> tuple[str, ...] | None:
-    """The fields of the first record of a file; None if it is too long, or no text, or missing."""
+    """The fields of the first record of a file; None if it is too long, not text, or missing."""
     start = pieces(file, compression, block=LOOKED_AT)
     return first(start, dialect, encoding=encoding, name=file.name)
 
 
 def pieces(file: Path, compression: str | None, *, block: int | None = None) -> Iterator[bytes]:
-    """The bytes of a file, unpacked; raises if they grow out of all proportion."""
+    """The bytes of a file, decompressed; raises if there are far more than its size suggests."""
     try:
         most, size = MOST_TIMES * file.stat().st_size + LITTLE, 0
         with pa.input_stream(file, compression=compression) as stream:
@@ -167,13 +170,13 @@ def pieces(file: Path, compression: str | None, *, block: int | None = None) -> 
                 size += len(piece)
                 if compression and size > most:
                     raise InputError(
-                        f"{file.name} unpacks to more than {MOST_TIMES} times its size, as no log "
-                        "does. Unpack it yourself if you trust it."
+                        f"{file.name} unpacks to more than {MOST_TIMES} times its size, which no "
+                        "log does. Decompress it yourself if you trust it."
                     )
                 yield piece
     except (OSError, pa.ArrowInvalid, UnicodeEncodeError):
         raise InputError(
-            f"{file.name} could not be read to its end: it is damaged, or changed meanwhile"
+            f"{file.name} could not be read to its end: it is damaged, or changed while it was read"
         ) from None
 
 
@@ -199,7 +202,7 @@ def field_sql(shape: Shape, place: int) -> str:
 
 
 def time_sql(shape: str | None, value: str, day: str) -> str:
-    """SQL: a time of this shape as ISO text; what looks like one and is none becomes '?'."""
+    """SQL: a time of this shape as ISO text; an invalid time becomes '?'."""
     if shape == "excite":
         return _time_case(value, "[0-9]{12}", "%y%m%d%H%M%S", value)
     if shape == "sogou":

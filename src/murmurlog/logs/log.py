@@ -124,17 +124,17 @@ def check(
     where: Mapping[str, str] | None = None,
     keep: Iterable[str] = (),
 ) -> None:
-    """Raises unless `read` can restrict the source so and keep these columns. Looks at no row."""
+    """Raises unless `read` can apply these restrictions and keep these columns. Reads no row."""
     start, end = _moment("--since", since), _moment("--until", until)
     if start and end and start >= end:
         raise UsageError(f"--since {since} is not before --until {until}: no row can be between")
     if (start or end) and "time" not in source.columns:
         raise InputError(
-            f"{source.name} has no time column, so --since and --until cannot be kept to. "
+            f"{source.name} has no time column, so --since and --until cannot be applied. "
             "Map one with --columns time=..."
         )
     for column in (*(where or {}), *keep):
-        # Keys of JSON stand in rows only, at which nobody looks here.
+        # The keys of JSON are in the rows, which are not read here.
         if column not in source.found and source.format != "jsonl":
             raise InputError(
                 f'column "{column}" is not in {source.name}. Found: {short(source.found)}.'
@@ -159,9 +159,9 @@ def read(
     """The log of a source. `strict` refuses broken rows; urls=False leaves the urls out.
 
     Only rows from `since` on and before `until` are read, and of these only where every column of
-    `where` has the text given. `keep` adds columns of the source, as text, each under a name that we
-    choose: what a source calls its columns must never meet a name of ours. Queries that `screen`
-    finds something in or that `deny` lists (one ending in * as a prefix) are dropped.
+    `where` has the given text. `keep` adds columns of the source, as text, by our name for each: names
+    of the source must not clash with ours. Queries that `screen` matches or that `deny` lists (an entry
+    ending in * is a prefix) are dropped.
     """
     check_url_level(url)
     kept = dict(keep or {})
@@ -178,12 +178,12 @@ def read(
     if strict and log.broken:
         raise InputError(
             f"{source.name} has {sum(log.broken.values())} broken rows ({_list_reasons(log.broken)}) and "
-            "--strict is set. Mend them, or leave --strict out to drop them."
+            "--strict is set. Repair them, or leave --strict out to drop them."
         )
     if log.rows == 0:
         why = _list_reasons({**log.broken, **log.screened}) or "there are none"
         if since or until or where:
-            why += "; others are not in the period or not of the kind asked for"
+            why += "; others are outside the period or excluded by --where"
         raise InputError(f"{source.name} has no usable rows: {why}")
     return log
 
@@ -206,7 +206,7 @@ def _counts(cleaning: Cleaning) -> dict[str, dict[str, int]]:
 
 
 def rows_hit(log: Log, screen: Screen) -> dict[str, int]:
-    """How many rows each pattern of a screen would drop by itself, for the owner."""
+    """How many rows each pattern of a screen would drop on its own, for the owner."""
     found = count_hits(log.table, log.engine, screen.hits, suspect=screen.needs)
     return dict.fromkeys(screen.names, 0) | found
 
@@ -223,6 +223,6 @@ def _moment(flag: str, text: str | None) -> datetime | None:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise UsageError(
-            f"{flag} {text!r} is no date or time: write 2026-01-31 or 2026-01-31T18:00:00"
+            f"{flag} {text!r} is not a date or time: write 2026-01-31 or 2026-01-31T18:00:00"
         ) from None
     return moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment

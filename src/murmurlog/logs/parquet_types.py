@@ -1,8 +1,7 @@
 """Which types of Parquet columns are read, and what each engine does with them (docs/reference/types.md).
 
-A column is read where its text is a function of its value alone, on every engine. The types are
-those that stand in the file itself, which is what DuckDB and Spark look at, not those of a schema
-that Arrow may have stored beside them.
+A column is read if its text is a function of its value alone, on every engine. The types are those
+of the file itself, which DuckDB and Spark use, not those of a schema that Arrow may have added.
 """
 
 import json
@@ -75,18 +74,13 @@ _BARE = {"BOOLEAN": "boolean", "INT32": "int32", "INT64": "int64", "INT96": INT9
 
 
 class _Unread(Exception):
-    """A type that no engine reads exactly; its words name it."""
-
-
-def check_types(files: Sequence[Path], columns: Sequence[str], source_name: str) -> None:
-    """Raises unless every file has the columns in types that are read, the same in all of them."""
-    types_of(files, columns, source_name)
+    """A type that no engine reads exactly; the message names it."""
 
 
 def types_of(
     files: Sequence[Path], columns: Sequence[str], source_name: str
 ) -> dict[Path, dict[str, Kind]]:
-    """The types of the columns that each file has; raises as `check_types` does."""
+    """The types of the columns that each file has; raises unless they are readable and agree."""
     found = {file: _columns_of(file, columns, source_name) for file in files}
     first: dict[str, tuple[Path, Kind]] = {}
     for file, kinds in found.items():
@@ -156,7 +150,7 @@ def _kind(kind: pa.DataType, leaves: Iterator[Any]) -> Kind:
     inner = [(name, _kind(part, leaves)) for name, part in parts]
     names = ", ".join(f"{name} {part.name}".strip() for name, part in inner)
     what = "struct" if pa.types.is_struct(kind) else "map" if pa.types.is_map(kind) else "list"
-    # Any difference inside is one outside: the text of a list shows the types that it is made of.
+    # Nested types must agree exactly: the text of a list depends on the types of its elements.
     return Kind(name=f"{what}({names})", form=f"{what}({names})", spark=_nested(what, inner))
 
 

@@ -28,7 +28,7 @@ from murmurlog.logs.engines.protocol import LocalEngine
 
 # The share of the engine's memory for the rows of a partition; work on them takes twice as much.
 ROOM = 1 / 6
-PART = 1 / 4  # of the room: small partitions are sorted sooner, in memory that is already there
+PART = 1 / 4  # of the room: small partitions are sorted faster, in memory already allocated
 MOST_TEXT = 1_800_000_000  # bytes of a column of a partition: Arrow's lists end at 2 GB
 ROWS_A_BATCH = 1_000_000
 BUCKETS = 256  # of users: no partition is smaller than one of them
@@ -62,8 +62,8 @@ def encode_log(
 ) -> EncodedRows | Partitions | None:
     """The rows of a source, cleaned; None if one bucket of users alone has no room.
 
-    The room chooses between memory, partitions and None, and one user's rows can tip it. Every
-    choice gives each unit the same bounded items, so nothing that is published depends on it.
+    The available memory decides between memory, partitions and None, and one user's rows can change
+    the decision. All three give each unit the same bounded items, so no output depends on it.
     """
     columns = columns_to_encode(raw, cleaning)
     rows = raw.select(**columns, bucket=engine.bucket(raw.user, BUCKETS))
@@ -101,7 +101,7 @@ def encode_log(
 
 
 def _need(batch: pa.RecordBatch, room: float) -> float:
-    """The share that a batch takes of what a partition may have."""
+    """The share of a partition's memory that a batch takes."""
     largest = max((column.nbytes for column in batch.columns), default=0)
     return float(max(batch.nbytes / room, largest / MOST_TEXT))
 

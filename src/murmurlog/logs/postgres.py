@@ -2,7 +2,7 @@
 
 Everything is read in one transaction, which is read only and sees one snapshot. Values are turned
 into text by the server, so that every type has the text that PostgreSQL gives it. An address can
-hold a password and the words of a server can quote rows: neither is ever printed. The driver comes
+hold a password, and messages of a server can quote rows: neither is ever printed. The driver comes
 with the extra `postgres` and is imported late.
 """
 
@@ -32,8 +32,8 @@ LEAST, MOST = "-62135596800", "1e19"  # the same as Unix time, in seconds and in
 
 _HOST = r"(?:\[[0-9a-fA-F:.]+\]|[^@:/?#\s\[\],]*)(?::\d*)?"  # and port
 _LIKE_ONE = re.compile(r"postgres[a-z0-9+]*:", re.IGNORECASE)
-# Stricter than libpq: what has to be written as %40 is not guessed at, so no part of a password is
-# ever taken for a host and named in an error.
+# Stricter than libpq: an unescaped @ is not guessed at, so no part of a password is ever taken for a
+# host and named in an error.
 _ADDRESS = re.compile(
     r"(postgres(?:ql)?://"
     r"(?:[^@:/?#\s]*(?::[^@:/?#\s]*)?@)?"  # user, password
@@ -62,8 +62,9 @@ _CLOSED = (
     "the server closed the connection before the last row. Nothing was written; see the server's "
     "log, and run it again."
 )
-# What a server may say while rows are read, and our words for it, since its own can quote rows.
-_SAID: Mapping[str, tuple[type[MurmurlogError], str]] = {
+# Errors of the server while rows are read, by a part of their text, and the messages shown instead,
+# since the server's own can quote rows.
+_ERRORS: Mapping[str, tuple[type[MurmurlogError], str]] = {
     "read-only transaction": (UsageError, _WRITES),
     "read-write mode": (UsageError, _WRITES),
     "permission denied": (InputError, "this user of the database may not read it (GRANT SELECT)."),
@@ -87,8 +88,8 @@ class Address:
     """A server and what is to be read from it."""
 
     url: str = field(repr=False)  # may hold a password
-    what: str  # a table as it was named, or a query
-    relation: str  # the same as it stands after FROM, or nothing: the only table there is
+    what: str  # the given name of a table, or a query
+    relation: str  # the same as SQL after FROM; empty: the only table of the database
 
     def __str__(self) -> str:
         kind = "query" if self.relation.startswith("(") else "table"
@@ -96,13 +97,13 @@ class Address:
 
 
 def looks_like_address(source: str) -> bool:
-    """Whether the text is meant as an address, well written or not."""
+    """Whether the text is an address of a PostgreSQL server, valid or not."""
     return _LIKE_ONE.match(source) is not None
 
 
 def parse(source: str) -> Address:
     """The address in `postgresql://...::table` or `postgresql://...::SELECT ...`."""
-    # No word of it is repeated: a password may be anywhere in there.
+    # The message repeats no part of the address, which may hold a password anywhere.
     unreadable = UsageError(
         f"the address of the PostgreSQL server cannot be read. Write it as {FORM}. In names and "
         "passwords @ : / ? # are written %40 %3A %2F %3F %23."
@@ -127,7 +128,7 @@ def parse(source: str) -> Address:
 
 
 def look(address: Address) -> tuple[Address, tuple[str, ...]]:
-    """The address with its table settled, and the names of all columns. Looks at no row."""
+    """The address with its table, and the names of all columns. Reads no row."""
     with _session(address) as cursor:
         if not address.relation:
             tables = _tables(cursor, address)
@@ -143,7 +144,7 @@ def batches(
 ) -> Generator[pa.RecordBatch, None, None]:
     """The rows as batches, an empty one first; columns are named by the keys of `texts`.
 
-    Beside these are `time`, with its type, and `out_of_range`, whether that is outside all years.
+    Also `time`, with its type, and `out_of_range`, whether the time is outside the years 1 to 9999.
     """
     with _session(address) as cursor:
         schema = _schema(cursor, address)
@@ -153,7 +154,7 @@ def batches(
         columns += _time(schema.field(time), address) if time else ["NULL::timestamp AS time"]
         if not time:
             columns.append("false AS out_of_range")
-        with _told(address):
+        with _translate_errors(address):
             cursor.execute(f"SELECT {', '.join(columns)} FROM {address.relation} AS log")
             reader = cursor.fetch_record_batch()
             yield pa.RecordBatch.from_pylist([], schema=reader.schema)
@@ -184,11 +185,11 @@ def _session(address: Address) -> Iterator[Any]:
     except dbapi.Error as error:
         raise InputError(
             f"cannot connect to the PostgreSQL server{_why(error, address, 'Failed to connect: ')}. "
-            "Check the address; a password can stand in PGPASSWORD or a ~/.pgpass."
+            "Check the address; a password can be given in PGPASSWORD or ~/.pgpass."
         ) from None
     try:
         with connection.cursor() as cursor:
-            with _told(address):
+            with _translate_errors(address):
                 for setting in SETTINGS:
                     cursor.execute(setting)
             yield cursor
@@ -197,7 +198,7 @@ def _session(address: Address) -> Iterator[Any]:
 
 
 def _why(error: Exception, address: Address, after: str) -> str:
-    """The first line of what the driver says after a word, unless a secret is in it."""
+    """The first line of the driver's message after a marker, unless it holds a secret."""
     _, found, text = str(error).partition(after)
     line = " ".join(text.partition("\n")[0].split()).rstrip(".")
     secrets = _secrets(address.url)
@@ -220,7 +221,7 @@ def _schema(cursor: Any, address: Address) -> pa.Schema:
         return cursor.adbc_execute_schema(f"SELECT * FROM {address.relation} AS log")
     except dbapi.Error as error:
         state = error.sqlstate or ""
-        # Nothing was run, so the server's words can only quote the query.
+        # Nothing was run, so the message can only quote the query.
         why = _why(error, address, "ERROR:")
         if state == "42P01" and not address.relation.startswith("("):
             raise InputError(
@@ -240,7 +241,7 @@ def _others(address: Address) -> str:
 
 def _tables(cursor: Any, address: Address) -> list[str]:
     """The tables that can be read, as they are written after `::`."""
-    with _told(address):
+    with _translate_errors(address):
         cursor.execute(_TABLES)
         rows = cursor.fetchall()
     return [
@@ -276,7 +277,7 @@ def _time(field: pa.Field, address: Address) -> list[str]:
         return [f"{value}::text AS time", "false AS out_of_range"]
     else:
         raise InputError(
-            f'column "{field.name}" of {address} is no time: it must be a timestamp, a date, a '
+            f'column "{field.name}" of {address} is not a time: it must be a timestamp, a date, a '
             "number (Unix time) or text. Map another with --columns time=..."
         )
     return [
@@ -286,19 +287,19 @@ def _time(field: pa.Field, address: Address) -> list[str]:
 
 
 @contextmanager
-def _told(address: Address) -> Iterator[None]:
-    """Errors while rows are read, in our words: the server's own can quote rows."""
+def _translate_errors(address: Address) -> Iterator[None]:
+    """The server's errors as ours: its own messages can quote rows."""
     dbapi = _driver()
     try:
         yield
     except (dbapi.Error, OSError, pa.ArrowException) as error:
         text = str(error)
-        for said, (kind, words) in _SAID.items():
-            if said in text:
-                raise kind(f"{address} cannot be read: {words}") from None
+        for part, (kind, message) in _ERRORS.items():
+            if part in text:
+                raise kind(f"{address} cannot be read: {message}") from None
         state = getattr(error, "sqlstate", None)
         code = f" with SQLSTATE {state}" if state else ""
         raise InputError(
-            f"the server failed while {address} was read{code}. Its words may quote rows, so they "
-            "are not shown here: run the same SELECT in psql."
+            f"the server failed while {address} was read{code}. Its message may quote rows, so it "
+            "is not shown here: run the same SELECT in psql."
         ) from None

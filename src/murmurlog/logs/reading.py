@@ -1,4 +1,4 @@
-"""Which rows of a source are read and how their text is cleaned: one value for all that reads logs."""
+"""Which rows of a source are read and how their text is cleaned, as one value."""
 
 import hashlib
 import json
@@ -35,7 +35,7 @@ class Reading:
 
     @classmethod
     def of(cls, options: ReadOptions, *, by: tuple[str, Sequence[str]] | None = None) -> "Reading":
-        """As the owner chose, with the screen and the denied queries read."""
+        """From the owner's options; loads the screen and the denied queries."""
         return cls(
             url=options.url,
             since=options.since,
@@ -50,7 +50,7 @@ class Reading:
         )
 
     def check(self, source: Source) -> None:
-        """Raises if the source cannot be read so; looks at no row."""
+        """Raises if the source cannot be read this way; reads no row."""
         keep = (self.by.column,) if self.by else ()
         if self.by:
             check_public_name(self.by.column)
@@ -82,8 +82,8 @@ class Reading:
     def unit(self, unit: str, *, gap: float) -> str:
         """What is protected, as a ledger books it.
 
-        A session ends where nothing is asked for a while among the rows that are read. With another
-        pause, or other rows left out in between, sessions are others, and costs do not add up.
+        A session ends at a long enough gap among the rows that are read. With another gap, or other
+        rows excluded, sessions differ, and their costs do not add up.
         """
         if unit != "session":
             return unit
@@ -93,7 +93,7 @@ class Reading:
         return f"session (gap {gap:g} s, rows {hashlib.sha256(rows.encode()).hexdigest()[:8]})"
 
     def allowed(self, table: pa.Table) -> pa.Table:
-        """The rows without a query that is denied or screened: public keys may hold such ones."""
+        """The rows whose queries are neither denied nor screened: public keys may hold such queries."""
         denied = matcher(self.deny, normalise)
         keep = np.ones(table.num_rows, bool)
         for column in ("query", "next_query"):

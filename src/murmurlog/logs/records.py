@@ -1,13 +1,13 @@
-"""Cuts text into records and fields: the grammar of docs/reference/shapes.md, and nothing else.
+"""Splits text into records and fields by the grammar of docs/reference/shapes.md.
 
-The result is a function of the file's bytes. A file is read in pieces; a piece is cut behind the last
-record that ends in it, and what is left is put before the next piece, so each record is cut as a
-whole, wherever the borders of pieces fall. One thread does this.
+The result is a function of the file's bytes. A file is read in pieces; a piece is cut after the last
+record that ends in it, and the rest is put before the next piece, so that records are never split at
+the borders of pieces. It runs in one thread.
 
-Why quotes can be counted. In RFC 4180 a quote stands only at the two ends of a quoted field, or
-doubled inside one. So a byte lies inside a quoted field exactly if the number of quotes before it in
-its record is odd. `_check_quotes` looks at the neighbours of every quote and refuses the file if one
-stands elsewhere: then nobody can tell where one user's record ends and the next user's begins.
+Why quotes can be counted: in RFC 4180 a quote occurs only at both ends of a quoted field, or doubled
+inside one. So a byte is inside a quoted field exactly if the number of quotes before it in its record
+is odd. `_check_quotes` looks at the neighbours of every quote and refuses the file if a quote occurs
+elsewhere: then the borders between one user's record and the next user's are ambiguous.
 """
 
 import codecs
@@ -23,7 +23,7 @@ import pyarrow as pa
 from murmurlog.errors import InputError
 
 LONGEST_RECORD = 2_000_000  # bytes, with its end; a longer one is broken
-MOST_HELD = 1 << 26  # bytes of a record that is not over yet; more is no log
+MOST_HELD = 1 << 26  # bytes of an unfinished record; no log has more
 LF, CR, QUOTE = b'\n\r"'
 MARK = codecs.BOM_UTF8
 
@@ -34,7 +34,7 @@ Facts = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, kw_only=True)
 class Dialect:
-    """How text is cut: fields at a delimiter, if there is one; quoted as in RFC 4180 or not at all."""
+    """How text is split: at a delimiter, if there is one; quoted as in RFC 4180 or not at all."""
 
     delimiter: str | None
     quoted: bool
@@ -47,22 +47,22 @@ COMMAS = Dialect(delimiter=",", quoted=True)
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Records:
-    """Some whole records: all their fields, one after the other, and how many each record has."""
+    """Whole records: all their fields in one array, and the number of fields of each record."""
 
     fields: pa.StringArray
     counts: Places
-    empty: Facts  # nothing is in the record, or a byte order mark alone
+    empty: Facts  # the record is empty or holds only a byte order mark
 
     def __len__(self) -> int:
         return len(self.counts)
 
     @property
     def starts(self) -> Places:
-        """Of each record the place of its first field."""
+        """The index of the first field of each record."""
         return np.asarray(np.cumsum(self.counts) - self.counts)
 
     def column(self, number: int) -> pa.StringArray:
-        """A field of every record; null where a record has fewer fields."""
+        """One field of every record; null where a record has fewer fields."""
         missing = self.counts <= number
         return self.fields.take(pa.array(self.starts + number, mask=missing))
 
@@ -77,10 +77,10 @@ class Records:
 def cut(
     stream: Iterator[bytes], dialect: Dialect, *, encoding: str, broken: dict[str, int], name: str
 ) -> Iterator[Records]:
-    """The records of a file, given as pieces of its bytes.
+    """The records of a file, from a stream of its bytes.
 
-    Records that are too long or cannot be decoded are counted in `broken`. Raises if the text is not
-    of the dialect; `name` is the file's, for the message.
+    Records that are too long or cannot be decoded are counted in `broken`. Raises if the text does
+    not follow the dialect; `name` is the file's name, for messages.
     """
     for block, ends in _blocks(_without_mark(_decoded(stream, encoding, name)), dialect, name):
         block = _without_long(block, ends, broken)
@@ -90,7 +90,7 @@ def cut(
 def first(
     stream: Iterator[bytes], dialect: Dialect, *, encoding: str, name: str
 ) -> tuple[str, ...] | None:
-    """The fields of the first record; None if it is too long or cannot be decoded, or is not there."""
+    """The fields of the first record; None if it is too long, cannot be decoded or is missing."""
     for block, ends in _blocks(_without_mark(_decoded(stream, encoding, name)), dialect, name):
         broken: dict[str, int] = {}
         record = _without_long(block[: ends[0] + 1], ends[:1], broken)
@@ -100,7 +100,7 @@ def first(
 
 
 def _decoded(stream: Iterator[bytes], encoding: str, name: str) -> Iterator[bytes]:
-    """UTF-16 as UTF-8; in every other encoding ASCII bytes stand for themselves and nothing else."""
+    """UTF-16 as UTF-8; in all other encodings ASCII bytes mean ASCII characters and nothing else."""
     if encoding != "utf-16":
         yield from stream
         return
@@ -108,8 +108,8 @@ def _decoded(stream: Iterator[bytes], encoding: str, name: str) -> Iterator[byte
     while len(start) < 2 and (piece := next(stream, b"")):
         start += piece
     if len(start) >= 2 and start[:2] not in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-        raise InputError(f"{name} is no UTF-16: it does not begin with a byte order mark")
-    # Half a pair of surrogates becomes bytes that are no UTF-8, so its record is found broken later.
+        raise InputError(f"{name} is not UTF-16: it does not begin with a byte order mark")
+    # A lone surrogate becomes bytes that are not UTF-8, so its record is counted as broken later.
     decoder = codecs.getincrementaldecoder("utf-16")("surrogatepass")
     for piece in chain([start], stream):
         yield decoder.decode(piece).encode("utf-8", "surrogatepass")
@@ -132,9 +132,9 @@ def _without_mark(stream: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _blocks(stream: Iterator[bytes], dialect: Dialect, name: str) -> Iterator[tuple[bytes, Places]]:
-    """The same bytes, cut where a record ends, and where all records end.
+    """The same bytes in blocks of whole records, with the positions where records end.
 
-    The last record is given an end if it has none.
+    The last record gets a line feed if it has none.
     """
     rest, line = b"", 1
     for piece in stream:
@@ -170,12 +170,12 @@ def _check_size(block: bytes, ends: Places, name: str, line: int) -> None:
 def _too_large(name: str, line: int) -> str:
     return (
         f"{name}, line {line}: a record of more than {MOST_HELD >> 20} MB begins here. The file is "
-        "damaged, or it is not of the form that its name says."
+        "damaged, or its content does not match its name."
     )
 
 
 def _ends(text: bytes, dialect: Dialect) -> Places:
-    """The places of line feeds that end a record, if the text begins with a record."""
+    """The positions of line feeds that end a record, if the text begins with a record."""
     return _outside(np.frombuffer(text, np.uint8), b"\n", quoted=_has_quotes(text, dialect))
 
 
@@ -184,7 +184,7 @@ def _has_quotes(text: bytes, dialect: Dialect) -> bool:
 
 
 def _outside(data: Bytes, wanted: bytes, *, quoted: bool) -> Places:
-    """The places of some bytes, but for those inside quotes: with an odd number of quotes before."""
+    """The positions of some bytes outside quotes, that is with an even number of quotes before."""
     mask = data == wanted[0]
     for byte in wanted[1:]:
         mask |= data == byte
@@ -200,7 +200,7 @@ def _outside(data: Bytes, wanted: bytes, *, quoted: bool) -> Places:
 def _check_quotes(text: bytes, dialect: Dialect, name: str, line: int) -> None:
     """Raises unless every quote opens or closes a field, or is doubled inside one.
 
-    The text begins with a record. It ends with one, or has been given an end.
+    The text begins with a record, and ends with a record or with an added line feed.
     """
     if not _has_quotes(text, dialect):
         return
@@ -223,9 +223,9 @@ def _check_quotes(text: bytes, dialect: Dialect, name: str, line: int) -> None:
 
 def _misplaced(name: str, line: int) -> str:
     return (
-        f'{name}, line {line}: a quote (") stands inside a field that is not quoted, or text follows '
-        "a closing quote. Where quotes do not match, one user's rows cannot be told from another's, "
-        f"so nothing is read. {_REPAIR}"
+        f'{name}, line {line}: a quote (") occurs inside a field that is not quoted, or text follows '
+        "a closing quote. Where quotes do not match, one user's rows cannot be distinguished from "
+        f"another's, so nothing is read. {_REPAIR}"
     )
 
 
@@ -237,7 +237,7 @@ def _never_closed(name: str, line: int) -> str:
 
 
 _REPAIR = (
-    'Write the file as RFC 4180 has it (a field with quotes in quotes, each of them doubled: "5"" '
+    'Write the file as RFC 4180 says (quote a field that holds quotes, and double each of them: "5"" '
     'disk"), as most programs do, or as .tsv, .jsonl or .parquet.'
 )
 
@@ -283,7 +283,7 @@ def _records(block: bytes, dialect: Dialect) -> Records:
     """The fields of whole records in UTF-8."""
     quoted = _has_quotes(block, dialect)
     if not quoted:
-        block = block.replace(b"\r\n", b"\n")  # a return that is left is content
+        block = block.replace(b"\r\n", b"\n")  # any other carriage return is content
     data = np.frombuffer(block, np.uint8)
     cuts = b"\n" + (dialect.delimiter or "").encode()
     stops = _outside(data, cuts, quoted=quoted)
@@ -294,7 +294,7 @@ def _records(block: bytes, dialect: Dialect) -> Records:
         removed = np.flatnonzero(~content)
         is_stop = np.zeros(len(data), bool)
         is_stop[stops] = True
-        ends = stops - np.flatnonzero(is_stop[removed])  # the place among what is removed
+        ends = stops - np.flatnonzero(is_stop[removed])  # the index among the removed bytes
     else:
         text = block.translate(None, cuts)
         ends = stops - np.arange(len(stops))
@@ -324,9 +324,9 @@ def _content(data: Bytes, stops: Places, feeds: Places) -> Facts:
 
 
 def _empty(data: Bytes, feeds: Places, *, returns: bool) -> Facts:
-    """Which records have nothing in them, or a byte order mark alone.
+    """Which records are empty or hold only a byte order mark.
 
-    `returns` says that a carriage return before a line feed has not been taken off yet.
+    `returns`: carriage returns before line feeds have not been removed yet.
     """
     starts = np.concatenate([[0], feeds[:-1] + 1]) if len(feeds) else feeds
     ended = (feeds > starts) & (data[feeds - 1] == CR) & returns

@@ -1,7 +1,7 @@
-"""A screen for queries that look like personal data: hygiene before a release, never the guarantee.
+"""A screen for queries that look like personal data: an extra precaution, not part of the guarantee.
 
-Patterns are in patterns.toml, or in a file of the owner's; docs/reference/hygiene.md says what they find and
-what they miss. Every rule is a pure function of one normalised query (A5).
+Patterns are in patterns.toml or in a file of the owner; docs/reference/hygiene.md says what they
+find and what they miss. Every rule is a pure function of one normalised query (A5).
 """
 
 import json
@@ -19,7 +19,7 @@ from typing import Any
 from murmurlog.bundle.joiners import without_joiners
 from murmurlog.errors import UsageError
 
-LOOKED_AT = 1000  # characters; some patterns take a time quadratic in the length
+LOOKED_AT = 1000  # characters; some patterns take quadratic time
 MOST_SECONDS = 0.25  # of the CPU, for one query
 KEYS = {"about", "patterns", "check", "needs"}
 _IBAN = {
@@ -110,16 +110,16 @@ class Screen:
     def hits(self, text: str) -> list[str]:
         """The names of the patterns that a normalised query matches in its first characters.
 
-        With its joiners or without: they are invisible, and must not hide what is around them.
+        With its joiners or without: they are invisible and must not hide the text around them.
         """
         starts = dict.fromkeys((text[:LOOKED_AT], without_joiners(text)[:LOOKED_AT]))
         return [p.name for p in self.patterns if any(p.hits(start) for start in starts)]
 
 
 def load(path: Path | None = None) -> Screen:
-    """The screen of a TOML file; without one, the screen that comes with murmurlog.
+    """The screen of a TOML file; by default the one that comes with murmurlog.
 
-    A file with `extend = true` adds to that screen; a pattern of the same name replaces.
+    A file with `extend = true` adds to that screen; a pattern of the same name replaces the original.
     """
     own = tomllib.loads((resources.files("murmurlog.logs") / "patterns.toml").read_text("utf-8"))
     where = "patterns.toml"
@@ -131,7 +131,7 @@ def load(path: Path | None = None) -> Screen:
         except OSError as error:
             raise UsageError(f"cannot read the patterns in {path}: {error.strerror}") from None
         except (ValueError, RecursionError) as error:
-            raise UsageError(f"{where} is no TOML in UTF-8: {str(error)[:200]}") from None
+            raise UsageError(f"{where} is not TOML in UTF-8: {str(error)[:200]}") from None
         tables = own | given if given.pop("extend", False) is True else given
         for name, table in given.items():
             _try_out(_pattern(name, table, where), where)
@@ -160,12 +160,12 @@ def _pattern(name: str, table: Any, where: str) -> Pattern:
             warnings.simplefilter("ignore")
             expressions = tuple(re.compile(pattern) for pattern in patterns)
     except (re.error, RecursionError, OverflowError) as error:
-        raise UsageError(f"{where}: [{name}] is no regular expression: {error}") from None
+        raise UsageError(f"{where}: [{name}] is not a regular expression: {error}") from None
     return Pattern(name=name, expressions=expressions, check=check, needs=needs)
 
 
-# Runs in a process of its own, because nothing else ends a search that takes for ever. Texts grow
-# slowly; after some seconds of the CPU the system kills it.
+# Runs in a process of its own, because a regular expression that never ends can only be killed.
+# Texts grow slowly; after some seconds of CPU time the system kills the process.
 _TRIAL = """
 import json, re, resource, sys, time, warnings
 warnings.simplefilter("ignore")
@@ -187,7 +187,7 @@ for text in asked["patterns"]:
 
 
 def _try_out(pattern: Pattern, where: str) -> None:
-    """Raises if a query of one repeated letter can stop a release."""
+    """Raises if a query of one repeated letter would stall a release."""
     asked = {
         "patterns": [expression.pattern for expression in pattern.expressions],
         "longest": LOOKED_AT,
@@ -204,12 +204,12 @@ def _try_out(pattern: Pattern, where: str) -> None:
     if tried.returncode:
         raise UsageError(
             f"{where}: [{pattern.name}] takes too long on a query of one repeated letter: a "
-            "repetition inside a repetition tries every way to divide it"
+            "repetition inside a repetition takes exponential time"
         )
 
 
 def load_deny(path: Path) -> frozenset[str]:
-    """The queries of a file that must not be published, one a line; * at the end means a prefix."""
+    """The queries in a file of denied queries, one a line; * at the end makes it a prefix."""
     try:
         lines = path.read_text("utf-8-sig").split("\n")
     except OSError as error:
@@ -224,7 +224,7 @@ def matcher(
 ) -> Callable[[str], bool]:
     """A test whether a normalised query is one of the entries or starts with one that ends in *.
 
-    Joiners do not count, in either: they are invisible.
+    Joiners are ignored in both: they are invisible.
     """
     whole, prefixes = set(), set()
     for entry in entries:

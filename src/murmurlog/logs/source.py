@@ -1,9 +1,10 @@
-"""Finding a log: which files a path means, their format, and which column holds what.
+"""Finds a log: the files of a path, their format, and the role of each column.
 
-All of it is settled here, before the rows are read and without them (A8): the format by the file's
+All of it is decided before rows are read, and independently of them (A8): the format by the file's
 name or by --shape, the columns by the header, a schema or --columns, the encoding by --encoding or a
-byte order mark. The first record of a text is looked at where it is a header; a file of which rows
-would have to be looked at is refused, with what to type. `guess` looks at rows, for the owner's eyes.
+byte order mark. The first record of a text file is read only if it is a header; a file that cannot be
+identified without reading rows is refused, with the flags to give. `guess` reads rows, for the owner
+only.
 """
 
 import json
@@ -69,7 +70,7 @@ class Source:
     lines: Shape | None  # how records become columns, where fields are cut at delimiters
     found: tuple[str, ...]  # every column there is; of .jsonl those that were named
     columns: Mapping[str, str]  # role -> column
-    settled: Mapping[str, str]  # what said which format and columns these are, for the certificate
+    settled: Mapping[str, str]  # what decided the format and the columns, for the certificate
     server: Address | None = None  # instead of files
     uri: str | None = None  # instead of files: where only Spark finds them
 
@@ -115,8 +116,8 @@ def find(
     """The source behind a file, folder, glob, or table of a DuckDB file (`file.duckdb::table`).
 
     Or of a PostgreSQL server: `postgresql://user@host/database::table`, or `::SELECT ...`.
-    `encoding` says in what a text is written, without it a byte order mark does; `shape` says that
-    files are those of a well-known log, whatever their names.
+    `encoding` is that of text files, by default as a byte order mark says; `shape` says that
+    files are those of a well-known log, regardless of their names.
     """
     if encoding is not None and encoding not in ENCODINGS:
         raise UsageError(f"--encoding must be one of {', '.join(ENCODINGS)}, not {encoding!r}")
@@ -125,7 +126,7 @@ def find(
     if looks_like_address(path):
         return _on_server(path, columns or {}, encoding or shape)
     path, _, table = path.partition("::")
-    if not path:  # an empty variable of a shell must not mean the current folder
+    if not path:  # an empty shell variable must not mean the current folder
         raise UsageError("the name of the log is empty: name a file, or . for this folder")
     kinds = _kinds(path, encoding, shape)
     files, kind = tuple(kinds), next(iter(kinds.values()))
@@ -136,7 +137,7 @@ def find(
             "such as 'logs/*.parquet'."
         )
     if table and kind.format != "duckdb":
-        raise UsageError(f"'::{table}' names a table, but {files[0].name} is no .duckdb file")
+        raise UsageError(f"'::{table}' names a table, but {files[0].name} is not a .duckdb file")
     source = Source(
         format=kind.format,
         files=files,
@@ -167,19 +168,19 @@ def find(
 
 
 def check_case(source: Source, found: tuple[str, ...]) -> None:
-    """Raises if two columns have one name but for capitals: an engine would take one for the other."""
+    """Raises if the names of two columns differ only in case: an engine may confuse them."""
     for name in found:
         if twins := [other for other in found if other.casefold() == name.casefold()][1:]:
             raise InputError(
-                f"columns of {source.name} differ in capitals only: {short((name, *twins))}. An "
-                "engine cannot tell them apart. Rename one."
+                f"columns of {source.name} differ only in case: {short((name, *twins))}. An "
+                "engine cannot distinguish them. Rename one."
             )
 
 
 def guess(path: str) -> dict[str, str]:
-    """Flags (`shape`, `encoding`, `columns`) that rows of a log suggest, for the owner's eyes only.
+    """Flags (`shape`, `encoding`, `columns`) that rows of a log suggest, for the owner only.
 
-    A release never does this: what one user wrote must not settle how others are read.
+    A release never guesses: one user's rows must not decide how other users' rows are read.
     """
     try:
         file = _files_of(path)[0]
@@ -211,7 +212,7 @@ def with_roles(source: Source, found: tuple[str, ...], given: Mapping[str, str])
         check_given(given)
         if missing := [role for role in REQUIRED if role not in given]:
             raise InputError(
-                f"{source.name} has no header, so say which keys hold what, with all that count: "
+                f"{source.name} has no header, so name the keys of all columns that are used: "
                 f"--columns user=...,query=...,time=...,url=... ({' and '.join(missing)} missing). "
                 "'murmurlog profile' proposes them."
             )
@@ -219,14 +220,14 @@ def with_roles(source: Source, found: tuple[str, ...], given: Mapping[str, str])
         found = tuple(dict.fromkeys(columns.values()))
     else:
         columns = roles_of(found, given, name=source.name, text=source.format in TEXT)
-    said = "--columns" if given else "shape" if source.shape in SHAPES else "names"
-    settled = {**source.settled, "columns": said}
+    settled_by = "--columns" if given else "shape" if source.shape in SHAPES else "names"
+    settled = {**source.settled, "columns": settled_by}
     return replace(source, found=found, columns=columns, settled=settled)
 
 
 def _on_server(path: str, columns: Mapping[str, str], text: str | None) -> Source:
     if text is not None:
-        raise UsageError("a server knows its text: leave --encoding and --shape out")
+        raise UsageError("--encoding and --shape are for files: leave them out for a server")
     address, found = look(parse(path))
     source = Source(
         format="postgresql", files=(), compressions=(), encodings=(), table=address.what,
@@ -238,7 +239,7 @@ def _on_server(path: str, columns: Mapping[str, str], text: str | None) -> Sourc
 
 
 def _kinds(path: str, encoding: str | None, shape: str | None) -> dict[Path, _Kind]:
-    """The files behind a path and what each is; in a folder, those that are no log are left out."""
+    """The files of a path and what each is; in a folder, files that are not logs are skipped."""
     kinds = {}
     folder = Path(path).is_dir()
     for file in _files_of(path):
@@ -249,7 +250,7 @@ def _kinds(path: str, encoding: str | None, shape: str | None) -> dict[Path, _Ki
     if not kinds:
         raise InputError(
             f"the folder {path} holds no log: files end in {_endings()}, those of text also in .gz "
-            "or .zst. Say --shape for the files of a well-known log."
+            "or .zst. Give --shape for the files of a well-known log."
         )
     return kinds
 
@@ -271,7 +272,7 @@ def _files(here: Path, path: str) -> list[Path]:
         try:
             files = sorted(f for f in root.glob(pattern) if f.is_file())
         except ValueError as error:
-            raise UsageError(f"{path!r:.80} is no pattern for files: {error}") from None
+            raise UsageError(f"{path!r:.80} is not a valid pattern for files: {error}") from None
         if files:
             return files
         raise InputError(f"no file matches {path!r}")
@@ -279,7 +280,7 @@ def _files(here: Path, path: str) -> list[Path]:
 
 
 def _kind(file: Path, encoding: str | None, shape: str | None) -> _Kind | None:
-    """What a file is: of a shape that was named, else by its name or AOL's header, else nothing."""
+    """What a file is: by the given shape, else by its name or AOL's header; None if unknown."""
     try:
         str(file).encode()
     except UnicodeEncodeError:
@@ -287,21 +288,23 @@ def _kind(file: Path, encoding: str | None, shape: str | None) -> _Kind | None:
     named, packed = _format_or_none(file) or (None, compression_of(file))
     if named in ("parquet", "duckdb"):
         if shape or encoding:
-            raise UsageError(f"{file.name} is no text: leave --shape and --encoding out")
+            raise UsageError(f"{file.name} is not text: leave --shape and --encoding out")
         return _Kind(format=named, compression=None, encoding="utf-8", lines=None, settled="name")
     if named or shape:
         check_compression(file, packed)
     elif not _is_aol(file, packed, encoding):
         return None
     written = encoding or encoding_of(file, packed, shape)
-    said = "--shape" if shape else "name"
+    settled = "--shape" if shape else "name"
     if shape is None and named in (None, "tsv") and _is_aol(file, packed, encoding):
-        shape, said = "aol", "header"
+        shape, settled = "aol", "header"
     if shape is None:
         assert named is not None
-        return _Kind(format=named, compression=packed, encoding=written, lines=None, settled=said)
+        return _Kind(
+            format=named, compression=packed, encoding=written, lines=None, settled=settled
+        )
     lines = WELL_KNOWN[shape]
-    return _Kind(format="tsv", compression=packed, encoding=written, lines=lines, settled=said)
+    return _Kind(format="tsv", compression=packed, encoding=written, lines=lines, settled=settled)
 
 
 def _is_aol(file: Path, compression: str | None, encoding: str | None) -> bool:
@@ -322,7 +325,7 @@ def _endings() -> str:
 
 
 def compression_of(file: Path) -> str | None:
-    """How a file is packed, by its name."""
+    """The compression of a file, by its name."""
     return COMPRESSIONS.get(file.name.lower().rpartition(".")[2])
 
 
@@ -345,8 +348,8 @@ def format_of(file: Path) -> tuple[str, str | None]:
 def _unknown(file: Path) -> str:
     return (
         f"cannot tell the format of {file.name}: rename it to end in {_endings()} (.csv, .tsv and "
-        f".jsonl may also be compressed: .gz, .zst), or say --shape {'|'.join(SHAPES)} if it is one "
-        "of these logs. 'murmurlog profile' looks at its rows and proposes a shape."
+        f".jsonl may also be compressed: .gz, .zst), or give --shape {'|'.join(SHAPES)} if it is one "
+        "of these logs. 'murmurlog profile' reads its rows and proposes a shape."
     )
 
 
@@ -384,7 +387,7 @@ def _columns_of(source: Source, file: Path, kind: _Kind) -> tuple[str, ...]:
             stored = pq.read_metadata(file)
             if stored.num_rows > ROWS_A_BYTE * file.stat().st_size + FEW_ROWS:
                 raise InputError(
-                    f"{file.name} says that it has more than {ROWS_A_BYTE} rows a byte, as no log has"
+                    f"{file.name} claims more than {ROWS_A_BYTE} rows a byte, which no log has"
                 )
             names = stored.schema.to_arrow_schema().names
         elif source.format == "duckdb":
@@ -395,7 +398,7 @@ def _columns_of(source: Source, file: Path, kind: _Kind) -> tuple[str, ...]:
         elif source.format != "jsonl":
             names = _header(source, file, kind)
     except (pa.ArrowException, duckdb.Error, OSError, RuntimeError):
-        # Their texts can quote what is in the file.
+        # Their messages can quote the content of the file.
         raise InputError(f"{file.name} is not readable as {source.format}") from None
     if len(set(names)) < len(names) or "" in names:
         raise InputError(f"the header of {file.name} has an empty or a repeated column name")
@@ -407,7 +410,7 @@ def _header(source: Source, file: Path, kind: _Kind) -> tuple[str, ...]:
     names = first_record(file, kind.compression, dialect, kind.encoding)
     if names is None:
         raise InputError(
-            f"the first line of {file.name} is missing, too long or no {kind.encoding.upper()} text: "
-            f"say --encoding ({', '.join(ENCODINGS)}) if it is written in another one"
+            f"the first line of {file.name} is missing, too long or not {kind.encoding.upper()} text: "
+            f"give --encoding ({', '.join(ENCODINGS)}) if it is written in another one"
         )
     return _stripped(names)

@@ -1,8 +1,8 @@
 """The rows of a source on Spark, the same ones that DuckDB reads.
 
-Spark reads Parquet itself. Where its text of a value, or what it takes for a time, could differ from
-DuckDB's, the workers ask DuckDB, batch by batch. Everything else (text files, tables) is read by
-DuckDB in this process, with its rules for broken rows, and sent on; so is what a server gives.
+Spark reads Parquet itself. Where its text of a value, or its parsing of a time, could differ from
+DuckDB's, the workers run DuckDB on each batch. Everything else (text files, tables, servers) is read
+by DuckDB in this process, with its rules for broken rows, and sent to the workers.
 """
 
 import re
@@ -25,7 +25,7 @@ from murmurlog.logs.engines.spark import (
     spark_schema,
     translate_errors,
 )
-from murmurlog.logs.engines.spark_worker import asked_of_duckdb
+from murmurlog.logs.engines.spark_worker import run_duckdb
 from murmurlog.logs.parquet_types import INT96, NOTHING, Kind, types_of
 from murmurlog.logs.source import Source, check_case, with_roles
 
@@ -36,7 +36,7 @@ TIMES = ("timestamp", "timestamp_ntz", "date")
 
 
 def find_at(uri: str, *, columns: Mapping[str, str] | None, engine: SparkEngine) -> Source:
-    """The Parquet files at a place that only Spark reaches: s3a://..., hdfs://..."""
+    """The Parquet files at a URI that only Spark reads: s3a://..., hdfs://..."""
     source = Source(
         format="parquet", files=(), compressions=(), encodings=(), table=None, lines=None,
         found=(), columns={}, uri=uri, settled={"format": "name"},
@@ -71,7 +71,7 @@ def spark_rows(
 
 
 def _on_disk(source: Source, engine: SparkEngine, names: Sequence[str]) -> Any:
-    """The needed_columns columns of files on a disk that all share; what else they hold is not looked at."""
+    """The needed columns of files on a shared disk; other columns are not read."""
     check_case(source, source.found)
     found = types_of(source.files, names, source.name)
     common = {
@@ -112,7 +112,7 @@ def _common(kinds: Sequence[Kind], name: str, source_name: str) -> str:
         return next(iter(distinct), "string")
     if all(kind in (*WHOLE, LARGEST) for kind in distinct):
         return LARGEST if LARGEST in distinct else "bigint"
-    # What differs otherwise, and has one form, are decimals with one scale.
+    # The only other types of one form are decimals of the same scale.
     return max(distinct, key=lambda kind: [int(digits) for digits in re.findall(r"\d+", kind)])
 
 
@@ -143,8 +143,8 @@ def _at_uri(source: Source, engine: SparkEngine, as_text: Sequence[str]) -> Any:
         # Spark has one type for INT96, which has no zone, and for times with one.
         if re.search(r"\btimestamp\b", frame.schema[name].dataType.simpleString()):
             raise InputError(
-                f'the column "{name}" of {source.name} is a timestamp that Spark does not tell the '
-                "zone of: write it as text"
+                f'the column "{name}" of {source.name} is a timestamp whose time zone Spark '
+                "does not report: write it as text"
             )
     return frame
 
@@ -172,7 +172,7 @@ def _text(column: str) -> str:
 
 
 def _valid(column: str) -> str:
-    """A text that is UTF-8; DuckDB refuses others too, and Spark would carry them along."""
+    """The text, if it is UTF-8; Spark would keep invalid text, which DuckDB refuses."""
     text = _text(column)
     fault = "raise_error('UnicodeDecodeError')"
     return f"IF(decode(CAST({text} AS BINARY), 'UTF-8') = {text}, {text}, IF({text} IS NULL, NULL, {fault}))"
@@ -215,10 +215,10 @@ def _ask_duckdb(
         time = PySparkType.to_ibis(frame.schema[source.columns["time"]].dataType)
     raw = ibis.table({name: time if name == "time" else "string" for name in names}, name="raw")
     rows = with_types(raw)
-    asked = ibis.to_sql(rows, dialect="duckdb")
-    statement = f"WITH raw AS ({select_sql(source, 'incoming', where, keep)}) {asked}"
+    query = ibis.to_sql(rows, dialect="duckdb")
+    statement = f"WITH raw AS ({select_sql(source, 'incoming', where, keep)}) {query}"
     schema = _arrow(rows)
-    work = partial(asked_of_duckdb, statement=statement, schema=schema)
+    work = partial(run_duckdb, statement=statement, schema=schema)
     return engine.write(frame.mapInArrow(work, spark_schema(schema)))
 
 

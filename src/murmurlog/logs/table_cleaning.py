@@ -1,4 +1,4 @@
-"""Cleaning and screening as expressions that every engine can run: the general path.
+"""Cleaning and screening as expressions that every engine can run.
 
 Text is cleaned in Python, on the distinct strings of a column, and joined to the rows.
 """
@@ -78,7 +78,7 @@ def _with_clean_text(raw: Any, engine: Engine, cleaning: Cleaning) -> Any:
 
 
 def _already_normal(text: Any) -> Any:
-    """Whether `normalise` would change nothing, in terms that mean the same on every engine."""
+    """Whether `normalise` would change nothing, by functions that all engines define equally."""
     odd = text.re_search(ODD) | text.startswith(" ") | text.endswith(" ") | (text == "")
     return ~odd
 
@@ -102,7 +102,7 @@ def _map(
         cleaned = pa.array([function(text) for text in raw.to_pylist()], pa.string())
         return pa.RecordBatch.from_arrays([raw, cleaned], schema=schema)
 
-    return engine.filled(schema, distinct, clean)
+    return engine.map_batches(schema, distinct, clean)
 
 
 def count_hits(
@@ -129,7 +129,7 @@ def _hits(
         columns = [pa.array([pair[i] for pair in pairs], pa.string()) for i in (0, 1)]
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
-    return engine.filled(schema, distinct, find)
+    return engine.map_batches(schema, distinct, find)
 
 
 def _rows_by_reason(rows: Any, found: Any) -> dict[str, int]:

@@ -20,7 +20,7 @@ from murmurlog.mechanisms.protocol import (
     Mechanism,
     Remarking,
     View,
-    only_its_table,
+    check_table,
 )
 from murmurlog.mechanisms.rounds.mechanism import Rounds
 from murmurlog.mechanisms.sessions import LabelPaths, Sessions
@@ -75,7 +75,7 @@ __all__ = [
     "Zealous",
     "declared_options",
     "named",
-    "only_its_table",
+    "check_table",
     "parse",
     "read_letters",
 ]

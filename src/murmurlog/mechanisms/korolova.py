@@ -10,7 +10,6 @@ bare from the log (one click by one user would show); delta is exact, not (d/2) 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,11 +27,16 @@ from murmurlog.mechanisms.protocol import (
     ITEMS,
     Asked,
     Mechanism,
+    Pure,
     View,
+    below_sampler,
     check_bound,
+    check_epsilon,
+    check_noise_kind,
     fault_of_counts,
     least_count,
-    tallied,
+    tally_view,
+    with_noise_error,
 )
 from murmurlog.privacy import (
     ALWAYS,
@@ -102,12 +106,7 @@ class Korolova(Mechanism):
     settings: ClassVar[tuple[str, ...]] = ("set_only",)
 
     def __post_init__(self) -> None:
-        if self.d < 1:
-            raise UsageError(f"d must be at least 1, not {self.d}")
-        for name, scale in (("b", self.b), ("b_q", self.b_q)):
-            if scale is not None and not (scale > 0 and math.isfinite(scale)):
-                raise UsageError(f"{name} must be a positive number, not {scale!r}")
-        check_letters(d=self.d, scales=[self.b, self.b_q], T=self.T)
+        check_letters(d=self.d, T=self.T, b=self.b, b_q=self.b_q)
         if self.count not in COUNTED:
             raise UsageError(f"count must be {' or '.join(COUNTED)}, not {self.count!r}")
         if self.T < 2:
@@ -143,10 +142,8 @@ class Korolova(Mechanism):
         """b = c d / epsilon as in the paper, and the least T that keeps delta."""
         check_budget(epsilon, delta)
         check_neighbours(neighbours)
-        if noise not in (None, "geometric"):
-            raise UsageError(f"korolova draws geometric noise only, not {noise!r}")
-        if d < 1:
-            raise UsageError(f"the bound d must be at least 1, not {d}")
+        check_noise_kind("korolova", noise)
+        check_letters(d=d)
         if not 0 < select < 1:
             raise UsageError(f"the share of the selection must lie between 0 and 1, not {select!r}")
         c = sides(neighbours)
@@ -154,20 +151,12 @@ class Korolova(Mechanism):
         b_q = _scale(c * d, epsilon * (1 - select)) if counts else None
         target = delta / SAFETY - sampler_delta(scale=max(b, b_q or 0.0), epsilon=epsilon)
         if target <= 0:
-            raise UsageError(
-                f"delta {delta!r} is below what the noise sampler can certify at epsilon {epsilon:.4g}: "
-                "use a larger delta (1e-12 does for epsilon up to 10) or a smaller epsilon"
-            )
-        T = 2 if count == "users" else d + 1
-        high = T
-        while korolova_delta(d=d, b=b, T=high, count=count) > target:
-            high *= 2
-        while high > T:
-            middle = (T + high) // 2
-            if korolova_delta(d=d, b=b, T=middle, count=count) > target:
-                T = middle + 1
-            else:
-                high = middle
+            raise below_sampler(delta, epsilon)
+        T = least_count(
+            lambda T: -korolova_delta(d=d, b=b, T=T, count=count),
+            -target,
+            start=2 if count == "users" else d + 1,
+        )
         return cls(d=d, b=b, T=T, b_q=b_q, count=count)
 
     def guarantee(
@@ -182,9 +171,7 @@ class Korolova(Mechanism):
         check_neighbours(neighbours)
         c = sides(neighbours)
         cost = c * self.d / self.b + (0.0 if self.b_q is None else c * self.d / self.b_q)
-        epsilon = cost if epsilon is None else epsilon
-        if epsilon < cost:
-            raise UsageError(f"{self} costs epsilon {cost:.9g} per {unit}, more than {epsilon:.9g}")
+        epsilon = check_epsilon(self, epsilon, cost=cost, unit=unit)
         exact = korolova_delta(d=self.d, b=self.b, T=self.T, count=self.count)
         largest = max(self.b, self.b_q or 0.0)
         rounding = sampler_delta(scale=largest, epsilon=epsilon) + exact * (SAFETY - 1) / 2
@@ -201,7 +188,7 @@ class Korolova(Mechanism):
 
     def gather(self, log: Log, view: View, *, entropy: Entropy) -> Tally:
         """The tally of at most d distinct items a unit, or of its first d rows."""
-        return tallied(log, view, per_user=self.d, count=self.count, entropy=entropy)
+        return tally_view(log, view, per_user=self.d, count=self.count, entropy=entropy)
 
     def release(self, tally: Tally, *, entropy: Entropy) -> pa.Table:
         """(key columns and, unless b_q is None, the fresh count) of the selected items."""
@@ -211,7 +198,7 @@ class Korolova(Mechanism):
         kept = []
         for batch in tally.batches():  # key columns, count
             true = batch.column(tally.count).to_numpy(zero_copy_only=False)
-            # Select-Queries: M(q, D) + Lap(b) > K, one draw for every item somebody holds.
+            # Select-Queries: M(q, D) + Lap(b) > K, one draw for every item in the tally.
             first = draw(noise="geometric", scale=self.b, count=len(true), entropy=entropy)
             selected = true + first >= self.T
             keys = batch.select(list(tally.keys)).filter(pa.array(selected))
@@ -233,7 +220,6 @@ class Korolova(Mechanism):
         )
 
     def parameters(self) -> dict[str, Any]:
-        """The parameters by their full names, for certificates."""
         return {"noise": "geometric", **super().parameters()}
 
     @staticmethod
@@ -243,7 +229,7 @@ class Korolova(Mechanism):
 
 
 @dataclass(frozen=True, kw_only=True)
-class KorolovaLists(Mechanism):
+class KorolovaLists(Pure):
     """Clicks on public lists of results: every listed url of a published query, also unclicked.
 
     Protects: everything one unit did.  Neighbours: add-remove or replace.
@@ -257,14 +243,10 @@ class KorolovaLists(Mechanism):
     name: ClassVar[str] = "korolova-lists"
     chosen_by: ClassVar[str] = "--mechanism korolova --result-lists FILE"
     tables: ClassVar[tuple[str, ...]] = ("click",)
-    needs_delta: ClassVar[bool] = False
+    public: ClassVar[str] = "A2"
 
     def __post_init__(self) -> None:
-        if self.d < 1 or not (self.b_c > 0 and math.isfinite(self.b_c)):
-            raise UsageError(
-                f"d must be at least 1 and b_c positive, not {self.d} and {self.b_c!r}"
-            )
-        check_letters(d=self.d, scales=[self.b_c])
+        check_letters(d=self.d, b_c=self.b_c)
 
     @classmethod
     def solve(
@@ -279,31 +261,8 @@ class KorolovaLists(Mechanism):
         """b_c = c d / epsilon; the domain is public, so delta is not needed."""
         check_budget(epsilon, delta)
         check_neighbours(neighbours)
-        if noise not in (None, "geometric"):
-            raise UsageError(f"korolova draws geometric noise only, not {noise!r}")
+        check_noise_kind("korolova", noise)
         return cls(d=d, b_c=_scale(sides(neighbours) * d, epsilon))
-
-    def guarantee(
-        self,
-        *,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        unit: str = "user",
-        neighbours: str = "add-remove",
-    ) -> Guarantee:
-        """(c d / b_c, 0), but for the sampler's own error."""
-        check_neighbours(neighbours)
-        cost = sides(neighbours) * self.d / self.b_c
-        epsilon = cost if epsilon is None else epsilon
-        if epsilon < cost:
-            raise UsageError(f"{self} costs epsilon {cost:.9g} per {unit}, more than {epsilon:.9g}")
-        return Guarantee(
-            epsilon=epsilon,
-            delta=sampler_delta(scale=self.b_c, epsilon=epsilon),
-            unit=unit,
-            neighbours=neighbours,
-            assumptions=tuple(sorted((*ALWAYS, "A1", "A2"))),
-        )
 
     def gather(self, log: Log, view: View, *, entropy: Entropy) -> Tally:
         """The tally of what the public lists hold and nothing else; unclicked is 0."""
@@ -337,13 +296,8 @@ class KorolovaLists(Mechanism):
         """0: what is listed is published."""
         return 0
 
-    def least_users(self) -> int | None:
-        """None: a noisy count can be anything."""
-        return None
-
     def parameters(self) -> dict[str, Any]:
-        """The parameters by their full names, for certificates."""
-        return {"noise": "geometric", "per_user": self.d, "scale": self.b_c, "threshold": None}
+        return {"noise": "geometric", **super().parameters(), "threshold": None}
 
     @staticmethod
     def finish(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
@@ -376,16 +330,13 @@ def _counted(
     scale: float | None,
     entropy: Entropy,
 ) -> pa.RecordBatch:
-    """The keys with a fresh noisy count, its standard error and whether it can be relied on."""
+    """The keys with a fresh noisy count, its standard error and whether it is reliable."""
     if scale is None:
         return keys
     noisy = true + draw(noise="geometric", scale=scale, count=len(true), entropy=entropy)
-    stderr = np.full(len(noisy), noise_sd(noise="geometric", scale=scale))
-    columns = [pa.array(noisy, pa.int64()), pa.array(stderr), pa.array(4 * stderr <= noisy)]
-    names = list(count_columns(count))
-    return pa.RecordBatch.from_arrays([*keys.columns, *columns], [*keys.schema.names, *names])
+    return with_noise_error(keys, noisy, scale=scale, count=count)
 
 
 def _scale(sensitivity: int, epsilon: float) -> float:
-    """The noise for a part of epsilon, a hair more, so that the parts never add up to more."""
+    """The noise for a part of epsilon, rounded up, so that the parts never add up to more."""
     return rounded_up(sensitivity / epsilon * SAFETY)

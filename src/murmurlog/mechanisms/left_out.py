@@ -1,8 +1,8 @@
 """What a release leaves out, measured privately: searches and queries by length and click.
 
-After the query table is published, every search of the log is either of a query that is there or of
-one that is not. Both are counted in a few public bins, for a bounded number of searches a unit, with
-Gaussian noise: no key can be new, so the cost is noise alone.
+After the query table is published, the query of every search in the log is either published or
+not. Both kinds are counted in a few public bins, for a bounded number of searches a unit, with
+Gaussian noise: the bins are public, so only the noise costs.
 """
 
 from __future__ import annotations
@@ -19,12 +19,19 @@ from murmurlog.bundle.schema import KEYS, count_of, schema, with_notes
 from murmurlog.counting.public_sets.labels import LENGTHS, Lengths
 from murmurlog.errors import UsageError
 from murmurlog.mechanisms.letters import Letter, check_letters
-from murmurlog.mechanisms.protocol import Mechanism, View, fault_of_counts
+from murmurlog.mechanisms.protocol import (
+    Mechanism,
+    View,
+    below_sampler,
+    fault_of_counts,
+    with_noise_error,
+)
 from murmurlog.privacy import (
     ALWAYS,
     SAFETY,
     Guarantee,
     Loss,
+    bisect,
     check_budget,
     check_neighbours,
     gaussian_delta,
@@ -63,24 +70,15 @@ class LeftOut(Mechanism):
     chosen_by: ClassVar[str] = "--tables query,left_out"
     tables: ClassVar[tuple[str, ...]] = ("left_out",)
     waits: ClassVar[bool] = True
+    ignored: ClassVar[tuple[str, ...]] = ("noise",)  # it is always Gaussian
 
     def __post_init__(self) -> None:
-        if self.d < 1 or not (self.sigma > 0 and math.isfinite(self.sigma)):
-            raise UsageError(
-                f"d must be at least 1 and sigma positive, not {self.d} and {self.sigma!r}"
-            )
-        check_letters(d=self.d, scales=[self.sigma])
-
-    @classmethod
-    def from_letters(cls, letters: dict[str, str]) -> Self:
-        """From d and sigma; the noise is always Gaussian."""
-        return super().from_letters({k: v for k, v in letters.items() if k != "noise"})
+        check_letters(d=self.d, sigma=self.sigma)
 
     @classmethod
     def for_loss(cls, loss: Loss, *, d: int, neighbours: str = "add-remove") -> Self:
         """The noise that costs at most this mu; there are no keys to pay for."""
-        if d < 1:
-            raise UsageError(f"the bound d must be at least 1, not {d}")
+        check_letters(d=d)
         return cls(d=d, sigma=rounded_up(_sensitivity(d, neighbours) / loss.mu))
 
     @classmethod
@@ -97,7 +95,7 @@ class LeftOut(Mechanism):
         check_budget(epsilon, delta)
         target = delta / SAFETY - sampler_delta(scale=2.0**40, epsilon=epsilon)
         if target <= 0:
-            raise UsageError(f"delta {delta!r} is below what the noise sampler can certify")
+            raise below_sampler(delta, epsilon)
         mu = mu_of(epsilon=epsilon, delta=target)
         return cls.for_loss(Loss(mu=mu, keys=0.0), d=d, neighbours=neighbours)
 
@@ -169,15 +167,11 @@ class LeftOut(Mechanism):
         noise = draw(noise="gaussian", scale=self.sigma, count=len(BINS), entropy=entropy)
         true = np.array([gathered.get(key, 0) for key in BINS], np.int64)
         noisy = true + noise
-        stderr = noise_sd(noise="gaussian", scale=self.sigma)
         columns = [pa.array(column, pa.string()) for column in zip(*BINS, strict=True)]
-        columns += [
-            pa.array(noisy, pa.int64()),
-            pa.array(np.full(len(BINS), stderr), pa.float64()),
-            pa.array(4 * stderr <= noisy, pa.bool_()),
-        ]
-        table = pa.table(columns, schema=schema("left_out", count="rows"))
-        return with_notes(table, _in_words(noisy, stderr))
+        keys = pa.table(columns, names=list(KEYS["left_out"]))
+        table = with_noise_error(keys, noisy, noise="gaussian", scale=self.sigma, count="rows")
+        sd = noise_sd(noise="gaussian", scale=self.sigma)
+        return with_notes(table.cast(schema("left_out", count="rows")), _in_words(noisy, sd))
 
     def fault(self, table: pa.Table, others: Mapping[str, pa.Table]) -> str | None:
         """Other bins than there are, or no query table that anything is left out of."""
@@ -198,22 +192,8 @@ class LeftOut(Mechanism):
         sd = noise_sd(noise="gaussian", scale=self.sigma)
         return _in_words([noisy[key] for key in BINS], sd)
 
-    def passes(self, probability: float) -> int | None:
-        """None: every bin is published."""
-        return None
-
-    def least_users(self) -> int | None:
-        """None: a noisy count can be anything."""
-        return None
-
     def parameters(self) -> dict[str, Any]:
-        """The parameters by their full names, for certificates."""
-        return {
-            "noise": "gaussian",
-            "per_user": self.d,
-            "scale": self.sigma,
-            "threshold": None,
-        }
+        return {"noise": "gaussian", **super().parameters(), "threshold": None}
 
 
 def _sensitivity(d: int, neighbours: str) -> float:
@@ -228,20 +208,17 @@ def _sensitivity(d: int, neighbours: str) -> float:
 
 
 def _epsilon(mu: float, delta: float) -> float:
-    low, high = 0.0, 1.0
-    while gaussian_delta(epsilon=high, mu=mu) > delta:
+    def excess(epsilon: float) -> float:
+        return gaussian_delta(epsilon=epsilon, mu=mu) - delta
+
+    high = 1.0
+    while excess(high) > 0:
         high *= 2
-    for _ in range(100):
-        middle = (low + high) / 2
-        if gaussian_delta(epsilon=middle, mu=mu) > delta:
-            low = middle
-        else:
-            high = middle
-    return high
+    return bisect(excess, good=high, bad=0.0, steps=100)
 
 
 def _in_words(noisy: Any, stderr: float) -> dict[str, Any]:
-    """How much is not here, as far as the noise lets it be said."""
+    """How much is left out, if the noise is small enough to say so."""
     n = {what: sum(int(v) for v, b in zip(noisy, BINS, strict=True) if b[0] == what)
          for what in (HERE, GONE, QUERIES)}  # fmt: skip
     searches = n[HERE] + n[GONE]

@@ -6,7 +6,6 @@ The fields of a mechanism are annotated with a `Letter`. From them follow the te
 
 import math
 import re
-from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields
 from functools import cache
 from typing import Any, get_args, get_type_hints
@@ -15,7 +14,7 @@ from murmurlog.bundle.decimals import decimal
 from murmurlog.errors import UsageError
 from murmurlog.privacy.sampler import MOST_SCALE
 
-MOST_ITEMS = 100_000  # items a unit: a claim is computed for each number of them
+MOST_ITEMS = 100_000  # items a unit: the guarantee is computed for each number up to it
 MOST_THRESHOLD = 1 << 40
 LEAST_SCALE = 1e-4
 MOST_DIGITS = 60
@@ -129,7 +128,7 @@ def number(letters: dict[str, str], *names: str, default: float | None = None) -
         return default
     text = letters.pop(given[0])
     try:
-        # A mechanism's own text can say inf; whoever asks for a finite number checks that.
+        # The text of a mechanism may hold inf; callers that need a finite number check for it.
         return float(text) if text in ("inf", "nan") else decimal(text)
     except ValueError:
         raise UsageError(f"{given[0]} must be a number, not {text!r}") from None
@@ -142,19 +141,17 @@ def whole(value: float, name: str) -> int:
     return int(value)
 
 
-def check_letters(
-    *, d: int | None = None, scales: Sequence[float | None] = (), T: int | None = None
-) -> None:
-    """Raises unless the numbers are such that noise can be drawn and a claim computed.
+def check_letters(*, d: int | None = None, T: int | None = None, **scales: float | None) -> None:
+    """Raises unless noise of these scales can be drawn and the guarantee computed.
 
-    Here, at birth: a limit that shows only while drawing would show after the budget is spent.
+    Called when a mechanism is made: a limit found only while drawing would already cost the budget.
     """
     if d is not None and not 1 <= d <= MOST_ITEMS:
-        raise UsageError(f"d must lie between 1 and {MOST_ITEMS} items a unit, not {d}")
-    for scale in scales:
+        raise UsageError(f"the bound must lie between 1 and {MOST_ITEMS} items a unit, not {d}")
+    for name, scale in scales.items():
         if scale is not None and not LEAST_SCALE <= scale <= MOST_SCALE:
             raise UsageError(
-                f"a scale of noise must lie between {LEAST_SCALE:g} and 2^40, not {scale!r}"
+                f"{name}, a scale of noise, must lie between {LEAST_SCALE:g} and 2^40, not {scale!r}"
             )
     if T is not None and T > MOST_THRESHOLD:
         raise UsageError(f"T must be at most 2^40, not {T}")

@@ -4,8 +4,9 @@
 are counted, and delta is 0. `Hybrid` adds the keys outside the pool under the higher threshold that
 keys of a log need (T3 v). Proofs: docs/explanation/mechanisms/pool.md and hybrid.md.
 
-Keys that nobody holds are not drawn one by one: how many pass is binomial, which ones is a uniform
-choice, and what they show is the tail of the noise. That is the same law, in seconds instead of days.
+Keys that nobody holds are not drawn one by one: the number that passes is binomial, the choice of
+keys uniform, and their counts follow the tail of the noise. The law is the same; it takes seconds
+instead of days.
 
 Differs: the thesis's pool is a secret sample; its urls come from the log; it filters queries below
 5 users before the bound. Each of these voids the proof, so none is here.
@@ -13,7 +14,6 @@ Differs: the thesis's pool is a secret sample; its urls come from the log; it fi
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,15 +32,17 @@ from murmurlog.mechanisms.letters import Letter, check_letters
 from murmurlog.mechanisms.protocol import (
     Asked,
     Mechanism,
+    Pure,
     View,
     check_bound,
+    check_noise_kind,
     fault_of_counts,
     least_count,
-    tallied,
+    tally_view,
+    with_counts,
 )
 from murmurlog.mechanisms.threshold import Threshold
 from murmurlog.privacy import (
-    ALWAYS,
     SAFETY,
     Guarantee,
     check_budget,
@@ -88,7 +90,7 @@ Noisy = tuple[pa.Table, npt.NDArray[np.int64]]  # keys, and a noisy count for ea
 
 @dataclass(frozen=True, kw_only=True)
 class OnDomain:
-    """What units hold of a public set of keys, and (for `Hybrid`) what they hold besides."""
+    """The tally of a public set of keys and, for `Hybrid`, the tally of all other keys."""
 
     domain: Domain
     inside: Tally  # keys of the set that somebody holds
@@ -98,15 +100,35 @@ class OnDomain:
         names, engine = self.domain.names, self.inside.engine
         if set(self.inside.keys) != set(names):
             raise Refused(f"the pool has keys {', '.join(names)}, the tally other ones")
-        # A key outside the set that is noised as one of it, or one that is drawn twice, would show.
+        # A key outside the set that is noised as if inside, or a key drawn twice, would be recognisable.
         if _rows(self.domain.restrict(self.inside.table, engine)) < _rows(self.inside.table):
             raise Refused("the tally holds keys that are not in the public pool")
         if self.outside and _rows(self.domain.restrict(self.outside.table, engine)):
-            raise Refused("keys of the public pool are tallied as if they were outside of it")
+            raise Refused("keys of the public pool are tally_view as if they were outside of it")
+
+
+class _OnPool(Mechanism):
+    """What `Pool` and `Hybrid` share: the options of a pool, and keys that nobody holds."""
+
+    tables: ClassVar[tuple[str, ...]] = TABLES
+    options: ClassVar[tuple[Option, ...]] = (POOL_OPTION, FAKES_OPTION)
+
+    @classmethod
+    def for_table(cls, table: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        """Itself, with the size of the table's pool and the accepted number of fakes."""
+        return cls.name, _arguments(cls.name, table, options)
+
+    def fakes(self) -> float:
+        """The expected number of published rows that nobody holds, at most."""
+        raise NotImplementedError
+
+    def remarks(self, table: pa.Table, others: Mapping[str, pa.Table]) -> dict[str, Any] | None:
+        """How many rows nobody holds."""
+        return _remarks(self.fakes())
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pool(Mechanism):
+class Pool(_OnPool, Pure):
     """Every key of a public pool gets a noisy count, and is published if that is at least T.
 
     Protects: everything one unit did.  Neighbours: add-remove or replace.
@@ -120,17 +142,10 @@ class Pool(Mechanism):
     T: Annotated[int, Letter(parameter="threshold")]
 
     name: ClassVar[str] = "pool"
-    tables: ClassVar[tuple[str, ...]] = TABLES
-    options: ClassVar[tuple[Option, ...]] = (POOL_OPTION, FAKES_OPTION)
-    needs_delta: ClassVar[bool] = False
+    public: ClassVar[str] = "A4"
 
     def __post_init__(self) -> None:
         _check(self.d, self.b, self.N, self.T, "T")
-
-    @classmethod
-    def for_table(cls, table: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-        """Itself, with the size of the table's pool and the fakes that are accepted."""
-        return "pool", _arguments("pool", table, options)
 
     @classmethod
     def solve(
@@ -152,28 +167,6 @@ class Pool(Mechanism):
         b = rounded_up(sides(neighbours) * d / epsilon * SAFETY)
         check_sampler(b, epsilon, delta)
         return cls(d=d, b=b, N=N, T=least_threshold(scale=b, size=N, fakes=fakes))
-
-    def guarantee(
-        self,
-        *,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        unit: str = "user",
-        neighbours: str = "add-remove",
-    ) -> Guarantee:
-        """(c d / b, 0), whatever T is, but for the sampler's own error."""
-        check_neighbours(neighbours)
-        cost = sides(neighbours) * self.d / self.b
-        epsilon = cost if epsilon is None else epsilon
-        if epsilon < cost:
-            raise UsageError(f"{self} costs epsilon {cost:.9g} per {unit}, more than {epsilon:.9g}")
-        return Guarantee(
-            epsilon=epsilon,
-            delta=min(1.0, sampler_delta(scale=self.b, epsilon=epsilon)),
-            unit=unit,
-            neighbours=neighbours,
-            assumptions=tuple(sorted((*ALWAYS, "A1", "A4"))),
-        )
 
     def gather(self, log: Log, view: View, *, entropy: Entropy) -> OnDomain:
         """The tally of at most d keys of the pool a unit; what is outside is dropped first."""
@@ -199,28 +192,20 @@ class Pool(Mechanism):
             return f"has {table.num_rows} rows of a pool of {self.N}"
         return fault_of_counts(table, count="users", least_error=self.selection().least_error())
 
-    def remarks(self, table: pa.Table, others: Mapping[str, pa.Table]) -> dict[str, Any] | None:
-        """How many rows nobody holds."""
-        return _remarks(self.fakes())
-
     def selection(self) -> Selection:
         """The law of the published values."""
         return Selection("geometric", self.b, self.T)
 
     def fakes(self) -> float:
-        """How many rows that nobody holds are to be expected, at most."""
         return self.N * survival(noise="geometric", scale=self.b, x=self.T)
 
     def passes(self, probability: float) -> int:
-        """The least true count that is published with at least this probability."""
         return _passes(self.b, self.T, probability)
 
     def least_users(self) -> int | None:
-        """The least value the `users` column can hold."""
         return self.selection().least_estimate()
 
     def parameters(self) -> dict[str, Any]:
-        """The parameters by their full names, for certificates."""
         return {
             "noise": "geometric",
             "per_user": self.d,
@@ -232,7 +217,7 @@ class Pool(Mechanism):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hybrid(Mechanism):
+class Hybrid(_OnPool):
     """Keys of a public pool as in `Pool`, over T_pool; all others as in `Threshold`, over T.
 
     Protects: everything one unit did.  Neighbours: add-remove or replace.
@@ -247,17 +232,10 @@ class Hybrid(Mechanism):
     T: Annotated[int, Letter(parameter="threshold")]
 
     name: ClassVar[str] = "hybrid"
-    tables: ClassVar[tuple[str, ...]] = TABLES
-    options: ClassVar[tuple[Option, ...]] = (POOL_OPTION, FAKES_OPTION)
 
     def __post_init__(self) -> None:
         _check(self.d, self.b, self.N, self.T_pool, "T_pool")
         self.outside()  # checks T
-
-    @classmethod
-    def for_table(cls, table: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-        """Itself, with the size of the table's pool and the fakes that are accepted."""
-        return "hybrid", _arguments("hybrid", table, options)
 
     @classmethod
     def solve(
@@ -283,24 +261,15 @@ class Hybrid(Mechanism):
         """The mechanism for keys that are not in the pool."""
         return Threshold(noise="geometric", d=self.d, scale=self.b, T=self.T)
 
-    def guarantee(
-        self,
-        *,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        unit: str = "user",
-        neighbours: str = "add-remove",
-    ) -> Guarantee:
+    def guarantee(self, **terms: Any) -> Guarantee:
         """That of `Threshold` for keys outside the pool, whatever T_pool is: see docs."""
-        proved = self.outside().guarantee(
-            epsilon=epsilon, delta=delta, unit=unit, neighbours=neighbours
-        )
+        proved = self.outside().guarantee(**terms)
         return replace(proved, assumptions=tuple(sorted((*proved.assumptions, "A4"))))
 
     def gather(self, log: Log, view: View, *, entropy: Entropy) -> OnDomain:
-        """One tally of at most d distinct items a unit, parted by the pool."""
+        """One tally of at most d distinct items a unit, split into keys inside and outside the pool."""
         domain = _domain("hybrid", view, self.N)
-        every = tallied(log, view, per_user=self.d, entropy=entropy)
+        every = tally_view(log, view, per_user=self.d, entropy=entropy)
         engine = every.engine
         inside = engine.materialise(domain.restrict(every.table, engine))
         outside = engine.materialise(every.table.anti_join(inside, list(every.keys)))
@@ -318,11 +287,11 @@ class Hybrid(Mechanism):
         check_bound(gathered.outside, self.d)
         inside = _noised_pool(gathered, scale=self.b, T=self.T_pool, entropy=entropy)
         outside = _noised(gathered.outside, scale=self.b, T=self.T, entropy=entropy)
-        parts = [
+        both = [
             _published(inside, Selection("geometric", self.b, self.T_pool), pool=self.N),
             _published(outside, self.outside().selection()),
         ]
-        return with_notes(in_order(pa.concat_tables(parts)), _remarks(self.fakes()))
+        return with_notes(in_order(pa.concat_tables(both)), _remarks(self.fakes()))
 
     def fault(self, table: pa.Table, others: Mapping[str, pa.Table]) -> str | None:
         """Other counts than of users, or errors too small."""
@@ -330,12 +299,7 @@ class Hybrid(Mechanism):
         least = min(inside, self.outside().selection().least_error())
         return fault_of_counts(table, count="users", least_error=least)
 
-    def remarks(self, table: pa.Table, others: Mapping[str, pa.Table]) -> dict[str, Any] | None:
-        """How many rows nobody holds."""
-        return _remarks(self.fakes())
-
     def fakes(self) -> float:
-        """How many rows that nobody holds are to be expected, at most."""
         return self.N * survival(noise="geometric", scale=self.b, x=self.T_pool)
 
     def passes(self, probability: float) -> int:
@@ -343,12 +307,10 @@ class Hybrid(Mechanism):
         return _passes(self.b, self.T, probability)
 
     def least_users(self) -> int | None:
-        """The least value the `users` column can hold."""
         inside = Selection("geometric", self.b, self.T_pool).least_estimate()
         return min(inside, self.outside().selection().least_estimate())
 
     def parameters(self) -> dict[str, Any]:
-        """The parameters by their full names, for certificates."""
         return {
             "noise": "geometric",
             "per_user": self.d,
@@ -361,7 +323,7 @@ class Hybrid(Mechanism):
 
 
 def check_sampler(scale: float, epsilon: float, delta: float) -> None:
-    """Raises if the sampler's own error is more than the delta that was asked for."""
+    """Raises if the sampler's own error exceeds delta."""
     if sampler_delta(scale=scale, epsilon=epsilon) > delta:
         raise UsageError(
             f"at epsilon {epsilon:.4g} the noise sampler cannot certify delta {delta!r}: use a "
@@ -370,20 +332,17 @@ def check_sampler(scale: float, epsilon: float, delta: float) -> None:
 
 
 def _check(d: int, b: float, N: int, T: int, name: str) -> None:
-    if d < 1 or N < 1:
-        raise UsageError(f"d and N must be at least 1, not {d} and {N}")
-    if not (b > 0 and math.isfinite(b)):
-        raise UsageError(f"b must be a positive number, not {b!r}")
-    check_letters(d=d, scales=[b], T=T)
+    check_letters(d=d, b=b, T=T)
+    if N < 1:
+        raise UsageError(f"N must be at least 1, not {N}")
     if T < 1:
         raise UsageError(f"{name} must be at least 1, not {T}: a count of 0 tells nothing")
-    # By public numbers, not by how many keys turn out to be held: a refusal must tell nothing.
+    # By public numbers, not by how many keys are held: a refusal must reveal nothing of the log.
     check_passers(scale=b, T=T, count=N)
 
 
 def _size(mechanism: str, size: int | None, noise: str | None) -> int:
-    if noise not in (None, "geometric"):
-        raise UsageError(f"{mechanism} draws geometric noise only, not {noise!r}")
+    check_noise_kind(mechanism, noise)
     if size is None:
         raise UsageError(
             f"{mechanism} needs a public pool: give its file with --pool, or plan with --set d=..,b=..,N=.."
@@ -443,7 +402,7 @@ def _noised(tally: Tally, *, scale: float, T: int, entropy: Entropy) -> Noisy:
 
 
 def _noised_pool(gathered: OnDomain, *, scale: float, T: int, entropy: Entropy) -> Noisy:
-    """The keys of the pool that pass, as if every one had had a draw of its own."""
+    """The keys of the pool that pass, with the same law as one draw for every key."""
     held, domain = gathered.inside, gathered.domain
     # 1. Keys that somebody holds: a draw each.
     keys, values = _noised(held, scale=scale, T=T, entropy=entropy)
@@ -457,10 +416,10 @@ def _noised_pool(gathered: OnDomain, *, scale: float, T: int, entropy: Entropy) 
 
 
 def _published(noisy: Noisy, selection: Selection, *, pool: int | None = None) -> pa.Table:
-    """From noisy values alone: the selection bias taken out, the error stated.
+    """The table of noisy values, corrected for selection bias, with their standard errors.
 
-    A value that noise may well reach somewhere in a pool of this many keys can be a fake's, and then
-    the error is the whole count.
+    In a pool of this many keys, noise alone reaches low values: those may belong to keys that nobody
+    holds, and their error is the whole count.
     """
     table, values = noisy
     estimates = selection.estimates(values)
@@ -469,13 +428,12 @@ def _published(noisy: Noisy, selection: Selection, *, pool: int | None = None) -
         sure = least_threshold(scale=selection.scale, size=pool, fakes=FAKES_BELIEVED)
         stderr = np.where(values < sure, np.maximum(stderr, estimates.users), stderr)
         reliable = 4 * stderr <= estimates.users
-    table = table.append_column("users", pa.array(estimates.users, pa.int64()))
-    table = table.append_column("users_stderr", pa.array(stderr, pa.float64()))
-    return table.append_column("reliable", pa.array(reliable, pa.bool_()))
+    published: pa.Table = with_counts(table, estimates.users, stderr=stderr, reliable=reliable)
+    return published
 
 
 def _remarks(fakes: float) -> dict[str, Any]:
-    """What a reader of the table has to know: some rows are nobody's."""
+    """A note for readers of the table: nobody holds some of its rows."""
     return {"rows of the pool that nobody holds, expected": float(f"{fakes:.2g}")}
 
 

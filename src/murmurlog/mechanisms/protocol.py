@@ -7,28 +7,30 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, runtime_checkable
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from murmurlog.bundle.options import GAP, Option
-from murmurlog.bundle.schema import By, count_of, keys_of
+from murmurlog.bundle.schema import By, count_columns, count_of, keys_of
 from murmurlog.errors import Refused, UsageError
 from murmurlog.mechanisms.letters import from_letters, to_parameters, to_text
-from murmurlog.privacy import Guarantee, Loss
-from murmurlog.privacy.sampler import Entropy
+from murmurlog.privacy import ALWAYS, Guarantee, Loss, check_neighbours, noise_sd, sides
+from murmurlog.privacy.sampler import Entropy, sampler_delta
 
 if TYPE_CHECKING:
     from murmurlog.counting.items import Items
     from murmurlog.counting.tally import Tally
     from murmurlog.logs.log import Log
 
-FOLLOWING = ("pair", "click", "session")  # tables that name queries, and can wait for them
+FOLLOWING = ("pair", "click", "session")  # tables that name queries and can be counted after them
 ITEMS = ("keyword", "query", "pair", "click", "itemset")  # what a unit holds several of
 
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """What a mechanism is told besides the log: what to count, and inputs that are public."""
+    """What to count in a log, and the public inputs of a mechanism."""
 
     kind: str  # the table
     unit: str = "user"
@@ -37,11 +39,11 @@ class View:
     gap: float = GAP  # seconds without a query that end a session
     set_size: int = 2  # itemset: the largest set
     consecutive: bool = False  # itemset: only runs of neighbouring queries
-    options: Mapping[str, Any] = field(default_factory=dict)  # flags; of files, what is in them
+    options: Mapping[str, Any] = field(default_factory=dict)  # flags; for files, their content
     published: Mapping[str, pa.Table] = field(default_factory=dict)  # earlier tables
 
     def items(self, log: "Log", **more: Any) -> "Items":
-        """The items of this view's table; of published queries only, once they are published."""
+        """The items of this view's table; only items of published queries, once those are published."""
         from murmurlog.counting.items import items
 
         known = self.published.get("query") if self.kind in FOLLOWING else None
@@ -64,32 +66,34 @@ class View:
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What a release asks for, as far as the options of its mechanisms need to know."""
+    """The parts of a release request that the options of its mechanisms need."""
 
-    mechanisms: Mapping[str, str]  # the name of each table's
+    mechanisms: Mapping[str, str]  # by table
     url: str = "path"  # how much of a url is kept
     by: bool = False
 
 
 class Mechanism:
-    """Steps that make a table from a log, and the claim about them.
+    """Steps that make a table from a log, and the guarantee they have.
 
     The claim (`solve`, `guarantee`, `parameters`, `passes`, `fault`, `remarks`) never sees data and
-    loads no engine: it is all that `verify` needs. The steps (`gather`, `release`) never see epsilon.
-    What a mechanism gathers is private and exact; everything random about what it publishes happens
-    in `release`.
+    loads no engine: `verify` needs nothing else. The steps (`gather`, `release`) never see epsilon.
+    The result of `gather` is private and exact; all randomness is drawn in `release`.
     """
 
     name: ClassVar[str]
     tables: ClassVar[tuple[str, ...]]  # the tables it can make
     options: ClassVar[tuple[Option, ...]] = ()  # what its user may choose: keywords, flags
-    settings: ClassVar[tuple[str, ...]] = ()  # of the release, which it looks at: set_only, users
-    waits: ClassVar[bool] = False  # it looks at tables that the same release published before
+    settings: ClassVar[
+        tuple[str, ...]
+    ] = ()  # options of the release that it reads: set_only, users
+    waits: ClassVar[bool] = False  # it reads tables that the same release published before
     needs_delta: ClassVar[bool] = True  # its keys come from the log
     engines: ClassVar[tuple[str, ...]] = ("duckdb",)
+    ignored: ClassVar[tuple[str, ...]] = ()  # general letters without a meaning for it: d, noise
     usual_bound: ClassVar[int] = 10  # items a unit, unless the owner says otherwise
-    mixes_units: ClassVar[bool] = False  # an item's fate depends on units that do not hold it
-    chosen_by: ClassVar[str] = ""  # how it is asked for, where that is not by its name
+    mixes_units: ClassVar[bool] = False  # whether an item is published depends on other units, too
+    chosen_by: ClassVar[str] = ""  # the flags that select it, if --mechanism NAME does not
 
     def __str__(self) -> str:
         return to_text(self.name, self)
@@ -97,11 +101,12 @@ class Mechanism:
     @classmethod
     def from_letters(cls, letters: dict[str, str]) -> Self:
         """From the paper's letters, as written after `--set` or in the mechanism's text."""
-        return cls(**from_letters(cls.name, cls, letters))
+        used = {letter: text for letter, text in letters.items() if letter not in cls.ignored}
+        return cls(**from_letters(cls.name, cls, used))
 
     @classmethod
     def option_names(cls) -> frozenset[str]:
-        """What may be chosen, and what it looks at besides."""
+        """The names of its options and of the settings it reads."""
         return frozenset((*(option.name for option in cls.options), *cls.settings))
 
     @classmethod
@@ -113,7 +118,7 @@ class Mechanism:
 
     @classmethod
     def solve(cls, *args: Any, **keywords: Any) -> Self:
-        """The parameters that keep (epsilon, delta): by epsilon, delta, d, neighbours, noise and
+        """The parameters that keep (epsilon, delta), given epsilon, delta, d, neighbours, noise and
         the mechanism's own options."""
         raise NotImplementedError
 
@@ -129,7 +134,7 @@ class Mechanism:
         raise NotImplementedError
 
     def gather(self, log: "Log", view: "View", *, entropy: Entropy) -> Any:
-        """What `release` needs to know of the log: a tally, as a rule. Never leaves the owner."""
+        """What `release` needs from the log, usually a tally. Never published."""
         raise NotImplementedError
 
     def release(self, gathered: Any, /, *, entropy: Entropy) -> pa.Table:
@@ -137,11 +142,11 @@ class Mechanism:
         raise NotImplementedError
 
     def passes(self, probability: float) -> int | None:
-        """The least true count that is published with at least this probability, if there is one."""
+        """The least true count that is published with at least this probability; None if none is."""
         return None
 
     def least_users(self) -> int | None:
-        """The least value the count can have; None if it can be anything."""
+        """The least value of the count column; None if it has no bound."""
         return None
 
     def parameters(self) -> dict[str, Any]:
@@ -150,16 +155,53 @@ class Mechanism:
 
     @staticmethod
     def finish(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-        """What is done with all tables of the release once they are published values."""
+        """Post-processes the tables of the release."""
         return dict(tables)
+
+
+class Unprotected(Mechanism):
+    """A mechanism without a guarantee, for comparison."""
+
+    def guarantee(
+        self, *, unit: str = "user", neighbours: str = "add-remove", **_: Any
+    ) -> Guarantee:
+        return Guarantee.nothing(unit=unit, neighbours=neighbours)
+
+
+class Pure(Mechanism):
+    """Noisy counts of all keys of a public set: pure epsilon-DP, whatever the threshold is."""
+
+    needs_delta: ClassVar[bool] = False
+    public: ClassVar[str]  # the assumption about the set
+
+    def guarantee(
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        unit: str = "user",
+        neighbours: str = "add-remove",
+    ) -> Guarantee:
+        """(c d / b, 0), but for the sampler's own error."""
+        check_neighbours(neighbours)
+        numbers = self.parameters()
+        cost = sides(neighbours) * numbers["per_user"] / numbers["scale"]
+        epsilon = check_epsilon(self, epsilon, cost=cost, unit=unit)
+        return Guarantee(
+            epsilon=epsilon,
+            delta=min(1.0, sampler_delta(scale=numbers["scale"], epsilon=epsilon)),
+            unit=unit,
+            neighbours=neighbours,
+            assumptions=tuple(sorted((*ALWAYS, "A1", self.public))),
+        )
 
 
 @runtime_checkable
 class Limited(Protocol):
-    """A mechanism that cannot make every table of its kind."""
+    """A mechanism that can tell some tables it cannot have made."""
 
     def fault(self, table: pa.Table, others: Mapping[str, pa.Table]) -> str | None:
-        """What the table holds that this mechanism cannot have made of it; None if nothing."""
+        """Why the mechanism cannot have made this table; None if it can."""
 
 
 @runtime_checkable
@@ -167,12 +209,12 @@ class Remarking(Protocol):
     """A mechanism whose remarks on a table follow from what is published."""
 
     def remarks(self, table: pa.Table, others: Mapping[str, pa.Table]) -> dict[str, Any] | None:
-        """The remarks as they must be; None if they cannot be told."""
+        """The remarks that must be published with the table; None if they cannot be derived."""
 
 
 @runtime_checkable
 class Accounted(Protocol):
-    """A mechanism whose cost adds up with others' as a loss, and which can be made for a loss."""
+    """A mechanism whose cost composes with others' as a loss, and which can be solved for a loss."""
 
     @classmethod
     def for_loss(cls, loss: Loss, *, d: int, neighbours: str = ..., **options: Any) -> Mechanism:
@@ -182,13 +224,13 @@ class Accounted(Protocol):
         """What it costs."""
 
     def bar(self) -> float:
-        """What it asks of an item: of two calibrations the lower one publishes more."""
+        """What an item needs to be published: of two calibrations the lower one publishes more."""
 
 
 def fault_of_counts(table: pa.Table, *, count: str | None, least_error: float = 0.0) -> str | None:
-    """Counts that were not drawn, or stated errors below those of the noise; None if neither.
+    """A count column of the wrong kind, or stated errors below those of the noise; None if neither.
 
-    Keys without their counts are always fine: to drop counts is post-processing.
+    A table without counts is always fine: dropping counts is post-processing.
     """
     found = count_of(table)
     if found is None or not table.num_rows:
@@ -200,7 +242,7 @@ def fault_of_counts(table: pa.Table, *, count: str | None, least_error: float = 
     return None
 
 
-def tallied(
+def tally_view(
     log: "Log", view: View, *, per_user: int, count: str = "users", entropy: Entropy
 ) -> "Tally":
     """How many units hold each item of the view's table, `per_user` items a unit at most."""
@@ -218,7 +260,61 @@ def tallied(
     return tally(bound(held, per_user=per_user, way=view.way, count=count, entropy=entropy))
 
 
-def only_its_table(name: str, tables: tuple[str, ...], table: str) -> None:
+def check_epsilon(mechanism: Mechanism, epsilon: float | None, *, cost: float, unit: str) -> float:
+    """The epsilon to state: the cost, or a larger value if one is given; raises if it is smaller."""
+    if epsilon is not None and epsilon < cost:
+        raise UsageError(
+            f"{mechanism} costs epsilon {cost:.9g} per {unit}, more than {epsilon:.9g}"
+        )
+    return cost if epsilon is None else epsilon
+
+
+def below_sampler(delta: float, epsilon: float) -> UsageError:
+    """The error for a delta that the sampler's own error exceeds."""
+    return UsageError(
+        f"delta {delta!r} is below what the noise sampler can certify at epsilon {epsilon:.4g}: use a "
+        "larger delta (1e-12 is enough for epsilon up to 1) or a smaller epsilon"
+    )
+
+
+def check_noise_kind(mechanism: str, noise: str | None, only: str = "geometric") -> None:
+    """Raises if another noise is given than the only one that the mechanism draws."""
+    if noise not in (None, only):
+        raise UsageError(f"{mechanism} draws {only} noise only, not {noise!r}")
+
+
+def with_counts(
+    keys: pa.Table | pa.RecordBatch,
+    noisy: npt.NDArray[np.int64],
+    *,
+    stderr: float | npt.NDArray[np.floating[Any]],
+    count: str = "users",
+    reliable: npt.NDArray[np.bool_] | None = None,
+) -> Any:
+    """The keys with their counts, standard errors and whether the counts are reliable.
+
+    By default a count is reliable if its relative standard error is at most a quarter.
+    """
+    errors = np.full(len(noisy), stderr, np.float64)
+    columns = (noisy, errors, 4 * errors <= noisy if reliable is None else reliable)
+    for (name, kind), column in zip(count_columns(count).items(), columns, strict=True):
+        keys = keys.append_column(pa.field(name, kind), pa.array(column, kind))
+    return keys
+
+
+def with_noise_error(
+    keys: pa.Table | pa.RecordBatch,
+    noisy: npt.NDArray[np.int64],
+    *,
+    noise: str = "geometric",
+    scale: float,
+    count: str = "users",
+) -> Any:
+    """The keys with unbiased noisy counts, whose standard error is that of the noise."""
+    return with_counts(keys, noisy, stderr=noise_sd(noise=noise, scale=scale), count=count)
+
+
+def check_table(name: str, tables: tuple[str, ...], table: str) -> None:
     """Raises if a mechanism cannot make this table."""
     if table not in tables:
         raise UsageError(

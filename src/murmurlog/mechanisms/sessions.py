@@ -1,8 +1,8 @@
-"""Zhang 2017 (SafeLog), A_Session: what people ask one after another, and the thesis's second way.
+"""Zhang 2017 (SafeLog), A_Session: sequences of queries in sessions, and of public labels.
 
 Letters are the thesis's: l_s sessions a user, the first l_q queries of each. `Sessions` publishes
 subsequences of sessions over a threshold. `LabelPaths` first maps queries to a public finite set of
-labels; then all paths are known beforehand, nobody's are new, and delta is 0.
+labels; the set of all paths is then public, no key can be new, and delta is 0.
 
 Differs: a subsequence counts once a user, however often it occurs (the thesis counts occurrences),
 and its noisy count is the one that passed the threshold (the thesis draws again): the same guarantee
@@ -24,7 +24,7 @@ from murmurlog.counting.public_sets.sets import Sequences, least_threshold
 from murmurlog.errors import UsageError
 from murmurlog.mechanisms.letters import number, whole
 from murmurlog.mechanisms.pool import FAKES, FAKES_OPTION, OnDomain, Pool, check_sampler
-from murmurlog.mechanisms.protocol import ITEMS, Asked, Mechanism, View
+from murmurlog.mechanisms.protocol import ITEMS, Asked, Mechanism, View, check_noise_kind
 from murmurlog.mechanisms.threshold import Threshold
 from murmurlog.privacy import (
     SAFETY,
@@ -60,14 +60,13 @@ def _prepare_labels(given: str, asked: Asked) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Cut:
-    """How much of a unit's sessions counts: l_s of them, l_q queries each, whole or mined."""
+    """What counts of a unit's sessions: l_s of them, l_q queries each, whole or all subsequences."""
 
     l_s: int = L_S
     l_q: int = L_Q
     subsequences: str = "all"
 
     def __post_init__(self) -> None:
-
         if self.l_s < 1:
             raise UsageError(f"--sessions-per-user must be at least 1, not {self.l_s}")
         if self.subsequences not in WAYS:
@@ -77,7 +76,6 @@ class Cut:
     @property
     def d(self) -> int:
         """How many items one unit can hold (the thesis's Delta f)."""
-
         return self.l_s * (subsequences_a_session(self.l_q) if self.subsequences == "all" else 1)
 
     def __str__(self) -> str:
@@ -104,7 +102,7 @@ class Cut:
 
 
 def _cut(left: dict[str, str]) -> Cut:
-    """The cut that letters name; takes them out."""
+    """The cut that the letters give; removes them from `left`."""
     left.pop("d", None)  # the general bound (--per-user): here it follows from l_s and l_q
     return Cut(
         l_s=whole(number(left, "l_s", default=L_S), "l_s"),
@@ -114,7 +112,49 @@ def _cut(left: dict[str, str]) -> Cut:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sessions(Mechanism):
+class _OfCut(Mechanism):
+    """What both mechanisms share: cut sessions, counted by another mechanism."""
+
+    cut: Cut
+
+    tables: ClassVar[tuple[str, ...]] = ("session",)
+
+    def __post_init__(self) -> None:
+        self.counting()  # checks the parameters
+
+    def counting(self) -> Threshold | Pool:
+        """The mechanism that makes noisy counts of what units hold."""
+        raise NotImplementedError
+
+    def guarantee(self, **terms: Any) -> Guarantee:
+        """That of the counting mechanism, for Delta f distinct items a unit."""
+        return self.counting().guarantee(**terms)
+
+    def release(self, gathered: Any, /, *, entropy: Entropy) -> pa.Table:
+        """(queries, users, users_stderr, reliable) of what is published."""
+        return self.counting().release(gathered, entropy=entropy)
+
+    def fault(self, table: pa.Table, others: Mapping[str, pa.Table]) -> str | None:
+        """A list that no cut session has, or wrong counts."""
+        return self.cut.fault(table) or self.counting().fault(table, others)
+
+    def passes(self, probability: float) -> int:
+        return self.counting().passes(probability)
+
+    def least_users(self) -> int | None:
+        return self.counting().least_users()
+
+    def parameters(self) -> dict[str, Any]:
+        return {
+            **self.counting().parameters(),
+            "sessions_per_user": self.cut.l_s,
+            "queries_per_session": self.cut.l_q,
+            "subsequences": self.cut.subsequences,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sessions(_OfCut):
     """Subsequences of sessions, with their noisy number of users if it is at least T.
 
     Protects: everything one unit did.  Neighbours: add-remove or replace.
@@ -122,12 +162,10 @@ class Sessions(Mechanism):
     Drops: what follows the first l_q queries; subsequences whose noisy count is below T.
     """
 
-    cut: Cut
     noise: str = "geometric"
     scale: float
     T: int
 
-    tables: ClassVar[tuple[str, ...]] = ("session",)
     name: ClassVar[str] = "sessions"
     options: ClassVar[tuple[Option, ...]] = (
         Option(
@@ -144,10 +182,7 @@ class Sessions(Mechanism):
         FAKES_OPTION,
     )
 
-    def __post_init__(self) -> None:
-        self.counted()  # checks noise, scale and T
-
-    def counted(self) -> Threshold:
+    def counting(self) -> Threshold:
         """The threshold on the subsequences' numbers of users."""
         return Threshold(noise=self.noise, d=self.cut.d, scale=self.scale, T=self.T)
 
@@ -170,7 +205,7 @@ class Sessions(Mechanism):
         cut = {letter: options[name] for name, letter in CUT.items() if name in options}
         if (labels := options.get("map")) is None:
             if "fakes" in options:
-                raise UsageError("--fakes goes with --map: without it no session is invented")
+                raise UsageError("--fakes goes with --map: without it no fake session is published")
             return "sessions", cut
         fakes = {"fakes": options["fakes"]} if "fakes" in options else {}
         return "label-paths", {**cut, **fakes, "labels": len(labels.names)}
@@ -195,19 +230,6 @@ class Sessions(Mechanism):
         )
         return cls(cut=cut, noise=made.noise, scale=made.scale, T=made.T)
 
-    def guarantee(
-        self,
-        *,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        unit: str = "user",
-        neighbours: str = "add-remove",
-    ) -> Guarantee:
-        """T1 for Delta f distinct items a unit."""
-        return self.counted().guarantee(
-            epsilon=epsilon, delta=delta, unit=unit, neighbours=neighbours
-        )
-
     @classmethod
     def for_loss(
         cls,
@@ -226,7 +248,7 @@ class Sessions(Mechanism):
 
     def loss(self, *, neighbours: str = "add-remove") -> Loss:
         """What it costs beside others: as many subsequences as a unit can have."""
-        return self.counted().loss(neighbours=neighbours)
+        return self.counting().loss(neighbours=neighbours)
 
     def bar(self) -> float:
         """The count that a subsequence needs."""
@@ -238,62 +260,41 @@ class Sessions(Mechanism):
 
         return tally(self.cut.held(log, view, entropy))
 
-    def release(self, tally: Tally, *, entropy: Entropy) -> pa.Table:
-        """(queries, users, users_stderr, reliable) of the published subsequences."""
-        return self.counted().release(tally, entropy=entropy)
-
-    def fault(self, table: pa.Table, others: Mapping[str, pa.Table]) -> str | None:
-        """A list that no cut session has, or wrong counts."""
-        return self.cut.fault(table) or self.counted().fault(table, others)
-
-    def passes(self, probability: float) -> int:
-        """The least true count that is published with at least this probability."""
-        return self.counted().passes(probability)
-
-    def least_users(self) -> int | None:
-        """The least value the `users` column can hold."""
-        return self.counted().least_users()
-
     def parameters(self) -> dict[str, Any]:
-        """The parameters by their full names, and what the thesis would say of the same noise."""
-        said: tuple[float | None, float | None] = (None, None)
+        """The parameters by their full names, and the thesis's guarantee for the same noise."""
+        thesis: tuple[float | None, float | None] = (None, None)
         if self.noise == "geometric" and self.cut.subsequences == "all":
-            said = accounting(self.cut.l_s, self.cut.l_q, self.scale, self.T - 1)[:2]
+            thesis = accounting(self.cut.l_s, self.cut.l_q, self.scale, self.T - 1)[:2]
         return {
-            **self.counted().parameters(),
-            "sessions_per_user": self.cut.l_s,
-            "queries_per_session": self.cut.l_q,
-            "subsequences": self.cut.subsequences,
-            "epsilon_thesis": said[0],
-            "delta_thesis": said[1],
+            **super().parameters(),
+            "epsilon_thesis": thesis[0],
+            "delta_thesis": thesis[1],
         }
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabelPaths(Mechanism):
-    """Paths of public labels instead of queries: every path gets a noisy count, also unseen ones.
+class LabelPaths(_OfCut):
+    """Paths of public labels instead of queries: every possible path gets a noisy count.
 
     Protects: everything one unit did.  Neighbours: add-remove or replace.
     Needs: a public map from queries to L labels (A4); sessions bounded and cut as for `Sessions`.
     Drops: the queries themselves; paths whose noisy count is below T.
     """
 
-    cut: Cut
     b: float
     L: int
     T: int
 
     name: ClassVar[str] = "label-paths"
     chosen_by: ClassVar[str] = "--mechanism sessions --map FILE"
-    tables: ClassVar[tuple[str, ...]] = ("session",)
     needs_delta: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if not 1 <= self.L <= MOST_LABELS:
             raise UsageError(f"there must be 1 to {MOST_LABELS} labels, not {self.L}")
-        self.counted()  # checks b and T
+        super().__post_init__()
 
-    def counted(self) -> Pool:
+    def counting(self) -> Pool:
         """The noisy counts on the finite set of all paths."""
         return Pool(d=self.cut.d, b=self.b, N=_paths(self.L, self.cut.l_q), T=self.T)
 
@@ -334,28 +335,13 @@ class LabelPaths(Mechanism):
         """b = c Delta f / epsilon, and T by how many paths that nobody took are accepted."""
         check_budget(epsilon, delta)
         check_neighbours(neighbours)
-        if noise not in (None, "geometric"):
-            raise UsageError(f"paths of labels have geometric noise only, not {noise!r}")
+        check_noise_kind("label-paths", noise)
         cut = Cut(l_s=l_s, l_q=l_q, subsequences=subsequences)
-        c = sides(neighbours)
-        b = rounded_up(c * cut.d / epsilon * SAFETY)
+        b = rounded_up(sides(neighbours) * cut.d / epsilon * SAFETY)
         check_sampler(b, epsilon, delta)
         size = _paths(labels, cut.l_q)
         T = least_threshold(scale=b, size=size, fakes=fakes) if fakes < size else 1
         return cls(cut=cut, b=b, L=labels, T=T)
-
-    def guarantee(
-        self,
-        *,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        unit: str = "user",
-        neighbours: str = "add-remove",
-    ) -> Guarantee:
-        """(c Delta f / b, 0): every path there can be is noised."""
-        return self.counted().guarantee(
-            epsilon=epsilon, delta=delta, unit=unit, neighbours=neighbours
-        )
 
     def gather(self, log: Log, view: View, *, entropy: Entropy) -> OnDomain:
         """How many units have each path of labels."""
@@ -371,38 +357,19 @@ class LabelPaths(Mechanism):
             domain=paths, inside=tally(self.cut.held(log, view, entropy, labels=labels))
         )
 
-    def release(self, gathered: OnDomain, *, entropy: Entropy) -> pa.Table:
-        """(queries, users, users_stderr, reliable) of the published paths."""
-        return self.counted().release(gathered, entropy=entropy)
-
     def fault(self, table: pa.Table, others: Mapping[str, pa.Table]) -> str | None:
         """A list that no cut session has, or more labels than there are."""
         labels = set(table["queries"].combine_chunks().flatten().to_pylist())
         if len(labels) > self.L:
             return f"holds {len(labels)} labels of {self.L}"
-        return self.cut.fault(table) or self.counted().fault(table, others)
+        return super().fault(table, others)
 
     def remarks(self, table: pa.Table, others: Mapping[str, pa.Table]) -> dict[str, Any] | None:
         """How many paths nobody took."""
-        return self.counted().remarks(table, others)
-
-    def passes(self, probability: float) -> int:
-        """The least true count that is published with at least this probability."""
-        return self.counted().passes(probability)
-
-    def least_users(self) -> int | None:
-        """The least value the `users` column can hold."""
-        return self.counted().least_users()
+        return self.counting().remarks(table, others)
 
     def parameters(self) -> dict[str, Any]:
-        """The parameters by their full names, for certificates."""
-        return {
-            **self.counted().parameters(),
-            "sessions_per_user": self.cut.l_s,
-            "queries_per_session": self.cut.l_q,
-            "subsequences": self.cut.subsequences,
-            "labels": self.L,
-        }
+        return {**super().parameters(), "labels": self.L}
 
 
 def _paths(labels: int, l_q: int) -> int:

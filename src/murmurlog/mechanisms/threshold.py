@@ -18,10 +18,12 @@ from murmurlog.mechanisms.protocol import (
     ITEMS,
     Mechanism,
     View,
+    below_sampler,
     check_bound,
     fault_of_counts,
     least_count,
-    tallied,
+    tally_view,
+    with_counts,
 )
 from murmurlog.privacy import (
     ALWAYS,
@@ -69,14 +71,9 @@ class Threshold(Mechanism):
     def __post_init__(self) -> None:
         if self.noise not in NOISES:
             raise UsageError(f"unknown noise {self.noise!r}: use {' or '.join(NOISES)}")
-        if self.d < 1:
-            raise UsageError(f"d must be at least 1, not {self.d}")
-        check_letters(d=self.d, T=self.T)
-        if not (self.scale > 0 and math.isfinite(self.scale)):
-            raise UsageError(f"scale must be a positive number, not {self.scale!r}")
+        check_letters(d=self.d, T=self.T, scale=self.scale)
         if self.T < 2:
             raise UsageError(f"T must be at least 2, not {self.T}: a single user would show")
-        check_letters(scales=[self.scale])
 
     @classmethod
     def from_letters(cls, letters: dict[str, str]) -> Self:
@@ -103,10 +100,7 @@ class Threshold(Mechanism):
             found.append(cls(noise=name, d=d, scale=scale, T=T))
         best = min(found, key=lambda each: each.T)
         if best.guarantee(epsilon=epsilon, neighbours=neighbours).delta > delta:
-            raise UsageError(
-                f"delta {delta!r} is below what the noise sampler can certify at epsilon {epsilon:.4g}: "
-                "use a larger delta (1e-12 does for epsilon up to 10) or a smaller epsilon"
-            )
+            raise below_sampler(delta, epsilon)
         return best
 
     def guarantee(
@@ -160,7 +154,7 @@ class Threshold(Mechanism):
 
     def gather(self, log: Log, view: View, *, entropy: Entropy) -> Tally:
         """The tally of at most d distinct items a unit."""
-        return tallied(log, view, per_user=self.d, entropy=entropy)
+        return tally_view(log, view, per_user=self.d, entropy=entropy)
 
     def release(self, tally: Tally, *, entropy: Entropy) -> pa.Table:
         """(key columns, users, users_stderr, reliable) of the published items."""
@@ -175,13 +169,13 @@ class Threshold(Mechanism):
             passed = shown >= self.T
             kept.append(batch.select(list(tally.keys)).filter(pa.array(passed)))
             noisy.append(shown[passed])
-        # 3. From here on only noisy values: take the selection bias out and state the error.
+        # 3. From here on only noisy values: correct the selection bias and state the error.
         values = np.concatenate(noisy) if noisy else np.zeros(0, np.int64)
         estimates = self.selection().estimates(values)
         table = pa.Table.from_batches(kept, keys_schema(tally.keys))
-        table = table.append_column("users", pa.array(estimates.users, pa.int64()))
-        table = table.append_column("users_stderr", pa.array(estimates.stderr, pa.float64()))
-        return table.append_column("reliable", pa.array(estimates.reliable, pa.bool_()))
+        return with_counts(
+            table, estimates.users, stderr=estimates.stderr, reliable=estimates.reliable
+        )
 
     def fault(self, table: pa.Table, others: Mapping[str, pa.Table]) -> str | None:
         """Other counts than of users, or errors too small."""
@@ -192,7 +186,6 @@ class Threshold(Mechanism):
         return Selection(self.noise, self.scale, self.T)
 
     def passes(self, probability: float) -> int:
-        """The least true count that is published with at least this probability."""
         return least_count(self.pass_probability, probability)
 
     def pass_probability(self, n: int) -> float:
@@ -202,14 +195,12 @@ class Threshold(Mechanism):
         )
 
     def least_users(self) -> int | None:
-        """The least value the `users` column can hold."""
         return self.selection().least_estimate()
 
     @classmethod
     def for_loss(cls, loss: Loss, *, d: int, neighbours: str = "add-remove") -> Self:
         """Gaussian noise and the least T that cost at most this loss."""
-        if d < 1:
-            raise UsageError(f"the bound d must be at least 1, not {d}")
+        check_letters(d=d)
         c = sides(neighbours)
         scale = rounded_up(math.sqrt(c * d) / loss.mu)
         p = per_item(loss.keys / c, d)

@@ -1,11 +1,11 @@
-"""Götz, Machanavajjhala, Wang, Xiao, Gehrke 2012: ZEALOUS, with parameters that are true.
+"""Götz, Machanavajjhala, Wang, Xiao, Gehrke 2012: ZEALOUS, with corrected parameters.
 
 Letters are the paper's: m items a user, thresholds tau (on exact counts) and tau' (on noisy ones),
 noise lam. One release has two readings: plain differential privacy, for which tau = 1 is best, and
 probabilistic differential privacy (PDP), for which a larger tau lowers tau'.
 
 Differs: noise is discrete Laplace on the integers, and T is the integer of "publish if at least T".
-tau' by the paper's eq. (3) and tau by its Proposition 4 are false and not here (docs/explanation/reproduce.md).
+tau' by the paper's eq. (3) and tau by its Proposition 4 are false and not used (docs/explanation/reproduce.md).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from murmurlog.bundle.options import Option
-from murmurlog.bundle.schema import count_columns, count_of, keys_schema
+from murmurlog.bundle.schema import count_of, keys_schema
 from murmurlog.errors import UsageError
 from murmurlog.mechanisms.letters import Letter, check_letters
 from murmurlog.mechanisms.pool import FAKES_OPTION
@@ -28,10 +28,15 @@ from murmurlog.mechanisms.protocol import (
     Asked,
     Mechanism,
     View,
+    below_sampler,
     check_bound,
+    check_epsilon,
+    check_noise_kind,
     fault_of_counts,
     least_count,
-    tallied,
+    tally_view,
+    with_counts,
+    with_noise_error,
 )
 from murmurlog.privacy import (
     ALWAYS,
@@ -55,7 +60,7 @@ if TYPE_CHECKING:
 
 
 NOTIONS = ("dp", "pdp")
-MOST_LAM = 1e4  # up to here the sampler's relative error is lost in the room left in lam
+MOST_LAM = 1e4  # up to here the slack in lam covers the sampler's relative error
 
 
 def _prepare_keywords(given: bool, asked: Asked) -> bool:
@@ -100,11 +105,7 @@ class Zealous(Mechanism):
     settings: ClassVar[tuple[str, ...]] = ("users", "set_only")
 
     def __post_init__(self) -> None:
-        if self.m < 1:
-            raise UsageError(f"m must be at least 1, not {self.m}")
-        if not (self.lam > 0 and math.isfinite(self.lam)):
-            raise UsageError(f"lam must be a positive number, not {self.lam!r}")
-        check_letters(d=self.m, scales=[self.lam], T=self.T)
+        check_letters(d=self.m, T=self.T, lam=self.lam)
         if self.tau < 1:
             raise UsageError(f"tau must be at least 1, not {self.tau}")
         if self.tau >= self.T:
@@ -165,19 +166,14 @@ class Zealous(Mechanism):
         """lam = c m / epsilon and the least T; with `users` delta is that of PDP."""
         check_budget(epsilon, delta)
         check_neighbours(neighbours)
-        if noise not in (None, "geometric"):
-            raise UsageError(f"zealous draws geometric noise only, not {noise!r}")
-        if d < 1:
-            raise UsageError(f"the bound m must be at least 1, not {d}")
+        check_noise_kind("zealous", noise)
+        check_letters(d=d)
         lam = rounded_up(sides(neighbours) * d / epsilon * SAFETY)
         if users is not None:
             return cls._solve_pdp(d, lam, delta, users)
         target = delta / SAFETY - sampler_delta(scale=lam, epsilon=epsilon)
         if target <= 0:
-            raise UsageError(
-                f"delta {delta!r} is below what the noise sampler can certify at epsilon "
-                f"{epsilon:.4g}: use a larger delta (1e-12 does for epsilon up to 10)"
-            )
+            raise below_sampler(delta, epsilon)
         return cls(m=d, lam=lam, T=_least_T(lam, 1, per_item(target, d)))
 
     @classmethod
@@ -212,10 +208,9 @@ class Zealous(Mechanism):
         """(c m / lam, delta): exact as plain DP (T1); with `users`, PDP and the plain delta too."""
         check_neighbours(neighbours)
         cost = sides(neighbours) * self.m / self.lam
-        if epsilon is None:  # PDP needs a little room for the sampler's relative error
-            epsilon = cost if self.users is None else cost * SAFETY
-        if epsilon < cost:
-            raise UsageError(f"{self} costs epsilon {cost:.9g} per {unit}, more than {epsilon:.9g}")
+        if epsilon is None and self.users is not None:
+            epsilon = cost * SAFETY  # PDP needs room for the sampler's relative error
+        epsilon = check_epsilon(self, epsilon, cost=cost, unit=unit)
         # Items a unit lifts from tau - 1 to tau are to T1 what new items are to a single threshold.
         exact = delta_of_threshold(
             noise="geometric",
@@ -257,7 +252,7 @@ class Zealous(Mechanism):
 
     def gather(self, log: Log, view: View, *, entropy: Entropy) -> Tally:
         """Steps 1 and 2: at most m distinct items a user, and how many users have each."""
-        return tallied(log, view, per_user=self.m, entropy=entropy)
+        return tally_view(log, view, per_user=self.m, entropy=entropy)
 
     def release(self, tally: Tally, *, entropy: Entropy) -> pa.Table:
         """(key columns, users, users_stderr, reliable) of the published items."""
@@ -276,19 +271,10 @@ class Zealous(Mechanism):
             noisy.append(shown[passed])
         values = np.concatenate(noisy) if noisy else np.zeros(0, np.int64)
         table = pa.Table.from_batches(kept, keys_schema(tally.keys))
-        for (name, kind), column in zip(
-            count_columns("users").items(), self._counts(values), strict=True
-        ):
-            table = table.append_column(name, pa.array(column, kind))
-        return table
-
-    def _counts(self, values: Any) -> tuple[Any, Any, Any]:
-        """The published counts. PDP: as drawn, for a correction might merge two outputs."""
-        if self.users is None:
-            made = Selection("geometric", self.lam, self.T).estimates(values)
-            return made.users, made.stderr, made.reliable
-        stderr = np.full(len(values), noise_sd(noise="geometric", scale=self.lam))
-        return values, stderr, 4 * stderr <= values
+        if self.users is not None:  # PDP: as drawn, because a correction might merge two outputs
+            return with_noise_error(table, values, scale=self.lam)
+        made = Selection("geometric", self.lam, self.T).estimates(values)
+        return with_counts(table, made.users, stderr=made.stderr, reliable=made.reliable)
 
     def fault(self, table: pa.Table, others: Mapping[str, pa.Table]) -> str | None:
         """Other counts than of users, errors too small, or PDP without the counts it is about."""
@@ -301,7 +287,6 @@ class Zealous(Mechanism):
         return fault_of_counts(table, count="users", least_error=least)
 
     def passes(self, probability: float) -> int:
-        """The least true count that is published with at least this probability."""
         return least_count(
             lambda n: survival(noise="geometric", scale=self.lam, x=self.T - n),
             probability,
@@ -309,13 +294,11 @@ class Zealous(Mechanism):
         )
 
     def least_users(self) -> int | None:
-        """The least value the `users` column can hold."""
         if self.users is not None:
             return self.T
         return Selection("geometric", self.lam, self.T).least_estimate()
 
     def parameters(self) -> dict[str, Any]:
-        """The parameters by their full names, for certificates."""
         return {"noise": "geometric", **super().parameters()}
 
 

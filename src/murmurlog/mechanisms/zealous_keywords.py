@@ -1,13 +1,12 @@
 """ZEALOUS, footnote 5: queries made of published keywords.
 
-Once the keywords are published, all sequences of up to three of them are a finite set that anyone
-can write down. Counts of queries on it need no delta, provided that the members nobody asked are
-noised too, as in `pool`; noising only those that were seen would show that they were.
+Once the keywords are published, all sequences of up to three of them are a finite public set.
+Counts of queries on this set need no delta, provided that queries nobody asked are noised too, as in
+`pool`; noising only the queries of the log would reveal which they are.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
@@ -21,7 +20,7 @@ from murmurlog.counting.public_sets.sets import Sequences, least_threshold
 from murmurlog.errors import UsageError
 from murmurlog.mechanisms.letters import Letter, check_letters
 from murmurlog.mechanisms.pool import FAKES, OnDomain, Pool, check_sampler
-from murmurlog.mechanisms.protocol import Mechanism, View, fault_of_counts
+from murmurlog.mechanisms.protocol import Mechanism, View, check_noise_kind, fault_of_counts
 from murmurlog.privacy import SAFETY, Guarantee, check_budget, check_neighbours, rounded_up, sides
 from murmurlog.privacy.sampler import Entropy
 from murmurlog.privacy.selection_bias import Selection
@@ -36,7 +35,7 @@ MOST_FAKES = 1e6
 
 @dataclass(frozen=True, kw_only=True)
 class ViaKeywords(Mechanism):
-    """Queries of up to three published keywords, with a noisy count on all there can be.
+    """Queries of up to three published keywords; every possible query gets a noisy count.
 
     Protects: everything one unit did.  Neighbours: add-remove or replace.
     Needs: the keyword table of the same release; at most d such queries a unit.
@@ -54,9 +53,7 @@ class ViaKeywords(Mechanism):
     needs_delta: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if self.d < 1 or not (self.b > 0 and math.isfinite(self.b)):
-            raise UsageError(f"d must be at least 1 and b positive, not {self.d} and {self.b!r}")
-        check_letters(d=self.d, scales=[self.b])
+        check_letters(d=self.d, b=self.b)
         if not 0 < self.fakes <= MOST_FAKES:
             raise UsageError(f"--fakes must lie between 0 and {MOST_FAKES:g}, not {self.fakes!r}")
 
@@ -74,27 +71,16 @@ class ViaKeywords(Mechanism):
         """b = c d / epsilon; the set is public, so delta is not needed."""
         check_budget(epsilon, delta)
         check_neighbours(neighbours)
-        if noise not in (None, "geometric"):
-            raise UsageError(f"zealous draws geometric noise only, not {noise!r}")
+        check_noise_kind("zealous", noise)
         check_letters(d=d)
-        c = sides(neighbours)
-        b = rounded_up(c * d / epsilon * SAFETY)
+        b = rounded_up(sides(neighbours) * d / epsilon * SAFETY)
         check_sampler(b, epsilon, delta)
         return cls(d=d, b=b, fakes=fakes)
 
-    def guarantee(
-        self,
-        *,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        unit: str = "user",
-        neighbours: str = "add-remove",
-    ) -> Guarantee:
+    def guarantee(self, **terms: Any) -> Guarantee:
         """(c d / b, 0) given the published keywords, whatever they are and whatever T is."""
-        proved = Pool(d=self.d, b=self.b, N=1, T=1).guarantee(
-            epsilon=epsilon, delta=delta, unit=unit, neighbours=neighbours
-        )
-        # The set comes from published output, not from a pool that somebody must vouch for.
+        proved = Pool(d=self.d, b=self.b, N=1, T=1).guarantee(**terms)
+        # The set follows from published output, not from a pool that is assumed to be public.
         return replace(proved, assumptions=tuple(a for a in proved.assumptions if a != "A4"))
 
     def gather(self, log: Log, view: View, *, entropy: Entropy) -> OnDomain | None:
@@ -152,16 +138,7 @@ class ViaKeywords(Mechanism):
         domain = _domain(others["keyword"])
         return {} if domain is None else self._remarks(domain.size)
 
-    def passes(self, probability: float) -> int | None:
-        """None: the threshold follows from how many keywords are published."""
-        return None
-
-    def least_users(self) -> int | None:
-        """None: it follows from how many keywords are published."""
-        return None
-
     def parameters(self) -> dict[str, Any]:
-        """The parameters by their full names, for certificates."""
         return {
             "noise": "geometric",
             "per_user": self.d,

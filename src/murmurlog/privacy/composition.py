@@ -1,9 +1,10 @@
 """Several releases about the same users: what they cost together.
 
 `compose` adds (epsilon, delta); it holds even when later parameters depend on earlier output.
-`Loss` is what a table costs in an account: the noise that tells neighbours apart, and the chance
-that a key shows. Losses add up, also adaptively: Gaussian noise as mu^2, other noise as privacy-loss
-distributions, chances as they are. `delta_of_losses` is what they come to, far less than the sum.
+`Loss` is the cost of a table for joint accounting: the noise that separates neighbours, and the
+probability that a new key is published. Losses compose, also adaptively: Gaussian noise as mu^2,
+other noise as privacy-loss distributions, probabilities as sums. `delta_of_losses` is the total,
+far less than the sum of (epsilon, delta).
 """
 
 import math
@@ -14,6 +15,7 @@ from functools import reduce
 from murmurlog.errors import UsageError
 from murmurlog.privacy.guarantee import Guarantee
 from murmurlog.privacy.noise_laws import gaussian_delta
+from murmurlog.privacy.thresholds import bisect
 
 PLD_GRID = 1e-4
 MOST_MU, MOST_EPSILON, MOST_DRAWS = 8.0, 100.0, 100_000  # beyond, delta is taken to be 1
@@ -55,7 +57,7 @@ def advanced(*, epsilon: float, delta: float, releases: int, slack: float) -> tu
 
 @dataclass(frozen=True, kw_only=True)
 class Loss:
-    """What tells two neighbours apart, but for a chance of `keys`.
+    """What separates two neighbours, except with probability `keys`.
 
     For both orders of two neighbours P, Q: P is within `keys` (total variation) of a law that is no
     easier to tell from Q than all of these at once: a Gaussian moved by `mu` standard deviations; for
@@ -128,10 +130,7 @@ def mu_of(*, epsilon: float, delta: float) -> float:
     low, high = 0.0, 1.0
     while gaussian_delta(epsilon=epsilon, mu=high) <= delta:
         low, high = high, 2 * high
-    for _ in range(100):
-        middle = (low + high) / 2
-        if gaussian_delta(epsilon=epsilon, mu=middle) <= delta:
-            low = middle
-        else:
-            high = middle
-    return low * (1 - 1e-12)
+    found = bisect(
+        lambda mu: gaussian_delta(epsilon=epsilon, mu=mu) - delta, good=low, bad=high, steps=100
+    )
+    return found * (1 - 1e-12)

@@ -1,4 +1,4 @@
-"""The papers' own formulas beside what is true of them: Korolova et al. 2009.
+"""The formulas of Korolova et al. 2009, as printed and corrected.
 
 `korolova_optimum` and the printed delta are kept for comparison with the paper; mechanisms are
 certified by the exact values. Letters are the paper's: d queries and d_c clicks a user, noise b
@@ -67,14 +67,6 @@ def korolova_delta(*, d: int, b: float, T: int, count: str = "users") -> float:
     return max(p_d, distinct)
 
 
-def query_click(
-    *, d: int, d_c: int, b: float, b_c: float, K: float, K_c: float
-) -> tuple[float, float]:
-    """(epsilon, delta) of thresholded queries and clicks, one Laplace draw each (T3 ii)."""
-    p, p_c = math.exp((1 - K) / b) / 2, math.exp((1 - K_c) / b_c) / 2
-    return d / b + d_c / b_c, -math.expm1(d * math.log1p(-p) + d_c * math.log1p(-p_c))
-
-
 def group(*, g: int, d: int, b: float, K: float) -> tuple[float, float]:
     """(epsilon, delta) for g linked user ids, Laplace, distinct items, K >= g (T3 iv)."""
     if g > K:
@@ -82,26 +74,3 @@ def group(*, g: int, d: int, b: float, K: float) -> tuple[float, float]:
     together = -math.expm1(d * math.log1p(-math.exp((g - K) / b) / 2))
     apart = -math.expm1(g * d * math.log1p(-math.exp((1 - K) / b) / 2))
     return g * d / b, max(together, apart)
-
-
-def optimal_selection(*, n: int, epsilon: float, delta: float) -> float:
-    """The largest probability with which any (epsilon, delta)-DP rule publishes an item of n users.
-
-    One item a user, no count published, add-remove.
-    """
-    check_budget(epsilon, delta)
-    pi = 0.0
-    for _ in range(n):
-        up = math.exp(epsilon) * pi + delta
-        down = 1 - math.exp(-epsilon) * (1 - pi - delta)
-        pi = min(up, down, 1.0)
-    return pi
-
-
-def laplace_selection_bias(*, n: float, K: float, b: float) -> float:
-    """E[n + Lap(b) | n + Lap(b) > K] - n: how far a published count lies above the true one."""
-    if n <= K:
-        return K + b - n
-    t = n - K
-    tail = math.exp(-t / b) / 2
-    return (t + b) * tail / (1 - tail)

@@ -1,6 +1,6 @@
-"""Noisy numbers made consistent: sequences that do not rise, shares that are not negative.
+"""Projections that make noisy numbers consistent: non-increasing sequences, non-negative numbers.
 
-Only ever applied to numbers that were noised before, so it costs no privacy.
+They are applied to noisy numbers only, so they cost no privacy.
 """
 
 from typing import Any
@@ -11,7 +11,7 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.floating[Any]]
 
 
-def falling(values: Floats, weights: Floats) -> Floats:
+def nonincreasing(values: Floats, weights: Floats) -> Floats:
     """The nearest sequence that does not rise, in weighted squares (pool adjacent violators)."""
     pools: list[tuple[float, float, int]] = []  # mean, weight, how many values
     for value, weight in zip(values.tolist(), weights.tolist(), strict=True):
@@ -24,7 +24,7 @@ def falling(values: Floats, weights: Floats) -> Floats:
     return np.repeat([mean for mean, _, _ in pools], [many for _, _, many in pools])
 
 
-def shared_out(values: Floats, total: float) -> Floats:
+def nonnegative(values: Floats, total: float) -> Floats:
     """The nearest numbers of this sum that are not negative; zeros if the sum is not positive."""
     if total <= 0:
         return np.zeros(len(values))
@@ -34,10 +34,10 @@ def shared_out(values: Floats, total: float) -> Floats:
     return np.asarray(np.maximum(values - over[last], 0.0))
 
 
-def told_apart(values: Floats, stderr: float) -> int:
-    """How many values, from the first on, there are before a tail that noise alone explains.
+def length_above_noise(values: Floats, stderr: float) -> int:
+    """The number of leading values before a tail that noise alone explains.
 
-    That is a tail all of whose ends have a sum of less than two of its standard errors.
+    In such a tail, every suffix has a sum of less than two of its standard errors.
     """
     ends = np.cumsum(values[::-1])
     errors = 2 * stderr * np.sqrt(np.arange(1, len(values) + 1))

@@ -1,10 +1,10 @@
-"""Weighted selection in rounds (MR-J): what it costs, exactly as bounded, and the way back.
+"""Weighted selection in rounds (MR-J): a bound on its cost, and the parameters for a budget.
 
 The mechanism: every user is bounded once to d distinct items and spreads non-negative weights of
 l2 norm at most 1 over those of them that are still alive, equal ones in the first round. Round k
 adds Gaussian noise of sd s_k to the weight of every alive item and sums up what it knows of it,
 y_k = own_k z_k + sum of past_j z_j over the rounds before; an item with y_k >= T_k is published
-and gone, others may be given up by a rule that looks at that item alone. Fresh Gaussian counts of
+and removed, others may be given up by a rule that depends on that item alone. Fresh Gaussian counts of
 the published items may follow. Weights and noise live on the grid 1/GRID, the coefficients are
 integers, so every number that decides is an integer. Proof: docs/explanation/mechanisms/rounds-proof.md.
 
@@ -25,6 +25,7 @@ from murmurlog.privacy.composition import Loss
 from murmurlog.privacy.noise_laws import Floats, _gaussian, gaussian_delta
 from murmurlog.privacy.thresholds import (
     SAFETY,
+    bisect,
     check_budget,
     check_neighbours,
     per_item,
@@ -37,11 +38,11 @@ FULL = 10  # attention is a whole number up to this: a unit's weights are in its
 MOST_ROUNDS = 8
 LEAST_SCALE = 1e-4
 MOST_ITEMS = 1000  # pairs (t, d) are half a million
-PAIRS_AT_ONCE = 1 << 20  # of sides that are held against each other
+PAIRS_AT_ONCE = 1 << 20  # of sides that are compared at a time
 MOST_COEFFICIENT = 1 << 12
 COEFFICIENTS = 1000  # own and past are fractions of this
-ROOM = 1e-6  # of delta is left, so that the way back from delta to epsilon finds one
-NOISE_PART = 0.999  # of delta is what the noise alone may cost; the thresholds share the rest
+ROOM = 1e-6  # of delta is kept in reserve, so that the search from delta to epsilon succeeds
+NOISE_PART = 0.999  # of delta is for the noise; the thresholds share the rest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +97,7 @@ class Schedule:
         """At most the probability that noise carries one of t own items over T_k; d in all.
 
         A sole survivor carries a weight of 1 in every round but the first, where it has 1/sqrt d:
-        which items survive depends on these very noises, so no credit may be taken later.
+        which items survive depends on the same noise, so later rounds get no credit.
         """
         c = self.coefficients(k)
         # y_k sums grid steps rounded to the nearest: up to half a step a round above its noise.
@@ -152,7 +153,7 @@ def _delta(
     with np.errstate(divide="ignore"):
         psi = np.log1p(-np.minimum(leak, 1.0))
         other = np.log1p(-np.minimum(other_leak, 1.0))
-    sure = np.broadcast_to((leak >= 1) | (other_leak >= 1), shape)  # nothing is proved
+    sure = np.broadcast_to((leak >= 1) | (other_leak >= 1), shape)  # no bound below 1
     at = epsilon + np.where(sure, 0.0, other - psi)
     mu = np.broadcast_to(np.sqrt(square + other_square), shape)
     value = leak + (1 - leak) * _hockey_sticks(at, mu)
@@ -174,7 +175,7 @@ def epsilon_of_rounds(
 ) -> float:
     """The least epsilon (rounded up) at which the schedule keeps this delta; inf if none does.
 
-    `cost` is what comes on top of the theorem's delta at an epsilon, such as the sampler's.
+    `cost` is added to the theorem's delta at an epsilon, such as that of the sampler.
     """
 
     def excess(epsilon: float) -> float:
@@ -186,7 +187,7 @@ def epsilon_of_rounds(
         high *= 2
         if high > 500:
             return math.inf
-    least = _last_good(excess, good=high, bad=0.0)
+    least = bisect(excess, good=high, bad=0.0, steps=50)
     shown = rounded_up(least)
     return shown if excess(shown) <= 0 else least
 
@@ -205,9 +206,8 @@ def solve_rounds(
 ) -> Schedule:
     """The schedule with the lowest thresholds for this split that keeps (epsilon, delta).
 
-    `shares` are f_k, what each round gets of mu^2; past noise counts `memory` times as much as its
-    precision says; `late` of the thresholds' delta goes to the last round, the others share the
-    rest. `count_share` of mu^2 goes to the counts, of which a unit has `count_per_user`.
+    `shares` are f_k, the part of mu^2 of each round; past noise counts `memory` times its
+    precision; `late` of the thresholds' delta goes to the last round, the others share the rest. `count_share` of mu^2 goes to the counts, of which a unit has `count_per_user`.
     """
     check_budget(epsilon, delta)
     check_neighbours(neighbours)
@@ -218,7 +218,7 @@ def solve_rounds(
 
 
 def loss_of_rounds(schedule: Schedule, *, neighbours: str = "add-remove") -> Loss:
-    """What the schedule costs in one account with others: all its noise, all its thresholds."""
+    """The cost of the schedule for joint accounting: all its noise, all its thresholds."""
     c = sides(neighbours)
     leaks, _ = _sides(schedule)
     parts = [1 / scale**2 for scale in schedule.scales]
@@ -262,7 +262,7 @@ def _solve(
     start = _noise_for(mu, d, shares, memory, count_share, count_per_user, neighbours)
 
     def at(log_part: float) -> Schedule:
-        """The schedule whose thresholds alone cost this part of delta, were they all there is."""
+        """The schedule whose thresholds alone would cost this part of delta."""
         return _with_thresholds(start, delta * math.exp(log_part), late)
 
     def excess(log_part: float) -> float:
@@ -275,7 +275,7 @@ def _solve(
             f"no thresholds keep epsilon {epsilon:.4g} and delta {delta:.3g} over {len(shares)} "
             "rounds: use a larger delta"
         )
-    return at(high if excess(high) <= 0 else _last_good(excess, good=low, bad=high, steps=30))
+    return at(high if excess(high) <= 0 else bisect(excess, good=low, bad=high, steps=30))
 
 
 def _check_split(shares: Sequence[float], memory: float, late: float, count_share: float) -> None:
@@ -298,7 +298,7 @@ def _noise_for(
     count_per_user: int,
     neighbours: str,
 ) -> Schedule:
-    """A schedule whose noise costs at most mu, as yet without thresholds."""
+    """A schedule whose noise costs at most mu, without thresholds yet."""
     if d < 1 or count_per_user < 1:
         raise UsageError(f"bounds must be at least 1, not {d} and {count_per_user}")
     mu /= math.sqrt(sides(neighbours))  # two users' vectors are at most sqrt 2 apart
@@ -341,14 +341,4 @@ def _gaussian_mu(epsilon: float, delta: float) -> float:
     high = 1.0
     while excess(high) <= 0:
         high *= 2
-    return _last_good(excess, good=high * 1e-12, bad=high)
-
-
-def _last_good(
-    excess: Callable[[float], float], *, good: float, bad: float, steps: int = 50
-) -> float:
-    """A point with excess <= 0, within (bad - good) / 2^steps of where the sign changes."""
-    for _ in range(steps):
-        middle = (good + bad) / 2
-        good, bad = (middle, bad) if excess(middle) <= 0 else (good, middle)
-    return good
+    return bisect(excess, good=high * 1e-12, bad=high, steps=50)

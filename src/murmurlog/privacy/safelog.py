@@ -1,4 +1,4 @@
-"""SafeLog (Zhang 2017): A_Click and A_Session as printed, beside what is true, and the pool.
+"""SafeLog (Zhang 2017): A_Click and A_Session as printed, beside corrected formulas, and the pool.
 
 Letters are the thesis's: q_f queries and c_f clicks a user, l_s sessions of l_q queries, noise b,
 threshold K with the rule "> K", p_g the chance that a query is in the pool. Formulas that do not
@@ -16,7 +16,7 @@ from murmurlog.privacy.korolova import korolova, korolova_alpha
 from murmurlog.privacy.noise_laws import check_noise, survival
 from murmurlog.privacy.thresholds import check_neighbours, sides
 
-LONGEST = 12  # queries of a session: 2^12 - 13 subsequences are as many as anyone should want
+LONGEST = 12  # queries of a session, which has 2^12 - 13 subsequences
 MOST_QUERIES = 9  # l_s * l_q: the ways in which so many queries can be equal are 21,147
 
 
@@ -102,7 +102,7 @@ def _equality_patterns(n: int) -> Iterator[tuple[int, ...]]:
 def sessions_with_clicks(
     *, l_s: int, l_q: int, clicks: int, b: float, K: float
 ) -> tuple[float, float]:
-    """(epsilon, delta) of A_Session with its click part, eq. 4.7: the parts add up.
+    """(epsilon, delta) of A_Session with its clicks, eq. 4.7: both parts add up.
 
     The thesis reports the session part alone for runs that publish both.
     """
@@ -124,19 +124,6 @@ def pool_threshold(
     return b, max(0.0, b * math.log(pool_size / (2 * fakes)))
 
 
-def pool_integer_threshold(
-    epsilon: float, per_user: int, pool_size: int, fakes: float, neighbours: str = "add-remove"
-) -> tuple[int, float]:
-    """(T, expected fakes) for geometric noise and the rule ">= T", at the scale of `pool_threshold`.
-
-    The least T >= 0 with at most `fakes` on average, if any has.
-    """
-    b = _pool_scale(epsilon, per_user, pool_size, fakes, neighbours)
-    a = math.exp(-1 / b)
-    T = max(0, math.ceil(b * math.log(pool_size / (fakes * (1 + a)))))
-    return T, pool_size * survival(noise="geometric", scale=b, x=T)
-
-
 def _pool_scale(
     epsilon: float, per_user: int, pool_size: int, fakes: float, neighbours: str
 ) -> float:
@@ -147,17 +134,6 @@ def _pool_scale(
     if not (fakes > 0 and math.isfinite(fakes)):
         raise UsageError(f"the expected number of fakes must be positive, not {fakes!r}")
     return sides(neighbours) * per_user / epsilon
-
-
-def pool_alpha(*, b: float, K: float, p_g: float) -> tuple[float, float]:
-    """(exact, printed): how much likelier one user makes an output, per query in the pool or log.
-
-    For p_g = 1 the exact value is e^(1/b) whatever K is: there is no turning point.
-    """
-    _check_chance(p_g)
-    none, one = (survival(noise="laplace", scale=b, x=K - n) for n in (0, 1))
-    shown = math.exp(1 / b) / p_g
-    return max(shown, (1 - p_g * none) / (1 - one)), max(shown, 1 / (1 - one))
 
 
 def _check_chance(p_g: float) -> None:
@@ -205,15 +181,6 @@ def pool_epsilon(*, q_f: int, c_f: int, b: float, b_q: float, b_c: float) -> flo
         if scale <= 0:
             raise UsageError(f"{name} must be positive, not {scale!r}")
     return q_f / b + q_f / b_q + c_f / b_c
-
-
-def unlisted_url_delta(*, users: int, b: float, K: float) -> float:
-    """The least delta when urls come from the log without a threshold, at any epsilon.
-
-    A url that only one user clicked shows that user whenever its query, of `users` users, does.
-    """
-    _at_least_one(users=users)
-    return survival(noise="laplace", scale=b, x=K - users)
 
 
 def subsequences_a_session(l_q: int) -> int:

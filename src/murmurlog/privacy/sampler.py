@@ -2,8 +2,8 @@
 
 Each draw inverts the exact law at 127 uniform bits: it returns the k with
 P(|Z| > k) <= V < P(|Z| >= k), V being the bits read as a fraction, and a fair sign. Floating point
-only proposes k. Wherever V lies so near a border between two integers that rounding could matter,
-or so far in the tail that 63 bits do not tell, 64 further bits are drawn and the border is
+only proposes k. Where V is so near a border between two integers that rounding could matter, or so
+far in the tail that 63 bits are too coarse, 64 further bits are drawn and the border is
 computed with 300-bit arithmetic. So the result is a function of V alone, not of the platform's
 rounding, and any scale works without a table.
 
@@ -33,7 +33,7 @@ Integers = npt.NDArray[np.int64]
 BATCH = 1 << 20
 MOST_DRAWS = 1 << 40  # a public bound on the draws of a release, for `sampler_delta`
 MOST_SCALE = 2.0**40
-MOST_PASSERS = 10**8  # a bound on the mean of `passers`; more than this is no table to publish
+MOST_PASSERS = 10**8  # a bound on the mean of `passers`
 # Far above the error of erfcinv, log and the arithmetic after them (a few 1e-16, relative);
 # tests compare with long arithmetic at random and at hostile points.
 GUARD = 1e-12
@@ -41,7 +41,7 @@ TAIL = 1 << 43  # below this the upper 63 bits alone are coarser than GUARD
 
 
 class Entropy(Protocol):
-    """A source of uniform bytes. `seeded` sources make what they touch not private."""
+    """A source of uniform bytes. Output of a `seeded` source is not private."""
 
     seeded: bool
 
@@ -58,7 +58,7 @@ class SystemEntropy:
 
 
 class SeededEntropy:
-    """Reproducible bytes for demonstrations and tests. What it makes is not private."""
+    """Reproducible bytes for demonstrations and tests. The output is not private."""
 
     seeded = True
 
@@ -117,7 +117,7 @@ def passers(*, scale: float, T: int, count: int, entropy: Entropy) -> int:
 
 
 def check_passers(*, scale: float, T: int, count: int) -> None:
-    """Raises if `passers` would be more than 10^8 on average; ask with a public count."""
+    """Raises if `passers` would be more than 10^8 on average; call it with a public count."""
     with mpmath.workprec(60):
         mean = count * _survival(scale, T)[0]
     if mean > MOST_PASSERS:

@@ -1,4 +1,4 @@
-"""What a published count says, given that it was published: bias taken out, error stated.
+"""Estimates of true counts from published noisy counts: bias corrected, error stated.
 
 A count that passed a threshold is too high on average, the more so the nearer it lies to it. The
 correction subtracted here is the ridge solution of "right on average for every true count from T
@@ -20,13 +20,13 @@ Floats = npt.NDArray[np.floating[Any]]
 
 RIDGE = 0.01
 CORRECTED_SD = 8  # how far above T the correction reaches, in standard deviations
-RIGHT_UP_TO_SD = 6  # for which true counts it is asked to be right
+RIGHT_UP_TO_SD = 6  # up to which true counts, above T, it is unbiased
 WIDEST_SD = 64.0  # larger noise has the same shape: solve at this size and stretch
 
 
 @dataclass(frozen=True, kw_only=True)
 class Estimates:
-    """Estimated true counts, their standard errors and whether they can be relied on."""
+    """Estimated true counts, their standard errors and whether they are reliable."""
 
     users: npt.NDArray[np.int64]
     stderr: Floats
@@ -60,12 +60,6 @@ class Selection:
         """The least standard error `estimates` can state."""
         _, _, error = self._curves()
         return min(float(error.min()), noise_sd(noise=self.noise, scale=self.scale))
-
-    def bias(self, n: int) -> float:
-        """E[noisy | published] - n, what is left uncorrected in the noisy value itself."""
-        reach = int(60 * self.scale) + 60 + max(0, n - self.T)
-        law = self._law(np.array([n - self.T]), np.arange(reach), self.scale)[0]
-        return float(self.T + np.arange(reach) @ law - n)
 
     def _curves(self) -> tuple[Floats, Floats, Floats]:
         """(y - T, correction, standard error) at which to interpolate."""

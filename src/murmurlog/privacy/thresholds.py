@@ -1,4 +1,4 @@
-"""T1 and T2: what one noisy draw per item and a threshold cost, exactly, and the way back.
+"""T1 and T2: the exact cost of one noisy draw per item and a threshold, and its inverse.
 
 The mechanism: every user holds at most d distinct items; each item somebody holds gets its number
 of users plus one draw of noise, and is published with that value if it passes the threshold.
@@ -16,9 +16,9 @@ from murmurlog.errors import UsageError
 from murmurlog.privacy.noise_laws import check_noise, hockey_stick, hockey_sticks, survival
 
 NEIGHBOURS = ("add-remove", "replace")
-SAFETY = 1 + 1e-9  # a computed delta is multiplied by this before it is compared with a promise
-MOST_REPLACED = 3000  # items a user under replace: all pairs (k, k') are looked at
-ALL_PAIRS_UP_TO = 24  # replace: a search looks at all pairs (k, k') up to this d, then at the rim
+SAFETY = 1 + 1e-9  # a computed delta is multiplied by this before it is compared with a claim
+MOST_REPLACED = 3000  # items a user under replace: all pairs (k, k') are computed
+ALL_PAIRS_UP_TO = 24  # replace: a search tries all pairs (k, k') up to this d, then the rim only
 
 
 def check_neighbours(neighbours: str) -> None:
@@ -125,7 +125,7 @@ def epsilon_of_threshold(
             return math.inf
     if excess(0.0) <= 0:
         return 0.0
-    return _rounded_up(_bisect(excess, good=high, bad=0.0), excess)
+    return _rounded_up(bisect(excess, good=high, bad=0.0), excess)
 
 
 def turning_point(b: float) -> float:
@@ -177,7 +177,7 @@ def solve_integer_threshold(
     The least T that any scale allows, then the least scale (rounded up) that allows this T.
     """
     if noise == "laplace":
-        raise UsageError("laplace noise is not drawn here: use geometric, its integer form")
+        raise UsageError("laplace noise is not drawn: use geometric, its integer form")
     check_noise(noise, 1.0)
     check_budget(epsilon, delta)
     check_neighbours(neighbours)
@@ -247,7 +247,7 @@ def _search(
     low = high / 2
     while noise_alone(low) <= 0:
         low /= 2
-    least = _bisect(noise_alone, good=high, bad=low)
+    least = bisect(noise_alone, good=high, bad=low)
     # Pure epsilon needs no larger scale than c d / epsilon; the Gaussian optimum is near the least.
     most = 2 * least if noise == "gaussian" else copies / epsilon
 
@@ -280,7 +280,7 @@ def _largest_p(
     low = high - 80
     if excess(low) > 0:
         return 0.0
-    log_p = high if excess(high) <= 0 else _bisect(excess, good=low, bad=high)
+    log_p = high if excess(high) <= 0 else bisect(excess, good=low, bad=high)
     while d > ALL_PAIRS_UP_TO and neighbours == "replace" and excess(log_p, every_pair=True) > 0:
         log_p -= 1e-6
     return math.exp(log_p)
@@ -301,13 +301,13 @@ def _with_integer_threshold(
     low = scale / 2
     while excess(low) <= 0:
         low /= 2
-    smaller = _rounded_up(_bisect(excess, good=scale, bad=low), excess)
+    smaller = _rounded_up(bisect(excess, good=scale, bad=low), excess)
     return (smaller if excess(smaller, every_pair=True) <= 0 else scale), T
 
 
-def _bisect(excess: Callable[[float], float], *, good: float, bad: float) -> float:
-    """A point with excess <= 0, within rounding of where the sign changes."""
-    for _ in range(60):
+def bisect(excess: Callable[[float], float], *, good: float, bad: float, steps: int = 60) -> float:
+    """A point with excess <= 0, within |bad - good| / 2^steps of where the sign changes."""
+    for _ in range(steps):
         middle = (good + bad) / 2
         if middle in (good, bad):
             break
@@ -326,6 +326,6 @@ def rounded_up(value: float) -> float:
 
 
 def _rounded_up(value: float, excess: Callable[[float], float]) -> float:
-    """The value rounded up where that still keeps the promise."""
+    """The value rounded up, if that still keeps the guarantee."""
     rounded = rounded_up(value)
     return rounded if excess(rounded) <= 0 else value

@@ -1,8 +1,8 @@
-"""ZEALOUS (Götz et al. 2012): what its authors print beside what is true of it.
+"""ZEALOUS (Götz et al. 2012): the formulas as printed and corrected.
 
 Letters are the paper's: m distinct items a user, first threshold tau on exact counts, Laplace noise
 lam, second threshold tau2 (tau prime) with the rule "> tau2". Formulas that are false, or true only
-by luck, have `printed` in their name and certify nothing.
+by chance, have `printed` in their name and certify nothing.
 """
 
 import math

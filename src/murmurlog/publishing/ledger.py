@@ -1,4 +1,4 @@
-"""The budget ledger: what was spent on each population of users, and what may still be.
+"""The budget ledger: what was spent on each population of users, and what is left.
 
 A release reserves its cost before any noise is drawn, and commits when its bundle is written and
 before the bundle appears. A reservation counts as spent, so a crash in between can only leave too
@@ -78,7 +78,7 @@ class Ledger:
 
     def __init__(self, path: Path, *, must_exist: bool = False) -> None:
         self.path = path
-        self._absolute = path.absolute()  # the same file wherever the process goes
+        self._absolute = path.absolute()  # the same file if the working directory changes
         file = self._file
         if file.is_symlink():
             raise UsageError(f"the ledger {str(path)!r} is a link that leads back to itself")
@@ -91,7 +91,7 @@ class Ledger:
 
     @property
     def _file(self) -> Path:
-        """The file itself: SQLite takes ":memory:" and "file:..." for more than names, no such path."""
+        """The resolved path: SQLite would interpret names such as ":memory:" and "file:..."."""
         return Path(os.path.realpath(self._absolute))
 
     @contextmanager
@@ -100,8 +100,7 @@ class Ledger:
     ) -> Iterator[sqlite3.Connection]:
         """A transaction that holds the write lock from its start and is durable at its end.
 
-        Only writing makes the file, and only with `make`; a ledger that is not there reads as an
-        empty one.
+        Only writing creates the file, and only with `make`; a missing ledger reads as an empty one.
         """
         try:
             file = self._file
@@ -109,7 +108,7 @@ class Ledger:
             if write and not there:
                 if not make:
                     raise Refused(
-                        f"the ledger {self.path.name} is gone, so nothing can be booked. Restore it "
+                        f"the ledger {self.path.name} is missing, so nothing can be booked. Restore it "
                         "from a backup."
                     )
                 self._make(file)
@@ -144,9 +143,9 @@ class Ledger:
             ) from None
 
     def _make(self, target: Path) -> None:
-        """A ledger without bookings, put in its place in one step.
+        """Creates a ledger without bookings in one atomic step.
 
-        So no crash leaves an empty file, and one that is empty has lost its bookings.
+        So no crash leaves an empty file, and an empty file has lost its bookings.
         """
         with scratch(target.parent) as folder:
             new = folder / "ledger"
@@ -159,22 +158,22 @@ class Ledger:
             try:
                 os.link(new, target)
             except FileExistsError:
-                pass  # somebody else was first
-            except OSError:  # a disk without links
+                pass  # another process was first
+            except OSError:  # a file system without links
                 with suppress(FileExistsError):
                     target.touch(mode=0o600, exist_ok=False)
                     shutil.copyfile(new, target)
 
     def _prepare(self, db: sqlite3.Connection, *, new: bool) -> None:
-        """Makes the tables of a new ledger; refuses the database of another program.
+        """Creates the tables of a new ledger; refuses the database of another program.
 
-        A file without tables is no new ledger: SQLite makes one where a ledger just vanished.
+        A file without tables is not a new ledger: SQLite creates one if a ledger just disappeared.
         """
         (mark,) = db.execute("PRAGMA application_id").fetchone()
         (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
         if mark == APPLICATION_ID:
             known = db.execute("SELECT 1 FROM sqlite_master WHERE name = 'seal'").fetchone()
-            if not known:  # made before ledgers were sealed
+            if not known:  # created before ledgers had a seal
                 db.execute("CREATE TABLE seal (digest TEXT NOT NULL)")
                 db.execute("INSERT INTO seal VALUES (?)", (_digest(db),))
             return
@@ -188,9 +187,9 @@ class Ledger:
             db.execute(statement)
 
     def _check(self, db: sqlite3.Connection) -> None:
-        """Raises if the file is not as the last booking left it: a sum that shrank must not pass.
+        """Raises if the file changed since the last booking: a decreased sum must not go unnoticed.
 
-        It tells damage, not an attacker, who can seal what he wrote.
+        It detects damage, not an attacker, who can compute a new seal.
         """
         (sound,) = db.execute("PRAGMA quick_check(1)").fetchone()
         seals = db.execute("SELECT digest FROM seal").fetchall()
@@ -198,7 +197,7 @@ class Ledger:
         if sound == "ok" and (seals == [(_digest(db),)] or not (seals or bookings)):
             return
         raise Refused(
-            f"the ledger {self.path.name} is damaged, or something but murmurlog has changed it, so "
+            f"the ledger {self.path.name} is damaged, or another program changed it, so "
             "what was spent is not known. Restore it from a backup."
         )
 
@@ -220,7 +219,7 @@ class Ledger:
         return name
 
     def check(self, source: str, cost: Guarantee, *, unit: str | None = None) -> Account:
-        """Raises Refused unless the cost fits; books nothing. `unit`: more exactly than the cost says."""
+        """Raises Refused unless the cost fits; books nothing. `unit` may be more specific than the cost's."""
         check_name(source)
         with self._transaction() as db:
             return self._fits(db, _named(db, source), cost, unit or cost.unit)
@@ -250,7 +249,7 @@ class Ledger:
         return before
 
     def commit(self, release_id: str) -> None:
-        """Marks a reservation as published. Call it before anybody can see what is published."""
+        """Marks a reservation as published. Call it before the output becomes visible."""
         self._mark(release_id, "committed", _now())
 
     def reopen(self, release_id: str) -> None:
@@ -291,16 +290,16 @@ class Ledger:
                     "neighbours for every release of a source; of sessions the same --gap, --where, "
                     "--deny and screen."
                 )
-        for name, cap, spent, asked in (
+        for name, cap, spent, cost_of_it in (
             ("epsilon", account.epsilon_cap, account.epsilon, cost.epsilon),
             ("delta", account.delta_cap, account.delta, cost.delta),
         ):
-            if cap is not None and spent + asked > cap * ROUNDING:
+            if cap is not None and spent + cost_of_it > cap * ROUNDING:
                 left = _left(cap, spent) or 0.0
                 smaller = f"Try --{name} {left:.4g}, or raise" if left > 0 else "Raise"
                 releases = f"{account.releases} release{'s' * (account.releases != 1)}"
                 raise Refused(
-                    f"this release costs {name} {asked:.4g} per {unit} on source "
+                    f"this release costs {name} {cost_of_it:.4g} per {unit} on source "
                     f'"{source}", {spent:.4g} of its cap {cap:.4g} is spent ({releases}); '
                     f"{left:.4g} is left.\n  {smaller} the cap: murmurlog ledger cap {source} "
                     f"--epsilon ... --delta ... --ledger {self.path.name}"
@@ -309,18 +308,18 @@ class Ledger:
 
 
 def check_name(source: str) -> None:
-    """Raises unless a source has a name: one plain line that shows something."""
+    """Raises unless the name is one plain line with visible characters."""
     if odd_line([source]) is not None or normalise(source) is None:
         raise UsageError(
-            f"{source!r:.60} is no name of a source: write one plain line with visible characters"
+            f"{source!r:.60} is not a valid name of a source: write one plain line with visible characters"
         )
 
 
 def _named(db: sqlite3.Connection, source: str) -> str:
-    """The account that a name means: a known one, or a new one that no known one looks like.
+    """The account of a name: a known one, or a new one that does not resemble a known one.
 
-    A slip in writing a name must not open a second account with a budget of its own. Ledgers from
-    before that rule may have such pairs; each of them is found by its own name.
+    A misspelled name must not open a second account with its own budget. Older ledgers may have such
+    pairs; each account is found by its exact name.
     """
     new = unicodedata.normalize("NFC", source).strip()
     names = "SELECT name FROM sources UNION SELECT source FROM entries ORDER BY 1"
@@ -370,7 +369,7 @@ def _account(db: sqlite3.Connection, source: str) -> Account:
 
 
 def _left(cap: float | None, spent: float) -> float | None:
-    """What is left under a cap; 0 where only rounding is."""
+    """What is left under a cap; 0 if the rest is within rounding."""
     if cap is None:
         return None
     return cap - spent if cap > spent * ROUNDING else 0.0
@@ -382,10 +381,10 @@ def _now() -> str:
 
 @contextmanager
 def committing(book: Ledger | None, release_id: str) -> Iterator[Callable[[], None]]:
-    """Around a publication. The block calls what it gets just before anybody can see the output.
+    """Wraps a publication; the block calls the function it gets just before the output is visible.
 
-    If that call raises, the block must publish nothing. If the block fails after it, the booking is
-    marked as not published. The budget stays spent in every case.
+    If that call raises, the block must publish nothing. If the block fails after the call, the booking
+    is marked as not published. The budget stays spent in every case.
     """
     committed = False
 
@@ -411,7 +410,7 @@ def committing(book: Ledger | None, release_id: str) -> Iterator[Callable[[], No
 
 
 def opened(ledger: str | Path | None, source_name: str | None) -> tuple[Ledger | None, str]:
-    """The ledger and the account that a release asks for; neither without the other."""
+    """The ledger and the account of a release; neither without the other."""
     if ledger is None:
         if source_name is not None:
             raise UsageError("--source names an account of a ledger: give --ledger too")

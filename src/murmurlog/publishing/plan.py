@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from murmurlog.errors import UsageError
-from murmurlog.mechanisms import MECHANISMS, Accounted, Mechanism, named, only_its_table, parse
+from murmurlog.mechanisms import MECHANISMS, Accounted, Mechanism, check_table, named, parse
 from murmurlog.privacy import (
     SAFETY,
     Guarantee,
@@ -23,9 +23,9 @@ MECHANISM = "rounds"
 USUAL = {"session": "sessions", "log": "synthetic", "left_out": "left-out"}  # the others: MECHANISM
 EPSILON, DELTA = 1.0, 1e-6
 PROBABILITIES = (0.5, 0.95, 0.99)
-LEFT_OUT = 0.02  # of the budget, for saying what was left out
+LEFT_OUT = 0.02  # of the budget, for the left_out table
 KEY_SHARES = tuple(n / 20 for n in range(2, 19))
-STRETCHES = (2.0, 1.7, 1.5, 1.35, 1.25, 1.15, 1.08, 1.04)  # of tables' budgets in one account
+STRETCHES = (2.0, 1.7, 1.5, 1.35, 1.25, 1.15, 1.08, 1.04)  # factors on budgets in one account
 
 
 def drawn_with(mechanisms: Iterable[Mechanism], total: Guarantee) -> float:
@@ -100,7 +100,7 @@ def plan(
     if letters or mechanism not in MECHANISMS:
         given = {"d": str(per_user), **({"noise": noise} if noise else {}), **(letters or {})}
         if noise and not letters:
-            raise UsageError(f"{mechanism} says all there is to choose: leave --noise out")
+            raise UsageError(f"{mechanism} already fixes the noise: leave --noise out")
         chosen = kind.from_letters(given) if letters else parse(mechanism)
         return Plan(
             mechanism=chosen,
@@ -125,19 +125,19 @@ def plan(
 
 
 def usual_bound(mechanism: str) -> int:
-    """How many items a unit keeps unless the owner says otherwise."""
+    """The default number of items a unit keeps."""
     return named(mechanism).usual_bound
 
 
 def usual_mechanism(*, noise: str | None, letters: Mapping[str, str] | None) -> str | None:
-    """What is meant by no name: the usual ones, or what such noise or letters are for."""
+    """The mechanism if none is named: threshold for letters or geometric noise, else the default."""
     return "threshold" if letters or noise not in (None, "gaussian") else None
 
 
 def mechanisms_for(
     tables: Sequence[str], mechanism: str | Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """The mechanism of each table: one for all, one a table, or the usual ones."""
+    """The mechanism of each table: one for all, one a table, or the defaults."""
     if not tables:
         raise UsageError("--tables lists no table")
     if len(set(tables)) < len(tables):
@@ -151,7 +151,7 @@ def mechanisms_for(
 
 
 def check_options(mechanisms: Collection[str], options: Mapping[str, Any]) -> None:
-    """Raises if an option is none of these mechanisms'."""
+    """Raises if an option belongs to none of these mechanisms."""
     known = {option for name in mechanisms for option in named(name).option_names()}
     for name in options:
         if name not in known:
@@ -192,7 +192,7 @@ def plan_tables(
     letters: Mapping[str, str] | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> tuple[dict[str, Plan], Guarantee]:
-    """A plan for each table and the guarantee of all together. Each table gets its share."""
+    """A plan for each table, which gets its share of the budget, and the guarantee of all together."""
     options = options or {}
     names = mechanisms_for(tables, mechanism or usual_mechanism(noise=noise, letters=letters))
     check_options(names.values(), options)
@@ -204,7 +204,7 @@ def plan_tables(
         raise UsageError(f"--per-user names {', '.join(unknown)}, which --tables does not list")
     if "left_out" in tables and "query" not in tables:
         raise UsageError("--tables left_out needs query: it says what is not in that table")
-    asked = _Asked(
+    request = _Request(
         epsilon=epsilon,
         delta=delta,
         noise=noise,
@@ -216,12 +216,12 @@ def plan_tables(
             for table, name in names.items()
         },
     )
-    return asked.planned()
+    return request.plan()
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Table:
-    """What is asked of one table."""
+    """The request for one table."""
 
     mechanism: str  # a name, or a whole text
     options: Mapping[str, Any]
@@ -240,7 +240,7 @@ class _Table:
         kind = named(name)
         own = {n: value for n, value in options.items() if n in kind.option_names()}
         chosen, its = ("left-out", {}) if table == "left_out" else kind.for_table(table, own)
-        only_its_table(chosen, named(chosen).tables, table)
+        check_table(chosen, named(chosen).tables, table)
         return cls(
             mechanism=name if named(chosen) is kind else chosen,  # with its parameters, if any
             options=its,
@@ -250,8 +250,8 @@ class _Table:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Asked:
-    """What is asked of a release."""
+class _Request:
+    """The request for all tables of a release."""
 
     epsilon: float | None
     delta: float | None
@@ -261,8 +261,8 @@ class _Asked:
     letters: Mapping[str, str] | None
     tables: Mapping[str, _Table]
 
-    def planned(self) -> tuple[dict[str, Plan], Guarantee]:
-        """Together in one account where that can be, else each by itself."""
+    def plan(self) -> tuple[dict[str, Plan], Guarantee]:
+        """All tables in one account if possible, else each on its own."""
         names = [table.mechanism for table in self.tables.values()]
         if self.letters or not all(name in MECHANISMS for name in names):
             plans = self._each(self.epsilon, self.delta)
@@ -277,7 +277,7 @@ class _Asked:
         return plans, compose([each.guarantee for each in plans.values()])
 
     def _each(self, epsilon: float | None, delta: float | None) -> dict[str, Plan]:
-        """Every table by itself, with its share."""
+        """Every table on its own, with its share."""
         # Keys from a public set need no delta: it goes to the tables whose keys come from the log.
         needing = [t.share for t in self.tables.values() if named(t.mechanism).needs_delta]
         return {
@@ -296,7 +296,7 @@ class _Asked:
         }
 
     def _gaussian(self, epsilon: float, delta: float) -> tuple[dict[str, Plan], Guarantee] | None:
-        """All tables with Gaussian noise, made for their parts of one account."""
+        """All tables with Gaussian noise, solved for their parts of one account; None if impossible."""
         kinds = {table: named(its.mechanism) for table, its in self.tables.items()}
         able = all(issubclass(kind, Accounted) for kind in kinds.values())
         if not able or self.noise not in (None, "gaussian"):
@@ -322,24 +322,24 @@ class _Asked:
                 for table, made in best.items()
             }
         except UsageError:
-            return None  # said when they are planned with their shares
+            return None  # the error is raised when they are planned with their shares
         total = total_of([(each.mechanism, each.guarantee) for each in plans.values()], epsilon)
         return None if total is None or total.delta > delta else (plans, total)
 
     def _stated(self, made: Mechanism, delta: float) -> Plan:
-        """A mechanism with what it costs alone, at this delta."""
+        """A mechanism with its own cost at this delta."""
         guarantee = made.guarantee(delta=delta, unit=self.unit, neighbours=self.neighbours)
         return Plan(mechanism=made, guarantee=guarantee)
 
     def _stretched(self, epsilon: float, delta: float) -> tuple[dict[str, Plan], Guarantee] | None:
-        """Every table by itself with more than its share, if their account allows it."""
+        """Every table on its own with more than its share, if one account allows it."""
         if not any(issubclass(named(t.mechanism), Accounted) for t in self.tables.values()):
-            return None  # nothing is known of them but (epsilon, delta): next to no gain
+            return None  # only (epsilon, delta) is known of them: hardly any gain
         for stretch in STRETCHES:
             try:
                 plans = self._each(epsilon * stretch, delta / 2)
             except UsageError:
-                return None  # said when they are planned with their shares
+                return None  # the error is raised when they are planned with their shares
             parts = [(each.mechanism, each.guarantee) for each in plans.values()]
             total = total_of(parts, epsilon)
             if total is not None and total.delta <= delta:
@@ -348,14 +348,14 @@ class _Asked:
 
 
 def _bar(tried: Mapping[str, Mechanism]) -> float:
-    """How much all tables ask of their items, whatever the units they ask in."""
+    """What items of all tables need to be published: comparable between calibrations only."""
     return math.fsum(math.log(made.bar()) for made in tried.values() if isinstance(made, Accounted))
 
 
 def total_of(parts: Collection[tuple[Mechanism, Guarantee]], epsilon: float) -> Guarantee | None:
     """The guarantee of all together in one account, at this epsilon; None if there is none.
 
-    A part of which no more is known enters by the guarantee that is stated for it.
+    A part that has no loss of its own enters by its stated guarantee.
     """
     summed = compose([stated for _, stated in parts])  # raises if they do not belong together
     if summed.notion != "dp":

@@ -1,4 +1,4 @@
-"""From a log that is read to the tables of a release: counted, drawn, finished. Books nothing itself."""
+"""Makes the tables of a release from a log: counts, draws noise, post-processes. Books nothing."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -18,11 +18,11 @@ from murmurlog.publishing.plan import Plan
 
 @dataclass(frozen=True, kw_only=True)
 class Made:
-    """The tables of a release, not written yet, and public remarks on how they were made."""
+    """The tables of a release, not yet written, and their public notes."""
 
     tables: Mapping[str, pa.Table]
     notes: Mapping[str, Mapping[str, Any]]
-    account: Account | None  # what was spent before it, if it is booked
+    account: Account | None  # as it was before the release; None if it is not booked
 
 
 def make(
@@ -37,8 +37,8 @@ def make(
     reserve: Callable[[], Account | None] = lambda: None,
     say: Callable[[str], None] = lambda _: None,
 ) -> Made:
-    """Every table, counted and drawn. `reserve` is called between the two: the budget is spent then."""
-    account, drawn = _drawn(plans, log, view, reading, entropy, say, reserve=reserve)
+    """Every table, counted and drawn. `reserve` is called in between; from then on the budget is spent."""
+    account, drawn = _count_and_draw(plans, log, view, reading, entropy, say, reserve=reserve)
     notes = {kind: notes_of(table) for kind, table in drawn.items()}
     for mechanism in dict.fromkeys(type(plan.mechanism) for plan in plans.values()):
         drawn = mechanism.finish(drawn)
@@ -56,7 +56,7 @@ def make(
     return Made(tables=tables, notes=notes, account=account)
 
 
-def _drawn(
+def _count_and_draw(
     plans: Mapping[str, Plan],
     log: Log,
     view: View,
@@ -66,7 +66,7 @@ def _drawn(
     *,
     reserve: Callable[[], Account | None],
 ) -> tuple[Account | None, dict[str, pa.Table]]:
-    """Every table, counted and drawn; between the two the budget is reserved, and is spent then."""
+    """The account before the reservation, and every table as drawn."""
     waiting = _waiting(plans)
     gathered, published = dict[str, Any](), dict[str, pa.Table]()
 
@@ -78,9 +78,9 @@ def _drawn(
     for kind in plans:
         if kind not in waiting:
             count(kind)
-    _rehearsed(plans, waiting, log, view, entropy)
+    _count_nothing(plans, waiting, log, view, entropy)
     account = reserve()
-    # Queries before what names them, and what is left out of them last.
+    # Queries before tables that name them, and left_out last.
     for kind in sorted(plans, key=lambda k: (k in waiting, k != "query", k == "left_out")):
         if kind in waiting:
             count(kind)
@@ -92,10 +92,10 @@ def _drawn(
     return account, {kind: published[kind] for kind in plans}
 
 
-def _rehearsed(
+def _count_nothing(
     plans: Mapping[str, Plan], waiting: set[str], log: Log, view: View, entropy: Entropy
 ) -> None:
-    """Counts the waiting tables of no rows: what is wrong with their parameters shows here."""
+    """Counts the waiting tables on an empty log, so that wrong parameters fail before the reservation."""
     nothing = log.only(log.table.limit(0))
     published = {kind: keys_schema(keys_of(kind, view.by)).empty_table() for kind in plans}
     for kind in waiting:
@@ -104,10 +104,10 @@ def _rehearsed(
 
 
 def _waiting(plans: Mapping[str, Plan]) -> set[str]:
-    """The tables that are counted after others are drawn, on what those have published.
+    """The tables that are counted after other tables are drawn, because they depend on their keys.
 
-    Such a table is planned with a guarantee of its own, whatever was published before, so budgets
-    add up; what is not differentially private has no such guarantee and waits for nothing.
+    Such a table has its own guarantee, whatever was published before, so budgets add up; tables
+    without differential privacy have no such guarantee and do not wait.
     """
     following = {
         kind

@@ -182,7 +182,7 @@ class TestOnACluster:
         told = json.loads(done.stdout.splitlines()[-1])
         words = {
             "_hidden.parquet": "Spark",
-            "capitals.parquet": "differ in capitals only: user, USER",
+            "capitals.parquet": "differ only in case: user, USER",
             "nano.parquet": 'the column "time" of nano.parquet is timestamp in nanoseconds',
             "uuid.parquet": 'the column "user" of uuid.parquet is uuid, which Spark does not read',
             "half.parquet": 'the column "user" of half.parquet is float16, which Spark',
@@ -318,7 +318,7 @@ with connect(master="local[2]", test=False) as outer:
     for folder in sorted((home / "scratch").iterdir()):
         with connect(scratch_at=str(folder), test=False) as engine:
             kept = engine.materialise(engine.keep(pa.table({"a": [1, 2, 3]})))
-            kept = engine.stored(pa.schema([("a", pa.int64())]), engine.batches(kept))
+            kept = engine.store_batches(pa.schema([("a", pa.int64())]), engine.batches(kept))
             (private,) = folder.iterdir()
             rows = sum(batch.num_rows for batch in engine.batches(kept))
             tables = [path for path in private.iterdir() if path.name == "t1"]
@@ -413,7 +413,7 @@ def test_what_does_not_go_with_spark_is_refused_before_it_starts(tmp_path):
     log = str(tmp_path / "log.parquet")
     with pytest.raises(UsageError, match="--master spark://x:1 needs --scratch"):
         release(log, **spark | {"master": "spark://x:1"})
-    with pytest.raises(UsageError, match="is no folder: make it first"):
+    with pytest.raises(UsageError, match="is not a folder: create it first"):
         release(log, **spark | {"scratch": str(tmp_path / "none")})
     with pytest.raises(UsageError, match="--memory is for --engine duckdb"):
         release(log, **spark, memory="8GB")

@@ -122,7 +122,7 @@ def test_bad_targets_are_named(tmp_path):
         check_labels(tmp_path / "b.csv", like=None, out=out)
     with pytest.raises(UsageError, match="choose two files"):
         check_labels(out, like="aol", out=out)
-    with pytest.raises(UsageError, match="what is planted can be parquet, csv"):
+    with pytest.raises(UsageError, match="labels can be parquet, csv"):
         check_labels(tmp_path / "b.jsonl", like="aol", out=out)
     out.write_text("")
     with pytest.raises(UsageError, match="choose another --labels"):

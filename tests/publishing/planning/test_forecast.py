@@ -1,4 +1,4 @@
-"""Forecasts: the invented log has its outline, rehearsals are the mechanism, wishes are met."""
+"""Forecasts: the invented log has its outline, simulations are the mechanism, targets are met."""
 
 import csv
 import json
@@ -20,18 +20,18 @@ from murmurlog.mechanisms.rounds.weights import Held, clipped
 from murmurlog.privacy.sampler import SeededEntropy, draw
 from murmurlog.publishing.plan import plan
 from murmurlog.publishing.planning.forecast import (
-    Rehearsal,
-    counted,
+    Simulation,
+    count,
     explain,
-    rehearsed_noise,
-    selected,
+    select,
+    simulated_noise,
 )
 from murmurlog.publishing.planning.forecast_source import ForecastLog
 from murmurlog.publishing.planning.goals import (
     Candidate,
     Search,
+    Target,
     Terms,
-    Wish,
     candidates,
     release_flags,
 )
@@ -59,23 +59,23 @@ def outline():
 
 
 @pytest.fixture(scope="module")
-def likeness(outline):
+def stand_in(outline):
     return of_outline(outline, seed=3)
 
 
 @pytest.fixture(scope="module")
-def rehearsal(likeness):
-    return Rehearsal(likeness)
+def simulation(stand_in):
+    return Simulation(stand_in)
 
 
-def test_the_invented_log_has_the_outline(outline, likeness):
-    sizes = np.bincount(likeness.unit)
+def test_the_invented_log_has_the_outline(outline, stand_in):
+    sizes = np.bincount(stand_in.unit)
     for size in outline.sizes[:-1]:
         assert ((sizes >= size.least) & (sizes <= size.most)).sum() == size.units
-    assert (np.bincount(likeness.unit, weights=likeness.place) == sizes * (sizes - 1) / 2).all()
-    pairs = np.stack([likeness.unit, likeness.item], 1)
+    assert (np.bincount(stand_in.unit, weights=stand_in.place) == sizes * (sizes - 1) / 2).all()
+    pairs = np.stack([stand_in.unit, stand_in.item], 1)
     assert len(np.unique(pairs, axis=0)) == len(pairs)  # every item once
-    falling = np.sort(likeness.bounded(20).users())[::-1]
+    falling = np.sort(stand_in.bounded(20).users())[::-1]
     for block in (0, 1, 3, 10, 30):
         wanted = outline.popularity[block].users
         came = falling[20 * block : 20 * block + 20].mean()
@@ -83,10 +83,10 @@ def test_the_invented_log_has_the_outline(outline, likeness):
         assert abs(came - wanted) < 7 * np.sqrt(wanted / 20) + 0.03 * wanted, block
 
 
-def test_the_same_seed_gives_the_same_log(outline, likeness):
+def test_the_same_seed_gives_the_same_log(outline, stand_in):
     again, other = of_outline(outline, seed=3), of_outline(outline, seed=4)
-    assert (again.item == likeness.item).all()
-    assert len(other.item) != len(likeness.item) or (other.item != likeness.item).any()
+    assert (again.item == stand_in.item).all()
+    assert len(other.item) != len(stand_in.item) or (other.item != stand_in.item).any()
 
 
 def test_noise_is_smoothed_away_and_a_power_law_stays():
@@ -119,19 +119,19 @@ def exact_noise(seed):
 
 
 @pytest.mark.parametrize("options", [{}, {"rounds": 2, "count_share": 0.0}])
-def test_rounds_on_arrays_are_the_mechanism_item_by_item(likeness, options):
+def test_rounds_on_arrays_are_the_mechanism_item_by_item(stand_in, options):
     mechanism = Rounds.solve(**BUDGET, d=20, **options)
-    held, numbers = likeness.bounded(20).renumbered()
-    assert (numbers[held.item] == likeness.bounded(20).item).all()
+    held, numbers = stand_in.bounded(20).renumbered()
+    assert (numbers[held.item] == stand_in.bounded(20).item).all()
     with connect() as engine:
         same = held_by_the_engine(engine, held)
         wanted = mechanism.select(same, entropy=SeededEntropy(5))
-        found = selected(mechanism, held, noise=exact_noise(5))
+        found = select(mechanism, held, noise=exact_noise(5))
         assert len(found) > 20
         assert found.tolist() == wanted.tolist()
-        other = selected(mechanism, held, noise=exact_noise(6))
+        other = select(mechanism, held, noise=exact_noise(6))
         assert other.tolist() != found.tolist()
-        counts = counted(mechanism, held, found, noise=exact_noise(7))
+        counts = count(mechanism, held, found, noise=exact_noise(7))
         if options:
             assert counts is None
             return
@@ -141,26 +141,26 @@ def test_rounds_on_arrays_are_the_mechanism_item_by_item(likeness, options):
         assert counts.tolist() == (true + exact_noise(7)(s.count_scale, len(true))).tolist()
 
 
-def test_rehearsed_noise_has_the_scale_it_is_asked_for():
-    drawn = rehearsed_noise(1)(1000.0, 20_000)
+def test_simulated_noise_has_the_scale_it_is_asked_for():
+    drawn = simulated_noise(1)(1000.0, 20_000)
     assert abs(drawn.std() / 1000 - 1) < 7 / np.sqrt(2 * 20_000)
     assert abs(drawn.mean()) < 7 * 1000 / np.sqrt(20_000)
 
 
-def test_a_rehearsal_by_counts_passes_what_the_threshold_says(rehearsal):
+def test_a_simulation_by_counts_passes_what_the_threshold_says(simulation):
     mechanism = Threshold.solve(**BUDGET, d=10)
-    users = rehearsal.likeness.bounded(10).users()
+    users = simulation.stand_in.bounded(10).users()
     expected = sum(mechanism.pass_probability(int(n)) for n in users[users > 0])
-    found = rehearsal.foretell(mechanism, repeats=4)
+    found = simulation.forecast(mechanism, repeats=4)
     assert abs(found.queries - expected) < 7 * np.sqrt(expected / 4)
     assert found.low[0] <= found.queries <= found.high[0]
     assert 0 < found.volume < 1
-    assert rehearsal.foretell(mechanism, repeats=4) == found  # the same seed
+    assert simulation.forecast(mechanism, repeats=4) == found  # the same seed
 
 
-def test_more_epsilon_foretells_more(rehearsal):
+def test_more_epsilon_publishes_more_in_a_forecast(simulation):
     found = [
-        rehearsal.foretell(Rounds.solve(epsilon=e, delta=1e-6, d=20), repeats=2)
+        simulation.forecast(Rounds.solve(epsilon=e, delta=1e-6, d=20), repeats=2)
         for e in (0.5, 2.0, 8.0)
     ]
     assert found[0].queries < found[1].queries < found[2].queries
@@ -168,29 +168,31 @@ def test_more_epsilon_foretells_more(rehearsal):
     assert found[0].median_error > found[2].median_error
 
 
-def test_errors_are_of_the_most_popular_and_missing_ones_count_as_one(rehearsal):
-    nothing = rehearsal.foretell(Threshold(noise="geometric", d=1, scale=1.0, T=10_000))
+def test_errors_are_of_the_most_popular_and_missing_ones_count_as_one(simulation):
+    nothing = simulation.forecast(Threshold(noise="geometric", d=1, scale=1.0, T=10_000))
     assert (nothing.queries, nothing.volume, nothing.median_error) == (0, 0, 1.0)
-    nearly = rehearsal.foretell(Threshold(noise="geometric", d=1000, scale=0.1, T=2))
+    nearly = simulation.forecast(Threshold(noise="geometric", d=1000, scale=0.1, T=2))
     assert nearly.median_error < 0.01
-    assert rehearsal.foretell(Korolova(d=4, b=2.0, T=20)).median_error is None
+    assert simulation.forecast(Korolova(d=4, b=2.0, T=20)).median_error is None
 
 
-@pytest.mark.parametrize("wish", [Wish(name="volume", amount=0.2), Wish(name="queries", amount=60)])
-def test_the_least_epsilon_meets_the_wish_and_less_does_not(rehearsal, wish):
-    search = Search(rehearsal, Terms(delta=1e-6, per_user=20, options={"rounds": 3}))
+@pytest.mark.parametrize(
+    "target", [Target(name="volume", amount=0.2), Target(name="queries", amount=60)]
+)
+def test_the_least_epsilon_meets_the_target_and_less_does_not(simulation, target):
+    search = Search(simulation, Terms(delta=1e-6, per_user=20, options={"rounds": 3}))
     search.repeats = 1
-    found = search.least(wish)
-    assert wish.met(found.forecast)
-    assert wish.of(found.forecast) < 1.06 * wish.amount
-    less = rehearsal.foretell(found.candidate.plan(0.8 * found.epsilon, search.terms).mechanism)
-    assert not wish.met(less)
+    found = search.least(target)
+    assert target.met(found.forecast)
+    assert target.of(found.forecast) < 1.06 * target.amount
+    less = simulation.forecast(found.candidate.plan(0.8 * found.epsilon, search.terms).mechanism)
+    assert not target.met(less)
     assert found.plan.guarantee.epsilon == found.epsilon
 
 
-def test_goals_choose_the_split(rehearsal):
+def test_goals_choose_the_split(simulation):
     terms = Terms(delta=1e-6, mechanism="rounds", per_user=20)
-    search = Search(rehearsal, terms)
+    search = Search(simulation, terms)
     search.repeats = 2
     wide, precise = (search.at(4.0, goal=goal) for goal in ("coverage", "precision"))
     assert wide.forecast.queries > precise.forecast.queries
@@ -213,11 +215,11 @@ def test_what_is_asked_for_is_kept_and_what_was_not_measured_is_not_tried():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Wish(name="speed", amount=1), "wish for volume or queries"),
-        (lambda: Wish(name="volume", amount=1.5), "between 0 and 1"),
-        (lambda: Wish(name="queries", amount=0), "at least 1"),
+        (lambda: Target(name="speed", amount=1), "the target must be volume or queries"),
+        (lambda: Target(name="volume", amount=1.5), "between 0 and 1"),
+        (lambda: Target(name="queries", amount=0), "at least 1"),
         (lambda: candidates(Terms(delta=1e-6), "speed"), "coverage or precision"),
-        (lambda: candidates(Terms(delta=1e-6, mechanism="hong")), "cannot be foretold"),
+        (lambda: candidates(Terms(delta=1e-6, mechanism="hong")), "no forecast is available"),
         (lambda: candidates(Terms(delta=1e-6, set_only=True), "precision"), "about counts"),
         (lambda: of_shape("bing", users=10), "is not known"),
         (lambda: of_shape("plain", users=0), "at least 1"),
@@ -228,14 +230,14 @@ def test_wishes_that_make_no_sense_are_refused(make, message):
         make()
 
 
-def test_a_threshold_is_explained_in_a_sentence_and_numbers(rehearsal):
+def test_a_threshold_is_explained_in_a_sentence_and_numbers(simulation):
     made = plan(**BUDGET, mechanism="rounds", per_user=20)
-    text = explain(made, rehearsal)
+    text = explain(made, simulation)
     weight = made.mechanism.bar()
     assert f"asks for a weight of {weight:.3g}: {int(np.ceil(weight))} users with nothing" in text
     even = int(re.search(r"held by about (\d+) users passed with even odds", text)[1])
-    there = np.isin(np.arange(rehearsal.likeness.size), rehearsal._run(made.mechanism, 0)[0])
-    near = (rehearsal.users > 0.8 * even) & (rehearsal.users < 1.25 * even)
+    there = np.isin(np.arange(simulation.stand_in.size), simulation._run(made.mechanism, 0)[0])
+    near = (simulation.users > 0.8 * even) & (simulation.users < 1.25 * even)
     assert 0.2 < there[near].mean() < 0.8
     assert explain(plan(**BUDGET, mechanism="threshold")).startswith("An item held by")
 
@@ -258,7 +260,7 @@ def test_the_flags_of_the_release_say_all_that_was_chosen():
     }
 
 
-def test_a_log_as_a_likeness_and_a_part_of_it(tmp_path):
+def test_a_log_as_a_stand_in_and_a_part_of_it(tmp_path):
     path = tmp_path / "log.tsv"
     rows = ["user\ttime\tquery", "a\t2026-01-02\tx", "a\t2026-01-01\ty", "a\t2026-01-03\tx"]
     path.write_text("\n".join([*rows, "b\t2026-01-01\tx", ""]))
@@ -267,7 +269,7 @@ def test_a_log_as_a_likeness_and_a_part_of_it(tmp_path):
     assert found.place.tolist() == [0, 1, 0]
     assert found.item.tolist() == [1, 0, 0]  # a asked y first
     assert found.part(1).units == 1
-    with pytest.raises(UsageError, match="not from a smaller one"):
+    with pytest.raises(UsageError, match="needs a log with at least as many users"):
         found.part(3)
 
 
@@ -338,7 +340,7 @@ def test_a_missed_target_exits_with_1_and_writes_nothing(small, monkeypatch, cap
     )  # fmt: skip
     assert code == 1
     assert "missed: volume=0.99 is not reached at epsilon 1" in err
-    assert "foretold: " in out
+    assert "forecast: " in out
     assert not Path("s.toml").exists()
 
 
@@ -395,7 +397,10 @@ def test_the_sweep_is_a_table_and_a_chart(small, monkeypatch, capsys):
         (("--like", "aol"), "--like aol needs --users"),
         (("--like", "aol", "--raw", "log.parquet"), "give one"),
         (("--target", "queries=5", "--users", 10, "--set", "T=5"), "--set does not go"),
-        (("--target", "queries=5", "--users", 10, "--mechanism", "pool"), "cannot be foretold"),
+        (
+            ("--target", "queries=5", "--users", 10, "--mechanism", "pool"),
+            "no forecast is available",
+        ),
         (("--sweep", "--users", 10), "give --out, a folder"),
         (("--target", "queries=5", "--users", 10, "--out", "log.parquet"), "exists"),
         (("--target", "queries=5", "--users", 10, "--out", "x.json"), "must end in .toml"),
@@ -415,7 +420,7 @@ def test_plan_says_what_is_wrong_before_it_works(small, monkeypatch, capsys, arg
 def test_what_a_plan_says_of_the_log_itself_is_the_owners(tmp_path):
     point = dict.fromkeys(COLUMNS, 1.0) | {"mechanism": "rounds", "queries": 3}
     points = [{**point, "epsilon": epsilon} for epsilon in (1.0, 2.0)]
-    log = ForecastLog(likeness=None, description="the log", kind="query", unit="user", exact=True)
+    log = ForecastLog(stand_in=None, description="the log", kind="query", unit="user", exact=True)
     write_sweep(tmp_path / "sweep", points, log)
     modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "sweep").iterdir()}
     assert modes == {"sweep.csv": 0o600, "sweep.html": 0o600}

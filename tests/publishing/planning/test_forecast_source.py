@@ -5,7 +5,7 @@ import pytest
 from murmurlog.errors import UsageError
 from murmurlog.logs.invented.generate import invent, write
 from murmurlog.publishing.planning.forecast_source import ForecastSource
-from murmurlog.publishing.planning.goals import Terms, Wish, plan_for_target
+from murmurlog.publishing.planning.goals import Target, Terms, plan_for_target
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_a_plan_for_a_target_is_a_value(tmp_path):
     write(invent(rows=3_000, seed=4), tmp_path / "log.parquet")
     source = ForecastSource(raw=str(tmp_path / "log.parquet"))
     terms = Terms(mechanism="threshold", per_user=3)
-    planned = plan_for_target(source, terms, target=Wish(name="volume", amount=0.9), epsilon=1.0)
+    planned = plan_for_target(source, terms, target=Target(name="volume", amount=0.9), epsilon=1.0)
     assert planned.met is False
     assert planned.shortfall.startswith("missed: volume=0.9 is not reached at epsilon 1;")
     assert planned.unprotected == []  # all of it was given

@@ -19,11 +19,11 @@ from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.log import read
 from murmurlog.logs.source import find
 from murmurlog.privacy import Guarantee, gaussian_delta, sides
-from murmurlog.privacy.projections import falling, shared_out, told_apart
+from murmurlog.privacy.projections import length_above_noise, nonincreasing, nonnegative
 from murmurlog.privacy.sampler import SeededEntropy, SystemEntropy
 from murmurlog.publishing.ledger import Ledger
 from murmurlog.publishing.planning import outline_noise as measuring
-from murmurlog.publishing.planning.outline import Outline, Ranks, Size, exact, measure, read_outline
+from murmurlog.publishing.planning.outline import Outline, Ranks, Size, measure, read_outline
 from murmurlog.publishing.planning.outline_counts import Counted, block_sums, count
 from murmurlog.publishing.planning.outline_noise import (
     BINS,
@@ -67,8 +67,21 @@ def test_units_fall_into_their_bins_and_counts_are_sorted(write_tsv):
     words = [f"q{i:02}" for i in range(30)]
     history = {"a": words, "b": [*words[:5], *words[:5]], "c": words[:1], "d": words[:2]}
     path = write_tsv(rows_of(history))
-    with connect() as engine:
-        whole = exact(read(find(str(path)), engine=engine), per_user=3, entropy=SeededEntropy(1))
+    counted = counted_of(path, per_user=3)
+    whole = Outline(
+        kind=counted.kind,
+        unit=counted.unit,
+        per_user=counted.per_user,
+        sizes=tuple(
+            Size(least=least, most=most, units=units)
+            for (least, most), units in zip(BINS, counted.sizes, strict=True)
+        ),
+        popularity=tuple(
+            Ranks(items=size, users=total / size)
+            for size, total in zip(BLOCKS, counted.sums, strict=True)
+        ),
+        guarantee=None,
+    )
     units = {(size.least, size.most): size.units for size in whole.sizes}
     assert units == dict.fromkeys(BINS, 0) | {(1, 1): 1, (2, 2): 1, (5, 6): 1, (25, 32): 1}
     # q00 of all four, q01 of three, q02 of two: bounded to three, nobody holds more
@@ -279,14 +292,14 @@ def test_falling_is_the_isotonic_regression(pairs):
 
     n = len(pairs)
     expected = [min(max(mean(a, b) for b in range(i, n)) for a in range(i + 1)) for i in range(n)]
-    assert falling(values, weights) == pytest.approx(expected)
+    assert nonincreasing(values, weights) == pytest.approx(expected)
 
 
 @settings(max_examples=80, deadline=None)
 @given(st.lists(st.integers(-20, 40), min_size=1, max_size=9), st.integers(-9, 99))
 def test_shared_out_is_the_nearest_of_a_sum(numbers, total):
     values = np.array(numbers, float)
-    found = shared_out(values, total)
+    found = nonnegative(values, total)
     assert (found >= 0).all()
     assert found.sum() == pytest.approx(max(0, total))
     if total > 0:  # the conditions of Karush, Kuhn and Tucker
@@ -296,22 +309,24 @@ def test_shared_out_is_the_nearest_of_a_sum(numbers, total):
 
 
 def test_a_tail_of_noise_is_told_apart():
-    assert told_apart(np.array([900.0, 50, 3, -9, 5]), 10) == 2
-    assert told_apart(np.array([900.0, 40, 3, 60, 5]), 10) == 4
-    assert told_apart(np.array([900.0, 15, 15, 15, 15]), 10) == 4  # two of them are something
-    assert told_apart(np.array([1.0, 1, 1]), 10) == 1
+    assert length_above_noise(np.array([900.0, 50, 3, -9, 5]), 10) == 2
+    assert length_above_noise(np.array([900.0, 40, 3, 60, 5]), 10) == 4
+    assert (
+        length_above_noise(np.array([900.0, 15, 15, 15, 15]), 10) == 4
+    )  # two of them are something
+    assert length_above_noise(np.array([1.0, 1, 1]), 10) == 1
 
 
 def test_smoothing_changes_no_sum_and_never_rises():
     sums = in_groups(block_sums([(5000 // rank, 1) for rank in range(1, 5001)]))
-    means = measuring.smoothed(sums)
+    means = measuring.smooth_blocks(sums)
     assert (np.diff(means) <= 0).all()
     assert (means * BLOCKS).sum() == pytest.approx(sum(sums))
     hostile = [(-1) ** i * 1000 * i for i in range(len(WIDTHS))]
-    means = measuring.smoothed(hostile)
+    means = measuring.smooth_blocks(hostile)
     assert (np.diff(means) <= 0).all()
     assert (means >= 0).all()
-    assert (measuring.smoothed([-5] * len(WIDTHS)) == 0).all()
+    assert (measuring.smooth_blocks([-5] * len(WIDTHS)) == 0).all()
 
 
 def outline_with(units):
@@ -388,23 +403,23 @@ HOSTILE = [
     (("format",), "murmurlog-outline-9", "not of the format"),
     (("kind",), 3, "kind is not a text"),
     (("kind",), "session", "--kind must be one of"),
-    (("unit",), "row", "its guarantee is not one of a measured outline"),
+    (("unit",), "row", "its guarantee is not that of a measured outline"),
     (("per_user",), 20.5, "per_user is not a whole number"),
     (("per_user",), True, "per_user is not a number"),
     (("per_user",), 21, "its noise gives delta"),
     (("per_user",), 10**9, "--per-user must lie between"),
     (("private",), None, "private is not true or false"),
     (("guarantee",), [], "guarantee is not an object"),
-    (("guarantee",), None, "has no guarantee and does not say that it is exact"),
+    (("guarantee",), None, "has no guarantee and is not marked as exact"),
     (("guarantee", "epsilon"), 0.5, "its noise gives delta"),
     (("guarantee", "epsilon"), -1, "no guarantee has epsilon"),
-    (("guarantee", "epsilon"), math.nan, "epsilon is not a number that can be used"),
+    (("guarantee", "epsilon"), math.nan, "epsilon is not a usable number"),
     (("guarantee", "delta"), 1e-9, "its noise gives delta"),
     (("guarantee", "delta"), 7, "no guarantee has epsilon"),
     (("guarantee", "neighbours"), "replace", "its noise gives delta"),
     (("guarantee", "neighbours"), "none", "unknown neighbour relation"),
-    (("guarantee", "notion"), "pdp", "not one of a measured outline"),
-    (("noise",), None, "not one of a measured outline"),
+    (("guarantee", "notion"), "pdp", "not that of a measured outline"),
+    (("noise",), None, "not that of a measured outline"),
     (("noise", "sizes"), 1, "its noise gives delta"),
     (("noise", "popularity"), "much", "popularity is not a number"),
     (("noise", "popularity"), 0, "a scale of noise must lie between"),
@@ -413,8 +428,8 @@ HOSTILE = [
     (("sizes",), [[]], "a part of sizes is not an object"),
     (("sizes",), [{}] * 10_001, "sizes has more than 10000 parts"),
     (("sizes", 0, "units"), -1, "there are no -1.0 units"),
-    (("sizes", 0, "units"), math.inf, "units is not a number that can be used"),
-    (("sizes", 0, "units"), 10**400, "units is not a number that can be used"),
+    (("sizes", 0, "units"), math.inf, "units is not a usable number"),
+    (("sizes", 0, "units"), 10**400, "units is not a usable number"),
     (("sizes", 0, "most"), 0, "no size goes from 1 to 0"),
     (("sizes", 1, "least"), 1, "do not overlap"),
     (("popularity", 0, "items"), 0, "no run of ranks has 0 items"),
@@ -439,13 +454,15 @@ def test_a_file_that_is_no_outline_is_named(tmp_path):
     deep = "[" * 200_000
     for content in (b"\xff", b"{", b"", deep.encode(), b'{"per_user": ' + b"9" * 5000 + b"}"):
         path.write_bytes(content)
-        with pytest.raises(InputError, match=r"o\.json is no outline: it is not JSON"):
+        with pytest.raises(InputError, match=r"o\.json is not an outline: it is not JSON"):
             read_outline(path)
     path.write_bytes(b" " * (1 << 23))
-    with pytest.raises(InputError, match=r"o\.json is no outline: it is larger"):
+    with pytest.raises(InputError, match=r"o\.json is not an outline: it is too large"):
         read_outline(path)
     path.write_text("[]")
-    with pytest.raises(InputError, match=r"o\.json is no outline .* the file is not an object"):
+    with pytest.raises(
+        InputError, match=r"o\.json is not a usable outline.* the file is not an object"
+    ):
         read_outline(path)
     with pytest.raises(InputError, match=r"none\.json cannot be read"):
         read_outline(tmp_path / "none.json")
@@ -557,7 +574,7 @@ def test_an_outline_whose_booking_cannot_be_committed_does_not_appear(
         return real(**more)
 
     monkeypatch.setattr(measuring, "draw", draw)
-    with pytest.raises(Refused, match=r"(?s)is gone.*Nothing was published.*stays booked as"):
+    with pytest.raises(Refused, match=r"(?s)is missing.*Nothing was published.*stays booked as"):
         survey(
             str(place / "log.tsv"), epsilon=1, ledger=book, source_name="web",
             out=out and tmp_path / out,
@@ -659,5 +676,5 @@ def test_a_guarantee_without_noise_cannot_be_read_back():
         kind="query", unit="user", per_user=1, sizes=(Size(least=1, most=1, units=1),),
         popularity=(Ranks(items=1, users=1),), guarantee=Guarantee(epsilon=1, delta=1e-6),
     )  # fmt: skip
-    with pytest.raises(InputError, match="not one of a measured outline"):
+    with pytest.raises(InputError, match="not that of a measured outline"):
         Outline.from_json(claimed.as_json())

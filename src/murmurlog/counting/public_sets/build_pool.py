@@ -1,9 +1,9 @@
-"""A public pool of queries, made of public text and a dictionary (SafeLog, section 3.3.2).
+"""Builds a public pool of queries from public text and a dictionary (SafeLog, section 3.3.2).
 
-Candidates are what the thesis samples from: n-grams of 2 to 5 words that end in a noun; and, so that
-any size can be had, single nouns and two-word combinations of the dictionary. Nothing is drawn: the
-same text gives the same pool. A pool made of the owner's log would be private data (A4), so a file
-that looks like a search log is refused.
+Candidates are those of the thesis, n-grams of 2 to 5 words that end in a noun, and, to reach any
+size, single nouns and two-word combinations of the dictionary. Nothing is random: the same text gives
+the same pool. A pool built from the owner's log would be private data (A4), so a file that looks like
+a search log is refused.
 """
 
 import re
@@ -28,10 +28,10 @@ from murmurlog.logs.formats import first_lines
 from murmurlog.logs.source import COMPRESSIONS, FORMATS, compression_of, find, guess
 
 LONGEST = 5  # words of an n-gram
-MOST_COUNTED = 10_000_000  # distinct n-grams held at a time; then the rarest are let go
+MOST_COUNTED = 10_000_000  # distinct n-grams in memory; beyond that the rarest are dropped
 MOST_SIZE = 200_000_000
 LINES_A_WRITE = 100_000
-# The dictionary has these as nouns (Oregon, Indiana, the letter A); in a text they hardly are.
+# The dictionary lists these as nouns (Oregon, Indiana, the letter A); in texts they rarely are.
 _SMALL = """
 a about above after all am an and any are as at be because been before being below between both
 but by can could did do does doing down during each few for from further had has have having he
@@ -87,7 +87,7 @@ def build(texts: Sequence[Path], *, size: int) -> pa.Array:
         raise UsageError(f"--size must lie between 1 and {MOST_SIZE}, not {size}")
     for path in texts:
         check_text(path)
-    grams, words = _counted(texts)
+    grams, words = _count_grams(texts)
     if not words:
         raise InputError("there is no word in " + ", ".join(path.name for path in texts))
     nouns, adjectives = (words_of - FUNCTION for words_of in dictionary())
@@ -109,18 +109,18 @@ def check_text(path: Path) -> None:
     lines = first_lines(path, compression_of(path))
     if _is_log(path, lines or ()):
         raise Refused(
-            f"{path.name} looks like a search log. A pool made of a log is private data: every query "
-            "it names was asked by somebody, and publishing on it protects nobody (A4). Build the "
-            "pool from text that is public anyway."
+            f"{path.name} looks like a search log. A pool made of a log is private data: somebody "
+            "asked every query in it, so a release on it protects nobody (A4). Build the pool from "
+            "public text."
         )
     suffixes = [suffix.lstrip(".").lower() for suffix in path.suffixes]
     kind = next((s for s in reversed(suffixes) if s not in COMPRESSIONS), "")
     if lines is None or kind in FORMATS:
-        raise InputError(f"{path.name} is no plain text: a pool is made of running text")
+        raise InputError(f"{path.name} is not plain text: a pool is built from running text")
 
 
 def _is_log(path: Path, lines: Sequence[str]) -> bool:
-    """Whether it has a user and a query column, or the form of a table whatever its header."""
+    """Whether it has a user and a query column, or looks like a table whatever its header."""
     with suppress(MurmurlogError):
         find(str(path))
         return True
@@ -132,7 +132,7 @@ def _is_log(path: Path, lines: Sequence[str]) -> bool:
     return len(lines) > 1 and 2 * sum("\t" in line for line in lines) > len(lines)
 
 
-def _counted(texts: Sequence[Path]) -> tuple[Counter[str], Counter[str]]:
+def _count_grams(texts: Sequence[Path]) -> tuple[Counter[str], Counter[str]]:
     """How often each n-gram that ends in a noun comes, and each word."""
     grams: Counter[str] = Counter()
     words: Counter[str] = Counter()
@@ -145,7 +145,7 @@ def _counted(texts: Sequence[Path]) -> tuple[Counter[str], Counter[str]]:
                     grams.update(_grams(run, noun))
             least = 1
             while len(grams) > MOST_COUNTED // (1 if least == 1 else 2):
-                # The rarest start again from 0: in a very large text they may be counted too low.
+                # Dropped n-grams restart from 0, so rare ones may be undercounted in a very large text.
                 grams = Counter({gram: n for gram, n in grams.items() if n > least})
                 least += 1
     return grams, words
@@ -175,7 +175,7 @@ def _combined(left: dict[str, int], right: dict[str, int]) -> Iterator[str]:
     heap = [(-heads[0][0] * tails[0][0], 0, 0)]
     while heap:
         product, level = heap[0][0], []
-        while heap and heap[0][0] == product:  # what is pushed meanwhile is lighter
+        while heap and heap[0][0] == product:  # pairs pushed meanwhile are lighter
             _, i, j = heappop(heap)
             level.append(_pairs(heads[i][1], tails[j][1]))
             if j + 1 < len(tails):

@@ -1,7 +1,7 @@
 """Public labels for queries: a finite set, so that paths of labels need no delta.
 
-`length` comes built in: how many words a query has. A file gives any other: lines of
-query<TAB>label; queries it does not list are "other". It must not have been made from the log (A4).
+Built in is `length`, the number of words of a query. A file can give others, as lines of
+query<TAB>label; queries it does not list are "other". It must not be derived from the log (A4).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Lengths:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Listed:
-    """What a public file says, "other" for all else."""
+    """The labels in a public file, "other" for all other queries."""
 
     table: pa.Table  # query, label
 

@@ -1,6 +1,6 @@
-"""Public lists of results: which urls a search engine shows for a query, whoever asks.
+"""Public lists of results: the urls that a search engine shows for a query, for any user.
 
-They must be independent of the log (A2): a list that was re-ranked by the same clicks is not public.
+They must be independent of the log (A2): a list that was re-ranked by its clicks is not public.
 """
 
 from pathlib import Path

@@ -1,8 +1,8 @@
-"""Finite public sets of keys that a tally is taken over: a list from a file, or all sequences of words.
+"""Finite public sets of keys: a list from a file, or all sequences of words of an alphabet.
 
-On such a set a mechanism may noise the keys that nobody holds too, and so needs no delta for keys
-that are new. The set must have been fixed without the log (A4). What is drawn here are choices
-among keys of equal standing, by `noise.below`; sizes may be far beyond what can be listed.
+On such a set a mechanism can also noise keys that nobody holds, and so needs no delta for new keys.
+The set must have been fixed without the log (A4). `unheld` draws uniform choices of keys, by
+`sampler.below`; a set may be far larger than what can be listed.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from murmurlog.logs.engines.protocol import Engine
 
 
-BLOCK = 1 << 22  # bytes; a line of a list may be one byte, and takes some forty as it is cleaned
-MOST_LINE = 1 << 30  # bytes; texts of one line are pools, too
-LIST_AT_MOST = 4  # times what is held or asked for: up to there the whole set is listed
+BLOCK = 1 << 22  # bytes; cleaning a line takes up to forty times its size
+MOST_LINE = 1 << 30  # bytes; a text without line feeds can be a pool, too
+LIST_AT_MOST = 4  # sets up to this many times the held and drawn keys are listed as a whole
 
 
 class Domain(Protocol):
@@ -63,7 +63,7 @@ class Listed:
             raise UsageError("a public set of keys needs at least one key")
         if any(column.null_count for column in self.table.columns):
             raise UsageError("a public set of keys must not hold an empty key")
-        # A key named twice would get two draws, and the size would not be what is noised.
+        # A repeated key would get two draws, and the size would be wrong.
         object.__setattr__(self, "table", distinct(self.table))
 
     @property
@@ -84,7 +84,7 @@ class Listed:
 
     @cached_property
     def _kept(self) -> WeakKeyDictionary[Engine, Any]:
-        """The keys as a table of the engines that have needed them."""
+        """The keys as a table of each engine that has used them."""
         return WeakKeyDictionary()
 
 
@@ -92,9 +92,8 @@ class Listed:
 class Sequences:
     """All sequences of `shortest` to `longest` words of a public alphabet, repeats allowed.
 
-    A key is a text, the words with `between` between them, or with between=None a list of words.
-    Shorter sequences have the lower numbers; among those of a length the number, in base n, is the
-    words' places in the alphabet.
+    A key is a text, the words joined by `between`, or with between=None a list of words. Shorter
+    sequences have lower numbers; among those of one length, the words are the digits in base n.
     """
 
     words: tuple[str, ...]
@@ -110,7 +109,7 @@ class Sequences:
             )
         if not self.words or len(set(self.words)) < len(self.words) or not all(self.words):
             raise UsageError("an alphabet needs at least one word, and each word once")
-        # Otherwise two sequences could read alike, and one key would get two draws.
+        # Otherwise two sequences could have one text, and one key would get two draws.
         if self.between is not None and (
             not self.between or any(self.between in word for word in self.words)
         ):
@@ -167,20 +166,6 @@ class Sequences:
         offsets = pa.array(np.arange(rows + 1) * length, pa.int32())
         return pa.ListArray.from_arrays(offsets, flat.take(pa.array(order)))
 
-    def indices(self, keys: pa.Table) -> list[int]:
-        """The numbers of keys: indices(keys(i)) == i."""
-        numbers = []
-        for key in keys[self.name].to_pylist():
-            words = self._split(key)
-            if not self._holds(words):
-                raise UsageError("a key is no sequence of the alphabet")
-            number = sum(len(self.words) ** n for n in range(self.shortest, len(words)))
-            value = 0
-            for word in words:
-                value = value * len(self.words) + self._places[word]
-            numbers.append(number + value)
-        return numbers
-
     def restrict(self, table: Any, engine: Engine) -> Any:
         kind = pa.string() if self.between is not None else pa.list_(pa.string())
         schema = pa.schema([(self.name, kind)])
@@ -189,7 +174,7 @@ class Sequences:
             held = [self._holds(self._split(key)) for key in batch.column(0).to_pylist()]
             return batch.filter(pa.array(held, pa.bool_()))
 
-        known = engine.filled(schema, table.select(self.name).distinct(), inside)
+        known = engine.map_batches(schema, table.select(self.name).distinct(), inside)
         return table.semi_join(known, [self.name])
 
     def _split(self, key: Any) -> Sequence[str]:
@@ -202,20 +187,22 @@ class Sequences:
 def unheld(domain: Domain, *, count: int, held: Any, engine: Engine, entropy: Entropy) -> pa.Table:
     """`count` distinct keys chosen uniformly among those of the set that `held` does not hold.
 
-    `held` is an engine's table of distinct keys of the set. Keys are drawn from the whole set, in
-    order, and those drawn before or held are passed over; the first `count` left are a uniform choice.
-    Where that would miss often, the whole set is listed instead.
+    `held` is an engine's table of distinct keys of the set. Keys are drawn from the whole set; those
+    drawn before or held are rejected, and the first `count` others are a uniform choice. Where that
+    would reject often, the whole set is listed instead.
     """
     names = list(domain.names)
     taken = int(held.count().to_pyarrow().as_py())
     if count > domain.size - taken:
-        raise UsageError(f"{count} keys were asked for, {domain.size - taken} are held by nobody")
+        raise UsageError(
+            f"{count} keys are needed, but only {domain.size - taken} are held by nobody"
+        )
     if count == 0:
         return domain.keys(np.zeros(0, np.int64))
     if domain.size <= LIST_AT_MOST * (taken + count):
         free = _free(domain, np.arange(domain.size), held.select(*names), engine)
-        return domain.keys(free[some(len(free), count=count, entropy=entropy)])
-    chosen: dict[int, None] = {}  # in the order drawn: cutting by any other would prefer some keys
+        return domain.keys(free[draw_distinct(len(free), count=count, entropy=entropy)])
+    chosen: dict[int, None] = {}  # in the order drawn: any other order would prefer some keys
     while len(chosen) < count:
         missing = count - len(chosen)
         drawn = below(domain.size, count=missing + missing // 2 + 8, entropy=entropy)
@@ -235,11 +222,11 @@ def _free(domain: Domain, numbers: npt.NDArray[Any], held: Any, engine: Engine) 
     return kept
 
 
-def some(size: int, *, count: int, entropy: Entropy) -> npt.NDArray[np.int64]:
+def draw_distinct(size: int, *, count: int, entropy: Entropy) -> npt.NDArray[np.int64]:
     """`count` distinct integers of [0, size), every such set equally likely."""
     if 2 * count > size:  # a uniform choice of the others leaves a uniform choice
         left = np.ones(size, np.bool_)
-        left[some(size, count=size - count, entropy=entropy)] = False
+        left[draw_distinct(size, count=size - count, entropy=entropy)] = False
         return np.flatnonzero(left)
     chosen: dict[int, None] = {}
     while len(chosen) < count:
@@ -256,15 +243,15 @@ def distinct(table: pa.Table) -> pa.Table:
 
 
 def read_pool(path: Path, *, url: str = "path", kind: str | None = None) -> Listed:
-    """The distinct keys of a public file, cleaned as the log is: before their number is taken.
+    """The distinct keys of a public file, cleaned like the log before they are counted.
 
-    A line is a query, or query<TAB>url; of the url as much is kept as `url` says. The file is
-    UTF-8, plain or compressed (.gz, .zst). `kind` names the table the keys are for; without it the
-    first line tells queries from clicks.
+    A line is a query, or query<TAB>url; urls are cut as `url` says. The file is UTF-8, plain or
+    compressed (.gz, .zst). `kind` names the table of the keys; by default the first line decides
+    between queries and clicks.
     """
     check_url_level(url)
     if not path.is_file():
-        raise InputError(f"there is no file of a public pool {str(path)!r}")
+        raise InputError(f"there is no pool file {str(path)!r}")
     chunks: list[list[pa.Array]] = []
     row = 1
     for lines in lines_of(path):
@@ -279,12 +266,12 @@ def read_pool(path: Path, *, url: str = "path", kind: str | None = None) -> List
 
 
 def read_pools(path: Path, *, tables: Sequence[str], url: str) -> dict[str, Listed]:
-    """The pool of each table from one file: query lines, or query<TAB>url, which serve both.
+    """The pool of each table from one file: query lines, or query<TAB>url lines for both tables.
 
     For pairs the lines are query<TAB>next query, for keywords one keyword each.
     """
     if not path.is_file():
-        raise InputError(f"there is no file of a public pool {str(path)!r}")
+        raise InputError(f"there is no pool file {str(path)!r}")
     first = next(lines_of(path), pa.array([""]))[0].as_py()
     urls = "\t" in first
     pools = {}
@@ -360,10 +347,10 @@ def _cleaned(
 
 
 def _normal(texts: pa.Array) -> pa.Array:
-    """The texts normalised; most are already, and only the others go through Python."""
+    """The texts normalised; only those that are not normal yet go through Python."""
     odd = pc.invert(pc.match_substring_regex(texts, f"^(?:{ALREADY_NORMAL})$"))
-    mended = [normalise(text) for text in texts.filter(odd).to_pylist()]
-    return pc.replace_with_mask(texts, odd, pa.array(mended, pa.string()))
+    clean = [normalise(text) for text in texts.filter(odd).to_pylist()]
+    return pc.replace_with_mask(texts, odd, pa.array(clean, pa.string()))
 
 
 def _urls(texts: pa.Array, level: str) -> pa.Array:

@@ -22,8 +22,8 @@ ROWS_A_BATCH = 200_000
 LEAST_MEMORY = 2_000_000  # bytes; with less the engine cannot even be started
 MOST_MEMORY = 10**15
 OUT_OF_MEMORY = (
-    "the engine ran out of memory or of room to spill. Give it more with --memory, or point TMPDIR "
-    "to a larger disk."
+    "the engine ran out of memory or of disk space to spill to. Raise --memory, or set TMPDIR to a "
+    "larger disk."
 )
 
 
@@ -49,7 +49,7 @@ class DuckEngine:
 
     def __init__(self, backend: Any, folder: Path) -> None:
         self.backend = backend
-        self.folder = folder  # private, gone with the engine
+        self.folder = folder  # private, deleted with the engine
         self._tables = 0
         self._shown: dict[str, pa.Table] = {}
 
@@ -154,18 +154,18 @@ class DuckEngine:
             self.sql("SET preserve_insertion_order = false")
             cursor.close()
 
-    def filled(
+    def map_batches(
         self, schema: pa.Schema, source: Any, function: Callable[[pa.RecordBatch], pa.RecordBatch]
     ) -> Any:
         """A new table of `schema`, made by a Python function from the batches of `source`."""
-        return self.stored(schema, map(function, self.batches(source)))
+        return self.store_batches(schema, map(function, self.batches(source)))
 
-    def numbered(self, expression: Any, name: str) -> Any:
+    def number_rows(self, expression: Any, name: str) -> Any:
         """The expression's rows, kept, with their places 0, 1, .. in the order of all columns."""
         place = ibis.row_number().over(ibis.window(order_by=list(expression.columns)))
         return self.materialise(expression.mutate(**{name: place.cast("int64")}))
 
-    def stored(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Any:
+    def store_batches(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Any:
         """A stream of Arrow batches as a table of the engine."""
         name = self.new_name()
         table = self.backend.create_table(name, schema=ibis.Schema.from_pyarrow(schema))
@@ -201,15 +201,15 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 @contextmanager
 def _translate_errors() -> Iterator[None]:
-    """DuckDB's errors as ours. Its texts can quote values of the log, so most are not passed on."""
+    """DuckDB's errors as ours. Its messages can quote values of the log, so most are dropped."""
     try:
         yield
     except (duckdb.OutOfMemoryException, MemoryError):
         raise EngineError(OUT_OF_MEMORY) from None
     except (duckdb.IOException, duckdb.InvalidInputException, OSError, pa.ArrowInvalid):
         raise InputError(
-            "a file of the source could not be read to its end: it is damaged, or changed meanwhile, "
-            "or the disk for temporary files is full"
+            "a file of the source could not be read to its end: it is damaged, or changed while it was "
+            "read, or the disk for temporary files is full"
         ) from None
     except (duckdb.ConversionException, duckdb.TypeMismatchException):
         raise InputError(
@@ -229,11 +229,11 @@ def check_memory(memory: str | None) -> None:
 
 
 def _for_tables(memory: str) -> int:
-    """What DuckDB may take of it, in bytes: the process around it takes up to a gigabyte itself."""
-    said = re.fullmatch(r"(\d+(?:\.\d+)?) ?([KMGT])(i?)B", memory, re.IGNORECASE)
-    if not said:
+    """DuckDB's part of it, in bytes: the process itself takes up to a gigabyte."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([KMGT])(i?)B", memory, re.IGNORECASE)
+    if not match:
         raise UsageError(f"--memory {memory!r} is not a size: write it as 8GB or 500MB")
-    size = float(said[1]) * (1024 if said[3] else 1000) ** ("KMGT".index(said[2].upper()) + 1)
+    size = float(match[1]) * (1024 if match[3] else 1000) ** ("KMGT".index(match[2].upper()) + 1)
     if not LEAST_MEMORY <= size <= MOST_MEMORY:
         raise UsageError(
             f"--memory {memory!r:.40} is not a size that the engine can start with: give it 2MB to 1000TB"
@@ -243,7 +243,7 @@ def _for_tables(memory: str) -> int:
 
 @contextmanager
 def connect(*, memory: str | None = None, folder: Path | None = None) -> Iterator[DuckEngine]:
-    """An engine in a new private folder below `folder` (default: the system's temporary one)."""
+    """An engine in a new private folder below `folder` (default: the system's temporary folder)."""
     with scratch(folder or Path(tempfile.gettempdir())) as private:
         # Tables live in memory and spill to the folder; a database file costs four times the CPU.
         backend = ibis.duckdb.connect()
@@ -251,7 +251,7 @@ def connect(*, memory: str | None = None, folder: Path | None = None) -> Iterato
             settings = {
                 "temp_directory": str(private / "spill"),
                 "preserve_insertion_order": "false",
-                "GLOBAL TimeZone": "UTC",  # cursors would have the machine's
+                "GLOBAL TimeZone": "UTC",  # else cursors use that of the machine
                 "autoinstall_known_extensions": "false",
                 "autoload_known_extensions": "false",
                 "enable_progress_bar": "false",
@@ -273,7 +273,7 @@ def quoted(text: str) -> str:
 
 
 def literal(path: Path) -> str:
-    """The SQL of a file's name that DuckDB takes for that file alone; stars are no patterns there."""
+    """The SQL of a file name that DuckDB reads literally, without patterns."""
     name = str(path)
     if "\\" in name and any(c in name for c in "*?["):
         raise InputError(

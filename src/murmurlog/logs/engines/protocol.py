@@ -1,4 +1,4 @@
-"""What every engine offers to the steps that count a log. Knows no engine, and loads none."""
+"""The interface of engines for the steps that count a log. Imports no engine."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
@@ -26,7 +26,7 @@ class Engine(Protocol):
 
     @property
     def dense(self) -> bool:
-        """Whether `numbered` gives 0, 1, .. without gaps."""
+        """Whether `number_rows` gives 0, 1, .. without gaps."""
 
     def materialise(self, expression: Any) -> Any:
         """The expression's rows, computed once and kept."""
@@ -37,7 +37,7 @@ class Engine(Protocol):
     def batches(self, expression: Any) -> "Iterator[pa.RecordBatch]":
         """The expression's rows as a stream of Arrow batches."""
 
-    def filled(
+    def map_batches(
         self,
         schema: "pa.Schema",
         source: Any,
@@ -45,10 +45,10 @@ class Engine(Protocol):
     ) -> Any:
         """A new table of `schema`, made by a Python function from the batches of `source`."""
 
-    def numbered(self, expression: Any, name: str) -> Any:
+    def number_rows(self, expression: Any, name: str) -> Any:
         """The expression's rows, kept, with a whole number in a new column: no two have the same."""
 
-    def stored(self, schema: "pa.Schema", batches: "Iterable[pa.RecordBatch]") -> Any:
+    def store_batches(self, schema: "pa.Schema", batches: "Iterable[pa.RecordBatch]") -> Any:
         """A stream of Arrow batches as a table of the engine."""
 
     def microseconds(self, time: Any) -> Any:

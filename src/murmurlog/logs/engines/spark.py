@@ -3,8 +3,8 @@
 Nothing is collected: what is used twice is written to a private folder and read again, and rows
 come to this process as a stream of Arrow batches, one partition at a time. No noise is drawn on a
 worker, where a task can run twice. Python functions run on the workers, on batches; the package
-goes there as a zip file. Knows nothing about logs. Spark comes with the extra `spark` and is
-imported late.
+is sent there as a zip file. Independent of logs. Spark comes with the extra `spark` and is imported
+late.
 """
 
 import os
@@ -27,14 +27,14 @@ from murmurlog.bundle.keys import NORMALISER, normalise
 from murmurlog.bundle.scratch import PREFIX, scratch
 from murmurlog.errors import EngineError, InputError, MurmurlogError, UsageError
 from murmurlog.logs.engines.self_test import HOSTILE, self_test
-from murmurlog.logs.engines.spark_worker import each, ipc, normalised, packed, unpacked
+from murmurlog.logs.engines.spark_worker import apply_to_each, ipc, normalise_texts, pack, unpack
 
 ROWS_A_BATCH = 20_000
 ROWS_A_GROUP = 1_000_000  # of a file that this process writes
 CHUNK = 50_000  # rows that go to the workers together
 ROW_GROUP = 16 << 20  # bytes; a stream holds about one row group
 IPC = "ipc binary"  # the schema of Arrow batches on their way
-# What must be the same whatever the cluster's own defaults are.
+# Settings that override the cluster's defaults.
 SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.timestampType": "TIMESTAMP_NTZ",
@@ -53,26 +53,27 @@ SETTINGS = {
 }
 AT_START = {
     "spark.app.name": "murmurlog",
-    "spark.ui.enabled": "false",  # it would show parts of plans to whoever opens the port
+    "spark.ui.enabled": "false",  # it would show query plans to anyone who opens the port
     "spark.ui.showConsoleProgress": "false",
 }
-# Of every table that is written, also where the session is not ours and has other settings.
+# For every table that is written, also in a session that we did not start.
 WRITTEN = {
     "parquet.block.size": str(ROW_GROUP),
-    # With version 2 a task that dies while it commits leaves rows behind.
+    # With version 2 a task that fails during its commit leaves rows behind.
     "mapreduce.fileoutputcommitter.algorithm.version": "1",
 }
-# Files and folders are read as they are named, where no star is a pattern and no `day=1` a column.
+# Paths are read literally: * is not a pattern and `day=1` not a column.
 LITERALLY = {
     "__globPaths__": "false",
     "recursiveFileLookup": "true",
-    # The usual client looks for a file of sums, and cannot name that of a file with a colon.
+    # The default client needs a checksum file, whose name fails for files with a colon.
     "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "fs.file.impl.disable.cache": "true",
 }
 PIP = "pip install 'murmurlog[spark]'"
-# What Spark may say while it runs, and our words for it, since its own can quote rows.
-_SAID: Mapping[str, tuple[type[MurmurlogError], str]] = {
+# Errors of Spark by a part of their text, and the messages shown instead, since Spark's own can
+# quote rows.
+_ERRORS: Mapping[str, tuple[type[MurmurlogError], str]] = {
     "No space left": (EngineError, "the disk of the scratch folder or of a worker is full"),
     "OutOfMemoryError": (
         EngineError,
@@ -115,8 +116,11 @@ _SAID: Mapping[str, tuple[type[MurmurlogError], str]] = {
         "the scratch folder cannot be written by the workers: they must run as the same user",
     ),
     "CANNOT_MERGE": (InputError, "the files of the source have columns of different types"),
-    "FAILED_READ_FILE": (InputError, "a file of the source is damaged, or changed meanwhile"),
-    "is not a Parquet file": (InputError, "a file of the source is no Parquet"),
+    "FAILED_READ_FILE": (
+        InputError,
+        "a file of the source is damaged, or changed while it was read",
+    ),
+    "is not a Parquet file": (InputError, "a file of the source is not Parquet"),
     "UnicodeDecodeError": (InputError, "the source holds text that is not valid UTF-8"),
     "MALFORMED_CHARACTER": (InputError, "the source holds text that is not valid UTF-8"),
     "SparkContext was shut down": (EngineError, "Spark was stopped while it was in use"),
@@ -147,8 +151,8 @@ class SparkEngine:
     def __init__(self, session: Any, folder: str, private: Path) -> None:
         self.session = session
         self.backend = _backend(session)
-        self.folder = folder  # where workers write; gone with the engine
-        self.private = private  # a folder of this machine; gone with the engine
+        self.folder = folder  # where workers write; deleted with the engine
+        self.private = private  # a folder of this machine; deleted with the engine
         self._tables = 0
 
     @property
@@ -165,21 +169,23 @@ class SparkEngine:
         parts = [(ipc(batch),) for batch in table.to_batches(max_chunksize=CHUNK)]
         with translate_errors():
             sent = self.session.createDataFrame(parts, IPC)
-            return self.write(sent.mapInArrow(unpacked, spark_schema(table.schema)))
+            return self.write(sent.mapInArrow(unpack, spark_schema(table.schema)))
 
     def batches(self, expression: Any) -> Iterator[pa.RecordBatch]:
-        """The rows as a stream of Arrow batches, in no order; a partition is here at a time."""
+        """The rows as a stream of Arrow batches, unordered; one partition at a time is in memory."""
         if not isinstance(expression.op(), ibis.expr.operations.DatabaseTable):
-            expression = self.materialise(expression)  # a lost task must not change what came
+            expression = self.materialise(
+                expression
+            )  # a task that is repeated must not change the rows
         schema = expression.schema().to_pyarrow()
         with translate_errors():
             rows = self.session.sql(self.backend.compile(expression))
-            for (one,) in rows.mapInArrow(packed, IPC).toLocalIterator():
+            for (one,) in rows.mapInArrow(pack, IPC).toLocalIterator():
                 with pa.ipc.open_stream(one) as stream:
                     for batch in stream:
                         yield batch.cast(schema)
 
-    def filled(
+    def map_batches(
         self, schema: pa.Schema, source: Any, function: Callable[[pa.RecordBatch], pa.RecordBatch]
     ) -> Any:
         """A new table of `schema`, made by a Python function from the batches of `source`.
@@ -188,14 +194,14 @@ class SparkEngine:
         """
         with translate_errors():
             rows = self.session.sql(self.backend.compile(source))
-            work = partial(each, function=function, normaliser=NORMALISER)
+            work = partial(apply_to_each, function=function, normaliser=NORMALISER)
             return self.write(rows.mapInArrow(work, spark_schema(schema)))
 
-    def numbered(self, expression: Any, name: str) -> Any:
+    def number_rows(self, expression: Any, name: str) -> Any:
         """The expression's rows, kept, with a whole number in a new column: no two have the same.
 
-        The numbers have gaps, as each partition counts for itself, and none is made twice: a task
-        that is done again replaces what it wrote before.
+        The numbers have gaps, because each partition counts for itself, and are unique: a task that
+        is repeated replaces its earlier output.
         """
         from pyspark.sql import functions
 
@@ -203,8 +209,8 @@ class SparkEngine:
             rows = self.session.sql(self.backend.compile(expression))
             return self.write(rows.withColumn(name, functions.monotonically_increasing_id()))
 
-    def stored(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Any:
-        """A stream of Arrow batches as a table; on its way it is a file of this machine."""
+    def store_batches(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Any:
+        """A stream of Arrow batches as a table, by way of a file on this machine."""
         file = self.private / "batches.parquet"
         with pq.ParquetWriter(file, schema) as out:
             for batch in batches:
@@ -250,7 +256,7 @@ class SparkEngine:
         self_test(self)
         schema = pa.schema([("raw", pa.string()), ("clean", pa.string())])
         given = self.keep(pa.table({"raw": pa.array(HOSTILE, pa.string())}))
-        found = self.filled(schema, given, normalised)
+        found = self.map_batches(schema, given, normalise_texts)
         rows = {row["raw"]: row["clean"] for b in self.batches(found) for row in b.to_pylist()}
         if rows != {text: normalise(text) for text in HOSTILE}:
             raise EngineError(
@@ -260,20 +266,20 @@ class SparkEngine:
 
 
 def is_uri(path: str) -> bool:
-    """Whether a path is one that only Spark can tell anything about: s3a://..., hdfs://..."""
+    """Whether only Spark can read the path: s3a://..., hdfs://..."""
     return re.match(r"[a-z][a-z0-9+.-]*://", path, re.IGNORECASE) is not None
 
 
 def literal(path: Path) -> str:
     """A path of this machine as Hadoop and Spark name it.
 
-    It is no URI: they take a percent sign, a space or any other character for itself.
+    It is not a URI: percent signs, spaces and other characters are not escaped.
     """
     return f"file://{path.resolve()}"
 
 
 def check_settings(*, master: str | None, scratch_at: str | None, memory: str | None) -> None:
-    """Raises unless the settings go together; starts nothing."""
+    """Raises unless the settings are consistent; starts nothing."""
     if memory:
         raise UsageError(
             "--memory is for --engine duckdb: Spark's memory is spark.executor.memory and "
@@ -285,7 +291,7 @@ def check_settings(*, master: str | None, scratch_at: str | None, memory: str | 
             "such as a shared disk, hdfs://... or s3a://..."
         )
     if scratch_at is not None and not is_uri(scratch_at) and not Path(scratch_at).is_dir():
-        raise UsageError(f"--scratch {scratch_at!r} is no folder: make it first")
+        raise UsageError(f"--scratch {scratch_at!r} is not a folder: create it first")
 
 
 @contextmanager
@@ -334,7 +340,7 @@ def _session(master: str | None, private: Path) -> tuple[Any, bool]:
 
 
 def _silence() -> None:
-    """Stops Spark 4 from printing whole errors, which quote plans and values, by itself."""
+    """Stops Spark 4 from printing whole errors, which quote plans and values."""
     with suppress(ImportError):
         from pyspark.logger import PySparkLogger
 
@@ -356,12 +362,12 @@ def _started(kind: Any, master: str | None, private: Path) -> Any:
                     f"the folder for temporary files, {str(private.parent)!r}, has a comma in its "
                     "name, which Spark takes for two folders: name another with TMPDIR"
                 )
-            # Shuffled rows go where the rest of the log is, and vanish with it.
+            # Shuffled rows are written to the private folder and deleted with it.
             builder = builder.config("spark.local.dir", str(private))
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     try:
         session = builder.getOrCreate()
-    except Exception as error:  # what is raised depends on how far Java came
+    except Exception as error:  # its type depends on where Java failed
         text = str(error)
         if "master URL" in text:
             raise UsageError(
@@ -369,7 +375,7 @@ def _started(kind: Any, master: str | None, private: Path) -> Any:
             ) from None
         if "GATEWAY" in text.upper():
             raise EngineError(
-                "Java could not start Spark: it needs Java 17 or 21 (see its words above)"
+                "Java could not start Spark: it needs Java 17 or 21 (see its message above)"
             ) from None
         raise EngineError(f"Spark could not start: {text.splitlines()[0]}") from None
     if session.conf.get("spark.log.level", None) is None:
@@ -379,7 +385,7 @@ def _started(kind: Any, master: str | None, private: Path) -> Any:
 
 @contextmanager
 def _folder(session: Any, scratch_at: str | None, private: Path) -> Iterator[str]:
-    """A new folder for tables, as Spark names it, gone when the block ends."""
+    """A new folder for tables, as Spark names it, deleted when the block ends."""
     if scratch_at is None:
         yield literal(private)
     elif not is_uri(scratch_at):
@@ -418,7 +424,7 @@ def _package(private: Path) -> Path:
 
 @contextmanager
 def translate_errors() -> Iterator[None]:
-    """Spark's errors as ours. Its texts can quote values of the log, so they are not passed on."""
+    """Spark's errors as ours. Its messages can quote values of the log, so they are dropped."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -426,13 +432,13 @@ def translate_errors() -> Iterator[None]:
         yield
     except (Py4JError, PySparkException) as error:
         text = str(error)
-        for said, (kind, words) in _SAID.items():
-            if said in text:
-                raise kind(words) from None
+        for part, (kind, message) in _ERRORS.items():
+            if part in text:
+                raise kind(message) from None
         named = getattr(error, "getCondition", getattr(error, "getErrorClass", lambda: None))
         what = named() or type(error).__name__
         raise EngineError(
-            f"Spark failed with {what}. Its words may quote rows, so they are not shown here: see "
+            f"Spark failed with {what}. Its message may quote rows, so it is not shown here: see "
             "the logs of the workers, or set spark.log.level"
         ) from None
 
@@ -450,7 +456,7 @@ def spark_schema(schema: pa.Schema) -> Any:
 
 
 def _backend(session: Any) -> Any:
-    """Ibis on Spark, but small results come as rows: its own way goes through pandas."""
+    """Ibis on Spark, but small results are collected as rows, without pandas."""
     from ibis.backends.pyspark import Backend
 
     backend = type("Rows", (Backend,), {"to_pyarrow": _to_pyarrow})()

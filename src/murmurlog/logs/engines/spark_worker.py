@@ -1,7 +1,7 @@
-"""What runs on the workers of a Spark cluster: functions of streams of Arrow batches.
+"""Functions of streams of Arrow batches that run on the workers of a Spark cluster.
 
-Workers import it from the zip file that is sent to them, so it needs pyarrow and what it names, and
-nothing of murmurlog but its text rules.
+Workers import it from the zip file that is sent to them, so it imports only pyarrow, the text rules
+of murmurlog and, late, DuckDB.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,37 +19,37 @@ def ipc(batch: pa.RecordBatch) -> bytes:
     return bytes(sink.getvalue())
 
 
-def packed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Each batch as a row of bytes."""
     for batch in batches:
         yield pa.RecordBatch.from_pydict({"ipc": pa.array([ipc(batch)], pa.binary())})
 
 
-def unpacked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The batches that were packed."""
+def unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The batches that `pack` made bytes of."""
     for batch in batches:
         for one in batch.column(0).to_pylist():
             with pa.ipc.open_stream(one) as stream:
                 yield from stream
 
 
-def each(
+def apply_to_each(
     batches: Iterator[pa.RecordBatch],
     *,
     function: Callable[[pa.RecordBatch], pa.RecordBatch],
     normaliser: str,
 ) -> Iterator[pa.RecordBatch]:
-    """What a function makes of each batch, if text rules are the same here as where it came from."""
+    """Applies a function to each batch, if the text rules are those of the sending process."""
     if normaliser != NORMALISER:
         raise RuntimeError("another normaliser")
     for batch in batches:
         yield function(batch)
 
 
-def asked_of_duckdb(
+def run_duckdb(
     batches: Iterator[pa.RecordBatch], *, statement: str, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """The answers of DuckDB to a statement about each batch, which it calls `incoming`."""
+    """The result of a DuckDB statement for each batch, which the statement calls `incoming`."""
     import duckdb
 
     with duckdb.connect() as connection:
@@ -61,8 +61,8 @@ def asked_of_duckdb(
             yield from found.cast(schema).to_batches()
 
 
-def normalised(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Texts as they are and normalised."""
+def normalise_texts(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The texts, raw and normalised."""
     raw = batch.column(0)
     clean = pa.array([normalise(text) for text in raw.to_pylist()], pa.string())
     return pa.RecordBatch.from_arrays([raw, clean], names=["raw", "clean"])

@@ -1,1 +1,1 @@
-"""Generated logs, which are nobody's."""
+"""Generated logs, without real users."""

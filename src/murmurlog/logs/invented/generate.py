@@ -1,11 +1,11 @@
-"""Invented search logs: reproducible, nobody's, shaped like real ones. Draws no privacy noise.
+"""Generated search logs: reproducible, shaped like real ones, without real users.
 
-Two models (docs/explanation/generate.md). The plain one: users differ in activity by a log-normal law; a user's
+Two models (docs/explanation/generate.md). The plain one: users' activity is log-normal; a user's
 rows fall into sessions; a query is one of a shared list with Zipf-Mandelbrot popularity, or the
-user's own (the long tail that only one person ever asks), or the previous one again; a little over
-half of the queries are clicked, mostly on the first result. The other draws users of a `Population`
-that was measured to look like a known log, with planted things to find; `synth_text` spells both
-what they ask and what they click.
+user's own (the long tail that only one person asks), or the previous one again; a little over half
+of the queries are clicked, mostly on the first result. The other draws users of a `Population` that
+was fitted to a known log, with planted labels; `texts` gives the texts of queries and urls. Draws no
+privacy noise.
 """
 
 from collections.abc import Sequence
@@ -24,8 +24,6 @@ from murmurlog.logs.invented.populations import POPULATIONS, numbers
 from murmurlog.logs.invented.populations import sizes as draw_sizes
 from murmurlog.logs.invented.texts import WORDS, Ints
 from murmurlog.logs.source import format_of
-
-Numbers = npt.NDArray[np.integer]
 
 ROWS_A_USER = 40
 DAYS = 90
@@ -73,7 +71,7 @@ def invent(*, rows: int, seed: int, like: str | None = None) -> Invented:
         return _plain(rows=rows, seed=seed)
     if like not in POPULATIONS:
         raise UsageError(f"--like {like!r} is not known: choose {' or '.join(POPULATIONS)}")
-    return _drawn(rows=rows, seed=seed, like=like)
+    return _from_population(rows=rows, seed=seed, like=like)
 
 
 def _plain(*, rows: int, seed: int) -> Invented:
@@ -102,7 +100,7 @@ def _plain(*, rows: int, seed: int) -> Invented:
 
 
 def check_target(out: Path, *, flag: str = "--out", kinds: Sequence[str] = tuple(COPY)) -> None:
-    """Raises unless a log, or what `flag` stands for, can be written there."""
+    """Raises unless a log, or the output of `flag`, can be written there."""
     try:
         str(out.absolute()).encode()
     except UnicodeEncodeError:
@@ -116,14 +114,14 @@ def check_target(out: Path, *, flag: str = "--out", kinds: Sequence[str] = tuple
     except InputError as error:
         raise UsageError(str(error)) from None
     if kind not in kinds:
-        what = "a log" if flag == "--out" else "what is planted"
+        what = "a log" if flag == "--out" else "labels"
         raise UsageError(f"cannot write {out.name}: {what} can be {', '.join(kinds)}")
 
 
 def check_labels(labels: Path, *, like: str | None, out: Path) -> None:
-    """Raises unless what a log of this kind has planted can be written there, beside the log."""
+    """Raises unless the labels of a log of this kind can be written there, beside the log."""
     if like is None:
-        raise UsageError("--labels needs --like: a plain log has nothing planted")
+        raise UsageError("--labels needs --like: a plain log has no labels")
     if realpath(labels) == realpath(out):
         raise UsageError(f"--labels and --out are both {str(out)!r}: choose two files")
     check_target(labels, flag="--labels", kinds=LABELS)
@@ -137,7 +135,7 @@ def write(log: Invented, out: Path) -> None:
 
 
 def write_labels(log: Invented, labels: Path) -> None:
-    """Writes what was planted, as Parquet or CSV by the file's extension."""
+    """Writes the planted labels, as Parquet or CSV by the file's extension."""
     check_labels(labels, like=log.like, out=Path())
     _copy(log.labels, labels, seed=log.seed, order="ORDER BY ALL")
 
@@ -160,26 +158,26 @@ def _copy(table: pa.Table, out: Path, *, seed: int, order: str) -> None:
         connection.close()
 
 
-def _drawn(*, rows: int, seed: int, like: str) -> Invented:
-    """A log of users of a population: drawn as numbers, then spelled."""
+def _from_population(*, rows: int, seed: int, like: str) -> Invented:
+    """A log of users of a population: drawn as numbers, then given texts."""
     population = POPULATIONS[like]
     rng = np.random.default_rng(seed)
     users = max(1, min(rows, round(rows * population.users / population.rows)))
     sizes = draw_sizes(rng, rows=rows, users=users, sigma=population.activity)
     user, time, query, host, rank = numbers(rng, population, seed=seed, sizes=sizes)
-    asked = pa.array(query).dictionary_encode()
-    went = pa.array(host, mask=host < 0).dictionary_encode()
-    queries, sites = (np.asarray(codes.dictionary, np.int64) for codes in (asked, went))
+    query_codes = pa.array(query).dictionary_encode()
+    host_codes = pa.array(host, mask=host < 0).dictionary_encode()
+    queries, sites = (np.asarray(codes.dictionary, np.int64) for codes in (query_codes, host_codes))
     spelled = text.texts(queries)
     names = pa.array([f"u{i:07d}" for i in rng.permutation(users)])
     moment = np.datetime64(population.first_day, "us") + time.astype("timedelta64[s]")
     return Invented(
         table=pa.table(
             {
-                "user": _taken(names, pa.array(user)),
+                "user": _take(names, pa.array(user)),
                 "time": pa.array(moment),
-                "query": _taken(spelled, asked.indices),
-                "url": _taken(text.urls(sites), went.indices),
+                "query": _take(spelled, query_codes.indices),
+                "url": _take(text.urls(sites), host_codes.indices),
                 "rank": pa.array(rank.astype(np.int64), mask=host < 0),
             }
         ),
@@ -191,7 +189,7 @@ def _drawn(*, rows: int, seed: int, like: str) -> Invented:
     )
 
 
-def _taken(values: pa.Array, codes: pa.Array) -> pa.ChunkedArray:
+def _take(values: pa.Array, codes: pa.Array) -> pa.ChunkedArray:
     """The value of each code, in pieces whose text stays well below Arrow's 2 GB."""
     piece = 10_000_000
     return pa.chunked_array(

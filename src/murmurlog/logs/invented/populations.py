@@ -1,7 +1,7 @@
-"""Populations that invented logs are drawn from, and the drawing of their rows as numbers.
+"""Populations that generated logs are drawn from, and how their rows are drawn as numbers.
 
-A population was measured to look like a known log (docs/explanation/populations.md). Drawn are numbers of users,
-queries, sites and ranks; `synth_text` spells them. Draws no privacy noise.
+A population is fitted to a known log (docs/explanation/populations.md). Users, queries, sites and
+ranks are drawn as numbers; `texts` gives their texts. Draws no privacy noise.
 """
 
 from dataclasses import dataclass
@@ -24,10 +24,10 @@ STEP = 1 << 27  # seconds between the clocks of two users: more than any log las
 
 @dataclass(frozen=True, kw_only=True)
 class Population:
-    """Whom an invented log is drawn from: its size, and what its users do.
+    """The population of a generated log: its size, and the behaviour of its users.
 
     The probabilities `more` and `silent` are of a row and a user, `again`, `turned` and `clicked` of
-    a submitted query, all others of a query that differs from the last. What they leave is shared.
+    a submitted query, all others of a query that differs from the last. The remaining queries are shared.
     """
 
     rows: int
@@ -60,46 +60,18 @@ class Population:
 
 POPULATIONS = {
     "aol": Population(
-        rows=36_389_567,
-        users=657_426,
-        first_day="2006-03-01",
-        days=92,
-        activity=1.35,
-        silent=0.17,
-        more=0.24,
-        again=0.27,
-        turned=0.5,
-        clicked=0.275,
-        first=0.47,
-        new_session=0.4,
-        own=0.33,
-        site=0.165,
-        special=0.1,
-        shared=20_000_000,
-        zipf_s=0.94,
-        zipf_q=20.0,
+        rows=36_389_567, users=657_426, first_day="2006-03-01", days=92, activity=1.35,
+        silent=0.17, more=0.24, again=0.27, turned=0.5, clicked=0.275, first=0.47,
+        new_session=0.4, own=0.33, site=0.165, special=0.1,
+        shared=20_000_000, zipf_s=0.94, zipf_q=20.0,
     ),
     "zealous": Population(
-        rows=12_000_000,
-        users=500_000,
-        first_day="2026-03-01",
-        days=30,
-        activity=1.2,
-        silent=0.1,
-        more=0.29,
-        again=0.2,
-        turned=0.5,
-        clicked=0.57,
-        first=0.5,
-        new_session=0.56,
-        own=0.25,
-        site=0.2,
-        special=0.1,
-        shared=6_000_000,
-        zipf_s=0.95,
-        zipf_q=20.0,
+        rows=12_000_000, users=500_000, first_day="2026-03-01", days=30, activity=1.2,
+        silent=0.1, more=0.29, again=0.2, turned=0.5, clicked=0.57, first=0.5,
+        new_session=0.56, own=0.25, site=0.2, special=0.1,
+        shared=6_000_000, zipf_s=0.95, zipf_q=20.0,
     ),
-}
+}  # fmt: skip
 
 
 def numbers(
@@ -137,7 +109,7 @@ def _after(fact: Facts) -> Facts:
 def _rows(
     rng: np.random.Generator, population: Population, *, seed: int, user: Ints
 ) -> tuple[Numbers, ...]:
-    """What `_numbers` gives, for some users, in ascending runs of users and their times.
+    """The result of `numbers` for some users, in ascending runs of users and their times.
 
     A row is a submission or one more click on the one before it.
     """
@@ -167,7 +139,7 @@ def _submissions(
 ) -> tuple[Ints, Ints, Facts]:
     """Query and second of each submission, and whether it asks the query before it again."""
     again = (rng.random(len(user)) < population.again) & ~_changed(user)
-    query, new_session = _asked(rng, population, seed=seed, user=user[~again])
+    query, new_session = _distinct_queries(rng, population, seed=seed, user=user[~again])
     of = np.cumsum(~again) - 1  # which of these each submission asks
     begins = new_session[of] & ~again
     second = _seconds(rng, population.days, user=user, new_session=begins)
@@ -179,13 +151,13 @@ def _changed(user: Ints) -> Facts:
     return np.concatenate(([True], user[1:] != user[:-1]))
 
 
-def _asked(
+def _distinct_queries(
     rng: np.random.Generator, population: Population, *, seed: int, user: Ints
 ) -> tuple[Ints, Facts]:
     """A query for each place of the users' series of different queries, and where sessions begin."""
     p, size = population, len(user)
     query = _zipf(rng.random(size), size=p.shared, s=p.zipf_s, q=p.zipf_q)
-    unique = rng.integers(0, text.NUMBERS, size)  # of so many that hardly any comes twice
+    unique = rng.integers(0, text.NUMBERS, size)  # so many that repeats are rare
     others = {
         text.OWN: (p.own, unique),
         text.SITE: (p.site, _favourites(rng, seed=seed, user=user)),
@@ -196,7 +168,7 @@ def _asked(
     edge = p.wrong
     for kind, (share, number) in others.items():
         there = (chance >= edge) & (chance < edge + share)
-        query[there] = text.packed(kind, number[there])
+        query[there] = text.pack(kind, number[there])
         edge += share
     fixed = _misspelled(rng, p, query, user=user, at=chance < p.wrong)
     special = _specialised(rng, query, user=user, at=(chance >= 1 - p.special) & ~fixed)
@@ -212,7 +184,7 @@ def _misspelled(
     size = len(query)
     right = _zipf(rng.random(size), size=text.VARIED, s=population.zipf_s, q=population.zipf_q)
     variant = rng.integers(0, text.WRONGS, size)
-    query[wrong] = text.packed(text.WRONG, right * text.WRONGS + variant)[wrong]
+    query[wrong] = text.pack(text.WRONG, right * text.WRONGS + variant)[wrong]
     fixed = _after(wrong) & ~_changed(user) & (rng.random(size) < FIXED)
     query[fixed] = right[np.flatnonzero(fixed) - 1]
     return np.asarray(fixed)
@@ -223,12 +195,12 @@ def _specialised(rng: np.random.Generator, query: Ints, *, user: Ints, at: Facts
     before = np.roll(query, 1)
     there = at & ~_after(at) & ~_changed(user) & (before < text.VARIED)
     variant = np.minimum(rng.geometric(0.4, len(query)), text.SPECIALS) - 1
-    query[there] = text.packed(text.SPECIAL, before * text.SPECIALS + variant)[there]
+    query[there] = text.pack(text.SPECIAL, before * text.SPECIALS + variant)[there]
     return np.asarray(there)
 
 
 def _favourites(rng: np.random.Generator, *, seed: int, user: Ints) -> Ints:
-    """For each place one of its user's favourite sites, always asked for in the same way."""
+    """For each row one of its user's favourite sites, always spelled the same way."""
     which = np.minimum(rng.geometric(0.5, len(user)), FAVOURITES)
     favourite = user * (FAVOURITES + 1) + which
     site = _zipf(text.uniform(favourite, seed + 2), size=text.SITES, s=SITE_S, q=SITE_Q)

@@ -1,8 +1,7 @@
-"""The texts of an invented log: what a query's or a site's number reads as. Draws nothing.
+"""The texts of a generated log, as functions of the numbers of queries and sites. Draws nothing.
 
-Every text is a fixed function of a number, so two logs of one population speak the same language,
-whatever their seed and size. A query's number packs its kind (the high bits) and a number within
-the kind.
+Every text is a fixed function of a number, so two logs of one population share their texts, whatever
+their seed and size. A query's number packs its kind (the high bits) and a number within the kind.
 """
 
 from collections.abc import Sequence
@@ -27,7 +26,7 @@ HEAD, WORDS, FEARS, _topics = (
 )
 TOPICS = {name: words.split() for name, words in (line.split(": ") for line in _topics)}
 
-# Kinds of a query's number. A site is a host's name asked for; own ones are one user's only.
+# Kinds of a query's number. SITE: the name of a host; OWN: a query of one user only.
 SHARED, OWN, SPECIAL, WRONG, FEAR, SITE, PERSONAL = range(7)
 KIND_BITS = 42
 NUMBERS = 1 << KIND_BITS
@@ -38,8 +37,8 @@ TOPIC_WORD = 0.6  # the share of longer queries that begin with a word of their 
 LENGTHS = (0.05, 0.35, 0.72)  # at most 1, 2, 3 words; the rest has 4
 HOSTS, HOST_POWER = 110_000, 6.7  # a topic
 ON_TOPIC = 0.9
-SITES = 50_000  # hosts that are asked for by name
-LABELLED_HOSTS = 24_000  # hosts whose topic is told; low numbers are clicked most
+SITES = 50_000  # hosts that users search by name
+LABELLED_HOSTS = 24_000  # hosts whose topic is labelled; low numbers are clicked most
 VARIED = 5_000  # the most asked shared queries have misspellings and more special forms
 TOPLEVEL = (".com", ".com", ".com", ".org", ".net", ".info")
 PATTERNS = ("email", "phone", "card", "us-ssn", "address")  # as the screen calls them
@@ -50,7 +49,9 @@ _SYLLABLES = [
 _PAIRS = len(_SYLLABLES) ** 2
 _REAL = WORDS + [word for words in TOPICS.values() for word in words]
 _TOPIC_WORDS = len(next(iter(TOPICS.values())))
-_LIKED = [query for query in HEAD if not query.startswith("fear of")]  # fears are a kind of theirs
+_LIKED = [
+    query for query in HEAD if not query.startswith("fear of")
+]  # fears are a kind of their own
 
 
 def mixed(number: Unsigned, salt: int) -> Unsigned:
@@ -74,7 +75,7 @@ def pick(number: Ints, salt: int, size: int, power: float) -> Ints:
     return np.asarray(np.minimum(chosen, size - 1))
 
 
-def packed(kind: int, number: Ints) -> Ints:
+def pack(kind: int, number: Ints) -> Ints:
     """The query numbers of this kind."""
     return np.asarray(number + (kind << KIND_BITS))
 
@@ -85,7 +86,7 @@ def kind_of(query: Ints) -> Ints:
 
 
 def root(query: Ints) -> Ints:
-    """The query a variant stands for; every other query stands for itself."""
+    """The base query of a variant; any other query is its own base."""
     kind, number = kind_of(query), query & (NUMBERS - 1)
     found = np.where(kind == SPECIAL, number // SPECIALS, query)
     return np.asarray(np.where(kind == WRONG, number // WRONGS, found))
@@ -150,7 +151,7 @@ def urls(number: Ints) -> pa.Array:
 
 
 def texts(query: Ints) -> pa.Array:
-    """The text of each query; give distinct ones, this is the dear step."""
+    """The text of each query; slow, so call it with distinct queries."""
     kind = kind_of(query)
     found = _phrases(root(query))
     for one, spell in SPELLED.items():
@@ -192,13 +193,13 @@ def _specials(number: Ints, phrase: pa.Array) -> pa.Array:
 
 
 def _wrongs(number: Ints, phrase: pa.Array) -> pa.Array:
-    """The phrases with one slip of the keys each."""
+    """The phrases with one typing error each."""
     where = uniform(number, 18).tolist()
     slips = zip(phrase.to_pylist(), (number % WRONGS).tolist(), where, strict=True)
-    return pa.array([_slip(text, how, at) for text, how, at in slips], pa.string())
+    return pa.array([_misspell(text, how, at) for text, how, at in slips], pa.string())
 
 
-def _slip(text: str, how: int, where: float) -> str:
+def _misspell(text: str, how: int, where: float) -> str:
     """The text with a letter of its longest word left out, doubled or moved."""
     word = max(text.split(), key=len)
     at = 1 + int(where * (len(word) - 2)) if len(word) > 2 else 0
@@ -215,7 +216,7 @@ def _fears(number: Ints, _: pa.Array) -> pa.Array:
 
 
 def _sites(number: Ints, _: pa.Array) -> pa.Array:
-    """A site asked for by its host, with www, or without the ending."""
+    """The name of a site: its host, with www, or without the ending."""
     host, form = hosts(number // FORMS), number % FORMS
     bare = pc.replace_substring_regex(host, r"\.[a-z]+$", "")
     long = _joined([pa.scalar("www."), host], "")
@@ -223,7 +224,7 @@ def _sites(number: Ints, _: pa.Array) -> pa.Array:
 
 
 def _personal(number: Ints, _: pa.Array) -> pa.Array:
-    """Strings that look like somebody's and are nobody's: see `pattern_of`."""
+    """Strings that look like personal data of nobody: see `pattern_of`."""
     first, second = (
         vocabulary().take(pa.array(pick(number, salt, 100_000, 1.0))).to_pylist()
         for salt in (30, 31)
@@ -234,7 +235,7 @@ def _personal(number: Ints, _: pa.Array) -> pa.Array:
 
 
 def pattern_of(query: Ints) -> list[str]:
-    """What a personal query looks like, a word of PATTERNS for each."""
+    """The pattern of PATTERNS that each personal query follows."""
     return [PATTERNS[n % len(PATTERNS)] for n in (query & (NUMBERS - 1)).tolist()]
 
 
@@ -269,9 +270,9 @@ SPELLED = {
 
 
 def labels(query: Ints, spelled: pa.Array, host: Ints) -> pa.Table:
-    """What was planted, for the distinct queries and hosts of a log: kind, query, target.
+    """The planted labels for the distinct queries and hosts of a log: kind, query, target.
 
-    Only what is there at both ends: a misspelling whose right spelling nobody asks is left out.
+    Only if both occur in the log: a misspelling whose correct spelling nobody asks is left out.
     """
 
     def those(kind: int) -> tuple[Ints, pa.Array]:

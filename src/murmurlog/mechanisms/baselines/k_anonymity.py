@@ -1,8 +1,8 @@
 """Baselines that publish what at least k units hold, exact and without noise: no guarantee at all.
 
 Adar 2007 (k-query), its pairs of query and url (k-click), He and Naughton 2009 (k-keyword), and the
-rule of 30 users (users-30). They are here to be compared with. Between k - 1 and k holders the
-output changes for sure, so no epsilon and no delta below 1 is true of any of them.
+rule of 30 users (users-30). They are here for comparison. Between k - 1 and k holders the output
+always changes, so none of them keeps any epsilon with a delta below 1.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from murmurlog.bundle.joiners import JOINERS
 from murmurlog.bundle.schema import count_columns, keys_of, keys_schema
 from murmurlog.errors import UsageError
 from murmurlog.mechanisms.letters import Letter, check_letters
-from murmurlog.mechanisms.protocol import Mechanism, View
-from murmurlog.privacy import Guarantee
+from murmurlog.mechanisms.protocol import Unprotected, View
 from murmurlog.privacy.sampler import Entropy
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ CUT_OFF = rf"[{JOINERS}]\P{{L}}*$"
 
 @dataclass(frozen=True, kw_only=True)
 class Held:
-    """Which unit holds which item, each once, all of them: not bounded, so fit for no theorem."""
+    """Every distinct item of every unit; not bounded, so no theorem applies."""
 
     engine: Engine
     table: Any  # unit, the key columns; materialised
@@ -43,23 +42,23 @@ class Held:
         return self.table.group_by(list(self.keys)).aggregate(users=self.table.unit.nunique())
 
 
-def held(log: Log, view: View) -> Held:
+def items_held(log: Log, view: View) -> Held:
     """The items of the view's table, of every unit."""
     items = view.items(log)
     distinct = items.table.select("unit", *items.keys).distinct()
     return Held(engine=log.engine, table=log.engine.materialise(distinct), keys=items.keys)
 
 
-def asked_by(log: Log, view: View, k: int) -> Log:
+def frequent_queries_only(log: Log, view: View, k: int) -> Log:
     """The k-query anonymous log: without the rows whose query fewer than k units asked (Adar)."""
-    asked = held(log, replace(view, kind="query")).counts()
+    asked = items_held(log, replace(view, kind="query")).counts()
     keys = list(keys_of("query", view.by))
     left = log.table.semi_join(asked.filter(asked.users >= k), keys)
     return log.only(left)
 
 
-def exact(keys: tuple[str, ...], rows: pa.Table) -> pa.Table:
-    """The rows (key columns, users) as a published table: the counts are true, the error is 0."""
+def exact_table(keys: tuple[str, ...], rows: pa.Table) -> pa.Table:
+    """The rows (key columns, users) as a published table: exact counts with error 0."""
     counted = [pa.field(*column) for column in count_columns("users").items()]
     zeros, sure = pa.repeat(0.0, rows.num_rows), pa.repeat(True, rows.num_rows)
     columns = [*(rows[key] for key in keys), rows["users"], zeros, sure]
@@ -68,62 +67,39 @@ def exact(keys: tuple[str, ...], rows: pa.Table) -> pa.Table:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AtLeast(Mechanism):
-    """What the baselines share: a k, exact counts, and nothing that could be proved."""
+class AtLeast(Unprotected):
+    """What the baselines share: a threshold k and exact counts.
+
+    No guarantee is possible: with k - 1 holders and with k holders the outputs are disjoint.
+    """
 
     k: Annotated[int, Letter(parameter="threshold")]
+
+    ignored: ClassVar[tuple[str, ...]] = ("d",)  # nothing is bounded
 
     def __post_init__(self) -> None:
         check_letters(T=self.k)
         if self.k < 2:
-            raise UsageError(
-                f"{self.name} needs k of at least 2, not {self.k}: k = 1 hides nobody"
-                if self.k == 1
-                else f"{self.name} needs k of at least 2, not {self.k}"
-            )
+            raise UsageError(f"{self.name} needs k of at least 2, not {self.k}: k = 1 hides nobody")
 
     def __str__(self) -> str:
         return f"{self.name}:{self.k}"
 
     @classmethod
-    def from_letters(cls, letters: dict[str, str]) -> Self:
-        """From k. A bound d means nothing here: nothing is bounded."""
-        return super().from_letters({k: v for k, v in letters.items() if k != "d"})
-
-    @classmethod
-    def solve(
-        cls,
-        *,
-        epsilon: float,
-        delta: float,
-        d: int,
-        neighbours: str = "add-remove",
-        noise: str | None = None,
-    ) -> Self:
+    def solve(cls, **_: Any) -> Self:
         """Raises: no k keeps any epsilon."""
         raise UsageError(
             f"no k gives {cls.name} an epsilon: write the k after the name, as in {cls.name}:20"
         )
 
-    def guarantee(
-        self,
-        *,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        unit: str = "user",
-        neighbours: str = "add-remove",
-    ) -> Guarantee:
-        """None: with k - 1 holders and with k the outputs are disjoint."""
-        return Guarantee.nothing(unit=unit, neighbours=neighbours)
-
     def gather(self, log: Log, view: View, *, entropy: Entropy) -> Held:
         """Who holds what."""
-        return held(log, view)
+        return items_held(log, view)
 
     def release(self, held: Held, /, *, entropy: Entropy) -> pa.Table:
         """(key columns, users, users_stderr, reliable) of what at least k units hold."""
         counts = held.counts()
-        return exact(held.keys, counts.filter(counts.users >= self.k).to_pyarrow())
+        return exact_table(held.keys, counts.filter(counts.users >= self.k).to_pyarrow())
 
     def passes(self, probability: float) -> int:
         """k: what k units hold is published for sure."""
@@ -134,7 +110,6 @@ class AtLeast(Mechanism):
         return self.k
 
     def parameters(self) -> dict[str, Any]:
-        """The parameters by their full names, for certificates."""
         return {"per_user": None, **super().parameters()}
 
 
@@ -153,7 +128,9 @@ class KQuery(AtLeast):
         """Who holds what once rare queries are gone."""
         # Differs: pairs, too, need k units. In the paper a pair of two frequent queries is counted
         # even if one person alone asked them one after the other.
-        return held(log if view.kind == "query" else asked_by(log, view, self.k), view)
+        return items_held(
+            log if view.kind == "query" else frequent_queries_only(log, view, self.k), view
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,7 +179,7 @@ class KKeyword(AtLeast):
             )
             found.append(shared.mutate(keyword=shared.keyword + STAR))
         together = ibis.union(*(each.select(*names, "users") for each in found[1:]), found[0])
-        return exact(held.keys, together.to_pyarrow())
+        return exact_table(held.keys, together.to_pyarrow())
 
     def _longest(self, held: Held, rare: Any) -> int:
         """The greatest length of a prefix that k units share; shorter ones are shared by more."""
@@ -249,15 +226,7 @@ class Users30(AtLeast):
         return cls()
 
     @classmethod
-    def solve(
-        cls,
-        *,
-        epsilon: float,
-        delta: float,
-        d: int,
-        neighbours: str = "add-remove",
-        noise: str | None = None,
-    ) -> Self:
+    def solve(cls, *, noise: str | None = None, **_: Any) -> Self:
         """The rule, which keeps no epsilon."""
         if noise is not None:
             raise UsageError(f"users-30 draws no noise, so there is no {noise!r}")
@@ -265,12 +234,14 @@ class Users30(AtLeast):
 
     def gather(self, log: Log, view: View, *, entropy: Entropy) -> Held:
         """Who asked what; of clicks, only those on queries that are published."""
-        return held(log if view.kind == "query" else asked_by(log, view, self.k), view)
+        return items_held(
+            log if view.kind == "query" else frequent_queries_only(log, view, self.k), view
+        )
 
     def release(self, held: Held, /, *, entropy: Entropy) -> pa.Table:
         """(key columns, users, users_stderr, reliable) by the rule."""
         counts, least = held.counts(), self.urls if "url" in held.keys else self.k
-        return exact(held.keys, counts.filter(counts.users >= least).to_pyarrow())
+        return exact_table(held.keys, counts.filter(counts.users >= least).to_pyarrow())
 
     def least_users(self) -> int | None:
         """5: a url's."""

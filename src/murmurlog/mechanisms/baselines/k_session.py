@@ -1,8 +1,8 @@
 """k-session anonymity, after Motwani and Nabar 2008: sessions made equal by adding and deleting words.
 
-A baseline without any guarantee, as `k_anonymity`. The paper edits as few keywords as it can; here
-a simple greedy does the same job: sessions in the order of their keywords, from frequent to rare,
-are put into groups of k units, and each group is written as its majority has it.
+A baseline without any guarantee, like `k_anonymity`. The paper minimises the number of edited
+keywords; here a greedy algorithm approximates that: sessions, sorted by their keywords from frequent
+to rare, are grouped into k units, and each group is published with the keywords of its majority.
 """
 
 import itertools
@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from murmurlog.bundle.keys import keywords
 from murmurlog.bundle.schema import with_notes
-from murmurlog.mechanisms.baselines.k_anonymity import AtLeast, Held, exact
+from murmurlog.mechanisms.baselines.k_anonymity import AtLeast, Held, exact_table
 from murmurlog.privacy.sampler import Entropy
 
 Words = tuple[int, ...]  # numbers of words, the most frequent first
@@ -47,7 +47,7 @@ class KSession(AtLeast):
             "queries": pa.array(lists, pa.list_(pa.string())),
             "users": pa.array(users, pa.int64()),
         }
-        return with_notes(exact(held.keys, pa.table(columns)), {"queries": NOTE})
+        return with_notes(exact_table(held.keys, pa.table(columns)), {"queries": NOTE})
 
 
 def _by_keywords(sessions: pa.Table) -> tuple[list[str], dict[Words, set[str]]]:

@@ -1,8 +1,9 @@
 """A_Click of SafeLog (Zhang 2017), Algorithm 1 run as printed, for comparison. It has no guarantee.
 
-The thesis claims pure epsilon-DP by its Theorem 1. As run that fails three times over: queries
+The thesis claims pure epsilon-DP by its Theorem 1. The algorithm violates it in three ways: queries
 outside the pool need a delta; the filter by raw frequency comes before the limit, so one user can
-change other users' counts; and urls come bare from the log. `pool` and `threshold` are what holds.
+change other users' counts; and urls are published from the log without noise, so a url that one user
+alone clicked appears whenever its query does. `pool` and `threshold` are the correct versions.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from murmurlog.bundle.options import Option
@@ -23,8 +23,8 @@ from murmurlog.errors import UsageError
 from murmurlog.mechanisms.korolova import keep_published
 from murmurlog.mechanisms.letters import number, whole
 from murmurlog.mechanisms.pool import POOL_OPTION
-from murmurlog.mechanisms.protocol import Mechanism, View
-from murmurlog.privacy import Guarantee, check_budget, noise_sd, survival, turning_point
+from murmurlog.mechanisms.protocol import Unprotected, View, check_noise_kind, with_noise_error
+from murmurlog.privacy import check_budget, survival, turning_point
 from murmurlog.privacy.sampler import Entropy, draw
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ LETTERS = ("q_f", "c_f", "b", "b_q", "b_c", "K")
 
 
 @dataclass(frozen=True, kw_only=True)
-class SafelogLiteral(Mechanism):
+class SafelogLiteral(Unprotected):
     """Queries whose noisy number of rows exceeds K, with a fresh count, and every url clicked for them.
 
     Protects: nothing provable.  Neighbours: none.
@@ -77,7 +77,7 @@ class SafelogLiteral(Mechanism):
         """From q_f and c_f (d stands for both), b, b_q, b_c and K ("> K"); 10 is the default of each."""
         left = dict(letters)
         d = number(left, "d", default=10)
-        q_f, c_f = (_whole(number(left, name, default=d), name) for name in ("q_f", "c_f"))
+        q_f, c_f = (whole(number(left, name, default=d), name) for name in ("q_f", "c_f"))
         b, b_q, b_c, K = (number(left, name, default=10) for name in LETTERS[2:])
         if left:
             raise UsageError(
@@ -107,23 +107,11 @@ class SafelogLiteral(Mechanism):
         one table of a release, its part of it. What is claimed is not what is true.
         """
         check_budget(epsilon, delta)
-        if noise not in (None, "geometric"):
-            raise UsageError(f"safelog-literal draws geometric noise only, not {noise!r}")
+        check_noise_kind("safelog-literal", noise)
         if d < 1:
             raise UsageError(f"the bound d must be at least 1, not {d}")
         b, b_c = (2 * d / epsilon, d / epsilon) if of else (3 * d / epsilon, 3 * d / epsilon)
         return cls(q_f=d, c_f=d, b=b, b_q=b, b_c=b_c, K=max(1.0, turning_point(b)))
-
-    def guarantee(
-        self,
-        *,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        unit: str = "user",
-        neighbours: str = "add-remove",
-    ) -> Guarantee:
-        """None: a url that one user alone clicked is published whenever its query is."""
-        return Guarantee.nothing(unit=unit, neighbours=neighbours)
 
     def gather(self, log: Log, view: View, *, entropy: Entropy) -> Tally:
         """Steps 3 to 5: what is left after filter and limit; queries with the pool at 0."""
@@ -165,7 +153,7 @@ class SafelogLiteral(Mechanism):
                 keys, rows, scale = keys.filter(pa.array(chosen)), rows[chosen], self.b_q
             # 7. generateLogStats: fresh noise; every clicked url gets a row.
             noise = draw(noise="geometric", scale=scale, count=len(rows), entropy=entropy)
-            kept.append(_counted(keys, rows + noise, scale))
+            kept.append(with_noise_error(keys, rows + noise, scale=scale, count="rows"))
         columns = (pa.field(*column) for column in count_columns("rows").items())
         return pa.Table.from_batches(kept, pa.schema([*keys_schema(tally.keys), *columns]))
 
@@ -226,19 +214,6 @@ def _with_pool(counted: Tally, pool: Domain) -> Tally:
     return replace(counted, table=counted.engine.materialise(together))
 
 
-def _counted(keys: pa.RecordBatch, noisy: npt.NDArray[np.int64], scale: float) -> pa.RecordBatch:
-    stderr = np.full(len(noisy), noise_sd(noise="geometric", scale=scale))
-    columns = [pa.array(noisy, pa.int64()), pa.array(stderr), pa.array(4 * stderr <= noisy)]
-    names = [*keys.schema.names, *count_columns("rows")]
-    return pa.RecordBatch.from_arrays([*keys.columns, *columns], names)
-
-
-def _whole(value: float, name: str) -> int:
-    if not math.isfinite(value):
-        raise UsageError(f"{name} must be a whole number, not {value!r}")
-    return whole(value, name)
-
-
 def _short(value: float) -> str:
-    """10 for 10.0, so that the text is as one writes it."""
+    """10 for 10.0, as people write it."""
     return str(int(value)) if value == int(value) else repr(value)

@@ -2,7 +2,7 @@
 
 Every published pair is drawn once (theorem 2 of the paper: more copies only cost). `eliminate` is
 the paper's heuristic SPE; `diverse` starts from it and is never worse; `most_diverse` is exact and
-for small histories. What is published this way is not differentially private (see `ump`).
+for small histories. The output is not differentially private (see `programs`).
 """
 
 import math

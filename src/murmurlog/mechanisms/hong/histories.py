@@ -1,9 +1,9 @@
-"""Who did what how often, as one sparse matrix, and what publishing from it shows of each user.
+"""How often each user has each pair, as one sparse matrix, and how much publishing exposes users.
 
 The model of Hong et al. (EDBT 2012): c_ijk is how often user k has the pair (query i, url j). Given
 totals x_ij, the program publishes for each pair x_ij draws of a user, k with chance c_ijk / c_ij.
 `exposures` is exact for given totals. It is no guarantee of differential privacy: the totals are
-themselves computed from the log. Knows nothing of logs, engines or of how totals are chosen.
+themselves computed from the log. Independent of logs, engines and of how totals are chosen.
 """
 
 from dataclasses import dataclass

@@ -1,10 +1,11 @@
-"""Hong, Vaidya, Lu, Wu 2012: the same schema in and out, run literally, without a guarantee.
+"""Hong, Vaidya, Lu, Wu 2012: rows in, rows out, implemented as published, without a guarantee.
 
-How often each (query, url) is published is the solution of a linear program over the log (`ump`,
-`diversity`); whose rows they are is then drawn, user k with chance c_ijk / c_ij. The paper proves the
-second step for fixed totals and claims it for both. The totals are a function of the log: one user
-more or less changes the size of the output for sure, so delta is 1 at any epsilon. What is true is
-printed: given the totals, user k is exposed with probability delta_k, and sum x <= n B.
+How often each (query, url) is published is the solution of a linear program over the log
+(`programs`, `diversity`); the user of each row is then drawn, user k with probability c_ijk / c_ij.
+The paper proves the second step for fixed totals and claims it for both. The totals are a function
+of the log: one user more or less changes the size of the output, so delta is 1 at any epsilon.
+The notes state what holds: given the totals, user k is exposed with probability delta_k, and
+sum x <= n B.
 """
 
 from __future__ import annotations
@@ -22,16 +23,13 @@ from murmurlog.bundle.options import Option
 from murmurlog.bundle.schema import SEPARATOR, schema, with_notes
 from murmurlog.errors import UsageError
 from murmurlog.mechanisms.letters import Letter
-from murmurlog.mechanisms.protocol import Mechanism, View
-from murmurlog.privacy import Guarantee, check_budget
+from murmurlog.mechanisms.protocol import Unprotected, View
+from murmurlog.privacy import check_budget
 from murmurlog.privacy.sampler import Entropy
 
 if TYPE_CHECKING:
-    from murmurlog.mechanisms.hong.histories import Histories, Integers
-
-
-if TYPE_CHECKING:
     from murmurlog.logs.log import Log
+    from murmurlog.mechanisms.hong.histories import Histories, Integers
 
 
 OBJECTIVES = ("output", "frequent", "diverse", "breach")
@@ -50,11 +48,11 @@ class Gathered:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hong(Mechanism):
+class Hong(Unprotected):
     """Rows (user, query, url, count) whose totals are optimal and whose users are drawn.
 
     Protects: nothing end to end.  Neighbours: none.
-    Needs: clicks; the owner's word that a release without guarantee is wanted.
+    Needs: clicks; the owner's consent to a release without a guarantee.
     Drops: pairs that a single user has, and most others.
     """
 
@@ -67,6 +65,7 @@ class Hong(Mechanism):
     output_size: Annotated[int | None, Letter(parameter="output_size")] = None
 
     name: ClassVar[str] = "hong"
+    ignored: ClassVar[tuple[str, ...]] = ("d",)  # nothing is bounded
     tables: ClassVar[tuple[str, ...]] = ("log",)
     options: ClassVar[tuple[Option, ...]] = (
         Option(name="objective", help="output, frequent, diverse or breach."),
@@ -100,46 +99,18 @@ class Hong(Mechanism):
             )
 
     @classmethod
-    def from_letters(cls, letters: dict[str, str]) -> Self:
-        """From its fields; a literal run bounds nobody, so a bound d means nothing."""
-        return super().from_letters({k: v for k, v in letters.items() if k != "d"})
-
-    @classmethod
     def solve(
         cls,
         *,
-        epsilon: float,
-        delta: float,
         d: int,
         neighbours: str = "add-remove",
         noise: str | None = None,
-        objective: str = "output",
-        support: float = SUPPORT,
-        output_size: int | None = None,
-        diversity: str = "pairs",
+        **fields: Any,
     ) -> Self:
-        """The paper's parameters are its budget; they promise nothing end to end."""
+        """The paper's parameters are its budget; they guarantee nothing end to end."""
         if noise is not None:
             raise UsageError("hong draws users, not noise: leave --noise out")
-        return cls(
-            objective=objective,
-            epsilon=epsilon,
-            delta=delta,
-            support=support,
-            output_size=output_size,
-            diversity=diversity,
-        )
-
-    def guarantee(
-        self,
-        *,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        unit: str = "user",
-        neighbours: str = "add-remove",
-    ) -> Guarantee:
-        """None: the totals are computed from the log and can be seen in the output."""
-        return Guarantee.nothing(unit=unit, neighbours=neighbours)
+        return cls(**fields)
 
     def gather(self, log: Log, view: View, *, entropy: Entropy) -> Gathered:
         """c_ijk: how often each unit clicked each url for each query."""
@@ -256,24 +227,5 @@ class Hong(Mechanism):
             "is exposed verbatim with probability delta_k",
         }
 
-    def passes(self, probability: float) -> int | None:
-        """None: what is published is not chosen by its number of users."""
-        return None
-
-    def least_users(self) -> int | None:
-        """None: it publishes rows, not counts of users."""
-        return None
-
     def parameters(self) -> dict[str, Any]:
-        """The parameters by their full names, for certificates."""
-        return {
-            "per_user": None,
-            "scale": None,
-            "threshold": None,
-            "objective": self.objective,
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "support": self.support,
-            "output_size": self.output_size,
-            "diversity": self.diversity,
-        }
+        return {"per_user": None, "scale": None, "threshold": None, **super().parameters()}

@@ -1,8 +1,8 @@
 """Weighted selection in rounds with memory (MR-J), then fresh counts of what was selected.
 
 Each unit spreads a weight over its items instead of counting 1 for each. Items that passed, and
-items without a chance, are taken out between the rounds, so that the weights of the next round go
-where they can still do something. Proof, line by line: docs/explanation/mechanisms/rounds-proof.md.
+items that are unlikely to pass, are removed between the rounds, so that the weights of the next round
+go to the items still open. Proof, line by line: docs/explanation/mechanisms/rounds-proof.md.
 """
 
 from __future__ import annotations
@@ -17,10 +17,18 @@ import pyarrow as pa
 
 from murmurlog.bundle.decimals import decimal, integer
 from murmurlog.bundle.options import Option
-from murmurlog.bundle.schema import count_columns, keys_schema
+from murmurlog.bundle.schema import keys_schema
 from murmurlog.errors import Refused, UsageError
 from murmurlog.mechanisms.letters import number, whole
-from murmurlog.mechanisms.protocol import ITEMS, Mechanism, View, fault_of_counts
+from murmurlog.mechanisms.protocol import (
+    ITEMS,
+    Mechanism,
+    View,
+    below_sampler,
+    check_noise_kind,
+    fault_of_counts,
+    with_noise_error,
+)
 from murmurlog.privacy import ALWAYS, SAFETY, Guarantee, Loss, noise_sd
 from murmurlog.privacy.rounds import (
     FULL,
@@ -36,16 +44,13 @@ from murmurlog.privacy.rounds import (
 from murmurlog.privacy.sampler import Entropy, Integers, draw, sampler_delta
 
 if TYPE_CHECKING:
+    from murmurlog.logs.log import Log
     from murmurlog.mechanisms.rounds.streaming import Judged
     from murmurlog.mechanisms.rounds.weights import Held, Play
 
 
-if TYPE_CHECKING:
-    from murmurlog.logs.log import Log
-
-
 ROUNDS, COUNT_SHARE, COUNT_PER_USER = 4, 0.3, 40
-# Found on invented logs of several kinds, never on the log at hand: fixed here once and for all.
+# Tuned on generated logs of several kinds, never on the log to be released: fixed constants.
 LAST_TO_FIRST = 3.5  # the last round's share of mu^2, in shares of the first
 MEMORY = 0.9  # how much of their precision earlier rounds keep
 LATE = 0.85  # the last round's part of the thresholds' delta
@@ -109,7 +114,7 @@ class Rounds(Mechanism):
     def from_letters(cls, letters: dict[str, str]) -> Self:
         """From d, C, reach, focus, d2, sigma; s, own, past, T: a number a round, joined by _."""
         left = dict(letters)
-        _only_gaussian(left.pop("noise", None))
+        check_noise_kind("rounds", left.pop("noise", None), "gaussian")
         scales = _numbers(left, "s")
         d2, sigma = (number(left, name, default=math.nan) for name in ("d2", "sigma"))
         made = cls(
@@ -157,11 +162,11 @@ class Rounds(Mechanism):
         count_share: float | None = None,
         count_per_user: int | None = None,
     ) -> Self:
-        """The lowest thresholds that keep (epsilon, delta) with the standing choices above."""
-        _only_gaussian(noise)
+        """The lowest thresholds that keep (epsilon, delta) with the constants above."""
+        check_noise_kind("rounds", noise, "gaussian")
         split = _split(rounds, count_share, count_per_user)
         left = delta
-        for _ in range(2):  # what the sampler costs depends on the scales, hardly, and on delta
+        for _ in range(2):  # the cost of the sampler depends slightly on the scales and on delta
             schedule = solve_rounds(
                 epsilon=epsilon, delta=left, d=d, neighbours=neighbours, **split
             )
@@ -171,11 +176,7 @@ class Rounds(Mechanism):
             left = delta - 1.1 * made._sampler_cost(epsilon)
             if left <= delta / 2:
                 break
-        raise UsageError(
-            f"delta {delta!r} is below what the noise sampler can certify at epsilon "
-            f"{epsilon:.4g}: use a larger delta (1e-12 does for epsilon up to 1) or a smaller "
-            "epsilon"
-        )
+        raise below_sampler(delta, epsilon)
 
     @classmethod
     def for_loss(
@@ -188,7 +189,7 @@ class Rounds(Mechanism):
         count_share: float | None = None,
         count_per_user: int | None = None,
     ) -> Self:
-        """The lowest thresholds that cost at most this loss with the standing choices above."""
+        """The lowest thresholds that cost at most this loss with the constants above."""
         split = _split(rounds, count_share, count_per_user)
         schedule = rounds_for_loss(loss, d=d, neighbours=neighbours, **split)
         return cls(schedule=schedule, C=C, reach=REACH, focus=FOCUS)
@@ -232,7 +233,7 @@ class Rounds(Mechanism):
         return sampler_delta(scale=self._largest_scale(), epsilon=epsilon)
 
     def _largest_scale(self) -> float:
-        """Of all that is drawn, in the integers it is drawn in."""
+        """The largest scale of all draws, in the integers that are drawn."""
         return max(GRID * max(self.schedule.scales), self.schedule.count_scale or 0.0)
 
     def gather(self, log: Log, view: View, *, entropy: Entropy) -> Held:
@@ -253,12 +254,12 @@ class Rounds(Mechanism):
 
     def select(self, held: Held, *, entropy: Entropy) -> Integers:
         """The published items' numbers, in order."""
-        from murmurlog.mechanisms.rounds.streaming import selected_in_passing
+        from murmurlog.mechanisms.rounds.streaming import select_streaming
         from murmurlog.mechanisms.rounds.weights import opening, weights
 
         if not held.dense:
             scales = [scale * GRID for scale in self.schedule.scales]
-            return selected_in_passing(held, scales=scales, judge=self.judged, entropy=entropy)
+            return select_streaming(held, scales=scales, judge=self.judged, entropy=entropy)
         shown = []
         play: Play | None = opening(held)
         for k, scale in enumerate(self.schedule.scales):
@@ -273,7 +274,7 @@ class Rounds(Mechanism):
         return np.sort(np.concatenate(shown))
 
     def _step(self, held: Held, play: Play, k: int, z: Integers) -> tuple[Integers, Play | None]:
-        """What passes in round k where the alive items measure z, and what goes into the next."""
+        """The items that pass in round k with measurements z, and the input of the next round."""
         from murmurlog.mechanisms.rounds.weights import Play, among
 
         found = self.judged(k, z, play.remembered)
@@ -288,7 +289,7 @@ class Rounds(Mechanism):
         return passed, following
 
     def judged(self, k: int, z: Integers, remembered: Integers) -> Judged:
-        """What becomes of items that measure z in round k, of each by its own numbers alone."""
+        """The outcome of round k for items with measurements z; each item by its own numbers alone."""
         from murmurlog.mechanisms.rounds.streaming import Judged
 
         s = self.schedule
@@ -304,19 +305,19 @@ class Rounds(Mechanism):
         )
 
     def _needed(self, k: int) -> float:
-        """What y_k is for an item whose weight is just what it needs in the last round."""
+        """The y_k of an item whose weight is exactly what it needs in the last round."""
         s = self.schedule
         last = s.rounds - 1
         return s.thresholds[last] * sum(s.coefficients(k)) / sum(s.coefficients(last))
 
     def _give_up(self, k: int) -> float:
-        """Below this y_k an item has no chance worth a weight."""
+        """Items below this y_k are given up: they are unlikely to pass."""
         if math.isinf(self.C):
             return -math.inf
         return self.reach * self._needed(k) - self.C * self.schedule.sd(k) * GRID
 
     def _attention(self, k: int, y: Integers) -> Integers:
-        """1 ... FULL: most for items about which the last round is open."""
+        """1 ... FULL: largest for items whose outcome in the last round is most uncertain."""
         needed = self._needed(k)
         width = math.hypot(self.focus * needed, self.schedule.sd(k) * GRID)
         bell = np.exp(-0.5 * ((y - needed) / width) ** 2)
@@ -324,7 +325,7 @@ class Rounds(Mechanism):
         return np.asarray(np.clip(np.rint(FULL * bell), least, FULL), dtype=np.int64)
 
     def _table(self, held: Held, shown: Integers, entropy: Entropy) -> pa.Table:
-        from murmurlog.mechanisms.rounds.streaming import counted_in_passing
+        from murmurlog.mechanisms.rounds.streaming import count_streaming
         from murmurlog.mechanisms.rounds.weights import clipped
 
         listed = held.engine.keep(pa.table({"item": shown}))
@@ -341,15 +342,11 @@ class Rounds(Mechanism):
         if held.dense:
             true = clipped(held, listed, **clip)[shown]
         else:
-            true = counted_in_passing(held, listed, shown, **clip)
+            true = count_streaming(held, listed, shown, **clip)
         users = true + draw(
             noise="gaussian", scale=s.count_scale, count=len(shown), entropy=entropy
         )
-        stderr = np.full(len(users), noise_sd(noise="gaussian", scale=s.count_scale))
-        columns = (users, stderr, 4 * stderr <= users)
-        for (name, kind), column in zip(count_columns("users").items(), columns, strict=True):
-            table = table.append_column(name, pa.array(column, kind))
-        return table
+        return with_noise_error(table, users, noise="gaussian", scale=s.count_scale)
 
     def fault(self, table: pa.Table, others: Mapping[str, pa.Table]) -> str | None:
         """Counts that were not drawn, or errors too small."""
@@ -358,14 +355,6 @@ class Rounds(Mechanism):
             return fault_of_counts(table, count=None)
         sd = noise_sd(noise="gaussian", scale=scale)
         return fault_of_counts(table, count="users", least_error=sd)
-
-    def passes(self, probability: float) -> int | None:
-        """None: weight decides, not the number of users; see the docs page."""
-        return None
-
-    def least_users(self) -> int | None:
-        """None: a fresh count can be anything."""
-        return None
 
     def parameters(self) -> dict[str, Any]:
         """The parameters by their full names; `scale` and `threshold` in steps of 1/grid."""
@@ -392,7 +381,7 @@ class Rounds(Mechanism):
 def _split(
     rounds: int | None, count_share: float | None, count_per_user: int | None
 ) -> dict[str, Any]:
-    """How a budget is divided between rounds and counts: as asked, else the standing choices."""
+    """How a budget is divided between rounds and counts; by default as the constants say."""
     R = ROUNDS if rounds is None else rounds
     if not 1 <= R <= MOST_ROUNDS:
         raise UsageError(f"--rounds must lie between 1 and {MOST_ROUNDS}, not {R}")
@@ -404,11 +393,6 @@ def _split(
         "count_share": COUNT_SHARE if count_share is None else count_share,
         "count_per_user": COUNT_PER_USER if count_per_user is None else count_per_user,
     }
-
-
-def _only_gaussian(noise: str | None) -> None:
-    if noise not in (None, "gaussian"):
-        raise UsageError(f"rounds draws gaussian noise only, not {noise!r}")
 
 
 def _listed(values: Sequence[float]) -> str:

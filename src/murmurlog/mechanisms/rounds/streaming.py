@@ -1,8 +1,8 @@
-"""Rounds over items that are too many to stand in this process: they pass by, once a round.
+"""Streams items that do not fit in memory, once per round.
 
-Weights are summed where the rows are. The sums come here in batches, every item gets its draw, and
-what goes on is handed back as a table that the next round is joined with. Only what is published
-stays here. The rules are those of `rounds`, which gives them as `judge`.
+The engine sums the weights. The sums arrive in batches, every item gets its draw, and the items that
+go on are stored as a table of the engine, which the next round is joined with. Only published items
+stay in memory. `Rounds` gives the rules as `judge`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +27,7 @@ GOING_ON = pa.schema([(name, pa.int64()) for name in ("item", "attention", "reme
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """What became of some items in a round."""
+    """The outcome of a round for some items."""
 
     passed: npt.NDArray[np.bool_]
     on: npt.NDArray[np.bool_]  # goes on into the next round
@@ -38,10 +38,10 @@ class Judged:
 Judge = Callable[[int, Integers, Integers], Judged]  # of a round, z and what is remembered
 
 
-def selected_in_passing(
+def select_streaming(
     held: Held, *, scales: Sequence[float], judge: Judge, entropy: Entropy
 ) -> Integers:
-    """The published items' numbers, in order; `scales` are those of the draws, in whole steps."""
+    """The published items' numbers, in order; `scales` are those of the draws, in grid steps."""
     shown: list[Integers] = [np.zeros(0, np.int64)]
     rows, known = opening_rows(held), None
     for k, scale in enumerate(scales):
@@ -49,10 +49,10 @@ def selected_in_passing(
         sums = summed_weights(rows)
         if known is not None:
             sums = sums.join(known.select("item", "remembered"), "item")
-        going = _Going()
+        going = _Round()
         batches = held.engine.batches(sums)
-        passing = going.through(batches, k=k, scale=scale, judge=judge, entropy=entropy)
-        known = held.engine.stored(GOING_ON, passing)
+        passing = going.process(batches, k=k, scale=scale, judge=judge, entropy=entropy)
+        known = held.engine.store_batches(GOING_ON, passing)
         shown += going.passed
         if going.count == 0:
             break
@@ -60,14 +60,14 @@ def selected_in_passing(
     return np.sort(np.concatenate(shown))
 
 
-class _Going:
-    """One round over a stream of items: it keeps what passed and counts what goes on."""
+class _Round:
+    """One round over a stream of items: keeps the items that pass, counts those that go on."""
 
     def __init__(self) -> None:
         self.passed: list[Integers] = []
         self.count = 0
 
-    def through(
+    def process(
         self,
         batches: Iterator[pa.RecordBatch],
         *,
@@ -76,7 +76,7 @@ class _Going:
         judge: Judge,
         entropy: Entropy,
     ) -> Iterator[pa.RecordBatch]:
-        """What goes on, batch by batch."""
+        """The items that go on, batch by batch."""
         for batch in batches:
             item, W = _column(batch, "item"), _column(batch, "weight")
             remembered = _column(batch, "remembered") if k else np.zeros(len(W), np.int64)
@@ -91,7 +91,7 @@ class _Going:
             )
 
 
-def counted_in_passing(held: Held, listed: Any, shown: Integers, *, per_user: int) -> Integers:
+def count_streaming(held: Held, listed: Any, shown: Integers, *, per_user: int) -> Integers:
     """How many units keep each of the published items after clipping, in the order of `shown`."""
     users = np.zeros(len(shown), np.int64)
     for batch in held.engine.batches(clipped_users(held, listed, per_user=per_user)):

@@ -1,6 +1,6 @@
-"""Who holds what, as numbers, and what each unit gives to its items: the steps of `rounds` on rows.
+"""The items of each unit as numbers, and the weights each unit gives to them: steps of `rounds`.
 
-All of them are expressions, the same ones on every engine. No noise is drawn here.
+All steps are Ibis expressions, the same on every engine. Draws no noise.
 """
 
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class Held:
 
 @dataclass(frozen=True, kw_only=True)
 class Play:
-    """What goes into a round: the items in play, who holds them, and what is known of them."""
+    """The input of a round: the items that are alive, who holds them, and earlier measurements."""
 
     rows: Any  # unit, item, place, attention; of alive items only
     alive: Integers
@@ -68,12 +68,12 @@ def bounded(log: Log, view: View, *, per_user: int, entropy: Entropy) -> Bounded
 
 
 def numbered(kept: Bounded) -> Held:
-    """The bounded items with numbers for units and items; materialised, and never made again."""
+    """The bounded items with numbers for units and items, materialised once for all rounds."""
     engine, keys = kept.engine, list(kept.keys)
     if isinstance(kept, EncodedBounded):
         return _already_numbered(kept)
-    names = engine.numbered(kept.table.select(*keys).distinct(), "item")
-    units = engine.numbered(kept.table.select("unit").distinct(), "number")
+    names = engine.number_rows(kept.table.select(*keys).distinct(), "item")
+    units = engine.number_rows(kept.table.select("unit").distinct(), "number")
     rows = kept.table.join(names, keys).join(units, "unit")
     return Held(
         engine=engine,

@@ -1,9 +1,9 @@
 """A log of invented users with the columns of Hong et al. 2012: user, query, url, count.
 
 The paper samples real users' rows and is not differentially private end to end. Here only noisy
-numbers leave the log: which pairs (query, url) many users hold, how many of them a user holds and,
-if asked for, which go together and how ranks, hours and counts spread. Users are invented from
-these numbers (`invented`), which is post-processing.
+numbers leave the log: which pairs (query, url) many users hold, how many pairs a user holds and,
+optionally, which pairs co-occur and the distributions of ranks, hours and counts. Users are invented
+from these numbers (`users`), which is post-processing.
 
 Differs from the paper: no row and no id of the log is published, so the bound on a user's expected
 rows that the paper's optimisation obeys is not needed.
@@ -23,10 +23,18 @@ from murmurlog.bundle.options import Option
 from murmurlog.bundle.schema import MORE, in_order, schema, with_notes
 from murmurlog.errors import InputError, UsageError
 from murmurlog.mechanisms.letters import check_letters, number
-from murmurlog.mechanisms.protocol import Mechanism, View
+from murmurlog.mechanisms.protocol import Mechanism, View, below_sampler
 from murmurlog.mechanisms.synthetic import users as invented
 from murmurlog.mechanisms.threshold import Threshold
-from murmurlog.privacy import SAFETY, Guarantee, check_budget, check_neighbours, rounded_up, sides
+from murmurlog.privacy import (
+    SAFETY,
+    Guarantee,
+    bisect,
+    check_budget,
+    check_neighbours,
+    rounded_up,
+    sides,
+)
 from murmurlog.privacy.sampler import Entropy, Integers, draw, sampler_delta
 
 if TYPE_CHECKING:
@@ -36,14 +44,10 @@ if TYPE_CHECKING:
     from murmurlog.logs.log import Log
 
 
-# How epsilon is divided among the parts that are asked for; fixed, so that no log can choose it.
+# How epsilon is divided among the measured parts; fixed, so that it does not depend on a log.
 SHARES = {"pairs": 16, "sizes": 2, "together": 6, "rank": 1, "hour": 1, "count": 1}
 TOGETHER = 3  # pairs of pairs a unit; few hold more than three published pairs
-BINS = {
-    "rank": 10,
-    "hour": 24,
-    "count": 5,
-}  # rank 1..10, hour 0..23, count 1..5; the last is "or more"
+BINS = {"rank": 10, "hour": 24, "count": 5}  # from FIRST on; the last bin is "or more"
 FIRST = {"rank": 1, "hour": 0, "count": 1}
 SPREADS = tuple(BINS)  # what is measured as a histogram with one entry a unit
 MEASURES = ("together", *SPREADS)
@@ -83,10 +87,9 @@ class Synthetic(Mechanism):
     mixes_units: ClassVar[bool] = True  # invents rows from all units together
 
     def __post_init__(self) -> None:
-        for scale in (self.b_sizes, *self._spreads().values()):
-            if not (scale > 0 and math.isfinite(scale)):
-                raise UsageError(f"a scale of noise must be a positive number, not {scale!r}")
-        check_letters(scales=[self.b_sizes, *self._spreads().values()])
+        check_letters(
+            b_sizes=self.b_sizes, b_rank=self.b_rank, b_hour=self.b_hour, b_count=self.b_count
+        )
         if self.together and self.pairs.d < 2:
             raise UsageError("together needs units with 2 pairs or more: d must be at least 2")
 
@@ -145,7 +148,7 @@ class Synthetic(Mechanism):
         """Each part gets its share of epsilon; delta goes to the two that have a threshold."""
         check_budget(epsilon, delta)
         check_neighbours(neighbours)
-        asked = measured(measure)
+        asked = parse_measures(measure)
         if "together" in asked and d < 2:
             raise UsageError(
                 "--measure together needs units with 2 pairs or more: use --per-user 2 or more"
@@ -154,17 +157,15 @@ class Synthetic(Mechanism):
         part = {name: epsilon * share / sum(shares.values()) for name, share in shares.items()}
         c = sides(neighbours)
         scales = {
-            f"b_{name}": rounded_up(c / part[name] * SAFETY)  # a hair more: parts never exceed
+            f"b_{name}": rounded_up(
+                c / part[name] * SAFETY
+            )  # rounded up: parts never exceed epsilon
             for name in ("sizes", *SPREADS)
             if name in part
         }
         left = delta - sampler_delta(scale=max(scales.values()), epsilon=epsilon) * SAFETY
         if left <= 0:
-            raise UsageError(
-                f"delta {delta!r} is below what the noise sampler can certify at epsilon "
-                f"{epsilon:.4g}: use a larger delta (1e-12 does for epsilon up to 10) or a smaller "
-                "epsilon"
-            )
+            raise below_sampler(delta, epsilon)
         thresholds = {
             name: Threshold.solve(
                 epsilon=part[name],
@@ -210,7 +211,7 @@ class Synthetic(Mechanism):
         return self._guarantee(epsilon, epsilon - pure, at)
 
     def _guarantee(self, epsilon: float, left: float, at: dict[str, Any]) -> Guarantee:
-        """`left` is what the two thresholds have of epsilon; any way to divide it is a proof."""
+        """`left` is the thresholds' part of epsilon; every division of it gives a valid guarantee."""
         histograms = max(self.b_sizes, *self._spreads().values(), 0.0)
         rounding = sampler_delta(scale=histograms, epsilon=epsilon)
         if self.together is None:
@@ -232,7 +233,7 @@ class Synthetic(Mechanism):
         )
 
     def _ways(self) -> tuple[float, float]:
-        """The pairs' part of both thresholds' epsilon: as solved, and by their noise."""
+        """The share of the pairs in both thresholds' epsilon: as solved, and by their noise."""
         assert self.together
         solved = SHARES["pairs"] / (SHARES["pairs"] + SHARES["together"])
         one, two = (
@@ -244,19 +245,15 @@ class Synthetic(Mechanism):
     def _epsilon(self, delta: float, pure: float, at: dict[str, Any]) -> float:
         """The least epsilon at which delta is kept, rounded up."""
 
-        def kept(left: float) -> bool:
-            return self._guarantee(pure + left, left, at).delta <= delta
+        def excess(left: float) -> float:
+            return self._guarantee(pure + left, left, at).delta - delta
 
         high = 1.0
-        while not kept(high):
+        while excess(high) > 0:
             high *= 2
             if high > 500:
                 raise UsageError(f"{self} has delta {delta!r} at no epsilon: raise T or delta")
-        low = 0.0
-        for _ in range(50):
-            middle = (low + high) / 2
-            low, high = (low, middle) if kept(middle) else (middle, high)
-        return (pure + high) * SAFETY
+        return (pure + bisect(excess, good=high, bad=0.0, steps=50)) * SAFETY
 
     def gather(self, log: Log, view: View, *, entropy: Entropy) -> Clicks:
         """The clicks of each unit, at most d distinct ones, with what is measured of them."""
@@ -303,7 +300,7 @@ class Synthetic(Mechanism):
             weights = invented.fitted_weights(users, sizes)
             user, pair = invented.choose(weights, sizes, links=links, entropy=entropy)
         columns = {
-            name: invented.drawn(spread, count=len(pair), entropy=entropy) + FIRST[name]
+            name: invented.draw_bins(spread, count=len(pair), entropy=entropy) + FIRST[name]
             for name, spread in spreads.items()
         }
         table = pairs.select(["query", "url"]).take(pa.array(pair))
@@ -353,7 +350,7 @@ class Synthetic(Mechanism):
         return tally(bound(items, per_user=self.together.d, way="random", entropy=entropy))
 
     def fault(self, table: pa.Table, others: Mapping[str, pa.Table]) -> str | None:
-        """A user, a count or a measured value that is never invented."""
+        """A user, a count or a measured value that is never generated."""
         ranges = {name: (FIRST[name], FIRST[name] + BINS[name] - 1) for name in SPREADS}
         if "count" not in self._spreads():
             ranges["count"] = (1, 1)
@@ -362,10 +359,6 @@ class Synthetic(Mechanism):
     def passes(self, probability: float) -> int:
         """The least number of users with which a pair is published with at least this probability."""
         return self.pairs.passes(probability)
-
-    def least_users(self) -> int | None:
-        """None: a log has no count of users."""
-        return None
 
     def _columns(self) -> list[str]:
         """The columns the log has besides the four of the paper."""
@@ -388,7 +381,7 @@ class Synthetic(Mechanism):
         }
 
 
-def measured(text: str | None) -> tuple[str, ...]:
+def parse_measures(text: str | None) -> tuple[str, ...]:
     """("together", "rank") from "together,rank"."""
     names = [part.strip() for part in (text or "").split(",") if part.strip()]
     if unknown := [name for name in names if name not in MEASURES]:
@@ -415,7 +408,7 @@ def _with_traits(bounded: Bounded, held: Items, spreads: Mapping[str, float]) ->
     bins = {}
     for name in spreads:
         place = own[name].cast("int64") - FIRST[name]
-        # The least of nothing and a number is that number, to an engine.
+        # An engine takes the least of null and a number to be the number.
         some = ibis.least(place, BINS[name] - 1)
         bins[name] = ibis.ifelse(place.isnull(), ibis.null("int64"), some)
     joined = bounded.table.join(own, ["unit", *held.keys])

@@ -1,8 +1,8 @@
 """Whole profiles that many users share, as a log of invented users (columns of Hong et al. 2012).
 
 A unit's profile is the set of all its (query, url, count), bounded. It is one item, so the unit has
-one item, and `Threshold` with d = 1 does the rest: the least noise there is, and what a published
-profile puts together was together in the log. Only profiles that many units share exactly pass.
+one item, and `Threshold` with d = 1 does the rest: the least possible noise, and published pairs of
+one profile occurred together in the log. Only profiles that many units share exactly pass.
 """
 
 from __future__ import annotations
@@ -89,18 +89,9 @@ class Profiles(Mechanism):
         one = Threshold.solve(epsilon=epsilon, delta=delta, d=1, neighbours=neighbours, noise=noise)
         return cls(noise=one.noise, d=d, cap=cap, scale=one.scale, T=one.T)
 
-    def guarantee(
-        self,
-        *,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        unit: str = "user",
-        neighbours: str = "add-remove",
-    ) -> Guarantee:
+    def guarantee(self, **terms: Any) -> Guarantee:
         """T1 with one item a unit."""
-        return self.threshold().guarantee(
-            epsilon=epsilon, delta=delta, unit=unit, neighbours=neighbours
-        )
+        return self.threshold().guarantee(**terms)
 
     def gather(self, log: Log, view: View, *, entropy: Entropy) -> Tally:
         """How many units have each profile."""
@@ -145,7 +136,7 @@ class Profiles(Mechanism):
         return with_notes(table, _remarks(len(profile), shown.num_rows))
 
     def fault(self, table: pa.Table, others: Mapping[str, pa.Table]) -> str | None:
-        """A user or a count that is never invented, or a profile of fewer users than can pass."""
+        """A user or a count that is never generated, or a profile of fewer users than can pass."""
         fault = fault_of_users(table, most_rows=self.d, ranges={"count": (1, self.cap)})
         least = self.threshold().selection().least_estimate()
         if fault is None and any(users < least for users in _held_by(table).values()):

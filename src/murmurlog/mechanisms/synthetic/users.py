@@ -1,7 +1,7 @@
-"""Users who never were, made of published numbers alone: how many, with which pairs, called what.
+"""Invented users, generated from published numbers alone: how many, with which pairs and names.
 
-Nothing here sees a log, so nothing here costs any privacy: it is post-processing. All choices are
-of whole numbers with whole weights, drawn by `noise.below`.
+Nothing here sees a log, so nothing costs privacy: it is post-processing. All choices are of whole
+numbers with whole weights, drawn by `sampler.below`.
 """
 
 from collections.abc import Mapping
@@ -19,15 +19,15 @@ Floats = npt.NDArray[np.floating[Any]]
 
 USERS_AT_ONCE = 100_000
 WEIGHT = 1 << 40  # what all weights add up to, about
-ROUNDS = 12  # of fitting weights; more change nothing that could be seen
-CERTAIN = 1 << 32  # a chance of 1, as a whole number
+ROUNDS = 12  # of fitting weights; more make no visible difference
+CERTAIN = 1 << 32  # probability 1, as a whole number
 
 
 def whole_sizes(noisy: Integers) -> Integers:
     """The numbers nearest to the noisy ones that could be numbers of users.
 
     They are whole, not negative, and add up to what the noisy ones add up to (0 if that is less),
-    so the noise of bins that hold nobody does not invent anybody.
+    so the noise of empty bins adds no users.
     """
     total = max(0, int(noisy.sum()))
     if not total:
@@ -115,14 +115,13 @@ class Links:
         )
 
     def follow(self, last: Integers, *, entropy: Entropy) -> Integers:
-        """A neighbour of each of these pairs by weight, or -1 where chance or lack of any says so."""
-        lucky = below(CERTAIN, count=len(last), entropy=entropy) < self.chance[last]
+        """A neighbour of each of these pairs by weight; -1 by chance, or where a pair has none."""
+        follows = below(CERTAIN, count=len(last), entropy=entropy) < self.chance[last]
+        follows &= self.length[last] > 0
         found = np.full(len(last), -1, np.int64)
-        at = last[lucky & (self.length[last] > 0)]
+        at = last[follows]
         place = self.begin[at] + below(self.length[at].tolist(), entropy=entropy)
-        found[lucky & (self.length[last] > 0)] = self.other[
-            np.searchsorted(self.ends, place, side="right")
-        ]
+        found[follows] = self.other[np.searchsorted(self.ends, place, side="right")]
         return found
 
 
@@ -169,7 +168,7 @@ def _chosen(weights: Integers, sizes: Integers, links: Links | None, entropy: En
     return chosen
 
 
-def drawn(noisy: Integers, *, count: int, entropy: Entropy) -> Integers:
+def draw_bins(noisy: Integers, *, count: int, entropy: Entropy) -> Integers:
     """`count` bins by their noisy numbers, negative ones as 0; any bin if none is left."""
     weights = np.maximum(0, noisy)
     if not weights.any():
@@ -190,7 +189,7 @@ def names(user: Integers, *, entropy: Entropy) -> pa.Array:
 def fault_of_users(
     table: pa.Table, *, most_rows: int, ranges: Mapping[str, tuple[int, int]]
 ) -> str | None:
-    """What a log of invented users cannot hold: other names, more rows a user, values out of range."""
+    """What no log of invented users holds: other names, more rows a user, values out of range."""
     if not table.num_rows:
         return None
     if not pc.all(pc.match_substring_regex(table["user"], r"^invented-[0-9]+$")).as_py():

@@ -1,4 +1,4 @@
-"""A first look at a log, exact and for the owner's eyes only: nothing of it may be published."""
+"""The exact profile of a log, for the owner only: it must not be published."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +25,7 @@ def profile(
     say: Callable[[str], None] = lambda _: None,
     **keywords: Any,
 ) -> "dict[str, Any] | Survey":
-    """A first look at a log: exact and for the owner's eyes only, or with `epsilon` private.
+    """The profile of a log: exact and for the owner only, or with `epsilon` private.
 
     `keywords` are named as the flags of `murmurlog profile` are. Exact: rows, users, shape, columns,
     rows that are broken or hit by the screen, and distinct items a user, as a dictionary (`look`).
@@ -50,11 +50,11 @@ def look(
 ) -> dict[str, Any]:
     """rows, users, shape, columns, rows broken or hit by a screen, distinct items a user by kind.
 
-    Where neither shape nor columns are given, rows may be looked at to tell them (`guess`), and
-    `proposed` says what to give to a release, which never looks. No row is dropped for a hit.
+    Without shape and columns, rows may be read to guess them (`guess`), and `proposed` holds the
+    options to give to a release, which never guesses. A hit of the screen drops no row.
     """
-    unsaid = options.shape is None and options.columns is None
-    proposed = guess(source) if unsaid else {}
+    unknown = options.shape is None and options.columns is None
+    proposed = guess(source) if unknown else {}
     found = find(
         source,
         columns=_pairs(proposed.get("columns")) or options.columns,

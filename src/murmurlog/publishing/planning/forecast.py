@@ -1,8 +1,8 @@
-"""What a mechanism would publish: rehearsals on a log without texts, and what they say.
+"""What a mechanism would publish: forecasts by simulation on a log without texts.
 
-A rehearsal runs the mechanism's own steps, with seeded noise, on a `Likeness`. Tables by counts run
-`release` itself. Rounds are run here on arrays, ten times as fast as in an engine; a test holds the
-two against each other, item by item. Nothing drawn here is ever published.
+A simulation runs the mechanism's own steps, with seeded noise, on a `StandInLog`. Mechanisms that
+threshold counts run their own `release`. Rounds are simulated on arrays, ten times as fast as in an
+engine; a test compares both item by item. Noise drawn here is never published.
 """
 
 import math
@@ -21,20 +21,20 @@ from murmurlog.mechanisms import Korolova, Mechanism, Rounds, Threshold
 from murmurlog.privacy.rounds import FULL, GRID
 from murmurlog.privacy.sampler import Integers, SeededEntropy
 from murmurlog.publishing.plan import Plan
-from murmurlog.publishing.planning.stand_in_log import Likeness
+from murmurlog.publishing.planning.stand_in_log import StandInLog
 
-Noise = Callable[[float, int], Integers]  # of a scale, so many
+Noise = Callable[[float, int], Integers]  # of a scale and a number of draws
 
-TOP = 100  # the most popular items, whose counts are looked at
+TOP = 100  # the most popular items, whose count errors are reported
 EVEN = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
 class Forecast:
-    """What a release is expected to hold; `low` and `high` are the least and most of the rehearsals.
+    """What a release is expected to hold; `low` and `high` are the extremes of the simulations.
 
-    `volume` is the share of all pairs of a unit and one of its items that are of published items.
-    `median_error` is that of the counts of the 100 most popular items, a missing one being 1.
+    `volume` is the share of all (unit, item) pairs whose item is published. `median_error` is the
+    median relative error of the counts of the 100 most popular items; a missing item counts as 1.
     """
 
     queries: float
@@ -44,7 +44,7 @@ class Forecast:
     high: tuple[float, float]
 
     def as_json(self) -> dict[str, float | None]:
-        """The numbers with as many digits as they deserve."""
+        """The numbers, rounded to the digits that are meaningful."""
         error = self.median_error
         return {
             "queries": round(self.queries),
@@ -55,7 +55,7 @@ class Forecast:
 
 @dataclass(frozen=True, kw_only=True)
 class Counts(Tally):
-    """A tally of a likeness: its rows are here and not in an engine."""
+    """A tally of a stand-in log, whose rows are in memory instead of in an engine."""
 
     engine: Any = None
     table: pa.RecordBatch
@@ -65,21 +65,21 @@ class Counts(Tally):
         yield self.table
 
 
-class Rehearsal:
-    """A likeness on which mechanisms are run; what they share is kept."""
+class Simulation:
+    """Runs mechanisms on a stand-in log; caches what they share."""
 
-    def __init__(self, likeness: Likeness) -> None:
-        self.likeness = likeness
-        self.users = likeness.users()
+    def __init__(self, stand_in: StandInLog) -> None:
+        self.stand_in = stand_in
+        self.users = stand_in.users()
         self.top = np.argsort(-self.users, kind="stable")[:TOP]
         self._held = lru_cache(maxsize=3)(self._bounded)
         self._tally = lru_cache(maxsize=16)(self._tallied)
 
-    def foretell(self, mechanism: Mechanism, *, repeats: int = 1, seed: int = 0) -> Forecast:
-        """The mean of several rehearsals; the same for the same seed."""
+    def forecast(self, mechanism: Mechanism, *, repeats: int = 1, seed: int = 0) -> Forecast:
+        """The mean of several simulations; the same for the same seed."""
         runs = [self._run(mechanism, seed + n) for n in range(repeats)]
         queries = [float(len(shown)) for shown, _ in runs]
-        pairs = max(1, self.likeness.pairs)
+        pairs = max(1, self.stand_in.pairs)
         volumes = [float(self.users[shown].sum()) / pairs for shown, _ in runs]
         errors = [self._error(shown, counts) for shown, counts in runs if counts is not None]
         return Forecast(
@@ -91,12 +91,12 @@ class Rehearsal:
         )
 
     def even_odds(self, mechanism: Mechanism, *, seed: int = 0) -> int | None:
-        """The least number of users from which on at least half of the items were published."""
+        """The least number of users at which at least half of the items were published."""
         shown, _ = self._run(mechanism, seed)
-        there = np.zeros(self.likeness.size, bool)
+        there = np.zeros(self.stand_in.size, bool)
         there[shown] = True
         order = np.argsort(-self.users, kind="stable")
-        width = 21  # neighbours in popularity that are looked at together
+        width = 21  # neighbours in popularity that are averaged
         if len(order) < width or not there.any():
             return None
         share = np.convolve(there[order], np.full(width, 1 / width), "valid")
@@ -108,22 +108,20 @@ class Rehearsal:
         """The published items' numbers and their counts, or None if there are no counts."""
         if isinstance(mechanism, Rounds):
             held, numbers = self._held(mechanism.schedule.d)
-            noise = rehearsed_noise(seed)
-            shown = selected(mechanism, held, noise=noise)
-            return numbers[shown], counted(mechanism, held, shown, noise=noise)
+            noise = simulated_noise(seed)
+            shown = select(mechanism, held, noise=noise)
+            return numbers[shown], count(mechanism, held, shown, noise=noise)
         if not isinstance(mechanism, Threshold | Korolova):
-            raise UsageError(
-                f"{mechanism} cannot be foretold: choose rounds, threshold or korolova"
-            )
+            raise UsageError(no_forecast(str(mechanism)))
         table = mechanism.release(self._tally(mechanism.d), entropy=SeededEntropy(seed))
         shown = np.array(table["query"].to_pylist(), np.int64)
         return shown, table["users"].to_numpy() if "users" in table.column_names else None
 
-    def _bounded(self, per_user: int) -> tuple[Likeness, Integers]:
-        return self.likeness.bounded(per_user).renumbered()
+    def _bounded(self, per_user: int) -> tuple[StandInLog, Integers]:
+        return self.stand_in.bounded(per_user).renumbered()
 
     def _tallied(self, per_user: int) -> Counts:
-        users = self.likeness.bounded(per_user).users()
+        users = self.stand_in.bounded(per_user).users()
         held = np.flatnonzero(users)
         query = pa.array(held).cast(pa.string())
         return Counts(
@@ -135,7 +133,7 @@ class Rehearsal:
         )
 
     def _error(self, shown: Integers, counts: Integers) -> float:
-        estimate = np.zeros(self.likeness.size)
+        estimate = np.zeros(self.stand_in.size)
         estimate[shown] = counts
         true = self.users[self.top]
         off = np.abs(estimate[self.top] - true) / true
@@ -143,14 +141,18 @@ class Rehearsal:
         return float(np.median(np.where(there, off, 1.0)))
 
 
-def rehearsed_noise(seed: int) -> Noise:
-    """Rounded Gaussian noise from floating point: quick, reproducible, and no privacy noise."""
+def no_forecast(mechanism: str) -> str:
+    return f"no forecast is available for {mechanism}: choose rounds, threshold or korolova"
+
+
+def simulated_noise(seed: int) -> Noise:
+    """Rounded Gaussian noise from floating point: fast and reproducible, so it protects nothing."""
     rng = np.random.default_rng(seed)
     return lambda scale, count: np.rint(scale * rng.standard_normal(count)).astype(np.int64)
 
 
-def selected(mechanism: Rounds, held: Likeness, *, noise: Noise) -> Integers:
-    """What `Rounds.select` publishes of these bounded items, which are numbered without gaps."""
+def select(mechanism: Rounds, held: StandInLog, *, noise: Noise) -> Integers:
+    """The numbers of the items that `Rounds.select` publishes, of items numbered without gaps."""
     s = mechanism.schedule
     unit, item, size = held.unit, held.item, held.size
     attention = np.full(len(unit), FULL, np.int64)
@@ -185,8 +187,8 @@ def _weights(
     return np.bincount(item, weights=root, minlength=size).astype(np.int64)
 
 
-def counted(mechanism: Rounds, held: Likeness, shown: Integers, *, noise: Noise) -> Integers | None:
-    """The fresh counts that follow; None if there are none."""
+def count(mechanism: Rounds, held: StandInLog, shown: Integers, *, noise: Noise) -> Integers | None:
+    """The fresh counts of the published items; None if the mechanism publishes none."""
     s = mechanism.schedule
     if s.count_per_user is None or s.count_scale is None:
         return None
@@ -199,8 +201,8 @@ def counted(mechanism: Rounds, held: Likeness, shown: Integers, *, noise: Noise)
     return np.asarray(users + noise(s.count_scale, len(shown)))
 
 
-def explain(plan: Plan, rehearsal: Rehearsal | None = None) -> str:
-    """What decides about an item, in a sentence and numbers; with a rehearsal, from that, too."""
+def explain(plan: Plan, simulation: Simulation | None = None) -> str:
+    """One sentence on what an item needs to be published, with numbers from a simulation if given."""
     unit = plan.guarantee.unit
     if not isinstance(plan.mechanism, Rounds):
         return plan.sentence()
@@ -211,9 +213,9 @@ def explain(plan: Plan, rehearsal: Rehearsal | None = None) -> str:
         f"{last} for a weight of {weight:.3g}: {math.ceil(weight)} {unit}s with nothing else in play, "
         f"{ten} who have ten items in play each, {hundred} who have a hundred"
     )
-    if rehearsal is None:
+    if simulation is None:
         return f"{text}."
-    even = rehearsal.even_odds(plan.mechanism)
+    even = simulation.even_odds(plan.mechanism)
     if even is None:
-        return f"{text}; in the rehearsal too little was published to say more."
-    return f"{text}; in the rehearsal items held by about {even} {unit}s passed with even odds."
+        return f"{text}; in the simulation too little was published to say more."
+    return f"{text}; in the simulation items held by about {even} {unit}s passed with even odds."

@@ -7,21 +7,21 @@ from pathlib import Path
 from murmurlog.errors import UsageError
 from murmurlog.logs.options import SourceOptions
 from murmurlog.publishing.planning.outline import read_outline
-from murmurlog.publishing.planning.stand_in_log import Likeness, of_file, of_outline, of_shape
+from murmurlog.publishing.planning.stand_in_log import StandInLog, of_file, of_outline, of_shape
 
-WIDE = 50  # items a unit: a narrower profile says little about what rounds see
+WIDE = 50  # items a unit; with fewer, a profile says little about rounds
 
 
 @dataclass(frozen=True, kw_only=True)
 class ForecastLog:
-    """A log without texts to forecast from, and what its use means for the guarantee."""
+    """The stand-in log that a forecast is based on, and what its use means for the guarantee."""
 
-    likeness: Likeness
+    stand_in: StandInLog
     description: str
     kind: str
     unit: str
     exact: bool  # the owner's log itself
-    reach: int | None = None  # items of a unit whose popularity was measured
+    reach: int | None = None  # the first items of a unit, whose popularity was measured
     private: str | None = None  # names a private profile, whose cost adds to that of the release
     note: str | None = None  # for the person who plans
 
@@ -44,18 +44,18 @@ class ForecastSource:
         names = ("profile", "public", "like", "raw")
         given = [f"--{name}" for name in names if getattr(self, name) is not None]
         if len(given) > 1:
-            raise UsageError(f"{' and '.join(given)} are two logs to foretell from: give one")
+            raise UsageError(f"{' and '.join(given)} are two logs to forecast from: give one")
         if not given and self.users is None:
             raise UsageError(
-                "what survives is foretold from a log that is not secret: give --profile FILE (measured by "
+                "a forecast needs a log that is not secret: give --profile FILE (measured by "
                 "murmurlog profile --epsilon), --public FILE, or --users N for a generated log (--like "
-                "aol, zealous or plain). --raw FILE looks at your own log, and that is not protected."
+                "aol, zealous or plain). --raw FILE reads your own log, and that is not protected."
             )
         if self.like is not None and self.users is None:
             raise UsageError(f"--like {self.like} needs --users: how many users the log has, about")
 
     def load(self, say: Callable[[str], None] = lambda _: None) -> ForecastLog:
-        """The log that everything is forecast from."""
+        """The log to forecast from."""
         if self.profile:
             return self._profile(self.profile, say)
         if source := self.public or self.raw:
@@ -64,7 +64,7 @@ class ForecastSource:
         say(f"inventing a log of {users} users")
         kind = self.kind or "query"
         return ForecastLog(
-            likeness=of_shape(like, users=users, kind=kind, unit=self.unit),
+            stand_in=of_shape(like, users=users, kind=kind, unit=self.unit),
             description=f"a generated log, {like}, {users} users",
             kind=kind,
             unit=self.unit,
@@ -74,7 +74,7 @@ class ForecastSource:
     def _file(self, source: str, say: Callable[[str], None]) -> ForecastLog:
         name, kind = Path(source).name, self.kind or "query"
         say(f"reading {name}")
-        likeness = of_file(
+        stand_in = of_file(
             source,
             kind=kind,
             unit=self.unit,
@@ -84,11 +84,11 @@ class ForecastSource:
             memory=self.memory,
         )
         if self.public and self.users:
-            likeness = likeness.part(self.users)
+            stand_in = stand_in.part(self.users)
         what = "the public log" if self.public else "the log itself, which is not protected:"
         return ForecastLog(
-            likeness=likeness,
-            description=f"{what} {name}, {likeness.units} {self.unit}s",
+            stand_in=stand_in,
+            description=f"{what} {name}, {stand_in.units} {self.unit}s",
             kind=kind,
             unit=self.unit,
             exact=self.public is None,
@@ -104,13 +104,13 @@ class ForecastSource:
             raise UsageError("--users goes with --like and --public: a profile has its own number")
         say("inventing a log with the measured outline")
         note = (
-            f"this profile counts {outline.per_user} items a {outline.unit}; one with --per-user 50 "
-            "foretells rounds better"
+            f"this profile counts {outline.per_user} items a {outline.unit}; a profile with --per-user 50 "
+            "gives a better forecast for rounds"
         )
         cost = f", {outline.guarantee}; its cost adds to that of the release"
         exact = ", which is exact: it is not protected"
         return ForecastLog(
-            likeness=of_outline(outline),
+            stand_in=of_outline(outline),
             description=f"the profile {path.name}" + (cost if outline.private else exact),
             kind=outline.kind,
             unit=outline.unit,

@@ -1,6 +1,6 @@
-"""From a wish to a plan: the least epsilon, mechanism, bound and split at which it is foretold.
+"""From a target to a plan: the least epsilon, and the mechanism, bound and split that reach it.
 
-Every number comes from rehearsals on a `Likeness`; the log that is to be released is not looked at.
+All numbers come from simulations on a `StandInLog`; the log to be released is not read.
 """
 
 import math
@@ -11,7 +11,7 @@ from typing import Any
 
 from murmurlog.errors import UsageError
 from murmurlog.publishing.plan import DELTA, EPSILON, Plan, plan
-from murmurlog.publishing.planning.forecast import Forecast, Rehearsal, explain
+from murmurlog.publishing.planning.forecast import Forecast, Simulation, explain, no_forecast
 from murmurlog.publishing.planning.forecast_source import ForecastLog, ForecastSource
 
 GOALS = ("coverage", "precision")
@@ -19,7 +19,7 @@ LEAST, MOST = 0.01, 20.0  # epsilon
 STEP = math.sqrt(2)  # of the first, coarse search
 FINE = 0.01  # how near to the least epsilon the second one comes
 FINAL_REPEATS, FINAL_SEED = 5, 1000
-A_REHEARSAL = 1_500_000  # pairs: smaller likenesses are rehearsed several times
+PAIRS_A_SIMULATION = 1_500_000  # smaller stand-in logs are simulated several times
 EPSILONS = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0)  # of a sweep
 # What counts may get of the budget, and how many items of a unit are counted, by goal.
 SHARES: dict[str | None, tuple[float, ...]] = {
@@ -27,24 +27,26 @@ SHARES: dict[str | None, tuple[float, ...]] = {
     "coverage": (0.1,),
     "precision": (0.3, 0.5, 0.7),
 }
-# Flags of the release that stand for themselves: nothing in them is chosen on a log.
+# Flags of the release that are given, not chosen on a log.
 GIVEN = ("tables", "delta", "unit", "neighbours", "set-only")
 COUNTED = (10, 20, 40, 80, 160)
 ROUNDS = (4, 6)
-# The standing choice comes first: the coarse search is made with it.
+# The default comes first: the coarse search uses it.
 ROUNDS_BOUNDS, THRESHOLD_BOUNDS, KOROLOVA_BOUNDS = (100, 300, 30), (3, 10, 30), (1, 2, 4, 8)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wish:
-    """What a release shall hold at least: so many queries, or this share of the volume."""
+class Target:
+    """What a release must hold at least: a number of queries, or a share of the volume."""
 
     name: str
     amount: float
 
     def __post_init__(self) -> None:
         if self.name not in ("volume", "queries"):
-            raise UsageError(f"--target {self.name}={self.amount:g}: wish for volume or queries")
+            raise UsageError(
+                f"--target {self.name}={self.amount:g}: the target must be volume or queries"
+            )
         if self.name == "volume" and not 0 < self.amount < 1:
             raise UsageError(f"--target volume must lie between 0 and 1, not {self.amount:g}")
         if self.name == "queries" and not (self.amount >= 1 and math.isfinite(self.amount)):
@@ -54,7 +56,7 @@ class Wish:
         return f"{self.name}={self.amount:g}"
 
     def of(self, forecast: Forecast) -> float:
-        """What the forecast has of it."""
+        """The forecast amount of what the target asks for."""
         return forecast.volume if self.name == "volume" else forecast.queries
 
     def met(self, forecast: Forecast) -> bool:
@@ -63,7 +65,7 @@ class Wish:
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """What is settled before anything is chosen: the budget's other half, and what was asked for."""
+    """What is fixed before anything is chosen: delta, unit, neighbours and the given settings."""
 
     delta: float = DELTA
     unit: str = "user"
@@ -77,7 +79,7 @@ class Terms:
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A mechanism with all that it needs but a budget."""
+    """A mechanism with all settings but the budget."""
 
     mechanism: str
     per_user: int
@@ -97,7 +99,7 @@ class Candidate:
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """A candidate at an epsilon, and what it is foretold to publish."""
+    """A candidate at an epsilon, and the forecast of what it publishes."""
 
     candidate: Candidate
     epsilon: float
@@ -106,7 +108,7 @@ class Choice:
 
 
 def candidates(terms: Terms, goal: str | None = None) -> list[Candidate]:
-    """All that is tried, the standing choice first."""
+    """All candidates, the default first."""
     if goal not in (None, *GOALS):
         raise UsageError(f"--goal must be {' or '.join(GOALS)}, not {goal!r}")
     if goal == "precision" and terms.set_only:
@@ -115,9 +117,7 @@ def candidates(terms: Terms, goal: str | None = None) -> list[Candidate]:
     if terms.mechanism is not None:
         made = [each for each in made if each.mechanism == terms.mechanism]
     if not made:
-        raise UsageError(
-            f"{terms.mechanism} cannot be foretold: choose rounds, threshold or korolova"
-        )
+        raise UsageError(no_forecast(str(terms.mechanism)))
     return made
 
 
@@ -155,52 +155,54 @@ def _others(terms: Terms) -> Iterable[Candidate]:
 
 
 class Search:
-    """Rehearsals of candidates, on the same terms."""
+    """Searches candidates by simulation, all on the same terms."""
 
     def __init__(
-        self, rehearsal: Rehearsal, terms: Terms, *, say: Callable[[str], None] = lambda _: None
+        self, simulation: Simulation, terms: Terms, *, say: Callable[[str], None] = lambda _: None
     ) -> None:
-        self.rehearsal, self.terms, self._say = rehearsal, terms, say
-        pairs = max(1, rehearsal.likeness.pairs)
-        self.repeats = max(1, min(3, A_REHEARSAL // pairs))
+        self.simulation, self.terms, self._say = simulation, terms, say
+        pairs = max(1, simulation.stand_in.pairs)
+        self.repeats = max(1, min(3, PAIRS_A_SIMULATION // pairs))
 
-    def at(self, epsilon: float, *, wish: Wish | None = None, goal: str | None = None) -> Choice:
-        """The best for the goal at this epsilon: among what meets the wish, if anything does."""
+    def at(
+        self, epsilon: float, *, target: Target | None = None, goal: str | None = None
+    ) -> Choice:
+        """The best candidate for the goal at this epsilon, of those that meet the target if any does."""
         tried = candidates(self.terms, goal)
         self._say(f"comparing {len(tried)} candidates at epsilon {epsilon:.3g}")
-        return self._final(self._best(tried, epsilon, wish, goal))
+        return self._final(self._best(tried, epsilon, target, goal))
 
-    def least(self, wish: Wish, *, goal: str | None = None) -> Choice:
-        """The least epsilon whose best choice meets the wish; at the most epsilon if none does."""
+    def least(self, target: Target, *, goal: str | None = None) -> Choice:
+        """The least epsilon whose best choice meets the target; at the most epsilon if none does."""
         tried = candidates(self.terms, goal)
         self._say("looking for an epsilon")
-        low, high = self._coarse(tried[0], wish)
+        low, high = self._coarse(tried[0], target)
         self._say(f"comparing {len(tried)} candidates at epsilon {high:.3g}")
-        best = self._best(tried, high, None, goal, of=wish, repeats=1).candidate
-        if not wish.met(self._foretold(best, high).forecast):
+        best = self._best(tried, high, None, goal, of=target, repeats=1).candidate
+        if not target.met(self._forecast(best, high).forecast):
             low, high = high, MOST
         else:
-            low /= STEP  # the standing choice needed more than the best one does
+            low /= STEP  # the best candidate needs less than the default
         self._say(f"looking for the least epsilon of {best.mechanism}")
         while high / low > 1 + FINE:
             middle = math.sqrt(low * high)
-            if wish.met(self._foretold(best, middle).forecast):
+            if target.met(self._forecast(best, middle).forecast):
                 high = middle
             else:
                 low = middle
-        found = self._final(self._foretold(best, _rounded_up(high)))
-        while not wish.met(found.forecast) and found.epsilon < MOST:
+        found = self._final(self._forecast(best, _rounded_up(high)))
+        while not target.met(found.forecast) and found.epsilon < MOST:
             more = _rounded_up(min(MOST, found.epsilon * (1 + FINE)))
-            found = self._foretold(found.candidate, more, repeats=FINAL_REPEATS, seed=FINAL_SEED)
+            found = self._forecast(found.candidate, more, repeats=FINAL_REPEATS, seed=FINAL_SEED)
         return found
 
-    def _coarse(self, standing: Candidate, wish: Wish) -> tuple[float, float]:
-        """Two epsilons a step apart, between which the standing choice comes to meet the wish."""
+    def _coarse(self, default: Candidate, target: Target) -> tuple[float, float]:
+        """Two epsilons a step apart, between which the default begins to meet the target."""
         steps = math.ceil(math.log(MOST / LEAST) / math.log(STEP))
-        low, high = 0, steps  # high is taken to do
+        low, high = 0, steps  # the search assumes that the highest step suffices
         while high - low > 1:
             middle = (low + high) // 2
-            if wish.met(self._foretold(standing, _step(middle), repeats=1).forecast):
+            if target.met(self._forecast(default, _step(middle), repeats=1).forecast):
                 high = middle
             else:
                 low = middle
@@ -210,47 +212,40 @@ class Search:
         self,
         tried: Sequence[Candidate],
         epsilon: float,
-        wish: Wish | None,
+        target: Target | None,
         goal: str | None,
         *,
-        of: Wish | None = None,
+        of: Target | None = None,
         repeats: int | None = None,
     ) -> Choice:
         found = []
         for each in tried:
             try:
-                found.append(self._foretold(each, epsilon, repeats=repeats))
+                found.append(self._forecast(each, epsilon, repeats=repeats))
             except UsageError as error:  # no such noise can be certified at this budget
                 why = error
         if not found:
             raise why
-        amount = (of or wish or Wish(name="volume", amount=0.5)).of
-        meeting = [each for each in found if wish is None or wish.met(each.forecast)] or found
+        amount = (of or target or Target(name="volume", amount=0.5)).of
+        meeting = [each for each in found if target is None or target.met(each.forecast)] or found
         if goal == "precision":
             return min(meeting, key=lambda each: (_error(each), -amount(each.forecast)))
         return max(meeting, key=lambda each: (amount(each.forecast), -_error(each)))
 
     def _final(self, choice: Choice) -> Choice:
-        """The choice with the best bound on counted items, rehearsed more often."""
+        """The choice with the best bound on counted items, simulated with more repeats."""
         best, options = choice.candidate, choice.candidate.options
         if options.get("count_share") and "count_per_user" not in self.terms.options:
-            variants = [
-                Candidate(
-                    mechanism=best.mechanism,
-                    per_user=best.per_user,
-                    options={**options, "count_per_user": n},
-                )
-                for n in COUNTED
-            ]
-            choices = [self._foretold(each, choice.epsilon) for each in variants]
+            variants = [replace(best, options={**options, "count_per_user": n}) for n in COUNTED]
+            choices = [self._forecast(each, choice.epsilon) for each in variants]
             best = min(choices, key=_error).candidate
-        return self._foretold(best, choice.epsilon, repeats=FINAL_REPEATS, seed=FINAL_SEED)
+        return self._forecast(best, choice.epsilon, repeats=FINAL_REPEATS, seed=FINAL_SEED)
 
-    def _foretold(
+    def _forecast(
         self, candidate: Candidate, epsilon: float, *, repeats: int | None = None, seed: int = 0
     ) -> Choice:
         made = candidate.plan(epsilon, self.terms)
-        forecast = self.rehearsal.foretell(
+        forecast = self.simulation.forecast(
             made.mechanism, repeats=repeats or self.repeats, seed=seed
         )
         return Choice(candidate=candidate, epsilon=epsilon, plan=made, forecast=forecast)
@@ -266,26 +261,27 @@ def _error(choice: Choice) -> float:
 
 
 def _rounded_up(epsilon: float) -> float:
-    """Three digits, not below."""
+    """Rounded up to three digits."""
     unit = 10.0 ** (math.floor(math.log10(epsilon)) - 2)
     return round(math.ceil(epsilon / unit * (1 - 1e-12)) * unit, 12)
 
 
 def sweep(
-    rehearsal: Rehearsal, terms: Terms, *, say: Callable[[str], None] = lambda _: None
+    simulation: Simulation, terms: Terms, *, say: Callable[[str], None] = lambda _: None
 ) -> list[dict[str, Any]]:
     """The trade-off: what each mechanism publishes at each epsilon, at its best bound."""
     lines: dict[str, tuple[Terms, list[Candidate]]] = {}
+    free = Terms(delta=terms.delta, unit=terms.unit, neighbours=terms.neighbours)
     for name, set_only in (("rounds", False), ("rounds, keys alone", True)):
-        own = _with(terms, mechanism="rounds", set_only=set_only)
+        own = replace(free, mechanism="rounds", set_only=set_only)
         lines[name] = (own, candidates(own)[:1])
     for name in ("threshold", "korolova"):
-        own = _with(terms, mechanism=name, set_only=False)
+        own = replace(free, mechanism=name)
         lines[name] = (own, candidates(own))
     rows = []
     for name, (own, tried) in lines.items():
         say(f"sweeping over {name}")
-        search = Search(rehearsal, own)
+        search = Search(simulation, own)
         for epsilon in EPSILONS:
             choice = search._best(tried, epsilon, None, None)
             rows.append(
@@ -297,16 +293,6 @@ def sweep(
                 }
             )
     return rows
-
-
-def _with(terms: Terms, *, mechanism: str, set_only: bool) -> Terms:
-    return Terms(
-        delta=terms.delta,
-        unit=terms.unit,
-        neighbours=terms.neighbours,
-        set_only=set_only,
-        mechanism=mechanism,
-    )
 
 
 def release_flags(choice: Choice, terms: Terms, *, kind: str = "query") -> dict[str, Any]:
@@ -337,10 +323,10 @@ def release_flags(choice: Choice, terms: Terms, *, kind: str = "query") -> dict[
 class TargetPlan:
     """A release that was planned on a forecast, and what it is expected to hold."""
 
-    choice: Choice | None  # None: only the trade-off was asked for
+    choice: Choice | None  # None: the request was for the trade-off only
     terms: Terms
     log: ForecastLog
-    target: Wish | None
+    target: Target | None
     epsilon: float | None  # as it was given
     explanation: str
     sweep: Sequence[Mapping[str, Any]] = ()
@@ -404,7 +390,7 @@ class TargetPlan:
         return (
             f"missed: {self.target} is not reached at epsilon {epsilon:g}{most}; the best is {amount}, by "
             f"{self.choice.plan.mechanism}. What few users hold cannot be published at this budget, "
-            "whatever the split: wish for less"
+            "whatever the split: lower the target"
             + (", or allow a larger epsilon." if epsilon < MOST else ".")
         )
 
@@ -427,7 +413,7 @@ def plan_for_target(
     source: ForecastSource,
     terms: Terms,
     *,
-    target: Wish | None = None,
+    target: Target | None = None,
     goal: str | None = None,
     epsilon: float | None = None,
     with_sweep: bool = False,
@@ -435,21 +421,21 @@ def plan_for_target(
 ) -> TargetPlan:
     """The release that reaches the target at the least epsilon, or the best one at a given epsilon.
 
-    `with_sweep` adds the trade-off over epsilon; without target, goal and epsilon it is all.
+    `with_sweep` adds the trade-off over epsilon; without target, goal and epsilon nothing else.
     """
     candidates(replace(terms, unit=source.unit), goal)  # refused before anything is read
     log = source.load(say)
     terms = replace(terms, unit=log.unit, reach=log.reach)
-    rehearsal = Rehearsal(log.likeness)
-    rows = sweep(rehearsal, terms, say=say) if with_sweep else []
+    simulation = Simulation(log.stand_in)
+    rows = sweep(simulation, terms, say=say) if with_sweep else []
     choice, explanation = None, ""
     if not with_sweep or target is not None or epsilon is not None or goal is not None:
-        search = Search(rehearsal, terms, say=say)
+        search = Search(simulation, terms, say=say)
         if target is not None and epsilon is None:
             choice = search.least(target, goal=goal)
         else:
-            choice = search.at(EPSILON if epsilon is None else epsilon, wish=target, goal=goal)
-        explanation = explain(choice.plan, rehearsal)
+            choice = search.at(EPSILON if epsilon is None else epsilon, target=target, goal=goal)
+        explanation = explain(choice.plan, simulation)
     return TargetPlan(
         choice=choice,
         terms=terms,

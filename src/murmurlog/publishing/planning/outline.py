@@ -1,24 +1,21 @@
 """The outline of a log: how many units there are, how many items each holds, how popular items are.
 
-It is all that a forecast needs to know. Measured with noise it has a guarantee of its own; taken
-exactly it is for invented and public logs, or for the owner's eyes.
+It is all that a forecast needs. Measured with noise it has a guarantee of its own; an exact one
+protects nothing.
 """
 
 import json
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
 
 from murmurlog.errors import InputError, UsageError
-from murmurlog.logs.log import Log
 from murmurlog.privacy import SAFETY, UNITS, Guarantee
 from murmurlog.privacy.sampler import Entropy
-from murmurlog.publishing.planning.outline_counts import Counted, check_kind, count
+from murmurlog.publishing.planning.outline_counts import Counted, check_kind
 from murmurlog.publishing.planning.outline_noise import BINS, BLOCKS, Measurement, check_per_user
-from murmurlog.publishing.planning.profile_options import PER_USER
 
 FORMAT = "murmurlog-outline-1"
 MOST = 2.0**50  # units, items or users: no log has more
@@ -40,13 +37,13 @@ class Size:
         _check_many(self.units, "units of a size")
 
     def at(self, share: float) -> float:
-        """The number of items below which this share of these units lies; small ones are likelier."""
+        """A quantile of the number of items of these units; small numbers are likelier."""
         low, high = self.least - 0.5, self.most + 0.5
         items = round(low * float((high / low) ** share))
         return float(min(self.most, max(self.least, items)))
 
     def mean(self) -> float:
-        """Items of one of these units on average, small ones being likelier."""
+        """The mean number of items of these units; small numbers are likelier."""
         low, high = self.least - 0.5, self.most + 0.5
         return (high - low) / math.log(high / low) if self.least < self.most else float(self.most)
 
@@ -79,7 +76,7 @@ class Outline:
     popularity: tuple[Ranks, ...]
     guarantee: Guarantee | None  # None: exact
     noise: Measurement | None = None
-    seeded: bool = False  # the noise can be drawn again, so nothing is protected
+    seeded: bool = False  # the noise is reproducible, so nothing is protected
 
     def __post_init__(self) -> None:
         if not self.sizes or not self.popularity:
@@ -113,7 +110,7 @@ class Outline:
         return 0.0
 
     def items_per_unit(self) -> dict[str, float]:
-        """mean, p50 and p99 of the distinct items of a unit, as far as the sizes tell; 0 of none."""
+        """mean, p50 and p99 of the distinct items of a unit, estimated from the sizes; 0 without units."""
         if not self.units:
             return {"mean": 0.0, "p50": 0.0, "p99": 0.0}
         mean = math.fsum(size.mean() * size.units for size in self.sizes) / self.units
@@ -129,7 +126,7 @@ class Outline:
         return float(held[-1].most)
 
     def as_json(self) -> dict[str, Any]:
-        """Everything of it, and what follows from it."""
+        """The outline and the figures derived from it."""
         given, noise = self.guarantee, self.noise
         return {
             "format": FORMAT,
@@ -152,7 +149,7 @@ class Outline:
 
     @classmethod
     def from_json(cls, data: Any) -> Self:
-        """The outline in parsed JSON; raises InputError where it is none, or claims too much."""
+        """The outline in parsed JSON; raises InputError if it is invalid or claims too much."""
         given = _part(data, dict, "the file")
         if given.get("format") != FORMAT:
             raise InputError(f"it is not of the format {FORMAT}")
@@ -192,33 +189,18 @@ def read_outline(path: Path) -> Outline:
     except OSError as error:
         raise InputError(f"{path.name} cannot be read ({error.strerror})") from None
     if len(content) > MOST_BYTES:
-        raise InputError(f"{path.name} is no outline: it is larger than one can be")
+        raise InputError(f"{path.name} is not an outline: it is too large")
     try:
         data = json.loads(content.decode())
     except (ValueError, RecursionError):
-        raise InputError(f"{path.name} is no outline: it is not JSON") from None
+        raise InputError(f"{path.name} is not an outline: it is not JSON") from None
     try:
         return Outline.from_json(data)
     except InputError as error:
         raise InputError(
-            f"{path.name} is no outline that can be used: {error}. Make one with murmurlog profile "
+            f"{path.name} is not a usable outline: {error}. Make one with murmurlog profile "
             "SOURCE --epsilon ... --out FILE"
         ) from None
-
-
-def exact(
-    log: Log,
-    *,
-    kind: str = "query",
-    unit: str = "user",
-    per_user: int = PER_USER,
-    way: str | None = None,
-    entropy: Entropy,
-) -> Outline:
-    """The outline without noise, for an invented or a public log: nothing protects it."""
-    counted = count(log, kind=kind, unit=unit, per_user=per_user, way=way, entropy=entropy)
-    means = [total / size for total, size in zip(counted.sums, BLOCKS, strict=True)]
-    return _outline(counted, counted.sizes, means, guarantee=None)
 
 
 def measure(
@@ -232,19 +214,8 @@ def measure(
     """The outline with noise, under the guarantee that the noise gives at this epsilon."""
     if counted.per_user > noise.d:
         raise UsageError(f"the items are bounded to {counted.per_user} a unit, not to {noise.d}")
-    return _outline(
-        counted,
-        noise.sizes(counted.sizes, entropy=entropy).tolist(),
-        noise.popularity(counted.sums, entropy=entropy).tolist(),
-        guarantee=noise.guarantee(epsilon=epsilon, unit=counted.unit, neighbours=neighbours),
-        noise=noise,
-        seeded=entropy.seeded,
-    )
-
-
-def _outline(
-    counted: Counted, units: Iterable[float], means: Iterable[float], **more: Any
-) -> Outline:
+    units = noise.sizes(counted.sizes, entropy=entropy).tolist()
+    means = noise.popularity(counted.sums, entropy=entropy).tolist()
     return Outline(
         kind=counted.kind,
         unit=counted.unit,
@@ -256,7 +227,9 @@ def _outline(
         popularity=tuple(
             Ranks(items=size, users=mean) for size, mean in zip(BLOCKS, means, strict=True)
         ),
-        **more,
+        guarantee=noise.guarantee(epsilon=epsilon, unit=counted.unit, neighbours=neighbours),
+        noise=noise,
+        seeded=entropy.seeded,
     )
 
 
@@ -275,11 +248,11 @@ def _guarantee(data: dict[str, Any], noise: Measurement | None, unit: str) -> Gu
     """The stated guarantee, which must be what the stated noise gives."""
     if data.get("guarantee") is None:
         if noise is not None or data.get("private") is not False:
-            raise InputError("it has no guarantee and does not say that it is exact")
+            raise InputError("it has no guarantee and is not marked as exact")
         return None
     stated = _part(data["guarantee"], dict, "guarantee")
     if noise is None or _text(stated, "notion") != "dp" or _text(stated, "unit") != unit:
-        raise InputError("its guarantee is not one of a measured outline")
+        raise InputError("its guarantee is not that of a measured outline")
     epsilon, delta = _number(stated, "epsilon"), _number(stated, "delta")
     proved = noise.guarantee(epsilon=epsilon, unit=unit, neighbours=_text(stated, "neighbours"))
     if proved.delta > delta * SAFETY:
@@ -323,7 +296,7 @@ def _number(data: dict[str, Any], name: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InputError(f"{name} is not a number")
     if not abs(value) <= MOST:  # NaN and what no float can hold fail, too
-        raise InputError(f"{name} is not a number that can be used")
+        raise InputError(f"{name} is not a usable number")
     return float(value)
 
 

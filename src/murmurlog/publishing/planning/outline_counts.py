@@ -17,7 +17,7 @@ KINDS = ("query", "keyword", "click", "pair")
 
 @dataclass(frozen=True, kw_only=True)
 class Counted:
-    """What an outline is measured from; never leaves the owner."""
+    """The exact counts that an outline is measured from; never published."""
 
     kind: str
     unit: str

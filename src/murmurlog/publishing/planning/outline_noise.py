@@ -27,12 +27,12 @@ from murmurlog.privacy import (
     rounded_up,
     sides,
 )
-from murmurlog.privacy.projections import falling, shared_out, told_apart
+from murmurlog.privacy.projections import length_above_noise, nonincreasing, nonnegative
 from murmurlog.privacy.sampler import MOST_SCALE, Entropy, draw, sampler_delta
 
 Floats = npt.NDArray[np.floating[Any]]
 
-RANKS = 1 << 20  # how many of the most popular items are looked at
+RANKS = 1 << 20  # the most popular items that are measured
 MOST_ITEMS = 100_000  # of a unit
 LEAST_SCALE = 1e-4
 SHARE = 0.1  # of mu^2, for the sizes
@@ -122,7 +122,7 @@ class Measurement:
         check_budget(epsilon, delta)
         check_neighbours(neighbours)
         check_per_user(d)
-        # Half of delta asks for more noise than there will be: a bound on what the sampler costs.
+        # Half of delta needs more noise than delta: an upper bound on the cost of the sampler.
         rough = cls._of(mu_of(epsilon=epsilon, delta=delta / 2), d, neighbours)
         spare = sampler_delta(scale=rough.largest(), epsilon=epsilon)
         if spare > delta / 4:
@@ -151,10 +151,10 @@ class Measurement:
         """That of the Gaussian mechanism, at this epsilon."""
         mu = self.loss(neighbours=neighbours).mu
         exact = gaussian_delta(epsilon=epsilon, mu=mu) * math.sqrt(SAFETY)
-        drawn = sampler_delta(scale=self.largest(), epsilon=epsilon)
+        sampling = sampler_delta(scale=self.largest(), epsilon=epsilon)
         return Guarantee(
             epsilon=float(epsilon),
-            delta=min(1.0, exact + drawn),
+            delta=min(1.0, exact + sampling),
             unit=unit,
             neighbours=neighbours,
             assumptions=tuple(sorted((*ALWAYS, "A1"))),
@@ -171,14 +171,14 @@ class Measurement:
     def sizes(self, units: Sequence[int], *, entropy: Entropy) -> Floats:
         """Noisy numbers of units in BINS that are not negative and have the noisy sum.
 
-        Beyond the largest size that can be told from noise they are 0: a few units too many there
-        would be many items.
+        Beyond the largest size that exceeds the noise they are 0: a few spurious units there would be
+        many items.
         """
         noise = draw(noise="gaussian", scale=self.sigma_sizes, count=len(BINS), entropy=entropy)
         noisy = (np.array(units) + noise).astype(np.float64)
-        kept = told_apart(noisy, noise_sd(noise="gaussian", scale=self.sigma_sizes))
+        kept = length_above_noise(noisy, noise_sd(noise="gaussian", scale=self.sigma_sizes))
         found = np.zeros(len(BINS))
-        found[:kept] = shared_out(noisy[:kept], float(noisy.sum()))
+        found[:kept] = nonnegative(noisy[:kept], float(noisy.sum()))
         return np.round(found, DIGITS)
 
     def popularity(self, sums: Sequence[int], *, entropy: Entropy) -> Floats:
@@ -187,22 +187,22 @@ class Measurement:
             true + int(draw(noise="gaussian", scale=scale, count=1, entropy=entropy)[0])
             for true, scale in zip(in_groups(sums), self.scales(), strict=True)
         ]
-        return np.round(smoothed(noisy), DIGITS)
+        return np.round(smooth_blocks(noisy), DIGITS)
 
 
-def smoothed(noisy: Sequence[int]) -> Floats:
+def smooth_blocks(noisy: Sequence[int]) -> Floats:
     """A mean for each block, from the noisy sum of each group: not rising, not negative.
 
-    The groups' means, made to fall, are joined by lines over the logarithm of the rank; blocks of a
+    The groups' means, made non-increasing, are joined by lines over the logarithm of the rank; blocks of a
     group are then scaled to its sum.
     """
     widths, blocks = np.array(WIDTHS, np.float64), np.array(BLOCKS, np.float64)
-    means = np.maximum(falling(np.array(noisy) / widths, widths), 0.0)
-    drawn = np.interp(np.log(_middles(blocks)), np.log(_middles(widths)), means)
+    means = np.maximum(nonincreasing(np.array(noisy) / widths, widths), 0.0)
+    curve = np.interp(np.log(_middles(blocks)), np.log(_middles(widths)), means)
     group = np.repeat(np.arange(len(GROUPS)), GROUPS)
-    sums = np.bincount(group, weights=drawn * blocks)
+    sums = np.bincount(group, weights=curve * blocks)
     factor = np.divide(means * widths, sums, out=np.zeros(len(sums)), where=sums > 0)
-    return falling(drawn * factor[group], blocks)
+    return nonincreasing(curve * factor[group], blocks)
 
 
 def _middles(sizes: Floats) -> Floats:

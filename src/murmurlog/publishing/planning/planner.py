@@ -8,7 +8,7 @@ from murmurlog.errors import UsageError
 from murmurlog.publishing.options import plan_mechanism
 from murmurlog.publishing.plan import Plan
 from murmurlog.publishing.planning.forecast_source import ForecastSource
-from murmurlog.publishing.planning.goals import TargetPlan, Terms, Wish, plan_for_target
+from murmurlog.publishing.planning.goals import Target, TargetPlan, Terms, plan_for_target
 
 FORECAST = ("profile", "public", "like", "raw", "kind")
 SHARED = ("users", "unit", "memory")  # of a plan and of the log that a forecast is made from
@@ -51,7 +51,7 @@ def plan(
     )
 
 
-def read_target(text: str) -> Wish:
+def read_target(text: str) -> Target:
     """The target that is written as volume=0.4 or queries=10000."""
     name, amount = read_pair(text, "--target")
-    return Wish(name=name, amount=read_number(amount))
+    return Target(name=name, amount=read_number(amount))

@@ -1,6 +1,6 @@
-"""The private profile: from a log to an outline under a guarantee, booked as a release is.
+"""The private profile: measures the outline of a log under a guarantee and books its cost.
 
-Order matters, as on the road of a release: all that can fail without drawing noise comes before the
+As in a release, order matters: everything that can fail without drawing noise comes before the
 reservation; after it the budget is spent, whatever happens.
 """
 
@@ -33,7 +33,7 @@ from murmurlog.publishing.request import Booking
 
 @dataclass(frozen=True, kw_only=True)
 class Survey:
-    """An outline, what was read how (public parameters), and what became of it."""
+    """An outline, the public parameters of reading the log, and whether it was booked."""
 
     outline: Outline
     shape: str
@@ -43,7 +43,7 @@ class Survey:
     booked: bool
 
     def as_json(self) -> dict[str, Any]:
-        """What is printed and written; nothing of it is exact."""
+        """The outline as printed and written; it holds no exact figures."""
         return self.outline.as_json() | {
             "shape": self.shape,
             "columns": dict(self.columns),
@@ -55,7 +55,7 @@ class Survey:
 
 @dataclass(frozen=True, kw_only=True)
 class ProfileRequest:
-    """A private profile as it is asked for."""
+    """The request for a private profile."""
 
     source: str
     out: str | Path | None = None
@@ -102,7 +102,7 @@ def carry_out(
     entropy: Entropy | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> Survey:
-    """The private profile that is asked for.
+    """Measures, books and writes the requested private profile.
 
     Rows are read and cleaned as for a release. The file appears whole or not at all. With a ledger
     the cost is reserved before any noise is drawn; from then on it stays spent.

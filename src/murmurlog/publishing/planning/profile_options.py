@@ -1,4 +1,4 @@
-"""The options of a private profile. Imports nothing heavy: --help reads them."""
+"""The options of a private profile. Imports little, because --help reads them."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -14,7 +14,7 @@ PER_USER = 20
 class Measured(Privacy):
     """Budget and unit of privacy."""
 
-    # What spends is never taken from a variable that was set for releases.
+    # epsilon spends budget, so an environment variable for releases does not set it.
     epsilon: Annotated[
         float | None,
         Option(help="Measure with noise, at this cost per unit.", read=read_number, variable=False),

@@ -1,8 +1,8 @@
-"""A log without texts: who holds which item. Taken from a log, or invented to match an outline.
+"""A stand-in log: which unit holds which item, without texts, for forecasts.
 
-What is invented has the outline's sizes of units and popularity of items, and nothing else of the
-log that was outlined. A unit draws its items one after the other by popularity, as people come
-across queries, so popular ones stand early in its order. Draws no privacy noise.
+It is taken from a log, or generated to match an outline. A generated one has the outline's sizes of
+units and popularity of items and shares nothing else with the log. Each unit draws its items one
+after the other by popularity, so popular items come early in its order. Draws no privacy noise.
 """
 
 import math
@@ -31,9 +31,9 @@ Floats = npt.NDArray[np.float64]
 
 LIKE = ("plain", *POPULATIONS)
 MOST_PAIRS = 60_000_000  # more would not fit into 16 GB
-ALONE = 1.5  # items of fewer units on average are taken as one unit's own
+ALONE = 1.5  # items of fewer units on average count as unique to one unit
 FITTINGS = 4
-FRESH = 0.15  # of the items beyond the measured places
+FRESH = 0.15  # of the items beyond the measured places are made unique
 LARGEST = 16  # times the least size of the last bin: no unit is larger
 BENDS = {2: 0.04, 3: 0.1}  # how much logarithms bend, by the order of the difference
 STEPS = 60  # of Newton's method; they are cheap
@@ -41,7 +41,7 @@ ALL = 1 << 31  # more items than any unit holds
 
 
 @dataclass(frozen=True, kw_only=True)
-class Likeness:
+class StandInLog:
     """The pairs of unit and item, and the item's place in the unit's order; sorted by both."""
 
     unit: Integers  # 0 ... units - 1
@@ -54,12 +54,12 @@ class Likeness:
     def pairs(self) -> int:
         return len(self.unit)
 
-    def bounded(self, per_user: int) -> "Likeness":
+    def bounded(self, per_user: int) -> "StandInLog":
         """The first items of each unit. Units and items keep their numbers."""
         kept = self.place < per_user
         return replace(self, unit=self.unit[kept], item=self.item[kept], place=self.place[kept])
 
-    def renumbered(self) -> tuple["Likeness", Integers]:
+    def renumbered(self) -> tuple["StandInLog", Integers]:
         """The same with items numbered anew, without gaps, and the old number of each."""
         there = self.users() > 0
         item = (np.cumsum(there) - 1)[self.item]
@@ -69,12 +69,12 @@ class Likeness:
         """How many units hold each item."""
         return np.bincount(self.item, minlength=self.size)
 
-    def part(self, units: int, *, seed: int = 0) -> "Likeness":
-        """The likeness of this many of its units, chosen at random."""
+    def part(self, units: int, *, seed: int = 0) -> "StandInLog":
+        """The same log with this many of its units only, chosen at random."""
         if not 1 <= units <= self.units:
             raise UsageError(
-                f"--users {units} of a log of {self.units}: a log can be foretold from a larger one, "
-                "not from a smaller one"
+                f"--users {units} of a log of {self.units}: a forecast needs a log with at least as many "
+                "users"
             )
         chosen = np.zeros(self.units, bool)
         chosen[np.random.default_rng(seed).permutation(self.units)[:units]] = True
@@ -91,8 +91,8 @@ def of_file(
     encoding: str | None = None,
     shape: str | None = None,
     memory: str | None = None,
-) -> Likeness:
-    """The likeness of a log in files, read and screened as for a release; exact."""
+) -> StandInLog:
+    """The stand-in of a log in files, read and screened as for a release; exact."""
     found = find(source, columns=columns, encoding=encoding, shape=shape)
     with connect(memory=memory) as engine:
         log = read(found, engine=engine, urls=kind == "click", screen=load())
@@ -101,8 +101,8 @@ def of_file(
 
 def of_shape(
     like: str, *, users: int, kind: str = "query", unit: str = "user", seed: int = 0
-) -> Likeness:
-    """The likeness of an invented log of this shape, of about so many users."""
+) -> StandInLog:
+    """The stand-in of a generated log of this shape with about this many users."""
     if like not in LIKE:
         raise UsageError(f"--like {like!r} is not known: choose {', '.join(LIKE)}")
     if users < 1:
@@ -116,8 +116,8 @@ def of_shape(
         return of_log(log, kind=kind, unit=unit)
 
 
-def of_log(log: Log, *, kind: str = "query", unit: str = "user") -> Likeness:
-    """The likeness of a log; exact, so nothing protects it."""
+def of_log(log: Log, *, kind: str = "query", unit: str = "user") -> StandInLog:
+    """The stand-in of a log; exact, so nothing protects it."""
     held = items(log, kind=kind, unit=unit)
     kept = bound(held, per_user=ALL, places=True, entropy=SeededEntropy(0))
     numbered = kept.table.select(
@@ -131,10 +131,10 @@ def _number(keys: list[str]) -> Any:
     return ibis.dense_rank().over(ibis.window(order_by=keys)).cast("int64")
 
 
-def _sorted(unit: Integers, item: Integers, place: Integers) -> Likeness:
+def _sorted(unit: Integers, item: Integers, place: Integers) -> StandInLog:
     order = np.lexsort((place, unit))
     held, item = np.unique(item[order], return_inverse=True)
-    return Likeness(
+    return StandInLog(
         unit=unit[order],
         item=item.astype(np.int64),
         place=place[order],
@@ -143,8 +143,8 @@ def _sorted(unit: Integers, item: Integers, place: Integers) -> Likeness:
     )
 
 
-def of_outline(outline: Outline, *, seed: int = 0) -> Likeness:
-    """An invented log with the outline; the same for the same seed."""
+def of_outline(outline: Outline, *, seed: int = 0) -> StandInLog:
+    """A generated log with this outline; the same for the same seed."""
     rng = np.random.default_rng(seed)
     sizes = _sizes(rng, outline)
     pairs = int(sizes.sum())
@@ -152,23 +152,23 @@ def of_outline(outline: Outline, *, seed: int = 0) -> Likeness:
         raise UsageError("the outline has no units: measure it with a larger epsilon")
     if pairs > MOST_PAIRS:
         raise UsageError(
-            f"a log of {pairs:,} pairs of unit and item is too large to be foretold: {MOST_PAIRS:,} "
-            "is the most. Plan from a smaller log of the same shape"
+            f"a log of {pairs:,} pairs of unit and item is too large for a forecast: at most "
+            f"{MOST_PAIRS:,} are possible. Plan from a smaller log of the same shape"
         )
     wanted = _popularity(outline, int(np.minimum(sizes, outline.per_user).sum()))
     law = wanted
     for _ in range(FITTINGS):
         # Sorted counts are steeper than the law they were drawn by, and a unit holds a popular item
-        # once however often it meets it. So the law is bent until it brings out the outline.
-        came = _came_out(_drawn(rng, sizes, law).bounded(outline.per_user), wanted)
-        law = _corrected(law, wanted, came)
-    return _fresher(rng, _drawn(rng, sizes, law), outline.per_user)
+        # once however often it draws it. So the law is corrected until draws match the outline.
+        counts = _counts_of(_draw(rng, sizes, law).bounded(outline.per_user), wanted)
+        law = _corrected(law, wanted, counts)
+    return _with_unique_items(rng, _draw(rng, sizes, law), outline.per_user)
 
 
-def _fresher(rng: np.random.Generator, drawn: Likeness, per_user: int) -> Likeness:
-    """Some of what lies beyond the measured places made the units' own.
+def _with_unique_items(rng: np.random.Generator, drawn: StandInLog, per_user: int) -> StandInLog:
+    """Makes some items beyond the measured places unique to their unit.
 
-    What many people share, such as the sites they come back to, is mostly there early.
+    Items that many people share, such as sites they visit often, mostly come early.
     """
     late = (drawn.place >= per_user) & (rng.random(drawn.pairs) < FRESH)
     own = drawn.size + np.arange(int(late.sum()))
@@ -179,7 +179,7 @@ def _fresher(rng: np.random.Generator, drawn: Likeness, per_user: int) -> Likene
 
 @dataclass(frozen=True, kw_only=True)
 class Law:
-    """By what a unit draws: blocks of items alike, users of each; the rest is the unit's own."""
+    """The law a unit draws by: blocks of equally popular items, users of each; the rest is unique."""
 
     items: Integers
     users: Floats
@@ -187,7 +187,7 @@ class Law:
 
 
 def _sizes(rng: np.random.Generator, outline: Outline) -> Integers:
-    """A number of items for each unit: as many in every bin as the outline says."""
+    """The number of items of each unit: as many units in every bin as the outline says."""
     found = np.array([size.units for size in outline.sizes])
     if outline.noise:
         widths = np.array([size.most - size.least + 1.0 for size in outline.sizes])
@@ -254,8 +254,8 @@ def smooth(values: Floats, errors: Floats, *, order: int) -> Floats:
     return np.asarray(np.exp(curve))
 
 
-def _came_out(drawn: Likeness, wanted: Law) -> Law:
-    """The sorted counts of what was drawn, in the same blocks."""
+def _counts_of(drawn: StandInLog, wanted: Law) -> Law:
+    """The sorted counts of a drawn log, in the same blocks."""
     ends = np.concatenate([[0], np.cumsum(wanted.items)])
     falling = np.sort(drawn.users())[::-1]
     falling = np.append(falling, np.zeros(max(0, int(ends[-1]) - len(falling)), np.int64))
@@ -264,13 +264,13 @@ def _came_out(drawn: Likeness, wanted: Law) -> Law:
     return Law(items=wanted.items, users=inside / wanted.items, own=float(sums[-1] - inside.sum()))
 
 
-def _corrected(law: Law, wanted: Law, came: Law) -> Law:
-    bend = np.clip(wanted.users / np.maximum(came.users, 1e-9), 0.5, 2.0)
-    own = min(2.0, max(0.5, wanted.own / max(came.own, 1e-9)))
+def _corrected(law: Law, wanted: Law, counts: Law) -> Law:
+    bend = np.clip(wanted.users / np.maximum(counts.users, 1e-9), 0.5, 2.0)
+    own = min(2.0, max(0.5, wanted.own / max(counts.own, 1e-9)))
     return Law(items=law.items, users=np.minimum.accumulate(law.users * bend), own=law.own * own)
 
 
-def _drawn(rng: np.random.Generator, sizes: Integers, law: Law) -> Likeness:
+def _draw(rng: np.random.Generator, sizes: Integers, law: Law) -> StandInLog:
     """Each unit draws by the law until it has as many distinct items as its size says."""
     masses = np.append(law.items * law.users, law.own)
     masses = masses / masses.sum()
@@ -281,14 +281,14 @@ def _drawn(rng: np.random.Generator, sizes: Integers, law: Law) -> Likeness:
     item = first[block] + (np.append(law.items, 1)[block] * rng.random(len(unit))).astype(np.int64)
     alone = np.flatnonzero(block == len(law.items))
     item[alone] = first[-1] + np.arange(len(alone))
-    # What a unit draws again is no new item.
+    # An item that a unit draws again is not a new item.
     _, fresh = np.unique(unit * (int(item.max()) + 1) + item, return_index=True)
     fresh.sort()
     unit, item = unit[fresh], item[fresh]
     place = np.arange(len(unit)) - np.searchsorted(unit, unit)
     kept = place < sizes[unit]
     unit, item, place = unit[kept], item[kept], place[kept]
-    # A few units have drawn too few items: the others are their own.
+    # A few units have drawn too few items: the missing ones are unique to them.
     held = np.bincount(unit, minlength=len(sizes))
     lacking = np.repeat(np.arange(len(sizes)), sizes - held)
     nth = np.arange(len(lacking)) - np.searchsorted(lacking, lacking)

@@ -1,4 +1,4 @@
-"""The trade-off between epsilon and what survives, as a table and as charts."""
+"""The trade-off between epsilon and what is published, as a table and as charts."""
 
 import csv
 import io
@@ -59,14 +59,14 @@ def _page(rows: Sequence[Mapping[str, Any]], log: ForecastLog) -> str:
         for row in rows
     ]
     words = [
-        f"Foretold from {log.description}. Kind of item: {log.kind}. delta is {rows[0]['delta']:g} per "
+        f"Forecast from {log.description}. Kind of item: {log.kind}. delta is {rows[0]['delta']:g} per "
         f"{log.unit}.",
         f"Volume: of all pairs of a {log.unit} and a {log.kind} of theirs, the share whose "
         f"{log.kind} is published. Each mechanism has the best of a few bounds. The error is that of "
         "the counts of the 100 most popular, in the median; a missing one counts as 100 %.",
     ]
     return charts.page(
-        title="What survives at which epsilon",
+        title="What is published at which epsilon",
         words=words,
         charts=figures,
         table=charts.rows_of(["mechanism", "epsilon", "items", "volume", "error"], cells),
