@@ -283,7 +283,7 @@ def test_verify_makes_the_consistent_counts_again(bundle, tmp_path):
     publish(tmp_path / "good", tables=tables, certificate=certificate)
     report = murmurlog.verify(tmp_path / "good")
     assert report.ok, report
-    assert "made again" in next(c.message for c in report.checks if c.name == "consistent")
+    assert "recomputed" in next(c.message for c in report.checks if c.name == "consistent")
     assert load(tmp_path / "good").certificate == certificate
     card = (tmp_path / "good" / "README.md").read_text()
     assert "`users_noisy`: estimated number of users" in card
@@ -314,7 +314,7 @@ def test_verify_refuses_consistent_counts_that_are_not(bundle, tmp_path):
         return failures(tmp_path / name)
 
     more = changed(query, "users", [n + 1 for n in users(query)])
-    assert "not what the drawn counts of all tables come to" in published("more", more)
+    assert "not what the noisy counts of all tables give" in published("more", more)
     low = changed(query, "users_noisy", [1] * query.num_rows)
     assert "holds a count of 1; the mechanism gives" in published("low", low)
     assert "has columns query, users, users_stderr, reliable, not" in published(
