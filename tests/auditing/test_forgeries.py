@@ -355,7 +355,9 @@ def test_a_profile_of_fewer_users_than_can_pass_is_caught(honest, tmp_path):
     for n, wrong in enumerate(
         ({}, said | {"invented users": 31}, said | {"published profiles": 2})
     ):
-        assert "does not follow from the tables" in forge(honest, tmp_path / f"n{n}", log, notes=wrong)
+        assert "does not follow from the tables" in forge(
+            honest, tmp_path / f"n{n}", log, notes=wrong
+        )
 
 
 LISTS = "korolova-lists(d=1, b_c=1.0)"
