@@ -19,7 +19,7 @@ from command import run
 from starlette.testclient import TestClient
 
 from murmurlog.bundle import estimates
-from murmurlog.bundle.export import fused
+from murmurlog.bundle.export import unescape_cell
 from murmurlog.bundle.schema import keys_of
 from murmurlog.cli.serve import planned, verified
 from murmurlog.errors import BundleError, Refused, UsageError
@@ -268,7 +268,9 @@ def test_an_exported_list_holds_all_rows_and_runs_nothing(client, book, kind):
         else [line.split("\t") for line in text.split("\n")[:-1]]
     )
     assert lines[0] == book.release.tables["query"].column_names
-    assert [fused(line[0]) for line in lines[1:]] == [r["query"] for r in _rows(book, "query")]
+    assert [unescape_cell(line[0]) for line in lines[1:]] == [
+        r["query"] for r in _rows(book, "query")
+    ]
     assert [int(line[1]) for line in lines[1:]] == [r["users"] for r in _rows(book, "query")]
     assert not any(line[0][0] in "=+-@\t\r" for line in lines)
     some = client.get(f"/top.{kind}?match=we&sort=text").text.splitlines()

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from murmurlog.auditing.check import require
 from murmurlog.bundle.certificate import Certificate, TableClaim
-from murmurlog.bundle.consistency import drawn, reconciled
+from murmurlog.bundle.consistency import noisy_table, reconciled
 from murmurlog.bundle.files import metadata
 from murmurlog.bundle.read import read_table
 from murmurlog.bundle.schema import NOISY, in_order, tied
@@ -37,7 +37,7 @@ def check_table(name: str) -> Callable[[Path, Certificate], str]:
         )
         others = _NoisyTables(root, certificate)
         if isinstance(mechanism, Limited):
-            fault = mechanism.fault(drawn(table), others)
+            fault = mechanism.fault(noisy_table(table), others)
             require(fault is None, f"{fault}, which {mechanism} cannot give")
         _notes(claim, mechanism, table, others)
         return f"{table.num_rows} rows"
@@ -62,7 +62,7 @@ class _NoisyTables(Mapping[str, pa.Table]):
     def __getitem__(self, name: str) -> pa.Table:
         if name not in self.certificate.tables:
             raise KeyError(name)
-        return drawn(read_checked(self.root, self.certificate, name))
+        return noisy_table(read_checked(self.root, self.certificate, name))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.certificate.tables)
@@ -86,7 +86,7 @@ def _notes(
         return  # the certificate claims nothing
     stated = dict(claim.notes)
     if isinstance(mechanism, Remarking):
-        follows = mechanism.remarks(drawn(table), others)
+        follows = mechanism.remarks(noisy_table(table), others)
         same = follows is None or stated == follows
     elif "user" in table.column_names:
         users = pc.count_distinct(table["user"]).as_py()
@@ -101,7 +101,7 @@ def _too_low(table: pa.Table, claim: TableClaim, mechanism: Mechanism) -> str | 
     least = mechanism.least_users()
     if least is None or claim.count not in table.column_names:
         return None
-    low = pc.min(drawn(table)[claim.count]).as_py()  # None for an empty table
+    low = pc.min(noisy_table(table)[claim.count]).as_py()  # None for an empty table
     if not isinstance(low, int) or low >= least:
         return None
     return f"holds a count of {low}; the mechanism gives {least} or more"
@@ -113,7 +113,7 @@ def check_consistent(root: Path, certificate: Certificate) -> str:
         for name, claim in certificate.tables.items()
         if tied(name, claim.count, claim.parameters)
     }
-    made = reconciled({name: drawn(table) for name, table in stored.items()})
+    made = reconciled({name: noisy_table(table) for name, table in stored.items()})
     for name, table in stored.items():
         require(
             in_order(made[name]).equals(table),

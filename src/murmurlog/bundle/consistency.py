@@ -4,7 +4,7 @@ A click (query, url) cannot have more users than its query, a pair (query, next_
 either of its queries, a session or a set of queries no more than any of its members. Noise and
 bounding break this. `reconciled` gives the nearest numbers that keep it, by weighted least squares
 with weight 1/stderr^2: the projection of the drawn values onto the cone of consistent ones. It
-looks at published values only, so it costs no privacy, and it is undone by `drawn`.
+looks at published values only, so it costs no privacy, and it is undone by `noisy_table`.
 
 **What gets nearer.** The projection onto a convex set is nearer, in the weighted norm, to every
 point of that set. The numbers of users in the log itself, before bounding, are such a point: so the
@@ -71,7 +71,7 @@ def reconciled(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
     return made
 
 
-def drawn(table: pa.Table) -> pa.Table:
+def noisy_table(table: pa.Table) -> pa.Table:
     """The table as the mechanism made it, up to the order of rows."""
     if NOISY not in table.column_names:
         return table
@@ -183,12 +183,12 @@ def _edges(tables: Mapping[str, pa.Table]) -> Edges:
     if "query" in tables:
         starts = np.cumsum([0, *(table.num_rows for table in tables.values())])
         start = dict(zip(tables, starts.tolist(), strict=False))
-        queries = _named(tables["query"], "query")[1]
+        queries = _queries_in(tables["query"], "query")[1]
         for name, table in tables.items():
             for key in KEYS[name] if name != "query" else ():
                 if key == "url":
                     continue
-                row, text = _named(table, key)
+                row, text = _queries_in(table, key)
                 at = pc.index_in(text, value_set=queries)
                 known = pc.is_valid(at).to_numpy(zero_copy_only=False)
                 parent = pc.fill_null(at, 0).to_numpy(zero_copy_only=False)[known]
@@ -197,7 +197,7 @@ def _edges(tables: Mapping[str, pa.Table]) -> Edges:
     return child, parent
 
 
-def _named(table: pa.Table, key: str) -> tuple[Whole, pa.Array]:
+def _queries_in(table: pa.Table, key: str) -> tuple[Whole, pa.Array]:
     """The queries in a column, with the row of each and the value that splits the tables."""
     column = table[key].combine_chunks()
     row = np.arange(table.num_rows)

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from scipy.special import ndtr, ndtri
 
 from murmurlog.bundle.certificate import TableClaim
-from murmurlog.bundle.consistency import drawn
+from murmurlog.bundle.consistency import noisy_table
 from murmurlog.bundle.schema import LISTS, count_of
 from murmurlog.errors import BundleError, MurmurlogError, UsageError
 from murmurlog.privacy import noise_sd
@@ -95,7 +95,7 @@ def counts(name: str, table: pa.Table, claim: TableClaim) -> Counts:
 
 
 def _counts(name: str, table: pa.Table, claim: TableClaim) -> Counts:
-    table = drawn(table)
+    table = noisy_table(table)
     counted = count_of(table)
     if counted is None:
         raise UsageError(f"the table {name} has no counts: there is nothing to add up")
@@ -104,7 +104,9 @@ def _counts(name: str, table: pa.Table, claim: TableClaim) -> Counts:
     too_high, too_low = np.zeros(len(values)), np.zeros(len(values))
     noise, scale = claim.parameters.get("noise"), claim.parameters.get("scale")
     for T in _thresholds(claim, values):
-        high, low = lean(str(noise), float(scale or 1.0), T, claim.guarantee.notion != "pdp")
+        high, low = selection_lean(
+            str(noise), float(scale or 1.0), T, claim.guarantee.notion != "pdp"
+        )
         near = values <= T + NEAR_SD * stderr
         too_high = np.where(near, np.maximum(too_high, high * stderr), too_high)
         too_low = np.where(near, np.maximum(too_low, low * stderr), too_low)
@@ -132,7 +134,7 @@ def _thresholds(claim: TableClaim, values: Floats) -> list[int]:
 
 
 @lru_cache(maxsize=64)
-def lean(noise: str, scale: float, T: int, corrected: bool = True) -> tuple[float, float]:
+def selection_lean(noise: str, scale: float, T: int, corrected: bool = True) -> tuple[float, float]:
     """How much too high and too low counts near T are on average, at most, in standard errors.
 
     Exact sums over the law of the noise, for the worst of these populations: all items have the same
@@ -167,7 +169,7 @@ def lean(noise: str, scale: float, T: int, corrected: bool = True) -> tuple[floa
     return max(0.0, float(found.max())), max(0.0, float(-found.min()))
 
 
-def matching(table: pa.Table, where: Where) -> Rows:
+def match_rows(table: pa.Table, where: Where) -> Rows:
     """Which rows are meant.
 
     In a pattern `*` stands for any text and `?` for any one character; keys are normalised, so write
@@ -189,11 +191,11 @@ def matching(table: pa.Table, where: Where) -> Rows:
     wanted = where if isinstance(where, Mapping) else {first: where}
     found = np.ones(table.num_rows, bool)
     for column, texts in wanted.items():
-        found &= _named(table, column, texts)
+        found &= _match_column(table, column, texts)
     return found
 
 
-def _named(table: pa.Table, column: str, texts: Texts) -> Rows:
+def _match_column(table: pa.Table, column: str, texts: Texts) -> Rows:
     keys = [f.name for f in table.schema if pa.types.is_string(f.type) or f.name in LISTS]
     if column not in keys:
         raise UsageError(f"there is no key column {column!r}: use {', '.join(keys)}")
@@ -225,7 +227,7 @@ def total(of: Counts, rows: Rows, *, confidence: float = 0.95) -> Estimate:
     )
 
 
-def each(of: Counts, *, confidence: float = 0.95) -> tuple[Floats, Floats]:
+def row_intervals(of: Counts, *, confidence: float = 0.95) -> tuple[Floats, Floats]:
     """The ends of the interval of every single row: what `total` says of that row alone."""
     spread = _quantile(confidence, of.excess) * of.stderr
     low: Floats = np.maximum(0.0, of.values - spread - of.too_high)

@@ -109,14 +109,14 @@ def export(folder: str | Path, *, to: str, out: str | Path) -> Exported:
     return Exported(to=to, out=out, files=files, notes=notes)
 
 
-def defused(text: str) -> str:
-    """The text as a cell that no spreadsheet runs; `fused` gives it back."""
+def escape_cell(text: str) -> str:
+    """The text as a cell that no spreadsheet runs; `unescape_cell` gives it back."""
     begin = unicodedata.normalize("NFKC", UNSEEN.sub("", text)[:1])
     return f"'{text}" if begin and begin[0] in FORMULA else text
 
 
-def fused(cell: str) -> str:
-    """The text of a cell that `defused` made."""
+def unescape_cell(cell: str) -> str:
+    """The text of a cell that `escape_cell` made."""
     return cell.removeprefix("'")
 
 
@@ -239,15 +239,15 @@ WRITERS: dict[str, Callable[[Path, Release], dict[str, int]]] = {
 def _table(path: Path, table: pa.Table) -> int:
     """Writes a line of names and a line for each row; returns how many rows."""
     cells = (map(cell, row.values()) for row in rows(table))
-    return _lines(path, chain([map(defused, table.column_names)], cells)) - 1
+    return _lines(path, chain([map(escape_cell, table.column_names)], cells)) - 1
 
 
 def cell(value: str | list[str] | int | float | bool | None) -> str:
-    """A value as a cell of a text file, defused."""
+    """A value as a cell of a text file, escape_cell."""
     if isinstance(value, list):
         return json.dumps(value, ensure_ascii=False)  # begins with a bracket: no formula
     if isinstance(value, str):
-        return defused(value)
+        return escape_cell(value)
     if value is None or isinstance(value, bool):
         return "" if value is None else str(value).lower()
     return repr(value)

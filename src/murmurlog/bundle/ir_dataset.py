@@ -162,13 +162,15 @@ class Dataset:
         if "click" in self._tables:
             what = count_of(self._click)
             for query, url, count in clicks(self._click):
-                item = LogItem(self._docids[url], *_told(what, count))
+                item = LogItem(self._docids[url], *_users_and_rows(what, count))
                 items.setdefault(query, []).append(item)
         own = self._tables.get("query")
         what = None if own is None else count_of(own)
         counts = {} if own is None else {row["query"]: row.get(what or "") for row in rows(own)}
         return (
-            AggregateQlog(qid, query, *_told(what, counts.get(query)), tuple(items.get(query, ())))
+            AggregateQlog(
+                qid, query, *_users_and_rows(what, counts.get(query)), tuple(items.get(query, ()))
+            )
             for query, qid in self._qids.items()
         )
 
@@ -201,6 +203,6 @@ class Dataset:
         return ids(distinct({"click": self._click}, "url"), DOCID_DIGITS)
 
 
-def _told(what: str | None, count: int | None) -> tuple[int | None, int | None]:
+def _users_and_rows(what: str | None, count: int | None) -> tuple[int | None, int | None]:
     """A count as (users, rows): it is of one of them."""
     return (count, None) if what != "rows" else (None, count)

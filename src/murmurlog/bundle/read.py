@@ -93,7 +93,7 @@ class Release:
         `where` is a pattern or a list of texts for the first key column, such by column
         ({"query": "fear of *", "url": ["a.com"]}), or a mask or an expression of Arrow.
         """
-        chosen = estimates.matching(self._table(table), where)
+        chosen = estimates.match_rows(self._table(table), where)
         return estimates.total(self._counts(table), chosen, confidence=confidence)
 
     def ratio(
@@ -108,9 +108,9 @@ class Release:
         """The sum of some rows over the sum of others, with an interval; `where` as in `total`."""
         return estimates.ratio(
             self._counts(table),
-            estimates.matching(self._table(table), where),
+            estimates.match_rows(self._table(table), where),
             self._counts(over),
-            estimates.matching(self._table(over), over_where),
+            estimates.match_rows(self._table(over), over_where),
             confidence=confidence,
         )
 
@@ -129,35 +129,35 @@ class Release:
     def suggest(self, query: str, k: int = 10) -> list[tuple[str, float]]:
         """What people asked after a query, each with its share; else what is related to it."""
         self._need("suggest", "pair", "click")
-        asked = self._asked(query, k)
+        asked = self._normalise(query, k)
         found = self._suggester.suggest(asked, k, lam=0.0)
-        return found or (self._walker.related(asked, k) if "click" in self._completed else [])
+        return found or (self._walker.related(asked, k) if "click" in self._all_tables else [])
 
     def complete(self, prefix: str, k: int = 10) -> list[tuple[str, float]]:
         """The most asked published queries that begin so, with their noisy counts."""
         self._need("complete", "query")
-        begun = self._asked(prefix, k)
+        begun = self._normalise(prefix, k)
         # A space at the end says that a word is finished; normalising takes it away.
         return self._completer.complete(begun + " " * bool(begun and prefix[-1].isspace()), k)
 
     def search(self, query: str, k: int = 10) -> list[tuple[str, float]]:
         """Urls for a query, by where a walk on published clicks and pairs stops, and how likely."""
         self._need("search", "click")
-        return self._searcher.rank(self._asked(query, k), k)
+        return self._searcher.rank(self._normalise(query, k), k)
 
     def related(self, query: str, k: int = 10) -> list[tuple[str, float]]:
         """Queries with clicks on the same urls, by a walk there and back, and how likely it ends so."""
         self._need("related", "click")
-        return self._walker.related(self._asked(query, k), k)
+        return self._walker.related(self._normalise(query, k), k)
 
-    def _asked(self, text: str, k: int) -> str:
+    def _normalise(self, text: str, k: int) -> str:
         """A question as this bundle would publish it; empty if nothing is left of it. Checks k."""
         if k < 1:
             raise UsageError(f"k must be at least 1, not {k}")
         return normalise(text, version=self.certificate.normaliser) or ""
 
     @cached_property
-    def _completed(self) -> dict[str, pa.Table]:
+    def _all_tables(self) -> dict[str, pa.Table]:
         from murmurlog.bundle.models.derived_tables import completed
 
         return completed(self.tables)
@@ -166,29 +166,29 @@ class Release:
     def _suggester(self) -> Suggester:
         from murmurlog.bundle.models.suggestion import Suggester
 
-        return Suggester(self._completed)
+        return Suggester(self._all_tables)
 
     @cached_property
     def _completer(self) -> Completer:
         from murmurlog.bundle.models.autocomplete import Completer
 
-        return Completer(self._completed)
+        return Completer(self._all_tables)
 
     @cached_property
     def _searcher(self) -> Searcher:
         from murmurlog.bundle.models.search import Searcher
 
-        return Searcher(self._completed)
+        return Searcher(self._all_tables)
 
     @cached_property
     def _walker(self) -> Walker:
         from murmurlog.bundle.models.click_graph import Walker
 
-        return Walker(self._completed)
+        return Walker(self._all_tables)
 
     def _need(self, name: str, *tables: str) -> None:
         """Raises unless there is one of these tables, or what it follows from."""
-        if not set(tables) & set(self._completed):
+        if not set(tables) & set(self._all_tables):
             needs = " or ".join(tables)
             raise UsageError(
                 f"{name} needs a {needs} table; this release has {', '.join(self.tables)}"
@@ -218,7 +218,7 @@ def read_table(root: Path, name: str) -> pa.Table:
     most = MOST_TIMES * path.stat().st_size + LITTLE
     try:
         batches, left = [], most
-        stored, parts = _parts(path)
+        stored, parts = _batches(path)
         for size, part in parts:
             left -= size
             if left < 0:
@@ -249,7 +249,7 @@ class _TooLarge(Exception):
     pass
 
 
-def _parts(
+def _batches(
     path: Path,
 ) -> tuple[pa.Schema, Iterator[tuple[int, Callable[[], pa.RecordBatch]]]]:
     """The schema of a file and its rows, some at a time: how many bytes they take, and they.

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from murmurlog.bundle import cards
 from murmurlog.bundle.certificate import Certificate
 from murmurlog.bundle.files import CERTIFICATE, SUMS, metadata, sums
-from murmurlog.bundle.report import leaflet
+from murmurlog.bundle.report import make_report
 from murmurlog.bundle.schema import in_order
 from murmurlog.bundle.scratch import scratch, settle
 from murmurlog.errors import UsageError
@@ -80,7 +80,7 @@ def make_cards(
         "croissant.json": cards.croissant(certificate, sha256),
         "datapackage.json": cards.datapackage(certificate, sha256),
         "deployment.yaml": cards.deployment(certificate),
-        "report.html": leaflet(certificate, tables, sha256),
+        "report.html": make_report(certificate, tables, sha256),
     }
 
 

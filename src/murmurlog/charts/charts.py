@@ -15,17 +15,17 @@ from murmurlog.charts.svg import (
     FONTS,
     Axis,
     Frame,
-    clipped,
+    clip,
     decades,
-    drawn,
-    feet,
+    draw_title,
     ink_of,
     linear,
     number,
-    rungs,
+    svg_chart,
     text_at,
     tick_text,
-    titled,
+    x_ticks,
+    y_grid,
 )
 
 DASHES = ("", "7 3", "2 3", "9 3 2 3", "4 4", "1 4", "12 3", "6 2 1 2")
@@ -85,10 +85,10 @@ def lines(
     ys += [y for d in dots.values() for y in (d.y, d.low, d.high) if y is not None]
     if not ys:
         raise ValueError("there is nothing to draw")
-    x_axis = _places(xs or [1.0], log=log)
+    x_axis = _x_axis(xs or [1.0], log=log)
     y_axis = linear(max(ys), min(ys))
-    parts, frame = titled(title, frame)
-    parts += [*rungs(y_axis, frame, percent=percent), *feet(x_axis, frame, x_label)]
+    parts, frame = draw_title(title, frame)
+    parts += [*y_grid(y_axis, frame, percent=percent), *x_ticks(x_axis, frame, x_label)]
     names = {name: frame.y(y_axis, line[-1][1]) for name, line in series.items()}
     names |= {name: frame.y(y_axis, dot.y) for name, dot in dots.items()}
     if any(dot.x is None for dot in dots.values()):
@@ -106,7 +106,7 @@ def lines(
         ]
     for dot in dots.values():
         x = frame.end + NONE_AT if dot.x is None else frame.x(x_axis, dot.x)
-        parts += _upright(x, dot.low, dot.high, y_axis, frame)
+        parts += _vertical_interval(x, dot.low, dot.high, y_axis, frame)
         parts.append(
             f'<circle class="line{ink_of(dot.ink)} hollow" cx="{x}" cy="{frame.y(y_axis, dot.y)}" '
             f'r="4.5" stroke-width="2"/>'
@@ -114,13 +114,13 @@ def lines(
     at = frame.end + (NONE_AT + 12 if any(dot.x is None for dot in dots.values()) else 10)
     ends = _spread(list(names.values()), frame.foot)
     for n, (name, end) in enumerate(zip(names, ends, strict=True)):
-        shown = clipped(name, frame.width - at)
+        shown = clip(name, frame.width - at)
         ink = ink_of(dots[name].ink if name in dots else inks.get(name, n))
         parts.append(text_at(at, end + 4, shown, "" if frame.width == WIDE.width else f"fill{ink}"))
-    return drawn(parts, title, frame)
+    return svg_chart(parts, title, frame)
 
 
-def _places(xs: Sequence[float], *, log: bool) -> Axis:
+def _x_axis(xs: Sequence[float], *, log: bool) -> Axis:
     places = sorted(set(xs))
     if not log:
         return linear(places[-1])
@@ -179,8 +179,8 @@ def ranks(
         raise ValueError("there is nothing to draw")
     last, most = within or (max(m.rank for m in marks), max(m.count for m in marks))
     x_axis, y_axis = decades(1, max(10.0, last)), decades(1, max(10.0, most))
-    parts, frame = titled(title, frame)
-    parts += [*rungs(y_axis, frame, percent=False), *feet(x_axis, frame, x_label)]
+    parts, frame = draw_title(title, frame)
+    parts += [*y_grid(y_axis, frame, percent=False), *x_ticks(x_axis, frame, x_label)]
     if rule is not None and 1 <= rule[0] <= y_axis.high:
         y = frame.y(y_axis, rule[0])
         parts.append(f'<line class="rule" x1="{frame.left}" x2="{frame.end}" y1="{y}" y2="{y}"/>')
@@ -201,7 +201,7 @@ def ranks(
     for mark, x, y in sorted(placed, key=lambda each: each[0].shown):
         shade, r = (f"fill{ink_of(ink)}", 2.6) if mark.shown else ("dim", 2)
         parts.append(f'<circle class="{shade}" cx="{x}" cy="{y}" r="{r}"/>')
-    return drawn(parts, title, frame)
+    return svg_chart(parts, title, frame)
 
 
 # --- bars -----------------------------------------------------------------------------------------
@@ -229,7 +229,7 @@ def bars(rows: Sequence[Bar], *, title: str, percent: bool, frame: Frame = BARS)
         raise ValueError("there is nothing to draw")
     ends = [v for b in rows for v in (b.value, b.low, b.high) if v is not None]
     axis = linear(max(0.0, *ends), min(0.0, *ends))
-    parts, frame = titled(title, frame)
+    parts, frame = draw_title(title, frame)
     y = float(frame.top)
     for n, bar in enumerate(rows):
         new = n == 0 or rows[n - 1].name != bar.name
@@ -242,16 +242,16 @@ def bars(rows: Sequence[Bar], *, title: str, percent: bool, frame: Frame = BARS)
             f'width="{abs(end - zero):.1f}" height="{tall}"/>'
         )
         if bar.low is not None and bar.high is not None:
-            parts += _level(y + tall / 2, bar.low, bar.high, axis, frame)
+            parts += _horizontal_interval(y + tall / 2, bar.low, bar.high, axis, frame)
         if new:
-            shown = clipped(bar.name, frame.left - 10)
+            shown = clip(bar.name, frame.left - 10)
             parts.append(text_at(frame.left - 8, y + tall / 2 + 4, shown, "end"))
         figure = number(bar.value, percent=percent)
         parts.append(
             text_at(frame.width, y + tall / 2 + 4, figure, "end quiet minor" if bar.pale else "end")
         )
         y += tall
-    return _lying(parts, axis, y, title, percent=percent, frame=frame)
+    return _draw_bars(parts, axis, y, title, percent=percent, frame=frame)
 
 
 def waterfall(
@@ -270,7 +270,7 @@ def waterfall(
         rows.append(("sum", 0.0, whole, "dim"))
     if total is not None:
         rows.append((total[0], 0.0, total[1], "fill0"))
-    parts, frame = titled(title, BARS)
+    parts, frame = draw_title(title, BARS)
     y, before = float(frame.top), 0.0
     for n, (name, low, high, shade) in enumerate(rows):
         left, right = frame.x(axis, low), frame.x(axis, high)
@@ -282,16 +282,14 @@ def waterfall(
             parts.append(
                 f'<line class="axis" x1="{before}" x2="{before}" y1="{y - GAP - 1}" y2="{y}"/>'
             )
-        parts.append(
-            text_at(frame.left - 8, y + THICK / 2 + 4, clipped(name, frame.left - 10), "end")
-        )
+        parts.append(text_at(frame.left - 8, y + THICK / 2 + 4, clip(name, frame.left - 10), "end"))
         parts.append(text_at(frame.width, y + THICK / 2 + 4, f"{high - low:.3g}", "end"))
         before = right
         y += THICK + GAP
-    return _lying(parts, axis, y - GAP, title, percent=False, frame=frame)
+    return _draw_bars(parts, axis, y - GAP, title, percent=False, frame=frame)
 
 
-def _lying(
+def _draw_bars(
     parts: list[str], axis: Axis, foot: float, title: str, *, percent: bool, frame: Frame
 ) -> str:
     """Bars with their title and grid; the chart is as high as they need."""
@@ -307,10 +305,10 @@ def _lying(
             spare = 0.0
         spare += (frame.end - frame.left) / max(1, len(axis.ticks) - 1)
     sized = replace(frame, height=foot + frame.bottom)
-    return drawn([*grid, *parts], title, sized)
+    return svg_chart([*grid, *parts], title, sized)
 
 
-def _level(y: float, low: float, high: float, axis: Axis, frame: Frame) -> list[str]:
+def _horizontal_interval(y: float, low: float, high: float, axis: Axis, frame: Frame) -> list[str]:
     """An interval across a bar."""
     a, b = frame.x(axis, low), frame.x(axis, high)
     return [
@@ -319,7 +317,7 @@ def _level(y: float, low: float, high: float, axis: Axis, frame: Frame) -> list[
     ]
 
 
-def _upright(
+def _vertical_interval(
     x: float, low: float | None, high: float | None, axis: Axis, frame: Frame
 ) -> list[str]:
     """An interval above and below a dot."""

@@ -126,20 +126,20 @@ def ink_of(n: int) -> int:
     return n if n == NEUTRAL else n % INKS
 
 
-def titled(title: str, frame: Frame) -> tuple[list[str], Frame]:
+def draw_title(title: str, frame: Frame) -> tuple[list[str], Frame]:
     """The title in one line or two, and the frame with room for it."""
     room = 0.86 * frame.width  # its letters are larger
     if sum(map(_width, title)) <= room:
         return [text_at(0, 18, title, "title")], frame
-    first = clipped(title, room).removesuffix("…")
+    first = clip(title, room).removesuffix("…")
     if " " in first:
         first = first[: first.rindex(" ")]
-    second = clipped(title[len(first) :].strip(), room)
+    second = clip(title[len(first) :].strip(), room)
     taller = replace(frame, top=frame.top + LINE, height=frame.height + LINE)
     return [text_at(0, 18, first, "title"), text_at(0, 18 + LINE, second, "title")], taller
 
 
-def rungs(axis: Axis, frame: Frame, *, percent: bool) -> list[str]:
+def y_grid(axis: Axis, frame: Frame, *, percent: bool) -> list[str]:
     """The grid of a vertical axis."""
     parts = []
     for tick in axis.ticks:
@@ -150,7 +150,7 @@ def rungs(axis: Axis, frame: Frame, *, percent: bool) -> list[str]:
     return parts
 
 
-def feet(axis: Axis, frame: Frame, label: str) -> list[str]:
+def x_ticks(axis: Axis, frame: Frame, label: str) -> list[str]:
     """The ticks of a horizontal axis, those that have room, and what it is."""
     parts, before = list[str](), -math.inf
     for tick in axis.ticks:
@@ -184,7 +184,7 @@ def number(value: float, *, percent: bool = False) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.1e}"
 
 
-def clipped(text: str, room: float) -> str:
+def clip(text: str, room: float) -> str:
     """As much of a text as fits into so many pixels."""
     if sum(map(_width, text)) <= room:
         return text
@@ -206,7 +206,7 @@ def text_at(x: float, y: float, text: str, kind: str = "") -> str:
     return f'<text{shown} x="{x}" y="{y:.1f}">{html.escape(text)}</text>'
 
 
-def drawn(parts: Sequence[str], title: str, frame: Frame) -> str:
+def svg_chart(parts: Sequence[str], title: str, frame: Frame) -> str:
     label, inside = html.escape(title, quote=True), "\n".join(parts)
     return (
         f'<svg viewBox="0 0 {frame.width} {frame.height}" role="img" aria-label="{label}">\n'

@@ -152,7 +152,7 @@ class Sheet:
             # The noisy counts, even where consistent ones exist: the intervals are about the former.
             counts = estimates.counts(name, table, claim)
             self.values, self.stderr = counts.values, counts.stderr
-            self.low, self.high = estimates.each(counts)
+            self.low, self.high = estimates.row_intervals(counts)
             self.reliable = table["reliable"].to_numpy(zero_copy_only=False).astype(bool)
             if not (np.isfinite(self.low).all() and np.isfinite(self.high).all()):
                 raise BundleError(f"privacy.json gives parameters of {name} that have no intervals")
@@ -222,7 +222,7 @@ class Sheet:
             if column == self.keys[0] and self.key is not None:
                 return self.key.between(*self.key.names.prefix_range(match))
             match += "*"
-        return np.flatnonzero(estimates.matching(self.table, {column: match}))
+        return np.flatnonzero(estimates.match_rows(self.table, {column: match}))
 
     @cached_property
     def _texts_order(self) -> Ints:

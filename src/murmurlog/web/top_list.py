@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 from starlette.requests import Request
 
-from murmurlog.bundle.export import cell, defused
+from murmurlog.bundle.export import cell, escape_cell
 from murmurlog.web import parameters
 from murmurlog.web.bundles import Book
 from murmurlog.web.index import SORTS, Amount, Ints, Sheet
@@ -151,7 +151,7 @@ def _joined(value: Any) -> str:
 def write_rows(what: ListRequest, kind: str) -> Iterator[bytes]:
     """All rows as CSV or TSV, in pieces. No cell is a formula to a spreadsheet."""
     table, rows = what.sheet.table, what.rows()
-    yield _lines([[defused(name) for name in table.column_names]], kind)
+    yield _lines([[escape_cell(name) for name in table.column_names]], kind)
     for begin in range(0, len(rows), A_PIECE):
         piece = table.take(pa.array(rows[begin : begin + A_PIECE])).to_pylist()
         yield _lines([[cell(value) for value in row.values()] for row in piece], kind)
