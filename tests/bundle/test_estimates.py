@@ -174,7 +174,7 @@ def test_a_ratio_without_an_upper_end_says_so():
     assert (below.value, below.high) == (math.inf, math.inf)
     assert below.as_json()["high"] is None
     assert ratio(both, rows[2], both, rows[0]).low == 0
-    with pytest.raises(UsageError, match="what is divided by"):
+    with pytest.raises(UsageError, match="matches the divisor"):
         ratio(both, rows[0], both, np.zeros(3, bool))
 
 

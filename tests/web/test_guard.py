@@ -294,7 +294,7 @@ def test_the_order_is_the_one_that_rows_are_put_in(bundle, rows):
 def test_counts_that_are_not_exact_in_floating_point_are_refused(bundle):
     table = counted(["a"], [900])
     rewrite(bundle, "query", table.set_column(1, "users", pa.array([2**60], pa.int64())))
-    with pytest.raises(BundleError, match="counts that no log comes to"):
+    with pytest.raises(BundleError, match="counts that are too large for any log"):
         _ = murmurlog.load(bundle).tables
 
 
