@@ -1,4 +1,4 @@
-"""What a certificate says, in words for everybody: the privacy label, bounds, thresholds, assumptions.
+"""The certificate in plain words: the privacy label, bounds, thresholds, assumptions.
 
 Numbers are rounded so that they never promise more than the certificate does.
 """
@@ -32,7 +32,7 @@ FREE = "none on the number of users"
 
 
 def label(certificate: Certificate) -> str:
-    """Who is protected, how well, and what was done for it; the unit first."""
+    """The privacy label: the protected unit first, then the guarantee and how it was achieved."""
     g, users = certificate.guarantee, certificate.declared_users
     change = (
         "added to the log or taken out" if g.neighbours == "add-remove" else "replaced by another"
@@ -102,7 +102,7 @@ def label(certificate: Certificate) -> str:
 
 
 def _odds(g: Guarantee) -> str:
-    """What the factor means, and what it means for a guess: (epsilon, delta) as a test sees it."""
+    """The meaning of the factor, also for a guess: the hypothesis-testing view of (epsilon, delta)."""
     what, sides = (
         (f"whether one {g.unit} is in the log", "with it as without it")
         if g.neighbours == "add-remove"
@@ -117,7 +117,7 @@ def _odds(g: Guarantee) -> str:
 
 
 def merge_sentences(texts: Mapping[str, str]) -> list[str]:
-    """Sentences about tables, told once for those that share them."""
+    """Sentences about tables, stated once for tables that share them."""
     same: dict[str, list[str]] = {}
     for name, text in texts.items():
         same.setdefault(text, []).append(name)
@@ -127,12 +127,12 @@ def merge_sentences(texts: Mapping[str, str]) -> list[str]:
 
 
 def counts_rows(claim: TableClaim) -> bool:
-    """Whether it is rows that are bounded and counted, not who has them."""
+    """Whether a table bounds and counts rows, not units."""
     return "rows" in (claim.count, claim.parameters.get("count"))
 
 
 def bound_of(claim: TableClaim, unit: str) -> str:
-    """What of one unit counts."""
+    """The bound on one unit's contribution."""
     most = claim.parameters.get("per_user")
     if most is None:
         return "no bound"
@@ -170,7 +170,7 @@ def _published(certificate: Certificate) -> str:
 
 
 def needs(claim: TableClaim, unit: str) -> list[str]:
-    """How many units an item needs to be seen: in short, then in sentences."""
+    """How many units an item needs to be published: in short, then in sentences."""
     needed, given = claim.passes, claim.parameters
     if "0.5" in needed and claim.guarantee.notion == "none":
         return [

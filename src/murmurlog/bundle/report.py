@@ -1,7 +1,7 @@
-"""report.html of a bundle: what was published, how sure it is and what protects whom, to look at.
+"""report.html of a bundle: the published data, its uncertainty and its guarantee, for readers.
 
 A function of the certificate and the published tables alone, so it costs no privacy and `verify`
-can make it again, byte by byte. Never sees a log.
+can reproduce it byte by byte. Never sees a log.
 """
 
 import json
@@ -28,13 +28,13 @@ from murmurlog.bundle.schema import COUNTED, count_of, keys_of
 from murmurlog.charts import charts, html
 from murmurlog.privacy import Guarantee
 
-TOP = 20  # rows of each table that are shown
-MARKS = 60  # of each picture: ranks far enough apart to be told from each other
-SURE = 2.0  # standard errors: they hold about 19 times in 20, whatever the noise
+TOP = 20  # rows shown of each table
+MARKS = 60  # points in each chart, at distinguishable ranks
+SURE = 2.0  # standard errors: an interval of about 95 %, whatever the noise
 LEAD = "What many had in common in a search log. The label says who is protected, and how well."
 HEADING = "Few items are held by many"
 COMPARISON = "Parts of a search log, made for comparison."
-# What a row of a table is, of one and of several.
+# The name of a table's rows, singular and plural.
 ITEMS = {
     "keyword": ("word", "words"),
     "query": ("query", "queries"),
@@ -80,7 +80,7 @@ def make_report(
 
 
 def kicker(certificate: Certificate) -> str:
-    """What kind of thing this is."""
+    """The line above the title: the kind of release."""
     if certificate.guarantee.notion == "none":
         return "A search log without a privacy guarantee"
     return "A private release of a search log" if certificate.private else "A demonstration"
@@ -88,7 +88,7 @@ def kicker(certificate: Certificate) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """A table as it is shown: the first rows as texts, and all counts with their errors."""
+    """A table for display: the first rows as texts, and all counts with their errors."""
 
     name: str
     keys: tuple[str, ...]
@@ -100,10 +100,10 @@ class View:
 
 
 def view_of(certificate: Certificate, name: str, table: pa.Table) -> View:
-    """A published table, ready to be shown."""
+    """The view of a published table."""
     keys, counted = keys_of(name, certificate.by), f"{certificate.guarantee.unit}s"
     if name == "log":
-        # One row is what one invented user did; what can be looked at is how often all did it.
+        # A row is one action of one synthetic user; the view sums over users.
         keys, counted = ("query", "url"), "times"
         table = (
             table.group_by(list(keys))
@@ -142,7 +142,7 @@ def _shown(value: Any) -> str:
 
 
 def warnings(certificate: Certificate) -> list[str]:
-    """What must be said first, if anything."""
+    """Warnings at the top of the page, if any."""
     if certificate.guarantee.notion == "none":
         return [html.banner(NO_GUARANTEE)]
     return [] if certificate.private else [html.banner(NOT_PRIVATE)]
@@ -176,7 +176,7 @@ def pictures(certificate: Certificate, views: Sequence[View]) -> list[str]:
 
 
 def caption(views: Sequence[View]) -> str:
-    """How to read the pictures."""
+    """The caption of the charts."""
     if all(view.errors is None for view in views):
         return (
             "Each point is a row, its height the count; of the many on the right a few are drawn."
@@ -189,7 +189,7 @@ def caption(views: Sequence[View]) -> str:
 
 
 def _marks(view: View) -> list[charts.Mark]:
-    """Ranks that are about equally far apart on a logarithmic axis."""
+    """Points at ranks that are about equally spaced on a logarithmic axis."""
     assert view.counts is not None
     size = len(view.counts)
     places = sorted({min(size, round(size ** (n / MARKS))) for n in range(MARKS + 1)})
@@ -252,7 +252,7 @@ def _rows(certificate: Certificate, views: Sequence[View]) -> str:
 
 
 def facts(certificate: Certificate, views: Sequence[View]) -> list[tuple[str, str, str]]:
-    """How much there is of each table."""
+    """The size of each table."""
     found = []
     for view in views:
         rows = certificate.tables[view.name].rows
@@ -265,7 +265,7 @@ def facts(certificate: Certificate, views: Sequence[View]) -> list[tuple[str, st
 
 
 def waterfall(certificate: Certificate) -> str:
-    """What each table costs alone, what that adds up to, and what it comes to."""
+    """A chart of the cost of each table, their sum and the stated total."""
     g = certificate.guarantee
     if g.notion == "none" or len(certificate.tables) == 1:
         return ""
@@ -285,7 +285,7 @@ def waterfall(certificate: Certificate) -> str:
 
 
 def bounds(certificate: Certificate) -> str:
-    """What bounds and thresholds let through, and which mechanisms they are of."""
+    """The bounds, thresholds and mechanisms of all tables."""
     unit, claims = certificate.guarantee.unit, certificate.tables.items()
     texts = merge_sentences(
         {
@@ -318,7 +318,7 @@ def _costs(guarantee: Guarantee) -> tuple[str, str]:
 
 
 def assumptions(certificate: Certificate) -> str:
-    """Limits, and what the guarantee assumes, in plain words and in the certificate's."""
+    """The limits and assumptions of the guarantee, in plain words and as in the certificate."""
     stated = certificate.as_json()["assumptions"]
     parts = [html.heading("Limits") + html.listed(limits(certificate))]
     if stated:

@@ -1,7 +1,7 @@
-"""Charts as SVG, and a page that holds them: no script, nothing fetched, the same in, the same out.
+"""Charts as SVG, and a page for them: no script, no external resources, deterministic output.
 
-Every line has its name at its end and a dash of its own, so that a chart can be read in grey, too.
-Most charts are as wide as a phone; a page puts several side by side where there is room.
+Every line has its name at its end and its own dash pattern, so that a chart is readable in grey.
+Most charts are as wide as a phone; a page puts several side by side where they fit.
 """
 
 import html
@@ -30,7 +30,7 @@ from murmurlog.charts.svg import (
 
 DASHES = ("", "7 3", "2 3", "9 3 2 3", "4 4", "1 4", "12 3", "6 2 1 2")
 APART = 15  # pixels between the names of two lines
-NONE_AT = 28  # pixels right of the axis: what has no place on it
+NONE_AT = 28  # pixels right of the axis, for values without an x
 STYLE = f"""
 {COLOURS}
 body {{ font: 16px/1.5 {FONTS}; color: var(--ink); background: var(--paper);
@@ -53,7 +53,7 @@ SQUARE = Frame(width=400, height=276, left=58, right=24, top=34, bottom=44)
 
 @dataclass(frozen=True, kw_only=True)
 class Dot:
-    """A value without a line; `x` is None where it has no place on the axis."""
+    """A single value; `x` is None where it has no position on the axis."""
 
     x: float | None
     y: float
@@ -74,9 +74,9 @@ def lines(
     none: str = "none",
     frame: Frame = WIDE,
 ) -> str:
-    """An SVG of one line for each name, and of dots, over a logarithmic or linear x axis.
+    """An SVG with a line for each name and with dots, over a logarithmic or linear x axis.
 
-    Dots without an x stand beside the plot, over the word `none`.
+    Dots without an x are drawn beside the plot, over the word `none`.
     """
     dots, inks = dots or {}, inks or {}
     points = [point for line in series.values() for point in line]
@@ -136,7 +136,7 @@ def _spread(heights: Sequence[float], foot: float) -> list[float]:
     moved = [heights[n] for n in order]
     for place in range(1, len(moved)):
         moved[place] = max(moved[place], moved[place - 1] + APART)
-    # Those that went below the plot go up again, and push the ones above them.
+    # Names below the plot are moved up, and push up the ones above them.
     floor = float(foot)
     for place in reversed(range(len(moved))):
         moved[place] = min(moved[place], floor)
@@ -152,7 +152,7 @@ def _spread(heights: Sequence[float], foot: float) -> list[float]:
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
-    """A point of a rank-frequency picture; `shown` ones are in colour, the others grey."""
+    """A point of a rank-frequency chart; coloured if `shown`, else grey."""
 
     rank: float
     count: float
@@ -173,7 +173,7 @@ def ranks(
     frame: Frame = SQUARE,
 ) -> str:
     """Counts over their rank, both logarithmic. `within`: the last rank and the highest count, for
-    pictures that are to be compared; `rule`: a height with words; `curve`: a thin line through all.
+    charts to be compared; `rule`: a labelled horizontal line; `curve`: a thin line through all points.
     """
     if not marks:
         raise ValueError("there is nothing to draw")
@@ -197,7 +197,7 @@ def ranks(
                 f'<line class="{shade} pale" x1="{x}" x2="{x}" y1="{low}" y2="{high}" '
                 f'stroke-width="3"/>'
             )
-    # Grey ones first: what is shown lies on top.
+    # Grey points first, so that coloured ones are on top.
     for mark, x, y in sorted(placed, key=lambda each: each[0].shown):
         shade, r = (f"fill{ink_of(ink)}", 2.6) if mark.shown else ("dim", 2)
         parts.append(f'<circle class="{shade}" cx="{x}" cy="{y}" r="{r}"/>')
@@ -224,7 +224,7 @@ THICK, THIN, GAP = 14, 7, 9
 
 
 def bars(rows: Sequence[Bar], *, title: str, percent: bool, frame: Frame = BARS) -> str:
-    """Horizontal bars. Rows of the same name one after another share a place and the name."""
+    """Horizontal bars. Consecutive rows with the same name share one group and its label."""
     if not rows:
         raise ValueError("there is nothing to draw")
     ends = [v for b in rows for v in (b.value, b.low, b.high) if v is not None]
@@ -257,7 +257,7 @@ def bars(rows: Sequence[Bar], *, title: str, percent: bool, frame: Frame = BARS)
 def waterfall(
     steps: Sequence[tuple[str, float]], *, title: str, total: tuple[str, float] | None = None
 ) -> str:
-    """Each step from where the one before ended; then their sum, then what they come to."""
+    """A waterfall chart: each step begins where the previous one ends; then their sum, then `total`."""
     if not steps:
         raise ValueError("there is nothing to draw")
     whole = math.fsum(value for _, value in steps)
@@ -292,7 +292,7 @@ def waterfall(
 def _draw_bars(
     parts: list[str], axis: Axis, foot: float, title: str, *, percent: bool, frame: Frame
 ) -> str:
-    """Bars with their title and grid; the chart is as high as they need."""
+    """The chart of bars with title and grid; its height fits the bars."""
     grid, spare = list[str](), math.inf
     for tick in axis.ticks:
         x = frame.x(axis, tick)
