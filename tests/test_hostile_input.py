@@ -135,7 +135,7 @@ def test_any_key_of_json_is_one_column(tmp_path, engine, name):
 def test_other_files_of_the_owner_are_read_with_care(tmp_path):
     path = tmp_path / "file.csv"
     path.write_bytes(b"kind,\xffquery\na,b\n")
-    with pytest.raises(InputError, match="has not the columns"):
+    with pytest.raises(InputError, match="does not have the columns"):
         read_planted(path)
     path.write_text("word\t" + "9" * 5000)
     with pytest.raises(InputError, match="line 1"):

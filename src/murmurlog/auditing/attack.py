@@ -55,8 +55,8 @@ from murmurlog.errors import UsageError
 from murmurlog.mechanisms import View, parse
 from murmurlog.privacy import Guarantee
 from murmurlog.privacy.sampler import SystemEntropy, below
-from murmurlog.publishing import release as road
 from murmurlog.publishing.plan import DELTA, EPSILON, MECHANISM, Plan, mechanisms_for, plan_tables
+from murmurlog.publishing.release import release
 
 TRIALS = 4000
 MOST_TRIALS = 26 ** (LETTERS - 1) // MORE  # every world needs a different name
@@ -317,7 +317,7 @@ class _Attacker:
         """Releases a log through `release` and returns the folder of the bundle."""
         self.releases += 1
         out = self.path("bundle")
-        road.release(
+        release(
             str(log),
             out=out,
             tables=list(setting.tables),

@@ -243,7 +243,7 @@ def _table(path: Path, table: pa.Table) -> int:
 
 
 def cell(value: str | list[str] | int | float | bool | None) -> str:
-    """A value as a cell of a text file, escape_cell."""
+    """A value as an escaped cell of a text file."""
     if isinstance(value, list):
         return json.dumps(value, ensure_ascii=False)  # begins with a bracket: no formula
     if isinstance(value, str):
