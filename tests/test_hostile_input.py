@@ -328,7 +328,7 @@ def test_errors_that_no_count_has_are_refused(bundle, stderr):
     pq.write_table(
         table.set_column(place, table.schema.field(place), pa.array([stderr] * len(table))), path
     )
-    with pytest.raises(BundleError, match="errors that no count has"):
+    with pytest.raises(BundleError, match="standard errors that are negative"):
         read_table(bundle, "query")
 
 
@@ -354,7 +354,7 @@ def test_a_long_text_that_stands_once_for_many_rows_is_measured_first(bundle):
     assert pa.total_allocated_bytes() - before < 1 << 26
     wide = pa.table({"query": pa.array(["x"], pa.large_string())})
     pq.write_table(wide, path)
-    with pytest.raises(BundleError, match="a type that no bundle has"):
+    with pytest.raises(BundleError, match="an unexpected type"):
         read_table(bundle, "query")
 
 

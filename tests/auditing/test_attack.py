@@ -17,48 +17,49 @@ from scipy.stats import binom
 from twins import TWINS
 
 from murmurlog.auditing import attack as auditing
-from murmurlog.auditing.attack import Audit, Fault, Measured, audit
+from murmurlog.auditing.attack import Audit, audit
 from murmurlog.auditing.epsilon_bounds import (
     MOST_EPSILON,
     Counts,
-    at_least,
-    at_most,
-    fit,
+    fit_p_value,
     least_by_guesses,
     loss,
+    lower_bound,
     p_value,
+    upper_bound,
 )
 from murmurlog.auditing.figure import Bar, intervals
+from murmurlog.auditing.measurement import Fault, Measurement, measure
 from murmurlog.auditing.neighbouring_logs import (
     FIRST,
     LETTERS,
-    MADE,
+    PAIR_MAKERS,
     SECRET,
     Known,
     Pair,
     Sizes,
-    exchanged,
+    exchange,
     names_of,
     place_of,
     secrets_of,
     without_secret,
     write_log,
 )
-from murmurlog.auditing.observer import Seen, events, guesses, scores
+from murmurlog.auditing.observer import Observation, best_events, make_guesses, scores
 from murmurlog.auditing.probes import (
-    Exact,
+    ExactCounts,
+    check_counts,
+    check_noise,
+    check_order,
+    check_shares,
+    excess_changes,
     facts,
-    law,
-    leaks,
+    find_leaks,
+    find_repeated_noise,
     mass,
-    moved,
-    odd_counts,
-    odd_shares,
-    order,
-    passing,
-    repeats,
+    pass_p_value,
 )
-from murmurlog.auditing.settings import _sizes, claimed, standing
+from murmurlog.auditing.settings import _sizes, claimed_setting, standard_settings
 from murmurlog.cli.release_section import audited
 from murmurlog.errors import UsageError
 from murmurlog.mechanisms import Mechanism, Rounds, parse
@@ -80,8 +81,8 @@ def test_the_bounds_of_clopper_and_pearson_are_wrong_no_more_often_than_they_say
     n, p, alpha = 40, 0.3, 0.05
     hits = np.arange(n + 1)
     chances = binom.pmf(hits, n, p)
-    low = np.array([at_least(int(k), n, alpha) for k in hits])
-    high = np.array([at_most(int(k), n, alpha) for k in hits])
+    low = np.array([lower_bound(int(k), n, alpha) for k in hits])
+    high = np.array([upper_bound(int(k), n, alpha) for k in hits])
     assert alpha / 4 < chances[low > p].sum() <= alpha
     assert alpha / 4 < chances[high < p].sum() <= alpha
 
@@ -111,10 +112,12 @@ def test_the_law_of_noise_is_told_from_a_wider_and_a_narrower_one(noise):
     k = np.arange(-40, 41)
     rng = np.random.default_rng(1)
     values = rng.choice(k, 20_000, p=mass(noise, 2.0, k) / mass(noise, 2.0, k).sum())
-    assert fit(values, mass(noise, 2.0, k), -40) > 1e-6
+    assert fit_p_value(values, mass(noise, 2.0, k), -40) > 1e-6
     for scale in (1.8, 2.2):
-        assert fit(values, mass(noise, scale, k), -40) < 1e-9
-    p, what = law({"noise": noise, "scale": 2.0}, (values + 0.25).tolist(), [0] * len(values))
+        assert fit_p_value(values, mass(noise, scale, k), -40) < 1e-9
+    p, what = check_noise(
+        {"noise": noise, "scale": 2.0}, (values + 0.25).tolist(), [0] * len(values)
+    )
     assert p == 0
     assert "whole numbers" in what
 
@@ -124,10 +127,10 @@ def test_the_p_value_of_a_fit_is_exact():
     k, rng = np.arange(-24, 25), np.random.default_rng(4)
     chances = mass("geometric", 1.0, k)
     draws = rng.choice(k, (2000, 400), p=chances / chances.sum())
-    p = np.array([fit(each, chances, -24) for each in draws])
+    p = np.array([fit_p_value(each, chances, -24) for each in draws])
     assert 0 < (p <= 0.05).mean() <= 0.05
-    assert fit(np.append(draws[0], 24), chances, -24) < 1e-5
-    assert fit(np.append(draws[0], 99), chances, -24) < 1e-5
+    assert fit_p_value(np.append(draws[0], 24), chances, -24) < 1e-5
+    assert fit_p_value(np.append(draws[0], 99), chances, -24) < 1e-5
 
 
 @pytest.mark.parametrize(
@@ -160,15 +163,15 @@ def test_what_passes_is_told_from_less_noise(text, users):
         return passed
 
     for part, least, most in ((1.0, 1e-6, 1), (0.5, 0, 1e-12)):
-        p = passing(mechanism, users=users, shown=shown(part), trials=trials)
+        p = pass_p_value(mechanism, users=users, shown=shown(part), trials=trials)
         assert least <= p <= most
-    assert passing(parse("pool(d=1, b=1.0, N=9, T=5)"), users=5, shown=1, trials=2) is None
+    assert pass_p_value(parse("pool(d=1, b=1.0, N=9, T=5)"), users=5, shown=1, trials=2) is None
 
 
 def test_what_falls_below_a_first_threshold_never_passes():
     zealous = parse("zealous(m=1, lam=1.0, tau=5, T=6)")
-    assert passing(zealous, users=4, shown=0, trials=500) == 1
-    assert passing(zealous, users=4, shown=20, trials=500) < 1e-9
+    assert pass_p_value(zealous, users=4, shown=0, trials=500) == 1
+    assert pass_p_value(zealous, users=4, shown=20, trials=500) < 1e-9
 
 
 TABLES = {
@@ -188,7 +191,7 @@ def test_noise_of_any_table_is_told_from_half_of_it(table):
     text, kind, many, near = TABLES[table]
     stated = {table: parse(text)}
     parameters = stated[table].parameters()
-    made = {pair.name: pair for pair in MADE[kind](_sizes(list(stated.values())))}
+    made = {pair.name: pair for pair in PAIR_MAKERS[kind](_sizes(list(stated.values())))}
     worlds, entropy = 4000, SeededEntropy(6)
     side = np.arange(worlds) % 2
     (sure,) = (k for k in made[many].counts if k.table == table)
@@ -200,12 +203,12 @@ def test_noise_of_any_table_is_told_from_half_of_it(table):
         counts = np.asarray(sure.users)[side] + noise[0]
         shown = np.asarray(open_.users)[side] + noise[1] >= parameters["threshold"]
         seen = [
-            Seen(worlds=worlds, numbers={((table, sure.item), sure.column): counts.astype(float)}),
-            Seen(worlds=worlds,
+            Observation(worlds=worlds, numbers={((table, sure.item), sure.column): counts.astype(float)}),
+            Observation(worlds=worlds,
                  numbers={((table, open_.item), "rows"): np.where(shown, 1.0, np.nan)}),
         ]  # fmt: skip
         asked = (stated, [made[many], made[near]], seen, [side, side])
-        odd = odd_counts(*asked, alpha=1e-6) + odd_shares(*asked, alpha=1e-6)
+        odd = check_counts(*asked, alpha=1e-6) + check_shares(*asked, alpha=1e-6)
         assert len(odd) == (0 if part == 1 else 3)  # counts, and shares on both sides
         assert part == 1 or odd[0].startswith(f"{table}: the noise of 4000 counts")
 
@@ -214,13 +217,13 @@ def test_counts_are_held_to_no_law_that_they_need_not_keep():
     """Sessions fall away with queries that are not published; synthetic logs have no such counts."""
     item = Known("session", "ours0 ours1", (40, 41), queries=2)
     pair = Pair(name="a", counts=(item,), near=(item._replace(queries=None),))
-    odd = Seen(worlds=400, numbers={(("session", item.item), c): np.full(400, 40.0)
+    odd = Observation(worlds=400, numbers={(("session", item.item), c): np.full(400, 40.0)
                                     for c in ("users", "rows")})  # fmt: skip
     session = parse("sessions(l_s=1, l_q=3, subsequences=all, noise=geometric, scale=2.0, T=40)")
 
     def found(mechanisms):
         asked = (mechanisms, [pair], [odd], [np.arange(400) % 2])
-        return [len(f(*asked, alpha=1e-6)) for f in (odd_counts, odd_shares)]
+        return [len(f(*asked, alpha=1e-6)) for f in (check_counts, check_shares)]
 
     assert found({"session": session}) == [1, 2]
     for d, counted in ((1, 0), (2, 1)):
@@ -244,14 +247,19 @@ def test_counts_are_held_to_no_law_that_they_need_not_keep():
         (Pair(name="p", linked=3), {"x": 8}, True, True),
         (Pair(name="p", linked=3), {"x": 9}, True, False),
         # Who comes instead may have the same item, which then does not move at all.
-        (Pair(name="p", other=MADE["exchanges"](SIZES)[0].other), {"x": 7}, True, False),
-        (Pair(name="p", other=MADE["exchanges"](SIZES)[0].other), {"x": 4, "y": 1}, True, True),
+        (Pair(name="p", other=PAIR_MAKERS["exchanges"](SIZES)[0].other), {"x": 7}, True, False),
+        (
+            Pair(name="p", other=PAIR_MAKERS["exchanges"](SIZES)[0].other),
+            {"x": 4, "y": 1},
+            True,
+            True,
+        ),
     ],
 )
 def test_a_user_moves_no_count_by_more_than_one(pair, after, by_one, allowed):
-    logs = [Exact({f"aaaaaa{key}": users for key, users in each.items()}, 3, by_one)
+    logs = [ExactCounts({f"aaaaaa{key}": users for key, users in each.items()}, 3, by_one)
             for each in ({"x": 5}, after)]  # fmt: skip
-    assert (moved([pair], *logs) == []) == allowed
+    assert (excess_changes([pair], *logs) == []) == allowed
 
 
 # --- worlds and what is seen of them ----------------------------------------------------------------
@@ -264,9 +272,9 @@ def test_worlds_have_names_of_their_own():
     assert [place_of(name) for name in names_of(2, 800)] == [(2, n) for n in range(800)]
 
 
-@pytest.mark.parametrize("kind", MADE)
+@pytest.mark.parametrize("kind", PAIR_MAKERS)
 def test_both_logs_of_a_pair_differ_in_one_id_alone(kind):
-    for pair in MADE[kind](SIZES):
+    for pair in PAIR_MAKERS[kind](SIZES):
         ids = {row.user for row in (*pair.one, *pair.other)}
         assert len(ids) == pair.linked, pair.name
         assert ids.isdisjoint(row.user for row in pair.others), pair.name
@@ -280,10 +288,10 @@ def test_both_logs_of_a_pair_differ_in_one_id_alone(kind):
                 assert len({row.user for row in rows}) == users, (pair.name, item)
 
 
-@pytest.mark.parametrize("kind", MADE)
+@pytest.mark.parametrize("kind", PAIR_MAKERS)
 def test_an_exchange_is_of_one_user_for_another_who_does_the_like(kind):
-    for pair in (p for p in MADE[kind](SIZES) if not p.other):
-        made = exchanged(pair)
+    for pair in (p for p in PAIR_MAKERS[kind](SIZES) if not p.other):
+        made = exchange(pair)
         assert len(made.rows(0)) == len(made.rows(1)) == len(pair.rows(0)) + len(pair.rows(1))
         assert {row.user for row in made.one} == {row.user for row in made.other}
         assert {row.query for row in made.one}.isdisjoint(row.query for row in made.other)
@@ -294,19 +302,19 @@ def test_an_exchange_is_of_one_user_for_another_who_does_the_like(kind):
 
 def test_items_at_a_first_threshold_have_one_user_less_than_it_asks_for():
     sizes = _sizes([parse("zealous(m=2, lam=1.0, tau=5, T=12)")])
-    (pair,) = (p for p in MADE["queries"](sizes) if p.name == FIRST)
+    (pair,) = (p for p in PAIR_MAKERS["queries"](sizes) if p.name == FIRST)
     assert {len({r.user for r in pair.rows(side)}) for side in (0, 1)} == {4, 5}
-    (setting,) = (s for s in standing("zealous") if "first threshold" in s.name)
-    (planned,), _ = auditing._Running(Path(), 100).plan([setting])
+    (setting,) = (s for s in standard_settings("zealous") if "first threshold" in s.name)
+    (planned,), _ = auditing._Attacker(Path(), 100).plan([setting])
     assert FIRST in {pair.name for pair in planned.pairs}
-    assert FIRST in claimed(mechanism="zealous", epsilon=1.0, delta=1e-6).only
-    assert FIRST not in {p.name for p in MADE["queries"](SIZES)}
+    assert FIRST in claimed_setting(mechanism="zealous", epsilon=1.0, delta=1e-6).only
+    assert FIRST not in {p.name for p in PAIR_MAKERS["queries"](SIZES)}
 
 
 def test_a_log_of_worlds_holds_each_on_its_side(tmp_path):
     import pyarrow.parquet as pq
 
-    pairs = MADE["queries"](SIZES)[:2]
+    pairs = PAIR_MAKERS["queries"](SIZES)[:2]
     write_log(tmp_path / "log.parquet", pairs, [np.array([0, 1, 1]), np.array([1, 0])])
     rows = pq.read_table(tmp_path / "log.parquet").to_pylist()
     assert {row["user"][:LETTERS] for row in rows} == {"aaaaab", "aaaaac", "baaaaa"}
@@ -316,7 +324,9 @@ def test_a_log_of_worlds_holds_each_on_its_side(tmp_path):
 def test_what_is_a_users_own_ends_with_a_secret_of_its_world(tmp_path):
     import pyarrow.parquet as pq
 
-    (pair,) = (p for p in MADE["clicks"](SIZES) if p.name == "clicks on an unpublished query")
+    (pair,) = (
+        p for p in PAIR_MAKERS["clicks"](SIZES) if p.name == "clicks on an unpublished query"
+    )
     ends = secrets_of(np.random.default_rng(1).integers(0, 26, 2 * SECRET))
     write_log(tmp_path / "log.parquet", [pair], [np.array([1, 1])], [ends])
     rows = pq.read_table(tmp_path / "log.parquet").to_pylist()
@@ -329,7 +339,7 @@ def made_seen(inside, rng, *, shift):
     """Counts of one item, and a side column that says nothing."""
     item = ("query", "ours0")
     counts = rng.integers(0, 3, len(inside)) + shift * inside
-    return Seen(
+    return Observation(
         worlds=len(inside),
         numbers={(item, "users"): counts.astype(float), (item, "rows"): np.ones(len(inside))},
     )
@@ -340,8 +350,10 @@ def test_an_event_is_found_where_there_is_one_and_none_where_there_is_none():
     inside = rng.random(3000) < 0.5
     for shift, least in ((2, 1.0), (0, None)):
         what = made_seen(inside, rng, shift=shift)
-        found = max(e.counts.least(delta=0.0, alpha=1e-6) for e in events(what, inside, delta=0.0))
-        told = guesses(what, inside)
+        found = max(
+            e.counts.least(delta=0.0, alpha=1e-6) for e in best_events(what, inside, delta=0.0)
+        )
+        told = make_guesses(what, inside)
         assert told.canaries == 2000
         bound = least_by_guesses(canaries=told.canaries, guesses=told.guesses, right=told.right,
                                  delta=0.0, alpha=1e-6)  # fmt: skip
@@ -355,8 +367,8 @@ def test_digits_behind_the_point_are_a_score():
     rng = np.random.default_rng(3)
     inside = rng.random(900) < 0.5
     values = np.where(inside, 0.5, 0.5 + 2.0**-40) + rng.integers(0, 2, 900)
-    what = Seen(worlds=900, numbers={(("query", "a"), "users"): values})
-    found = max(e.counts.least(delta=0.0, alpha=1e-6) for e in events(what, inside, delta=0.0))
+    what = Observation(worlds=900, numbers={(("query", "a"), "users"): values})
+    found = max(e.counts.least(delta=0.0, alpha=1e-6) for e in best_events(what, inside, delta=0.0))
     assert found > 2
     assert scores(what, inside, np.arange(900) % 3 == 0)
 
@@ -389,7 +401,7 @@ def bundles(tmp_path, line):
 )
 def test_a_line_that_tells_is_found(tmp_path, line, told):
     coins = iter([True, False] * 40)
-    found = leaks(bundles(tmp_path, line), coin=lambda: next(coins), epsilon=0.5, delta=0.0,
+    found = find_leaks(bundles(tmp_path, line), coin=lambda: next(coins), epsilon=0.5, delta=0.0,
                   alpha=1e-4)  # fmt: skip
     assert bool(found) == told
     if told:
@@ -412,14 +424,14 @@ def test_a_bundles_own_id_and_sums_are_facts_and_hide_no_others(tmp_path):
 @pytest.mark.parametrize("counts", [{}, {"users": [9, 8]}])
 def test_rows_in_an_order_of_their_own_are_found_with_and_without_counts(counts):
     table = pa.table({"query": ["a", "b"], **counts})
-    assert order({"query": table}) == []
-    assert order({"query": table.take([1, 0])}) == [
-        "the rows of query are in an order of their own"
+    assert check_order({"query": table}) == []
+    assert check_order({"query": table.take([1, 0])}) == [
+        "the rows of query are not in the canonical order"
     ]
 
 
 def test_the_systems_noise_never_comes_twice():
-    assert repeats(auditing.SystemEntropy) == []
+    assert find_repeated_noise(auditing.SystemEntropy) == []
 
 
 # --- the whole audit -------------------------------------------------------------------------------
@@ -447,11 +459,13 @@ def test_nothing_is_found_wrong_with_the_real_road():
     [("threshold", 4), ({"query": "threshold"}, 4), ("synthetic", 2), ({"log": "synthetic"}, 2)],
 )
 def test_worlds_that_depend_on_each_other_are_no_samples(mechanism, ways):
-    (pair,) = (p for p in MADE["queries"](SIZES) if p.name == "one new item")
-    setting = auditing.claimed(mechanism=mechanism, epsilon=1.0, delta=1e-6)
+    (pair,) = (p for p in PAIR_MAKERS["queries"](SIZES) if p.name == "one new item")
+    setting = auditing.claimed_setting(mechanism=mechanism, epsilon=1.0, delta=1e-6)
     inside = np.arange(300) % 2 == 0
-    what = Seen(worlds=300, numbers={(("query", "mine0"), "rows"): np.where(inside, 1.0, np.nan)})
-    made = auditing._against(Guarantee(epsilon=1, delta=0), setting, pair, what, inside, 1e-3)
+    what = Observation(
+        worlds=300, numbers={(("query", "mine0"), "rows"): np.where(inside, 1.0, np.nan)}
+    )
+    made = measure(Guarantee(epsilon=1, delta=0), setting, pair, what, inside, 1e-3)
     assert len(made) == ways
     assert "one run" in {each.way for each in made}
     assert all(each.violates for each in made if each.way != "samples, without the user")
@@ -518,7 +532,7 @@ def test_what_claims_nothing_is_not_audited():
 
 def test_worlds_never_run_out_of_names():
     most = max(each.more for name in ("threshold", "rounds", "korolova", "pool", "sessions")
-               for each in standing(name))  # fmt: skip
+               for each in standard_settings(name))  # fmt: skip
     assert auditing.MOST_TRIALS * most <= 26 ** (LETTERS - 1) < auditing.MOST_TRIALS * (most + 1)
     with pytest.raises(UsageError, match="--trials must lie between 30 and 3960458"):
         audit(trials=auditing.MOST_TRIALS + 1)
@@ -526,9 +540,9 @@ def test_worlds_never_run_out_of_names():
 
 @pytest.mark.parametrize("table", ["query", "click"])
 def test_a_claim_for_replaced_users_is_attacked_by_replacing_one(tmp_path, table):
-    first = claimed(mechanism="threshold", epsilon=1.0, delta=1e-6, neighbours="replace",
+    first = claimed_setting(mechanism="threshold", epsilon=1.0, delta=1e-6, neighbours="replace",
                     tables=(table,))  # fmt: skip
-    (planned,), _ = auditing._Running(tmp_path, 100).plan([first])
+    (planned,), _ = auditing._Attacker(tmp_path, 100).plan([first])
     assert planned.pairs
     assert all(pair.other for pair in planned.pairs)
     assert sum(len(pair.counts) for pair in planned.pairs) > 0
@@ -540,13 +554,15 @@ def test_a_claim_for_replaced_users_is_attacked_by_replacing_one(tmp_path, table
 
 def test_worlds_of_published_keywords_are_no_samples():
     shared = {"mechanism": "zealous", "epsilon": 1.0, "delta": 1e-6}
-    assert claimed(**shared).independent
-    assert not claimed(**shared, options={"via_keywords": True}).independent
+    assert claimed_setting(**shared).independent
+    assert not claimed_setting(**shared, options={"via_keywords": True}).independent
 
 
 def test_every_test_of_a_setting_is_counted(tmp_path):
-    first = claimed(mechanism="threshold", epsilon=1.0, delta=1e-6, tables=("query", "click"))
-    (planned,), _ = auditing._Running(tmp_path, 100).plan([first])
+    first = claimed_setting(
+        mechanism="threshold", epsilon=1.0, delta=1e-6, tables=("query", "click")
+    )
+    (planned,), _ = auditing._Attacker(tmp_path, 100).plan([first])
     # Five pairs; the counts of a query and of its click; a share of clicks on either side.
     assert planned.tests == 4 * 5 + 2 + 2
 
@@ -557,9 +573,9 @@ def test_every_test_of_a_setting_is_counted(tmp_path):
 def canned(*, least=0.83, faults=()):
     claim = Guarantee(epsilon=1.0, delta=1e-6)
     measured = [
-        Measured(setting="as claimed", pair="items of many", way="one run", claim=1.0, delta=1e-6,
+        Measurement(setting="as claimed", pair="items of many", way="one run", claim=1.0, delta=1e-6,
                  least=least, near=0.97, most=1.1),
-        Measured(setting="as claimed", pair="three ids", way="one run", claim=3.0, delta=1e-5,
+        Measurement(setting="as claimed", pair="three ids", way="one run", claim=3.0, delta=1e-5,
                  least=2.5, linked=3),
     ]  # fmt: skip
     return Audit(mechanism="threshold", claim=claim, confidence=0.99, tests=2, measured=measured,
@@ -630,9 +646,11 @@ def test_a_specification_without_bounds_is_attacked_at_those_of_a_release(tmp_pa
     path = tmp_path / "murmurlog.toml"
     path.write_text('[release]\nmechanism = "threshold"\nepsilon = 1\ndelta = 1e-6\n')
     asked = {name: value for name, value in audited(path).items() if value is not None}
-    (planned,), _ = auditing._Running(tmp_path, 30).plan([auditing.claimed(**asked)])
+    (planned,), _ = auditing._Attacker(tmp_path, 30).plan([auditing.claimed_setting(**asked)])
     assert planned.plans["query"].mechanism.parameters()["per_user"] == Mechanism.usual_bound > 1
-    with mock.patch.object(auditing, "claimed", side_effect=auditing.claimed) as called:
+    with mock.patch.object(
+        auditing, "claimed_setting", side_effect=auditing.claimed_setting
+    ) as called:
         audit(**asked, trials=30, only=lambda s: False)
     assert called.call_args.kwargs["per_user"] == {}
 

@@ -219,7 +219,7 @@ def test_a_sentence_without_numbers_is_shown_not_believed(bundle, request):
     else:
         assert check.ok
         assert "stated facts checked, wording and look of README.md" in check.message
-        assert "worded otherwise" in check.message
+        assert "worded differently" in check.message
 
 
 def test_the_first_passage_that_is_worded_otherwise_is_quoted(tmp_path):

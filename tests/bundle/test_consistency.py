@@ -9,7 +9,7 @@ from scipy.optimize import linprog, minimize
 from scipy.sparse import csr_array
 
 import murmurlog
-from murmurlog.bundle.consistency import drawn, nearest, reconciled
+from murmurlog.bundle.consistency import nearest, noisy_table, reconciled
 from murmurlog.bundle.export import export
 from murmurlog.bundle.read import load
 from murmurlog.bundle.schema import By, in_order, schema, tied
@@ -258,7 +258,7 @@ def test_integers_go_together_and_drawn_gives_back_what_was_drawn():
             assert 0 <= row["users"] <= min(limit[q] for q in mine)
             assert row["reliable"] == (4 * row["users_stderr"] <= row["users"])
             moved += row["users"] != row["users_noisy"]
-        assert drawn(table).equals(given[name])
+        assert noisy_table(table).equals(given[name])
     assert moved > 100
 
 
@@ -283,7 +283,7 @@ def test_verify_makes_the_consistent_counts_again(bundle, tmp_path):
     publish(tmp_path / "good", tables=tables, certificate=certificate)
     report = murmurlog.verify(tmp_path / "good")
     assert report.ok, report
-    assert "made again" in next(c.message for c in report.checks if c.name == "consistent")
+    assert "recomputed" in next(c.message for c in report.checks if c.name == "consistent")
     assert load(tmp_path / "good").certificate == certificate
     card = (tmp_path / "good" / "README.md").read_text()
     assert "`users_noisy`: estimated number of users" in card
@@ -314,15 +314,15 @@ def test_verify_refuses_consistent_counts_that_are_not(bundle, tmp_path):
         return failures(tmp_path / name)
 
     more = changed(query, "users", [n + 1 for n in users(query)])
-    assert "not what the drawn counts of all tables come to" in published("more", more)
+    assert "not what the noisy counts of all tables give" in published("more", more)
     low = changed(query, "users_noisy", [1] * query.num_rows)
     assert "holds a count of 1; the mechanism gives" in published("low", low)
     assert "has columns query, users, users_stderr, reliable, not" in published(
-        "none", drawn(query)
+        "none", noisy_table(query)
     )
     assert "or other types" in published("unsaid", query, consistent=False)
     # A mechanism's own rules hold for what was drawn: consistent counts may be lower than it gives.
-    assert in_order(drawn(query)).equals(in_order(bundle.tables["query"]))
+    assert in_order(noisy_table(query)).equals(in_order(bundle.tables["query"]))
 
 
 def test_release_makes_counts_consistent(tmp_path, write_tsv):

@@ -14,7 +14,7 @@ import murmurlog
 import murmurlog.cli.main as entry
 from murmurlog.bundle.certificate import TableClaim
 from murmurlog.bundle.consistency import reconciled
-from murmurlog.bundle.estimates import Counts, counts, lean, matching, ratio, total
+from murmurlog.bundle.estimates import Counts, counts, match_rows, ratio, selection_lean, total
 from murmurlog.bundle.read import load
 from murmurlog.bundle.write import publish
 from murmurlog.errors import UsageError
@@ -92,12 +92,12 @@ def test_sums_of_rows_near_the_threshold_are_covered_and_would_not_be_without_th
 
 
 def test_the_lean_is_that_of_the_exact_law_and_as_large_as_stated_in_the_docs():
-    high, low = lean("gaussian", 23.46, 134)
+    high, low = selection_lean("gaussian", 23.46, 134)
     assert 0.12 < high < 0.15
     assert 0.02 < low < 0.05
-    assert 0.15 < lean("geometric", 10.0, 150)[0] < 0.25
-    assert lean("gaussian", 23.46, 134, corrected=False)[0] > 0.7  # as drawn
-    big = lean("gaussian", 2346.0, 13400)
+    assert 0.15 < selection_lean("geometric", 10.0, 150)[0] < 0.25
+    assert selection_lean("gaussian", 23.46, 134, corrected=False)[0] > 0.7  # as drawn
+    big = selection_lean("gaussian", 2346.0, 13400)
     assert big == pytest.approx((high, low), abs=0.02)  # large noise leans as small noise does
 
 
@@ -174,7 +174,7 @@ def test_a_ratio_without_an_upper_end_says_so():
     assert (below.value, below.high) == (math.inf, math.inf)
     assert below.as_json()["high"] is None
     assert ratio(both, rows[2], both, rows[0]).low == 0
-    with pytest.raises(UsageError, match="what is divided by"):
+    with pytest.raises(UsageError, match="matches the divisor"):
         ratio(both, rows[0], both, np.zeros(3, bool))
 
 
@@ -210,7 +210,7 @@ def test_rows_are_chosen_by_pattern_text_column_mask_or_expression():
     )
 
     def found(where):
-        return matching(table, where).nonzero()[0].tolist()
+        return match_rows(table, where).nonzero()[0].tolist()
 
     assert found(None) == [0, 1, 2, 3, 4]
     assert found("fear of *") == [0, 1]
@@ -222,7 +222,7 @@ def test_rows_are_chosen_by_pattern_text_column_mask_or_expression():
     assert found(pc.field("users") > 3) == [0, 1]
     assert found(pa.array([True, False, False, False, True])) == [0, 4]
     lists = pa.table({"queries": [["fear", "b"], ["c"], ["d", "fear"]]})
-    assert matching(lists, "fe*").tolist() == [True, False, True]
+    assert match_rows(lists, "fe*").tolist() == [True, False, True]
     with pytest.raises(UsageError, match="no key column 'users': use query, url"):
         found({"users": "5"})
     with pytest.raises(UsageError, match="for each of 5 rows"):

@@ -21,7 +21,7 @@ from murmurlog.bundle import report as leaflets
 from murmurlog.bundle.cards import NO_GUARANTEE, NOT_PRIVATE
 from murmurlog.bundle.files import SUMS, sums
 from murmurlog.bundle.read import load
-from murmurlog.bundle.report import leaflet
+from murmurlog.bundle.report import make_report
 from murmurlog.bundle.schema import KEYS, By, schema
 from murmurlog.bundle.write import publish
 from murmurlog.charts import html as paper
@@ -58,7 +58,7 @@ def read(page):
 def test_the_page_is_a_function_of_certificate_and_tables(bundle):
     loaded = load(bundle)
     stored = (bundle / "report.html").read_text(encoding="utf-8")
-    assert leaflet(loaded.certificate, loaded.tables, sums(bundle)) == stored
+    assert make_report(loaded.certificate, loaded.tables, sums(bundle)) == stored
     assert '<meta name="murmurlog-report" content="released">' in stored
 
 
@@ -95,7 +95,7 @@ def test_the_budget_falls_from_tables_to_what_is_stated(bundle):
     text = read((bundle / "report.html").read_text(encoding="utf-8"))
     assert "query 2.5 click 2.5 sum 5 stated 5" in text
     certificate = replace(loaded.certificate, guarantee=replace(loaded.guarantee, epsilon=4.0))
-    text = read(leaflet(certificate, loaded.tables))
+    text = read(make_report(certificate, loaded.tables))
     assert "sum 5 in one account 4" in text
     assert "the sum is a coarser bound" in text
 
@@ -110,7 +110,7 @@ def test_the_demonstration_ends_with_it(bundle):
 def test_only_the_first_rows_are_shown():
     many = counted("query", *(["word " * 100 + str(n), 9000 - n, 3.0] for n in range(1000)))
     tables = {"query": many, "keyword": counted("keyword", ["a", 50, 2.0])}
-    page = leaflet(certified(tables), tables)
+    page = make_report(certified(tables), tables)
     text = read(page)
     assert "query: the first 20 of 1,000" in text
     assert page.count("<tr>") + page.count('<tr class="dim">') < 40
@@ -141,7 +141,7 @@ def kinds():
 def test_every_table_can_be_shown(kind):
     mechanism, table = kinds()[kind]
     tables = {"query": QUERIES, kind: table}
-    text = read(leaflet(certified(tables, {kind: mechanism}), tables))
+    text = read(make_report(certified(tables, {kind: mechanism}), tables))
     expected = {
         "keyword": "rain 60 4", "pair": "rain snow 60 4", "session": "a → b 50 4",
         "itemset": "a → b 50 4", "log": "a b.org 7", "left_out": "searches left out 1 yes -3 10 *",
@@ -153,14 +153,14 @@ def test_every_table_can_be_shown(kind):
 def test_tables_without_counts_without_rows_and_split_ones():
     bare = schema("query", count=None).empty_table()
     keys = pa.table({"query": ["maps", "news"]})
-    text = read(leaflet(certified({"query": keys}), {"query": keys}))
+    text = read(make_report(certified({"query": keys}), {"query": keys}))
     assert "2 queries" in text
     assert "maps news" in text
-    text = read(leaflet(certified({"query": bare}), {"query": bare}))
+    text = read(make_report(certified({"query": bare}), {"query": bare}))
     assert "nothing passed the threshold" in text
     by = By(column="country", values=("DE", "FR"))
     split = counted("query", ["maps", "DE", 90, 2.0], by=by)
-    text = read(leaflet(certified({"query": split}, by=by), {"query": split}))
+    text = read(make_report(certified({"query": split}, by=by), {"query": split}))
     assert "maps DE 90 4" in text
 
 
@@ -172,7 +172,7 @@ def test_rounds_say_what_their_last_round_asks_for():
     keys = pa.table({"query": ["maps"]})
     certificate = certified({"query": keys}, {"query": str(mechanism)}, epsilon=8)
     few, hundred = math.ceil(mechanism.bar()), math.ceil(10 * mechanism.bar())
-    text = read(leaflet(certificate, {"query": keys}))
+    text = read(make_report(certificate, {"query": keys}))
     assert f"An item needs about {few} to {hundred} users" in text
 
 
@@ -181,10 +181,10 @@ def test_rounds_say_what_their_last_round_asks_for():
 
 def test_what_is_not_private_says_so_on_top():
     tables = {"query": QUERIES}
-    text = read(leaflet(certified(tables, private=False), tables))
+    text = read(make_report(certified(tables, private=False), tables))
     assert text.index(NOT_PRIVATE) < text.index("Privacy label of a demonstration: NOT in force")
     nothing = certified(tables, {"query": "k-query:20"})
-    page = leaflet(nothing, tables)
+    page = make_report(nothing, tables)
     text = read(page)
     assert NO_GUARANTEE in text
     assert "without a privacy guarantee" in text
@@ -209,7 +209,7 @@ def test_conditions_plans_and_earlier_releases_are_on_the_label():
         },
         about={"publisher": "A Library", "license": "CC0-1.0", "description": "Of one year."},
     )
-    text = read(leaflet(certificate, tables))
+    text = read(make_report(certificate, tables))
     for words in (
         "Chosen by looking at the log: per-user was tuned on the log",
         "profile 12ab; its cost adds to this guarantee",
@@ -224,15 +224,15 @@ def test_conditions_plans_and_earlier_releases_are_on_the_label():
 def test_probabilistic_and_replace_guarantees_are_told_apart():
     tables = {"query": QUERIES}
     text = read(
-        leaflet(
+        make_report(
             certified(tables, {"query": "zealous(m=1, lam=1.0, tau=3, T=40, users=10)"}), tables
         )
     )
     assert "though for nothing made from them" in text
     g = replace(certified(tables).guarantee, neighbours="replace")
-    assert "which of two a user is" in read(leaflet(certified(tables, guarantee=g), tables))
+    assert "which of two a user is" in read(make_report(certified(tables, guarantee=g), tables))
     g = replace(g, neighbours="add-remove", unit="user-day")
-    text = read(leaflet(certified(tables, guarantee=g), tables))
+    text = read(make_report(certified(tables, guarantee=g), tables))
     assert "For a user with n user-days epsilon is n times as large" in text
 
 
@@ -240,7 +240,7 @@ def test_the_factor_is_claimed_of_odds_on_a_unit_and_not_of_every_conclusion():
     # Randomised response turns one conclusion from odds of 1/3 to odds of 3: e to twice epsilon.
     tables = {"query": QUERIES}
     certificate = certified(tables)
-    for text in (read(leaflet(certificate, tables)), cards.statement(certificate)):
+    for text in (read(make_report(certificate, tables)), cards.statement(certificate)):
         assert "odds on whether" in text
         assert "odds of it" not in text
 
@@ -255,7 +255,7 @@ def test_the_card_rounds_losses_up():
 def test_rows_are_not_called_users():
     tables = {"query": counted("query", ["one person's", 900, 3.0], count="rows")}
     made = {"query": "korolova(d=10, b=4.0, T=39, b_q=4.0, count=rows)"}
-    text = read(leaflet(certified(tables, made, epsilon=5.0), tables))
+    text = read(make_report(certified(tables, made, epsilon=5.0), tables))
     assert "At most 10 rows of one user" in text
     assert "needs about 39 rows, of however few users" in text
     assert "Counts are of rows after each user was bounded to a few" in text
@@ -265,7 +265,7 @@ def test_rows_are_not_called_users():
 
 def test_keys_without_counts_have_no_remark_on_counts():
     tables = {"query": QUERIES.select(["query"])}
-    assert "Counts are of" not in read(leaflet(certified(tables), tables))
+    assert "Counts are of" not in read(make_report(certified(tables), tables))
 
 
 def test_every_assumption_has_plain_words():
@@ -308,7 +308,7 @@ def test_odds_and_guesses_by_hand():
 def test_hostile_texts_stay_texts():
     tables = {"query": counted("query", [HOSTILE, 900, 3.0], ['" onload="x', 800, 3.0])}
     about = dict.fromkeys(("title", "publisher", "license", "description"), HOSTILE)
-    page = leaflet(certified(tables, about=about, unprotected=(HOSTILE,)), tables)
+    page = make_report(certified(tables, about=about, unprotected=(HOSTILE,)), tables)
     text = read(page)
     assert text.count("alert(1)") >= 6
     assert HOSTILE not in page

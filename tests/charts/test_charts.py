@@ -63,9 +63,9 @@ def test_numbers_are_short(value, plain, percent):
 
 
 def test_texts_are_cut_where_room_ends_and_wide_letters_take_two():
-    assert drawing.clipped("short", 100) == "short"
-    assert drawing.clipped("abcdefghij", 5 * drawing.LETTER) == "abcd…"
-    assert drawing.clipped("天気予報天気予報", 5 * drawing.LETTER) == "天気…"
+    assert drawing.clip("short", 100) == "short"
+    assert drawing.clip("abcdefghij", 5 * drawing.LETTER) == "abcd…"
+    assert drawing.clip("天気予報天気予報", 5 * drawing.LETTER) == "天気…"
 
 
 # --- lines ----------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pytest
 from certificates import certified, counted
 from evaluations import at_one_setting, swept
 
-from murmurlog.bundle.report import leaflet
+from murmurlog.bundle.report import make_report
 from murmurlog.evaluation import report
 
 pytestmark = pytest.mark.slow
@@ -106,7 +106,7 @@ def a_leaflet():
     }  # fmt: skip
     about = {"title": f"A log of {HOSTILE}", "publisher": "W" * 90, "license": "CC0-1.0"}
     text = "sessions(l_s=1, l_q=3, subsequences=all, noise=geometric, scale=1.0, T=20)"
-    return leaflet(certified(tables, {"session": text}, about=about), tables)
+    return make_report(certified(tables, {"session": text}, about=about), tables)
 
 
 PAGES = {

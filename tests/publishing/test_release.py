@@ -233,7 +233,7 @@ def test_a_changed_byte_is_corruption(copy):
         (
             lambda c: c.update(users_in_log=300),
             "certificate",
-            "keys of no meaning here: users_in_log",
+            "unknown keys: users_in_log",
         ),
         (lambda c: c["tables"]["query"].update(true_users=300), "certificate", "holds more"),
         (lambda c: c.update(private=False), "noise", "NOT private"),

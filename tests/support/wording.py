@@ -11,6 +11,6 @@ def word_otherwise(patch):
     patch.setattr(cards, "statement", lambda c: said(c).replace("moves anyone's", "changes the"))
     patch.setattr(report, "LEAD", "What is in a log.")
     patch.setattr(report, "caption", lambda views: "How to read it.")
-    patch.setattr(cards, "counted", lambda certificate: "These are noisy counts.")
+    patch.setattr(cards, "counts_note", lambda certificate: "These are noisy counts.")
     for name in label.PLAIN:
         patch.setitem(label.PLAIN, name, f"In other words: {name}.")

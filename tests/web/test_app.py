@@ -19,7 +19,7 @@ from command import run
 from starlette.testclient import TestClient
 
 from murmurlog.bundle import estimates
-from murmurlog.bundle.export import fused
+from murmurlog.bundle.export import unescape_cell
 from murmurlog.bundle.schema import keys_of
 from murmurlog.cli.serve import planned, verified
 from murmurlog.errors import BundleError, Refused, UsageError
@@ -27,11 +27,11 @@ from murmurlog.web import app as application
 from murmurlog.web import guard as limits
 from murmurlog.web import openapi
 from murmurlog.web.bundles import Shelf
-from murmurlog.web.compare import together
+from murmurlog.web.compare import combined_cost
 from murmurlog.web.guard import BURST, HEADERS, Hosts, Meter
 from murmurlog.web.index import Index
 from murmurlog.web.plan import Setting, TradeOff
-from murmurlog.web.query_lookup import found
+from murmurlog.web.query_lookup import look_up
 
 PAGE = Path(application.__file__).parent
 VIEWS = ("/", "/?q=weather", "/?q=no+such+thing", "/top", "/privacy", "/plan", "/compare", "/api")
@@ -177,11 +177,13 @@ def test_an_unreliable_count_is_marked(client, book):
 def test_an_unknown_query_gets_a_sentence_and_its_neighbours(client, book):
     needed = book.certificate.tables["query"].passes["0.95"]
     answer = client.get("/?q=weather+in+atlantis")
-    assert f"fewer than about {needed} users asked it, or chance dropped it" in answer.text
+    assert (
+        f"fewer than about {needed} users searched for it, or the noise removed it" in answer.text
+    )
     assert "<bdi>weather</bdi></a>" in answer.text
     said = client.get("/api/query?q=%20%00").json()
     assert said["published"] is False
-    assert said["message"] == "Nothing is left of this text after cleaning."
+    assert said["message"] == "No text remains after normalisation."
 
 
 # --- the index ------------------------------------------------------------------------------------
@@ -266,7 +268,9 @@ def test_an_exported_list_holds_all_rows_and_runs_nothing(client, book, kind):
         else [line.split("\t") for line in text.split("\n")[:-1]]
     )
     assert lines[0] == book.release.tables["query"].column_names
-    assert [fused(line[0]) for line in lines[1:]] == [r["query"] for r in _rows(book, "query")]
+    assert [unescape_cell(line[0]) for line in lines[1:]] == [
+        r["query"] for r in _rows(book, "query")
+    ]
     assert [int(line[1]) for line in lines[1:]] == [r["users"] for r in _rows(book, "query")]
     assert not any(line[0][0] in "=+-@\t\r" for line in lines)
     some = client.get(f"/top.{kind}?match=we&sort=text").text.splitlines()
@@ -292,7 +296,7 @@ def index_of(book, tables, **changed):
 def test_sessions_logs_and_keys_without_counts_can_be_looked_at(book):
     sessions = pa.table({"queries": [["a", "b"], ["b", "c"], ["a"]], "users": [90, 80, 70]})
     made = index_of(book, {"session": (sessions, None)})
-    finding = found(made, "b")
+    finding = look_up(made, "b")
     assert [line.text for line in finding.after.lines] == ["c"]
     assert [line.text for line in finding.before.lines] == ["a"]
     assert finding.after.lines[0].amount.low is None  # a sum of ours, no law is known for it
@@ -302,8 +306,8 @@ def test_sessions_logs_and_keys_without_counts_can_be_looked_at(book):
 
     keys = pa.table({"query": ["x", "y"]})
     made = index_of(book, {"query": (keys, None)})
-    assert found(made, "y").counts[0].amount is None
-    assert found(made, "y").clicks is None
+    assert look_up(made, "y").counts[0].amount is None
+    assert look_up(made, "y").clicks is None
 
     log = pa.table(
         {
@@ -315,7 +319,7 @@ def test_sessions_logs_and_keys_without_counts_can_be_looked_at(book):
     )
     made = index_of(book, {"log": (log, None)})
     assert made.index.tables == ["query", "click"]
-    assert found(made, "q").counts[0].amount.value == 2
+    assert look_up(made, "q").counts[0].amount.value == 2
 
 
 def test_counts_by_a_column_are_shown_one_by_one(book):
@@ -331,7 +335,10 @@ def test_counts_by_a_column_are_shown_one_by_one(book):
         }
     )
     made = index_of(book, {"query": (table, "users")}, by=by)
-    assert [(c.also, c.amount.value) for c in found(made, "a").counts] == [("DE", 300), ("FR", 200)]
+    assert [(c.also, c.amount.value) for c in look_up(made, "a").counts] == [
+        ("DE", 300),
+        ("FR", 200),
+    ]
     assert made.index.complete("a", 3) == [("a", 500.0)]
 
 
@@ -403,7 +410,7 @@ def test_too_many_questions_have_to_wait(shelf):
     late = asked.get("/api/bundles")
     assert int(late.headers["retry-after"]) >= 1
     assert "too many" in late.json()["error"]
-    assert "Slowly" in asked.get("/top").text
+    assert "Too many requests" in asked.get("/top").text
 
 
 def test_the_meter_forgets_with_time_and_keeps_addresses_apart():
@@ -561,7 +568,7 @@ def test_privacy_has_the_label_the_hashes_and_a_live_check(client, book, folders
     assert answer.index("Protected unit") < answer.index("epsilon 2")  # the unit comes first
     for _, digest in book.hashes:
         assert digest in answer
-    assert "Everything that is claimed holds." in client.get("/privacy?check=now").text
+    assert "All claims hold." in client.get("/privacy?check=now").text
     copy = shutil.copytree(folders[0], tmp_path / "copy")
     asked = guarded(Shelf([copy]))
     (copy / "README.md").write_text("something else")
@@ -600,15 +607,15 @@ def test_plan_gives_what_plan_gives_and_a_command_that_runs(client, book):
     assert got["mechanism"] == str(made.mechanism)
     assert got["passes"] == made.passes()
     assert got["sentence"] == made.sentence()
-    assert "counted 10 items of a user. With 3 its counts would be smaller" in got["this_bundle"]
+    assert "counted 10 items of each user. With 3 its counts would be smaller" in got["this_bundle"]
     page = client.get("/plan", params=asked).text
     assert made.sentence() in page
-    assert "would be left" not in page.split("<svg")[-1]
+    assert "would remain" not in page.split("<svg")[-1]
     wider = client.get("/api/plan", params={**asked, "per_user": 30}).json()
     needed = plan(**{**asked, "per_user": 30}).passes()["0.5"]
     enough = sum(row["users"] >= needed for row in _rows(book, "query"))
     assert f"about {needed} users for even odds; {enough} of the" in wider["this_bundle"]
-    assert "How much of this bundle would be left" in client.get("/plan").text
+    assert "Share of this bundle that would remain" in client.get("/plan").text
     steps = {"mechanism": "threshold", "epsilon_step": 3, "delta_step": 1, "per_user_step": 1}
     assert client.get("/api/plan", params=steps).json()["setting"] == asked
     part = client.get("/plan?part=outcome", params={**asked, "part": "outcome"}).text
@@ -656,7 +663,7 @@ def test_compare_tells_gained_from_lost(client, shelf):
         {(r["query"], r["next_query"]) for r in _rows(a, "pair")}
         & {(r["query"], r["next_query"]) for r in _rows(b, "pair")}
     )
-    assert together(a, a).sum.epsilon == pytest.approx(2.0)  # one release costs once
+    assert combined_cost(a, a).sum.epsilon == pytest.approx(2.0)  # one release costs once
     assert "Start the page with two" in guarded(_alone(a)).get("/compare").text
 
 
@@ -714,7 +721,7 @@ def test_what_is_no_whole_bundle_is_not_shown(folders, tmp_path):
         Shelf([tmp_path / "nothing"])
     with pytest.raises(BundleError, match="no bundle"):
         Shelf([tmp_path])
-    with pytest.raises(UsageError, match="nothing to show"):
+    with pytest.raises(UsageError, match="no bundle to show"):
         Shelf([])
     copy = shutil.copytree(folders[0], tmp_path / "copy")
     (copy / "notes.txt").write_text("of the owner")

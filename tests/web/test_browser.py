@@ -120,7 +120,7 @@ def test_type_complete_open_and_go_back(opened):
     page.wait_for_url("**q=weather*")
     assert page.inner_text("h1") == "weather"
     assert "95 %" in page.inner_text(".number")
-    page.click("section:has-text('Asked next') a >> nth=0")
+    page.click("section:has-text('Next queries') a >> nth=0")
     assert page.inner_text("h1") != "weather"
     page.go_back()
     assert page.inner_text("h1") == "weather"
@@ -226,9 +226,9 @@ def test_slide_and_copy(opened):
 
 def test_verify_runs_live(opened):
     page = opened().open("/privacy")
-    assert page.inner_text("[data-verify-status]") == "Everything that is claimed holds."
+    assert page.inner_text("[data-verify-status]") == "All claims hold."
     page.click("text=Check again")
-    page.wait_for_selector("text=Everything that is claimed holds.")
+    page.wait_for_selector("text=All claims hold.")
     assert page.locator("[data-verify-list] li.ok").count() == 8
 
 
@@ -283,7 +283,7 @@ def test_everything_works_without_script(opened):
     assert page.inner_text("h1") == "weather"
     page.goto(page.url.split("/?")[0] + "/privacy")
     page.click("text=Check again")
-    assert page.inner_text("[data-verify-status]") == "Everything that is claimed holds."
+    assert page.inner_text("[data-verify-status]") == "All claims hold."
     page.goto(page.url.split("/privacy")[0] + "/plan")
     page.check("input[value=threshold]")
     page.click("#plan button")

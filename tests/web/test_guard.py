@@ -35,7 +35,7 @@ from murmurlog.web.bundles import Shelf
 from murmurlog.web.connections import TimedProtocol
 from murmurlog.web.guard import BURST, Hosts, cost
 from murmurlog.web.index import A_QUESTION, Sheet
-from murmurlog.web.query_lookup import near
+from murmurlog.web.query_lookup import similar_queries
 
 LIGATURE = "\ufdfa"  # one letter that becomes eighteen, four words of them
 AT = "http://127.0.0.1:8765"
@@ -96,7 +96,7 @@ def test_marks_on_one_letter_are_counted_before_they_are_put_in_order(client):
     pile = "a" + "\u0315\u0300" * 5_000
     answer, seconds = cpu(lambda: client.get("/?q=" + quote(pile)))
     assert answer.status_code == 400
-    assert f"more than {MOST_MARKS:,} marks" in answer.text
+    assert f"more than {MOST_MARKS:,} combining marks" in answer.text
     assert seconds < 1.0
     assert client.get("/?q=" + quote("e\u0301" * 3_000)).status_code == 200
 
@@ -109,7 +109,7 @@ def test_a_query_of_many_words_takes_no_more_time_than_its_letters(client):
 
 
 def near_by_trying(book, query, k=8):
-    """What `near` gives, found by trying every beginning."""
+    """What `similar_queries` gives, found by trying every beginning."""
     words = query.split(" ")
     tried = [" ".join(words[:kept]) for kept in range(len(words), 0, -1)]
     tried += [words[0][:size] for size in range(min(len(words[0]) - 1, 20), 1, -1)]
@@ -126,7 +126,9 @@ def test_what_is_alike_is_what_trying_every_beginning_finds(book):
         text = choice.choice(texts)[:60]
         cut = text[: choice.randint(0, len(text))]
         query = (cut + choice.choice(["", " ", "x", " zz", "we", " a b"])).strip()
-        assert near(book, " ".join(query.split())) == near_by_trying(book, " ".join(query.split()))
+        assert similar_queries(book, " ".join(query.split())) == near_by_trying(
+            book, " ".join(query.split())
+        )
 
 
 def test_patterns_are_short_and_have_few_stars(client):
@@ -147,10 +149,10 @@ def test_work_is_done_beside_the_loop(sound, monkeypatch):
         assert go_on.wait(20)
         return real(book, query)
 
-    from murmurlog.web import query_lookup as findings
+    from murmurlog.web import views
 
-    real = findings.found
-    monkeypatch.setattr(findings, "found", slow)
+    real = views.look_up
+    monkeypatch.setattr(views, "look_up", slow)
 
     async def asked_at_once():
         heavy = [asyncio.create_task(status(made, "/", b"q=weather")) for _ in range(8)]
@@ -292,7 +294,7 @@ def test_the_order_is_the_one_that_rows_are_put_in(bundle, rows):
 def test_counts_that_are_not_exact_in_floating_point_are_refused(bundle):
     table = counted(["a"], [900])
     rewrite(bundle, "query", table.set_column(1, "users", pa.array([2**60], pa.int64())))
-    with pytest.raises(BundleError, match="counts that no log comes to"):
+    with pytest.raises(BundleError, match="counts that are too large for any log"):
         _ = murmurlog.load(bundle).tables
 
 
@@ -398,11 +400,11 @@ def test_long_texts_do_not_make_large_answers(bundle):
 
 
 def test_room_gives_texts_whole_and_then_their_beginnings():
-    room = marks.Room(1_000)
+    room = marks.TextBudget(1_000)
     assert room.keys({"a": "x" * 900, "b": "y" * 99}) == {"a": "x" * 900, "b": "y" * 99}
     assert room.text("z" * 1_000) == "z" * 159 + "…"
     assert room.text("short") == "short"
-    lists = marks.Room(10).key(["w" * 200] * 1_000)
+    lists = marks.TextBudget(10).key(["w" * 200] * 1_000)
     assert len("".join(lists)) <= marks.LONGEST
     assert marks.address("weather", "spring") == "/?q=weather&b=spring"
     assert marks.address("w" * 2_000, "spring") == ""

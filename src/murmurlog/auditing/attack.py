@@ -1,8 +1,10 @@
-"""Attacks a mechanism on the whole road, and says what is the least that is true of its epsilon.
+"""Attacks a mechanism end to end and computes a lower bound on its epsilon.
 
-For every setting a log of many worlds is written, released by `release`, and only the bundle on disk
-is looked at. Beside it stand the probes. What comes out is never "private": it is a violation, or
-that none was found, with a bound that holds at the stated confidence over everything that was tried.
+For every setting the audit writes a log of many worlds, releases it with `release`, and inspects only
+the bundle on disk. A world is one of two neighbouring logs under a name of its own
+(`neighbouring_logs`). White-box checks (`probes`) complete the attack. The verdict is never
+"private": the audit found a violation, or it found none and states a bound that holds at the stated
+confidence over everything that it tried.
 """
 
 import tempfile
@@ -17,28 +19,34 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from murmurlog.auditing.epsilon_bounds import at_least, least_by_guesses, loss
+from murmurlog.auditing.measurement import Fault, Measurement, measure
 from murmurlog.auditing.neighbouring_logs import (
     LETTERS,
-    OWN,
     SECRET,
     Pair,
     secrets_of,
     write_keys,
     write_log,
 )
-from murmurlog.auditing.observer import Flags, Seen, events, guesses, seen, shows_own
-from murmurlog.auditing.probes import leaks, odd_counts, odd_shares, order, repeats, replay
+from murmurlog.auditing.observer import observe
+from murmurlog.auditing.probes import (
+    check_counts,
+    check_order,
+    check_shares,
+    find_leaks,
+    find_repeated_noise,
+    replay,
+)
 from murmurlog.auditing.settings import (
-    COUNTED,
+    COUNTED_PAIRS,
     FAKES,
     LISTS,
     MORE,
     POOL,
     QUICK,
     Setting,
-    claimed,
-    standing,
+    claimed_setting,
+    standard_settings,
 )
 from murmurlog.bundle.read import load, read_table
 from murmurlog.counting.public_sets.result_lists import read_lists
@@ -47,81 +55,35 @@ from murmurlog.errors import UsageError
 from murmurlog.mechanisms import View, parse
 from murmurlog.privacy import Guarantee
 from murmurlog.privacy.sampler import SystemEntropy, below
-from murmurlog.publishing import release as road
 from murmurlog.publishing.plan import DELTA, EPSILON, MECHANISM, Plan, mechanisms_for, plan_tables
+from murmurlog.publishing.release import release
 
 TRIALS = 4000
-MOST_TRIALS = 26 ** (LETTERS - 1) // MORE  # worlds have names of their own
+MOST_TRIALS = 26 ** (LETTERS - 1) // MORE  # every world needs a different name
 CONFIDENCE = 0.99
-ROWS, ROWS_OF_QUICK = 10, 40  # a trial: of pairs with larger worlds there are fewer
-REPLAYED = 6  # worlds of each pair that are replayed; counting has little chance in it
-LEAK_EPSILON = 0.1  # a budget at which a score of right guesses proves a leak
-SLACK = 1e-6
-GUESSED = 2.0**-90  # more than the chance that somebody comes to a secret of 94 bits
-
-
-@dataclass(frozen=True, kw_only=True)
-class Measured:
-    """What one attack at one setting says of epsilon, at the delta that is claimed there."""
-
-    setting: str
-    pair: str
-    way: str  # "samples, with" or "without" the user, or "one run"
-    claim: float
-    delta: float
-    least: float  # epsilon is at least this
-    near: float | None = None  # what the shares say
-    most: float | None = None  # the other end of the interval of this attack
-    linked: int = 1
-
-    @property
-    def violates(self) -> bool:
-        return self.least > self.claim * (1 + SLACK)
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "setting": self.setting,
-            "pair": self.pair,
-            "way": self.way,
-            "epsilon_claimed": self.claim,
-            "delta_claimed": self.delta,
-            "epsilon_at_least": self.least,
-            "epsilon_near": self.near,
-            "epsilon_at_most_by_this_attack": self.most,
-            "linked_ids": self.linked,
-            "violation": self.violates,
-        }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fault:
-    """Something that a proof rests on and that is not so."""
-
-    setting: str
-    what: str
-
-    def as_json(self) -> dict[str, str]:
-        return {"setting": self.setting, "what": self.what}
+ROWS, ROWS_OF_QUICK = 10, 40  # per trial; a pair with larger worlds gets fewer of them
+REPLAYED = 6  # worlds of each pair that are replayed; counting involves little randomness
+LEAK_EPSILON = 0.1  # a budget at which a moderate number of right guesses proves a leak
 
 
 @dataclass(kw_only=True)
 class Audit:
-    """Everything that was tried against a mechanism, and what came of it."""
+    """The result of an audit: every attack on a mechanism, with its outcome."""
 
     mechanism: str
     claim: Guarantee
     confidence: float
     tests: int
-    measured: list[Measured] = field(default_factory=list)
+    measured: list[Measurement] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
-    skipped: list[str] = field(default_factory=list)  # settings that the mechanism does not offer
+    skipped: list[str] = field(default_factory=list)  # settings that the mechanism does not support
     worlds: int = 0
     releases: int = 0
     seconds: float = 0.0
 
     @property
     def violations(self) -> list[str]:
-        """What is wrong, in words."""
+        """One sentence for each violation."""
         found = [f"{fault.setting}: {fault.what}" for fault in self.faults]
         for each in self.measured:
             if each.violates:
@@ -132,15 +94,15 @@ class Audit:
         return found
 
     @property
-    def best(self) -> Measured | None:
-        """The attack that came nearest to what is claimed for it; single ids only."""
+    def best(self) -> Measurement | None:
+        """The attack with the largest bound relative to the claim; single ids only."""
         return max(
             (each for each in self.measured if each.linked == 1),
             key=lambda each: each.least / each.claim,
             default=None,
         )
 
-    def at(self, setting: str) -> Measured | None:
+    def at(self, setting: str) -> Measurement | None:
         """The attack with the largest bound at a setting; single ids only."""
         here = [m for m in self.measured if m.setting == setting and m.linked == 1]
         return max(here, key=lambda each: each.least, default=None)
@@ -174,17 +136,21 @@ class Audit:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Planned:
-    """A setting with its plan and its pairs."""
+class _PlannedSetting:
+    """A setting with its plan, its pairs and the number of worlds of each pair."""
 
     setting: Setting
     plans: Mapping[str, Plan]
     pairs: list[Pair]
-    worlds: list[int]  # of each pair
+    worlds: list[int]
 
     @property
     def tests(self) -> int:
-        """Samples in both directions, one run, own items; laws of noise; what shows, on both sides."""
+        """The number of hypothesis tests, among which the audit divides its error probability.
+
+        For each pair: samples in both directions, one run, own items. For each known item: the law
+        of its noise, and the share of worlds in which it is published, on both sides.
+        """
         laws = sum(item.table in self.plans for pair in self.pairs for item in pair.counts)
         shows = sum(item.table in self.plans for pair in self.pairs for item in pair.near)
         return (4 if self.setting.independent else 2) * len(self.pairs) + laws + 2 * shows
@@ -205,12 +171,12 @@ def audit(
     say: Callable[[str], None] = lambda _: None,
     **more: Any,
 ) -> Audit:
-    """Attacks a mechanism at a budget and at the audit's own; `until_found` stops at a violation.
+    """Attacks a mechanism at the claimed budget and at the audit's standard budgets.
 
-    `more` may be `neighbours`, `options` of the mechanisms, and `files`: options that name public
-    lists, of which the audit writes its own. `trials` are
-    worlds of each pair in each release. The confidence is that of everything together:
-    no bound of the whole audit is wrong but for a chance of 1 - confidence.
+    `more` may hold `neighbours`, `options` of the mechanisms, and `files`: options that name public
+    lists, which the audit writes itself. `trials` is the number of worlds of each pair in each
+    release. `confidence` applies to the whole audit: with this probability all bounds hold at once.
+    `until_found` stops at the first violation.
     """
     if not 0.5 <= confidence < 1:
         raise UsageError(f"--confidence must lie between 0.5 and 1, not {confidence!r}")
@@ -218,7 +184,7 @@ def audit(
         raise UsageError(f"--trials must lie between 30 and {MOST_TRIALS}, not {trials}")
     began = time.monotonic()
     mechanism = mechanism or (mechanisms_for(tables) if tables else MECHANISM)
-    first = claimed(
+    first = claimed_setting(
         mechanism=mechanism,
         epsilon=EPSILON if epsilon is None else epsilon,
         delta=DELTA if delta is None else delta,
@@ -228,35 +194,39 @@ def audit(
         **more,
     )
     names = dict.fromkeys(mechanisms_for(first.tables, mechanism).values())
-    settings = [first, *(each for name in names for each in standing(name, noise=noise))]
-    beside = _for_leaks(first)
+    settings = [first, *(each for name in names for each in standard_settings(name, noise=noise))]
+    side_channels = _for_leaks(first)
     with tempfile.TemporaryDirectory() as folder:
-        running = _Running(Path(folder), trials)
-        planned, skipped = running.plan([each for each in settings if only(each)])
-        claim = running.claim(first)
+        attacker = _Attacker(Path(folder), trials)
+        planned, skipped = attacker.plan([each for each in settings if only(each)])
+        claim = attacker.claim(first)
         tests = sum(each.tests for each in planned) + 1
-        made = Audit(
+        result = Audit(
             mechanism=_text(mechanism), claim=claim, confidence=confidence, tests=tests,
             skipped=skipped,
         )  # fmt: skip
         alpha = (1 - confidence) / tests
         steps: list[Callable[[], None]] = [
-            lambda: running.repeats(made),
+            lambda: attacker.repeats(result),
             *(
-                partial(running.replay, made, each, say)
+                partial(attacker.replay, result, each, say)
                 for each in planned
                 if each.setting.replayed
             ),
-            *([partial(running.leaks, made, beside, alpha, say)] if only(beside) else []),
-            *(partial(running.attack, made, each, alpha, say) for each in planned),
+            *(
+                [partial(attacker.leaks, result, side_channels, alpha, say)]
+                if only(side_channels)
+                else []
+            ),
+            *(partial(attacker.attack, result, each, alpha, say) for each in planned),
         ]
         for step in steps:
             step()
-            made.releases = running.releases
-            made.seconds = time.monotonic() - began
-            if until_found and made.violations:
+            result.releases = attacker.releases
+            result.seconds = time.monotonic() - began
+            if until_found and result.violations:
                 break
-    return made
+    return result
 
 
 def _text(mechanism: str | Mapping[str, str]) -> str:
@@ -265,20 +235,20 @@ def _text(mechanism: str | Mapping[str, str]) -> str:
     return ",".join(f"{table}={name}" for table, name in mechanism.items())
 
 
-class _Running:
-    """The releases of an audit, in a folder of their own."""
+class _Attacker:
+    """Makes the releases of an audit in a temporary folder and attacks them."""
 
     def __init__(self, folder: Path, trials: int) -> None:
-        self.folder, self.trials, self.made, self.releases = folder, trials, 0, 0
+        self.folder, self.trials, self.paths, self.releases = folder, trials, 0, 0
         self.entropy = SystemEntropy()
 
     def path(self, name: str) -> Path:
         """A new path in the folder."""
-        self.made += 1
-        return self.folder / f"{self.made}-{name}"
+        self.paths += 1
+        return self.folder / f"{self.paths}-{name}"
 
     def claim(self, setting: Setting) -> Guarantee:
-        """What is claimed at a setting; raises if nothing is."""
+        """The guarantee claimed at a setting; raises if the mechanism claims none."""
         _, total = self._plans(setting, {})
         if total.notion == "none":
             raise UsageError(
@@ -286,8 +256,8 @@ class _Running:
             )
         return total
 
-    def plan(self, settings: list[Setting]) -> tuple[list[_Planned], list[str]]:
-        """The settings that the mechanism offers, with their pairs, and the names of the others."""
+    def plan(self, settings: list[Setting]) -> tuple[list[_PlannedSetting], list[str]]:
+        """The settings that the mechanism supports, with their pairs, and the names of the others."""
         found, skipped = [], []
         for setting in settings:
             try:
@@ -297,22 +267,22 @@ class _Running:
                     raise
                 skipped.append(f"{setting.name}: {error}")
                 continue
-            pairs = setting.made({table: each.mechanism for table, each in plans.items()})
+            pairs = setting.make_pairs({table: each.mechanism for table, each in plans.items()})
             worlds = [self._worlds(pair, setting.more) for pair in pairs]
-            found.append(_Planned(setting=setting, plans=plans, pairs=pairs, worlds=worlds))
+            found.append(_PlannedSetting(setting=setting, plans=plans, pairs=pairs, worlds=worlds))
         return found, skipped
 
     def _worlds(self, pair: Pair, more: int) -> int:
         rows = max(1, len(pair.rows(0)), len(pair.rows(1)))
         trials = self.trials * more
-        quick = pair.name.removesuffix(" for others") in (*QUICK, *COUNTED)
+        quick = pair.name.removesuffix(" for others") in (*QUICK, *COUNTED_PAIRS)
         most = trials * (ROWS_OF_QUICK if quick else ROWS) // rows
         return max(60, min(trials, most))
 
     def _plans(
         self, setting: Setting, files: Mapping[str, Any]
     ) -> tuple[dict[str, Plan], Guarantee]:
-        """As `release` plans it; a pool or list that is not made yet has one key."""
+        """The plans that `release` would make; a pool or list not yet written has one key."""
         options = dict(setting.options)
         for name in setting.files:
             options[name] = files.get(name) or _one_key(name)
@@ -335,8 +305,8 @@ class _Running:
             options=options,
         )
 
-    def _files(self, each: _Planned) -> dict[str, Path]:
-        """The public files of a setting, written for its worlds."""
+    def _files(self, each: _PlannedSetting) -> dict[str, Path]:
+        """Writes the public files of a setting for its worlds."""
         found = {}
         for name in each.setting.files:
             found[name] = self.path(f"{name}.tsv")
@@ -344,10 +314,10 @@ class _Running:
         return found
 
     def release(self, setting: Setting, log: Path, **more: Any) -> Path:
-        """A bundle of the log, made by the whole road."""
+        """Releases a log through `release` and returns the folder of the bundle."""
         self.releases += 1
         out = self.path("bundle")
-        road.release(
+        release(
             str(log),
             out=out,
             tables=list(setting.tables),
@@ -364,27 +334,31 @@ class _Running:
 
     # --- the steps of an audit
 
-    def repeats(self, made: Audit) -> None:
-        """Noise that comes twice."""
-        found = repeats(SystemEntropy)
-        made.faults += [Fault(setting="noise", what=what) for what in found]
+    def repeats(self, result: Audit) -> None:
+        """Checks that no noise repeats."""
+        found = find_repeated_noise(SystemEntropy)
+        result.faults += [Fault(setting="noise", what=what) for what in found]
 
-    def replay(self, made: Audit, each: _Planned, say: Callable[[str], None]) -> None:
-        """What one user moves, by the mechanism's own counting."""
+    def replay(self, result: Audit, each: _PlannedSetting, say: Callable[[str], None]) -> None:
+        """Checks by the mechanism's own counting how far one user moves the counts."""
         say(f"replaying {each.setting.name}")
         few = [REPLAYED] * len(each.pairs)
-        small = _Planned(setting=each.setting, plans=each.plans, pairs=each.pairs, worlds=few)
+        small = _PlannedSetting(
+            setting=each.setting, plans=each.plans, pairs=each.pairs, worlds=few
+        )
         files = {name: _read(name, path) for name, path in self._files(small).items()}
         plans, _ = self._plans(each.setting, files)
         for table, plan in plans.items():
             view = View(kind=table, way="first", options={**each.setting.options, **files})
             if plan.mechanism.waits:
-                continue  # it counts what was published before: only whole releases show that
+                continue  # it counts tables published earlier: only whole releases can be attacked
             for what in replay(plan.mechanism, view, each.pairs, worlds=REPLAYED, seed=1):
-                made.faults.append(Fault(setting=each.setting.name, what=f"{table}: {what}"))
+                result.faults.append(Fault(setting=each.setting.name, what=f"{table}: {what}"))
 
-    def leaks(self, made: Audit, small: Setting, alpha: float, say: Callable[[str], None]) -> None:
-        """Everything in a bundle besides its rows."""
+    def leaks(
+        self, result: Audit, small: Setting, alpha: float, say: Callable[[str], None]
+    ) -> None:
+        """Checks everything in a bundle besides its rows for side channels."""
         say("looking for side channels")
         logs = {inside: self.path(f"{inside}.parquet") for inside in (False, True)}
         for inside, path in logs.items():
@@ -392,17 +366,19 @@ class _Running:
         files = {name: self.path(f"{name}.tsv") for name in small.files}
         for name, path in files.items():
             path.write_text("weather\tweather.org\n" if name == LISTS else "weather\nnews\n")
-        found = leaks(
+        found = find_leaks(
             lambda inside: self.release(small, logs[inside], **files),
             coin=lambda: bool(below(2, entropy=self.entropy)[0]),
             epsilon=small.epsilon,
             delta=small.delta,
             alpha=alpha,
         )
-        made.faults += [Fault(setting="side channels", what=what) for what in found]
+        result.faults += [Fault(setting="side channels", what=what) for what in found]
 
-    def attack(self, made: Audit, each: _Planned, alpha: float, say: Callable[[str], None]) -> None:
-        """A log of many worlds, released, and only its bundle looked at."""
+    def attack(
+        self, result: Audit, each: _PlannedSetting, alpha: float, say: Callable[[str], None]
+    ) -> None:
+        """Releases a log of many worlds and attacks the bundle alone."""
         setting, pairs = each.setting, each.pairs
         say(f"attacking {setting.name}: {sum(each.worlds)} worlds of {len(pairs)} pairs")
         sides = [below(2, count=many, entropy=self.entropy) for many in each.worlds]
@@ -416,69 +392,24 @@ class _Running:
             keys = read_pools(files[POOL], tables=["query"], url="path")["query"].size
             files["fakes"] = FAKES * keys
         bundle = load(self.release(setting, log, screen=False, **files))
-        made.worlds += sum(each.worlds)
+        result.worlds += sum(each.worlds)
         claim = bundle.guarantee
-        # As they lie on disk: `load` would refuse tables of other types, an attacker would not.
+        # The files on disk: `load` rejects tables of unexpected types, an attacker would not.
         tables = {name: read_table(bundle.path, name) for name in bundle.certificate.tables}
-        views = seen(tables, worlds=each.worlds)
+        views = observe(tables, worlds=each.worlds)
         for pair, what, side in zip(pairs, views, sides, strict=True):
-            made.measured += _against(claim, setting, pair, what, side == 1, alpha)
+            result.measured += measure(claim, setting, pair, what, side == 1, alpha)
         stated = {name: parse(t.mechanism) for name, t in bundle.certificate.tables.items()}
         odd = [
-            *order(tables),
-            *odd_counts(stated, pairs, views, sides, alpha=alpha),
-            *odd_shares(stated, pairs, views, sides, alpha=alpha),
+            *check_order(tables),
+            *check_counts(stated, pairs, views, sides, alpha=alpha),
+            *check_shares(stated, pairs, views, sides, alpha=alpha),
         ]
-        made.faults += [Fault(setting=setting.name, what=what) for what in odd]
-
-
-def _against(
-    claim: Guarantee, setting: Setting, pair: Pair, what: Seen, inside: Flags, alpha: float
-) -> list[Measured]:
-    """The bounds by samples in both directions, if worlds are independent, and by one run."""
-    epsilon, delta = claim.for_linked(pair.linked)
-    shared: dict[str, Any] = {
-        "setting": setting.name, "pair": pair.name, "claim": epsilon, "delta": delta,
-        "linked": pair.linked,
-    }  # fmt: skip
-    made = []
-    if setting.independent:
-        made += [
-            Measured(
-                way=f"samples, {found.direction} the user" if not pair.other else "samples",
-                least=found.counts.least(delta=delta, alpha=alpha),
-                near=found.counts.near(delta=delta),
-                most=found.counts.most(delta=delta, alpha=alpha),
-                **shared,
-            )
-            for found in events(what, inside, delta=delta)
-        ]
-    told = guesses(what, inside)
-    least = least_by_guesses(
-        canaries=told.canaries, guesses=told.guesses, right=told.right, delta=delta, alpha=alpha
-    )
-    made.append(Measured(way="one run", least=least, **shared))
-    # An item shows no more often than it passes its threshold, in every world by noise of its own.
-    if pair.secret and any(
-        (t or "").startswith(OWN) for row in pair.one for t in (row.query, row.url)
-    ):
-        made.append(_own(shows_own(what), inside, alpha, shared))
-    return made
-
-
-def _own(shown: Flags, inside: Flags, alpha: float, shared: Mapping[str, Any]) -> Measured:
-    """Whether what is the user's own shows; without the user it does so with less than 2^-90."""
-    hits, trials = int((shown & inside).sum()), int(inside.sum())
-    p, delta = at_least(hits, trials, alpha), float(shared["delta"])
-    return Measured(
-        way=f"own items, {hits} of {trials} show, at least {p:.3g}",
-        least=loss(p, GUESSED, delta),
-        **shared,
-    )
+        result.faults += [Fault(setting=setting.name, what=what) for what in odd]
 
 
 def _for_leaks(first: Setting) -> Setting:
-    """The same release at a budget at which few right guesses prove much."""
+    """The same release at a budget so small that few right guesses prove a leak."""
     return Setting(
         name="side channels", mechanism=first.mechanism, epsilon=LEAK_EPSILON,
         delta=min(first.delta, 1e-6), tables=first.tables, noise=first.noise, files=first.files,
@@ -501,7 +432,7 @@ def _read(name: str, path: Path) -> Any:
 
 
 def _small_log(inside: bool) -> pa.Table:
-    """Twenty users who ask and click the same; and one more, with a query of its own besides."""
+    """Twenty users with the same query and click; with `inside`, one more with a second query."""
     rows = [(f"user{n}", "weather", "weather.org") for n in range(20)]
     if inside:
         rows += [("another", "weather", "weather.org"), ("another", "news", "news.org")]

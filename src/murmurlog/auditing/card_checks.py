@@ -1,9 +1,9 @@
-"""Checks of the cards of a bundle: byte by byte where this version wrote it, else by what they state.
+"""Checks of the cards of a bundle: byte by byte where this version wrote it, else by their facts.
 
-Another version words its cards otherwise. What the format fixes (metadata, tables, titles) must then
-be what the certificate and the tables give; passages that this version words otherwise must state
-the required facts and no other epsilon, delta or number. What else they say cannot be checked, and
-the message says so.
+Other versions word their cards differently. The content that the format fixes (metadata, tables,
+titles) must then equal what the certificate and the tables give. Passages that this version words
+differently must state the required facts and no other epsilon, delta or number. The rest of their
+wording cannot be checked, and the message says so.
 """
 
 import re
@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from murmurlog import __version__
 from murmurlog.auditing.card_reading import Card, read_card
-from murmurlog.auditing.check import is_own, require
-from murmurlog.auditing.table_checks import sound
+from murmurlog.auditing.check import is_same_version, require
+from murmurlog.auditing.table_checks import read_checked
 from murmurlog.bundle.certificate import Certificate
 from murmurlog.bundle.certificate_schema import FORMAT
 from murmurlog.bundle.files import sums
@@ -26,29 +26,31 @@ from murmurlog.bundle.read import stated_json
 from murmurlog.bundle.write import make_cards
 from murmurlog.charts.html import chance, guess, odds, up
 
-MOST_TIMES, LITTLE = 3, 1 << 16  # how long a card of another version may be, by our own
-MOST_STRINGS = 500  # with digits in them, of a certificate; the values of its column are one
+# The largest size of a card of another version: a multiple of the size of this version's card, and a
+# constant.
+MOST_TIMES, LITTLE = 3, 1 << 16
+MOST_STRINGS = 500  # of a certificate that contain digits; all values of its --by column are one
 NUMBER = re.compile(r"(?:(?:[1-9]\d{0,2}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d+)?")
 MARKUP = re.compile(r"<|&#?\w+;|\A.+\\", re.S)  # in Markdown: elements, entities, escapes
-MARKS = re.compile("[*_`~" + "".join(JOINERS) + "]")  # that do not show
+MARKS = re.compile("[*_`~" + "".join(JOINERS) + "]")  # not visible in rendered Markdown
 _BETWEEN = r"(?:\W|is|of|at|most|up|to|below|under|only|just|about|the){0,12}?"
 CLAIMS = {
     name: re.compile(rf"(?:{words}){_BETWEEN}({NUMBER.pattern})", re.I)
     for name, words in (("epsilon", "epsilon|ε"), ("delta", "delta|δ"))
 }
-# Numbers that are wording in a format, with their words: no facts, and no claims either.
+# Numbers in fixed phrases of the cards: neither facts nor claims.
 WORDED = re.compile(r"\b1 in (?=\d)|a weight of 1 over|with 95 %|with 99 %")
 BARE = re.compile(r"[-+−]?[\d,. ]*\d ?[%kM]?")  # a tick of an axis
 
 
 def check_cards(root: Path, certificate: Certificate) -> str:
-    """Raises unless the cards say what certificate and tables give; how far that was checked."""
-    tables = {name: sound(root, certificate, name) for name in certificate.tables}
+    """Raises unless the cards state what certificate and tables give; returns how it was checked."""
+    tables = {name: read_checked(root, certificate, name) for name in certificate.tables}
     made = make_cards(certificate, sums(root), tables)
     other = [name for name, text in made.items() if not _is_same(root / name, text)]
     if not other:
         return "equal to what the certificate gives, byte by byte"
-    require(not is_own(certificate), f"{other[0]} is not what the certificate gives")
+    require(not is_same_version(certificate), f"{other[0]} is not what the certificate gives")
     facts = _Facts(certificate, stated_json(root), tables)
     unchecked = [
         f"{name}: {passage!r:.90}"
@@ -61,7 +63,7 @@ def check_cards(root: Path, certificate: Certificate) -> str:
         f"format {FORMAT})"
     )
     if unchecked:
-        text += f"; {len(unchecked)} passages are worded otherwise, the first in {unchecked[0]}"
+        text += f"; {len(unchecked)} passages are worded differently, the first in {unchecked[0]}"
     return text
 
 
@@ -71,7 +73,7 @@ def _is_same(path: Path, text: str) -> bool:
 
 
 class _Facts:
-    """What cards of a release must state, and what they may."""
+    """The facts that cards of a release must state, and the numbers that they may state."""
 
     def __init__(
         self, certificate: Certificate, stated: Any, tables: Mapping[str, pa.Table]
@@ -92,7 +94,7 @@ class _Facts:
         self.quoted = re.compile("|".join(map(_whole, sorted(every, key=len, reverse=True))))
 
     def check(self, name: str, path: Path, made: str) -> Iterator[str]:
-        """The passages of a card that are worded otherwise; raises where a fact is another."""
+        """Yields the passages of a card that are worded differently; raises where a fact differs."""
         who = f"{name} of murmurlog {self.certificate.murmurlog}"
         large = path.stat().st_size > MOST_TIMES * len(made.encode(errors="replace")) + LITTLE
         require(not large, f"{who} is longer than a card of this release can be")
@@ -120,7 +122,7 @@ class _Facts:
         require(odd is None, f"{who} holds characters that cannot be seen")
         if at == ("svg",) and BARE.fullmatch(passage):
             return
-        # What is quoted from the certificate is no claim of the card.
+        # Quotations from the certificate are not claims of the card.
         booked, text = self.certificate.booked, self.quoted.sub(" ", passage)
         require(at or not MARKUP.search(text), f"{who} holds markup: {passage!r:.60}")
         text = MARKS.sub("", text)
@@ -142,7 +144,7 @@ class _Facts:
         )
 
     def _numbers(self, ours: Card) -> set[float]:
-        """The numbers that a passage may state: those of our own wording, and those that follow."""
+        """The numbers that a passage may state: those in this version's wording, and derived ones."""
         g, users = self.certificate.guarantee, self.certificate.declared_users
         texts = [self.quoted.sub(" ", text) for _, text in ours.passages]
         texts += [*self.claims["epsilon"], *self.claims["delta"]]
@@ -157,7 +159,7 @@ class _Facts:
         return {_value(n) for text in texts for n in NUMBER.findall(WORDED.sub(" ", text))}
 
     def _required(self, name: str, card: Card) -> Iterator[tuple[list[str], str]]:
-        """Facts, and the text of the card that must state them."""
+        """Pairs of facts and the text of the card that must state them."""
         c, g, about = self.certificate, self.certificate.guarantee, self.certificate.about
         warning = [] if c.private or g.notion == "none" else ["NOT PRIVATE"]
         if g.notion == "none":
@@ -215,7 +217,7 @@ def _value(number: str) -> float:
 
 
 def _whole(text: str) -> str:
-    """The pattern of a text where it is no part of another number or word."""
+    """A pattern that matches a text where it is not part of a longer number or word."""
     before = r"(?<![\w.,])" if text[:1].isalnum() else ""
     after = r"(?!\w|-\w|[.,]\d)" if text[-1:].isalnum() else ""
     return before + re.escape(text) + after

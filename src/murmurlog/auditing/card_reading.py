@@ -1,7 +1,7 @@
-"""A card of a bundle, whichever version wrote it, taken apart: what its format fixes, and its wording.
+"""Parsers that split a card of any version into the content that its format fixes, and its wording.
 
-Readers are strict: what they do not know (a comment, a script, an unknown attribute, a key that is
-there twice) is refused, so that nothing in a card escapes the checks.
+The parsers are strict: they reject everything unknown (a comment, a script, an unknown attribute, a
+repeated key), so that nothing in a card escapes the checks.
 """
 
 import json
@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from typing import Any
 
-from murmurlog.auditing.check import Failed, require
+from murmurlog.auditing.check import CheckFailed, require
 from murmurlog.bundle import plain_yaml
 
-# What is wording in the cards that are data, by its key.
+# The keys whose values are wording, in the cards that are data.
 PROSE = {
     "croissant.json": ("description", "rai:personalSensitiveInformation", "rai:dataLimitations"),
     "datapackage.json": ("description",),
@@ -31,23 +31,23 @@ CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 
 @dataclass(frozen=True, kw_only=True)
 class Card:
-    """What the format of a bundle fixes, by where it is, and what is worded, with where it is."""
+    """The fixed content of a card by its path, and the passages of its wording with their paths."""
 
     fixed: dict[Path, Any] = field(default_factory=dict)
     passages: list[tuple[Path, str]] = field(default_factory=list)
 
     def text(self, *where: str) -> str:
-        """The passages at a place, or all."""
+        """The passages at a path, or all."""
         return "\n".join(text for at, text in self.passages if not where or at == where)
 
 
 def read_card(name: str, content: bytes) -> Card:
-    """The parts of a card; raises Failed where it is not written as a card of this name is."""
+    """Parses a card; raises CheckFailed where it is not well-formed for a card of this name."""
     try:
         text = content.decode()
         require(
             text.endswith("\n") and not CONTROL.search(text),
-            f"{name} does not end with its last line, or has control characters",
+            f"{name} does not end with a line break, or has control characters",
         )
         if name == "README.md":
             return _read_markdown(text)
@@ -55,7 +55,7 @@ def read_card(name: str, content: bytes) -> Card:
             return _Page(text).card
         value = _read_json(text) if name.endswith(".json") else plain_yaml.read(text)
     except (ValueError, RecursionError) as error:
-        raise Failed(f"{name} is not written as a card is: {str(error)[:200]}") from None
+        raise CheckFailed(f"{name} is not a well-formed card: {str(error)[:200]}") from None
     card = Card()
     for path, leaf in _leaves(value):
         worded = isinstance(leaf, str) and path[-1] in PROSE[name]
@@ -79,13 +79,13 @@ def _leaves(value: Any, at: Path = ()) -> Iterator[tuple[Path, Any]]:
 
 def _read_json(text: str) -> Any:
     value = json.loads(text)
-    if json.dumps(value, indent=2, ensure_ascii=False) + "\n" != text:  # so no key is there twice
-        raise ValueError("it is not plain indented JSON, or a key is there twice")
+    if json.dumps(value, indent=2, ensure_ascii=False) + "\n" != text:  # so no key is repeated
+        raise ValueError("it is not plain indented JSON, or repeats a key")
     return value
 
 
 def _read_markdown(text: str) -> Card:
-    """Fixed are the front matter, the title, tables and code."""
+    """README.md. Its front matter, title, tables and code are fixed."""
     opening, front, body = text.split("---\n", 2) if text.count("---\n") >= 2 else ("x", "", "")
     if opening or body.endswith("\n\n"):
         raise ValueError("it has no front matter, or ends in empty lines")
@@ -119,7 +119,7 @@ TAGS = {
     *(INLINE | SHAPES),
 }
 NUMBERS = r"[-0-9., ]*"
-ATTRIBUTES = {  # and what their values may be; a label is read to people, and so a passage
+ATTRIBUTES = {  # and the patterns of their values; screen readers read a label, so it is a passage
     "class": r"[a-z0-9 ]*",
     "lang": "en",
     "charset": "utf-8",
@@ -135,13 +135,13 @@ ATTRIBUTES = {  # and what their values may be; a label is read to people, and s
     **dict.fromkeys(("viewbox", "x", "y", "x1", "x2", "y1", "y2", "cx", "cy", "r"), NUMBERS),
     **dict.fromkeys(("width", "height", "points", "stroke-width"), NUMBERS),
 }
-# A style may not write, fetch or hide anything.
+# A style may not add text, fetch or hide anything.
 STYLE = re.compile(r"content\s*:|url\s*\(|@import|\\|display\s*:\s*none|visibility|/\*", re.I)
 SPLIT = re.compile(r"[\d.,]\Z"), re.compile(r"[\d.,eE]")
 
 
 class _Page(HTMLParser):
-    """report.html. Fixed are titles, metadata and the rows of tables."""
+    """report.html. Its titles, metadata and table rows are fixed."""
 
     def __init__(self, text: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -153,7 +153,7 @@ class _Page(HTMLParser):
         self.card = Card()
         head, _, text = text.partition("\n")
         if head != "<!doctype html>" or re.search(r"<(?!/?[a-z])", text):
-            raise ValueError("it does not begin as a page, or has a comment or a declaration")
+            raise ValueError("it has no doctype, or has a comment or a declaration")
         self.feed(text)
         self.close()
         self._end_block()
@@ -178,25 +178,25 @@ class _Page(HTMLParser):
             raise ValueError(f"it has an empty element {tag!r:.40}")
 
     def _attributes(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = {name: value or "" for name, value in attrs}
+        values = {name: value or "" for name, value in attrs}
         wrong = [
             name
-            for name, value in given.items()
+            for name, value in values.items()
             if name not in ATTRIBUTES or not re.fullmatch(ATTRIBUTES[name], value)
         ]
         misplaced = tag in {"text", *SHAPES} and "svg" not in self.open
-        if tag not in TAGS or misplaced or wrong or len(given) < len(attrs):
+        if tag not in TAGS or misplaced or wrong or len(values) < len(attrs):
             raise ValueError(f"it has an element {tag!r:.40} {', '.join(wrong)[:100]}")
-        if "aria-label" in given:
-            self.card.passages.append((("svg",), given["aria-label"]))
+        if "aria-label" in values:
+            self.card.passages.append((("svg",), values["aria-label"]))
         if tag in VOID:
-            self.meta.append([tag, *(text for pair in given.items() for text in pair)])
-        elif "content" in given or "name" in given:
+            self.meta.append([tag, *(text for pair in values.items() for text in pair)])
+        elif "content" in values or "name" in values:
             raise ValueError(f"it has metadata in {tag!r:.40}")
 
     def handle_endtag(self, tag: str) -> None:
         if not self.open or self.open[-1] != tag:
-            raise ValueError(f"an element {tag!r:.40} ends that did not begin")
+            raise ValueError(f"it closes an element {tag!r:.40} that is not open")
         if tag not in INLINE:
             self._end_block()
         self.open.pop()

@@ -1,9 +1,9 @@
-"""Checks of what a certificate claims: its keys, its guarantee and its noise, from parameters alone."""
+"""Checks of a certificate: its keys, its guarantee and its noise, from parameters alone."""
 
 import math
 from pathlib import Path
 
-from murmurlog.auditing.check import ROUNDING, is_own, require
+from murmurlog.auditing.check import ROUNDING, is_same_version, require
 from murmurlog.bundle.certificate import ABOUT, ENTROPY, METHOD, Certificate
 from murmurlog.bundle.read import stated_json
 from murmurlog.bundle.schema import NOTES, SEVERAL, WAYS
@@ -16,21 +16,22 @@ from murmurlog.publishing.plan import PROBABILITIES, drawn_with, total_of
 def check_certificate(root: Path, certificate: Certificate) -> str:
     stated = stated_json(root)
     extra = sorted(set(stated) - set(certificate.as_json()))
-    require(not extra, f"privacy.json holds keys of no meaning here: {', '.join(extra)}")
-    given, made = certificate.as_json(), ""
-    if not is_own(certificate) and stated["assumptions"] != given["assumptions"]:
-        # Other versions may word them otherwise; their names are what the proof needs.
-        given["assumptions"] = {name: stated["assumptions"][name] for name in given["assumptions"]}
-        made = f"; the wording of its assumptions, of murmurlog {certificate.murmurlog}, was not checked"
-    require(stated == given, "privacy.json contradicts itself or holds more")
+    require(not extra, f"privacy.json holds unknown keys: {', '.join(extra)}")
+    expected, note = certificate.as_json(), ""
+    if not is_same_version(certificate) and stated["assumptions"] != expected["assumptions"]:
+        # Other versions may word them differently; the proof needs their names only.
+        names = expected["assumptions"]
+        expected["assumptions"] = {name: stated["assumptions"][name] for name in names}
+        note = f"; the wording of its assumptions, of murmurlog {certificate.murmurlog}, was not checked"
+    require(stated == expected, "privacy.json contradicts itself, or holds more than a certificate")
     set_size = certificate.text["set_size"]
     require(
         set_size is None or set_size <= LONGEST,
         f"privacy.json states sets of {set_size} queries; a release makes sets of at most {LONGEST}",
     )
     strange = sorted(set(certificate.about) - set(ABOUT))
-    require(not strange, f"`about` holds other things than {', '.join(ABOUT)}")
-    return f"release {certificate.release_id}, {certificate.published}{made}"
+    require(not strange, f"`about` holds keys other than {', '.join(ABOUT)}")
+    return f"release {certificate.release_id}, {certificate.published}{note}"
 
 
 def check_guarantee(root: Path, certificate: Certificate) -> str:
@@ -41,7 +42,7 @@ def check_guarantee(root: Path, certificate: Certificate) -> str:
         mechanism = parse(claim.mechanism)
         require(
             str(mechanism) == claim.mechanism,
-            f"{name}: {claim.mechanism} is not how the mechanism {mechanism} is written",
+            f"{name}: {claim.mechanism} is not the canonical text of the mechanism {mechanism}",
         )
         require(name in mechanism.tables, f"{name}: {mechanism} makes no such table")
         require(
@@ -52,7 +53,7 @@ def check_guarantee(root: Path, certificate: Certificate) -> str:
         require(
             set(claim.notes) <= NOTES
             and all(n is None or type(n) in (int, float) for n in claim.notes.values()),
-            f"{name}: `notes` holds other remarks than numbers of a known name",
+            f"{name}: `notes` holds something other than numbers under known names",
         )
         require(
             mechanism.parameters() == dict(claim.parameters),
@@ -76,7 +77,7 @@ def check_guarantee(root: Path, certificate: Certificate) -> str:
     public = set(certificate.tables) & set(SEVERAL)
     require(
         not certificate.by or not (public or "A4" in total.assumptions),
-        "tables of this kind are never split by a column",
+        "a release never splits these tables by a column",
     )
     if total.notion == "pdp":
         declared, needed = (
@@ -94,7 +95,7 @@ def check_guarantee(root: Path, certificate: Certificate) -> str:
         summed = total_of(parts, total.epsilon) or summed
     require(
         summed.unit == total.unit and summed.neighbours == total.neighbours,
-        "the tables' unit or neighbours are not the release's",
+        "the unit or neighbours of the tables differ from those of the release",
     )
     require(
         summed.notion == total.notion
@@ -110,12 +111,12 @@ def check_noise(root: Path, certificate: Certificate) -> str:
     require(certificate.private, "the noise was drawn from a known seed: this is NOT private")
     require(
         certificate.sampler.get("entropy") == ENTROPY[certificate.private],
-        "what is said of the noise contradicts itself",
+        "the statements on the noise contradict each other",
     )
-    said = {name: type(value) for name, value in certificate.sampler.items()}
+    stated = {name: type(value) for name, value in certificate.sampler.items()}
     require(
-        said == {"method": str, "entropy": str, "delta": float},
-        "what is said of the noise is not its method, its entropy and its delta",
+        stated == {"method": str, "entropy": str, "delta": float},
+        "the statement on the noise does not consist of method, entropy and delta",
     )
     proved = drawn_with(
         [parse(c.mechanism) for c in certificate.tables.values()], certificate.guarantee
@@ -123,7 +124,7 @@ def check_noise(root: Path, certificate: Certificate) -> str:
     require(
         certificate.sampler["method"] == METHOD
         and math.isclose(certificate.sampler["delta"], proved, rel_tol=ROUNDING - 1),
-        "the noise is not said to be drawn as murmurlog draws it, or at another delta",
+        "the certificate states another method of drawing noise than murmurlog's, or another delta",
     )
-    require(certificate.bound in WAYS, f"there is no bound {certificate.bound!r:.40}")
+    require(certificate.bound in WAYS, f"the bound {certificate.bound!r:.40} is unknown")
     return "drawn from the operating system's entropy, as stated"

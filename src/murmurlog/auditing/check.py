@@ -1,4 +1,4 @@
-"""What a check of a bundle comes to, and how one says that something does not hold."""
+"""The result of one check of a bundle, and the exception by which a check fails."""
 
 from dataclasses import dataclass
 
@@ -6,12 +6,12 @@ from murmurlog import __version__
 from murmurlog.bundle.certificate import Certificate
 from murmurlog.bundle.certificate_schema import FORMAT
 
-ROUNDING = 1 + 1e-9  # sums of floating-point numbers
+ROUNDING = 1 + 1e-9  # tolerance for sums of floating-point numbers
 
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """One thing that was looked at. `corrupt` failures mean the bundle is not what was written."""
+    """The result of one check. A `corrupt` failure means that the files are damaged."""
 
     name: str
     ok: bool
@@ -19,15 +19,15 @@ class Check:
     corrupt: bool = False
 
 
-class Failed(Exception):
+class CheckFailed(Exception):
     """Something that a bundle states does not hold."""
 
 
 def require(condition: bool, message: str) -> None:
     if not condition:
-        raise Failed(message)
+        raise CheckFailed(message)
 
 
-def is_own(certificate: Certificate) -> bool:
-    """Whether this very version wrote the bundle, so that it words it as it would word it now."""
+def is_same_version(certificate: Certificate) -> bool:
+    """Whether this version wrote the bundle, so that the wording of its cards is known exactly."""
     return certificate.murmurlog == __version__ and certificate.format == FORMAT

@@ -1,7 +1,7 @@
-"""What samples prove about a guarantee: lower bounds on epsilon that are wrong with a stated chance.
+"""Lower bounds on epsilon from samples; each is wrong with at most a stated probability.
 
-Two ways. Independent samples of both neighbours: a bound of Clopper and Pearson on the chance of an
-event under each. One run with many canaries, each there or not by a fair coin: the number of right
+Two methods. Independent samples of both neighbours: Clopper-Pearson bounds on the probability of an
+event under each. One run with many canaries, each included by a fair coin: the number of right
 guesses against a binomial law (Steinke, Nasr, Jagielski, "Privacy auditing with one (1) training
 run", 2023), which needs no independence. Neither can show that a guarantee holds.
 """
@@ -14,22 +14,22 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import beta, binom
 
-MOST_EPSILON = 30.0  # beyond it nothing is protected, and nothing more need be said
+MOST_EPSILON = 30.0  # larger values protect nothing, so bounds stop here
 
 
-def at_least(hits: int, trials: int, alpha: float) -> float:
-    """What a chance is at least, but for a chance of alpha (Clopper and Pearson)."""
+def lower_bound(hits: int, trials: int, alpha: float) -> float:
+    """The Clopper-Pearson lower bound on a probability; wrong with probability at most alpha."""
     return float(beta.ppf(alpha, hits, trials - hits + 1)) if hits else 0.0
 
 
-def at_most(hits: int, trials: int, alpha: float) -> float:
-    """What a chance is at most, but for a chance of alpha (Clopper and Pearson)."""
+def upper_bound(hits: int, trials: int, alpha: float) -> float:
+    """The Clopper-Pearson upper bound on a probability; wrong with probability at most alpha."""
     return float(beta.isf(alpha, hits + 1, trials - hits)) if hits < trials else 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """How often an event was seen: under the log where it is likely, and under its neighbour."""
+    """How often an event occurred: under the log where it is likely, and under its neighbour."""
 
     hits: int
     trials: int
@@ -37,19 +37,19 @@ class Counts:
     trials_of_neighbour: int
 
     def least(self, *, delta: float, alpha: float) -> float:
-        """epsilon is at least this at this delta, but for a chance of alpha; never below 0."""
-        p = at_least(self.hits, self.trials, alpha / 2)
-        q = at_most(self.hits_of_neighbour, self.trials_of_neighbour, alpha / 2)
+        """The lower bound on epsilon at this delta; wrong with probability at most alpha."""
+        p = lower_bound(self.hits, self.trials, alpha / 2)
+        q = upper_bound(self.hits_of_neighbour, self.trials_of_neighbour, alpha / 2)
         return loss(p, q, delta)
 
     def most(self, *, delta: float, alpha: float) -> float:
-        """What this event can say of epsilon is at most this, but for a chance of alpha."""
-        p = at_most(self.hits, self.trials, alpha / 2)
-        q = at_least(self.hits_of_neighbour, self.trials_of_neighbour, alpha / 2)
+        """The upper bound on the epsilon that this event can show."""
+        p = upper_bound(self.hits, self.trials, alpha / 2)
+        q = lower_bound(self.hits_of_neighbour, self.trials_of_neighbour, alpha / 2)
         return loss(p, q, delta)
 
     def near(self, *, delta: float) -> float:
-        """What the shares themselves say of epsilon, without any confidence."""
+        """The point estimate of epsilon, from the observed frequencies."""
         return loss(
             self.hits / max(1, self.trials),
             self.hits_of_neighbour / max(1, self.trials_of_neighbour),
@@ -58,7 +58,7 @@ class Counts:
 
 
 def loss(p: float, q: float, delta: float) -> float:
-    """The least epsilon >= 0 with p <= e^epsilon q + delta, at most MOST_EPSILON."""
+    """The smallest epsilon >= 0 with p <= e^epsilon q + delta, at most MOST_EPSILON."""
     if p <= delta or p <= q:
         return 0.0
     if q <= 0:
@@ -67,9 +67,9 @@ def loss(p: float, q: float, delta: float) -> float:
 
 
 def p_value(*, canaries: int, guesses: int, right: int, epsilon: float, delta: float) -> float:
-    """How likely so many right guesses are at most under (epsilon, delta)-DP, in one run.
+    """The p-value of this many right guesses in one run under (epsilon, delta)-DP.
 
-    Each canary is in by a fair coin; a guess may be left out. Steinke et al. 2023, Theorem 5.2.
+    A fair coin includes each canary; the attacker may abstain. Steinke et al. 2023, Theorem 5.2.
     """
     q = 1 / (1 + math.exp(-epsilon))
     at_chance = float(binom.sf(right - 1, guesses, q))
@@ -83,7 +83,7 @@ def p_value(*, canaries: int, guesses: int, right: int, epsilon: float, delta: f
 def least_by_guesses(
     *, canaries: int, guesses: int, right: int, delta: float, alpha: float
 ) -> float:
-    """epsilon is at least this at this delta, but for a chance of alpha, by one run."""
+    """The lower bound on epsilon by one run; wrong with probability at most alpha."""
 
     def refuted(epsilon: float) -> bool:
         return (
@@ -100,24 +100,26 @@ def least_by_guesses(
     return low
 
 
-def fit(values: npt.NDArray[np.int64], chances: npt.NDArray[np.floating[Any]], first: int) -> float:
-    """The p-value of whole numbers against the law with these chances from `first` on; exact.
+def fit_p_value(
+    values: npt.NDArray[np.int64], chances: npt.NDArray[np.floating[Any]], first: int
+) -> float:
+    """The exact p-value of whole numbers against a law that gives `first + i` probability chances[i].
 
-    How often each number comes, one up to it, and one no further from the middle than it: each is
-    held against its binomial law, and the least p-value pays for all of them. Chi-squared would be
-    wrong in the far tail, where it matters here.
+    Three families of events are tested against their binomial laws: each number, all numbers up to
+    it, and all numbers at most as far from the middle. The smallest p-value gets a Bonferroni
+    correction. Chi-squared would be inaccurate in the far tail, which matters here.
     """
     n, ends = len(values), len(chances) - 1
     seen = np.bincount(np.clip(values - first, 0, ends), minlength=ends + 1)
     chances = np.asarray(chances, dtype=np.float64).copy()
-    chances[[0, -1]] += max(0.0, 1 - chances.sum()) / 2  # what lies further out
+    chances[[0, -1]] += max(0.0, 1 - chances.sum()) / 2  # the mass beyond both ends
     expected, hits = np.minimum(1.0, _events(chances)), _events(seen)
     p = 2 * np.minimum(binom.cdf(hits, n, expected), binom.sf(hits - 1, n, expected))
     return float(min(1.0, p.min() * len(p)))
 
 
 def _events(masses: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The mass of each place, of all up to it, and of all as near to the middle."""
+    """The mass of each number, of all numbers up to it, and of all as near to the middle."""
     middle, below = len(masses) // 2, np.cumsum(masses)
     reach = np.arange(1, middle)
     around = below[middle + reach] - below[middle - reach - 1]

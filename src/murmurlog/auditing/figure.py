@@ -1,4 +1,4 @@
-"""A picture of an audit: what was measured of epsilon, as intervals, against what is claimed."""
+"""A figure of an audit: the measured intervals of epsilon beside the claims."""
 
 import html
 import math
@@ -13,7 +13,7 @@ GOOD, BAD, CLAIM = "#2f6f9f", "#b3261e", "#444444"
 
 @dataclass(frozen=True, kw_only=True)
 class Bar:
-    """One attack: epsilon is at least `least`; by this attack `near`, at most `most`."""
+    """One attack: a lower bound on epsilon, a point estimate and the upper end of the interval."""
 
     label: str
     claim: float

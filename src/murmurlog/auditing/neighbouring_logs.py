@@ -1,8 +1,8 @@
-"""Pairs of neighbouring logs that are as bad as can be, and many of them in one log.
+"""Worst-case pairs of neighbouring logs, and one log that holds many of them.
 
-A pair says what everybody else does, what one user does, and what takes its place (or nothing). A
-world is a pair with users, queries and urls of its own: all of them begin with the world's name, so
-thousands of worlds stand side by side in one log, and each is a sample by itself.
+A pair states the searches of all other users, of one user, and of the user who replaces that one (or
+of nobody). A world is one side of a pair with its own users, queries and urls: all of them begin with
+the world's name, so one log holds thousands of worlds, and each is a separate sample.
 """
 
 import re
@@ -21,11 +21,11 @@ import pyarrow.parquet as pq
 LETTERS = 6  # of a world's name: one for the pair, the others for the world
 START = datetime(2026, 1, 1)
 APART = 9  # seconds between a user's searches
-USER = "v"  # who is there or not
+USER = "v"  # the one user in whom neighbouring logs differ
 FIRST = "items at the first threshold"
 ALPHABET = "abcdefghijklmnopqrstuvwxyz"
-OWN = ("mine", "own")  # queries and urls that begin so are of the one user alone ...
-SECRET = 20  # ... and end with so many random letters, 94 bits: nobody else can come to them
+OWN = ("mine", "own")  # prefixes of queries and urls that only the one user has ...
+SECRET = 20  # ... and which end with this many random letters: 94 bits that nobody can guess
 
 
 class Search(NamedTuple):
@@ -38,45 +38,45 @@ class Search(NamedTuple):
 
 
 class Known(NamedTuple):
-    """An item of a table, and its true number of users without the one user and with it."""
+    """An item of a table and its true numbers of users: without the one user, and with it."""
 
     table: str
     item: str
     users: tuple[int, int]
-    column: str = "users"  # what it is published in; a log has a row for each of its users
-    # Where queries are published too, so many of each user's must count, or the item may be left
-    # out with them; None: it may be in any case.
+    column: str = "users"  # the column that publishes it; a log has a row for each of its users
+    # Where queries are published too, the item is certain to be counted if the bound keeps this many
+    # queries of each user. None: it may be dropped in any case.
     queries: int | None = 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """Two neighbouring logs: the others with one user, and with what takes its place."""
+    """Two neighbouring logs: the other users with the one user, and with its replacement if any."""
 
     name: str
     others: tuple[Search, ...] = ()
     one: tuple[Search, ...] = ()
-    other: tuple[Search, ...] = ()  # replace: who takes its place
+    other: tuple[Search, ...] = ()  # the searches of the user who replaces the one user
     linked: int = 1  # how many ids differ: more than one is for group privacy
-    listed: bool = True  # its queries and urls are in public pools and lists, if there are any
-    secret: bool = True  # what is the one user's own is not in public pools and lists
-    counts: tuple[Known, ...] = ()  # items that pass for sure: their counts tell of the noise
-    near: tuple[Known, ...] = ()  # items that show as often as not: their shares do
+    listed: bool = True  # its queries and urls are in the public pools and lists, if there are any
+    secret: bool = True  # the one user's own items are not in public pools and lists
+    counts: tuple[Known, ...] = ()  # items that always pass: their counts test the noise
+    near: tuple[Known, ...] = ()  # items that pass about half of the time: their frequency tests it
 
     def rows(self, side: int) -> tuple[Search, ...]:
-        """Side 1: with the one user. Side 0: without it, or with who takes its place."""
+        """Side 1: with the one user. Side 0: without it, or with its replacement."""
         return self.others + (self.one if side else self.other)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """What pairs are made for: the bound, and how many users pass a threshold."""
+    """The bound of a mechanism, and the numbers of users at which its items pass."""
 
     d: int
-    near: int  # an item of so many users passes as often as not
-    sure: int  # an item of so many users passes for sure
-    crowd: int  # enough users for an item to pass later, if they could bring it in
-    first: int = 1  # items of fewer users are dropped before there is any noise
+    near: int  # an item of this many users passes about half of the time
+    sure: int  # an item of this many users always passes
+    crowd: int  # enough users for an item to pass in a later round, if they contribute it
+    first: int = 1  # items of fewer users are dropped before the noise
 
 
 def history(user: str, items: Sequence[str], *, start: int = 0, step: int = APART) -> list[Search]:
@@ -85,24 +85,24 @@ def history(user: str, items: Sequence[str], *, start: int = 0, step: int = APAR
 
 
 def crowd(size: int, items: Sequence[str], *, name: str = "o", **more: int) -> tuple[Search, ...]:
-    """So many users who all ask the same."""
+    """The searches of `size` users with the same items."""
     return tuple(row for n in range(size) for row in history(f"{name}{n}", items, **more))
 
 
-def several(name: str, count: int) -> list[str]:
+def numbered(name: str, count: int) -> list[str]:
     return [f"{name}{n}" for n in range(count)]
 
 
-def known(users: int, item: str = "ours0") -> tuple[Known, ...]:
-    """A query that so many others ask and the one user too; it is a keyword by itself."""
+def known_counts(users: int, item: str = "ours0") -> tuple[Known, ...]:
+    """A query of `users` other users and the one user; its single word is a keyword."""
     return tuple(Known(table, item, (users, users + 1)) for table in ("query", "keyword"))
 
 
 def pairs_of_queries(s: Sizes) -> list[Pair]:
-    """One user more or less, and what it asks."""
-    mine, ours, late = several("mine", s.d), several("ours", s.d), several("late", s.d)
-    many = several("many", 4 * s.d)
-    groups = [several(f"rare{n}x", s.d) for n in range(3)]
+    """Pairs that differ by one user's queries."""
+    mine, ours, late = numbered("mine", s.d), numbered("ours", s.d), numbered("late", s.d)
+    many = numbered("many", 4 * s.d)
+    groups = [numbered(f"rare{n}x", s.d) for n in range(3)]
     behind = [
         row for n, rare in enumerate(groups) for row in crowd(4, [*rare, *ours], name=f"g{n}x")
     ]
@@ -113,13 +113,13 @@ def pairs_of_queries(s: Sizes) -> list[Pair]:
             name="items at the threshold",
             others=crowd(s.near - 1, ours),
             one=(*history(USER, ours),),
-            near=known(s.near - 1),
+            near=known_counts(s.near - 1),
         ),
         Pair(
             name="items of many",
             others=crowd(s.sure, ours),
             one=(*history(USER, ours),),
-            counts=known(s.sure),
+            counts=known_counts(s.sure),
         ),
         *_at_the_first_threshold(s, ours),
         Pair(
@@ -166,7 +166,7 @@ def pairs_of_queries(s: Sizes) -> list[Pair]:
 
 
 def _at_the_first_threshold(s: Sizes, items: Sequence[str]) -> list[Pair]:
-    """Without the one user, items are dropped before there is noise; with it they go on."""
+    """Without the one user the items are dropped before the noise; with it they are kept."""
     if s.first < 2:
         return []
     others = crowd(s.first - 1, items)
@@ -174,8 +174,8 @@ def _at_the_first_threshold(s: Sizes, items: Sequence[str]) -> list[Pair]:
 
 
 def pairs_of_exchanges(s: Sizes) -> list[Pair]:
-    """One user in another's place."""
-    mine, ours, late = several("mine", s.d), several("ours", s.d), several("late", s.d)
+    """Pairs in which one user replaces another."""
+    mine, ours, late = numbered("mine", s.d), numbered("ours", s.d), numbered("late", s.d)
     return [
         Pair(
             name="new items for others",
@@ -187,14 +187,14 @@ def pairs_of_exchanges(s: Sizes) -> list[Pair]:
             others=(*crowd(s.sure, ours), *crowd(s.sure, late, name="p")),
             one=(*history(USER, ours),),
             other=(*history(USER, late),),
-            counts=known(s.sure),
+            counts=known_counts(s.sure),
         ),
         Pair(
             name="items at the threshold for others",
             others=(*crowd(s.near - 1, ours), *crowd(s.near - 1, late, name="p")),
             one=(*history(USER, ours),),
             other=(*history(USER, late),),
-            near=known(s.near - 1),
+            near=known_counts(s.near - 1),
         ),
         Pair(
             name="new items for items of many",
@@ -206,7 +206,7 @@ def pairs_of_exchanges(s: Sizes) -> list[Pair]:
 
 
 def pairs_of_clicks(s: Sizes) -> list[Pair]:
-    """One user more or less, and what it clicks."""
+    """Pairs that differ by one user's clicks."""
     ours = [Search(f"o{n}", "ours", 0, "known") for n in range(s.sure)]
     some = [row if n < s.near - 1 else row._replace(url=None) for n, row in enumerate(ours)]
 
@@ -218,7 +218,7 @@ def pairs_of_clicks(s: Sizes) -> list[Pair]:
              one=(Search(USER, "ours", 0, "own0"),)),
         Pair(name="clicks on an unpublished query", one=(Search(USER, "mine0", 0, "own0"),)),
         Pair(name="a click of many", others=(*ours,), one=(Search(USER, "ours", 0, "known"),),
-             counts=(clicked(s.sure), *known(s.sure, "ours"))),
+             counts=(clicked(s.sure), *known_counts(s.sure, "ours"))),
         Pair(name="a click at the threshold", others=(*some,),
              one=(Search(USER, "ours", 0, "known"),), near=(clicked(s.near - 1),)),
         Pair(name="a click of many, again and again", others=(*ours,),
@@ -227,9 +227,9 @@ def pairs_of_clicks(s: Sizes) -> list[Pair]:
 
 
 def pairs_of_sessions(s: Sizes) -> list[Pair]:
-    """One user more or less, and what it asks in a row."""
+    """Pairs that differ by one user's sessions."""
 
-    def asked(users: int, queries: int | None) -> tuple[Known, ...]:
+    def known_sessions(users: int, queries: int | None) -> tuple[Known, ...]:
         items = {"session": "ours0 ours1", "pair": "ours0|ours1"}
         return tuple(
             Known(table, item, (users, users + 1), queries=queries) for table, item in items.items()
@@ -238,9 +238,9 @@ def pairs_of_sessions(s: Sizes) -> list[Pair]:
     return [
         Pair(name="a session of its own", one=(*history(USER, ["mine0", "mine1", "mine2"]),)),
         Pair(name="a session at the threshold", others=crowd(s.near - 1, ["ours0", "ours1"]),
-             one=(*history(USER, ["ours0", "ours1"]),), near=asked(s.near - 1, None)),
+             one=(*history(USER, ["ours0", "ours1"]),), near=known_sessions(s.near - 1, None)),
         Pair(name="a session of many", others=crowd(s.sure, ["ours0", "ours1"]),
-             one=(*history(USER, ["ours0", "ours1"]),), counts=asked(s.sure, 2)),
+             one=(*history(USER, ["ours0", "ours1"]),), counts=known_sessions(s.sure, 2)),
         Pair(name="a session of equal queries", others=crowd(s.sure, ["ours0", "ours1"]),
              one=(*history(USER, ["ours0"] * 12 + ["ours1"] + ["ours0"] * 12),)),
         Pair(name="more sessions than are kept",
@@ -255,7 +255,7 @@ def pairs_of_sessions(s: Sizes) -> list[Pair]:
 
 
 def pairs_of_logs(s: Sizes) -> list[Pair]:
-    """Queries with clicks, for whole rows of a log."""
+    """Pairs that differ by one user's rows of queries with clicks."""
 
     def clicks(user: str, items: Sequence[str]) -> list[Search]:
         return [Search(user, item, n * APART, item) for n, item in enumerate(items)]
@@ -269,7 +269,7 @@ def pairs_of_logs(s: Sizes) -> list[Pair]:
         return (Known("log", "ours0|.org/ours0", (users, users + 1), "rows"),)
 
     return [
-        Pair(name="new clicks", one=(*clicks(USER, several("mine", s.d)),)),
+        Pair(name="new clicks", one=(*clicks(USER, numbered("mine", s.d)),)),
         Pair(name="clicks at the threshold", others=(*crowds[s.near - 1],),
              one=(*clicks(USER, ours),), near=shared(s.near - 1)),
         Pair(name="clicks of many", others=(*crowds[s.sure],), one=(*clicks(USER, ours),),
@@ -279,8 +279,8 @@ def pairs_of_logs(s: Sizes) -> list[Pair]:
     ]  # fmt: skip
 
 
-def exchanged(pair: Pair) -> Pair:
-    """The same for one user in another's place: who is replaced did the like with other items."""
+def exchange(pair: Pair) -> Pair:
+    """The pair in which a user replaces the one user and does the same with other items."""
 
     def elsewhere(row: Search, user: str) -> Search:
         return row._replace(user=user, query=f"b{row.query}", url=row.url and f"b{row.url}")
@@ -293,7 +293,7 @@ def exchanged(pair: Pair) -> Pair:
     )
 
 
-MADE: dict[str, Callable[[Sizes], list[Pair]]] = {
+PAIR_MAKERS: dict[str, Callable[[Sizes], list[Pair]]] = {
     "queries": pairs_of_queries,
     "exchanges": pairs_of_exchanges,
     "clicks": pairs_of_clicks,
@@ -330,7 +330,7 @@ def secrets_of(words: npt.NDArray[np.int64]) -> npt.NDArray[np.str_]:
 
 
 def without_secret(key: str) -> str:
-    """A key as the pair has it."""
+    """A key without the random letters of its world."""
     return re.sub(rf"(?<=\d)[a-z]{{{SECRET}}}", "", key)
 
 
@@ -340,34 +340,34 @@ def write_log(
     sides: Sequence[npt.NDArray[np.int64]],
     secrets: Sequence[npt.NDArray[np.str_]] | None = None,
 ) -> None:
-    """The log in which world w of pair p is on the side sides[p][w]; as Parquet.
+    """Writes as Parquet the log in which world w of pair p is on the side sides[p][w].
 
-    With `secrets`, one for each world, what is the one user's own ends with it.
+    With `secrets`, one for each world, the one user's own texts end with the world's secret.
     """
-    tables = [_nothing()]
+    tables = [_empty_log()]
     for number, (pair, coins) in enumerate(zip(pairs, sides, strict=True)):
         names = names_of(number, len(coins))
         for side in (0, 1):
             if rows := pair.rows(side):
                 ends = secrets[number][coins == side] if secrets and pair.secret else None
-                tables.append(_tiled(rows, names[coins == side], ends))
+                tables.append(_tile(rows, names[coins == side], ends))
     pq.write_table(pa.concat_tables(tables), path)
 
 
-def _nothing() -> pa.Table:
+def _empty_log() -> pa.Table:
     texts = {name: pa.array([], pa.string()) for name in ("user", "query", "url")}
     return pa.table({**texts, "time": pa.array([], pa.timestamp("us"))})
 
 
-def _tiled(
+def _tile(
     rows: Sequence[Search], names: npt.NDArray[np.str_], ends: npt.NDArray[np.str_] | None
 ) -> pa.Table:
-    """The rows once for each world, every text with the world's name before it."""
+    """The rows once for each world, every text prefixed with the world's name."""
     world = pa.array(np.repeat(names, len(rows)).astype(object), pa.string())
 
     def column(values: Sequence[str | None], after: str = "") -> Any:
-        told = pa.array([value and after + value for value in values] * len(names), pa.string())
-        parts = [world, told]
+        texts = pa.array([value and after + value for value in values] * len(names), pa.string())
+        parts = [world, texts]
         if ends is not None and any(value and value.startswith(OWN) for value in values):
             own = np.array([bool(value and value.startswith(OWN)) for value in values])
             end = np.where(np.tile(own, len(names)), np.repeat(ends, len(rows)), "")
@@ -387,7 +387,7 @@ def _tiled(
 
 
 def write_keys(path: Path, pairs: Sequence[Pair], worlds: Sequence[int], *, urls: bool) -> None:
-    """Every query that a listed pair has in any world, as a public pool or (with urls) as lists."""
+    """Writes every query of the listed pairs in all worlds: as a pool or, with urls, as lists."""
     lines = []
     for number, (pair, many) in enumerate(zip(pairs, worlds, strict=True)):
         found = {

@@ -1,8 +1,8 @@
-"""What an attacker sees of each world in a bundle, and the event it makes of that.
+"""What an attacker sees of each world in a bundle, and the event that best separates the two sides.
 
-The attacker looks at published tables only. On one part of the worlds, where it is told who was
-there, it looks for the event that tells most; on the others the event is counted (`Counts`). So
-whatever is tried in looking costs no confidence.
+The attacker sees published tables only. On the training worlds, whose side it knows, it searches for
+the best event; on the other worlds the event is counted (`Counts`). The search itself therefore
+costs no confidence.
 """
 
 import math
@@ -21,23 +21,23 @@ Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 Item = tuple[str, str]  # table, key without the world's name
 
-TRAINING = 3  # every third world is for looking
-MOST_CUTS = 60  # thresholds that are tried for each score
+TRAINING = 3  # every third world is a training world
+MOST_CUTS = 60  # thresholds tried for each score
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
-    """What is published of one pair's worlds: for each item and number, a value or nan."""
+class Observation:
+    """The published numbers of one pair's worlds."""
 
     numbers: dict[tuple[Item, str], Floats]  # by item and column; nan: not published
     worlds: int
 
     def of(self, item: Item, column: str) -> Floats:
-        """The published values of an item; nan where it is not there."""
+        """The published values of an item; nan where it is not published."""
         return self.numbers.get((item, column), np.full(self.worlds, np.nan))
 
 
-def seen(tables: Mapping[str, pa.Table], *, worlds: Sequence[int]) -> list[Seen]:
+def observe(tables: Mapping[str, pa.Table], *, worlds: Sequence[int]) -> list[Observation]:
     """The published numbers of every pair's worlds."""
     found: list[dict[tuple[Item, str], Floats]] = [{} for _ in worlds]
     for name, table in tables.items():
@@ -51,9 +51,11 @@ def seen(tables: Mapping[str, pa.Table], *, worlds: Sequence[int]) -> list[Seen]
                     found[pair][key] = np.full(worlds[pair], np.nan)
                 at = found[pair][key]
                 value = 1.0 if numbers is None else numbers[row]
-                # A log has several rows of the same item: they add up.
+                # A log has several rows of the same item; their values are summed.
                 at[number] = value if math.isnan(at[number]) else at[number] + value
-    return [Seen(numbers=each, worlds=many) for each, many in zip(found, worlds, strict=True)]
+    return [
+        Observation(numbers=each, worlds=many) for each, many in zip(found, worlds, strict=True)
+    ]
 
 
 def _is_number(kind: pa.DataType) -> bool:
@@ -63,7 +65,7 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _keys(table: pa.Table) -> Iterator[tuple[str, str]]:
-    """(world, item) of each row; rows that name no world are left out of nothing: there are none."""
+    """(world, item) of each row; every row belongs to a world."""
     columns = []
     for field in table.schema:
         if field.name == "user":  # invented names
@@ -77,10 +79,10 @@ def _keys(table: pa.Table) -> Iterator[tuple[str, str]]:
         yield world, without_secret("|".join(texts).replace(world, ""))
 
 
-def shows_own(what: Seen) -> Flags:
-    """Where something of the one user alone is published; without it, it cannot be."""
-    found = np.zeros(what.worlds, bool)
-    for ((_, item), column), values in what.numbers.items():
+def shows_own(view: Observation) -> Flags:
+    """The worlds that publish an item which only the one user has."""
+    found = np.zeros(view.worlds, bool)
+    for ((_, item), column), values in view.numbers.items():
         if column == "rows" and any(
             part.startswith(OWN) for part in re.split(r"[| ]|\.org/", item)
         ):
@@ -91,24 +93,24 @@ def shows_own(what: Seen) -> Flags:
 # --- scores ---------------------------------------------------------------------------------------
 
 
-def scores(what: Seen, inside: Flags, training: Flags) -> list[Floats]:
-    """Numbers for each world that are large where the one user may be there.
+def scores(view: Observation, inside: Flags, training: Flags) -> list[Floats]:
+    """Scores for each world that are larger where the one user is likely present.
 
-    What they are made of (signs, middles, odds) is learned on the worlds for training alone.
+    Their components (signs, medians, odds) are learned on the training worlds alone.
     """
-    items = sorted({item for item, _ in what.numbers})
-    columns = sorted({column for _, column in what.numbers})
+    items = sorted({item for item, _ in view.numbers})
+    columns = sorted({column for _, column in view.numbers})
     made: list[Floats] = []
     for column in columns:
         parts: list[list[Floats]] = [[], [], [], []]
         for item in items:
-            value = what.of(item, column)
+            value = view.of(item, column)
             here = ~np.isnan(value)
             known = value[training & here]
             middle = float(np.median(known)) if len(known) else 0.0
             floor = float(known.min()) - 1 if len(known) else 0.0
             full = np.where(here, value, floor)
-            # For each item: there or not, more or less than the middle, how much, how fine.
+            # For each item: presence, above or below the median, distance from it, binary precision.
             for part, number in zip(
                 parts,
                 (
@@ -121,20 +123,20 @@ def scores(what: Seen, inside: Flags, training: Flags) -> list[Floats]:
             ):
                 part.append(_signed(number, inside, training))
         made += [np.sum(part, axis=0) for part in parts if part]
-    made.append(_odds(what, items, columns, inside, training))
+    made.append(_odds(view, items, columns, inside, training))
     return [score for score in made if score[training].min() < score[training].max()]
 
 
 def _signed(number: Floats, inside: Flags, training: Flags) -> Floats:
-    """The number, turned so that it is larger with the one user."""
-    with_it, without = number[training & inside], number[training & ~inside]
-    if not len(with_it) or not len(without):
+    """The number with the sign that makes it larger with the one user."""
+    including, excluding = number[training & inside], number[training & ~inside]
+    if not len(including) or not len(excluding):
         return number
-    return number if with_it.mean() >= without.mean() else -number
+    return number if including.mean() >= excluding.mean() else -number
 
 
 def _fineness(values: Floats) -> Floats:
-    """How far behind the binary point a number goes: 0 for whole ones. Floating point leaks by it."""
+    """The number of binary places after the point, 0 for whole numbers: floating point leaks by it."""
     found = np.zeros(len(values))
     broken = values != np.rint(values)
     mantissa, exponent = np.frexp(values[broken])
@@ -145,47 +147,47 @@ def _fineness(values: Floats) -> Floats:
 
 
 def _odds(
-    what: Seen, items: Sequence[Item], columns: Sequence[str], inside: Flags, training: Flags
+    view: Observation, items: Sequence[Item], columns: Sequence[str], inside: Flags, training: Flags
 ) -> Floats:
     """For each world, the odds that worlds with exactly this output had the user."""
     if not items:
-        return np.zeros(what.worlds)
-    stacked = np.stack([np.nan_to_num(what.of(i, c), nan=-1e9) for i in items for c in columns])
+        return np.zeros(view.worlds)
+    stacked = np.stack([np.nan_to_num(view.of(i, c), nan=-1e9) for i in items for c in columns])
     _, kind = np.unique(stacked, axis=1, return_inverse=True)
     kind = np.asarray(kind).ravel()
     size = int(kind.max()) + 1
-    with_it = np.bincount(kind[training & inside], minlength=size)
-    without = np.bincount(kind[training & ~inside], minlength=size)
-    return np.asarray(np.log((with_it + 0.5) / (without + 0.5)))[kind]
+    including = np.bincount(kind[training & inside], minlength=size)
+    excluding = np.bincount(kind[training & ~inside], minlength=size)
+    return np.asarray(np.log((including + 0.5) / (excluding + 0.5)))[kind]
 
 
 # --- events ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
-    """The event chosen in training for one direction, counted on the other worlds."""
+class Event:
+    """The best event of the training worlds for one direction, counted on the other worlds."""
 
-    direction: str  # "with": likelier with the one user; "without"
+    direction: str  # "with": more likely with the one user; "without"
     counts: Counts
 
 
-def events(what: Seen, inside: Flags, *, delta: float) -> list[Found]:
+def best_events(view: Observation, inside: Flags, *, delta: float) -> list[Event]:
     """The best event found for each direction."""
-    training = np.arange(what.worlds) % TRAINING == 0
-    made = scores(what, inside, training)
+    training = np.arange(view.worlds) % TRAINING == 0
+    made = scores(view, inside, training)
     found = []
     for direction, side in (("with", inside), ("without", ~inside)):
-        best, chosen = -1.0, np.zeros(what.worlds, bool)
+        best, chosen = -1.0, np.zeros(view.worlds, bool)
         for score in made:
             towards = score if direction == "with" else -score
             for cut in _cuts(towards[training]):
                 hits = towards >= cut
-                # A strict bound even here: what was lucky in training must not win.
-                least = counted(hits, side, training).least(delta=delta, alpha=0.05)
+                # A lower bound here too, so that an event that was lucky in training does not win.
+                least = count_hits(hits, side, training).least(delta=delta, alpha=0.05)
                 if least > best:
                     best, chosen = least, hits
-        found.append(Found(direction=direction, counts=counted(chosen, side, ~training)))
+        found.append(Event(direction=direction, counts=count_hits(chosen, side, ~training)))
     return found
 
 
@@ -196,8 +198,8 @@ def _cuts(values: Floats) -> Floats:
     return np.unique(np.quantile(distinct, np.linspace(0, 1, MOST_CUTS), method="nearest"))
 
 
-def counted(hits: Flags, side: Flags, among: Flags) -> Counts:
-    """How often the event was seen among some worlds, on this side and on the other."""
+def count_hits(hits: Flags, side: Flags, among: Flags) -> Counts:
+    """How often the event occurred among some worlds, on this side and on the other."""
     return Counts(
         hits=int((hits & side & among).sum()),
         trials=int((side & among).sum()),
@@ -208,25 +210,28 @@ def counted(hits: Flags, side: Flags, among: Flags) -> Counts:
 
 @dataclass(frozen=True, kw_only=True)
 class Guesses:
-    """Guesses about canaries of one run: how many there were, were guessed, and were right."""
+    """The numbers of canaries in one run, of guesses about them, and of right guesses."""
 
     canaries: int
     guesses: int
     right: int
 
 
-def guesses(what: Seen, inside: Flags) -> Guesses:
-    """Who was there, said only where it is likely enough; the rule is learned in training."""
-    training = np.arange(what.worlds) % TRAINING == 0
+def make_guesses(view: Observation, inside: Flags) -> Guesses:
+    """Guesses whether the user is present, made where the score is extreme.
+
+    The rule is learned on the training worlds.
+    """
+    training = np.arange(view.worlds) % TRAINING == 0
     best, rule = -math.inf, None
-    for score in scores(what, inside, training):
+    for score in scores(view, inside, training):
         for low, high in _tails(score[training]):
             said = (score <= low) | (score >= high)
             right = (score >= high) == inside
             n = int((said & training).sum())
             good = int((said & right & training).sum())
             gain = (good / n - 0.5) * math.sqrt(n) if n else -math.inf
-            # Few sure guesses prove more than many that are half right.
+            # A few reliable guesses prove more than many uncertain ones.
             share = (good + 1) / (n + 2)
             worth = math.log(share / (1 - share)) - 3 / math.sqrt(n) if gain > 0 else -math.inf
             if worth > best:
@@ -240,7 +245,7 @@ def guesses(what: Seen, inside: Flags) -> Guesses:
 
 
 def _tails(values: Floats) -> Iterator[tuple[float, float]]:
-    """Below the one, "not there"; above the other, "there"."""
+    """Thresholds (low, high): a score up to `low` means "absent", one from `high` on "present"."""
     for share in (0.02, 0.05, 0.1, 0.2, 0.3, 0.5):
         low, high = np.quantile(values, share), np.quantile(values, 1 - share)
         if low < high:

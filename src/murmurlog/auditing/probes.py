@@ -1,10 +1,11 @@
-"""Looks behind the curtain: what sampling cannot see, or would see too late.
+"""White-box checks that sampling attacks cannot make, or would need too many samples for.
 
 `replay` runs a mechanism's own counting on neighbouring logs with the same randomness and compares
-what one user moves with what the proof allows. `law` holds published counts against the stated law
-of the noise, `passing` how many items show; `odd_counts` and `odd_shares` do so for all tables of a
-release. `repeats` looks for noise that comes twice. `leaks` looks for anything else in a bundle, line
-by line and file by file, that tells who was there.
+the changes by one user with those that the proof allows. `check_noise` tests published counts against
+the stated law of the noise, `pass_p_value` the number of published items; `check_counts` and
+`check_shares` apply them to all tables of a release. `find_repeated_noise` looks for noise that
+occurs twice. `find_leaks` looks for anything else in a bundle, line by line and file by file, that
+reveals whether the one user is in the log.
 """
 
 import json
@@ -21,9 +22,9 @@ import pyarrow.parquet as pq
 from scipy.special import ndtr
 from scipy.stats import fisher_exact
 
-from murmurlog.auditing.epsilon_bounds import fit, p_value
+from murmurlog.auditing.epsilon_bounds import fit_p_value, p_value
 from murmurlog.auditing.neighbouring_logs import LETTERS, Known, Pair, place_of, write_log
-from murmurlog.auditing.observer import Seen
+from murmurlog.auditing.observer import Observation
 from murmurlog.bundle.files import CERTIFICATE, SUMS, sums
 from murmurlog.bundle.schema import LISTS, in_order
 from murmurlog.counting.tally import Tally
@@ -49,12 +50,12 @@ from murmurlog.mechanisms.rounds.weights import Held
 from murmurlog.privacy.rounds import GRID
 from murmurlog.privacy.sampler import Entropy, Integers, SeededEntropy, draw
 
-DRAWS = 200  # equal by chance less often than one in 2^200
-SIMULATED = 200_000  # items whose passing is computed
-KNOWN = 3  # releases of either kind in which a leak is looked for
-ENOUGH = 200  # published counts, of which their law can be told
-# Whose items pass by their own noise alone, and whose published counts are their own noise alone
-# once they are far above the threshold.
+DRAWS = 200  # equal by chance with probability below 2^-200
+SIMULATED = 200_000  # items in a simulation of the threshold
+KNOWN = 3  # releases of either side in which candidate leaks are collected
+ENOUGH = 200  # published counts that suffice to test their law
+# SINGLE: whether an item passes depends on its own noise alone. COUNTING: far above the threshold, a
+# published count is the true count plus its own noise alone.
 SINGLE = (Threshold, Korolova, Zealous, Sessions, Profiles)
 COUNTING = (*SINGLE, KorolovaLists, Pool, Hybrid, Rounds)
 
@@ -65,11 +66,11 @@ COUNTING = (*SINGLE, KorolovaLists, Pool, Hybrid, Rounds)
 def replay(
     mechanism: Mechanism, view: View, pairs: Sequence[Pair], *, worlds: int, seed: int
 ) -> list[str]:
-    """What one user moves beyond the bound, in words; nothing if it never does.
+    """One sentence for each pair whose user changes the counts by more than the bound.
 
-    Both logs of every world are counted by the mechanism's own `gather` with the same randomness.
-    A user may move at most d counts by one each (of rows: d in all). A replaced one may move twice
-    as many, but still each by one: nobody holds an item more than once.
+    The mechanism's own `gather` counts both logs of every world with the same randomness. A user may
+    change at most d counts by one each (of rows: d in total). Replacing a user may change twice as
+    many, but still each by one: nobody holds an item more than once.
     """
     logs = []
     with tempfile.TemporaryDirectory() as folder:
@@ -79,38 +80,38 @@ def replay(
             with connect() as engine:
                 log = read(find(str(path)), engine=engine, urls=view.kind in ("click", "log"))
                 gathered = mechanism.gather(log, view, entropy=SeededEntropy(seed))
-                logs.append(_exact(gathered))
+                logs.append(_exact_counts(gathered))
     before, after = logs
-    return [] if before is None or after is None else moved(pairs, before, after)
+    return [] if before is None or after is None else excess_changes(pairs, before, after)
 
 
-class Exact(NamedTuple):
+class ExactCounts(NamedTuple):
     """The exact counts of a log."""
 
     counts: dict[str, int]  # by key
     d: int  # the bound that is claimed for them
-    by_one: bool  # of users: each moves a count by one; rows may be of the same item
+    by_one: bool  # counts of users: one user changes a count by at most one
 
 
-def _exact(gathered: Any) -> Exact | None:
-    """The exact counts that a mechanism goes on with; None if it goes on with something else."""
+def _exact_counts(gathered: Any) -> ExactCounts | None:
+    """The exact counts in a mechanism's intermediate result; None if it holds none."""
     if isinstance(gathered, Tally):
-        return _tallied([gathered])
+        return _sum_tallies([gathered])
     if isinstance(gathered, OnDomain):
         both = [gathered.inside, *([gathered.outside] if gathered.outside else [])]
-        return _tallied(both)
+        return _sum_tallies(both)
     if isinstance(gathered, Held):
         rows = gathered.table.group_by("item").aggregate(users=gathered.table.count())
         table = gathered.names.join(rows, "item").select(*gathered.keys, "users").to_pyarrow()
-        return Exact(_by_key(table, gathered.keys, "users"), gathered.per_user, by_one=True)
+        return ExactCounts(_by_key(table, gathered.keys, "users"), gathered.per_user, by_one=True)
     return None
 
 
-def _tallied(tallies: Sequence[Tally]) -> Exact:
+def _sum_tallies(tallies: Sequence[Tally]) -> ExactCounts:
     found: dict[str, int] = {}
     for tally in tallies:
         found |= _by_key(tally.table.to_pyarrow(), tally.keys, tally.count)
-    return Exact(found, tallies[0].per_user, by_one=tallies[0].count == "users")
+    return ExactCounts(found, tallies[0].per_user, by_one=tallies[0].count == "users")
 
 
 def _by_key(table: pa.Table, keys: Sequence[str], count: str) -> dict[str, int]:
@@ -124,8 +125,8 @@ def _by_key(table: pa.Table, keys: Sequence[str], count: str) -> dict[str, int]:
     return dict(zip(names, table[count].to_pylist(), strict=True))
 
 
-def moved(pairs: Sequence[Pair], before: Exact, after: Exact) -> list[str]:
-    """Which pairs' users move more than the bound allows; the worst world of each."""
+def excess_changes(pairs: Sequence[Pair], before: ExactCounts, after: ExactCounts) -> list[str]:
+    """The pairs whose user changes counts by more than the bound allows; the worst world of each."""
     changes: dict[str, list[int]] = {}
     for key in before.counts.keys() | after.counts.keys():
         if change := abs(after.counts.get(key, 0) - before.counts.get(key, 0)):
@@ -152,7 +153,7 @@ def moved(pairs: Sequence[Pair], before: Exact, after: Exact) -> list[str]:
 
 
 def mass(noise: str, scale: float, k: Integers) -> Any:
-    """P(Z = k) of the laws that are drawn here, by formulas of their own."""
+    """P(Z = k) of the noise, by formulas independent of the sampler's."""
     size = np.abs(k).astype(np.float64)
     if noise == "gaussian":  # rounded
         return ndtr(-(size - 0.5) / scale) - ndtr(-(size + 0.5) / scale)
@@ -160,26 +161,26 @@ def mass(noise: str, scale: float, k: Integers) -> Any:
     return (1 - a) / (1 + a) * a**size
 
 
-def law(
+def check_noise(
     parameters: Mapping[str, Any], values: Sequence[float], true: Sequence[int]
 ) -> tuple[float, str]:
-    """The p-value of published counts of items whose true counts are known, and what is odd."""
+    """The p-value of published counts whose true values are known, and a message if it is small."""
     noise = str(parameters["noise"])
     scale = float(parameters.get("count_scale") or parameters["scale"])
     away = np.asarray(values, dtype=np.float64) - np.asarray(true)
     if (away != np.rint(away)).any():
-        return 0.0, "published counts are not whole numbers: floating point tells by its digits"
+        return 0.0, "published counts are not whole numbers: floating-point digits leak information"
     reach = int(12 * scale) + 12
     k = np.arange(-reach, reach + 1)
-    p = fit(away.astype(np.int64), mass(noise, scale, k), -reach)
+    p = fit_p_value(away.astype(np.int64), mass(noise, scale, k), -reach)
     return p, f"the noise of {len(away)} counts is not {noise} noise of scale {scale:.4g}"
 
 
-def passing(mechanism: Mechanism, *, users: int, shown: int, trials: int) -> float | None:
-    """The p-value of how many of some items show that have so many users each.
+def pass_p_value(mechanism: Mechanism, *, users: int, shown: int, trials: int) -> float | None:
+    """The p-value of publishing `shown` of `trials` items with `users` users each.
 
-    None for mechanisms whose items pass by more than their own noise: in rounds, unless nobody has
-    two of them.
+    None for mechanisms in which an item's publication depends on more than its own noise; in rounds
+    it depends on its own noise alone if nobody has two items.
     """
     alone = isinstance(mechanism, Rounds) and mechanism.schedule.d == 1
     if not alone and not isinstance(mechanism, SINGLE):
@@ -189,7 +190,7 @@ def passing(mechanism: Mechanism, *, users: int, shown: int, trials: int) -> flo
 
 
 def _passed(mechanism: Mechanism, users: int) -> Any:
-    """Which of many such items pass by the stated parameters, with noise of another generator."""
+    """Simulates which items with this many users pass, with noise from another generator."""
     chance, parameters = np.random.default_rng(), mechanism.parameters()
 
     def noise(scale: float, count: int) -> Any:
@@ -198,29 +199,29 @@ def _passed(mechanism: Mechanism, users: int) -> Any:
         p = -np.expm1(-1 / scale)
         return chance.geometric(p, count) - chance.geometric(p, count)
 
-    if users < max(1, parameters.get("first_threshold") or 1):  # there is nothing to show
+    if users < max(1, parameters.get("first_threshold") or 1):
         return np.zeros(SIMULATED, bool)
     if not isinstance(mechanism, Rounds):
         return users + noise(parameters["scale"], SIMULATED) >= parameters["threshold"]
     passed, alive = np.zeros(SIMULATED, bool), np.arange(SIMULATED)
     remembered = np.zeros(SIMULATED, np.int64)
     for k, scale in enumerate(mechanism.schedule.scales):
-        # Who has one item gives it all of its weight.
+        # A user with one item gives it its full weight.
         found = mechanism.judged(k, users * GRID + noise(scale * GRID, len(alive)), remembered)
         passed[alive[found.passed]] = True
         alive, remembered = alive[found.on], found.remembered
     return passed
 
 
-def odd_counts(
+def check_counts(
     mechanisms: Mapping[str, Mechanism],
     pairs: Sequence[Pair],
-    views: Sequence[Seen],
+    views: Sequence[Observation],
     sides: Sequence[Integers],
     *,
     alpha: float,
 ) -> list[str]:
-    """Counts of items that are published for sure against the stated law of their noise."""
+    """Tests the counts of items that always pass against the stated law of their noise."""
     found = []
     for pair, what, side in zip(pairs, views, sides, strict=True):
         for known, mechanism in _known(pair.counts, mechanisms):
@@ -228,24 +229,24 @@ def odd_counts(
                 continue
             published = what.of((known.table, known.item), known.column)
             here = ~np.isnan(published)
-            if here.sum() < ENOUGH:  # keys without counts, or hardly any
+            if here.sum() < ENOUGH:  # keys without counts, or too few counts
                 continue
             true = np.asarray(known.users)[side[here]].tolist()
-            p, odd = law(mechanism.parameters(), published[here].tolist(), true)
+            p, odd = check_noise(mechanism.parameters(), published[here].tolist(), true)
             if p < alpha:
                 found.append(f"{known.table}: {odd} (p = {p:.1g})")
     return found
 
 
-def odd_shares(
+def check_shares(
     mechanisms: Mapping[str, Mechanism],
     pairs: Sequence[Pair],
-    views: Sequence[Seen],
+    views: Sequence[Observation],
     sides: Sequence[Integers],
     *,
     alpha: float,
 ) -> list[str]:
-    """How many items show that as often as not do, against what the parameters say."""
+    """Tests how often items near the threshold pass against the stated parameters."""
     found = []
     for pair, what, side in zip(pairs, views, sides, strict=True):
         for known, mechanism in _known(pair.near, mechanisms):
@@ -253,11 +254,11 @@ def odd_shares(
             for number, users in enumerate(known.users):
                 here = there[side == number]
                 shown, trials = int(here.sum()), len(here)
-                p = passing(mechanism, users=users, shown=shown, trials=trials)
+                p = pass_p_value(mechanism, users=users, shown=shown, trials=trials)
                 if p is not None and p < alpha:
-                    words = f"{shown} of {trials} items of {users} users show"
                     found.append(
-                        f"{known.table}: {words}, by their noise it is not so (p = {p:.1g})"
+                        f"{known.table}: {shown} of {trials} items with {users} users are published, "
+                        f"which the stated noise does not explain (p = {p:.1g})"
                     )
     return found
 
@@ -265,45 +266,44 @@ def odd_shares(
 def _known(
     items: Sequence[Known], mechanisms: Mapping[str, Mechanism]
 ) -> Iterator[tuple[Known, Mechanism]]:
-    """The items of published tables whose numbers of users are as known, with their mechanisms."""
+    """The items whose numbers of users are certain in this release, with their mechanisms."""
     query = mechanisms.get("query")
     for item in items:
         if item.table not in mechanisms:
             continue
-        if query is not None and item.table in FOLLOWING:  # counted among published queries only
+        if query is not None and item.table in FOLLOWING:  # counts published queries only
             bound = query.parameters().get("per_user") or 0
             if not isinstance(query, COUNTING) or item.queries is None or bound < item.queries:
                 continue
         yield item, mechanisms[item.table]
 
 
-# --- noise that comes twice ------------------------------------------------------------------------
+# --- repeated noise --------------------------------------------------------------------------------
 
 
-def repeats(made: Callable[[], Entropy]) -> list[str]:
-    """Whether two forked processes, or two draws of one, have the same noise."""
-    drawn = [_drawn(made()), _drawn(made()), _forked(made), _forked(made)]
+def find_repeated_noise(make: Callable[[], Entropy]) -> list[str]:
+    """Checks that two forked processes, and two sources in one process, draw different noise."""
     found = []
-    if drawn[0] == drawn[1]:
+    if _draw(make()) == _draw(make()):
         found.append("two releases of one process have the same noise")
-    if drawn[2] == drawn[3]:
+    if _draw_in_child(make) == _draw_in_child(make):
         found.append("two forked processes have the same noise")
     return found
 
 
-def _drawn(entropy: Entropy) -> bytes:
+def _draw(entropy: Entropy) -> bytes:
     return draw(noise="geometric", scale=1e6, count=DRAWS, entropy=entropy).tobytes()
 
 
-def _forked(made: Callable[[], Entropy]) -> bytes:
-    """What a child of this process draws."""
+def _draw_in_child(make: Callable[[], Entropy]) -> bytes:
+    """The noise that a forked child of this process draws."""
     ours, theirs = os.pipe()
-    with warnings.catch_warnings():  # newer Pythons warn of threads; the child only draws and ends
+    with warnings.catch_warnings():  # newer Pythons warn of threads; the child only draws and exits
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if not child:
         try:
-            os.write(theirs, _drawn(made()))
+            os.write(theirs, _draw(make()))
         finally:
             os._exit(0)
     os.close(theirs)
@@ -316,27 +316,27 @@ def _forked(made: Callable[[], Entropy]) -> bytes:
 # --- everything else in a bundle --------------------------------------------------------------------
 
 
-def order(tables: Mapping[str, pa.Table]) -> list[str]:
-    """Tables whose rows are not in the order of their counts and keys."""
+def check_order(tables: Mapping[str, pa.Table]) -> list[str]:
+    """Checks that all tables are in the canonical order of their counts and keys."""
     return [
-        f"the rows of {name} are in an order of their own"
+        f"the rows of {name} are not in the canonical order"
         for name, table in tables.items()
         if not in_order(table).equals(table)
     ]
 
 
 def facts(root: Path) -> dict[str, str]:
-    """Everything that can be read off a bundle besides its rows: files, sums, lines, metadata.
+    """Everything in a bundle besides its rows: files, checksums, lines, metadata.
 
-    A bundle's own id and sums are facts by themselves and taken out of all others, which would
-    differ anyway with them. What else looks like a digest may be one of the log.
+    The bundle's own id and checksums are separate facts, removed from all others, which would
+    otherwise always differ. Any other text that looks like a digest may be a digest of the log.
     """
     found = {f"{name}: sum": digest for name, digest in sums(root).items()}
     own = list(found.values())
     if (root / CERTIFICATE).exists():
         release = json.loads((root / CERTIFICATE).read_text(encoding="utf-8"))["release_id"]
         found["release_id"] = release
-        own += [release, release[:8]]  # names of releases have the beginning of it
+        own += [release, release[:8]]  # default titles contain the beginning of the id
     names = [*sums(root), *([SUMS] if (root / SUMS).exists() else [])]
     for name in names:
         path = root / name
@@ -358,26 +358,27 @@ def _without(texts: Sequence[str], line: str) -> str:
     return line
 
 
-def leaks(
+def find_leaks(
     release: Callable[[bool], Path], *, coin: Callable[[], bool], epsilon: float, delta: float,
     alpha: float,
 ) -> list[str]:  # fmt: skip
-    """Which facts of a bundle tell whether the one user was there.
+    """The facts of a bundle that reveal whether the one user is in the log.
 
-    A fact that is always the same with the user and always another without it is put to the test:
-    further releases by coin, guessed by that fact alone. So many right guesses prove it.
+    Candidates have one value in all releases with the user and another in all without it. Further
+    releases, each with or without the user by a fair coin, are guessed by each candidate alone; a
+    candidate that is right every time is a proven leak.
     """
     known = {inside: [facts(release(inside)) for _ in range(KNOWN)] for inside in (False, True)}
     names = {name for both in known.values() for each in both for name in each}
-    telling = {}
+    candidates = {}
     for name in sorted(names):
         values = [{each.get(name) for each in known[inside]} for inside in (False, True)]
         if all(len(value) == 1 for value in values) and values[0] != values[1]:
-            telling[name] = values[1].pop()
-    if not telling:
+            candidates[name] = values[1].pop()
+    if not candidates:
         return []
-    share = alpha / len(telling)
-    # As many as it takes if all guesses are right.
+    share = alpha / len(candidates)
+    # The smallest number of guesses that is significant if all are right.
     needed = next(
         n
         for n in range(1, 10_000)
@@ -385,10 +386,15 @@ def leaks(
     )
     for _ in range(needed):
         inside = coin()
-        told = facts(release(inside))
-        telling = {
-            name: value for name, value in telling.items() if (told.get(name) == value) == inside
+        found = facts(release(inside))
+        candidates = {
+            name: value
+            for name, value in candidates.items()
+            if (found.get(name) == value) == inside
         }
-        if not telling:
+        if not candidates:
             return []
-    return [f"{name} tells who was there, {needed} times of {needed}" for name in telling]
+    return [
+        f"{name} reveals whether one user is in the log, {needed} times of {needed}"
+        for name in candidates
+    ]

@@ -1,8 +1,9 @@
-"""At which budgets, bounds and tables a mechanism is attacked.
+"""The budgets, bounds and tables at which the audit attacks a mechanism.
 
-A delta of 1e-6 cannot be seen by sampling. The same code with a delta of 0.1 can: whoever forgets
-to spread delta over d items does so at any delta. So besides the budget that is claimed a mechanism
-is attacked at budgets of the audit's own, at which wrong thresholds and bounds show.
+Sampling cannot detect a violation of a delta of 1e-6, but it can at a delta of 0.1, and the same code
+runs at both: a mechanism that forgets to divide delta among d items does so at any delta. The audit
+therefore attacks a mechanism at the claimed budget and at standard budgets that expose wrong
+thresholds and bounds.
 """
 
 import math
@@ -10,28 +11,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from murmurlog.auditing.neighbouring_logs import FIRST, MADE, Pair, Sizes, exchanged
+from murmurlog.auditing.neighbouring_logs import FIRST, PAIR_MAKERS, Pair, Sizes, exchange
 from murmurlog.errors import UsageError
 from murmurlog.mechanisms import Accounted, Mechanism, Rounds, named
 from murmurlog.privacy import noise_sd
 from murmurlog.privacy.rounds import GRID
 
 LISTS, POOL = "result_lists", "pool"  # options that name public files; the audit writes its own
-FAKES = 0.25  # of a pool's keys are published though nobody holds them, so that many can be seen
+FAKES = 0.25  # share of a pool's keys published with no users, so that the audit sees many of them
 QUICK = (
     "items of many",
     "items at the threshold",
     "new items",
     "items at the threshold for others",
 )
-COUNTED = ("a click of many", "a session of many", "clicks of many")  # counts need many worlds too
-DECLARED = 1_000_000  # users, more than there are in a log of worlds
-MORE = 3  # times as many worlds, where little shows
+# Testing the law of counts needs many worlds too.
+COUNTED_PAIRS = ("a click of many", "a session of many", "clicks of many")
+DECLARED = 1_000_000  # users, more than any log of worlds has
+MORE = 3  # factor on the number of worlds where effects are small
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """A release that is attacked: its budget, bound and tables, and the pairs it is attacked with."""
+    """A release to attack: its budget, bound and tables, and the pairs of neighbouring logs."""
 
     name: str
     mechanism: str | Mapping[str, str]
@@ -44,26 +46,26 @@ class Setting:
     pairs: str = "queries"
     only: tuple[str, ...] = ()  # names of pairs; empty: all
     files: tuple[str, ...] = ()
-    more: int = 1  # times as many worlds
-    replayed: bool = False  # whether its counting is replayed; once for each kind of counting
+    more: int = 1  # factor on the number of worlds
+    replayed: bool = False  # whether to replay its counting; once per kind of counting is enough
     options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def independent(self) -> bool:
-        """Whether worlds of one log are samples that know nothing of each other."""
-        if self.options.get("via_keywords"):  # makes queries of all worlds' keywords
+        """Whether the worlds of one log are independent samples."""
+        if self.options.get("via_keywords"):  # builds queries from the keywords of all worlds
             return False
         names = self.mechanism.values() if isinstance(self.mechanism, Mapping) else [self.mechanism]
         return not any(named(name).mixes_units for name in names)
 
-    def made(self, mechanisms: Mapping[str, Mechanism]) -> list[Pair]:
-        """The pairs, made for these mechanisms' bounds and thresholds."""
+    def make_pairs(self, mechanisms: Mapping[str, Mechanism]) -> list[Pair]:
+        """The pairs for these mechanisms' bounds and thresholds."""
         sizes = _sizes(list(mechanisms.values()))
-        found = MADE[self.pairs](sizes)
+        found = PAIR_MAKERS[self.pairs](sizes)
         if self.only:
             found = [pair for pair in found if pair.name in self.only]
         if self.neighbours == "replace" and self.pairs != "exchanges":
-            found = [exchanged(pair) for pair in found]
+            found = [exchange(pair) for pair in found]
         if not self.files:
             return found
         inside = [replace(pair, secret=False) for pair in found]
@@ -76,20 +78,20 @@ class Setting:
 
 
 def _sizes(mechanisms: Sequence[Mechanism]) -> Sizes:
-    """How large crowds must be for the mechanism that asks for the largest."""
+    """The sizes of groups that suffice for every one of these mechanisms."""
     d = max(int(each.parameters().get("per_user") or 3) for each in mechanisms)
     first = max(int(each.parameters().get("first_threshold") or 1) for each in mechanisms)
     near, sure = 1, 1
     for each in mechanisms:
-        middle, sd = _bar(each, d)
+        middle, sd = _threshold_and_sd(each, d)
         near = max(near, math.ceil(middle))
-        # Beyond eight standard deviations a published count is as drawn, for another eight.
+        # Sixteen standard deviations above the threshold, selection does not distort the count's law.
         sure = max(sure, math.ceil(middle + 16 * sd + 4))
     return Sizes(d=d, near=near, sure=sure, crowd=max(sure, 3 * near), first=first)
 
 
-def _bar(mechanism: Mechanism, d: int) -> tuple[float, float]:
-    """(users that an item needs, the standard deviation of the noise on that)."""
+def _threshold_and_sd(mechanism: Mechanism, d: int) -> tuple[float, float]:
+    """(users that an item needs, standard deviation of the noise in users)."""
     parameters = mechanism.parameters()
     if isinstance(mechanism, Rounds):  # a user with d items gives each of them 1/sqrt d
         s = mechanism.schedule
@@ -103,10 +105,10 @@ def _bar(mechanism: Mechanism, d: int) -> tuple[float, float]:
     return float(bar or 1), sd
 
 
-def claimed(
+def claimed_setting(
     *, mechanism: str | Mapping[str, str], epsilon: float, delta: float, **more: Any
 ) -> Setting:
-    """The budget that is claimed, with the pairs that tell most of epsilon."""
+    """The setting with the claimed budget and the pairs that give the best bounds on epsilon."""
     tables, files = more.pop("tables", None), more.pop("files", ())
     names = set(mechanism.values()) if isinstance(mechanism, Mapping) else {mechanism}
     kinds = [named(name).tables for name in names]
@@ -114,24 +116,24 @@ def claimed(
         tables = ("query",) if all("query" in kind for kind in kinds) else kinds[0][:1]
     if "left_out" in tables:
         raise UsageError(
-            "the audit cannot attack left_out: what it publishes is of all worlds together. Leave it "
-            "out of tables."
+            "the audit cannot attack left_out, which summarises all worlds together: remove it from "
+            "the tables"
         )
-    usual = _usual(tables)
-    only: tuple[str, ...] = (*QUICK[:2], FIRST) if usual == "queries" else ()
-    if usual == "queries" and more.get("neighbours") == "replace":
-        usual, only = "exchanges", ("items of many for others", "items at the threshold for others")
+    pairs = _pairs_for(tables)
+    only: tuple[str, ...] = (*QUICK[:2], FIRST) if pairs == "queries" else ()
+    if pairs == "queries" and more.get("neighbours") == "replace":
+        pairs, only = "exchanges", ("items of many for others", "items at the threshold for others")
         more["more"] = MORE
     if names & {"pool", "hybrid"}:
         files = (*files, POOL)
     return Setting(
         name="as claimed", mechanism=mechanism, epsilon=epsilon, delta=delta, tables=tables,
-        pairs=usual, only=only, files=files, replayed=bool(more.get("options")), **more,
+        pairs=pairs, only=only, files=files, replayed=bool(more.get("options")), **more,
     )  # fmt: skip
 
 
-def _usual(tables: Sequence[str]) -> str:
-    """Which pairs go with these tables."""
+def _pairs_for(tables: Sequence[str]) -> str:
+    """The name of the pairs that suit these tables."""
     if set(tables) & {"session", "pair"}:
         return "sessions"
     if "log" in tables:
@@ -139,8 +141,8 @@ def _usual(tables: Sequence[str]) -> str:
     return "clicks" if "click" in tables else "queries"
 
 
-def standing(mechanism: str, *, noise: str | None = None) -> list[Setting]:
-    """The audit's own budgets for one mechanism."""
+def standard_settings(mechanism: str, *, noise: str | None = None) -> list[Setting]:
+    """The audit's standard settings for one mechanism."""
     kind = named(mechanism)
     shared: dict[str, Any] = {"mechanism": mechanism, "noise": noise}
     if mechanism in ("pool", "hybrid"):
@@ -168,7 +170,7 @@ def standing(mechanism: str, *, noise: str | None = None) -> list[Setting]:
                     **shared)
         )  # fmt: skip
     if mechanism == "zealous":
-        # The one reading with a threshold before the noise. It states a delta for plain DP too.
+        # The one variant with a threshold before the noise. It states a delta for plain DP too.
         found.append(
             Setting(name="probabilistic, with a first threshold", epsilon=0.5, delta=0.1,
                     only=(*QUICK, FIRST), options={"notion": "pdp", "users": DECLARED}, **shared)
@@ -181,7 +183,7 @@ def standing(mechanism: str, *, noise: str | None = None) -> list[Setting]:
                     options={"rounds": 2, "count_share": 0.0}, **shared)
         )  # fmt: skip
     if mechanism == "threshold" and noise != "geometric":
-        # Here noise is small beside a count of one: half a step more or less shows.
+        # The noise is small relative to a count of one, so an error of half a step is visible.
         found.append(
             Setting(name="little noise", epsilon=2.0, delta=0.1, only=QUICK, more=MORE,
                     **(shared | {"noise": "gaussian"}))
@@ -190,13 +192,9 @@ def standing(mechanism: str, *, noise: str | None = None) -> list[Setting]:
 
 
 def _of_other_tables(tables: Sequence[str], shared: Mapping[str, Any]) -> list[Setting]:
-    """For mechanisms that make no table of queries."""
-    table = tables[0]
-    pairs = _usual(tables)
-    found = [
-        Setting(name="large delta", epsilon=2.0, delta=0.1, tables=(table,), pairs=pairs,
-                per_user=2, replayed=True, **shared),
-        Setting(name="larger delta", epsilon=4.0, delta=0.3, tables=(table,), pairs=pairs,
-                per_user=2, **shared),
-    ]  # fmt: skip
-    return found
+    """The standard settings of mechanisms that publish no query table."""
+    shared = {**shared, "tables": tables[:1], "pairs": _pairs_for(tables), "per_user": 2}
+    return [
+        Setting(name="large delta", epsilon=2.0, delta=0.1, replayed=True, **shared),
+        Setting(name="larger delta", epsilon=4.0, delta=0.3, **shared),
+    ]

@@ -1,4 +1,4 @@
-"""Checks of the tables of a bundle: each is one that its mechanism can have made."""
+"""Checks that every table of a bundle is a possible output of its mechanism."""
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from murmurlog.auditing.check import require
 from murmurlog.bundle.certificate import Certificate, TableClaim
-from murmurlog.bundle.consistency import drawn, reconciled
+from murmurlog.bundle.consistency import noisy_table, reconciled
 from murmurlog.bundle.files import metadata
 from murmurlog.bundle.read import read_table
 from murmurlog.bundle.schema import NOISY, in_order, tied
@@ -26,13 +26,18 @@ def check_table(name: str) -> Callable[[Path, Certificate], str]:
         require(not any(faults), "; ".join(filter(None, faults)))
         stored = pq.ParquetFile(root / "data" / f"{name}.parquet").schema_arrow
         require(
-            not any(field.metadata for field in _fields(stored)), "a column has metadata of its own"
+            not any(field.metadata for field in _fields(stored)), "a column has its own metadata"
         )
-        said = {k.decode(): v.decode(errors="replace") for k, v in (stored.metadata or {}).items()}
-        require(said == metadata(certificate), "the file's own dp.* metadata differ")
-        others = _Drawn(root, certificate)
+        stated = {
+            k.decode(): v.decode(errors="replace") for k, v in (stored.metadata or {}).items()
+        }
+        require(
+            stated == metadata(certificate),
+            "the dp.* metadata in the file are not the certificate's",
+        )
+        others = _NoisyTables(root, certificate)
         if isinstance(mechanism, Limited):
-            fault = mechanism.fault(drawn(table), others)
+            fault = mechanism.fault(noisy_table(table), others)
             require(fault is None, f"{fault}, which {mechanism} cannot give")
         _notes(claim, mechanism, table, others)
         return f"{table.num_rows} rows"
@@ -40,15 +45,16 @@ def check_table(name: str) -> Callable[[Path, Certificate], str]:
     return look
 
 
-def sound(root: Path, certificate: Certificate, name: str) -> pa.Table:
+def read_checked(root: Path, certificate: Certificate, name: str) -> pa.Table:
+    """A table of the bundle; raises where it breaks the rules for every table."""
     table = read_table(root, name)
     fault = table_fault(name, table, certificate)
     require(fault is None, f"data/{name}.parquet {fault}")
     return table
 
 
-class _Drawn(Mapping[str, pa.Table]):
-    """The tables of a bundle as they were drawn, each read when it is asked for."""
+class _NoisyTables(Mapping[str, pa.Table]):
+    """The tables of a bundle with the counts that the mechanisms drew, each read on access."""
 
     def __init__(self, root: Path, certificate: Certificate) -> None:
         self.root, self.certificate = root, certificate
@@ -56,7 +62,7 @@ class _Drawn(Mapping[str, pa.Table]):
     def __getitem__(self, name: str) -> pa.Table:
         if name not in self.certificate.tables:
             raise KeyError(name)
-        return drawn(sound(self.root, self.certificate, name))
+        return noisy_table(read_checked(self.root, self.certificate, name))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.certificate.tables)
@@ -75,27 +81,27 @@ def _fields(schema: pa.Schema) -> Iterator[pa.Field]:
 def _notes(
     claim: TableClaim, mechanism: Mechanism, table: pa.Table, others: Mapping[str, pa.Table]
 ) -> None:
-    """Raises unless the remarks on a table are what follows from it, where something does."""
+    """Raises unless the notes on a table follow from it, where they can be derived."""
     if claim.guarantee.notion == "none":
-        return  # nothing is claimed
-    said = dict(claim.notes)
+        return  # the certificate claims nothing
+    stated = dict(claim.notes)
     if isinstance(mechanism, Remarking):
-        follows = mechanism.remarks(drawn(table), others)
-        same = follows is None or said == follows
+        follows = mechanism.remarks(noisy_table(table), others)
+        same = follows is None or stated == follows
     elif "user" in table.column_names:
         users = pc.count_distinct(table["user"]).as_py()
-        same = not users or said.get("invented users") == users
+        same = not users or stated.get("invented users") == users
     else:
-        same = not said
-    require(same, "`notes` is not what follows from the tables")
+        same = not stated
+    require(same, "`notes` does not follow from the tables")
 
 
 def _too_low(table: pa.Table, claim: TableClaim, mechanism: Mechanism) -> str | None:
-    """That a count is lower than the mechanism gives, if one is."""
+    """A message if a count is lower than the mechanism can publish."""
     least = mechanism.least_users()
     if least is None or claim.count not in table.column_names:
         return None
-    low = pc.min(drawn(table)[claim.count]).as_py()  # None of no rows
+    low = pc.min(noisy_table(table)[claim.count]).as_py()  # None for an empty table
     if not isinstance(low, int) or low >= least:
         return None
     return f"holds a count of {low}; the mechanism gives {least} or more"
@@ -103,15 +109,15 @@ def _too_low(table: pa.Table, claim: TableClaim, mechanism: Mechanism) -> str | 
 
 def check_consistent(root: Path, certificate: Certificate) -> str:
     stored = {
-        name: sound(root, certificate, name)
+        name: read_checked(root, certificate, name)
         for name, claim in certificate.tables.items()
         if tied(name, claim.count, claim.parameters)
     }
-    made = reconciled({name: drawn(table) for name, table in stored.items()})
+    made = reconciled({name: noisy_table(table) for name, table in stored.items()})
     for name, table in stored.items():
         require(
             in_order(made[name]).equals(table),
-            f"{name}: `users` is not what the drawn counts of all tables come to",
+            f"{name}: `users` is not what the noisy counts of all tables give",
         )
     moved = sum(pc.sum(pc.not_equal(t["users"], t[NOISY])).as_py() or 0 for t in stored.values())
-    return f"made again from the drawn counts: {moved} rows moved"
+    return f"recomputed from the noisy counts: {moved} rows changed"

@@ -1,8 +1,8 @@
-"""Checking a bundle without the log and without believing it.
+"""Verifies a bundle without the log and without trusting its statements.
 
-The guarantee is computed again from the mechanisms' parameters; the tables are compared with what
-the mechanism can produce; the cards with what certificate and tables give, byte by byte where this
-version wrote them, else by the facts that they state.
+The guarantee is recomputed from the mechanisms' parameters. The tables are compared with what the
+mechanism can produce. The cards are compared with what certificate and tables give: byte by byte
+where this version wrote them, else by the facts that they state.
 """
 
 import math
@@ -15,7 +15,7 @@ import numpy as np
 
 from murmurlog.auditing.card_checks import check_cards
 from murmurlog.auditing.certificate_checks import check_certificate, check_guarantee, check_noise
-from murmurlog.auditing.check import ROUNDING, Check, Failed, require
+from murmurlog.auditing.check import ROUNDING, Check, CheckFailed, require
 from murmurlog.auditing.table_checks import check_consistent, check_table
 from murmurlog.bundle.certificate import Certificate
 from murmurlog.bundle.files import SUMS, expected_files, stated_sums, sums
@@ -73,9 +73,9 @@ def _check(
     name: str, look: _Look, root: Path, certificate: Certificate, *, corrupt: bool = False
 ) -> Check:
     try:
-        with np.errstate(all="ignore"):  # forged numbers may overflow; what they give is refused
+        with np.errstate(all="ignore"):  # forged numbers may overflow; their results are rejected
             return Check(name=name, ok=True, message=look(root, certificate))
-    except Failed as failure:
+    except CheckFailed as failure:
         return Check(name=name, ok=False, message=str(failure), corrupt=corrupt)
     except BundleError as error:
         return Check(name=name, ok=False, message=str(error), corrupt=True)
@@ -90,7 +90,7 @@ def _check(
         TypeError,
         ValueError,
     ) as error:
-        # Only a forged bundle gets here: numbers out of all proportion, or no numbers at all.
+        # Only a forged bundle reaches this: extreme numbers, or values that are no numbers.
         return Check(name=name, ok=False, message=f"cannot be computed ({type(error).__name__})")
 
 
@@ -114,7 +114,7 @@ def _files(root: Path, certificate: Certificate) -> str:
 
 
 def _before(book: Ledger, entry: Entry) -> list[Entry]:
-    """What was booked on the same source before this entry."""
+    """The entries that the ledger holds for the same source before this one."""
     every = book.entries(entry.source)
     return every[: [e.release_id for e in every].index(entry.release_id)]
 
@@ -134,23 +134,23 @@ def _booked(book: Ledger) -> _Look:
         )
         require(
             certificate.booked is not None,
-            "the ledger has an entry, and the certificate says nothing of one",
+            "the ledger has an entry for this release, and the certificate states none",
         )
         assert certificate.booked is not None
-        said, before = certificate.booked, _before(book, entry)
+        stated, before = certificate.booked, _before(book, entry)
         require(
-            said["source"] == entry.source
-            and said["releases_before"] == len(before)
+            stated["source"] == entry.source
+            and stated["releases_before"] == len(before)
             and all(
-                math.isclose(said[name], sum(spent), rel_tol=ROUNDING - 1)
+                math.isclose(stated[name], sum(spent), rel_tol=ROUNDING - 1)
                 for name, spent in (
                     ("epsilon_before", [e.epsilon for e in before]),
                     ("delta_before", [e.delta for e in before]),
                 )
             ),
-            f"the certificate says that {said['releases_before']} releases of "
-            f"{said['source']!r:.60} were booked before it at epsilon {said['epsilon_before']:.6g}; in "
-            f'the ledger it is on source "{entry.source}" after {len(before)}, at epsilon '
+            f"the certificate states {stated['releases_before']} earlier releases of "
+            f"{stated['source']!r:.60} with epsilon {stated['epsilon_before']:.6g}; the ledger holds "
+            f'{len(before)} for source "{entry.source}" with epsilon '
             f"{sum(e.epsilon for e in before):.6g}",
         )
         return f'{entry.state} on source "{entry.source}"'

@@ -1,4 +1,4 @@
-"""The papers that travel with a bundle, each made from its certificate alone.
+"""The cards of a bundle, each made from its certificate alone.
 
 croissant.json (MLCommons), datapackage.json (Frictionless), deployment.yaml (the registry of DP
 deployments) and README.md (a dataset card that Hugging Face reads).
@@ -13,7 +13,8 @@ import pyarrow as pa
 from murmurlog.bundle import plain_yaml
 from murmurlog.bundle.certificate import Certificate
 from murmurlog.bundle.facts import facts
-from murmurlog.bundle.schema import CONTENTS, DESCRIPTIONS, LISTS, MORE, NOISY, keys_of, schema
+from murmurlog.bundle.schema import CONTENTS, DESCRIPTIONS, LISTS, MORE, NOISY, keys_of
+from murmurlog.bundle.table_rules import stated_schema
 from murmurlog.charts.html import odds, several, up
 
 VARIANTS = {"dp": "Approximate DP", "pdp": "Probabilistic DP", "none": "None"}
@@ -47,7 +48,7 @@ CROISSANT_CONTEXT = {
         )
     },
 }
-CONSISTENT = {  # what the columns are where counts were made consistent
+CONSISTENT = {  # descriptions of columns where counts were made consistent
     "users": f"the number of {{unit}}s nearest to `{NOISY}` that goes with the other tables: what "
     "names a query has no more {unit}s than the query",
     "users_stderr": f"standard error of `{NOISY}`; does not cover what bounding took away",
@@ -65,29 +66,16 @@ NO_GUARANTEE = (
 def columns_of(certificate: Certificate, table: str) -> dict[str, str]:
     """The table's columns with their descriptions."""
     unit = certificate.guarantee.unit
-    described = DESCRIPTIONS | MORE
-    if NOISY in _schema(certificate, table).names:
-        described |= CONSISTENT
-    texts = {name: text.format(unit=unit) for name, text in described.items()}
+    names = stated_schema(certificate, table).names
+    descriptions = DESCRIPTIONS | MORE | (CONSISTENT if NOISY in names else {})
+    texts = {name: text.format(unit=unit) for name, text in descriptions.items()}
     if by := certificate.by:
         texts[by.column] = f"one of the public values {', '.join(by.values)}"
-    return {name: texts[name] for name in _schema(certificate, table).names}
-
-
-def _schema(certificate: Certificate, table: str) -> pa.Schema:
-    claim = certificate.tables[table]
-    return schema(
-        table,
-        count=claim.count,
-        by=certificate.by,
-        parameters=claim.parameters,
-        consistent=certificate.consistent,
-    )
+    return {name: texts[name] for name in names}
 
 
 def _types(certificate: Certificate, table: str, standard: int) -> dict[str, str]:
-    fields = _schema(certificate, table)
-    return {field.name: TYPES[field.type][standard] for field in fields}
+    return {f.name: TYPES[f.type][standard] for f in stated_schema(certificate, table)}
 
 
 def statement(certificate: Certificate) -> str:
@@ -345,13 +333,13 @@ def _description(certificate: Certificate) -> str:
 
 
 def _paragraph(text: str) -> str:
-    """A line of the owner's as Markdown that is no heading, list, table or markup."""
+    """A line by the owner, escaped so that Markdown reads it as a paragraph."""
     text = text.lstrip()
     return f"\\{text}" if text[:1] in tuple("#>-+*=_|~`<[!") else text
 
 
 def limits(certificate: Certificate) -> list[str]:
-    """What a reader must not take it for, in sentences."""
+    """Sentences on the limits of a release."""
     g = certificate.guarantee
     if g.notion == "none":
         return [NO_GUARANTEE]
@@ -359,7 +347,7 @@ def limits(certificate: Certificate) -> list[str]:
         "Rare items are missing by design, and some frequent ones by chance.",
         "What many users have in common is published, whatever it is about.",
     ]
-    if counts := counted(certificate):
+    if counts := counts_note(certificate):
         limits.insert(0, counts)
     if certificate.consistent:
         limits.append(
@@ -380,8 +368,8 @@ def limits(certificate: Certificate) -> list[str]:
     return limits
 
 
-def counted(certificate: Certificate) -> str:
-    """What the published counts are of; nothing where none are published."""
+def counts_note(certificate: Certificate) -> str:
+    """A sentence on what the published counts count; empty where none are published."""
     unit, claims = certificate.guarantee.unit, certificate.tables
     rows = [name for name, claim in claims.items() if claim.count == "rows"]
     if all(claim.count is None for claim in claims.values()):

@@ -1,7 +1,7 @@
-"""The certificate of a bundle (privacy.json): what was done, and what is claimed about it.
+"""The certificate of a bundle (privacy.json): how the release was made, and its guarantee.
 
-Everything in it is a public parameter or noisy output. `verify` recomputes the claim from the
-mechanisms' texts and does not believe the stated numbers.
+Everything in it is a public parameter or noisy output. `verify` recomputes the guarantee from the
+mechanisms' texts and does not trust the stated numbers.
 """
 
 import math
@@ -20,15 +20,15 @@ ENTROPY = {True: "operating system", False: "known seed"}  # by whether the bund
 ABOUT = ("title", "publisher", "license", "url", "contact", "description", "region")
 
 
-Said = Mapping[str, str] | Sequence[Any] | str | None  # in lists or by name
+Texts = Mapping[str, str] | Sequence[Any] | str | None
 
 
-def check_lines(*said: Said, names: Said = None) -> None:
-    """Raises unless all that the owner says is plain lines, and not too much of it.
+def check_lines(*given: Texts, names: Texts = None) -> None:
+    """Raises unless all texts by the owner are plain lines and not too long together.
 
-    `names` are a column and its public values: there may be any number of them.
+    `names` are a column and its public values: their number is not limited.
     """
-    texts = [text for each in said for text in _texts(each)]
+    texts = [text for each in given for text in _texts(each)]
     if (odd := odd_line([*texts, *_texts(names)])) is not None:
         raise UsageError(
             f"{odd!r:.60} goes into the certificate and its cards: write it as one plain line of at "
@@ -41,13 +41,13 @@ def check_lines(*said: Said, names: Said = None) -> None:
         )
 
 
-def _texts(said: Said) -> Iterator[str]:
-    if isinstance(said, Mapping):
-        yield from (*said, *said.values())
-    elif isinstance(said, str):
-        yield said
+def _texts(given: Texts) -> Iterator[str]:
+    if isinstance(given, Mapping):
+        yield from (*given, *given.values())
+    elif isinstance(given, str):
+        yield given
     else:
-        for each in said or ():
+        for each in given or ():
             yield from [each] if isinstance(each, str) else each
 
 
@@ -66,7 +66,7 @@ class TableClaim:
 
 @dataclass(frozen=True, kw_only=True)
 class Certificate:
-    """All that is said about a release."""
+    """Everything that a release states about itself."""
 
     release_id: str
     published: str  # a date
@@ -83,8 +83,8 @@ class Certificate:
     unprotected: tuple[str, ...]
     booked: Mapping[str, Any] | None
     about: Mapping[str, str]
-    planned_by: str | None = None  # output that parameters were chosen by; its cost is not in here
-    consistent: bool = False  # counts of tables that limit each other were brought together
+    planned_by: str | None = None  # the private output that parameters were chosen by; costs extra
+    consistent: bool = False  # whether counts were made consistent between tables
     format: int = FORMAT  # of the bundle
 
     @property
@@ -93,12 +93,12 @@ class Certificate:
 
     @property
     def normaliser(self) -> int:
-        """The version of the rules for text that the release was made by; the latest if not known."""
+        """The version of the text rules that the release used; the latest if unknown."""
         return VERSIONS.get(self.text["normaliser"], LATEST)
 
     @property
     def composition(self) -> str:
-        """How the tables' costs come to the total: it is below their sum only in one account."""
+        """How the costs of the tables compose: joint accounting if the total is below their sum."""
         epsilons = [claim.guarantee.epsilon for claim in self.tables.values()]
         if math.fsum(epsilons) <= self.guarantee.epsilon * (1 + 1e-9):
             return "sum of the tables"
@@ -170,7 +170,7 @@ class Certificate:
                 consistent=data["consistent"],
                 format=format_of(data),
             )
-        except UsageError as error:  # each value is possible, but not beside the others
+        except UsageError as error:  # each value is valid, but not their combination
             raise BundleError(f"privacy.json is damaged: {str(error)[:200]}") from None
 
 
@@ -187,10 +187,10 @@ def _claim(claim: Mapping[str, Any], assumptions: tuple[str, ...]) -> TableClaim
 
 
 def _text(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Which rows were read; only keys that mean something here."""
+    """The settings for reading the log; known keys only."""
     names = ("normaliser", "url", "screen", "deny", "since", "until", "where")
     gap = data.get("gap")
-    # Bundles of before say nothing about the source.
+    # Older bundles state nothing about the source.
     source = {"source": data["source"]} if "source" in data else {}
     return {
         **{name: data[name] for name in names},

@@ -1,8 +1,8 @@
 """The schema of privacy.json: its keys, the type of each value and the bounds it lies in.
 
-It is checked once, when a certificate is read, for `load`, `serve` and `verify` alike. It says
-nothing about whether a claim holds: that is for `verify`. Keys that it does not name may be there,
-so that later versions can add some; `verify` refuses them.
+It is checked once, when a certificate is read, for `load`, `serve` and `verify` alike. Whether a claim
+holds is for `verify` to check. Unknown keys are allowed, so that later versions can add some; `verify`
+refuses them.
 """
 
 import math
@@ -17,17 +17,17 @@ from murmurlog.bundle.schema import COUNTED, KEYS
 from murmurlog.errors import BundleError
 from murmurlog.privacy import ASSUMPTIONS, NEIGHBOURS, NOISES, NOTIONS, UNITS
 
-# The format of a bundle: which files it has, which keys and facts are in them. It says nothing about
-# wording. By its number, what privacy.json states as `format`.
+# The format of a bundle fixes its files and the keys and facts in them, but no wording. By its number,
+# the value of `format` in privacy.json.
 FORMATS: dict[int, int | str] = {1: "murmurlog-bundle-1", 2: 2}
 FORMAT = max(FORMATS)  # that this version writes
 PASSES = ("0.5", "0.95", "0.99")  # the probabilities for which `passes` states a number of units
-MOST_WORDS = 100_000  # characters of all that the owner says in his own words
-MOST_WHOLE = 1 << 62  # numbers that are counted with; they fit in 64 bits
+MOST_WORDS = 100_000  # characters of all texts by the owner
+MOST_WHOLE = 1 << 62  # for numbers used in computations; they fit in 64 bits
 MOST_DIGITS = 64  # of any other whole number, such as the size of a pool
 MOST_NUMBER = 1e15
-LEAST_DELTA = 1e-300  # a positive delta below has no inverse in floating point
-MOST_ITEMS = 1000  # of a list or an object whose content is not known here
+LEAST_DELTA = 1e-300  # a smaller positive delta has no inverse in floating point
+MOST_ITEMS = 1000  # of a list or an object without a schema
 MOST_DEPTH = 4  # of such values
 SHORT = 200  # characters of a version, a date or a setting
 
@@ -45,7 +45,7 @@ def check(data: Any) -> None:
 
 
 def format_of(data: Any) -> int:
-    """The number of the format that a parsed privacy.json states; raises where it is not known here."""
+    """The number of the format that a parsed privacy.json states; raises where it is unknown."""
     stated = data.get("format") if isinstance(data, dict) else None
     for number, text in FORMATS.items():
         if stated == text and type(stated) is type(text):
@@ -64,7 +64,7 @@ def format_of(data: Any) -> int:
 
 
 def _own_words(data: Mapping[str, Any]) -> Iterator[str]:
-    """What is in the owner's own words; the values of `by` are names, and may be many."""
+    """The texts by the owner; not the values of `by`, which are names and may be many."""
     yield from data["about"].values()
     yield from data["unprotected"]
     yield data["planned_by"] or ""
@@ -169,7 +169,7 @@ def _object(inner: Rule, *, key: Rule) -> Rule:
 def _record(
     needed: Mapping[str, Rule], may: Mapping[str, Rule] | None = None, others: Rule | None = None
 ) -> Rule:
-    """An object with these keys, and those that it may have; `others` is the rule for all further."""
+    """An object with needed and optional keys; `others` is the rule for all further keys."""
     known = {**needed, **(may or {})}
 
     def rule(value: Any, at: str) -> None:
@@ -186,7 +186,7 @@ def _record(
 
 
 def _plain(value: Any, at: str, depth: int = 0) -> None:
-    """Any JSON that can be shown and computed with: finite numbers, plain lines, little nesting."""
+    """Any JSON of finite numbers and plain lines with little nesting."""
     if value is None or isinstance(value, bool):
         return
     if isinstance(value, int):
@@ -222,23 +222,23 @@ _delta = _must(
     f"0, or a number from {LEAST_DELTA:g} to 1",
     lambda v: type(v) in (int, float) and (v == 0 or LEAST_DELTA <= v <= 1),
 )
-_told = {
+_kind = {
     "unit": _one_of(*UNITS),
     "neighbours": _one_of(*NEIGHBOURS),
     "notion": _one_of(*NOTIONS),
 }
-_nothing = _record(_told, dict.fromkeys(("epsilon", "delta"), _one_of(None)))
-_something = _record(
-    {**_told, "epsilon": _number(), "delta": _delta}, {"delta_dp": _optional(_delta)}
+_no_guarantee = _record(_kind, dict.fromkeys(("epsilon", "delta"), _one_of(None)))
+_some_guarantee = _record(
+    {**_kind, "epsilon": _number(), "delta": _delta}, {"delta_dp": _optional(_delta)}
 )
 
 
 def _guarantee(value: Any, at: str) -> None:
     nothing = isinstance(value, dict) and value.get("notion") == "none"
-    (_nothing if nothing else _something)(value, at)
+    (_no_guarantee if nothing else _some_guarantee)(value, at)
 
 
-# What is computed with or shown, by its name; a mechanism may have further parameters.
+# The parameters that are used in computations or shown; a mechanism may have further ones.
 _parameters = _record(
     {},
     {
@@ -266,7 +266,7 @@ _claim = _record(
         "notes": _object(_plain, key=_line(SHORT)),
     }
 )
-# What a log was read as, and what said so before its rows were read (A8): never the rows.
+# The format of the log, and what determined it before any row was read (A8).
 _formats = ("parquet", "csv", "tsv", "jsonl", "duckdb", "postgresql", "aol", "sogou", "excite")
 _source = _record(
     {

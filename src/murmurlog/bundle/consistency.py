@@ -1,21 +1,21 @@
-"""Counts that do not contradict each other: who clicks on a query's result has asked the query.
+"""Consistent counts: a user who clicks on a query's result has asked the query.
 
 A click (query, url) cannot have more users than its query, a pair (query, next_query) no more than
 either of its queries, a session or a set of queries no more than any of its members. Noise and
 bounding break this. `reconciled` gives the nearest numbers that keep it, by weighted least squares
-with weight 1/stderr^2: the projection of the drawn values onto the cone of consistent ones. It
-looks at published values only, so it costs no privacy, and it is undone by `drawn`.
+with weight 1/stderr^2: the projection of the noisy values onto the cone of consistent ones. It uses
+published values only, so it costs no privacy, and `noisy_table` undoes it.
 
-**What gets nearer.** The projection onto a convex set is nearer, in the weighted norm, to every
-point of that set. The numbers of users in the log itself, before bounding, are such a point: so the
-weighted sum of squared errors against them never grows, whatever the noise was. Against the
-*bounded* numbers this holds only where those are consistent themselves. They need not be: queries
-and clicks are bounded one by one, and a user's click may be kept while its query is not.
+**Accuracy.** The projection onto a convex set is nearer, in the weighted norm, to every point of that
+set. The numbers of users in the log itself, before bounding, are such a point: the weighted sum of
+squared errors against them never grows, whatever the noise was. Against the *bounded* numbers this
+holds only where those are consistent themselves. They need not be: queries and clicks are bounded
+separately, and the bound may keep a user's click but not its query.
 
-Solved exactly. Queries only rise and what names them only falls, so an inequality that the drawn
-values keep is kept by the solution, and only broken ones matter. Most of these hang together as
-stars around one query, which have a closed form. The others are cut in two at their mean by a
-maximal closure, again and again (Maxwell and Muckstadt 1985; Luss, Rosset and Shahar 2012).
+The solution is exact. Counts of queries only rise and counts of rows that name them only fall, so the
+solution satisfies every inequality that the noisy values satisfy, and only violated ones matter. Most
+of these form stars around one query, which have a closed form. The other components are repeatedly
+split at their mean by a maximal closure (Maxwell and Muckstadt 1985; Luss, Rosset and Shahar 2012).
 """
 
 from collections.abc import Mapping
@@ -33,16 +33,16 @@ Floats = npt.NDArray[np.float64]
 Whole = npt.NDArray[np.int64]
 Edges = tuple[Whole, Whole]  # (child, parent): no more users than
 
-NO_GAIN = 1e-10  # of what a part holds: below this a cut gains nothing but rounding
-TIE = 1e-6  # halves are rounded down even if the last bits of a mean say otherwise
+NO_GAIN = 1e-10  # relative gain of a cut below which it is only rounding
+TIE = 1e-6  # halves are rounded down even if the last bits of a mean are above
 
 
 def reconciled(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-    """The tables with consistent `users`; the drawn values are beside them as `users_noisy`.
+    """The tables with consistent `users`; the noisy values are kept as `users_noisy`.
 
-    Tables of other kinds than queries, pairs, clicks, sessions and sets, and tables that do not
-    count users, stay as they are. Do not give sessions whose lists hold labels (`tables.tied`).
-    With a column that splits the tables, a row is held against the query of the same value.
+    Tables other than queries, pairs, clicks, sessions and sets, and tables that do not count users,
+    stay unchanged. Sessions of labels must not be given (`schema.tied`). With a column that splits
+    the tables, a row is compared with the query of the same value.
 
     `users_stderr` is that of `users_noisy`. Over all rows together it is not too small, since the
     weighted error does not grow; for a single row it is no bound. A query that is raised by a click
@@ -61,7 +61,7 @@ def reconciled(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
     if not (np.isfinite(weights).all() and (weights > 0).all()):
         raise UsageError("counts without an error are exact: there is nothing to make consistent")
     x = nearest(y, weights, *_edges(given))
-    # Rounding is monotone, so that what is consistent stays so.
+    # Rounding is monotone, so consistent values stay consistent.
     users = np.ceil(x - 0.5 - TIE).astype(np.int64)
     made, start = dict(tables), 0
     for name, table in given.items():
@@ -71,8 +71,8 @@ def reconciled(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
     return made
 
 
-def drawn(table: pa.Table) -> pa.Table:
-    """The table as the mechanism made it, up to the order of rows."""
+def noisy_table(table: pa.Table) -> pa.Table:
+    """The table with the counts that the mechanism drew, up to the order of rows."""
     if NOISY not in table.column_names:
         return table
     return _with_users(table, table[NOISY]).drop_columns([NOISY])
@@ -81,7 +81,7 @@ def drawn(table: pa.Table) -> pa.Table:
 def nearest(y: Floats, weights: Floats, child: Whole, parent: Whole) -> Floats:
     """The x >= 0 with x[child] <= x[parent] that is nearest to y in the weighted squares.
 
-    What is a parent of one edge must not be the child of another.
+    A parent of one edge must not be the child of another.
     """
     from scipy.sparse.csgraph import connected_components
 
@@ -91,20 +91,20 @@ def nearest(y: Floats, weights: Floats, child: Whole, parent: Whole) -> Floats:
         low, high = child[broken], parent[broken]
         _, part = connected_components(_graph(len(y), low, high), directed=False)
         twice = np.bincount(low, minlength=len(y)) > 1
-        woven = np.isin(part, part[twice])  # parts that are more than one star
+        woven = np.isin(part, part[twice])  # components that are more than one star
         for among, solve in ((~woven[low], _stars), (woven[low], _cut)):
             if among.any():
                 solve(x, y, weights, low[among], high[among])
         np.maximum.at(x, parent, x[child])  # the last bits of means that are equal
-    # The nearest under a lower bound, too, is the one without it, cut off there.
+    # The solution under a lower bound is the solution without it, cut off at the bound.
     return np.maximum(x, 0.0)
 
 
 def _stars(x: Floats, y: Floats, w: Floats, child: Whole, parent: Whole) -> None:
-    """Each parent pooled with those of its children that are above the pool's mean.
+    """Pools each parent with those of its children that are above the pool's mean.
 
-    Begins with all of them: a child below the mean of too large a pool is below that of the right
-    one, which is higher. So children are only ever let go.
+    Starts with all children: a child below the mean of too large a pool is also below the mean of the
+    right pool, which is higher. So children are only ever removed.
     """
     sums, weight = w * y, w.copy()
     np.add.at(sums, parent, (w * y)[child])
@@ -117,7 +117,7 @@ def _stars(x: Floats, y: Floats, w: Floats, child: Whole, parent: Whole) -> None
         np.subtract.at(sums, parent[out], (w * y)[child[out]])
         np.subtract.at(weight, parent[out], w[child[out]])
         child, parent = child[~out], parent[~out]
-    # Added up anew, for what was let go left its rounding behind.
+    # Summed again, because subtracting left rounding errors.
     sums, weight = w * y, w.copy()
     np.add.at(sums, parent, (w * y)[child])
     np.add.at(weight, parent, w[child])
@@ -126,10 +126,10 @@ def _stars(x: Floats, y: Floats, w: Floats, child: Whole, parent: Whole) -> None
 
 
 def _cut(x: Floats, y: Floats, w: Floats, child: Whole, parent: Whole) -> None:
-    """Cuts every part at its mean until nothing is gained; a part's value is its mean.
+    """Splits every component at its mean until no split gains; a component's value is its mean.
 
-    The upper half of a part is the set that is closed upwards (with a child its parents) and lies
-    furthest above the mean in weighted sum. Every level is one linear program over all parts.
+    The upper half of a component is the set that is closed upwards (with a child its parents) and has
+    the largest weighted sum above the mean. Each level is one linear program over all components.
     """
     from scipy.sparse.csgraph import connected_components
 
@@ -142,14 +142,14 @@ def _cut(x: Floats, y: Floats, w: Floats, child: Whole, parent: Whole) -> None:
         held = np.bincount(part, np.abs(gain))
         upper = _closure(gain / held[part], low, high)
         gained = np.bincount(part, np.where(upper, gain, 0.0)) > NO_GAIN * held
-        # Of a part that was cut, what has no edge left stands alone, and the rest is looked at again.
+        # In a component that was split, nodes without an edge keep their value; the rest is repeated.
         x[nodes] = np.where(gained[part], y[nodes], mean[part])
         inner = gained[part[low]] & (upper[low] == upper[high])
         child, parent = child[inner], parent[inner]
 
 
 def _closure(gain: Floats, child: Whole, parent: Whole) -> npt.NDArray[np.bool_]:
-    """The set with the largest gain that holds with a child its parents."""
+    """The set with the largest gain that contains the parents of each of its children."""
     from scipy.optimize import linprog
     from scipy.sparse import csr_array
 
@@ -172,23 +172,23 @@ def _graph(size: int, child: Whole, parent: Whole) -> Any:
 
 
 def _stacked(tables: Mapping[str, pa.Table], column: str) -> Floats:
-    """The column of all tables, one below the other."""
+    """The column of all tables, concatenated."""
     parts = [table[column].to_numpy().astype(np.float64) for table in tables.values()]
     return np.concatenate([np.zeros(0), *parts])
 
 
 def _edges(tables: Mapping[str, pa.Table]) -> Edges:
-    """Which row has no more users than which query, each once, by place in the stacked rows."""
+    """Edges from rows to the queries that they name, each once, as positions in the stacked rows."""
     found = [np.zeros((2, 0), np.int64)]
     if "query" in tables:
         starts = np.cumsum([0, *(table.num_rows for table in tables.values())])
         start = dict(zip(tables, starts.tolist(), strict=False))
-        queries = _named(tables["query"], "query")[1]
+        queries = _queries_in(tables["query"], "query")[1]
         for name, table in tables.items():
             for key in KEYS[name] if name != "query" else ():
                 if key == "url":
                     continue
-                row, text = _named(table, key)
+                row, text = _queries_in(table, key)
                 at = pc.index_in(text, value_set=queries)
                 known = pc.is_valid(at).to_numpy(zero_copy_only=False)
                 parent = pc.fill_null(at, 0).to_numpy(zero_copy_only=False)[known]
@@ -197,7 +197,7 @@ def _edges(tables: Mapping[str, pa.Table]) -> Edges:
     return child, parent
 
 
-def _named(table: pa.Table, key: str) -> tuple[Whole, pa.Array]:
+def _queries_in(table: pa.Table, key: str) -> tuple[Whole, pa.Array]:
     """The queries in a column, with the row of each and the value that splits the tables."""
     column = table[key].combine_chunks()
     row = np.arange(table.num_rows)
@@ -212,7 +212,7 @@ def _named(table: pa.Table, key: str) -> tuple[Whole, pa.Array]:
 
 
 def _with_users(table: pa.Table, users: Any) -> pa.Table:
-    """The table with other numbers of users, and what is reliable by these."""
+    """The table with other numbers of users, and `reliable` recomputed from them."""
     for name, column in (
         ("users", users),
         ("reliable", is_reliable(users, table["users_stderr"])),

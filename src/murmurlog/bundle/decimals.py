@@ -1,7 +1,7 @@
-"""Numbers as people write them: plain decimals. Python's own int() and float() read more than that.
+"""Parsers of plain decimal numbers, stricter than Python's int() and float().
 
-They take 1_0 for 10, and digits of every script, infinity and NaN for numbers. A typo in a budget
-must not become another budget.
+Those accept 1_0 as 10, digits of every script, infinity and NaN. A typo in a budget must not become
+another budget.
 """
 
 import math
@@ -12,14 +12,14 @@ _REAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 
 def integer(text: str) -> int:
-    """The whole number that is written there in ASCII digits; raises ValueError if none is."""
+    """A whole number in ASCII digits; raises ValueError for any other text."""
     if not _WHOLE.fullmatch(text.strip()):
         raise ValueError(f"{text!r:.80} is no whole number: write digits only")
     return int(text)
 
 
 def decimal(text: str) -> float:
-    """The finite number that is written there in ASCII digits; raises ValueError if none is."""
+    """A finite number in ASCII digits; raises ValueError for any other text."""
     if not _REAL.fullmatch(text.strip()) or not math.isfinite(float(text)):
         raise ValueError(f"{text!r:.80} is no number: write digits, such as 10, 0.5 or 1e-6")
     return float(text)

@@ -1,15 +1,15 @@
 """Sums and ratios of published counts, with intervals. Never sees a log.
 
-Each published row has a draw of its own, so the errors of different rows are independent given
-which rows are published, and variances add up. What does not shrink is bias: a count that passed a
-threshold is corrected for it, but not perfectly, and what is left has the same sign in many rows.
-Rows near a threshold therefore widen the interval by a share of their standard error each, rows
-that may be nobody's by their whole count.
+Each published row has its own draw of noise, so the errors of different rows are independent given
+which rows are published, and variances add up. Bias does not average out: a count that passed a
+threshold is corrected for selection, but not perfectly, and the remaining bias has the same sign in
+many rows. Rows near a threshold therefore widen the interval by a share of their standard error each,
+rows that may have no users by their whole count.
 
-What an interval is about: the sum over these rows of how many units hold the item *after bounding*,
-where a unit counts for its first few items only. It says nothing about what bounding took away,
-nothing about items that are not published, and a unit that holds two of the items counts twice.
-Rows must be chosen by their keys. To choose them by their counts is to choose them by their noise.
+An interval is about the sum over these rows of how many units hold the item *after bounding*, where a
+unit counts for its first few items only. It does not cover what bounding removed or items that are not
+published, and a unit that holds two of the items counts twice. Rows must be chosen by their keys: to
+choose them by their counts is to choose them by their noise.
 """
 
 import math
@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from scipy.special import ndtr, ndtri
 
 from murmurlog.bundle.certificate import TableClaim
-from murmurlog.bundle.consistency import drawn
+from murmurlog.bundle.consistency import noisy_table
 from murmurlog.bundle.schema import LISTS, count_of
 from murmurlog.errors import BundleError, MurmurlogError, UsageError
 from murmurlog.privacy import noise_sd
@@ -33,20 +33,20 @@ from murmurlog.privacy.selection_bias import Selection
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.bool_]
-# None: all rows; a pattern or texts for the first key column; patterns or texts by column; or a
-# mask or an expression of Arrow.
+# None: all rows; a pattern or texts for the first key column; patterns or texts by column; or an Arrow
+# mask or expression.
 Texts = str | Iterable[str]
 Where: TypeAlias = Texts | Mapping[str, Texts] | pa.Array | pc.Expression | None
 
-STEEPEST = 2.5  # items of n users are at worst as many as n^-2.5; queries of web logs: about n^-2
-NEAR_SD = 3.0  # how far above its threshold a row still leans
-SHAPE_SD = 24.0  # larger noise leans as noise of this size does
-EXCESS = {"geometric": 3.0}  # kurtosis of one draw beyond that of a normal law
+STEEPEST = 2.5  # the number of items with n users falls at most as n^-2.5; in web logs about n^-2
+NEAR_SD = 3.0  # standard errors above its threshold up to which a row is biased
+SHAPE_SD = 24.0  # noise with a larger standard deviation has the same relative bias as this
+EXCESS = {"geometric": 3.0}  # excess kurtosis of one draw
 
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """A number that was not published as such: its value, an interval and a standard error."""
+    """An estimate derived from published counts: its value, an interval and a standard error."""
 
     value: float
     low: float
@@ -66,36 +66,36 @@ class Estimate:
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """The counts of a table as they were drawn, with what is known of their errors."""
+    """The noisy counts of a table, with bounds on their errors."""
 
     name: str
     values: Floats
     stderr: Floats
-    too_high: Floats  # how much too high a row is on average, at most
-    too_low: Floats
+    too_high: Floats  # bound on the upward bias of a row
+    too_low: Floats  # bound on its downward bias
     excess: float
 
 
 def counts(name: str, table: pa.Table, claim: TableClaim) -> Counts:
-    """The counts of a table. Where they were made consistent, the drawn ones.
+    """The noisy counts of a table, even where consistent ones exist.
 
-    Those have a known law and no error in common. Consistent ones lean on each other, and what a
-    sum of them gains or loses by it cannot be told from the table.
+    Noisy counts have a known law and independent errors. The errors of consistent counts depend on
+    each other in a way that the table does not show.
     """
     try:
         return _counts(name, table, claim)
     except MurmurlogError:
         raise
     except (TypeError, ValueError, LookupError, ArithmeticError) as error:
-        # The parameters are as somebody wrote them; only `verify` holds them against the mechanism.
+        # The parameters may be forged; only `verify` checks them against the mechanism.
         raise BundleError(
-            f"privacy.json gives parameters of {name} that cannot be computed with "
+            f"privacy.json states parameters of {name} that do not allow a computation "
             f"({type(error).__name__})"
         ) from None
 
 
 def _counts(name: str, table: pa.Table, claim: TableClaim) -> Counts:
-    table = drawn(table)
+    table = noisy_table(table)
     counted = count_of(table)
     if counted is None:
         raise UsageError(f"the table {name} has no counts: there is nothing to add up")
@@ -104,7 +104,9 @@ def _counts(name: str, table: pa.Table, claim: TableClaim) -> Counts:
     too_high, too_low = np.zeros(len(values)), np.zeros(len(values))
     noise, scale = claim.parameters.get("noise"), claim.parameters.get("scale")
     for T in _thresholds(claim, values):
-        high, low = lean(str(noise), float(scale or 1.0), T, claim.guarantee.notion != "pdp")
+        high, low = selection_lean(
+            str(noise), float(scale or 1.0), T, claim.guarantee.notion != "pdp"
+        )
         near = values <= T + NEAR_SD * stderr
         too_high = np.where(near, np.maximum(too_high, high * stderr), too_high)
         too_low = np.where(near, np.maximum(too_low, low * stderr), too_low)
@@ -114,14 +116,14 @@ def _counts(name: str, table: pa.Table, claim: TableClaim) -> Counts:
         name=name,
         values=values,
         stderr=stderr,
-        too_high=np.minimum(too_high, np.maximum(values, 0.0)),  # nobody is the least there is
+        too_high=np.minimum(too_high, np.maximum(values, 0.0)),  # true counts are not negative
         too_low=too_low,
         excess=EXCESS.get(str(noise), 0.0),
     )
 
 
 def _thresholds(claim: TableClaim, values: Floats) -> list[int]:
-    """The thresholds that noisy counts themselves had to pass; fresh counts have passed none."""
+    """The thresholds that the noisy counts themselves passed; none for fresh counts."""
     given = claim.parameters
     if given.get("noise") is None or "count_scale" in given or not len(values):
         return []
@@ -132,17 +134,17 @@ def _thresholds(claim: TableClaim, values: Floats) -> list[int]:
 
 
 @lru_cache(maxsize=64)
-def lean(noise: str, scale: float, T: int, corrected: bool = True) -> tuple[float, float]:
-    """How much too high and too low counts near T are on average, at most, in standard errors.
+def selection_lean(noise: str, scale: float, T: int, corrected: bool = True) -> tuple[float, float]:
+    """Bounds on the upward and downward bias of counts near T, in standard errors.
 
     Exact sums over the law of the noise, for the worst of these populations: all items have the same
-    true count, T or up to two standard deviations more; items of n users are equally many for every
-    n; or as many as n^-2.5, most of which are below T and pass by luck.
+    true count, from T to two standard deviations above; the number of items with n users is constant
+    in n; or it falls as n^-2.5, so that most items are below T and pass by chance.
     """
     stretch = max(1.0, noise_sd(noise=noise, scale=scale) / SHAPE_SD)
     scale, T = scale / stretch, max(2, round(T / stretch))
     sd = noise_sd(noise=noise, scale=scale)
-    # Items of far fewer users than T pass with chances that are 0 in floating point.
+    # Items with far fewer users than T pass with probability 0 in floating point.
     n = np.arange(max(1, T - int(130 * sd) - 2), T + int(8 * sd) + 2)
     noisy = np.arange(T, n[-1] + int(20 * scale) + 20)
     away = np.abs(noisy[None, :] - n[:, None])
@@ -155,10 +157,10 @@ def lean(noise: str, scale: float, T: int, corrected: bool = True) -> tuple[floa
         made = Selection(noise, scale, T).estimates(noisy)
         values, stderr = made.users.astype(np.float64), np.asarray(made.stderr, np.float64)
     near = values <= T + NEAR_SD * stderr
-    too_high = mass @ values - mass.sum(axis=1) * n  # on average, and times the chance to pass
+    too_high = mass @ values - mass.sum(axis=1) * n  # mean error times the probability to pass
     errors = mass[:, near] @ stderr[near]
     alike = np.flatnonzero((n >= T) & (n <= T + 2 * sd))
-    with np.errstate(all="ignore"):  # noise of a forged scale may be none at all
+    with np.errstate(all="ignore"):  # a forged scale may mean no noise at all
         each = [too_high[alike] / errors[alike]]
         for steepness in (0.0, STEEPEST):
             items = n.astype(np.float64) ** -steepness
@@ -167,11 +169,11 @@ def lean(noise: str, scale: float, T: int, corrected: bool = True) -> tuple[floa
     return max(0.0, float(found.max())), max(0.0, float(-found.min()))
 
 
-def matching(table: pa.Table, where: Where) -> Rows:
-    """Which rows are meant.
+def match_rows(table: pa.Table, where: Where) -> Rows:
+    """The rows that match `where`.
 
-    In a pattern `*` stands for any text and `?` for any one character; keys are normalised, so write
-    it in lower case. Of a list of queries one has to match.
+    In a pattern `*` matches any text and `?` any one character; keys are normalised, so write it in
+    lower case. A list of queries matches if one of them does.
     """
     if where is None:
         return np.ones(table.num_rows, bool)
@@ -189,11 +191,11 @@ def matching(table: pa.Table, where: Where) -> Rows:
     wanted = where if isinstance(where, Mapping) else {first: where}
     found = np.ones(table.num_rows, bool)
     for column, texts in wanted.items():
-        found &= _named(table, column, texts)
+        found &= _match_column(table, column, texts)
     return found
 
 
-def _named(table: pa.Table, column: str, texts: Texts) -> Rows:
+def _match_column(table: pa.Table, column: str, texts: Texts) -> Rows:
     keys = [f.name for f in table.schema if pa.types.is_string(f.type) or f.name in LISTS]
     if column not in keys:
         raise UsageError(f"there is no key column {column!r}: use {', '.join(keys)}")
@@ -225,8 +227,8 @@ def total(of: Counts, rows: Rows, *, confidence: float = 0.95) -> Estimate:
     )
 
 
-def each(of: Counts, *, confidence: float = 0.95) -> tuple[Floats, Floats]:
-    """The ends of the interval of every single row: what `total` says of that row alone."""
+def row_intervals(of: Counts, *, confidence: float = 0.95) -> tuple[Floats, Floats]:
+    """The ends of the interval of every row: the `total` of that row alone."""
     spread = _quantile(confidence, of.excess) * of.stderr
     low: Floats = np.maximum(0.0, of.values - spread - of.too_high)
     high: Floats = np.maximum(0.0, of.values + spread + of.too_low)
@@ -238,12 +240,12 @@ def ratio(
 ) -> Estimate:
     """The sum of some counts over that of others, with Fieller's interval.
 
-    It holds every r for which 0 is within the errors of (sum - r times the other sum). Rows that
-    are in both sums have one error, not two. Where the lower sum cannot be told from 0 the interval
-    has no upper end: `high` is infinite, and `value` too if that sum is not even positive.
+    The interval holds every r for which 0 is within the errors of (sum - r times the other sum). Rows
+    in both sums have one error, not two. Where the divisor does not differ significantly from 0 the
+    interval has no upper end: `high` is infinite, and so is `value` if the divisor is not positive.
     """
     if not over_rows.any():
-        raise UsageError("no published row matches what is divided by: widen the pattern")
+        raise UsageError("no published row matches the divisor: widen the pattern")
     a, b = float(of.values[rows].sum()), float(over.values[over_rows].sum())
     shared = rows & over_rows if of.name == over.name else np.zeros(len(of.values), bool)
     va, vb, c = _squares(of, rows), _squares(over, over_rows), _squares(of, shared)
@@ -280,13 +282,13 @@ def _squares(of: Counts, rows: Rows) -> float:
 
 
 def _excess(of: Counts, rows: Rows) -> float:
-    """The kurtosis of the sum beyond that of a normal law."""
+    """The excess kurtosis of the sum."""
     squares = _squares(of, rows)
     return of.excess * float((of.stderr[rows] ** 4).sum()) / squares**2 if squares > 0 else 0.0
 
 
 def _quantile(confidence: float, excess: float) -> float:
-    """How many standard errors hold this much, by Cornish and Fisher's expansion."""
+    """The half-width of an interval in standard errors, by the Cornish-Fisher expansion."""
     if not 0 < confidence < 1:
         raise UsageError(f"--confidence must lie between 0 and 1, not {confidence!r}")
     z = float(ndtri((1 + confidence) / 2))

@@ -1,7 +1,7 @@
-"""A bundle in the files that other tools read. Nothing private is added: bundles are public.
+"""Exports a bundle to the formats of other tools. Bundles are public, so an export costs no privacy.
 
-Every export says what it protects: a README in a folder, attributes of the graph in GraphML.
-It is written beside its target and moved there in one step. Never sees a log.
+Every export states the guarantee: in a README, or in attributes of the graph in GraphML. It is
+written beside its target and moved there in one step. Never sees a log.
 """
 
 import gzip
@@ -41,8 +41,8 @@ from murmurlog.bundle.scratch import scratch, settle
 from murmurlog.bundle.write import check_target
 from murmurlog.errors import BundleError, UsageError
 
-FORMULA = "=+-@\u2212\"'"  # how a cell begins that a spreadsheet runs, unquotes or hides part of
-UNSEEN = re.compile(r"\A[\s\u200b-\u200f\u2060\ufeff]+")  # spaces and marks without width in front
+FORMULA = "=+-@\u2212\"'"  # first characters of cells that spreadsheets run, unquote or partly hide
+UNSEEN = re.compile(r"\A[\s\u200b-\u200f\u2060\ufeff]+")  # leading spaces and zero-width characters
 README = {
     "tsv": "Tab-separated, UTF-8, a line of names first, no quoting. A text that begins, after "
     "spaces, with = + - @ (also full width), a minus sign, a quotation mark or an apostrophe has "
@@ -67,7 +67,7 @@ README["graph"] += " " + README["tsv"]
 
 @dataclass(frozen=True, kw_only=True)
 class Exported:
-    """What was written: the data files with their rows, and what a reader should know."""
+    """The result of an export: the data files with their numbers of rows, and notes for the reader."""
 
     to: str
     out: Path
@@ -102,21 +102,21 @@ def export(folder: str | Path, *, to: str, out: str | Path) -> Exported:
             made = root / out.name
         else:
             files, made = WRITERS[to](root, release), root
-            if to != "hf":  # that one brings its own
+            if to != "hf":  # which copies the README and checksums of the bundle
                 _seal(root, _readme(release.certificate, to, files, notes))
         check_target(out)
         settle(made, out)
     return Exported(to=to, out=out, files=files, notes=notes)
 
 
-def defused(text: str) -> str:
-    """The text as a cell that no spreadsheet runs; `fused` gives it back."""
+def escape_cell(text: str) -> str:
+    """The text as a cell that no spreadsheet runs; `unescape_cell` is the inverse."""
     begin = unicodedata.normalize("NFKC", UNSEEN.sub("", text)[:1])
     return f"'{text}" if begin and begin[0] in FORMULA else text
 
 
-def fused(cell: str) -> str:
-    """The text of a cell that `defused` made."""
+def unescape_cell(cell: str) -> str:
+    """The text of an escaped cell."""
     return cell.removeprefix("'")
 
 
@@ -124,7 +124,7 @@ def fused(cell: str) -> str:
 
 
 def check_files(release: Release) -> None:
-    """Raises unless the bundle is as it was written; what it claims is for `verify` to check."""
+    """Raises unless the files of a bundle are intact; `verify` checks its claims."""
     root = release.path
     advice = f"See what is wrong: murmurlog verify {root}"
     for path in root.rglob("*"):
@@ -141,7 +141,7 @@ def check_files(release: Release) -> None:
 
 
 def _notes(tables: Mapping[str, pa.Table], to: str) -> tuple[str, ...]:
-    """What an export in this form leaves out; raises where nothing would be left."""
+    """Notes on what an export in this format omits; raises where it would be empty."""
     if to not in ("trec", "ir-datasets", "graph"):
         return ()
     if not texts_of(tables, *QUERY_COLUMNS):
@@ -239,15 +239,15 @@ WRITERS: dict[str, Callable[[Path, Release], dict[str, int]]] = {
 def _table(path: Path, table: pa.Table) -> int:
     """Writes a line of names and a line for each row; returns how many rows."""
     cells = (map(cell, row.values()) for row in rows(table))
-    return _lines(path, chain([map(defused, table.column_names)], cells)) - 1
+    return _lines(path, chain([map(escape_cell, table.column_names)], cells)) - 1
 
 
 def cell(value: str | list[str] | int | float | bool | None) -> str:
-    """A value as a cell of a text file, defused."""
+    """A value as an escaped cell of a text file."""
     if isinstance(value, list):
         return json.dumps(value, ensure_ascii=False)  # begins with a bracket: no formula
     if isinstance(value, str):
-        return defused(value)
+        return escape_cell(value)
     if value is None or isinstance(value, bool):
         return "" if value is None else str(value).lower()
     return repr(value)
@@ -265,7 +265,7 @@ def _lines(path: Path, lines: Iterable[Iterable[str]]) -> int:
 
 @contextmanager
 def _text(path: Path) -> Iterator[TextIO]:
-    """A new file for text, packed if its name says so; the same text gives the same bytes."""
+    """A new text file, compressed if its name ends in .gz; the same text gives the same bytes."""
     with ExitStack() as stack:
         file: Any = stack.enter_context(path.open("wb"))
         if path.suffix == ".gz":
@@ -279,7 +279,7 @@ def _text(path: Path) -> Iterator[TextIO]:
 def _readme(
     certificate: Certificate, to: str, files: Mapping[str, int], notes: Iterable[str]
 ) -> str:
-    """README.txt: what is protected and by how much, the files, and their rules."""
+    """README.txt: the guarantee, the files and their format."""
     g, about = certificate.guarantee, certificate.about
     facts = {
         "Unit": f"{g.unit} ({g.neighbours})",

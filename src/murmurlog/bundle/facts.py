@@ -1,6 +1,6 @@
-"""The facts of a release, as cards state them for machines: README.md, datapackage.json, report.html.
+"""The machine-readable facts of a release in README.md, datapackage.json and report.html.
 
-Cards are worded otherwise by other versions of murmurlog; the facts are not.
+The wording of cards differs between versions of murmurlog; the facts do not.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ KEY = "dp"
 
 
 def facts(certificate: Certificate, sha256: Mapping[str, str]) -> dict[str, Any]:
-    """The facts under their key; nothing for bundles of format 1, whose cards have no such part."""
+    """The facts under their key; empty for bundles of format 1, whose cards state none."""
     if certificate.format < 2:
         return {}
     return {

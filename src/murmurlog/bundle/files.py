@@ -1,4 +1,4 @@
-"""The files of a bundle: their names, their checksums and what a Parquet file says of its privacy."""
+"""The files of a bundle: their names, their checksums and the privacy metadata of Parquet files."""
 
 import hashlib
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ def expected_files(certificate: Certificate) -> set[str]:
 
 
 def metadata(certificate: Certificate) -> dict[str, str]:
-    """What every Parquet file says about its privacy."""
+    """The privacy metadata of every Parquet file."""
     g = certificate.guarantee
     proved = g.notion != "none"
     return {
@@ -33,14 +33,14 @@ def metadata(certificate: Certificate) -> dict[str, str]:
 
 
 def sums(root: Path) -> dict[str, str]:
-    """The SHA-256 of every file but the list of sums itself, by name."""
+    """The SHA-256 of every file but SHA256SUMS itself, by name."""
     return {
         str(path.relative_to(root)): _sha256(path) for path in _files(root) if path != root / SUMS
     }
 
 
 def stated_sums(root: Path) -> dict[str, str]:
-    """What the list of sums of a bundle says, by name."""
+    """The checksums in SHA256SUMS, by file name."""
     if not is_own_file(root, SUMS):
         raise BundleError(f"there is no file {SUMS} in {str(root)!r}")
     if (root / SUMS).stat().st_size > MOST_JSON_BYTES:
@@ -58,7 +58,7 @@ def _sha256(path: Path) -> str:
 
 
 def is_own_file(root: Path, name: str) -> bool:
-    """Whether a file of a bundle is a file, not a link or a pipe, and its folder no link."""
+    """Whether a file of a bundle is a regular file, and neither it nor its folder is a link."""
     path = root / name
     links = (path, *path.parents[: len(Path(name).parts) - 1])
     return path.is_file() and not any(each.is_symlink() for each in links)

@@ -1,10 +1,9 @@
 """Tables as a graph: queries and urls are nodes, clicks and reformulations are edges.
 
-Tables are known by their key columns, not by their names, so a bundle that has no clicks or no
-pairs gives a smaller graph and no error. Nothing is added up: a node has the count that its own
-table gives it, or none. Sessions and itemsets are no edges, and an invented user's rows are no
-number of people: of a log the queries and urls are nodes, and nothing else of these tables is in the
-graph, which says so in `left_out`. Knows no bundle, no file and no log of real users.
+Tables are identified by their key columns, so a bundle without clicks or pairs gives a smaller graph
+and no error. Counts are not summed: a node has the count of its own table, or none. Sessions and
+itemsets give no edges. The rows of a synthetic log do not count people: its queries and urls are
+nodes, without counts. `left_out` names the tables that the graph does not fully represent.
 """
 
 import re
@@ -27,7 +26,7 @@ COUNTS = {
 }
 ENDS = {"click": ("query", "url"), "reformulation": ("query", "next_query")}
 LISTED, NAMED = {"queries", "items"}, "user"  # columns of sessions and itemsets, and of a log
-KINDS = {"query": "query", "next_query": "query", "url": "url"}  # of the node a column names
+KINDS = {"query": "query", "next_query": "query", "url": "url"}  # kind of node in each column
 NODES = pa.schema(
     [("id", pa.string()), ("kind", pa.string()), ("text", pa.string()), *COUNTS.items()]
 )
@@ -40,7 +39,7 @@ XML_TYPES = {
     pa.float64(): "double",
     pa.bool_(): "boolean",
 }
-# What XML 1.0 cannot hold, not even escaped.
+# Characters that XML 1.0 does not allow, not even escaped.
 NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -50,7 +49,7 @@ class Graph:
 
     nodes: pa.Table
     edges: pa.Table
-    left_out: tuple[str, ...] = ()  # tables whose rows no edge and no count shows
+    left_out: tuple[str, ...] = ()  # tables whose rows give no edges and no counts
 
 
 def graph(tables: Mapping[str, pa.Table]) -> Graph:
@@ -68,8 +67,8 @@ def graph(tables: Mapping[str, pa.Table]) -> Graph:
 
 def graphml(graph: Graph, *, about: Mapping[str, str | float | bool]) -> Iterator[str]:
     """The lines of a GraphML file; `about` becomes attributes of the graph itself."""
-    told = {**about, "left_out": ", ".join(graph.left_out)} if graph.left_out else about
-    header = pa.table({name: pa.array([value]) for name, value in told.items()})
+    attributes = {**about, "left_out": ", ".join(graph.left_out)} if graph.left_out else about
+    header = pa.table({name: pa.array([value]) for name, value in attributes.items()})
     yield '<?xml version="1.0" encoding="UTF-8"?>\n'
     yield '<graphml xmlns="http://graphml.graphdrawing.org/xmlns">\n'
     for part, fields in (("graph", header.schema), ("node", NODES), ("edge", EDGES)):
@@ -95,18 +94,18 @@ def rows(table: pa.Table) -> Iterator[dict[str, Any]]:
 
 
 def _check_keys(tables: Mapping[str, pa.Table]) -> None:
-    """Raises if a table of queries has a further key: its counts are of parts of an edge."""
+    """Raises if a table of queries has a further key: an edge would have several counts."""
     for name, table in tables.items():
         keys = set(table.column_names) - set(COUNTS)
         if not _left_out(table) and keys & set(KINDS) and (more := sorted(keys - set(KINDS))):
             raise UsageError(
-                f"table {name} is split by {', '.join(more)}, and a graph is of one part: keep the "
-                "rows of one value and drop the column"
+                f"table {name} is split by {', '.join(more)}, which a graph cannot represent: keep "
+                "the rows of one value and drop the column"
             )
 
 
 def _left_out(table: pa.Table) -> bool:
-    """Whether it is of sessions or itemsets, or a log of invented users."""
+    """Whether a table holds sessions, itemsets or a synthetic log."""
     return bool((LISTED | {NAMED}) & set(table.column_names))
 
 
@@ -122,7 +121,7 @@ def _edges(table: pa.Table, kind: str) -> pa.Table:
 
 
 def _nodes(tables: Mapping[str, pa.Table], kind: str) -> pa.Table:
-    """The nodes of a kind: those with a count of their own, then ends of edges, then of a log."""
+    """The nodes of a kind: those with a count, then ends of edges, then those of a synthetic log."""
     counted = pa.concat_tables(
         [
             pa.schema([(kind, pa.string()), *COUNTS.items()]).empty_table(),
@@ -151,7 +150,7 @@ def _nodes(tables: Mapping[str, pa.Table], kind: str) -> pa.Table:
 
 
 def _ids(texts: pa.ChunkedArray, kind: str) -> pa.ChunkedArray:
-    """query:weather and url:weather.example: a query and a url with one text stay two nodes."""
+    """Ids such as query:weather and url:weather.example, distinct even for equal texts."""
     return pc.binary_join_element_wise(f"{kind}:", texts, "")
 
 
@@ -170,7 +169,7 @@ def _with_counts(columns: Mapping[str, pa.ChunkedArray | str], table: pa.Table) 
 
 
 def _attributes(fields: pa.Schema) -> list[pa.Field]:
-    """The columns that are written as data, not as an attribute of the element."""
+    """The columns written as data elements, not as XML attributes."""
     return [field for field in fields if field.name not in ("id", "source", "target")]
 
 
@@ -195,7 +194,7 @@ def _quoted(text: str) -> str:
 def _fit(text: str) -> str:
     if found := NOT_XML.search(text):
         raise BundleError(
-            f"a text holds the character U+{ord(found[0]):04X}, which XML cannot: a bundle's text "
-            "is normalised and has none. Check the bundle: murmurlog verify"
+            f"a text holds the character U+{ord(found[0]):04X}, which XML does not allow and "
+            "normalised text never has. Check the bundle: murmurlog verify"
         )
     return text

@@ -1,7 +1,6 @@
-"""How queries and pages of a release are named where others read it: as ir_datasets names AOL's.
+"""Ids of queries and pages in exports, computed as ir_datasets computes those of AOL.
 
-A name is made from the text alone, so the same text has the same one in every release, in an export
-and in the Python adapter. Knows tables.
+An id depends on the text alone, so it is the same in every release, export and Python adapter.
 """
 
 import hashlib

@@ -1,8 +1,8 @@
-"""A loaded bundle as a dataset in the manner of ir_datasets, without needing that package.
+"""A loaded bundle as a dataset with the interface of ir_datasets, without needing that package.
 
-Records have the fields of its own ones, and the ids are those of `murmurlog export --to ir-datasets`,
-so what was made with the files and what is made here can be joined. A release has no users, no times
-and no ranks: the record of its query log is of its own kind. Never sees a log.
+Records have the fields of ir_datasets, and the ids are those of `murmurlog export --to ir-datasets`,
+so that results from the files and from here can be joined. A release has no users, times or ranks,
+so its query log has its own record type. Never sees a log.
 """
 
 from collections.abc import Iterator, Mapping
@@ -47,7 +47,7 @@ class Doc(NamedTuple):
 
 
 class Qrel(NamedTuple):
-    """That people clicked, graded by how many; like TrecQrel. Nobody judged anything."""
+    """A clicked page, graded by the number of users, like TrecQrel. It is not a human judgement."""
 
     query_id: str
     doc_id: str
@@ -56,7 +56,7 @@ class Qrel(NamedTuple):
 
 
 class LogItem(NamedTuple):
-    """A page clicked for a query, and by how many: the noisy count, None without counts."""
+    """A page clicked for a query, with its noisy count; None without counts."""
 
     doc_id: str
     users: int | None
@@ -64,7 +64,7 @@ class LogItem(NamedTuple):
 
 
 class AggregateQlog(NamedTuple):
-    """All that is published about one query: its noisy count, None where there is none."""
+    """Everything published about one query, with its noisy count; None where there is none."""
 
     query_id: str
     query: str
@@ -76,8 +76,8 @@ class AggregateQlog(NamedTuple):
 class Dataset:
     """The queries, pages, clicks and aggregated query log of a release.
 
-    It may be given to `ir_datasets.Dataset` as a constituent. Where the release has no click table
-    there are no docs and no qrels, and asking for them raises.
+    `ir_datasets.Dataset` accepts it as a constituent. Without a click table there are no docs and no
+    qrels, and reading them raises.
     """
 
     def __init__(self, release: Release) -> None:
@@ -157,18 +157,20 @@ class Dataset:
     # --- the query log ---
 
     def qlogs_iter(self) -> Iterator[AggregateQlog]:
-        """A record for each query: how many asked it, and what they clicked."""
+        """A record for each query: its count and its clicked pages."""
         items: dict[str, list[LogItem]] = {}
         if "click" in self._tables:
             what = count_of(self._click)
             for query, url, count in clicks(self._click):
-                item = LogItem(self._docids[url], *_told(what, count))
+                item = LogItem(self._docids[url], *_users_and_rows(what, count))
                 items.setdefault(query, []).append(item)
         own = self._tables.get("query")
         what = None if own is None else count_of(own)
         counts = {} if own is None else {row["query"]: row.get(what or "") for row in rows(own)}
         return (
-            AggregateQlog(qid, query, *_told(what, counts.get(query)), tuple(items.get(query, ())))
+            AggregateQlog(
+                qid, query, *_users_and_rows(what, counts.get(query)), tuple(items.get(query, ()))
+            )
             for query, qid in self._qids.items()
         )
 
@@ -201,6 +203,6 @@ class Dataset:
         return ids(distinct({"click": self._click}, "url"), DOCID_DIGITS)
 
 
-def _told(what: str | None, count: int | None) -> tuple[int | None, int | None]:
-    """A count as (users, rows): it is of one of them."""
+def _users_and_rows(what: str | None, count: int | None) -> tuple[int | None, int | None]:
+    """A count as (users, rows); one of them is None."""
     return (count, None) if what != "rows" else (None, count)

@@ -1,7 +1,7 @@
-"""The zero-width joiners: where they change what a reader sees, and where they only hide.
+"""The zero-width joiners: where they change the rendering of a text, and where they are idle.
 
 U+200C (ZWNJ) and U+200D (ZWJ) are invisible. Persian, Indic scripts and emoji need them in some
-places; anywhere else a text with one is a twin of the text without. The rules are those of IDNA's
+places; anywhere else a text with one looks like the text without. The rules are those of IDNA's
 CONTEXTJ (RFC 5892, appendix A), with two places more for ZWJ: between emoji (Unicode Standard Annex
 29, rule GB11), and before a virama, which Bengali and Kannada write after ra.
 
@@ -66,12 +66,12 @@ EMOJI = _characters(
 
 
 def without_joiners(text: str) -> str:
-    """The text without any joiner, for comparisons that none may escape."""
+    """The text without any joiner, for comparisons that joiners must not evade."""
     return text if text.isascii() else text.replace(ZWNJ, "").replace(ZWJ, "")
 
 
 def without_idle_joiners(text: str) -> str:
-    """The text without the joiners that change nothing a reader sees; one of a run stays at most."""
+    """The text without joiners that change nothing visible; at most one of a run stays."""
     if ZWNJ not in text and ZWJ not in text:
         return text
     kept: list[str] = []
@@ -91,7 +91,7 @@ def without_idle_joiners(text: str) -> str:
 
 
 def _with_next(text: str) -> Iterator[tuple[str, str, str]]:
-    """Each character, with the next one that is no joiner, and the next that is no mark either."""
+    """Each character, with the next that is no joiner, and the next that is neither joiner nor mark."""
     after = base = ""
     found = []
     for c in reversed(text):
@@ -114,5 +114,5 @@ def _is_virama(c: str) -> bool:
 
 
 def _is_mark(c: str) -> bool:
-    """Whether letters join across it: Joining_Type T of what is left of a normalised text."""
+    """Whether letters join across it: Joining_Type T in normalised text."""
     return unicodedata.category(c) in ("Mn", "Me")

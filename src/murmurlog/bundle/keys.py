@@ -1,12 +1,11 @@
-"""The normaliser: what counts as the same query, keyword or url. Pure functions of one string.
+"""The normaliser: which texts are the same query, keyword or url. Pure functions of one string.
 
 Engines disagree about case (Turkish dotted I, final sigma), so text is normalised here, in
-Python, on distinct strings only. The rules have a version, and it goes into the certificate:
-change a rule, change the version. The older versions stay, because bundles that were made by them
-are checked by them:
+Python, on distinct strings only. The rules have a version, which the certificate states: whoever
+changes a rule changes the version. Older versions stay, because older bundles are checked by them:
 
     1  NFKC, casefold, no control characters, single spaces
-    2  also no default ignorable code points, and joiners only where they show
+    2  also no default ignorable code points, and joiners only where they are visible
 """
 
 import re
@@ -18,21 +17,21 @@ from urllib.parse import urlsplit
 from murmurlog.bundle.joiners import JOINERS, without_idle_joiners
 from murmurlog.errors import UsageError
 
-# The number of each set of rules that can be followed here, by its name in a certificate.
+# The supported versions of the rules, by their names in a certificate.
 VERSIONS = {
     f"nfkc-casefold-{version} (unicode {unicodedata.unidata_version})": version
     for version in (1, 2)
 }
 NORMALISER, LATEST = list(VERSIONS.items())[-1]
-MOST_CHARACTERS = 10_000  # of what the owner says in his own words
+MOST_CHARACTERS = 10_000  # of one text by the owner
 URL_LEVELS = ("host", "path", "full")
 
 # Printable ASCII without capitals, single spaces inside: already normal, whatever the engine.
 # An engine may skip Python for strings that match this from end to end.
 ALREADY_NORMAL = r"[!-@\[-~]+( [!-@\[-~]+)*"
-# The same said by a search that finds why not, since Java's loop over a group has no bound on its
-# stack: a string is already normal if this finds nothing in it, no space begins or ends it, and it
-# is not empty.
+# The same rule as a search for violations, since Java's loop over a group has no bound on its stack: a
+# string is already normal if this matches nowhere, it has no leading or trailing space, and it is not
+# empty.
 ODD = r"[^ -@\[-~]|  "
 
 _SPACES = re.compile(r"\s+")
@@ -46,10 +45,10 @@ _RUNS = re.compile(
     "|(?P<other>[^\u3005-\u3007\u3041-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
     "\U00020000-\U000323af\u0e01-\u0e3a\u0e40-\u0e4e]+)"
 )
-# A syllable, nearly: a vowel written in front, a consonant (with r, l or w before a sign), vowel
-# signs and tone marks, a last consonant if it bears no sign itself, and what is silenced after it.
-# In "e..ia", "e..uea" and "..o.." a letter that is also a consonant is the vowel. What is left over
-# is a chunk of its own.
+# Approximately a syllable: a preposed vowel, a consonant (with r, l or w before a sign), vowel signs
+# and tone marks, a final consonant if it has no sign itself, and silenced letters after it. In "e..ia",
+# "e..uea" and "..o.." a letter that is also a consonant is the vowel. Any other character is a chunk
+# by itself.
 _THAI_SIGN = "[\u0e30-\u0e3a\u0e45\u0e47-\u0e4e]"
 _THAI_FIRST = f"[\u0e01-\u0e2e](?:[\u0e23\u0e25\u0e27](?={_THAI_SIGN}))?"
 _THAI_LAST = f"[\u0e01-\u0e2e](?!{_THAI_SIGN})"
@@ -61,20 +60,20 @@ _THAI_SYLLABLE = re.compile(
     f"|[\u0e40-\u0e44]?{_THAI_FIRST}{_THAI_SIGN}*(?:{_THAI_LAST})?{_THAI_SILENT}"
     "|[\u0e01-\u0e4e]"
 )
-# What most urls look like; the general road gives the same answer, more slowly.
+# The form of most urls; the general code gives the same result, more slowly.
 _PLAIN_URL = re.compile(
     r"(?:https?://)?(?:www\.)?([a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)+)"
     r"(/[!\"$->@-~]*)?(\?[!\"$-~]+)?(?:#[!-~]*)?"
 )
-# Unicode's Default_Ignorable_Code_Point but for the joiners: nothing shows them.
+# Unicode's Default_Ignorable_Code_Point without the joiners: they are invisible.
 _IGNORABLE = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u202a-\u202e"
     "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3"
     "\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-_BLANK = "\u2800"  # a pattern of Braille without dots: a space to the eye, a symbol to Unicode
+_BLANK = "\u2800"  # the Braille pattern without dots: it looks like a space, but is a symbol
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-MOST_MARKS = 1000  # in a row, before they are put in order here
+MOST_MARKS = 1000  # length from which combining marks are sorted here, not by NFKC
 
 
 def normalise(text: str, *, version: int = LATEST) -> str | None:
@@ -99,12 +98,12 @@ def normalise(text: str, *, version: int = LATEST) -> str | None:
 
 
 def is_ignorable(c: str) -> bool:
-    """Whether a character is one that normalising takes away because nothing shows it."""
+    """Whether normalising removes a character because it is invisible."""
     return _IGNORABLE.match(c) is not None
 
 
 def has_invisible(text: str) -> bool:
-    """Whether a text holds a character that nothing shows; joiners aside, which depend on others."""
+    """Whether a text holds an invisible character; joiners aside, which depend on their context."""
     return _BLANK in text or _IGNORABLE.search(text) is not None
 
 
@@ -113,7 +112,7 @@ def _without_ignorable(text: str) -> str:
 
 
 def _with_marks_in_order(text: str) -> str:
-    """A text with the same NFKC. Its marks are sorted: NFKC takes the square of their number to do so."""
+    """A text with the same NFKC and sorted combining marks, which NFKC sorts in quadratic time."""
     if len(text) <= MOST_MARKS:
         return text
     out: list[str] = []
@@ -146,20 +145,20 @@ def _visible(text: str) -> str:
 def keywords(query: str) -> list[str]:
     """The distinct words of a normalised query, in order.
 
-    Scripts that write no spaces are cut by rule, without a dictionary: Han into overlapping pairs,
-    Katakana not at all, Hiragana and Thai as `_hiragana` and `_THAI_SYLLABLE` say. A change of
-    script to or from one of these ends a word.
+    Scripts without spaces are segmented by rule, without a dictionary: Han into overlapping pairs,
+    Katakana not at all, Hiragana and Thai by `_hiragana` and `_THAI_SYLLABLE`. A change of script to
+    or from one of these ends a word.
     """
     if query.isascii():
         return list(dict.fromkeys(_WORDS.findall(query)))
     words = (word for run in _words_with_marks().findall(query) for word in _cut(run))
-    # A joiner can lose what it was needed for where a word ends.
+    # A joiner at the end of a word may no longer be needed.
     return list(dict.fromkeys(filter(None, map(without_idle_joiners, words))))
 
 
 @cache
 def _words_with_marks() -> re.Pattern[str]:
-    """As _WORDS, but vowel signs, tone marks and joiners of a script are part of its words."""
+    """Like _WORDS, with vowel signs, tone marks and joiners as part of words."""
     marks = [chr(c) for c in range(0x300, 0x20000) if unicodedata.category(chr(c)) in ("Mn", "Mc")]
     word = rf"\w[\w{JOINERS}{''.join(marks)}]*"
     return re.compile(rf"{word}(?:['\u2019.\-]{word})*")
@@ -228,7 +227,7 @@ def clean_url(url: str, level: str) -> str | None:
 
 
 def odd_line(texts: Iterable[str]) -> str | None:
-    """The first of these texts that is not one plain line, which a card could be broken with."""
+    """The first of these texts that is not one plain line, and so could break a card."""
     for text in texts:
         plain = (c.isprintable() or c in JOINERS or unicodedata.category(c) == "Zs" for c in text)
         if len(text) > MOST_CHARACTERS or not all(plain):

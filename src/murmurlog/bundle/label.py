@@ -1,4 +1,4 @@
-"""What a certificate says, in words for everybody: the privacy label, bounds, thresholds, assumptions.
+"""The certificate in plain words: the privacy label, bounds, thresholds, assumptions.
 
 Numbers are rounded so that they never promise more than the certificate does.
 """
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from murmurlog.bundle.certificate import Certificate, TableClaim
-from murmurlog.charts import html as paper
+from murmurlog.charts import html
 from murmurlog.privacy import Guarantee
 
 PLAIN = {
@@ -32,7 +32,7 @@ FREE = "none on the number of users"
 
 
 def label(certificate: Certificate) -> str:
-    """Who is protected, how well, and what was done for it; the unit first."""
+    """The privacy label: the protected unit first, then the guarantee and how it was achieved."""
     g, users = certificate.guarantee, certificate.declared_users
     change = (
         "added to the log or taken out" if g.neighbours == "add-remove" else "replaced by another"
@@ -41,27 +41,27 @@ def label(certificate: Certificate) -> str:
     words = (
         f"An id of the log, not a person: all of its rows, {change}."
         if g.unit == "user"
-        else f"All of its rows, {change}. {paper.several(g.unit)}"
+        else f"All of its rows, {change}. {html.several(g.unit)}"
     )
     if g.notion == "none":
-        told = "No guarantee. One person's presence can change this data for sure."
-        rows = [("Protected unit", "nobody", told)]
+        text = "No guarantee. One person's presence can change this data for sure."
+        rows = [("Protected unit", "nobody", text)]
     else:
         rows = [
             ("Protected unit", unit, words),
             (
                 "Odds",
-                f"× {paper.odds(g)} at most (epsilon {paper.up(g.epsilon, 6)})",
+                f"× {html.odds(g)} at most (epsilon {html.up(g.epsilon, 6)})",
                 _odds(g),
             ),
             (
                 "Chance of more",
-                paper.chance(g.plain_delta),
-                f"delta = {paper.up(g.plain_delta)}"
+                html.chance(g.plain_delta),
+                f"delta = {html.up(g.plain_delta)}"
                 + (
                     ""
                     if users is None
-                    else f"; times {users:,} declared users: {paper.up(g.plain_delta * users)}"
+                    else f"; times {users:,} declared users: {html.up(g.plain_delta * users)}"
                 )
                 + ". Nothing can be told from this bundle that could not be told from one which keeps "
                 "to the factor but for this chance.",
@@ -72,13 +72,13 @@ def label(certificate: Certificate) -> str:
                 (
                     "Also",
                     "",
-                    f"Probabilistic differential privacy at epsilon {paper.up(g.epsilon, 6)}, delta "
-                    f"{paper.up(g.delta)}, for the tables as they are, though for nothing made from them.",
+                    f"Probabilistic differential privacy at epsilon {html.up(g.epsilon, 6)}, delta "
+                    f"{html.up(g.delta)}, for the tables as they are, though for nothing made from them.",
                 )
             )
     claims = certificate.tables.items()
-    bounds = together({name: bound_of(claim, g.unit) for name, claim in claims})
-    thresholds = together({name: needs(claim, g.unit)[0] for name, claim in claims})
+    bounds = merge_sentences({name: bound_of(claim, g.unit) for name, claim in claims})
+    thresholds = merge_sentences({name: needs(claim, g.unit)[0] for name, claim in claims})
     rows.append(("Bounds", "", " ".join(bounds)))
     rows.append(("Thresholds", "", " ".join(thresholds)))
     rows.append(("Noise", "", _noise(certificate)))
@@ -98,11 +98,11 @@ def label(certificate: Certificate) -> str:
         rows.append(("Booked", "", _booked(certificate.booked)))
     rows.append(("Published", "", _published(certificate)))
     demonstration = "Privacy label of a demonstration: NOT in force"
-    return paper.label("Privacy label" if certificate.private else demonstration, rows)
+    return html.label("Privacy label" if certificate.private else demonstration, rows)
 
 
 def _odds(g: Guarantee) -> str:
-    """What the factor means, and what it means for a guess: (epsilon, delta) as a test sees it."""
+    """The meaning of the factor, also for a guess: the hypothesis-testing view of (epsilon, delta)."""
     what, sides = (
         (f"whether one {g.unit} is in the log", "with it as without it")
         if g.neighbours == "add-remove"
@@ -111,13 +111,13 @@ def _odds(g: Guarantee) -> str:
     return (
         f"This bundle moves anyone's odds on {what} by no more than this factor, e to the epsilon, "
         f"but for the chance below: whatever it shows is at most so many times as likely {sides}, or "
-        f"the other way round. A guess that was even before is right at most {paper.guess(g)} of the "
+        f"the other way round. A guess that was even before is right at most {html.guess(g)} of the "
         "time."
     )
 
 
-def together(texts: Mapping[str, str]) -> list[str]:
-    """Sentences about tables, told once for those that share them."""
+def merge_sentences(texts: Mapping[str, str]) -> list[str]:
+    """Sentences about tables, stated once for tables that share them."""
     same: dict[str, list[str]] = {}
     for name, text in texts.items():
         same.setdefault(text, []).append(name)
@@ -127,12 +127,12 @@ def together(texts: Mapping[str, str]) -> list[str]:
 
 
 def counts_rows(claim: TableClaim) -> bool:
-    """Whether it is rows that are bounded and counted, not who has them."""
+    """Whether a table bounds and counts rows, not units."""
     return "rows" in (claim.count, claim.parameters.get("count"))
 
 
 def bound_of(claim: TableClaim, unit: str) -> str:
-    """What of one unit counts."""
+    """The bound on one unit's contribution."""
     most = claim.parameters.get("per_user")
     if most is None:
         return "no bound"
@@ -152,14 +152,14 @@ def _noise(certificate: Certificate) -> str:
     if set(kinds.values()) == {"none"}:
         return "None."
     drawn = "from the operating system's entropy" if certificate.private else "NOT SECRET"
-    return f"{' '.join(together(kinds))} Whole numbers, {drawn}."
+    return f"{' '.join(merge_sentences(kinds))} Whole numbers, {drawn}."
 
 
 def _booked(booked: Mapping[str, Any]) -> str:
     return (
         f"In a ledger, under {booked['source']!r}. Releases of it before this one: "
-        f"{booked['releases_before']}, with epsilon {paper.up(booked['epsilon_before'], 6)} and delta "
-        f"{paper.up(booked['delta_before'])}; they add up with this one."
+        f"{booked['releases_before']}, with epsilon {html.up(booked['epsilon_before'], 6)} and delta "
+        f"{html.up(booked['delta_before'])}; they add up with this one."
     )
 
 
@@ -170,7 +170,7 @@ def _published(certificate: Certificate) -> str:
 
 
 def needs(claim: TableClaim, unit: str) -> list[str]:
-    """How many units an item needs to be seen: in short, then in sentences."""
+    """How many units an item needs to be published: in short, then in sentences."""
     needed, given = claim.passes, claim.parameters
     if "0.5" in needed and claim.guarantee.notion == "none":
         return [

@@ -1,4 +1,4 @@
-"""Block YAML of plain dicts, lists and scalars, as the cards have it: written, and read again strictly."""
+"""Writes and strictly reads block YAML of plain dicts, lists and scalars."""
 
 import json
 import re
@@ -34,16 +34,16 @@ def _scalar(value: Any) -> str:
 
 
 def read(text: str) -> Any:
-    """The value that `write` gives this text for; raises ValueError if there is none."""
+    """The value that `write` turns into this text; raises ValueError if there is none."""
     lines = [(len(line) - len(line.lstrip(" ")), line.lstrip(" ")) for line in text.splitlines()]
     value = _block(lines, 0)
     if lines or write(value) != text:
-        raise ValueError("it is not written as plain block YAML")
+        raise ValueError("it is not plain block YAML")
     return value
 
 
 def _block(lines: list[tuple[int, str]], depth: int) -> Any:
-    """Takes the lines of one dict or list away from the front and returns it."""
+    """Parses one dict or list and removes its lines from the front."""
     found: dict[str, Any] = {}
     listed: list[Any] = []
     while lines and lines[0][0] == depth:
@@ -59,5 +59,5 @@ def _block(lines: list[tuple[int, str]], depth: int) -> Any:
             scalar = match[2]
             found[match[1]] = _block(lines, depth + 2) if scalar is None else json.loads(scalar)
         else:
-            raise ValueError(f"{line!r:.40} is not plain block YAML, or a key is there twice")
+            raise ValueError(f"{line!r:.40} is not plain block YAML, or repeats a key")
     return found or listed

@@ -1,7 +1,4 @@
-"""Reading a bundle: its certificate and its tables, whoever wrote them. Never sees a log.
-
-`load` is what consumers, tasks and the page use.
-"""
+"""Reads a bundle from any publisher: its certificate and its tables. Never sees a log."""
 
 from __future__ import annotations
 
@@ -34,19 +31,19 @@ if TYPE_CHECKING:
     from murmurlog.bundle.models.suggestion import Suggester
 
 
-MOST_COUNTED = 1 << 53  # by all counts of a table together: they are exact in floating point
-MOST_TIMES = 200  # what a table unpacks to, by its file's size; ours come to about ten
+MOST_COUNTED = 1 << 53  # sum of all counts of a table, exact in floating point
+MOST_TIMES = 200  # limit on a table's size in memory over its file's size; about ten is usual
 LITTLE = 1 << 24
 MOST_BATCHES = 200
 
 
 def stated_json(root: Path) -> Any:
-    """What is in privacy.json, as it stands there; a key that is there twice has two meanings."""
+    """The parsed privacy.json; raises where a key is repeated, since its meaning is ambiguous."""
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) < len(pairs):
-            raise ValueError("a key is there twice")
+            raise ValueError("a key is repeated")
         return found
 
     return json.loads((root / CERTIFICATE).read_text(encoding="utf-8"), object_pairs_hook=once)
@@ -80,7 +77,7 @@ class Release:
 
     @cached_property
     def tables(self) -> dict[str, pa.Table]:
-        """The tables by name; raises where one is not as a release writes it."""
+        """The tables by name; raises where one breaks the rules for tables."""
         return {
             name: sound_table(self.path, self.certificate, name) for name in self.certificate.tables
         }
@@ -90,10 +87,10 @@ class Release:
     ) -> Estimate:
         """The sum of the counts of some rows, with an interval: total("query", "fear of *").
 
-        `where` is a pattern or a list of texts for the first key column, such by column
-        ({"query": "fear of *", "url": ["a.com"]}), or a mask or an expression of Arrow.
+        `where` is a pattern or a list of texts for the first key column, a mapping of columns to
+        these ({"query": "fear of *", "url": ["a.com"]}), or an Arrow mask or expression.
         """
-        chosen = estimates.matching(self._table(table), where)
+        chosen = estimates.match_rows(self._table(table), where)
         return estimates.total(self._counts(table), chosen, confidence=confidence)
 
     def ratio(
@@ -108,9 +105,9 @@ class Release:
         """The sum of some rows over the sum of others, with an interval; `where` as in `total`."""
         return estimates.ratio(
             self._counts(table),
-            estimates.matching(self._table(table), where),
+            estimates.match_rows(self._table(table), where),
             self._counts(over),
-            estimates.matching(self._table(over), over_where),
+            estimates.match_rows(self._table(over), over_where),
             confidence=confidence,
         )
 
@@ -127,37 +124,37 @@ class Release:
         return graph(self.tables)
 
     def suggest(self, query: str, k: int = 10) -> list[tuple[str, float]]:
-        """What people asked after a query, each with its share; else what is related to it."""
+        """Queries asked after a query, each with its share; if there are none, related queries."""
         self._need("suggest", "pair", "click")
-        asked = self._asked(query, k)
-        found = self._suggester.suggest(asked, k, lam=0.0)
-        return found or (self._walker.related(asked, k) if "click" in self._completed else [])
+        text = self._normalise(query, k)
+        found = self._suggester.suggest(text, k, lam=0.0)
+        return found or (self._walker.related(text, k) if "click" in self._all_tables else [])
 
     def complete(self, prefix: str, k: int = 10) -> list[tuple[str, float]]:
-        """The most asked published queries that begin so, with their noisy counts."""
+        """The most frequent published queries with a prefix, and their noisy counts."""
         self._need("complete", "query")
-        begun = self._asked(prefix, k)
-        # A space at the end says that a word is finished; normalising takes it away.
-        return self._completer.complete(begun + " " * bool(begun and prefix[-1].isspace()), k)
+        text = self._normalise(prefix, k)
+        # A trailing space marks the end of a word; normalising removes it.
+        return self._completer.complete(text + " " * bool(text and prefix[-1].isspace()), k)
 
     def search(self, query: str, k: int = 10) -> list[tuple[str, float]]:
-        """Urls for a query, by where a walk on published clicks and pairs stops, and how likely."""
+        """Urls for a query, with the probability that a walk on published clicks and pairs stops there."""
         self._need("search", "click")
-        return self._searcher.rank(self._asked(query, k), k)
+        return self._searcher.rank(self._normalise(query, k), k)
 
     def related(self, query: str, k: int = 10) -> list[tuple[str, float]]:
-        """Queries with clicks on the same urls, by a walk there and back, and how likely it ends so."""
+        """Queries with clicks on the same urls, with the probability that a walk there and back ends there."""
         self._need("related", "click")
-        return self._walker.related(self._asked(query, k), k)
+        return self._walker.related(self._normalise(query, k), k)
 
-    def _asked(self, text: str, k: int) -> str:
-        """A question as this bundle would publish it; empty if nothing is left of it. Checks k."""
+    def _normalise(self, text: str, k: int) -> str:
+        """A text by the normalisation of this bundle, empty if nothing is left; checks k too."""
         if k < 1:
             raise UsageError(f"k must be at least 1, not {k}")
         return normalise(text, version=self.certificate.normaliser) or ""
 
     @cached_property
-    def _completed(self) -> dict[str, pa.Table]:
+    def _all_tables(self) -> dict[str, pa.Table]:
         from murmurlog.bundle.models.derived_tables import completed
 
         return completed(self.tables)
@@ -166,29 +163,29 @@ class Release:
     def _suggester(self) -> Suggester:
         from murmurlog.bundle.models.suggestion import Suggester
 
-        return Suggester(self._completed)
+        return Suggester(self._all_tables)
 
     @cached_property
     def _completer(self) -> Completer:
         from murmurlog.bundle.models.autocomplete import Completer
 
-        return Completer(self._completed)
+        return Completer(self._all_tables)
 
     @cached_property
     def _searcher(self) -> Searcher:
         from murmurlog.bundle.models.search import Searcher
 
-        return Searcher(self._completed)
+        return Searcher(self._all_tables)
 
     @cached_property
     def _walker(self) -> Walker:
         from murmurlog.bundle.models.click_graph import Walker
 
-        return Walker(self._completed)
+        return Walker(self._all_tables)
 
     def _need(self, name: str, *tables: str) -> None:
-        """Raises unless there is one of these tables, or what it follows from."""
-        if not set(tables) & set(self._completed):
+        """Raises unless one of these tables is published or can be derived."""
+        if not set(tables) & set(self._all_tables):
             needs = " or ".join(tables)
             raise UsageError(
                 f"{name} needs a {needs} table; this release has {', '.join(self.tables)}"
@@ -196,13 +193,13 @@ class Release:
 
 
 def load(folder: str | Path) -> Release:
-    """The bundle in a folder. Checks its form, not its claims: use `verify` for those."""
+    """Loads the bundle in a folder. Checks its form, not its claims: use `verify` for those."""
     root = Path(folder)
     return Release(root, read_certificate(root))
 
 
 def sound_table(root: Path, certificate: Certificate, name: str) -> pa.Table:
-    """One table of a bundle; raises where it is not as a release writes it."""
+    """One table of a bundle; raises where it breaks the rules for tables."""
     table = read_table(root, name)
     if fault := table_fault(name, table, certificate):
         raise BundleError(f"data/{name}.parquet {fault}. Get the bundle again from its publisher")
@@ -210,7 +207,7 @@ def sound_table(root: Path, certificate: Certificate, name: str) -> pa.Table:
 
 
 def read_table(root: Path, name: str) -> pa.Table:
-    """One table of a bundle; no link is followed, and nothing is read that unpacks beyond all measure."""
+    """One table of a bundle; follows no link and refuses files that decompress to a huge size."""
     file = f"data/{name}.parquet"
     if name not in KEYS or not is_own_file(root, file):
         raise BundleError(f"{file!r:.80} is no table of a bundle, or is not there")
@@ -218,7 +215,7 @@ def read_table(root: Path, name: str) -> pa.Table:
     most = MOST_TIMES * path.stat().st_size + LITTLE
     try:
         batches, left = [], most
-        stored, parts = _parts(path)
+        stored, parts = _batches(path)
         for size, part in parts:
             left -= size
             if left < 0:
@@ -237,11 +234,13 @@ def read_table(root: Path, name: str) -> pa.Table:
         raise BundleError(f"{file} holds text that is not UTF-8, or is damaged") from None
     for column in (c for c in table.columns if pa.types.is_integer(c.type)):
         if (pc.sum(pc.abs(column.cast(pa.float64(), safe=False))).as_py() or 0) >= MOST_COUNTED:
-            raise BundleError(f"{file} holds counts that no log comes to")
+            raise BundleError(f"{file} holds counts that are too large for any log")
     for column in (c for c in table.columns if pa.types.is_floating(c.type)):
         sound = pc.and_(pc.greater_equal(column, 0), pc.less(column, float(MOST_COUNTED)))
         if pc.all(sound).as_py() is False:  # NaN is neither
-            raise BundleError(f"{file} holds errors that no count has")
+            raise BundleError(
+                f"{file} holds standard errors that are negative, too large or no numbers"
+            )
     return table
 
 
@@ -249,13 +248,13 @@ class _TooLarge(Exception):
     pass
 
 
-def _parts(
+def _batches(
     path: Path,
 ) -> tuple[pa.Schema, Iterator[tuple[int, Callable[[], pa.RecordBatch]]]]:
-    """The schema of a file and its rows, some at a time: how many bytes they take, and they.
+    """The schema of a file and its batches: the size of each in bytes, and a function that reads it.
 
-    A long text may stand in the file once and in every row, so texts are read as places in a
-    dictionary, and are put in their rows only once it is known how long they are together.
+    A file may hold a long text once and refer to it in every row. So texts are read dictionary-encoded,
+    and decoded only once their total size is known.
     """
     schema = pq.read_schema(path)
     leaves = pq.ParquetFile(path).schema
@@ -263,7 +262,7 @@ def _parts(
     texts = [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
     file = pq.ParquetFile(path, read_dictionary=texts)
     if not all(map(_is_measured, schema.types, file.schema_arrow.types)):
-        raise pa.ArrowInvalid("it has a column of a type that no bundle has")
+        raise pa.ArrowInvalid("it has a column of an unexpected type")
 
     def parts() -> Iterator[tuple[int, Callable[[], pa.RecordBatch]]]:
         for batch in file.iter_batches():
@@ -274,7 +273,7 @@ def _parts(
 
 
 def _is_measured(stored: pa.DataType, read: pa.DataType) -> bool:
-    """Whether it is known what values of a type come to before they are unpacked."""
+    """Whether the decoded size of values of this type can be computed before decoding."""
     if stored == pa.list_(pa.string()):
         return bool(pa.types.is_list(read) and _is_measured(pa.string(), read.value_type))
     if pa.types.is_string(stored) or pa.types.is_dictionary(stored):
@@ -283,7 +282,7 @@ def _is_measured(stored: pa.DataType, read: pa.DataType) -> bool:
 
 
 def _size(column: pa.Array) -> int:
-    """What a column takes once its texts are in their rows."""
+    """The size of a column after decoding, in bytes."""
     if pa.types.is_list(column.type):
         return 4 * len(column) + _size(column.flatten())
     if not pa.types.is_dictionary(column.type):

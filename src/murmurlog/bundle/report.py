@@ -1,7 +1,7 @@
-"""report.html of a bundle: what was published, how sure it is and what protects whom, to look at.
+"""report.html of a bundle: the published data, its uncertainty and its guarantee, for readers.
 
 A function of the certificate and the published tables alone, so it costs no privacy and `verify`
-can make it again, byte by byte. Never sees a log.
+can reproduce it byte by byte. Never sees a log.
 """
 
 import json
@@ -12,22 +12,29 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from murmurlog.bundle.cards import NO_GUARANTEE, NOT_PRIVATE, counted, limits
+from murmurlog.bundle.cards import NO_GUARANTEE, NOT_PRIVATE, counts_note, limits
 from murmurlog.bundle.certificate import Certificate
 from murmurlog.bundle.facts import facts as stated_facts
-from murmurlog.bundle.label import FREE, PLAIN, bound_of, counts_rows, label, needs, together
+from murmurlog.bundle.label import (
+    FREE,
+    PLAIN,
+    bound_of,
+    counts_rows,
+    label,
+    merge_sentences,
+    needs,
+)
 from murmurlog.bundle.schema import COUNTED, count_of, keys_of
-from murmurlog.charts import charts
-from murmurlog.charts import html as paper
+from murmurlog.charts import charts, html
 from murmurlog.privacy import Guarantee
 
-TOP = 20  # rows of each table that are shown
-MARKS = 60  # of each picture: ranks far enough apart to be told from each other
-SURE = 2.0  # standard errors: they hold about 19 times in 20, whatever the noise
+TOP = 20  # rows shown of each table
+MARKS = 60  # points in each chart, at distinguishable ranks
+SURE = 2.0  # standard errors: an interval of about 95 %, whatever the noise
 LEAD = "What many had in common in a search log. The label says who is protected, and how well."
 HEADING = "Few items are held by many"
 COMPARISON = "Parts of a search log, made for comparison."
-# What a row of a table is, of one and of several.
+# The name of a table's rows, singular and plural.
 ITEMS = {
     "keyword": ("word", "words"),
     "query": ("query", "queries"),
@@ -40,7 +47,7 @@ ITEMS = {
 }
 
 
-def leaflet(
+def make_report(
     certificate: Certificate,
     tables: Mapping[str, pa.Table],
     sha256: Mapping[str, str] | None = None,
@@ -48,15 +55,15 @@ def leaflet(
     """The page. `tables` are the published ones, in their order on disk; with checksums, facts too."""
     views = [view_of(certificate, name, tables[name]) for name in certificate.tables]
     drawn, one = pictures(certificate, views), len(certificate.tables) == 1
-    beside = [paper.facts(facts(certificate, views)), waterfall(certificate)]
+    beside = [html.facts(facts(certificate, views)), waterfall(certificate)]
     if one and drawn:
-        beside.append(paper.captioned(drawn[0], caption(views)))
-    parts = [*warnings(certificate), paper.columns(label(certificate), "".join(beside))]
+        beside.append(html.captioned(drawn[0], caption(views)))
+    parts = [*warnings(certificate), html.columns(label(certificate), "".join(beside))]
     if drawn and not one:
-        parts.append(paper.section(HEADING, paper.figures(drawn), note=caption(views)))
+        parts.append(html.section(HEADING, html.figures(drawn), note=caption(views)))
     parts += [_rows(certificate, views), bounds(certificate), assumptions(certificate)]
     nothing = certificate.guarantee.notion == "none"
-    return paper.printed(
+    return html.printed(
         title=certificate.title,
         kicker=kicker(certificate),
         lead=certificate.about.get("description", COMPARISON if nothing else LEAD),
@@ -73,7 +80,7 @@ def leaflet(
 
 
 def kicker(certificate: Certificate) -> str:
-    """What kind of thing this is."""
+    """The line above the title: the kind of release."""
     if certificate.guarantee.notion == "none":
         return "A search log without a privacy guarantee"
     return "A private release of a search log" if certificate.private else "A demonstration"
@@ -81,7 +88,7 @@ def kicker(certificate: Certificate) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """A table as it is shown: the first rows as texts, and all counts with their errors."""
+    """A table for display: the first rows as texts, and all counts with their errors."""
 
     name: str
     keys: tuple[str, ...]
@@ -93,10 +100,10 @@ class View:
 
 
 def view_of(certificate: Certificate, name: str, table: pa.Table) -> View:
-    """A published table, ready to be shown."""
+    """The view of a published table."""
     keys, counted = keys_of(name, certificate.by), f"{certificate.guarantee.unit}s"
     if name == "log":
-        # One row is what one invented user did; what can be looked at is how often all did it.
+        # A row is one action of one synthetic user; the view sums over users.
         keys, counted = ("query", "url"), "times"
         table = (
             table.group_by(list(keys))
@@ -135,10 +142,10 @@ def _shown(value: Any) -> str:
 
 
 def warnings(certificate: Certificate) -> list[str]:
-    """What must be said first, if anything."""
+    """Warnings at the top of the page, if any."""
     if certificate.guarantee.notion == "none":
-        return [paper.banner(NO_GUARANTEE)]
-    return [] if certificate.private else [paper.banner(NOT_PRIVATE)]
+        return [html.banner(NO_GUARANTEE)]
+    return [] if certificate.private else [html.banner(NOT_PRIVATE)]
 
 
 def pictures(certificate: Certificate, views: Sequence[View]) -> list[str]:
@@ -169,7 +176,7 @@ def pictures(certificate: Certificate, views: Sequence[View]) -> list[str]:
 
 
 def caption(views: Sequence[View]) -> str:
-    """How to read the pictures."""
+    """The caption of the charts."""
     if all(view.errors is None for view in views):
         return (
             "Each point is a row, its height the count; of the many on the right a few are drawn."
@@ -182,7 +189,7 @@ def caption(views: Sequence[View]) -> str:
 
 
 def _marks(view: View) -> list[charts.Mark]:
-    """Ranks that are about equally far apart on a logarithmic axis."""
+    """Points at ranks that are about equally spaced on a logarithmic axis."""
     assert view.counts is not None
     size = len(view.counts)
     places = sorted({min(size, round(size ** (n / MARKS))) for n in range(MARKS + 1)})
@@ -229,8 +236,8 @@ def _rows(certificate: Certificate, views: Sequence[View]) -> str:
         )
         if view.name == "log":
             shown = "log: what its invented users did most"
-        table = paper.grid(head, cells, numbers=numbers, dim=dim)
-        parts.append((paper.heading(shown) + table, len(view.keys) > 1))
+        table = html.grid(head, cells, numbers=numbers, dim=dim)
+        parts.append((html.heading(shown) + table, len(view.keys) > 1))
     note = ""
     if any(view.errors is not None for view in views):
         note = (
@@ -238,14 +245,14 @@ def _rows(certificate: Certificate, views: Sequence[View]) -> str:
             "took away. Grey rows with an asterisk are unreliable."
         )
         if certificate.guarantee.notion != "none":
-            note = f"{counted(certificate)} {note}"
+            note = f"{counts_note(certificate)} {note}"
     if not parts:
-        return paper.section("First rows of each table", note="Nothing passed the thresholds.")
-    return paper.section("First rows of each table", paper.tables(parts), note=note)
+        return html.section("First rows of each table", note="Nothing passed the thresholds.")
+    return html.section("First rows of each table", html.tables(parts), note=note)
 
 
 def facts(certificate: Certificate, views: Sequence[View]) -> list[tuple[str, str, str]]:
-    """How much there is of each table."""
+    """The size of each table."""
     found = []
     for view in views:
         rows = certificate.tables[view.name].rows
@@ -258,7 +265,7 @@ def facts(certificate: Certificate, views: Sequence[View]) -> list[tuple[str, st
 
 
 def waterfall(certificate: Certificate) -> str:
-    """What each table costs alone, what that adds up to, and what it comes to."""
+    """A chart of the cost of each table, their sum and the stated total."""
     g = certificate.guarantee
     if g.notion == "none" or len(certificate.tables) == 1:
         return ""
@@ -274,13 +281,13 @@ def waterfall(certificate: Certificate) -> str:
         if together
         else "The costs of the tables add up."
     )
-    return paper.captioned(chart, words)
+    return html.captioned(chart, words)
 
 
 def bounds(certificate: Certificate) -> str:
-    """What bounds and thresholds let through, and which mechanisms they are of."""
+    """The bounds, thresholds and mechanisms of all tables."""
     unit, claims = certificate.guarantee.unit, certificate.tables.items()
-    texts = together(
+    texts = merge_sentences(
         {
             name: f"{bound_of(claim, unit)}. {' '.join(needs(claim, unit)[1:])}".rstrip(" .")
             for name, claim in claims
@@ -295,11 +302,11 @@ def bounds(certificate: Certificate) -> str:
         notes.append(f"What few {unit}s have in common does not pass.")
     cells = [[name, claim.mechanism, *_costs(claim.guarantee)] for name, claim in claims]
     cells.append(["all", certificate.composition, *_costs(certificate.guarantee)])
-    table = paper.grid(["table", "mechanism", "epsilon", "delta"], cells, numbers=(2, 3), wide=(1,))
-    return paper.section(
+    table = html.grid(["table", "mechanism", "epsilon", "delta"], cells, numbers=(2, 3), wide=(1,))
+    return html.section(
         "What bounds and thresholds keep",
-        paper.listed(texts),
-        paper.folded("The mechanisms, as verify reads them", table),
+        html.listed(texts),
+        html.folded("The mechanisms, as verify reads them", table),
         note=" ".join(notes),
     )
 
@@ -307,18 +314,18 @@ def bounds(certificate: Certificate) -> str:
 def _costs(guarantee: Guarantee) -> tuple[str, str]:
     if guarantee.notion == "none":
         return "none", "none"
-    return paper.up(guarantee.epsilon, 6), paper.up(guarantee.plain_delta)
+    return html.up(guarantee.epsilon, 6), html.up(guarantee.plain_delta)
 
 
 def assumptions(certificate: Certificate) -> str:
-    """Limits, and what the guarantee assumes, in plain words and in the certificate's."""
+    """The limits and assumptions of the guarantee, in plain words and as in the certificate."""
     stated = certificate.as_json()["assumptions"]
-    parts = [paper.heading("Limits") + paper.listed(limits(certificate))]
+    parts = [html.heading("Limits") + html.listed(limits(certificate))]
     if stated:
-        exact = paper.listed(f"{name}: {text}" for name, text in stated.items())
+        exact = html.listed(f"{name}: {text}" for name, text in stated.items())
         parts.append(
-            paper.heading("What the guarantee assumes")
-            + paper.listed(PLAIN[name] for name in stated)
-            + paper.folded("The same in the words of the certificate", exact)
+            html.heading("What the guarantee assumes")
+            + html.listed(PLAIN[name] for name in stated)
+            + html.folded("The same in the words of the certificate", exact)
         )
-    return paper.section("What to keep in mind", paper.columns(*parts))
+    return html.section("What to keep in mind", html.columns(*parts))

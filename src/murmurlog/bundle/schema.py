@@ -23,15 +23,15 @@ KEYS = {
     "left_out": ("what", "words", "clicked"),
 }
 LISTS = ("queries", "items")  # key columns that hold a list of texts
-SEVERAL = ("session", "itemset", "log", "left_out")  # a row stands for several records: never split
+SEVERAL = ("session", "itemset", "log", "left_out")  # a row represents several records: never split
 SEPARATOR = "\ufdd0"  # a noncharacter: normalised text never contains it
-NOTES = {  # what may be remarked on a table with a guarantee: numbers under these names
+NOTES = {  # the names of numbers that the notes on a table with a guarantee may hold
     *("queries that could be", "published from", "rows of the pool that nobody holds, expected"),
     *("invented users", "published profiles", "published pairs", "published pairs of pairs"),
     *("searches left out, %", "queries left out", "queries left out, give or take"),
 }
-BY_VALUE = "by_value"  # what the column of --by is called while tables are made, whatever its name
-COUNTED = ("users", "rows")  # what a count is of
+BY_VALUE = "by_value"  # the internal name of the --by column while tables are made
+COUNTED = ("users", "rows")  # the units of counts
 TIED = ("query", "pair", "click", "session", "itemset")  # counts of users that limit each other
 NOISY = "users_noisy"  # the drawn numbers of users, where `users` was made consistent
 DESCRIPTIONS = {
@@ -53,7 +53,7 @@ DESCRIPTIONS = {
     "reliable": "true where the standard error is at most a quarter of the count",
     NOISY: "estimated number of {unit}s that hold the item, after bounding; noisy, as drawn",
 }
-# What a log may have besides, as whole numbers; a mechanism that makes it says so.
+# Optional columns of a log, as whole numbers; the parameters of its mechanism list them.
 MORE = {
     "rank": "place of the clicked result, 1 to 10; 10 stands for all further ones too; drawn",
     "hour": "hour of the day in UTC, 0 to 23; drawn",
@@ -78,12 +78,12 @@ def count_columns(count: str | None) -> dict[str, pa.DataType]:
 
 
 def tied(kind: str, count: str | None, parameters: Mapping[str, Any]) -> bool:
-    """Whether a table takes part where counts are made consistent: it names queries, not labels."""
+    """Whether the counts of a table are made consistent with others: it names queries, not labels."""
     return kind in TIED and count == "users" and "labels" not in parameters
 
 
 def is_reliable(count: Any, stderr: Any) -> pa.ChunkedArray:
-    """Where the standard error is at most a quarter of the count, as official statistics have it."""
+    """Where the standard error is at most a quarter of the count, as in official statistics."""
     return pc.less_equal(pc.multiply(stderr, 4.0), count)
 
 
@@ -105,12 +105,12 @@ class By:
             )
 
     def inside(self) -> "By":
-        """The same under a name of ours, for all that counts: no column of a log can have it."""
+        """The same under the internal name, which no column of a log can have."""
         return By(column=BY_VALUE, values=self.values)
 
 
 def check_public_name(column: str) -> None:
-    """Raises if a column of tables may not be called so: they have one of nearly that name."""
+    """Raises if the name of a --by column is too similar to the name of a table column."""
     alike = unicodedata.normalize("NFKC", column).casefold()
     if alike in DESCRIPTIONS or not alike.strip():
         raise UsageError(
@@ -120,7 +120,7 @@ def check_public_name(column: str) -> None:
 
 
 def named_as(table: pa.Table, by: By | None) -> pa.Table:
-    """A table as it is published: the column of --by under its own name."""
+    """The table with the --by column renamed from its internal to its public name."""
     if by is None:
         return table
     return table.rename_columns(
@@ -146,10 +146,10 @@ def schema(
     parameters: Mapping[str, Any] | None = None,
     consistent: bool = False,
 ) -> pa.Schema:
-    """The columns of a table. A log has a `count` of its own: how often one user did one thing.
+    """The columns of a table. In a log, `count` is how often one user did one thing.
 
-    It also has those of `MORE` that the parameters of its mechanism list as columns. Where counts
-    were made consistent, the drawn ones are beside them.
+    A log also has the columns of `MORE` that the parameters of its mechanism list. Where counts were
+    made consistent, the table also holds the noisy ones.
     """
     if kind == "log":
         listed = (parameters or {}).get("columns")
@@ -163,12 +163,12 @@ def schema(
 
 
 def count_of(table: pa.Table) -> str | None:
-    """What the table counts, told by its columns."""
+    """The unit of a table's counts, from its columns; None without counts."""
     return next((name for name in COUNTED if name in table.column_names), None)
 
 
 def in_order(table: pa.Table) -> pa.Table:
-    """The rows by count descending, then by key; nothing of the engine's order is left (A9)."""
+    """The rows by count descending, then by key, which removes the engine's order (A9)."""
     count = count_of(table)
     order = [(count, "descending")] if count else []
     flat = flattened(table)
@@ -178,7 +178,7 @@ def in_order(table: pa.Table) -> pa.Table:
 
 
 def flattened(table: pa.Table) -> pa.Table:
-    """The table with its lists of texts as one text each, so that it can be sorted and grouped."""
+    """The table with each list of texts joined into one text, so that it can be sorted and grouped."""
     for place, field in enumerate(table.schema):
         if pa.types.is_list(field.type):
             text = pc.binary_join(table[field.name].combine_chunks(), SEPARATOR)
@@ -187,11 +187,11 @@ def flattened(table: pa.Table) -> pa.Table:
 
 
 def with_notes(table: pa.Table, notes: Mapping[str, Any]) -> pa.Table:
-    """The table with public remarks on how it was made, for the certificate."""
+    """The table with public notes on how it was made, for the certificate."""
     return table.replace_schema_metadata({"notes": json.dumps(notes)})
 
 
 def notes_of(table: pa.Table) -> dict[str, Any]:
-    """The remarks that `with_notes` left."""
+    """The notes that `with_notes` stored."""
     found: dict[str, Any] = json.loads((table.schema.metadata or {}).get(b"notes", b"{}"))
     return found

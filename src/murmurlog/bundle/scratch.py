@@ -1,7 +1,7 @@
-"""Private folders for work in progress, removed at the end and swept after a crash.
+"""Private temporary folders, removed at the end, or by a later process after a crash.
 
-A folder is locked while its process lives. Whoever comes next removes the unlocked ones, so a
-killed release leaves no copy of a log and no half-written bundle behind for long.
+A process holds a lock on its folder while it runs. Later processes remove unlocked folders, so that a
+killed release leaves neither a copy of a log nor a half-written bundle behind for long.
 """
 
 import fcntl
@@ -19,7 +19,7 @@ LOCK = ".lock"
 
 @contextmanager
 def scratch(parent: Path) -> Iterator[Path]:
-    """A new folder in `parent` that only this user can read, gone when the block ends."""
+    """A new folder in `parent` that only this user can read, removed when the block ends."""
     sweep(parent)
     folder, lock = _make(parent)
     try:
@@ -34,11 +34,11 @@ def sweep(parent: Path) -> list[Path]:
     removed = []
     for folder in parent.glob(PREFIX + "*"):
         with suppress(OSError):
-            found = folder.lstat()  # a link of somebody else's could lead to any folder of ours
+            found = folder.lstat()  # a link by another user could point to any folder of this one
             if found.st_uid != os.getuid() or not stat.S_ISDIR(found.st_mode):
                 continue
             if not (folder / LOCK).exists():
-                folder.rmdir()  # died before it was locked, or when only the folder was left
+                folder.rmdir()  # its process died before locking it, or after removing the lock
                 removed.append(folder)
                 continue
             lock = os.open(folder / LOCK, os.O_RDWR)
@@ -52,9 +52,9 @@ def sweep(parent: Path) -> list[Path]:
 
 
 def settle(made: Path, out: Path, *, ready: Callable[[], None] = lambda: None) -> None:
-    """Moves a finished file or folder to its place in one step, with everything on disk.
+    """Flushes a finished file or folder to disk and moves it to its target in one step.
 
-    `ready` is called just before that step; if it raises, nothing appears.
+    `ready` is called just before that step; if it raises, nothing is moved.
     """
     for path in (*sorted(made.rglob("*")), made):
         _to_disk(path)
@@ -63,7 +63,7 @@ def settle(made: Path, out: Path, *, ready: Callable[[], None] = lambda: None) -
     try:
         _to_disk(out.parent)
     except OSError:
-        out.rename(made)  # whoever called says that nothing appeared
+        out.rename(made)  # undo: the caller reports that nothing was written
         raise
 
 
@@ -80,19 +80,19 @@ def _make(parent: Path) -> tuple[Path, int]:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
         try:
             lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-        except FileNotFoundError:  # somebody swept it before it was locked
+        except FileNotFoundError:  # another process swept it before it was locked
             continue
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if (folder / LOCK).exists():
                 return folder, lock
-        except BlockingIOError:  # somebody is sweeping it
+        except BlockingIOError:  # another process is sweeping it
             pass
         os.close(lock)
 
 
 def _remove(folder: Path) -> None:
-    """Removes a folder, its lock last: while anything is left, the next sweep finds the lock."""
+    """Removes a folder, its lock last, so that the next sweep can continue after a crash."""
     for path in folder.iterdir():
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)

@@ -1,7 +1,7 @@
-"""What every table of a bundle keeps to, whatever its mechanism: `load`, `serve` and `verify` use it.
+"""Rules for every table of a bundle, whatever its mechanism; `load`, `serve` and `verify` check them.
 
-Columns, number of rows, characters, keys that occur once, the canonical order. The work is done by
-Arrow on whole columns; only distinct texts that are not plain ASCII are looked at in Python.
+Columns, number of rows, characters, unique keys, the canonical order. Arrow checks whole columns;
+Python checks only distinct texts that are not ASCII.
 """
 
 import unicodedata
@@ -14,15 +14,15 @@ from murmurlog.bundle.certificate import Certificate
 from murmurlog.bundle.keys import ODD, VERSIONS, has_invisible, is_ignorable, normalise
 from murmurlog.bundle.schema import KEYS, LISTS, count_of, flattened, is_reliable, keys_of, schema
 
-MOST_MARKS = 1000  # on one letter: to put them in order takes the square of their number
-# Control characters, line and paragraph separators, and what XML cannot hold.
+MOST_MARKS = 1000  # combining marks on one letter: sorting them takes quadratic time
+# Control characters, line and paragraph separators, and characters that XML does not allow.
 NOT_TEXT = r"[\x00-\x1f\x7f-\x9f\x{2028}\x{2029}\x{fffe}\x{ffff}]"
 NOT_ASCII = r"[^\x00-\x7f]"
-NOT_NORMALISED = ("url", "user")  # key columns with rules of their own
+NOT_NORMALISED = ("url", "user")  # key columns with other rules
 
 
 def stated_schema(certificate: Certificate, name: str) -> pa.Schema:
-    """The columns that a table has by the certificate."""
+    """The columns of a table according to the certificate."""
     claim = certificate.tables[name]
     return schema(
         name,
@@ -34,7 +34,7 @@ def stated_schema(certificate: Certificate, name: str) -> pa.Schema:
 
 
 def table_fault(name: str, table: pa.Table, certificate: Certificate) -> str | None:
-    """What a table holds that no release writes under this certificate; None if nothing."""
+    """The first broken rule of a table; None if a release can have written it."""
     wanted, claim = stated_schema(certificate, name), certificate.tables[name]
     if not table.schema.equals(wanted):
         found = ", ".join(table.column_names)
@@ -96,7 +96,7 @@ def _all_normal(texts: pa.Array, odd: list[str], version: int) -> bool:
 
 
 def _is_normal(text: str, version: int) -> bool:
-    """Whether normalising by a version's rules leaves the text as it is; for most texts without making a new one."""
+    """Whether normalising leaves the text unchanged; for most texts without normalising it."""
     quick = (
         text.isprintable()
         and unicodedata.is_normalized("NFKC", text)
@@ -109,7 +109,7 @@ def _is_normal(text: str, version: int) -> bool:
 
 
 def marks(text: str) -> int:
-    """The longest run of combining marks; what normalising takes away does not end one."""
+    """The longest run of combining marks; characters that normalising removes do not end a run."""
     run = longest = 0
     for c in text:
         if unicodedata.combining(unicodedata.normalize("NFKD", c)[0]):
@@ -127,7 +127,7 @@ def _keys(table: pa.Table, keys: tuple[str, ...]) -> str | None:
         return "has rows in which a key repeats"
     count = count_of(table)
     columns = [flat[key] for key in reversed(keys)]
-    # Of each row and the next: from the last key to the first, whether the one comes first.
+    # For each row and the next, from the last key to the first: whether they are in order.
     rises = None
     for column in columns:
         this, after = column[:-1], column[1:]
@@ -136,7 +136,7 @@ def _keys(table: pa.Table, keys: tuple[str, ...]) -> str | None:
     if count is not None:
         this, after = table[count][:-1], table[count][1:]
         rises = pc.or_(pc.greater(this, after), pc.and_(pc.equal(this, after), rises))
-    # None of no rows at all.
+    # None for an empty table.
     disordered = pc.all(rises).as_py() is False
     return "has rows that are not in the canonical order" if disordered else None
 

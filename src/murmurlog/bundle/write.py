@@ -1,4 +1,4 @@
-"""Writing a bundle: whole or not at all. Never sees a log.
+"""Writes a bundle atomically. Never sees a log.
 
 `publish` writes into a private folder beside the target, forces everything to disk and renames it
 into place.
@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from murmurlog.bundle import cards
 from murmurlog.bundle.certificate import Certificate
 from murmurlog.bundle.files import CERTIFICATE, SUMS, metadata, sums
-from murmurlog.bundle.report import leaflet
+from murmurlog.bundle.report import make_report
 from murmurlog.bundle.schema import in_order
 from murmurlog.bundle.scratch import scratch, settle
 from murmurlog.errors import UsageError
@@ -25,7 +25,7 @@ ROWS_A_GROUP = 100_000
 
 
 def check_target(out: Path) -> None:
-    """Raises unless a bundle can be put there without touching what exists."""
+    """Raises unless a bundle can be written there without touching existing files."""
     try:
         str(out.absolute()).encode()
     except UnicodeEncodeError:
@@ -64,7 +64,7 @@ def publish(
 
 
 def _plain_marks(root: Path, published: str) -> None:
-    """Nobody else may write the files, and their times say the day, not how long each table took."""
+    """Only the owner may write the files; their times state the day, not when each was written."""
     day = datetime.fromisoformat(published).replace(tzinfo=UTC).timestamp()
     for path in (*root.rglob("*"), root):
         path.chmod(path.stat().st_mode & 0o755)
@@ -80,7 +80,7 @@ def make_cards(
         "croissant.json": cards.croissant(certificate, sha256),
         "datapackage.json": cards.datapackage(certificate, sha256),
         "deployment.yaml": cards.deployment(certificate),
-        "report.html": leaflet(certificate, tables, sha256),
+        "report.html": make_report(certificate, tables, sha256),
     }
 
 

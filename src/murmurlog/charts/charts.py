@@ -1,7 +1,7 @@
-"""Charts as SVG, and a page that holds them: no script, nothing fetched, the same in, the same out.
+"""Charts as SVG, and a page for them: no script, no external resources, deterministic output.
 
-Every line has its name at its end and a dash of its own, so that a chart can be read in grey, too.
-Most charts are as wide as a phone; a page puts several side by side where there is room.
+Every line has its name at its end and its own dash pattern, so that a chart is readable in grey.
+Most charts are as wide as a phone; a page puts several side by side where they fit.
 """
 
 import html
@@ -15,22 +15,22 @@ from murmurlog.charts.svg import (
     FONTS,
     Axis,
     Frame,
-    clipped,
+    clip,
     decades,
-    drawn,
-    feet,
+    draw_title,
     ink_of,
     linear,
     number,
-    rungs,
+    svg_chart,
     text_at,
     tick_text,
-    titled,
+    x_ticks,
+    y_grid,
 )
 
 DASHES = ("", "7 3", "2 3", "9 3 2 3", "4 4", "1 4", "12 3", "6 2 1 2")
 APART = 15  # pixels between the names of two lines
-NONE_AT = 28  # pixels right of the axis: what has no place on it
+NONE_AT = 28  # pixels right of the axis, for values without an x
 STYLE = f"""
 {COLOURS}
 body {{ font: 16px/1.5 {FONTS}; color: var(--ink); background: var(--paper);
@@ -53,7 +53,7 @@ SQUARE = Frame(width=400, height=276, left=58, right=24, top=34, bottom=44)
 
 @dataclass(frozen=True, kw_only=True)
 class Dot:
-    """A value without a line; `x` is None where it has no place on the axis."""
+    """A single value; `x` is None where it has no position on the axis."""
 
     x: float | None
     y: float
@@ -74,9 +74,9 @@ def lines(
     none: str = "none",
     frame: Frame = WIDE,
 ) -> str:
-    """An SVG of one line for each name, and of dots, over a logarithmic or linear x axis.
+    """An SVG with a line for each name and with dots, over a logarithmic or linear x axis.
 
-    Dots without an x stand beside the plot, over the word `none`.
+    Dots without an x are drawn beside the plot, over the word `none`.
     """
     dots, inks = dots or {}, inks or {}
     points = [point for line in series.values() for point in line]
@@ -85,10 +85,10 @@ def lines(
     ys += [y for d in dots.values() for y in (d.y, d.low, d.high) if y is not None]
     if not ys:
         raise ValueError("there is nothing to draw")
-    x_axis = _places(xs or [1.0], log=log)
+    x_axis = _x_axis(xs or [1.0], log=log)
     y_axis = linear(max(ys), min(ys))
-    parts, frame = titled(title, frame)
-    parts += [*rungs(y_axis, frame, percent=percent), *feet(x_axis, frame, x_label)]
+    parts, frame = draw_title(title, frame)
+    parts += [*y_grid(y_axis, frame, percent=percent), *x_ticks(x_axis, frame, x_label)]
     names = {name: frame.y(y_axis, line[-1][1]) for name, line in series.items()}
     names |= {name: frame.y(y_axis, dot.y) for name, dot in dots.items()}
     if any(dot.x is None for dot in dots.values()):
@@ -106,7 +106,7 @@ def lines(
         ]
     for dot in dots.values():
         x = frame.end + NONE_AT if dot.x is None else frame.x(x_axis, dot.x)
-        parts += _upright(x, dot.low, dot.high, y_axis, frame)
+        parts += _vertical_interval(x, dot.low, dot.high, y_axis, frame)
         parts.append(
             f'<circle class="line{ink_of(dot.ink)} hollow" cx="{x}" cy="{frame.y(y_axis, dot.y)}" '
             f'r="4.5" stroke-width="2"/>'
@@ -114,13 +114,13 @@ def lines(
     at = frame.end + (NONE_AT + 12 if any(dot.x is None for dot in dots.values()) else 10)
     ends = _spread(list(names.values()), frame.foot)
     for n, (name, end) in enumerate(zip(names, ends, strict=True)):
-        shown = clipped(name, frame.width - at)
+        shown = clip(name, frame.width - at)
         ink = ink_of(dots[name].ink if name in dots else inks.get(name, n))
         parts.append(text_at(at, end + 4, shown, "" if frame.width == WIDE.width else f"fill{ink}"))
-    return drawn(parts, title, frame)
+    return svg_chart(parts, title, frame)
 
 
-def _places(xs: Sequence[float], *, log: bool) -> Axis:
+def _x_axis(xs: Sequence[float], *, log: bool) -> Axis:
     places = sorted(set(xs))
     if not log:
         return linear(places[-1])
@@ -136,7 +136,7 @@ def _spread(heights: Sequence[float], foot: float) -> list[float]:
     moved = [heights[n] for n in order]
     for place in range(1, len(moved)):
         moved[place] = max(moved[place], moved[place - 1] + APART)
-    # Those that went below the plot go up again, and push the ones above them.
+    # Names below the plot are moved up, and push up the ones above them.
     floor = float(foot)
     for place in reversed(range(len(moved))):
         moved[place] = min(moved[place], floor)
@@ -152,7 +152,7 @@ def _spread(heights: Sequence[float], foot: float) -> list[float]:
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
-    """A point of a rank-frequency picture; `shown` ones are in colour, the others grey."""
+    """A point of a rank-frequency chart; coloured if `shown`, else grey."""
 
     rank: float
     count: float
@@ -173,14 +173,14 @@ def ranks(
     frame: Frame = SQUARE,
 ) -> str:
     """Counts over their rank, both logarithmic. `within`: the last rank and the highest count, for
-    pictures that are to be compared; `rule`: a height with words; `curve`: a thin line through all.
+    charts to be compared; `rule`: a labelled horizontal line; `curve`: a thin line through all points.
     """
     if not marks:
         raise ValueError("there is nothing to draw")
     last, most = within or (max(m.rank for m in marks), max(m.count for m in marks))
     x_axis, y_axis = decades(1, max(10.0, last)), decades(1, max(10.0, most))
-    parts, frame = titled(title, frame)
-    parts += [*rungs(y_axis, frame, percent=False), *feet(x_axis, frame, x_label)]
+    parts, frame = draw_title(title, frame)
+    parts += [*y_grid(y_axis, frame, percent=False), *x_ticks(x_axis, frame, x_label)]
     if rule is not None and 1 <= rule[0] <= y_axis.high:
         y = frame.y(y_axis, rule[0])
         parts.append(f'<line class="rule" x1="{frame.left}" x2="{frame.end}" y1="{y}" y2="{y}"/>')
@@ -197,11 +197,11 @@ def ranks(
                 f'<line class="{shade} pale" x1="{x}" x2="{x}" y1="{low}" y2="{high}" '
                 f'stroke-width="3"/>'
             )
-    # Grey ones first: what is shown lies on top.
+    # Grey points first, so that coloured ones are on top.
     for mark, x, y in sorted(placed, key=lambda each: each[0].shown):
         shade, r = (f"fill{ink_of(ink)}", 2.6) if mark.shown else ("dim", 2)
         parts.append(f'<circle class="{shade}" cx="{x}" cy="{y}" r="{r}"/>')
-    return drawn(parts, title, frame)
+    return svg_chart(parts, title, frame)
 
 
 # --- bars -----------------------------------------------------------------------------------------
@@ -224,12 +224,12 @@ THICK, THIN, GAP = 14, 7, 9
 
 
 def bars(rows: Sequence[Bar], *, title: str, percent: bool, frame: Frame = BARS) -> str:
-    """Horizontal bars. Rows of the same name one after another share a place and the name."""
+    """Horizontal bars. Consecutive rows with the same name share one group and its label."""
     if not rows:
         raise ValueError("there is nothing to draw")
     ends = [v for b in rows for v in (b.value, b.low, b.high) if v is not None]
     axis = linear(max(0.0, *ends), min(0.0, *ends))
-    parts, frame = titled(title, frame)
+    parts, frame = draw_title(title, frame)
     y = float(frame.top)
     for n, bar in enumerate(rows):
         new = n == 0 or rows[n - 1].name != bar.name
@@ -242,22 +242,22 @@ def bars(rows: Sequence[Bar], *, title: str, percent: bool, frame: Frame = BARS)
             f'width="{abs(end - zero):.1f}" height="{tall}"/>'
         )
         if bar.low is not None and bar.high is not None:
-            parts += _level(y + tall / 2, bar.low, bar.high, axis, frame)
+            parts += _horizontal_interval(y + tall / 2, bar.low, bar.high, axis, frame)
         if new:
-            shown = clipped(bar.name, frame.left - 10)
+            shown = clip(bar.name, frame.left - 10)
             parts.append(text_at(frame.left - 8, y + tall / 2 + 4, shown, "end"))
         figure = number(bar.value, percent=percent)
         parts.append(
             text_at(frame.width, y + tall / 2 + 4, figure, "end quiet minor" if bar.pale else "end")
         )
         y += tall
-    return _lying(parts, axis, y, title, percent=percent, frame=frame)
+    return _draw_bars(parts, axis, y, title, percent=percent, frame=frame)
 
 
 def waterfall(
     steps: Sequence[tuple[str, float]], *, title: str, total: tuple[str, float] | None = None
 ) -> str:
-    """Each step from where the one before ended; then their sum, then what they come to."""
+    """A waterfall chart: each step begins where the previous one ends; then their sum, then `total`."""
     if not steps:
         raise ValueError("there is nothing to draw")
     whole = math.fsum(value for _, value in steps)
@@ -270,7 +270,7 @@ def waterfall(
         rows.append(("sum", 0.0, whole, "dim"))
     if total is not None:
         rows.append((total[0], 0.0, total[1], "fill0"))
-    parts, frame = titled(title, BARS)
+    parts, frame = draw_title(title, BARS)
     y, before = float(frame.top), 0.0
     for n, (name, low, high, shade) in enumerate(rows):
         left, right = frame.x(axis, low), frame.x(axis, high)
@@ -282,19 +282,17 @@ def waterfall(
             parts.append(
                 f'<line class="axis" x1="{before}" x2="{before}" y1="{y - GAP - 1}" y2="{y}"/>'
             )
-        parts.append(
-            text_at(frame.left - 8, y + THICK / 2 + 4, clipped(name, frame.left - 10), "end")
-        )
+        parts.append(text_at(frame.left - 8, y + THICK / 2 + 4, clip(name, frame.left - 10), "end"))
         parts.append(text_at(frame.width, y + THICK / 2 + 4, f"{high - low:.3g}", "end"))
         before = right
         y += THICK + GAP
-    return _lying(parts, axis, y - GAP, title, percent=False, frame=frame)
+    return _draw_bars(parts, axis, y - GAP, title, percent=False, frame=frame)
 
 
-def _lying(
+def _draw_bars(
     parts: list[str], axis: Axis, foot: float, title: str, *, percent: bool, frame: Frame
 ) -> str:
-    """Bars with their title and grid; the chart is as high as they need."""
+    """The chart of bars with title and grid; its height fits the bars."""
     grid, spare = list[str](), math.inf
     for tick in axis.ticks:
         x = frame.x(axis, tick)
@@ -307,10 +305,10 @@ def _lying(
             spare = 0.0
         spare += (frame.end - frame.left) / max(1, len(axis.ticks) - 1)
     sized = replace(frame, height=foot + frame.bottom)
-    return drawn([*grid, *parts], title, sized)
+    return svg_chart([*grid, *parts], title, sized)
 
 
-def _level(y: float, low: float, high: float, axis: Axis, frame: Frame) -> list[str]:
+def _horizontal_interval(y: float, low: float, high: float, axis: Axis, frame: Frame) -> list[str]:
     """An interval across a bar."""
     a, b = frame.x(axis, low), frame.x(axis, high)
     return [
@@ -319,7 +317,7 @@ def _level(y: float, low: float, high: float, axis: Axis, frame: Frame) -> list[
     ]
 
 
-def _upright(
+def _vertical_interval(
     x: float, low: float | None, high: float | None, axis: Axis, frame: Frame
 ) -> list[str]:
     """An interval above and below a dot."""

@@ -1,7 +1,7 @@
-"""What reports are printed on: one HTML file with its own style, nothing fetched, no script.
+"""Building blocks of reports: one HTML file with its own style, no external resources, no script.
 
-Light and dark as the reader's machine is; on a phone charts stand one below the other and tables
-scroll inside their own box. Everything that comes from a log or a certificate is escaped here.
+The colour scheme follows the reader's system; on a phone charts are stacked and tables scroll in
+their own box. All text from a log or a certificate is escaped here.
 """
 
 import html
@@ -105,7 +105,7 @@ def printed(
     foot: str = "",
     marks: Mapping[str, str] | None = None,
 ) -> str:
-    """The whole file: the title above, sections, small print. `marks` are for machines."""
+    """The whole file: title, sections, footer. `marks` become metadata for programs."""
     meta = "".join(
         f'<meta name="{escape(name)}" content="{escape(text)}">\n'
         for name, text in (marks or {}).items()
@@ -127,12 +127,12 @@ def printed(
 
 
 def escape(text: str) -> str:
-    """The text as it can stand anywhere in HTML."""
+    """The text escaped for any place in HTML."""
     return html.escape(text, quote=True)
 
 
 def section(title: str, *parts: str, note: str = "") -> str:
-    """A part of the page under a rule."""
+    """A section of the page with a heading."""
     words = f"<p>{escape(note)}</p>\n" if note else ""
     return f"<section>\n<h2>{escape(title)}</h2>\n{words}" + "\n".join(parts) + "\n</section>"
 
@@ -147,23 +147,23 @@ def banner(text: str) -> str:
 
 
 def figures(charts: Iterable[str]) -> str:
-    """Charts side by side, as many as there is room for."""
+    """Charts side by side, as many as fit."""
     inside = "\n".join(f"<figure>{chart}</figure>" for chart in charts)
     return f'<div class="charts">\n{inside}\n</div>'
 
 
 def captioned(chart: str, words: str) -> str:
-    """One chart with words below it."""
+    """One chart with a caption."""
     return f"<figure>{chart}<figcaption>{escape(words)}</figcaption></figure>"
 
 
 def columns(*parts: str) -> str:
-    """Parts beside each other where there is room."""
+    """Parts side by side where they fit."""
     return '<div class="columns">\n' + "\n".join(f"<div>{p}</div>" for p in parts) + "\n</div>"
 
 
 def tables(parts: Iterable[tuple[str, bool]]) -> str:
-    """Small tables beside each other; of each whether it is wide."""
+    """Small tables side by side; each with a flag whether it is wide."""
     inside = "\n".join(
         f'<div class="wide">{part}</div>' if wide else f"<div>{part}</div>" for part, wide in parts
     )
@@ -175,7 +175,7 @@ def heading(text: str) -> str:
 
 
 def facts(rows: Iterable[tuple[str, str, str]]) -> str:
-    """Large numbers: the number, what it is of, and small print."""
+    """Large numbers: the number, its meaning, and a remark."""
     inside = "\n".join(
         f"<li><b>{escape(large)}</b>{escape(words)}"
         + (f"<small>{escape(small)}</small>" if small else "")
@@ -186,7 +186,7 @@ def facts(rows: Iterable[tuple[str, str, str]]) -> str:
 
 
 def folded(summary: str, *parts: str, shown: bool = False) -> str:
-    """A part that opens when it is asked for."""
+    """A part that the reader can expand."""
     state = " open" if shown else ""
     return (
         f"<details{state}><summary>{escape(summary)}</summary>\n" + "\n".join(parts) + "</details>"
@@ -205,9 +205,9 @@ def grid(
     wide: Iterable[int] = (),
     dim: Iterable[int] = (),
 ) -> str:
-    """A table in a box that scrolls. A second line of a cell is small print.
+    """A table in a scrolling box. The second line of a cell is set in small type.
 
-    `numbers`: columns set to the right; `wide`: columns with long texts; `dim`: grey rows.
+    `numbers`: right-aligned columns; `wide`: columns with long texts; `dim`: grey rows.
     """
     right, long, grey = set(numbers), set(wide), set(dim)
     kinds = ["n" if n in right else "key wide" if n in long else "key" for n in range(len(head))]
@@ -232,7 +232,7 @@ def _cell(text: str, kind: str) -> str:
     if kind == "n":
         first, _, second = shown.partition("\n")
         return escape(first) + (f"<small>{escape(second)}</small>" if second else "")
-    # Texts of a log may be of any script; <bdi> keeps their direction to themselves.
+    # Texts of a log may be in any script; <bdi> isolates their direction.
     return f"<bdi>{escape(shown)}</bdi>"
 
 
@@ -240,7 +240,7 @@ def _cell(text: str, kind: str) -> str:
 
 
 def label(title: str, rows: Iterable[tuple[str, str, str]]) -> str:
-    """A card as on food: a name, what is large, and what is said of it."""
+    """A label like those on food: for each row a name, a value in large type, and an explanation."""
     inside = "\n".join(
         f"<div><dt>{escape(name)}</dt><dd>"
         + (f"<b>{escape(large)}</b>" if large else "")
@@ -251,7 +251,7 @@ def label(title: str, rows: Iterable[tuple[str, str, str]]) -> str:
 
 
 def odds(guarantee: Guarantee) -> str:
-    """e to the epsilon, rounded up: by what factor one unit's presence moves odds, at most."""
+    """e to the epsilon, rounded up: the largest factor by which one unit's presence changes odds."""
     if guarantee.epsilon >= 20:
         return f"e^{up(guarantee.epsilon, 6)}"
     factor = math.exp(guarantee.epsilon)
@@ -260,14 +260,14 @@ def odds(guarantee: Guarantee) -> str:
 
 
 def several(unit: str) -> str:
-    """What a guarantee of a smaller unit says about a user."""
+    """The meaning for a user of a guarantee for a smaller unit."""
     return f"For a user with n {unit}s epsilon is n times as large, and delta more than n times."
 
 
 def guess(guarantee: Guarantee) -> str:
-    """How often a guess between two neighbours that was even before can be right, rounded up.
+    """The largest probability of a right guess between two equally likely neighbours, rounded up.
 
-    (e^epsilon + delta)/(e^epsilon + 1), the best that any test can do against (epsilon, delta)-DP.
+    (e^epsilon + delta)/(e^epsilon + 1), attained by the best test against (epsilon, delta)-DP.
     """
     grown = math.exp(min(guarantee.epsilon, 700.0))
     wrong = (1.0 - guarantee.plain_delta) / (grown + 1.0)
@@ -278,7 +278,7 @@ def guess(guarantee: Guarantee) -> str:
 
 
 def chance(delta: float) -> str:
-    """A small probability as one in so many, rounded so that it is not made smaller."""
+    """A small probability as "1 in n", rounded up."""
     if delta <= 0:
         return "never"
     one_in = math.floor(1 / delta * (1 + 1e-9))
@@ -289,12 +289,12 @@ def chance(delta: float) -> str:
 
 
 def up(value: float, digits: int = 3) -> str:
-    """A number with so many digits, rounded up: a stated loss is never below the real one."""
+    """A number rounded up to significant digits, so that a stated loss is never too small."""
     rounded = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(repr(value))
     return f"{float(rounded):.{digits}g}"
 
 
 def _ceiling(value: float, digits: int) -> float:
-    """Rounded up to so many digits after the point, but for errors of floating point."""
+    """A number rounded up to `digits` decimal places, ignoring floating-point errors."""
     scale = 10.0**digits
     return math.ceil(value * scale - 1e-9) / scale

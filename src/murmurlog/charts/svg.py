@@ -1,7 +1,7 @@
-"""What every chart is drawn with: colours, axes, frames, letters. Knows nothing of what is drawn.
+"""Building blocks of charts: colours, axes, frames, text.
 
-Colours are close to those of Okabe and Ito, which colour-blind people can tell apart, darker or
-lighter where the paper asks for it. The same numbers give the same bytes on every machine.
+Colours are close to those of Okabe and Ito, which colour-blind people can distinguish, darker or
+lighter where the background needs it. The same numbers give the same bytes on every machine.
 """
 
 import html
@@ -10,10 +10,10 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-INKS = 8  # colours there are; the next begin again
-NEUTRAL = INKS  # and one that is none, for what the others are compared with
-LETTER = 6.6  # pixels a letter of 12 pixels takes, about; wide ones take two
-LINE = 17  # pixels a further line of a title takes
+INKS = 8  # number of colours, after which they repeat
+NEUTRAL = INKS  # a grey, for the reference that the others are compared with
+LETTER = 6.6  # approximate width in pixels of a letter at 12 pixels; wide letters take twice that
+LINE = 17  # height in pixels of a further line of a title
 
 LIGHT = """--ink: #1c1c1a; --quiet: #595955; --paper: #fffefb; --grid: #dedcd3; --faint: #a3a19a;
   --ink0: #0069a6; --ink1: #b94c00; --ink2: #00805d; --ink3: #a8457f; --ink4: #8f6a00;
@@ -64,7 +64,7 @@ class Axis:
     log: bool = False
 
     def share(self, value: float) -> float:
-        """Where a value lies between the ends, from 0 to 1."""
+        """The relative position of a value between the ends, from 0 to 1."""
         low, high, at = (self.low, self.high, value)
         if self.log:
             low, high, at = math.log(low), math.log(high), math.log(max(at, self.low))
@@ -93,7 +93,7 @@ def decades(least: float, most: float) -> Axis:
 
 @dataclass(frozen=True, kw_only=True)
 class Frame:
-    """The size of a chart and the room around its plot."""
+    """The size of a chart and the margins around its plot."""
 
     width: int
     height: float
@@ -104,12 +104,12 @@ class Frame:
 
     @property
     def end(self) -> int:
-        """Where the plot ends on the right."""
+        """The right edge of the plot."""
         return self.width - self.right
 
     @property
     def foot(self) -> float:
-        """Where it ends below."""
+        """The bottom edge of the plot."""
         return self.height - self.bottom
 
     def x(self, axis: Axis, value: float) -> float:
@@ -126,20 +126,20 @@ def ink_of(n: int) -> int:
     return n if n == NEUTRAL else n % INKS
 
 
-def titled(title: str, frame: Frame) -> tuple[list[str], Frame]:
-    """The title in one line or two, and the frame with room for it."""
+def draw_title(title: str, frame: Frame) -> tuple[list[str], Frame]:
+    """The title in one or two lines, and the frame enlarged for it."""
     room = 0.86 * frame.width  # its letters are larger
     if sum(map(_width, title)) <= room:
         return [text_at(0, 18, title, "title")], frame
-    first = clipped(title, room).removesuffix("…")
+    first = clip(title, room).removesuffix("…")
     if " " in first:
         first = first[: first.rindex(" ")]
-    second = clipped(title[len(first) :].strip(), room)
+    second = clip(title[len(first) :].strip(), room)
     taller = replace(frame, top=frame.top + LINE, height=frame.height + LINE)
     return [text_at(0, 18, first, "title"), text_at(0, 18 + LINE, second, "title")], taller
 
 
-def rungs(axis: Axis, frame: Frame, *, percent: bool) -> list[str]:
+def y_grid(axis: Axis, frame: Frame, *, percent: bool) -> list[str]:
     """The grid of a vertical axis."""
     parts = []
     for tick in axis.ticks:
@@ -150,8 +150,8 @@ def rungs(axis: Axis, frame: Frame, *, percent: bool) -> list[str]:
     return parts
 
 
-def feet(axis: Axis, frame: Frame, label: str) -> list[str]:
-    """The ticks of a horizontal axis, those that have room, and what it is."""
+def x_ticks(axis: Axis, frame: Frame, label: str) -> list[str]:
+    """The tick labels of a horizontal axis that fit, and its title."""
     parts, before = list[str](), -math.inf
     for tick in axis.ticks:
         x, text = frame.x(axis, tick), tick_text(tick, axis, False)
@@ -184,8 +184,8 @@ def number(value: float, *, percent: bool = False) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.1e}"
 
 
-def clipped(text: str, room: float) -> str:
-    """As much of a text as fits into so many pixels."""
+def clip(text: str, room: float) -> str:
+    """A text shortened to `room` pixels."""
     if sum(map(_width, text)) <= room:
         return text
     kept, taken = "", _width("…")
@@ -206,7 +206,7 @@ def text_at(x: float, y: float, text: str, kind: str = "") -> str:
     return f'<text{shown} x="{x}" y="{y:.1f}">{html.escape(text)}</text>'
 
 
-def drawn(parts: Sequence[str], title: str, frame: Frame) -> str:
+def svg_chart(parts: Sequence[str], title: str, frame: Frame) -> str:
     label, inside = html.escape(title, quote=True), "\n".join(parts)
     return (
         f'<svg viewBox="0 0 {frame.width} {frame.height}" role="img" aria-label="{label}">\n'
@@ -215,7 +215,7 @@ def drawn(parts: Sequence[str], title: str, frame: Frame) -> str:
 
 
 def alone(svg: str) -> str:
-    """The chart as a file of its own, with its colours and letters."""
+    """The chart as a standalone file with its style."""
     style = f"<style>{COLOURS}\nsvg {{ background: var(--paper); }}\n{DRAWING}</style>"
     head, _, rest = svg.partition(">")
     return f'{head} xmlns="http://www.w3.org/2000/svg">\n{style}{rest}\n'

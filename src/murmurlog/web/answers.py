@@ -1,4 +1,4 @@
-"""Answers about whole tables that are remembered, bounded by the bytes they take together."""
+"""A cache of answers about whole tables, bounded by their total size in bytes."""
 
 import threading
 from collections import OrderedDict
@@ -10,7 +10,7 @@ Answer = TypeVar("Answer")
 
 
 class Answers:
-    """The answers that were asked for last. One too large for all of the room is not kept."""
+    """The most recently used answers. An answer larger than the whole cache is not kept."""
 
     def __init__(self, most: int = MOST_BYTES) -> None:
         self.most, self.size = most, 0
@@ -23,21 +23,21 @@ class Answers:
     def get(
         self, question: Hashable, make: Callable[[], Answer], size: Callable[[Answer], int]
     ) -> Answer:
-        """The answer to a question: a remembered one, or one that is made now."""
+        """The answer to a question: the cached one, or a new one."""
         with self._lock:
             if question in self._kept:
                 self._kept.move_to_end(question)
                 found: Answer = self._kept[question][0]
                 return found
-        made = make()
-        self._keep(question, made, size(made))
-        return made
+        answer = make()
+        self._keep(question, answer, size(answer))
+        return answer
 
-    def _keep(self, question: Hashable, made: Any, size: int) -> None:
+    def _keep(self, question: Hashable, answer: Any, size: int) -> None:
         with self._lock:
             if size > self.most or question in self._kept:
                 return
-            self._kept[question] = (made, size)
+            self._kept[question] = (answer, size)
             self.size += size
             while self.size > self.most:
                 self.size -= self._kept.popitem(last=False)[1][1]

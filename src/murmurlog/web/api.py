@@ -1,28 +1,27 @@
-"""JSON under /api: the same answers as the views, for programs."""
+"""The JSON interface under /api: the content of the views, for programs."""
 
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
-from murmurlog.web import compare as comparing
-from murmurlog.web import parameters as asked
-from murmurlog.web import plan as planning
-from murmurlog.web import query_lookup as findings
-from murmurlog.web import top_list as listing
-from murmurlog.web.index import Ints, Sheet
+from murmurlog.web import parameters
+from murmurlog.web.compare import combined_cost, compare_tables, shared_tables
+from murmurlog.web.index import Ints, Sheet, count_json
 from murmurlog.web.openapi import description
-from murmurlog.web.plan import Setting, TradeOff
-from murmurlog.web.template_helpers import Room
+from murmurlog.web.plan import Setting, TradeOff, describe_bundle
+from murmurlog.web.query_lookup import look_up
+from murmurlog.web.template_helpers import TextBudget
+from murmurlog.web.top_list import list_page, list_request
 
 if TYPE_CHECKING:
-    from murmurlog.web.app import Desk
+    from murmurlog.web.app import Context
 
 MOST_COMPLETIONS = 50
-FIRST = 20  # rows of each list of a comparison
+FIRST = 20  # rows in each list of a comparison
 
 
-def bundles(request: Request, desk: "Desk") -> JSONResponse:
+def bundles(request: Request, context: "Context") -> JSONResponse:
     return JSONResponse(
         {
             "bundles": [
@@ -35,73 +34,63 @@ def bundles(request: Request, desk: "Desk") -> JSONResponse:
                     "guarantee": book.certificate.guarantee.as_json(),
                     "tables": {n: claim.rows for n, claim in book.certificate.tables.items()},
                 }
-                for book in desk.shelf.books.values()
+                for book in context.shelf.books.values()
             ]
         }
     )
 
 
-def complete(request: Request, desk: "Desk") -> JSONResponse:
-    book = asked.book(request, desk.shelf)
-    k = asked.whole(request, "k", 10, least=1, most=MOST_COMPLETIONS)
-    begun = asked.begun(request, "q", version=book.certificate.normaliser)
-    found = [text for text, _ in book.index.complete(begun, k)]
-    amounts = [book.index.amount(text) for text in found]
-    room = Room()
-    return JSONResponse(
-        {
-            "q": begun,
-            "completions": [
-                {"query": room.text(text), "count": None if amount is None else amount.as_json()}
-                for text, amount in zip(found, amounts, strict=True)
-            ],
-        }
-    )
+def complete(request: Request, context: "Context") -> JSONResponse:
+    book = parameters.book(request, context.shelf)
+    k = parameters.integer(request, "k", 10, least=1, most=MOST_COMPLETIONS)
+    prefix = parameters.prefix(request, "q", version=book.certificate.normaliser)
+    budget = TextBudget()
+    completions = [
+        {"query": budget.text(text), "count": count_json(book.index.amount(text))}
+        for text, _ in book.index.complete(prefix, k)
+    ]
+    return JSONResponse({"q": prefix, "completions": completions})
 
 
-def query(request: Request, desk: "Desk") -> JSONResponse:
-    book = asked.book(request, desk.shelf)
-    if not asked.text(request, "q"):
-        raise asked.wrong("q is missing: the query that is asked about")
-    asked_for = asked.begun(request, "q", version=book.certificate.normaliser).strip()
-    return JSONResponse(findings.found(book, asked_for).as_json())
+def query(request: Request, context: "Context") -> JSONResponse:
+    book = parameters.book(request, context.shelf)
+    if not parameters.text(request, "q"):
+        raise parameters.bad_request("q is missing: the query to look up")
+    query_text = parameters.prefix(request, "q", version=book.certificate.normaliser).strip()
+    return JSONResponse(look_up(book, query_text).as_json())
 
 
-def top(request: Request, desk: "Desk") -> JSONResponse:
-    what = listing.wanted(request, asked.book(request, desk.shelf))
-    leaf, room = listing.leaf(request, what), Room()
+def top(request: Request, context: "Context") -> JSONResponse:
+    what = list_request(request, parameters.book(request, context.shelf))
+    page, budget = list_page(request, what), TextBudget()
     return JSONResponse(
         {
             "table": what.sheet.name,
-            "rows": leaf.all,
-            "page": leaf.page,
-            "pages": leaf.pages,
+            "rows": page.all,
+            "page": page.page,
+            "pages": page.pages,
             "items": [
-                {
-                    "rank": row.place,
-                    **room.keys(row.keys),
-                    "count": None if row.amount is None else row.amount.as_json(),
-                }
-                for row in leaf.rows
+                {"rank": row.place, **budget.keys(row.keys), "count": count_json(row.amount)}
+                for row in page.rows
             ],
         }
     )
 
 
-def certificate(request: Request, desk: "Desk") -> JSONResponse:
-    book = asked.book(request, desk.shelf)
+def certificate(request: Request, context: "Context") -> JSONResponse:
+    book = parameters.book(request, context.shelf)
     return JSONResponse({"certificate": book.certificate.as_json(), "sha256": dict(book.hashes)})
 
 
-def verify(request: Request, desk: "Desk") -> JSONResponse:
-    book = asked.book(request, desk.shelf)
-    return JSONResponse(dict(desk.verified(book.path)))
+def verify(request: Request, context: "Context") -> JSONResponse:
+    book = parameters.book(request, context.shelf)
+    return JSONResponse(dict(context.verify(book.path)))
 
 
 def setting(request: Request, trade_off: TradeOff) -> Setting:
-    """What the sliders say, by value or by step."""
+    """The setting of the sliders, each by value or by step."""
     usual = Setting.usual()
-    mechanism = asked.one_of(request, "mechanism", usual.mechanism, trade_off.mechanisms)
+    mechanism = parameters.one_of(request, "mechanism", usual.mechanism, trade_off.mechanisms)
     bounds = trade_off.bounds[mechanism]
     usual_bound = usual.per_user if usual.per_user in bounds else bounds[-2]
     return Setting(
@@ -113,22 +102,22 @@ def setting(request: Request, trade_off: TradeOff) -> Setting:
 
 
 def _step(request: Request, name: str, usual: float, steps: Any) -> float:
-    """One of some values: by itself, or as name_step by its place among them."""
+    """One of the steps: given by its value, or by its index as the parameter NAME_step."""
     if f"{name}_step" in request.query_params:
-        place = asked.whole(request, f"{name}_step", 0, least=0, most=len(steps) - 1)
-        return float(steps[place])
-    value = asked.number(request, name, usual, least=min(steps), most=max(steps))
+        step = parameters.integer(request, f"{name}_step", 0, least=0, most=len(steps) - 1)
+        return float(steps[step])
+    value = parameters.number(request, name, usual, least=min(steps), most=max(steps))
     if value not in steps:
         listed = ", ".join(f"{step:g}" for step in steps)
-        raise asked.wrong(f"{name} must be one of {listed}, not {value:g}")
+        raise parameters.bad_request(f"{name} must be one of {listed}, not {value:g}")
     return value
 
 
-def plan(request: Request, desk: "Desk") -> JSONResponse:
-    book = asked.book(request, desk.shelf)
-    chosen = setting(request, desk.trade_off)
-    planned = desk.planned(chosen)
-    foretold = desk.trade_off.at(chosen)
+def plan(request: Request, context: "Context") -> JSONResponse:
+    book = parameters.book(request, context.shelf)
+    chosen = setting(request, context.trade_off)
+    planned = context.plan_for(chosen)
+    forecast = context.trade_off.at(chosen)
     return JSONResponse(
         {
             "setting": vars(chosen),
@@ -137,29 +126,40 @@ def plan(request: Request, desk: "Desk") -> JSONResponse:
             "sentence": planned.sentence,
             "passes": dict(planned.passes),
             "command": planned.command,
-            "foretold": None if foretold is None else vars(foretold),
-            "from": desk.trade_off.source,
-            "this_bundle": planning.here(book, chosen, planned, foretold),
+            "foretold": None if forecast is None else vars(forecast),
+            "from": context.trade_off.source,
+            "this_bundle": describe_bundle(book, chosen, planned, forecast),
         }
     )
 
 
-def compare(request: Request, desk: "Desk") -> JSONResponse:
-    a, b, table = pair(request, desk)
+def compare(request: Request, context: "Context") -> JSONResponse:
+    a, b, table = pair(request, context)
     if b is None or table is None:
-        raise asked.wrong("with is missing: the bundle to compare with, which shares a table")
-    found = comparing.compared(a, b, table)
-    both, room = comparing.together(a, b), Room()
+        raise parameters.bad_request(
+            "with is missing: the bundle to compare with, which shares a table"
+        )
+    found = compare_tables(a, b, table)
+    both, budget = combined_cost(a, b), TextBudget()
     return JSONResponse(
         {
             "b": a.name,
             "with": b.name,
             "table": table,
-            "gained": {"rows": len(found.gained), "first": _first(found.after, found.gained, room)},
-            "lost": {"rows": len(found.lost), "first": _first(found.before, found.lost, room)},
+            "gained": {
+                "rows": len(found.gained),
+                "first": _first(found.after, found.gained, budget),
+            },
+            "lost": {"rows": len(found.lost), "first": _first(found.before, found.lost, budget)},
             "kept": {"rows": len(found.kept[0])},
-            "rose": {"rows": len(found.rose[0]), "first": _first(found.after, found.rose[1], room)},
-            "fell": {"rows": len(found.fell[0]), "first": _first(found.after, found.fell[1], room)},
+            "rose": {
+                "rows": len(found.rose[0]),
+                "first": _first(found.after, found.rose[1], budget),
+            },
+            "fell": {
+                "rows": len(found.fell[0]),
+                "first": _first(found.after, found.fell[1], budget),
+            },
             "cost": {
                 "b": both.first.as_json(),
                 "with": both.second.as_json(),
@@ -170,25 +170,24 @@ def compare(request: Request, desk: "Desk") -> JSONResponse:
     )
 
 
-def pair(request: Request, desk: "Desk") -> tuple[Any, Any, str | None]:
-    """The two bundles of a comparison and the table; None for what there is not."""
-    a = asked.book(request, desk.shelf)
-    others = [book for book in desk.shelf.books.values() if book is not a]
-    b = asked.book(request, desk.shelf, "with", others[0] if others else a)
+def pair(request: Request, context: "Context") -> tuple[Any, Any, str | None]:
+    """The two bundles and the table of a comparison; None for what is missing."""
+    a = parameters.book(request, context.shelf)
+    others = [book for book in context.shelf.books.values() if book is not a]
+    b = parameters.book(request, context.shelf, "with", others[0] if others else a)
     if b is a:
         return a, None, None
-    tables = comparing.shared_tables(a, b)
-    return a, b, asked.one_of(request, "table", tables[0], tables) if tables else None
+    tables = shared_tables(a, b)
+    return a, b, parameters.one_of(request, "table", tables[0], tables) if tables else None
 
 
-def _first(sheet: Sheet, rows: Ints, room: Room) -> list[dict[str, Any]]:
+def _first(sheet: Sheet, rows: Ints, budget: TextBudget) -> list[dict[str, Any]]:
     shown = rows[:FIRST]
-    amounts = [sheet.amount(int(row)) for row in shown]
     return [
-        {**room.keys(keys), "count": None if amount is None else amount.as_json()}
-        for keys, amount in zip(sheet.texts(shown), amounts, strict=True)
+        {**budget.keys(keys), "count": count_json(sheet.amount(int(row)))}
+        for row, keys in zip(shown, sheet.texts(shown), strict=True)
     ]
 
 
-def openapi(request: Request, desk: "Desk") -> JSONResponse:
+def openapi(request: Request, context: "Context") -> JSONResponse:
     return JSONResponse(description())

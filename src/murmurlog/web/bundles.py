@@ -1,17 +1,17 @@
-"""The bundles that are shown, by name. What is not a whole, public bundle is not put on the shelf."""
+"""The bundles that the page shows, by name. It refuses folders that are not intact, public bundles."""
 
 import re
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from pathlib import Path
 
-from murmurlog.bundle import label as wording
-from murmurlog.bundle import report as leaflet
+from murmurlog.bundle import report
 from murmurlog.bundle.certificate import Certificate
 from murmurlog.bundle.export import check_files
 from murmurlog.bundle.files import stated_sums
+from murmurlog.bundle.label import label
 from murmurlog.bundle.read import load
-from murmurlog.charts import html as paper
+from murmurlog.charts import html
 from murmurlog.errors import BundleError, Refused, UsageError
 from murmurlog.web.answers import Answers
 from murmurlog.web.index import Index
@@ -19,7 +19,7 @@ from murmurlog.web.index import Index
 INTERNAL = re.compile(
     rb"""<meta\s+name=["']murmurlog-report["']\s+content=["']internal["']""", re.I
 )
-HEAD = 1 << 16  # bytes of a page in which its marks stand
+HEAD = 1 << 16  # bytes at the beginning of a page that hold its metadata
 MOST_BUNDLES = 20
 
 
@@ -47,60 +47,62 @@ class Book:
 
     @cached_property
     def warnings(self) -> str:
-        return "\n".join(leaflet.warnings(self.certificate))
+        return "\n".join(report.warnings(self.certificate))
 
     @cached_property
-    def _views(self) -> list[leaflet.View]:
+    def _views(self) -> list[report.View]:
         tables = self.release.tables
-        return [leaflet.view_of(self.certificate, n, tables[n]) for n in self.certificate.tables]
+        return [report.view_of(self.certificate, n, tables[n]) for n in self.certificate.tables]
 
     @cached_property
     def facts(self) -> str:
-        """How much there is of each table."""
-        return paper.facts(leaflet.facts(self.certificate, self._views))
+        """The sizes of the tables, as HTML."""
+        return html.facts(report.facts(self.certificate, self._views))
 
     @cached_property
     def pictures(self) -> str:
-        """Counts over rank."""
-        drawn = leaflet.pictures(self.certificate, self._views)
-        if not drawn:
+        """The charts of counts over rank, as HTML."""
+        charts = report.pictures(self.certificate, self._views)
+        if not charts:
             return ""
-        note = leaflet.caption(self._views)
-        return paper.section(leaflet.HEADING, paper.figures(drawn), note=note)
+        note = report.caption(self._views)
+        return html.section(report.HEADING, html.figures(charts), note=note)
 
     @cached_property
     def kicker(self) -> str:
-        return leaflet.kicker(self.certificate)
+        return report.kicker(self.certificate)
 
     @cached_property
     def label(self) -> str:
-        return wording.label(self.certificate)
+        return label(self.certificate)
 
     @cached_property
     def waterfall(self) -> str:
-        return leaflet.waterfall(self.certificate)
+        return report.waterfall(self.certificate)
 
     @cached_property
     def fine_print(self) -> str:
-        """What bounds keep, limits and assumptions."""
-        return leaflet.bounds(self.certificate) + leaflet.assumptions(self.certificate)
+        """Bounds, limits and assumptions, as HTML."""
+        return report.bounds(self.certificate) + report.assumptions(self.certificate)
 
 
 class Shelf:
-    """Bundles by the names of their folders; the first is shown unless another is asked for."""
+    """Bundles by the names of their folders; the page shows the first by default."""
 
     def __init__(
         self, folders: Iterable[str | Path], *, say: Callable[[str], None] = lambda _: None
     ) -> None:
         roots = [Path(folder) for folder in folders]
         if not roots:
-            raise UsageError("there is nothing to show: give the folder of a bundle")
+            raise UsageError("there is no bundle to show: give the folder of a bundle")
         if len(roots) > MOST_BUNDLES:
-            raise UsageError(f"{len(roots)} bundles are too many for one page: give {MOST_BUNDLES}")
+            raise UsageError(
+                f"{len(roots)} bundles are too many for one page: give at most {MOST_BUNDLES}"
+            )
         for root in roots:
             refuse_internal(root)
         self.books: dict[str, Book] = {}
-        answers = Answers()  # one room for all bundles
+        answers = Answers()  # one cache for all bundles
         for root in roots:
             name = self._name(root)
             say(f"loading {name}")
@@ -111,7 +113,7 @@ class Shelf:
 
     @property
     def rows(self) -> int:
-        """Of the largest table."""
+        """The number of rows of the largest table."""
         books = self.books.values()
         return max(
             (len(sheet) for book in books for sheet in book.index.sheets.values()), default=0
@@ -131,19 +133,16 @@ class Shelf:
 
 
 def refuse_internal(root: Path) -> None:
-    """Raises if this is, or holds, a report that compares a release with its log.
-
-    Such reports hold exact numbers of the log: they are for the owner's eyes only.
-    """
+    """Raises if this is, or holds, an evaluation report, which states exact numbers of the log."""
     if not root.exists():
         raise BundleError(f"there is no folder {str(root)!r}")
     pages = [root] if root.is_file() else sorted(root.glob("*.htm*"))
     for page in pages:
         if page.is_symlink() or not page.is_file():
-            continue  # no part of a bundle: it is refused with its folder, and a pipe never ends
+            continue  # loading the bundle refuses it; reading a pipe could block for ever
         with page.open("rb") as file:
             if INTERNAL.search(file.read(HEAD)):
                 raise Refused(
-                    f"{page.name} in {root.name!r} is an internal report: it is about the log itself "
-                    "and must not be served. Give the folder of a bundle"
+                    f"{page.name} in {root.name!r} is an internal report with exact numbers of the "
+                    "log and must not be served. Give the folder of a bundle"
                 )

@@ -1,8 +1,8 @@
-"""Connections with an end: who opens them and asks nothing, or takes no answer, holds nobody up.
+"""HTTP connections with timeouts, so that idle or slow clients do not block others.
 
-Uvicorn counts every open connection against its limit and closes an idle one only after an answer.
-Here a connection has a time in which to send the head of a request and one in which to take the
-answer. Where there is no room for a new one, the one that has waited longest is closed.
+Uvicorn counts every open connection towards its limit and closes an idle one only after a response.
+Here a client has limited time to send the head of a request and to take the response. When the limit
+on connections is reached, the longest idle connection is closed for a new one.
 """
 
 import asyncio
@@ -10,20 +10,20 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-HEAD_SECONDS = 15.0  # until the head of a request is there, however slowly it comes
-ANSWER_SECONDS = 600.0  # until the answer is taken; a check of a large bundle takes minutes
+HEAD_SECONDS = 15.0  # until the head of a request has arrived, however slowly
+ANSWER_SECONDS = 600.0  # until the response is sent; verifying a large bundle takes minutes
 
 
 class TimedProtocol(H11Protocol):
-    """HTTP as uvicorn speaks it, with limits on time."""
+    """Uvicorn's HTTP protocol with timeouts."""
 
     head_seconds, answer_seconds = HEAD_SECONDS, ANSWER_SECONDS
 
-    def __init__(self, *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
         self._timer: asyncio.TimerHandle | None = None
         self._since = self.loop.time()
-        self._ended = False  # the client sends nothing more, and may still read
+        self._ended = False  # the client has stopped sending, but may still read
 
     @property
     def waits(self) -> bool:
@@ -43,11 +43,11 @@ class TimedProtocol(H11Protocol):
     def handle_events(self) -> None:
         before = self.cycle
         super().handle_events()
-        if self.cycle is not before:  # a request has begun; more of its head would change nothing
+        if self.cycle is not before:  # a request has begun
             self._restart()
 
     def eof_received(self) -> Any:
-        """True keeps the connection open, for the answer that is being made."""
+        """True keeps the connection open for the pending response."""
         self._ended = True
         return not self.waits
 
@@ -65,7 +65,7 @@ class TimedProtocol(H11Protocol):
         self._timer = self.loop.call_later(seconds, self.transport.abort)
 
     def _make_room(self) -> None:
-        """Closes the connection that has waited longest, if there are as many as there may be."""
+        """Closes the longest idle connection if the limit is reached."""
         others = [
             other
             for other in self.connections

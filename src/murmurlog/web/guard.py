@@ -1,7 +1,7 @@
-"""Who may ask, how, how much and how often. Stands before the application and sees every request.
+"""Access control and rate limits: middleware that sees every request before the application.
 
-Read-only: GET and HEAD. Foreign Host headers are refused, so that no other site can reach the page
-through a name of its own (DNS rebinding). Every answer carries headers that keep it to itself.
+Read-only: GET and HEAD. It refuses foreign Host headers, so that no other site can reach the page
+through its own name (DNS rebinding), and adds headers that isolate every response from other sites.
 """
 
 import ipaddress
@@ -30,21 +30,21 @@ METHODS = ("GET", "HEAD")
 MOST_TARGET = 64_000  # bytes of path and query string: a query of 10 kB fits, however it is written
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::(\d{1,5}))?")
-# A bucket of tokens for each address: so many at once, so many a second. A token stands for about
-# 1/150 s of one core, so that an address cannot ask for more work than one core does.
+# A token bucket for each address: its capacity, and tokens a second. A token is worth about 1/150 s
+# of one core, so that one address cannot occupy more than one core.
 BURST, A_SECOND, CLIENTS = 300.0, 150.0, 1024
 HEAVY = {
     **dict.fromkeys(("/api/verify", "/privacy", "/top.csv", "/top.tsv"), 30.0),
     **dict.fromkeys(("/plan", "/api/plan", "/compare", "/api/compare"), 10.0),
 }
 LISTS = ("/top", "/api/top")
-# For a token: bytes of the address, rows that are searched or sorted, rows that are written out.
+# Per token: bytes of the address, rows searched or sorted, rows written.
 BYTES_A_TOKEN, ROWS_A_TOKEN, WRITTEN_A_TOKEN = 2000, 50_000, 5_000
 SEARCHES = re.compile(rb"(?:^|&)(?:match=[^&]*(?:[*?]|%2a|%3f)|sort=(?!count))", re.I)
 
 
 def cost(path: str, query: bytes, rows: int) -> float:
-    """The tokens of a question; `rows` is the size of the largest table. Never more than a burst."""
+    """The tokens of a request, at most BURST; `rows` is the size of the largest table."""
     tokens = HEAVY.get(path, 1.0) + len(query) / BYTES_A_TOKEN
     if path in LISTS and SEARCHES.search(query):
         tokens += rows / ROWS_A_TOKEN
@@ -55,10 +55,10 @@ def cost(path: str, query: bytes, rows: int) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Hosts:
-    """The names under which the page may be asked for.
+    """The host names under which the page may be requested.
 
-    `address` is what the server listens on. On loopback only names of loopback count; else any IP
-    address does, since a foreign site cannot own one, and the names that were told.
+    `address` is the address that the server listens on. On loopback only names of loopback are
+    allowed; elsewhere any IP address, since a foreign site cannot own one, and the given names.
     """
 
     address: str = "127.0.0.1"
@@ -86,14 +86,14 @@ def _is_address(host: str) -> bool:
 
 
 class Meter:
-    """How much each address may still ask."""
+    """The remaining tokens of each client address."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, client: str, cost: float) -> float:
-        """0 if the address may ask this now, else after how many seconds."""
+        """0 if the address may make the request now, else the seconds to wait."""
         now = self._clock()
         left, before = self._left.pop(client, (BURST, now))
         left = min(BURST, left + (now - before) * A_SECOND)
@@ -104,13 +104,13 @@ class Meter:
         return wait
 
 
-Refusal = Callable[[str, int, str], ASGIApp]  # of a path, a status and words
+Refusal = Callable[[str, int, str], ASGIApp]  # makes a response from a path, a status and a message
 
 
 class Guard:
-    """The application behind all checks. `refusal` makes the page that says no.
+    """The application behind all checks. `refusal` makes the response to a refused request.
 
-    `rows` is the size of the largest table: questions about whole tables cost the more.
+    `rows` is the size of the largest table: requests about whole tables cost more tokens.
     """
 
     def __init__(
@@ -138,29 +138,29 @@ class Guard:
         await app(scope, receive, sending)
 
     def _fault(self, scope: Scope, more: list[tuple[bytes, bytes]]) -> tuple[int, str] | None:
-        """The status and words of what is wrong with a request, if anything is."""
+        """The status and message if a request must be refused."""
         headers: list[tuple[bytes, bytes]] = scope["headers"]
         hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]
         if len(hosts) != 1 or not self.hosts.allow(hosts[0]):
-            return 421, "This page is not served under that name."
+            return 421, "This page is not served under that host name."
         if scope["method"] not in METHODS:
             more.append((b"allow", ", ".join(METHODS).encode()))
-            return 405, "This page is for reading only: ask with GET or HEAD."
+            return 405, "This page is read-only: use GET or HEAD."
         if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > MOST_TARGET:
             return 414, f"This address is longer than {MOST_TARGET:,} bytes."
         body = dict(headers)
         if b"transfer-encoding" in body or body.get(b"content-length", b"0").strip() != b"0":
-            return 413, "Nothing can be sent to this page: leave the body of the request empty."
+            return 413, "This page accepts no request body: leave it empty."
         client = (scope.get("client") or ("", 0))[0]
         tokens = cost(scope["path"], scope["query_string"], self.rows)
         if wait := self.meter.take(client, tokens):
             more.append((b"retry-after", str(max(1, round(wait + 0.5))).encode()))
-            return 429, "That were too many questions at once: wait a moment and ask again."
+            return 429, "There were too many requests at once: wait a moment and try again."
         return None
 
 
 def _closed(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """The headers of an answer with those that keep it to itself."""
+    """The headers of a response with the security headers."""
     found = [(name, value) for name, value in headers if name.decode().lower() not in HEADERS]
     if not any(name.lower() == b"cache-control" for name, _ in found):
         found.append((b"cache-control", b"no-store"))

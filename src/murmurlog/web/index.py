@@ -1,7 +1,8 @@
-"""The tables of one release, ready to be asked: rows by text, in any order, with intervals.
+"""An index of the tables of one release: rows by text, in any order, with intervals.
 
-Everything slow is done once. Texts lie sorted, so a text or a prefix is found by bisection; rows of
-one text lie together, the most counted first. A million queries answer in about a millisecond.
+Everything slow is done once. Texts are sorted, so that bisection finds a text or a prefix; the rows of
+one text are adjacent, the largest count first. A lookup among a million queries takes about a
+millisecond.
 """
 
 import threading
@@ -28,15 +29,15 @@ from murmurlog.web.answers import Answers
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
-Facts = npt.NDArray[np.bool_]
+Flags = npt.NDArray[np.bool_]
 
 QUERY_TABLES = ("query", "click", "pair")
-A_QUESTION = 1000  # bytes that a remembered question takes besides its text and its answer
+A_QUESTION = 1000  # bytes that a cached question takes besides its text and its answer
 SORTS = ("count", "text", "error")
 
 
 class Names:
-    """Distinct texts in order."""
+    """Distinct texts, sorted."""
 
     def __init__(self, columns: Sequence[pa.ChunkedArray]) -> None:
         chunks = [chunk for column in columns for chunk in column.chunks]
@@ -51,12 +52,12 @@ class Names:
         return text
 
     def place(self, text: str) -> int:
-        """Where a text stands, -1 if it is not there."""
+        """The position of a text, -1 if it is missing."""
         at = bisect_left(range(len(self)), text, key=self.__getitem__)
         return at if at < len(self) and self[at] == text else -1
 
-    def stretch(self, prefix: str) -> tuple[int, int]:
-        """Where the texts that begin so start and end."""
+    def prefix_range(self, prefix: str) -> tuple[int, int]:
+        """The positions at which the texts with a prefix start and end."""
         start = bisect_left(range(len(self)), prefix, key=self.__getitem__)
         end = bisect_right(
             range(len(self)), prefix, lo=start, key=lambda at: self[at][: len(prefix)]
@@ -75,28 +76,28 @@ class Key:
         self.starts = np.concatenate([[0], np.cumsum(sizes)])
 
     def at(self, place: int) -> Ints:
-        """The rows of a text by its place; none for -1."""
+        """The rows of a text by its position; none for -1."""
         if place < 0:
             return np.empty(0, np.int64)
         return self.rows[self.starts[place] : self.starts[place + 1]].astype(np.int64)
 
     def of(self, places: Ints) -> tuple[Ints, Ints]:
-        """The rows of several texts, one text after the other, and how many each has."""
+        """The rows of several texts, text by text, and the number of rows of each."""
         starts = self.starts[places]
         times = self.starts[places + 1] - starts
         first = np.repeat(starts - np.cumsum(times) + times, times)
         return self.rows[first + np.arange(len(first))].astype(np.int64), times
 
     def between(self, start: int, end: int) -> Ints:
-        """The rows of a stretch of texts, in the order of the table."""
+        """The rows of a range of texts, in the order of the table."""
         return np.sort(self.rows[self.starts[start] : self.starts[end]]).astype(np.int64)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Amount:
-    """A published count: what it is of, its interval, and whether it can be relied on.
+    """A published count: the unit that it counts, its interval, and whether it is reliable.
 
-    `low` and `high` are None where no law of its noise is known.
+    `low` and `high` are None where the law of its noise is unknown.
     """
 
     value: float
@@ -118,8 +119,13 @@ class Amount:
         }
 
 
+def count_json(amount: Amount | None) -> dict[str, Any] | None:
+    """A count as JSON; None where there is none."""
+    return None if amount is None else amount.as_json()
+
+
 class Sheet:
-    """A table as it is looked at. Rows are numbers: places in the table, the most counted first."""
+    """An indexed table. Rows are positions in the table, the largest count first."""
 
     def __init__(
         self, name: str, table: pa.Table, certificate: Certificate, answers: Answers
@@ -133,7 +139,7 @@ class Sheet:
         self.low: Floats | None = None
         self.high: Floats | None = None
         self.stderr: Floats | None = None
-        self.reliable: Facts | None = None
+        self.reliable: Flags | None = None
         self.counted = ""
         if count is not None:
             self.counted = f"{certificate.guarantee.unit}s" if count == "users" else count
@@ -143,10 +149,10 @@ class Sheet:
             and claim.count is not None
             and f"{count}_stderr" in table.schema.names
         ):
-            # The drawn counts, where they were made consistent: the intervals are about those.
+            # The noisy counts, even where consistent ones exist: the intervals are about the former.
             counts = estimates.counts(name, table, claim)
             self.values, self.stderr = counts.values, counts.stderr
-            self.low, self.high = estimates.each(counts)
+            self.low, self.high = estimates.row_intervals(counts)
             self.reliable = table["reliable"].to_numpy(zero_copy_only=False).astype(bool)
             if not (np.isfinite(self.low).all() and np.isfinite(self.high).all()):
                 raise BundleError(f"privacy.json gives parameters of {name} that have no intervals")
@@ -157,7 +163,7 @@ class Sheet:
 
     @cached_property
     def most(self) -> float:
-        """The largest count there is, or the upper end of its interval."""
+        """The largest count, or the largest upper end of an interval."""
         ends = self.high if self.high is not None else self.values
         return float(ends.max(initial=1.0)) if ends is not None else 1.0
 
@@ -165,15 +171,18 @@ class Sheet:
         """The count of a row; None where the table has none."""
         if self.values is None:
             return None
-        sure = self.low is not None and self.high is not None and self.stderr is not None
         return Amount(
             value=float(self.values[row]),
             counted=self.counted,
-            low=float(self.low[row]) if sure and self.low is not None else None,
-            high=float(self.high[row]) if sure and self.high is not None else None,
-            stderr=float(self.stderr[row]) if sure and self.stderr is not None else None,
+            low=None if self.low is None else float(self.low[row]),
+            high=None if self.high is None else float(self.high[row]),
+            stderr=None if self.stderr is None else float(self.stderr[row]),
             reliable=self.reliable is None or bool(self.reliable[row]),
         )
+
+    def first(self, most: int) -> Ints:
+        """The first rows, at most so many."""
+        return np.arange(min(most, len(self)))
 
     def texts(self, rows: Ints) -> list[dict[str, Any]]:
         """The keys of some rows."""
@@ -188,7 +197,7 @@ class Sheet:
         return None if self.keys[0] in LISTS else Key(self.table[self.keys[0]])
 
     def find(self, match: str, *, column: str, sort: str, falling: bool) -> Ints:
-        """The rows that match, in order. A text without * or ? is what the key begins with."""
+        """The matching rows in order. A text without * or ? is a prefix of the key."""
         question = (self, match, column, sort, falling)
         with self._lock:  # a question asked twice at the same time is answered once
             return self._answers.get(
@@ -211,20 +220,20 @@ class Sheet:
             return np.arange(len(self))
         if not set(match) & set("*?"):
             if column == self.keys[0] and self.key is not None:
-                return self.key.between(*self.key.names.stretch(match))
+                return self.key.between(*self.key.names.prefix_range(match))
             match += "*"
-        return np.flatnonzero(estimates.matching(self.table, {column: match}))
+        return np.flatnonzero(estimates.match_rows(self.table, {column: match}))
 
     @cached_property
     def _texts_order(self) -> Ints:
-        """Of each row its place among all by text."""
+        """The rank of each row by text."""
         flat = flattened(self.table.select(list(self.keys)))
         by = [(key, "ascending") for key in self.keys]
         return _ranks(pc.sort_indices(flat, sort_keys=by).to_numpy())
 
     @cached_property
     def _error_order(self) -> Ints:
-        """Of each row its place among all by relative error."""
+        """The rank of each row by relative error."""
         if self.stderr is None or self.values is None:
             return np.arange(len(self))
         error = self.stderr / np.maximum(self.values, 1.0)
@@ -238,12 +247,12 @@ def _ranks(order: Ints) -> Ints:
 
 
 class Index:
-    """Everything one release can be asked."""
+    """All lookups in one release."""
 
     def __init__(self, release: Release, answers: Answers | None = None) -> None:
         self.release, self.certificate = release, release.certificate
         self.answers = answers or Answers()
-        # One chunk each: taking a few rows of many chunks would copy them all.
+        # One chunk each: selecting a few rows of a table with many chunks would copy all of it.
         derived = _with_derived(release.tables)
         tables = {name: table.combine_chunks() for name, table in derived.items()}
         self.sheets = {
@@ -276,9 +285,9 @@ class Index:
             name for name in self.sheets if name in QUERY_TABLES
         ]
 
-    def complete(self, begun: str, k: int) -> list[tuple[str, float]]:
-        """The most asked published queries that begin so."""
-        return self._completer.complete(begun, k) if self._completer else []
+    def complete(self, prefix: str, k: int) -> list[tuple[str, float]]:
+        """The most frequent published queries with a prefix."""
+        return self._completer.complete(prefix, k) if self._completer else []
 
     def amount(self, query: str) -> Amount | None:
         """The count of a query; None where it has none, or several."""
@@ -286,7 +295,7 @@ class Index:
         return self.sheets["query"].amount(int(rows[0])) if len(rows) == 1 else None
 
     def place(self, query: str) -> int:
-        """The number of a query, -1 if nothing is published about it."""
+        """The position of a query, -1 if nothing is published about it."""
         return self.queries.place(query) if self.queries is not None else -1
 
     def rows(self, table: str, column: str, place: int) -> Ints:
@@ -295,7 +304,7 @@ class Index:
         return np.empty(0, np.int64) if key is None else key.at(place)
 
     def related(self, place: int, k: int) -> list[tuple[str, float]]:
-        """Queries with clicks on the same urls, as `Release.related` has them."""
+        """Queries with clicks on the same urls, as `Release.related` gives them."""
         if self.queries is None:
             return []
         return [(self.queries[code], score) for code, score in self._near(place, k)]
@@ -317,12 +326,12 @@ class Index:
         return tuple((int(code[at]), float(score[at])) for at in best if score[at] > 0)
 
     def shared(self, text: str) -> int:
-        """How many of the first letters of a text some published query begins with."""
+        """The length of the longest prefix of a text that a published query begins with."""
         return self._completer.shared(text) if self._completer else 0
 
 
 def _with_derived(tables: dict[str, pa.Table]) -> dict[str, pa.Table]:
-    """The tables with queries, clicks and pairs that follow from invented logs and sessions."""
+    """The tables, with queries, clicks and pairs derived from synthetic logs and sessions."""
     sources: dict[str, pa.Table] = {
         name: tables[name] for name in sorted(tables) if name in ("log", "session")
     }

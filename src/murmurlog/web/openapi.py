@@ -1,4 +1,4 @@
-"""What stands under /api, in the words of OpenAPI 3.1. The page /api is made from it, too."""
+"""The OpenAPI 3.1 description of /api, which the page /api shows too."""
 
 from typing import Any
 
@@ -25,8 +25,8 @@ COUNT = {
     "description": "a published count; null where the table has none",
     "properties": {
         "value": {"type": "number", "description": "noisy"},
-        "of": {"type": "string", "description": "what is counted: users, or rows"},
-        "low": {"type": ["number", "null"], "description": "of the interval"},
+        "of": {"type": "string", "description": "the unit of the count: users, or rows"},
+        "low": {"type": ["number", "null"], "description": "lower end of the interval"},
         "high": {"type": ["number", "null"]},
         "confidence": {"type": ["number", "null"]},
         "stderr": {"type": ["number", "null"]},
@@ -39,9 +39,9 @@ ERROR = {
     "properties": {"status": {"type": "integer"}, "error": {"type": "string"}},
 }
 FAULTS = {
-    "400": "a parameter is wrong; the message says which",
+    "400": "a parameter is wrong; the message names it",
     "404": "there is no such bundle",
-    "429": "too many questions at once",
+    "429": "too many requests",
 }
 
 
@@ -74,18 +74,18 @@ PATHS: dict[str, Any] = {
     ),
     "/api/complete": _get(
         "complete",
-        "The most asked published queries that begin so",
-        "the queries with their counts and intervals, the most asked first",
+        "The most frequent published queries with a prefix",
+        "the queries with their counts and intervals, the most frequent first",
         BUNDLE,
-        _parameter("q", "what has been typed", required=True),
+        _parameter("q", "the prefix", required=True),
         _parameter("k", "how many", {"type": "integer", "minimum": 1, "maximum": 50}),
     ),
     "/api/query": _get(
         "query",
-        "All that is published about a query",
-        "counts with intervals, clicks, queries before and after, related ones",
+        "Everything published about a query",
+        "counts with intervals, clicks, previous and next queries, related queries",
         BUNDLE,
-        _parameter("q", "the query; it is normalised as the release was", required=True),
+        _parameter("q", "the query; normalised by the rules of the release", required=True),
     ),
     "/api/top": _get(
         "top",
@@ -93,15 +93,15 @@ PATHS: dict[str, Any] = {
         "one page of rows",
         BUNDLE,
         _parameter("table", "the table; the first one if left out"),
-        _parameter("match", "what a key begins with, or a pattern with * and ?"),
-        _parameter("column", "the key column that is matched; the first one if left out"),
-        _parameter("sort", "by what", {"enum": list(SORTS)}),
-        _parameter("order", "which way", {"enum": ["falling", "rising"]}),
-        _parameter("page", "from 1", {"type": "integer", "minimum": 1}),
-        _parameter("size", "rows a page", {"enum": [str(n) for n in SIZES]}),
+        _parameter("match", "a prefix of the key, or a pattern with * and ?"),
+        _parameter("column", "the key column to match; the first one if left out"),
+        _parameter("sort", "the sort key", {"enum": list(SORTS)}),
+        _parameter("order", "the sort order", {"enum": ["falling", "rising"]}),
+        _parameter("page", "the page number, from 1", {"type": "integer", "minimum": 1}),
+        _parameter("size", "rows per page", {"enum": [str(n) for n in SIZES]}),
     ),
     "/api/certificate": _get(
-        "certificate", "The certificate of a bundle", "privacy.json and the files' sums", BUNDLE
+        "certificate", "The certificate of a bundle", "privacy.json and the checksums", BUNDLE
     ),
     "/api/verify": _get(
         "verify", "Check the bundle now, as murmurlog verify does", "every check", BUNDLE
@@ -112,14 +112,14 @@ PATHS: dict[str, Any] = {
         "the plan; it depends on no log",
         BUNDLE,
         _parameter("mechanism", "rounds, threshold or korolova"),
-        _parameter("epsilon", "one of the steps that were rehearsed", {"type": "number"}),
-        _parameter("delta", "likewise", {"type": "number"}),
-        _parameter("per_user", "likewise; they differ by mechanism", {"type": "integer"}),
+        _parameter("epsilon", "one of the simulated values", {"type": "number"}),
+        _parameter("delta", "one of the simulated values", {"type": "number"}),
+        _parameter("per_user", "one of the mechanism's simulated values", {"type": "integer"}),
     ),
     "/api/compare": _get(
         "compare",
-        "Two bundles: gained, lost, moved, and what both cost",
-        "numbers, and the first rows of each list",
+        "Two bundles: gained, lost and changed rows, and the combined privacy cost",
+        "the numbers and the first rows of each list",
         BUNDLE,
         _parameter("with", "the other bundle", required=True),
         _parameter("table", "the table; the first that both have if left out"),
@@ -133,9 +133,9 @@ def description() -> dict[str, Any]:
     return {
         "openapi": "3.1.0",
         "info": {
-            "title": "murmurlog: a release to look at",
+            "title": "murmurlog: published releases",
             "version": __version__,
-            "description": "Read-only. Every number is noisy and published already; asking costs no "
+            "description": "Read-only. Every number is noisy and already published; requests cost no "
             "privacy.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },

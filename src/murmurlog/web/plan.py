@@ -1,7 +1,7 @@
-"""The Plan view without any log: thresholds by a planner that is given, trade-offs from a table.
+"""The Plan view, which needs no log: thresholds from a planner, trade-offs from a table.
 
-The planner reaches mechanisms, which this side of the wall must not import; the command line passes
-it in. The table (benchmarks/trade_off.py) holds rehearsals on a generated log.
+The planner uses mechanisms, which this room must not import; the command line passes it in. The table
+(written by benchmarks/trade_off.py) holds simulated releases of a generated log.
 """
 
 import json
@@ -28,7 +28,7 @@ WORDS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """What the sliders say."""
+    """The values of the sliders."""
 
     mechanism: str
     epsilon: float
@@ -37,18 +37,18 @@ class Setting:
 
     @classmethod
     def usual(cls) -> "Setting":
-        """What `release` does unless it is told otherwise."""
+        """The defaults of `release`."""
         return cls(mechanism="rounds", epsilon=1.0, delta=1e-6, per_user=100)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Planned:
-    """What a mechanism makes of a setting; never depends on a log."""
+    """The plan of a mechanism for a setting; independent of any log."""
 
-    mechanism: str  # its text
+    mechanism: str  # its text form
     guarantee: Guarantee
     sentence: str
-    passes: Mapping[str, int]  # how many users an item needs, by probability
+    passes: Mapping[str, int]  # the number of users that an item needs, by probability
     command: str
 
 
@@ -56,20 +56,20 @@ Planner = Callable[[Setting], Planned]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Foretold:
-    """What was published in rehearsals, on average."""
+class Forecast:
+    """Averages over simulated releases."""
 
     queries: int
     volume: float
     median_error: float | None
-    needed: int | None  # users of an item that is published with even odds
+    needed: int | None  # users of an item that is published with probability 1/2
 
 
-Amount = Callable[[Foretold], float | None]
+Amount = Callable[[Forecast], float | None]
 
 
 class TradeOff:
-    """The table of rehearsals."""
+    """The table of simulated releases."""
 
     def __init__(self, data: Mapping[str, Any]) -> None:
         self.source: str = data["from"]
@@ -87,16 +87,16 @@ class TradeOff:
     def mechanisms(self) -> list[str]:
         return list(self.bounds)
 
-    def at(self, s: Setting) -> Foretold | None:
-        """What is foretold for a setting; None if it was not rehearsed."""
+    def at(self, s: Setting) -> Forecast | None:
+        """The forecast for a setting; None if it was not simulated."""
         found = self._points.get((s.mechanism, s.per_user, s.delta, s.epsilon))
         if found is None:
             return None
         queries, volume, error, needed = found
-        return Foretold(queries=queries, volume=volume, median_error=error, needed=needed)
+        return Forecast(queries=queries, volume=volume, median_error=error, needed=needed)
 
-    def curve(self, s: Setting) -> list[tuple[float, Foretold]]:
-        """The same at every epsilon."""
+    def curve(self, s: Setting) -> list[tuple[float, Forecast]]:
+        """The forecasts of a setting at every epsilon."""
         each = ((epsilon, self.at(replace(s, epsilon=epsilon))) for epsilon in self.epsilons)
         return [(epsilon, found) for epsilon, found in each if found is not None]
 
@@ -110,23 +110,23 @@ class TradeOff:
         return max(self.bounds[mechanism], key=volume)
 
     def pictures(self, s: Setting, book: Book) -> list[str]:
-        """The chosen mechanism at the chosen bound beside the others at their best."""
+        """Charts of the chosen mechanism at its bound beside the others at their best bounds."""
         settings = []
         for mechanism in self.mechanisms:
             chosen = mechanism == s.mechanism
             per_user = s.per_user if chosen else self.best_bound(mechanism, s)
             settings.append(replace(s, mechanism=mechanism, per_user=per_user))
-        parts: dict[str, Amount] = {
-            "How much of all searching is published": lambda point: point.volume,
-            "How far off the top 100 counts are": lambda point: point.median_error,
+        measures: dict[str, Amount] = {
+            "Share of all searches that is published": lambda point: point.volume,
+            "Median error of the top 100 counts": lambda point: point.median_error,
         }
-        made = [self._picture(settings, s, title=title, of=of) for title, of in parts.items()]
+        charts = [self._picture(settings, s, title=title, of=of) for title, of in measures.items()]
         profile = profile_of(book)
-        able = [each for each in settings if profile and profile.speaks_of(each)]
+        able = [each for each in settings if profile and profile.applies_to(each)]
         if profile and s in able:
-            title = "How much of this bundle would be left"
-            made.append(self._picture(able, s, title=title, of=profile.left))
-        return [picture for picture in made if picture]
+            title = "Share of this bundle that would remain"
+            charts.append(self._picture(able, s, title=title, of=profile.left))
+        return [chart for chart in charts if chart]
 
     def _picture(self, settings: Sequence[Setting], s: Setting, *, title: str, of: Amount) -> str:
         series, inks, dots = {}, {}, {}
@@ -157,36 +157,36 @@ class TradeOff:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Profile:
-    """The noisy counts of a bundle's queries, and how many users its own release asked for."""
+    """The noisy counts of a bundle's queries, and the bounds and thresholds of its release."""
 
-    counts: Floats  # rising
-    own: int | None
-    per_user: int  # items of a user that were counted
+    counts: Floats  # ascending
+    own: int | None  # users of an item that its own release published with probability 1/2
+    per_user: int  # the bound on items of a user
 
-    def speaks_of(self, s: Setting) -> bool:
-        """Whether a release with this setting would count at least as much of each user."""
+    def applies_to(self, s: Setting) -> bool:
+        """Whether a release with this setting would count at least as many items of each user."""
         return s.per_user >= self.per_user
 
     def enough(self, needed: int) -> int:
-        """How many queries have a noisy count of at least so many."""
+        """The number of queries with a noisy count of at least `needed`."""
         return len(self.counts) - int(np.searchsorted(self.counts, needed))
 
-    def left(self, point: Foretold) -> float | None:
-        """The share of the bundle's queries that would be published; None if it cannot be told."""
+    def left(self, point: Forecast) -> float | None:
+        """The share of the bundle's queries that would be published; None if unknown."""
         return None if point.needed is None else self.enough(point.needed) / len(self.counts)
 
     def sentence(self, s: Setting, needed: int) -> str:
-        if not self.speaks_of(s):
+        if not self.applies_to(s):
             return (
-                f"This bundle counted {self.per_user} items of a user. With {s.per_user} its counts "
-                "would be smaller, so it cannot say what would be left of it."
+                f"This bundle counted {self.per_user} items of each user. With {s.per_user} its counts "
+                "would be smaller, so no forecast from this bundle is possible."
             )
         text = (
             f"An item would need about {needed:,} users for even odds; {self.enough(needed):,} of the "
             f"{len(self.counts):,} queries of this bundle have a noisy count that high."
         )
         if self.own is None or needed < self.own:
-            text += " What was too rare for this bundle cannot be seen from here."
+            text += " Queries that were too rare for this bundle are not included."
         return text
 
 
@@ -202,8 +202,10 @@ def profile_of(book: Book) -> Profile | None:
     return Profile(counts=np.sort(sheet.values), own=claim.passes.get("0.5"), per_user=per_user)
 
 
-def here(book: Book, s: Setting, planned: Planned, foretold: Foretold | None) -> str | None:
-    """What this setting would leave of the bundle, in a sentence."""
+def describe_bundle(
+    book: Book, s: Setting, planned: Planned, forecast: Forecast | None
+) -> str | None:
+    """A sentence on how many queries of the bundle this setting would publish."""
     profile = profile_of(book)
-    needed = planned.passes.get("0.5") or (foretold.needed if foretold else None)
+    needed = planned.passes.get("0.5") or (forecast.needed if forecast else None)
     return profile.sentence(s, needed) if profile is not None and needed else None

@@ -1,74 +1,73 @@
-"""What a release says about one query, and what to say when it says nothing."""
+"""Everything a release publishes about one query, and an explanation where it publishes nothing."""
 
 from dataclasses import dataclass
 from typing import Any
 
 from murmurlog.bundle.label import needs
 from murmurlog.web.bundles import Book
-from murmurlog.web.index import Amount, Ints, Sheet
-from murmurlog.web.template_helpers import Room
+from murmurlog.web.index import Amount, Ints, Sheet, count_json
+from murmurlog.web.template_helpers import TextBudget
 
 SHOWN = 15  # rows of each list
 MOST_COUNTS = 100  # of one query, where the tables are split by a column
 RELATED = 12
 NEAR = 8
-LEAST_BEGUN, MOST_BEGUN = 2, 20  # letters of a word by which alike queries are found
+LEAST_BEGUN, MOST_BEGUN = 2, 20  # letters of a word by which similar queries are found
 
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """A row of a list: its text, what it leads to, and its count."""
+    """A row of a list: its text and its count."""
 
     text: str
     amount: Amount | None
     also: str = ""  # further keys
 
-    def as_json(self, room: Room) -> dict[str, Any]:
-        amount = None if self.amount is None else self.amount.as_json()
-        also = {"by": room.text(self.also)} if self.also else {}
-        return {"text": room.text(self.text), "count": amount} | also
+    def as_json(self, budget: TextBudget) -> dict[str, Any]:
+        also = {"by": budget.text(self.also)} if self.also else {}
+        return {"text": budget.text(self.text), "count": count_json(self.amount)} | also
 
 
 @dataclass(frozen=True, kw_only=True)
 class Listing:
-    """The first lines of a list and how many there are."""
+    """The first lines of a list and its full length."""
 
     lines: list[Line]
     all: int
     most: float
 
-    def as_json(self, room: Room) -> dict[str, Any]:
-        return {"rows": self.all, "first": [line.as_json(room) for line in self.lines]}
+    def as_json(self, budget: TextBudget) -> dict[str, Any]:
+        return {"rows": self.all, "first": [line.as_json(budget) for line in self.lines]}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """Everything published about a query. Lists are None where the release has no such table."""
+    """Everything published about a query. A list is None where the release has no such table."""
 
     query: str
     known: bool
     counts: list[Line]  # the first ones, where the tables are split by a column
-    counted: int  # how many there are
+    counted: int  # the number of all counts
     rank: int | None  # among published queries, by noisy count
     of: int
     clicks: Listing | None
     after: Listing | None
     before: Listing | None
     related: list[tuple[str, float]] | None
-    absent: str  # why it may not be there
+    absent: str  # why it may be missing
     near: list[str]
 
     def as_json(self) -> dict[str, Any]:
-        room = Room()
+        budget = TextBudget()
 
         def listed(listing: Listing | None) -> dict[str, Any] | None:
-            return None if listing is None else listing.as_json(room)
+            return None if listing is None else listing.as_json(budget)
 
         return {
             "query": self.query,
             "published": self.known,
             "message": None if self.known else self.absent,
-            "counts": [line.as_json(room) for line in self.counts],
+            "counts": [line.as_json(budget) for line in self.counts],
             "counts_rows": self.counted,
             "rank": self.rank,
             "clicks": listed(self.clicks),
@@ -76,13 +75,13 @@ class Finding:
             "before": listed(self.before),
             "related": None
             if self.related is None
-            else [{"query": room.text(text), "share": share} for text, share in self.related],
-            "near": [room.text(text) for text in self.near],
+            else [{"query": budget.text(text), "share": share} for text, share in self.related],
+            "near": [budget.text(text) for text in self.near],
         }
 
 
-def found(book: Book, query: str) -> Finding:
-    """What the release says about a normalised query."""
+def look_up(book: Book, query: str) -> Finding:
+    """What the release publishes about a normalised query."""
     index = book.index
     place = index.place(query)
     known = place >= 0
@@ -102,8 +101,8 @@ def found(book: Book, query: str) -> Finding:
         after=_listing(book, "pair", "query", "next_query", place) if "pair" in has else None,
         before=_listing(book, "pair", "next_query", "query", place) if "pair" in has else None,
         related=index.related(place, RELATED) if "click" in has else None,
-        absent="" if known else absent(book, query),
-        near=[] if known else near(book, query),
+        absent="" if known else explain_absence(book, query),
+        near=[] if known else similar_queries(book, query),
     )
 
 
@@ -126,29 +125,30 @@ def _lines(sheet: Sheet, rows: Ints, column: str) -> list[Line]:
     ]
 
 
-def absent(book: Book, query: str) -> str:
-    """Why a query is not there, as far as can be said without the log."""
+def explain_absence(book: Book, query: str) -> str:
+    """Why a query is not published, as far as is known without the log."""
     if not query:
-        return "Nothing is left of this text after cleaning."
+        return "No text remains after normalisation."
     certificate = book.certificate
     unit, claim = certificate.guarantee.unit, certificate.tables.get("query")
     if claim is None:
         return "This release has no table of queries."
     wanted = claim.passes.get("0.95")
     if wanted:
-        why = f"fewer than about {wanted:,} {unit}s asked it, or chance dropped it"
+        why = f"fewer than about {wanted:,} {unit}s searched for it, or the noise removed it"
     else:
-        why = f"too few {unit}s asked it ({needs(claim, unit)[0]}), or chance dropped it"
+        few = f"too few {unit}s searched for it ({needs(claim, unit)[0]})"
+        why = f"{few}, or the noise removed it"
     if certificate.text.get("screen"):
-        why += ", or it looks like personal data and was left out"
+        why += ", or it looked like personal data and was excluded"
     return f"Not in this release: {why}."
 
 
-def near(book: Book, query: str) -> list[str]:
-    """Published queries that begin as this one does, for as long as any do: by words, then letters."""
+def similar_queries(book: Book, query: str) -> list[str]:
+    """Published queries that share the longest prefix with this one: by words, then by letters."""
     alike, first = book.index.shared(query), query.partition(" ")[0]
     if len(first) <= alike:
-        # The last word of those that are shared: it ends where the query does, or before a space.
+        # The prefix ends with the last shared word: at the end of the query, or before a space.
         end = len(query) if alike == len(query) else query.rfind(" ", 0, alike + 1)
         begun = query[:end]
     else:

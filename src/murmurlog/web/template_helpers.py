@@ -1,4 +1,4 @@
-"""Small things drawn by the server: bars with intervals, numbers in words. Nothing is inline style."""
+"""Helpers for templates: bars with intervals, formatted numbers, links. No inline styles."""
 
 from typing import Any
 from urllib.parse import urlencode
@@ -8,13 +8,13 @@ from markupsafe import Markup
 from murmurlog.web.index import Amount
 
 WIDE, TALL = 240, 14
-LONGEST = 160  # letters of a text in a list; its own page has all of it
+LONGEST = 160  # letters of a text in a list; the page of a query shows all of it
 MOST_ADDRESS = 2000  # bytes of a link in a list
-MOST_ANSWER = 500_000  # bytes of whole texts in an answer in JSON; the texts after them are clipped
+MOST_ANSWER = 500_000  # bytes of unclipped texts in a JSON response; later texts are clipped
 
 
 def bar(amount: Amount | None, most: float) -> Markup:
-    """A bar with its interval; for the eye only, the number stands beside it."""
+    """A bar with its interval; hidden from screen readers, which read the number beside it."""
     if amount is None:
         return Markup("")
 
@@ -50,21 +50,21 @@ def clip(text: str) -> str:
 
 
 def address(text: str, book: str) -> str:
-    """The address of a query's page; empty if it is too long to stand in a list."""
+    """The address of a query's page; empty if it is too long for a list."""
     if len(text) > MOST_ADDRESS:
         return ""
     made = f"/?{urlencode({'q': text, 'b': book})}"
     return made if len(made) <= MOST_ADDRESS else ""
 
 
-class Room:
-    """How many bytes of text still go into an answer whole."""
+class TextBudget:
+    """The bytes of unclipped text that a response may still hold."""
 
     def __init__(self, left: int = MOST_ANSWER) -> None:
         self.left = left
 
     def text(self, text: str) -> str:
-        """The text, or its beginning if there is no room for all of it."""
+        """The text, clipped if the budget does not suffice."""
         size = len(text.encode())
         if size > self.left and len(text) > LONGEST:
             return clip(text)
@@ -72,7 +72,7 @@ class Room:
         return text
 
     def key(self, value: Any) -> Any:
-        """A key: a text, or a list of texts, of which the first ones are given."""
+        """A key: a text, or a list of texts, clipped if the budget does not suffice."""
         if not isinstance(value, list):
             return self.text(str(value))
         if sum(len(text.encode()) for text in value) <= self.left:

@@ -1,4 +1,4 @@
-"""The Top view: a table filtered, sorted and cut into pages, or written out as CSV and TSV."""
+"""The Top view: a table filtered, sorted and paged, or written as CSV or TSV."""
 
 import csv
 import io
@@ -10,21 +10,21 @@ from typing import Any
 import pyarrow as pa
 from starlette.requests import Request
 
-from murmurlog.bundle.export import cell, defused
-from murmurlog.web import parameters as asked
+from murmurlog.bundle.export import cell, escape_cell
+from murmurlog.web import parameters
 from murmurlog.web.bundles import Book
 from murmurlog.web.index import SORTS, Amount, Ints, Sheet
 
 SIZES = (25, 50, 100, 200)
-A_PIECE = 5_000  # rows that are written at a time
+A_PIECE = 5_000  # rows written at a time
 MOST_PAGES = 10**8
 MOST_PATTERN = 2000  # letters
 WILD, MOST_WILD = "*?", 16  # each makes the search for a pattern slower
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """What is to be listed, and how."""
+class ListRequest:
+    """A table to list, with its filter and order."""
 
     book: Book
     sheet: Sheet
@@ -37,7 +37,7 @@ class Wanted:
         return self.sheet.find(self.match, column=self.column, sort=self.sort, falling=self.falling)
 
     def address(self, **changed: str | int) -> dict[str, str | int]:
-        """The parameters that ask for this, with some changed; usual ones are left out."""
+        """The parameters of this request, some of them changed; defaults are left out."""
         stated: dict[str, str | int] = {
             "b": self.book.name,
             "table": self.sheet.name,
@@ -49,8 +49,8 @@ class Wanted:
         return {name: value for name, value in (stated | changed).items() if value != ""}
 
     def sorted_by(self, sort: str) -> dict[str, str | int]:
-        """The parameters for this order, or the opposite one if it is this order already."""
-        usual = sort == "count"  # the largest first; texts and errors from the least
+        """The parameters of this order, reversed if the list already has it."""
+        usual = sort == "count"  # counts descending; texts and errors ascending
         falling = not self.falling if sort == self.sort else usual
         return self.address(
             sort="" if sort == "count" else sort, order="" if falling == usual else _order(falling)
@@ -65,14 +65,14 @@ def _order(falling: bool) -> str:
 class Row:
     """A row of a page of the table."""
 
-    place: int  # among all rows of the table, by count
+    place: int  # rank by count in the whole table
     texts: list[str]
     keys: dict[str, Any]
     amount: Amount | None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Leaf:
+class ListPage:
     """One page of the list."""
 
     rows: list[Row]
@@ -86,50 +86,44 @@ class Leaf:
         return (self.page - 1) * self.size + 1 if self.rows else 0
 
 
-def wanted(request: Request, book: Book) -> Wanted:
-    """What a request asks to be listed."""
+def list_request(request: Request, book: Book) -> ListRequest:
+    """The list that a request selects."""
     names = book.index.tables
     if not names:
-        raise asked.wrong("there is no table in this bundle that could be listed", 404)
-    sheet = book.index.sheets[asked.one_of(request, "table", names[0], names)]
-    sort = asked.one_of(request, "sort", "count", SORTS)
-    order = asked.one_of(request, "order", _order(sort == "count"), ("falling", "rising"))
-    return Wanted(
+        raise parameters.bad_request("this bundle has no table that can be listed", 404)
+    sheet = book.index.sheets[parameters.one_of(request, "table", names[0], names)]
+    sort = parameters.one_of(request, "sort", "count", SORTS)
+    order = parameters.one_of(request, "order", _order(sort == "count"), ("falling", "rising"))
+    return ListRequest(
         book=book,
         sheet=sheet,
         match=_pattern(request, book),
-        column=asked.one_of(request, "column", sheet.keys[0], sheet.keys),
+        column=parameters.one_of(request, "column", sheet.keys[0], sheet.keys),
         sort=sort,
         falling=order == "falling",
     )
 
 
 def _pattern(request: Request, book: Book) -> str:
-    """A pattern in the letters that keys are written in; a space at its end is kept."""
-    pattern = asked.begun(request, "match", version=book.certificate.normaliser, most=MOST_PATTERN)
+    """The pattern, normalised as keys are; a trailing space is kept."""
+    pattern = parameters.prefix(
+        request, "match", version=book.certificate.normaliser, most=MOST_PATTERN
+    )
     if sum(map(pattern.count, WILD)) > MOST_WILD:
-        raise asked.wrong(f"match has more than {MOST_WILD} of * and ?: ask for less at a time")
+        raise parameters.bad_request(f"match has more than {MOST_WILD} of * and ?: use fewer")
     return pattern
 
 
-def leaf(request: Request, what: Wanted) -> Leaf:
-    """The page that is asked for; the last one if there are fewer."""
-    size = int(asked.one_of(request, "size", "50", [str(n) for n in SIZES]))
-    page = asked.whole(request, "page", 1, least=1, most=MOST_PAGES)
+def list_page(request: Request, what: ListRequest) -> ListPage:
+    """The requested page; the last one if there are fewer."""
+    size = int(parameters.one_of(request, "size", "50", [str(n) for n in SIZES]))
+    page = parameters.integer(request, "page", 1, least=1, most=MOST_PAGES)
     rows = what.rows()
     pages = max(1, math.ceil(len(rows) / size))
     page = min(page, pages)
     shown = rows[(page - 1) * size : page * size]
-    return Leaf(
-        rows=[
-            Row(
-                place=int(row) + 1,
-                texts=[_joined(keys[key]) for key in what.sheet.keys],
-                keys=keys,
-                amount=what.sheet.amount(int(row)),
-            )
-            for row, keys in zip(shown, what.sheet.texts(shown), strict=True)
-        ],
+    return ListPage(
+        rows=rows_of(what.sheet, shown),
         all=len(rows),
         page=page,
         pages=pages,
@@ -137,14 +131,27 @@ def leaf(request: Request, what: Wanted) -> Leaf:
     )
 
 
+def rows_of(sheet: Sheet, rows: Ints) -> list[Row]:
+    """Some rows of a table with their texts and counts."""
+    return [
+        Row(
+            place=int(row) + 1,
+            texts=[_joined(keys[key]) for key in sheet.keys],
+            keys=keys,
+            amount=sheet.amount(int(row)),
+        )
+        for row, keys in zip(rows, sheet.texts(rows), strict=True)
+    ]
+
+
 def _joined(value: Any) -> str:
     return "  →  ".join(value) if isinstance(value, list) else str(value)
 
 
-def written(what: Wanted, kind: str) -> Iterator[bytes]:
-    """All rows as CSV or TSV, a piece at a time. No cell is one that a spreadsheet runs."""
+def write_rows(what: ListRequest, kind: str) -> Iterator[bytes]:
+    """All rows as CSV or TSV, in pieces. No cell is a formula to a spreadsheet."""
     table, rows = what.sheet.table, what.rows()
-    yield _lines([[defused(name) for name in table.column_names]], kind)
+    yield _lines([[escape_cell(name) for name in table.column_names]], kind)
     for begin in range(0, len(rows), A_PIECE):
         piece = table.take(pa.array(rows[begin : begin + A_PIECE])).to_pylist()
         yield _lines([[cell(value) for value in row.values()] for row in piece], kind)

@@ -1,86 +1,62 @@
-"""What each view shows: a template and what goes into it."""
+"""The HTML views: each renders a template."""
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from murmurlog.web import api, openapi
-from murmurlog.web import compare as comparing
-from murmurlog.web import parameters as asked
-from murmurlog.web import plan as planning
-from murmurlog.web import query_lookup as findings
-from murmurlog.web import top_list as listing
+from murmurlog.web import api, openapi, parameters
 from murmurlog.web.bundles import Book
-from murmurlog.web.index import Ints, Sheet
-from murmurlog.web.top_list import Row
+from murmurlog.web.compare import Comparison, combined_cost, compare_tables, shared_tables
+from murmurlog.web.index import Ints
+from murmurlog.web.plan import WORDS, describe_bundle
+from murmurlog.web.query_lookup import look_up
+from murmurlog.web.top_list import Row, list_page, list_request, rows_of, write_rows
 
 if TYPE_CHECKING:
-    from murmurlog.web.app import Desk
+    from murmurlog.web.app import Context
 
 MOST_ASKED = 12
-COMPARED = 15  # rows of each list
+COMPARED = 15  # rows in each list of a comparison
 EXPORTS = {"csv": "text/csv; charset=utf-8", "tsv": "text/tab-separated-values; charset=utf-8"}
 
 
-def explore(request: Request, desk: "Desk") -> Response:
-    book = asked.book(request, desk.shelf)
+def explore(request: Request, context: "Context") -> Response:
+    book = parameters.book(request, context.shelf)
     if not request.query_params.get("q", "").strip():
-        return desk.page(request, "explore.html", book=book, q="", **_first_look(book))
-    asked_for = asked.begun(request, "q", version=book.certificate.normaliser).strip()
-    finding = findings.found(book, asked_for)
-    return desk.page(request, "query.html", book=book, q=finding.query, finding=finding)
+        return context.render(request, "explore.html", book=book, q="", **_first_look(book))
+    query_text = parameters.prefix(request, "q", version=book.certificate.normaliser).strip()
+    finding = look_up(book, query_text)
+    return context.render(request, "query.html", book=book, q=finding.query, finding=finding)
 
 
 def _first_look(book: Book) -> dict[str, Any]:
     sheet = book.index.sheets.get("query")
-    rows = range(min(MOST_ASKED, len(sheet))) if sheet is not None else range(0)
     return {
         "sheet": sheet,
-        "most_asked": [] if sheet is None else _rows(sheet, list(rows)),
+        "most_asked": [] if sheet is None else rows_of(sheet, sheet.first(MOST_ASKED)),
         "facts": Markup(book.facts),
         "pictures": Markup(book.pictures),
         "warnings": Markup(book.warnings),
     }
 
 
-def _rows(sheet: Sheet, rows: Ints | list[int]) -> list[Row]:
-    places = np.asarray(rows, np.int64)
-    return [
-        Row(
-            place=int(row) + 1,
-            texts=[str(keys[key]) for key in sheet.keys],
-            keys=keys,
-            amount=sheet.amount(int(row)),
-        )
-        for row, keys in zip(places, sheet.texts(places), strict=True)
-    ]
-
-
-def top(request: Request, desk: "Desk") -> Response:
-    book = asked.book(request, desk.shelf)
-    what = listing.wanted(request, book)
-    leaf = listing.leaf(request, what)
+def top(request: Request, context: "Context") -> Response:
+    book = parameters.book(request, context.shelf)
+    what = list_request(request, book)
+    page = list_page(request, what)
     most = max(
-        [1.0, *((r.amount.high or r.amount.value) for r in leaf.rows if r.amount is not None)]
+        [1.0, *((r.amount.high or r.amount.value) for r in page.rows if r.amount is not None)]
     )
-    return desk.page(request, "top.html", book=book, what=what, leaf=leaf, most=most)
+    return context.render(request, "top.html", book=book, what=what, page=page, most=most)
 
 
-def csv_file(request: Request, desk: "Desk") -> Response:
-    return _file(request, desk, "csv")
-
-
-def tsv_file(request: Request, desk: "Desk") -> Response:
-    return _file(request, desk, "tsv")
-
-
-def _file(request: Request, desk: "Desk", kind: str) -> Response:
-    what = listing.wanted(request, asked.book(request, desk.shelf))
+def table_file(request: Request, context: "Context", kind: str) -> Response:
+    """All rows of a list as a CSV or TSV file."""
+    what = list_request(request, parameters.book(request, context.shelf))
     return StreamingResponse(
-        listing.written(what, kind),
+        write_rows(what, kind),
         headers={
             "content-type": EXPORTS[kind],
             "content-disposition": f'attachment; filename="{what.sheet.name}.{kind}"',
@@ -88,12 +64,12 @@ def _file(request: Request, desk: "Desk", kind: str) -> Response:
     )
 
 
-def privacy(request: Request, desk: "Desk") -> Response:
-    book = asked.book(request, desk.shelf)
+def privacy(request: Request, context: "Context") -> Response:
+    book = parameters.book(request, context.shelf)
     report = None
-    if asked.one_of(request, "check", "no", ("no", "now")) == "now":
-        report = desk.verified(book.path)
-    return desk.page(
+    if parameters.one_of(request, "check", "no", ("no", "now")) == "now":
+        report = context.verify(book.path)
+    return context.render(
         request,
         "privacy.html",
         book=book,
@@ -106,46 +82,46 @@ def privacy(request: Request, desk: "Desk") -> Response:
     )
 
 
-def plan(request: Request, desk: "Desk") -> Response:
-    book = asked.book(request, desk.shelf)
-    chosen = api.setting(request, desk.trade_off)
-    planned = desk.planned(chosen)
-    foretold = desk.trade_off.at(chosen)
-    pictures = desk.trade_off.pictures(chosen, book)
-    part = asked.one_of(request, "part", "all", ("all", "outcome")) == "outcome"
-    return desk.page(
+def plan(request: Request, context: "Context") -> Response:
+    book = parameters.book(request, context.shelf)
+    chosen = api.setting(request, context.trade_off)
+    planned = context.plan_for(chosen)
+    forecast = context.trade_off.at(chosen)
+    pictures = context.trade_off.pictures(chosen, book)
+    part = parameters.one_of(request, "part", "all", ("all", "outcome")) == "outcome"
+    return context.render(
         request,
         "outcome.html" if part else "plan.html",
         book=book,
         chosen=chosen,
         planned=planned,
-        trade_off=desk.trade_off,
-        foretold=foretold,
-        here=planning.here(book, chosen, planned, foretold),
+        trade_off=context.trade_off,
+        forecast=forecast,
+        here=describe_bundle(book, chosen, planned, forecast),
         pictures=[Markup(svg) for svg in pictures],
-        words=planning.WORDS,
+        words=WORDS,
     )
 
 
-def compare(request: Request, desk: "Desk") -> Response:
-    a, b, table = api.pair(request, desk)
+def compare(request: Request, context: "Context") -> Response:
+    a, b, table = api.pair(request, context)
     if b is None:
-        return desk.page(request, "compare.html", book=a, other=None, tables=[], found=None)
-    tables = comparing.shared_tables(a, b)
-    context: dict[str, Any] = {"book": a, "other": b, "tables": tables, "found": None}
-    context["together"] = comparing.together(a, b)
+        return context.render(request, "compare.html", book=a, other=None, tables=[], found=None)
+    tables = shared_tables(a, b)
+    values: dict[str, Any] = {"book": a, "other": b, "tables": tables, "found": None}
+    values["cost"] = combined_cost(a, b)
     if table is not None:
-        found = comparing.compared(a, b, table)
-        context |= {"found": found, "table": table, "lists": _lists(found)}
-    return desk.page(request, "compare.html", **context)
+        found = compare_tables(a, b, table)
+        values |= {"found": found, "table": table, "lists": _lists(found)}
+    return context.render(request, "compare.html", **values)
 
 
-def _lists(found: comparing.Comparison) -> list[dict[str, Any]]:
+def _lists(found: Comparison) -> list[dict[str, Any]]:
     """Gained, lost, risen and fallen items, with their counts before and after."""
 
     def entries(before: Ints | None, after: Ints | None) -> list[tuple[Row, Any, Any]]:
-        olds = None if before is None else _rows(found.before, before[:COMPARED])
-        news = None if after is None else _rows(found.after, after[:COMPARED])
+        olds = None if before is None else rows_of(found.before, before[:COMPARED])
+        news = None if after is None else rows_of(found.after, after[:COMPARED])
         shown = news or olds or []
         return [
             (row, olds[n].amount if olds else None, news[n].amount if news else None)
@@ -153,8 +129,8 @@ def _lists(found: comparing.Comparison) -> list[dict[str, Any]]:
         ]
 
     parts = [
-        ("Gained", "in the second and not in the first", None, found.gained),
-        ("Lost", "in the first and not in the second", found.lost, None),
+        ("Gained", "in the second but not in the first", None, found.gained),
+        ("Lost", "in the first but not in the second", found.lost, None),
         ("Rose", "by more than noise explains", *found.rose),
         ("Fell", "by more than noise explains", *found.fell),
     ]
@@ -170,5 +146,5 @@ def _lists(found: comparing.Comparison) -> list[dict[str, Any]]:
     ]
 
 
-def interface(request: Request, desk: "Desk") -> Response:
-    return desk.page(request, "interface.html", book=None, paths=openapi.PATHS)
+def interface(request: Request, context: "Context") -> Response:
+    return context.render(request, "interface.html", book=None, paths=openapi.PATHS)

@@ -1,1 +1,1 @@
-"""What one does with a release: search, suggest, complete, cache, correct. They see tables only."""
+"""Models built from published tables: search, suggestion, completion, caching, correction."""

@@ -1,9 +1,8 @@
-"""Completion: the most asked published queries that begin with what has been typed.
+"""Completion: the most frequent published queries that begin with a prefix.
 
-The queries lie sorted by text, so those with a prefix are neighbours and two binary searches find
-them. Each has a rank by its count. The best k of a stretch are looked for in blocks: only the k
-blocks with the best ranks can hold them. That is exact for every prefix, an empty one too, and needs
-nothing prepared for short ones. Sees published tables only.
+The queries are sorted by text, so those with a prefix are adjacent and two binary searches find them.
+Each has a rank by its count. The best k of a range are in the k blocks with the best ranks. This is
+exact for every prefix, including the empty one. Sees published tables only.
 """
 
 from bisect import bisect_left, bisect_right
@@ -30,7 +29,7 @@ class Completer:
         order = pc.sort_indices(coded.dictionary).to_numpy()
         self.texts: list[str] = coded.dictionary.take(pa.array(order)).to_pylist()
         self.counts = counts[order]
-        # Ranks differ, of equal counts the first by text has the better one: answers are fixed.
+        # Ranks are distinct: equal counts are ranked by text, so that answers are deterministic.
         rank = np.empty(len(order), np.int64)
         rank[np.argsort(-self.counts, kind="stable")] = np.arange(len(order))
         blocks = -(-len(rank) // BLOCK)
@@ -39,26 +38,26 @@ class Completer:
         self._least = self._rank.reshape(blocks, BLOCK).min(axis=1)
 
     def complete(self, prefix: str, k: int = 10) -> list[tuple[str, float]]:
-        """The k most asked queries that begin so, with their counts; the query itself may be one."""
+        """The k most frequent queries with a prefix, and their counts; may include the prefix itself."""
         start, end = self.stretch(prefix)
         return [(self.texts[i], float(self.counts[i])) for i in self._best(start, end, k)]
 
     def stretch(self, prefix: str) -> tuple[int, int]:
-        """Where the queries with this prefix begin and end among all in order of text."""
+        """The positions at which the sorted queries with this prefix begin and end."""
         start = bisect_left(self.texts, prefix)
         end = bisect_right(self.texts, prefix, start, key=lambda text: text[: len(prefix)])
         return start, end
 
     def shared(self, text: str) -> int:
-        """How many of the first letters of a text some query begins with.
+        """The length of the longest prefix of a text that a query begins with.
 
-        No query shares more of them than the two that the text stands between.
+        One of the two sorted neighbours of the text shares the longest prefix.
         """
         at = bisect_left(self.texts, text)
         return max((_shared(text, near) for near in self.texts[max(0, at - 1) : at + 1]), default=0)
 
     def _best(self, start: int, end: int, k: int) -> Ints:
-        """The places of the k best ranks in a stretch, the best first."""
+        """The positions of the k best ranks in a range, the best first."""
         first, last = -(-start // BLOCK), end // BLOCK  # whole blocks in it
         if first >= last:
             at = np.arange(start, end)
@@ -77,7 +76,7 @@ class Completer:
 
 
 def _shared(one: str, other: str) -> int:
-    """How many letters two texts have in common at their beginning."""
+    """The length of the common prefix of two texts."""
     low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2

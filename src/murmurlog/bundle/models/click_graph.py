@@ -1,7 +1,7 @@
 """The click graph of published tables, and walks on it.
 
 Queries and urls are nodes, published clicks link them, published pairs link a query to the one asked
-next. A walk is a product of sparse matrices, for the rows that are asked about only. Knows tables.
+next. A walk is a product of sparse matrices, computed for the requested rows only.
 """
 
 from collections.abc import Sequence
@@ -28,12 +28,12 @@ BLOCK = 256  # rows that walk together
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ClickGraph:
-    """Who leads where: urls clicked for a query and queries asked after it, by published counts."""
+    """The urls clicked for each query and the queries asked after it, by published counts."""
 
     queries: pa.Array  # in order of text, so that ties are too
     urls: pa.Array
     clicks: Any  # sparse: queries x urls
-    follows: Any  # sparse: queries x queries, without what leads to itself; empty without pairs
+    follows: Any  # sparse: queries x queries, without the diagonal; empty without pairs
 
     def query(self, text: str) -> int:
         """The row of a query, -1 if it is not published."""
@@ -61,7 +61,7 @@ def click_graph(tables: Tables, *, pairs: bool = True) -> ClickGraph:
     return ClickGraph(
         queries=queries,
         urls=urls,
-        clicks=_matrix(
+        clicks=sum_matrix(
             places(click["query"], queries),
             places(click["url"], urls),
             weights(click),
@@ -69,7 +69,7 @@ def click_graph(tables: Tables, *, pairs: bool = True) -> ClickGraph:
         ),
         follows=sparse.csr_array(shape)
         if follow is None
-        else _matrix(
+        else sum_matrix(
             places(follow["query"], queries),
             places(follow["next_query"], queries),
             weights(follow),
@@ -93,7 +93,7 @@ def normalise(matrix: Any) -> Any:
 
 
 def prune(matrix: Any) -> Any:
-    """The matrix without its faint entries; the one that is given stays as it is."""
+    """A copy of the matrix without its faint entries."""
     matrix = matrix.copy()
     matrix.data[matrix.data < FAINT] = 0.0
     matrix.eliminate_zeros()
@@ -102,7 +102,7 @@ def prune(matrix: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Ranking:
-    """For each row that was asked, columns from the best down, with their scores."""
+    """For each requested row, columns with their scores, the best first."""
 
     starts: Ints  # row r has places starts[r] to starts[r + 1]
     columns: Ints
@@ -148,7 +148,7 @@ def best(matrix: Any, depth: int) -> Ranking:
     count = np.diff(matrix.indptr).astype(np.int64)
     able = matrix.data > 0
     for row in np.flatnonzero(count > depth):
-        # Long rows are cut before they are sorted: whatever may tie with the last one stays.
+        # Long rows are cut before sorting, except for entries that may tie with the last one.
         part = slice(matrix.indptr[row], matrix.indptr[row + 1])
         last = np.partition(matrix.data[part], -depth)[-depth]
         able[part] &= matrix.data[part] >= last - 10.0**-DECIMALS
@@ -188,7 +188,7 @@ def concatenate(parts: Sequence[Ranking]) -> Ranking:
 
 
 class Walker:
-    """Related queries by a walk that goes to and fro: from a query to a clicked url, and back."""
+    """Related queries by a random walk from a query to a clicked url and back."""
 
     def __init__(self, tables: Tables) -> None:
         self.graph = click_graph(tables, pairs=False)
@@ -204,19 +204,19 @@ class Walker:
         return normalise(self.graph.clicks.T.tocsr())
 
     def related(self, query: str, k: int) -> list[tuple[str, float]]:
-        """The k queries where a walker is most likely after two steps, and how likely.
+        """The k queries where a walker is most likely after two steps, with the probabilities.
 
-        The query itself is not among them; none for a query without a published click.
+        Excludes the query itself; empty for a query without a published click.
         """
         row = np.array([self.graph.query(query)])
         return self.of_queries(row, k, rounds=1).row(0, self.graph.queries)
 
     def of_queries(self, rows: Ints, k: int, *, rounds: int) -> Ranking:
-        """For each query (a row of the graph, or -1), those met in so many rounds out and back."""
+        """For each query (a row of the graph, or -1), the queries met in `rounds` rounds."""
         return self._walk(rows, len(self.graph.queries), k, rounds, from_urls=False)
 
     def of_urls(self, rows: Ints, k: int, *, rounds: int) -> Ranking:
-        """For each url, the queries that a walker from it meets; the first round is the way back."""
+        """For each url, the queries that a walker from it meets; the first round is the return step."""
         return self._walk(rows, len(self.graph.urls), k, rounds, from_urls=True)
 
     def _walk(self, rows: Ints, size: int, k: int, rounds: int, *, from_urls: bool) -> Ranking:
@@ -228,7 +228,7 @@ class Walker:
             for step in range(rounds):
                 if step or not from_urls:
                     at = prune(at) @ self.out
-                # The first round is whole, so that whoever has clicks has something related.
+                # The first round is not pruned, so that every query with clicks has related ones.
                 at = (prune(at) if step else at) @ self.back
                 met = at if met is None else met + at
             parts.append(best(met if from_urls else _without(met, block), k))
@@ -260,7 +260,8 @@ def _distinct(columns: Sequence[Any]) -> pa.Array:
     return texts.take(pc.sort_indices(texts))
 
 
-def _matrix(row: Ints, column: Ints, values: Floats, shape: tuple[int, int]) -> Any:
+def sum_matrix(row: Ints, column: Ints, values: Floats, shape: tuple[int, int]) -> Any:
+    """The values summed by row and column, as a sparse matrix without zeros."""
     matrix = sparse.csr_array((values, (row, column)), shape=shape)
     matrix.eliminate_zeros()
     return matrix

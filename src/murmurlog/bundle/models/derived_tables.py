@@ -1,7 +1,7 @@
-"""Tables that follow from published ones: whatever a task needs and a release can give.
+"""Tables derived from published ones, by post-processing alone.
 
-All of it is post-processing. A release of queries has keywords, one of sessions has pairs, and one
-in the schema of a log has all of them. What cannot be had is left out, and the task says so.
+Queries give keywords, sessions give pairs, and a synthetic log gives all of them. A table that cannot
+be derived is left out, and the task that needs it says so.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ Tables = Mapping[str, pa.Table]
 
 
 def weights(table: pa.Table) -> npt.NDArray[np.float64]:
-    """What each row counts for: its noisy count, never below 0; 1 where there are no counts."""
+    """The weight of each row: its noisy count, at least 0; 1 where there are no counts."""
     count = count_of(table)
     if count is None:
         return np.ones(table.num_rows)
@@ -33,7 +33,7 @@ def texts(table: pa.Table, column: str) -> list[str]:
 
 
 def completed(tables: Tables) -> dict[str, pa.Table]:
-    """The tables with those that follow from them: of a log all, pairs of sessions, words of queries."""
+    """The tables with those derived from them: all from a log, pairs from sessions, words from queries."""
     found = dict(tables)
     if "log" in found:
         for name, table in _of_log(found["log"]).items():
@@ -46,7 +46,7 @@ def completed(tables: Tables) -> dict[str, pa.Table]:
 
 
 def _of_log(log: pa.Table) -> dict[str, pa.Table]:
-    """Queries and clicks of a released log, by how many of its (invented) users have them."""
+    """Queries and clicks of a synthetic log, with the number of its users that have them."""
     made = {}
     for name, keys in (("query", ["query"]), ("click", ["query", "url"])):
         held = log.filter(pc.is_valid(log[keys[-1]])).select(["user", *keys])
@@ -56,7 +56,7 @@ def _of_log(log: pa.Table) -> dict[str, pa.Table]:
 
 
 def _pairs(sessions: pa.Table) -> pa.Table:
-    """Each query of a published session with the one that follows it."""
+    """Each query of a published session with the next one."""
     first, second, count = list[str](), list[str](), list[float]()
     for queries, users in zip(sessions["queries"].to_pylist(), weights(sessions), strict=True):
         first += queries[:-1]
@@ -74,7 +74,7 @@ def _pairs(sessions: pa.Table) -> pa.Table:
 
 
 def _words(queries: pa.Table) -> pa.Table:
-    """Each word with the counts of the published queries it is in."""
+    """Each word with the sum of the counts of the published queries that contain it."""
     word, count = list[str](), list[float]()
     for query, users in zip(texts(queries, "query"), weights(queries), strict=True):
         own = keywords(query)

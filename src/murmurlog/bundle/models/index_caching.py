@@ -1,7 +1,7 @@
-"""Which posting lists of an index to keep in memory, by the words people ask for.
+"""Which posting lists of an index to keep in memory, by the frequency of words in queries.
 
-ZEALOUS 7.2, after Baeza-Yates. The index is public and not part of the release; only how often a
-word is asked for comes from the release.
+ZEALOUS 7.2, after Baeza-Yates. The index is public and not part of the release; only the frequencies
+come from the release.
 """
 
 from dataclasses import dataclass
@@ -46,10 +46,10 @@ def bytes_of_lists(lengths: Ints) -> Ints:
 
 
 def words_to_cache(keywords: pa.Table, index: Index, memory: int) -> pa.Array:
-    """The words whose lists are kept in so many bytes.
+    """The words whose lists are kept in `memory` bytes.
 
-    Words are taken by frequency over the number of documents, the best first, equal ones by text. A
-    list that no longer fits is passed over. Words without a positive count are not taken.
+    Words are chosen by frequency divided by the number of documents, ties by text. A list that no
+    longer fits is skipped. Words without a positive count are not chosen.
     """
     often = weights(keywords)
     length = index.of(keywords["keyword"])
@@ -62,12 +62,12 @@ def words_to_cache(keywords: pa.Table, index: Index, memory: int) -> pa.Array:
 
 
 def _pack(sizes: Ints, room: int) -> Ints:
-    """Which are put in, one after the other, each if there is still room for it."""
+    """The positions chosen in order, each if it still fits into `room`."""
     todo, taken = np.arange(len(sizes)), [np.zeros(0, np.int64)]
     while len(todo := todo[sizes[todo] <= room]):
         filled = np.cumsum(sizes[todo])
         fit = int(np.searchsorted(filled, room, side="right"))
         taken.append(todo[:fit])
         room -= int(filled[fit - 1])
-        todo = todo[fit + 1 :]  # the one at `fit` has no room, and never will
+        todo = todo[fit + 1 :]  # the one at `fit` does not fit, and never will
     return np.concatenate(taken)

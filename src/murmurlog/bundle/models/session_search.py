@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from murmurlog.bundle.models.click_graph import DECIMALS, Ranking, places
+from murmurlog.bundle.models.click_graph import DECIMALS, Ranking, in_rows, places
 from murmurlog.bundle.models.derived_tables import Tables
 from murmurlog.bundle.models.search import Searcher
 from murmurlog.bundle.models.suggestion import later_pairs
@@ -57,15 +57,14 @@ class SessionSearcher:
         """The k best urls for a session of these queries, the last one last, with their scores."""
         at = np.arange(len(queries))
         asked = SessionQueries(session=np.zeros_like(at), query=at, after=at[::-1], sessions=1)
-        found = combine_rankings(self.rank_each(pa.array(queries, pa.string())), asked, k, [gamma])[
-            0
-        ]
+        ranked = self.rank_each(pa.array(queries, pa.string()))
+        (found,) = combine_rankings(ranked, asked, k, [gamma])
         return found.row(0, self.urls)
 
     def rank_each(self, queries: pa.Array) -> Ranking:
         """What the walk finds for each query alone; nothing for one that is not published."""
         rows = places(queries, self._searcher.graph.queries)
-        known = rows >= 0  # walks from unpublished queries find nothing and take as long
+        known = rows >= 0  # walks from unpublished queries would find nothing
         found = self._searcher.rank_rows(rows[known], DEPTH)
         lengths = np.zeros(len(rows), np.int64)
         lengths[known] = found.lengths
@@ -98,17 +97,7 @@ def combine_rankings(
     for gamma in gammas:
         part: Floats = np.power(float(gamma), asked.after[entry]) / (place + 1)
         score = np.bincount(which, weights=part, minlength=len(pairs)).astype(np.float64)
-        found.append(_best(session, url, np.round(score, DECIMALS), k, asked.sessions))
+        score = np.round(score, DECIMALS)
+        kept = score > 0  # with gamma = 0 only the last query counts
+        found.append(in_rows(session[kept], url[kept], score[kept], size=asked.sessions, depth=k))
     return found
-
-
-def _best(session: Ints, url: Ints, score: Floats, k: int, sessions: int) -> Ranking:
-    kept = score > 0  # with gamma = 0 only the last query counts
-    session, url, score = session[kept], url[kept], score[kept]
-    order = np.lexsort((-score, session))  # keeps equals in order of url, as they come
-    starts = np.searchsorted(session, np.arange(sessions + 1))
-    order = order[np.arange(len(order)) - starts[session] < k]
-    lengths = np.minimum(np.diff(starts), k)
-    return Ranking(
-        starts=np.concatenate([[0], np.cumsum(lengths)]), columns=url[order], scores=score[order]
-    )

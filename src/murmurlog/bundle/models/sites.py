@@ -21,11 +21,11 @@ from murmurlog.bundle.models.click_graph import (
 from murmurlog.bundle.models.derived_tables import Tables
 
 MERGE = 0.5
-SLACK = 1e-9  # sums of shares that are a half on paper are one here
+SLACK = 1e-9  # tolerance for sums of shares that are exactly one half
 
 
 def site_graph(tables: Tables) -> ClickGraph:
-    """The click graph with sites for urls: the clicks of a query on any page of a host together."""
+    """The click graph with sites instead of urls: clicks on all pages of a host are summed."""
     graph = click_graph(tables, pairs=False)
     urls: list[str] = graph.urls.to_pylist()
     hosts = pa.array([clean_url(url, "host") or url for url in urls], pa.string())
@@ -44,7 +44,7 @@ def site_graph(tables: Tables) -> ClickGraph:
 
 
 def clusters(graph: ClickGraph, sites: list[str]) -> Ints:
-    """For each site the number of its cluster, -1 if nothing published leads to it.
+    """For each site the number of its cluster, -1 if no published query leads to it.
 
     The similarity of two sites is the smaller of the two shares of their clicks that come from
     queries which lead to both (6.1):
@@ -69,10 +69,10 @@ def clusters(graph: ClickGraph, sites: list[str]) -> Ints:
 def topics_of(
     graph: ClickGraph, queries: pa.Array | list[str], directory: Mapping[str, str]
 ) -> list[str | None]:
-    """For each query the topic that most of its published clicks go to, None if it has none.
+    """For each query the topic of most of its published clicks, None if it has none.
 
-    The directory is public knowledge of what sites are about; sites that it does not list do not
-    count. A tie goes to the first topic in order of text.
+    The directory maps sites to topics and is public; other sites do not count. A tie goes to the
+    first topic in alphabetical order.
     """
     topics = sorted(set(directory.values()))
     listed = list(directory)

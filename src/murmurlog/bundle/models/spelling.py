@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from murmurlog.bundle.models.click_graph import places
 from murmurlog.bundle.models.derived_tables import weights
 from murmurlog.bundle.schema import count_of
 
@@ -21,23 +22,23 @@ FARTHEST = 2  # how many letters a correction changes at most
 
 
 def corrections(tables: Mapping[str, pa.Table]) -> dict[str, str]:
-    """What to ask instead of each query that looks misspelled; needs pairs and queries.
+    """A correction for each query that looks misspelled; needs pairs and queries.
 
-    A query looks misspelled if more people went on to another query than clicked. Its correction
-    is the one most went on to, of those at most two letters away that are asked by more people than
-    itself; equal ones by how many ask them, then by text. Without a click table nobody is known to
-    have clicked; without counts of queries it need not be asked by more.
+    A query looks misspelled if more users continued with another query than clicked. Its correction
+    is the most frequent next query within edit distance two that has more users than the query
+    itself; ties go by users, then by text. Without a click table no clicks count; without counts of
+    queries the correction need not have more users.
     """
     queries, pairs = tables["query"], tables["pair"]
     names = queries["query"].combine_chunks()
     asked = weights(queries)
-    first, second = (_places(pairs[name], names) for name in ("query", "next_query"))
+    first, second = (places(pairs[name], names) for name in ("query", "next_query"))
     went = weights(pairs)
     gone, clicks = _sums(first, went, len(asked)), np.zeros(len(asked))
     if "click" in tables:
-        at = _places(tables["click"]["query"], names)
+        at = places(tables["click"]["query"], names)
         clicks = _sums(at, weights(tables["click"]), len(asked))
-    # One row a pair: both published, from a query that looks misspelled to one asked more often.
+    # Pairs of published queries, from one that looks misspelled to a more frequent one.
     rows = np.flatnonzero((first >= 0) & (second >= 0) & (went > 0))
     rows = rows[(gone > clicks)[first[rows]]]
     if count_of(queries):
@@ -61,24 +62,17 @@ def corrections(tables: Mapping[str, pa.Table]) -> dict[str, str]:
     return dict(zip(wrong, right, strict=True))
 
 
-def _places(column: pa.ChunkedArray, names: pa.Array) -> Ints:
-    """Where each text is among the names; -1 where it is not."""
-    place = pc.fill_null(pc.index_in(column, value_set=names), -1)
-    found: Ints = place.to_numpy().astype(np.int64)
-    return found
-
-
 def _sums(places: Ints, weight: Floats, size: int) -> Floats:
-    """The weight at each place; what is at -1 is left out."""
+    """The sum of weights at each place; -1 is ignored."""
     found: Floats = np.bincount(places + 1, weight, size + 1)[1:].astype(np.float64)
     return found
 
 
 def distances(ours: Sequence[str], theirs: Sequence[str], most: int) -> Ints:
-    """The edit distance of each pair of texts; `most` + 1 means farther apart.
+    """The edit distance of each pair of texts; `most` + 1 for any larger distance.
 
-    Insertions, deletions and replacements of a character. All pairs at once, a character of ours
-    at a time, in a band of 2 `most` + 1 places; a pair leaves when its band is full.
+    Insertions, deletions and replacements of a character. All pairs at once, one character of `ours`
+    at a time, in a band of 2 `most` + 1 places; a pair is dropped when its band exceeds `most`.
     """
     far = most + 1
     a, start_a, long_a = _characters(ours)
@@ -116,5 +110,5 @@ def _characters(texts: Sequence[str]) -> tuple[npt.NDArray[np.uint32], Ints, Int
     """All characters one after another, where each text starts, and how long it is."""
     flat = np.frombuffer("".join(texts).encode("utf-32-le"), np.uint32)
     long = np.array([len(text) for text in texts], np.int64)
-    # A last character that is never looked at, so that there is always one.
+    # A sentinel, so that the array is never empty.
     return np.append(flat, np.uint32(0)), np.cumsum(long) - long, long

@@ -1,8 +1,8 @@
-"""What could be asked instead of a query (ZEALOUS 7.3, after Jones and others 2006).
+"""Substitutions of queries (ZEALOUS 7.3, after Jones and others 2006).
 
-Queries are cut into phrases by mutual information. A query can be replaced by one that people went
-on to, or by itself with one phrase replaced, as people replaced it in this or other queries. Only
-what follows more often than by chance counts, by the log-likelihood ratio.
+Queries are segmented into phrases by mutual information. A substitute is a query that users asked
+next, or the query with one phrase replaced as users replaced it in this or other queries. Only pairs
+that occur more often than by chance count, by the log-likelihood ratio.
 """
 
 from dataclasses import dataclass
@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from scipy.special import chdtri, xlogy
 
+from murmurlog.bundle.models.click_graph import places
 from murmurlog.bundle.models.derived_tables import weights
 from murmurlog.bundle.schema import count_of
 
@@ -21,8 +22,8 @@ Floats = npt.NDArray[np.float64]
 
 JOINED = 3.0  # mutual information of adjacent words of one phrase: 20 times as often as by chance
 RISK = 0.05  # that one of all pairs passes the test by chance
-FEWEST = 2.0  # what one person did once is no evidence
-PORTION = 1 << 18  # pairs of queries whose phrases are paired at a time
+FEWEST = 2.0  # a single occurrence is no evidence
+PORTION = 1 << 18  # pairs of queries processed at a time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +36,7 @@ class Phrases:
     def cut(self, texts: pa.Array) -> tuple[pa.Array, Ints]:
         """The phrases of all texts one after another, and where each text's begin and the last ends."""
         words, ends = _words(texts)
-        code = _numbers(words, self.words)
+        code = places(words, self.words)
         begins = np.zeros(len(code) + 1, bool)
         begins[ends] = True
         both = np.zeros(len(code), bool)  # whether a word is known, and the one before it
@@ -48,7 +49,7 @@ class Phrases:
 
 
 def learn_phrases(queries: pa.Table) -> Phrases:
-    """Adjacent words with a pointwise mutual information over `JOINED`, of at least `FEWEST` people.
+    """Adjacent words with a pointwise mutual information over `JOINED`, of at least `FEWEST` users.
 
     ln(p(a b) / (p(a) p(b))), each a share of all words or of all adjacent pairs, by counts.
     """
@@ -72,20 +73,20 @@ def learn_phrases(queries: pa.Table) -> Phrases:
 
 @dataclass(frozen=True, kw_only=True)
 class Followers:
-    """What follows what more often than by chance, the most significant first."""
+    """For each number, those that follow it more often than by chance; the most significant first."""
 
     start: Ints  # of the followers of each number, and the end of the last
     follower: Ints
     ratio: Floats
 
     def of(self, number: int, most: int) -> slice:
-        """Where the first followers of a number are."""
+        """The positions of the first followers of a number."""
         first, last = int(self.start[number]), int(self.start[number + 1])
         return slice(first, min(last, first + most))
 
     @property
     def some(self) -> npt.NDArray[np.bool_]:
-        """Which have any."""
+        """The numbers that have followers."""
         return np.diff(self.start) > 0
 
 
@@ -94,10 +95,9 @@ def followers(
 ) -> Followers:
     """The pairs of numbers of texts, each pair once, that pass the test of independence.
 
-    `asked` is how often anything was asked. In a release most of it is followed by nothing that is
-    published, and the few published pairs alone would say little of what is chance.
-    As many tests are made as there are pairs, and the level of each is so much smaller. Equal
-    ratios are ordered by text.
+    `asked` is the total count of all queries: the few published pairs alone would not give the
+    frequencies expected by chance. The level of each test has a Bonferroni correction for the number
+    of pairs. Equal ratios are ordered by text.
     """
     size = len(texts)
     significant = chdtri(1, RISK / max(1, len(first)))  # chi-squared, one degree of freedom
@@ -119,7 +119,7 @@ def followers(
 def likelihood_ratio(both: Floats, first: Floats, second: Floats, total: float) -> Floats:
     """-2 ln lambda for "the second follows the first as often as it follows anything".
 
-    Of a table of four cells: both, the first alone, the second alone, neither; by its margins.
+    From the contingency table: both, the first alone, the second alone, neither.
     """
     cells = (both, first - both, second - both, total - first - second + both)
     margins = (first, total - first, second, total - second)
@@ -149,23 +149,23 @@ class Substitutions:
         self._changed = followers(*changed, texts=self._parts, asked=asked)
 
     def answers(self, questions: pa.Array) -> npt.NDArray[np.bool_]:
-        """For which questions there is any substitution."""
-        whole = _numbers(questions, self._texts)
+        """Which questions have a substitution."""
+        whole = places(questions, self._texts)
         found = _has(self._whole, whole)
         phrases, ends = self._phrases.cut(questions)
-        some = _has(self._changed, _numbers(phrases, self._parts))
+        some = _has(self._changed, places(phrases, self._parts))
         before = np.concatenate([[0], np.cumsum(some)])
         return found | (np.diff(before[ends]) > 0)
 
     def top(self, questions: pa.Array, most: int) -> list[list[str]]:
-        """The best substitutions of each question, at most so many.
+        """The best substitutions of each question, at most `most`.
 
-        First whole queries that people went on to, then those with one phrase replaced; each by
-        the likelihood ratio.
+        First whole queries that users asked next, then queries with one phrase replaced; each by the
+        likelihood ratio.
         """
-        whole = _numbers(questions, self._texts)
+        whole = places(questions, self._texts)
         phrases, ends = self._phrases.cut(questions)
-        number, cut = _numbers(phrases, self._parts), phrases.to_pylist()
+        number, cut = places(phrases, self._parts), phrases.to_pylist()
         return [
             self._best(int(at), cut[begin:end], number[begin:end], most)
             for at, begin, end in zip(whole, ends[:-1], ends[1:], strict=True)
@@ -183,7 +183,7 @@ class Substitutions:
         for place, number in enumerate(numbers):
             if number < 0:
                 continue
-            # As many as could be needed although all whole queries are among them.
+            # Twice as many, since up to `most` of them may repeat whole queries.
             near = self._changed.of(int(number), 2 * most)
             other = self._parts.take(pa.array(self._changed.follower[near])).to_pylist()
             for phrase, ratio in zip(other, self._changed.ratio[near], strict=True):
@@ -194,9 +194,9 @@ class Substitutions:
 def _changes(
     first: Ints, second: Ints, weight: Floats, cut: Ints, ends: Ints, size: int
 ) -> tuple[Ints, Ints, Floats]:
-    """A phrase with the one it was changed to, and the weight of all pairs of queries that do so.
+    """Pairs of a phrase and its replacement, with the weight of all pairs of queries that have them.
 
-    Of queries that differ in one phrase each; phrases that both have are no evidence.
+    From pairs of queries that differ in one phrase each; phrases that both have are ignored.
     """
     many = np.diff(ends)
     keys, found = list[Ints](), list[Floats]()
@@ -228,7 +228,7 @@ def _changes(
 
 
 def _evidence(table: pa.Table) -> Floats:
-    """The counts of a table; without counts each row is of some people, since it was published."""
+    """The counts of a table; FEWEST for each row of a table without counts, since it was published."""
     return weights(table) if count_of(table) else np.full(len(table), FEWEST)
 
 
@@ -244,12 +244,6 @@ def _words(texts: pa.Array) -> tuple[pa.Array, Ints]:
     ends = np.zeros(len(texts) + 1, np.int64)
     ends[1:] = np.cumsum(pc.list_value_length(lists).to_numpy())
     return pc.list_flatten(lists), ends
-
-
-def _numbers(texts: pa.Array, known: pa.Array) -> Ints:
-    """The number of each text among the known ones; -1 if it is not."""
-    found: Ints = pc.fill_null(pc.index_in(texts, value_set=known), -1).to_numpy().astype(np.int64)
-    return found
 
 
 def _among(keys: Ints, ordered: Ints) -> npt.NDArray[np.bool_]:

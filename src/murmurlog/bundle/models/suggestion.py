@@ -1,4 +1,4 @@
-"""Query suggestion: what people asked after a query, and what is clicked alike (Zhang 2017, 4.9).
+"""Query suggestion by next queries and by similar clicks (Zhang 2017, 4.9).
 
     P(q_i, q_j) = lam cos(q_i, q_j) + (1 - lam) e(q_i, q_j) / d(q_i)
 
@@ -6,8 +6,8 @@ cos is of the two queries' vectors of clicked urls, weighted by their counts. e 
 edge from q_i to q_j in the query-flow graph and d(q_i) the sum of the weights that leave q_i. With a
 session table e counts every later query of a published session, with a pair table only the next one.
 
-Differs: q_i itself is no suggestion. Equal scores go by the order of the query table, the most asked
-first; the thesis says nothing of either. Sees published tables only.
+Differs: q_i itself is no suggestion. Equal scores go by the order of the query table, the most
+frequent first; the thesis specifies neither. Sees published tables only.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from scipy import sparse
 
-from murmurlog.bundle.models.click_graph import DECIMALS, normalise, places
+from murmurlog.bundle.models.click_graph import DECIMALS, normalise, places, sum_matrix
 from murmurlog.bundle.models.derived_tables import Tables, weights
 
 Ints = npt.NDArray[np.int64]
@@ -33,7 +33,7 @@ BLOCK = 256  # queries whose neighbours are in memory at a time
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Candidates:
-    """What may be suggested after one query: rising numbers, similarity and share of the flow."""
+    """Candidate suggestions for one query: ascending numbers, similarity and share of the flow."""
 
     number: Ints
     similarity: Floats
@@ -51,7 +51,7 @@ NOTHING = Candidates(number=np.empty(0, np.int64), similarity=np.empty(0), flow=
 
 
 class Suggester:
-    """Suggestions from the tables of a release. Queries are numbered, the most asked first."""
+    """Suggestions from the tables of a release. Queries are numbered, the most frequent first."""
 
     def __init__(self, tables: Tables, *, sessions: bool | None = None) -> None:
         """`sessions`: take the flow from the session table or not; None: if there is one."""
@@ -83,7 +83,7 @@ class Suggester:
         return places(texts, self.queries)
 
     def candidates(self, asked: Ints, k: int) -> Iterator[Candidates]:
-        """For each query all that can be among its k best, whatever lambda is."""
+        """For each query all candidates that can be among its k best at any lambda."""
         known = self._known(asked[asked >= 0], k)
         return (next(known) if number >= 0 else NOTHING for number in asked)
 
@@ -111,7 +111,7 @@ class Suggester:
         if pairs is None:
             return sparse.csr_array(shape)
         first, second = self.numbers(pairs["query"]), self.numbers(pairs["next_query"])
-        return _matrix(weights(pairs) * (first != second), first, second, shape)
+        return sum_matrix(first, second, weights(pairs) * (first != second), shape)
 
     def _clicks(self, clicks: pa.Table | None) -> Any:
         """The click graph: a row for each query, a column for each url."""
@@ -120,14 +120,14 @@ class Suggester:
         urls = clicks["url"].combine_chunks().dictionary_encode()
         column = urls.indices.to_numpy().astype(np.int64)
         shape = (len(self.queries), len(urls.dictionary))
-        return _matrix(weights(clicks), self.numbers(clicks["query"]), column, shape)
+        return sum_matrix(self.numbers(clicks["query"]), column, weights(clicks), shape)
 
 
 def later_pairs(sessions: pa.Table) -> pa.Table:
     """Each query of a published session with every later one, as a table of pairs.
 
-    They count as often as they so occur, times the session's count. Where subsequences were
-    published, a pair counts in each that it is in, as in the thesis.
+    Each occurrence counts, times the session's count. Where subsequences were published, a pair
+    counts in each subsequence that contains it, as in the thesis.
     """
     lists = sessions["queries"].combine_chunks()
     texts = lists.flatten().dictionary_encode()
@@ -142,7 +142,7 @@ def later_pairs(sessions: pa.Table) -> pa.Table:
     first, second = np.concatenate(pairs, axis=1)
     size = len(texts.dictionary)
     weight = weights(sessions)[session[first]]
-    summed = _matrix(weight, query[first], query[second], (size, size)).tocoo()
+    summed = sum_matrix(query[first], query[second], weight, (size, size)).tocoo()
     row, column = (texts.dictionary.take(pa.array(c)) for c in summed.coords)
     return pa.table({"query": row, "next_query": column, "users": pa.array(summed.data)})
 
@@ -156,7 +156,7 @@ def _queries(tables: Tables, pairs: pa.Table | None) -> pa.Array:
 
 
 def _kept(similarity: Floats, flow: Floats, clicked: Ints, followed: Ints, k: int) -> Ints:
-    """Those that can be among the k best; where one score is 0 the other decides, at any lambda."""
+    """Those that can be among the k best: where one score is 0, the other alone decides."""
     both = clicked[flow[clicked] > 0]
     clicked, followed = clicked[flow[clicked] == 0], followed[similarity[followed] == 0]
     best = (clicked[_top(similarity[clicked], k)], followed[_top(flow[followed], k)])
@@ -164,7 +164,7 @@ def _kept(similarity: Floats, flow: Floats, clicked: Ints, followed: Ints, k: in
 
 
 def _top(values: Floats, k: int) -> Ints:
-    """The places of the k largest; of equals the first. In no order."""
+    """The places of the k largest, unordered; the first of equals."""
     if len(values) <= k:
         return np.arange(len(values))
     least = np.partition(values, len(values) - k)[len(values) - k]
@@ -180,13 +180,6 @@ def _places(matrix: Any, row: int) -> slice:
 def _columns(matrix: Any, row: int) -> Ints:
     columns: Ints = matrix.indices[_places(matrix, row)]
     return columns
-
-
-def _matrix(values: Floats, row: Ints, column: Ints, shape: tuple[int, int]) -> Any:
-    """The values summed by row and column; what comes to nothing is left out."""
-    matrix = sparse.csr_array((values, (row, column)), shape=shape)
-    matrix.eliminate_zeros()
-    return matrix
 
 
 def _unit_rows(matrix: Any) -> Any:

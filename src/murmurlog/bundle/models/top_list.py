@@ -1,4 +1,4 @@
-"""The most asked queries that match a pattern, such as `fear of *`: a list for a study."""
+"""The most frequent queries that match a pattern, such as `fear of *`."""
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -7,7 +7,7 @@ from murmurlog.bundle.models.derived_tables import weights
 
 
 def match_pattern(queries: pa.Table, pattern: str) -> pa.Table:
-    """The queries that match the pattern with their `weight`, the heaviest first, then by text.
+    """The queries that match the pattern with their `weight`, in descending order, then by text.
 
     A star matches one character or more; everything else matches itself.
     """
@@ -17,7 +17,7 @@ def match_pattern(queries: pa.Table, pattern: str) -> pa.Table:
 
 
 def _like(pattern: str) -> str:
-    """The pattern as SQL's LIKE has it."""
+    """The pattern in the syntax of SQL's LIKE."""
     for special in ("\\", "%", "_"):
         pattern = pattern.replace(special, "\\" + special)
     return pattern.replace("*", "_%")

@@ -1,4 +1,4 @@
-// The page's own script: completion, live checks, sliders, copying. Everything works without it, too.
+// Completion, verification, sliders and copying. Every view also works without this script.
 "use strict";
 
 document.documentElement.classList.add("script");
@@ -72,8 +72,8 @@ function complete(combo) {
     input.setAttribute("aria-expanded", String(!list.hidden));
     input.removeAttribute("aria-activedescendant");
     status.textContent = completions.length
-      ? `${completions.length} published queries begin so`
-      : "No published query begins so";
+      ? `${completions.length} published queries begin with this text`
+      : "No published query begins with this text";
   }
 
   async function look() {
@@ -145,9 +145,9 @@ async function verify(box) {
         return line;
       }),
     );
-    status.textContent = report.ok ? "Everything that is claimed holds." : "Something does not hold.";
+    status.textContent = report.ok ? "All claims hold." : "A check failed.";
   } catch (error) {
-    status.textContent = `It could not be checked: ${error.message}`;
+    status.textContent = `The verification could not run: ${error.message}`;
   }
   button.disabled = false;
 }
@@ -170,7 +170,7 @@ function plan(form) {
   }
 
   function rebound() {
-    // Each mechanism has bounds of its own: stay as near to the one that was set as they allow.
+    // Each mechanism has its own bounds: choose the one nearest to the previous bound.
     const slider = form.querySelector("#per_user");
     const before = Math.log(Number(value(slider)));
     const bounds = form.querySelector("input[name=mechanism]:checked").dataset.bounds;
@@ -197,7 +197,7 @@ function plan(form) {
       status.textContent = outcome.querySelector("[data-sentence]").textContent;
     } catch (error) {
       if (error.name === "AbortError") return;
-      status.textContent = `That did not work: ${error.message}`;
+      status.textContent = `The plan could not be loaded: ${error.message}`;
     }
     outcome.setAttribute("aria-busy", "false");
   }
@@ -231,7 +231,7 @@ async function copy(button) {
     await navigator.clipboard.writeText(code.textContent);
     button.textContent = "Copied";
   } catch {
-    getSelection().selectAllChildren(code); // ready for the reader's own keys
+    getSelection().selectAllChildren(code); // so that the reader can copy it by keyboard
     button.textContent = "Selected: press Ctrl+C";
   }
   setTimeout(() => {

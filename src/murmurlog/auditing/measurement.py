@@ -1,0 +1,109 @@
+"""Bounds on epsilon from the bundle of one attacked release.
+
+A `Measurement` states how large epsilon must be at least, at the delta that the bundle claims.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from murmurlog.auditing.epsilon_bounds import least_by_guesses, loss, lower_bound
+from murmurlog.auditing.neighbouring_logs import OWN, Pair
+from murmurlog.auditing.observer import Flags, Observation, best_events, make_guesses, shows_own
+from murmurlog.auditing.settings import Setting
+from murmurlog.privacy import Guarantee
+
+SLACK = 1e-6
+GUESSED = 2.0**-90  # more than the probability that another user enters a secret of 94 bits
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """A bound on epsilon by one attack at one setting, at the delta claimed there."""
+
+    setting: str
+    pair: str
+    way: str  # "samples, with" or "without" the user, or "one run"
+    claim: float
+    delta: float
+    least: float  # lower bound on epsilon
+    near: float | None = None  # point estimate
+    most: float | None = None  # upper end of the interval of this attack
+    linked: int = 1
+
+    @property
+    def violates(self) -> bool:
+        return self.least > self.claim * (1 + SLACK)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "setting": self.setting,
+            "pair": self.pair,
+            "way": self.way,
+            "epsilon_claimed": self.claim,
+            "delta_claimed": self.delta,
+            "epsilon_at_least": self.least,
+            "epsilon_near": self.near,
+            "epsilon_at_most_by_this_attack": self.most,
+            "linked_ids": self.linked,
+            "violation": self.violates,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """A condition of the proof that does not hold."""
+
+    setting: str
+    what: str
+
+    def as_json(self) -> dict[str, str]:
+        return {"setting": self.setting, "what": self.what}
+
+
+def measure(
+    claim: Guarantee, setting: Setting, pair: Pair, view: Observation, inside: Flags, alpha: float
+) -> list[Measurement]:
+    """The bounds by samples in both directions, if worlds are independent, and by one run.
+
+    `inside` marks the worlds that include the one user.
+    """
+    epsilon, delta = claim.for_linked(pair.linked)
+    shared: dict[str, Any] = {
+        "setting": setting.name, "pair": pair.name, "claim": epsilon, "delta": delta,
+        "linked": pair.linked,
+    }  # fmt: skip
+    found = []
+    if setting.independent:
+        found += [
+            Measurement(
+                way=f"samples, {event.direction} the user" if not pair.other else "samples",
+                least=event.counts.least(delta=delta, alpha=alpha),
+                near=event.counts.near(delta=delta),
+                most=event.counts.most(delta=delta, alpha=alpha),
+                **shared,
+            )
+            for event in best_events(view, inside, delta=delta)
+        ]
+    score = make_guesses(view, inside)
+    least = least_by_guesses(
+        canaries=score.canaries, guesses=score.guesses, right=score.right, delta=delta, alpha=alpha
+    )
+    found.append(Measurement(way="one run", least=least, **shared))
+    # An item is published at most as often as it passes its threshold, independently in each world.
+    if pair.secret and any(
+        (t or "").startswith(OWN) for row in pair.one for t in (row.query, row.url)
+    ):
+        found.append(_own(shows_own(view), inside, alpha, shared))
+    return found
+
+
+def _own(shown: Flags, inside: Flags, alpha: float, shared: Mapping[str, Any]) -> Measurement:
+    """The bound by items that only the user has: without the user they appear with less than 2^-90."""
+    hits, trials = int((shown & inside).sum()), int(inside.sum())
+    p, delta = lower_bound(hits, trials, alpha), float(shared["delta"])
+    return Measurement(
+        way=f"own items, {hits} of {trials} show, at least {p:.3g}",
+        least=loss(p, GUESSED, delta),
+        **shared,
+    )
