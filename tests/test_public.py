@@ -42,11 +42,19 @@ def test_generate_profile_and_plan_are_functions(tmp_path):
         murmurlog.plan(target="queries=5", like="plain", users=3000, noise="geometric")
 
 
-def test_export_and_estimate_are_functions(tmp_path):
+def test_export_estimate_and_compare_are_functions(tmp_path):
     murmurlog.generate(rows=40_000, out=tmp_path / "log.parquet")
     murmurlog.release(str(tmp_path / "log.parquet"), out=tmp_path / "b", epsilon=10.0, delta=1e-3)
     every = murmurlog.estimate(tmp_path / "b")
     assert every.low < every.value < every.high
     share = murmurlog.estimate(tmp_path / "b", match="*", over="*")
     assert share.value == pytest.approx(1.0)
+    murmurlog.generate(rows=40_000, out=tmp_path / "next.parquet", seed=2)
+    murmurlog.release(str(tmp_path / "next.parquet"), out=tmp_path / "c", epsilon=10.0, delta=1e-3)
+    changed = murmurlog.compare(tmp_path / "b", tmp_path / "c")
+    tables = [murmurlog.load(tmp_path / name).tables["query"].num_rows for name in ("b", "c")]
+    assert tables[0] == changed.kept + changed.lost.num_rows
+    assert tables[1] == changed.kept + changed.gained.num_rows
+    same = murmurlog.compare(tmp_path / "b", tmp_path / "b")
+    assert same.as_json() == {"gained": 0, "lost": 0, "rose": 0, "fell": 0, "kept": tables[0]}
     assert murmurlog.export(tmp_path / "b", to="tsv", out=tmp_path / "tsv").files

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from murmurlog.auditing.attack import Audit, audit
     from murmurlog.auditing.verify import Report, verify
     from murmurlog.bundle.certificate import Certificate
+    from murmurlog.bundle.compare import compare
     from murmurlog.bundle.estimate import estimate
     from murmurlog.bundle.export import export
     from murmurlog.bundle.read import Release, load
@@ -53,6 +54,7 @@ _WHERE = {
     "Threshold": "mechanisms",
     "UsageError": "errors",
     "audit": "auditing.attack",
+    "compare": "bundle.compare",
     "estimate": "bundle.estimate",
     "evaluate": "evaluation.evaluate",
     "export": "bundle.export",
@@ -85,6 +87,7 @@ __all__ = [
     "Threshold",
     "UsageError",
     "audit",
+    "compare",
     "estimate",
     "evaluate",
     "export",

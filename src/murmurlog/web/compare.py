@@ -1,38 +1,21 @@
 """Comparison of two bundles: rows in one of them only, changed counts, and the combined cost."""
 
-import math
 import threading
 from dataclasses import dataclass
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-from scipy.special import ndtri
-
-from murmurlog.bundle import estimates
-from murmurlog.bundle.schema import SEPARATOR, flattened
+from murmurlog.bundle.compare import Changes, find_changes
 from murmurlog.errors import MurmurlogError
 from murmurlog.privacy import Guarantee, compose
 from murmurlog.web.bundles import Book
-from murmurlog.web.index import A_QUESTION, Floats, Ints, Sheet
-
-CHANCE = 0.05  # probability that the comparison reports a change of any row that did not change
-TAIL = 1.05
-
-Pair = tuple[Ints, Ints]  # rows of the first table and of the second
+from murmurlog.web.index import A_QUESTION, Sheet
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Comparison:
+class Comparison(Changes):
     """The rows of two tables of the same name, by change."""
 
     before: Sheet
     after: Sheet
-    gained: Ints  # rows of `after`
-    lost: Ints  # rows of `before`
-    kept: Pair  # the same items in both
-    rose: Pair  # those whose counts differ by more than noise explains
-    fell: Pair
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,63 +48,11 @@ def _size(found: Comparison) -> int:
 
 
 def _compare_tables(a: Book, b: Book, table: str) -> Comparison:
-    before, after = a.index.sheets[table], b.index.sheets[table]
-    here, there = _keys(before), _keys(after)
-    place = pc.fill_null(pc.index_in(there, value_set=here), -1).to_numpy().astype(np.int64)
-    found = np.flatnonzero(place >= 0)
-    lost = np.ones(len(here), bool)
-    lost[place[found]] = False
-    kept = (place[found], found)
-    rose, fell = _changed_rows(a, b, table, kept)
-    return Comparison(
-        before=before,
-        after=after,
-        gained=np.flatnonzero(place < 0),
-        lost=np.flatnonzero(lost),
-        kept=kept,
-        rose=rose,
-        fell=fell,
-    )
-
-
-def _keys(sheet: Sheet) -> pa.Array:
-    """The key of each row as one text."""
-    columns = flattened(sheet.table.select(list(sheet.keys))).columns
-    joined = pc.binary_join_element_wise(*columns, SEPARATOR)
-    return joined.combine_chunks() if isinstance(joined, pa.ChunkedArray) else joined
-
-
-def _changed_rows(a: Book, b: Book, table: str, kept: Pair) -> tuple[Pair, Pair]:
-    """Items that rose and items that fell, the largest change first: their intervals are disjoint.
-
-    The intervals are so wide that, if nothing changed, the probability that any two of them are
-    disjoint is at most CHANCE.
-    """
-    nothing = (np.empty(0, np.int64), np.empty(0, np.int64))
-    if not len(kept[0]) or any(book.index.sheets[table].stderr is None for book in (a, b)):
-        return nothing, nothing
-    each = CHANCE / 2 / len(kept[0])
-    low, high = _intervals(a, table, kept[0], each)
-    next_low, next_high = _intervals(b, table, kept[1], each)
-    gap = np.maximum(next_low - high, low - next_high)
-    order = np.argsort(-gap, kind="stable")
-    rose = order[(next_low > high)[order]]
-    fell = order[(next_high < low)[order]]
-    return (kept[0][rose], kept[1][rose]), (kept[0][fell], kept[1][fell])
-
-
-def _intervals(book: Book, table: str, rows: Ints, chance: float) -> tuple[Floats, Floats]:
-    """Ends of intervals that miss the true count with at most this probability, for any noise."""
-    claim = book.certificate.tables[table]
-    counts = estimates.counts(table, book.index.sheets[table].table, claim)
-    # The Laplace tail, slightly wider for geometric noise; the normal tail for Gaussian noise.
-    wide = TAIL * math.log(2 / chance) / math.sqrt(2)
-    if claim.parameters.get("noise") == "gaussian":
-        wide = float(ndtri(1 - chance / 2))
-    spread = wide * counts.stderr
-    low = counts.values - spread - counts.too_high
-    high = counts.values + spread + counts.too_low
-    return low[rows], high[rows]
+    sheets = [book.index.sheets[table] for book in (a, b)]
+    claims = [book.certificate.tables[table] for book in (a, b)]
+    before, after = ((sheet.table, claim) for sheet, claim in zip(sheets, claims, strict=True))
+    found = find_changes(table, before, after, keys=sheets[0].keys)
+    return Comparison(before=sheets[0], after=sheets[1], **vars(found))
 
 
 def combined_cost(a: Book, b: Book) -> CombinedCost:
