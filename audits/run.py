@@ -19,10 +19,15 @@ sys.path.insert(0, str(Path(__file__).parent))
 from twins import TWINS
 
 from murmurlog.auditing.attack import audit
+from murmurlog.mechanisms import MECHANISMS
+from murmurlog.mechanisms.protocol import Unprotected
 
 # Everything with a guarantee that is chosen by its own name.
-REAL = ("threshold", "rounds", "korolova", "zealous", "pool", "hybrid", "sessions", "profiles",
-        "synthetic")  # fmt: skip
+REAL = tuple(
+    name
+    for name, mechanism in MECHANISMS.items()
+    if not mechanism.chosen_by and not issubclass(mechanism, Unprotected)
+)
 
 
 @dataclass(frozen=True, kw_only=True)
