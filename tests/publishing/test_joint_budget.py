@@ -257,10 +257,10 @@ def test_a_forged_total_is_caught(tmp_path, write_tsv):
     said["guarantee"]["epsilon"] = 0.9
     path.write_text(json.dumps(said), encoding="utf-8")
     from murmurlog.auditing.certificate_checks import check_guarantee
-    from murmurlog.auditing.check import Failed
+    from murmurlog.auditing.check import CheckFailed
     from murmurlog.bundle.read import read_certificate
 
-    with pytest.raises(Failed, match="add up to"):
+    with pytest.raises(CheckFailed, match="add up to"):
         check_guarantee(out, read_certificate(out))
 
 

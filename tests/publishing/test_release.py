@@ -266,7 +266,7 @@ def with_users(table, users):
         (lambda t: with_users(t, [900, 800, 1]), "holds a count of 1"),
         (lambda t: t.set_column(0, "query", pa.array(["a", "b", "C"])), "order|not normalised"),
         (lambda t: t.set_column(0, "query", pa.array(["a", "a", "a"])), "a key repeats|order"),
-        (lambda t: t.replace_schema_metadata({"dp.epsilon": "0.1"}), "metadata differ"),
+        (lambda t: t.replace_schema_metadata({"dp.epsilon": "0.1"}), "are not the certificate"),
         (lambda t: t.set_column(3, "reliable", pa.array([False] * 3)), "`reliable` is not what"),
     ],
 )

@@ -23,6 +23,9 @@ TAIL = 1.05
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Pair = tuple[Ints, Ints]  # rows of the first table and of the second
+Side = tuple[
+    pa.Table, TableClaim | None, tuple[str, ...]
+]  # a table, what is claimed of it, its keys
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -70,7 +73,7 @@ def compare(
     keys = [keys_of(table, release.certificate.by) for release in releases]
     if keys[0] != keys[1]:
         raise UsageError("the tables have different keys: one of them was made with --by")
-    found = find_changes(table, (first, claims[0]), (second, claims[1]), keys=keys[0])
+    found = find_changes(table, (first, claims[0], keys[0]), (second, claims[1], keys[1]))
     return Comparison(
         gained=second.take(pa.array(found.gained)),
         lost=first.take(pa.array(found.lost)),
@@ -80,15 +83,9 @@ def compare(
     )
 
 
-def find_changes(
-    name: str,
-    before: tuple[pa.Table, TableClaim],
-    after: tuple[pa.Table, TableClaim],
-    *,
-    keys: tuple[str, ...],
-) -> Changes:
+def find_changes(name: str, before: Side, after: Side) -> Changes:
     """Which rows are new, gone, larger and smaller."""
-    here, there = _joined(before[0], keys), _joined(after[0], keys)
+    here, there = _joined(before[0], before[2]), _joined(after[0], after[2])
     place = pc.fill_null(pc.index_in(there, value_set=here), -1).to_numpy().astype(np.int64)
     found = np.flatnonzero(place >= 0)
     lost = np.ones(len(here), bool)
@@ -107,32 +104,27 @@ def _joined(table: pa.Table, keys: tuple[str, ...]) -> pa.Array:
     return joined.combine_chunks() if isinstance(joined, pa.ChunkedArray) else joined
 
 
-def _changed_rows(
-    name: str,
-    before: tuple[pa.Table, TableClaim],
-    after: tuple[pa.Table, TableClaim],
-    kept: Pair,
-) -> tuple[Pair, Pair]:
+def _changed_rows(name: str, before: Side, after: Side, kept: Pair) -> tuple[Pair, Pair]:
     """Items that rose and items that fell, the largest change first: their intervals are disjoint.
 
     The intervals are so wide that, if nothing changed, the probability that any two of them are
     disjoint is at most CHANCE.
     """
     nothing = (np.empty(0, np.int64), np.empty(0, np.int64))
-    if not len(kept[0]) or not all(_is_noisy(*each) for each in (before, after)):
+    each = CHANCE / 2 / max(len(kept[0]), 1)
+    ends = [
+        _intervals(name, table, claim, rows, each)
+        for (table, claim, _), rows in zip((before, after), kept, strict=True)
+        if claim is not None and claim.count and f"{count_of(table)}_stderr" in table.column_names
+    ]
+    if not len(kept[0]) or len(ends) < 2:
         return nothing, nothing
-    each = CHANCE / 2 / len(kept[0])
-    low, high = _intervals(name, *before, kept[0], each)
-    next_low, next_high = _intervals(name, *after, kept[1], each)
+    (low, high), (next_low, next_high) = ends
     gap = np.maximum(next_low - high, low - next_high)
     order = np.argsort(-gap, kind="stable")
     rose = order[(next_low > high)[order]]
     fell = order[(next_high < low)[order]]
     return (kept[0][rose], kept[1][rose]), (kept[0][fell], kept[1][fell])
-
-
-def _is_noisy(table: pa.Table, claim: TableClaim) -> bool:
-    return claim.count is not None and f"{count_of(table)}_stderr" in table.column_names
 
 
 def _intervals(

@@ -49,9 +49,9 @@ def _size(found: Comparison) -> int:
 
 def _compare_tables(a: Book, b: Book, table: str) -> Comparison:
     sheets = [book.index.sheets[table] for book in (a, b)]
-    claims = [book.certificate.tables[table] for book in (a, b)]
-    before, after = ((sheet.table, claim) for sheet, claim in zip(sheets, claims, strict=True))
-    found = find_changes(table, before, after, keys=sheets[0].keys)
+    claims = [book.certificate.tables.get(table) for book in (a, b)]
+    before, after = ((s.table, claim, s.keys) for s, claim in zip(sheets, claims, strict=True))
+    found = find_changes(table, before, after)
     return Comparison(before=sheets[0], after=sheets[1], **vars(found))
 
 
