@@ -107,7 +107,7 @@ def test_the_page_of_options_and_the_audit_know_it(tree):
     subprocess.run([sys.executable, str(tree / "docs" / "options.py")], env=environment, check=True)
     page = (tree / "docs" / "reference" / "mechanism-options.md").read_text()
     assert "| `--lift` | [toy](../explanation/mechanisms/toy.md) |" in page
-    code = "from murmurlog.auditing.settings import standing; print(*(s.name for s in standing('toy')))"
+    code = "from murmurlog.auditing.settings import standard_settings; print(*(s.name for s in standard_settings('toy')))"
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
