@@ -9,7 +9,7 @@ from murmurlog.cli.app import app
 from murmurlog.cli.flags import Json
 from murmurlog.cli.output import progress, show, show_json, tell
 
-ROWS = 200_000  # of each invented log the pool is held against
+ROWS = 200_000  # of each invented log that the pool is compared with
 MODELS = (None, "aol")
 
 

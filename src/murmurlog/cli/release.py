@@ -86,7 +86,7 @@ def _report(outcome: "Outcome", users: int | None) -> None:
         tell(f"wrote {outcome.out}, which claims nothing: murmurlog verify will say so")
         return
     if users is None:
-        tell("delta was not held against a number of users; declare one with --users.")
+        tell("delta was not checked against a number of users; declare one with --users.")
     tell("booked" if outcome.booked else "not booked: give --ledger and --source to keep count")
     here = outcome.out if isinstance(outcome.out, Path) else "a copy of it"
     tell(f"wrote {outcome.out}; check it: murmurlog verify {here}")
