@@ -38,7 +38,8 @@ from murmurlog.mechanisms.baselines.k_anonymity import KQuery
 from murmurlog.mechanisms.hong.mechanism import Hong
 from murmurlog.privacy import Guarantee
 from murmurlog.privacy import sampler as noise
-from murmurlog.privacy.rounds import GRID, Schedule
+from murmurlog.privacy.counts import GRID
+from murmurlog.privacy.rounds import Schedule
 from murmurlog.privacy.sampler import draw
 from murmurlog.privacy.thresholds import per_item
 from murmurlog.privacy.zealous import zealous_printed_tau2
@@ -236,11 +237,7 @@ def bounded_by_the_tally(items: Any, *, per_user: int, **more: Any) -> Any:
     return every.with_table(table, per_user=per_user)
 
 
-_threshold_gather, _rounds_gather, _real_bounded = (
-    Threshold.gather,
-    Rounds.gather,
-    spread.bounded,
-)
+_threshold_gather, _rounds_gather = Threshold.gather, Rounds.gather
 
 
 def gather_what_is_frequent(self: Threshold, log: Any, view: Any, *, entropy: Any) -> Any:
@@ -258,13 +255,13 @@ class Whole(spread.Held):
 
 def gather_whole(self: Rounds, log: Any, view: Any, *, entropy: Any) -> Whole:
     held = _rounds_gather(self, log, view, entropy=entropy)
-    every = spread.numbered(_real_bounded(log, view, per_user=10_000, entropy=entropy))
+    every = spread.hold(log, view, per_user=10_000, entropy=entropy)
     keys = list(held.keys)
     # Its own numbers of items; units have the same numbers in both, for both hold all of them.
     known = held.names.select(*keys, number=held.names.item)
     names = every.names.join(known, keys)
     rows = every.table.join(names.select("item", "number"), "item")
-    whole = held.engine.materialise(rows.select(unit=rows.unit, item=rows.number, place=rows.place))
+    whole = held.engine.materialise(rows.select(unit=rows.unit, item=rows.number))
     return Whole(**vars(held), whole=whole)
 
 
@@ -272,7 +269,7 @@ def among_bounded_again(held: Whole, rows: Any, alive: Any, attention: Any) -> A
     """Each unit's first items of those alive, also such as the first bound had taken out."""
     listed = held.engine.keep(pa.table({"item": alive, "attention": attention}))
     found = held.whole.join(listed, "item")
-    nth = ibis.row_number().over(ibis.window(group_by="unit", order_by="place"))
+    nth = ibis.row_number().over(ibis.window(group_by="unit", order_by="item"))
     first = found.mutate(nth=nth).filter(ibis._.nth < held.per_user)
     return held.engine.materialise(first.drop("nth"))
 

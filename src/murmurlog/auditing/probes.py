@@ -47,7 +47,7 @@ from murmurlog.mechanisms import (
 )
 from murmurlog.mechanisms.pool import OnDomain
 from murmurlog.mechanisms.rounds.weights import Held
-from murmurlog.privacy.rounds import GRID
+from murmurlog.privacy.counts import GRID
 from murmurlog.privacy.sampler import Entropy, Integers, SeededEntropy, draw
 
 DRAWS = 200  # equal by chance with probability below 2^-200

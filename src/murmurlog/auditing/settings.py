@@ -15,7 +15,7 @@ from murmurlog.auditing.neighbouring_logs import FIRST, PAIR_MAKERS, Pair, Sizes
 from murmurlog.errors import UsageError
 from murmurlog.mechanisms import Accounted, Mechanism, Rounds, named
 from murmurlog.privacy import noise_sd
-from murmurlog.privacy.rounds import GRID
+from murmurlog.privacy.counts import GRID
 
 LISTS, POOL = "result_lists", "pool"  # options that name public files; the audit writes its own
 FAKES = 0.25  # share of a pool's keys published with no users, so that the audit sees many of them

@@ -17,6 +17,7 @@ from murmurlog.privacy import ASSUMPTIONS, Guarantee
 
 METHOD = "exact inversion of 127 bits, integers only"  # how noise is drawn
 ENTROPY = {True: "operating system", False: "known seed"}  # by whether the bundle is private
+COUNTING = ("meaning", "d2", "common_error", "histogram")
 ABOUT = ("title", "publisher", "license", "url", "contact", "description", "region")
 
 
@@ -62,6 +63,13 @@ class TableClaim:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     passes: Mapping[str, int] = field(default_factory=dict)
     notes: Mapping[str, Any] = field(default_factory=dict)  # public remarks on how it was made
+    # What the counts are about (`meaning`) and noisy numbers that they follow from; None without
+    # counts, and in bundles before version 0.2, whose counts are of bounded items without intervals.
+    counting: Mapping[str, Any] | None = None
+
+    @property
+    def meaning(self) -> str | None:
+        return None if self.counting is None else self.counting["meaning"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,6 +135,7 @@ class Certificate:
                     "count": claim.count,
                     "passes": dict(claim.passes),
                     "notes": dict(claim.notes),
+                    **(claim.counting or {}),
                 }
                 for name, claim in self.tables.items()
             },
@@ -183,6 +192,7 @@ def _claim(claim: Mapping[str, Any], assumptions: tuple[str, ...]) -> TableClaim
         parameters=claim["parameters"],
         passes=claim["passes"],
         notes=claim["notes"],
+        counting={name: claim[name] for name in COUNTING if name in claim} or None,
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from murmurlog import __version__
 from murmurlog.bundle.keys import MOST_CHARACTERS, odd_line
-from murmurlog.bundle.schema import COUNTED, KEYS
+from murmurlog.bundle.schema import AT_LEAST, COUNTED, IN_LOG, KEYS
 from murmurlog.errors import BundleError
 from murmurlog.privacy import ASSUMPTIONS, NEIGHBOURS, NOISES, NOTIONS, UNITS
 
@@ -245,7 +245,9 @@ _parameters = _record(
         "noise": _optional(_one_of(*NOISES)),
         "count": _optional(_one_of(*COUNTED)),
         **dict.fromkeys(("per_user", "count_per_user", "labels", "grid"), _optional(_whole(1))),
-        **dict.fromkeys(("scale", "count_scale"), _optional(_number(above=True))),
+        **dict.fromkeys(
+            ("scale", "count_scale", "histogram_scale"), _optional(_number(above=True))
+        ),
         **dict.fromkeys(("threshold", "pool_threshold"), _optional(_whole(-MOST_WHOLE))),
         "expected_fakes": _optional(_number()),
         "thresholds": _optional(_list(_whole(0))),
@@ -264,7 +266,13 @@ _claim = _record(
         "parameters": _parameters,
         "passes": _object(_whole(0), key=_one_of(*PASSES)),
         "notes": _object(_plain, key=_line(SHORT)),
-    }
+    },
+    {
+        "meaning": _one_of(IN_LOG, AT_LEAST),
+        "d2": _whole(1),
+        "common_error": _number(),
+        "histogram": _list(_whole(-MOST_WHOLE)),
+    },
 )
 # The format of the log, and what determined it before any row was read (A8).
 _formats = ("parquet", "csv", "tsv", "jsonl", "duckdb", "postgresql", "aol", "sogou", "excite")

@@ -203,7 +203,7 @@ def _queries_in(table: pa.Table, key: str) -> tuple[Whole, pa.Array]:
     row = np.arange(table.num_rows)
     if key in LISTS:
         row, column = pc.list_parent_indices(column).to_numpy(), column.flatten()
-    counts = ("users", "users_stderr", "reliable")
+    counts = ("users", "users_low", "users_high", "users_stderr", "reliable")
     for other in table.column_names:
         if other not in (*counts, *(k for keys in KEYS.values() for k in keys)):
             value = table[other].combine_chunks().take(pa.array(row))

@@ -32,6 +32,8 @@ NOTES = {  # the names of numbers that the notes on a table with a guarantee may
 }
 BY_VALUE = "by_value"  # the internal name of the --by column while tables are made
 COUNTED = ("users", "rows")  # the units of counts
+IN_LOG, AT_LEAST = "users in the log", "at least"  # what a count is about: all users, or those kept
+Z95 = 1.959963984540054  # standard errors to each side of a 95 % interval
 TIED = ("query", "pair", "click", "session", "itemset")  # counts of users that limit each other
 NOISY = "users_noisy"  # the drawn numbers of users, where `users` was made consistent
 DESCRIPTIONS = {
@@ -46,12 +48,23 @@ DESCRIPTIONS = {
     "clicked": "whether a url was clicked; of a query, in any of the searches looked at",
     "user": "an invented name; no id of the log is in it",
     "count": "how often this row's query was asked and its url clicked by this user",
-    "users": "estimated number of {unit}s that hold the item, after bounding; noisy",
-    "users_stderr": "standard error of `users`; does not cover what bounding took away",
-    "rows": "estimated number of rows with the item, after bounding; noisy",
-    "rows_stderr": "standard error of `rows`; does not cover what bounding took away",
+    "users": "estimated number of {unit}s in the log that hold the item",
+    "users_low": "lower end of the 95 % interval of the number of {unit}s in the log",
+    "users_high": "upper end of the 95 % interval of the number of {unit}s in the log",
+    "users_stderr": "standard error of `users`",
+    "rows": "estimated number of rows with the item, of those counted: the log has at least as many",
+    "rows_low": "the log has at least this many rows with the item, 95 % sure",
+    "rows_high": "empty: the log may have more rows with the item than were counted",
+    "rows_stderr": "standard error of `rows`; does not cover rows that were not counted",
     "reliable": "true where the standard error is at most a quarter of the count",
-    NOISY: "estimated number of {unit}s that hold the item, after bounding; noisy, as drawn",
+    NOISY: "the number of {unit}s as drawn, before counts were made consistent",
+}
+# Of a table whose counts are of bounded items: every {unit} counts with some of its items only.
+BOUNDED_DESCRIPTIONS = {
+    "users": "estimated number of {unit}s counted with the item: the log has at least as many",
+    "users_low": "the log has at least this many {unit}s with the item, 95 % sure",
+    "users_high": "empty: the log may have more {unit}s with the item than were counted",
+    "users_stderr": "standard error of `users`; does not cover items that were not counted",
 }
 # Optional columns of a log, as whole numbers; the parameters of its mechanism list them.
 MORE = {
@@ -75,6 +88,31 @@ def count_columns(count: str | None) -> dict[str, pa.DataType]:
     if count is None:
         return {}
     return {count: pa.int64(), f"{count}_stderr": pa.float64(), "reliable": pa.bool_()}
+
+
+def interval_columns(count: str | None) -> dict[str, pa.DataType]:
+    """The ends of the 95 % interval of a count."""
+    return {} if count is None else {f"{count}_low": pa.int64(), f"{count}_high": pa.int64()}
+
+
+def with_intervals(table: pa.Table) -> pa.Table:
+    """The table with its columns in order and a 95 % interval for every count.
+
+    A mechanism that estimates the number of users in the log gives both ends. Of other counts only
+    the lower end is about the log.
+    """
+    count = count_of(table)
+    if count is None:
+        return table
+    low, high = interval_columns(count)
+    if low not in table.column_names:
+        margin = pc.multiply(table[f"{count}_stderr"].cast(pa.float64()), Z95)
+        ends = pc.floor(pc.max_element_wise(pc.subtract(table[count], margin), 0.0))
+        table = table.append_column(pa.field(low, pa.int64()), ends.cast(pa.int64()))
+        table = table.append_column(pa.field(high, pa.int64()), pa.nulls(len(table), pa.int64()))
+    counted = [count, low, high, f"{count}_stderr", "reliable"]
+    keys = [name for name in table.column_names if name not in counted]
+    return table.select([*keys, *counted])
 
 
 def tied(kind: str, count: str | None, parameters: Mapping[str, Any]) -> bool:
@@ -145,11 +183,13 @@ def schema(
     by: By | None = None,
     parameters: Mapping[str, Any] | None = None,
     consistent: bool = False,
+    intervals: bool = False,
 ) -> pa.Schema:
     """The columns of a table. In a log, `count` is how often one user did one thing.
 
     A log also has the columns of `MORE` that the parameters of its mechanism list. Where counts were
-    made consistent, the table also holds the noisy ones.
+    made consistent, the table also holds the noisy ones. Published tables have `intervals`; those of
+    bundles before version 0.2 have none.
     """
     if kind == "log":
         listed = (parameters or {}).get("columns")
@@ -157,6 +197,8 @@ def schema(
         columns = {name: pa.int64() for name in ("count", *more)}
     else:
         columns = count_columns(count)
+        if count and intervals:
+            columns = {count: columns.pop(count), **interval_columns(count), **columns}
         if consistent and tied(kind, count, parameters or {}):
             columns |= {NOISY: pa.int64()}
     return pa.schema([*keys_schema(keys_of(kind, by)), *(pa.field(*c) for c in columns.items())])
@@ -186,12 +228,12 @@ def flattened(table: pa.Table) -> pa.Table:
     return table
 
 
-def with_notes(table: pa.Table, notes: Mapping[str, Any]) -> pa.Table:
+def with_notes(table: pa.Table, notes: Mapping[str, Any], *, name: str = "notes") -> pa.Table:
     """The table with public notes on how it was made, for the certificate."""
-    return table.replace_schema_metadata({"notes": json.dumps(notes)})
+    return table.replace_schema_metadata({name: json.dumps(notes)})
 
 
-def notes_of(table: pa.Table) -> dict[str, Any]:
+def notes_of(table: pa.Table, *, name: str = "notes") -> dict[str, Any]:
     """The notes that `with_notes` stored."""
-    found: dict[str, Any] = json.loads((table.schema.metadata or {}).get(b"notes", b"{}"))
+    found: dict[str, Any] = json.loads((table.schema.metadata or {}).get(name.encode(), b"{}"))
     return found

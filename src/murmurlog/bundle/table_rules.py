@@ -10,9 +10,19 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from murmurlog.bundle.certificate import Certificate
+from murmurlog.bundle.certificate import Certificate, TableClaim
 from murmurlog.bundle.keys import ODD, VERSIONS, has_invisible, is_ignorable, normalise
-from murmurlog.bundle.schema import KEYS, LISTS, count_of, flattened, is_reliable, keys_of, schema
+from murmurlog.bundle.schema import (
+    AT_LEAST,
+    KEYS,
+    LISTS,
+    NOISY,
+    count_of,
+    flattened,
+    is_reliable,
+    keys_of,
+    schema,
+)
 
 MOST_MARKS = 1000  # combining marks on one letter: sorting them takes quadratic time
 # Control characters, line and paragraph separators, and characters that XML does not allow.
@@ -30,6 +40,7 @@ def stated_schema(certificate: Certificate, name: str) -> pa.Schema:
         by=certificate.by,
         parameters=claim.parameters,
         consistent=certificate.consistent,
+        intervals=claim.meaning is not None,
     )
 
 
@@ -40,7 +51,9 @@ def table_fault(name: str, table: pa.Table, certificate: Certificate) -> str | N
         found = ", ".join(table.column_names)
         found = found if found.isprintable() else ascii(found)
         return f"has columns {found:.200}, not {', '.join(wanted.names)}, or other types"
-    if any(column.null_count for column in [*table.columns, *_texts(table)]):
+    open_ended = [f"{claim.count}_high"] if claim.meaning == AT_LEAST else []
+    full = [table[name] for name in table.column_names if name not in open_ended]
+    if any(column.null_count for column in [*full, *_texts(table)]):
         return "has empty values"
     if table.num_rows != claim.rows:
         return f"has {table.num_rows} rows, not {claim.rows}"
@@ -48,7 +61,25 @@ def table_fault(name: str, table: pa.Table, certificate: Certificate) -> str | N
         _characters(name, table, certificate)
         or _keys(table, keys_of(name, certificate.by))
         or _reliability(table)
+        or _intervals(table, claim, certificate.consistent)
     )
+
+
+def _intervals(table: pa.Table, claim: TableClaim, consistent: bool) -> str | None:
+    """A message unless every count lies in its interval; None if there are no intervals."""
+    if claim.meaning is None or claim.count is None or not table.num_rows:
+        return None
+    low, high = (table[f"{claim.count}_{end}"] for end in ("low", "high"))
+    if claim.meaning == AT_LEAST and high.null_count < len(high):
+        return "states an upper end for counts of bounded items"
+    if pc.min(low).as_py() < 0:
+        return "has an interval that begins below 0"
+    drawn = table[NOISY] if consistent and NOISY in table.column_names else table[claim.count]
+    below = pc.less(pc.max_element_wise(drawn, 0), low)
+    above = pc.fill_null(pc.greater(drawn, high), False)
+    if pc.any(pc.or_(below, above)).as_py():
+        return "has a count outside its interval"
+    return None
 
 
 def _texts(table: pa.Table) -> Iterator[pa.Array]:

@@ -35,10 +35,10 @@ class _Description:
     unit: str
     timed: bool
 
-    def with_table(self, table: Any) -> "TableItems":
-        """Items of the same description whose rows are those of another table."""
+    def with_table(self, table: Any, **changes: Any) -> "TableItems":
+        """Items of the same description but for these changes, with the rows of another table."""
         same = {each.name: getattr(self, each.name) for each in fields(_Description)}
-        return TableItems(**same, table=table)
+        return TableItems(**{**same, **changes}, table=table)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,7 @@
 """Guarantees, the theorems behind them, and how they add up. Sees no data and draws no noise."""
 
 from murmurlog.privacy.composition import Loss, advanced, compose, delta_of_losses, mu_of
+from murmurlog.privacy.counts import ClippedCounts, WeightedCounts, count_weight, histogram_bins
 from murmurlog.privacy.guarantee import ALWAYS, ASSUMPTIONS, NOTIONS, UNITS, Guarantee
 from murmurlog.privacy.korolova import (
     group,
@@ -70,9 +71,11 @@ __all__ = [
     "NOTIONS",
     "SAFETY",
     "UNITS",
+    "ClippedCounts",
     "Guarantee",
     "Loss",
     "Schedule",
+    "WeightedCounts",
     "advanced",
     "bisect",
     "check_budget",
@@ -81,6 +84,7 @@ __all__ = [
     "click_printed_epsilon",
     "click_printed_transition_epsilon",
     "compose",
+    "count_weight",
     "delta_of_losses",
     "delta_of_rounds",
     "delta_of_threshold",
@@ -88,6 +92,7 @@ __all__ = [
     "epsilon_of_threshold",
     "gaussian_delta",
     "group",
+    "histogram_bins",
     "hockey_stick",
     "impossible_domain",
     "korolova",

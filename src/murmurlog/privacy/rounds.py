@@ -22,6 +22,7 @@ from scipy.special import log_ndtr, ndtri
 
 from murmurlog.errors import UsageError
 from murmurlog.privacy.composition import Loss
+from murmurlog.privacy.counts import GRID, LEAST_SCALE, ClippedCounts, WeightedCounts
 from murmurlog.privacy.noise_laws import Floats, _gaussian, gaussian_delta
 from murmurlog.privacy.thresholds import (
     SAFETY,
@@ -33,15 +34,14 @@ from murmurlog.privacy.thresholds import (
     sides,
 )
 
-GRID = 1 << 20  # steps in a weight of 1
 FULL = 10  # attention is a whole number up to this: a unit's weights are in its proportion
 MOST_ROUNDS = 8
-LEAST_SCALE = 1e-4
 MOST_ITEMS = 1000  # pairs (t, d) are half a million
 PAIRS_AT_ONCE = 1 << 20  # of sides that are compared at a time
 MOST_COEFFICIENT = 1 << 12
 COEFFICIENTS = 1000  # own and past are fractions of this
 ROOM = 1e-6  # of delta is kept in reserve, so that the search from delta to epsilon succeeds
+HISTOGRAM_PART = 0.05  # of the counts' mu^2 goes to the histogram
 NOISE_PART = 0.999  # of delta is for the noise; the thresholds share the rest
 
 
@@ -54,8 +54,7 @@ class Schedule:
     own: tuple[int, ...]  # what z_k counts for in round k
     past: tuple[int, ...]  # what z_k counts for in all later rounds
     thresholds: tuple[int, ...]  # T_k, in grid steps times coefficients
-    count_per_user: int | None = None
-    count_scale: float | None = None
+    counts: WeightedCounts | ClippedCounts | None = None
 
     def __post_init__(self) -> None:
         lengths = {len(self.scales), len(self.own), len(self.past) + 1, len(self.thresholds)}
@@ -66,7 +65,7 @@ class Schedule:
             )
         if not 1 <= self.d <= MOST_ITEMS:
             raise UsageError(f"d must lie between 1 and {MOST_ITEMS}, not {self.d}")
-        for scale in (*self.scales, 1.0 if self.count_scale is None else self.count_scale):
+        for scale in self.scales:
             if not LEAST_SCALE <= scale < GRID:
                 raise UsageError(
                     f"a scale must lie between {LEAST_SCALE:g} and 2^20, not {scale!r}"
@@ -75,10 +74,6 @@ class Schedule:
         most = MOST_COEFFICIENT
         if not all(0 < a <= most for a in self.own) or not all(0 <= b <= most for b in self.past):
             raise UsageError(f"own coefficients lie in 1..{most}, past ones in 0..{most}")
-        if (self.count_per_user is None) != (self.count_scale is None):
-            raise UsageError("counts need both a bound of items a unit and a scale, or neither")
-        if self.count_per_user is not None and self.count_per_user < 1:
-            raise UsageError(f"counts need at least 1 item a unit, not {self.count_per_user}")
 
     @property
     def rounds(self) -> int:
@@ -132,8 +127,8 @@ def _sides(schedule: Schedule) -> tuple[Floats, Floats]:
     leak = np.asarray(sum(schedule.shown(k, t, d) for k in range(schedule.rounds)))
     first, *later = (1 / scale**2 for scale in schedule.scales)
     square = (1 - t / d) * first + np.where(t < d, math.fsum(later), 0.0)
-    if schedule.count_per_user is not None and schedule.count_scale is not None:
-        square = square + np.minimum(schedule.count_per_user, d - t) / schedule.count_scale**2
+    if schedule.counts is not None:
+        square = square + schedule.counts.moved(t, d)
     return leak, square
 
 
@@ -201,13 +196,14 @@ def solve_rounds(
     memory: float,
     late: float,
     count_share: float = 0.0,
-    count_per_user: int = 1,
+    count_per_user: int | None = None,
     neighbours: str = "add-remove",
 ) -> Schedule:
     """The schedule with the lowest thresholds for this split that keeps (epsilon, delta).
 
     `shares` are f_k, the part of mu^2 of each round; past noise counts `memory` times its
-    precision; `late` of the thresholds' delta goes to the last round, the others share the rest. `count_share` of mu^2 goes to the counts, of which a unit has `count_per_user`.
+    precision; `late` of the thresholds' delta goes to the last round, the others share the rest.
+    `count_share` of mu^2 goes to the counts and their histogram; `count_per_user` is d2 if it is given.
     """
     check_budget(epsilon, delta)
     check_neighbours(neighbours)
@@ -222,8 +218,8 @@ def loss_of_rounds(schedule: Schedule, *, neighbours: str = "add-remove") -> Los
     c = sides(neighbours)
     leaks, _ = _sides(schedule)
     parts = [1 / scale**2 for scale in schedule.scales]
-    if schedule.count_per_user is not None and schedule.count_scale is not None:
-        parts.append(min(schedule.count_per_user, schedule.d) / schedule.count_scale**2)
+    if schedule.counts is not None:
+        parts.append(float(schedule.counts.moved(np.zeros(1), np.full(1, schedule.d))[0]))
     return Loss(mu=math.sqrt(c * math.fsum(parts)), keys=min(1.0, c * float(leaks.max())))
 
 
@@ -236,7 +232,7 @@ def rounds_for_loss(
     memory: float,
     late: float,
     count_share: float,
-    count_per_user: int,
+    count_per_user: int | None,
     neighbours: str,
 ) -> Schedule:
     """The schedule with the lowest thresholds that costs at most this loss; as `solve_rounds`."""
@@ -255,7 +251,7 @@ def _solve(
     memory: float,
     late: float,
     count_share: float,
-    count_per_user: int,
+    count_per_user: int | None,
     neighbours: str,
 ) -> Schedule:
     mu = _gaussian_mu(epsilon, delta * NOISE_PART)
@@ -295,23 +291,30 @@ def _noise_for(
     shares: Sequence[float],
     memory: float,
     count_share: float,
-    count_per_user: int,
+    count_per_user: int | None,
     neighbours: str,
 ) -> Schedule:
     """A schedule whose noise costs at most mu, without thresholds yet."""
-    if d < 1 or count_per_user < 1:
-        raise UsageError(f"bounds must be at least 1, not {d} and {count_per_user}")
+    if d < 1:
+        raise UsageError(f"the bound of items a unit must be at least 1, not {d}")
     mu /= math.sqrt(sides(neighbours))  # two users' vectors are at most sqrt 2 apart
     in_set = mu * math.sqrt(1 - count_share)
-    counted = min(count_per_user, d)
     return Schedule(
         d=d,
         scales=tuple(rounded_up(1 / (in_set * math.sqrt(f))) for f in shares),
         own=tuple(max(1, round(COEFFICIENTS * f)) for f in shares),
         past=tuple(round(COEFFICIENTS * f * memory) for f in shares[:-1]),
         thresholds=(0,) * len(shares),
-        count_per_user=counted if count_share else None,
-        count_scale=rounded_up(math.sqrt(counted / count_share) / mu) if count_share else None,
+        counts=_counts_for(mu * math.sqrt(count_share), count_per_user) if count_share else None,
+    )
+
+
+def _counts_for(mu: float, per_user: int | None) -> WeightedCounts:
+    """Counts and a histogram that cost at most mu together."""
+    return WeightedCounts(
+        scale=rounded_up(1 / (mu * math.sqrt(1 - HISTOGRAM_PART))),
+        histogram_scale=rounded_up(1 / (mu * math.sqrt(HISTOGRAM_PART))),
+        per_user=per_user,
     )
 
 

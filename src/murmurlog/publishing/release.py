@@ -369,6 +369,7 @@ def _certificate(asked: _Prepared, made: Made, *, engine: Engine, entropy: Entro
                 parameters=plan.mechanism.parameters(),
                 passes=plan.passes(),
                 notes=made.notes[kind],
+                counting=made.counting.get(kind),
             )
             for kind, plan in plans.items()
         },

@@ -7,7 +7,16 @@ from typing import Any
 import pyarrow as pa
 
 from murmurlog.bundle.consistency import reconciled
-from murmurlog.bundle.schema import count_of, keys_of, keys_schema, named_as, notes_of, tied
+from murmurlog.bundle.schema import (
+    AT_LEAST,
+    count_of,
+    keys_of,
+    keys_schema,
+    named_as,
+    notes_of,
+    tied,
+    with_intervals,
+)
 from murmurlog.logs.log import Log
 from murmurlog.logs.reading import Reading
 from murmurlog.mechanisms import FOLLOWING, View
@@ -22,6 +31,7 @@ class Made:
 
     tables: Mapping[str, pa.Table]
     notes: Mapping[str, Mapping[str, Any]]
+    counting: Mapping[str, Mapping[str, Any]]  # what the counts are about, and how they were made
     account: Account | None  # as it was before the release; None if it is not booked
 
 
@@ -40,6 +50,12 @@ def make(
     """Every table, counted and drawn. `reserve` is called in between; from then on the budget is spent."""
     account, drawn = _count_and_draw(plans, log, view, reading, entropy, say, reserve=reserve)
     notes = {kind: notes_of(table) for kind, table in drawn.items()}
+    counting = {
+        kind: {"meaning": AT_LEAST} | notes_of(table, name="counting")
+        for kind, table in drawn.items()
+        if count_of(table) and not set_only
+    }
+    drawn = {kind: with_intervals(table) for kind, table in drawn.items()}
     for mechanism in dict.fromkeys(type(plan.mechanism) for plan in plans.values()):
         drawn = mechanism.finish(drawn)
     if consistent:
@@ -53,7 +69,7 @@ def make(
     if set_only:
         drawn = {kind: rows.select(list(keys_of(kind, view.by))) for kind, rows in drawn.items()}
     tables = {kind: named_as(table, reading.by) for kind, table in drawn.items()}
-    return Made(tables=tables, notes=notes, account=account)
+    return Made(tables=tables, notes=notes, counting=counting, account=account)
 
 
 def _count_and_draw(

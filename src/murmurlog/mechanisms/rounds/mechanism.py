@@ -7,6 +7,7 @@ go to the items still open. Proof, line by line: docs/explanation/mechanisms/rou
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,12 +28,19 @@ from murmurlog.mechanisms.protocol import (
     below_sampler,
     check_noise_kind,
     fault_of_counts,
-    with_noise_error,
 )
-from murmurlog.privacy import ALWAYS, SAFETY, Guarantee, Loss, noise_sd
+from murmurlog.privacy import (
+    ALWAYS,
+    SAFETY,
+    ClippedCounts,
+    Guarantee,
+    Loss,
+    WeightedCounts,
+    noise_sd,
+)
+from murmurlog.privacy.counts import GRID
 from murmurlog.privacy.rounds import (
     FULL,
-    GRID,
     MOST_ROUNDS,
     Schedule,
     delta_of_rounds,
@@ -49,7 +57,7 @@ if TYPE_CHECKING:
     from murmurlog.mechanisms.rounds.weights import Held, Play
 
 
-ROUNDS, COUNT_SHARE, COUNT_PER_USER = 4, 0.3, 40
+ROUNDS, COUNT_SHARE = 4, 0.3
 # Tuned on generated logs of several kinds, never on the log to be released: fixed constants.
 LAST_TO_FIRST = 3.5  # the last round's share of mu^2, in shares of the first
 MEMORY = 0.9  # how much of their precision earlier rounds keep
@@ -78,7 +86,7 @@ class Rounds(Mechanism):
         Option(name="count_share", help="Part of the budget on counts. Default 0.3.", read=decimal),
         Option(
             name="count_per_user",
-            help="Published items counted a unit. Default 40.",
+            help="Published items of a unit that count in full. Default: by a noisy histogram.",
             read=integer,
         ),
     )
@@ -105,18 +113,23 @@ class Rounds(Mechanism):
             "reach": self.reach,
             "focus": self.focus,
         }
-        if s.count_per_user is not None:
-            parts |= {"d2": s.count_per_user, "sigma": s.count_scale}
+        if isinstance(s.counts, ClippedCounts):
+            parts |= {"d2": s.counts.per_user, "sigma": s.counts.scale}
+        elif s.counts is not None:
+            parts |= {"sigma1": s.counts.scale, "sigma_h": s.counts.histogram_scale}
+            parts |= {} if s.counts.per_user is None else {"d2": s.counts.per_user}
         shown = ", ".join(f"{name}={value}" for name, value in parts.items() if value != "")
         return f"rounds({shown})"
 
     @classmethod
     def from_letters(cls, letters: dict[str, str]) -> Self:
-        """From d, C, reach, focus, d2, sigma; s, own, past, T: a number a round, joined by _."""
+        """From d, C, reach, focus, sigma1, sigma_h, d2; s, own, past, T: a number a round, joined by _.
+
+        Bundles of older versions have d2 and sigma: clipped counts.
+        """
         left = dict(letters)
         check_noise_kind("rounds", left.pop("noise", None), "gaussian")
         scales = _numbers(left, "s")
-        d2, sigma = (number(left, name, default=math.nan) for name in ("d2", "sigma"))
         made = cls(
             schedule=Schedule(
                 d=whole(number(left, "d"), "d"),
@@ -124,8 +137,7 @@ class Rounds(Mechanism):
                 own=_wholes(left, "own", default=(1,) * len(scales)),
                 past=_wholes(left, "past", default=(0,) * (len(scales) - 1)),
                 thresholds=_wholes(left, "T"),
-                count_per_user=None if math.isnan(d2) else whole(d2, "d2"),
-                count_scale=None if math.isnan(sigma) else sigma,
+                counts=_counts(left),
             ),
             C=number(left, "C", default=math.inf),
             reach=number(left, "reach", default=1.0),
@@ -134,7 +146,7 @@ class Rounds(Mechanism):
         if left:
             raise UsageError(
                 f"rounds has no parameter {', '.join(left)}: use d, s, own, past, T, C, reach, "
-                "focus, d2, sigma"
+                "focus, sigma1, sigma_h, d2"
             )
         return made
 
@@ -234,13 +246,14 @@ class Rounds(Mechanism):
 
     def _largest_scale(self) -> float:
         """The largest scale of all draws, in the integers that are drawn."""
-        return max(GRID * max(self.schedule.scales), self.schedule.count_scale or 0.0)
+        counts = self.schedule.counts
+        return max(GRID * max(self.schedule.scales), counts.largest_scale if counts else 0.0)
 
     def gather(self, log: Log, view: View, *, entropy: Entropy) -> Held:
         """At most d distinct items of each unit, fixed here once for all rounds."""
-        from murmurlog.mechanisms.rounds.weights import bounded, numbered
+        from murmurlog.mechanisms.rounds.weights import hold
 
-        return numbered(bounded(log, view, per_user=self.schedule.d, entropy=entropy))
+        return hold(log, view, per_user=self.schedule.d, entropy=entropy)
 
     def release(self, held: Held, *, entropy: Entropy) -> pa.Table:
         """(key columns and, if there are counts, users, users_stderr, reliable)."""
@@ -249,8 +262,20 @@ class Rounds(Mechanism):
                 f"the {held.kind} items are up to {held.per_user} a {held.unit}, the mechanism is "
                 f"proved for {self.schedule.d}: bound the log to {self.schedule.d}"
             )
-        shown = self.select(held, entropy=entropy)
-        return self._table(held, shown, entropy)
+        if isinstance(self.schedule.counts, ClippedCounts):
+            raise Refused(
+                "counts of the first d2 published items of a unit are no longer made: give sigma1 and "
+                "sigma_h instead of sigma"
+            )
+        keys = self._keys(held, self.select(held, entropy=entropy))
+        if self.schedule.counts is None:
+            return keys
+        # 5. Fresh counts: the set is public now, so every key gets a row, also if nobody holds it.
+        from murmurlog.mechanisms.rounds.fresh_counts import count_users, with_users
+        from murmurlog.mechanisms.rounds.holders import find_holders
+
+        noise = functools.partial(_drawn, entropy)
+        return with_users(keys, count_users(find_holders(held, keys), self.schedule.counts, noise))
 
     def select(self, held: Held, *, entropy: Entropy) -> Integers:
         """The published items' numbers, in order."""
@@ -324,41 +349,30 @@ class Rounds(Mechanism):
         least = max(1, round(FULL * self.focus))
         return np.asarray(np.clip(np.rint(FULL * bell), least, FULL), dtype=np.int64)
 
-    def _table(self, held: Held, shown: Integers, entropy: Entropy) -> pa.Table:
-        from murmurlog.mechanisms.rounds.streaming import count_streaming
-        from murmurlog.mechanisms.rounds.weights import clipped
-
+    def _keys(self, held: Held, shown: Integers) -> pa.Table:
+        """The key columns of the published items, in order."""
         listed = held.engine.keep(pa.table({"item": shown}))
         found = held.names.join(listed, "item").select("item", *held.keys)
         schema = keys_schema(held.keys).insert(0, pa.field("item", pa.int64()))
         batches = [batch.cast(schema) for batch in held.engine.batches(found)]
-        table = pa.Table.from_batches(batches, schema).sort_by("item").drop_columns("item")
-        s = self.schedule
-        if s.count_per_user is None or s.count_scale is None:
-            return table
-        # 5. Fresh counts of the published items: the set is public now, so every one gets a row,
-        # also where clipping left nobody.
-        clip = {"per_user": s.count_per_user}
-        if held.dense:
-            true = clipped(held, listed, **clip)[shown]
-        else:
-            true = count_streaming(held, listed, shown, **clip)
-        users = true + draw(
-            noise="gaussian", scale=s.count_scale, count=len(shown), entropy=entropy
-        )
-        return with_noise_error(table, users, noise="gaussian", scale=s.count_scale)
+        return pa.Table.from_batches(batches, schema).sort_by("item").drop_columns("item")
 
     def fault(self, table: pa.Table, others: Mapping[str, pa.Table]) -> str | None:
         """Counts that were not drawn, or errors too small."""
-        scale = self.schedule.count_scale
-        if scale is None:
+        counts = self.schedule.counts
+        if counts is None:
             return fault_of_counts(table, count=None)
-        sd = noise_sd(noise="gaussian", scale=scale)
+        sd = noise_sd(noise="gaussian", scale=counts.least_noise)
         return fault_of_counts(table, count="users", least_error=sd)
 
     def parameters(self) -> dict[str, Any]:
         """The parameters by their full names; `scale` and `threshold` in steps of 1/grid."""
         s = self.schedule
+        counts: dict[str, Any] = {"count_per_user": None, "count_scale": None}
+        if s.counts is not None:
+            counts = {"count_per_user": s.counts.per_user, "count_scale": s.counts.scale}
+        if isinstance(s.counts, WeightedCounts):
+            counts["histogram_scale"] = s.counts.histogram_scale
         return {
             "noise": "gaussian",
             "per_user": s.d,
@@ -373,8 +387,7 @@ class Rounds(Mechanism):
             "give_up": None if math.isinf(self.C) else self.C,
             "reach": self.reach,
             "focus": self.focus,
-            "count_per_user": s.count_per_user,
-            "count_scale": s.count_scale,
+            **counts,
         }
 
 
@@ -391,8 +404,29 @@ def _split(
         "memory": MEMORY,
         "late": LATE,
         "count_share": COUNT_SHARE if count_share is None else count_share,
-        "count_per_user": COUNT_PER_USER if count_per_user is None else count_per_user,
+        "count_per_user": count_per_user,
     }
+
+
+def _counts(letters: dict[str, str]) -> WeightedCounts | ClippedCounts | None:
+    """The noise of the counts from sigma1, sigma_h, d2 or, of older bundles, d2 and sigma."""
+    given = {
+        name: number(letters, name)
+        for name in ("sigma1", "sigma_h", "sigma", "d2")
+        if name in letters
+    }
+    d2 = whole(given.pop("d2"), "d2") if "d2" in given else None
+    if given.keys() == {"sigma"} and d2 is not None:
+        return ClippedCounts(scale=given["sigma"], per_user=d2)
+    if given.keys() == {"sigma1", "sigma_h"}:
+        return WeightedCounts(scale=given["sigma1"], histogram_scale=given["sigma_h"], per_user=d2)
+    if given or d2 is not None:
+        raise UsageError("counts need sigma1 and sigma_h, and may have d2")
+    return None
+
+
+def _drawn(entropy: Entropy, scale: float, count: int) -> Integers:
+    return draw(noise="gaussian", scale=scale, count=count, entropy=entropy)
 
 
 def _listed(values: Sequence[float]) -> str:

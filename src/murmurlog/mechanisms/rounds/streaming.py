@@ -7,7 +7,6 @@ stay in memory. `Rounds` gives the rules as `judge`.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +15,6 @@ import pyarrow as pa
 from murmurlog.mechanisms.rounds.weights import (
     Held,
     attended,
-    clipped_users,
     opening_rows,
     summed_weights,
 )
@@ -89,14 +87,6 @@ class _Round:
             yield pa.RecordBatch.from_arrays(
                 [pa.array(column, pa.int64()) for column in columns], schema=GOING_ON
             )
-
-
-def count_streaming(held: Held, listed: Any, shown: Integers, *, per_user: int) -> Integers:
-    """How many units keep each of the published items after clipping, in the order of `shown`."""
-    users = np.zeros(len(shown), np.int64)
-    for batch in held.engine.batches(clipped_users(held, listed, per_user=per_user)):
-        users[np.searchsorted(shown, _column(batch, "item"))] = _column(batch, "users")
-    return users
 
 
 def _column(batch: pa.RecordBatch, name: str) -> Integers:

@@ -3,6 +3,7 @@
 All steps are Ibis expressions, the same on every engine. Draws no noise.
 """
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,13 +11,15 @@ import ibis
 import numpy as np
 import pyarrow as pa
 
-from murmurlog.counting.bound import Bounded, EncodedBounded, bound
-from murmurlog.counting.items import TableItems
+from murmurlog.counting.bound import Bounded, EncodedBounded, PartitionedBounded, bound
+from murmurlog.counting.holdings import Holdings
+from murmurlog.counting.items import EncodedItems, Items
 from murmurlog.counting.subsequences import items_for, sets
 from murmurlog.logs.engines.protocol import Engine
 from murmurlog.logs.log import Log
 from murmurlog.mechanisms.protocol import View
-from murmurlog.privacy.rounds import FULL, GRID
+from murmurlog.privacy.counts import GRID
+from murmurlog.privacy.rounds import FULL
 from murmurlog.privacy.sampler import Entropy, Integers
 
 
@@ -25,13 +28,15 @@ class Held:
     """Which unit holds which item after bounding, as numbers, and the items' texts; private."""
 
     engine: Engine
-    table: Any  # unit, item, place (in the unit's own order); materialised
+    table: Any  # unit, item; materialised
     names: Any  # item, the key columns; materialised
     size: int  # how many items
     kind: str
     keys: tuple[str, ...]
     unit: str
     per_user: int
+    items: Items  # everything that units hold, not bounded: for the counts
+    holdings: Callable[[], Iterator[Holdings]] | None = None  # the same as codes, if it is encoded
     dense: bool = True  # items are 0 ... size - 1; else their numbers have gaps
 
 
@@ -39,62 +44,59 @@ class Held:
 class Play:
     """The input of a round: the items that are alive, who holds them, and earlier measurements."""
 
-    rows: Any  # unit, item, place, attention; of alive items only
+    rows: Any  # unit, item, attention; of alive items only
     alive: Integers
     remembered: Integers  # of each alive item: sum of past_j z_j
 
 
-def bounded(log: Log, view: View, *, per_user: int, entropy: Entropy) -> Bounded:
-    """At most `per_user` distinct items of each unit, with their places in its own order.
+def hold(log: Log, view: View, *, per_user: int, entropy: Entropy) -> Held:
+    """At most `per_user` distinct items of each unit, with numbers for units and items.
 
     (i) distinct, (ii) from the unit's own rows and a key that is drawn apart from all noise.
     """
-    held = view.items(log)
+    items = view.items(log)
     if view.kind != "itemset":
-        return bound(held, per_user=per_user, way=view.way, places=True, entropy=entropy)
+        return numbered(bound(items, per_user=per_user, way=view.way, entropy=entropy), items)
     n = items_for(per_user, view.set_size, consecutive=view.consecutive)
-    few = bound(held, per_user=n, way=view.way, places=True, entropy=entropy)
+    few = bound(items, per_user=n, way=view.way, places=True, entropy=entropy)
     made = sets(few, k=view.set_size, consecutive=view.consecutive)
-    # All of them are kept: this only puts each unit's sets into an order of their own.
-    again = TableItems(
-        engine=made.engine,
-        table=made.table.mutate(time=ibis.null("timestamp")),
-        kind=made.kind,
-        keys=made.keys,
-        unit=made.unit,
-        timed=False,
-    )
-    return bound(again, per_user=made.per_user, way="random", places=True, entropy=entropy)
+    if view.consecutive:  # runs exist only as they were cut
+        items = items.with_table(made.table, kind=made.kind, keys=made.keys)
+    return numbered(made, items)
 
 
-def numbered(kept: Bounded) -> Held:
+def numbered(kept: Bounded, items: Items) -> Held:
     """The bounded items with numbers for units and items, materialised once for all rounds."""
     engine, keys = kept.engine, list(kept.keys)
     if isinstance(kept, EncodedBounded):
-        return _already_numbered(kept)
+        return _already_numbered(kept, items)
     names = engine.number_rows(kept.table.select(*keys).distinct(), "item")
     units = engine.number_rows(kept.table.select("unit").distinct(), "number")
     rows = kept.table.join(names, keys).join(units, "unit")
     return Held(
         engine=engine,
-        table=engine.materialise(rows.select(unit=rows.number, item=rows.item, place=rows.place)),
+        table=engine.materialise(rows.select(unit=rows.number, item=rows.item)),
         names=names,
         size=int(names.count().to_pyarrow().as_py()),
         kind=kept.kind,
         keys=kept.keys,
         unit=kept.unit,
         per_user=kept.per_user,
+        items=items,
+        holdings=items.holdings
+        if isinstance(kept, PartitionedBounded) and isinstance(items, EncodedItems)
+        else None,
         dense=engine.dense,
     )
 
 
-def _already_numbered(kept: EncodedBounded) -> Held:
+def _already_numbered(kept: EncodedBounded, items: Items) -> Held:
     """The same where units and items have codes: those of items that nobody holds are left out."""
     engine, holdings, firsts = kept.engine, kept.holdings, kept.first
     some = np.flatnonzero(np.bincount(firsts.item))
     number = np.zeros(int(some[-1]) + 1 if len(some) else 0, np.int64)
     number[some] = np.arange(len(some))
-    rows = {"unit": firsts.unit, "item": number[firsts.item], "place": firsts.place}
+    rows = {"unit": firsts.unit, "item": number[firsts.item]}
     columns = {
         name: key.at(some).column() for name, key in zip(kept.keys, holdings.keys, strict=True)
     }
@@ -107,6 +109,8 @@ def _already_numbered(kept: EncodedBounded) -> Held:
         keys=kept.keys,
         unit=kept.unit,
         per_user=kept.per_user,
+        items=items,
+        holdings=lambda: iter((holdings,)),
     )
 
 
@@ -143,19 +147,6 @@ def summed_weights(rows: Any) -> Any:
     over = both.root * both.root * both.squares > both.attention * both.attention * GRID**2
     given = both.select("item", weight=both.root - over.cast("int64"))
     return given.group_by("item").aggregate(weight=given.weight.sum().cast("int64"))
-
-
-def clipped(held: Held, listed: Any, *, per_user: int) -> Integers:
-    """How many units keep each item after clipping; 0 for those that are not listed."""
-    return by_item(held, clipped_users(held, listed, per_user=per_user), "users")
-
-
-def clipped_users(held: Held, listed: Any, *, per_user: int) -> Any:
-    """(item, users): the units that hold a listed item among their own first `per_user` of these."""
-    some = held.table.semi_join(listed, "item")
-    nth = ibis.row_number().over(ibis.window(group_by="unit", order_by="place"))
-    first = some.select("item", nth=nth).filter(ibis._.nth < per_user)
-    return first.group_by("item").aggregate(users=first.count())
 
 
 def among(held: Held, rows: Any, alive: Integers, attention: Integers) -> Any:

@@ -6,7 +6,7 @@ engine; a test compares both item by item. Noise drawn here is never published.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from statistics import mean
@@ -18,12 +18,14 @@ import pyarrow as pa
 from murmurlog.counting.tally import Tally
 from murmurlog.errors import UsageError
 from murmurlog.mechanisms import Korolova, Mechanism, Rounds, Threshold
-from murmurlog.privacy.rounds import FULL, GRID
+from murmurlog.mechanisms.rounds.fresh_counts import Noise, count_users
+from murmurlog.mechanisms.rounds.holders import holders_of_pairs
+from murmurlog.privacy import WeightedCounts
+from murmurlog.privacy.counts import GRID
+from murmurlog.privacy.rounds import FULL
 from murmurlog.privacy.sampler import Integers, SeededEntropy
 from murmurlog.publishing.plan import Plan
 from murmurlog.publishing.planning.stand_in_log import StandInLog
-
-Noise = Callable[[float, int], Integers]  # of a scale and a number of draws
 
 TOP = 100  # the most popular items, whose count errors are reported
 EVEN = 0.5
@@ -110,7 +112,8 @@ class Simulation:
             held, numbers = self._held(mechanism.schedule.d)
             noise = simulated_noise(seed)
             shown = select(mechanism, held, noise=noise)
-            return numbers[shown], count(mechanism, held, shown, noise=noise)
+            shown = numbers[shown]
+            return shown, count(mechanism, self.stand_in, shown, noise=noise)
         if not isinstance(mechanism, Threshold | Korolova):
             raise UsageError(no_forecast(str(mechanism)))
         table = mechanism.release(self._tally(mechanism.d), entropy=SeededEntropy(seed))
@@ -187,18 +190,17 @@ def _weights(
     return np.bincount(item, weights=root, minlength=size).astype(np.int64)
 
 
-def count(mechanism: Rounds, held: StandInLog, shown: Integers, *, noise: Noise) -> Integers | None:
-    """The fresh counts of the published items; None if the mechanism publishes none."""
-    s = mechanism.schedule
-    if s.count_per_user is None or s.count_scale is None:
+def count(mechanism: Rounds, log: StandInLog, shown: Integers, *, noise: Noise) -> Integers | None:
+    """The estimated users of the published items; None if the mechanism publishes no counts."""
+    counts = mechanism.schedule.counts
+    if not isinstance(counts, WeightedCounts):
         return None
-    listed = np.zeros(held.size, bool)
-    listed[shown] = True
-    kept = listed[held.item]
-    unit, item = held.unit[kept], held.item[kept]
-    first = np.arange(len(unit)) - np.searchsorted(unit, unit) < s.count_per_user
-    users = np.bincount(item[first], minlength=held.size)[shown]
-    return np.asarray(users + noise(s.count_scale, len(shown)))
+    place = np.full(log.size, -1, np.int64)
+    place[shown] = np.arange(len(shown))
+    item = place[log.item]
+    holders = holders_of_pairs(log.unit[item >= 0], item[item >= 0], size=len(shown))
+    found = count_users(holders, counts, noise).estimates
+    return np.rint(found.users).astype(np.int64)
 
 
 def explain(plan: Plan, simulation: Simulation | None = None) -> str:
