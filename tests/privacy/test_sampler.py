@@ -15,7 +15,8 @@ from murmurlog.privacy.sampler import (
     GUARD,
     SeededEntropy,
     SystemEntropy,
-    _binomial,
+    _binomial as _invert,
+    _survival,
     _exactly,
     _propose,
     below,
@@ -28,6 +29,11 @@ from murmurlog.privacy.sampler import (
 
 dp.enable_features("contrib")
 DRAWS = 200_000
+
+
+def _binomial(scale, T, count, V):
+    with mpmath.workprec(500):
+        return _invert(count, *_survival(scale, T), V)
 
 
 def law(noise, scale, k):

@@ -211,10 +211,12 @@ def _prepare(request: ReleaseRequest) -> _Prepared:
     for kind in kinds:
         check(found, kind=kind, unit=budget.unit, by=content.by is not None)
     way = choose_way(content.bound, timed="time" in found.columns)
-    asked = Asked(mechanisms=by_table, url=read.url, by=content.by is not None)
-    chosen = prepare_options(chosen, asked, log=found.files)
     reading = Reading.of(read, by=content.by)
     reading.check(found)
+    asked = Asked(
+        mechanisms=by_table, url=read.url, by=content.by is not None, allowed=reading.allowed
+    )
+    chosen = prepare_options(chosen, asked, log=found.files)
     per_user = content.per_user
     plans, total = plan_tables(
         kinds,
