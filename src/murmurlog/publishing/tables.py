@@ -72,7 +72,7 @@ def _count_and_draw(
 
     def count(kind: str) -> None:
         say(f"counting {kind}")
-        own = replace(view, kind=kind, published=published)
+        own = replace(view, kind=kind, published=published, say=say)
         gathered[kind] = plans[kind].mechanism.gather(log, own, entropy=entropy)
 
     for kind in plans:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from murmurlog.bundle.progress import measure
 from murmurlog.errors import UsageError
 from murmurlog.publishing.plan import DELTA, EPSILON, Plan, plan
 from murmurlog.publishing.planning.forecast import Forecast, Simulation, explain, no_forecast
@@ -219,11 +220,13 @@ class Search:
         repeats: int | None = None,
     ) -> Choice:
         found = []
+        advance = measure(self._say, total=len(tried), unit="candidates")
         for each in tried:
             try:
                 found.append(self._forecast(each, epsilon, repeats=repeats))
             except UsageError as error:  # no such noise can be certified at this budget
                 why = error
+            advance()
         if not found:
             raise why
         amount = (of or target or Target(name="volume", amount=0.5)).of
@@ -281,6 +284,7 @@ def sweep(
     rows = []
     for name, (own, tried) in lines.items():
         say(f"sweeping over {name}")
+        advance = measure(say, total=len(EPSILONS), unit="values")
         search = Search(simulation, own)
         for epsilon in EPSILONS:
             choice = search._best(tried, epsilon, None, None)
@@ -292,6 +296,7 @@ def sweep(
                     **choice.forecast.as_json(),
                 }
             )
+            advance()
     return rows
 
 
