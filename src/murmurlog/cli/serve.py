@@ -12,6 +12,7 @@ import typer
 
 from murmurlog.cli.app import app
 from murmurlog.cli.output import progress, tell
+from murmurlog.cli.stop import Stopped
 from murmurlog.errors import EngineError, UsageError
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def serve(
             h11_max_incomplete_event_size=MOST_HEAD,
         )
     )
-    with suppress(KeyboardInterrupt):  # that is how it ends
+    with suppress(KeyboardInterrupt, Stopped):  # that is how it ends
         server.run(sockets=[listening])
 
 

@@ -4,10 +4,11 @@ Order matters. Everything that can fail without drawing noise comes before the r
 it the budget is spent, whatever happens.
 """
 
+import json
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from murmurlog.bundle.certificate import (
     TableClaim,
     check_lines,
 )
-from murmurlog.bundle.files import SUMS
+from murmurlog.bundle.files import CERTIFICATE, SUMS
 from murmurlog.bundle.keys import check_url_level
 from murmurlog.bundle.schema import count_of
 from murmurlog.bundle.write import check_target, publish
@@ -45,6 +46,7 @@ from murmurlog.publishing.plan import (
     usual_mechanism,
 )
 from murmurlog.publishing.request import ReleaseRequest
+from murmurlog.publishing.spending import Spending, spending
 from murmurlog.publishing.tables import Made, make
 from murmurlog.publishing.target import Place
 
@@ -122,6 +124,13 @@ def carry_out(
     asked = _prepare(request)
     if request.dry_run:
         return asked.outcome(rows={}, booked=False, broken={}, notes={})
+    with spending(asked.spending()):
+        return _make(asked, entropy, say)
+
+
+def _make(asked: "_Prepared", entropy: Entropy, say: Callable[[str], None]) -> Outcome:
+    """Reads, counts, books, draws and writes what was prepared."""
+    request = asked.request
     found, reading, target = asked.source, asked.reading, asked.target
     with asked.place.connect() as running, asked.place.landing(running, target) as far:
         urls = "url" in found.columns and not {"click", "log", "left_out"}.isdisjoint(asked.plans)
@@ -138,6 +147,7 @@ def carry_out(
                 publish(far.made, tables=made.tables, certificate=certificate)
                 commit()
                 far.put(last=SUMS)
+                asked.sent.append(target)
     if isinstance(target, Path):
         say("writing the bundle")
         with _booked(target, asked.release_id, asked.book) as commit:
@@ -166,6 +176,23 @@ class _Prepared:
     account: str  # its name in the ledger
     booked_unit: str
     release_id: str
+    sent: list[Path | str] = field(default_factory=list)  # the target, once Spark has put it there
+
+    def spending(self) -> Spending:
+        """What to look at if the release is stopped."""
+        return Spending(
+            book=self.book, release_id=self.release_id, out=str(self.target),
+            published=self._published,
+        )  # fmt: skip
+
+    def _published(self) -> bool:
+        """Whether the bundle at the target is the one of this release."""
+        if not isinstance(self.target, Path):
+            return bool(self.sent)
+        with suppress(OSError, ValueError):
+            stated = json.loads((self.target / CERTIFICATE).read_text(encoding="utf-8"))
+            return bool(stated["release_id"] == self.release_id)
+        return False
 
     def reserve(self) -> Account | None:
         """Books the cost, if there is a ledger."""

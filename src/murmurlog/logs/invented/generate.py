@@ -161,6 +161,9 @@ def _copy(table: pa.Table, out: Path, *, seed: int, order: str) -> None:
         connection.execute(f"COPY (FROM invented {order}) TO $file ({options})", {"file": str(out)})
     except duckdb.IOException as error:
         raise DiskError(f"cannot write {out.name}: {error}") from None
+    except BaseException:  # stopped: no half of a log
+        out.unlink(missing_ok=True)
+        raise
     finally:
         connection.close()
 
