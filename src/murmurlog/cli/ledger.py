@@ -11,10 +11,11 @@ import typer
 from murmurlog.bundle.options import read_number
 from murmurlog.cli.app import Commands, app
 from murmurlog.cli.flags import Json, LedgerFile
+from murmurlog.cli.help_text import Group
 from murmurlog.cli.output import aligned, show, show_json, tell
 from murmurlog.errors import UsageError
 
-ledger_app = Commands(help="What was spent on each source, and what may still be.")
+ledger_app = Commands(cls=Group, help="What was spent on each source, and what may still be.")
 app.add_typer(ledger_app, name="ledger", no_args_is_help=True)
 
 

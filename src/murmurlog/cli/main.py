@@ -6,11 +6,13 @@ import sys
 
 from murmurlog.cli import (
     audit,
+    completion,
     demo,
     estimate,
     evaluate,
     export,
     generate,
+    help,
     ledger,
     plan,
     pool,
@@ -33,6 +35,7 @@ __all__ = [
     "evaluate",
     "export",
     "generate",
+    "help",
     "ledger",
     "main",
     "plan",
@@ -58,8 +61,9 @@ NO_PATH = (
 
 def main() -> None:
     """Runs a command: prints errors without a traceback and exits with their code."""
+    completion.prepare()
     try:
-        app()
+        app(prog_name="murmurlog")
     except BaseException as error:
         if (code := stop.exit_code(error)) is not None:
             tell(stop.sentence())

@@ -26,7 +26,7 @@ BACKLOG = 64
 @app.command()
 def serve(
     bundles: Annotated[
-        list[Path], typer.Argument(metavar="DIR...", help="Folders of bundles.", show_default=False)
+        list[Path], typer.Argument(metavar="DIR", help="Folders of bundles.", show_default=False)
     ],
     port: Annotated[int, typer.Option("--port", help="0 takes any that is free.")] = 8765,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Do not open one.")] = False,
