@@ -18,7 +18,7 @@ def explain(
     topic: Annotated[
         str | None,
         typer.Argument(
-            metavar="[TOPIC]",
+            metavar="TOPIC",
             help="A command or a mechanism.",
             show_default=False,
             autocompletion=lambda incomplete: [
