@@ -448,7 +448,7 @@ def test_version_and_help(tmp_path):
 
 
 def test_an_error_of_our_own_is_70_without_content(tmp_path, monkeypatch, capsys):
-    def broken():
+    def broken(**_):
         raise RuntimeError("secret query")
 
     monkeypatch.setattr(entry, "app", broken)
