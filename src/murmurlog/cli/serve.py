@@ -64,31 +64,31 @@ def serve(
     here = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)
     shown = f"[{here}]" if ":" in here else here
     url = f"http://{shown}:{hosts.port}/"
-    tell(f"serving {', '.join(shelf.books)} at {url} (Ctrl-C ends it)")
-    if not hosts.loopback:
-        tell("warning: not on loopback: whoever reaches this machine can read these bundles.")
-    if not no_browser:
-        threading.Timer(0.5, webbrowser.open, [url]).start()
-    # The first plan loads the mechanisms; that need not wait for the first reader.
-    threading.Thread(target=planned, args=[Setting.usual()], daemon=True).start()
-    server = uvicorn.Server(
-        uvicorn.Config(
-            application,
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            date_header=False,
-            http=TimedProtocol,
-            ws="none",
-            lifespan="off",
-            proxy_headers=False,
-            limit_concurrency=MOST_AT_ONCE,
-            timeout_keep_alive=15,
-            timeout_graceful_shutdown=2,
-            h11_max_incomplete_event_size=MOST_HEAD,
-        )
-    )
     with suppress(KeyboardInterrupt, Stopped):  # that is how it ends
+        tell(f"serving {', '.join(shelf.books)} at {url} (Ctrl-C ends it)")
+        if not hosts.loopback:
+            tell("warning: not on loopback: whoever reaches this machine can read these bundles.")
+        if not no_browser:
+            threading.Timer(0.5, webbrowser.open, [url]).start()
+        # The first plan loads the mechanisms; that need not wait for the first reader.
+        threading.Thread(target=planned, args=[Setting.usual()], daemon=True).start()
+        server = uvicorn.Server(
+            uvicorn.Config(
+                application,
+                log_level="warning",
+                access_log=False,
+                server_header=False,
+                date_header=False,
+                http=TimedProtocol,
+                ws="none",
+                lifespan="off",
+                proxy_headers=False,
+                limit_concurrency=MOST_AT_ONCE,
+                timeout_keep_alive=15,
+                timeout_graceful_shutdown=2,
+                h11_max_incomplete_event_size=MOST_HEAD,
+            )
+        )
         server.run(sockets=[listening])
 
 
