@@ -365,7 +365,7 @@ def clock(bench: Bench, runner: Runner, share: int) -> Iterator[tuple[str, list[
 
 # A kind, and what part of the runs it gets; 0: it has its own number.
 KINDS: dict[str, tuple[Callable[..., Iterator[tuple[str, list[str]]]], float]] = {
-    "killed": (kills, 0.4),
+    "killed": (kills, 0.6),
     "stopped": (stops, 0.2),
     "disk full": (full_disk, 0.1),
     "read-only": (read_only, 0.0),
