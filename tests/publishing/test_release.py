@@ -624,7 +624,7 @@ def test_a_booking_that_cannot_be_committed_publishes_nothing(log, tmp_path, mon
         real(*given)
 
     monkeypatch.setattr(write_module, "_plain_marks", marks)
-    monkeypatch.setattr("murmurlog.publishing.ledger.WAIT_SECONDS", 0.1)
+    monkeypatch.setattr("murmurlog.publishing.ledger_file.WAIT_SECONDS", 0.1)
     with pytest.raises(Refused, match=rf"(?s)({message}).*Nothing was published.*stays booked as"):
         release(
             str(log), out=tmp_path / "out" / "b", ledger=book.path, source_name="shop", **BUDGET

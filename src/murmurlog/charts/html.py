@@ -104,8 +104,9 @@ def printed(
     parts: Iterable[str],
     foot: str = "",
     marks: Mapping[str, str] | None = None,
+    style: str = "",
 ) -> str:
-    """The whole file: title, sections, footer. `marks` become metadata for programs."""
+    """The whole file: title, sections, footer. `marks` become metadata for programs, `style` is CSS."""
     meta = "".join(
         f'<meta name="{escape(name)}" content="{escape(text)}">\n'
         for name, text in (marks or {}).items()
@@ -119,7 +120,7 @@ def printed(
         "style-src 'unsafe-inline'; img-src data:\">\n"
         f"{meta}"
         '<link rel="icon" href="data:,">\n'
-        f"<title>{escape(title)}</title>\n<style>{CSS}</style>\n</head>\n<body>\n"
+        f"<title>{escape(title)}</title>\n<style>{CSS}{style}</style>\n</head>\n<body>\n"
         f'<header>\n<p class="kicker">{escape(kicker)}</p>\n<h1>{escape(title)}</h1>\n'
         f'<p class="lead">{escape(lead)}</p>\n</header>\n'
         f"<main>\n{inside}\n</main>\n<footer>{escape(foot)}</footer>\n</body>\n</html>\n"
