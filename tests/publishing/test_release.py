@@ -495,6 +495,7 @@ def test_a_dry_run_reads_and_books_nothing(log, tmp_path):
         out=tmp_path / "b",
         ledger=tmp_path / "new.db",
         source_name="x",
+        new_source=True,
         dry_run=True,
         **BUDGET,
     )
@@ -550,7 +551,7 @@ def test_an_existing_target_is_refused_before_anything_is_reserved(log, tmp_path
     out.mkdir()
     book = Ledger(tmp_path / "l.db")
     with pytest.raises(UsageError, match="exists: choose another folder"):
-        release(str(log), out=out, ledger=book.path, source_name="shop", **BUDGET)
+        release(str(log), out=out, ledger=book.path, source_name="shop", new_source=True, **BUDGET)
     assert book.entries() == []
     with pytest.raises(UsageError, match="there is no folder"):
         release(str(log), out=tmp_path / "no" / "b", **BUDGET)
@@ -559,7 +560,7 @@ def test_an_existing_target_is_refused_before_anything_is_reserved(log, tmp_path
 def test_a_spent_budget_is_refused_and_nothing_is_written(log, tmp_path):
     book = Ledger(tmp_path / "l.db")
     book.cap("shop", epsilon=5, delta=1e-3)
-    options = {"ledger": book.path, "source_name": "shop", **BUDGET}
+    options = {"ledger": book.path, "source_name": "shop", "new_source": True, **BUDGET}
     release(str(log), out=tmp_path / "first", **options)
     with pytest.raises(Refused, match="4 of its cap 5 is spent"):
         release(str(log), out=tmp_path / "second", **options)
@@ -575,7 +576,14 @@ def test_a_failed_write_leaves_the_budget_spent_and_no_half_bundle(log, tmp_path
 
     monkeypatch.setattr("murmurlog.bundle.write.pq.write_table", full)
     with pytest.raises(MurmurlogError, match=r"No space left.*stays booked as [0-9a-f]{32}"):
-        release(str(log), out=tmp_path / "b", ledger=book.path, source_name="shop", **BUDGET)
+        release(
+            str(log),
+            out=tmp_path / "b",
+            ledger=book.path,
+            source_name="shop",
+            new_source=True,
+            **BUDGET,
+        )
     assert [entry.state for entry in book.entries()] == ["reserved"]
     assert [path.name for path in tmp_path.iterdir()] == ["l.db"]
 
@@ -627,7 +635,12 @@ def test_a_booking_that_cannot_be_committed_publishes_nothing(log, tmp_path, mon
     monkeypatch.setattr("murmurlog.publishing.ledger_file.WAIT_SECONDS", 0.1)
     with pytest.raises(Refused, match=rf"(?s)({message}).*Nothing was published.*stays booked as"):
         release(
-            str(log), out=tmp_path / "out" / "b", ledger=book.path, source_name="shop", **BUDGET
+            str(log),
+            out=tmp_path / "out" / "b",
+            ledger=book.path,
+            source_name="shop",
+            new_source=True,
+            **BUDGET,
         )
     assert list((tmp_path / "out").iterdir()) == []
     for each in held:
@@ -643,7 +656,7 @@ def test_a_bundle_is_committed_before_it_appears(log, tmp_path, monkeypatch):
     monkeypatch.setattr(
         Ledger, "commit", lambda self, name: (seen.append(out.exists()), real(self, name))
     )
-    release(str(log), out=out, ledger=book.path, source_name="shop", **BUDGET)
+    release(str(log), out=out, ledger=book.path, source_name="shop", new_source=True, **BUDGET)
     assert seen == [False]
     assert [entry.state for entry in book.entries()] == ["committed"]
 
@@ -667,7 +680,7 @@ def test_a_bundle_that_cannot_be_moved_is_not_committed(log, tmp_path, monkeypat
     else:
         monkeypatch.setattr(scratch_module, "_to_disk", to_disk)
     with pytest.raises(MurmurlogError, match="nothing was published; its budget stays booked as"):
-        release(str(log), out=out, ledger=book.path, source_name="shop", **BUDGET)
+        release(str(log), out=out, ledger=book.path, source_name="shop", new_source=True, **BUDGET)
     assert [(entry.state, entry.epsilon) for entry in book.entries()] == [("reserved", 4.0)]
     assert [path.name for path in tmp_path.iterdir()] == ["l.db"]
 
@@ -718,6 +731,7 @@ def test_a_bad_log_costs_nothing(tmp_path):
             out=tmp_path / "b",
             ledger=book.path,
             source_name="x",
+            new_source=True,
             **BUDGET,
         )
     assert book.entries() == []

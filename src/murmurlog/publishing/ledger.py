@@ -38,6 +38,7 @@ from murmurlog.publishing.ledger_records import (
 )
 
 LIKE = 0.65  # difflib's ratio from which two names count as similar
+MOST_LETTERS = 1000  # of a reason
 MOST_NAMES = 3  # of known sources in a message
 
 
@@ -283,9 +284,12 @@ def os_user() -> str:
 def _signature(by_whom: str | None, reason: str | None) -> dict[str, str | None]:
     """Who changes something, when and why; raises unless the texts are plain lines."""
     for flag, text in (("--by-whom", by_whom), ("--reason", reason)):
-        if text is not None and (odd_line([text]) is not None or normalise(text) is None):
+        if text is None:
+            continue
+        if len(text) > MOST_LETTERS or odd_line([text]) is not None or normalise(text) is None:
             raise UsageError(
-                f"{flag} {text!r:.60}: write one plain line with visible characters, which the ledger keeps"
+                f"{flag} {text!r:.60}: write one plain line with visible characters, at most "
+                f"{MOST_LETTERS}, which the ledger keeps"
             )
     user = os_user()
     return {"changed_at": _now(), "by_whom": by_whom or user, "os_user": user, "reason": reason}

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from murmurlog import __version__
+from murmurlog.bundle.keys import MOST_CHARACTERS
 from murmurlog.bundle.scratch import scratch, settle
 from murmurlog.bundle.write import check_target
 from murmurlog.charts import html
@@ -290,7 +291,7 @@ def _releases(account: Account, entries: Sequence[Entry]) -> str:
     ]
     rows.append(["Sum", "", "", "", f"{account.epsilon:.6g}", f"{account.delta:.6g}"])
     head = ["booked (UTC)", "release", "id", "state", "epsilon", "delta"]
-    return html.section("Releases", html.grid(head, rows, numbers=(4, 5)))
+    return html.section("Releases", html.grid(head, rows, numbers=(4, 5), most=MOST_CHARACTERS))
 
 
 def _changes(history: Sequence[CapChange], contents: Contents) -> str:
@@ -310,7 +311,7 @@ def _changes(history: Sequence[CapChange], contents: Contents) -> str:
     head = ["changed (UTC)", "before", "after", "by", "reason"]
     return html.section(
         "The cap and its history",
-        html.grid(head, rows, numbers=(1, 2)),
+        html.grid(head, rows, numbers=(1, 2), most=MOST_CHARACTERS),
         note=note,
     )
 
