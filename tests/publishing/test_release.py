@@ -313,9 +313,8 @@ def test_a_bundle_that_is_not_in_the_ledger_fails(copy, tmp_path):
 def test_a_bundle_booked_too_cheaply_fails(copy, bundle, tmp_path):
     cheap = tmp_path / "cheap.db"
     shutil.copy(bundle.parent / "ledger.db", cheap)
-    with sqlite3.connect(cheap) as db:
+    with Ledger(cheap)._transaction(write=True) as db:
         db.execute("UPDATE entries SET epsilon = 0.1")
-        db.execute("DROP TABLE seal")
     assert "the entry books epsilon 0.1" in failed(verify(copy, ledger=cheap))["ledger"]
 
 
@@ -602,12 +601,10 @@ def for_reading_only(path):
         file.write(b"\x09")
 
 
-def emptied(path):
-    """A ledger without bookings, as a fresh one is."""
-    with sqlite3.connect(path) as db:
-        db.execute("DELETE FROM entries")
-        db.execute("DELETE FROM seal")
-    db.close()
+def begun_anew(path):
+    """A sound ledger without bookings in the place of the first."""
+    path.unlink()
+    Ledger(path).cap("shop", epsilon=10, delta=1e-3)
 
 
 LEDGER_FAULTS = {
@@ -615,7 +612,7 @@ LEDGER_FAULTS = {
     "empty": (lambda path: path.write_bytes(b""), "is an empty file"),
     "locked": (locked, "locked"),
     "read-only": (for_reading_only, "readonly|read-only"),
-    "another": (emptied, "has no entry"),
+    "another": (begun_anew, "has no entry"),
 }
 
 

@@ -75,8 +75,8 @@ SEALED = {
 class LedgerFile:
     """A ledger's file, made by the first booking or cap and readable by its owner only."""
 
-    def __init__(self, path: Path, *, must_exist: bool = False) -> None:
-        self.path = path
+    def __init__(self, path: str | Path, *, must_exist: bool = False) -> None:
+        self.path = path = Path(path)
         self._absolute = path.absolute()  # the same file if the working directory changes
         file = self._file
         if file.is_symlink():
