@@ -130,6 +130,8 @@ def look(
             broken.append("what was booked before is lost")
         if [account.epsilon_cap for account in accounts] != [CAP]:
             broken.append("the cap is lost")
+        if [change.epsilon for change in book.cap_history()] != [CAP]:
+            broken.append("the history of the cap is lost")
         entries = [entry for entry in entries if entry.release_id != before]
         if published:
             report = verify(place.bundle, ledger=place.ledger)

@@ -145,7 +145,7 @@ def test_a_server_that_is_not_there(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     said = command(
         *("release", "postgresql://me:s3cret@127.0.0.1:1/web::log", "--out", "bundle"),
-        *("--ledger", "ledger.db", "--source", "web"),
+        *("--ledger", "ledger.db", "--source", "web", "--new-source"),
         code=4,
         monkeypatch=monkeypatch,
         capsys=capsys,
@@ -275,7 +275,7 @@ def test_nothing_of_the_address_is_in_a_bundle(server, tmp_path, monkeypatch, ca
     monkeypatch.chdir(tmp_path)
     said = command(
         *("release", f"{server.url()}::tablename9", "--out", "bundle", "--tables", "query"),
-        *("--ledger", "ledger.db", "--source", "shop"),
+        *("--ledger", "ledger.db", "--source", "shop", "--new-source"),
         code=0,
         monkeypatch=monkeypatch,
         capsys=capsys,
@@ -468,7 +468,7 @@ def test_a_query_that_writes_is_refused_and_changes_nothing(
     monkeypatch.chdir(tmp_path)
     said = command(
         *("release", f"{server.url()}::{query}", "--out", "bundle"),
-        *("--ledger", "ledger.db", "--source", "web"),
+        *("--ledger", "ledger.db", "--source", "web", "--new-source"),
         code=2,
         monkeypatch=monkeypatch,
         capsys=capsys,
@@ -522,7 +522,17 @@ def test_what_cannot_be_read_is_said_without_the_password(
     }[address]
     monkeypatch.chdir(tmp_path)
     said = command(
-        *("release", source, "--out", "bundle", "--ledger", "ledger.db", "--source", "web"),
+        *(
+            "release",
+            source,
+            "--out",
+            "bundle",
+            "--ledger",
+            "ledger.db",
+            "--source",
+            "web",
+            "--new-source",
+        ),
         code=code,
         monkeypatch=monkeypatch,
         capsys=capsys,
@@ -593,7 +603,7 @@ def test_a_server_that_goes_away_leaves_nothing_behind(server, how, tmp_path):
         with pytest.raises(InputError, match="closed the connection before the last row") as caught:
             release(
                 f"{server.url()}::{LONG}", out=tmp_path / "bundle", tables=["query"],
-                ledger=book, source_name="web", say=Told(advance),
+                ledger=book, source_name="web", new_source=True, say=Told(advance),
             )  # fmt: skip
     finally:
         if how == "server":
@@ -603,7 +613,7 @@ def test_a_server_that_goes_away_leaves_nothing_behind(server, how, tmp_path):
     nothing_happened(tmp_path)
     outcome = release(
         f"{server.url()}::SELECT i AS user, 'x' AS query FROM generate_series(1, 999) AS i",
-        out=tmp_path / "bundle", tables=["query"], ledger=book, source_name="web",
+        out=tmp_path / "bundle", tables=["query"], ledger=book, source_name="web", new_source=True,
     )  # fmt: skip
     assert outcome.booked  # the next one works
 

@@ -35,7 +35,8 @@ from murmurlog.logs.source import Source
 from murmurlog.mechanisms import Asked, View, named
 from murmurlog.privacy import Guarantee
 from murmurlog.privacy.sampler import Entropy, SystemEntropy
-from murmurlog.publishing.ledger import Account, Ledger, committing, opened
+from murmurlog.publishing.ledger import Ledger, committing, opened
+from murmurlog.publishing.ledger_records import Account
 from murmurlog.publishing.options import chosen_options, prepare_options
 from murmurlog.publishing.plan import (
     MECHANISM,
@@ -200,8 +201,10 @@ class _Prepared:
             return None
         what = "; ".join(f"{kind}: {plan.mechanism}" for kind, plan in self.plans.items())
         return self.book.reserve(
-            self.account, self.total, release_id=self.release_id, what=what, unit=self.booked_unit
-        )
+            self.account, self.total, release_id=self.release_id, what=what, unit=self.booked_unit,
+            title=(self.request.statements.about or {}).get("title", ""),
+            new_source=self.request.booking.new_source,
+        )  # fmt: skip
 
     def outcome(
         self,
@@ -258,7 +261,8 @@ def _prepare(request: ReleaseRequest) -> _Prepared:
     )
     place.check(plans)
     _check_claims(request, plans, total, names)
-    book, account = opened(request.booking.ledger, request.booking.source_name)
+    booking = request.booking
+    book, account = opened(booking.ledger, booking.source_name, new_source=booking.new_source)
     if book and total.notion == "none":
         raise Refused(
             f"{', '.join(names)} has no guarantee, so there is no cost that a ledger could book: leave "
@@ -266,7 +270,7 @@ def _prepare(request: ReleaseRequest) -> _Prepared:
         )
     booked_unit = reading.unit(budget.unit, gap=content.gap)
     if book:
-        book.check(account, total, unit=booked_unit)
+        book.check(account, total, unit=booked_unit, new_source=booking.new_source)
     for each in plans.values():
         each.passes()  # whatever cannot be computed shows before the budget is spent
     view = View(

@@ -12,7 +12,7 @@ from murmurlog.logs.log import Log
 from murmurlog.logs.reading import Reading
 from murmurlog.mechanisms import FOLLOWING, View
 from murmurlog.privacy.sampler import Entropy
-from murmurlog.publishing.ledger import Account
+from murmurlog.publishing.ledger_records import Account
 from murmurlog.publishing.plan import Plan
 
 

@@ -124,11 +124,12 @@ def carry_out(
         epsilon=privacy.epsilon, delta=delta, d=per_user, neighbours=neighbours
     )
     guarantee = noise.guarantee(epsilon=privacy.epsilon, unit=unit, neighbours=neighbours)
-    book, name = opened(request.booking.ledger, request.booking.source_name)
+    booking = request.booking
+    book, name = opened(booking.ledger, booking.source_name, new_source=booking.new_source)
     reading = Reading.of(read)
     booked_unit = reading.unit(unit, gap=GAP)
     if book:
-        book.check(name, guarantee, unit=booked_unit)
+        book.check(name, guarantee, unit=booked_unit, new_source=booking.new_source)
     found = find(request.source, columns=read.columns, encoding=read.encoding, shape=read.shape)
     check(found, kind=kind, unit=unit)
     way = choose_way(request.profile.bound, timed="time" in found.columns)
@@ -145,8 +146,9 @@ def carry_out(
             counted = count(log, kind=kind, unit=unit, per_user=per_user, way=way, entropy=entropy)
         if book:  # from here on the budget is spent
             book.reserve(
-                name, guarantee, release_id=release_id, what=f"{kind}: {noise}", unit=booked_unit
-            )
+                name, guarantee, release_id=release_id, what=f"{kind}: {noise}", unit=booked_unit,
+                new_source=booking.new_source,
+            )  # fmt: skip
         outline = measure(
             counted, noise, epsilon=privacy.epsilon, neighbours=neighbours, entropy=entropy
         )
