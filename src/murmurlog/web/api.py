@@ -126,7 +126,7 @@ def plan(request: Request, context: "Context") -> JSONResponse:
             "sentence": planned.sentence,
             "passes": dict(planned.passes),
             "command": planned.command,
-            "foretold": None if forecast is None else vars(forecast),
+            "forecast": None if forecast is None else vars(forecast),
             "from": context.trade_off.source,
             "this_bundle": describe_bundle(book, chosen, planned, forecast),
         }

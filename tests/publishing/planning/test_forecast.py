@@ -318,7 +318,7 @@ def test_plan_writes_settings_that_release_takes_and_lists_what_is_unprotected(
     )  # fmt: skip
     assert code == 0, err
     found = json.loads(out)
-    assert found["foretold"]["queries"] >= 40
+    assert found["forecast"]["queries"] >= 40
     assert (found["target"], found["met"]) == ("queries=40", True)
     # An exact profile is the log itself; what was asked for was not chosen by it.
     things = [text.split(" ")[0] for text in found["unprotected"]]

@@ -402,7 +402,7 @@ class TargetPlan:
             "explained": self.explanation,
             "target": None if self.target is None else str(self.target),
             "met": self.met,
-            "foretold": self.choice.forecast.as_json(),
+            "forecast": self.choice.forecast.as_json(),
             "from": self.log.description,
             "unprotected": self.unprotected,
             "release": self.command,
