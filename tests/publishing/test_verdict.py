@@ -8,13 +8,14 @@ import pyarrow.parquet as pq
 import pytest
 from certificates import certified, counted
 
+from murmurlog.bundle.popularity import STAND_IN
 from murmurlog.bundle.read import load
 from murmurlog.privacy.sampler import SeededEntropy
 from murmurlog.publishing.plan import plan_tables
 from murmurlog.publishing.planning.forecast import Simulation
 from murmurlog.publishing.planning.stand_in_log import of_shape
 from murmurlog.publishing.release import release
-from murmurlog.publishing.verdict import STAND_IN, judge
+from murmurlog.publishing.verdict import judge
 
 QUERIES = [f"query {n}" for n in range(12)]
 

@@ -1,9 +1,8 @@
 """The verdict on a release: how much of it can be relied on, why it is small, and what would help.
 
 A function of the certificate and the published tables alone, so it costs no privacy: logs with equal
-published tables have equal verdicts. It solves thresholds for other settings and draws nothing. How
-many rows a lower threshold lets through follows from the published counts, which fall about as a
-power law; a test compares the forecasts with simulated releases.
+published tables have equal verdicts. It solves thresholds for other settings and draws nothing; the
+rows that a lower threshold lets through follow from the published counts (`bundle/popularity.py`).
 """
 
 import math
@@ -11,12 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from murmurlog.bundle.certificate import Certificate, TableClaim
 from murmurlog.bundle.label import merge_sentences, needs
-from murmurlog.bundle.schema import count_of
+from murmurlog.bundle.popularity import FEW, Popularity
 from murmurlog.errors import MurmurlogError
 from murmurlog.mechanisms import Accounted, Mechanism, Pool, parse
 from murmurlog.publishing.plan import LEFT_OUT, plan, plan_tables
@@ -25,11 +23,6 @@ SOLVED = ("rounds", "threshold", "korolova", "left-out")  # mechanisms solved fo
 LARGER = 2  # times the epsilon, and times the users
 POOL = 100_000  # public keys of the pool in the forecast
 TEN = math.sqrt(10)  # units with ten candidates each give an item this part less weight
-FEW = 5  # rows; below, the counts say nothing about popularity
-USUAL, CERTAIN = 1.0, 20  # the exponent of a usual log, and how many rows outweigh it
-STEEPEST = 1.5
-# The share of users who hold the query of each rank, in a generated log (plain) of 5,000 users.
-STAND_IN = {1: 0.206, 3: 0.173, 10: 0.12, 30: 0.063, 100: 0.024, 300: 0.0082, 1000: 0.0026, 10_000: 3e-4}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,29 +130,13 @@ class _Forecast:
         self.claim = certificate.tables[table]
         mechanism = parse(self.claim.mechanism)  # a row of a log is no item
         self.level = None if table == "log" else _level(mechanism)  # users for even odds
-        self.exponent = _exponent(published)
-        users = certificate.declared_users
-        known = "published counts" if self.claim.count else "number of rows"
-        self.basis = f"forecast of {table} rows, from its {known}:"
-        if self.claim.rows < FEW:
-            shape = "the shape of a generated log"
-            declared = "" if users is None else f" and {users:,} declared users"
-            self.basis = (
-                f"forecast of {table} rows at most, from {shape}{declared} (too few are published):"
-            )
+        self.popularity = Popularity.of(certificate, published, level=self.level or 1.0)
+        most = " at most" if published.num_rows < FEW else ""
+        self.basis = f"forecast of {table} rows{most}, from {self.popularity.basis}:"
 
     def rows(self, factor: float) -> int:
         """The expected rows if an item needs `factor` times as many users as now."""
-        if self.claim.rows >= FEW:
-            return round(self.claim.rows * math.pow(factor, -self.exponent))
-        # Hardly anything passed: the most popular item has about as many users as were needed, or
-        # fewer if there are fewer declared users.
-        assert self.level is not None
-        users = min(self.certificate.declared_users or math.inf, self.level / STAND_IN[1])
-        share = self.level * factor / users
-        ranks, shares = np.log(list(STAND_IN)), np.log(list(STAND_IN.values()))
-        rank = math.exp(float(np.interp(-math.log(share), -shares, ranks)))
-        return max(self.claim.rows, int(rank) if share <= STAND_IN[1] else 0)
+        return self.popularity.rows(self.popularity.level * factor)
 
     def levers(self) -> list[Lever]:
         """The changes that help, each with its forecast."""
@@ -240,20 +217,6 @@ def _level(mechanism: Mechanism) -> float | None:
     if (users := mechanism.passes(0.5)) is not None:
         return users or None
     return mechanism.bar() * TEN if isinstance(mechanism, Accounted) else None
-
-
-def _exponent(published: pa.Table) -> float:
-    """The number of items with n or more users falls as n^-exponent: Hill's estimate.
-
-    It is shrunk towards the exponent of a usual log, the more so the fewer rows there are.
-    """
-    count = count_of(published)
-    if count is None or not published.num_rows:
-        return USUAL
-    users = np.sort(np.maximum(published[count].to_numpy().astype(np.float64), 1.0))[::-1]
-    top = users[: max(1, len(users) // 2)]  # whatever is near a threshold is not complete
-    found = (len(top) + CERTAIN * USUAL) / (float(np.log(top / top[-1]).sum()) + CERTAIN)
-    return min(STEEPEST, found)
 
 
 def _shares(claims: Mapping[str, TableClaim]) -> dict[str, float] | None:
