@@ -137,7 +137,10 @@ def test_the_owner_is_told_what_was_left_out(tmp_path):
 def test_an_empty_release_says_why(place, tmp_path):
     done = run("release", place / "log.parquet", "--epsilon", 0.01, "--out", "b", cwd=tmp_path)
     assert done.returncode == 0
-    assert "query: nothing was published; a larger epsilon asks less" in done.stderr
+    assert "verdict: query: nothing was published" in done.stderr
+    assert "An item needs about" in done.stderr
+    assert "from the shape of a generated log" in done.stderr
+    assert "epsilon 0.02 instead of 0.01: about" in done.stderr
     assert run("verify", "b", cwd=tmp_path).returncode == 0
 
 

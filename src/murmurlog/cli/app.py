@@ -87,6 +87,17 @@ def configure(
         raise UsageError(f"there is no configuration file {str(path)!r}")
     if path.is_file():
         context.default_map = settings_of(path)
+        _tell_settings(path, context.default_map.get(context.invoked_subcommand or ""))
+
+
+def _tell_settings(path: Path, settings: dict[str, Any] | None) -> None:
+    """Says in one line which settings of the file apply to the command that runs."""
+    if not settings:
+        return
+    from murmurlog.cli.output import tell  # late: --help answers at once
+
+    named = ", ".join(name.replace("_", "-") for name in settings)
+    tell(f"settings from {path} (flags and MURMURLOG_* variables win): {named}")
 
 
 def settings_of(path: Path) -> dict[str, Any]:

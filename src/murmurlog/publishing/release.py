@@ -10,8 +10,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
 
 from murmurlog import __version__
 from murmurlog.bundle.certificate import (
@@ -50,6 +53,7 @@ from murmurlog.publishing.request import ReleaseRequest
 from murmurlog.publishing.spending import Spending, spending
 from murmurlog.publishing.tables import Made, make
 from murmurlog.publishing.target import Place
+from murmurlog.publishing.verdict import Verdict, judge
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +68,13 @@ class Outcome:
     booked: bool
     broken: Mapping[str, int]  # for the owner's eyes
     notes: Mapping[str, Mapping[str, Any]]  # public remarks on each table
+    certificate: Certificate | None = field(default=None, repr=False)  # None: a dry run
+    tables: Mapping[str, pa.Table] = field(default_factory=dict, repr=False, compare=False)
+
+    @cached_property
+    def verdict(self) -> Verdict | None:
+        """What the release is good for and what would help; from its public content alone."""
+        return None if self.certificate is None else judge(self.certificate, self.tables)
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -82,6 +93,7 @@ class Outcome:
             "out": str(self.out) if self.rows else None,
             "release_id": self.release_id if self.rows else None,
             "booked": self.booked,
+            "verdict": None if self.verdict is None else self.verdict.as_json(),
         }
 
 
@@ -124,7 +136,7 @@ def carry_out(
     entropy = entropy or SystemEntropy()
     asked = _prepare(request)
     if request.dry_run:
-        return asked.outcome(rows={}, booked=False, broken={}, notes={})
+        return asked.outcome()
     with spending(asked.spending()):
         return _make(asked, entropy, say)
 
@@ -158,6 +170,8 @@ def _make(asked: "_Prepared", entropy: Entropy, say: Callable[[str], None]) -> O
         booked=asked.book is not None,
         broken={**log.broken, **log.screened},
         notes=made.notes,
+        certificate=certificate,
+        tables=made.tables,
     )
 
 
@@ -206,18 +220,12 @@ class _Prepared:
             new_source=self.request.booking.new_source,
         )  # fmt: skip
 
-    def outcome(
-        self,
-        *,
-        rows: Mapping[str, int],
-        booked: bool,
-        broken: Mapping[str, int],
-        notes: Mapping[str, Mapping[str, Any]],
-    ) -> Outcome:
-        """What is told to the owner."""
+    def outcome(self, **made: Any) -> Outcome:
+        """What is told to the owner; of a dry run, nothing was made."""
+        nothing: dict[str, Any] = {"rows": {}, "booked": False, "broken": {}, "notes": {}}
         return Outcome(
-            guarantee=self.total, plans=self.plans, rows=rows, out=self.target,
-            release_id=self.release_id, booked=booked, broken=broken, notes=notes,
+            guarantee=self.total, plans=self.plans, out=self.target, release_id=self.release_id,
+            **(nothing | made),
         )  # fmt: skip
 
 
