@@ -15,16 +15,18 @@ from murmurlog.privacy.sampler import (
     GUARD,
     SeededEntropy,
     SystemEntropy,
-    _binomial as _invert,
-    _survival,
     _exactly,
     _propose,
+    _survival,
     below,
     check_passers,
     draw,
     passers,
     sampler_delta,
     tails,
+)
+from murmurlog.privacy.sampler import (
+    _binomial as _invert,
 )
 
 dp.enable_features("contrib")

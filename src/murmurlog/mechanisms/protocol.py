@@ -43,6 +43,7 @@ class View:
     published: Mapping[str, pa.Table] = field(default_factory=dict)  # earlier tables
     # Keys that are public before the release, of each table: never selected, always counted.
     earlier: Mapping[str, pa.Table] = field(default_factory=dict)
+    say: Callable[[str], None] = field(default=lambda _: None, compare=False, repr=False)
 
     def items(self, log: "Log", **more: Any) -> "Items":
         """The items of this view's table; only items of published queries, once those are published."""

@@ -4,7 +4,7 @@ All steps are Ibis expressions, the same on every engine. Draws no noise.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import ibis
@@ -43,6 +43,7 @@ class Held:
     # (item, pool): the number of the pool, from 1 on, of each item that is in one; None without pools
     in_pools: Any = None
     earlier: pa.Table | None = None  # keys that are public already: never selected, always counted
+    say: Callable[[str], None] = field(default=lambda _: None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
