@@ -24,7 +24,7 @@ from murmurlog.mechanisms import Rounds, View
 from murmurlog.mechanisms.rounds import mechanism as rounds
 from murmurlog.mechanisms.rounds import streaming as streamed
 from murmurlog.mechanisms.rounds import weights as spread
-from murmurlog.privacy.rounds import GRID
+from murmurlog.privacy.counts import GRID
 from murmurlog.privacy.sampler import SeededEntropy
 
 

@@ -79,7 +79,7 @@ def smooth(histogram: Integers, *, sd: float, size: int) -> Profile:
     """The profile behind a noisy histogram of `size` published items."""
     h = np.asarray(histogram, np.float64)
     starts = np.array(histogram_bins(size), np.float64)
-    ends = np.append(starts[1:] - 1, size)
+    ends = np.append(starts[1:] - 1, size)[: len(starts)]  # nothing published: no bin
     m = np.array([_mean_in_bin(a, b, 2.0) for a, b in zip(starts, ends, strict=True)])
     units, measured, fitted = np.maximum(h, 0.0), np.ones(len(h)), np.zeros(len(h))
     tail = np.flatnonzero(starts >= TAIL_FROM)
