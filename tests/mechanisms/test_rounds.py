@@ -177,7 +177,8 @@ def test_counts_are_paid_for_also_where_a_unit_s_bounded_items_are_its_own():
     assert delta_of_rounds(clipped, epsilon=0.5) == alone
     deltas = [
         delta_of_rounds(
-            schedule_of(**base, counts=WeightedCounts(scale=sigma, histogram_scale=1e4)), epsilon=0.5
+            schedule_of(**base, counts=WeightedCounts(scale=sigma, histogram_scale=1e4)),
+            epsilon=0.5,
         )
         for sigma in (5.0, 2.0, 1.0)
     ]
