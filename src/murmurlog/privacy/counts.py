@@ -113,10 +113,6 @@ class ClippedCounts:
             raise UsageError(f"counts need at least 1 item a unit, not {self.per_user}")
 
     @property
-    def least_noise(self) -> float:
-        return self.scale
-
-    @property
     def largest_scale(self) -> float:
         return self.scale
 
