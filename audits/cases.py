@@ -15,7 +15,7 @@ MOST = 700 << 20  # bytes of memory that an ordinary run may take
 LOG_CODES = frozenset({0, 4})  # used as it is, or refused as a log
 FAST = (
     *("--mechanism", "threshold(noise=geometric, d=1, scale=1.0, T=24)", "--tables", "query"),
-    *("--out", "out/bundle", "--ledger", "books/ledger.db", "--source", "web"),
+    *("--out", "out/bundle", "--ledger", "books/ledger.db", "--source", "web", "--new-source"),
 )
 
 

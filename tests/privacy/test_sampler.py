@@ -15,9 +15,9 @@ from murmurlog.privacy.sampler import (
     GUARD,
     SeededEntropy,
     SystemEntropy,
-    _binomial,
     _exactly,
     _propose,
+    _survival,
     below,
     check_passers,
     draw,
@@ -25,9 +25,17 @@ from murmurlog.privacy.sampler import (
     sampler_delta,
     tails,
 )
+from murmurlog.privacy.sampler import (
+    _binomial as _invert,
+)
 
 dp.enable_features("contrib")
 DRAWS = 200_000
+
+
+def _binomial(scale, T, count, V):
+    with mpmath.workprec(500):
+        return _invert(count, *_survival(scale, T), V)
 
 
 def law(noise, scale, k):

@@ -6,10 +6,11 @@ threshold is corrected for selection, but not perfectly, and the remaining bias 
 many rows. Rows near a threshold therefore widen the interval by a share of their standard error each,
 rows that may have no users by their whole count.
 
-An interval is about the sum over these rows of how many units hold the item *after bounding*, where a
-unit counts for its first few items only. It does not cover what bounding removed or items that are not
-published, and a unit that holds two of the items counts twice. Rows must be chosen by their keys: to
-choose them by their counts is to choose them by their noise.
+An interval is about the sum over these rows of how many units in the log hold the item, if the certificate
+says "users in the log". Then all rows of a table share one relative error, which does not average out in
+a sum and cancels in a ratio within the table. If it says "at least", a unit counts for its first few items
+only: the interval does not cover what bounding removed. A unit that holds two of the items counts twice. Rows must be
+chosen by their keys: to choose them by their counts is to choose them by their noise.
 """
 
 import math
@@ -38,6 +39,7 @@ Rows = npt.NDArray[np.bool_]
 Texts = str | Iterable[str]
 Where: TypeAlias = Texts | Mapping[str, Texts] | pa.Array | pc.Expression | None
 
+CONFIDENCE = 0.95  # of every interval that is shown without being asked for another
 STEEPEST = 2.5  # the number of items with n users falls at most as n^-2.5; in web logs about n^-2
 NEAR_SD = 3.0  # standard errors above its threshold up to which a row is biased
 SHAPE_SD = 24.0  # noise with a larger standard deviation has the same relative bias as this
@@ -52,16 +54,20 @@ class Estimate:
     low: float
     high: float
     stderr: float
-    confidence: float
+    confidence: float = CONFIDENCE
     rows: int  # how many published rows are in it
+    meaning: str | None = None  # of the counts; None in bundles before version 0.2: at least
 
     def __str__(self) -> str:
-        sure = f"{100 * self.confidence:g} %"
-        return f"{_short(self.value)} ({sure}: {_short(self.low)} to {_short(self.high)})"
+        interval = describe_interval(_short(self.low), _short(self.high), self.confidence)
+        return f"{_short(self.value)} ({interval})"
 
     def as_json(self) -> dict[str, Any]:
         """Its numbers; null where one is not finite."""
-        return {n: v if math.isfinite(v) else None for n, v in vars(self).items()}
+        return {
+            n: None if isinstance(v, float) and not math.isfinite(v) else v
+            for n, v in vars(self).items()
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,10 +76,12 @@ class Counts:
 
     name: str
     values: Floats
-    stderr: Floats
+    stderr: Floats  # of each row by itself
     too_high: Floats  # bound on the upward bias of a row
     too_low: Floats  # bound on its downward bias
     excess: float
+    common: float = 0.0  # a relative error that all rows share
+    meaning: str | None = None
 
 
 def counts(name: str, table: pa.Table, claim: TableClaim) -> Counts:
@@ -112,13 +120,17 @@ def _counts(name: str, table: pa.Table, claim: TableClaim) -> Counts:
         too_low = np.where(near, np.maximum(too_low, low * stderr), too_low)
     if "expected_fakes" in claim.parameters:
         too_high = np.where(stderr >= values, np.maximum(too_high, values), too_high)
+    common = float((claim.counting or {}).get("common_error", 0.0))
+    shared = common * np.maximum(values, 1.0)
     return Counts(
         name=name,
         values=values,
-        stderr=stderr,
+        stderr=np.sqrt(np.maximum(stderr**2 - shared**2, 0.0)),
         too_high=np.minimum(too_high, np.maximum(values, 0.0)),  # true counts are not negative
         too_low=too_low,
         excess=EXCESS.get(str(noise), 0.0),
+        common=common,
+        meaning=claim.meaning,
     )
 
 
@@ -213,9 +225,10 @@ def _match_column(table: pa.Table, column: str, texts: Texts) -> Rows:
     return found
 
 
-def total(of: Counts, rows: Rows, *, confidence: float = 0.95) -> Estimate:
+def total(of: Counts, rows: Rows, *, confidence: float = CONFIDENCE) -> Estimate:
     """The sum of the counts of these rows. A sum of true counts is never negative."""
-    value, variance = float(of.values[rows].sum()), _squares(of, rows)
+    value = float(of.values[rows].sum())
+    variance = _squares(of, rows) + (of.common * value) ** 2
     spread = _quantile(confidence, _excess(of, rows)) * math.sqrt(variance)
     return Estimate(
         value=value,
@@ -224,19 +237,46 @@ def total(of: Counts, rows: Rows, *, confidence: float = 0.95) -> Estimate:
         stderr=math.sqrt(variance),
         confidence=confidence,
         rows=int(rows.sum()),
+        meaning=of.meaning,
     )
 
 
-def row_intervals(of: Counts, *, confidence: float = 0.95) -> tuple[Floats, Floats]:
+def published_intervals(
+    name: str, table: pa.Table, claim: TableClaim
+) -> tuple[Floats, Floats] | None:
+    """The ends of the 95 % interval of every row; None where the table has no noisy counts.
+
+    Whatever shows a published count with its uncertainty takes it from here. The upper end is infinite
+    where the log may have any number of units more than were counted.
+    """
+    count = count_of(table)
+    if count is None or claim.count is None or f"{count}_stderr" not in table.column_names:
+        return None
+    if f"{count}_low" in table.column_names:
+        low = table[f"{count}_low"].to_numpy().astype(np.float64)
+        high = pc.fill_null(table[f"{count}_high"].cast(pa.float64()), math.inf).to_numpy()
+        return low, high
+    return row_intervals(counts(name, table, claim))
+
+
+def describe_interval(low: str, high: str | None, confidence: float = CONFIDENCE) -> str:
+    """An interval in words, the only form in which uncertainty is shown; `high` None: without end."""
+    if high is None:
+        return f"at least {low}, {100 * confidence:g} % sure"
+    return f"{100 * confidence:g} % interval {low} to {high}"
+
+
+def row_intervals(of: Counts, *, confidence: float = CONFIDENCE) -> tuple[Floats, Floats]:
     """The ends of the interval of every row: the `total` of that row alone."""
-    spread = _quantile(confidence, of.excess) * of.stderr
+    errors = np.sqrt(of.stderr**2 + (of.common * np.maximum(of.values, 1.0)) ** 2)
+    spread = _quantile(confidence, of.excess) * errors
     low: Floats = np.maximum(0.0, of.values - spread - of.too_high)
     high: Floats = np.maximum(0.0, of.values + spread + of.too_low)
     return low, high
 
 
 def ratio(
-    of: Counts, rows: Rows, over: Counts, over_rows: Rows, *, confidence: float = 0.95
+    of: Counts, rows: Rows, over: Counts, over_rows: Rows, *, confidence: float = CONFIDENCE
 ) -> Estimate:
     """The sum of some counts over that of others, with Fieller's interval.
 
@@ -249,6 +289,8 @@ def ratio(
     a, b = float(of.values[rows].sum()), float(over.values[over_rows].sum())
     shared = rows & over_rows if of.name == over.name else np.zeros(len(of.values), bool)
     va, vb, c = _squares(of, rows), _squares(over, over_rows), _squares(of, shared)
+    if of.name != over.name:  # within one table the common error cancels
+        va, vb = va + (of.common * a) ** 2, vb + (over.common * b) ** 2
     q = _quantile(confidence, max(_excess(of, rows), _excess(over, over_rows)))
     least, most = a - float(of.too_high[rows].sum()), a + float(of.too_low[rows].sum())
     under_most = b + float(over.too_low[over_rows].sum())
@@ -268,6 +310,7 @@ def ratio(
         stderr=error,
         confidence=confidence,
         rows=int(rows.sum()),
+        meaning=of.meaning,
     )
 
 

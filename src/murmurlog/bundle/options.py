@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
+from pathlib import Path
 from typing import Any, get_type_hints
 
 from murmurlog.bundle.decimals import decimal, integer
@@ -38,6 +39,12 @@ class Option:
     def flag(self) -> str:
         """As it is written on the command line."""
         return self.alias or "--" + self.name.replace("_", "-")
+
+    def files(self, value: Any) -> list[Path]:
+        """The public files that a value names."""
+        if not self.repeated:
+            return [Path(str(value))]
+        return [each[0] if isinstance(each, tuple) else Path(str(each)) for each in value]
 
     def value(self, text: Any) -> Any:
         """The value of what is written after the flag; raises UsageError with the flag's name."""

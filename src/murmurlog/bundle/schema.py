@@ -74,8 +74,8 @@ MORE = {
 CONTENTS = {
     "keyword": "words of queries",
     "query": "queries",
-    "pair": "queries with the query asked next",
-    "click": "queries with a url clicked for them",
+    "pair": "pairs of a query and the query asked next",
+    "click": "pairs of a query and a url clicked for it",
     "session": "queries asked one after another",
     "itemset": "sets of queries asked by the same people",
     "log": "rows of a search log with invented users",
@@ -230,7 +230,8 @@ def flattened(table: pa.Table) -> pa.Table:
 
 def with_notes(table: pa.Table, notes: Mapping[str, Any], *, name: str = "notes") -> pa.Table:
     """The table with public notes on how it was made, for the certificate."""
-    return table.replace_schema_metadata({name: json.dumps(notes)})
+    others = table.schema.metadata or {}
+    return table.replace_schema_metadata({**others, name: json.dumps(notes)})
 
 
 def notes_of(table: pa.Table, *, name: str = "notes") -> dict[str, Any]:

@@ -3,7 +3,7 @@
 Gives the same items as the Ibis expressions of `items`, for the most common tables and units.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -38,6 +38,31 @@ class Holdings:
         ranks = np.empty(len(items), np.int64)
         ranks[order.to_numpy()] = np.arange(len(items))
         return ranks
+
+    def places(self, listed: pa.Table) -> Integers:
+        """The place in a list of keys of each item's code; -1 where it is not listed."""
+        items = np.zeros(len(self.keys[0].codes), np.int64)
+        wanted = np.zeros(listed.num_rows, np.int64)
+        known = np.full(len(items), listed.num_rows > 0)
+        for key, name in zip(self.keys, listed.column_names, strict=True):
+            column = listed[name].combine_chunks().dictionary_encode()
+            found = pc.fill_null(pc.index_in(key.texts, value_set=column.dictionary), -1)
+            code = found.to_numpy()[key.codes]
+            known &= code >= 0
+            items = items * len(column.dictionary) + code
+            wanted = wanted * len(column.dictionary) + column.indices.to_numpy()
+        order = np.argsort(wanted)
+        at = np.searchsorted(wanted[order], items[known])
+        at = np.minimum(at, max(len(order) - 1, 0))
+        there = wanted[order][at] == items[known]
+        places = np.full(len(items), -1, np.int64)
+        places[np.flatnonzero(known)[there]] = order[at[there]]
+        return places
+
+    def without(self, listed: pa.Table) -> "Holdings":
+        """Only rows whose item is not listed."""
+        kept = self.places(listed)[self.item] < 0
+        return replace(self, unit=self.unit[kept], time=self.time[kept], item=self.item[kept])
 
     def names(self, units: Integers) -> pa.Array:
         """The names of units, as the table of the same items has them."""

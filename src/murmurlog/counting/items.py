@@ -6,7 +6,7 @@ session, or a single row. Units with time drop rows without one (A6).
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -55,17 +55,21 @@ class EncodedItems(_Description):
     log: EncodedLog
     known: pa.Table | None  # only clicks of these queries
     also: tuple[str, ...]
+    excluded: pa.Table | None = None  # keys that are left out
 
     @cached_property
     def table(self) -> Any:
         rows = _rows(self.log, kind=self.kind, unit=self.unit, known=self.known)
+        if self.excluded is not None:
+            rows = rows.anti_join(self.engine.keep(self.excluded), list(self.keys))
         return rows.select("unit", "time", *self.keys, *self.also)
 
     def holdings(self) -> Iterator[Holdings]:
         """The items as codes, one partition of the log after the other; no unit is in two."""
         known = None if self.known is None else self.known["query"].combine_chunks()
         for rows in self.log.encoded.partitions():
-            yield find_holdings(rows, kind=self.kind, unit=self.unit, known=known)
+            held = find_holdings(rows, kind=self.kind, unit=self.unit, known=known)
+            yield held if self.excluded is None else held.without(self.excluded)
 
 
 Items: TypeAlias = TableItems | EncodedItems
@@ -173,6 +177,15 @@ def only(held: Items, public: pa.Table) -> TableItems:
     """The items whose keys are in a public table; a rule about single records, so it costs nothing."""
     listed = held.engine.keep(public.select(list(held.keys)))
     return held.with_table(held.table.semi_join(listed, list(held.keys)))
+
+
+def without(held: Items, public: pa.Table) -> Items:
+    """The items whose keys are not in a public table; a rule about single records, too."""
+    excluded = public.select(list(held.keys))
+    if isinstance(held, EncodedItems):
+        return replace(held, excluded=excluded)
+    listed = held.engine.keep(excluded)
+    return held.with_table(held.table.anti_join(listed, list(held.keys)))
 
 
 def _with_unit(log: Log, unit: str, session_gap: float) -> Any:

@@ -8,7 +8,8 @@ read the same time from a string.
 
 import re
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
+from functools import partial
 from typing import Any
 
 import duckdb
@@ -16,7 +17,9 @@ import ibis
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
+from murmurlog.bundle.progress import measure
 from murmurlog.errors import EngineError, InputError
 from murmurlog.logs.engines.duckdb import OUT_OF_MEMORY, DuckEngine, identifier, literal, quoted
 from murmurlog.logs.formats import DIALECTS, Shape, day_of, field_sql, pieces, time_sql
@@ -26,7 +29,6 @@ from murmurlog.logs.records import Records, cut
 from murmurlog.logs.source import Source
 
 ROWS_A_BATCH = 20_000
-ROWS_A_WORD = 1_000_000  # rows between two progress messages
 STANDARD = ("user", "time", "query", "url", "rank")
 
 
@@ -190,8 +192,9 @@ def _fill(
     say: Callable[[str], None],
 ) -> None:
     """Creates a table from a stream of batches."""
-    names, rows, made = needed_columns(source, where, keep), 0, False
-    with closing(_stream(source, names, broken)) as stream:
+    names, made = needed_columns(source, where, keep), False
+    advance = measure(say, total=_size(source))
+    with closing(_stream(source, names, broken, partial(advance, rows=0))) as stream:
         for batch, day in stream:
             engine.backend.con.register("incoming", batch)
             select = select_sql(source, _incoming(source, names), where, keep, day)
@@ -200,8 +203,23 @@ def _fill(
             )
             engine.backend.con.unregister("incoming")
             made = True
-            if rows // ROWS_A_WORD < (rows := rows + batch.num_rows) // ROWS_A_WORD:
-                say(f"reading {source.name}: {rows:,} rows")
+            advance(0, rows=batch.num_rows)
+
+
+def _size(source: Source) -> int | None:
+    """The bytes of the source's files, for the share that was read; None on a server."""
+    with suppress(OSError):  # a file that is gone is reported where it is read
+        return sum(file.stat().st_size for file in source.files) or None
+    return None
+
+
+def count_rows(source: Source) -> int | None:
+    """How many rows the files say they have; None if they do not say it."""
+    if source.format != "parquet" or not source.files:
+        return None
+    with suppress(OSError, pa.ArrowInvalid):
+        return sum(int(pq.read_metadata(file).num_rows) for file in source.files)
+    return None
 
 
 def _incoming(source: Source, names: Sequence[str]) -> str:
@@ -220,7 +238,7 @@ def _incoming(source: Source, names: Sequence[str]) -> str:
 
 
 def _stream(
-    source: Source, names: Sequence[str], broken: dict[str, int]
+    source: Source, names: Sequence[str], broken: dict[str, int], read: Callable[[int], None]
 ) -> Generator[tuple[Any, str], None, None]:
     """Batches of rows, an empty one first, each with the day for times without a date."""
     if source.server:
@@ -235,7 +253,7 @@ def _stream(
         source.files, source.compressions, source.encodings, strict=True
     ):
         dialect, day = DIALECTS[source.format], day_of(file)
-        stream = pieces(file, compression)
+        stream = pieces(file, compression, read=read)
         header = None if shape is None or shape.well_known else shape.columns
         for records in cut(stream, dialect, encoding=encoding, broken=broken, name=file.name):
             if header and len(records):

@@ -7,7 +7,7 @@ is for the owner, who then gives the answer as `--shape`. Independent of engines
 
 import codecs
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -161,13 +161,28 @@ def first_record(
     return first(start, dialect, encoding=encoding, name=file.name)
 
 
-def pieces(file: Path, compression: str | None, *, block: int | None = None) -> Iterator[bytes]:
-    """The bytes of a file, decompressed; raises if there are far more than its size suggests."""
+def pieces(
+    file: Path,
+    compression: str | None,
+    *,
+    block: int | None = None,
+    read: Callable[[int], None] = lambda _: None,
+) -> Iterator[bytes]:
+    """The bytes of a file, decompressed; raises if there are far more than its size suggests.
+
+    `read` is called with the number of bytes of the file itself that each piece took.
+    """
     try:
         most, size = MOST_TIMES * file.stat().st_size + LITTLE, 0
-        with pa.input_stream(file, compression=compression) as stream:
+        with (
+            pa.OSFile(str(file)) as packed,
+            pa.input_stream(packed, compression=compression) as stream,
+        ):
+            at = 0
             while piece := stream.read(block or BLOCK):
                 size += len(piece)
+                read(packed.tell() - at)
+                at = packed.tell()
                 if compression and size > most:
                     raise InputError(
                         f"{file.name} unpacks to more than {MOST_TIMES} times its size, which no "

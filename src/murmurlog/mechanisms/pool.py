@@ -24,10 +24,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from murmurlog.bundle.decimals import decimal
-from murmurlog.bundle.options import Option
+from murmurlog.bundle.options import Option, read_number
 from murmurlog.bundle.schema import KEYS, in_order, keys_of, keys_schema, with_notes
 from murmurlog.counting.public_sets.sets import Domain, least_threshold, unheld
-from murmurlog.errors import Refused, UsageError
+from murmurlog.errors import InputError, Refused, UsageError
 from murmurlog.mechanisms.letters import Letter, check_letters
 from murmurlog.mechanisms.protocol import (
     Asked,
@@ -64,24 +64,63 @@ FAKES_BELIEVED = 0.05  # expected rows that nobody holds among those called reli
 TABLES = ("keyword", "query", "pair", "click")
 
 
-def _prepare_pool(path: Any, asked: Asked) -> Any:
-    """The public keys for the tables that need them, cleaned as the log is."""
-    from murmurlog.counting.public_sets.sets import read_pools
+@dataclass(frozen=True, kw_only=True)
+class PublicPool:
+    """Public keys for one table, and how many of them that nobody holds may be published."""
+
+    keys: Domain
+    fakes: float | None = None  # None: as --fakes says
+
+
+def _read_pools(given: Any) -> list[tuple[Path, float | None]]:
+    """Files and their fakes: FILE or FILE:20, one or several."""
+    texts = [given] if isinstance(given, str | Path) else list(given)
+    found: list[tuple[Path, float | None]] = []
+    for text in texts:
+        if isinstance(text, tuple):
+            found.append((Path(text[0]), text[1]))
+            continue
+        path, colon, fakes = str(text).rpartition(":")
+        if not colon or Path(str(text)).exists():
+            found.append((Path(text), None))
+        else:
+            found.append((Path(path), read_number(fakes)))
+    return found
+
+
+def _prepare_pools(given: Any, asked: Asked) -> dict[str, tuple[PublicPool, ...]]:
+    """The public keys for the tables that need them, cleaned as the log is; no key is in two pools."""
+    from murmurlog.counting.public_sets.sets import Listed, read_pools
     from murmurlog.mechanisms import named
 
     kinds = {table: named(mechanism) for table, mechanism in asked.mechanisms.items()}
     needed = [table for table, kind in kinds.items() if "pool" in kind.option_names()]
     if any(kind.name == "safelog-literal" for kind in kinds.values()):
         needed = ["query"]
-    return read_pools(Path(path), tables=needed, url=asked.url)
+    pools: dict[str, tuple[PublicPool, ...]] = {}
+    listed: dict[str, list[pa.Table]] = {}
+    for path, fakes in _read_pools(given):
+        for table, keys in read_pools(path, tables=needed, url=asked.url).items():
+            left = asked.allowed(keys.table)
+            for earlier in listed.get(table, ()):
+                left = left.join(earlier, left.column_names, join_type="left anti")
+            listed.setdefault(table, []).append(left)
+            if not left.num_rows:
+                raise InputError(
+                    f"{path.name} has no key for the {table} table that may be published"
+                )
+            pool = PublicPool(keys=Listed(table=left), fakes=fakes)
+            pools[table] = (*pools.get(table, ()), pool)
+    return pools
 
 
 POOL_OPTION = Option(
     name="pool",
-    help="Public queries, a file of query or query<TAB>url lines.",
-    read=Path,
+    help="Public queries, a file of query or query<TAB>url lines; rounds takes several, FILE:FAKES.",
+    read=_read_pools,
+    repeated=True,
     public_file=True,
-    prepare=_prepare_pool,
+    prepare=_prepare_pools,
 )
 FAKES_OPTION = Option(name="fakes", help="Expected queries nobody asked. Default 10.", read=decimal)
 
@@ -124,7 +163,7 @@ class _OnPool(Mechanism):
 
     def remarks(self, table: pa.Table, others: Mapping[str, pa.Table]) -> dict[str, Any] | None:
         """How many rows nobody holds."""
-        return _remarks(self.fakes())
+        return remarks_on_fakes(self.fakes())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,7 +223,7 @@ class Pool(_OnPool, Pure):
         _check_gathered("pool", gathered, self.d, self.N)
         noisy = _noised_pool(gathered, scale=self.b, T=self.T, entropy=entropy)
         table = _published(noisy, self.selection(), pool=self.N)
-        return with_notes(in_order(table), _remarks(self.fakes()))
+        return with_notes(in_order(table), remarks_on_fakes(self.fakes()))
 
     def fault(self, table: pa.Table, others: Mapping[str, pa.Table]) -> str | None:
         """More rows than the pool has keys, other counts than of users, or errors too small."""
@@ -291,7 +330,7 @@ class Hybrid(_OnPool):
             _published(inside, Selection("geometric", self.b, self.T_pool), pool=self.N),
             _published(outside, self.outside().selection()),
         ]
-        return with_notes(in_order(pa.concat_tables(both)), _remarks(self.fakes()))
+        return with_notes(in_order(pa.concat_tables(both)), remarks_on_fakes(self.fakes()))
 
     def fault(self, table: pa.Table, others: Mapping[str, pa.Table]) -> str | None:
         """Other counts than of users, or errors too small."""
@@ -350,30 +389,38 @@ def _size(mechanism: str, size: int | None, noise: str | None) -> int:
     return size
 
 
-def _pool_of(mechanism: str, table: str, options: Mapping[str, Any]) -> Domain:
-    """The pool for a table: the only one there is, or the one of the table's name."""
+def pools_of(options: Mapping[str, Any], table: str) -> tuple[PublicPool, ...]:
+    """The public pools of a table; none if none was given."""
     given = options.get("pool")
-    domain = given.get(table) if isinstance(given, Mapping) else given
-    if domain is None:
+    found = given.get(table, ()) if isinstance(given, Mapping) else (given or ())
+    return found if isinstance(found, tuple) else (PublicPool(keys=found),)
+
+
+def _pool_of(mechanism: str, table: str, options: Mapping[str, Any]) -> PublicPool:
+    """The one pool for a table."""
+    pools = pools_of(options, table)
+    if not pools:
         raise UsageError(f"{mechanism} needs a public pool for the {table} table: use --pool FILE")
-    if domain.names != KEYS[table]:
+    if len(pools) > 1:
+        raise UsageError(f"{mechanism} takes one --pool, not {len(pools)}: rounds takes several")
+    names = pools[0].keys.names
+    if names != KEYS[table]:
         raise UsageError(
-            f"the pool has keys {', '.join(domain.names)}, the {table} table "
-            f"{', '.join(KEYS[table])}: give a pool for it, or leave it out of --tables"
+            f"the pool has keys {', '.join(names)}, the {table} table {', '.join(KEYS[table])}: give a "
+            "pool for it, or leave it out of --tables"
         )
-    found: Domain = domain
-    return found
+    return pools[0]
 
 
 def _arguments(mechanism: str, table: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    size = _pool_of(mechanism, table, options).size
-    fakes = options.get("fakes")
-    return {"size": size} | ({} if fakes is None else {"fakes": float(fakes)})
+    pool = _pool_of(mechanism, table, options)
+    fakes = options.get("fakes") if pool.fakes is None else pool.fakes
+    return {"size": pool.keys.size} | ({} if fakes is None else {"fakes": float(fakes)})
 
 
 def _domain(mechanism: str, view: View, N: int) -> Domain:
     """The view's pool, which must be the one that the mechanism is proved for."""
-    domain = _pool_of(mechanism, view.kind, view.options)
+    domain = _pool_of(mechanism, view.kind, view.options).keys
     if keys_of(view.kind, view.by) != domain.names:
         raise UsageError("--by and --pool do not go together: a pool has no such column")
     if domain.size != N:
@@ -432,7 +479,7 @@ def _published(noisy: Noisy, selection: Selection, *, pool: int | None = None) -
     return published
 
 
-def _remarks(fakes: float) -> dict[str, Any]:
+def remarks_on_fakes(fakes: float) -> dict[str, Any]:
     """A note for readers of the table: nobody holds some of its rows."""
     return {"rows of the pool that nobody holds, expected": float(f"{fakes:.2g}")}
 

@@ -41,6 +41,9 @@ class View:
     consecutive: bool = False  # itemset: only runs of neighbouring queries
     options: Mapping[str, Any] = field(default_factory=dict)  # flags; for files, their content
     published: Mapping[str, pa.Table] = field(default_factory=dict)  # earlier tables
+    # Keys that are public before the release, of each table: never selected, always counted.
+    earlier: Mapping[str, pa.Table] = field(default_factory=dict)
+    say: Callable[[str], None] = field(default=lambda _: None, compare=False, repr=False)
 
     def items(self, log: "Log", **more: Any) -> "Items":
         """The items of this view's table; only items of published queries, once those are published."""
@@ -71,6 +74,7 @@ class Asked:
     mechanisms: Mapping[str, str]  # by table
     url: str = "path"  # how much of a url is kept
     by: bool = False
+    allowed: Callable[[pa.Table], pa.Table] = lambda table: table  # keys that may be published
 
 
 class Mechanism:

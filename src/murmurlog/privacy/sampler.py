@@ -112,8 +112,40 @@ def passers(*, scale: float, T: int, count: int, entropy: Entropy) -> int:
     if count < 0:
         raise UsageError(f"the number of draws must be at least 0, not {count}")
     check_passers(scale=scale, T=T, count=count)
-    V = int.from_bytes(entropy.bytes(16), "little") >> 1
-    return _binomial(scale, T, count, V)
+    with mpmath.workprec(500):
+        return _binomial(count, *_survival(scale, T), _bits(entropy))
+
+
+def binomial(count: int, p: "mpmath.mpf", *, entropy: Entropy) -> int:
+    """A draw of Binomial(count, p), by the same inversion as `passers` and as exact."""
+    with mpmath.workprec(500):
+        p = +mpmath.mpf(p)
+        if not 0 <= p <= 1 or count * p > MOST_PASSERS:
+            raise UsageError(f"no binomial of {count} with {mpmath.nstr(p, 3)} can be drawn")
+        if count == 0 or p in (0, 1):
+            return count if p == 1 else 0
+        return _binomial(count, p, 1 - p, _bits(entropy))
+
+
+def uniform_fraction(entropy: Entropy) -> "mpmath.mpf":
+    """A uniform fraction of 127 bits."""
+    return (mpmath.mpf(_bits(entropy)) + 0.5) / mpmath.mpf(2) ** 127
+
+
+def normal_above(edge: "mpmath.mpf | None", *, entropy: Entropy) -> "mpmath.mpf":
+    """A standard normal number, at the working precision; given that it is at least `edge`."""
+    fraction = uniform_fraction(entropy)
+    if edge is not None:
+        fraction *= mpmath.erfc(edge / mpmath.sqrt(2)) / 2
+    # P(Z >= z) = fraction
+    low = fraction <= 0.5
+    z = mpmath.sqrt(2) * _erfc_inverse(2 * (fraction if low else 1 - fraction))
+    return z if low else -z
+
+
+def _bits(entropy: Entropy) -> int:
+    """127 uniform bits."""
+    return int.from_bytes(entropy.bytes(16), "little") >> 1
 
 
 def check_passers(*, scale: float, T: int, count: int) -> None:
@@ -233,11 +265,10 @@ def _survival(scale: float, T: int) -> tuple["mpmath.mpf", "mpmath.mpf"]:
     return 1 - s, s
 
 
-def _binomial(scale: float, T: int, count: int, V: int) -> int:
-    """The k with P(M < k) <= V / 2^127 < P(M <= k) for M ~ Binomial(count, P(Z >= T))."""
+def _binomial(count: int, s: "mpmath.mpf", r: "mpmath.mpf", V: int) -> int:
+    """The k with P(M < k) <= V / 2^127 < P(M <= k) for M ~ Binomial(count, s), s + r = 1."""
     with mpmath.workprec(500):  # 200 more than needed: the logarithms of factorials cancel
         fraction = (mpmath.mpf(V) + 0.5) / mpmath.mpf(2) ** 127
-        s, r = _survival(scale, T)
         mean = count * s
         reach = 20 * mpmath.sqrt(mean) + 200
         k = max(0, int(mean - reach))

@@ -42,8 +42,8 @@ def prepare_options(
     declared = {name: declared_options()[name][0] for name in options if name in declared_options()}
     files = [option for option in declared.values() if option.public_file]
     for option in files:
-        path = Path(str(options[option.name]))
-        if path.exists() and any(path.samefile(file) for file in log):
+        paths = option.files(options[option.name])
+        if any(path.exists() and path.samefile(file) for path in paths for file in log):
             raise Refused(
                 f"{option.flag} names the log itself. What it lists must be public and fixed without "
                 "the log (A4): everything made from the log is private until it is released."

@@ -527,7 +527,7 @@ def test_a_cap_refuses_before_a_row_is_read(place, tmp_path, monkeypatch):
     )
     with pytest.raises(Refused, match=r"costs epsilon 1 per user .* 0\.5 is left"):
         survey(
-            str(place / "log.tsv"), epsilon=1, ledger=tmp_path / "l.db", source_name="web",
+            str(place / "log.tsv"), epsilon=1, ledger=tmp_path / "l.db", source_name="web", new_source=True,
             out=tmp_path / "o.json",
         )  # fmt: skip
     assert book.entries() == []
@@ -551,7 +551,7 @@ def test_it_is_reserved_before_noise_and_stays_booked_if_writing_fails(
     monkeypatch.setattr("murmurlog.publishing.planning.private_profile.settle", full)
     with pytest.raises(MurmurlogError, match="could not be written .* stays booked as"):
         survey(
-            str(place / "log.tsv"), epsilon=1, ledger=tmp_path / "l.db", source_name="web",
+            str(place / "log.tsv"), epsilon=1, ledger=tmp_path / "l.db", source_name="web", new_source=True,
             out=tmp_path / "o.json",
         )  # fmt: skip
     assert set(states) == {"reserved"}
@@ -576,7 +576,7 @@ def test_an_outline_whose_booking_cannot_be_committed_does_not_appear(
     monkeypatch.setattr(measuring, "draw", draw)
     with pytest.raises(Refused, match=r"(?s)is missing.*Nothing was published.*stays booked as"):
         survey(
-            str(place / "log.tsv"), epsilon=1, ledger=book, source_name="web",
+            str(place / "log.tsv"), epsilon=1, ledger=book, source_name="web", new_source=True,
             out=out and tmp_path / out,
         )  # fmt: skip
     assert [path.name for path in tmp_path.iterdir()] == ["books"]
@@ -600,7 +600,7 @@ def command(monkeypatch, capsys, place, tmp_path):
 def test_the_command_prints_writes_and_books_nothing_exact(command, place, tmp_path):
     log = place / "log.tsv"
     code, out, err = command(
-        *(log, "--epsilon", "ln(3)", "--ledger", "l.db", "--source", "web"),
+        *(log, "--epsilon", "ln(3)", "--ledger", "l.db", "--source", "web", "--new-source"),
         *("--out", "o.json", "--json"),
     )
     assert code == 0, err
@@ -660,6 +660,7 @@ def test_the_command_refuses_what_it_cannot_do(command, place, tmp_path):
         (("--epsilon", "1", "--unit", "person"), 2, "unknown unit"),
         (("--epsilon", "1", "--ledger", "l.db"), 2, "--ledger needs --source"),
         (("--epsilon", "1", "--source", "web"), 2, "--source names an account"),
+        (("--new-source",), 2, "--new-source is for a private profile"),
         (("--epsilon", "1", "--out", "there.json"), 2, "exists"),
         (("--epsilon", "1", "--out", "no/o.json"), 2, "there is no folder"),
         (("--epsilon", "1", "--bound", "last"), 2, "--bound must be first or random"),

@@ -22,7 +22,7 @@ from murmurlog.counting.public_sets.sets import Domain
 from murmurlog.errors import UsageError
 from murmurlog.mechanisms.korolova import keep_published
 from murmurlog.mechanisms.letters import number, whole
-from murmurlog.mechanisms.pool import POOL_OPTION
+from murmurlog.mechanisms.pool import POOL_OPTION, pools_of
 from murmurlog.mechanisms.protocol import Unprotected, View, check_noise_kind, with_noise_error
 from murmurlog.privacy import check_budget, survival, turning_point
 from murmurlog.privacy.sampler import Entropy, draw
@@ -135,9 +135,8 @@ class SafelogLiteral(Unprotected):
             rows = counted.table.semi_join(chosen, list(keys_of("query", view.by)))
             return replace(counted, table=log.engine.materialise(rows))
         # 5. Q+ = Q_clean + Q_p, the pool with frequency 0.
-        given = view.options.get("pool")
-        pool = given.get("query") if isinstance(given, Mapping) else given
-        return counted if pool is None else _with_pool(counted, pool)
+        pools = pools_of(view.options, "query")
+        return _with_pool(counted, pools[0].keys) if pools else counted
 
     def release(self, tally: Tally, /, *, entropy: Entropy) -> pa.Table:
         """Steps 6 and 7: (key columns, rows, rows_stderr, reliable)."""

@@ -71,7 +71,7 @@ def find_holders(held: Held, published: pa.Table) -> Holders:
 def _from_codes(holdings: Holdings, published: pa.Table) -> Pairs:
     """Of an encoded log or one of its partitions: no unit is in two."""
     size = published.num_rows
-    at = _places(holdings, published)[holdings.item]
+    at = holdings.places(published)[holdings.item]
     some = at >= 0
     found = holders_of_pairs(holdings.unit[some], at[some], size=size)
     return found.item, found.m, found.units
@@ -85,24 +85,6 @@ def holders_of_pairs(unit: Integers, item: Integers, *, size: int) -> Holders:
     both, units = np.unique(item * (size + 1) + m, return_counts=True)
     item, m = np.divmod(both, size + 1)
     return Holders(item=item, m=m, units=units.astype(np.int64), size=size)
-
-
-def _places(holdings: Holdings, published: pa.Table) -> Integers:
-    """The place among the published items of each item's code; -1 where it is not published."""
-    items = np.zeros(len(holdings.keys[0].codes), np.int64)
-    wanted = np.zeros(published.num_rows, np.int64)
-    known = np.ones(len(items), bool)
-    for key, name in zip(holdings.keys, published.column_names, strict=True):
-        column = published[name].combine_chunks().dictionary_encode()
-        found = pc.fill_null(pc.index_in(key.texts, value_set=column.dictionary), -1)
-        code = found.to_numpy()[key.codes]
-        known &= code >= 0
-        items = items * len(column.dictionary) + code
-        wanted = wanted * len(column.dictionary) + column.indices.to_numpy()
-    order = np.argsort(wanted)
-    at = np.minimum(np.searchsorted(wanted[order], items), len(order) - 1)
-    known &= wanted[order][at] == items
-    return np.where(known, order[at], -1)
 
 
 def _from_table(held: Held, rows: Any) -> Pairs:

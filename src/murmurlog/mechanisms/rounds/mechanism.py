@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -18,9 +18,11 @@ import pyarrow as pa
 
 from murmurlog.bundle.decimals import decimal, integer
 from murmurlog.bundle.options import Option
-from murmurlog.bundle.schema import keys_schema
+from murmurlog.bundle.progress import measure
+from murmurlog.bundle.schema import keys_schema, with_notes
 from murmurlog.errors import Refused, UsageError
-from murmurlog.mechanisms.letters import number, whole
+from murmurlog.mechanisms.letters import number
+from murmurlog.mechanisms.pool import FAKES, FAKES_OPTION, POOL_OPTION, pools_of, remarks_on_fakes
 from murmurlog.mechanisms.protocol import (
     ITEMS,
     Mechanism,
@@ -29,6 +31,8 @@ from murmurlog.mechanisms.protocol import (
     check_noise_kind,
     fault_of_counts,
 )
+from murmurlog.mechanisms.rounds.pools import PoolKeys, pass_unheld, pool_keys
+from murmurlog.mechanisms.rounds.text import letters_of, pools_from, schedule_from
 from murmurlog.privacy import (
     ALWAYS,
     SAFETY,
@@ -39,6 +43,7 @@ from murmurlog.privacy import (
     noise_sd,
 )
 from murmurlog.privacy.counts import GRID
+from murmurlog.privacy.noise_laws import Floats
 from murmurlog.privacy.rounds import (
     FULL,
     MOST_ROUNDS,
@@ -57,7 +62,9 @@ if TYPE_CHECKING:
     from murmurlog.mechanisms.rounds.weights import Held, Play
 
 
-ROUNDS, COUNT_SHARE = 4, 0.3
+Pools = Sequence[tuple[int, float]]  # of each pool: how many keys, and the fakes that are accepted
+
+ROUNDS, ROUNDS_WITH_POOL, COUNT_SHARE = 4, 8, 0.3
 # Tuned on generated logs of several kinds, never on the log to be released: fixed constants.
 LAST_TO_FIRST = 3.5  # the last round's share of mu^2, in shares of the first
 MEMORY = 0.9  # how much of their precision earlier rounds keep
@@ -77,6 +84,7 @@ class Rounds(Mechanism):
     C: float = math.inf  # give an item up if C standard deviations more would not bring it to ...
     reach: float = 1.0  # ... this many times what it needs in the last round
     focus: float = 1.0  # the least attention an item gets; 1: weights are equal
+    pools: tuple[PoolKeys, ...] = ()  # classes of public keys, with thresholds of their own
 
     tables: ClassVar[tuple[str, ...]] = ITEMS
     name: ClassVar[str] = "rounds"
@@ -89,6 +97,8 @@ class Rounds(Mechanism):
             help="Published items of a unit that count in full. Default: by a noisy histogram.",
             read=integer,
         ),
+        POOL_OPTION,
+        FAKES_OPTION,
     )
     settings: ClassVar[tuple[str, ...]] = ("set_only",)
     usual_bound: ClassVar[int] = 100  # weights are spread, so a larger bound costs little
@@ -100,24 +110,12 @@ class Rounds(Mechanism):
             raise UsageError(f"reach must be a positive number, not {self.reach!r}")
         if not 1 / FULL <= self.focus <= 1:
             raise UsageError(f"focus must lie between {1 / FULL} and 1, not {self.focus!r}")
+        if any(len(pool.thresholds) != self.schedule.rounds for pool in self.pools):
+            raise UsageError(f"a pool needs a threshold for each of {self.schedule.rounds} rounds")
 
     def __str__(self) -> str:
-        s = self.schedule
-        parts = {
-            "d": s.d,
-            "s": _listed(s.scales),
-            "own": _listed(s.own),
-            "past": _listed(s.past),
-            "T": _listed(s.thresholds),
-            "C": self.C,
-            "reach": self.reach,
-            "focus": self.focus,
-        }
-        if isinstance(s.counts, ClippedCounts):
-            parts |= {"d2": s.counts.per_user, "sigma": s.counts.scale}
-        elif s.counts is not None:
-            parts |= {"sigma1": s.counts.scale, "sigma_h": s.counts.histogram_scale}
-            parts |= {} if s.counts.per_user is None else {"d2": s.counts.per_user}
+        limits = {"C": self.C, "reach": self.reach, "focus": self.focus}
+        parts = letters_of(self.schedule, limits, self.pools)
         shown = ", ".join(f"{name}={value}" for name, value in parts.items() if value != "")
         return f"rounds({shown})"
 
@@ -129,34 +127,36 @@ class Rounds(Mechanism):
         """
         left = dict(letters)
         check_noise_kind("rounds", left.pop("noise", None), "gaussian")
-        scales = _numbers(left, "s")
+        schedule = schedule_from(left)
         made = cls(
-            schedule=Schedule(
-                d=whole(number(left, "d"), "d"),
-                scales=scales,
-                own=_wholes(left, "own", default=(1,) * len(scales)),
-                past=_wholes(left, "past", default=(0,) * (len(scales) - 1)),
-                thresholds=_wholes(left, "T"),
-                counts=_counts(left),
-            ),
+            schedule=schedule,
             C=number(left, "C", default=math.inf),
             reach=number(left, "reach", default=1.0),
             focus=number(left, "focus", default=1.0),
+            pools=pools_from(left, schedule.rounds),
         )
         if left:
             raise UsageError(
                 f"rounds has no parameter {', '.join(left)}: use d, s, own, past, T, C, reach, "
-                "focus, sigma1, sigma_h, d2"
+                "focus, sigma1, sigma_h, d2, N, TP"
             )
         return made
 
     @classmethod
     def for_table(cls, table: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-        """Itself; keys alone have no counts to spend on."""
+        """Itself, with the sizes of the table's pools; keys alone have no counts to spend on."""
         _, chosen = super().for_table(table, options)
+        chosen.pop("pool", None)
+        usual = chosen.pop("fakes", None)
+        if pools := pools_of(options, table):
+            chosen["pools"] = tuple((p.keys.size, p.fakes or usual or FAKES) for p in pools)
+        elif usual is not None:
+            raise UsageError(
+                f"--fakes is about a pool, and the {table} table has none: use --pool FILE"
+            )
         if options.get("set_only"):
-            if given := sorted(set(chosen) - {"rounds"}):
-                flag = "--" + given[0].replace("_", "-")
+            if about := sorted(set(chosen) - {"rounds", "pools"}):
+                flag = "--" + about[0].replace("_", "-")
                 raise UsageError(f"{flag} is about counts, and --set-only publishes none")
             chosen["count_share"] = 0.0
         return "rounds", chosen
@@ -173,16 +173,20 @@ class Rounds(Mechanism):
         rounds: int | None = None,
         count_share: float | None = None,
         count_per_user: int | None = None,
+        pools: Pools = (),
     ) -> Self:
-        """The lowest thresholds that keep (epsilon, delta) with the constants above."""
+        """The lowest thresholds that keep (epsilon, delta) with the constants above.
+
+        `pools` are the sizes of public sets of keys, each with the fakes that are accepted of it.
+        """
         check_noise_kind("rounds", noise, "gaussian")
-        split = _split(rounds, count_share, count_per_user)
+        split = _split(rounds, count_share, count_per_user, pools)
         left = delta
         for _ in range(2):  # the cost of the sampler depends slightly on the scales and on delta
             schedule = solve_rounds(
                 epsilon=epsilon, delta=left, d=d, neighbours=neighbours, **split
             )
-            made = cls(schedule=schedule, C=C, reach=REACH, focus=FOCUS)
+            made = cls._with(schedule, pools)
             if made.guarantee(epsilon=epsilon, neighbours=neighbours).delta <= delta:
                 return made
             left = delta - 1.1 * made._sampler_cost(epsilon)
@@ -200,11 +204,17 @@ class Rounds(Mechanism):
         rounds: int | None = None,
         count_share: float | None = None,
         count_per_user: int | None = None,
+        pools: Pools = (),
     ) -> Self:
         """The lowest thresholds that cost at most this loss with the constants above."""
-        split = _split(rounds, count_share, count_per_user)
-        schedule = rounds_for_loss(loss, d=d, neighbours=neighbours, **split)
-        return cls(schedule=schedule, C=C, reach=REACH, focus=FOCUS)
+        split = _split(rounds, count_share, count_per_user, pools)
+        return cls._with(rounds_for_loss(loss, d=d, neighbours=neighbours, **split), pools)
+
+    @classmethod
+    def _with(cls, schedule: Schedule, pools: Pools) -> Self:
+        """The schedule with the constants above, and pools with their thresholds."""
+        classes = tuple(pool_keys(schedule, size=N, fakes=F, late=LATE) for N, F in pools)
+        return cls(schedule=schedule, C=C, reach=REACH, focus=FOCUS, pools=classes)
 
     def loss(self, *, neighbours: str = "add-remove") -> Loss:
         """What it adds to the account of a release with other tables."""
@@ -238,7 +248,7 @@ class Rounds(Mechanism):
             delta=min(1.0, proved * math.sqrt(SAFETY) + self._sampler_cost(epsilon)),
             unit=unit,
             neighbours=neighbours,
-            assumptions=tuple(sorted((*ALWAYS, "A1"))),
+            assumptions=tuple(sorted((*ALWAYS, "A1", *(("A4",) if self.pools else ())))),
         )
 
     def _sampler_cost(self, epsilon: float) -> float:
@@ -253,7 +263,9 @@ class Rounds(Mechanism):
         """At most d distinct items of each unit, fixed here once for all rounds."""
         from murmurlog.mechanisms.rounds.weights import hold
 
-        return hold(log, view, per_user=self.schedule.d, entropy=entropy)
+        pools = tuple(p.keys for p in pools_of(view.options, view.kind)) if self.pools else ()
+        held = hold(log, view, per_user=self.schedule.d, pools=pools, entropy=entropy)
+        return replace(held, say=view.say)
 
     def release(self, held: Held, *, entropy: Entropy) -> pa.Table:
         """(key columns and, if there are counts, users, users_stderr, reliable)."""
@@ -267,15 +279,50 @@ class Rounds(Mechanism):
                 "counts of the first d2 published items of a unit are no longer made: give sigma1 and "
                 "sigma_h instead of sigma"
             )
-        keys = self._keys(held, self.select(held, entropy=entropy))
+        if tuple(pool.size for pool in held.pools) != tuple(pool.size for pool in self.pools):
+            raise Refused("the pools are not those that the thresholds were made for")
+        found = [self._keys(held, self.select(held, entropy=entropy))]
+        found += self._unheld(held, entropy)
+        found += [] if held.earlier is None else [held.earlier.cast(found[0].schema)]
+        keys = pa.concat_tables(found)
         if self.schedule.counts is None:
-            return keys
+            return with_notes(keys, self._remarks())
         # 5. Fresh counts: the set is public now, so every key gets a row, also if nobody holds it.
         from murmurlog.mechanisms.rounds.fresh_counts import count_users, with_users
         from murmurlog.mechanisms.rounds.holders import find_holders
 
         noise = functools.partial(_drawn, entropy)
-        return with_users(keys, count_users(find_holders(held, keys), self.schedule.counts, noise))
+        counted = count_users(find_holders(held, keys), self.schedule.counts, noise)
+        return with_notes(with_users(keys, counted), self._remarks())
+
+    def _unheld(self, held: Held, entropy: Entropy) -> list[pa.Table]:
+        """Keys of the pools that nobody holds and that pass: for each pool, how many and which."""
+        from murmurlog.counting.public_sets.sets import unheld
+
+        chosen = []
+        for n, (pool, domain) in enumerate(zip(self.pools, held.pools, strict=True), 1):
+            inside = held.in_pools.filter(held.in_pools["pool"] == n)
+            taken = held.names.semi_join(inside, "item")
+            count = domain.size - int(taken.count().to_pyarrow().as_py())
+
+            def judge(k: int, z: Integers, remembered: Integers, n: int = n) -> Judged:
+                return self.judged(k, z, remembered, n)
+
+            many = pass_unheld(self.schedule, pool, judge, count=count, entropy=entropy)
+            keys = unheld(domain, count=many, held=taken, engine=held.engine, entropy=entropy)
+            chosen.append(keys.select(list(held.keys)).cast(keys_schema(held.keys)))
+        return chosen
+
+    def fakes(self) -> float:
+        """At most how many published rows nobody holds, on average."""
+        return math.fsum(pool.fakes(self.schedule) for pool in self.pools)
+
+    def _remarks(self) -> dict[str, Any]:
+        return remarks_on_fakes(self.fakes()) if self.pools else {}
+
+    def remarks(self, table: pa.Table, others: Mapping[str, pa.Table]) -> dict[str, Any] | None:
+        """How many rows nobody holds."""
+        return self._remarks()
 
     def select(self, held: Held, *, entropy: Entropy) -> Integers:
         """The published items' numbers, in order."""
@@ -285,6 +332,7 @@ class Rounds(Mechanism):
         if not held.dense:
             scales = [scale * GRID for scale in self.schedule.scales]
             return select_streaming(held, scales=scales, judge=self.judged, entropy=entropy)
+        advance = measure(held.say, total=self.schedule.rounds, unit="rounds")
         shown = []
         play: Play | None = opening(held)
         for k, scale in enumerate(self.schedule.scales):
@@ -296,13 +344,14 @@ class Rounds(Mechanism):
             noise = draw(noise="gaussian", scale=scale * GRID, count=len(W), entropy=entropy)
             passed, play = self._step(held, play, k, W + noise)
             shown.append(passed)
+            advance()
         return np.sort(np.concatenate(shown))
 
     def _step(self, held: Held, play: Play, k: int, z: Integers) -> tuple[Integers, Play | None]:
         """The items that pass in round k with measurements z, and the input of the next round."""
         from murmurlog.mechanisms.rounds.weights import Play, among
 
-        found = self.judged(k, z, play.remembered)
+        found = self.judged(k, z, play.remembered, play.pool)
         passed, alive = play.alive[found.passed], play.alive[found.on]
         if len(alive) == 0:
             return passed, None
@@ -310,41 +359,55 @@ class Rounds(Mechanism):
             rows=among(held, play.rows, alive, found.attention),
             alive=alive,
             remembered=found.remembered,
+            pool=play.pool[found.on],
         )
         return passed, following
 
-    def judged(self, k: int, z: Integers, remembered: Integers) -> Judged:
-        """The outcome of round k for items with measurements z; each item by its own numbers alone."""
+    def judged(self, k: int, z: Integers, remembered: Integers, pool: Integers | int = 0) -> Judged:
+        """The outcome of round k for items with measurements z; each item by its own numbers alone.
+
+        `pool` is the number of each item's pool, or of all items'; 0: outside of pools.
+        """
         from murmurlog.mechanisms.rounds.streaming import Judged
 
-        s = self.schedule
+        s, pool = self.schedule, np.broadcast_to(pool, len(z))
         # 3. Everything known of the item, in integers; (iv) coefficients are public, >= 0.
         y = s.own[k] * z + remembered
-        passed = y >= s.thresholds[k]
+        passed = y >= self._thresholds[k][pool]
         # 4. Each item by its own y alone: whether it goes on, with how much attention.
         last = k + 1 == s.rounds
-        on = np.zeros(len(y), bool) if last else ~passed & (y >= self._give_up(k))
+        on = np.zeros(len(y), bool) if last else ~passed & (y >= self._give_up(k)[pool])
         known = remembered if last else remembered + s.past[k] * z
         return Judged(
-            passed=passed, on=on, attention=self._attention(k, y[on]), remembered=known[on]
+            passed=passed,
+            on=on,
+            attention=self._attention(k, y[on], pool[on]),
+            remembered=known[on],
         )
 
-    def _needed(self, k: int) -> float:
+    @functools.cached_property
+    def _thresholds(self) -> Integers:
+        """T of each round for items outside of pools, then for each pool."""
+        classes = (self.schedule.thresholds, *(pool.thresholds for pool in self.pools))
+        return np.array(classes, np.int64).T
+
+    def _needed(self, k: int) -> Floats:
         """The y_k of an item whose weight is exactly what it needs in the last round."""
         s = self.schedule
         last = s.rounds - 1
-        return s.thresholds[last] * sum(s.coefficients(k)) / sum(s.coefficients(last))
+        needed = self._thresholds[last] * sum(s.coefficients(k)) / sum(s.coefficients(last))
+        return np.asarray(needed)
 
-    def _give_up(self, k: int) -> float:
+    def _give_up(self, k: int) -> Floats:
         """Items below this y_k are given up: they are unlikely to pass."""
         if math.isinf(self.C):
-            return -math.inf
+            return np.full(1 + len(self.pools), -math.inf)
         return self.reach * self._needed(k) - self.C * self.schedule.sd(k) * GRID
 
-    def _attention(self, k: int, y: Integers) -> Integers:
+    def _attention(self, k: int, y: Integers, pool: Integers) -> Integers:
         """1 ... FULL: largest for items whose outcome in the last round is most uncertain."""
-        needed = self._needed(k)
-        width = math.hypot(self.focus * needed, self.schedule.sd(k) * GRID)
+        needed = self._needed(k)[pool]
+        width = np.hypot(self.focus * needed, self.schedule.sd(k) * GRID)
         bell = np.exp(-0.5 * ((y - needed) / width) ** 2)
         least = max(1, round(FULL * self.focus))
         return np.asarray(np.clip(np.rint(FULL * bell), least, FULL), dtype=np.int64)
@@ -390,14 +453,22 @@ class Rounds(Mechanism):
             "reach": self.reach,
             "focus": self.focus,
             **counts,
+            **({} if not self.pools else self._pool_parameters()),
+        }
+
+    def _pool_parameters(self) -> dict[str, Any]:
+        return {
+            "pool_sizes": [pool.size for pool in self.pools],
+            "pool_thresholds": [list(pool.thresholds) for pool in self.pools],
+            "expected_fakes": self.fakes(),
         }
 
 
 def _split(
-    rounds: int | None, count_share: float | None, count_per_user: int | None
+    rounds: int | None, count_share: float | None, count_per_user: int | None, pools: Pools
 ) -> dict[str, Any]:
     """How a budget is divided between rounds and counts; by default as the constants say."""
-    R = ROUNDS if rounds is None else rounds
+    R = rounds if rounds is not None else ROUNDS_WITH_POOL if pools else ROUNDS
     if not 1 <= R <= MOST_ROUNDS:
         raise UsageError(f"--rounds must lie between 1 and {MOST_ROUNDS}, not {R}")
     shares = [LAST_TO_FIRST ** (k / max(1, R - 1)) for k in range(R)]
@@ -410,42 +481,5 @@ def _split(
     }
 
 
-def _counts(letters: dict[str, str]) -> WeightedCounts | ClippedCounts | None:
-    """The noise of the counts from sigma1, sigma_h, d2 or, of older bundles, d2 and sigma."""
-    given = {
-        name: number(letters, name)
-        for name in ("sigma1", "sigma_h", "sigma", "d2")
-        if name in letters
-    }
-    d2 = whole(given.pop("d2"), "d2") if "d2" in given else None
-    if given.keys() == {"sigma"} and d2 is not None:
-        return ClippedCounts(scale=given["sigma"], per_user=d2)
-    if given.keys() == {"sigma1", "sigma_h"}:
-        return WeightedCounts(scale=given["sigma1"], histogram_scale=given["sigma_h"], per_user=d2)
-    if given or d2 is not None:
-        raise UsageError("counts need sigma1 and sigma_h, and may have d2")
-    return None
-
-
 def _drawn(entropy: Entropy, scale: float, count: int) -> Integers:
     return draw(noise="gaussian", scale=scale, count=count, entropy=entropy)
-
-
-def _listed(values: Sequence[float]) -> str:
-    return "_".join(repr(value) for value in values)
-
-
-def _numbers(letters: dict[str, str], name: str) -> tuple[float, ...]:
-    """The numbers of all rounds given under a name; takes it out of `letters`."""
-    if name not in letters:
-        raise UsageError(f"missing parameter {name}: a number for each round, joined by _")
-    parts = letters.pop(name).split("_")
-    return tuple(number({name: part}, name) for part in parts)
-
-
-def _wholes(
-    letters: dict[str, str], name: str, *, default: tuple[int, ...] | None = None
-) -> tuple[int, ...]:
-    if name not in letters and default is not None:
-        return default
-    return tuple(whole(value, name) for value in _numbers(letters, name))

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from murmurlog.bundle.progress import measure
 from murmurlog.mechanisms.rounds.weights import (
     Held,
     attended,
@@ -20,7 +21,7 @@ from murmurlog.mechanisms.rounds.weights import (
 )
 from murmurlog.privacy.sampler import Entropy, Integers, draw
 
-GOING_ON = pa.schema([(name, pa.int64()) for name in ("item", "attention", "remembered")])
+GOING_ON = pa.schema([(name, pa.int64()) for name in ("item", "attention", "remembered", "pool")])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +34,8 @@ class Judged:
     remembered: Integers
 
 
-Judge = Callable[[int, Integers, Integers], Judged]  # of a round, z and what is remembered
+# Of a round, z, what is remembered, and the pool of each item.
+Judge = Callable[[int, Integers, Integers, Integers], Judged]
 
 
 def select_streaming(
@@ -42,16 +44,21 @@ def select_streaming(
     """The published items' numbers, in order; `scales` are those of the draws, in grid steps."""
     shown: list[Integers] = [np.zeros(0, np.int64)]
     rows, known = opening_rows(held), None
+    advance = measure(held.say, total=len(scales), unit="rounds")
     for k, scale in enumerate(scales):
         # 1. What each unit gives to each of its items that are alive: all of these and no others.
         sums = summed_weights(rows)
         if known is not None:
-            sums = sums.join(known.select("item", "remembered"), "item")
+            sums = sums.join(known.select("item", "remembered", "pool"), "item")
+        elif held.in_pools is not None:
+            pools = sums.left_join(held.in_pools, "item")
+            sums = pools.select("item", "weight", pool=pools["pool"].fill_null(0))
         going = _Round()
         batches = held.engine.batches(sums)
         passing = going.process(batches, k=k, scale=scale, judge=judge, entropy=entropy)
         known = held.engine.store_batches(GOING_ON, passing)
         shown += going.passed
+        advance()
         if going.count == 0:
             break
         rows = attended(held, rows, known.select("item", "attention"))
@@ -77,12 +84,15 @@ class _Round:
         """The items that go on, batch by batch."""
         for batch in batches:
             item, W = _column(batch, "item"), _column(batch, "weight")
-            remembered = _column(batch, "remembered") if k else np.zeros(len(W), np.int64)
+            remembered, pool = (
+                _column(batch, name) if name in batch.schema.names else np.zeros(len(W), np.int64)
+                for name in ("remembered", "pool")
+            )
             # 2. One draw for every alive item: it is in one batch, once.
             noise = draw(noise="gaussian", scale=scale, count=len(W), entropy=entropy)
-            found = judge(k, W + noise, remembered)
+            found = judge(k, W + noise, remembered, pool)
             self.passed.append(item[found.passed])
-            columns = [item[found.on], found.attention, found.remembered]
+            columns = [item[found.on], found.attention, found.remembered, pool[found.on]]
             self.count += len(columns[0])
             yield pa.RecordBatch.from_arrays(
                 [pa.array(column, pa.int64()) for column in columns], schema=GOING_ON

@@ -3,8 +3,8 @@
 All steps are Ibis expressions, the same on every engine. Draws no noise.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import ibis
@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from murmurlog.counting.bound import Bounded, EncodedBounded, PartitionedBounded, bound
 from murmurlog.counting.holdings import Holdings
-from murmurlog.counting.items import EncodedItems, Items
+from murmurlog.counting.items import EncodedItems, Items, without
+from murmurlog.counting.public_sets.sets import Domain
 from murmurlog.counting.subsequences import items_for, sets
 from murmurlog.logs.engines.protocol import Engine
 from murmurlog.logs.log import Log
@@ -38,6 +39,11 @@ class Held:
     items: Items  # everything that units hold, not bounded: for the counts
     holdings: Callable[[], Iterator[Holdings]] | None = None  # the same as codes, if it is encoded
     dense: bool = True  # items are 0 ... size - 1; else their numbers have gaps
+    pools: tuple[Domain, ...] = ()  # public keys, disjoint; noised also where nobody holds them
+    # (item, pool): the number of the pool, from 1 on, of each item that is in one; None without pools
+    in_pools: Any = None
+    earlier: pa.Table | None = None  # keys that are public already: never selected, always counted
+    say: Callable[[str], None] = field(default=lambda _: None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,16 +53,28 @@ class Play:
     rows: Any  # unit, item, attention; of alive items only
     alive: Integers
     remembered: Integers  # of each alive item: sum of past_j z_j
+    pool: Integers  # of each alive item: the number of its pool, 0 for none
 
 
-def hold(log: Log, view: View, *, per_user: int, entropy: Entropy) -> Held:
+def hold(
+    log: Log, view: View, *, per_user: int, pools: tuple[Domain, ...] = (), entropy: Entropy
+) -> Held:
     """At most `per_user` distinct items of each unit, with numbers for units and items.
 
-    (i) distinct, (ii) from the unit's own rows and a key that is drawn apart from all noise.
+    (i) distinct, (ii) from the unit's own rows and a key that is drawn apart from all noise. Keys that
+    are public already are left out before units are bounded: a rule about single items.
     """
-    items = view.items(log)
-    if view.kind != "itemset":
-        return numbered(bound(items, per_user=per_user, way=view.way, entropy=entropy), items)
+    items, earlier = view.items(log), view.earlier.get(view.kind)
+    if view.kind == "itemset":
+        return _hold_sets(items, view, per_user, entropy)
+    selected = items if earlier is None else without(items, earlier)
+    kept = bound(selected, per_user=per_user, way=view.way, entropy=entropy)
+    held = numbered(kept, items, complete=earlier is None)
+    return replace(held, earlier=earlier, pools=pools, in_pools=_in_pools(held, pools))
+
+
+def _hold_sets(items: Items, view: View, per_user: int, entropy: Entropy) -> Held:
+    """The same for sets of queries."""
     n = items_for(per_user, view.set_size, consecutive=view.consecutive)
     few = bound(items, per_user=n, way=view.way, places=True, entropy=entropy)
     made = sets(few, k=view.set_size, consecutive=view.consecutive)
@@ -65,11 +83,27 @@ def hold(log: Log, view: View, *, per_user: int, entropy: Entropy) -> Held:
     return numbered(made, items)
 
 
-def numbered(kept: Bounded, items: Items) -> Held:
-    """The bounded items with numbers for units and items, materialised once for all rounds."""
+def _in_pools(held: Held, pools: Sequence[Domain]) -> Any:
+    """(item, pool) of the items that a pool lists; no item is in two."""
+    parts = [
+        pool.restrict(held.names, held.engine).select("item", pool=ibis.literal(n, "int64"))
+        for n, pool in enumerate(pools, 1)
+    ]
+    return (
+        held.engine.materialise(ibis.union(*parts) if len(parts) > 1 else parts[0])
+        if parts
+        else None
+    )
+
+
+def numbered(kept: Bounded, items: Items, *, complete: bool = True) -> Held:
+    """The bounded items with numbers for units and items, materialised once for all rounds.
+
+    `items` is everything that units hold; not `complete`: some of it was left out before bounding.
+    """
     engine, keys = kept.engine, list(kept.keys)
-    if isinstance(kept, EncodedBounded):
-        return _already_numbered(kept, items)
+    if isinstance(kept, EncodedBounded) and isinstance(items, EncodedItems):
+        return _already_numbered(kept, items, complete=complete)
     names = engine.number_rows(kept.table.select(*keys).distinct(), "item")
     units = engine.number_rows(kept.table.select("unit").distinct(), "number")
     rows = kept.table.join(names, keys).join(units, "unit")
@@ -90,7 +124,7 @@ def numbered(kept: Bounded, items: Items) -> Held:
     )
 
 
-def _already_numbered(kept: EncodedBounded, items: Items) -> Held:
+def _already_numbered(kept: EncodedBounded, items: EncodedItems, *, complete: bool) -> Held:
     """The same where units and items have codes: those of items that nobody holds are left out."""
     engine, holdings, firsts = kept.engine, kept.holdings, kept.first
     some = np.flatnonzero(np.bincount(firsts.item))
@@ -110,7 +144,8 @@ def _already_numbered(kept: EncodedBounded, items: Items) -> Held:
         unit=kept.unit,
         per_user=kept.per_user,
         items=items,
-        holdings=lambda: iter((holdings,)),
+        # Of a log without earlier keys these are all; else they are looked up again.
+        holdings=(lambda: iter((holdings,))) if complete else items.holdings,
     )
 
 
@@ -120,6 +155,9 @@ def opening(held: Held) -> Play:
         rows=opening_rows(held),
         alive=np.arange(held.size),
         remembered=np.zeros(held.size, np.int64),
+        pool=np.zeros(held.size, np.int64)
+        if held.in_pools is None
+        else by_item(held, held.in_pools, "pool"),
     )
 
 

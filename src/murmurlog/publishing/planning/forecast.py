@@ -164,15 +164,13 @@ def select(mechanism: Rounds, held: StandInLog, *, noise: Noise) -> Integers:
     for k, scale in enumerate(s.scales):
         W = _weights(unit, item, attention, held.units, size)[alive]
         z = W + noise(scale * GRID, len(W))
-        y = s.own[k] * z + remembered
-        passed = y >= s.thresholds[k]
-        shown.append(alive[passed])
-        on = ~passed & (y >= mechanism._give_up(k))
-        if k + 1 == s.rounds or not on.any():
+        found = mechanism.judged(k, z, remembered)
+        shown.append(alive[found.passed])
+        if not found.on.any():
             break
-        alive, remembered = alive[on], (remembered + s.past[k] * z)[on]
+        alive, remembered = alive[found.on], found.remembered
         next_attention = np.zeros(size, np.int64)
-        next_attention[alive] = mechanism._attention(k, y[on])
+        next_attention[alive] = found.attention
         kept = next_attention[item] > 0
         unit, item = unit[kept], item[kept]
         attention = next_attention[item]
@@ -212,8 +210,8 @@ def explain(plan: Plan, simulation: Simulation | None = None) -> str:
     ten, hundred = (math.ceil(weight * math.sqrt(n)) for n in (10, 100))
     last = f"The last of {rounds} rounds asks" if rounds > 1 else "It asks"
     text = (
-        f"{last} for a weight of {weight:.3g}: {math.ceil(weight)} {unit}s with nothing else in play, "
-        f"{ten} who have ten items in play each, {hundred} who have a hundred"
+        f"{last} for a weight of {weight:.3g}: {math.ceil(weight)} {unit}s with no other candidate, "
+        f"{ten} with ten candidates each, {hundred} with a hundred"
     )
     if simulation is None:
         return f"{text}."

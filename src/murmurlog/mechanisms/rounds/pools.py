@@ -1,0 +1,175 @@
+"""Public keys in `rounds`: their thresholds, and which keys that nobody holds pass.
+
+Every key of a pool is in play from the start, whoever holds it, so its threshold costs no delta. A key
+that nobody holds has no weight: whether it ever passes depends on its noise alone, and all such keys
+are alike. So their number is drawn, and which keys they are is a uniform choice (`unheld`).
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import mpmath
+import numpy as np
+from scipy.special import ndtri
+
+from murmurlog.errors import UsageError
+from murmurlog.privacy.counts import GRID
+from murmurlog.privacy.rounds import Schedule
+from murmurlog.privacy.sampler import (
+    Entropy,
+    Integers,
+    binomial,
+    draw,
+    normal_above,
+    uniform_fraction,
+)
+
+BLOCK = 1 << 20
+DIRECT = 1 << 21  # keys that nobody holds are drawn one by one up to this many
+MOST_KEYS = 1 << 40
+
+# Of a round, measurements and what is remembered: who passes, who goes on, what is remembered.
+Judge = Callable[[int, Integers, Integers], Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolKeys:
+    """A class of public keys: how many, and what one needs in each round, in grid steps."""
+
+    size: int
+    thresholds: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.size <= MOST_KEYS:
+            raise UsageError(f"a pool has 1 to 2^40 keys, not {self.size}")
+
+    def fakes(self, schedule: Schedule) -> float:
+        """At most how many keys that nobody holds pass, on average."""
+        return self.size * float(sum(_chances(schedule, self.thresholds)))
+
+
+def pool_keys(schedule: Schedule, *, size: int, fakes: float, late: float) -> PoolKeys:
+    """The thresholds at which at most `fakes` of `size` keys that nobody holds pass, on average.
+
+    `late` of them in the last round, the others in equal parts.
+    """
+    if not (fakes > 0 and math.isfinite(fakes)):
+        raise UsageError(f"the expected number of fakes must be positive, not {fakes!r}")
+    R = schedule.rounds
+    parts = [1.0] if R == 1 else [(1 - late) / (R - 1)] * (R - 1) + [late]
+    least = min(part * fakes / size for part in parts)
+    if least >= 0.5 or max(parts) * fakes / size >= 0.5:
+        raise UsageError(f"{fakes:g} fakes of a pool of {size} keys are too many: ask for fewer")
+    steps = [
+        math.ceil(GRID * -float(ndtri(part * fakes / size)) * schedule.sd(k))
+        for k, part in enumerate(parts)
+    ]
+    made = PoolKeys(size=size, thresholds=tuple(steps))
+    if made.thresholds[-1] >= schedule.thresholds[-1]:
+        raise UsageError(
+            f"a pool of {size} keys with {fakes:g} expected fakes asks more of a key than keys outside "
+            "the pool need: use a smaller pool, or accept more fakes with --fakes"
+        )
+    return made
+
+
+def pass_unheld(
+    schedule: Schedule, keys: PoolKeys, judge: Judge, *, count: int, entropy: Entropy
+) -> int:
+    """How many of `count` keys that nobody holds pass in some round."""
+    if count > DIRECT:
+        return _pass_lazily(schedule, keys, judge, count, entropy)
+    found = 0
+    for start in range(0, count, BLOCK):
+        found += _pass_block(schedule, judge, min(BLOCK, count - start), entropy)
+    return found
+
+
+def _pass_block(schedule: Schedule, judge: Judge, count: int, entropy: Entropy) -> int:
+    """Runs all rounds on keys without any weight."""
+    passed, remembered = 0, np.zeros(count, np.int64)
+    for k, scale in enumerate(schedule.scales):
+        z = draw(noise="gaussian", scale=scale * GRID, count=len(remembered), entropy=entropy)
+        found = judge(k, z, remembered)
+        passed += int(found.passed.sum())
+        remembered = found.remembered
+    return passed
+
+
+def _pass_lazily(
+    schedule: Schedule, keys: PoolKeys, judge: Judge, count: int, entropy: Entropy
+) -> int:
+    """The same law, from the few keys whose noise lies beyond a threshold at all.
+
+    Let H_k be the noises Z of all rounds whose sum in round k reaches the threshold, less half a step
+    a round for rounding. A key outside all H_k never passes. The number of proposals is binomial with
+    p = sum of P(H_k); a proposal has Z from the law given H_k, k with probability P(H_k)/p, and is kept
+    with probability 1/(the number of H_j that hold Z). So a key is kept at Z with density phi(Z) on the
+    union of the H_k. Those kept go through the real rules.
+    """
+    with mpmath.workprec(300):
+        chances = _chances(schedule, keys.thresholds)
+        p = mpmath.fsum(chances)
+        if p > 1:
+            raise UsageError("the thresholds of a pool this large are too low: ask for fewer fakes")
+        proposals = binomial(count, p, entropy=entropy)
+        kept = [_propose(schedule, keys, chances, p, entropy) for _ in range(proposals)]
+    noises = [noise for noise in kept if noise is not None]
+    passed, remembered = 0, np.zeros(len(noises), np.int64)
+    z = np.array(noises, np.int64).reshape(len(noises), schedule.rounds)
+    for k in range(schedule.rounds):
+        found = judge(k, z[:, k], remembered)
+        passed += int(found.passed.sum())
+        remembered, z = found.remembered, z[found.on]
+    return passed
+
+
+def _chances(schedule: Schedule, thresholds: tuple[int, ...]) -> list[Any]:
+    """P(H_k) for each round, at the working precision."""
+    return [
+        mpmath.erfc(_edge(schedule, thresholds, k) / mpmath.sqrt(2)) / 2
+        for k in range(schedule.rounds)
+    ]
+
+
+def _direction(schedule: Schedule, k: int) -> list[Any]:
+    """What each round's noise, in standard deviations, adds to y_k, in grid steps."""
+    parts = zip(schedule.coefficients(k), schedule.scales, strict=False)
+    given = [mpmath.mpf(c) * mpmath.mpf(s) * GRID for c, s in parts]
+    return given + [mpmath.mpf(0)] * (schedule.rounds - k - 1)
+
+
+def _edge(schedule: Schedule, thresholds: tuple[int, ...], k: int) -> Any:
+    """Where H_k begins, in standard deviations of y_k."""
+    length = mpmath.sqrt(mpmath.fsum(a * a for a in _direction(schedule, k)))
+    return (thresholds[k] - mpmath.mpf(sum(schedule.coefficients(k))) / 2) / length
+
+
+def _propose(
+    schedule: Schedule, keys: PoolKeys, chances: list[Any], p: Any, entropy: Entropy
+) -> list[int] | None:
+    """The rounded noises of one key, or None where the proposal is not kept."""
+    left = uniform_fraction(entropy) * p
+    k = 0
+    while k + 1 < len(chances) and left >= chances[k]:
+        left -= chances[k]
+        k += 1
+    a = _direction(schedule, k)
+    length = mpmath.sqrt(mpmath.fsum(x * x for x in a))
+    along = normal_above(_edge(schedule, keys.thresholds, k), entropy=entropy)
+    free = [normal_above(None, entropy=entropy) for _ in a]
+    shift = (along - mpmath.fsum(x * y for x, y in zip(a, free, strict=True)) / length) / length
+    noise = [y + shift * x for x, y in zip(a, free, strict=True)]  # standard deviations
+    holding = sum(
+        mpmath.fsum(x * y for x, y in zip(_direction(schedule, j), noise, strict=True))
+        >= keys.thresholds[j] - mpmath.mpf(sum(schedule.coefficients(j))) / 2
+        for j in range(schedule.rounds)
+    )
+    if uniform_fraction(entropy) * max(1, holding) >= 1:
+        return None
+    return [
+        int(mpmath.floor(y * mpmath.mpf(s) * GRID + mpmath.mpf(1) / 2))
+        for y, s in zip(noise, schedule.scales, strict=True)
+    ]

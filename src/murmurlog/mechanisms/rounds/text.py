@@ -1,0 +1,93 @@
+"""The public numbers of `rounds` as letters, and back: what a certificate names it by."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from murmurlog.errors import UsageError
+from murmurlog.mechanisms.letters import number, whole
+from murmurlog.mechanisms.rounds.pools import PoolKeys
+from murmurlog.privacy import ClippedCounts, Schedule, WeightedCounts
+
+
+def letters_of(
+    s: Schedule, limits: Mapping[str, float], pools: Sequence[PoolKeys]
+) -> dict[str, Any]:
+    """All letters with their values; lists are joined by _."""
+    parts: dict[str, Any] = {
+        "d": s.d,
+        "s": _listed(s.scales),
+        "own": _listed(s.own),
+        "past": _listed(s.past),
+        "T": _listed(s.thresholds),
+        **limits,
+    }
+    if isinstance(s.counts, ClippedCounts):
+        parts |= {"d2": s.counts.per_user, "sigma": s.counts.scale}
+    elif s.counts is not None:
+        parts |= {"sigma1": s.counts.scale, "sigma_h": s.counts.histogram_scale}
+        parts |= {} if s.counts.per_user is None else {"d2": s.counts.per_user}
+    if pools:
+        thresholds = [T for pool in pools for T in pool.thresholds]
+        parts |= {"N": _listed([pool.size for pool in pools]), "TP": _listed(thresholds)}
+    return parts
+
+
+def schedule_from(letters: dict[str, str]) -> Schedule:
+    """From d, s, own, past, T, sigma1, sigma_h, d2 (or sigma); takes them out of `letters`."""
+    scales = _numbers(letters, "s")
+    return Schedule(
+        d=whole(number(letters, "d"), "d"),
+        scales=scales,
+        own=_wholes(letters, "own", default=(1,) * len(scales)),
+        past=_wholes(letters, "past", default=(0,) * (len(scales) - 1)),
+        thresholds=_wholes(letters, "T"),
+        counts=_counts(letters),
+    )
+
+
+def _counts(letters: dict[str, str]) -> WeightedCounts | ClippedCounts | None:
+    """The noise of the counts from sigma1, sigma_h, d2 or, of older bundles, d2 and sigma."""
+    given = {
+        name: number(letters, name)
+        for name in ("sigma1", "sigma_h", "sigma", "d2")
+        if name in letters
+    }
+    d2 = whole(given.pop("d2"), "d2") if "d2" in given else None
+    if given.keys() == {"sigma"} and d2 is not None:
+        return ClippedCounts(scale=given["sigma"], per_user=d2)
+    if given.keys() == {"sigma1", "sigma_h"}:
+        return WeightedCounts(scale=given["sigma1"], histogram_scale=given["sigma_h"], per_user=d2)
+    if given or d2 is not None:
+        raise UsageError("counts need sigma1 and sigma_h, and may have d2")
+    return None
+
+
+def pools_from(letters: dict[str, str], rounds: int) -> tuple[PoolKeys, ...]:
+    """Classes of public keys from N, a size a pool, and TP, a threshold a round and pool."""
+    sizes, thresholds = _wholes(letters, "N", default=()), _wholes(letters, "TP", default=())
+    if len(thresholds) != rounds * len(sizes):
+        raise UsageError(f"TP needs a number for each of {rounds} rounds of {len(sizes)} pools")
+    return tuple(
+        PoolKeys(size=size, thresholds=thresholds[n * rounds : (n + 1) * rounds])
+        for n, size in enumerate(sizes)
+    )
+
+
+def _listed(values: Sequence[float]) -> str:
+    return "_".join(repr(value) for value in values)
+
+
+def _numbers(letters: dict[str, str], name: str) -> tuple[float, ...]:
+    """The numbers of all rounds given under a name; takes it out of `letters`."""
+    if name not in letters:
+        raise UsageError(f"missing parameter {name}: a number for each round, joined by _")
+    parts = letters.pop(name).split("_")
+    return tuple(number({name: part}, name) for part in parts)
+
+
+def _wholes(
+    letters: dict[str, str], name: str, *, default: tuple[int, ...] | None = None
+) -> tuple[int, ...]:
+    if name not in letters and default is not None:
+        return default
+    return tuple(whole(value, name) for value in _numbers(letters, name))
