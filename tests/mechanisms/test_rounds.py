@@ -235,7 +235,7 @@ def law(mechanism, A, B, AB, *, noise=1.0, nodes=220):
     s = mechanism.schedule
     s1, s2 = (noise * scale for scale in s.scales)
     T1, T2 = (T / GRID for T in s.thresholds)
-    low, top = mechanism._give_up(0) / GRID / s.own[0], T1 / s.own[0]
+    low, top = mechanism._give_up(0)[0] / GRID / s.own[0], T1 / s.own[0]
     held = [A + AB, B + AB]
     states = []  # of each item after the first round: passed, alive at z with these masses
     for alone in (A, B):
@@ -248,7 +248,8 @@ def law(mechanism, A, B, AB, *, noise=1.0, nodes=220):
         states.append((float(ndtr((W - top) / s1)), (edges[1:] + edges[:-1]) / 2, masses))
     (pass_A, z_A, m_A), (pass_B, z_B, m_B) = states
     h_A, h_B = (
-        mechanism._attention(0, np.rint(s.own[0] * z * GRID).astype(np.int64)) for z in (z_A, z_B)
+        mechanism._attention(0, np.rint(s.own[0] * z * GRID).astype(np.int64), 0)
+        for z in (z_A, z_B)
     )
 
     def later(z, W):

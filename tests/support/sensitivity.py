@@ -395,9 +395,9 @@ class Replay:
         """z for every item: noise about its weight, or whatever brings y to where it is aimed."""
         s, rng, size = self.mechanism.schedule, self.rng, len(W)
         own, T, sd = s.own[k], s.thresholds[k], s.sd(k) * GRID
-        low = math.ceil(min(T, max(self.mechanism._give_up(k), T - 8 * sd)))
+        low = math.ceil(min(T, max(self.mechanism._give_up(k)[0], T - 8 * sd)))
         u = rng.random(size)
-        borders = np.array([T, T - own, low, low - own, round(self.mechanism._needed(k))])
+        borders = np.array([T, T - own, low, low - own, round(self.mechanism._needed(k)[0])])
         targets = {
             "border": rng.choice(borders, size),
             "stays": low + (u * (T - low)).astype(np.int64),
@@ -623,7 +623,8 @@ class Ranked(Rounds):
         on[best] = np.arange(len(best)) - starts < 3
         listed = held.engine.keep(pa.table({"item": play.alive[on]}))
         rows = held.engine.materialise(play.rows.semi_join(listed, "item"))
-        return passed, module.Play(rows=rows, alive=play.alive[on], remembered=play.remembered[on])
+        columns = {name: getattr(play, name)[on] for name in ("alive", "remembered", "pool")}
+        return passed, module.Play(rows=rows, **columns)
 
 
 real_opening = module.opening
@@ -654,7 +655,7 @@ def count_weight_to_the_nearest(m, d2):
 def holders_by_bounded_sets(held, published):
     """m of a unit's bounded set, but its weight for all that it holds."""
     (holdings,) = held.holdings()
-    at = counting._places(holdings, published)[holdings.item]
+    at = holdings.places(published)[holdings.item]
     every = set(zip(holdings.unit[at >= 0].tolist(), at[at >= 0].tolist(), strict=True))
     names = held.names.to_pyarrow()
     shown = pc.is_in(names["query"], value_set=published["query"].combine_chunks())
