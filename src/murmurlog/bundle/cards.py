@@ -13,7 +13,7 @@ import pyarrow as pa
 from murmurlog.bundle import plain_yaml
 from murmurlog.bundle.certificate import Certificate
 from murmurlog.bundle.facts import facts
-from murmurlog.bundle.schema import CONTENTS, DESCRIPTIONS, LISTS, MORE, NOISY, keys_of
+from murmurlog.bundle.schema import AT_LEAST, CONTENTS, DESCRIPTIONS, LISTS, MORE, NOISY, keys_of
 from murmurlog.bundle.table_rules import stated_schema
 from murmurlog.charts.html import odds, several, up
 
@@ -75,7 +75,12 @@ def columns_of(certificate: Certificate, table: str) -> dict[str, str]:
 
 
 def _types(certificate: Certificate, table: str, standard: int) -> dict[str, str]:
-    return {f.name: TYPES[f.type][standard] for f in stated_schema(certificate, table)}
+    types = {f.name: TYPES[f.type][standard] for f in stated_schema(certificate, table)}
+    claim = certificate.tables[table]
+    if claim.meaning == AT_LEAST and standard == 1:
+        # Readers of data packages turn a column of empty integers into NaN, which is a number.
+        types[f"{claim.count}_high"] = "number"
+    return types
 
 
 def statement(certificate: Certificate) -> str:

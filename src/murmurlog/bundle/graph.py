@@ -15,13 +15,15 @@ from xml.sax.saxutils import escape, quoteattr
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from murmurlog.bundle.schema import COUNTED
 from murmurlog.errors import BundleError, UsageError
 
 COUNTS = {
-    "users": pa.int64(),
-    "users_stderr": pa.float64(),
-    "rows": pa.int64(),
-    "rows_stderr": pa.float64(),
+    **{
+        f"{count}{part}": pa.float64() if part == "_stderr" else pa.int64()
+        for count in COUNTED
+        for part in ("", "_low", "_high", "_stderr")
+    },
     "reliable": pa.bool_(),
 }
 ENDS = {"click": ("query", "url"), "reformulation": ("query", "next_query")}

@@ -212,7 +212,12 @@ def _marks(view: View) -> list[charts.Mark]:
                 count=count,
                 shown=view.reliable is None or bool(view.reliable[rank - 1]),
                 low=None if low is None else float(low[rank - 1]),
-                high=None if high is None else float(high[rank - 1]),
+                # Without an upper end the line ends at the count.
+                high=None
+                if high is None
+                else float(high[rank - 1])
+                if np.isfinite(high[rank - 1])
+                else count,
             )
         )
     return marks
@@ -239,7 +244,7 @@ def _rows(certificate: Certificate, views: Sequence[View], plus_minus: bool) -> 
             if count is not None and view.intervals is not None:
                 unsure = "" if row["reliable"] else " *"
                 low, high = (float(ends[place]) for ends in view.intervals)
-                text = f"{low:,.0f} to {high:,.0f}"
+                text = f"{low:,.0f} to {high:,.0f}" if np.isfinite(high) else f"at least {low:,.0f}"
                 if plus_minus:
                     text = f"{2 * row[f'{count}_stderr']:,.0f}"
                 line.append(text + unsure)
