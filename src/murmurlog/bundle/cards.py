@@ -389,9 +389,10 @@ def _in_log(certificate: Certificate) -> list[bool]:
 def _corrections(certificate: Certificate) -> str:
     made = {
         "Numbers of units in the log estimated from weighted counts": any(_in_log(certificate)),
-        "Selection bias taken out of counts": not all(_in_log(certificate) or [False]),
+        "selection bias taken out of counts": not all(_in_log(certificate) or [False]),
     }
-    return "; ".join(text for text, applies in made.items() if applies)
+    text = "; ".join(text for text, applies in made.items() if applies)
+    return text[:1].upper() + text[1:]
 
 
 def _bounded_step(certificate: Certificate) -> str:
