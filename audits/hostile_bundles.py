@@ -18,6 +18,14 @@ from cases import Case, mutated, rows, text, writes
 import murmurlog
 from murmurlog.bundle.write import publish
 
+ROW = {
+    "query": "a",
+    "users": 50,
+    "users_low": 40,
+    "users_high": 60,
+    "users_stderr": 1.0,
+    "reliable": True,
+}
 FALSE = frozenset({1, 6})  # a claim does not hold, or the bundle is corrupt
 CORRUPT = frozenset({6})
 READ = {
@@ -294,7 +302,7 @@ def _tables(sound: Path) -> Iterator[Case]:
         piece = pa.Table.from_arrays(
             [
                 pa.repeat(pa.scalar(v, f.type), 1 << 21)
-                for v, f in zip(("a", 50, 1.0, True), query.schema, strict=True)
+                for v, f in zip(ROW.values(), query.schema, strict=True)
             ],
             schema=query.schema,
         )
@@ -303,9 +311,7 @@ def _tables(sound: Path) -> Iterator[Case]:
                 file.write_table(piece)
 
     def wide(bundle: Path) -> None:
-        row = pa.table(
-            {"query": ["x" * 300_000_000], "users": [50], "users_stderr": [1.0], "reliable": [True]}
-        )
+        row = pa.table({name: [v] for name, v in (ROW | {"query": "x" * 300_000_000}).items()})
         pq.write_table(
             row.cast(query.schema), bundle / "data" / "query.parquet", compression="zstd"
         )
@@ -315,16 +321,15 @@ def _tables(sound: Path) -> Iterator[Case]:
         n, one = 65_536, pa.array(["x" * (1 << 20)])
         table = pa.table(
             {
+                **{name: [value] * n for name, value in ROW.items()},
                 "query": pa.DictionaryArray.from_arrays(pa.array([0] * n, pa.int32()), one),
-                "users": [50] * n,
-                "users_stderr": [1.0] * n,
-                "reliable": [True] * n,
             }
         )
         path = bundle / "data" / "query.parquet"
         pq.write_table(table, path, compression="zstd", store_schema=False)
 
-    nan = query.set_column(2, "users_stderr", pa.array([float("nan")] * len(query)))
+    error = query.schema.get_field_index("users_stderr")
+    nan = query.set_column(error, "users_stderr", pa.array([float("nan")] * len(query)))
     huge = query.set_column(1, "users", pa.array([2**63 - 1] * len(query)))
     nothing = query.set_column(1, "users", pa.nulls(len(query), pa.int64()))
     invalid = pa.StringArray.from_buffers(
@@ -350,7 +355,7 @@ def _tables(sound: Path) -> Iterator[Case]:
         "no byte": bare(b""),
         "two marks": bare(b"PAR1PAR1"),
         "a footer of 2 GB": bare(b"PAR1\xff\xff\xff\x7fPAR1"),
-        "markup": holds(pa.table({"query": ["<script>"], "users": [50], "users_stderr": [1.0], "reliable": [True]}).cast(query.schema)),
+        "markup": holds(pa.table({name: [v] for name, v in (ROW | {"query": "<script>"}).items()}).cast(query.schema)),
     }  # fmt: skip
     for what, change in ways.items():
         for how, command in READ.items():

@@ -75,14 +75,14 @@ def main() -> None:
                 f"{counted(Korolova, (1, 2, 4)):.0f}",
                 f"{counted(Threshold, (1, 5, 15, 40)):.0f}",
             ]
-            fixed = numbered(bound(held, per_user=D0, places=True, entropy=ENTROPY))
+            fixed = numbered(bound(held, per_user=D0, entropy=ENTROPY), held)
             for mechanism in ours.values():
                 found = [
                     len(mechanism.select(fixed, entropy=ENTROPY)) for _ in range(options.repeats)
                 ]
                 line.append(f"{mean(found):.0f}")
             started = time.perf_counter()
-            again = numbered(bound(held, per_user=D0, places=True, entropy=ENTROPY))
+            again = numbered(bound(held, per_user=D0, entropy=ENTROPY), held)
             ours["rounds, R=4"].release(again, entropy=ENTROPY)
             line.append(f"{time.perf_counter() - started:.1f}")
             print("| " + " | ".join(line) + " |", flush=True)
@@ -94,10 +94,10 @@ def with_counts(budget: dict[str, float], rows: int, seed: int) -> None:
         "threshold, d=5": Threshold.solve(**budget, d=5),
         "threshold, d=20": Threshold.solve(**budget, d=20),
         **{
-            f"rounds, d2={d2}, share {share}": Rounds.solve(
+            f"rounds, d2={d2 or 'chosen'}, share {share}": Rounds.solve(
                 **budget, d=D0, count_per_user=d2, count_share=share
             )
-            for d2, share in ((5, 0.5), (20, 0.5), (20, 0.3), (40, 0.3), (80, 0.3))
+            for d2, share in ((8, 0.3), (16, 0.3), (40, 0.3), (None, 0.3), (None, 0.5))
         },
     }
     print("| log | " + " | ".join(mechanisms) + " |\n" + "|---" * (len(mechanisms) + 1) + "|")
@@ -110,8 +110,8 @@ def with_counts(budget: dict[str, float], rows: int, seed: int) -> None:
             line = [name]
             for mechanism in mechanisms.values():
                 d = mechanism.parameters()["per_user"]
-                kept = bound(held, per_user=d, places=True, entropy=ENTROPY)
-                gathered = numbered(kept) if isinstance(mechanism, Rounds) else tally(kept)
+                kept = bound(held, per_user=d, entropy=ENTROPY)
+                gathered = numbered(kept, held) if isinstance(mechanism, Rounds) else tally(kept)
                 shown = mechanism.release(gathered, entropy=ENTROPY).to_pydict()
                 users = dict(zip(shown["query"], shown["users"], strict=True))
                 pairs_of = zip(true["query"], true["unit_count"], strict=True)

@@ -27,6 +27,7 @@ from sensitivity import (  # noqa: E402
     KINDS,
     LURES,
     REAL,
+    STAGES,
     TWINS,
     Report,
     fuzz,
@@ -36,7 +37,6 @@ from sensitivity import (  # noqa: E402
 )
 
 A_BATCH = 500
-STAGES = ("round 1", "later", "counts")
 
 
 def main() -> int:
@@ -75,7 +75,7 @@ def pairs(wanted: int, seed: int) -> bool:
 def twins(seed: int) -> bool:
     rng = np.random.default_rng(seed)
     worlds = random_worlds(rng, 3, 450)
-    mechanism = Rounds.solve(epsilon=1.0, delta=1e-6, d=3, count_per_user=1)
+    mechanism = Rounds.solve(epsilon=1.0, delta=1e-6, d=3)
     good = True
     print(f"\n{'the same worlds under':34}{'worlds with a fault':>20}{'moved / bound':>15}")
     with written(worlds, rng) as logs:

@@ -76,7 +76,7 @@ def keys_alone(
             "korolova": counted(Korolova, (1, 2, 4)),
             "threshold": counted(Threshold, (1, 5, 10, 15, 20, 40)),
         }
-        fixed = numbered(bound(held, per_user=D0, places=True, entropy=ENTROPY))
+        fixed = numbered(bound(held, per_user=D0, entropy=ENTROPY), held)
         for each, mechanism in ours.items():
             found[each] = mean(
                 len(mechanism.select(fixed, entropy=ENTROPY)) for _ in range(repeats)
@@ -90,10 +90,16 @@ def with_counts(name: str, table: pa.Table, repeats: int) -> None:
         "threshold d=5": Threshold.solve(**budget, d=5),
         "threshold d=15": Threshold.solve(**budget, d=15),
         **{
-            f"rounds R={R} share {share} d2={d2}": Rounds.solve(
+            f"rounds R={R} share {share} d2={d2 or 'chosen'}": Rounds.solve(
                 **budget, d=D0, rounds=R, count_share=share, count_per_user=d2
             )
-            for R, share, d2 in ((4, 0.5, 20), (4, 0.3, 20), (4, 0.3, 40), (6, 0.3, 40))
+            for R, share, d2 in (
+                (4, 0.3, 16),
+                (4, 0.3, 40),
+                (4, 0.3, None),
+                (4, 0.5, None),
+                (6, 0.3, None),
+            )
         },
     }
     true = table.group_by("query").aggregate([("unit", "count")])
@@ -102,8 +108,8 @@ def with_counts(name: str, table: pa.Table, repeats: int) -> None:
         held = as_items(engine, table)
         for title, mechanism in mechanisms.items():
             d = mechanism.parameters()["per_user"]
-            kept = bound(held, per_user=d, places=True, entropy=ENTROPY)
-            gathered = numbered(kept) if isinstance(mechanism, Rounds) else tally(kept)
+            kept = bound(held, per_user=d, entropy=ENTROPY)
+            gathered = numbered(kept, held) if isinstance(mechanism, Rounds) else tally(kept)
             rows, errors = [], []
             for _ in range(repeats):
                 shown = mechanism.release(gathered, entropy=ENTROPY).to_pydict()

@@ -29,7 +29,7 @@ from murmurlog.logs import formats as shapes
 from murmurlog.logs.log import read
 from murmurlog.logs.screen import load
 from murmurlog.logs.source import find
-from murmurlog.privacy import rounds
+from murmurlog.privacy import WeightedCounts, rounds
 from murmurlog.web.bundles import Shelf
 
 FAST = "threshold(noise=geometric, d=1, scale=1.0, T=24)"
@@ -303,7 +303,7 @@ def test_tables_with_other_columns_or_empty_values_are_not_handed_out(bundle):
 def test_a_table_that_unpacks_out_of_all_proportion_is_refused(bundle):
     path = bundle / "data" / "query.parquet"
     schema = pq.read_schema(path)
-    values = zip(("a", 50, 1.0, True), schema, strict=True)
+    values = zip(("a", 50, 40, 60, 1.0, True), schema, strict=True)
     many = [pa.repeat(pa.scalar(value, field.type), 4_000_000) for value, field in values]
     pq.write_table(pa.Table.from_arrays(many, schema=schema), path, compression="zstd")
     with pytest.raises(BundleError, match="more than 200 times its size"):
@@ -401,7 +401,7 @@ def test_sides_are_held_against_each_other_a_few_at_a_time(monkeypatch):
     """Absurd parameters have thousands of them; the answer is that of all at once."""
     absurd = rounds.Schedule(
         d=100, scales=(0.3,), own=(1,), past=(), thresholds=(3 * rounds.GRID,),
-        count_per_user=100, count_scale=1.0,
+        counts=WeightedCounts(scale=1.0, histogram_scale=1.0),
     )  # fmt: skip
     sizes, real = [], rounds._delta
 

@@ -30,7 +30,8 @@ from murmurlog.logs.encoded import NEVER, EncodedColumn
 from murmurlog.logs.engines.duckdb import DuckEngine, connect
 from murmurlog.logs.log import EncodedLog, TableLog, read
 from murmurlog.logs.source import find
-from murmurlog.mechanisms.rounds.weights import numbered
+from murmurlog.mechanisms import View
+from murmurlog.mechanisms.rounds.weights import hold
 from murmurlog.privacy.sampler import SystemEntropy
 
 COUNTED = [
@@ -202,7 +203,7 @@ def test_only_published_queries_count_where_a_table_follows(general, tmp_path):
     assert numbers
 
 
-def test_places_and_numbers_for_rounds_are_the_same(general, tmp_path):
+def test_items_and_numbers_for_rounds_are_the_same(general, tmp_path):
     log = hostile_log(1500, seed=8)
     coarse = pa.compute.floor_temporal(log["time"], unit="month")
     pq.write_table(log.set_column(1, "time", coarse), tmp_path / "log.parquet")
@@ -210,16 +211,13 @@ def test_places_and_numbers_for_rounds_are_the_same(general, tmp_path):
     def held():
         with connect() as engine:
             found = read(find(str(tmp_path / "log.parquet")), engine=engine)
-            kept = bound(
-                items(found, kind="query"), per_user=20, places=True, entropy=SystemEntropy()
-            )
-            numbers = numbered(kept)
-            rows = numbers.table.join(numbers.names, "item").select("unit", "place", "query")
+            numbers = hold(found, View(kind="query"), per_user=20, entropy=SystemEntropy())
+            rows = numbers.table.join(numbers.names, "item").select("unit", "query")
             units = {}
             for batch in engine.batches(rows):
                 for row in batch.to_pylist():
-                    units.setdefault(row["unit"], []).append((row["place"], row["query"]))
-            assert numbers.size == len({q for unit in units.values() for _, q in unit})
+                    units.setdefault(row["unit"], []).append(row["query"])
+            assert numbers.size == len({q for unit in units.values() for q in unit})
             return sorted(sorted(unit) for unit in units.values())
 
     numbers = held()

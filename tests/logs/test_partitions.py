@@ -22,7 +22,8 @@ from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.log import EncodedLog, read
 from murmurlog.logs.partitions import Partitions
 from murmurlog.logs.source import find
-from murmurlog.mechanisms.rounds.weights import numbered
+from murmurlog.mechanisms import View
+from murmurlog.mechanisms.rounds.weights import hold
 from murmurlog.privacy.sampler import SeededEntropy
 from murmurlog.publishing.ledger import Ledger
 
@@ -121,15 +122,12 @@ def test_rounds_hold_the_same_items_of_a_log_in_parts(crowded, tmp_path):
     def held():
         with connect() as engine:
             found = read(find(str(path)), engine=engine)
-            kept = bound(
-                items(found, kind="query"), per_user=20, places=True, entropy=SeededEntropy(1)
-            )
-            numbers = numbered(kept)
-            rows = numbers.table.join(numbers.names, "item").select("unit", "place", "query")
+            numbers = hold(found, View(kind="query"), per_user=20, entropy=SeededEntropy(1))
+            rows = numbers.table.join(numbers.names, "item").select("unit", "query")
             units = {}
             for batch in engine.batches(rows):
                 for row in batch.to_pylist():
-                    units.setdefault(row["unit"], []).append((row["place"], row["query"]))
+                    units.setdefault(row["unit"], []).append(row["query"])
             return sorted(sorted(unit) for unit in units.values())
 
     whole = held()

@@ -4,6 +4,7 @@ import itertools
 import json
 import math
 import tracemalloc
+from collections import Counter
 from dataclasses import replace
 
 import ibis
@@ -16,21 +17,26 @@ import pytest
 from hostile import hostile_log
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from laws import hockey_stick
 from scipy.special import ndtr, ndtri
 from scipy.stats import binom
 
 import murmurlog.mechanisms.rounds.weights as module
 from murmurlog.auditing.verify import verify
-from murmurlog.counting.bound import TableBounded, bound
+from murmurlog.counting.bound import bound
 from murmurlog.counting.items import TableItems
 from murmurlog.errors import Refused, UsageError
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.mechanisms import Rounds, View, parse
-from murmurlog.mechanisms.rounds.weights import FULL, Held, clipped, numbered, weights
-from murmurlog.privacy import delta_of_threshold, gaussian_delta
+from murmurlog.mechanisms.rounds.weights import FULL, Held, numbered, weights
+from murmurlog.privacy import (
+    ClippedCounts,
+    WeightedCounts,
+    delta_of_threshold,
+    gaussian_delta,
+    histogram_bins,
+)
+from murmurlog.privacy.counts import GRID
 from murmurlog.privacy.rounds import (
-    GRID,
     Schedule,
     delta_of_rounds,
     epsilon_of_rounds,
@@ -40,7 +46,7 @@ from murmurlog.privacy.sampler import SeededEntropy, SystemEntropy
 from murmurlog.publishing.release import release
 
 
-def schedule_of(*, T, s, own=None, past=None, d=2, d2=None, sigma=None):
+def schedule_of(*, T, s, own=None, past=None, d=2, counts=None):
     R = len(s)
     return Schedule(
         d=d,
@@ -48,8 +54,7 @@ def schedule_of(*, T, s, own=None, past=None, d=2, d2=None, sigma=None):
         own=tuple(own or [1] * R),
         past=tuple([0] * (R - 1) if past is None else past),
         thresholds=tuple(math.ceil(GRID * x) for x in T),
-        count_per_user=d2,
-        count_scale=sigma,
+        counts=counts,
     )
 
 
@@ -81,8 +86,11 @@ def slow_delta(schedule, epsilon, neighbours):
             leak += 1 - phi(limit / sd) ** t
         square = sum(1 / mpmath.mpf(x) ** 2 for x in s.scales) if t < d else mpmath.mpf(0)
         square -= mpmath.mpf(t) / d / mpmath.mpf(s.scales[0]) ** 2 if t < d else 0
-        if s.count_scale:
-            square += mpmath.mpf(min(s.count_per_user, d - t)) / mpmath.mpf(s.count_scale) ** 2
+        if isinstance(s.counts, WeightedCounts):  # whatever t and d are
+            square += 1 / mpmath.mpf(s.counts.scale) ** 2
+            square += 1 / mpmath.mpf(s.counts.histogram_scale) ** 2
+        elif s.counts:
+            square += mpmath.mpf(min(s.counts.per_user, d - t)) / mpmath.mpf(s.counts.scale) ** 2
         return 1 - leak, square
 
     with mp.workdps(40):
@@ -101,7 +109,15 @@ def slow_delta(schedule, epsilon, neighbours):
 
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
 @pytest.mark.parametrize(
-    ("rounds", "d", "counts"), [(1, 4, {}), (3, 5, {}), (2, 6, {"d2": 2, "sigma": 9.0})]
+    ("rounds", "d", "counts"),
+    [
+        (1, 4, None),
+        (3, 5, None),
+        (1, 1, WeightedCounts(scale=6.0, histogram_scale=20.0)),
+        (3, 5, WeightedCounts(scale=6.0, histogram_scale=20.0)),
+        (2, 6, WeightedCounts(scale=9.0, histogram_scale=7.0, per_user=2)),
+        (2, 6, ClippedCounts(scale=9.0, per_user=2)),
+    ],
 )
 def test_delta_agrees_with_long_arithmetic(rounds, d, counts, neighbours):
     s = [7.0, 5.0, 4.0][:rounds]
@@ -111,7 +127,7 @@ def test_delta_agrees_with_long_arithmetic(rounds, d, counts, neighbours):
         own=[2, 3, 5][:rounds],
         past=[1, 2][: rounds - 1],
         T=[56, 105, 185][:rounds],
-        **counts,
+        counts=counts,
     )
     for epsilon in (0.0, 0.3, 1.0, 2.5):
         fast = delta_of_rounds(found, epsilon=epsilon, neighbours=neighbours)
@@ -153,11 +169,21 @@ def test_one_item_and_one_round_is_the_threshold_mechanism():
         assert delta_of_rounds(found, epsilon=epsilon) == pytest.approx(plain, rel=1e-4)
 
 
-def test_counts_cost_nothing_where_a_unit_has_no_shared_item():
+def test_counts_are_paid_for_also_where_a_unit_s_bounded_items_are_its_own():
+    """It may hold published items beyond its bound. Clipped counts never looked at these."""
     base = {"d": 1, "s": [50.0], "T": [200.0]}  # the threshold's delta is all there is
     alone = delta_of_rounds(schedule_of(**base), epsilon=0.5)
-    assert delta_of_rounds(schedule_of(**base, d2=1, sigma=60.0), epsilon=0.5) == alone
-    assert delta_of_rounds(schedule_of(**base, d2=1, sigma=1.0), epsilon=0.5) > 100 * alone
+    clipped = schedule_of(**base, counts=ClippedCounts(scale=60.0, per_user=1))
+    assert delta_of_rounds(clipped, epsilon=0.5) == alone
+    deltas = [
+        delta_of_rounds(
+            schedule_of(**base, counts=WeightedCounts(scale=sigma, histogram_scale=1e4)),
+            epsilon=0.5,
+        )
+        for sigma in (5.0, 2.0, 1.0)
+    ]
+    assert alone < deltas[0] < deltas[1] < deltas[2]
+    assert deltas[2] > 100 * alone
 
 
 @pytest.mark.parametrize(
@@ -168,13 +194,29 @@ def test_counts_cost_nothing_where_a_unit_has_no_shared_item():
         ({"s": [1.0], "T": [3.0], "d": 0}, "d must lie between 1"),
         ({"s": [-1.0], "T": [3.0]}, "a scale must lie"),
         ({"s": [1.0, 1.0], "T": [3.0, 3.0], "past": [-1]}, "past ones in 0"),
-        ({"s": [1.0], "T": [3.0], "d2": 2}, "or neither"),
-        ({"s": [1.0], "T": [3.0], "d2": 0, "sigma": 1.0}, "at least 1 item"),
     ],
 )
 def test_a_schedule_that_nothing_is_proved_about_is_refused(wrong, message):
     with pytest.raises(UsageError, match=message):
         schedule_of(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("made", "wrong", "message"),
+    [
+        (WeightedCounts, {"scale": 1e-5, "histogram_scale": 1.0}, "between 0.0001 and 92681.9"),
+        (WeightedCounts, {"scale": math.nan, "histogram_scale": 1.0}, "not nan"),
+        (WeightedCounts, {"scale": 1e5, "histogram_scale": 1.0}, "not 100000.0"),
+        (WeightedCounts, {"scale": 1.0, "histogram_scale": 2e6}, "not 2000000.0"),
+        (WeightedCounts, {"scale": 1.0, "histogram_scale": 1.0, "per_user": 0}, "d2 must lie"),
+        (WeightedCounts, {"scale": 1.0, "histogram_scale": 1.0, "per_user": 10**5}, "d2 must lie"),
+        (ClippedCounts, {"scale": 1.0, "per_user": 0}, "at least 1 item"),
+        (ClippedCounts, {"scale": 0.0, "per_user": 1}, "a scale must lie"),
+    ],
+)
+def test_counts_that_nothing_is_proved_about_are_refused(made, wrong, message):
+    with pytest.raises(UsageError, match=message):
+        made(**wrong)
 
 
 def test_thresholds_that_prove_nothing_have_delta_1():
@@ -193,7 +235,7 @@ def law(mechanism, A, B, AB, *, noise=1.0, nodes=220):
     s = mechanism.schedule
     s1, s2 = (noise * scale for scale in s.scales)
     T1, T2 = (T / GRID for T in s.thresholds)
-    low, top = mechanism._give_up(0) / GRID / s.own[0], T1 / s.own[0]
+    low, top = mechanism._give_up(0)[0] / GRID / s.own[0], T1 / s.own[0]
     held = [A + AB, B + AB]
     states = []  # of each item after the first round: passed, alive at z with these masses
     for alone in (A, B):
@@ -206,7 +248,8 @@ def law(mechanism, A, B, AB, *, noise=1.0, nodes=220):
         states.append((float(ndtr((W - top) / s1)), (edges[1:] + edges[:-1]) / 2, masses))
     (pass_A, z_A, m_A), (pass_B, z_B, m_B) = states
     h_A, h_B = (
-        mechanism._attention(0, np.rint(s.own[0] * z * GRID).astype(np.int64)) for z in (z_A, z_B)
+        mechanism._attention(0, np.rint(s.own[0] * z * GRID).astype(np.int64), 0)
+        for z in (z_A, z_B)
     )
 
     def later(z, W):
@@ -302,51 +345,6 @@ def test_the_law_catches_an_add_remove_claim_sold_as_replace():
     assert found > 2e-3
 
 
-def test_counts_after_the_set_keep_the_joint_claim():
-    """One round, a shared item and one of the unit's own, then a value for what shows."""
-    epsilon, w = 0.7, math.isqrt(GRID**2 // 2) / GRID
-    schedule = solve_rounds(
-        epsilon=epsilon, delta=1e-2, d=2, shares=(1.0,), memory=0.0, late=1.0,
-        count_share=0.5, count_per_user=2,
-    )  # fmt: skip
-    s, sigma, T = (
-        schedule.scales[0],
-        schedule.count_scale,
-        schedule.thresholds[0] / GRID / schedule.own[0],
-    )
-    values = np.arange(-130, 160)
-
-    def item(units, weight):
-        if not units:
-            return np.concatenate([[1.0], np.zeros(len(values))])
-        shown = ndtr((weight - T + 0.5 / GRID) / s)
-        away = values - units
-        return np.concatenate(
-            [[1 - shown], shown * (ndtr((away + 0.5) / sigma) - ndtr((away - 0.5) / sigma))]
-        )
-
-    found = 0.0
-    for n in (0, 1, 8, 14, 18, 24, 40):
-        without = [item(n, n), item(0, 0)]
-        for holds in ([item(n + 1, n + w), item(1, w)], [item(n + 1, n + 1), item(0, 0)]):
-            found = max(
-                found, hockey_stick(holds, without, epsilon), hockey_stick(without, holds, epsilon)
-            )
-    claim = delta_of_rounds(schedule, epsilon=epsilon)
-    assert 0.3 * claim < found <= claim <= 1e-2
-
-
-def test_the_law_catches_counts_that_are_not_paid_for():
-    """Two items that are sure to show: what is left of the output is their two counts."""
-    epsilon, sigma = 0.3, 8.0
-    away = np.arange(-90, 92)
-    laws = [ndtr((away - x + 0.5) / sigma) - ndtr((away - x - 0.5) / sigma) for x in (0, 1)]
-    truth = hockey_stick([laws[1]] * 2, [laws[0]] * 2, epsilon)
-    base = {"d": 2, "s": [8.0], "T": [80.0]}
-    assert truth > 3 * delta_of_rounds(schedule_of(**base), epsilon=epsilon)
-    assert truth <= delta_of_rounds(schedule_of(**base, d2=2, sigma=sigma), epsilon=epsilon)
-
-
 # --- broken twins ---------------------------------------------------------------------------------
 
 
@@ -439,10 +437,9 @@ def items_of(engine, holdings):
 
 
 def held_of(engine, holdings, *, d=100):
-    kept = bound(
-        items_of(engine, holdings), per_user=d, way="random", places=True, entropy=SeededEntropy(3)
-    )
-    return numbered(kept)
+    items = items_of(engine, holdings)
+    kept = bound(items, per_user=d, way="random", entropy=SeededEntropy(3))
+    return numbered(kept, items)
 
 
 def weighed(held, attention=None):
@@ -475,22 +472,6 @@ def test_one_unit_moves_the_weights_by_a_norm_of_at_most_1(duck, holdings, atten
         if h is None:  # equal in the first round
             n = len(holdings[0])
             assert sorted(moved)[-n:] == [math.isqrt(GRID**2 // n)] * n
-
-
-@settings(max_examples=4, deadline=None)
-@given(holdings=st.lists(st.sets(st.sampled_from(TEXTS), min_size=1), min_size=2, max_size=6))
-def test_one_unit_moves_at_most_d2_counts_by_1(duck, holdings):
-    def counted(holdings):
-        held = held_of(duck, holdings)
-        names = held.names.order_by("item").to_pyarrow()["query"].to_pylist()
-        early = [n for n, name in enumerate(names) if name < "f"]
-        listed = duck.keep(pa.table({"item": pa.array(early, pa.int64())}))
-        return dict(zip(names, clipped(held, listed, per_user=2).tolist(), strict=True))
-
-    whole, less = counted(holdings), counted(holdings[:-1])
-    moved = [whole[item] - less.get(item, 0) for item in whole]
-    assert set(moved) <= {0, 1}
-    assert sum(moved) == min(2, sum(item < "f" for item in holdings[-1]))
 
 
 @pytest.mark.parametrize(
@@ -527,41 +508,16 @@ def test_released_sets_follow_the_law(duck, copies, units, s, T, rules, wrong):
         assert misfit(Rounds(schedule=schedule)) > 50  # equal weights would be another law
 
 
-def test_every_published_item_gets_a_count_also_if_clipping_leaves_nobody(duck):
-    schedule = schedule_of(d=2, s=[0.5], T=[30.0], d2=1, sigma=0.01)
-    held = held_of(duck, [("a", "b")] * 100)
-    held = module.Held(**{**vars(held), "per_user": 2})
-    released = Rounds(schedule=schedule).release(held, entropy=SystemEntropy())
-    rows = {row["query"]: row["users"] for row in released.to_pylist()}
-    assert set(rows) == {"a", "b"}
-    assert sum(rows.values()) == 100
-    by_text = TableBounded(
-        engine=duck, kind="query", keys=("query",), unit="user", per_user=2, way="first",
-        count="users", table=duck.keep(pa.table(
-            {"unit": [str(n // 2) for n in range(200)], "query": ["a", "b"] * 100,
-             "place": [0, 1] * 100})),
-    )  # fmt: skip
-    released = Rounds(schedule=schedule).release(numbered(by_text), entropy=SystemEntropy())
-    assert {row["query"]: row["users"] for row in released.to_pylist()} == {"a": 100, "b": 0}
-    assert released["reliable"].to_pylist() == [True, False]
-
-
 def test_items_come_once_bounded_and_bounding_again_is_caught(duck, monkeypatch):
     """Others hold x too, but beyond their bound: only re-bounding would bring it back."""
     schedule = solve_rounds(epsilon=1.0, delta=1e-4, d=1, shares=(0.5, 0.5), memory=0.0, late=0.5)
     mechanism = Rounds(schedule=schedule)
-    others = [("a", "x")] * 400
-    full = numbered(
-        TableBounded(
-            engine=duck, kind="query", keys=("query",), unit="user", per_user=2, way="first",
-            count="users", table=duck.keep(pa.table(
-                {"unit": [str(n // 2) for n in range(800)] + ["one"],
-                 "query": [item for held in others for item in held] + ["x"],
-                 "place": [0, 1] * 400 + [0]})),
-        )
-    )  # fmt: skip
-    cut = duck.materialise(full.table.filter(full.table.place < 1))
-    held = module.Held(**{**vars(full), "table": cut, "per_user": 1})
+    holdings = [*[("a", "x")] * 400, ("x",)]
+    full = replace(held_of(duck, holdings), per_user=2)
+    few = full.table.group_by("unit").aggregate(held=full.table.count())
+    rows = full.table.join(few, "unit").join(full.names, "item")
+    cut = rows.filter((rows.query == "a") | (rows.held == 1)).select("unit", "item")
+    held = replace(full, table=duck.materialise(cut), per_user=1)
     with pytest.raises(Refused, match="up to 2 a user, the mechanism is proved for 1"):
         mechanism.release(full, entropy=SystemEntropy())
     assert mechanism.release(held, entropy=SystemEntropy())["query"].to_pylist() == ["a"]
@@ -580,11 +536,12 @@ def test_items_that_pass_by_in_batches_fare_as_those_that_stay(tmp_path, monkeyp
     asked = [{"path": str(tmp_path / "log.parquet"), "kind": kind, "unit": unit, "d": d}]
     (passing,), (staying,) = played.on_duckdb(asked), played.on_duckdb(asked, dense=True)
     alive = [len(sums) for sums in staying["sums"]]
-    assert staying["draws"] == sum(alive) + len(staying["published"])
+    rows = len(staying["published"])
+    assert staying["draws"] == sum(alive) + len(histogram_bins(rows)) + rows
     assert len(alive) == 4
     assert alive == sorted(alive, reverse=True)
     assert 0 < alive[3] < alive[2] < alive[0]
-    assert len(staying["published"]) > 1
+    assert rows > 1
     assert passing == staying
 
 
@@ -598,8 +555,8 @@ def test_memory_does_not_grow_with_the_items_that_pass_by(duck, monkeypatch):
         """The most that Python and numpy held at a time; nothing is given up, nothing passes."""
         number = np.arange(items)
         held = Held(
-            engine=duck, table=duck.keep(pa.table({"unit": number // 2, "item": number, "place": number % 2})),
-            names=None, size=items, kind="query", keys=("query",), unit="user", per_user=2, **how,
+            engine=duck, table=duck.keep(pa.table({"unit": number // 2, "item": number})), names=None,
+            size=items, kind="query", keys=("query",), unit="user", per_user=2, items=None, **how,
         )  # fmt: skip
         tracemalloc.start()
         try:
@@ -617,7 +574,8 @@ def test_memory_does_not_grow_with_the_items_that_pass_by(duck, monkeypatch):
 def test_nothing_in_nothing_out(duck):
     held = held_of(duck, [("a",)])
     passing = replace(held, dense=False)
-    for share, columns in ((0.0, ["query"]), (0.5, ["query", "users", "users_stderr", "reliable"])):
+    counts = ["users", "users_stderr", "reliable", "users_low", "users_high"]
+    for share, columns in ((0.0, ["query"]), (0.5, ["query", *counts])):
         mechanism = Rounds.solve(epsilon=1.0, delta=1e-9, d=100, count_share=share)
         for gathered in (held, passing):
             released = mechanism.release(gathered, entropy=SystemEntropy())
@@ -687,7 +645,7 @@ def test_gathering_fixes_distinct_items_in_the_unit_s_own_order(duck, log):
     )
     rows = held.table.to_pyarrow().to_pylist()
     assert len({(row["unit"], row["item"]) for row in rows}) == len(rows)
-    assert max(row["place"] for row in rows) == 2
+    assert max(Counter(row["unit"] for row in rows).values()) == 3
     assert {row["item"] for row in rows} == set(range(held.size))
 
 
@@ -701,7 +659,14 @@ def test_gathering_fixes_distinct_items_in_the_unit_s_own_order(duck, log):
     scale=st.floats(1e-3, 1e5),
     T=st.integers(1, 2**50),
     C=st.sampled_from([0.0, 2.5, math.inf]),
-    counts=st.sampled_from([(None, None), (3, 12.25)]),
+    counts=st.sampled_from(
+        [
+            None,
+            WeightedCounts(scale=12.25, histogram_scale=40.5),
+            WeightedCounts(scale=12.25, histogram_scale=40.5, per_user=3),
+            ClippedCounts(scale=12.25, per_user=3),
+        ]
+    ),
 )
 def test_text_is_the_name(R, d, scale, T, C, counts):
     schedule = Schedule(
@@ -710,8 +675,7 @@ def test_text_is_the_name(R, d, scale, T, C, counts):
         own=tuple(range(1, R + 1)),
         past=tuple(range(R - 1)),
         thresholds=tuple(T + k for k in range(R)),
-        count_per_user=counts[0],
-        count_scale=counts[1],
+        counts=counts,
     )
     mechanism = Rounds(schedule=schedule, C=C, reach=1.25, focus=0.5)
     again = parse(str(mechanism))
@@ -730,7 +694,11 @@ def test_text_is_the_name(R, d, scale, T, C, counts):
         ("rounds(d=1, s=1, T=3, C=-1)", "C must be at least 0"),
         ("rounds(d=1, s=1, T=3, focus=0)", "focus must lie between"),
         ("rounds(d=1, s=1, T=3, reach=0)", "reach must be a positive number"),
-        ("rounds(d=1, s=1, T=3, d2=2)", "or neither"),
+        ("rounds(d=1, s=1, T=3, d2=2)", "counts need sigma1 and sigma_h"),
+        ("rounds(d=1, s=1, T=3, sigma1=2)", "counts need sigma1 and sigma_h"),
+        ("rounds(d=1, s=1, T=3, sigma=2)", "counts need sigma1 and sigma_h"),
+        ("rounds(d=1, s=1, T=3, d2=2, sigma=2, sigma1=2)", "counts need sigma1 and sigma_h"),
+        ("rounds(d=1, s=1, T=3, d2=1.5, sigma1=2, sigma_h=2)", "d2 must be a whole number"),
         ("rounds(noise=geometric, d=1, s=1, T=3)", "gaussian noise only"),
     ],
 )

@@ -3,12 +3,13 @@
     python played.py MASTER SCRATCH REQUESTS.json OUT.json
 
 runs on Spark, in a process of its own. The noise of an item in a round is a function of its text, so
-every engine must sum up the same weights in every round, and publish the same rows.
+every engine must sum up the same weights in every round, publish the same rows, and find the same holders.
 """
 
 import json
 import random
 import sys
+from collections import Counter
 from contextlib import ExitStack
 from dataclasses import replace
 from unittest.mock import patch
@@ -16,6 +17,7 @@ from unittest.mock import patch
 import numpy as np
 import pyarrow as pa
 
+from murmurlog.bundle.schema import notes_of
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.engines.spark import connect as connect_spark
 from murmurlog.logs.log import read
@@ -24,13 +26,14 @@ from murmurlog.mechanisms import Rounds, View
 from murmurlog.mechanisms.rounds import mechanism as rounds
 from murmurlog.mechanisms.rounds import streaming as streamed
 from murmurlog.mechanisms.rounds import weights as spread
-from murmurlog.privacy.rounds import GRID
+from murmurlog.mechanisms.rounds.holders import find_holders
+from murmurlog.privacy.counts import GRID
 from murmurlog.privacy.sampler import SeededEntropy
 
 
 def played(engine, path, kind, unit, d, way="first", dense=False):
     """The draws and the sums of every round by the items' texts, and what is published."""
-    mechanism = Rounds.solve(epsilon=8.0, delta=1e-3, d=d, count_per_user=3)
+    mechanism = Rounds.solve(epsilon=8.0, delta=1e-3, d=d)
     log = read(find(path), engine=engine)
     held = mechanism.gather(log, View(kind=kind, unit=unit, way=way), entropy=SeededEntropy(7))
     held = replace(held, dense=dense)
@@ -67,7 +70,15 @@ def played(engine, path, kind, unit, d, way="first", dense=False):
         for module in (rounds, streamed):
             stack.enter_context(patch.object(module, "draw", draw))
         released = mechanism.release(held, entropy=SeededEntropy(1))
+    keys = released.select(list(held.keys))
+    found = find_holders(held, keys)
+    of = [json.dumps(list(row.values())) for row in keys.to_pylist()]
+    holders = Counter()
+    for item, m, units in zip(found.item, found.m, found.units, strict=True):
+        holders[of[item], int(m)] += int(units)
     return {
+        "holders": sorted([*pair, units] for pair, units in holders.items()),
+        "counting": notes_of(released, name="counting"),
         "sums": sums,
         "draws": sum(draws),
         "published": sorted([row[k] for k in (*held.keys, "users")] for row in released.to_pylist()),

@@ -4,6 +4,8 @@ The proof (docs/explanation/mechanisms/rounds-proof.md) fixes what was measured 
 asks how far one unit moves the sums of weights of the next round. So does this module: it runs the
 real steps on a log D and on its neighbour D', tells both the same values on the shared items, lets
 the items that only the differing unit holds have their own luck, and compares in whole numbers.
+Then it publishes the shared items that were selected, or all items, and compares the histogram and the
+weighted counts of everything that units hold of them.
 
 A batch is many small worlds in one log, each with units and items of its own, so that one run of
 the engine replays hundreds of pairs of neighbours. Twins are broken versions of the steps: a fuzzer
@@ -14,6 +16,7 @@ import contextlib
 import math
 import re
 import tempfile
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -28,15 +31,19 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from scipy.stats import beta
 
+import murmurlog.mechanisms.rounds.holders as counting
 import murmurlog.mechanisms.rounds.weights as module
 from murmurlog.bundle.schema import BY_VALUE, LISTS, By
-from murmurlog.counting.bound import EncodedBounded, TableBounded
+from murmurlog.counting.bound import EncodedBounded, TableBounded, bound
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.log import read
 from murmurlog.logs.source import find
 from murmurlog.mechanisms import Rounds, View
-from murmurlog.mechanisms.rounds.weights import Held, bounded, by_item, clipped, numbered
-from murmurlog.privacy.rounds import FULL, GRID, Schedule, solve_rounds
+from murmurlog.mechanisms.rounds.holders import Holders
+from murmurlog.mechanisms.rounds.weights import Held, by_item, numbered
+from murmurlog.privacy import WeightedCounts, histogram_bins
+from murmurlog.privacy.counts import GRID
+from murmurlog.privacy.rounds import FULL, Schedule, solve_rounds
 from murmurlog.privacy.sampler import SeededEntropy
 
 START = datetime(2026, 1, 1)
@@ -44,6 +51,8 @@ COUNTRY = By(column="country", values=("DE", "FR"))
 # What an item's z is aimed at, and how often on the items that others hold.
 LUCK = ("drawn", "border", "stays", "fails", "passes", "mixed")
 ON_U = (0.15, 0.15, 0.3, 0.05, 0.05, 0.3)
+D2 = (1, 2, 3, 8)  # tried with every published set: whatever d2 is chosen, the bound must hold
+STAGES = ("round 1", "later", "histogram", "counts")
 
 
 # --- worlds ---------------------------------------------------------------------------------------
@@ -184,8 +193,9 @@ class Pair:
 
 def hold(log, view, *, d, seed):
     """(what the mechanism gathers, its units' names in order): the real bounding and numbering."""
-    kept = bounded(log, view, per_user=d, entropy=SeededEntropy(seed))
-    return numbered(kept), units_of(kept)
+    with mock.patch.object(module, "numbered", wraps=numbered) as seen:
+        held = module.hold(log, view, per_user=d, entropy=SeededEntropy(seed))
+    return held, units_of(seen.call_args[0][0])
 
 
 def units_of(kept):
@@ -235,12 +245,12 @@ def gather(logs, *, view, d, seed, holding=hold):
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """Something that the proof says cannot happen, in this world and round (0: the counts)."""
+    """Something that the proof says cannot happen, in this world and at this stage."""
 
     what: str  # moved, others, steered, came back, arithmetic
     kind: str
     world: int
-    round: int
+    stage: str
 
 
 @dataclass
@@ -249,7 +259,7 @@ class Report:
 
     pairs: int = 0
     rounds: int = 0  # comparisons in which the differing unit moved something
-    shares: dict = field(default_factory=dict)  # (kind, round 1 | later | counts): moved / bound
+    shares: dict = field(default_factory=dict)  # (kind, stage): moved / bound
     faults: list = field(default_factory=list)
 
     def see(self, where, share):
@@ -295,22 +305,25 @@ class Replay:
             rows = [side.rows() for side in self.sides]
             self._check_rows(rows, k)
             W = [self._weights(side, part, k) for side, part in zip(self.sides, rows, strict=True)]
-            self._compare(W, [self._bound(k, d, t) for d, t in zip(self.d, self.t, strict=True)], k)
+            allowed = [self._bound(k, d, t) for d, t in zip(self.d, self.t, strict=True)]
+            moved = np.where(self.shared, W[0] - W[1], 0)
+            self._compare(self._squares(moved), allowed, stage_of(k))
             if all(side.play is None for side in self.sides):
                 break
             self._tell(W, k)
         both = [side.spread(1, np.concatenate(side.shown)) for side in self.sides]
-        self._fault("steered", self.at[self.shared & (both[0] != both[1])], s.rounds - 1)
-        if s.count_per_user is not None:
-            self._counts(s.count_per_user)
+        odd = self.shared & (both[0] != both[1])
+        self._fault("steered", self.at[odd], stage_of(s.rounds - 1))
+        # The bounds of the counts hold for every published set: in half of the worlds it is all items.
+        self._counts((self.shared & (both[0] > 0) & ~odd) | (self.leads[self.at] == 1))
         return self.report
 
     def _by_world(self, items):
         return np.bincount(self.at[items], minlength=len(self.worlds))
 
-    def _fault(self, what, worlds, k):
+    def _fault(self, what, worlds, stage):
         self.report.faults += [
-            Fault(what=what, kind=self.worlds[w].kind, world=int(w), round=k + 1)
+            Fault(what=what, kind=self.worlds[w].kind, world=int(w), stage=stage)
             for w in np.unique(worlds)
         ]
 
@@ -329,7 +342,7 @@ class Replay:
         unit, item, attention = rows
         exact = np.zeros(side.size, np.int64)
         np.add.at(exact, item, exact_weights(unit, attention))
-        self._fault("arithmetic", self.at[exact != W], k)
+        self._fault("arithmetic", self.at[exact != W], stage_of(k))
         return W
 
     def _check_rows(self, rows, k):
@@ -339,22 +352,24 @@ class Replay:
             code = unit * size + item
             other = ~self.pair.differs[unit]
             back = ~np.isin(code, had * size + held) | (other & ~self.shared[item])
-            self._fault("came back", self.at[item[back]], k)
+            self._fault("came back", self.at[item[back]], stage_of(k))
             others.append((code * (FULL + 1) + attention)[other])
         odd = np.setxor1d(*others) // (FULL + 1) // size
-        self._fault("others", self.pair.unit_worlds[odd], k)
+        self._fault("others", self.pair.unit_worlds[odd], stage_of(k))
         self.rows = rows
 
-    def _compare(self, values, allowed, k):
-        """The squares of what moved on U against the sum of two fractions, in whole numbers."""
-        moved = np.where(self.shared, values[0] - values[1], 0)
+    def _squares(self, moved):
+        """The square of what moved in each world, of an array over all items."""
         squares = np.zeros(len(self.worlds), np.int64)
         np.add.at(squares, self.at, moved * moved)
+        return squares
+
+    def _compare(self, squares, allowed, stage):
+        """The squares of what moved against the sum of two fractions, in whole numbers."""
         (a, b), (c, e) = (tuple(x.astype(object) for x in part) for part in allowed)
         top, bottom = a * e + c * b, b * e
-        self._fault("moved", np.flatnonzero(squares * bottom > top), k)
+        self._fault("moved", np.flatnonzero(squares * bottom > top), stage)
         self.report.rounds += int((squares > 0).sum())
-        stage = {-1: "counts", 0: "round 1"}.get(k, "later")
         for w in np.flatnonzero(top):
             share = math.sqrt(int(squares[w]) * bottom[w] / top[w])
             self.report.see((self.worlds[w].kind, stage), share)
@@ -366,7 +381,7 @@ class Replay:
             if side.play is not None:
                 alive[n, side.items[side.play.alive]] = True
                 known[n] = side.spread(side.play.remembered, side.play.alive)
-        self._fault("steered", self.at[self.shared & (alive[0] != alive[1])], k)
+        self._fault("steered", self.at[self.shared & (alive[0] != alive[1])], stage_of(k))
         leads = self.leads[self.at] == 0
         same = self._aimed(k, np.where(leads, *W), np.where(alive[0], *known), self.luck)
         for n, side in enumerate(self.sides):
@@ -380,9 +395,9 @@ class Replay:
         """z for every item: noise about its weight, or whatever brings y to where it is aimed."""
         s, rng, size = self.mechanism.schedule, self.rng, len(W)
         own, T, sd = s.own[k], s.thresholds[k], s.sd(k) * GRID
-        low = math.ceil(min(T, max(self.mechanism._give_up(k), T - 8 * sd)))
+        low = math.ceil(min(T, max(self.mechanism._give_up(k)[0], T - 8 * sd)))
         u = rng.random(size)
-        borders = np.array([T, T - own, low, low - own, round(self.mechanism._needed(k))])
+        borders = np.array([T, T - own, low, low - own, round(self.mechanism._needed(k)[0])])
         targets = {
             "border": rng.choice(borders, size),
             "stays": low + (u * (T - low)).astype(np.int64),
@@ -398,14 +413,64 @@ class Replay:
             z = np.where(aim == LUCK.index(name), -((known - y) // own), z)
         return z
 
-    def _counts(self, per_user):
-        found = []
-        for side in self.sides:
-            listed = side.held.engine.keep(pa.table({"item": np.concatenate(side.shown)}))
-            found.append(side.spread(module.clipped(side.held, listed, per_user=per_user)))
+    def _counts(self, published):
+        """The histogram and the weighted counts of these items, whatever units hold of them."""
+        numbers = np.flatnonzero(published[self.sides[0].items])
+        if not len(numbers):
+            return
+        keys = self.mechanism._keys(self.sides[0].held, numbers)
+        item = self.sides[0].items[numbers]  # of each row of `keys`
+        found = [counting.find_holders(side.held, keys) for side in self.sides]
+        self._check_others(found, self.at[item])
+        # Side by side: whether the differing unit is in the log at all.
+        there = [
+            np.array([bool(held) for held in part], np.int64)
+            for part in ([w.one for w in self.worlds], [w.other for w in self.worlds])
+        ]
         one = np.ones(len(self.worlds), np.int64)
-        allowed = [(np.minimum(per_user, d - t), one) for d, t in zip(self.d, self.t, strict=True)]
-        self._compare(found, allowed, -1)
+        bins = [self._bins(holders, self.at[item]) for holders in found]
+        squares = ((bins[0] - bins[1]) ** 2).sum(axis=1)
+        self._compare(squares, [(part, one) for part in there], "histogram")
+        for d2 in D2:
+            counts = [np.zeros(len(self.at), np.int64) for _ in found]
+            for values, holders in zip(counts, found, strict=True):
+                values[item] = holders.weighted(d2)
+            allowed = [(GRID**2 * d2 * part, one) for part in there]
+            self._compare(self._squares(counts[0] - counts[1]), allowed, "counts")
+
+    def _check_others(self, found, worlds):
+        """Only pairs (item, m) of the differing unit change, by one: its own m, at most m items."""
+        size = found[0].size
+        tables = []
+        for holders in found:
+            table = np.zeros((size, int(max(h.m.max(initial=0) for h in found)) + 1), np.int64)
+            np.add.at(table, (holders.item, holders.m), holders.units)
+            tables.append(table)
+        more = tables[0] - tables[1]
+        for sign in (1, -1):
+            item, m = np.nonzero(sign * more > 0)
+            self._fault("others", worlds[item[np.abs(more[item, m]) > 1]], "counts")
+            for w in np.unique(worlds[item]):
+                its = m[worlds[item] == w]
+                if len(set(its.tolist())) > 1 or len(its) > its[0]:
+                    self._fault("others", [w], "counts")
+
+    def _bins(self, holders, worlds):
+        """The histogram of each world: a unit holds items of one world only."""
+        each = np.zeros((len(self.worlds), len(histogram_bins(holders.size))), np.int64)
+        order = np.argsort(worlds[holders.item], kind="stable")
+        at = worlds[holders.item][order]
+        for w in np.unique(at):
+            part = order[np.searchsorted(at, w) : np.searchsorted(at, w, side="right")]
+            columns = {name: getattr(holders, name)[part] for name in ("item", "m", "units")}
+            each[w] = Holders(**columns, size=holders.size).histogram()
+        odd = each.sum(axis=0) != holders.histogram()
+        self._fault("arithmetic", worlds[:1] if odd.any() else [], "histogram")
+        return each
+
+
+def stage_of(k):
+    return STAGES[0] if k == 0 else STAGES[1]
 
 
 def exact_weights(unit, attention):
@@ -430,7 +495,7 @@ class Twin:
 
     name: str
     what: str
-    patches: dict = field(default_factory=dict)  # of functions in mechanisms/rounds.py
+    patches: dict = field(default_factory=dict)  # of (where, name)
     holding: Callable = hold
     made: type = Rounds
 
@@ -441,9 +506,9 @@ REAL = Twin(name="the real steps", what="")
 
 def random_mechanism(rng, d):
     """One as it is solved for a release, or one with any letters at all."""
-    R, d2 = int(rng.integers(1, 7)), int(rng.integers(1, 5))
+    R = int(rng.integers(1, 7))
     if rng.random() < 0.4:
-        return Rounds.solve(epsilon=1.0, delta=1e-6, d=d, rounds=R, count_per_user=d2)
+        return Rounds.solve(epsilon=1.0, delta=1e-6, d=d, rounds=R)
     own = rng.integers(1, 500, R)
     needed = rng.uniform(1, 30) * np.sort(rng.uniform(0.8, 2, R))[::-1]  # less in each round
     schedule = Schedule(
@@ -452,8 +517,7 @@ def random_mechanism(rng, d):
         own=tuple(own.tolist()),
         past=tuple((own[:-1] * rng.uniform(0, 1, R - 1)).astype(int).tolist()),
         thresholds=tuple(int(GRID * x) for x in np.cumsum(own) * needed),
-        count_per_user=d2,
-        count_scale=5.0,
+        counts=WeightedCounts(scale=5.0, histogram_scale=20.0),
     )
     return Rounds(
         schedule=schedule,
@@ -479,8 +543,8 @@ def random_worlds(rng, d, pairs):
 def fuzz(mechanism, worlds, logs, *, seed, view=QUERIES, twin=REAL):
     """Replays all worlds at once; the seed is that of the bounds' key and of all luck."""
     with contextlib.ExitStack() as stack:
-        for name, function in twin.patches.items():
-            stack.enter_context(mock.patch.object(module, name, function))
+        for (where, name), function in twin.patches.items():
+            stack.enter_context(mock.patch.object(where, name, function))
         d = mechanism.schedule.d
         pair = gather(logs, view=view, d=d, seed=seed, holding=twin.holding)
         made = twin.made(**vars(mechanism))
@@ -510,11 +574,16 @@ class Whole(Held):
 def hold_whole(log, view, *, d, seed):
     """As `hold`, but what lies beyond the bound is remembered."""
     held, units = hold(log, view, d=d, seed=seed)
-    everything = bounded(log, view, per_user=10_000, entropy=SeededEntropy(seed))
     numbers = held.engine.keep(pa.table({"unit": units, "number": np.arange(len(units))}))
-    rows = everything.table.join(held.names, list(held.keys)).join(numbers, "unit")
+    rows = everything(log, view).table.join(held.names, list(held.keys)).join(numbers, "unit")
     whole = held.engine.materialise(rows.select(unit=rows.number, item=rows.item, place=rows.place))
     return Whole(**vars(held), whole=whole), units
+
+
+def everything(log, view):
+    """All distinct items of every unit, with their places."""
+    entropy = SeededEntropy(1)  # the first items: nothing is drawn
+    return bound(view.items(log), per_user=10_000, way="first", places=True, entropy=entropy)
 
 
 def among_bounded_again(held, rows, alive, attention):
@@ -528,15 +597,14 @@ def among_bounded_again(held, rows, alive, attention):
 
 def hold_popular(log, view, *, d, seed):
     """Keeps those of a unit's items that most units hold: a bound that looks at other units."""
-    kept = bounded(log, view, per_user=10_000, entropy=SeededEntropy(seed))
+    kept = everything(log, view)
     keys = list(kept.keys)
     units = kept.table.group_by(keys).aggregate(units=kept.table.count())
     rows = kept.table.drop("place").join(units, keys)
     order = ibis.window(group_by="unit", order_by=[ibis.desc("units"), *keys])
     rows = rows.mutate(place=ibis.row_number().over(order)).filter(ibis._.place < d)
-    table = kept.engine.materialise(rows.select("unit", *keys, "place"))
-    kept = kept.with_table(table, per_user=d)
-    return numbered(kept), units_of(kept)
+    kept = kept.with_table(kept.engine.materialise(rows.select("unit", *keys)), per_user=d)
+    return numbered(kept, view.items(log)), units_of(kept)
 
 
 class Ranked(Rounds):
@@ -555,17 +623,19 @@ class Ranked(Rounds):
         on[best] = np.arange(len(best)) - starts < 3
         listed = held.engine.keep(pa.table({"item": play.alive[on]}))
         rows = held.engine.materialise(play.rows.semi_join(listed, "item"))
-        return passed, module.Play(rows=rows, alive=play.alive[on], remembered=play.remembered[on])
+        columns = {name: getattr(play, name)[on] for name in ("alive", "remembered", "pool")}
+        return passed, module.Play(rows=rows, **columns)
 
 
 real_opening = module.opening
 
 
 def opening_by_place(held):
-    """Unequal weights in the first round."""
-    play = real_opening(held)
-    attention = ibis.greatest(FULL - held.table.place, 1).cast("int64")
-    return replace(play, rows=held.table.mutate(attention=attention))
+    """Unequal weights in the first round, by the order of a unit's own items."""
+    named = held.table.join(held.names, "item")
+    place = ibis.row_number().over(ibis.window(group_by="unit", order_by=list(held.keys)))
+    rows = named.select("unit", "item", attention=ibis.greatest(FULL - place, 1).cast("int64"))
+    return replace(real_opening(held), rows=held.engine.materialise(rows))
 
 
 def weights_to_the_nearest(held, rows):
@@ -577,27 +647,107 @@ def weights_to_the_nearest(held, rows):
     return by_item(held, sums, "weight")
 
 
-def unclipped(held, listed, *, per_user):
-    return clipped(held, listed, per_user=10_000)
+def count_weight_to_the_nearest(m, d2):
+    """Half a step above the exact weight is more than the norm allows."""
+    return GRID if m <= d2 else round(GRID * math.sqrt(d2 / m))
 
 
-TWINS = (
+def holders_by_bounded_sets(held, published):
+    """m of a unit's bounded set, but its weight for all that it holds."""
+    (holdings,) = held.holdings()
+    at = holdings.places(published)[holdings.item]
+    every = set(zip(holdings.unit[at >= 0].tolist(), at[at >= 0].tolist(), strict=True))
+    names = held.names.to_pyarrow()
+    shown = pc.is_in(names["query"], value_set=published["query"].combine_chunks())
+    listed = set(names["item"].filter(shown).to_pylist())
+    rows = held.table.to_pyarrow()
+    m = Counter(
+        unit
+        for unit, item in zip(rows["unit"].to_pylist(), rows["item"].to_pylist(), strict=True)
+        if item in listed
+    )
+    return holders_from(((item, max(1, m[unit])) for unit, item in every), published.num_rows)
+
+
+def holders_of_repeated_pairs(unit, item, *, size):
+    """A row each time, for a unit that holds the item in several rows."""
+    pairs = list(zip(unit.tolist(), item.tolist(), strict=True))
+    m = Counter(unit for unit, _ in set(pairs))
+    return holders_from(((item, m[unit]) for unit, item in pairs), size)
+
+
+def holders_of_the_most_held(unit, item, *, size):
+    """Of each unit the two items that most units hold: others decide what a unit holds."""
+    pairs = sorted(set(zip(unit.tolist(), item.tolist(), strict=True)))
+    users = Counter(item for _, item in pairs)
+    held = {}
+    for one, each in pairs:
+        held.setdefault(one, []).append(each)
+    kept = [sorted(every, key=lambda i: (-users[i], i))[:2] for every in held.values()]
+    return holders_from(((i, len(few)) for few in kept for i in few), size)
+
+
+def holders_from(pairs, size):
+    """Of pairs (item, m), each a unit."""
+    units = sorted(Counter(pairs).items())
+    columns = np.array([(*pair, n) for pair, n in units], np.int64).reshape(-1, 3).T
+    return Holders(item=columns[0], m=columns[1], units=columns[2], size=size)
+
+
+def histogram_cumulative(holders):
+    """Units with at least so many items: a unit is in several bins."""
+    return real_histogram(holders)[::-1].cumsum()[::-1]
+
+
+real_histogram = Holders.histogram
+ROUND_TWINS = (
     Twin(
         name="bounds again in a later round",
         what="moved",
-        patches={"among": among_bounded_again},
+        patches={(module, "among"): among_bounded_again},
         holding=hold_whole,
     ),
     Twin(name="bounds by what others hold", what="others", holding=hold_popular),
     Twin(name="goes on by rank", what="steered", made=Ranked),
-    Twin(name="unequal weights at first", what="moved", patches={"opening": opening_by_place}),
+    Twin(
+        name="unequal weights at first",
+        what="moved",
+        patches={(module, "opening"): opening_by_place},
+    ),
     Twin(
         name="weights rounded to the nearest",
         what="moved",
-        patches={"weights": weights_to_the_nearest},
+        patches={(module, "weights"): weights_to_the_nearest},
     ),
-    Twin(name="counts not clipped", what="moved", patches={"clipped": unclipped}),
 )
+COUNT_TWINS = (
+    Twin(
+        name="count weights to the nearest",
+        what="moved",
+        patches={(counting, "count_weight"): count_weight_to_the_nearest},
+    ),
+    Twin(
+        name="m of bounded sets, all items count",
+        what="moved",
+        patches={(counting, "find_holders"): holders_by_bounded_sets},
+    ),
+    Twin(
+        name="rows that tie count twice",
+        what="moved",
+        patches={(counting, "holders_of_pairs"): holders_of_repeated_pairs},
+    ),
+    Twin(
+        name="cumulative bins",
+        what="moved",
+        patches={(Holders, "histogram"): histogram_cumulative},
+    ),
+    Twin(
+        name="counts of the most held items",
+        what="others",
+        patches={(counting, "holders_of_pairs"): holders_of_the_most_held},
+    ),
+)
+TWINS = (*ROUND_TWINS, *COUNT_TWINS)
 
 
 # --- how often a unit's own items show ------------------------------------------------------------
@@ -646,15 +796,16 @@ def leak(engine, mechanism, *, worlds, own, crowd, claim, entropy):
     d = mechanism.schedule.d
     mine, shared = [f"x{i}" for i in range(own)], [f"s{i}" for i in range(d - own)]
     units = [("v", mine + shared), *((f"u{n}", shared) for n in range(crowd))]
-    rows = [(unit, item, place) for unit, held in units for place, item in enumerate(held)]
-    unit, item, place = (np.tile(np.array(column), worlds) for column in zip(*rows, strict=True))
+    rows = [(unit, item) for unit, held in units for item in held]
+    unit, item = (np.tile(np.array(column), worlds) for column in zip(*rows, strict=True))
     prefix = np.char.add(np.repeat(np.arange(worlds), len(rows)).astype(str), " ")
-    table = {"unit": np.char.add(prefix, unit), "query": np.char.add(prefix, item), "place": place}
+    table = {"unit": np.char.add(prefix, unit), "query": np.char.add(prefix, item)}
     kept = TableBounded(
         engine=engine, kind="query", keys=("query",), unit="user", per_user=d, way="first",
         count="users", table=engine.keep(pa.table(table)),
     )  # fmt: skip
-    released = mechanism.release(numbered(kept), entropy=entropy)["query"].to_pylist()
+    held = numbered(kept, items=None)  # there are no counts
+    released = mechanism.release(held, entropy=entropy)["query"].to_pylist()
     shown = {text.split()[0] for text in released if " x" in text}
     return Leak(shown=len(shown), worlds=worlds, claim=claim)
 

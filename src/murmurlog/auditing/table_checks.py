@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from murmurlog.auditing.check import require
+from murmurlog.auditing.count_checks import counting_fault
 from murmurlog.bundle.certificate import Certificate, TableClaim
 from murmurlog.bundle.consistency import noisy_table, reconciled
 from murmurlog.bundle.files import metadata
@@ -39,6 +40,8 @@ def check_table(name: str) -> Callable[[Path, Certificate], str]:
         if isinstance(mechanism, Limited):
             fault = mechanism.fault(noisy_table(table), others)
             require(fault is None, f"{fault}, which {mechanism} cannot give")
+        fault = counting_fault(claim, mechanism, noisy_table(table))
+        require(fault is None, str(fault))
         _notes(claim, mechanism, table, others)
         return f"{table.num_rows} rows"
 

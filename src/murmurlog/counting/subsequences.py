@@ -64,6 +64,8 @@ def sets(items: Bounded, *, k: int, consecutive: bool = False) -> Bounded:
         in_order = ibis.window(group_by="unit", order_by=key)
         place, text = ibis.row_number().over(in_order), items.table[key]
     placed = items.table.select("unit", place=place.cast("int64"), item=text)
+    # Spark's row numbers have 32 bits, whatever their declared type: a sum has 64.
+    placed = placed.mutate(place=placed.place + ibis.literal(0, "int64"))
     made = placed.select("unit", last=placed.place, items=ibis.array([placed.item]))
     rounds = [made]
     for _ in range(1, min(k, n)):

@@ -52,6 +52,8 @@ class WeightedCounts:
     per_user: int | None = None  # d2 if the owner gives it
 
     def __post_init__(self) -> None:
+        if self.per_user is not None and not 1 <= self.per_user <= MOST_COUNTED:
+            raise UsageError(f"d2 must lie between 1 and {MOST_COUNTED}, not {self.per_user}")
         most = GRID / math.sqrt(self.most_counted)  # of the sampler, for steps of 2^-20
         for scale, largest in ((self.scale, most), (self.histogram_scale, GRID)):
             if not LEAST_SCALE <= scale < largest:
@@ -59,8 +61,6 @@ class WeightedCounts:
                     f"a scale of the counts must lie between {LEAST_SCALE:g} and {largest:.6g}, not "
                     f"{scale!r}"
                 )
-        if self.per_user is not None and not 1 <= self.per_user <= MOST_COUNTED:
-            raise UsageError(f"d2 must lie between 1 and {MOST_COUNTED}, not {self.per_user}")
 
     @property
     def most_counted(self) -> int:
@@ -111,10 +111,6 @@ class ClippedCounts:
             )
         if self.per_user < 1:
             raise UsageError(f"counts need at least 1 item a unit, not {self.per_user}")
-
-    @property
-    def least_noise(self) -> float:
-        return self.scale
 
     @property
     def largest_scale(self) -> float:

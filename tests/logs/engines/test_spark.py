@@ -89,7 +89,11 @@ class TestOnACluster:
 
     def test_rounds_sum_up_publish_and_count_what_they_do_on_duckdb(self, cluster, tmp_path):
         pq.write_table(hostile_log(3000, seed=1), tmp_path / "log.parquet")
-        asked = (("query", "user", 10, "first"), ("click", "user-week", 20, "random"))
+        asked = (
+            ("query", "user", 10, "first"),
+            ("click", "user-week", 20, "random"),
+            ("itemset", "user", 10, "first"),
+        )
         requests = [
             {"path": str(tmp_path / "log.parquet"), "kind": kind, "unit": unit, "d": d, "way": way}
             for kind, unit, d, way in asked

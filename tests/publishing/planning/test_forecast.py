@@ -14,11 +14,14 @@ import murmurlog
 from murmurlog.charts import charts
 from murmurlog.cli import main as entry
 from murmurlog.cli.plan_goal import check_out
+from murmurlog.counting.items import TableItems
 from murmurlog.errors import UsageError
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.invented.generate import invent, write
 from murmurlog.mechanisms import Korolova, Rounds, Threshold
-from murmurlog.mechanisms.rounds.weights import Held, clipped
+from murmurlog.mechanisms.rounds.fresh_counts import count_users
+from murmurlog.mechanisms.rounds.holders import find_holders
+from murmurlog.mechanisms.rounds.weights import Held
 from murmurlog.privacy.sampler import SeededEntropy, draw
 from murmurlog.publishing.plan import Plan, plan
 from murmurlog.publishing.planning.forecast import (
@@ -101,17 +104,23 @@ def test_noise_is_smoothed_away_and_a_power_law_stays():
     assert (near > 0).all()
 
 
-def held_by_the_engine(engine, held):
-    table = pa.table({"unit": held.unit, "item": held.item, "place": held.place})
+def held_by_the_engine(engine, held, log):
+    """The bounded items, and everything that units hold: items are named by their numbers."""
+    rows = pa.table({"unit": log.unit, "query": pa.array(log.item).cast(pa.string())})
+    items = TableItems(
+        engine=engine, table=engine.keep(rows), kind="query", keys=("query",), unit="user",
+        timed=True,
+    )  # fmt: skip
     return Held(
         engine=engine,
-        table=engine.keep(table),
+        table=engine.keep(pa.table({"unit": held.unit, "item": held.item})),
         names=None,
         size=held.size,
         kind="query",
         keys=("query",),
         unit="user",
         per_user=20,
+        items=items,
     )
 
 
@@ -126,21 +135,21 @@ def test_rounds_on_arrays_are_the_mechanism_item_by_item(stand_in, options):
     held, numbers = stand_in.bounded(20).renumbered()
     assert (numbers[held.item] == stand_in.bounded(20).item).all()
     with connect() as engine:
-        same = held_by_the_engine(engine, held)
+        same = held_by_the_engine(engine, held, stand_in)
         wanted = mechanism.select(same, entropy=SeededEntropy(5))
         found = select(mechanism, held, noise=exact_noise(5))
         assert len(found) > 20
         assert found.tolist() == wanted.tolist()
         other = select(mechanism, held, noise=exact_noise(6))
         assert other.tolist() != found.tolist()
-        counts = count(mechanism, held, found, noise=exact_noise(7))
+        shown = numbers[found]
+        counts = count(mechanism, stand_in, shown, noise=exact_noise(7))
         if options:
             assert counts is None
             return
-        s = mechanism.schedule
-        listed = engine.keep(pa.table({"item": wanted}))
-        true = clipped(same, listed, per_user=s.count_per_user)[wanted]
-        assert counts.tolist() == (true + exact_noise(7)(s.count_scale, len(true))).tolist()
+        holders = find_holders(same, pa.table({"query": pa.array(shown).cast(pa.string())}))
+        true = count_users(holders, mechanism.schedule.counts, exact_noise(7)).estimates.users
+        assert counts.tolist() == np.rint(true).tolist()
 
 
 def test_simulated_noise_has_the_scale_it_is_asked_for():

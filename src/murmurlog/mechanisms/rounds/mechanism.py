@@ -425,7 +425,9 @@ class Rounds(Mechanism):
         counts = self.schedule.counts
         if counts is None:
             return fault_of_counts(table, count=None)
-        sd = noise_sd(noise="gaussian", scale=counts.least_noise)
+        if isinstance(counts, WeightedCounts):  # drawn in steps of 2^-20: rounding adds nothing
+            return fault_of_counts(table, count="users", least_error=counts.least_noise)
+        sd = noise_sd(noise="gaussian", scale=counts.scale)
         return fault_of_counts(table, count="users", least_error=sd)
 
     def parameters(self) -> dict[str, Any]:

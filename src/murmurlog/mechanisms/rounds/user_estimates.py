@@ -79,7 +79,7 @@ def smooth(histogram: Integers, *, sd: float, size: int) -> Profile:
     """The profile behind a noisy histogram of `size` published items."""
     h = np.asarray(histogram, np.float64)
     starts = np.array(histogram_bins(size), np.float64)
-    ends = np.append(starts[1:] - 1, size)
+    ends = np.append(starts[1:] - 1, size)[: len(starts)]  # nothing published: no bin
     m = np.array([_mean_in_bin(a, b, 2.0) for a, b in zip(starts, ends, strict=True)])
     units, measured, fitted = np.maximum(h, 0.0), np.ones(len(h)), np.zeros(len(h))
     tail = np.flatnonzero(starts >= TAIL_FROM)
@@ -181,6 +181,17 @@ def misfit(counts: Floats, profile: Profile, *, sd: float, d2: int, sigma: float
     return max(0.0, abs(total - expected) - 3 * math.sqrt(noise)) / max(total, expected, 1.0)
 
 
+def common_error(profile: Profile, *, sd: float, d2: int) -> float:
+    """The relative error of all items that follows from the histogram, whose noise is `sd`."""
+    lost = profile.m * (1 - weight(profile.m, d2))
+    held = max(float((profile.units * profile.m).sum()), 1.0)
+    noise = ((lost * profile.measured * sd) ** 2).sum()
+    curve = TAIL_MISFIT * (lost * profile.fitted * (1 - profile.measured)).sum()
+    return math.hypot(
+        math.sqrt(noise + curve**2) / held, COMMON_ALLOWANCE * (1 - profile.ratio(d2))
+    )
+
+
 def estimate_users(
     counts: Floats,
     profile: Profile,
@@ -194,15 +205,7 @@ def estimate_users(
 
     `contradiction` is a further relative error that all items share: see `misfit`.
     """
-    lost = profile.m * (1 - weight(profile.m, d2))
-    held = max(float((profile.units * profile.m).sum()), 1.0)
-    noise = ((lost * profile.measured * sd) ** 2).sum()
-    curve = TAIL_MISFIT * (lost * profile.fitted * (1 - profile.measured)).sum()
-    common = math.hypot(
-        math.sqrt(noise + curve**2) / held,
-        COMMON_ALLOWANCE * (1 - profile.ratio(d2)),
-        contradiction,
-    )
+    common = math.hypot(common_error(profile, sd=sd, d2=d2), contradiction)
     r, variance = weights_of_holders(profile, d2, np.maximum(counts, sigma))
     users = counts / r
     size = np.maximum(users, 1.0)

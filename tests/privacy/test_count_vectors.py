@@ -1,0 +1,188 @@
+"""Known numbers for weighted counts, their histogram, the estimates from both, and the theorem."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from murmurlog.mechanisms.rounds.user_estimates import (
+    LEAST_RATIO,
+    Profile,
+    _mean_in_bin,
+    choose_d2,
+    estimate_users,
+    smooth,
+    weights_of_holders,
+)
+from murmurlog.privacy import ClippedCounts, WeightedCounts, count_weight, histogram_bins
+from murmurlog.privacy.counts import CHOICES, GRID
+from murmurlog.privacy.rounds import Schedule, _sides, delta_of_rounds, loss_of_rounds
+
+VECTORS = {
+    vector["id"]: vector
+    for vector in json.loads((Path(__file__).parent / "vectors_counts.json").read_text())
+}
+ANY_NOISE = WeightedCounts(scale=1.0, histogram_scale=1.0)
+
+
+def near(vector, expected):
+    return pytest.approx(expected, rel=VECTORS[vector]["rel_tol"], abs=0)
+
+
+def given(vector):
+    return VECTORS[vector]["input"]
+
+
+def expected(vector):
+    return VECTORS[vector]["output"]
+
+
+def test_the_weights_of_m_items():  # C1
+    assert [count_weight(m, d2) for m, d2 in given("C1")["cases"]] == expected("C1")
+
+
+def test_weights_never_exceed_the_norm_and_rounding_to_the_nearest_does():  # C2
+    (first, last), choices = given("C2")["m"], given("C2")["d2"]
+    assert choices == list(CHOICES)
+    over = {"floor": 0, "nearest": 0}
+    for d2 in choices:
+        for m in range(first, last + 1):
+            g = count_weight(m, d2)
+            over["floor"] += m * g * g > d2 * GRID**2
+            # Half a step more is nearer where its square is still below the exact weight's.
+            nearest = g + (m > d2 and (2 * g + 1) ** 2 * m < 4 * d2 * GRID**2)
+            over["nearest"] += m * nearest**2 > d2 * GRID**2
+    assert over == expected("C2")
+
+
+def test_the_bins_of_a_histogram():  # C3
+    assert [histogram_bins(size) for size in given("C3")["size"]] == expected("C3")
+
+
+def test_the_mean_of_m_in_a_bin():  # C4
+    found = [_mean_in_bin(a, b, steepness) for a, b, steepness in given("C4")["cases"]]
+    assert found == near("C4", expected("C4"))
+
+
+def profile_of(vector):
+    x = given(vector)
+    return smooth(np.array(x["h"]), sd=x["sigma_h"], size=x["size"])
+
+
+@pytest.mark.parametrize("vector", ["C5", "C6"])
+def test_a_noisy_histogram_is_smoothed(vector):
+    found, want = profile_of(vector), expected(vector)
+    assert found.units.tolist() == near(vector, want["n"])
+    assert found.m.tolist() == near(vector, want["m"])
+    assert found.measured.tolist() == near(vector, want["raw"])
+
+
+@pytest.mark.parametrize("vector", ["C5a", "C6a"])
+def test_d2_follows_from_the_histogram(vector):
+    profile, want = profile_of(given(vector)["of"]), expected(vector)
+    assert [profile.ratio(d2) for d2 in (4, 11, 16, 40)] == near(vector, want["ratio"])
+    assert choose_d2(ANY_NOISE, profile) == want["choose"]
+    given_by_owner = WeightedCounts(scale=1.0, histogram_scale=1.0, per_user=5)
+    assert choose_d2(given_by_owner, profile) == 5
+
+
+def test_the_weights_of_an_item_s_holders():  # C7
+    x, want = given("C7"), expected("C7")
+    n, m = np.array(x["n"]), np.array(x["m"])
+    profile = Profile(units=n, m=m, measured=np.ones(len(n)), fitted=np.zeros(len(n)))
+    mean, variance = weights_of_holders(profile, 2, np.array(x["C"], float))
+    assert mean.tolist() == near("C7", want["r"])
+    assert variance.tolist() == near("C7", want["var"])
+
+
+def estimates_of(histogram):
+    x = given("C8")
+    X = np.array(x["X"])
+    profile = smooth(np.array(histogram), sd=x["sigma_h"], size=len(X))
+    return estimate_users(X, profile, sd=x["sigma_h"], d2=x["d2"], sigma=x["sigma"])
+
+
+def test_estimates_of_users():  # C8
+    found, want = estimates_of(given("C8")["h"]), expected("C8")
+    for name in ("users", "stderr", "low", "high"):
+        assert getattr(found, name)[:5].tolist() == near("C8", want[name])
+    assert found.ratio[:5].tolist() == near("C8", want["r"])
+    assert found.common == near("C8", want["common"])
+    reliable = (4 * found.stderr <= found.users) & (found.ratio >= LEAST_RATIO)
+    assert reliable.sum() == want["reliable"]
+
+
+def test_estimates_where_hardly_anybody_holds_more_than_d2():  # C9
+    found, want = estimates_of(given("C9")["h"]), expected("C9")
+    assert found.ratio.min() == near("C9", want["r_min"])
+    assert found.common == near("C9", want["common"])
+
+
+# --- the theorem ----------------------------------------------------------------------------------
+
+
+class WithoutOwnItems(WeightedCounts):
+    """A broken theorem: counts cost nothing for a unit all of whose bounded items are its own."""
+
+    def moved(self, t, d):
+        return np.where(t < d, super().moved(t, d), 0.0)
+
+
+def schedule_of(vector, counts):
+    x = given(vector)
+    if "schedule" in x:
+        s = x["schedule"]
+        return Schedule(
+            d=s["d"], scales=tuple(s["s"]), own=tuple(s["own"]), past=tuple(s["past"]),
+            thresholds=tuple(s["T"]), counts=counts,
+        )  # fmt: skip
+    T = x["T"] * GRID
+    return Schedule(
+        d=x["d"], scales=tuple(x["s"]), own=(1,), past=(), thresholds=(T,), counts=counts
+    )
+
+
+def counts_of(vector, made=WeightedCounts):
+    return made(scale=given(vector)["sigma1"], histogram_scale=given(vector)["sigma_h"])
+
+
+def test_what_one_unit_shows_and_moves():  # T1
+    schedule = schedule_of("T1", counts_of("T1"))
+    leaks, squares = _sides(schedule)
+    t, d = np.divmod(np.arange((schedule.d + 1) ** 2), schedule.d + 1)
+    t, d = (x[(t <= d) & (d > 0)] for x in (t, d))
+    at = [int(np.flatnonzero((t == a) & (d == b))[0]) for a, b in given("T1")["pairs"]]
+    assert leaks[at].tolist() == near("T1", expected("T1")["leak"])
+    # The counts' term also at (1, 1) and (99, 99): such a unit may hold published items beyond a
+    # bound that is smaller than the certified d. A first version of the theorem had 0 there.
+    assert squares[at].tolist() == near("T1", expected("T1")["m"])
+
+
+def test_the_deltas_of_a_schedule():  # T2
+    want, schedule = expected("T2"), schedule_of("T1", counts_of("T1"))
+    broken = schedule_of("T1", counts_of("T1", WithoutOwnItems))
+    for neighbours in ("add-remove", "replace"):
+        at = {"epsilon": 1.0, "neighbours": neighbours}
+        assert delta_of_rounds(schedule, **at) == near("T2", want[f"{neighbours} theorem"])
+        wrong = want[f"{neighbours} without the term at t = d"]
+        assert delta_of_rounds(broken, **at) == near("T2", wrong)
+    counts = counts_of("T1")
+    clipped = ClippedCounts(scale=math.sqrt(40 / counts.loss), per_user=40)
+    assert delta_of_rounds(schedule_of("T1", clipped), epsilon=1.0) == near("T2", want["clipped"])
+
+
+def test_a_theorem_without_the_term_where_all_items_are_own_claims_too_little():  # T3
+    at, want = {"epsilon": given("T3")["epsilon"]}, expected("T3")
+    right = delta_of_rounds(schedule_of("T3", counts_of("T3")), **at)
+    wrong = delta_of_rounds(schedule_of("T3", counts_of("T3", WithoutOwnItems)), **at)
+    assert right == near("T3", want["theorem"])
+    assert wrong == near("T3", want["without the term at t = d"])
+
+
+@pytest.mark.parametrize(("neighbours", "factor"), [("add-remove", 1), ("replace", 2)])
+def test_the_loss_in_one_account(neighbours, factor):  # T4
+    found = loss_of_rounds(schedule_of("T1", counts_of("T1")), neighbours=neighbours)
+    assert found.mu == near("T4", expected("T4")["mu"] * math.sqrt(factor))
+    assert found.keys == near("T4", expected("T4")["keys"] * factor)
