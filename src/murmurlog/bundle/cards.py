@@ -14,6 +14,7 @@ from murmurlog.bundle import plain_yaml
 from murmurlog.bundle.certificate import Certificate, TableClaim
 from murmurlog.bundle.facts import facts
 from murmurlog.bundle.schema import (
+    AT_LEAST,
     BOUNDED_DESCRIPTIONS,
     CONTENTS,
     DESCRIPTIONS,
@@ -88,7 +89,12 @@ def columns_of(certificate: Certificate, table: str) -> dict[str, str]:
 
 
 def _types(certificate: Certificate, table: str, standard: int) -> dict[str, str]:
-    return {f.name: TYPES[f.type][standard] for f in stated_schema(certificate, table)}
+    types = {f.name: TYPES[f.type][standard] for f in stated_schema(certificate, table)}
+    claim = certificate.tables[table]
+    if claim.meaning == AT_LEAST and standard == 1:
+        # Readers of data packages turn a column of empty integers into NaN, which is a number.
+        types[f"{claim.count}_high"] = "number"
+    return types
 
 
 def statement(certificate: Certificate) -> str:

@@ -15,18 +15,17 @@ from xml.sax.saxutils import escape, quoteattr
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from murmurlog.bundle.schema import COUNTED, interval_columns
+from murmurlog.bundle.schema import COUNTED
 from murmurlog.errors import BundleError, UsageError
 
 COUNTS = {
-    name: kind
-    for count in COUNTED
-    for name, kind in {
-        count: pa.int64(),
-        **interval_columns(count),
-        f"{count}_stderr": pa.float64(),
-    }.items()
-} | {"reliable": pa.bool_()}
+    **{
+        f"{count}{part}": pa.float64() if part == "_stderr" else pa.int64()
+        for count in COUNTED
+        for part in ("", "_low", "_high", "_stderr")
+    },
+    "reliable": pa.bool_(),
+}
 ENDS = {"click": ("query", "url"), "reformulation": ("query", "next_query")}
 LISTED, NAMED = {"queries", "items"}, "user"  # columns of sessions and itemsets, and of a log
 KINDS = {"query": "query", "next_query": "query", "url": "url"}  # kind of node in each column
