@@ -138,6 +138,7 @@ def _lists(found: Comparison) -> list[dict[str, Any]]:
             "all": len(after if after is not None else before if before is not None else ()),
             "entries": entries(before, after),
             "both": before is not None and after is not None,
+            "sheet": found.before if after is None else found.after,
         }
         for title, words, before, after in parts
     ]
