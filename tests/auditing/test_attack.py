@@ -64,7 +64,7 @@ from murmurlog.cli.release_section import audited
 from murmurlog.errors import UsageError
 from murmurlog.mechanisms import Mechanism, Rounds, parse
 from murmurlog.privacy import Guarantee
-from murmurlog.privacy.rounds import GRID
+from murmurlog.privacy.counts import GRID
 from murmurlog.privacy.sampler import SeededEntropy, draw
 
 ROOT = Path(__file__).parents[2]

@@ -220,7 +220,7 @@ def log(write_tsv):
             "leave --notion out",
         ),
         ({"mechanism": "zealous", "via_keywords": True, "tables": ["keyword", "query"],
-          "by": ("country", ["DE"])}, "do not go together|no column"),
+          "by": ("country", ["DE"])}, "do not go together|is not in log.tsv"),
         ({"mechanism": "zealous", "epsilon": 1e-14}, "scale of noise"),
         ({"mechanism": "pool", "epsilon": 1e-14}, "scale of noise|needs a public pool"),
         ({"gap": float("nan"), "tables": ["pair"]}, "longer than 0 seconds"),

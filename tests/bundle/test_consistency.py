@@ -286,7 +286,7 @@ def test_verify_makes_the_consistent_counts_again(bundle, tmp_path):
     assert "recomputed" in next(c.message for c in report.checks if c.name == "consistent")
     assert load(tmp_path / "good").certificate == certificate
     card = (tmp_path / "good" / "README.md").read_text()
-    assert "`users_noisy`: estimated number of users" in card
+    assert "`users_noisy`: the number of users as drawn" in card
     assert "nearest to `users_noisy`" in card
     for name in ("croissant.json", "datapackage.json"):
         assert "users_noisy" in (tmp_path / "good" / name).read_text()
@@ -317,9 +317,8 @@ def test_verify_refuses_consistent_counts_that_are_not(bundle, tmp_path):
     assert "not what the noisy counts of all tables give" in published("more", more)
     low = changed(query, "users_noisy", [1] * query.num_rows)
     assert "holds a count of 1; the mechanism gives" in published("low", low)
-    assert "has columns query, users, users_stderr, reliable, not" in published(
-        "none", noisy_table(query)
-    )
+    columns = "query, users, users_low, users_high, users_stderr, reliable"
+    assert f"has columns {columns}, not" in published("none", noisy_table(query))
     assert "or other types" in published("unsaid", query, consistent=False)
     # A mechanism's own rules hold for what was drawn: consistent counts may be lower than it gives.
     assert in_order(noisy_table(query)).equals(in_order(bundle.tables["query"]))

@@ -44,7 +44,8 @@ class Option:
         """The public files that a value names."""
         if not self.repeated:
             return [Path(str(value))]
-        return [each[0] if isinstance(each, tuple) else Path(str(each)) for each in value]
+        several = value if isinstance(value, list | tuple) else [value]  # in Python, also one alone
+        return [each[0] if isinstance(each, tuple) else Path(str(each)) for each in several]
 
     def value(self, text: Any) -> Any:
         """The value of what is written after the flag; raises UsageError with the flag's name."""

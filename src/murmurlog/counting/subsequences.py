@@ -63,9 +63,9 @@ def sets(items: Bounded, *, k: int, consecutive: bool = False) -> Bounded:
     else:  # any fixed order of the unit's own items gives the same sets
         in_order = ibis.window(group_by="unit", order_by=key)
         place, text = ibis.row_number().over(in_order), items.table[key]
-    placed = items.table.select("unit", place=place.cast("int64"), item=text)
-    # Spark's row numbers have 32 bits, whatever their declared type: a sum has 64.
-    placed = placed.mutate(place=placed.place + ibis.literal(0, "int64"))
+    # Spark's row numbers have 32 bits where Ibis declares 64, so that a cast to 64 is left out.
+    place = place.cast("float64").cast("int64")
+    placed = items.table.select("unit", place=place, item=text)
     made = placed.select("unit", last=placed.place, items=ibis.array([placed.item]))
     rounds = [made]
     for _ in range(1, min(k, n)):
