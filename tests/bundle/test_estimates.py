@@ -133,6 +133,33 @@ def plain(values, stderr, name="query", excess=0.0):
     )  # fmt: skip
 
 
+def test_a_sum_of_users_in_the_log_has_the_error_that_its_rows_share():
+    of = replace(
+        plain([1000, 2000], [30.0, 40.0]), common=0.1, meaning="users in the log", of="users"
+    )
+    found = total(of, np.ones(2, bool))
+    assert found.stderr == pytest.approx(math.hypot(50, 300))
+    assert str(found) == (
+        "3,000 users in the log, added up over 2 rows (95 % interval 2,404 to 3,596)"
+    )
+    one = total(of, np.array([True, False]))
+    assert str(one) == "1,000 users in the log (95 % interval 795 to 1,205)"
+    assert of.errors.tolist() == pytest.approx([math.hypot(30, 100), math.hypot(40, 200)])
+    # Within one table the shared error cancels.
+    part = ratio(of, np.array([True, False]), of, np.ones(2, bool))
+    alone = ratio(plain([1000, 2000], [30.0, 40.0]), np.array([True, False]), of, np.ones(2, bool))
+    assert (part.low, part.high) == pytest.approx((alone.low, alone.high))
+    assert str(part).startswith("0.333 (95 % interval 0.3")
+
+
+def test_of_counts_after_bounding_only_the_lower_end_is_about_the_log():
+    of = replace(plain([1250], 20.0), meaning="at least", of="user-days")
+    found = total(of, np.ones(1, bool))
+    assert (found.low, found.high) == (pytest.approx(1210.8, abs=0.01), math.inf)
+    assert str(found) == "at least 1,211 user-days in the log, 95 % sure (1,250 counted)"
+    assert (found.as_json()["high"], found.as_json()["meaning"]) == (None, "at least")
+
+
 def test_a_sum_by_hand():
     of = plain([10, 20, 30], [3.0, 4.0, 12.0])
     found = total(of, np.array([True, True, False]))
@@ -286,7 +313,7 @@ def test_the_command_prints_value_and_interval(bundle, monkeypatch, capsys):
     code, out, err = run("--match", "fear of *", "--over", "fear*")
     assert code == 0
     assert out == f"{bundle.ratio('query', 'fear of *', 'query', 'fear*')}\n"
-    assert "published rows in it: 2; about users after bounding" in err
+    assert "published rows in it: 2; about the users and items that were counted" in err
     code, out, err = run("--table", "click", "--column", "url", "--match", "nothing", "--json")
     assert (code, json.loads(out)["value"]) == (0, 0)
     assert "nothing published is not nothing asked" in err

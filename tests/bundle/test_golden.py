@@ -9,6 +9,7 @@ from starlette.testclient import TestClient
 
 import murmurlog
 from murmurlog.bundle.certificate_schema import FORMAT, FORMATS
+from murmurlog.bundle.schema import AT_LEAST, IN_LOG
 from murmurlog.cli.serve import planned, verified
 from murmurlog.web import app
 from murmurlog.web.bundles import Shelf
@@ -18,8 +19,12 @@ GOLDEN = sorted(path for path in (Path(__file__).parents[1] / "golden").iterdir(
 every = pytest.mark.parametrize("bundle", GOLDEN, ids=lambda path: path.name)
 
 
+def _format(bundle):
+    return int(bundle.name.split("-")[1])
+
+
 def test_there_is_a_bundle_of_each_format():
-    assert [path.name for path in GOLDEN] == [f"bundle-{number}" for number in FORMATS]
+    assert {_format(path) for path in GOLDEN} == set(FORMATS)
 
 
 @every
@@ -31,10 +36,12 @@ def test_a_golden_bundle_verifies(bundle):
 @every
 def test_a_golden_bundle_loads(bundle):
     loaded = murmurlog.load(bundle)
-    assert loaded.certificate.format == int(bundle.name.removeprefix("bundle-"))
+    assert loaded.certificate.format == _format(bundle)
     assert all(table.num_rows > 0 for table in loaded.tables.values())
     assert loaded.complete("w", k=3)
     assert loaded.total("query").value > 0
+    meanings = [claim.meaning for claim in loaded.certificate.tables.values()]
+    assert meanings == ([IN_LOG, AT_LEAST] if bundle.name == "bundle-2-intervals" else [None, None])
 
 
 @every

@@ -22,7 +22,7 @@ from murmurlog.bundle.cards import NO_GUARANTEE, NOT_PRIVATE
 from murmurlog.bundle.files import SUMS, sums
 from murmurlog.bundle.read import load
 from murmurlog.bundle.report import make_report
-from murmurlog.bundle.schema import KEYS, By, schema
+from murmurlog.bundle.schema import AT_LEAST, IN_LOG, KEYS, By, schema
 from murmurlog.bundle.write import publish
 from murmurlog.charts import html as paper
 from murmurlog.cli.demo_log import Demo
@@ -30,6 +30,7 @@ from murmurlog.errors import BundleError
 from murmurlog.mechanisms import parse
 from murmurlog.privacy import ASSUMPTIONS, Guarantee
 
+SHA = {"privacy.json": "ab", "data/query.parquet": "cd"}
 HOSTILE = "<script>alert(1)</script>"
 
 
@@ -90,6 +91,31 @@ def test_rows_come_with_their_uncertainty_and_unreliable_ones_are_grey(bundle):
     drawn = drawn[: drawn.index("</svg>")]
     assert drawn.count('class="fill0"') == 2
     assert drawn.count('class="dim"') == 1
+
+
+@pytest.mark.parametrize("meaning", [IN_LOG, AT_LEAST])
+def test_it_says_what_the_counts_are_about(meaning):
+    ends = {"users_low": [890, 75, 0], "users_high": [911, 85, 100] if meaning == IN_LOG else None}
+    table = QUERIES
+    for place, (name, values) in enumerate(ends.items(), 2):
+        table = table.add_column(place, name, pa.array(values or [None] * 3, pa.int64()))
+    made = certified({"query": table})
+    more = {"d2": 16, "common_error": 0.0, "histogram": [3]} if meaning == IN_LOG else {}
+    claim = replace(made.tables["query"], counting={"meaning": meaning, **more})
+    made = replace(made, tables={"query": claim})
+    text, card = read(make_report(made, {"query": table})), cards.readme(made, SHA)
+    if meaning == IN_LOG:
+        assert "query users in the log 95 % interval weather 900 890 to 911" in text
+        assert "16 published ones in full, or more for less each" in text
+        assert "Counts are estimates of how many users in the log hold the item." in text
+        assert "- `users`: estimated number of users in the log" in card
+        assert "estimated from weighted counts" in cards.deployment(made)
+    else:
+        assert "query users counted in the log, 95 % sure weather 900 at least 890" in text
+        assert "the log has at least as many, up to the noise" in text
+        assert "- `users_high`: empty" in card
+    assert "bounding" not in text
+    assert "bounding" not in card
 
 
 def test_the_budget_falls_from_tables_to_what_is_stated(bundle):

@@ -75,7 +75,7 @@ def test_it_says_in_eight_lines_what_is_reliable_why_it_is_small_and_what_helps(
     assert said[4].endswith("(helps most)")
     changes = sorted(line.split(":")[0] for line in said[4:])
     assert changes == [
-        "- --mechanism pool with 100,000 public keys",
+        "- --pool with public keys that list 60 % of these rows",
         "- epsilon 2.8 instead of 1.4",
         "- query alone instead of two tables",
         "- twice as many users",

@@ -5,6 +5,7 @@ import io
 import json
 import re
 import shutil
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
@@ -280,7 +281,7 @@ def test_an_exported_list_holds_all_rows_and_runs_nothing(client, book, kind):
 def index_of(book, tables, **changed):
     """An index over other tables under the same certificate."""
     claims = {
-        name: SimpleNamespace(**{**vars(book.certificate.tables["query"]), "count": count})
+        name: replace(book.certificate.tables["query"], count=count)
         for name, (_, count) in tables.items()
     }
     certificate = SimpleNamespace(

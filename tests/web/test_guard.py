@@ -315,7 +315,8 @@ def test_a_bundle_without_noise_can_be_shown_and_added_up(write_tsv, tmp_path):
         accept_no_guarantee=True,
     )  # fmt: skip
     total = murmurlog.load(out).total("query")
-    assert (total.value, total.low, total.high) == (30, 30, 30)
+    assert (total.value, total.low, total.high) == (30, 30, float("inf"))
+    assert str(total) == "at least 30 users in the log, 95 % sure (30 counted)"
     shown_count = client_of(Shelf([out])).get("/api/query?q=weather").json()["counts"][0]["count"]
     assert (shown_count["value"], shown_count["low"]) == (30, 30)
 

@@ -161,6 +161,7 @@ class _Facts:
         for name, claim in self.certificate.tables.items():
             texts += [str(claim.rows), *needs(claim, g.unit), *map(str, claim.passes.values())]
             texts += [str(claim.parameters.get(n, "")) for n in ("per_user", "count_per_user")]
+            texts.append(str((claim.counting or {}).get("d2", "")))
             if "reliable" in self.tables[name].column_names:
                 texts.append(str(self.tables[name]["reliable"].to_pylist().count(True)))
         if g.notion != "none":

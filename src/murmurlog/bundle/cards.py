@@ -11,9 +11,19 @@ from typing import Any
 import pyarrow as pa
 
 from murmurlog.bundle import plain_yaml
-from murmurlog.bundle.certificate import Certificate
+from murmurlog.bundle.certificate import Certificate, TableClaim
 from murmurlog.bundle.facts import facts
-from murmurlog.bundle.schema import AT_LEAST, CONTENTS, DESCRIPTIONS, LISTS, MORE, NOISY, keys_of
+from murmurlog.bundle.schema import (
+    AT_LEAST,
+    BOUNDED_DESCRIPTIONS,
+    CONTENTS,
+    DESCRIPTIONS,
+    IN_LOG,
+    LISTS,
+    MORE,
+    NOISY,
+    keys_of,
+)
 from murmurlog.bundle.table_rules import stated_schema
 from murmurlog.charts.html import odds, several, up
 
@@ -51,7 +61,7 @@ CROISSANT_CONTEXT = {
 CONSISTENT = {  # descriptions of columns where counts were made consistent
     "users": f"the number of {{unit}}s nearest to `{NOISY}` that goes with the other tables: what "
     "names a query has no more {unit}s than the query",
-    "users_stderr": f"standard error of `{NOISY}`; does not cover what bounding took away",
+    "users_stderr": f"standard error of `{NOISY}`",
 }
 NOT_PRIVATE = (
     "NOT PRIVATE: the noise was drawn from a known seed, for demonstration. The guarantee below is "
@@ -67,7 +77,11 @@ def columns_of(certificate: Certificate, table: str) -> dict[str, str]:
     """The table's columns with their descriptions."""
     unit = certificate.guarantee.unit
     names = stated_schema(certificate, table).names
-    descriptions = DESCRIPTIONS | MORE | (CONSISTENT if NOISY in names else {})
+    descriptions = DESCRIPTIONS | MORE
+    if certificate.tables[table].meaning != IN_LOG:
+        descriptions |= BOUNDED_DESCRIPTIONS
+    if NOISY in names:
+        descriptions |= CONSISTENT
     texts = {name: text.format(unit=unit) for name, text in descriptions.items()}
     if by := certificate.by:
         texts[by.column] = f"one of the public values {', '.join(by.values)}"
@@ -246,7 +260,7 @@ def deployment(certificate: Certificate) -> str:
                 "access_type": "Non-interactive",
             },
             "accounting": {
-                "post_processing": "Selection bias taken out of counts; "
+                "post_processing": f"{_corrections(certificate)}; "
                 + ("counts of different tables made consistent; " if certificate.consistent else "")
                 + "rows sorted.",
                 "composition": f"Sequential: {certificate.composition}.",
@@ -255,7 +269,7 @@ def deployment(certificate: Certificate) -> str:
                 "preprocessing_and_hyperparameter_tuning": f"Text normalised record by record "
                 f"({certificate.text['normaliser']}; urls: {certificate.text['url']}; screened for: "
                 f"{', '.join(certificate.text['screen']) or 'nothing'}); each unit's distinct items "
-                f"bounded ({certificate.bound}) before counting.",
+                f"bounded ({certificate.bound}) before {_bounded_step(certificate)}.",
                 "mechanisms": f"{mechanisms}. murmurlog {certificate.murmurlog}; integer noise by "
                 f"exact inversion, entropy: {certificate.sampler['entropy']}.",
             },
@@ -373,15 +387,63 @@ def limits(certificate: Certificate) -> list[str]:
     return limits
 
 
+def _in_log(certificate: Certificate) -> list[bool]:
+    """Of each table with counts, whether they are of all units in the log."""
+    return [claim.meaning == IN_LOG for claim in certificate.tables.values() if claim.count]
+
+
+def _corrections(certificate: Certificate) -> str:
+    made = {
+        "Numbers of units in the log estimated from weighted counts": any(_in_log(certificate)),
+        "selection bias taken out of counts": not all(_in_log(certificate) or [False]),
+    }
+    text = "; ".join(text for text, applies in made.items() if applies)
+    return text[:1].upper() + text[1:]
+
+
+def _bounded_step(certificate: Certificate) -> str:
+    """What a unit's items are bounded for: counts of all units in the log use all items."""
+    in_log = _in_log(certificate)
+    if all(in_log or [False]):
+        return "selection; counts use all of them"
+    return "counting" if not any(in_log) else "selection, and in some tables before counting"
+
+
 def counts_note(certificate: Certificate) -> str:
-    """A sentence on what the published counts count; empty where none are published."""
-    unit, claims = certificate.guarantee.unit, certificate.tables
-    rows = [name for name, claim in claims.items() if claim.count == "rows"]
-    if all(claim.count is None for claim in claims.values()):
+    """Sentences on what the published counts count; empty where none are published."""
+    unit = certificate.guarantee.unit
+    counted = {name: claim for name, claim in certificate.tables.items() if claim.count}
+    if not counted:
         return ""
+    if all(claim.meaning is None for claim in counted.values()):
+        return _bounded_note(unit, counted)
+    same: dict[str, list[str]] = {}
+    for name, claim in counted.items():
+        same.setdefault(_meaning(unit, claim), []).append(name)
+    if len(same) == 1:
+        return f"{next(iter(same))} They are not traffic."
+    texts = [f"{', '.join(names)}: {text[:1].lower()}{text[1:]}" for text, names in same.items()]
+    return f"{' '.join(texts)} They are not traffic."
+
+
+def _meaning(unit: str, claim: TableClaim) -> str:
+    """What the counts of a table are about."""
+    if claim.meaning == IN_LOG:
+        return f"Counts are estimates of how many {unit}s in the log hold the item."
+    if claim.count == "rows":
+        return f"Counts are of rows, a few of each {unit}: the log has at least as many, up to the noise."
+    return (
+        f"Counts are of {unit}s, each with a few of its items: the log has at least as many, up to the "
+        "noise."
+    )
+
+
+def _bounded_note(unit: str, claims: Mapping[str, TableClaim]) -> str:
+    """The same for bundles before version 0.2, whose tables do not state what counts are about."""
+    rows = [name for name, claim in claims.items() if claim.count == "rows"]
     if not rows:
         what = f"{unit}s after each was bounded to a few distinct items"
-    elif len(rows) == sum(claim.count is not None for claim in claims.values()):
+    elif len(rows) == len(claims):
         what = f"rows after each {unit} was bounded to a few"
     else:
         what = f"{unit}s, in {', '.join(rows)} of rows, after each {unit} was bounded to a few"

@@ -14,7 +14,7 @@ from scipy.special import ndtri
 from murmurlog.bundle import estimates
 from murmurlog.bundle.certificate import TableClaim
 from murmurlog.bundle.read import Release, load
-from murmurlog.bundle.schema import SEPARATOR, count_of, flattened, keys_of
+from murmurlog.bundle.schema import IN_LOG, SEPARATOR, count_of, flattened, keys_of
 from murmurlog.errors import UsageError
 
 CHANCE = 0.05  # probability that the comparison reports a change of any row that did not change
@@ -108,7 +108,8 @@ def _changed_rows(name: str, before: Side, after: Side, kept: Pair) -> tuple[Pai
     """Items that rose and items that fell, the largest change first: their intervals are disjoint.
 
     The intervals are so wide that, if nothing changed, the probability that any two of them are
-    disjoint is at most CHANCE.
+    disjoint is at most CHANCE. If only one of the tables counts users in the log, the other has fewer
+    users than the log, so its intervals have no upper end.
     """
     nothing = (np.empty(0, np.int64), np.empty(0, np.int64))
     each = CHANCE / 2 / max(len(kept[0]), 1)
@@ -120,6 +121,11 @@ def _changed_rows(name: str, before: Side, after: Side, kept: Pair) -> tuple[Pai
     if not len(kept[0]) or len(ends) < 2:
         return nothing, nothing
     (low, high), (next_low, next_high) = ends
+    in_log = [claim is not None and claim.meaning == IN_LOG for _, claim, _ in (before, after)]
+    if in_log == [True, False]:
+        next_high = np.full_like(next_high, np.inf)
+    elif in_log == [False, True]:
+        high = np.full_like(high, np.inf)
     gap = np.maximum(next_low - high, low - next_high)
     order = np.argsort(-gap, kind="stable")
     rose = order[(next_low > high)[order]]
@@ -136,7 +142,7 @@ def _intervals(
     wide = TAIL * math.log(2 / chance) / math.sqrt(2)
     if claim.parameters.get("noise") == "gaussian":
         wide = float(ndtri(1 - chance / 2))
-    spread = wide * counts.stderr
+    spread = wide * counts.errors
     low = counts.values - spread - counts.too_high
     high = counts.values + spread + counts.too_low
     return low[rows], high[rows]

@@ -8,9 +8,10 @@ rows that may have no users by their whole count.
 
 An interval is about the sum over these rows of how many units in the log hold the item, if the certificate
 says "users in the log". Then all rows of a table share one relative error, which does not average out in
-a sum and cancels in a ratio within the table. If it says "at least", a unit counts for its first few items
-only: the interval does not cover what bounding removed. A unit that holds two of the items counts twice. Rows must be
-chosen by their keys: to choose them by their counts is to choose them by their noise.
+a sum and cancels in a ratio within the table. If it says "at least", a unit counts with some of its
+items only: a sum has a lower end and no upper one, and the interval of a ratio is about those counted. A unit
+that holds two of the items counts twice. Rows must be chosen by their keys: to choose them by their counts is
+to choose them by their noise.
 """
 
 import math
@@ -27,7 +28,7 @@ from scipy.special import ndtr, ndtri
 
 from murmurlog.bundle.certificate import TableClaim
 from murmurlog.bundle.consistency import noisy_table
-from murmurlog.bundle.schema import LISTS, count_of
+from murmurlog.bundle.schema import AT_LEAST, IN_LOG, LISTS, count_of
 from murmurlog.errors import BundleError, MurmurlogError, UsageError
 from murmurlog.privacy import noise_sd
 from murmurlog.privacy.selection_bias import Selection
@@ -57,10 +58,18 @@ class Estimate:
     confidence: float = CONFIDENCE
     rows: int  # how many published rows are in it
     meaning: str | None = None  # of the counts; None in bundles before version 0.2: at least
+    of: str = ""  # what a sum is of, such as users; empty for a ratio
 
     def __str__(self) -> str:
-        interval = describe_interval(_short(self.low), _short(self.high), self.confidence)
-        return f"{_short(self.value)} ({interval})"
+        return describe_count(
+            _short(self.value),
+            _short(self.low),
+            _short(self.high),
+            of=self.of,
+            meaning=self.meaning if self.of else None,
+            rows=self.rows,
+            confidence=self.confidence,
+        )
 
     def as_json(self) -> dict[str, Any]:
         """Its numbers; null where one is not finite."""
@@ -82,6 +91,13 @@ class Counts:
     excess: float
     common: float = 0.0  # a relative error that all rows share
     meaning: str | None = None
+    of: str = ""  # what is counted, such as users
+
+    @property
+    def errors(self) -> Floats:
+        """The standard error of each row, with the error that all rows share."""
+        shared = self.common * np.maximum(self.values, 1.0)
+        return np.sqrt(self.stderr**2 + shared**2)
 
 
 def counts(name: str, table: pa.Table, claim: TableClaim) -> Counts:
@@ -131,6 +147,7 @@ def _counts(name: str, table: pa.Table, claim: TableClaim) -> Counts:
         excess=EXCESS.get(str(noise), 0.0),
         common=common,
         meaning=claim.meaning,
+        of=f"{claim.guarantee.unit}s" if counted == "users" else counted,
     )
 
 
@@ -226,18 +243,24 @@ def _match_column(table: pa.Table, column: str, texts: Texts) -> Rows:
 
 
 def total(of: Counts, rows: Rows, *, confidence: float = CONFIDENCE) -> Estimate:
-    """The sum of the counts of these rows. A sum of true counts is never negative."""
+    """The sum of the counts of these rows. A sum of true counts is never negative.
+
+    It has no upper end if the log may have any number of units more than were counted.
+    """
     value = float(of.values[rows].sum())
     variance = _squares(of, rows) + (of.common * value) ** 2
     spread = _quantile(confidence, _excess(of, rows)) * math.sqrt(variance)
     return Estimate(
         value=value,
         low=max(0.0, value - spread - float(of.too_high[rows].sum())),
-        high=max(0.0, value + spread + float(of.too_low[rows].sum())),
+        high=math.inf
+        if of.meaning == AT_LEAST
+        else max(0.0, value + spread + float(of.too_low[rows].sum())),
         stderr=math.sqrt(variance),
         confidence=confidence,
         rows=int(rows.sum()),
         meaning=of.meaning,
+        of=of.of,
     )
 
 
@@ -266,10 +289,30 @@ def describe_interval(low: str, high: str | None, confidence: float = CONFIDENCE
     return f"{100 * confidence:g} % interval {low} to {high}"
 
 
+def describe_count(
+    value: str,
+    low: str,
+    high: str,
+    *,
+    of: str,
+    meaning: str | None,
+    rows: int = 1,
+    confidence: float = CONFIDENCE,
+) -> str:
+    """A count in words: how many units of the log it is about, and how sure that is.
+
+    Counts of bundles before version 0.2 have no meaning: they are of units after bounding.
+    """
+    what = f" {of} in the log" + (f", added up over {rows:,} rows" if rows > 1 else "")
+    if meaning == AT_LEAST:
+        return f"at least {low}{what}, {100 * confidence:g} % sure ({value} counted)"
+    what = what if meaning == IN_LOG else ""
+    return f"{value}{what} ({describe_interval(low, high, confidence)})"
+
+
 def row_intervals(of: Counts, *, confidence: float = CONFIDENCE) -> tuple[Floats, Floats]:
     """The ends of the interval of every row: the `total` of that row alone."""
-    errors = np.sqrt(of.stderr**2 + (of.common * np.maximum(of.values, 1.0)) ** 2)
-    spread = _quantile(confidence, of.excess) * errors
+    spread = _quantile(confidence, of.excess) * of.errors
     low: Floats = np.maximum(0.0, of.values - spread - of.too_high)
     high: Floats = np.maximum(0.0, of.values + spread + of.too_low)
     return low, high
@@ -339,4 +382,4 @@ def _quantile(confidence: float, excess: float) -> float:
 
 
 def _short(number: float) -> str:
-    return f"{number:.0f}" if abs(number) >= 100 else f"{number:.3g}"
+    return f"{number:,.0f}" if abs(number) >= 100 else f"{number:.3g}"

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from murmurlog.bundle.certificate import Certificate, TableClaim
+from murmurlog.bundle.schema import IN_LOG
 from murmurlog.charts import html
 from murmurlog.privacy import Guarantee
 
@@ -16,7 +17,7 @@ PLAIN = {
     "Settings were not chosen by looking at the log, the noise was kept secret, and nothing else of "
     "this log was published without being counted.",
     "A1": "Nobody counts for more than a fixed number of items: of different ones, each once, or of rows, "
-    "where rows are counted.",
+    "where rows are counted; or, where items have weights, for more than a fixed weight.",
     "A2": "Which results a search engine lists for a query is public knowledge.",
     "A3": "How many users there are is public knowledge.",
     "A4": "The list of candidates was public before anyone looked at the log.",
@@ -139,6 +140,12 @@ def bound_of(claim: TableClaim, unit: str) -> str:
     if counts_rows(claim):
         return f"at most {most} rows of one {unit}, equal ones each for itself"
     text = f"at most {most} different items of one {unit}"
+    if claim.counting is not None and claim.meaning == IN_LOG:
+        full = claim.counting["d2"]
+        text += (
+            f" in the selection; in the counts {full} published ones in full, or more for less each"
+        )
+        return text
     if (counted := claim.parameters.get("count_per_user")) is not None:
         text += f", {counted} of the published ones in the counts"
     return text

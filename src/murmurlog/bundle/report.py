@@ -5,6 +5,7 @@ can reproduce it byte by byte. Never sees a log.
 """
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +26,7 @@ from murmurlog.bundle.label import (
     merge_sentences,
     needs,
 )
-from murmurlog.bundle.schema import COUNTED, count_of, keys_of
+from murmurlog.bundle.schema import AT_LEAST, COUNTED, IN_LOG, count_of, keys_of
 from murmurlog.charts import charts, html
 from murmurlog.privacy import Guarantee
 
@@ -100,6 +101,7 @@ class View:
     keys: tuple[str, ...]
     top: list[dict[str, Any]]
     counted: str  # what the counts are of
+    meaning: str | None  # what they are about: users in the log, or at least so many
     counts: Floats | None  # falling
     intervals: tuple[Floats, Floats] | None  # their lower and upper ends
     reliable: np.ndarray[Any, np.dtype[np.bool_]] | None
@@ -124,12 +126,15 @@ def view_of(certificate: Certificate, name: str, table: pa.Table) -> View:
     ]
     if count is None:
         return View(
-            name=name, keys=keys, top=top, counted="", counts=None, intervals=None, reliable=None
-        )
-    intervals = None
+            name=name, keys=keys, top=top, counted="", meaning=None, counts=None, intervals=None,
+            reliable=None,
+        )  # fmt: skip
+    intervals, meaning = None, None
     if name != "log":
         intervals = published_intervals(name, table, certificate.tables[name])
+        meaning = certificate.tables[name].meaning
     return View(
+        meaning=meaning,
         name=name,
         keys=keys,
         top=top,
@@ -190,10 +195,13 @@ def caption(views: Sequence[View]) -> str:
         return (
             "Each point is a row, its height the count; of the many on the right a few are drawn."
         )
+    certain = "with its 95 % interval"
+    if all(view.meaning == AT_LEAST for view in views if view.intervals):
+        certain = "with the least number in the log, 95 % sure"
     return (
-        "Each point is a published row, its height the published count, with its 95 % interval; of the "
-        "many rows on the right a few are drawn. Grey ones are unreliable: their standard error is more "
-        "than a quarter of the count. What is rarer is missing by design."
+        f"Each point is a published row, its height the published count, {certain}; of the many rows on "
+        "the right a few are drawn. Grey ones are unreliable: their standard error is more than a quarter "
+        "of the count. What is rarer is missing by design."
     )
 
 
@@ -205,19 +213,17 @@ def _marks(view: View) -> list[charts.Mark]:
     marks = []
     for rank in places:
         count = float(view.counts[rank - 1])
-        low, high = view.intervals or (None, None)
+        low, high = None, None
+        if view.intervals is not None:
+            low, high = (float(ends[rank - 1]) for ends in view.intervals)
+            high = count if math.isinf(high) else high  # only the lower end is known
         marks.append(
             charts.Mark(
                 rank=rank,
                 count=count,
                 shown=view.reliable is None or bool(view.reliable[rank - 1]),
-                low=None if low is None else float(low[rank - 1]),
-                # Without an upper end the line ends at the count.
-                high=None
-                if high is None
-                else float(high[rank - 1])
-                if np.isfinite(high[rank - 1])
-                else count,
+                low=low,
+                high=high,
             )
         )
     return marks
@@ -225,7 +231,6 @@ def _marks(view: View) -> list[charts.Mark]:
 
 def _rows(certificate: Certificate, views: Sequence[View], plus_minus: bool) -> str:
     """The first rows of each table with their uncertainty."""
-    form = "±" if plus_minus else "95 % interval"
     parts = []
     for view in views:
         rows = certificate.tables[view.name].rows
@@ -233,7 +238,7 @@ def _rows(certificate: Certificate, views: Sequence[View], plus_minus: bool) -> 
             continue
         head, numbers = list(view.keys), list[int]()
         if view.counts is not None:
-            head += [view.counted, form] if view.intervals else [view.counted]
+            head += _heads(view, plus_minus) if view.intervals else [view.counted]
             numbers = [len(view.keys), len(view.keys) + 1]
         cells, dim = list[list[str]](), list[int]()
         for place, row in enumerate(view.top):
@@ -244,7 +249,9 @@ def _rows(certificate: Certificate, views: Sequence[View], plus_minus: bool) -> 
             if count is not None and view.intervals is not None:
                 unsure = "" if row["reliable"] else " *"
                 low, high = (float(ends[place]) for ends in view.intervals)
-                text = f"{low:,.0f} to {high:,.0f}" if np.isfinite(high) else f"at least {low:,.0f}"
+                text = f"{low:,.0f} to {high:,.0f}"
+                if math.isinf(high):
+                    text = f"at least {low:,.0f}"
                 if plus_minus:
                     text = f"{2 * row[f'{count}_stderr']:,.0f}"
                 line.append(text + unsure)
@@ -259,15 +266,25 @@ def _rows(certificate: Certificate, views: Sequence[View], plus_minus: bool) -> 
         parts.append((html.heading(shown) + table, len(view.keys) > 1))
     note = ""
     if any(view.intervals for view in views):
-        note = (
-            "The 95 % interval covers the noise and the selection, not what bounding took away. Grey rows "
-            "with an asterisk are unreliable."
-        )
+        note = "Grey rows with an asterisk are unreliable."
+        if any(view.intervals and view.meaning is None for view in views):
+            note = (
+                "The 95 % interval covers the noise and the selection, not what bounding took away. "
+                + note
+            )
         if certificate.guarantee.notion != "none":
             note = f"{counts_note(certificate)} {note}"
     if not parts:
         return html.section("First rows of each table", note="Nothing passed the thresholds.")
     return html.section("First rows of each table", html.tables(parts), note=note)
+
+
+def _heads(view: View, plus_minus: bool) -> list[str]:
+    """The heads of the columns of a count and its uncertainty."""
+    if view.meaning == AT_LEAST:
+        return [f"{view.counted} counted", "in the log, 95 % sure"]
+    counted = f"{view.counted} in the log" if view.meaning == IN_LOG else view.counted
+    return [counted, "±" if plus_minus else "95 % interval"]
 
 
 def facts(certificate: Certificate, views: Sequence[View]) -> list[tuple[str, str, str]]:
@@ -313,8 +330,8 @@ def bounds(certificate: Certificate) -> str:
         }
     )
     kept = {
-        "first": "Of a unit's items the first ones by time count.",
-        "random": "Which of a unit's items count was drawn by lot.",
+        "first": "The bound keeps a unit's first items by time.",
+        "random": "The bound keeps items of a unit that were drawn by lot.",
     }.get(certificate.bound, "")
     notes = [kept] if any(claim.parameters.get("per_user") for _, claim in claims) else []
     if all(needs(claim, unit)[0] != FREE and not counts_rows(claim) for _, claim in claims):

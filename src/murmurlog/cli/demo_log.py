@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from murmurlog.auditing.verify import Report, verify
-from murmurlog.bundle.estimates import describe_interval, published_intervals
+from murmurlog.bundle.estimates import describe_count, published_intervals
 from murmurlog.bundle.read import load
 from murmurlog.bundle.schema import KEYS
 from murmurlog.bundle.write import check_target
@@ -59,12 +59,14 @@ class Demo:
         bundle = load(self.outcome.out)
         for name, table in bundle.tables.items():
             lines += ["", f"{name}: {table.num_rows} rows, the first of them"]
-            ends = published_intervals(name, table, bundle.certificate.tables[name])
-            lows, highs = ends or ([], [])
+            claim = bundle.certificate.tables[name]
+            lows, highs = published_intervals(name, table, claim) or ([], [])
             for row, low, high in zip(table.slice(0, 5).to_pylist(), lows, highs, strict=False):
-                keys = "  ".join(row[key] for key in KEYS[name])
-                interval = describe_interval(f"{low:,.0f}", f"{high:,.0f}")
-                lines.append(f"  {row['users']:>7,} ({interval})  {keys}")
+                numbers = (f"{number:,.0f}" for number in (row["users"], low, high))
+                count = describe_count(
+                    *numbers, of=f"{claim.guarantee.unit}s", meaning=claim.meaning
+                )
+                lines.append(f"  {'  '.join(row[key] for key in KEYS[name])}: {count}")
         verdict = "a verified bundle" if self._private else "a bundle that is NOT private (seeded)"
         lines += [
             "",

@@ -32,6 +32,7 @@ def estimate(
     """Add up published counts, or divide two sums, with an interval."""
     from murmurlog.bundle.estimate import estimate as run
     from murmurlog.bundle.read import load
+    from murmurlog.bundle.schema import AT_LEAST, IN_LOG
 
     release = load(bundle)
     found = run(
@@ -44,4 +45,10 @@ def estimate(
         show_json(found.as_json())
     else:
         show(str(found))
-        tell(f"published rows in it: {found.rows}; about {release.guarantee.unit}s after bounding")
+        unit = release.guarantee.unit
+        about = {
+            IN_LOG: f"a {unit} in the log counts once for each of them",
+            AT_LEAST: f"about the {unit}s and items that were counted",
+            None: f"about {unit}s after bounding",
+        }[found.meaning]
+        tell(f"published rows in it: {found.rows}; {about}")

@@ -16,12 +16,13 @@ from murmurlog.bundle.certificate import Certificate, TableClaim
 from murmurlog.bundle.label import merge_sentences, needs
 from murmurlog.bundle.popularity import FEW, Popularity
 from murmurlog.errors import MurmurlogError
-from murmurlog.mechanisms import Accounted, Mechanism, Pool, parse
-from murmurlog.publishing.plan import LEFT_OUT, plan, plan_tables
+from murmurlog.mechanisms import Accounted, Mechanism, Pool, Rounds, parse
+from murmurlog.publishing.plan import LEFT_OUT, plan_tables
 
 SOLVED = ("rounds", "threshold", "korolova", "left-out")  # mechanisms solved for other settings
 LARGER = 2  # times the epsilon, and times the users
-POOL = 100_000  # public keys of the pool in the forecast
+# What a pool of 100,000 public keys added in simulations where it listed 60 % of the published items.
+POOL_GAIN, POOL_COVER = (1.3, 1.5), 0.6
 TEN = math.sqrt(10)  # units with ten candidates each give an item this part less weight
 
 
@@ -127,8 +128,11 @@ class _Forecast:
 
     def __init__(self, certificate: Certificate, table: str, published: pa.Table) -> None:
         self.certificate, self.table = certificate, table
-        self.claim = certificate.tables[table]
-        mechanism = parse(self.claim.mechanism)  # a row of a log is no item
+        self.published = certificate.tables[table].rows
+        mechanism = parse(certificate.tables[table].mechanism)  # a row of a log is no item
+        self.takes_pool = (
+            table in Pool.tables and isinstance(mechanism, Rounds) and not mechanism.pools
+        )
         self.level = None if table == "log" else _level(mechanism)  # users for even odds
         self.popularity = Popularity.of(certificate, published, level=self.level or 1.0)
         most = " at most" if published.num_rows < FEW else ""
@@ -153,11 +157,14 @@ class _Forecast:
             for change, factor in changes.items()
             if factor is not None and factor < 1
         ]
-        pool = self._pool()
-        if pool is not None and pool < 1:
-            change = f"--mechanism pool with {POOL:,} public keys"
+        if self.takes_pool:
+            low, high = (f"{100 * (gain - 1):.0f}" for gain in POOL_GAIN)
             found.append(
-                Lever(change=change, rows=self.rows(pool), caveat=", if the pool lists them")
+                Lever(
+                    change=f"--pool with public keys that list {100 * POOL_COVER:.0f} % of these rows",
+                    rows=round(self.published * sum(POOL_GAIN) / 2),
+                    caveat=f", in simulations {low} to {high} % more",
+                )
             )
         return found
 
@@ -191,25 +198,6 @@ class _Forecast:
             options=_options(claims),
         )
         return made[self.table].mechanism
-
-    def _pool(self) -> float | None:
-        """How many times as many users a key of a public pool needs, at this table's epsilon."""
-        bound = self.claim.parameters.get("per_user")
-        if self.table not in Pool.tables or self.level is None or bound is None:
-            return None
-        g = self.claim.guarantee
-        try:
-            made = plan(
-                mechanism="pool",
-                epsilon=g.epsilon,
-                delta=self.certificate.guarantee.plain_delta,
-                per_user=min(bound, Pool.usual_bound),
-                neighbours=g.neighbours,
-                options={"size": POOL},
-            )
-        except (MurmurlogError, ArithmeticError):
-            return None
-        return (made.mechanism.passes(0.5) or 0) / self.level
 
 
 def _level(mechanism: Mechanism) -> float | None:

@@ -23,7 +23,7 @@ from murmurlog.bundle.models.autocomplete import Completer
 from murmurlog.bundle.models.click_graph import DECIMALS, places
 from murmurlog.bundle.models.derived_tables import completed, weights
 from murmurlog.bundle.read import Release
-from murmurlog.bundle.schema import LISTS, count_of, flattened, keys_of
+from murmurlog.bundle.schema import AT_LEAST, LISTS, count_of, flattened, keys_of
 from murmurlog.errors import BundleError
 from murmurlog.web.answers import Answers
 
@@ -97,7 +97,8 @@ class Key:
 class Amount:
     """A published count: the unit that it counts, its interval, and whether it is reliable.
 
-    `low` and `high` are None where the law of its noise is unknown.
+    `low` and `high` are None where the law of its noise is unknown. `high` alone is None where the log
+    may have any number of units more than were counted.
     """
 
     value: float
@@ -106,11 +107,18 @@ class Amount:
     high: float | None
     stderr: float | None
     reliable: bool
+    meaning: str | None = None  # "users in the log" or "at least"; None before version 0.2
+
+    @property
+    def most(self) -> float:
+        """The larger of the count and its upper end."""
+        return self.value if self.high is None else max(self.value, self.high)
 
     def as_json(self) -> dict[str, Any]:
         return {
             "value": self.value,
             "of": self.counted,
+            "meaning": self.meaning,
             "low": self.low,
             "high": self.high,
             "confidence": None if self.low is None else estimates.CONFIDENCE,
@@ -141,6 +149,7 @@ class Sheet:
         self.stderr: Floats | None = None
         self.reliable: Flags | None = None
         self.counted = ""
+        self.meaning = None if claim is None else claim.meaning
         if count is not None:
             self.counted = f"{certificate.guarantee.unit}s" if count == "users" else count
             self.values = table[count].to_numpy().astype(np.float64)
@@ -148,10 +157,13 @@ class Sheet:
         if claim is not None and ends is not None:
             # The noisy counts, even where consistent ones exist: the intervals are about the former.
             counts = estimates.counts(name, table, claim)
-            self.values, self.stderr = counts.values, counts.stderr
+            self.values, self.stderr = counts.values, counts.errors
             self.low, self.high = ends
             self.reliable = table["reliable"].to_numpy(zero_copy_only=False).astype(bool)
-            if not (np.isfinite(self.low).all() and np.isfinite(self.high).all()):
+            sound = np.isfinite(self.low).all() and np.isfinite(self.high).all()
+            if self.meaning == AT_LEAST:
+                sound, self.high = np.isfinite(self.low).all(), None
+            if not sound:
                 raise BundleError(f"privacy.json gives parameters of {name} that have no intervals")
         self._lock = threading.Lock()
 
@@ -175,7 +187,15 @@ class Sheet:
             high=None if self.high is None else float(self.high[row]),
             stderr=None if self.stderr is None else float(self.stderr[row]),
             reliable=self.reliable is None or bool(self.reliable[row]),
+            meaning=self.meaning,
         )
+
+    @property
+    def head(self) -> str:
+        """The head of a column of counts."""
+        if self.meaning is None:
+            return self.counted
+        return f"{self.counted} {'counted' if self.meaning == AT_LEAST else 'in the log'}"
 
     def first(self, most: int) -> Ints:
         """The first rows, at most so many."""

@@ -3,6 +3,7 @@
 from typing import Any
 
 from murmurlog import __version__
+from murmurlog.bundle.schema import AT_LEAST, IN_LOG
 from murmurlog.web.index import SORTS
 from murmurlog.web.top_list import SIZES
 
@@ -26,8 +27,16 @@ COUNT = {
     "properties": {
         "value": {"type": "number", "description": "noisy"},
         "of": {"type": "string", "description": "the unit of the count: users, or rows"},
+        "meaning": {
+            "enum": [IN_LOG, AT_LEAST, None],
+            "description": "what the interval is about: the number in the log, or the least number "
+            "in the log; null in bundles before version 0.2, whose counts are of bounded items",
+        },
         "low": {"type": ["number", "null"], "description": "lower end of the interval"},
-        "high": {"type": ["number", "null"]},
+        "high": {
+            "type": ["number", "null"],
+            "description": "upper end; null where the log may have any number more than were counted",
+        },
         "confidence": {"type": ["number", "null"]},
         "stderr": {"type": ["number", "null"]},
         "reliable": {"type": "boolean", "description": "error at most a quarter of the count"},

@@ -109,7 +109,7 @@ def look_up(book: Book, query: str) -> Finding:
 def _listing(book: Book, table: str, by: str, other: str, place: int) -> Listing:
     sheet, rows = book.index.sheets[table], book.index.rows(table, by, place)
     lines = _lines(sheet, rows[:SHOWN], other)
-    ends = [line.amount.high or line.amount.value for line in lines if line.amount is not None]
+    ends = [line.amount.most for line in lines if line.amount is not None]
     return Listing(lines=lines, all=len(rows), most=max([1.0, *ends]))
 
 

@@ -14,7 +14,10 @@ MOST_ANSWER = 500_000  # bytes of unclipped texts in a JSON response; later text
 
 
 def bar(amount: Amount | None, most: float) -> Markup:
-    """A bar with its interval; hidden from screen readers, which read the number beside it."""
+    """A bar with its interval, or with its lower end if that is all that is known.
+
+    Hidden from screen readers, which read the number beside it.
+    """
     if amount is None:
         return Markup("")
 
@@ -25,10 +28,11 @@ def bar(amount: Amount | None, most: float) -> Markup:
     parts = [
         f'<rect class="{shade}" x="1" y="3" width="{max(0.8, x(amount.value) - 1):.1f}" height="8"/>'
     ]
-    if amount.low is not None and amount.high is not None:
-        low, high = x(amount.low), x(amount.high)
-        parts.append(f'<line class="error" x1="{low}" x2="{high}" y1="7" y2="7"/>')
-        parts += [f'<line class="error" x1="{at}" x2="{at}" y1="4" y2="10"/>' for at in (low, high)]
+    ends = [x(end) for end in (amount.low, amount.high) if end is not None]
+    if ends:
+        end = ends[-1] if amount.high is not None else x(amount.value)
+        parts.append(f'<line class="error" x1="{ends[0]}" x2="{end}" y1="7" y2="7"/>')
+        parts += [f'<line class="error" x1="{at}" x2="{at}" y1="4" y2="10"/>' for at in ends]
     inside = "".join(parts)
     return Markup(
         f'<svg class="bar" viewBox="0 0 {WIDE} {TALL}" preserveAspectRatio="none" aria-hidden="true" focusable="false">{inside}</svg>'

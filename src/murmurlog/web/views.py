@@ -46,9 +46,7 @@ def top(request: Request, context: "Context") -> Response:
     book = parameters.book(request, context.shelf)
     what = list_request(request, book)
     page = list_page(request, what)
-    most = max(
-        [1.0, *((r.amount.high or r.amount.value) for r in page.rows if r.amount is not None)]
-    )
+    most = max([1.0, *(row.amount.most for row in page.rows if row.amount is not None)])
     return context.render(request, "top.html", book=book, what=what, page=page, most=most)
 
 
@@ -140,6 +138,7 @@ def _lists(found: Comparison) -> list[dict[str, Any]]:
             "all": len(after if after is not None else before if before is not None else ()),
             "entries": entries(before, after),
             "both": before is not None and after is not None,
+            "sheet": found.before if after is None else found.after,
         }
         for title, words, before, after in parts
     ]

@@ -333,7 +333,7 @@ def test_plan_writes_settings_that_release_takes_and_lists_what_is_unprotected(
     assert (found["target"], found["met"]) == ("queries=40", True)
     # An exact profile is the log itself; what was asked for was not chosen by it.
     things = [text.split(" ")[0] for text in found["unprotected"]]
-    assert things == ["epsilon", "count-share", "count-per-user"]
+    assert things == ["epsilon", "count-share"]
     assert "--unprotected" in found["release"]
     code, out, err = command(
         monkeypatch, capsys, "release", "log.parquet", "--out", "b", "--dry-run", "--json"

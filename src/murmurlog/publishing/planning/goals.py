@@ -22,7 +22,7 @@ FINE = 0.01  # how near to the least epsilon the second one comes
 FINAL_REPEATS, FINAL_SEED = 5, 1000
 PAIRS_A_SIMULATION = 1_500_000  # smaller stand-in logs are simulated several times
 EPSILONS = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0)  # of a sweep
-# What counts may get of the budget, and how many items of a unit are counted, by goal.
+# What counts may get of the budget, by goal.
 SHARES: dict[str | None, tuple[float, ...]] = {
     None: (0.3,),
     "coverage": (0.1,),
@@ -30,7 +30,6 @@ SHARES: dict[str | None, tuple[float, ...]] = {
 }
 # Flags of the release that are given, not chosen on a log.
 GIVEN = ("tables", "delta", "unit", "neighbours", "set-only")
-COUNTED = (10, 20, 40, 80, 160)
 ROUNDS = (4, 6)
 # The default comes first: the coarse search uses it.
 ROUNDS_BOUNDS, THRESHOLD_BOUNDS, KOROLOVA_BOUNDS = (100, 300, 30), (3, 10, 30), (1, 2, 4, 8)
@@ -136,9 +135,10 @@ def _rounds(terms: Terms, goal: str | None) -> Iterable[Candidate]:
                     options={"rounds": rounds, "count_share": 0.0},
                 )
                 continue
-            counted = asked.get("count_per_user", max(1, 2 * d // 5))
+            # How many items of a unit count in full follows from the release's own histogram.
+            counted = {n: asked[n] for n in ("count_per_user",) if n in asked}
             for share in (asked["count_share"],) if "count_share" in asked else SHARES[goal]:
-                split = {"rounds": rounds, "count_share": share, "count_per_user": counted}
+                split = {"rounds": rounds, "count_share": share, **counted}
                 yield Candidate(mechanism="rounds", per_user=d, options=split)
 
 
@@ -236,13 +236,10 @@ class Search:
         return max(meeting, key=lambda each: (amount(each.forecast), -_error(each)))
 
     def _final(self, choice: Choice) -> Choice:
-        """The choice with the best bound on counted items, simulated with more repeats."""
-        best, options = choice.candidate, choice.candidate.options
-        if options.get("count_share") and "count_per_user" not in self.terms.options:
-            variants = [replace(best, options={**options, "count_per_user": n}) for n in COUNTED]
-            choices = [self._forecast(each, choice.epsilon) for each in variants]
-            best = min(choices, key=_error).candidate
-        return self._forecast(best, choice.epsilon, repeats=FINAL_REPEATS, seed=FINAL_SEED)
+        """The choice, simulated with more repeats."""
+        return self._forecast(
+            choice.candidate, choice.epsilon, repeats=FINAL_REPEATS, seed=FINAL_SEED
+        )
 
     def _forecast(
         self, candidate: Candidate, epsilon: float, *, repeats: int | None = None, seed: int = 0

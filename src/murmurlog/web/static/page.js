@@ -14,7 +14,8 @@ function amount(count) {
   if (!count) return "";
   const whole = (value) => Math.round(value).toLocaleString("en");
   if (count.low === null) return whole(count.value);
-  return `${whole(count.low)} to ${whole(count.high)}${count.reliable ? "" : " *"}`;
+  const ends = count.high === null ? `at least ${whole(count.low)}` : `${whole(count.low)} to ${whole(count.high)}`;
+  return `${ends}${count.reliable ? "" : " *"}`;
 }
 
 async function ask(address, signal) {
