@@ -1,6 +1,7 @@
 """From a log, bundles and names of mechanisms to an evaluation."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from os.path import realpath
 from pathlib import Path
@@ -13,6 +14,7 @@ from murmurlog.evaluation.recipes import all_recipes
 from murmurlog.evaluation.request import RAW, EvaluationRequest, request_of
 from murmurlog.evaluation.result import Evaluation
 from murmurlog.evaluation.runner import Runner
+from murmurlog.logs.inputs import LogSource, local_source
 from murmurlog.logs.options import ReadOptions
 from murmurlog.logs.reading import Reading
 from murmurlog.logs.source import Source, find
@@ -20,7 +22,7 @@ from murmurlog.privacy.sampler import Entropy, SystemEntropy
 
 
 def evaluate(
-    source: str,
+    source: LogSource,
     *,
     entropy: Entropy | None = None,
     say: Callable[[str], None] = lambda _: None,
@@ -37,13 +39,23 @@ def evaluate(
 
 def run(request: EvaluationRequest, *, entropy: Entropy, say: Callable[[str], None]) -> Evaluation:
     """The evaluation that is requested."""
-    found = _find(request.source, request.read)
+    with ExitStack() as copies:
+        return _run(request, copies, entropy=entropy, say=say)
+
+
+def _run(
+    request: EvaluationRequest, copies: ExitStack, *, entropy: Entropy, say: Callable[[str], None]
+) -> Evaluation:
+    def find_log(source: LogSource) -> Source:
+        return _find(copies.enter_context(local_source(source, say=say)), request.read)
+
+    found = find_log(request.source)
     releases = _load(request.bundles)
     gap = _gap(releases)
     runner = Runner(
         request=request,
         source=found,
-        test=None if request.test is None else _find(request.test, request.read),
+        test=None if request.test is None else find_log(request.test),
         releases=releases,
         recipes=all_recipes(request, releases, columns=found.columns, gap=gap),
         reading=reading_of(request.read, releases),

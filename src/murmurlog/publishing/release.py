@@ -6,7 +6,7 @@ it the budget is spent, whatever happens.
 
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,6 +29,7 @@ from murmurlog.counting.bound import choose_way
 from murmurlog.counting.items import check
 from murmurlog.errors import DiskError, EngineError, Refused, UsageError
 from murmurlog.logs.engines.protocol import Engine
+from murmurlog.logs.inputs import LogSource
 from murmurlog.logs.reading import Reading
 from murmurlog.logs.source import Source
 from murmurlog.mechanisms import Asked, View, named
@@ -83,7 +84,7 @@ class Outcome:
 
 
 def release(
-    source: str,
+    source: LogSource,
     *,
     out: str | Path,
     epsilon: float | None = None,
@@ -98,6 +99,7 @@ def release(
 ) -> Outcome:
     """Publishes the tables of a log as a bundle under one guarantee, and books it.
 
+    `source` is a path, or a table of pandas, polars, Arrow, DuckDB or Ibis, which is read as a stream.
     `mechanism` is one for all tables, or one a table. `keywords` are named as the flags of
     `murmurlog release` are (per_user=20, unit="user-day", count="rows", dry_run=True): see
     `ReleaseRequest` for those of every release, a mechanism's page for its own. The bundle appears
@@ -118,8 +120,14 @@ def carry_out(
     say: Callable[[str], None] = lambda _: None,
 ) -> Outcome:
     """The release that is asked for."""
-    entropy = entropy or SystemEntropy()
-    asked = _prepare(request)
+    with ExitStack() as copies:
+        return _carry_out(request, copies, entropy=entropy or SystemEntropy(), say=say)
+
+
+def _carry_out(
+    request: ReleaseRequest, copies: ExitStack, *, entropy: Entropy, say: Callable[[str], None]
+) -> Outcome:
+    asked = _prepare(request, copies, say)
     if request.dry_run:
         return asked.outcome(rows={}, booked=False, broken={}, notes={})
     found, reading, target = asked.source, asked.reading, asked.target
@@ -191,7 +199,7 @@ class _Prepared:
         )  # fmt: skip
 
 
-def _prepare(request: ReleaseRequest) -> _Prepared:
+def _prepare(request: ReleaseRequest, copies: ExitStack, say: Callable[[str], None]) -> _Prepared:
     """Finds the source, plans the tables and checks all that can fail before a row is read."""
     budget, content, read = request.budget, request.content, request.read
     place = Place(running=request.running)
@@ -200,7 +208,7 @@ def _prepare(request: ReleaseRequest) -> _Prepared:
     check_url_level(read.url)
     if isinstance(target, Path):
         check_target(target)
-    found = place.find(request.source, read)
+    found = place.find(request.source, read, copies, rows=not request.dry_run, say=say)
     mechanism = content.mechanism or usual_mechanism(noise=content.noise, letters=content.letters)
     kinds = _tables(content.tables, found, mechanism)
     by_table = mechanisms_for(kinds, mechanism)

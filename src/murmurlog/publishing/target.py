@@ -1,7 +1,7 @@
 """Where a release runs: in this process with DuckDB, or on a cluster with Spark."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -13,6 +13,7 @@ from murmurlog.logs.engines.duckdb import check_memory, connect
 from murmurlog.logs.engines.protocol import Engine
 from murmurlog.logs.engines.spark import SparkEngine, check_settings, is_uri
 from murmurlog.logs.engines.spark import connect as connect_spark
+from murmurlog.logs.inputs import LogSource, is_table, local_source, name_of
 from murmurlog.logs.options import SourceOptions
 from murmurlog.logs.postgres import looks_like_address
 from murmurlog.logs.source import Source, find
@@ -42,9 +43,30 @@ class Place:
         elif asked.master or asked.scratch:
             raise UsageError("--master and --scratch go with --engine spark only")
 
-    def find(self, source: str, read: SourceOptions) -> Source:
-        """The source, which is looked for by Spark if its path is a URI."""
+    def find(
+        self,
+        given: LogSource,
+        read: SourceOptions,
+        copies: ExitStack,
+        *,
+        rows: bool = True,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> Source:
+        """The source, which is looked for by Spark if its path is a URI.
+
+        `copies` holds the copy of a log that is not on this machine; without `rows`, a table's
+        columns are enough.
+        """
         asked = self.running
+        if asked.engine == "spark" and is_table(given):
+            raise UsageError(
+                f"a {name_of(given)} is in this process, which the workers of Spark do not reach: use "
+                "--engine duckdb, or write it as Parquet and give its path"
+            )
+        if asked.engine == "duckdb":
+            source = copies.enter_context(local_source(given, rows=rows, say=say))
+        else:
+            source = str(given)
         if asked.engine == "duckdb" or looks_like_address(source) or not is_uri(source):
             return find(source, columns=read.columns, encoding=read.encoding, shape=read.shape)
         if read.encoding is not None or read.shape is not None:

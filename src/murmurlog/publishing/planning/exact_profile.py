@@ -8,6 +8,7 @@ from murmurlog.bundle.options import split_keywords
 from murmurlog.counting.items import items
 from murmurlog.errors import UsageError
 from murmurlog.logs.engines.duckdb import connect
+from murmurlog.logs.inputs import LogSource, local_source
 from murmurlog.logs.log import read, rows_hit
 from murmurlog.logs.options import ReadOptions
 from murmurlog.logs.screen import load
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def profile(
-    source: str,
+    source: LogSource,
     *,
     epsilon: float | None = None,
     memory: str | None = None,
@@ -42,7 +43,7 @@ def profile(
 
 
 def look(
-    source: str,
+    source: LogSource,
     options: ReadOptions,
     *,
     memory: str | None = None,
@@ -53,6 +54,13 @@ def look(
     Without shape and columns, rows may be read to guess them (`guess`), and `proposed` holds the
     options to give to a release, which never guesses. A hit of the screen drops no row.
     """
+    with local_source(source, say=say) as path:
+        return _look(path, options, memory=memory, say=say)
+
+
+def _look(
+    source: str, options: ReadOptions, *, memory: str | None, say: Callable[[str], None]
+) -> dict[str, Any]:
     unknown = options.shape is None and options.columns is None
     proposed = guess(source) if unknown else {}
     found = find(

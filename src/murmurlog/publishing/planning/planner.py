@@ -31,7 +31,7 @@ def plan(
     `users`) or `raw`. All keywords are named as the flags of `murmurlog plan` are.
     """
     asked = {**keywords, **(options or {})}
-    if target is None and goal is None and not any(asked.get(name) for name in FORECAST):
+    if target is None and goal is None and not any(asked.get(n) is not None for n in FORECAST):
         return plan_mechanism(mechanism, **asked)
     source = {n: asked.pop(n) for n in (*FORECAST, *SHARED) if asked.get(n) is not None}
     epsilon = asked.pop("epsilon", None)

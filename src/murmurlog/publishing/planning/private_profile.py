@@ -6,6 +6,7 @@ reservation; after it the budget is spent, whatever happens.
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from murmurlog.counting.bound import choose_way
 from murmurlog.counting.items import check
 from murmurlog.errors import DiskError, UsageError
 from murmurlog.logs.engines.duckdb import check_memory, connect
+from murmurlog.logs.inputs import LogSource, local_source
 from murmurlog.logs.options import ReadOptions
 from murmurlog.logs.reading import Reading
 from murmurlog.logs.source import find
@@ -57,7 +59,7 @@ class Survey:
 class ProfileRequest:
     """The request for a private profile."""
 
-    source: str
+    source: LogSource
     out: str | Path | None = None
     privacy: Measured
     profile: ProfileOptions = ProfileOptions()
@@ -67,7 +69,7 @@ class ProfileRequest:
 
 
 def survey(
-    source: str,
+    source: LogSource,
     *,
     epsilon: float,
     out: str | Path | None = None,
@@ -107,7 +109,13 @@ def carry_out(
     Rows are read and cleaned as for a release. The file appears whole or not at all. With a ledger
     the cost is reserved before any noise is drawn; from then on it stays spent.
     """
-    entropy = entropy or SystemEntropy()
+    with ExitStack() as copies:
+        return _carry_out(request, copies, entropy=entropy or SystemEntropy(), say=say)
+
+
+def _carry_out(
+    request: ProfileRequest, copies: ExitStack, *, entropy: Entropy, say: Callable[[str], None]
+) -> Survey:
     target = None if request.out is None else Path(request.out)
     if target:
         check_target(target)
@@ -128,7 +136,8 @@ def carry_out(
     booked_unit = reading.unit(unit, gap=GAP)
     if book:
         book.check(name, guarantee, unit=booked_unit)
-    found = find(request.source, columns=read.columns, encoding=read.encoding, shape=read.shape)
+    path = copies.enter_context(local_source(request.source, say=say))
+    found = find(path, columns=read.columns, encoding=read.encoding, shape=read.shape)
     check(found, kind=kind, unit=unit)
     way = choose_way(request.profile.bound, timed="time" in found.columns)
     reading.check(found)

@@ -18,6 +18,7 @@ from murmurlog.counting.bound import bound
 from murmurlog.counting.items import items
 from murmurlog.errors import UsageError
 from murmurlog.logs.engines.duckdb import connect
+from murmurlog.logs.inputs import LogSource, local_source
 from murmurlog.logs.invented.generate import ROWS_A_USER, invent, write
 from murmurlog.logs.invented.populations import POPULATIONS
 from murmurlog.logs.log import Log, read
@@ -83,7 +84,7 @@ class StandInLog:
 
 
 def of_file(
-    source: str,
+    source: LogSource,
     *,
     kind: str = "query",
     unit: str = "user",
@@ -93,8 +94,8 @@ def of_file(
     memory: str | None = None,
 ) -> StandInLog:
     """The stand-in of a log in files, read and screened as for a release; exact."""
-    found = find(source, columns=columns, encoding=encoding, shape=shape)
-    with connect(memory=memory) as engine:
+    with local_source(source) as path, connect(memory=memory) as engine:
+        found = find(path, columns=columns, encoding=encoding, shape=shape)
         log = read(found, engine=engine, urls=kind == "click", screen=load())
         return of_log(log, kind=kind, unit=unit)
 

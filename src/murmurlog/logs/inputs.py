@@ -1,0 +1,91 @@
+"""What a log may be given as, and the path or address that it is read from.
+
+A path of this machine and the address of a database are read where they are. Everything else is copied
+into a private folder first, as a stream, and read from there like any other file. Imports nothing heavy:
+the types are those of public functions.
+"""
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+from murmurlog.errors import DiskError, UsageError
+
+
+@runtime_checkable
+class ArrowStream(Protocol):
+    """A table of pandas, polars, Arrow, DuckDB or Ibis: what gives its rows as a stream of Arrow."""
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any: ...
+
+
+@runtime_checkable
+class LazyTable(Protocol):
+    """A lazy frame of polars, which writes its rows without holding them."""
+
+    @property
+    def sink_parquet(self) -> Callable[..., Any]: ...
+
+
+LogSource: TypeAlias = str | os.PathLike[str] | ArrowStream | LazyTable
+
+
+def is_table(source: object) -> bool:
+    """Whether a log is given as an object with its rows, not by name."""
+    return not isinstance(source, (str, os.PathLike))
+
+
+def name_of(source: object) -> str:
+    """The log in a message: the file's name, or the kind of object."""
+    return type(source).__name__ if is_table(source) else Path(str(source)).name
+
+
+@contextmanager
+def local_source(
+    source: LogSource, *, rows: bool = True, say: Callable[[str], None] = lambda _: None
+) -> Iterator[str]:
+    """The path or address of a log, however it is given; copies are removed when the block ends.
+
+    Without `rows`, of a table only the columns are copied.
+    """
+    if not is_table(source):
+        yield _text(source)
+        return
+    _check_kind(source)
+    from murmurlog.bundle.scratch import scratch  # late, as the engine's
+    from murmurlog.logs.tables import write_parquet
+
+    name = name_of(source)
+    say(f"copying the rows of the {name}")
+    with scratch(Path(tempfile.gettempdir())) as folder:
+        file = folder / f"{name}.parquet"
+        try:
+            write_parquet(source, file, rows=rows)
+        except OSError as error:
+            raise DiskError(
+                f"the rows of the {name} could not be copied to the folder for temporary files "
+                f"({error.strerror or type(error).__name__}): set TMPDIR to a larger disk"
+            ) from error
+        yield str(file)
+
+
+def _text(source: object) -> str:
+    path = os.fspath(source) if isinstance(source, os.PathLike) else source
+    if not isinstance(path, str):
+        raise UsageError("the path of a log is text, not bytes: give it as str or Path")
+    return path
+
+
+def _check_kind(source: object) -> None:
+    """Raises unless the object has rows and columns."""
+    if isinstance(source, (ArrowStream, LazyTable)) and not isinstance(source, type):
+        return
+    kind = type(source)
+    name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+    raise UsageError(
+        f"a log cannot be a {name}: give a path (str or Path), or a table of pandas, polars (lazy, "
+        "too), Arrow (also a RecordBatchReader), DuckDB or Ibis"
+    )
