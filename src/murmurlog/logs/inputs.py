@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from murmurlog.errors import DiskError, UsageError
+from murmurlog.logs.addresses import READ, mask, scheme_of
 
 
 @runtime_checkable
@@ -40,7 +41,7 @@ def is_table(source: object) -> bool:
 
 def name_of(source: object) -> str:
     """The log in a message: the file's name, or the kind of object."""
-    return type(source).__name__ if is_table(source) else Path(str(source)).name
+    return type(source).__name__ if is_table(source) else Path(mask(str(source))).name
 
 
 @contextmanager
@@ -51,11 +52,20 @@ def local_source(
 
     Without `rows`, of a table only the columns are copied.
     """
+    from murmurlog.bundle.scratch import scratch  # late, as the engine's
+
     if not is_table(source):
-        yield _text(source)
+        path = _text(source)
+        if not _is_remote(path):
+            yield path
+            return
+        from murmurlog.logs.object_store import copy_source
+
+        with scratch(Path(tempfile.gettempdir())) as folder:
+            (folder / "log").mkdir()
+            yield copy_source(path, folder / "log", say)
         return
     _check_kind(source)
-    from murmurlog.bundle.scratch import scratch  # late, as the engine's
     from murmurlog.logs.tables import write_parquet
 
     name = name_of(source)
@@ -77,6 +87,19 @@ def _text(source: object) -> str:
     if not isinstance(path, str):
         raise UsageError("the path of a log is text, not bytes: give it as str or Path")
     return path
+
+
+def _is_remote(path: str) -> bool:
+    """Whether a path is an address of a store; raises if it is another one that is not read."""
+    scheme = scheme_of(path)
+    if not scheme or scheme.startswith("postgres") or os.path.exists(path):
+        return False
+    if scheme not in READ:
+        raise UsageError(
+            f"{mask(path)} is not read: {scheme}:// is none of {'://, '.join(READ)}:// and postgresql://. "
+            "Other file systems of Hadoop are read by --engine spark."
+        )
+    return True
 
 
 def _check_kind(source: object) -> None:

@@ -28,6 +28,7 @@ from murmurlog.bundle.write import check_target, publish
 from murmurlog.counting.bound import choose_way
 from murmurlog.counting.items import check
 from murmurlog.errors import DiskError, EngineError, Refused, UsageError
+from murmurlog.logs.addresses import mask
 from murmurlog.logs.engines.protocol import Engine
 from murmurlog.logs.inputs import LogSource
 from murmurlog.logs.reading import Reading
@@ -77,7 +78,7 @@ class Outcome:
                 }
                 for name, plan in self.plans.items()
             },
-            "out": str(self.out) if self.rows else None,
+            "out": mask(str(self.out)) if self.rows else None,
             "release_id": self.release_id if self.rows else None,
             "booked": self.booked,
         }
@@ -297,9 +298,13 @@ def _booked(
         spent = f"; its budget stays booked as {release_id}" if book else ""
         why = error.strerror if isinstance(error, OSError) else error
         raise DiskError(
-            f"the bundle could not be written to {str(target)!r} ({why}); nothing was "
-            f"published{spent}. Free some room or choose another --out, and release again."
+            f"the bundle could not be written to {mask(str(target))!r} ({why}); nothing was "
+            f"published{spent}. {_remedy(target)} or choose another --out, and release again."
         ) from error
+
+
+def _remedy(target: Path | str) -> str:
+    return "Free some room" if isinstance(target, Path) else "Repair the connection"
 
 
 def _tables(

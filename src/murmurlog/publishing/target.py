@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from murmurlog.errors import EngineError, UsageError
+from murmurlog.logs.addresses import STORES, mask, scheme_of
 from murmurlog.logs.engines.duckdb import check_memory, connect
 from murmurlog.logs.engines.protocol import Engine
 from murmurlog.logs.engines.spark import SparkEngine, check_settings, is_uri
@@ -22,6 +23,7 @@ from murmurlog.mechanisms import MECHANISMS
 from murmurlog.publishing.plan import Plan
 from murmurlog.publishing.remote_target import Landing, landing
 from murmurlog.publishing.request import Running
+from murmurlog.publishing.store_target import StoreLanding, check_address, store_landing
 
 # What is made on Spark without holding every item in this process.
 SPARK_TABLES = ("keyword", "query", "pair", "click")
@@ -75,13 +77,16 @@ class Place:
             return find_at(source, columns=read.columns, engine=engine)
 
     def target(self, out: str | Path) -> Path | str:
-        """Where a bundle goes: a path of this machine, or the URI of one that Spark reaches."""
+        """Where a bundle goes: a path of this machine, a URI that Spark reaches, or that of a store."""
         if isinstance(out, Path) or not is_uri(out):
             return Path(out)
         if self.running.engine != "spark":
+            if scheme_of(out) in STORES:
+                check_address(out)
+                return out
             raise UsageError(
-                f"--out {out!r} is reached by Spark only: name a path of this machine, or use "
-                "--engine spark"
+                f"--out {mask(out)!r} is reached by Spark only: name a path of this machine or "
+                f"{'://, '.join(STORES)}://, or use --engine spark"
             )
         return out if urlsplit(out).scheme != "file" else Path(url2pathname(urlsplit(out).path))
 
@@ -100,11 +105,16 @@ class Place:
             )
 
     @contextmanager
-    def landing(self, engine: Engine, target: Path | str) -> Iterator[Landing | None]:
+    def landing(
+        self, engine: Engine, target: Path | str
+    ) -> Iterator[Landing | StoreLanding | None]:
         """What takes a bundle to a URI; None for a path of this machine."""
         if isinstance(target, Path):
             yield None
-        else:  # `target` gives a URI only with --engine spark
+        elif self.running.engine == "duckdb":
+            with store_landing(target) as store:
+                yield store
+        else:
             with landing(cast(SparkEngine, engine), target) as found:
                 yield found
 
