@@ -147,7 +147,7 @@ class Proxy:
         with suppress(OSError):
             while self.open and (data := server.recv(1 << 12)):
                 client.sendall(data)
-                if rate := state["rate"]:
+                if isinstance(rate := state["rate"], int):
                     time.sleep(len(data) / rate)
         with suppress(OSError):
             client.shutdown(socket.SHUT_RDWR)
