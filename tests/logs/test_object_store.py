@@ -14,7 +14,7 @@ from murmurlog.errors import DiskError, InputError, UsageError
 from murmurlog.logs import object_store
 from murmurlog.logs.addresses import mask
 from murmurlog.logs.inputs import local_source, name_of
-from murmurlog.logs.object_store import StoreError, bounded, copy_source, open_store
+from murmurlog.logs.object_store import StoreError, bounded, copy_source, is_waiting, open_store
 
 KEYS = ["logs/a.csv", "logs/b.csv", "logs/_c.csv", "logs/more/d.csv", "logs/more/deep/e.csv",
         "logs/[x].csv", "single.parquet"]  # fmt: skip
@@ -174,7 +174,11 @@ def test_a_step_that_takes_too_long_ends(monkeypatch):
     hold = threading.Event()
     with pytest.raises(StoreError, match="no answer within 0.05 seconds"):
         bounded(hold.wait)
+    assert is_waiting()
     hold.set()
+    for thread in object_store._threads:
+        thread.join()
+    assert not is_waiting()
 
 
 @pytest.mark.parametrize(

@@ -169,10 +169,13 @@ def server(tmp_path_factory):
     found.stop()
 
 
-def run(server, *arguments, url=None, **environment):
+COMMAND = "from murmurlog.cli.main import main; main()"
+
+
+def run(server, *arguments, url=None, command=COMMAND, **environment):
     """murmurlog as a command: (exit code, what it said); it must end within five minutes."""
     done = subprocess.run(
-        [sys.executable, "-c", "from murmurlog.cli.main import main; main()", *arguments],
+        [sys.executable, "-c", command, *arguments],
         env=os.environ | server.environment(url) | environment,
         capture_output=True, text=True, timeout=300,
     )  # fmt: skip
@@ -283,6 +286,15 @@ class TestLive:
         assert code == 4
         assert "s3://bucket/logs/b.parquet could not be read: no " in said
         assert states(tmp_path) == []
+
+    def test_a_network_that_trickles_is_given_up_and_the_command_ends(self, server, tmp_path):
+        soon = "import murmurlog.logs.object_store as store; store.PATIENCE = 3.0; " + COMMAND
+        with store_server.proxied(server, lambda method, path: 500) as proxy:
+            code, said = run(
+                server, "profile", "s3://bucket/logs/b.parquet", url=proxy.url, command=soon
+            )
+        assert code == 4
+        assert "s3://bucket/logs/b.parquet could not be read: no answer within 3 seconds" in said
 
     def test_a_server_that_dies_during_the_upload_publishes_nothing(self, tmp_path):
         (tmp_path / "s3").mkdir()

@@ -62,10 +62,10 @@ def main() -> None:
         app()
     except MurmurlogError as error:
         tell(f"{error.word} ({error.exit_code}): {error}")
-        sys.exit(error.exit_code)
+        _exit(error.exit_code)
     except KeyboardInterrupt:
         tell(STOPPED)
-        sys.exit(130)
+        _exit(130)
     except MemoryError:
         tell("engine (5): memory ran out; a budget that was reserved stays booked")
         sys.exit(5)
@@ -86,3 +86,13 @@ def main() -> None:
             "stays booked. Run again with MURMURLOG_DEBUG=1 and report what it prints."
         )
         sys.exit(70)
+
+
+def _exit(code: int) -> None:
+    """Ends the process, at once if a step of an object store still runs: Arrow would wait for it."""
+    store = sys.modules.get("murmurlog.logs.object_store")
+    if store is not None and store.is_waiting():
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)

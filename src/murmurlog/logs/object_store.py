@@ -32,6 +32,7 @@ CONNECT_SECONDS = 10.0
 ATTEMPTS = 3
 PATTERN = re.compile(r"[*?\[]")
 Result = TypeVar("Result")
+_threads: list[threading.Thread] = []  # of steps that may still run
 
 
 class StoreError(Exception):
@@ -110,8 +111,8 @@ def _file_system(scheme: str, account: str | None) -> Any:
 def bounded(work: Callable[[], Result]) -> Result:
     """What `work` returns; raises StoreError if it fails or takes longer than it may.
 
-    The clients of stores have no limit for a connection that trickles, so the work runs in a thread that
-    is left behind.
+    The clients of stores have no limit for a connection that trickles, so the work runs in a thread, which
+    is left behind then (`is_waiting`).
     """
     done: list[Result] = []
     failed: list[BaseException] = []
@@ -123,6 +124,7 @@ def bounded(work: Callable[[], Result]) -> Result:
             failed.append(error)
 
     thread = threading.Thread(target=run, daemon=True)
+    _threads[:] = [thread, *(other for other in _threads if other.is_alive())]
     thread.start()
     thread.join(PATIENCE)
     if done:
@@ -130,6 +132,11 @@ def bounded(work: Callable[[], Result]) -> Result:
     if failed:
         raise _explain(failed[0]) from None
     raise StoreError(f"no answer within {PATIENCE:g} seconds")
+
+
+def is_waiting() -> bool:
+    """Whether a step still runs that was given up or interrupted; Arrow waits for it at exit."""
+    return any(thread.is_alive() for thread in _threads)
 
 
 def _explain(error: BaseException) -> BaseException:
