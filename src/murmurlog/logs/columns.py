@@ -40,9 +40,11 @@ FOREIGN = {
             "collegamento", "klik", "click", "clicked", "result_url", "target_url", "page"),
     "rank": ("rang", "platz", "stelle", "posicion", "posición", "posizione", "positie", "result_rank"),
 }  # fmt: skip
-# What is a value rather than a name: signs and digits alone, urls, e-mail addresses, dates, long ids.
+# What is a value rather than a name: signs and digits alone, urls, e-mail addresses, dates, long ids,
+# several words with a number of two digits, and letters with a number of three.
 _VALUE = re.compile(
-    r"[\d\W_]*|.*://.*|www\..*|\S+@\S+|\d{1,4}[-./]\w{1,9}[-./]\d{1,4}.*|(?=.*\d)[0-9a-fA-F-]{8,}",
+    r"[\d\W_]*|.*://.*|www\..*|\S+@\S+|\d{1,4}[-./]\w{1,9}[-./]\d{1,4}.*|(?=.*\d)[0-9a-fA-F-]{8,}"
+    r"|(?=.*\s).*\d\d.*|.*[a-z]\d{3,}.*",
     re.DOTALL,
 )
 LONGEST_NAME = 40  # characters
