@@ -623,7 +623,7 @@ def test_the_command_prints_writes_and_books_nothing_exact(command, place, tmp_p
     assert booked.epsilon == printed["guarantee"]["epsilon"]
     assert booked.delta == printed["guarantee"]["delta"] <= 1e-6
 
-    code, text, words = command(log, "--epsilon", "1")
+    code, text, words = command(log, "--epsilon", "1", "--max-broken", "1")
     assert code == 0
     assert "epsilon 1, delta 1e-06 per user, add-remove" in text
     assert "not booked" in words

@@ -139,7 +139,7 @@ def _carry_out(request: ProfileRequest, entropy: Entropy, say: Callable[[str], N
     reading.check(found)
     release_id = SystemEntropy().bytes(16).hex()
     with connect(memory=request.memory) as engine:
-        log = reading.read(found, engine=engine, urls=kind == "click", say=say)
+        log = reading.read(found, engine=engine, urls=kind == "click", say=_without_warnings(say))
         say(f"counting {kind}")
         counted = count(log, kind=kind, unit=unit, per_user=per_user, way=way, entropy=entropy)
     if book:  # from here on the budget is spent
@@ -163,6 +163,11 @@ def _carry_out(request: ProfileRequest, entropy: Entropy, say: Callable[[str], N
         else:
             commit()
     return made
+
+
+def _without_warnings(say: Callable[[str], None]) -> Callable[[str], None]:
+    """Says all but warnings, which hold exact counts: what a private profile prints is passed on."""
+    return lambda text: None if text.startswith("warning: ") else say(text)
 
 
 def _write(made: Survey, target: Path, *, ready: Callable[[], None]) -> None:
