@@ -8,7 +8,7 @@ import json
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -35,6 +35,7 @@ from murmurlog.errors import DiskError, EngineError, Refused, UsageError
 from murmurlog.logs.engines.protocol import Engine
 from murmurlog.logs.reading import Reading
 from murmurlog.logs.source import Source
+from murmurlog.logs.standard_input import on_disk
 from murmurlog.mechanisms import Asked, View, named
 from murmurlog.privacy import Guarantee
 from murmurlog.privacy.sampler import Entropy, SystemEntropy
@@ -133,7 +134,11 @@ def carry_out(
     say: Callable[[str], None] = lambda _: None,
 ) -> Outcome:
     """The release that is asked for."""
-    entropy = entropy or SystemEntropy()
+    with on_disk(request.source, request.read) as source:
+        return _carry_out(replace(request, source=source), entropy or SystemEntropy(), say)
+
+
+def _carry_out(request: ReleaseRequest, entropy: Entropy, say: Callable[[str], None]) -> Outcome:
     asked = _prepare(request)
     if request.dry_run:
         return asked.outcome()

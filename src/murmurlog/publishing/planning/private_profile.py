@@ -6,7 +6,7 @@ reservation; after it the budget is spent, whatever happens.
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from murmurlog.logs.engines.duckdb import check_memory, connect
 from murmurlog.logs.options import ReadOptions
 from murmurlog.logs.reading import Reading
 from murmurlog.logs.source import find
+from murmurlog.logs.standard_input import on_disk
 from murmurlog.privacy.sampler import Entropy, SystemEntropy
 from murmurlog.publishing.ledger import committing, opened
 from murmurlog.publishing.plan import DELTA
@@ -108,7 +109,11 @@ def carry_out(
     Rows are read and cleaned as for a release. The file appears whole or not at all. With a ledger
     the cost is reserved before any noise is drawn; from then on it stays spent.
     """
-    entropy = entropy or SystemEntropy()
+    with on_disk(request.source, request.read) as source:
+        return _carry_out(replace(request, source=source), entropy or SystemEntropy(), say)
+
+
+def _carry_out(request: ProfileRequest, entropy: Entropy, say: Callable[[str], None]) -> Survey:
     target = None if request.out is None else Path(request.out)
     if target:
         check_target(target)
@@ -130,7 +135,7 @@ def carry_out(
     booked_unit = reading.unit(unit, gap=GAP)
     if book:
         book.check(name, guarantee, unit=booked_unit, new_source=booking.new_source)
-    found = find(request.source, columns=read.columns, encoding=read.encoding, shape=read.shape)
+    found = find(request.source, read)
     check(found, kind=kind, unit=unit)
     way = choose_way(request.profile.bound, timed="time" in found.columns)
     reading.check(found)
@@ -141,7 +146,9 @@ def carry_out(
     )  # fmt: skip
     with spending(begun):
         with connect(memory=request.memory) as engine:
-            log = reading.read(found, engine=engine, urls=kind == "click", say=say)
+            log = reading.read(
+                found, engine=engine, urls=kind == "click", say=_without_warnings(say)
+            )
             say(f"counting {kind}")
             counted = count(log, kind=kind, unit=unit, per_user=per_user, way=way, entropy=entropy)
         if book:  # from here on the budget is spent
@@ -166,6 +173,11 @@ def carry_out(
             else:
                 commit()
     return made
+
+
+def _without_warnings(say: Callable[[str], None]) -> Callable[[str], None]:
+    """Says all but warnings, which hold exact counts: what a private profile prints is passed on."""
+    return lambda text: None if text.startswith("warning: ") else say(text)
 
 
 def _write(made: Survey, target: Path, *, ready: Callable[[], None]) -> None:
