@@ -1,0 +1,147 @@
+"""What columns are for: by their names in several languages, and by what is in them.
+
+A proposal for the owner. A release decides by names alone (`logs/columns`), or as the owner says.
+"""
+
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from murmurlog.logs.columns import NAMES, REQUIRED, ROLES
+
+# Names without accents, spaces and signs. An earlier name is the more usual one.
+WORDS: Mapping[str, tuple[str, ...]] = {
+    "user": (
+        "userid", "user", "uid", "username", "nutzer", "nutzerid", "nutzerkennung", "benutzer", "benutzerid",
+        "benutzername", "kunde", "kundennummer", "kundennr", "kundenid", "besucher", "besucherid",
+        "kennung", "utilisateur", "idutilisateur", "client", "idclient", "visiteur", "usuario",
+        "idusuario", "cliente", "idcliente", "visitante", "utente", "idutente", "gebruiker",
+        "gebruikerid", "gebruikersid", "klant", "klantid", "bezoeker", "customer", "customerid",
+        "visitor", "visitorid", "anonid", "cookie", "cookieid", "clientid", "accountid", "deviceid",
+        "sessionid", "session", "sitzung", "ip",
+    ),
+    "query": (
+        "query", "suchanfrage", "suchbegriff", "suchbegriffe", "suchtext", "suchwort", "suchwoerter",
+        "anfrage", "suche", "requete", "recherche", "motscles", "termederecherche", "consulta",
+        "busqueda", "terminodebusqueda", "palabrasclave", "ricerca", "terminediricerca", "parolechiave",
+        "interrogazione", "zoekopdracht", "zoekterm", "zoekwoord", "zoekvraag", "zoektekst", "searchquery",
+        "searchterm", "searchtext", "search", "querytext", "keywords", "keyword", "terms", "term", "q",
+    ),
+    "time": (
+        "timestamp", "datetime", "time", "querytime", "eventtime", "createdat", "zeitpunkt", "zeitstempel",
+        "datumuhrzeit", "datumzeit", "zeit", "datum", "uhrzeit", "horodatage", "dateheure", "date",
+        "heure", "fechahora", "fechayhora", "fecha", "hora", "dataora", "data", "ora", "tijdstip",
+        "tijdstempel", "datumtijd", "tijd", "ts",
+    ),
+    "url": (
+        "url", "clickurl", "clickedurl", "klickurl", "klick", "geklickteurl", "angeklickteurl", "treffer",
+        "ergebnis", "ergebnisurl", "adresse", "ziel", "zielurl", "webadresse", "lien", "urlcliquee", "clic",
+        "resultat", "adresseweb", "enlace", "resultado", "urlpulsada", "direccion", "collegamento",
+        "risultato", "urlcliccato", "indirizzo", "resultaat", "aangekliktelink", "link", "klikurl", "klik",
+        "click", "result", "doc", "docid", "document", "dokument", "target",
+    ),
+    "rank": (
+        "rank", "clickrank", "itemrank", "position", "pos", "rang", "platz", "trefferposition",
+        "klickposition", "klickrang", "posicion", "rango", "posizione", "positie",
+    ),
+}  # fmt: skip
+EXACT, PARTIAL = 3.0, 1.5
+_URL = re.compile(r"(?:[a-z][a-z0-9+.-]*://\S+|(?:[\w-]+\.)+[a-z]{2,}(?::\d+)?(?:/\S*)?)", re.IGNORECASE)  # fmt: skip
+_MISSING = ("-", "NULL", "null", "\\N", "(null)", "N/A", "n/a", "None", "nan", "NaN")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """What a sample of a column's values is like; shares are of the values that are not empty."""
+
+    filled: float  # share of the rows with a value
+    distinct: float  # share of the values that occur for the first time
+    times: float
+    urls: float
+    numbers: float
+    spaced: float  # values of several words
+    letters: float  # values with a letter
+    missing: tuple[str, ...]  # values that may stand for none
+
+
+def facts_of(values: Sequence[str], *, times: float) -> Facts:
+    """The facts of a sample of a column."""
+    given = [value for value in (value.strip() for value in values) if value]
+    missing = [text for text in _MISSING if text in set(given)]
+    given = [value for value in given if value not in missing]
+    n = len(given) or 1
+    return Facts(
+        filled=len(given) / (len(values) or 1),
+        distinct=len(set(given)) / n,
+        times=times,
+        urls=sum(bool(_URL.fullmatch(value)) for value in given) / n,
+        numbers=sum(value.isdecimal() for value in given) / n,
+        spaced=sum(" " in value for value in given) / n,
+        letters=sum(any(c.isalpha() for c in value) for value in given) / n,
+        missing=tuple(missing),
+    )
+
+
+def propose(columns: Mapping[str, Facts]) -> dict[str, str]:
+    """role -> column, the best fit first; a required role may be missing."""
+    fits = [
+        (fit, -place, role, name)
+        for place, (name, facts) in enumerate(columns.items())
+        for role in ROLES
+        if (fit := named_for(role, name) + _content(role, facts)) > _least(role)
+    ]
+    found: dict[str, str] = {}
+    for _, _, role, name in sorted(fits, reverse=True):
+        if role not in found and name not in found.values():
+            found[role] = name
+    return {role: found[role] for role in ROLES if role in found}
+
+
+def _least(role: str) -> float:
+    """What a column must reach to be proposed; a rank or a url that is none does harm."""
+    return 0.9 if role in REQUIRED else 1.4
+
+
+def named_for(role: str, name: str) -> float:
+    """How well a name fits a role: a known name, or one with a known name in it."""
+    plain = plain_name(name)
+    known = (*(plain_name(word) for word in NAMES[role]), *WORDS[role])
+    if plain in known:
+        # Which of two columns with known names: the one with the more usual name.
+        return EXACT - 0.01 * known.index(plain)
+    parts = {plain_name(part) for part in re.split(r"[\W_]+|(?<=[a-z])(?=[A-Z])", name)}
+    inside = any(word in plain for word in WORDS[role] if len(word) > 4)
+    return PARTIAL if parts & set(known) or inside else 0.0
+
+
+def plain_name(name: str) -> str:
+    """A name without case, accents, spaces and signs; ä is ae, as in names without umlauts."""
+    text = name.casefold()
+    for letter, instead in (("ä", "ae"), ("ö", "oe"), ("ü", "ue")):
+        text = text.replace(letter, instead)
+    bare = unicodedata.normalize("NFKD", text)
+    return "".join(c for c in bare if c.isalnum() and not unicodedata.combining(c))
+
+
+def is_known(name: str) -> bool:
+    """Whether a name is known for a role."""
+    return any(named_for(role, name) >= EXACT - 1 for role in ROLES)
+
+
+def _content(role: str, facts: Facts) -> float:
+    """How well values fit a role, from -3 to 2."""
+    if facts.filled == 0:
+        return -3.0 if role in REQUIRED else -1.0
+    if role == "time":
+        return 2.0 * facts.times if facts.times >= 0.5 else -3.0
+    if role == "url":
+        return 2.0 * facts.urls if facts.urls >= 0.5 else -1.0
+    if role == "rank":
+        return 0.4 * facts.numbers if facts.numbers >= 0.5 else -3.0
+    if facts.times > 0.5 and facts.numbers < 0.5 or facts.urls > 0.5:
+        return -3.0
+    if role == "query":
+        return facts.spaced + 0.5 * facts.letters - 0.5 * facts.numbers
+    repeated = 1.0 if facts.distinct < 0.95 else 0.3
+    return repeated - 2.0 * facts.spaced - (0.5 if facts.distinct < 0.002 else 0.0)
