@@ -55,7 +55,7 @@ def run(request: EvaluationRequest, *, entropy: Entropy, say: Callable[[str], No
 
 
 def _find(path: str, read: ReadOptions) -> Source:
-    return find(path, columns=read.columns, encoding=read.encoding, shape=read.shape)
+    return find(path, read)
 
 
 def _load(bundles: Sequence[str | Path]) -> dict[str, Release]:

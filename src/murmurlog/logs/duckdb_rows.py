@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from murmurlog.errors import EngineError, InputError
 from murmurlog.logs.engines.duckdb import OUT_OF_MEMORY, DuckEngine, identifier, literal, quoted
-from murmurlog.logs.formats import DIALECTS, Shape, day_of, field_sql, pieces, time_sql
+from murmurlog.logs.formats import Shape, day_of, field_sql, pieces, time_sql
 from murmurlog.logs.parquet_types import types_of
 from murmurlog.logs.postgres import Address, batches
 from murmurlog.logs.records import Records, cut
@@ -138,7 +138,7 @@ def select_sql(
     columns = [_role(source, role, own, day) for role in STANDARD]
     columns += [f"{own[name]} AS k{i}" for i, name in enumerate(keep)]
     passes = "false"
-    if source.server or source.format == "jsonl":
+    if source.server or source.keyed:
         columns.append("fault")
         passes = "fault IS NOT NULL"
     tests = [f"coalesce({own[name]}, '') = {quoted(value)}" for name, value in where.items()]
@@ -157,7 +157,7 @@ def _rename(source: Source, names: Sequence[str]) -> Iterator[str]:
     elif source.lines:
         for i, name in enumerate(names):
             yield f"{field_sql(source.lines, source.lines.columns.index(name))} AS c{i}"
-    elif source.format == "jsonl":
+    elif source.keyed:
         yield from (f"src.found[{i + 1}] AS c{i}" for i in range(len(names)))
         yield "CASE WHEN src.found IS NULL THEN 'not JSON' END AS fault"
     else:
@@ -206,7 +206,7 @@ def _fill(
 
 def _incoming(source: Source, names: Sequence[str]) -> str:
     """The relation that a batch is; of JSON, `found` has the values of a line, if it is JSON."""
-    if source.format != "jsonl":
+    if not source.keyed:
         return "incoming"
     # JSON pointers, because paths have wildcards; only for objects: pointers also index arrays.
     pointers = ["/" + name.replace("~", "~0").replace("/", "~1") for name in names]
@@ -234,7 +234,8 @@ def _stream(
     for file, compression, encoding in zip(
         source.files, source.compressions, source.encodings, strict=True
     ):
-        dialect, day = DIALECTS[source.format], day_of(file)
+        assert source.dialect is not None
+        dialect, day = source.dialect, day_of(file)
         stream = pieces(file, compression)
         header = None if shape is None or shape.well_known else shape.columns
         for records in cut(stream, dialect, encoding=encoding, broken=broken, name=file.name):

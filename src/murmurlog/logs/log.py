@@ -135,7 +135,7 @@ def check(
         )
     for column in (*(where or {}), *keep):
         # The keys of JSON are in the rows, which are not read here.
-        if column not in source.found and source.format != "jsonl":
+        if column not in source.found and not source.keyed:
             raise InputError(
                 f'column "{column}" is not in {source.name}. Found: {short(source.found)}.'
             )

@@ -26,6 +26,7 @@ from murmurlog.logs.engines.spark import (
     translate_errors,
 )
 from murmurlog.logs.engines.spark_worker import run_duckdb
+from murmurlog.logs.options import SourceOptions
 from murmurlog.logs.parquet_types import INT96, NOTHING, Kind, types_of
 from murmurlog.logs.source import Source, check_case, with_roles
 
@@ -35,13 +36,15 @@ LARGEST = "decimal(20,0)"  # unsigned integers of 64 bits
 TIMES = ("timestamp", "timestamp_ntz", "date")
 
 
-def find_at(uri: str, *, columns: Mapping[str, str] | None, engine: SparkEngine) -> Source:
+def find_at(uri: str, options: SourceOptions, *, engine: SparkEngine) -> Source:
     """The Parquet files at a URI that only Spark reads: s3a://..., hdfs://..."""
     source = Source(
         format="parquet", files=(), compressions=(), encodings=(), table=None, lines=None,
         found=(), columns={}, uri=uri, settled={"format": "name"},
+        time_format=options.time_format, missing=tuple(options.missing or ()),
     )  # fmt: skip
-    return with_roles(source, tuple(_frame_at(source, engine).columns), columns or {})
+    found = tuple(_frame_at(source, engine).columns)
+    return with_roles(source, found, options.columns or {})
 
 
 def spark_rows(

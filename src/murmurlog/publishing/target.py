@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 from urllib.parse import urlsplit
@@ -15,7 +15,7 @@ from murmurlog.logs.engines.spark import SparkEngine, check_settings, is_uri
 from murmurlog.logs.engines.spark import connect as connect_spark
 from murmurlog.logs.options import SourceOptions
 from murmurlog.logs.postgres import looks_like_address
-from murmurlog.logs.source import Source, find
+from murmurlog.logs.source import Source, find, of_files
 from murmurlog.logs.spark_rows import find_at
 from murmurlog.mechanisms import MECHANISMS
 from murmurlog.publishing.plan import Plan
@@ -46,11 +46,11 @@ class Place:
         """The source, which is looked for by Spark if its path is a URI."""
         asked = self.running
         if asked.engine == "duckdb" or looks_like_address(source) or not is_uri(source):
-            return find(source, columns=read.columns, encoding=read.encoding, shape=read.shape)
-        if read.encoding is not None or read.shape is not None:
-            raise UsageError("Parquet knows its text: leave --encoding and --shape out")
+            return find(source, read)
+        if given := of_files(replace(read, format=None)):
+            raise UsageError(f"Parquet knows its text: leave {given} out")
         with connect_spark(master=asked.master, scratch_at=asked.scratch, test=False) as engine:
-            return find_at(source, columns=read.columns, engine=engine)
+            return find_at(source, read, engine=engine)
 
     def target(self, out: str | Path) -> Path | str:
         """Where a bundle goes: a path of this machine, or the URI of one that Spark reaches."""

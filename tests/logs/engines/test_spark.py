@@ -335,6 +335,7 @@ ROWS = """
 import json, sys
 from pathlib import Path
 from murmurlog.logs.engines.duckdb import connect
+from murmurlog.logs.options import SourceOptions
 from murmurlog.logs.log import read
 from murmurlog.logs.source import find
 from murmurlog.logs.engines.spark import connect as connect_spark
@@ -398,7 +399,7 @@ with connect(master="local[2]", test=False) as engine:
     for path in Path(sys.argv[1]).iterdir():
         try:
             if path.name == "unread":
-                read(find_at(path.as_uri(), columns=None, engine=engine), engine=engine)
+                read(find_at(path.as_uri(), SourceOptions(), engine=engine), engine=engine)
             read(find(str(path)), engine=engine)
             told[path.name] = ("read", "")
         except MurmurlogError as error:

@@ -1,6 +1,7 @@
 """The exact profile of a log, for the owner only: it must not be published."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,14 +54,15 @@ def look(
     Without shape and columns, rows may be read to guess them (`guess`), and `proposed` holds the
     options to give to a release, which never guesses. A hit of the screen drops no row.
     """
-    unknown = options.shape is None and options.columns is None
-    proposed = guess(source) if unknown else {}
-    found = find(
-        source,
+    given = (options.shape, options.columns, options.delimiter)
+    proposed = guess(source, options.format) if given == (None, None, None) else {}
+    read_as = replace(
+        options,
         columns=_pairs(proposed.get("columns")) or options.columns,
         encoding=options.encoding or proposed.get("encoding"),
         shape=options.shape or proposed.get("shape"),
     )
+    found = find(source, read_as)
     patterns = load(Path(options.patterns) if options.patterns else None)
     with connect(memory=memory) as engine:
         log = read(

@@ -78,9 +78,7 @@ class ForecastSource:
             source,
             kind=kind,
             unit=self.unit,
-            columns=self.read.columns,
-            encoding=self.read.encoding,
-            shape=self.read.shape,
+            read_as=self.read,
             memory=self.memory,
         )
         if self.public and self.users:

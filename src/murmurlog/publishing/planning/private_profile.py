@@ -128,7 +128,7 @@ def carry_out(
     booked_unit = reading.unit(unit, gap=GAP)
     if book:
         book.check(name, guarantee, unit=booked_unit)
-    found = find(request.source, columns=read.columns, encoding=read.encoding, shape=read.shape)
+    found = find(request.source, read)
     check(found, kind=kind, unit=unit)
     way = choose_way(request.profile.bound, timed="time" in found.columns)
     reading.check(found)
