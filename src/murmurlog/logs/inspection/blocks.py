@@ -1,17 +1,14 @@
 """The lines of text files, whole files or blocks spread over large ones, with little memory."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 from murmurlog.logs.formats import pieces
 
 MOST = 1 << 28  # bytes of a file that are looked at; of a larger file, blocks spread over it
 BLOCK = 1 << 22
 RATIO = 4  # of a compressed log's text to its size, about
-
-Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +32,10 @@ class TextFile:
             yield from self._some_pieces()
         else:
             yield from self._some_blocks()
+
+    def whole(self) -> Iterator[bytes]:
+        """All bytes, in pieces."""
+        yield from pieces(self.path, self.compression)
 
     def _some_pieces(self) -> Iterator[bytes]:
         for number, piece in enumerate(pieces(self.path, self.compression, block=BLOCK)):
@@ -81,9 +82,3 @@ class Spread:
             if len(self.items) > self.most:
                 self.items, self.step = self.items[::2], self.step * 2
         self.seen += 1
-
-
-def text_files(files: Sequence[Path], compressions: Sequence[str | None]) -> tuple[TextFile, ...]:
-    """The files of a source."""
-    both = zip(files, compressions, strict=True)
-    return tuple(TextFile(path=file, compression=packed) for file, packed in both)

@@ -1,5 +1,6 @@
 """The delimiter of a text: the one by which nearly all lines have as many fields as the first line."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ class Delimiter:
     character: str
     fields: int
     share: float  # of the lines that have this number of fields
+    quoted: bool = False  # most quotes are at both ends of a field
     others: tuple[str, ...] = ()  # by which lines have equally many fields, too
 
     @property
@@ -31,7 +33,12 @@ def detect(blocks: Iterable[bytes], candidates: Sequence[str] = CANDIDATES) -> D
     """The delimiter of a text from its blocks of whole lines; None if lines have one field."""
     counts: dict[str, Counter[int]] = {each: Counter() for each in candidates}
     firsts: dict[str, int] = {}
+    ends: dict[str, int] = dict.fromkeys(candidates, 0)
+    quotes = 0
     for block in blocks:
+        quotes += block.count(b'"')
+        for each in candidates if quotes else ():
+            ends[each] += 2 * len(_quoted_field(each).findall(block))
         for each, fields in count_fields(block, candidates).items():
             firsts.setdefault(each, int(fields[0]) if len(fields) else 0)
             values, lines = np.unique(fields, return_counts=True)
@@ -46,8 +53,14 @@ def detect(blocks: Iterable[bytes], candidates: Sequence[str] = CANDIDATES) -> D
         character=delimiter.character,
         fields=delimiter.fields,
         share=delimiter.share,
+        quoted=0 < quotes < 1.1 * ends[delimiter.character],
         others=tuple(others),
     )
+
+
+def _quoted_field(delimiter: str) -> re.Pattern[bytes]:
+    cut = re.escape(delimiter.encode())
+    return re.compile(rb"(?:(?<=\n)|(?<=" + cut + rb'))"[^"\n]*"(?=\r?\n|' + cut + rb")")
 
 
 def _rate(each: str, counts: Counter[int], first: int) -> tuple[float, Delimiter] | None:

@@ -137,7 +137,7 @@ def score(lines: Sequence[bytes], codec: str) -> float:
     letters = "".join(c for word in fitting for c in word if not c.isascii())
     if not total:
         return 0.0
-    alphabets = (LATIN | OTHER)[codec]
+    alphabets = LATIN.get(codec) or OTHER[codec]
     if codec in LATIN:  # texts may be of several languages
         every = 0.9 * _weight(letters, "".join(alphabets))
         return decoded * max(every, *(_weight(letters, each) for each in alphabets)) / total

@@ -120,9 +120,7 @@ def _time_sql(column: str, form: str) -> str:
         value = f"try_strptime({text}, {quoted(form)})"
         if "%z" in form:
             value = f"({value} AT TIME ZONE 'UTC')"
-    return (
-        f"CASE WHEN year({value}) BETWEEN {EARLIEST} AND {LATEST} THEN ({value})::TIMESTAMP END"
-    )
+    return f"CASE WHEN year({value}) BETWEEN {EARLIEST} AND {LATEST} THEN ({value})::TIMESTAMP END"
 
 
 def choose(found: Sequence[Read], values: int) -> TimeFormat | None:
