@@ -52,12 +52,19 @@ def tell(text: str) -> None:
 
 @contextmanager
 def progress() -> Iterator[Callable[[str], None]]:
-    """A spinner on a terminal, plain lines elsewhere."""
+    """A spinner on a terminal, plain lines elsewhere; warnings are lines everywhere."""
     if not _terminal.is_terminal:
         yield tell
         return
     with _terminal.status("starting") as status:
-        yield lambda text: status.update(harmless(text).replace("[", "\\["))
+
+        def say(text: str) -> None:
+            if text.startswith("warning: "):
+                tell(text)
+            else:
+                status.update(harmless(text).replace("[", "\\["))
+
+        yield say
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:

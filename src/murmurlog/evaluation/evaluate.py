@@ -16,6 +16,7 @@ from murmurlog.evaluation.runner import Runner
 from murmurlog.logs.options import ReadOptions
 from murmurlog.logs.reading import Reading
 from murmurlog.logs.source import Source, find
+from murmurlog.logs.standard_input import on_disk
 from murmurlog.privacy.sampler import Entropy, SystemEntropy
 
 
@@ -37,6 +38,11 @@ def evaluate(
 
 def run(request: EvaluationRequest, *, entropy: Entropy, say: Callable[[str], None]) -> Evaluation:
     """The evaluation that is requested."""
+    with on_disk(request.source, request.read) as source:
+        return _run(replace(request, source=source), entropy=entropy, say=say)
+
+
+def _run(request: EvaluationRequest, *, entropy: Entropy, say: Callable[[str], None]) -> Evaluation:
     found = _find(request.source, request.read)
     releases = _load(request.bundles)
     gap = _gap(releases)
@@ -83,7 +89,7 @@ def _gap(releases: Mapping[str, Release]) -> float:
 
 def reading_of(read: ReadOptions, releases: Mapping[str, Release]) -> Reading:
     """How the bundles' log was read; they must agree, or they are not about the same rows."""
-    reading = Reading.of(read)
+    reading = replace(Reading.of(read), max_broken=1.0)  # it publishes nothing, and warns
     texts = {name: release.certificate.text for name, release in releases.items()}
     if not texts:
         return reading

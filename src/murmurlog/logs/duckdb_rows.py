@@ -24,6 +24,7 @@ from murmurlog.logs.parquet_types import types_of
 from murmurlog.logs.postgres import Address, batches
 from murmurlog.logs.records import Records, cut
 from murmurlog.logs.source import Source
+from murmurlog.logs.times import pattern
 
 ROWS_A_BATCH = 20_000
 ROWS_A_WORD = 1_000_000  # rows between two progress messages
@@ -61,23 +62,52 @@ def raw_rows(
         ).fetchall():
             broken[reason] = broken.get(reason, 0) + n
         raw = raw.filter(raw.fault.isnull())
-    return with_types(raw)
+    return with_types(raw, source)
 
 
-def with_types(raw: Any) -> Any:
+def with_types(raw: Any, source: Source) -> Any:
     """The rows with typed fields, in the column order that all engines share."""
     kept = [name for name in raw.columns if re.fullmatch(r"k\d+", name)]
-    return raw.select("user", "query", "url", *kept, **_types(raw))
+    return raw.select("user", "query", "url", *kept, **_types(raw, source))
 
 
-def _types(rows: Any) -> dict[str, Any]:
+def _types(rows: Any, source: Source) -> dict[str, Any]:
     """`time` as a timestamp in UTC, `timed`, whether one was given, and `rank` as a number."""
-    time = rows.time.strip().nullif("") if rows.time.type().is_string() else rows.time
+    time = rows.time
+    if time.type().is_string():
+        time = time.strip().nullif("")
+        if source.missing:
+            time = ibis.ifelse(time.isin(source.missing), ibis.null("string"), time)
+    given = source.time_format if "time" in source.columns else None
     return {
-        "time": _parsed(time),
+        "time": _parsed(time) if given is None else _formatted(time, given, source),
         "timed": time.notnull(),
         "rank": rows["rank"].try_cast("int32"),
     }
+
+
+def _try_strptime(text: Any, time_format: Any) -> Any:
+    """DuckDB's own; null where it cannot read a time. Without %z it is in UTC."""
+
+
+_SIGNATURE = (("string", "string"), "timestamp('UTC', 6)")
+TRY_STRPTIME: Any = ibis.udf.scalar.builtin(
+    _try_strptime, name="try_strptime", signature=_SIGNATURE
+)
+
+
+def _formatted(time: Any, time_format: str, source: Source) -> Any:
+    """A timestamp in UTC of text in the owner's format; null for any other text."""
+    kind = time.type()
+    if kind.is_temporal():
+        raise InputError(
+            f'the column "{source.columns["time"]}" of {source.name} is a time already: leave '
+            "--time-format out"
+        )
+    text = time if kind.is_string() else time.cast("string")
+    matching = ibis.ifelse(text.re_search(pattern(time_format)), text, ibis.null("string"))
+    found = TRY_STRPTIME(matching, ibis.literal(time_format))
+    return _in_years(found.cast("timestamp(6)"))
 
 
 def _parsed(time: Any) -> Any:
@@ -176,8 +206,20 @@ def _role(source: Source, role: str, own: Mapping[str, str], day: str) -> str:
     value = own[source.columns[role]]
     if role == "time":
         typed = bool(source.server) or source.format in ("parquet", "duckdb")
-        value = "moment" if typed else time_sql(source.shape, value, day)
+        if typed or source.time_format:
+            value = "moment" if typed else value
+        else:
+            value = time_sql(source.shape, value, day)
+    elif nothing := missing_texts(source, role):
+        value = (
+            f"CASE WHEN {value} IN ({', '.join(map(quoted, nothing))}) THEN NULL ELSE {value} END"
+        )
     return f"{value} AS {role}"
+
+
+def missing_texts(source: Source, role: str) -> tuple[str, ...]:
+    """Texts that stand for no value; of a time, `with_types` knows whether it is text."""
+    return source.nothing if role in ("url", "rank") else source.missing
 
 
 def _fill(

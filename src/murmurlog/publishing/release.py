@@ -7,7 +7,7 @@ it the budget is spent, whatever happens.
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from murmurlog.errors import DiskError, EngineError, Refused, UsageError
 from murmurlog.logs.engines.protocol import Engine
 from murmurlog.logs.reading import Reading
 from murmurlog.logs.source import Source
+from murmurlog.logs.standard_input import on_disk
 from murmurlog.mechanisms import Asked, View, named
 from murmurlog.privacy import Guarantee
 from murmurlog.privacy.sampler import Entropy, SystemEntropy
@@ -118,7 +119,11 @@ def carry_out(
     say: Callable[[str], None] = lambda _: None,
 ) -> Outcome:
     """The release that is asked for."""
-    entropy = entropy or SystemEntropy()
+    with on_disk(request.source, request.read) as source:
+        return _carry_out(replace(request, source=source), entropy or SystemEntropy(), say)
+
+
+def _carry_out(request: ReleaseRequest, entropy: Entropy, say: Callable[[str], None]) -> Outcome:
     asked = _prepare(request)
     if request.dry_run:
         return asked.outcome(rows={}, booked=False, broken={}, notes={})

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 from murmurlog.bundle.options import split_keywords
 from murmurlog.counting.items import items
 from murmurlog.errors import UsageError
+from murmurlog.logs.broken_rows import check_broken
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.log import read, rows_hit
 from murmurlog.logs.options import ReadOptions
 from murmurlog.logs.screen import load
 from murmurlog.logs.source import find, guess
+from murmurlog.logs.standard_input import on_disk
 
 if TYPE_CHECKING:
     from murmurlog.publishing.planning.private_profile import Survey
@@ -54,6 +56,13 @@ def look(
     Without shape and columns, rows may be read to guess them (`guess`), and `proposed` holds the
     options to give to a release, which never guesses. A hit of the screen drops no row.
     """
+    with on_disk(source, options) as path:
+        return _look(path, options, memory, say)
+
+
+def _look(
+    source: str, options: ReadOptions, memory: str | None, say: Callable[[str], None]
+) -> dict[str, Any]:
     given = (options.shape, options.columns, options.delimiter)
     proposed = guess(source, options.format) if given == (None, None, None) else {}
     read_as = replace(
@@ -75,6 +84,10 @@ def look(
             where=options.where,
             say=say,
         )
+        check_broken(
+            found, rows=log.rows, broken=log.broken, screened=log.screened,
+            period=bool(options.since or options.until), max_broken=1.0, say=say,
+        )  # fmt: skip
         say("screening queries")
         screened = rows_hit(log, patterns)
         per_user = {}

@@ -6,7 +6,7 @@ reservation; after it the budget is spent, whatever happens.
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from murmurlog.logs.engines.duckdb import check_memory, connect
 from murmurlog.logs.options import ReadOptions
 from murmurlog.logs.reading import Reading
 from murmurlog.logs.source import find
+from murmurlog.logs.standard_input import on_disk
 from murmurlog.privacy.sampler import Entropy, SystemEntropy
 from murmurlog.publishing.ledger import committing, opened
 from murmurlog.publishing.plan import DELTA
@@ -107,7 +108,11 @@ def carry_out(
     Rows are read and cleaned as for a release. The file appears whole or not at all. With a ledger
     the cost is reserved before any noise is drawn; from then on it stays spent.
     """
-    entropy = entropy or SystemEntropy()
+    with on_disk(request.source, request.read) as source:
+        return _carry_out(replace(request, source=source), entropy or SystemEntropy(), say)
+
+
+def _carry_out(request: ProfileRequest, entropy: Entropy, say: Callable[[str], None]) -> Survey:
     target = None if request.out is None else Path(request.out)
     if target:
         check_target(target)

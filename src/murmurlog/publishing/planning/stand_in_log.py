@@ -23,6 +23,7 @@ from murmurlog.logs.log import Log, read
 from murmurlog.logs.options import SourceOptions
 from murmurlog.logs.screen import load
 from murmurlog.logs.source import find
+from murmurlog.logs.standard_input import on_disk
 from murmurlog.privacy.sampler import Integers, SeededEntropy
 from murmurlog.publishing.planning.outline import Outline
 from murmurlog.publishing.planning.outline_noise import BLOCKS, GROUPS
@@ -91,8 +92,9 @@ def of_file(
     memory: str | None = None,
 ) -> StandInLog:
     """The stand-in of a log in files, read and screened as for a release; exact."""
-    found = find(source, read_as)
-    with connect(memory=memory) as engine:
+    options = read_as or SourceOptions()
+    with on_disk(source, options) as path, connect(memory=memory) as engine:
+        found = find(path, options)
         log = read(found, engine=engine, urls=kind == "click", screen=load())
         return of_log(log, kind=kind, unit=unit)
 
