@@ -90,10 +90,9 @@ def _described(made: "Proposal") -> str:
     if trial.failure:
         lines.append(f"  unreadable: {trial.failure}")
     else:
-        every = trial.rows + sum(trial.broken.values())
         why = ", ".join(f"{n:,} x {reason}" for reason, n in trial.broken.items())
         lines.append(
-            f"  unreadable {trial.share:.1%} of {every:,} rows{part}{f': {why}' if why else ''}"
+            f"  unreadable {trial.share:.1%} of {trial.total:,} rows{part}{f': {why}' if why else ''}"
         )
     if trial.share > MOST_BROKEN:
         lines.append(f"  a release stops if more than {MOST_BROKEN:.0%} are (--max-broken)")

@@ -60,6 +60,10 @@ def propose(
     if unknown := set(answers) - {each.name for each in fields(Answers)}:
         raise UsageError(f"init has no option {', '.join(sorted(unknown))}")
     path = os.fspath(source)
+    if path == "-":
+        raise UsageError(
+            "init reads a log more than once, and stdin can be read once: save it first"
+        )
     say(f"looking at {Path(path.partition('::')[0]).name or path}")
     found = inspect(path)
     say("reading it as a release would")

@@ -37,7 +37,7 @@ from murmurlog.logs.inspection.samples import (
 from murmurlog.logs.inspection.times import STANDARD, TimeFormat
 from murmurlog.logs.postgres import look, looks_like_address, parse
 from murmurlog.logs.records import TABS, Dialect
-from murmurlog.logs.source import KEYED, MISSING, files_of
+from murmurlog.logs.source import KEYED, MISSING, SHEETS, files_of, format_of
 
 SHOWN = 3  # values of a column
 WIDEST = 40  # characters of a value that are shown
@@ -95,6 +95,8 @@ def inspect(
             "a glob, such as 'logs/*.parquet'."
         )
     files, (kind,) = list(found), formats
+    if files[0].suffix[1:].lower() in SHEETS:
+        format_of(files[0])  # raises, and says how to save it
     if kind == "parquet":
         return _of_sample(source, kind, some_of_parquet(files[0]))
     if kind == "duckdb":

@@ -8,42 +8,31 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from murmurlog.logs.columns import NAMES, REQUIRED, ROLES
+from murmurlog.logs.columns import FOREIGN, NAMES, REQUIRED, ROLES
 
-# Names without accents, spaces and signs. An earlier name is the more usual one.
+# Beside the names that `logs/columns` knows: without accents, spaces and signs.
 WORDS: Mapping[str, tuple[str, ...]] = {
     "user": (
-        "userid", "user", "uid", "username", "nutzer", "nutzerid", "nutzerkennung", "benutzer", "benutzerid",
-        "benutzername", "kunde", "kundennummer", "kundennr", "kundenid", "besucher", "besucherid",
-        "kennung", "utilisateur", "idutilisateur", "client", "idclient", "visiteur", "usuario",
-        "idusuario", "cliente", "idcliente", "visitante", "utente", "idutente", "gebruiker",
-        "gebruikerid", "gebruikersid", "klant", "klantid", "bezoeker", "customer", "customerid",
-        "visitor", "visitorid", "anonid", "cookie", "cookieid", "clientid", "accountid", "deviceid",
-        "sessionid", "session", "sitzung", "ip",
+        "username", "nutzerkennung", "benutzerid", "benutzername", "kundennummer", "kundennr",
+        "besucherid", "kennung", "idutilisateur", "idclient", "idusuario", "idcliente", "idutente",
+        "gebruikerid", "gebruikersid", "klantid", "customer", "visitor", "session", "ip",
     ),
     "query": (
-        "query", "suchanfrage", "suchbegriff", "suchbegriffe", "suchtext", "suchwort", "suchwoerter",
-        "anfrage", "suche", "requete", "recherche", "motscles", "termederecherche", "consulta",
-        "busqueda", "terminodebusqueda", "palabrasclave", "ricerca", "terminediricerca", "parolechiave",
-        "interrogazione", "zoekopdracht", "zoekterm", "zoekwoord", "zoekvraag", "zoektekst", "searchquery",
-        "searchterm", "searchtext", "search", "querytext", "keywords", "keyword", "terms", "term", "q",
+        "suchbegriffe", "suchtext", "suchwoerter", "motscles", "termederecherche", "terminodebusqueda",
+        "palabrasclave", "terminediricerca", "parolechiave", "zoekwoord", "zoektekst", "keyword",
     ),
     "time": (
-        "timestamp", "datetime", "time", "querytime", "eventtime", "createdat", "zeitpunkt", "zeitstempel",
-        "datumuhrzeit", "datumzeit", "zeit", "datum", "uhrzeit", "horodatage", "dateheure", "date",
-        "heure", "fechahora", "fechayhora", "fecha", "hora", "dataora", "data", "ora", "tijdstip",
-        "tijdstempel", "datumtijd", "tijd", "ts",
+        "datumuhrzeit", "datumzeit", "dateheure", "fechahora", "fechayhora", "dataora", "tijdstempel",
+        "datumtijd",
     ),
     "url": (
-        "url", "clickurl", "clickedurl", "klickurl", "klick", "geklickteurl", "angeklickteurl", "treffer",
-        "ergebnis", "ergebnisurl", "adresse", "ziel", "zielurl", "webadresse", "lien", "urlcliquee", "clic",
-        "resultat", "adresseweb", "enlace", "resultado", "urlpulsada", "direccion", "collegamento",
-        "risultato", "urlcliccato", "indirizzo", "resultaat", "aangekliktelink", "link", "klikurl", "klik",
-        "click", "result", "doc", "docid", "document", "dokument", "target",
+        "klickurl", "angeklickteurl", "ergebnis", "ergebnisurl", "ziel", "zielurl", "webadresse",
+        "urlcliquee", "resultat", "adresseweb", "resultado", "urlpulsada", "direccion", "risultato",
+        "urlcliccato", "indirizzo", "resultaat", "aangekliktelink", "klikurl", "result", "dokument",
+        "target",
     ),
     "rank": (
-        "rank", "clickrank", "itemrank", "position", "pos", "rang", "platz", "trefferposition",
-        "klickposition", "klickrang", "posicion", "rango", "posizione", "positie",
+        "trefferposition", "klickposition", "klickrang", "rango",
     ),
 }  # fmt: skip
 EXACT, PARTIAL = 3.0, 1.5
@@ -106,12 +95,12 @@ def _least(role: str) -> float:
 def named_for(role: str, name: str) -> float:
     """How well a name fits a role: a known name, or one with a known name in it."""
     plain = plain_name(name)
-    known = (*(plain_name(word) for word in NAMES[role]), *WORDS[role])
+    known = (*map(plain_name, (*NAMES[role], *FOREIGN[role])), *WORDS[role])
     if plain in known:
         # Which of two columns with known names: the one with the more usual name.
         return EXACT - 0.01 * known.index(plain)
     parts = {plain_name(part) for part in re.split(r"[\W_]+|(?<=[a-z])(?=[A-Z])", name)}
-    inside = any(word in plain for word in WORDS[role] if len(word) > 4)
+    inside = any(word in plain for word in known if len(word) > 4)
     return PARTIAL if parts & set(known) or inside else 0.0
 
 

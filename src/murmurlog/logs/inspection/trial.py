@@ -8,6 +8,7 @@ from typing import Any
 
 from murmurlog.bundle.scratch import scratch
 from murmurlog.errors import InputError
+from murmurlog.logs.cleaning import UNREADABLE_TIME, UNREADABLE_URL
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.inspection.inspect import Inspection
 from murmurlog.logs.log import read
@@ -25,10 +26,16 @@ class Trial:
     failure: str | None = None  # why nothing could be read
 
     @property
+    def total(self) -> int:
+        """All rows: rows with an unreadable time or url are used without it."""
+        stay = (UNREADABLE_TIME, UNREADABLE_URL)
+        return self.rows + sum(n for reason, n in self.broken.items() if reason not in stay)
+
+    @property
     def share(self) -> float:
-        """Of the rows that are broken."""
-        lost = sum(n for reason, n in self.broken.items() if reason != "unreadable url")
-        return lost / (self.rows + lost) if self.rows + lost else 1.0
+        """Of the rows that are broken, as --max-broken counts them."""
+        lost = sum(n for reason, n in self.broken.items() if reason != UNREADABLE_URL)
+        return lost / self.total if self.total else 1.0
 
 
 def try_reading(
@@ -42,12 +49,14 @@ def try_reading(
     options = SourceOptions(**settings)
     if not inspection.sampled:
         return _try(inspection.source, options, memory, say, sampled=False)
-    with scratch(Path(gettempdir())) as folder:
+    with scratch(Path(gettempdir())) as outer:
+        folder = outer / "rows"
+        folder.mkdir()
         for number, file in enumerate(inspection.files):
             name = f"{number}.{inspection.format if '.' in file.path.name else 'csv'}"
             with (folder / name).open("wb") as copy:
                 copy.writelines(file.blocks())
-        return _try(f"{folder}/*.*", options, memory, say, sampled=True)
+        return _try(f"{folder}/*", options, memory, say, sampled=True)
 
 
 def _try(
