@@ -1,12 +1,13 @@
 """The lines of text files, whole files or blocks spread over large ones, with little memory."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from murmurlog.logs.formats import pieces
 
-MOST = 1 << 28  # bytes of a file that are looked at; of a larger file, blocks spread over it
+MOST = 1 << 27  # bytes of a file that are looked at; of a larger file, blocks spread over it
 BLOCK = 1 << 22
 RATIO = 4  # of a compressed log's text to its size, about
 
@@ -73,12 +74,11 @@ class Spread:
 
     def __init__(self, most: int) -> None:
         self.most, self.step, self.seen = most, 1, 0
-        self.items: list[object] = []
+        self.items: list[Any] = []
 
-    def add(self, item: object) -> None:
+    def extend(self, items: Sequence[Any]) -> None:
         """Keeps every n-th item; n doubles when there are too many."""
-        if self.seen % self.step == 0:
-            self.items.append(item)
-            if len(self.items) > self.most:
-                self.items, self.step = self.items[::2], self.step * 2
-        self.seen += 1
+        self.items += items[-self.seen % self.step :: self.step]
+        self.seen += len(items)
+        while len(self.items) > self.most:
+            self.items, self.step = self.items[::2], self.step * 2

@@ -79,19 +79,17 @@ def detect(blocks: Iterable[bytes], known: Sequence[str]) -> Encoding:
                     return Encoding(name=name, why="it begins with a byte order mark")
         if block.isascii():
             continue
-        for line in block.split(b"\n"):
-            if line.isascii():
-                continue
-            if _decoded(line, "utf-8") is None:
-                foreign.add(line)
-            else:
-                valid += 1
-    lines: list[bytes] = foreign.items  # type: ignore[assignment]
+        beyond = [line for line in block.split(b"\n") if not line.isascii()]
+        if _decoded(block, "utf-8") is None:
+            odd = [line for line in beyond if _decoded(line, "utf-8") is None]
+            foreign.extend(odd)
+            valid -= len(odd)
+        valid += len(beyond)
     if not foreign.seen:
         return Encoding(name="utf-8", why="every line is valid UTF-8")
     if valid > 9 * foreign.seen:
         return Encoding(name="utf-8", why=f"all lines but {foreign.seen:,} are valid UTF-8")
-    return _best(lines, known)
+    return _best(foreign.items, known)
 
 
 def _best(lines: Sequence[bytes], known: Sequence[str]) -> Encoding:

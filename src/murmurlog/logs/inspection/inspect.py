@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -160,9 +159,8 @@ def _time_of_values(values: Sequence[str]) -> TimeFormat | None:
     given = [value for value in values if value.strip()]
     if not (forms := times.likely(given)):
         return None
-    with duckdb.connect() as connection:
-        connection.register("sample", pa.table({"v": pa.array(given, pa.string())}))
-        return times.choose(times.reads(connection, "sample", "v", forms), len(given))
+    sample = pa.table({"v": pa.array(given, pa.string())})
+    return times.choose(times.reads(sample, forms), len(given))
 
 
 def _by_names(found: tuple[str, ...]) -> dict[str, str]:
@@ -233,14 +231,14 @@ def _of_text(
 
 def _well_known(source: str, files: tuple[TextFile, ...], encoding: Encoding) -> Inspection | None:
     """The inspection of the files of a well-known log."""
-    first, fields = some_rows(files[:1], TABS, encoding.name, 5)
+    first, fields = some_rows(files[:1], TABS, encoding.name, 5, most=1)
     guessed = {"shape": "aol"} if is_aol([name.strip() for name in first]) else None
     settings = guessed or guess_shape(files[0].path, files[0].compression)
     if "shape" not in settings:
         return None
     shape = WELL_KNOWN[settings["shape"]]
     if shape.least > 5 or shape.most != 5:
-        _, fields = some_rows(files[:1], TABS, encoding.name, shape.most)
+        _, fields = some_rows(files[:1], TABS, encoding.name, shape.most, most=1)
     named = encoding.name not in ("utf-8", "gb18030" if shape.name == "sogou" else "utf-8")
     if named or (shape.name == "sogou" and encoding.name == "utf-8"):
         settings = {**settings, "encoding": encoding.name}
@@ -278,9 +276,8 @@ def _time_of_files(
                 yield pa.record_batch({"v": filled})
 
     reader = pa.RecordBatchReader.from_batches(pa.schema({"v": pa.string()}), batches())
-    with duckdb.connect() as connection:
-        connection.register("times", reader)
-        return times.choose(times.reads(connection, "times", "v", forms), given)
+    found = times.reads(reader, forms)  # first, since it counts what is given
+    return times.choose(found, given)
 
 
 def _columns(values: Mapping[str, Sequence[str]], roles: Mapping[str, str]) -> tuple[Column, ...]:

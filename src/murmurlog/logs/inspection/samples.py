@@ -7,6 +7,7 @@ import codecs
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -65,13 +66,21 @@ def records(file: TextFile, dialect: Dialect, encoding: str) -> Iterator[Records
 
 
 def some_rows(
-    files: Sequence[TextFile], dialect: Dialect, encoding: str, fields: int
+    files: Sequence[TextFile],
+    dialect: Dialect,
+    encoding: str,
+    fields: int,
+    *,
+    most: int | None = None,
 ) -> tuple[tuple[str, ...], list[list[str]]]:
-    """The first record, and for each field values of other records with as many fields."""
+    """The first record, and for each field values of other records with as many fields.
+
+    `most`: of so many blocks of each file.
+    """
     first: tuple[str, ...] = ()
     columns: list[list[str]] = [[] for _ in range(fields)]
     for file in files:
-        for number, block in enumerate(records(file, dialect, encoding)):
+        for number, block in enumerate(islice(records(file, dialect, encoding), most)):
             if number == 0 and not first:
                 first = tuple(block.fields[: block.counts[0]].to_pylist())
             places = np.flatnonzero(block.counts == fields)

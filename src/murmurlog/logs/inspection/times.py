@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+import duckdb
+
 from murmurlog.logs.engines.duckdb import quoted
 
 STANDARD = ""  # what is read without --time-format: ISO 8601 and Unix time
@@ -87,15 +89,19 @@ def _fits(value: str, form: str) -> bool:
         return False
 
 
-def reads(connection: Any, relation: str, column: str, formats: Sequence[str]) -> list[Read]:
-    """What each format reads of a column of text, in one pass over the relation."""
+def reads(values: Any, formats: Sequence[str]) -> list[Read]:
+    """What each format reads of the column v of an Arrow table or reader, in one pass."""
     if not formats:
         return []
-    times = ", ".join(f"{_time_sql(column, form)} AS t{i}" for i, form in enumerate(formats))
+    times = ", ".join(f"{_time_sql('v', form)} AS t{i}" for i, form in enumerate(formats))
     facts = ", ".join(
         f"count(t{i}), sum(epoch(t{i})), min(t{i}), max(t{i})" for i in range(len(formats))
     )
-    found = connection.execute(f"SELECT {facts} FROM (SELECT {times} FROM {relation})").fetchone()
+    with duckdb.connect() as connection:
+        connection.execute("SET enable_progress_bar = false")
+        connection.register("given", values)
+        select = f"SELECT {facts} FROM (SELECT {times} FROM given)"
+        found = connection.execute(select).fetchone() or ()
     quads = zip(*(iter(found),) * 4, strict=True)
     return [
         Read(format=form, values=n, sum=total, first=first, last=last)
@@ -104,9 +110,9 @@ def reads(connection: Any, relation: str, column: str, formats: Sequence[str]) -
     ]
 
 
-def _time_sql(column: str, form: str) -> str:
-    """SQL: the moment of a text in UTC if it is of our age, else null."""
-    text = f"trim({column})"
+def _time_sql(form: str) -> str:
+    """SQL: the moment of the text v in UTC if it is of our age, else null."""
+    text = "trim(v)"
     if form == STANDARD:
         number = f"try_cast({text} AS DOUBLE)"
         milli = f"CASE WHEN {number} < 1e11 THEN 1000 WHEN {number} < 1e14 THEN 1 ELSE NULL END"
