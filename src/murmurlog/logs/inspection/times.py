@@ -93,7 +93,7 @@ def reads(values: Any, formats: Sequence[str]) -> list[Read]:
     """What each format reads of the column v of an Arrow table or reader, in one pass."""
     if not formats:
         return []
-    times = ", ".join(f"{_time_sql('v', form)} AS t{i}" for i, form in enumerate(formats))
+    times = ", ".join(f"{_time_sql(form)} AS t{i}" for i, form in enumerate(formats))
     facts = ", ".join(
         f"count(t{i}), sum(epoch(t{i})), min(t{i}), max(t{i})" for i in range(len(formats))
     )
