@@ -188,10 +188,10 @@ def test_what_the_docs_plan_by_is_booked():
     assert profiles >= 4
 
 
-@pytest.mark.slow
-def test_the_tutorial_runs_as_written(tmp_path):
+def run_page(name, tmp_path):
+    """Runs every command of a tutorial; returns how many of them are murmurlog's."""
     ran = 0
-    for expected, shell in blocks(DOCS / "tutorials" / "first-release.md"):
+    for expected, shell in blocks(DOCS / "tutorials" / name):
         for command in shell:
             done = subprocess.run(
                 command,
@@ -204,7 +204,19 @@ def test_the_tutorial_runs_as_written(tmp_path):
             )
             assert done.returncode == expected, f"{command}\n{done.stdout}{done.stderr}"
             ran += shlex.split(command)[0] == "murmurlog"
-    assert ran >= 6
+    return ran
+
+
+@pytest.mark.slow
+def test_the_tutorial_of_an_own_log_runs_as_written(tmp_path):
+    assert run_page("your-own-log.md", tmp_path) == 5
+    (entry,) = Ledger(tmp_path / "murmurlog-ledger.db", must_exist=True).entries()
+    assert (entry.source, entry.epsilon, entry.state) == ("log", 1, "committed")
+
+
+@pytest.mark.slow
+def test_the_tutorial_runs_as_written(tmp_path):
+    assert run_page("first-release.md", tmp_path) >= 6
     # Whatever was made of the log is booked: the profile, and three releases planned by it.
     entries = Ledger(tmp_path / "budget.db", must_exist=True).entries()
     assert [entry.epsilon for entry in entries] == pytest.approx([0.3, 1, 0.5, 1])

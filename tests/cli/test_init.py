@@ -149,8 +149,8 @@ def test_questions_are_answered_at_the_keyboard(folder):
     terminal.answer("Title", "Suchen der Stadtbücherei")
     terminal.answer("Publisher", "Stadtbücherei")
     terminal.answer("Licence", "CC-BY-4.0")
-    terminal.answer("number of users", "many")
-    terminal.answer("number of users", "2000000")
+    terminal.answer("Publicly known", "many")
+    terminal.answer("Publicly known", "2000000")
     terminal.answer("Epsilon of each release", "0.5")
     terminal.answer("Ledger file")
     terminal.answer("Name of the source", "bücherei")
@@ -185,7 +185,7 @@ def test_what_the_rows_leave_open_is_asked(folder):
     terminal.answer("columns are", "none")
     terminal.answer("Format of times")
     terminal.answer("Read the log this way?")
-    for question in ("Title", "Publisher", "Licence", "number of users", "Epsilon"):
+    for question in ("Title", "Publisher", "Licence", "Publicly known", "Epsilon of"):
         terminal.answer(question)
     terminal.answer("Ledger file", "-")
     code, out = terminal.end()
