@@ -228,7 +228,10 @@ def test_columns_are_guessed_or_given(tmp_path):
     other.write_text("who,what\n1,x\n")
     with pytest.raises(InputError, match='looks like "user". Found: who, what. Map it'):
         find(str(other))
-    with pytest.raises(InputError, match=r'looks like "query"\. Found: who, 1 unknown names'):
+    with pytest.raises(
+        InputError,
+        match=r'looks like "query"\. Found: who, what. Map it: --columns user=who,query=...',
+    ):
         find(str(other), columns={"user": "who"})
     assert find(str(other), columns={"user": "who", "query": "what"}).columns["user"] == "who"
     with pytest.raises(InputError, match=r'column "nobody" is not in other.csv'):
