@@ -57,6 +57,14 @@ def test_day_and_month_that_no_value_tells_apart_are_said_to_be_ambiguous(tmp_pa
     assert "%m/%d/%Y %H:%M fits as well" in found.doubts[0]
 
 
+def test_a_time_of_day_in_a_column_of_its_own_is_said_not_to_be_read(tmp_path):
+    lines = [(user, query, *time.split(), url) for user, query, time, url in rows()]
+    header = ("Nutzer", "Suchanfrage", "Datum", "Uhrzeit", "Klick")
+    found = inspect(write(tmp_path / "log.csv", lines, header=header))
+    assert (found.roles["time"], found.settings["time_format"]) == ("Datum", "%d.%m.%Y")
+    assert "the time of day is in Uhrzeit" in found.doubts[0]
+
+
 def test_one_row_does_not_settle_day_and_month(tmp_path):
     lines = [*rows(time="%d/%m/%Y %H:%M", days=9), ("x", "zoo", "09/30/2025 10:00", "")]
     assert inspect(write(tmp_path / "log.csv", lines)).time.others == ("%m/%d/%Y %H:%M",)
@@ -115,6 +123,8 @@ def test_a_file_without_a_header_is_refused_with_a_header_to_add(tmp_path):
     ("content", "message"),
     [
         (b"", "is empty"),
+        (b"user,query\n", "has one line and no rows"),
+        (b"user,query,query\n1,a,b\n2,c,d\n", "has a repeated column name"),
         (b"one\ntwo\nthree\n", "has no delimiter"),
         (b"a;b\n\0\0;\0\n", "not text, or is UTF-16 without a byte order mark"),
         (b"id,day\n1,2025-01-01\n2,2025-01-02\n", "no column of .* looks like a user or a query"),

@@ -4,6 +4,7 @@ The result proposes reader's options. It depends on rows, so only the owner may 
 rows decide, so that a few odd ones change nothing, and what is not clear is said.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,7 +24,7 @@ from murmurlog.logs.inspection.blocks import BLOCK, TextFile
 from murmurlog.logs.inspection.delimiters import Delimiter
 from murmurlog.logs.inspection.encodings import Encoding
 from murmurlog.logs.inspection.headers import has_header
-from murmurlog.logs.inspection.roles import Facts, facts_of, propose
+from murmurlog.logs.inspection.roles import Facts, facts_of, is_known, propose
 from murmurlog.logs.inspection.samples import (
     Sample,
     in_utf8,
@@ -39,6 +40,7 @@ from murmurlog.logs.records import TABS, Dialect
 from murmurlog.logs.source import KEYED, MISSING, SHEETS, files_of, format_of
 
 SHOWN = 3  # values of a column
+_CLOCK = re.compile(r"\d{1,2}[:.]\d\d([:.]\d\d)?( ?[AaPp][Mm])?")
 WIDEST = 40  # characters of a value that are shown
 
 
@@ -150,7 +152,7 @@ def _of_sample(source: str, format: str, sample: Sample) -> Inspection:
         columns=_columns(sample.columns, roles),
         time=time,
         settings=_settings(roles, tuple(sample.columns), facts, time, keyed=format in KEYED),
-        doubts=_time_doubts(time),
+        doubts=(*_time_doubts(time), *_clock_doubts(time, sample.columns)),
     )
 
 
@@ -190,15 +192,22 @@ def _of_text(
     quoted = delimiter.quoted or delimiter.character != "\t"
     dialect = Dialect(delimiter=delimiter.character, quoted=quoted)
     first, values = some_rows(files, dialect, encoding.name, delimiter.fields)
+    if not values[0]:
+        raise InputError(f"{files[0].path.name} has one line and no rows")
     forms = [_time_of_values(column) for column in values]
     facts = {
         place: facts_of(column, times=form.share if form else 0.0)
         for place, (column, form) in enumerate(zip(values, forms, strict=True))
     }
     header = has_header(first, facts) if len(first) == delimiter.fields else False
-    if header is False:
-        raise InputError(_no_header(files[0].path, delimiter, facts))
     names = tuple(name.strip() for name in first)
+    if header is False:
+        repeated = len(set(names)) < len(names) and any(map(is_known, names))
+        raise InputError(
+            f"the header of {files[0].path.name} has a repeated column name: rename one"
+            if repeated
+            else _no_header(files[0].path, delimiter, facts)
+        )
     by_name = {name: facts[place] for place, name in enumerate(names)}
     roles = propose(by_name)
     _check_required(files[0].path.name, roles, names)
@@ -225,6 +234,7 @@ def _of_text(
             *_delimiter_doubts(delimiter),
             *(["The first line may be a row and not a header."] if header is None else []),
             *_time_doubts(time),
+            *_clock_doubts(time, dict(zip(names, values, strict=True))),
         ),
     )
 
@@ -362,6 +372,21 @@ def _time_doubts(time: TimeFormat | None) -> tuple[str, ...]:
         return ()
     listed = ", ".join(other or "the standard one" for other in time.others)
     return (f"The format of times is not clear: {time.name} is proposed; {listed} fits as well.",)
+
+
+def _clock_doubts(time: TimeFormat | None, columns: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """Says if the time of day is in a column of its own, which the reader does not add to the day."""
+    if time is None or any(letter in time.format for letter in ("%H", "%I")):
+        return ()
+    clocks = [
+        name
+        for name, values in columns.items()
+        if any(values) and all(_CLOCK.fullmatch(value.strip()) for value in values if value)
+    ]
+    return tuple(
+        f"The times are days only: the time of day is in {name}, which is not read with them."
+        for name in clocks[:1]
+    )
 
 
 def _check_required(name: str, roles: Mapping[str, str], found: tuple[str, ...]) -> None:
