@@ -60,7 +60,10 @@ class File:
     def packed(self) -> bytes:
         """The bytes that are written."""
         how, _, fault = self.packing.partition(" ")
-        pack = {"gz": gzipped, "zst": zstandard, "zip": partial(zipped, self.name)}[how or "gz"]
+        packs: Mapping[str, Callable[[bytes], bytes]] = {
+            "gz": gzipped, "zst": zstandard, "zip": partial(zipped, self.name)
+        }  # fmt: skip
+        pack = packs[how or "gz"]
         half = len(self.content) // 2
         if not how or fault == "not":
             return self.content

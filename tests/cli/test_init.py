@@ -105,7 +105,7 @@ def test_what_was_there_stays(folder):
 
 def test_without_a_terminal_it_says_so(folder):
     done = subprocess.run(
-        [MURMURLOG, "init", "log.csv"],
+        [*MURMURLOG, "init", "log.csv"],
         cwd=folder,
         stdin=subprocess.DEVNULL,
         capture_output=True,

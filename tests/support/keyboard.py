@@ -5,10 +5,9 @@ import select
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 SECONDS = 120  # until a question must have appeared
-MURMURLOG = Path(sys.executable).with_name("murmurlog")
+MURMURLOG = (sys.executable, "-c", "from murmurlog.cli.main import main; main()")
 
 
 class Keyboard:
@@ -18,7 +17,7 @@ class Keyboard:
         self.terminal, inner = os.openpty()
         kept = {k: v for k, v in os.environ.items() if not k.startswith("MURMURLOG_")}
         self.process = subprocess.Popen(
-            [MURMURLOG, *map(str, arguments)],
+            [*MURMURLOG, *map(str, arguments)],
             cwd=cwd,
             env=kept | {"TERM": "xterm", "COLUMNS": "200"},
             stdin=inner,

@@ -14,7 +14,7 @@ def flag(*names: str, help: str, **more: Any) -> Any:
 Source = Annotated[
     str,
     typer.Argument(
-        help="A file, folder, 'glob*', file.duckdb::table or postgresql://...::table.",
+        help="A file, folder, 'glob*', file.duckdb::table, postgresql://...::table or - (stdin).",
         show_default=False,
     ),
 ]

@@ -132,7 +132,7 @@ def _of_encoding(source: Source) -> str:
     foreign = [line for line in lines if not line.isascii() and not _decodes(line, "utf-8")]
     high = sum(byte > 127 for line in foreign for byte in line)
     letters = max(1, sum(map(len, foreign)))
-    if high / letters > 0.2:  # most characters are not of the Latin alphabet
+    if high / letters > 0.3:  # most characters are not of the Latin alphabet
         for encoding in FOREIGN:
             if foreign and all(_decodes(line, encoding) for line in foreign):
                 return f"the text is written in another encoding: try --encoding {encoding}"
