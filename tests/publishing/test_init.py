@@ -116,3 +116,22 @@ def test_names_of_sources_come_from_files():
     assert source_name("/logs/search 2025.csv.gz") == "search 2025"
     assert source_name("postgresql://u@host/db::public.searches") == "public-searches"
     assert source_name("logs.duckdb::q3") == "logs"
+
+
+def test_questions_can_be_asked_from_python(log, tmp_path, monkeypatch):
+    answers = iter(["y", "", "City library", *[""] * 7])
+    monkeypatch.setattr("builtins.input", lambda: next(answers))
+    made = murmurlog.init(log, out=tmp_path / "murmurlog.toml", yes=False)
+    about = {"title": "Search queries of log", "publisher": "City library"}
+    assert made.settings["release"]["about"] == about
+    assert list(answers) == []
+
+
+def test_answers_that_end_early_write_nothing(log, tmp_path, monkeypatch):
+    def end():
+        raise EOFError
+
+    monkeypatch.setattr("builtins.input", end)
+    with pytest.raises(UsageError, match="nothing was written"):
+        murmurlog.init(log, out=tmp_path / "murmurlog.toml", yes=False)
+    assert [path.name for path in tmp_path.iterdir()] == ["log.csv"]

@@ -43,8 +43,9 @@ class Dialog:
     def value(self, question: str, default: str, read: Callable[[str], Any]) -> Any:
         """The answer as a value; asks again until there is one."""
         while True:
+            text = self.ask(question, default)
             try:
-                return read(self.ask(question, default))
+                return read(text)
             except (ValueError, InputError, Refused) as error:
                 self.tell(f"  {error}")
 

@@ -183,3 +183,11 @@ def test_of_a_large_file_blocks_spread_over_it_are_looked_at(tmp_path, monkeypat
     assert found.sampled
     assert found.roles == inspect(plain).roles
     assert 0.8 < found.time.share < 1
+
+
+def test_columns_of_a_server_get_roles_by_their_names(monkeypatch):
+    names = ("Nutzer", "Suchanfrage", "Zeitpunkt", "Klick", "note")
+    monkeypatch.setattr("murmurlog.logs.inspection.inspect.look", lambda address: (address, names))
+    found = inspect("postgresql://me@host/db::searches")
+    named = dict(zip(("user", "query", "time", "url"), names, strict=False))
+    assert (found.format, found.settings) == ("postgresql", {"columns": named})

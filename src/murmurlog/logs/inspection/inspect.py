@@ -138,12 +138,8 @@ def _of_sample(source: str, format: str, sample: Sample) -> Inspection:
         forms[name] = form
         share = 1.0 if name in sample.typed_times else form.share if form else 0.0
         facts[name] = facts_of(values, times=share)
-    if not any(sample.columns.values()):  # no values: names alone
-        likely = Facts(filled=1, distinct=0.5, times=1, urls=1, numbers=1, spaced=0, letters=1, missing=())  # fmt: skip
-        facts = dict.fromkeys(sample.columns, likely)
-        roles = _by_names(tuple(sample.columns)) or propose(facts)
-    else:
-        roles = propose(facts)
+    some = any(sample.columns.values())
+    roles = propose({name: each if some else None for name, each in facts.items()})
     _check_required(source, roles, tuple(sample.columns))
     time = forms.get(roles.get("time", ""))
     return Inspection(

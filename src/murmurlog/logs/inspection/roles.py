@@ -72,8 +72,11 @@ def facts_of(values: Sequence[str], *, times: float) -> Facts:
     )
 
 
-def propose(columns: Mapping[str, Facts]) -> dict[str, str]:
-    """role -> column, the best fit first; a required role may be missing."""
+def propose(columns: Mapping[str, Facts | None]) -> dict[str, str]:
+    """role -> column, the best fit first; a required role may be missing.
+
+    Where there are no facts, names decide.
+    """
     fits = [
         (fit, -place, role, name)
         for place, (name, facts) in enumerate(columns.items())
@@ -118,8 +121,10 @@ def is_known(name: str) -> bool:
     return any(named_for(role, name) >= EXACT - 1 for role in ROLES)
 
 
-def _content(role: str, facts: Facts) -> float:
+def _content(role: str, facts: Facts | None) -> float:
     """How well values fit a role, from -3 to 2."""
+    if facts is None:
+        return 0.0
     if facts.filled == 0:
         return -3.0 if role in REQUIRED else -1.0
     if role == "time":

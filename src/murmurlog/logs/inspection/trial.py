@@ -53,8 +53,7 @@ def try_reading(
         folder = outer / "rows"
         folder.mkdir()
         for number, file in enumerate(inspection.files):
-            name = f"{number}.{inspection.format if '.' in file.path.name else 'csv'}"
-            with (folder / name).open("wb") as copy:
+            with (folder / f"{number}.{inspection.format}").open("wb") as copy:
                 copy.writelines(file.blocks())
         return _try(f"{folder}/*", options, memory, say, sampled=True)
 
