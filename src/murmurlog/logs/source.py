@@ -406,7 +406,11 @@ def _unknown(file: Path) -> str:
 def _table(source: Source) -> str:
     if len(source.files) > 1:
         raise InputError("give one .duckdb file at a time, as file.duckdb::table")
-    file = source.files[0]
+    return table_of(source.files[0], source.table)
+
+
+def table_of(file: Path, table: str | None) -> str:
+    """The named table of a DuckDB file, or the only one."""
     try:
         with duckdb.connect(str(file.resolve()), read_only=True, config=CLOSED) as connection:
             rows = connection.execute(
@@ -415,15 +419,27 @@ def _table(source: Source) -> str:
     except (duckdb.Error, RuntimeError, UnicodeError):
         raise InputError(f"{file.name} is not a readable DuckDB file") from None
     tables = [name for (name,) in rows]
-    if source.table is None and len(tables) == 1:
+    if table is None and len(tables) == 1:
         return str(tables[0])
-    if source.table not in tables:
-        what = f"no table {source.table!r}" if source.table else f"{len(tables)} tables"
+    if table not in tables:
+        what = f"no table {table!r}" if table else f"{len(tables)} tables"
         raise InputError(
             f"{file.name} has {what}; name one of: "
             + ", ".join(f"{file.name}::{name}" for name in tables)
         )
-    return str(source.table)
+    return str(table)
+
+
+def files_of(path: str) -> dict[Path, tuple[str | None, str | None]]:
+    """The files of a path, each with its format, None if its name does not say it, and compression.
+
+    In a folder, files whose names say no format are left out if others do.
+    """
+    found: dict[Path, tuple[str | None, str | None]] = {
+        file: _format_or_none(file) or (None, compression_of(file)) for file in _files_of(path)
+    }
+    named = {file: kind for file, kind in found.items() if kind[0]}
+    return named if named and Path(path).is_dir() else found
 
 
 def _columns_of(source: Source, file: Path, kind: _Kind) -> tuple[str, ...]:
