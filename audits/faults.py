@@ -2,14 +2,15 @@
 
     python audits/faults.py [--runs 300]
 
-Kinds: killed (SIGKILL) at points from the first row read to the last booking, a disk that is full, a
-folder that cannot be written, a damaged ledger, a ledger that somebody else holds, a log that changes
-while it is read, sixteen releases at once under a cap that fits three, a clock that jumps.
+Kinds: killed (SIGKILL) or stopped (Ctrl-C, SIGTERM) at points from the first row read to the last
+booking, a disk that is full, a folder that cannot be written, a damaged ledger, a ledger that somebody
+else holds, a log that changes while it is read, sixteen releases at once under a cap that fits three,
+a clock that jumps.
 
 After each run these must hold: what is booked is never less than what is published; a bundle is whole
 or absent; the ledger opens again (where it was not itself destroyed); nothing but the bundle is in its
 folder; the exit code is one of ours and never 70; no traceback is printed, and what is printed says
-what to do. Exit 0 only if all of it held every time.
+what to do; a stopped release says what was spent, and that is what the ledger has. Exit 0 only if all of it held every time.
 """
 
 import argparse
@@ -29,6 +30,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Queue
+from typing import Any
 
 from warm import Runner
 
@@ -42,6 +44,7 @@ from murmurlog.publishing.ledger import Ledger
 EPSILON, DELTA, CAP = 3.0, 1e-5, 1000.0
 OURS = {0, 1, 2, 3, 4, 5, 6}  # exit codes that say what happened
 KILLED = -signal.SIGKILL
+STOPPED = {128 + signal.SIGINT, 128 + signal.SIGTERM}
 WORKERS = 2
 
 
@@ -103,11 +106,16 @@ class Bench:
 
 
 def look(
-    place: Place, code: int, *, killed: bool = False, before: str | None = None
+    place: Place,
+    code: int,
+    *,
+    killed: bool = False,
+    stopped: bool = False,
+    before: str | None = None,
 ) -> tuple[str, list[str]]:
     """What a run left behind, and which promises it broke; `before` was booked before it."""
     broken = []
-    if code not in OURS and not (killed and code == KILLED):
+    if code not in OURS and not (killed and code == KILLED) and not (stopped and code in STOPPED):
         broken.append(f"exit {code}: {place.said[-300:]}")
     if "Traceback" in place.said:
         broken.append(f"a traceback: {place.said[-300:]}")
@@ -122,6 +130,8 @@ def look(
             broken.append("what was booked before is lost")
         if [account.epsilon_cap for account in accounts] != [CAP]:
             broken.append("the cap is lost")
+        if [change.epsilon for change in book.cap_history()] != [CAP]:
+            broken.append("the history of the cap is lost")
         entries = [entry for entry in entries if entry.release_id != before]
         if published:
             report = verify(place.bundle, ledger=place.ledger)
@@ -154,24 +164,60 @@ def look(
 
 def kills(bench: Bench, runner: Runner, share: int) -> Iterator[tuple[str, list[str]]]:
     """SIGKILL at events that touch the outside, at calls in between, and at moments in time."""
+    for moment in _moments(bench, runner, share):
+        place = bench.place()
+        code = runner.run(place.root, place.arguments("log.parquet"), **moment)
+        yield look(place, code, killed=True)
+        shutil.rmtree(place.root, ignore_errors=True)
+
+
+def _moments(bench: Bench, runner: Runner, share: int) -> list[dict[str, Any]]:
+    """Where to interrupt a release: events and calls are counted in one that is left alone."""
     place = bench.place()
     counts = place.root / "counts"
     started = time.monotonic()
-    code = runner.run(place.root, place.arguments("log.parquet"), count=str(counts))
+    runner.run(place.root, place.arguments("log.parquet"), count=str(counts))
     seconds = time.monotonic() - started
     counted = json.loads(counts.read_text())
-    yield look(place, code)
-    moments: list[dict[str, object]] = []
+    moments: list[dict[str, Any]] = []
     for what, part in (("event", 0.45), ("call", 0.4)):
         many = max(2, int(share * part))
         last = counted[what]
         moments += [{f"at_{what}": 1 + n * (last - 1) // (many - 1)} for n in range(many)]
     timed = max(2, share - len(moments))
-    moments += [{"after": (n + 0.5) / timed * seconds} for n in range(timed)]
-    for moment in moments:
-        place = bench.place()
-        code = runner.run(place.root, place.arguments("log.parquet"), **moment)
-        yield look(place, code, killed=True)
+    return moments + [{"after": (n + 0.5) / timed * seconds} for n in range(timed)]
+
+
+def stops(bench: Bench, runner: Runner, share: int) -> Iterator[tuple[str, list[str]]]:
+    """Ctrl-C and SIGTERM at the same points: one sentence says what was spent, and it is true."""
+    for n, moment in enumerate(_moments(bench, runner, share)):
+        if moment.get("at_call") == 1:
+            continue  # nobody listens to signals yet
+        place, number = bench.place(), (signal.SIGINT, signal.SIGTERM)[n % 2]
+        code = runner.run(place.root, place.arguments("log.parquet"), signal=int(number), **moment)
+        entries = Ledger(place.ledger).entries()
+        said = place.said.strip().rpartition("\n")[2]
+        broken = []
+        if code != 0:  # it was not over before the signal came
+            stated = {
+                "stay booked on source web as ": bool(entries),
+                "nothing was booked": not entries,
+                "out/bundle was published": place.bundle.exists(),
+            }
+            broken += [
+                f"{moment}: {said!r}" for text, true in stated.items() if (text in said) != true
+            ]
+            if code != 128 + number or not said.startswith("stopped: "):
+                broken.append(f"{moment}: exit {code}: {place.said[-300:]}")
+            if any(entry.release_id not in said for entry in entries):
+                broken.append(f"{moment}: another release is named: {said!r}")
+            if any((entry.state == "committed") != place.bundle.exists() for entry in entries):
+                broken.append(f"{moment}: {entries[0].state}, and not what was published")
+            for parent in ("out", "tmp", "books"):
+                left = [p.name for p in (place.root / parent).glob(PREFIX + "*")]
+                broken += [f"{moment}: {name} is left in {parent}" for name in left]
+        state, others = look(place, code, stopped=True)
+        yield state, broken + others
         shutil.rmtree(place.root, ignore_errors=True)
 
 
@@ -322,6 +368,7 @@ def clock(bench: Bench, runner: Runner, share: int) -> Iterator[tuple[str, list[
 # A kind, and what part of the runs it gets; 0: it has its own number.
 KINDS: dict[str, tuple[Callable[..., Iterator[tuple[str, list[str]]]], float]] = {
     "killed": (kills, 0.6),
+    "stopped": (stops, 0.2),
     "disk full": (full_disk, 0.1),
     "read-only": (read_only, 0.0),
     "ledger damaged": (damaged_ledger, 0.2),

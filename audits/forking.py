@@ -21,7 +21,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-import murmurlog.cli.main as entry
+import murmurlog.cli.entry as entry
+import murmurlog.cli.main
 import murmurlog.publishing.ledger
 import murmurlog.publishing.release
 
@@ -77,10 +78,6 @@ def jumping(seconds: list[float]) -> None:
         module.__dict__["datetime"] = Clock
 
 
-def kill() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
 def run(asked: dict[str, Any]) -> NoReturn:
     """Runs the command line in this process, with what is to go wrong, and ends it."""
     for name, stream in (("stdout", 1), ("stderr", 2)):
@@ -93,6 +90,9 @@ def run(asked: dict[str, Any]) -> NoReturn:
     if "umask" in asked:
         os.umask(asked["umask"])
     counted, written = {"event": 0, "call": 0}, list[str]()
+
+    def kill() -> None:
+        os.kill(os.getpid(), asked.get("signal", signal.SIGKILL))
 
     def count(what: str) -> None:
         counted[what] += 1

@@ -1,15 +1,20 @@
-"""Writes docs/reference/mechanism-options.md from the options that mechanisms declare.
+"""Writes what is derived from the options that mechanisms declare.
 
     python docs/options.py
 
-A test compares the page with the declarations.
+These are docs/reference/mechanism-options.md and src/murmurlog/cli/mechanism_table.json, from which the
+command line makes flags, help and completion without loading the mechanisms. A test compares both with
+the declarations.
 """
 
+import json
 from pathlib import Path
 
+from murmurlog.cli.options import METAVARS
 from murmurlog.mechanisms import MECHANISMS, declared_options
 
 PAGE = Path(__file__).parent / "reference" / "mechanism-options.md"
+TABLE = Path(__file__).parents[1] / "src" / "murmurlog" / "cli" / "mechanism_table.json"
 HEAD = """# Options of the mechanisms
 
 <!-- Written by docs/options.py from the declarations in src/murmurlog/mechanisms; do not edit. -->
@@ -46,5 +51,32 @@ def page() -> str:
     return text
 
 
+def table() -> str:
+    """What the command line has to know of mechanisms before it loads them."""
+    options = [
+        {
+            "name": option.name,
+            "flag": option.flag,
+            "metavar": "" if option.switch else METAVARS.get(option.read, "TEXT"),
+            "help": option.help,
+            "mechanisms": owners,
+        }
+        for option, owners in declared_options().values()
+    ]
+    mechanisms = [
+        {
+            "name": name,
+            "about": (mechanism.__doc__ or "").partition("\n")[0],
+            "tables": ", ".join(mechanism.tables),
+            "engines": ", ".join(mechanism.engines),
+            "bound": str(mechanism.usual_bound),
+            "asked_for_by": mechanism.chosen_by or f"--mechanism {name}",
+        }
+        for name, mechanism in MECHANISMS.items()
+    ]
+    return json.dumps({"options": options, "mechanisms": mechanisms}, indent=1) + "\n"
+
+
 if __name__ == "__main__":
     PAGE.write_text(page())
+    TABLE.write_text(table())

@@ -188,15 +188,15 @@ def test_what_the_docs_plan_by_is_booked():
     assert profiles >= 4
 
 
-@pytest.mark.slow
-def test_the_tutorial_runs_as_written(tmp_path):
+def run_page(page, folder):
+    """Runs the commands of a page as written; returns how many were murmurlog's."""
     ran = 0
-    for expected, shell in blocks(DOCS / "tutorials" / "first-release.md"):
+    for expected, shell in blocks(page):
         for command in shell:
             done = subprocess.run(
                 command,
                 shell=True,
-                cwd=tmp_path,
+                cwd=folder,
                 env=environment(),
                 capture_output=True,
                 text=True,
@@ -204,7 +204,27 @@ def test_the_tutorial_runs_as_written(tmp_path):
             )
             assert done.returncode == expected, f"{command}\n{done.stdout}{done.stderr}"
             ran += shlex.split(command)[0] == "murmurlog"
-    assert ran >= 6
+    return ran
+
+
+def test_the_page_about_budgets_runs_as_written(tmp_path):
+    write(invent(rows=500, seed=1), tmp_path / "log.parquet")
+    assert run_page(DOCS / "how-to" / "budget.md", tmp_path) == 6
+    book = Ledger(tmp_path / "budget.db", must_exist=True)
+    assert [change.by_whom for change in book.cap_history()] == ["Jane Doe", "Jane Doe"]
+    assert book.entries() == []
+
+
+@pytest.mark.slow
+def test_the_tutorial_of_an_own_log_runs_as_written(tmp_path):
+    assert run_page(DOCS / "tutorials" / "your-own-log.md", tmp_path) == 5
+    (entry,) = Ledger(tmp_path / "murmurlog-ledger.db", must_exist=True).entries()
+    assert (entry.source, entry.epsilon, entry.state) == ("log", 1, "committed")
+
+
+@pytest.mark.slow
+def test_the_tutorial_runs_as_written(tmp_path):
+    assert run_page(DOCS / "tutorials" / "first-release.md", tmp_path) >= 6
     # Whatever was made of the log is booked: the profile, and three releases planned by it.
     entries = Ledger(tmp_path / "budget.db", must_exist=True).entries()
     assert [entry.epsilon for entry in entries] == pytest.approx([0.3, 1, 0.5, 1])

@@ -92,7 +92,17 @@ def test_a_path_that_is_too_long_or_leads_nowhere_is_refused(tmp_path):
 def test_names_that_are_no_utf8_are_refused_before_anything_is_booked(tmp_path):
     (tmp_path / "\udcff.csv").write_text("user,query\nu,q\n")
     (tmp_path / "log.csv").write_text("user,query\nu,q\n")
-    booked = ("--ledger", "ledger.db", "--source", "web", "--mechanism", FAST, "--tables", "query")
+    booked = (
+        "--ledger",
+        "ledger.db",
+        "--source",
+        "web",
+        "--new-source",
+        "--mechanism",
+        FAST,
+        "--tables",
+        "query",
+    )
     for source, out, code in (("./\udcff.csv", "b", 4), ("log.csv", "\udcff", 2)):
         done = run("release", source, "--out", out, *booked, cwd=tmp_path)
         assert (done.returncode, "is not UTF-8" in done.stderr) == (code, True)

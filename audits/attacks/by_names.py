@@ -159,7 +159,7 @@ def released(path: Path, column: str, setting: Setting, folder: Path) -> Ended:
     if "accept_no_guarantee" in asked:
         cost = {}
     else:
-        cost |= {"ledger": ledger, "source_name": "web"}
+        cost |= {"ledger": ledger, "source_name": "web", "new_source": True}
     try:
         murmurlog.release(
             str(path), out=folder / "bundle", columns=ROLES, by=(column, VALUES),

@@ -238,7 +238,7 @@ def log(write_tsv):
 )  # fmt: skip
 def test_nothing_is_booked_for_what_cannot_be_claimed(log, tmp_path, options, message):
     ledger = tmp_path / "ledger.db"
-    asked = {"tables": ["query"], "ledger": ledger, "source_name": "s"}
+    asked = {"tables": ["query"], "ledger": ledger, "source_name": "s", "new_source": True}
     with pytest.raises((UsageError, murmurlog.errors.InputError), match=message):
         murmurlog.release(log, out=tmp_path / "out", **(asked | options))
     assert not (tmp_path / "out").exists()
@@ -317,7 +317,7 @@ def test_a_pool_of_another_size_is_refused_before_anything_is_booked(log, tmp_pa
             log, out=tmp_path / "out", tables=["query", "click"], pool=pool, epsilon=2,
             mechanism={"query": "threshold(d=1, scale=1.0, T=20)",
                        "click": "pool(d=5, b=5.0, N=7, T=20)"},
-            ledger=tmp_path / "l.db", source_name="s",
+            ledger=tmp_path / "l.db", source_name="s", new_source=True,
         )  # fmt: skip
     assert not (tmp_path / "l.db").exists()
 
@@ -489,7 +489,12 @@ def test_words_and_numbers_that_no_release_has_are_caught(honest, tmp_path, chan
     ],
 )
 def test_words_that_are_not_a_line_are_refused_before_anything_is_booked(log, tmp_path, said):
-    asked = {"tables": ["query"], "ledger": tmp_path / "l.db", "source_name": "s"} | said
+    asked = {
+        "tables": ["query"],
+        "ledger": tmp_path / "l.db",
+        "source_name": "s",
+        "new_source": True,
+    } | said
     with pytest.raises(UsageError, match="one plain line"):
         murmurlog.release(log, out=tmp_path / "out", **asked)
     assert not (tmp_path / "l.db").exists()
@@ -507,7 +512,13 @@ def test_what_a_certificate_says_of_the_ledger_is_compared_with_it(log, tmp_path
     book = tmp_path / "l.db"
     for name in ("first", "second"):
         murmurlog.release(
-            log, out=tmp_path / name, tables=["query"], epsilon=2, ledger=book, source_name="s"
+            log,
+            out=tmp_path / name,
+            tables=["query"],
+            epsilon=2,
+            ledger=book,
+            source_name="s",
+            new_source=True,
         )
         assert murmurlog.verify(tmp_path / name, ledger=book).ok
     said = read_certificate(tmp_path / "second")

@@ -138,7 +138,7 @@ def test_a_sum_by_hand():
     found = total(of, np.array([True, True, False]))
     assert (found.value, found.stderr, found.rows) == (30, 5, 2)
     assert (found.low, found.high) == pytest.approx((30 - 9.79982, 30 + 9.79982), abs=1e-4)
-    assert str(found) == "30 (95 %: 20.2 to 39.8)"
+    assert str(found) == "30 (95 % interval 20.2 to 39.8)"
     assert total(of, np.zeros(3, bool)).high == 0
     assert total(plain([5], 100.0), np.ones(1, bool)).low == 0
 

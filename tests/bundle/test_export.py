@@ -171,7 +171,7 @@ def test_the_bundle_of_these_tests_holds_every_awkward_query(bundle):
 # --- every export ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("to", ["tsv", "trec", "ir-datasets", "graph", "hf"])
+@pytest.mark.parametrize("to", ["csv", "tsv", "trec", "ir-datasets", "graph", "hf"])
 def test_every_folder_says_what_is_protected_and_has_its_checksums(bundle, tmp_path, to):
     done = export(bundle, to=to, out=tmp_path / "out")
     readme = tmp_path / "out" / ("README.md" if to == "hf" else "README.txt")
@@ -196,7 +196,7 @@ def test_every_folder_says_what_is_protected_and_has_its_checksums(bundle, tmp_p
 
 def test_an_export_of_a_seeded_bundle_is_marked_as_not_private(log, tmp_path):
     seeded = released(log, tmp_path / "seeded", entropy=SeededEntropy(1))
-    for to in ("tsv", "trec", "ir-datasets", "graph", "hf"):
+    for to in ("csv", "tsv", "trec", "ir-datasets", "graph", "hf"):
         export(seeded, to=to, out=tmp_path / to)
         readme = "README.md" if to == "hf" else "README.txt"
         assert "NOT PRIVATE" in (tmp_path / to / readme).read_text()
@@ -204,7 +204,7 @@ def test_an_export_of_a_seeded_bundle_is_marked_as_not_private(log, tmp_path):
     assert "NOT PRIVATE" in (tmp_path / "g.graphml").read_text()
 
 
-@pytest.mark.parametrize("to", ["tsv", "trec", "ir-datasets", "graph", "hf"])
+@pytest.mark.parametrize("to", ["csv", "tsv", "trec", "ir-datasets", "graph", "hf"])
 def test_the_same_bundle_gives_the_same_bytes(bundle, tmp_path, to):
     for name in ("a", "b"):
         export(bundle, to=to, out=tmp_path / name)
@@ -216,7 +216,7 @@ def test_a_bundle_that_published_nothing_gives_empty_files(log, tmp_path):
     pq.write_table(few, tmp_path / "few.parquet")
     seed = SeededEntropy(1)  # secret noise publishes something once in 10,000 times
     empty = released(tmp_path / "few.parquet", tmp_path / "bundle", entropy=seed)
-    for to in ("tsv", "trec", "ir-datasets", "graph", "hf"):
+    for to in ("csv", "tsv", "trec", "ir-datasets", "graph", "hf"):
         assert set(export(empty, to=to, out=tmp_path / to).files.values()) == {0}
     export(empty, to="graph", out=tmp_path / "g.graphml")
     assert ElementTree.parse(tmp_path / "g.graphml").find(f".//{GRAPHML}node") is None
@@ -238,6 +238,39 @@ def test_an_export_that_fails_leaves_nothing_behind(bundle, tmp_path, monkeypatc
     with pytest.raises(OSError, match="the disk is full"):
         export(bundle, to="tsv", out=tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
+
+
+# --- csv ------------------------------------------------------------------------------------------
+
+
+def test_csv_has_a_file_for_each_table_that_readers_take_without_options(bundle, tmp_path):
+    done = export(bundle, to="csv", out=tmp_path / "out")
+    assert done.files == {"query.csv": 7, "click.csv": 7}
+    path, expected = done.out / "query.csv", users(bundle)
+    frame = pandas.read_csv(path, keep_default_na=False)
+    assert list(frame.columns) == ["query", "users", "users_stderr", "reliable"]
+    assert {
+        (unescape_cell(q),): n for q, n in zip(frame["query"], frame["users"], strict=True)
+    } == expected
+    found = duckdb.sql(f"from '{path}'")
+    assert found.types == ["VARCHAR", "BIGINT", "DOUBLE", "BOOLEAN"]
+    assert {(unescape_cell(q),): n for q, n, *_ in found.fetchall()} == expected
+    assert {row[0][0] for row in csv.reader(path.read_text().splitlines())}.isdisjoint(set('=+-@"'))
+
+
+def test_csv_quotes_as_rfc_4180_says(tmp_path):
+    texts = ["a, b", 'say "yes", please', "=a,b", "plain", "ü"]
+    table = pa.table({"query": texts, "url": ["x", None, "y", "z", "w"], "users": range(5)})
+    assert module._csv(tmp_path / "q.csv", table) == 5
+    assert (tmp_path / "q.csv").read_bytes().decode().split("\r\n") == [
+        "query,url,users",
+        '"a, b",x,0',
+        '"say ""yes"", please",,1',
+        '"\'=a,b",y,2',
+        "plain,z,3",
+        "ü,w,4",
+        "",
+    ]
 
 
 # --- tsv ------------------------------------------------------------------------------------------
@@ -520,7 +553,7 @@ def test_a_graph_without_clicks_has_no_edges_and_says_so(queries_only, tmp_path)
 
 
 def test_an_unknown_form_is_refused(bundle, tmp_path):
-    with pytest.raises(UsageError, match="--to must be one of tsv, trec, .* graph, not 'xls'"):
+    with pytest.raises(UsageError, match="--to must be one of csv, tsv, trec, .* graph, not 'xls'"):
         export(bundle, to="xls", out=tmp_path / "out")
 
 
@@ -571,7 +604,9 @@ def test_tables_split_by_a_column_go_where_there_is_a_place_for_it(log, tmp_path
     assert set(frame["country"]) == {"DE", "FR"}
     assert verify(export(folder, to="hf", out=tmp_path / "hf").out).ok
     for to in ("trec", "ir-datasets", "graph"):
-        match = f"--to {to} has no place for the column 'country'.*: use --to tsv or --to hf"
+        match = (
+            f"--to {to} has no place for the column 'country'.*: use --to csv, --to tsv or --to hf"
+        )
         with pytest.raises(UsageError, match=match):
             export(folder, to=to, out=tmp_path / "out")
     tables = load(folder).tables
@@ -680,10 +715,10 @@ def test_the_examples_of_the_bundle_page_run(bundle, quiet, monkeypatch):
 def test_the_examples_of_the_export_page_run(bundle, quiet, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shutil.copytree(bundle, "bundle")
-    for to in ("trec", "hf", "ir-datasets", "graph"):
+    for to in ("tsv", "trec", "hf", "ir-datasets", "graph"):
         export("bundle", to=to, out=to)
-    assert len(examples("how-to/export.md")) == 5
-    for code in examples("how-to/export.md"):  # the first makes tsv
+    assert len(examples("how-to/export.md")) == 6
+    for code in examples("how-to/export.md"):  # the first makes csv
         exec(code, {"__name__": "example"})
 
 
@@ -873,7 +908,7 @@ def test_the_command_writes_and_says_what(queries_only, tmp_path):
 def test_the_command_gives_the_exit_codes(queries_only, tmp_path):
     wrong = run("export", queries_only, "--to", "xls", "--out", "out", cwd=tmp_path)
     assert (wrong.returncode, wrong.stdout) == (2, "")
-    assert "usage (2): --to must be one of tsv, trec, hf, ir-datasets, graph" in wrong.stderr
+    assert "usage (2): --to must be one of csv, tsv, trec, hf, ir-datasets, graph" in wrong.stderr
     (tmp_path / "out").mkdir()
     exists = run("export", queries_only, "--to", "tsv", "--out", "out", cwd=tmp_path)
     assert exists.returncode == 2

@@ -80,8 +80,10 @@ def test_it_says_who_is_protected_first_and_epsilon_as_odds(bundle):
 def test_rows_come_with_their_uncertainty_and_unreliable_ones_are_grey(bundle):
     page = (bundle / "report.html").read_text(encoding="utf-8")
     text = read(page)
-    assert "900 6" in text  # two standard errors of 3
-    assert "41 60 *" in text
+    assert "query users 95 % interval" in text
+    assert "900 894 to 906" in text  # a standard error of 3, geometric noise
+    assert "41 0 to 106 *" in text
+    assert "±" not in text
     (grey,) = re.findall(r'<tr class="dim">.*', page)
     assert "rare thing" in grey
     drawn = page[page.index("query: 3 queries") :]
@@ -143,8 +145,9 @@ def test_every_table_can_be_shown(kind):
     tables = {"query": QUERIES, kind: table}
     text = read(make_report(certified(tables, {kind: mechanism}), tables))
     expected = {
-        "keyword": "rain 60 4", "pair": "rain snow 60 4", "session": "a → b 50 4",
-        "itemset": "a → b 50 4", "log": "a b.org 7", "left_out": "searches left out 1 yes -3 10 *",
+        "keyword": "rain 60 56 to 64", "pair": "rain snow 60 56 to 64",
+        "session": "a → b 50 46 to 54", "itemset": "a → b 50 46 to 54", "log": "a b.org 7",
+        "left_out": "searches left out 1 yes -3 0 to 7 *",
     }  # fmt: skip
     assert expected[kind] in text
     assert set(kinds()) | {"query", "click"} == set(KEYS) == set(leaflets.ITEMS)
@@ -161,7 +164,7 @@ def test_tables_without_counts_without_rows_and_split_ones():
     by = By(column="country", values=("DE", "FR"))
     split = counted("query", ["maps", "DE", 90, 2.0], by=by)
     text = read(make_report(certified({"query": split}, by=by), {"query": split}))
-    assert "maps DE 90 4" in text
+    assert "maps DE 90 86 to 94" in text
 
 
 def test_rounds_say_what_their_last_round_asks_for():

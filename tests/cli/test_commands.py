@@ -20,6 +20,8 @@ from murmurlog.cli.audit import Attacked
 from murmurlog.cli.evaluate import Released, Scoring
 from murmurlog.cli.plan import Planned
 from murmurlog.logs.invented.generate import invent, write
+from murmurlog.privacy import Guarantee
+from murmurlog.publishing.ledger import Ledger
 from murmurlog.publishing.planning.profile_options import Measured, ProfileOptions
 from murmurlog.publishing.request import Budget, Choice, Content
 
@@ -125,7 +127,7 @@ def test_words_go_to_stderr_and_no_raw_query_is_printed(place, tmp_path):
 
 def test_the_owner_is_told_what_was_left_out(tmp_path):
     (tmp_path / "log.csv").write_text("user,query\na,x\n,x\nb,mail me@example.com\n")
-    done = run("release", "log.csv", "--out", "b", cwd=tmp_path)
+    done = run("release", "log.csv", "--out", "b", "--max-broken", 0.5, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     told = "rows not used as they are (for your eyes only): 1 x no user, 1 x screened: email"
     assert told in done.stderr
@@ -135,7 +137,10 @@ def test_the_owner_is_told_what_was_left_out(tmp_path):
 def test_an_empty_release_says_why(place, tmp_path):
     done = run("release", place / "log.parquet", "--epsilon", 0.01, "--out", "b", cwd=tmp_path)
     assert done.returncode == 0
-    assert "query: nothing was published; a larger epsilon asks less" in done.stderr
+    assert "verdict: query: nothing was published" in done.stderr
+    assert "An item needs about" in done.stderr
+    assert "from the shape of a generated log" in done.stderr
+    assert "epsilon 0.02 instead of 0.01: about" in done.stderr
     assert run("verify", "b", cwd=tmp_path).returncode == 0
 
 
@@ -163,7 +168,7 @@ def test_small_units_are_warned_about(place, tmp_path):
         (
             ("release", "cols.csv"),
             4,
-            'no column of cols.csv looks like "user". Found: 2 unknown names',
+            'no column of cols.csv looks like "user". Found: who, what. Map it',
         ),
         (("release", "empty.csv"), 4, "empty.csv is empty"),
         (("release", "good.csv", "--frobnicate"), 2, "No such option: --frobnicate"),
@@ -448,7 +453,7 @@ def test_version_and_help(tmp_path):
 
 
 def test_an_error_of_our_own_is_70_without_content(tmp_path, monkeypatch, capsys):
-    def broken():
+    def broken(**_):
         raise RuntimeError("secret query")
 
     monkeypatch.setattr(entry, "app", broken)
@@ -458,3 +463,45 @@ def test_an_error_of_our_own_is_70_without_content(tmp_path, monkeypatch, capsys
     printed = capsys.readouterr().err
     assert "internal (70): RuntimeError" in printed
     assert "secret" not in printed
+
+
+def test_the_commands_on_caps_say_what_they_did(tmp_path):
+    at = ("--ledger", "l.db")
+    cap = ("ledger", "cap", "web", "--delta", "1e-5", *at)
+    assert run(*cap, "--epsilon", 2, cwd=tmp_path).returncode == 0
+    raised = run(*cap, "--epsilon", 3, cwd=tmp_path)
+    assert raised.returncode == 2
+    assert "needs a reason, which the ledger keeps: give --reason" in raised.stderr
+    done = run(*cap, "--epsilon", 3, "--reason", "more", "--by-whom", "J", "--json", cwd=tmp_path)
+    change = json.loads(done.stdout)
+    assert (change["epsilon_before"], change["epsilon"], change["by_whom"]) == (2.0, 3.0, "J")
+    again = run(*cap, "--epsilon", 3, cwd=tmp_path)
+    assert "nothing was changed" in again.stderr
+    near = run("ledger", "cap", "wbe", "--epsilon", 1, "--delta", "1e-5", *at, cwd=tmp_path)
+    assert 'the source is new, and its name resembles that of "web"' in near.stderr
+    cost = Guarantee(epsilon=2, delta=1e-6)
+    Ledger(tmp_path / "l.db").reserve("web", cost, release_id="one", what="x")
+    lower = run(*cap, "--epsilon", 1, cwd=tmp_path)
+    assert "more than this cap: every further release of this source is refused" in lower.stderr
+
+
+def test_the_commands_on_required_caps_and_statements(place, tmp_path):
+    at = ("--ledger", "l.db")
+    assert run("ledger", "require-cap", "--off", *at, cwd=tmp_path).returncode == 2
+    assert list(tmp_path.iterdir()) == []
+    required = run("ledger", "require-cap", *at, "--json", cwd=tmp_path)
+    assert json.loads(required.stdout) == {"cap_required": True, "changed": True}
+    release = ("release", place / "log.parquet", "--out", "b", *at, "--source", "web")
+    refused = run(*release, "--new-source", cwd=tmp_path)
+    assert refused.returncode == 3
+    assert 'source "web" has no cap, and l.db requires one' in refused.stderr
+    ended = run("ledger", "require-cap", "--off", *at, cwd=tmp_path)
+    assert ended.returncode == 2
+    assert "ending that needs a reason" in ended.stderr
+    assert run("ledger", "require-cap", "--off", "--reason", "x", *at, cwd=tmp_path).returncode == 0
+    unknown = run("ledger", "statement", "web", "--out", "s.html", *at, cwd=tmp_path)
+    assert unknown.returncode == 2
+    assert "there is no source 'web' in l.db" in unknown.stderr
+    Ledger(tmp_path / "l.db").cap("web", epsilon=1, delta=1e-5)
+    assert run("ledger", "statement", "web", "--out", "s.html", *at, cwd=tmp_path).returncode == 0
+    assert "Signature" in (tmp_path / "s.html").read_text()

@@ -19,6 +19,7 @@ import murmurlog
 from murmurlog.errors import DiskError, InputError, UsageError
 from murmurlog.logs.inputs import local_source
 from murmurlog.logs.invented.generate import invent, write
+from murmurlog.logs.options import SourceOptions
 from murmurlog.privacy.sampler import SeededEntropy
 from murmurlog.publishing.ledger import Ledger
 
@@ -106,7 +107,7 @@ def test_numbers_as_users_are_those_of_the_file(log, tmp_path):
 
 
 def copied(source):
-    with local_source(source) as path:
+    with local_source(source, SourceOptions()) as path:
         return pq.read_table(path).to_pydict()
 
 
@@ -186,7 +187,7 @@ def test_a_stream_that_fails_books_and_leaves_nothing(log, tmp_path, monkeypatch
 
 
 def test_the_copy_is_private_and_removed(log):
-    with local_source(pq.read_table(log)) as path:
+    with local_source(pq.read_table(log), SourceOptions()) as path:
         assert Path(path).parent.stat().st_mode & 0o777 == 0o700
     assert not Path(path).parent.exists()
 
@@ -198,7 +199,7 @@ def test_a_full_disk_is_said(log, monkeypatch):
     monkeypatch.setattr("pyarrow.parquet.ParquetWriter.write_table", full)
     with (
         pytest.raises(DiskError, match="No space left on device.*set TMPDIR"),
-        local_source(pq.read_table(log)),
+        local_source(pq.read_table(log), SourceOptions()),
     ):
         pass
 
@@ -246,6 +247,7 @@ from pathlib import Path
 import pyarrow as pa
 import murmurlog
 from murmurlog.logs.inputs import local_source
+from murmurlog.logs.options import SourceOptions
 
 rows = 50_000
 schema = pa.schema([("user", pa.int64()), ("query", pa.string()), ("agent", pa.string())])
@@ -266,9 +268,9 @@ def peak():
 def stream(times):
     return pa.RecordBatchReader.from_batches(schema, batches(times))
 
-with local_source(stream(2)):
+with local_source(stream(2), SourceOptions()):
     first = peak()
-with local_source(stream(20)):
+with local_source(stream(20), SourceOptions()):
     last = peak()
 out = Path(sys.argv[1])
 made = murmurlog.release(stream(20), out=out, memory="300MB", epsilon=5.0, delta=1e-6)

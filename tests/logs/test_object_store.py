@@ -15,6 +15,7 @@ from murmurlog.logs import object_store
 from murmurlog.logs.addresses import mask
 from murmurlog.logs.inputs import local_source, name_of
 from murmurlog.logs.object_store import StoreError, bounded, copy_source, is_waiting, open_store
+from murmurlog.logs.options import SourceOptions
 
 KEYS = ["logs/a.csv", "logs/b.csv", "logs/_c.csv", "logs/more/d.csv", "logs/more/deep/e.csv",
         "logs/[x].csv", "single.parquet"]  # fmt: skip
@@ -85,7 +86,7 @@ def test_an_address_that_cannot_be_read_is_refused_and_its_secrets_are_not_shown
 ):
     monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME", raising=False)
     monkeypatch.delenv("AZURE_STORAGE_ACCOUNT", raising=False)
-    with pytest.raises(UsageError, match=words) as told, local_source(address):
+    with pytest.raises(UsageError, match=words) as told, local_source(address, SourceOptions()):
         pass
     assert "secret" not in str(told.value)
 
@@ -127,7 +128,7 @@ def test_objects_are_listed_as_files_are(address, found, store, tmp_path):
 
 
 def test_the_copy_is_read_as_the_files_are_and_removed(store):
-    with local_source("s3://bucket/logs/*.csv") as path:
+    with local_source("s3://bucket/logs/*.csv", SourceOptions()) as path:
         folder = Path(path).parent
         assert sorted(file.name for file in folder.glob("?.csv")) == ["a.csv", "b.csv"]
         assert folder.parent.stat().st_mode & 0o777 == 0o700

@@ -108,7 +108,7 @@ def test_parts_without_an_item_are_no_reason_to_stop(crowded, tmp_path):
     assert parts_of(path) >= 3
     made = murmurlog.release(
         str(path), out=tmp_path / "b", tables=["query", "click"], ledger=tmp_path / "l.db",
-        source_name="s", mechanism="rounds",
+        source_name="s", new_source=True, mechanism="rounds",
     )  # fmt: skip
     assert made.rows["query"] == 1
     assert Ledger(tmp_path / "l.db").entries()[0].state == "committed"

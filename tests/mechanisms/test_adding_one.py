@@ -1,4 +1,4 @@
-"""Adding a mechanism with an option: one source file and one line in the registry, nothing else.
+"""Adding a mechanism with an option: one source file, one line in the registry, and docs/options.py run.
 
 In a temporary copy of the package: flags, help, settings, checks, the page of options and the audit's
 lists all follow from the declaration. (A docs page, an exact law and a broken twin come with it.)
@@ -50,7 +50,7 @@ class Toy(Threshold):
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory):
-    """A copy of the package with the toy in it: two files differ."""
+    """A copy of the package with the toy in it: two files differ, and what docs/options.py writes."""
     root = tmp_path_factory.mktemp("tree")
     shutil.copytree(ROOT / "src", root / "src", ignore=shutil.ignore_patterns("__pycache__"))
     (root / "docs" / "reference").mkdir(parents=True)
@@ -65,6 +65,8 @@ def tree(tmp_path_factory):
     registry.write_text(
         text.replace("\nREGISTERED", "\nfrom murmurlog.mechanisms.toy import Toy\n\nREGISTERED")
     )
+    environment = os.environ | {"PYTHONPATH": str(root / "src")}
+    subprocess.run([sys.executable, root / "docs" / "options.py"], env=environment, check=True)
     run(root, "generate", "--rows", "20000", "--out", "log.parquet")
     return root
 
@@ -80,7 +82,8 @@ def run(tree, *arguments, code=0):
 
 
 def test_its_flag_is_in_the_help_and_works(tree):
-    assert "toy: Users that an item needs beyond" in run(tree, "release", "--help")
+    assert "--lift" in run(tree, "release", "--help")
+    assert "Users that an item needs beyond" in run(tree, "help", "toy")
     low, high = (
         run(tree, "plan", "--mechanism", "toy", "--noise", "geometric", "--lift", lift)
         for lift in ("0", "7")

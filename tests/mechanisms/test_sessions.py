@@ -316,7 +316,13 @@ def test_its_text_is_its_name(made):
 )
 def test_bad_choices_are_named_and_nothing_is_left(write_tsv, tmp_path, options, error, message):
     ledger = tmp_path / "ledger.db"
-    asked = {"tables": ["session"], "mechanism": "sessions", "ledger": ledger, "source_name": "s"}
+    asked = {
+        "tables": ["session"],
+        "mechanism": "sessions",
+        "ledger": ledger,
+        "source_name": "s",
+        "new_source": True,
+    }
     with pytest.raises(error, match=message):
         murmurlog.release(log_of_sessions(write_tsv, 3), out=tmp_path / "out", **(asked | options))
     assert not (tmp_path / "out").exists()

@@ -443,7 +443,7 @@ def test_what_is_not_in_the_log_cannot_be_measured(tmp_path, write_tsv, measure,
     book = tmp_path / "ledger"
     with pytest.raises(InputError, match=message):
         release(str(path), out=tmp_path / "out", mechanism="synthetic", tables=["log"],
-                measure=measure, ledger=book, source_name="web")  # fmt: skip
+                measure=measure, ledger=book, source_name="web", new_source=True)  # fmt: skip
     assert not (tmp_path / "out").exists()
     assert not book.exists() or not Ledger(book).entries()
 

@@ -230,7 +230,13 @@ def test_counts_of_the_probabilistic_reading_are_as_drawn(log, engine):
 )
 def test_bad_choices_are_named_and_nothing_is_left(log, tmp_path, options, message):
     ledger = tmp_path / "ledger.db"
-    asked = {"tables": ["query"], "mechanism": "zealous", "ledger": ledger, "source_name": "s"}
+    asked = {
+        "tables": ["query"],
+        "mechanism": "zealous",
+        "ledger": ledger,
+        "source_name": "s",
+        "new_source": True,
+    }
     with pytest.raises(UsageError, match=message):
         murmurlog.release(str(log), out=tmp_path / "out", **(asked | options))
     assert not (tmp_path / "out").exists()

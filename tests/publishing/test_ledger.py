@@ -5,14 +5,17 @@ import os
 import sqlite3
 import stat
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+from itertools import pairwise
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
 import murmurlog
 from murmurlog.errors import Refused, UsageError
 from murmurlog.privacy import Guarantee
-from murmurlog.publishing.ledger import Ledger
+from murmurlog.publishing.ledger import Ledger, os_user
 from murmurlog.publishing.planning.private_profile import survey
 
 COST = Guarantee(epsilon=1.0, delta=1e-6)
@@ -91,7 +94,7 @@ def test_sessions_add_up_only_if_they_are_cut_alike(tmp_path, write_tsv):
     log, ledger = str(write_tsv(rows)), tmp_path / "ledger.db"
     deny = tmp_path / "deny.txt"
     deny.write_text("q1\n")
-    booked = {"ledger": ledger, "source_name": "web", "unit": "session"}
+    booked = {"ledger": ledger, "source_name": "web", "unit": "session", "new_source": True}
     murmurlog.release(log, out=tmp_path / "a", tables=["query"], **booked)
     murmurlog.release(log, out=tmp_path / "b", tables=["query"], since="2025-01-01", **booked)
     survey(log, epsilon=0.5, **booked)
@@ -103,17 +106,17 @@ def test_sessions_add_up_only_if_they_are_cut_alike(tmp_path, write_tsv):
 
 
 def test_a_source_has_one_unit(book):
-    book.reserve("web", COST, release_id="one", what="x")
+    book.reserve("web", COST, release_id="one", what="x", new_source=True)
     day = Guarantee(epsilon=1, delta=1e-6, unit="user-day")
     with pytest.raises(Refused, match=r"accounted per user \(add-remove\); a release per user-day"):
-        book.reserve("web", day, release_id="two", what="x")
-    book.reserve("days", day, release_id="two", what="x")
+        book.reserve("web", day, release_id="two", what="x", new_source=True)
+    book.reserve("days", day, release_id="two", what="x", new_source=True)
 
 
 def test_a_release_is_booked_once(book):
-    book.reserve("web", COST, release_id="one", what="x")
+    book.reserve("web", COST, release_id="one", what="x", new_source=True)
     with pytest.raises(Refused, match="nothing can be booked"):
-        book.reserve("web", COST, release_id="one", what="x")
+        book.reserve("web", COST, release_id="one", what="x", new_source=True)
     with pytest.raises(Refused, match="no entry nobody to commit"):
         book.commit("nobody")
 
@@ -138,12 +141,12 @@ def test_another_programs_database_is_left_alone(tmp_path):
 
 def test_looking_makes_no_file(book):
     assert book.accounts() == []
-    book.check("web", COST)
+    book.check("web", COST, new_source=True)
     assert not book.path.exists()
 
 
 def test_a_locked_ledger_refuses_in_the_end(book, monkeypatch):
-    monkeypatch.setattr("murmurlog.publishing.ledger.WAIT_SECONDS", 0.1)
+    monkeypatch.setattr("murmurlog.publishing.ledger_file.WAIT_SECONDS", 0.1)
     book.cap("web", epsilon=3, delta=1e-5)
     holder = sqlite3.connect(book.path, isolation_level=None)
     holder.execute("BEGIN EXCLUSIVE")
@@ -181,7 +184,7 @@ def test_a_ledger_is_the_same_file_wherever_the_process_goes(tmp_path, monkeypat
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path)
     book = Ledger(Path("l.db"))
-    book.reserve("web", COST, release_id="one", what="x")
+    book.reserve("web", COST, release_id="one", what="x", new_source=True)
     monkeypatch.chdir(tmp_path / "elsewhere")
     book.commit("one")
     assert list((tmp_path / "elsewhere").iterdir()) == []
@@ -201,7 +204,7 @@ def test_what_is_no_file_is_no_ledger(tmp_path):
 
 
 def test_a_commit_makes_no_ledger(book):
-    book.reserve("web", COST, release_id="one", what="x")
+    book.reserve("web", COST, release_id="one", what="x", new_source=True)
     book.path.unlink()
     with pytest.raises(Refused, match="ledger.db is missing"):
         book.commit("one")
@@ -210,7 +213,7 @@ def test_a_commit_makes_no_ledger(book):
 
 def test_a_file_that_sqlite_made_is_no_ledger(book, monkeypatch):
     """A ledger that vanishes between the look and the opening is not begun anew."""
-    book.reserve("web", COST, release_id="one", what="x")
+    book.reserve("web", COST, release_id="one", what="x", new_source=True)
     real = sqlite3.connect
 
     def connect(place, **more):
@@ -219,11 +222,11 @@ def test_a_file_that_sqlite_made_is_no_ledger(book, monkeypatch):
 
     monkeypatch.setattr(sqlite3, "connect", connect)
     with pytest.raises(Refused, match="not a ledger of murmurlog"):
-        book.reserve("web", COST, release_id="two", what="x")
+        book.reserve("web", COST, release_id="two", what="x", new_source=True)
 
 
 def test_a_reopened_booking_stays_spent(book):
-    book.reserve("web", COST, release_id="one", what="x")
+    book.reserve("web", COST, release_id="one", what="x", new_source=True)
     book.commit("one")
     book.reopen("one")
     assert (book.find("one").state, book.find("one").committed_at) == ("reserved", None)
@@ -256,7 +259,7 @@ def test_a_cap_is_finite_and_positive(epsilon, book):
 
 
 def test_the_same_name_in_another_form_is_the_same_account(book):
-    assert book.cap(" caf\u00e9 ", epsilon=3, delta=1e-5) == "caf\u00e9"
+    assert book.cap(" caf\u00e9 ", epsilon=3, delta=1e-5).source == "caf\u00e9"
     for number, name in enumerate(("caf\u00e9", "cafe\u0301", " cafe\u0301\u00a0")):
         book.reserve(name, COST, release_id=str(number), what="x")
     assert [(a.name, a.epsilon) for a in book.accounts()] == [("caf\u00e9", 3.0)]
@@ -281,7 +284,8 @@ def test_a_name_that_looks_like_another_opens_no_second_account(twin, book):
 def test_twins_of_older_ledgers_keep_their_accounts(book):
     book.cap("s", epsilon=1, delta=1e-5)
     with book._transaction(write=True) as db:
-        db.executemany("INSERT INTO sources VALUES (?, 2, 1e-5)", [("s ",), ("S",), ("e\u0301",)])
+        twins = [("s ",), ("S",), ("e\u0301",)]
+        db.executemany("INSERT INTO sources VALUES (?, NULL, NULL)", twins)
     for number, name in enumerate(("s", "s ", "S", "e\u0301")):
         book.reserve(name, COST, release_id=str(number), what="x")
     spent = {account.name: account.epsilon for account in book.accounts()}
@@ -291,18 +295,18 @@ def test_twins_of_older_ledgers_keep_their_accounts(book):
 
 
 def test_a_ledger_that_something_else_changed_refuses(book):
-    book.reserve("web", COST, release_id="a", what="query")
+    book.reserve("web", COST, release_id="a", what="query", new_source=True)
     with sqlite3.connect(book.path) as db:
         db.execute("UPDATE entries SET epsilon = 0.1")
     db.close()
-    for look in (book.entries, lambda: book.check("web", COST)):
+    for look in (book.entries, lambda: book.check("web", COST, new_source=True)):
         with pytest.raises(Refused, match="damaged, or another program changed it"):
             look()
 
 
 def test_a_damaged_byte_is_never_a_smaller_sum(book):
     """Wherever a byte of the file is turned over, it refuses or says what it said."""
-    book.reserve("web", COST, release_id="a", what="query")
+    book.reserve("web", COST, release_id="a", what="query", new_source=True)
     book.commit("a")
     sound, before = book.path.read_bytes(), book.accounts()
     refused = 0
@@ -340,7 +344,7 @@ def test_a_new_ledger_is_never_an_empty_file_and_its_owners_alone(links, book, m
 
     sizes, real = [], os.link
     monkeypatch.setattr(os, "link", link)
-    book.reserve("web", COST, release_id="one", what="x")
+    book.reserve("web", COST, release_id="one", what="x", new_source=True)
     assert sizes[0] > 0
     assert stat.S_IMODE(book.path.stat().st_mode) == 0o600
     assert [path.name for path in book.path.parent.iterdir()] == ["ledger.db"]
@@ -350,19 +354,170 @@ def test_a_new_ledger_is_never_an_empty_file_and_its_owners_alone(links, book, m
 def test_a_ledger_behind_a_link_is_made_where_it_points(book, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     book.path.symlink_to(tmp_path / "elsewhere" / "real.db")
-    book.reserve("web", COST, release_id="one", what="x")
+    book.reserve("web", COST, release_id="one", what="x", new_source=True)
     assert Ledger(tmp_path / "elsewhere" / "real.db").find("one").epsilon == 1
 
 
-def test_a_ledger_from_before_seals_is_sealed_by_its_next_booking(book):
-    book.reserve("web", COST, release_id="a", what="query")
-    with sqlite3.connect(book.path) as db:
-        db.execute("DROP TABLE seal")
-    db.close()
-    assert book.accounts()[0].epsilon == 1.0
-    book.reserve("web", COST, release_id="b", what="query")
-    with sqlite3.connect(book.path) as db:
-        db.execute("DELETE FROM entries WHERE release_id = 'a'")
-    db.close()
-    with pytest.raises(Refused, match="damaged"):
-        book.accounts()
+def test_a_source_that_is_not_there_is_refused_and_near_names_are_pointed_out(book):
+    book.cap("search-2025", epsilon=3, delta=1e-5)
+    message = (
+        r"there is no source 'serach-2025' in ledger.db; did you mean 'search-2025'\? Nothing was "
+        r"booked.\n.*create it: murmurlog ledger cap serach-2025 --epsilon .* or accept it without a "
+        r"cap: --new-source"
+    )
+    for use in (
+        lambda: book.check("serach-2025", COST),
+        lambda: book.reserve("serach-2025", COST, release_id="one", what="x"),
+    ):
+        with pytest.raises(Refused, match=message):
+            use()
+    with pytest.raises(Refused, match=r"no source 'mail' in ledger.db; it has 'search-2025'\. "):
+        book.check("mail", COST)
+    with pytest.raises(Refused, match="ledger cap 'two words' --epsilon"):
+        book.check("two words", COST)
+    assert (len(book.accounts()), book.entries()) == (1, [])
+    book.reserve("serach-2025", COST, release_id="one", what="x", new_source=True)
+    book.reserve("serach-2025", COST, release_id="two", what="x")
+    assert book.similar("search-2025") == ["serach-2025"]
+    assert {account.name: account.epsilon for account in book.accounts()} == {
+        "search-2025": 0.0,
+        "serach-2025": 2.0,
+    }
+
+
+def test_a_ledger_that_is_not_there_is_begun_by_a_cap_or_a_new_source_only(book):
+    with pytest.raises(Refused, match=r"in ledger.db \(there is no such file yet\)"):
+        book.check("web", COST)
+    with pytest.raises(Refused, match="ledger.db is missing"):
+        book.reserve("web", COST, release_id="one", what="x")
+    assert not book.path.exists()
+
+
+def test_a_release_on_an_unknown_source_reads_no_row(tmp_path, write_tsv, monkeypatch):
+    def read(*_, **__):
+        raise AssertionError("a row was read")
+
+    monkeypatch.setattr("murmurlog.logs.reading.Reading.read", read)
+    log = str(write_tsv([{"user": "u", "query": "q"}]))
+    asked = {"ledger": tmp_path / "l.db", "source_name": "web"}
+    Ledger(tmp_path / "l.db").cap("web-2", epsilon=3, delta=1e-5)
+    for use in (
+        lambda: murmurlog.release(log, out=tmp_path / "b", tables=["query"], **asked),
+        lambda: murmurlog.release(log, out=tmp_path / "b", dry_run=True, **asked),
+        lambda: survey(log, epsilon=0.5, **asked),
+    ):
+        with pytest.raises(Refused, match="did you mean 'web-2'") as refused:
+            use()
+        assert refused.value.exit_code == 3
+    assert Ledger(tmp_path / "l.db").entries() == []
+    with pytest.raises(UsageError, match="--new-source is about a source of a ledger"):
+        murmurlog.release(log, out=tmp_path / "b", new_source=True)
+
+
+def test_caps_keep_their_history_and_are_raised_with_a_reason_only(book):
+    first = book.cap("web", epsilon=2, delta=1e-5)
+    assert (first.epsilon_before, first.by_whom, first.reason) == (None, os_user(), None)
+    for raised in ({"epsilon": 3, "delta": 1e-5}, {"epsilon": 1, "delta": 1e-4}):
+        with pytest.raises(UsageError, match=r"raising the cap of source \"web\" from epsilon 2"):
+            book.cap("web", **raised)
+    book.cap("web", epsilon=3, delta=1e-5, reason="agreed by the board", by_whom="Jane Doe")
+    assert not book.cap("web", epsilon=3, delta=1e-5).changed
+    book.cap("web", epsilon=1, delta=1e-6)
+    book.cap("other", epsilon=9, delta=1e-6)
+    history = book.cap_history("web")
+    pairs = [(change.epsilon_before, change.epsilon) for change in history]
+    assert pairs == [(None, 2.0), (2.0, 3.0), (3.0, 1.0)]
+    assert [change.delta_before for change in history] == [None, 1e-5, 1e-5]
+    second = history[1]
+    assert (second.by_whom, second.os_user) == ("Jane Doe", os_user())
+    assert (second.reason, second.rule) == ("agreed by the board", "sum")
+    assert [change.changed_at for change in history] == sorted(c.changed_at for c in history)
+    assert book.account("web").epsilon_cap == 1.0
+
+
+@pytest.mark.parametrize("text", ["", "  ", "two\nlines", "\u202eright to left", "x" * 10_000])
+def test_reasons_and_names_are_plain_lines(text, book):
+    with pytest.raises(UsageError, match="--reason .*write one plain line"):
+        book.cap("web", epsilon=1, delta=1e-5, reason=text)
+    with pytest.raises(UsageError, match="--by-whom .*write one plain line"):
+        book.require_cap(by_whom=text)
+    assert not book.path.exists()
+
+
+def test_a_cap_below_what_is_spent_ends_releases(book):
+    book.cap("web", epsilon=3, delta=1e-5)
+    book.reserve("web", COST, release_id="one", what="x")
+    book.cap("web", epsilon=0.5, delta=1e-5)
+    with pytest.raises(Refused, match="1 of its cap 0.5 is spent .* 0 is left"):
+        book.reserve("web", Guarantee(epsilon=1e-6, delta=0), release_id="two", what="x")
+
+
+def test_a_ledger_that_requires_caps_refuses_sources_without_one(book):
+    book.reserve("web", COST, release_id="one", what="x", new_source=True)
+    assert book.require_cap()
+    assert not book.require_cap()
+    for use in (
+        lambda: book.check("web", COST),
+        lambda: book.reserve("mail", COST, release_id="two", what="x", new_source=True),
+    ):
+        with pytest.raises(Refused, match=r"has no cap, and ledger.db requires one .*ledger cap"):
+            use()
+    with pytest.raises(Refused, match="no source 'mail'") as refused:
+        book.check("mail", COST)
+    assert "--new-source" not in str(refused.value)
+    book.cap("web", epsilon=3, delta=1e-5)
+    book.reserve("web", COST, release_id="two", what="x")
+    with pytest.raises(UsageError, match="ending that needs a reason"):
+        book.require_cap(False)
+    assert book.contents().cap_required
+    book.require_cap(False, reason="a trial")
+    book.reserve("mail", COST, release_id="three", what="x", new_source=True)
+    states = [(c.cap_required, c.reason) for c in book.contents().requirement_history]
+    assert states == [(True, None), (False, "a trial")]
+
+
+def test_histories_are_append_only_and_sealed(book):
+    book.cap("web", epsilon=1, delta=1e-5)
+    book.require_cap()
+    with closing(sqlite3.connect(book.path)) as db:
+        for change in (
+            "UPDATE cap_history SET epsilon = 9",
+            "DELETE FROM cap_history",
+            "UPDATE requirement_history SET cap_required = 0",
+            "DELETE FROM requirement_history",
+        ):
+            with pytest.raises(sqlite3.IntegrityError, match="is append-only"):
+                db.execute(change)
+        db.execute("DROP TRIGGER cap_history_keeps_update")
+        db.execute("UPDATE cap_history SET epsilon = 9")
+        db.commit()
+    with pytest.raises(Refused, match="damaged, or another program changed it"):
+        book.check("web", COST)
+
+
+def test_changes_of_caps_and_reservations_at_once_keep_history_and_sums(book):
+    """Eight threads change the cap twice and book twice each."""
+    book.cap("web", epsilon=1, delta=1e-4)
+    barrier = Barrier(8)
+
+    def one(number):
+        own = Ledger(book.path)
+        barrier.wait()
+        for epsilon in (2 + number, 10 - number):
+            with suppress(UsageError):
+                reason = "more" if number % 2 else None  # without one only lower caps are taken
+                own.cap("web", epsilon=epsilon, delta=1e-4, reason=reason, by_whom=f"t{number}")
+            with suppress(Refused):
+                own.reserve("web", COST, release_id=f"{number}-{epsilon}", what="x")
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(one, range(8)))
+    contents = book.contents()
+    (account,), history = contents.accounts, contents.cap_history
+    assert account.epsilon == sum(entry.epsilon for entry in contents.entries) == account.releases
+    assert account.epsilon_cap == history[-1].epsilon
+    for before, after in pairwise(history):
+        assert (after.epsilon_before, after.delta_before) == (before.epsilon, before.delta)
+    assert all(change.reason for change in history if change.raised)
+    assert len({change.by_whom for change in history}) > 1
+    assert account.epsilon <= max(change.epsilon for change in history)

@@ -116,7 +116,13 @@ def test_bad_pools_are_named_and_nothing_is_left(log, pool, tmp_path, options, e
     if "pool" in options:
         options = {**options, "pool": files.get(options["pool"], options["pool"])}
     ledger = tmp_path / "ledger.db"
-    asked = {"mechanism": "pool", "tables": ["query"], "ledger": ledger, "source_name": "s"}
+    asked = {
+        "mechanism": "pool",
+        "tables": ["query"],
+        "ledger": ledger,
+        "source_name": "s",
+        "new_source": True,
+    }
     with pytest.raises(error, match=message):
         murmurlog.release(log, out=tmp_path / "out", **(asked | options))
     assert not (tmp_path / "out").exists()

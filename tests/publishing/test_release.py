@@ -313,9 +313,8 @@ def test_a_bundle_that_is_not_in_the_ledger_fails(copy, tmp_path):
 def test_a_bundle_booked_too_cheaply_fails(copy, bundle, tmp_path):
     cheap = tmp_path / "cheap.db"
     shutil.copy(bundle.parent / "ledger.db", cheap)
-    with sqlite3.connect(cheap) as db:
+    with Ledger(cheap)._transaction(write=True) as db:
         db.execute("UPDATE entries SET epsilon = 0.1")
-        db.execute("DROP TABLE seal")
     assert "the entry books epsilon 0.1" in failed(verify(copy, ledger=cheap))["ledger"]
 
 
@@ -495,6 +494,7 @@ def test_a_dry_run_reads_and_books_nothing(log, tmp_path):
         out=tmp_path / "b",
         ledger=tmp_path / "new.db",
         source_name="x",
+        new_source=True,
         dry_run=True,
         **BUDGET,
     )
@@ -550,7 +550,7 @@ def test_an_existing_target_is_refused_before_anything_is_reserved(log, tmp_path
     out.mkdir()
     book = Ledger(tmp_path / "l.db")
     with pytest.raises(UsageError, match="exists: choose another folder"):
-        release(str(log), out=out, ledger=book.path, source_name="shop", **BUDGET)
+        release(str(log), out=out, ledger=book.path, source_name="shop", new_source=True, **BUDGET)
     assert book.entries() == []
     with pytest.raises(UsageError, match="there is no folder"):
         release(str(log), out=tmp_path / "no" / "b", **BUDGET)
@@ -559,7 +559,7 @@ def test_an_existing_target_is_refused_before_anything_is_reserved(log, tmp_path
 def test_a_spent_budget_is_refused_and_nothing_is_written(log, tmp_path):
     book = Ledger(tmp_path / "l.db")
     book.cap("shop", epsilon=5, delta=1e-3)
-    options = {"ledger": book.path, "source_name": "shop", **BUDGET}
+    options = {"ledger": book.path, "source_name": "shop", "new_source": True, **BUDGET}
     release(str(log), out=tmp_path / "first", **options)
     with pytest.raises(Refused, match="4 of its cap 5 is spent"):
         release(str(log), out=tmp_path / "second", **options)
@@ -575,7 +575,14 @@ def test_a_failed_write_leaves_the_budget_spent_and_no_half_bundle(log, tmp_path
 
     monkeypatch.setattr("murmurlog.bundle.write.pq.write_table", full)
     with pytest.raises(MurmurlogError, match=r"No space left.*stays booked as [0-9a-f]{32}"):
-        release(str(log), out=tmp_path / "b", ledger=book.path, source_name="shop", **BUDGET)
+        release(
+            str(log),
+            out=tmp_path / "b",
+            ledger=book.path,
+            source_name="shop",
+            new_source=True,
+            **BUDGET,
+        )
     assert [entry.state for entry in book.entries()] == ["reserved"]
     assert [path.name for path in tmp_path.iterdir()] == ["l.db"]
 
@@ -594,12 +601,10 @@ def for_reading_only(path):
         file.write(b"\x09")
 
 
-def emptied(path):
-    """A ledger without bookings, as a fresh one is."""
-    with sqlite3.connect(path) as db:
-        db.execute("DELETE FROM entries")
-        db.execute("DELETE FROM seal")
-    db.close()
+def begun_anew(path):
+    """A sound ledger without bookings in the place of the first."""
+    path.unlink()
+    Ledger(path).cap("shop", epsilon=10, delta=1e-3)
 
 
 LEDGER_FAULTS = {
@@ -607,7 +612,7 @@ LEDGER_FAULTS = {
     "empty": (lambda path: path.write_bytes(b""), "is an empty file"),
     "locked": (locked, "locked"),
     "read-only": (for_reading_only, "readonly|read-only"),
-    "another": (emptied, "has no entry"),
+    "another": (begun_anew, "has no entry"),
 }
 
 
@@ -624,10 +629,15 @@ def test_a_booking_that_cannot_be_committed_publishes_nothing(log, tmp_path, mon
         real(*given)
 
     monkeypatch.setattr(write_module, "_plain_marks", marks)
-    monkeypatch.setattr("murmurlog.publishing.ledger.WAIT_SECONDS", 0.1)
+    monkeypatch.setattr("murmurlog.publishing.ledger_file.WAIT_SECONDS", 0.1)
     with pytest.raises(Refused, match=rf"(?s)({message}).*Nothing was published.*stays booked as"):
         release(
-            str(log), out=tmp_path / "out" / "b", ledger=book.path, source_name="shop", **BUDGET
+            str(log),
+            out=tmp_path / "out" / "b",
+            ledger=book.path,
+            source_name="shop",
+            new_source=True,
+            **BUDGET,
         )
     assert list((tmp_path / "out").iterdir()) == []
     for each in held:
@@ -643,7 +653,7 @@ def test_a_bundle_is_committed_before_it_appears(log, tmp_path, monkeypatch):
     monkeypatch.setattr(
         Ledger, "commit", lambda self, name: (seen.append(out.exists()), real(self, name))
     )
-    release(str(log), out=out, ledger=book.path, source_name="shop", **BUDGET)
+    release(str(log), out=out, ledger=book.path, source_name="shop", new_source=True, **BUDGET)
     assert seen == [False]
     assert [entry.state for entry in book.entries()] == ["committed"]
 
@@ -667,7 +677,7 @@ def test_a_bundle_that_cannot_be_moved_is_not_committed(log, tmp_path, monkeypat
     else:
         monkeypatch.setattr(scratch_module, "_to_disk", to_disk)
     with pytest.raises(MurmurlogError, match="nothing was published; its budget stays booked as"):
-        release(str(log), out=out, ledger=book.path, source_name="shop", **BUDGET)
+        release(str(log), out=out, ledger=book.path, source_name="shop", new_source=True, **BUDGET)
     assert [(entry.state, entry.epsilon) for entry in book.entries()] == [("reserved", 4.0)]
     assert [path.name for path in tmp_path.iterdir()] == ["l.db"]
 
@@ -718,6 +728,7 @@ def test_a_bad_log_costs_nothing(tmp_path):
             out=tmp_path / "b",
             ledger=book.path,
             source_name="x",
+            new_source=True,
             **BUDGET,
         )
     assert book.entries() == []

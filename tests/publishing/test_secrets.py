@@ -28,7 +28,7 @@ def masked(umask):
 def release(folder, *more, umask=0o022):
     with masked(umask):
         return run(
-            "release", "log.tsv", "--out", "bundle", "--ledger", "ledger.db", "--source", "web",
+            "release", "log.tsv", "--out", "bundle", "--ledger", "ledger.db", "--source", "web", "--new-source",
             *MECHANISM, *more, cwd=folder, env={"TMPDIR": str(folder / "tmp")},
         )  # fmt: skip
 

@@ -84,7 +84,13 @@ def test_a_release_from_a_store_to_a_store(store, tmp_path):
 
 def booked(tmp_path, out, **more):
     return release(
-        "s3://bucket/logs", out=out, ledger=tmp_path / "ledger", source_name="web", **BUDGET, **more
+        "s3://bucket/logs",
+        out=out,
+        ledger=tmp_path / "ledger",
+        source_name="web",
+        new_source=True,
+        **BUDGET,
+        **more,
     )
 
 
@@ -191,7 +197,7 @@ def run(server, *arguments, url=None, command=COMMAND, **environment):
 
 
 def publish(server, folder, out, **more):
-    ledger = ("--ledger", str(folder / "ledger"), "--source", "web")
+    ledger = ("--ledger", str(folder / "ledger"), "--source", "web", "--new-source")
     return run(
         server, "release", "s3://bucket/logs/*.parquet", "--out", out, "--epsilon", "8", "--delta",
         "1e-4", *ledger, **more,
@@ -306,7 +312,7 @@ class TestLive:
                 dying.stop()
 
         with store_server.proxied(dying, die) as proxy:
-            ledger = ("--ledger", str(tmp_path / "ledger"), "--source", "web")
+            ledger = ("--ledger", str(tmp_path / "ledger"), "--source", "web", "--new-source")
             code, said = run(
                 dying, "release", str(tmp_path / "a.parquet"), "--out", "s3://bucket/out/six",
                 "--epsilon", "8", "--delta", "1e-4", *ledger, url=proxy.url,

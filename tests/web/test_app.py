@@ -30,7 +30,7 @@ from murmurlog.web.bundles import Shelf
 from murmurlog.web.compare import combined_cost
 from murmurlog.web.guard import BURST, HEADERS, Hosts, Meter
 from murmurlog.web.index import Index
-from murmurlog.web.plan import Setting, TradeOff
+from murmurlog.web.plan import Setting, TradeOff, popularity_of
 from murmurlog.web.query_lookup import look_up
 
 PAGE = Path(application.__file__).parent
@@ -607,20 +607,35 @@ def test_plan_gives_what_plan_gives_and_a_command_that_runs(client, book):
     assert got["mechanism"] == str(made.mechanism)
     assert got["passes"] == made.passes()
     assert got["sentence"] == made.sentence()
-    assert "counted 10 items of each user. With 3 its counts would be smaller" in got["this_bundle"]
     page = client.get("/plan", params=asked).text
     assert made.sentence() in page
-    assert "would remain" not in page.split("<svg")[-1]
-    wider = client.get("/api/plan", params={**asked, "per_user": 30}).json()
-    needed = plan(**{**asked, "per_user": 30}).passes()["0.5"]
-    enough = sum(row["users"] >= needed for row in _rows(book, "query"))
-    assert f"about {needed} users for even odds; {enough} of the" in wider["this_bundle"]
-    assert "Share of this bundle that would remain" in client.get("/plan").text
+    assert (
+        f"<b>{got['forecast']['queries']:,}</b>queries would be published from the log of" in page
+    )
+    assert "Queries that would be published" in page
+    assert "50,000" not in page.split("The trade-off")[0]
     steps = {"mechanism": "threshold", "epsilon_step": 3, "delta_step": 1, "per_user_step": 1}
     assert client.get("/api/plan", params=steps).json()["setting"] == asked
     part = client.get("/plan?part=outcome", params={**asked, "part": "outcome"}).text
     assert "<html" not in part
     assert made.sentence() in part
+
+
+def test_the_plan_forecasts_for_the_bundle_at_hand(client, book):
+    """Its own setting gives about its own number of queries; more budget gives more."""
+    claim = book.certificate.tables["query"]
+    trade_off = TradeOff.built_in()
+    popularity = popularity_of(book, trade_off)
+    assert popularity.rows(popularity.level) == claim.rows == len(_rows(book, "query"))
+    asked = {"mechanism": "threshold", "per_user": 10, "delta": 1e-6}
+    found = [
+        client.get("/api/plan", params={**asked, "epsilon": epsilon}).json()["forecast"]
+        for epsilon in (0.5, 1, 2, 8)
+    ]
+    assert [f["basis"] for f in found] == ["its published counts"] * 4
+    queries = [f["queries"] for f in found]
+    assert queries == sorted(queries)
+    assert queries[0] < claim.rows < queries[-1]
 
 
 def test_the_planned_command_is_one_of_the_command_line(client, write_tsv, tmp_path):

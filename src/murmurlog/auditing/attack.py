@@ -30,6 +30,7 @@ from murmurlog.auditing.neighbouring_logs import (
 )
 from murmurlog.auditing.observer import observe
 from murmurlog.auditing.probes import (
+    KNOWN,
     check_counts,
     check_order,
     check_shares,
@@ -48,6 +49,7 @@ from murmurlog.auditing.settings import (
     claimed_setting,
     standard_settings,
 )
+from murmurlog.bundle.progress import measure_all
 from murmurlog.bundle.read import load, read_table
 from murmurlog.counting.public_sets.result_lists import read_lists
 from murmurlog.counting.public_sets.sets import read_pools
@@ -206,22 +208,29 @@ def audit(
             skipped=skipped,
         )  # fmt: skip
         alpha = (1 - confidence) / tests
-        steps: list[Callable[[], None]] = [
-            lambda: attacker.repeats(result),
+        # Each step, and the number of worlds it looks at.
+        steps: list[tuple[Callable[[], None], int]] = [
+            (lambda: attacker.repeats(result), 0),
             *(
-                partial(attacker.replay, result, each, say)
+                (partial(attacker.replay, result, each, say), REPLAYED * len(each.pairs))
                 for each in planned
                 if each.setting.replayed
             ),
             *(
-                [partial(attacker.leaks, result, side_channels, alpha, say)]
+                [(partial(attacker.leaks, result, side_channels, alpha, say), 2 * KNOWN)]
                 if only(side_channels)
                 else []
             ),
-            *(partial(attacker.attack, result, each, alpha, say) for each in planned),
+            *(
+                (partial(attacker.attack, result, each, alpha, say), sum(each.worlds))
+                for each in planned
+            ),
         ]
-        for step in steps:
+        total = sum(worlds for _, worlds in steps)
+        advance = measure_all(say, "audit", total=total, unit="worlds")
+        for step, worlds in steps:
             step()
+            advance(worlds)
             result.releases = attacker.releases
             result.seconds = time.monotonic() - began
             if until_found and result.violations:

@@ -23,6 +23,7 @@ from murmurlog.bundle.files import sums
 from murmurlog.bundle.joiners import JOINERS
 from murmurlog.bundle.label import needs
 from murmurlog.bundle.read import stated_json
+from murmurlog.bundle.report import make_report
 from murmurlog.bundle.write import make_cards
 from murmurlog.charts.html import chance, guess, odds, up
 
@@ -46,16 +47,19 @@ BARE = re.compile(r"[-+−]?[\d,. ]*\d ?[%kM]?")  # a tick of an axis
 def check_cards(root: Path, certificate: Certificate) -> str:
     """Raises unless the cards state what certificate and tables give; returns how it was checked."""
     tables = {name: read_checked(root, certificate, name) for name in certificate.tables}
-    made = make_cards(certificate, sums(root), tables)
+    sha256 = sums(root)
+    made = make_cards(certificate, sha256, tables)
     other = [name for name, text in made.items() if not _is_same(root / name, text)]
     if not other:
         return "equal to what the certificate gives, byte by byte"
     require(not is_same_version(certificate), f"{other[0]} is not what the certificate gives")
     facts = _Facts(certificate, stated_json(root), tables)
+    # How uncertainty is written has changed within a format: reports of either form are accepted.
+    earlier = {"report.html": make_report(certificate, tables, sha256, plus_minus=True)}
     unchecked = [
         f"{name}: {passage!r:.90}"
         for name in other
-        for passage in facts.check(name, root / name, made[name])
+        for passage in facts.check(name, root / name, made[name], earlier.get(name))
     ]
     text = (
         f"cards of murmurlog {certificate.murmurlog}, format {certificate.format}: stated facts "
@@ -93,13 +97,19 @@ class _Facts:
         require(len(every) <= MOST_STRINGS, "privacy.json holds more texts than a release has")
         self.quoted = re.compile("|".join(map(_whole, sorted(every, key=len, reverse=True))))
 
-    def check(self, name: str, path: Path, made: str) -> Iterator[str]:
-        """Yields the passages of a card that are worded differently; raises where a fact differs."""
+    def check(self, name: str, path: Path, made: str, earlier: str | None = None) -> Iterator[str]:
+        """Yields the passages of a card that are worded differently; raises where a fact differs.
+
+        The content that the format fixes must be as in `made`, or all as in its `earlier` form.
+        """
         who = f"{name} of murmurlog {self.certificate.murmurlog}"
         large = path.stat().st_size > MOST_TIMES * len(made.encode(errors="replace")) + LITTLE
         require(not large, f"{who} is longer than a card of this release can be")
         found = read_card(name, path.read_bytes())
         ours = read_card(name, made.encode(errors="replace"))
+        if earlier is not None and found.fixed != ours.fixed:
+            before = read_card(name, earlier.encode(errors="replace"))
+            ours = before if before.fixed == found.fixed else ours
         for at in {**ours.fixed, **found.fixed}:
             require(
                 at in found.fixed and at in ours.fixed and found.fixed[at] == ours.fixed[at],

@@ -21,7 +21,8 @@ from murmurlog.bundle.certificate import Certificate
 from murmurlog.bundle.files import SUMS, expected_files, stated_sums, sums
 from murmurlog.bundle.read import read_certificate
 from murmurlog.errors import BundleError, MurmurlogError
-from murmurlog.publishing.ledger import Entry, Ledger
+from murmurlog.publishing.ledger import Ledger
+from murmurlog.publishing.ledger_records import Entry
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -38,6 +38,7 @@ Rows = npt.NDArray[np.bool_]
 Texts = str | Iterable[str]
 Where: TypeAlias = Texts | Mapping[str, Texts] | pa.Array | pc.Expression | None
 
+CONFIDENCE = 0.95  # of every interval that is shown without being asked for another
 STEEPEST = 2.5  # the number of items with n users falls at most as n^-2.5; in web logs about n^-2
 NEAR_SD = 3.0  # standard errors above its threshold up to which a row is biased
 SHAPE_SD = 24.0  # noise with a larger standard deviation has the same relative bias as this
@@ -52,12 +53,12 @@ class Estimate:
     low: float
     high: float
     stderr: float
-    confidence: float
+    confidence: float = CONFIDENCE
     rows: int  # how many published rows are in it
 
     def __str__(self) -> str:
-        sure = f"{100 * self.confidence:g} %"
-        return f"{_short(self.value)} ({sure}: {_short(self.low)} to {_short(self.high)})"
+        interval = describe_interval(_short(self.low), _short(self.high), self.confidence)
+        return f"{_short(self.value)} ({interval})"
 
     def as_json(self) -> dict[str, Any]:
         """Its numbers; null where one is not finite."""
@@ -213,7 +214,7 @@ def _match_column(table: pa.Table, column: str, texts: Texts) -> Rows:
     return found
 
 
-def total(of: Counts, rows: Rows, *, confidence: float = 0.95) -> Estimate:
+def total(of: Counts, rows: Rows, *, confidence: float = CONFIDENCE) -> Estimate:
     """The sum of the counts of these rows. A sum of true counts is never negative."""
     value, variance = float(of.values[rows].sum()), _squares(of, rows)
     spread = _quantile(confidence, _excess(of, rows)) * math.sqrt(variance)
@@ -227,7 +228,25 @@ def total(of: Counts, rows: Rows, *, confidence: float = 0.95) -> Estimate:
     )
 
 
-def row_intervals(of: Counts, *, confidence: float = 0.95) -> tuple[Floats, Floats]:
+def published_intervals(
+    name: str, table: pa.Table, claim: TableClaim
+) -> tuple[Floats, Floats] | None:
+    """The ends of the 95 % interval of every row; None where the table has no noisy counts.
+
+    Whatever shows a published count with its uncertainty takes it from here.
+    """
+    count = count_of(table)
+    if count is None or claim.count is None or f"{count}_stderr" not in table.column_names:
+        return None
+    return row_intervals(counts(name, table, claim))
+
+
+def describe_interval(low: str, high: str, confidence: float = CONFIDENCE) -> str:
+    """An interval in words, the only form in which uncertainty is shown."""
+    return f"{100 * confidence:g} % interval {low} to {high}"
+
+
+def row_intervals(of: Counts, *, confidence: float = CONFIDENCE) -> tuple[Floats, Floats]:
     """The ends of the interval of every row: the `total` of that row alone."""
     spread = _quantile(confidence, of.excess) * of.stderr
     low: Floats = np.maximum(0.0, of.values - spread - of.too_high)
@@ -236,7 +255,7 @@ def row_intervals(of: Counts, *, confidence: float = 0.95) -> tuple[Floats, Floa
 
 
 def ratio(
-    of: Counts, rows: Rows, over: Counts, over_rows: Rows, *, confidence: float = 0.95
+    of: Counts, rows: Rows, over: Counts, over_rows: Rows, *, confidence: float = CONFIDENCE
 ) -> Estimate:
     """The sum of some counts over that of others, with Fieller's interval.
 

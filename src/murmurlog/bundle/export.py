@@ -4,6 +4,7 @@ Every export states the guarantee: in a README, or in attributes of the graph in
 written beside its target and moved there in one step. Never sees a log.
 """
 
+import csv
 import gzip
 import json
 import re
@@ -43,12 +44,18 @@ from murmurlog.errors import BundleError, UsageError
 
 FORMULA = "=+-@\u2212\"'"  # first characters of cells that spreadsheets run, unquote or partly hide
 UNSEEN = re.compile(r"\A[\s\u200b-\u200f\u2060\ufeff]+")  # leading spaces and zero-width characters
+_CELLS = (
+    "A text that begins, after spaces, with = + - @ (also full width), a minus sign, a quotation mark "
+    "or an apostrophe has an apostrophe put before it, so that no spreadsheet runs it{condition}. To "
+    "undo: take one apostrophe away from the front of every text that has one. A list of texts is "
+    "written as JSON."
+)
 README = {
-    "tsv": "Tab-separated, UTF-8, a line of names first, no quoting. A text that begins, after "
-    "spaces, with = + - @ (also full width), a minus sign, a quotation mark or an apostrophe has "
-    "an apostrophe put before it, so that no spreadsheet runs it (with the tab as its only "
-    "separator). To undo: take one apostrophe "
-    "away from the front of every text that has one. A list of texts is written as JSON.",
+    "csv": "Comma-separated, UTF-8, a line of names first, lines end with CR LF; a field with a comma, "
+    "a quotation mark or a line break is in quotation marks (RFC 4180). An empty field means no value. "
+    + _CELLS.format(condition=""),
+    "tsv": "Tab-separated, UTF-8, a line of names first, no quoting. "
+    + _CELLS.format(condition=" (with the tab as its only separator)"),
     "trec": "queries.tsv: qid, query. docs.tsv: docid, url. qrels.txt: qid, 0, docid, rel. No line "
     "of names. qid: the first 14 hexadecimal digits of the MD5 of the query; docid: the first 12 of "
     "the url's. rel: max(1, floor(log2(count))) of the noisy count, 1 where there are no counts. "
@@ -88,10 +95,10 @@ def export(folder: str | Path, *, to: str, out: str | Path) -> Exported:
     if Path(realpath(folder)) in Path(realpath(out)).parents:
         raise UsageError(f"--out {str(out)!r} is inside the bundle: choose a place beside it")
     check_files(release)
-    if release.certificate.by and to not in ("tsv", "hf"):
+    if release.certificate.by and to not in ("csv", "tsv", "hf"):
         raise UsageError(
             f"--to {to} has no place for the column {release.certificate.by.column!r} that this "
-            "bundle's tables are split by: use --to tsv or --to hf"
+            "bundle's tables are split by: use --to csv, --to tsv or --to hf"
         )
     notes = _notes(release.tables, to)
     with scratch(out.parent) as place:
@@ -170,6 +177,12 @@ def _write_tsv(root: Path, release: Release) -> dict[str, int]:
     }
 
 
+def _write_csv(root: Path, release: Release) -> dict[str, int]:
+    return {
+        f"{name}.csv": _csv(root / f"{name}.csv", table) for name, table in release.tables.items()
+    }
+
+
 def _write_trec(root: Path, release: Release) -> dict[str, int]:
     tables = release.tables
     qids = ids(distinct(tables, *QUERY_COLUMNS), QID_DIGITS)
@@ -228,6 +241,7 @@ def _write_graphml(path: Path, release: Release) -> dict[str, int]:
 
 
 WRITERS: dict[str, Callable[[Path, Release], dict[str, int]]] = {
+    "csv": _write_csv,
     "tsv": _write_tsv,
     "trec": _write_trec,
     "hf": _write_hf,
@@ -240,6 +254,15 @@ def _table(path: Path, table: pa.Table) -> int:
     """Writes a line of names and a line for each row; returns how many rows."""
     cells = (map(cell, row.values()) for row in rows(table))
     return _lines(path, chain([map(escape_cell, table.column_names)], cells)) - 1
+
+
+def _csv(path: Path, table: pa.Table) -> int:
+    """Writes a line of names and a line for each row, as RFC 4180 has them; returns how many rows."""
+    with _text(path) as file:
+        lines = csv.writer(file, lineterminator="\r\n")
+        lines.writerow(map(escape_cell, table.column_names))
+        lines.writerows(map(cell, row.values()) for row in rows(table))
+    return int(table.num_rows)
 
 
 def cell(value: str | list[str] | int | float | bool | None) -> str:

@@ -13,7 +13,7 @@ from murmurlog.privacy import Guarantee
 
 PLAIN = {
     "A0": "One id of the log is protected, not a person: whoever has several ids has less protection. "
-    "Settings were not chosen by peeping at the log, the noise was kept secret, and nothing else of "
+    "Settings were not chosen by looking at the log, the noise was kept secret, and nothing else of "
     "this log was published without being counted.",
     "A1": "Nobody counts for more than a fixed number of items: of different ones, each once, or of rows, "
     "where rows are counted.",
@@ -196,9 +196,9 @@ def needs(claim: TableClaim, unit: str) -> list[str]:
         weight = given["thresholds"][-1] / given["grid"] / (sum(past) + given["own"][-1])
         few, ten, hundred = (math.ceil(weight * math.sqrt(n)) for n in (1, 10, 100))
         return [
-            f"an item needs about {few} to {hundred} {unit}s, fewer if they have few others in play",
-            f"Every {unit} spreads a weight of 1 over the items in play. The last round asks for "
-            f"about {few} {unit}s with nothing else in play, {ten} who have ten items in play each, "
-            f"{hundred} who have a hundred.",
+            f"an item needs about {few} to {hundred} {unit}s, fewer if they have few other items",
+            f"Every {unit} spreads a weight of 1 over the items that are still candidates. The last round "
+            f"asks for about {few} {unit}s with no other candidate, {ten} with ten candidates each, "
+            f"{hundred} with a hundred.",
         ]
     return [FREE, "What is published is not chosen by how many have it."]

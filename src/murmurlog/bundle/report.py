@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from murmurlog.bundle.cards import NO_GUARANTEE, NOT_PRIVATE, counts_note, limits
 from murmurlog.bundle.certificate import Certificate
+from murmurlog.bundle.estimates import Floats, published_intervals
 from murmurlog.bundle.facts import facts as stated_facts
 from murmurlog.bundle.label import (
     FREE,
@@ -30,7 +31,6 @@ from murmurlog.privacy import Guarantee
 
 TOP = 20  # rows shown of each table
 MARKS = 60  # points in each chart, at distinguishable ranks
-SURE = 2.0  # standard errors: an interval of about 95 %, whatever the noise
 LEAD = "What many had in common in a search log. The label says who is protected, and how well."
 HEADING = "Few items are held by many"
 COMPARISON = "Parts of a search log, made for comparison."
@@ -39,7 +39,7 @@ ITEMS = {
     "keyword": ("word", "words"),
     "query": ("query", "queries"),
     "pair": ("pair of queries", "pairs of queries"),
-    "click": ("query with a clicked url", "queries with a clicked url"),
+    "click": ("pair of query and url", "pairs of query and url"),
     "session": ("sequence of queries", "sequences of queries"),
     "itemset": ("set of queries", "sets of queries"),
     "log": ("row", "rows"),
@@ -51,8 +51,14 @@ def make_report(
     certificate: Certificate,
     tables: Mapping[str, pa.Table],
     sha256: Mapping[str, str] | None = None,
+    *,
+    plus_minus: bool = False,
 ) -> str:
-    """The page. `tables` are the published ones, in their order on disk; with checksums, facts too."""
+    """The page. `tables` are the published ones, in their order on disk; with checksums, facts too.
+
+    Pages of earlier versions state two standard errors after each count, not an interval: `plus_minus`
+    gives that form, which `verify` compares them with.
+    """
     views = [view_of(certificate, name, tables[name]) for name in certificate.tables]
     drawn, one = pictures(certificate, views), len(certificate.tables) == 1
     beside = [html.facts(facts(certificate, views)), waterfall(certificate)]
@@ -61,7 +67,7 @@ def make_report(
     parts = [*warnings(certificate), html.columns(label(certificate), "".join(beside))]
     if drawn and not one:
         parts.append(html.section(HEADING, html.figures(drawn), note=caption(views)))
-    parts += [_rows(certificate, views), bounds(certificate), assumptions(certificate)]
+    parts += [_rows(certificate, views, plus_minus), bounds(certificate), assumptions(certificate)]
     nothing = certificate.guarantee.notion == "none"
     return html.printed(
         title=certificate.title,
@@ -88,14 +94,14 @@ def kicker(certificate: Certificate) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """A table for display: the first rows as texts, and all counts with their errors."""
+    """A table for display: the first rows as texts, and all counts with their intervals."""
 
     name: str
     keys: tuple[str, ...]
     top: list[dict[str, Any]]
     counted: str  # what the counts are of
-    counts: np.ndarray[Any, np.dtype[np.float64]] | None  # falling
-    errors: np.ndarray[Any, np.dtype[np.float64]] | None
+    counts: Floats | None  # falling
+    intervals: tuple[Floats, Floats] | None  # their lower and upper ends
     reliable: np.ndarray[Any, np.dtype[np.bool_]] | None
 
 
@@ -118,18 +124,21 @@ def view_of(certificate: Certificate, name: str, table: pa.Table) -> View:
     ]
     if count is None:
         return View(
-            name=name, keys=keys, top=top, counted="", counts=None, errors=None, reliable=None
+            name=name, keys=keys, top=top, counted="", counts=None, intervals=None, reliable=None
         )
-    stderr = f"{count}_stderr"
-    has = stderr in table.column_names
+    intervals = None
+    if name != "log":
+        intervals = published_intervals(name, table, certificate.tables[name])
     return View(
         name=name,
         keys=keys,
         top=top,
         counted=counted if count == "users" else count,
         counts=table[count].to_numpy().astype(np.float64),
-        errors=table[stderr].to_numpy().astype(np.float64) if has else None,
-        reliable=table["reliable"].to_numpy(zero_copy_only=False).astype(bool) if has else None,
+        intervals=intervals,
+        reliable=table["reliable"].to_numpy(zero_copy_only=False).astype(bool)
+        if intervals
+        else None,
     )
 
 
@@ -158,9 +167,9 @@ def pictures(certificate: Certificate, views: Sequence[View]) -> list[str]:
     found = []
     for ink, view in enumerate(drawn):
         claim = certificate.tables[view.name]
-        needed = claim.passes.get("0.5") if view.errors is not None else None
+        needed = claim.passes.get("0.5") if view.intervals else None
         word = "threshold" if claim.guarantee.notion == "none" else "even odds to be published"
-        what = "queries with a url" if view.name == "log" else ITEMS[view.name][1]
+        what = "pairs of query and url" if view.name == "log" else ITEMS[view.name][1]
         assert view.counts is not None
         found.append(
             charts.ranks(
@@ -177,14 +186,14 @@ def pictures(certificate: Certificate, views: Sequence[View]) -> list[str]:
 
 def caption(views: Sequence[View]) -> str:
     """The caption of the charts."""
-    if all(view.errors is None for view in views):
+    if all(view.intervals is None for view in views):
         return (
             "Each point is a row, its height the count; of the many on the right a few are drawn."
         )
     return (
-        "Each point is a published row, its height the published count, with two standard errors up "
-        "and down; of the many rows on the right a few are drawn. Grey ones are unreliable: their standard error is "
-        "more than a quarter of the count. What is rarer is missing by design."
+        "Each point is a published row, its height the published count, with its 95 % interval; of the "
+        "many rows on the right a few are drawn. Grey ones are unreliable: their standard error is more "
+        "than a quarter of the count. What is rarer is missing by design."
     )
 
 
@@ -196,21 +205,22 @@ def _marks(view: View) -> list[charts.Mark]:
     marks = []
     for rank in places:
         count = float(view.counts[rank - 1])
-        error = None if view.errors is None else SURE * float(view.errors[rank - 1])
+        low, high = view.intervals or (None, None)
         marks.append(
             charts.Mark(
                 rank=rank,
                 count=count,
                 shown=view.reliable is None or bool(view.reliable[rank - 1]),
-                low=None if error is None else count - error,
-                high=None if error is None else count + error,
+                low=None if low is None else float(low[rank - 1]),
+                high=None if high is None else float(high[rank - 1]),
             )
         )
     return marks
 
 
-def _rows(certificate: Certificate, views: Sequence[View]) -> str:
+def _rows(certificate: Certificate, views: Sequence[View], plus_minus: bool) -> str:
     """The first rows of each table with their uncertainty."""
+    form = "±" if plus_minus else "95 % interval"
     parts = []
     for view in views:
         rows = certificate.tables[view.name].rows
@@ -218,7 +228,7 @@ def _rows(certificate: Certificate, views: Sequence[View]) -> str:
             continue
         head, numbers = list(view.keys), list[int]()
         if view.counts is not None:
-            head += [view.counted] if view.errors is None else [view.counted, "±"]
+            head += [view.counted, form] if view.intervals else [view.counted]
             numbers = [len(view.keys), len(view.keys) + 1]
         cells, dim = list[list[str]](), list[int]()
         for place, row in enumerate(view.top):
@@ -226,9 +236,13 @@ def _rows(certificate: Certificate, views: Sequence[View]) -> str:
             count = next((c for c in COUNTED if c in row), None)
             if count is not None:
                 line.append(f"{row[count]:,}")
-            if count is not None and view.errors is not None:
+            if count is not None and view.intervals is not None:
                 unsure = "" if row["reliable"] else " *"
-                line.append(f"{SURE * row[f'{count}_stderr']:,.0f}{unsure}")
+                low, high = (float(ends[place]) for ends in view.intervals)
+                text = f"{low:,.0f} to {high:,.0f}"
+                if plus_minus:
+                    text = f"{2 * row[f'{count}_stderr']:,.0f}"
+                line.append(text + unsure)
                 dim += [place] if unsure else []
             cells.append(line)
         shown = (
@@ -239,10 +253,10 @@ def _rows(certificate: Certificate, views: Sequence[View]) -> str:
         table = html.grid(head, cells, numbers=numbers, dim=dim)
         parts.append((html.heading(shown) + table, len(view.keys) > 1))
     note = ""
-    if any(view.errors is not None for view in views):
+    if any(view.intervals for view in views):
         note = (
-            "± is two standard errors, of the noise and the selection; it does not cover what bounding "
-            "took away. Grey rows with an asterisk are unreliable."
+            "The 95 % interval covers the noise and the selection, not what bounding took away. Grey rows "
+            "with an asterisk are unreliable."
         )
         if certificate.guarantee.notion != "none":
             note = f"{counts_note(certificate)} {note}"

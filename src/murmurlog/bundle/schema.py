@@ -61,8 +61,8 @@ MORE = {
 CONTENTS = {
     "keyword": "words of queries",
     "query": "queries",
-    "pair": "queries with the query asked next",
-    "click": "queries with a url clicked for them",
+    "pair": "pairs of a query and the query asked next",
+    "click": "pairs of a query and a url clicked for it",
     "session": "queries asked one after another",
     "itemset": "sets of queries asked by the same people",
     "log": "rows of a search log with invented users",

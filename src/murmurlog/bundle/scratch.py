@@ -77,17 +77,19 @@ def _to_disk(path: Path) -> None:
 
 def _make(parent: Path) -> tuple[Path, int]:
     while True:
-        folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
+        folder, lock = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent)), -1
         try:
             lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-        except FileNotFoundError:  # another process swept it before it was locked
-            continue
-        try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if (folder / LOCK).exists():
                 return folder, lock
+        except FileNotFoundError:  # another process swept it before it was locked
+            continue
         except BlockingIOError:  # another process is sweeping it
             pass
+        except BaseException:  # stopped
+            _remove(folder)
+            raise
         os.close(lock)
 
 

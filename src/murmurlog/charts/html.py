@@ -104,8 +104,9 @@ def printed(
     parts: Iterable[str],
     foot: str = "",
     marks: Mapping[str, str] | None = None,
+    style: str = "",
 ) -> str:
-    """The whole file: title, sections, footer. `marks` become metadata for programs."""
+    """The whole file: title, sections, footer. `marks` become metadata for programs, `style` is CSS."""
     meta = "".join(
         f'<meta name="{escape(name)}" content="{escape(text)}">\n'
         for name, text in (marks or {}).items()
@@ -119,7 +120,7 @@ def printed(
         "style-src 'unsafe-inline'; img-src data:\">\n"
         f"{meta}"
         '<link rel="icon" href="data:,">\n'
-        f"<title>{escape(title)}</title>\n<style>{CSS}</style>\n</head>\n<body>\n"
+        f"<title>{escape(title)}</title>\n<style>{CSS}{style}</style>\n</head>\n<body>\n"
         f'<header>\n<p class="kicker">{escape(kicker)}</p>\n<h1>{escape(title)}</h1>\n'
         f'<p class="lead">{escape(lead)}</p>\n</header>\n'
         f"<main>\n{inside}\n</main>\n<footer>{escape(foot)}</footer>\n</body>\n</html>\n"
@@ -204,10 +205,12 @@ def grid(
     numbers: Iterable[int] = (),
     wide: Iterable[int] = (),
     dim: Iterable[int] = (),
+    most: int = MOST_LETTERS,
 ) -> str:
     """A table in a scrolling box. The second line of a cell is set in small type.
 
-    `numbers`: right-aligned columns; `wide`: columns with long texts; `dim`: grey rows.
+    `numbers`: right-aligned columns; `wide`: columns with long texts; `dim`: grey rows; `most`:
+    letters of a cell, after which its text is cut.
     """
     right, long, grey = set(numbers), set(wide), set(dim)
     kinds = ["n" if n in right else "key wide" if n in long else "key" for n in range(len(head))]
@@ -215,7 +218,7 @@ def grid(
     body = []
     for n, row in enumerate(rows):
         cells = "".join(
-            f'<td class="{kind}">{_cell(cell, kind)}</td>'
+            f'<td class="{kind}">{_cell(cell, kind, most)}</td>'
             for kind, cell in zip(kinds, row, strict=True)
         )
         body.append(f'<tr class="dim">{cells}</tr>' if n in grey else f"<tr>{cells}</tr>")
@@ -227,8 +230,8 @@ def grid(
     )
 
 
-def _cell(text: str, kind: str) -> str:
-    shown = text if len(text) <= MOST_LETTERS else text[: MOST_LETTERS - 1] + "…"
+def _cell(text: str, kind: str, most: int) -> str:
+    shown = text if len(text) <= most else text[: most - 1] + "…"
     if kind == "n":
         first, _, second = shown.partition("\n")
         return escape(first) + (f"<small>{escape(second)}</small>" if second else "")

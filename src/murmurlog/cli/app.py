@@ -9,6 +9,8 @@ import typer
 
 from murmurlog import __version__
 from murmurlog.bundle.decimals import decimal, integer
+from murmurlog.cli.completion import completer
+from murmurlog.cli.help_text import WIDTH, Group, GroupedCommand
 from murmurlog.errors import UsageError
 
 
@@ -16,10 +18,11 @@ class Commands(typer.Typer):
     """Commands whose flags take plain decimals for numbers, without being told one by one."""
 
     def command(self, *names: Any, **more: Any) -> Callable[[Any], Any]:
-        register = super().command(*names, **more)
+        register = super().command(*names, **{"cls": GroupedCommand, **more})
 
         def registered(function: Any) -> Any:
             _take_decimals(function)
+            _complete_values(function)
             return register(function)
 
         return registered
@@ -35,6 +38,15 @@ def _take_decimals(function: Callable[..., Any]) -> None:
                 info.parser = _of_text(parser)
 
 
+def _complete_values(function: Callable[..., Any]) -> None:
+    """Lets shells complete the values of flags that are known."""
+    for hint in get_type_hints(function, include_extras=True).values():
+        for info in getattr(hint, "__metadata__", ()):
+            flag = next(iter(getattr(info, "param_decls", None) or ("",)))
+            if info.autocompletion is None:
+                info.autocompletion = completer(flag)
+
+
 def _of_text(parser: Callable[[str], Any]) -> Callable[[Any], Any]:
     """The parser; defaults come as numbers and stay."""
     return lambda value: parser(value) if isinstance(value, str) else value
@@ -42,6 +54,8 @@ def _of_text(parser: Callable[[str], Any]) -> Callable[[Any], Any]:
 
 app = Commands(
     name="murmurlog",
+    cls=Group,
+    context_settings={"max_content_width": WIDTH},
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -59,7 +73,8 @@ def _show_version(asked: bool) -> None:
 def configure(
     context: typer.Context,
     config: Annotated[
-        Path | None, typer.Option(help="Settings; default murmurlog.toml if it is there.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Settings. Default murmurlog.toml if it is there."),
     ] = None,
     version: Annotated[
         bool,
@@ -72,6 +87,17 @@ def configure(
         raise UsageError(f"there is no configuration file {str(path)!r}")
     if path.is_file():
         context.default_map = settings_of(path)
+        _tell_settings(path, context.default_map.get(context.invoked_subcommand or ""))
+
+
+def _tell_settings(path: Path, settings: dict[str, Any] | None) -> None:
+    """Says in one line which settings of the file apply to the command that runs."""
+    if not settings:
+        return
+    from murmurlog.cli.output import tell  # late: --help answers at once
+
+    named = ", ".join(name.replace("_", "-") for name in settings)
+    tell(f"settings from {path} (flags and MURMURLOG_* variables win): {named}")
 
 
 def settings_of(path: Path) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from murmurlog.auditing.verify import Report, verify
+from murmurlog.bundle.estimates import describe_interval, published_intervals
 from murmurlog.bundle.read import load
 from murmurlog.bundle.schema import KEYS
 from murmurlog.bundle.write import check_target
@@ -55,11 +56,15 @@ class Demo:
             f"{'ok    ' if c.ok else 'FAILED'} {c.name}: {c.message}" for c in self.report.checks
         ]
         lines += ["", f"From {self.log_rows} invented rows, {self.outcome.guarantee}:"]
-        for name, table in load(self.outcome.out).tables.items():
+        bundle = load(self.outcome.out)
+        for name, table in bundle.tables.items():
             lines += ["", f"{name}: {table.num_rows} rows, the first of them"]
-            for row in table.slice(0, 5).to_pylist():
+            ends = published_intervals(name, table, bundle.certificate.tables[name])
+            lows, highs = ends or ([], [])
+            for row, low, high in zip(table.slice(0, 5).to_pylist(), lows, highs, strict=False):
                 keys = "  ".join(row[key] for key in KEYS[name])
-                lines.append(f"  {row['users']:>7} +- {row['users_stderr']:.0f}  {keys}")
+                interval = describe_interval(f"{low:,.0f}", f"{high:,.0f}")
+                lines.append(f"  {row['users']:>7,} ({interval})  {keys}")
         verdict = "a verified bundle" if self._private else "a bundle that is NOT private (seeded)"
         lines += [
             "",

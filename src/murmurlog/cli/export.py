@@ -13,7 +13,7 @@ from murmurlog.cli.output import show_json, tell
 @app.command()
 def export(
     bundle: Annotated[Path, typer.Argument(help="The bundle's folder.", show_default=False)],
-    to: Annotated[str, typer.Option("--to", help="tsv, trec, hf, ir-datasets or graph.")],
+    to: Annotated[str, typer.Option("--to", help="csv, tsv, trec, hf, ir-datasets or graph.")],
     out: Annotated[
         Path,
         typer.Option("--out", help="A folder, or with --to graph a .graphml; must not exist."),

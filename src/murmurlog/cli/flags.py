@@ -14,10 +14,19 @@ def flag(*names: str, help: str, **more: Any) -> Any:
 Source = Annotated[
     str,
     typer.Argument(
-        help="A file, folder, 'glob*', file.duckdb::table, s3://... or postgresql://...::table.",
+        metavar="SOURCE",
+        help="A file, folder, 'glob*', file.duckdb::table, s3://.., postgresql://..::table, - (stdin).",
         show_default=False,
     ),
 ]
-Memory = Annotated[str | None, flag("--memory", help="Memory limit, such as 8GB; more is spilled.")]
-LedgerFile = Annotated[Path | None, flag("--ledger", help="The ledger file.")]
+Memory = Annotated[
+    str | None,
+    flag(
+        "--memory",
+        help="Memory limit, such as 8GB; more is spilled.",
+        metavar="SIZE",
+        rich_help_panel="Where it runs",
+    ),
+]
+LedgerFile = Annotated[Path | None, flag("--ledger", help="The ledger file.", metavar="FILE")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]

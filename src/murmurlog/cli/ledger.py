@@ -10,40 +10,37 @@ import typer
 
 from murmurlog.bundle.options import read_number
 from murmurlog.cli.app import Commands, app
-from murmurlog.cli.flags import Json, LedgerFile
-from murmurlog.cli.output import aligned, show, show_json, tell
+from murmurlog.cli.flags import Json, LedgerFile, flag
+from murmurlog.cli.help_text import Group
+from murmurlog.cli.output import show, show_json, tell
 from murmurlog.errors import UsageError
 
-ledger_app = Commands(help="What was spent on each source, and what may still be.")
+ledger_app = Commands(cls=Group, help="What was spent on each source, and what may still be.")
 app.add_typer(ledger_app, name="ledger", no_args_is_help=True)
+Name = Annotated[str, typer.Argument(help="The source.", show_default=False)]
+Reason = Annotated[str | None, typer.Option("--reason", help="Why; the ledger keeps it.")]
+ByWhom = Annotated[
+    str | None, flag("--by-whom", help="Who decided this. Default: the account on this machine.")
+]
 
 
 @ledger_app.command("show")
 def ledger_show(ledger: LedgerFile = None, as_json: Json = False) -> None:
-    """Each source: its cap, what is spent, what is left, and its releases."""
+    """Each source in words: its cap, what is spent and left, its releases, changes of its cap."""
+    from murmurlog.publishing import ledger_statement as statement
+
     book = _open(ledger)
-    accounts, entries = book.accounts(), book.entries()
+    contents = book.contents()
     if as_json:
-        show_json({"sources": [vars(a) for a in accounts], "entries": [vars(e) for e in entries]})
+        show_json(statement.as_json(contents))
         return
-    listing = [["source", "per", "epsilon spent", "cap", "left", "delta spent", "cap", "releases"]]
-    for a in accounts:
-        caps = ["none" if cap is None else f"{cap:.4g}" for cap in (a.epsilon_cap, a.delta_cap)]
-        left = "-" if a.epsilon_left is None else f"{a.epsilon_left:.4g}"
-        spent = [f"{a.epsilon:.4g}", caps[0], left, f"{a.delta:.3g}", caps[1], str(a.releases)]
-        listing.append([a.name, a.unit or "-", *spent])
-    show(aligned(listing))
-    for e in entries:
-        show(
-            f"{e.reserved_at[:19]} {e.source} {e.release_id} {e.state}: epsilon {e.epsilon:.6g}, "
-            f"delta {e.delta:.3g} per {e.unit}, {e.what}"
-        )
+    show(statement.as_text(contents, book.path.name))
 
 
 @ledger_app.command("export")
 def ledger_export(ledger: LedgerFile = None, as_json: Json = False) -> None:
     """Every booking as CSV (or JSON) on stdout."""
-    from murmurlog.publishing.ledger import Entry
+    from murmurlog.publishing.ledger_records import Entry
 
     entries = [asdict(entry) for entry in _open(ledger).entries()]
     if as_json:
@@ -58,19 +55,80 @@ def ledger_export(ledger: LedgerFile = None, as_json: Json = False) -> None:
 
 @ledger_app.command("cap")
 def ledger_cap(
-    name: Annotated[str, typer.Argument(help="The source.", show_default=False)],
+    name: Name,
     epsilon: Annotated[float, typer.Option("--epsilon", help="In all.", parser=read_number)],
     delta: Annotated[float, typer.Option("--delta", help="In all.", parser=read_number)],
+    reason: Reason = None,
+    by_whom: ByWhom = None,
     ledger: LedgerFile = None,
     as_json: Json = False,
 ) -> None:
-    """Set what may be spent on a source in all."""
+    """Create a source, or set what may be spent on it in all. Raising a cap needs --reason."""
     from murmurlog.publishing.ledger import Ledger
 
-    name = Ledger(_path(ledger)).cap(name, epsilon=epsilon, delta=delta)
-    tell(f'source "{name}" may spend epsilon {epsilon:.4g}, delta {delta:.3g} per unit in all')
+    book = Ledger(_path(ledger))
+    known = [account.name for account in book.accounts()]
+    change = book.cap(name, epsilon=epsilon, delta=delta, reason=reason, by_whom=by_whom)
+    account = book.account(change.source)
+    tell(
+        f'source "{account.name}" may spend epsilon {epsilon:.4g}, delta {delta:.3g} per unit in all'
+    )
+    if not change.changed:
+        tell("this is the cap it had: nothing was changed")
+    if account.name not in known and (similar := book.similar(account.name)):
+        names = ", ".join(f'"{each}"' for each in similar)
+        tell(f"note: the source is new, and its name resembles that of {names}")
+    if account.epsilon > epsilon or account.delta > delta:
+        tell(
+            f"warning: epsilon {account.epsilon:.4g}, delta {account.delta:.3g} is spent already, which "
+            "is more than this cap: every further release of this source is refused"
+        )
     if as_json:
-        show_json({"source": name, "epsilon": epsilon, "delta": delta})
+        show_json({**asdict(change), "changed": change.changed})
+
+
+@ledger_app.command("require-cap")
+def ledger_require_cap(
+    off: Annotated[
+        bool, typer.Option("--off", help="End the requirement; needs --reason.")
+    ] = False,
+    reason: Reason = None,
+    by_whom: ByWhom = None,
+    ledger: LedgerFile = None,
+    as_json: Json = False,
+) -> None:
+    """Refuse releases on sources without a cap, from now on."""
+    from murmurlog.publishing.ledger import Ledger
+
+    book = Ledger(_path(ledger), must_exist=off)
+    changed = book.require_cap(not off, reason=reason, by_whom=by_whom)
+    contents = book.contents()
+    tell(
+        f"{book.path.name}: a source "
+        + ("may be without a cap" if off else "needs a cap; releases on one without are refused")
+        + ("" if changed else " (as before: nothing was changed)")
+    )
+    without = [account.name for account in contents.accounts if account.epsilon_cap is None]
+    if without and not off:
+        tell(f"note: these have none yet: {', '.join(without)}")
+    if as_json:
+        show_json({"cap_required": contents.cap_required, "changed": changed})
+
+
+@ledger_app.command("statement")
+def ledger_statement(
+    name: Name,
+    out: Annotated[Path, typer.Option("--out", help="The page, an .html file; must not exist.")],
+    ledger: LedgerFile = None,
+    as_json: Json = False,
+) -> None:
+    """A page about one source to print and sign: cap, history, releases, sums."""
+    from murmurlog.publishing.ledger_statement import write_statement
+
+    source = write_statement(_open(ledger), name, out=out)
+    tell(f"wrote {out}")
+    if as_json:
+        show_json({"source": source, "out": str(out)})
 
 
 def _path(ledger: Path | None) -> Path:

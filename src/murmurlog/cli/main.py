@@ -1,4 +1,4 @@
-"""The entry point: errors are printed without a traceback and give the exit code."""
+"""The commands, run: errors are printed without a traceback and give the exit code."""
 
 import errno
 import os
@@ -6,11 +6,14 @@ import sys
 
 from murmurlog.cli import (
     audit,
+    completion,
     demo,
     estimate,
     evaluate,
     export,
     generate,
+    help,
+    init,
     ledger,
     plan,
     pool,
@@ -18,6 +21,7 @@ from murmurlog.cli import (
     release,
     reproduce,
     serve,
+    stop,
     verify,
 )
 from murmurlog.cli.app import app
@@ -32,6 +36,8 @@ __all__ = [
     "evaluate",
     "export",
     "generate",
+    "help",
+    "init",
     "ledger",
     "main",
     "plan",
@@ -53,39 +59,41 @@ NO_PATH = (
     errno.ENOTDIR,
     errno.EISDIR,
 )
-STOPPED = "stopped; a budget that was reserved stays booked"
 
 
 def main() -> None:
-    """The entry point: prints errors without a traceback and exits with their code."""
+    """Runs a command: prints errors without a traceback and exits with their code."""
+    completion.prepare()
     try:
-        app()
-    except MurmurlogError as error:
+        app(prog_name="murmurlog")
+    except BaseException as error:
+        if (code := stop.exit_code(error)) is not None:
+            tell(stop.sentence())
+            _exit(code)
+        _report(error)
+
+
+def _report(error: BaseException) -> None:
+    """Says what is wrong and exits with its code."""
+    if isinstance(error, MurmurlogError):
         tell(f"{error.word} ({error.exit_code}): {error}")
         _exit(error.exit_code)
-    except KeyboardInterrupt:
-        tell(STOPPED)
-        _exit(130)
-    except MemoryError:
+    if isinstance(error, MemoryError):
         tell("engine (5): memory ran out; a budget that was reserved stays booked")
         sys.exit(5)
-    except OSError as error:
+    if isinstance(error, OSError):
         code = 2 if error.errno in NO_PATH else 5
         word = "usage" if code == 2 else "disk"
         what = f"{error.filename!r:.200} " if error.filename else ""
         tell(f"{word} ({code}): {what}cannot be used: {error.strerror or type(error).__name__}")
         sys.exit(code)
-    except Exception as error:
-        if isinstance(error, RuntimeError) and str(error) == "Query interrupted":  # DuckDB's Ctrl-C
-            tell(STOPPED)
-            sys.exit(130)
-        if os.environ.get("MURMURLOG_DEBUG"):
-            raise
-        tell(
-            f"internal (70): {type(error).__name__} in murmurlog itself. A budget that was reserved "
-            "stays booked. Run again with MURMURLOG_DEBUG=1 and report what it prints."
-        )
-        sys.exit(70)
+    if isinstance(error, SystemExit) or os.environ.get("MURMURLOG_DEBUG"):
+        raise error
+    tell(
+        f"internal (70): {type(error).__name__} in murmurlog itself. A budget that was reserved "
+        "stays booked. Run again with MURMURLOG_DEBUG=1 and report what it prints."
+    )
+    sys.exit(70)
 
 
 def _exit(code: int) -> None:

@@ -1,41 +1,26 @@
 """Flags from declarations: a command takes groups of options, and the mechanisms' own.
 
 A group is a dataclass whose fields declare options. Flags, MURMURLOG_* variables and settings in
-murmurlog.toml all become the same value of that group. The mechanisms' options are looked up when a
-command that takes them is run or asked for help, so that `murmurlog --help` answers at once.
+murmurlog.toml all become the same value of that group. The mechanisms' options are taken from a table
+that docs/options.py writes, so that help and completion need not load the mechanisms.
 """
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
 from murmurlog.bundle.decimals import decimal, integer
 from murmurlog.bundle.options import Option, options_of, read_number
+from murmurlog.cli.completion import completer
+from murmurlog.cli.help_text import TITLES, GroupedCommand, mechanism_table
+
+__all__ = ["GroupedCommand", "MechanismCommand", "takes"]
 
 MEANT = "murmurlog.options"  # where a context holds the options of mechanisms
 METAVARS = {integer: "N", decimal: "X", read_number: "X", Path: "FILE"}
-
-
-class GroupedCommand(TyperCommand):
-    """A command whose help lists its flags by group."""
-
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Writes the arguments, the command's own flags, then each group under its heading."""
-        sections: dict[str, list[tuple[str, str]]] = {}
-        for parameter in self.get_params(ctx):
-            record = parameter.get_help_record(ctx)
-            if record is not None:
-                own = "Arguments" if parameter.param_type_name == "argument" else "Options"
-                panel = getattr(parameter, "rich_help_panel", None) or own
-                sections.setdefault(panel, []).append(record)
-        for title, records in sections.items():
-            with formatter.section(title):
-                formatter.write_dl(records)
 
 
 class MechanismCommand(GroupedCommand):
@@ -46,8 +31,20 @@ class MechanismCommand(GroupedCommand):
         if not hasattr(self, "of_mechanisms"):
             found = mechanism_flags({p.name for p in self.params})
             self.of_mechanisms = {p.name for p in found}
+            for each in found:
+                each.of_mechanism = True  # listed in short by `more_records`
             self.params += found
         return list(super().get_params(ctx))
+
+    def more_records(self) -> Iterator[tuple[str, str]]:
+        """Each mechanism that has flags, and these; `murmurlog help NAME` explains them."""
+        flags: dict[str, list[str]] = {}
+        for option in mechanism_table()["options"]:
+            if option["name"] in self.of_mechanisms:
+                for owner in option["mechanisms"]:
+                    flags.setdefault(owner, []).append(option["flag"])
+        yield "help MECHANISM", "These flags are explained by, for example, murmurlog help rounds."
+        yield from ((name, " ".join(some)) for name, some in flags.items())
 
     def invoke(self, ctx: Any) -> Any:
         """Calls the command; Typer knows its own parameters only, the others go by the context."""
@@ -57,12 +54,20 @@ class MechanismCommand(GroupedCommand):
 
 def mechanism_flags(taken: set[Any]) -> list[Any]:
     """A flag for each option of a mechanism that the command does not have already."""
-    from murmurlog.mechanisms import declared_options
-
     parameters = [
-        _parameter(replace(option, help=f"{', '.join(owners)}: {option.help}"), "Mechanisms")
-        for name, (option, owners) in declared_options().items()
-        if name not in taken
+        _parameter(
+            Option(
+                name=each["name"],
+                alias=each["flag"],
+                help=f"{', '.join(each['mechanisms'])}: {each['help']}",
+                switch=not each["metavar"],
+                default=False if not each["metavar"] else None,
+            ),
+            "Mechanisms",
+            each["metavar"],
+        )
+        for each in mechanism_table()["options"]
+        if each["name"] not in taken
     ]
     app = typer.Typer(add_completion=False)
     app.command()(_typed(lambda **_: None, parameters))
@@ -134,8 +139,8 @@ def _names(group: type) -> set[str]:
 
 
 def _title(group: type) -> str:
-    """The heading of a group of flags: the first line of its docstring."""
-    return (group.__doc__ or "").splitlines()[0].rstrip(".")
+    """The heading of a group of flags: its task, or the first line of its docstring."""
+    return TITLES.get(group.__name__) or (group.__doc__ or "").splitlines()[0].rstrip(".")
 
 
 CONTEXT = inspect.Parameter("the_context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
@@ -150,7 +155,7 @@ def _value(option: Option, text: Any) -> Any:
     return option.value(text)
 
 
-def _parameter(option: Option, panel: str) -> inspect.Parameter:
+def _parameter(option: Option, panel: str, metavar: str | None = None) -> inspect.Parameter:
     """The flag of an option as a parameter that Typer reads."""
     names = [option.flag]
     kind: Any = str | None
@@ -162,10 +167,14 @@ def _parameter(option: Option, panel: str) -> inspect.Parameter:
         kind = list[str] | None
     elif isinstance(option.default, str):
         default = option.default  # shown in the help
+    text = option.help
+    if type(option.default) in (int, float) and "efault" not in text:
+        text += f" Default {option.default}."
     info = typer.Option(
         *names,
-        help=option.help,
-        metavar=None if option.switch else METAVARS.get(option.read, "TEXT"),
+        help=text,
+        metavar=None if option.switch else metavar or METAVARS.get(option.read, "TEXT"),
+        autocompletion=None if option.switch else completer(option.flag),
         envvar=variable(option),
         show_envvar=False,
         rich_help_panel=panel,

@@ -52,12 +52,15 @@ def tell(text: str) -> None:
 
 @contextmanager
 def progress() -> Iterator[Callable[[str], None]]:
-    """A spinner on a terminal, plain lines elsewhere."""
-    if not _terminal.is_terminal:
+    """Bars on a terminal, a line for each stage elsewhere; always on stderr."""
+    if not _terminal.is_terminal or _terminal.is_dumb_terminal:
         yield tell
         return
-    with _terminal.status("starting") as status:
-        yield lambda text: status.update(harmless(text).replace("[", "\\["))
+    from murmurlog.cli.progress_bar import TerminalReporter
+
+    reporter = TerminalReporter(_terminal)
+    with reporter.drawing:
+        yield reporter
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:

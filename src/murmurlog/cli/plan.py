@@ -18,8 +18,6 @@ from murmurlog.errors import UsageError
 from murmurlog.logs.options import SourceOptions
 from murmurlog.publishing.request import Choice, Privacy
 
-FORECAST_OPTIONS = ("rounds", "count_share", "count_per_user")  # what a forecast can vary
-
 
 @dataclass(frozen=True, kw_only=True)
 class Forecast:
@@ -91,7 +89,10 @@ def plan(
     """Thresholds for a budget, or the budget for a target, before the log is read."""
     if isinstance(choice.per_user, Mapping) or isinstance(choice.mechanism, Mapping):
         raise UsageError("plan is for one table: --per-user takes one number, --mechanism one name")
-    if forecast.wanted:
+    from murmurlog.publishing.planning.planner import FORECAST_OPTIONS, forecast_by_users
+
+    given = {**options, "letters": choice.letters, "noise": choice.noise, "users": privacy.users}
+    if forecast.wanted or forecast_by_users(choice.mechanism, given):
         own = {name: options.pop(name) for name in list(options) if name in FORECAST_OPTIONS}
         plan_on_forecast(
             target=forecast.target,
@@ -123,7 +124,9 @@ def plan(
         )
         return
     if out is not None:
-        raise UsageError("--out is for a forecast: give --target, --goal or --sweep, too")
+        raise UsageError(
+            "--out is for a forecast: give --users, --profile, --target, --goal or --sweep, too"
+        )
     from murmurlog.publishing.options import plan_mechanism
     from murmurlog.publishing.planning.forecast import explain
 
@@ -144,6 +147,6 @@ def plan(
     if as_json:
         show_json(planned.as_json())
         return
+    show(explain(planned))
     show(str(planned.mechanism))
     show(str(planned.guarantee))
-    show(explain(planned))

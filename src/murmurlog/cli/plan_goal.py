@@ -68,9 +68,10 @@ def plan_on_forecast(
     _show(planned, planned.choice, as_json=as_json)
     if planned.shortfall:
         tell(planned.shortfall)
-        raise typer.Exit(1)
     if out is not None:
-        _write_settings(out / SETTINGS if sweep else out, planned.settings)
+        _write_settings(out / SETTINGS if sweep else out, planned)
+    if planned.shortfall:
+        raise typer.Exit(1)
 
 
 def check_out(out: Path | None, *, sweep: bool) -> None:
@@ -101,24 +102,26 @@ def _show(planned: "TargetPlan", choice: "Choice", *, as_json: bool) -> None:
     counts = (
         ""
         if f.median_error is None
-        else f"; the counts of the 100 most popular are off by {f.median_error:.1%} in the median"
+        else f"; the counts of the 100 most popular are off by {100 * f.median_error:.1f} % in the median"
     )
+    show(planned.sentence)
+    show(
+        f"In the simulations it was {few:,.0f} to {many:,.0f}, {100 * little:.1f} to "
+        f"{100 * much:.1f} % of the volume{counts}."
+    )
+    show(planned.explanation)
     show(str(choice.plan.mechanism))
     show(str(choice.plan.guarantee))
-    show(planned.explanation)
-    show(
-        f"forecast: {f.queries:.0f} published ({few:.0f} to {many:.0f}), {f.volume:.1%} of the "
-        f"volume ({little:.1%} to {much:.1%}){counts}"
-    )
     show(f"from: {planned.log.description}")
     for text in planned.unprotected:
         show(f"unprotected: {text}")
     show(f"next: {planned.command}")
 
 
-def _write_settings(path: Path, settings: Mapping[str, Any]) -> None:
-    """A [release] section that `murmurlog release` picks up."""
-    lines = ["# Made by murmurlog plan.", "[release]"]
-    lines += [f"{name} = {json.dumps(value)}" for name, value in settings.items()]
+def _write_settings(path: Path, planned: "TargetPlan") -> None:
+    """A [release] section that `murmurlog release` picks up, with the forecast as a comment."""
+    said = [planned.sentence, planned.shortfall or ""]
+    lines = ["# Made by murmurlog plan.", *(f"# {text}" for text in said if text), "[release]"]
+    lines += [f"{name} = {json.dumps(value)}" for name, value in planned.settings.items()]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     tell(f"wrote {path}")

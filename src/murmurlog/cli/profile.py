@@ -29,6 +29,7 @@ PRIVATE = {
     "deny": "--deny",
     "ledger": "--ledger",
     "source_name": "--source",
+    "new_source": "--new-source",
     "out": "--out",
 }
 SHOWN_RANKS = (1, 10, 100, 1000, 10_000, 100_000)

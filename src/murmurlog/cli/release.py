@@ -72,15 +72,9 @@ def _report(outcome: "Outcome", users: int | None) -> None:
     for name, notes in outcome.notes.items():
         for note, value in notes.items():
             tell(f"{name}: {note}: {value}")
-    for name, rows in outcome.rows.items():
-        needed = outcome.plans[name].passes().get("0.5")
-        if rows == 0 and needed is None:
-            tell(f"{name}: nothing was published; a larger epsilon asks less of an item")
-        elif rows == 0:
-            tell(
-                f"{name}: nothing was published; an item needs about {needed} {g.unit}s for even "
-                "odds. A larger epsilon or a smaller --per-user lowers that."
-            )
+    if outcome.verdict:
+        first, *more = outcome.verdict.lines()
+        tell("\n  ".join([f"verdict: {first}", *more]))
     if not outcome.rows:
         tell("dry run: no row was read, nothing was booked or written")
         return

@@ -12,6 +12,7 @@ import typer
 
 from murmurlog.cli.app import app
 from murmurlog.cli.output import progress, tell
+from murmurlog.cli.stop import Stopped
 from murmurlog.errors import EngineError, UsageError
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ BACKLOG = 64
 @app.command()
 def serve(
     bundles: Annotated[
-        list[Path], typer.Argument(metavar="DIR...", help="Folders of bundles.", show_default=False)
+        list[Path], typer.Argument(metavar="DIR", help="Folders of bundles.", show_default=False)
     ],
     port: Annotated[int, typer.Option("--port", help="0 takes any that is free.")] = 8765,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Do not open one.")] = False,
@@ -63,31 +64,31 @@ def serve(
     here = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)
     shown = f"[{here}]" if ":" in here else here
     url = f"http://{shown}:{hosts.port}/"
-    tell(f"serving {', '.join(shelf.books)} at {url} (Ctrl-C ends it)")
-    if not hosts.loopback:
-        tell("warning: not on loopback: whoever reaches this machine can read these bundles.")
-    if not no_browser:
-        threading.Timer(0.5, webbrowser.open, [url]).start()
-    # The first plan loads the mechanisms; that need not wait for the first reader.
-    threading.Thread(target=planned, args=[Setting.usual()], daemon=True).start()
-    server = uvicorn.Server(
-        uvicorn.Config(
-            application,
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            date_header=False,
-            http=TimedProtocol,
-            ws="none",
-            lifespan="off",
-            proxy_headers=False,
-            limit_concurrency=MOST_AT_ONCE,
-            timeout_keep_alive=15,
-            timeout_graceful_shutdown=2,
-            h11_max_incomplete_event_size=MOST_HEAD,
+    with suppress(KeyboardInterrupt, Stopped):  # that is how it ends
+        tell(f"serving {', '.join(shelf.books)} at {url} (Ctrl-C ends it)")
+        if not hosts.loopback:
+            tell("warning: not on loopback: whoever reaches this machine can read these bundles.")
+        if not no_browser:
+            threading.Timer(0.5, webbrowser.open, [url]).start()
+        # The first plan loads the mechanisms; that need not wait for the first reader.
+        threading.Thread(target=planned, args=[Setting.usual()], daemon=True).start()
+        server = uvicorn.Server(
+            uvicorn.Config(
+                application,
+                log_level="warning",
+                access_log=False,
+                server_header=False,
+                date_header=False,
+                http=TimedProtocol,
+                ws="none",
+                lifespan="off",
+                proxy_headers=False,
+                limit_concurrency=MOST_AT_ONCE,
+                timeout_keep_alive=15,
+                timeout_graceful_shutdown=2,
+                h11_max_incomplete_event_size=MOST_HEAD,
+            )
         )
-    )
-    with suppress(KeyboardInterrupt):  # that is how it ends
         server.run(sockets=[listening])
 
 

@@ -47,7 +47,9 @@ def _run(
     request: EvaluationRequest, copies: ExitStack, *, entropy: Entropy, say: Callable[[str], None]
 ) -> Evaluation:
     def find_log(source: LogSource) -> Source:
-        return _find(copies.enter_context(local_source(source, say=say)), request.read)
+        return _find(
+            copies.enter_context(local_source(source, request.read, say=say)), request.read
+        )
 
     found = find_log(request.source)
     releases = _load(request.bundles)
@@ -67,7 +69,7 @@ def _run(
 
 
 def _find(path: str, read: ReadOptions) -> Source:
-    return find(path, columns=read.columns, encoding=read.encoding, shape=read.shape)
+    return find(path, read)
 
 
 def _load(bundles: Sequence[str | Path]) -> dict[str, Release]:
@@ -95,7 +97,7 @@ def _gap(releases: Mapping[str, Release]) -> float:
 
 def reading_of(read: ReadOptions, releases: Mapping[str, Release]) -> Reading:
     """How the bundles' log was read; they must agree, or they are not about the same rows."""
-    reading = Reading.of(read)
+    reading = replace(Reading.of(read), max_broken=1.0)  # it publishes nothing, and warns
     texts = {name: release.certificate.text for name, release in releases.items()}
     if not texts:
         return reading

@@ -13,6 +13,7 @@ import ibis
 import numpy as np
 import pyarrow as pa
 
+from murmurlog.bundle.progress import measure, measure_all
 from murmurlog.bundle.read import Release
 from murmurlog.evaluation import tasks
 from murmurlog.evaluation.ground_truth import Truth, count_exactly, searches_of
@@ -135,18 +136,25 @@ class Runner:
         whole_log, held_out = ([t for t in chosen if t.held_out == out] for out in (False, True))
         with connect(memory=request.memory) as engine:
             log = self._read(self.source, engine, self.reading)
+            # A system is released and scored once on the whole log, and once for each fold.
+            rounds = 1 + (bool(held_out) and (1 if self.test else request.folds))
+            advance = measure_all(
+                self.say, "evaluation", total=rounds * len(self.names), unit="systems"
+            )
             self.say("counting exactly")
             truth = self._count(log)
             released = dict[str, list[Tables]]()
             for name in self.names:
                 released[name] = self._release(name, log, truth, as_given=True)
                 self._score(name, whole_log, released[name], truth, found)
+                advance()
             for fold, training in self._held_out(log, truth) if held_out else ():
                 for name in self.names:
                     tables = released[name]
                     if training is not None:
                         tables = self._release(name, training, fold)
                     self._score(name, held_out, tables, fold, found)
+                    advance()
         lines, tests = found.lines(self.names)
         listed = any(task.name == "top-list" for task in chosen)
         return Evaluation(
@@ -202,10 +210,12 @@ class Runner:
                 found.skip(task.name, name, f"the log has no {' and no '.join(missing)}")
                 continue
             self.say(f"{task.name}: {name}")
+            advance = measure(self.say, total=len(repeats), unit="releases")
             try:
                 for repeat, tables in enumerate(repeats):
                     scores = task.run(tables, truth, self.request.settings)
                     found.add(task.name, name, repeat, scores)
+                    advance()
             except Unfit as why:
                 found.skip(task.name, name, str(why))
 
@@ -218,10 +228,12 @@ class Runner:
         if as_given and name in self.releases:
             return [self.releases[name].tables]
         self.say(f"releasing {name}")
-        return [
-            self.recipes[name].release(log, self.reading, entropy=self.entropy)
-            for _ in range(self.request.repeats)
-        ]
+        advance = measure(self.say, total=self.request.repeats, unit="releases")
+        made: list[Tables] = []
+        for _ in range(self.request.repeats):
+            made.append(self.recipes[name].release(log, self.reading, entropy=self.entropy))
+            advance()
+        return made
 
     def _held_out(self, log: Log, whole: Truth) -> Iterator[tuple[Truth, Log | None]]:
         """For each fold the truth and the users to release from; None: the releases already made."""

@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from murmurlog.errors import DiskError, UsageError
 from murmurlog.logs.addresses import READ, mask, scheme_of
+from murmurlog.logs.options import SourceOptions
 
 
 @runtime_checkable
@@ -46,18 +47,24 @@ def name_of(source: object) -> str:
 
 @contextmanager
 def local_source(
-    source: LogSource, *, rows: bool = True, say: Callable[[str], None] = lambda _: None
+    source: LogSource,
+    options: SourceOptions,
+    *,
+    rows: bool = True,
+    say: Callable[[str], None] = lambda _: None,
 ) -> Iterator[str]:
     """The path or address of a log, however it is given; copies are removed when the block ends.
 
     Without `rows`, of a table only the columns are copied.
     """
-    from murmurlog.bundle.scratch import scratch  # late, as the engine's
+    from murmurlog.bundle.scratch import scratch  # late: --help reads this module
+    from murmurlog.logs.standard_input import on_disk
 
     if not is_table(source):
         path = _text(source)
         if not _is_remote(path):
-            yield path
+            with on_disk(path, options) as local:
+                yield local
             return
         from murmurlog.logs.object_store import copy_source
 

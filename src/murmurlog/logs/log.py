@@ -10,16 +10,18 @@ Restricting and screening look at one record at a time, too.
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Protocol
 
 from murmurlog.bundle.keys import check_url_level
+from murmurlog.bundle.progress import measure
 from murmurlog.errors import InputError, UsageError
 from murmurlog.logs.cleaning import Cleaning
 from murmurlog.logs.columns import short
-from murmurlog.logs.duckdb_rows import raw_rows
+from murmurlog.logs.duckdb_rows import count_rows, raw_rows
 from murmurlog.logs.encoded import EncodedRows
 from murmurlog.logs.engines.protocol import Engine, LocalEngine
+from murmurlog.logs.likely_causes import likely_causes
 from murmurlog.logs.partitions import Partitions, encode_log
 from murmurlog.logs.screen import Screen
 from murmurlog.logs.source import Source
@@ -135,7 +137,7 @@ def check(
         )
     for column in (*(where or {}), *keep):
         # The keys of JSON are in the rows, which are not read here.
-        if column not in source.found and source.format != "jsonl":
+        if column not in source.found and not source.keyed:
             raise InputError(
                 f'column "{column}" is not in {source.name}. Found: {short(source.found)}.'
             )
@@ -174,7 +176,7 @@ def read(
     )  # fmt: skip
     rows = ROWS[engine.name](source, engine, cleaning.broken, where or {}, [*kept.values()], say)
     say("normalising text")
-    log = _clean(rows, engine, cleaning, source)
+    log = _clean(rows, engine, cleaning, source, measure(say, total=partial(count_rows, source)))
     if strict and log.broken:
         raise InputError(
             f"{source.name} has {sum(log.broken.values())} broken rows ({_list_reasons(log.broken)}) and "
@@ -184,14 +186,17 @@ def read(
         why = _list_reasons({**log.broken, **log.screened}) or "there are none"
         if since or until or where:
             why += "; others are outside the period or excluded by --where"
-        raise InputError(f"{source.name} has no usable rows: {why}")
+        causes = "".join(f" Likely cause: {cause}." for cause in likely_causes(source, log.broken))
+        raise InputError(f"{source.name} has no usable rows: {why}{'.' if causes else ''}{causes}")
     return log
 
 
-def _clean(rows: Any, engine: Engine, cleaning: Cleaning, source: Source) -> Log:
+def _clean(
+    rows: Any, engine: Engine, cleaning: Cleaning, source: Source, advance: Callable[[int], None]
+) -> Log:
     """The log of a source's rows: encoded if the engine is local and there is room."""
     local = engine.local
-    encoded = None if local is None else encode_log(rows, local, cleaning)
+    encoded = None if local is None else encode_log(rows, local, cleaning, advance)
     if local is not None and encoded is not None:
         return EncodedLog(engine=local, encoded=encoded, source=source, **_counts(cleaning))
     table = clean_table(rows, engine, cleaning)

@@ -5,7 +5,7 @@ encoded some buckets at a time. Bounding looks at one user only, so partitions a
 A hash of the user's name chooses the bucket: it decides where a user is counted, never what.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import pairwise
@@ -58,7 +58,10 @@ def map_file(file: Path) -> pa.Table:
 
 
 def encode_log(
-    raw: Any, engine: LocalEngine, cleaning: Cleaning
+    raw: Any,
+    engine: LocalEngine,
+    cleaning: Cleaning,
+    advance: Callable[[int], None] = lambda _: None,
 ) -> EncodedRows | Partitions | None:
     """The rows of a source, cleaned; None if one bucket of users alone has no room.
 
@@ -74,6 +77,7 @@ def encode_log(
     used = 0.0
     with ExitStack() as shared, ExitStack() as open_file:
         for batch in engine.read_in_order(rows, rows=ROWS_A_BATCH):
+            advance(batch.num_rows)
             if not starts:
                 held.append(batch)
                 used += _need(batch, room)

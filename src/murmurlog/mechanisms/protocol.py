@@ -41,6 +41,7 @@ class View:
     consecutive: bool = False  # itemset: only runs of neighbouring queries
     options: Mapping[str, Any] = field(default_factory=dict)  # flags; for files, their content
     published: Mapping[str, pa.Table] = field(default_factory=dict)  # earlier tables
+    say: Callable[[str], None] = field(default=lambda _: None, compare=False, repr=False)
 
     def items(self, log: "Log", **more: Any) -> "Items":
         """The items of this view's table; only items of published queries, once those are published."""

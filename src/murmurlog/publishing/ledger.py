@@ -4,237 +4,143 @@ A release reserves its cost before any noise is drawn, and commits when its bund
 before the bundle appears. A reservation counts as spent, so a crash in between can only leave too
 much booked. Costs add up (basic composition), which holds even when a release is planned after
 seeing earlier ones. A source is a population of users, not a file: two quarters of one service are
-one source.
+one source. Changes of caps are kept with their reasons.
 """
 
-import hashlib
+import difflib
 import math
 import os
-import shutil
+import pwd
+import shlex
 import sqlite3
 import unicodedata
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 from murmurlog.bundle.keys import normalise, odd_line
-from murmurlog.bundle.scratch import scratch
 from murmurlog.errors import Refused, UsageError
 from murmurlog.privacy import Guarantee
+from murmurlog.publishing.ledger_file import LedgerFile
+from murmurlog.publishing.ledger_records import (
+    ROUNDING,
+    Account,
+    CapChange,
+    Contents,
+    Entry,
+    amount_left,
+    read_account,
+    read_contents,
+    read_entries,
+    read_names,
+    requires_cap,
+)
 
-SCHEMA = """
-CREATE TABLE IF NOT EXISTS sources (
-    name TEXT PRIMARY KEY, epsilon_cap REAL, delta_cap REAL
-);
-CREATE TABLE IF NOT EXISTS entries (
-    release_id TEXT PRIMARY KEY, source TEXT NOT NULL, state TEXT NOT NULL,
-    epsilon REAL NOT NULL, delta REAL NOT NULL, unit TEXT NOT NULL, neighbours TEXT NOT NULL,
-    what TEXT NOT NULL, reserved_at TEXT NOT NULL, committed_at TEXT
-);
-CREATE TABLE IF NOT EXISTS seal (digest TEXT NOT NULL);
-"""
-ROUNDING = 1 + 1e-9  # ten releases of 0.1 fit a cap of 1
-WAIT_SECONDS = 30
-APPLICATION_ID = 0x6D75726D  # "murm", in the file's header
-
-
-@dataclass(frozen=True, kw_only=True)
-class Entry:
-    """One booking."""
-
-    release_id: str
-    source: str
-    state: str  # reserved or committed
-    epsilon: float
-    delta: float
-    unit: str
-    neighbours: str
-    what: str
-    reserved_at: str
-    committed_at: str | None
+LIKE = 0.65  # difflib's ratio from which two names count as similar
+MOST_LETTERS = 1000  # of a reason
+MOST_NAMES = 3  # of known sources in a message
 
 
-@dataclass(frozen=True, kw_only=True)
-class Account:
-    """A source: its caps (None: no cap) and what is booked on it."""
+class Ledger(LedgerFile):
+    """A ledger in an SQLite file, made by the first booking or cap and readable by its owner only."""
 
-    name: str
-    epsilon_cap: float | None
-    delta_cap: float | None
-    epsilon: float
-    delta: float
-    unit: str | None  # of its releases; None if there are none
-    releases: int
+    def cap(
+        self,
+        source: str,
+        *,
+        epsilon: float,
+        delta: float,
+        reason: str | None = None,
+        by_whom: str | None = None,
+    ) -> CapChange:
+        """Sets what may be spent on a source in all; creates the source if there is none.
 
-    @property
-    def epsilon_left(self) -> float | None:
-        return _left(self.epsilon_cap, self.epsilon)
-
-
-class Ledger:
-    """A ledger in an SQLite file, made by the first booking and readable by its owner only."""
-
-    def __init__(self, path: Path, *, must_exist: bool = False) -> None:
-        self.path = path
-        self._absolute = path.absolute()  # the same file if the working directory changes
-        file = self._file
-        if file.is_symlink():
-            raise UsageError(f"the ledger {str(path)!r} is a link that leads back to itself")
-        if must_exist and not file.is_file():
-            raise UsageError(f"there is no ledger {str(path)!r}")
-        if not file.parent.is_dir():
-            raise UsageError(f"there is no folder {str(file.parent)!r} for the ledger")
-        if file.exists() and not file.is_file():
-            raise UsageError(f"the ledger {str(path)!r} is not a file: name one")
-
-    @property
-    def _file(self) -> Path:
-        """The resolved path: SQLite would interpret names such as ":memory:" and "file:..."."""
-        return Path(os.path.realpath(self._absolute))
-
-    @contextmanager
-    def _transaction(
-        self, *, write: bool = False, make: bool = True
-    ) -> Iterator[sqlite3.Connection]:
-        """A transaction that holds the write lock from its start and is durable at its end.
-
-        Only writing creates the file, and only with `make`; a missing ledger reads as an empty one.
+        Raising a cap needs a reason. The same cap again changes nothing. A cap below what is spent
+        is allowed: every further release is then refused.
         """
-        try:
-            file = self._file
-            there = file.exists()
-            if write and not there:
-                if not make:
-                    raise Refused(
-                        f"the ledger {self.path.name} is missing, so nothing can be booked. Restore it "
-                        "from a backup."
-                    )
-                self._make(file)
-                there = True
-            if there and not file.stat().st_size:
-                raise Refused(
-                    f"the ledger {self.path.name} is an empty file, so what was spent is not known. "
-                    "Restore it from a backup; if nothing was ever booked in it, remove it."
-                )
-            place = file if there else ":memory:"
-            db = sqlite3.connect(place, timeout=WAIT_SECONDS, isolation_level=None)
-            try:
-                db.execute("PRAGMA synchronous = EXTRA")  # the folder, too: a commit unlinks a file
-                db.execute("BEGIN IMMEDIATE")
-                try:
-                    self._prepare(db, new=not there)
-                    self._check(db)
-                    yield db
-                    if write:
-                        db.execute("DELETE FROM seal")
-                        db.execute("INSERT INTO seal VALUES (?)", (_digest(db),))
-                except BaseException:
-                    db.execute("ROLLBACK")
-                    raise
-                db.execute("COMMIT" if write else "ROLLBACK")
-            finally:
-                db.close()
-        except (sqlite3.Error, OSError, UnicodeError) as error:
-            raise Refused(
-                f"the ledger {self.path.name} cannot be used ({error}), so nothing can be booked. "
-                "Free its lock, or restore it from a backup."
-            ) from None
-
-    def _make(self, target: Path) -> None:
-        """Creates a ledger without bookings in one atomic step.
-
-        So no crash leaves an empty file, and an empty file has lost its bookings.
-        """
-        with scratch(target.parent) as folder:
-            new = folder / "ledger"
-            new.touch(mode=0o600)
-            with closing(sqlite3.connect(new, isolation_level=None)) as db:
-                db.execute("PRAGMA synchronous = EXTRA")  # the folder, too: a commit unlinks a file
-                db.execute("BEGIN IMMEDIATE")
-                self._prepare(db, new=True)
-                db.execute("COMMIT")
-            try:
-                os.link(new, target)
-            except FileExistsError:
-                pass  # another process was first
-            except OSError:  # a file system without links
-                with suppress(FileExistsError):
-                    target.touch(mode=0o600, exist_ok=False)
-                    shutil.copyfile(new, target)
-
-    def _prepare(self, db: sqlite3.Connection, *, new: bool) -> None:
-        """Creates the tables of a new ledger; refuses the database of another program.
-
-        A file without tables is not a new ledger: SQLite creates one if a ledger just disappeared.
-        """
-        (mark,) = db.execute("PRAGMA application_id").fetchone()
-        (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if mark == APPLICATION_ID:
-            known = db.execute("SELECT 1 FROM sqlite_master WHERE name = 'seal'").fetchone()
-            if not known:  # created before ledgers had a seal
-                db.execute("CREATE TABLE seal (digest TEXT NOT NULL)")
-                db.execute("INSERT INTO seal VALUES (?)", (_digest(db),))
-            return
-        if mark or tables or not new:
-            raise Refused(
-                f"{self.path.name} is a database of another program, not a ledger of murmurlog: "
-                "name another file"
-            )
-        db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        for statement in SCHEMA.split(";"):
-            db.execute(statement)
-
-    def _check(self, db: sqlite3.Connection) -> None:
-        """Raises if the file changed since the last booking: a decreased sum must not go unnoticed.
-
-        It detects damage, not an attacker, who can compute a new seal.
-        """
-        (sound,) = db.execute("PRAGMA quick_check(1)").fetchone()
-        seals = db.execute("SELECT digest FROM seal").fetchall()
-        (bookings,) = db.execute("SELECT count(*) FROM entries").fetchone()
-        if sound == "ok" and (seals == [(_digest(db),)] or not (seals or bookings)):
-            return
-        raise Refused(
-            f"the ledger {self.path.name} is damaged, or another program changed it, so "
-            "what was spent is not known. Restore it from a backup."
-        )
-
-    def cap(self, source: str, *, epsilon: float, delta: float) -> str:
-        """Sets what may be spent on a source in all. Returns the name of its account."""
         if not (0 < epsilon < math.inf and 0 < delta < 1):
             raise UsageError(
                 "a cap needs epsilon > 0 that is finite, and delta between 0 and 1, not "
                 f"{epsilon!r} and {delta!r}"
             )
         check_name(source)
+        made = _signature(by_whom, reason)
         with self._transaction(write=True) as db:
             name = _named(db, source)
-            db.execute(
-                "INSERT INTO sources VALUES (?, ?, ?) ON CONFLICT (name) DO UPDATE SET "
-                "epsilon_cap = excluded.epsilon_cap, delta_cap = excluded.delta_cap",
-                (name, epsilon, delta),
-            )
-        return name
+            before = read_account(db, name)
+            change = CapChange(
+                source=name, rule=before.rule, epsilon_before=before.epsilon_cap,
+                delta_before=before.delta_cap, epsilon=epsilon, delta=delta, **made,
+            )  # fmt: skip
+            if change.raised and not reason:
+                raise UsageError(
+                    f'raising the cap of source "{name}" from epsilon {before.epsilon_cap:.4g}, delta '
+                    f"{before.delta_cap:.3g} to epsilon {epsilon:.4g}, delta {delta:.3g} needs a "
+                    "reason, which the ledger keeps: give --reason"
+                )
+            _open_source(db, name)
+            if change.changed:
+                db.execute(
+                    "INSERT INTO cap_history VALUES "
+                    "(NULL, :source, :rule, :epsilon, :delta, :changed_at, :by_whom, :os_user, :reason)",
+                    vars(change),
+                )
+        return change
 
-    def check(self, source: str, cost: Guarantee, *, unit: str | None = None) -> Account:
-        """Raises Refused unless the cost fits; books nothing. `unit` may be more specific than the cost's."""
+    def require_cap(
+        self, required: bool = True, *, reason: str | None = None, by_whom: str | None = None
+    ) -> bool:
+        """Sets whether releases on a source without a cap are refused. Returns whether that is new.
+
+        Ending the requirement needs a reason.
+        """
+        made = _signature(by_whom, reason)
+        with self._transaction(write=True) as db:
+            if requires_cap(db) == required:
+                return False
+            if not required and not reason:
+                raise UsageError(
+                    f"{self.path.name} requires a cap for every source; ending that needs a reason, "
+                    "which the ledger keeps: give --reason"
+                )
+            db.execute(
+                "INSERT INTO requirement_history VALUES "
+                "(NULL, :cap_required, :changed_at, :by_whom, :os_user, :reason)",
+                {"cap_required": int(required), **made},
+            )
+        return True
+
+    def check(
+        self, source: str, cost: Guarantee, *, unit: str | None = None, new_source: bool = False
+    ) -> Account:
+        """Raises Refused unless the cost fits; books nothing. `unit` may be more specific than the cost's.
+
+        A source that the ledger does not have is refused unless `new_source` accepts it.
+        """
         check_name(source)
         with self._transaction() as db:
-            return self._fits(db, _named(db, source), cost, unit or cost.unit)
+            return self._fits(db, _named(db, source), cost, unit or cost.unit, new_source)
 
     def reserve(
-        self, source: str, cost: Guarantee, *, release_id: str, what: str, unit: str | None = None
+        self,
+        source: str,
+        cost: Guarantee,
+        *,
+        release_id: str,
+        what: str,
+        unit: str | None = None,
+        title: str = "",
+        new_source: bool = False,
     ) -> Account:
         """Books the cost as spent, or raises Refused. Returns the account as it was before."""
         check_name(source)
-        with self._transaction(write=True) as db:
+        with self._transaction(write=True, make=new_source) as db:
             name = _named(db, source)
-            before = self._fits(db, name, cost, unit or cost.unit)
-            db.execute("INSERT OR IGNORE INTO sources VALUES (?, NULL, NULL)", (name,))
+            before = self._fits(db, name, cost, unit or cost.unit, new_source)
+            _open_source(db, name)
             db.execute(
-                "INSERT INTO entries VALUES (?, ?, 'reserved', ?, ?, ?, ?, ?, ?, NULL)",
+                "INSERT INTO entries VALUES (?, ?, 'reserved', ?, ?, ?, ?, ?, ?, NULL, ?)",
                 (
                     release_id,
                     name,
@@ -244,6 +150,7 @@ class Ledger:
                     cost.neighbours,
                     what,
                     _now(),
+                    title,
                 ),
             )
         return before
@@ -265,10 +172,15 @@ class Ledger:
             if done.rowcount != 1:
                 raise Refused(f"the ledger {self.path.name} has no entry {release_id} to commit")
 
+    def contents(self) -> Contents:
+        """Everything in the ledger, as of one moment."""
+        with self._transaction() as db:
+            return read_contents(db)
+
     def entries(self, source: str | None = None) -> list[Entry]:
         """Every booking, oldest first."""
         with self._transaction() as db:
-            return [entry for entry in _entries(db) if source is None or entry.source == source]
+            return [entry for entry in read_entries(db) if source is None or entry.source == source]
 
     def find(self, release_id: str) -> Entry | None:
         """The booking of a release, if there is one."""
@@ -276,13 +188,43 @@ class Ledger:
 
     def accounts(self) -> list[Account]:
         """Every source with its caps and what is booked on it."""
-        with self._transaction() as db:
-            names = [name for (name,) in db.execute("SELECT name FROM sources ORDER BY name")]
-            return [_account(db, name) for name in names]
+        return list(self.contents().accounts)
 
-    def _fits(self, db: sqlite3.Connection, source: str, cost: Guarantee, unit: str) -> Account:
-        account = _account(db, source)
-        for entry in _entries(db):
+    def cap_history(self, source: str | None = None) -> list[CapChange]:
+        """Every change of a cap, oldest first."""
+        every = self.contents().cap_history
+        return [change for change in every if source is None or change.source == source]
+
+    def account(self, source: str) -> Account:
+        """The account of a source; raises UsageError if there is none."""
+        check_name(source)
+        with self._transaction() as db:
+            name = _named(db, source)
+            if name not in read_names(db):
+                raise UsageError(self._unknown(db, name))
+            return read_account(db, name)
+
+    def similar(self, source: str) -> list[str]:
+        """The other sources whose names resemble this one."""
+        with self._transaction() as db:
+            return _similar(source, read_names(db))
+
+    def _fits(
+        self, db: sqlite3.Connection, source: str, cost: Guarantee, unit: str, new_source: bool
+    ) -> Account:
+        account, required = read_account(db, source), requires_cap(db)
+        if source not in read_names(db) and not new_source:
+            accept = "" if required else ", or accept it without a cap: --new-source"
+            raise Refused(
+                f"{self._unknown(db, source)} Nothing was booked.\n  For users that no source "
+                f"of this ledger is about, create it: {self._cap_command(source)}{accept}"
+            )
+        if required and account.epsilon_cap is None:
+            raise Refused(
+                f'source "{source}" has no cap, and {self.path.name} requires one for every source. '
+                f"Set it first: {self._cap_command(source)}"
+            )
+        for entry in read_entries(db):
             if entry.source == source and (entry.unit, entry.neighbours) != (unit, cost.neighbours):
                 raise Refused(
                     f'source "{source}" is accounted per {entry.unit} ({entry.neighbours}); a release '
@@ -295,16 +237,32 @@ class Ledger:
             ("delta", account.delta_cap, account.delta, cost.delta),
         ):
             if cap is not None and spent + cost_of_it > cap * ROUNDING:
-                left = _left(cap, spent) or 0.0
+                left = amount_left(cap, spent) or 0.0
                 smaller = f"Try --{name} {left:.4g}, or raise" if left > 0 else "Raise"
                 releases = f"{account.releases} release{'s' * (account.releases != 1)}"
                 raise Refused(
                     f"this release costs {name} {cost_of_it:.4g} per {unit} on source "
                     f'"{source}", {spent:.4g} of its cap {cap:.4g} is spent ({releases}); '
-                    f"{left:.4g} is left.\n  {smaller} the cap: murmurlog ledger cap {source} "
-                    f"--epsilon ... --delta ... --ledger {self.path.name}"
+                    f"{left:.4g} is left.\n  {smaller} the cap: {self._cap_command(source)} --reason ..."
                 )
         return account
+
+    def _unknown(self, db: sqlite3.Connection, source: str) -> str:
+        """A sentence: there is no such source, and which one may have been meant."""
+        here = self.path.name + ("" if self._file.exists() else " (there is no such file yet)")
+        text = f"there is no source {source!r:.60} in {here}"
+        names = read_names(db)
+        if similar := _similar(source, names):
+            return f"{text}; did you mean {' or '.join(f'{name!r:.60}' for name in similar)}?"
+        if 0 < len(names) <= MOST_NAMES:
+            text += f"; it has {', '.join(f'{name!r:.60}' for name in names)}"
+        return f"{text}."
+
+    def _cap_command(self, source: str) -> str:
+        return (
+            f"murmurlog ledger cap {shlex.quote(source)} --epsilon ... --delta ... --ledger "
+            f"{shlex.quote(self.path.name)}"
+        )
 
 
 def check_name(source: str) -> None:
@@ -315,6 +273,28 @@ def check_name(source: str) -> None:
         )
 
 
+def os_user() -> str:
+    """The account that runs this process, by the system and not by a variable."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # as in containers
+        return f"uid {os.getuid()}"
+
+
+def _signature(by_whom: str | None, reason: str | None) -> dict[str, str | None]:
+    """Who changes something, when and why; raises unless the texts are plain lines."""
+    for flag, text in (("--by-whom", by_whom), ("--reason", reason)):
+        if text is None:
+            continue
+        if len(text) > MOST_LETTERS or odd_line([text]) is not None or normalise(text) is None:
+            raise UsageError(
+                f"{flag} {text!r:.60}: write one plain line with visible characters, at most "
+                f"{MOST_LETTERS}, which the ledger keeps"
+            )
+    user = os_user()
+    return {"changed_at": _now(), "by_whom": by_whom or user, "os_user": user, "reason": reason}
+
+
 def _named(db: sqlite3.Connection, source: str) -> str:
     """The account of a name: a known one, or a new one that does not resemble a known one.
 
@@ -322,8 +302,7 @@ def _named(db: sqlite3.Connection, source: str) -> str:
     pairs; each account is found by its exact name.
     """
     new = unicodedata.normalize("NFC", source).strip()
-    names = "SELECT name FROM sources UNION SELECT source FROM entries ORDER BY 1"
-    known = [name for (name,) in db.execute(names)]
+    known = read_names(db)
     if found := next((name for name in (source, new) if name in known), None):
         return found
     if twin := next((name for name in known if normalise(name) == normalise(new)), None):
@@ -334,45 +313,16 @@ def _named(db: sqlite3.Connection, source: str) -> str:
     return new
 
 
-def _digest(db: sqlite3.Connection) -> str:
-    """The SHA-256 of everything that is booked."""
-    hashed = hashlib.sha256()
-    for table in ("sources", "entries"):
-        for row in db.execute(f"SELECT * FROM {table} ORDER BY 1"):
-            hashed.update(repr(row).encode() + b"\n")
-    return hashed.hexdigest()
+def _similar(source: str, names: Sequence[str]) -> list[str]:
+    """The names that resemble this one, the most similar first."""
+    by_key = {normalise(name) or name: name for name in names if name != source}
+    found = difflib.get_close_matches(normalise(source) or source, by_key, MOST_NAMES, LIKE)
+    return [by_key[key] for key in found]
 
 
-def _entries(db: sqlite3.Connection) -> list[Entry]:
-    rows = db.execute("SELECT * FROM entries ORDER BY rowid")
-    names = [column[0] for column in rows.description]
-    return [Entry(**dict(zip(names, row, strict=True))) for row in rows]
-
-
-def _account(db: sqlite3.Connection, source: str) -> Account:
-    caps = db.execute(
-        "SELECT epsilon_cap, delta_cap FROM sources WHERE name = ?", (source,)
-    ).fetchone() or (None, None)
-    epsilon, delta, unit, releases = db.execute(
-        "SELECT total(epsilon), total(delta), min(unit), count(*) FROM entries WHERE source = ?",
-        (source,),
-    ).fetchone()
-    return Account(
-        name=source,
-        epsilon_cap=caps[0],
-        delta_cap=caps[1],
-        epsilon=epsilon,
-        delta=delta,
-        unit=unit,
-        releases=releases,
-    )
-
-
-def _left(cap: float | None, spent: float) -> float | None:
-    """What is left under a cap; 0 if the rest is within rounding."""
-    if cap is None:
-        return None
-    return cap - spent if cap > spent * ROUNDING else 0.0
+def _open_source(db: sqlite3.Connection, name: str) -> None:
+    """Creates a source if there is none of this name."""
+    db.execute("INSERT OR IGNORE INTO sources VALUES (?, ?, ?)", (name, _now(), os_user()))
 
 
 def _now() -> str:
@@ -409,9 +359,15 @@ def committing(book: Ledger | None, release_id: str) -> Iterator[Callable[[], No
         raise
 
 
-def opened(ledger: str | Path | None, source_name: str | None) -> tuple[Ledger | None, str]:
+def opened(
+    ledger: str | Path | None, source_name: str | None, *, new_source: bool = False
+) -> tuple[Ledger | None, str]:
     """The ledger and the account of a release; neither without the other."""
     if ledger is None:
+        if new_source:
+            raise UsageError(
+                "--new-source is about a source of a ledger: give --ledger and --source"
+            )
         if source_name is not None:
             raise UsageError("--source names an account of a ledger: give --ledger too")
         return None, ""

@@ -4,13 +4,17 @@ Order matters. Everything that can fail without drawing noise comes before the r
 it the budget is spent, whatever happens.
 """
 
+import json
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
 
 from murmurlog import __version__
 from murmurlog.bundle.certificate import (
@@ -21,7 +25,7 @@ from murmurlog.bundle.certificate import (
     TableClaim,
     check_lines,
 )
-from murmurlog.bundle.files import SUMS
+from murmurlog.bundle.files import CERTIFICATE, SUMS
 from murmurlog.bundle.keys import check_url_level
 from murmurlog.bundle.schema import count_of
 from murmurlog.bundle.write import check_target, publish
@@ -36,7 +40,8 @@ from murmurlog.logs.source import Source
 from murmurlog.mechanisms import Asked, View, named
 from murmurlog.privacy import Guarantee
 from murmurlog.privacy.sampler import Entropy, SystemEntropy
-from murmurlog.publishing.ledger import Account, Ledger, committing, opened
+from murmurlog.publishing.ledger import Ledger, committing, opened
+from murmurlog.publishing.ledger_records import Account
 from murmurlog.publishing.options import chosen_options, prepare_options
 from murmurlog.publishing.plan import (
     MECHANISM,
@@ -47,8 +52,10 @@ from murmurlog.publishing.plan import (
     usual_mechanism,
 )
 from murmurlog.publishing.request import ReleaseRequest
+from murmurlog.publishing.spending import Spending, spending
 from murmurlog.publishing.tables import Made, make
 from murmurlog.publishing.target import Place
+from murmurlog.publishing.verdict import Verdict, judge
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +70,13 @@ class Outcome:
     booked: bool
     broken: Mapping[str, int]  # for the owner's eyes
     notes: Mapping[str, Mapping[str, Any]]  # public remarks on each table
+    certificate: Certificate | None = field(default=None, repr=False)  # None: a dry run
+    tables: Mapping[str, pa.Table] = field(default_factory=dict, repr=False, compare=False)
+
+    @cached_property
+    def verdict(self) -> Verdict | None:
+        """What the release is good for and what would help; from its public content alone."""
+        return None if self.certificate is None else judge(self.certificate, self.tables)
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -81,6 +95,7 @@ class Outcome:
             "out": mask(str(self.out)) if self.rows else None,
             "release_id": self.release_id if self.rows else None,
             "booked": self.booked,
+            "verdict": None if self.verdict is None else self.verdict.as_json(),
         }
 
 
@@ -130,7 +145,14 @@ def _carry_out(
 ) -> Outcome:
     asked = _prepare(request, copies, say)
     if request.dry_run:
-        return asked.outcome(rows={}, booked=False, broken={}, notes={})
+        return asked.outcome()
+    with spending(asked.spending()):
+        return _make(asked, entropy, say)
+
+
+def _make(asked: "_Prepared", entropy: Entropy, say: Callable[[str], None]) -> Outcome:
+    """Reads, counts, books, draws and writes what was prepared."""
+    request = asked.request
     found, reading, target = asked.source, asked.reading, asked.target
     with asked.place.connect() as running, asked.place.landing(running, target) as far:
         urls = "url" in found.columns and not {"click", "log", "left_out"}.isdisjoint(asked.plans)
@@ -147,6 +169,7 @@ def _carry_out(
                 publish(far.made, tables=made.tables, certificate=certificate)
                 commit()
                 far.put(last=SUMS)
+                asked.sent.append(target)
     if isinstance(target, Path):
         say("writing the bundle")
         with _booked(target, asked.release_id, asked.book) as commit:
@@ -156,6 +179,8 @@ def _carry_out(
         booked=asked.book is not None,
         broken={**log.broken, **log.screened},
         notes=made.notes,
+        certificate=certificate,
+        tables=made.tables,
     )
 
 
@@ -175,6 +200,23 @@ class _Prepared:
     account: str  # its name in the ledger
     booked_unit: str
     release_id: str
+    sent: list[Path | str] = field(default_factory=list)  # the target, once Spark has put it there
+
+    def spending(self) -> Spending:
+        """What to look at if the release is stopped."""
+        return Spending(
+            book=self.book, release_id=self.release_id, out=str(self.target),
+            published=self._published,
+        )  # fmt: skip
+
+    def _published(self) -> bool:
+        """Whether the bundle at the target is the one of this release."""
+        if not isinstance(self.target, Path):
+            return bool(self.sent)
+        with suppress(OSError, ValueError):
+            stated = json.loads((self.target / CERTIFICATE).read_text(encoding="utf-8"))
+            return bool(stated["release_id"] == self.release_id)
+        return False
 
     def reserve(self) -> Account | None:
         """Books the cost, if there is a ledger."""
@@ -182,21 +224,17 @@ class _Prepared:
             return None
         what = "; ".join(f"{kind}: {plan.mechanism}" for kind, plan in self.plans.items())
         return self.book.reserve(
-            self.account, self.total, release_id=self.release_id, what=what, unit=self.booked_unit
-        )
+            self.account, self.total, release_id=self.release_id, what=what, unit=self.booked_unit,
+            title=(self.request.statements.about or {}).get("title", ""),
+            new_source=self.request.booking.new_source,
+        )  # fmt: skip
 
-    def outcome(
-        self,
-        *,
-        rows: Mapping[str, int],
-        booked: bool,
-        broken: Mapping[str, int],
-        notes: Mapping[str, Mapping[str, Any]],
-    ) -> Outcome:
-        """What is told to the owner."""
+    def outcome(self, **made: Any) -> Outcome:
+        """What is told to the owner; of a dry run, nothing was made."""
+        nothing: dict[str, Any] = {"rows": {}, "booked": False, "broken": {}, "notes": {}}
         return Outcome(
-            guarantee=self.total, plans=self.plans, rows=rows, out=self.target,
-            release_id=self.release_id, booked=booked, broken=broken, notes=notes,
+            guarantee=self.total, plans=self.plans, out=self.target, release_id=self.release_id,
+            **(nothing | made),
         )  # fmt: skip
 
 
@@ -240,7 +278,8 @@ def _prepare(request: ReleaseRequest, copies: ExitStack, say: Callable[[str], No
     )
     place.check(plans)
     _check_claims(request, plans, total, names)
-    book, account = opened(request.booking.ledger, request.booking.source_name)
+    booking = request.booking
+    book, account = opened(booking.ledger, booking.source_name, new_source=booking.new_source)
     if book and total.notion == "none":
         raise Refused(
             f"{', '.join(names)} has no guarantee, so there is no cost that a ledger could book: leave "
@@ -248,7 +287,7 @@ def _prepare(request: ReleaseRequest, copies: ExitStack, say: Callable[[str], No
         )
     booked_unit = reading.unit(budget.unit, gap=content.gap)
     if book:
-        book.check(account, total, unit=booked_unit)
+        book.check(account, total, unit=booked_unit, new_source=booking.new_source)
     for each in plans.values():
         each.passes()  # whatever cannot be computed shows before the budget is spent
     view = View(

@@ -163,6 +163,12 @@ class Booking:
         str | None,
         Option(alias="--source", help="The population of users, as the ledger calls it."),
     ] = None
+    new_source: Annotated[
+        bool,
+        Option(
+            help="Accept a source that the ledger does not have yet.", switch=True, variable=False
+        ),
+    ] = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from murmurlog.logs.log import Log
 from murmurlog.logs.reading import Reading
 from murmurlog.mechanisms import FOLLOWING, View
 from murmurlog.privacy.sampler import Entropy
-from murmurlog.publishing.ledger import Account
+from murmurlog.publishing.ledger_records import Account
 from murmurlog.publishing.plan import Plan
 
 
@@ -72,7 +72,7 @@ def _count_and_draw(
 
     def count(kind: str) -> None:
         say(f"counting {kind}")
-        own = replace(view, kind=kind, published=published)
+        own = replace(view, kind=kind, published=published, say=say)
         gathered[kind] = plans[kind].mechanism.gather(log, own, entropy=entropy)
 
     for kind in plans:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 from urllib.parse import urlsplit
@@ -17,8 +17,9 @@ from murmurlog.logs.engines.spark import connect as connect_spark
 from murmurlog.logs.inputs import LogSource, is_table, local_source, name_of
 from murmurlog.logs.options import SourceOptions
 from murmurlog.logs.postgres import looks_like_address
-from murmurlog.logs.source import Source, find
+from murmurlog.logs.source import Source, find, of_files
 from murmurlog.logs.spark_rows import find_at
+from murmurlog.logs.standard_input import on_disk
 from murmurlog.mechanisms import MECHANISMS
 from murmurlog.publishing.plan import Plan
 from murmurlog.publishing.remote_target import Landing, landing
@@ -66,15 +67,15 @@ class Place:
                 "--engine duckdb, or write it as Parquet and give its path"
             )
         if asked.engine == "duckdb":
-            source = copies.enter_context(local_source(given, rows=rows, say=say))
+            source = copies.enter_context(local_source(given, read, rows=rows, say=say))
         else:
-            source = str(given)
+            source = copies.enter_context(on_disk(str(given), read))
         if asked.engine == "duckdb" or looks_like_address(source) or not is_uri(source):
-            return find(source, columns=read.columns, encoding=read.encoding, shape=read.shape)
-        if read.encoding is not None or read.shape is not None:
-            raise UsageError("Parquet knows its text: leave --encoding and --shape out")
+            return find(source, read)
+        if flags := of_files(replace(read, format=None)):
+            raise UsageError(f"Parquet knows its text: leave {flags} out")
         with connect_spark(master=asked.master, scratch_at=asked.scratch, test=False) as engine:
-            return find_at(source, columns=read.columns, engine=engine)
+            return find_at(source, read, engine=engine)
 
     def target(self, out: str | Path) -> Path | str:
         """Where a bundle goes: a path of this machine, a URI that Spark reaches, or that of a store."""

@@ -9,7 +9,7 @@ from murmurlog.web import parameters
 from murmurlog.web.compare import combined_cost, compare_tables, shared_tables
 from murmurlog.web.index import Ints, Sheet, count_json
 from murmurlog.web.openapi import description
-from murmurlog.web.plan import Setting, TradeOff, describe_bundle
+from murmurlog.web.plan import Setting, TradeOff, forecast_for
 from murmurlog.web.query_lookup import look_up
 from murmurlog.web.template_helpers import TextBudget
 from murmurlog.web.top_list import list_page, list_request
@@ -117,7 +117,7 @@ def plan(request: Request, context: "Context") -> JSONResponse:
     book = parameters.book(request, context.shelf)
     chosen = setting(request, context.trade_off)
     planned = context.plan_for(chosen)
-    forecast = context.trade_off.at(chosen)
+    forecast = forecast_for(book, chosen, context.trade_off)
     return JSONResponse(
         {
             "setting": vars(chosen),
@@ -126,9 +126,7 @@ def plan(request: Request, context: "Context") -> JSONResponse:
             "sentence": planned.sentence,
             "passes": dict(planned.passes),
             "command": planned.command,
-            "foretold": None if forecast is None else vars(forecast),
-            "from": context.trade_off.source,
-            "this_bundle": describe_bundle(book, chosen, planned, forecast),
+            "forecast": None if forecast is None else vars(forecast),
         }
     )
 

@@ -22,6 +22,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from murmurlog import __version__
+from murmurlog.bundle.estimates import describe_interval
 from murmurlog.charts import html
 from murmurlog.errors import MurmurlogError
 from murmurlog.web import api, template_helpers, views
@@ -169,6 +170,7 @@ def _templates() -> Environment:
     environment.filters |= {
         "whole": template_helpers.whole,
         "percent": template_helpers.percent,
+        "interval": describe_interval,
         "clip": template_helpers.clip,
     }
     return environment

@@ -10,6 +10,7 @@ from murmurlog.bundle.certificate import Certificate
 from murmurlog.bundle.export import check_files
 from murmurlog.bundle.files import stated_sums
 from murmurlog.bundle.label import label
+from murmurlog.bundle.progress import measure_all
 from murmurlog.bundle.read import load
 from murmurlog.charts import html
 from murmurlog.errors import BundleError, Refused, UsageError
@@ -103,6 +104,7 @@ class Shelf:
             refuse_internal(root)
         self.books: dict[str, Book] = {}
         answers = Answers()  # one cache for all bundles
+        advance = measure_all(say, "bundles", total=len(roots), unit="bundles")
         for root in roots:
             name = self._name(root)
             say(f"loading {name}")
@@ -110,6 +112,7 @@ class Shelf:
                 self.books[name] = Book(name, root, answers)
             except BundleError as error:
                 raise BundleError(f"{name} cannot be shown: {error}") from None
+            advance()
 
     @property
     def rows(self) -> int:

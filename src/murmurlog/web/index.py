@@ -113,7 +113,7 @@ class Amount:
             "of": self.counted,
             "low": self.low,
             "high": self.high,
-            "confidence": None if self.low is None else 0.95,
+            "confidence": None if self.low is None else estimates.CONFIDENCE,
             "stderr": self.stderr,
             "reliable": self.reliable,
         }
@@ -144,15 +144,12 @@ class Sheet:
         if count is not None:
             self.counted = f"{certificate.guarantee.unit}s" if count == "users" else count
             self.values = table[count].to_numpy().astype(np.float64)
-        if (
-            claim is not None
-            and claim.count is not None
-            and f"{count}_stderr" in table.schema.names
-        ):
+        ends = None if claim is None else estimates.published_intervals(name, table, claim)
+        if claim is not None and ends is not None:
             # The noisy counts, even where consistent ones exist: the intervals are about the former.
             counts = estimates.counts(name, table, claim)
             self.values, self.stderr = counts.values, counts.stderr
-            self.low, self.high = estimates.row_intervals(counts)
+            self.low, self.high = ends
             self.reliable = table["reliable"].to_numpy(zero_copy_only=False).astype(bool)
             if not (np.isfinite(self.low).all() and np.isfinite(self.high).all()):
                 raise BundleError(f"privacy.json gives parameters of {name} that have no intervals")

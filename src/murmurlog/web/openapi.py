@@ -109,7 +109,7 @@ PATHS: dict[str, Any] = {
     "/api/plan": _get(
         "plan",
         "Thresholds, forecast and command for a budget",
-        "the plan; it depends on no log",
+        "the plan, which depends on no log, and a forecast from the bundle's noisy counts",
         BUNDLE,
         _parameter("mechanism", "rounds, threshold or korolova"),
         _parameter("epsilon", "one of the simulated values", {"type": "number"}),

@@ -1,10 +1,12 @@
-"""The Plan view, which needs no log: thresholds from a planner, trade-offs from a table.
+"""The Plan view, which needs no log: thresholds from a planner, forecasts from the bundle at hand.
 
 The planner uses mechanisms, which this room must not import; the command line passes it in. The table
-(written by benchmarks/trade_off.py) holds simulated releases of a generated log.
+(written by benchmarks/trade_off.py) holds simulated releases of a generated log; from it the view takes
+how many users an item needs. How many queries that is follows from the bundle's own noisy counts.
 """
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -13,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from murmurlog.bundle.popularity import Popularity
 from murmurlog.charts import charts
 from murmurlog.privacy import Guarantee
 from murmurlog.web.bundles import Book
-from murmurlog.web.index import Floats
 
 INKS = {"rounds": 0, "threshold": 1, "korolova": 2}
 WORDS = {
@@ -56,8 +58,8 @@ Planner = Callable[[Setting], Planned]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Forecast:
-    """Averages over simulated releases."""
+class Point:
+    """Averages over simulated releases of a generated log."""
 
     queries: int
     volume: float
@@ -65,7 +67,16 @@ class Forecast:
     needed: int | None  # users of an item that is published with probability 1/2
 
 
-Amount = Callable[[Forecast], float | None]
+@dataclass(frozen=True, kw_only=True)
+class Forecast:
+    """What a release of the bundle's log with a setting is expected to hold."""
+
+    queries: int
+    needed: int  # users of a query that is published with probability 1/2
+    basis: str
+
+
+Amount = Callable[[Point], float | None]
 
 
 class TradeOff:
@@ -87,16 +98,16 @@ class TradeOff:
     def mechanisms(self) -> list[str]:
         return list(self.bounds)
 
-    def at(self, s: Setting) -> Forecast | None:
-        """The forecast for a setting; None if it was not simulated."""
+    def at(self, s: Setting) -> Point | None:
+        """The simulated releases with a setting; None if there are none."""
         found = self._points.get((s.mechanism, s.per_user, s.delta, s.epsilon))
         if found is None:
             return None
         queries, volume, error, needed = found
-        return Forecast(queries=queries, volume=volume, median_error=error, needed=needed)
+        return Point(queries=queries, volume=volume, median_error=error, needed=needed)
 
-    def curve(self, s: Setting) -> list[tuple[float, Forecast]]:
-        """The forecasts of a setting at every epsilon."""
+    def curve(self, s: Setting) -> list[tuple[float, Point]]:
+        """The simulated releases with a setting at every epsilon."""
         each = ((epsilon, self.at(replace(s, epsilon=epsilon))) for epsilon in self.epsilons)
         return [(epsilon, found) for epsilon, found in each if found is not None]
 
@@ -116,17 +127,28 @@ class TradeOff:
             chosen = mechanism == s.mechanism
             per_user = s.per_user if chosen else self.best_bound(mechanism, s)
             settings.append(replace(s, mechanism=mechanism, per_user=per_user))
-        measures: dict[str, Amount] = {
-            "Share of all searches that is published": lambda point: point.volume,
-            "Median error of the top 100 counts": lambda point: point.median_error,
-        }
+        popularity = popularity_of(book, self)
+        measures: dict[str, Amount] = {}
+        if popularity:
+            measures["Queries that would be published"] = lambda point: (
+                None if point.needed is None else popularity.rows(point.needed)
+            )
+        measures["Users that a query needs for even odds"] = lambda point: point.needed
         charts = [self._picture(settings, s, title=title, of=of) for title, of in measures.items()]
-        profile = profile_of(book)
-        able = [each for each in settings if profile and profile.applies_to(each)]
-        if profile and s in able:
-            title = "Share of this bundle that would remain"
-            charts.append(self._picture(able, s, title=title, of=profile.left))
         return [chart for chart in charts if chart]
+
+    def needed(self, mechanism: str, per_user: int, guarantee: Guarantee) -> float | None:
+        """The users that an item needed in a release, between the nearest simulated settings."""
+        if mechanism not in self.bounds or guarantee.notion != "dp":
+            return None
+        delta = min(self.deltas, key=lambda d: abs(math.log(d / max(guarantee.delta, 1e-300))))
+        bound = min(self.bounds[mechanism], key=lambda d: abs(math.log(d / per_user)))
+        s = Setting(mechanism=mechanism, epsilon=1.0, delta=delta, per_user=bound)
+        points = [(epsilon, point.needed) for epsilon, point in self.curve(s) if point.needed]
+        if not points:
+            return None
+        epsilons, users = np.log(np.array(points, np.float64)).T
+        return math.exp(float(np.interp(math.log(guarantee.epsilon), epsilons, users)))
 
     def _picture(self, settings: Sequence[Setting], s: Setting, *, title: str, of: Amount) -> str:
         series, inks, dots = {}, {}, {}
@@ -145,67 +167,39 @@ class TradeOff:
             series,
             title=title,
             x_label="epsilon per user",
-            percent=True,
+            percent=False,
             inks=inks,
             dots=dots,
             frame=charts.COLUMN,
         )
 
 
-# --- the bundle's own profile ---------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Profile:
-    """The noisy counts of a bundle's queries, and the bounds and thresholds of its release."""
-
-    counts: Floats  # ascending
-    own: int | None  # users of an item that its own release published with probability 1/2
-    per_user: int  # the bound on items of a user
-
-    def applies_to(self, s: Setting) -> bool:
-        """Whether a release with this setting would count at least as many items of each user."""
-        return s.per_user >= self.per_user
-
-    def enough(self, needed: int) -> int:
-        """The number of queries with a noisy count of at least `needed`."""
-        return len(self.counts) - int(np.searchsorted(self.counts, needed))
-
-    def left(self, point: Forecast) -> float | None:
-        """The share of the bundle's queries that would be published; None if unknown."""
-        return None if point.needed is None else self.enough(point.needed) / len(self.counts)
-
-    def sentence(self, s: Setting, needed: int) -> str:
-        if not self.applies_to(s):
-            return (
-                f"This bundle counted {self.per_user} items of each user. With {s.per_user} its counts "
-                "would be smaller, so no forecast from this bundle is possible."
-            )
-        text = (
-            f"An item would need about {needed:,} users for even odds; {self.enough(needed):,} of the "
-            f"{len(self.counts):,} queries of this bundle have a noisy count that high."
-        )
-        if self.own is None or needed < self.own:
-            text += " Queries that were too rare for this bundle are not included."
-        return text
+# --- the bundle at hand ---------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=32)
-def profile_of(book: Book) -> Profile | None:
-    """The profile of a bundle; None if it has no counts of queries."""
-    claim, sheet = book.certificate.tables.get("query"), book.index.sheets.get("query")
-    if claim is None or sheet is None or sheet.values is None or not len(sheet):
+def popularity_of(book: Book, trade_off: TradeOff) -> Popularity | None:
+    """The popularity of the bundle's queries; None if it has no table of queries, or neither rows
+    nor declared users."""
+    certificate = book.certificate
+    claim, sheet = certificate.tables.get("query"), book.index.sheets.get("query")
+    if claim is None or sheet is None or not (len(sheet) or certificate.declared_users):
         return None
     per_user = claim.parameters.get("per_user")
-    if not isinstance(per_user, int):
+    mechanism = claim.mechanism.partition("(")[0]
+    level: float | None = claim.passes.get("0.5")
+    if isinstance(per_user, int) and per_user > 0:
+        level = trade_off.needed(mechanism, per_user, claim.guarantee) or level
+    if not level:
         return None
-    return Profile(counts=np.sort(sheet.values), own=claim.passes.get("0.5"), per_user=per_user)
+    return Popularity.of(certificate, book.release.tables["query"], level=level)
 
 
-def describe_bundle(
-    book: Book, s: Setting, planned: Planned, forecast: Forecast | None
-) -> str | None:
-    """A sentence on how many queries of the bundle this setting would publish."""
-    profile = profile_of(book)
-    needed = planned.passes.get("0.5") or (forecast.needed if forecast else None)
-    return profile.sentence(s, needed) if profile is not None and needed else None
+def forecast_for(book: Book, s: Setting, trade_off: TradeOff) -> Forecast | None:
+    """The forecast for the log of a bundle; None if no noise can be certified or nothing is known."""
+    point, popularity = trade_off.at(s), popularity_of(book, trade_off)
+    if point is None or point.needed is None or popularity is None:
+        return None
+    return Forecast(
+        queries=popularity.rows(point.needed), needed=point.needed, basis=popularity.basis
+    )

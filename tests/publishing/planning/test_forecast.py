@@ -3,12 +3,14 @@
 import csv
 import json
 import re
+import tomllib
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+import murmurlog
 from murmurlog.charts import charts
 from murmurlog.cli import main as entry
 from murmurlog.cli.plan_goal import check_out
@@ -18,7 +20,7 @@ from murmurlog.logs.invented.generate import invent, write
 from murmurlog.mechanisms import Korolova, Rounds, Threshold
 from murmurlog.mechanisms.rounds.weights import Held, clipped
 from murmurlog.privacy.sampler import SeededEntropy, draw
-from murmurlog.publishing.plan import plan
+from murmurlog.publishing.plan import Plan, plan
 from murmurlog.publishing.planning.forecast import (
     Simulation,
     count,
@@ -234,7 +236,7 @@ def test_a_threshold_is_explained_in_a_sentence_and_numbers(simulation):
     made = plan(**BUDGET, mechanism="rounds", per_user=20)
     text = explain(made, simulation)
     weight = made.mechanism.bar()
-    assert f"asks for a weight of {weight:.3g}: {int(np.ceil(weight))} users with nothing" in text
+    assert f"asks for a weight of {weight:.3g}: {int(np.ceil(weight))} users with no other" in text
     even = int(re.search(r"held by about (\d+) users passed with even odds", text)[1])
     there = np.isin(np.arange(simulation.stand_in.size), simulation._run(made.mechanism, 0)[0])
     near = (simulation.users > 0.8 * even) & (simulation.users < 1.25 * even)
@@ -318,7 +320,7 @@ def test_plan_writes_settings_that_release_takes_and_lists_what_is_unprotected(
     )  # fmt: skip
     assert code == 0, err
     found = json.loads(out)
-    assert found["foretold"]["queries"] >= 40
+    assert found["forecast"]["queries"] >= 40
     assert (found["target"], found["met"]) == ("queries=40", True)
     # An exact profile is the log itself; what was asked for was not chosen by it.
     things = [text.split(" ")[0] for text in found["unprotected"]]
@@ -333,15 +335,49 @@ def test_plan_writes_settings_that_release_takes_and_lists_what_is_unprotected(
     assert table["mechanism"] == found["mechanism"]
 
 
-def test_a_missed_target_exits_with_1_and_writes_nothing(small, monkeypatch, capsys):
+def test_a_missed_target_exits_with_1_and_writes_the_best_that_can_be_had(
+    small, monkeypatch, capsys
+):
     code, out, err = command(
         monkeypatch, capsys, "plan", "--profile", "outline.json", "--target", "volume=0.99",
         "--epsilon", 1, "--mechanism", "threshold", "--per-user", 5, "--out", "s.toml",
     )  # fmt: skip
     assert code == 1
-    assert "missed: volume=0.99 is not reached at epsilon 1" in err
-    assert "forecast: " in out
-    assert not Path("s.toml").exists()
+    best = re.search(r"volume=0.99 is not reached: the best at epsilon 1 is about ([\d.]+) %", err)
+    assert out.startswith("At epsilon 1 with 1,500 users about ")
+    assert f"would be published, {best[1]} % of the volume." in out.splitlines()[0]
+    written = Path("s.toml").read_text()
+    assert "# missed: volume=0.99 is not reached" in written
+    assert tomllib.loads(written)["release"]["epsilon"] == 1.0
+    more = ("--out", "b", "--dry-run", "--json")
+    code, out, err = command(
+        monkeypatch, capsys, "--config", "s.toml", "release", "log.parquet", *more
+    )
+    assert code == 0, err
+    assert json.loads(out)["tables"]["query"]["mechanism"].startswith("threshold")
+    (line,) = [line for line in err.splitlines() if line.startswith("settings from s.toml")]
+    assert line.endswith(": tables, mechanism, epsilon, delta, per-user")
+
+
+def test_no_settings_ask_for_the_largest_epsilon_that_was_tried(small, monkeypatch, capsys):
+    code, _, err = command(
+        monkeypatch, capsys, "plan", "--profile", "outline.json", "--target", "queries=1e9",
+        "--mechanism", "threshold", "--per-user", 5, "--out", "s.toml",
+    )  # fmt: skip
+    assert code == 1
+    assert "and the best at epsilon 20 is about" in err
+    assert tomllib.loads(Path("s.toml").read_text())["release"]["epsilon"] == 1.0
+
+
+def test_a_number_of_users_alone_is_enough_for_a_forecast(small, monkeypatch, capsys):
+    asked = ("--mechanism", "threshold", "--per-user", 3)
+    code, out, err = command(monkeypatch, capsys, "plan", "--users", 300, "--epsilon", 8, *asked)
+    assert code == 0, err
+    assert out.startswith("At epsilon 8 with 300 users about ")
+    made = murmurlog.plan(users=300, epsilon=8, mechanism="threshold", per_user=3)
+    assert made.sentence == out.splitlines()[0]
+    # What no forecast can vary is planned without one.
+    assert isinstance(murmurlog.plan(users=300, mechanism="threshold", noise="geometric"), Plan)
 
 
 def test_a_plan_by_a_private_profile_says_so_to_the_release(monkeypatch, capsys, tmp_path):

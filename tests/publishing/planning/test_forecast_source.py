@@ -33,7 +33,7 @@ def test_a_plan_for_a_target_is_a_value(tmp_path):
     terms = Terms(mechanism="threshold", per_user=3)
     planned = plan_for_target(source, terms, target=Target(name="volume", amount=0.9), epsilon=1.0)
     assert planned.met is False
-    assert planned.shortfall.startswith("missed: volume=0.9 is not reached at epsilon 1;")
+    assert planned.shortfall.startswith("missed: volume=0.9 is not reached: the best at epsilon 1")
     assert planned.unprotected == []  # all of it was given
     assert planned.settings["per-user"] == 3
     assert planned.as_json()["release"] == planned.command

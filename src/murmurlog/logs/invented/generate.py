@@ -8,7 +8,7 @@ was fitted to a known log, with planted labels; `texts` gives the texts of queri
 privacy noise.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from os.path import realpath
 from pathlib import Path
@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from murmurlog.bundle.progress import measure
 from murmurlog.errors import DiskError, InputError, UsageError
 from murmurlog.logs.invented import texts as text
 from murmurlog.logs.invented.populations import POPULATIONS, numbers
@@ -56,7 +57,13 @@ class Invented:
     labels: pa.Table | None = None  # kind, query, target: what was planted
 
 
-def invent(*, rows: int, seed: int, like: str | None = None) -> Invented:
+def invent(
+    *,
+    rows: int,
+    seed: int,
+    like: str | None = None,
+    say: Callable[[str], None] = lambda _: None,
+) -> Invented:
     """An invented log of exactly this many rows; the same for the same seed.
 
     With `like` its users are a part of that population, as many as make that many rows on average.
@@ -71,7 +78,7 @@ def invent(*, rows: int, seed: int, like: str | None = None) -> Invented:
         return _plain(rows=rows, seed=seed)
     if like not in POPULATIONS:
         raise UsageError(f"--like {like!r} is not known: choose {' or '.join(POPULATIONS)}")
-    return _from_population(rows=rows, seed=seed, like=like)
+    return _from_population(rows=rows, seed=seed, like=like, advance=measure(say, total=rows))
 
 
 def _plain(*, rows: int, seed: int) -> Invented:
@@ -110,10 +117,10 @@ def check_target(out: Path, *, flag: str = "--out", kinds: Sequence[str] = tuple
     if not out.parent.is_dir():
         raise UsageError(f"{flag} {str(out)!r}: there is no folder {str(out.parent)!r}")
     try:
-        kind, _ = format_of(out)
+        kind, compression = format_of(out)
     except InputError as error:
         raise UsageError(str(error)) from None
-    if kind not in kinds:
+    if kind not in kinds or compression == "zip":
         what = "a log" if flag == "--out" else "labels"
         raise UsageError(f"cannot write {out.name}: {what} can be {', '.join(kinds)}")
 
@@ -154,17 +161,24 @@ def _copy(table: pa.Table, out: Path, *, seed: int, order: str) -> None:
         connection.execute(f"COPY (FROM invented {order}) TO $file ({options})", {"file": str(out)})
     except duckdb.IOException as error:
         raise DiskError(f"cannot write {out.name}: {error}") from None
+    except BaseException:  # stopped: no half of a log
+        out.unlink(missing_ok=True)
+        raise
     finally:
         connection.close()
 
 
-def _from_population(*, rows: int, seed: int, like: str) -> Invented:
+def _from_population(
+    *, rows: int, seed: int, like: str, advance: Callable[[int], None]
+) -> Invented:
     """A log of users of a population: drawn as numbers, then given texts."""
     population = POPULATIONS[like]
     rng = np.random.default_rng(seed)
     users = max(1, min(rows, round(rows * population.users / population.rows)))
     sizes = draw_sizes(rng, rows=rows, users=users, sigma=population.activity)
-    user, time, query, host, rank = numbers(rng, population, seed=seed, sizes=sizes)
+    user, time, query, host, rank = numbers(
+        rng, population, seed=seed, sizes=sizes, advance=advance
+    )
     query_codes = pa.array(query).dictionary_encode()
     host_codes = pa.array(host, mask=host < 0).dictionary_encode()
     queries, sites = (np.asarray(codes.dictionary, np.int64) for codes in (query_codes, host_codes))

@@ -4,6 +4,7 @@ A population is fitted to a known log (docs/explanation/populations.md). Users, 
 ranks are drawn as numbers; `texts` gives their texts. Draws no privacy noise.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -75,14 +76,20 @@ POPULATIONS = {
 
 
 def numbers(
-    rng: np.random.Generator, population: Population, *, seed: int, sizes: Ints
+    rng: np.random.Generator,
+    population: Population,
+    *,
+    seed: int,
+    sizes: Ints,
+    advance: Callable[[int], None] = lambda _: None,
 ) -> list[Numbers]:
     """User, second, query, host (-1: no click) and rank of each row, by time."""
     cuts = np.flatnonzero(np.diff(np.cumsum(sizes) // CHUNK)) + 1
-    chunks = [
-        _rows(rng, population, seed=seed, user=np.repeat(some, sizes[some]))
-        for some in np.split(np.arange(len(sizes)), cuts)
-    ]
+    chunks = []
+    for some in np.split(np.arange(len(sizes)), cuts):
+        user = np.repeat(some, sizes[some])
+        chunks.append(_rows(rng, population, seed=seed, user=user))
+        advance(len(user))
     columns = [np.concatenate(column) for column in zip(*chunks, strict=True)]
     order = np.argsort(columns[1], kind="stable")  # the rows of one submission stay together
     return [column[order] for column in columns]

@@ -37,7 +37,7 @@ def generate(
             raise UsageError("labels are written beside a log: give out, too")
         check_labels(planted, like=like, out=target)
     say(f"inventing {rows} rows")
-    log = invent(rows=rows, seed=seed, like=like)
+    log = invent(rows=rows, seed=seed, like=like, say=say)
     if target:
         say(f"writing {target.name}")
         write(log, target)

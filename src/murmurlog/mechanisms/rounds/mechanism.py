@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from murmurlog.bundle.decimals import decimal, integer
 from murmurlog.bundle.options import Option
+from murmurlog.bundle.progress import measure
 from murmurlog.bundle.schema import keys_schema
 from murmurlog.errors import Refused, UsageError
 from murmurlog.mechanisms.letters import number, whole
@@ -240,7 +241,8 @@ class Rounds(Mechanism):
         """At most d distinct items of each unit, fixed here once for all rounds."""
         from murmurlog.mechanisms.rounds.weights import bounded, numbered
 
-        return numbered(bounded(log, view, per_user=self.schedule.d, entropy=entropy))
+        held = numbered(bounded(log, view, per_user=self.schedule.d, entropy=entropy))
+        return replace(held, say=view.say)
 
     def release(self, held: Held, *, entropy: Entropy) -> pa.Table:
         """(key columns and, if there are counts, users, users_stderr, reliable)."""
@@ -260,6 +262,7 @@ class Rounds(Mechanism):
         if not held.dense:
             scales = [scale * GRID for scale in self.schedule.scales]
             return select_streaming(held, scales=scales, judge=self.judged, entropy=entropy)
+        advance = measure(held.say, total=self.schedule.rounds, unit="rounds")
         shown = []
         play: Play | None = opening(held)
         for k, scale in enumerate(self.schedule.scales):
@@ -271,6 +274,7 @@ class Rounds(Mechanism):
             noise = draw(noise="gaussian", scale=scale * GRID, count=len(W), entropy=entropy)
             passed, play = self._step(held, play, k, W + noise)
             shown.append(passed)
+            advance()
         return np.sort(np.concatenate(shown))
 
     def _step(self, held: Held, play: Play, k: int, z: Integers) -> tuple[Integers, Play | None]:

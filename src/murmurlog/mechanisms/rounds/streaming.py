@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from murmurlog.bundle.progress import measure
 from murmurlog.mechanisms.rounds.weights import (
     Held,
     attended,
@@ -44,6 +45,7 @@ def select_streaming(
     """The published items' numbers, in order; `scales` are those of the draws, in grid steps."""
     shown: list[Integers] = [np.zeros(0, np.int64)]
     rows, known = opening_rows(held), None
+    advance = measure(held.say, total=len(scales), unit="rounds")
     for k, scale in enumerate(scales):
         # 1. What each unit gives to each of its items that are alive: all of these and no others.
         sums = summed_weights(rows)
@@ -54,6 +56,7 @@ def select_streaming(
         passing = going.process(batches, k=k, scale=scale, judge=judge, entropy=entropy)
         known = held.engine.store_batches(GOING_ON, passing)
         shown += going.passed
+        advance()
         if going.count == 0:
             break
         rows = attended(held, rows, known.select("item", "attention"))

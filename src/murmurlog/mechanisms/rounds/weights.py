@@ -3,7 +3,8 @@
 All steps are Ibis expressions, the same on every engine. Draws no noise.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import ibis
@@ -33,6 +34,7 @@ class Held:
     unit: str
     per_user: int
     dense: bool = True  # items are 0 ... size - 1; else their numbers have gaps
+    say: Callable[[str], None] = field(default=lambda _: None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)

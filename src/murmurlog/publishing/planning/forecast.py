@@ -210,8 +210,8 @@ def explain(plan: Plan, simulation: Simulation | None = None) -> str:
     ten, hundred = (math.ceil(weight * math.sqrt(n)) for n in (10, 100))
     last = f"The last of {rounds} rounds asks" if rounds > 1 else "It asks"
     text = (
-        f"{last} for a weight of {weight:.3g}: {math.ceil(weight)} {unit}s with nothing else in play, "
-        f"{ten} who have ten items in play each, {hundred} who have a hundred"
+        f"{last} for a weight of {weight:.3g}: {math.ceil(weight)} {unit}s with no other candidate, "
+        f"{ten} with ten candidates each, {hundred} with a hundred"
     )
     if simulation is None:
         return f"{text}."

@@ -80,9 +80,7 @@ class ForecastSource:
             source,
             kind=kind,
             unit=self.unit,
-            columns=self.read.columns,
-            encoding=self.read.encoding,
-            shape=self.read.shape,
+            read_as=self.read,
             memory=self.memory,
         )
         if self.public is not None and self.users:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from murmurlog.bundle.progress import measure
 from murmurlog.errors import UsageError
 from murmurlog.publishing.plan import DELTA, EPSILON, Plan, plan
 from murmurlog.publishing.planning.forecast import Forecast, Simulation, explain, no_forecast
@@ -219,11 +220,13 @@ class Search:
         repeats: int | None = None,
     ) -> Choice:
         found = []
+        advance = measure(self._say, total=len(tried), unit="candidates")
         for each in tried:
             try:
                 found.append(self._forecast(each, epsilon, repeats=repeats))
             except UsageError as error:  # no such noise can be certified at this budget
                 why = error
+            advance()
         if not found:
             raise why
         amount = (of or target or Target(name="volume", amount=0.5)).of
@@ -281,6 +284,7 @@ def sweep(
     rows = []
     for name, (own, tried) in lines.items():
         say(f"sweeping over {name}")
+        advance = measure(say, total=len(EPSILONS), unit="values")
         search = Search(simulation, own)
         for epsilon in EPSILONS:
             choice = search._best(tried, epsilon, None, None)
@@ -292,6 +296,7 @@ def sweep(
                     **choice.forecast.as_json(),
                 }
             )
+            advance()
     return rows
 
 
@@ -330,6 +335,7 @@ class TargetPlan:
     epsilon: float | None  # as it was given
     explanation: str
     sweep: Sequence[Mapping[str, Any]] = ()
+    limit: Choice | None = None  # at the largest epsilon, where even that misses the target
 
     @property
     def met(self) -> bool | None:
@@ -380,18 +386,38 @@ class TargetPlan:
         return shlex.join(words)
 
     @property
+    def sentence(self) -> str:
+        """The forecast in one sentence."""
+        if self.choice is None:
+            return ""
+        f, g = self.choice.forecast, self.choice.plan.guarantee
+        what = {"query": "queries", "pair": "pairs of queries", "click": "pairs of query and url"}
+        items = what.get(self.log.kind, f"{self.log.kind}s")
+        return (
+            f"At epsilon {g.epsilon:.3g} with {self.log.stand_in.units:,} {g.unit}s about {f.queries:,.0f} "
+            f"{items} would be published, {100 * f.volume:.1f} % of the volume."
+        )
+
+    @property
     def shortfall(self) -> str | None:
-        """Why nothing better was found; None if the target is reached."""
+        """How much of the target can be had; None if it is reached."""
         if self.met is not False or self.target is None or self.choice is None:
             return None
-        best, epsilon = self.target.of(self.choice.forecast), self.choice.epsilon
-        amount = f"{best:.1%}" if self.target.name == "volume" else f"{best:.0f}"
-        most = ", the most that is tried" if epsilon >= MOST else ""
+
+        def best(choice: Choice) -> str:
+            amount = self.target.of(choice.forecast) if self.target else 0.0
+            volume = self.target and self.target.name == "volume"
+            text = f"{100 * amount:.1f} %" if volume else f"{amount:,.0f}"
+            return f"the best at epsilon {choice.epsilon:g} is about {text}"
+
+        advice = "lower the target, or allow a larger epsilon"
+        also = ""
+        if self.limit is not None:
+            advice = "lower the target, or plan for more users"
+            also = f", and {best(self.limit)}, the largest epsilon that is tried"
         return (
-            f"missed: {self.target} is not reached at epsilon {epsilon:g}{most}; the best is {amount}, by "
-            f"{self.choice.plan.mechanism}. What few users hold cannot be published at this budget, "
-            "whatever the split: lower the target"
-            + (", or allow a larger epsilon." if epsilon < MOST else ".")
+            f"missed: {self.target} is not reached: {best(self.choice)}{also}. What few users hold cannot "
+            f"be published at this budget, whatever the split: {advice}."
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -399,10 +425,11 @@ class TargetPlan:
         if self.choice is None:
             return {"from": self.log.description, "sweep": list(self.sweep)}
         return self.choice.plan.as_json() | {
+            "sentence": self.sentence,
             "explained": self.explanation,
             "target": None if self.target is None else str(self.target),
             "met": self.met,
-            "foretold": self.choice.forecast.as_json(),
+            "forecast": self.choice.forecast.as_json(),
             "from": self.log.description,
             "unprotected": self.unprotected,
             "release": self.command,
@@ -428,11 +455,14 @@ def plan_for_target(
     terms = replace(terms, unit=log.unit, reach=log.reach)
     simulation = Simulation(log.stand_in)
     rows = sweep(simulation, terms, say=say) if with_sweep else []
-    choice, explanation = None, ""
+    choice, limit, explanation = None, None, ""
     if not with_sweep or target is not None or epsilon is not None or goal is not None:
         search = Search(simulation, terms, say=say)
         if target is not None and epsilon is None:
             choice = search.least(target, goal=goal)
+            if not target.met(choice.forecast):
+                # The settings of a release are no place for the largest epsilon that was tried.
+                limit, choice = choice, search.at(EPSILON, target=target, goal=goal)
         else:
             choice = search.at(EPSILON if epsilon is None else epsilon, target=target, goal=goal)
         explanation = explain(choice.plan, simulation)
@@ -444,4 +474,5 @@ def plan_for_target(
         epsilon=epsilon,
         explanation=explanation,
         sweep=rows,
+        limit=limit,
     )

@@ -10,6 +10,8 @@ from murmurlog.publishing.plan import Plan
 from murmurlog.publishing.planning.forecast_source import ForecastSource
 from murmurlog.publishing.planning.goals import Target, TargetPlan, Terms, plan_for_target
 
+FORECAST_MECHANISMS = (None, "rounds", "threshold", "korolova")
+FORECAST_OPTIONS = ("rounds", "count_share", "count_per_user")  # what a forecast can vary
 FORECAST = ("profile", "public", "like", "raw", "kind")
 SHARED = ("users", "unit", "memory")  # of a plan and of the log that a forecast is made from
 TERMS = ("delta", "neighbours", "set_only", "mechanism", "per_user")
@@ -28,17 +30,19 @@ def plan(
 
     With a `target` ("volume=0.4" or "queries=10000") or a `goal` ("coverage" or "precision"): the
     release that reaches it at the least epsilon, by a forecast from `profile`, `public`, `like` (with
-    `users`) or `raw`. All keywords are named as the flags of `murmurlog plan` are.
+    `users`) or `raw`. With `users` alone: the forecast for a generated log of so many. All keywords are named as the flags of `murmurlog plan` are.
     """
     asked = {**keywords, **(options or {})}
-    if target is None and goal is None and not any(asked.get(n) is not None for n in FORECAST):
+    asks = any(asked.get(name) is not None for name in FORECAST)
+    forecast = target is not None or goal is not None or asks
+    if not forecast and not forecast_by_users(mechanism, asked):
         return plan_mechanism(mechanism, **asked)
     source = {n: asked.pop(n) for n in (*FORECAST, *SHARED) if asked.get(n) is not None}
     epsilon = asked.pop("epsilon", None)
     terms = {n: asked.pop(n) for n in TERMS if asked.get(n) is not None}
     if mechanism is not None:
         terms["mechanism"] = mechanism
-    unknown = sorted(set(asked) - {"rounds", "count_share", "count_per_user"})
+    unknown = sorted(set(asked) - set(FORECAST_OPTIONS))
     if unknown:
         raise UsageError(f"a forecast does not vary {', '.join(unknown)}: leave it out")
     return plan_for_target(
@@ -49,6 +53,13 @@ def plan(
         epsilon=epsilon,
         say=say,
     )
+
+
+def forecast_by_users(mechanism: str | None, asked: Mapping[str, Any]) -> bool:
+    """Whether a number of users alone asks for a forecast: it has one, and nothing else is given."""
+    known = {"users", "epsilon", "unit", "memory", *TERMS, *FORECAST_OPTIONS}
+    given = {name for name, value in asked.items() if value is not None and value is not False}
+    return "users" in given and mechanism in FORECAST_MECHANISMS and given <= known
 
 
 def read_target(text: str) -> Target:

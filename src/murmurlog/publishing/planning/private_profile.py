@@ -31,6 +31,7 @@ from murmurlog.publishing.planning.outline_counts import check_kind, count
 from murmurlog.publishing.planning.outline_noise import Measurement
 from murmurlog.publishing.planning.profile_options import Measured, ProfileOptions
 from murmurlog.publishing.request import Booking
+from murmurlog.publishing.spending import Spending, spending
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,42 +132,56 @@ def _carry_out(
         epsilon=privacy.epsilon, delta=delta, d=per_user, neighbours=neighbours
     )
     guarantee = noise.guarantee(epsilon=privacy.epsilon, unit=unit, neighbours=neighbours)
-    book, name = opened(request.booking.ledger, request.booking.source_name)
+    booking = request.booking
+    book, name = opened(booking.ledger, booking.source_name, new_source=booking.new_source)
     reading = Reading.of(read)
     booked_unit = reading.unit(unit, gap=GAP)
     if book:
-        book.check(name, guarantee, unit=booked_unit)
-    path = copies.enter_context(local_source(request.source, say=say))
-    found = find(path, columns=read.columns, encoding=read.encoding, shape=read.shape)
+        book.check(name, guarantee, unit=booked_unit, new_source=booking.new_source)
+    path = copies.enter_context(local_source(request.source, read, say=say))
+    found = find(path, read)
     check(found, kind=kind, unit=unit)
     way = choose_way(request.profile.bound, timed="time" in found.columns)
     reading.check(found)
     release_id = SystemEntropy().bytes(16).hex()
-    with connect(memory=request.memory) as engine:
-        log = reading.read(found, engine=engine, urls=kind == "click", say=say)
-        say(f"counting {kind}")
-        counted = count(log, kind=kind, unit=unit, per_user=per_user, way=way, entropy=entropy)
-    if book:  # from here on the budget is spent
-        book.reserve(
-            name, guarantee, release_id=release_id, what=f"{kind}: {noise}", unit=booked_unit
+    begun = Spending(
+        book=book, release_id=release_id, out=str(target),
+        published=target.exists if target else None,
+    )  # fmt: skip
+    with spending(begun):
+        with connect(memory=request.memory) as engine:
+            log = reading.read(
+                found, engine=engine, urls=kind == "click", say=_without_warnings(say)
+            )
+            say(f"counting {kind}")
+            counted = count(log, kind=kind, unit=unit, per_user=per_user, way=way, entropy=entropy)
+        if book:  # from here on the budget is spent
+            book.reserve(
+                name, guarantee, release_id=release_id, what=f"{kind}: {noise}", unit=booked_unit,
+                new_source=booking.new_source,
+            )  # fmt: skip
+        outline = measure(
+            counted, noise, epsilon=privacy.epsilon, neighbours=neighbours, entropy=entropy
         )
-    outline = measure(
-        counted, noise, epsilon=privacy.epsilon, neighbours=neighbours, entropy=entropy
-    )
-    made = Survey(
-        outline=outline,
-        shape=found.shape,
-        columns=found.columns,
-        text=reading.as_json() | {"bound": way},
-        release_id=release_id,
-        booked=book is not None,
-    )
-    with committing(book, release_id) as commit:
-        if target:
-            _write(made, target, ready=commit)
-        else:
-            commit()
+        made = Survey(
+            outline=outline,
+            shape=found.shape,
+            columns=found.columns,
+            text=reading.as_json() | {"bound": way},
+            release_id=release_id,
+            booked=book is not None,
+        )
+        with committing(book, release_id) as commit:
+            if target:
+                _write(made, target, ready=commit)
+            else:
+                commit()
     return made
+
+
+def _without_warnings(say: Callable[[str], None]) -> Callable[[str], None]:
+    """Says all but warnings, which hold exact counts: what a private profile prints is passed on."""
+    return lambda text: None if text.startswith("warning: ") else say(text)
 
 
 def _write(made: Survey, target: Path, *, ready: Callable[[], None]) -> None:

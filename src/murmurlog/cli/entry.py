@@ -1,0 +1,19 @@
+"""Where the process starts: signals are handled before anything that takes time is imported."""
+
+import sys
+
+from murmurlog.cli import stop
+
+
+def main() -> None:
+    """Runs the command line."""
+    stop.listen()
+    try:
+        from murmurlog.cli.main import main as run
+
+        run()
+    except stop.Stopped as error:  # while it was imported
+        sys.stderr.write(f"{stop.sentence()}\n")
+        sys.exit(stop.exit_code(error))
+    finally:
+        stop.leave()

@@ -1,0 +1,349 @@
+"""What a ledger says about its sources: as JSON, in words, and as a page to print and sign.
+
+A function of the ledger's contents and, for the page, of the day. Never sees a log.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from murmurlog import __version__
+from murmurlog.bundle.keys import MOST_CHARACTERS
+from murmurlog.bundle.scratch import scratch, settle
+from murmurlog.bundle.write import check_target
+from murmurlog.charts import html
+from murmurlog.errors import DiskError, UsageError
+from murmurlog.privacy import Guarantee
+from murmurlog.publishing.ledger import Ledger
+from murmurlog.publishing.ledger_records import Account, CapChange, Contents, Entry
+
+STATES = {"committed": "published", "reserved": "not published"}
+WAITING = "booked and not published: still running, or failed after the booking. Counts as spent"
+REQUIRED = {
+    True: "Every source needs a cap: releases on a source without one are refused.",
+    False: "A source may be without a cap.",
+}
+STYLE = """
+@page { size: A4; margin: 17mm 16mm 18mm; }
+main, header, footer { max-width: 52rem; }
+p { max-width: none; }
+.label { max-width: none; }
+section { margin-top: 1.8rem; }
+td.key { min-width: 0; }
+td code { font-size: 0.82em; word-break: break-all; }
+.sign { display: grid; grid-template-columns: 1fr 1fr; gap: 2.6rem 2.4rem; margin: 2.6rem 0 0; }
+.sign div { border-top: 1px solid var(--ink); padding-top: 0.25rem; font-size: 0.85rem;
+  color: var(--quiet); }
+.keep { break-inside: avoid; }
+@media print {
+  :root { color-scheme: light; --ink: #000; --quiet: #444; --paper: #fff; --grid: #bbb;
+    --card: #fff; }
+  html { font-size: 12px; } body { font-size: 9.5pt; line-height: 1.35; }
+  header { padding-top: 0; }
+  header, main, footer { padding-left: 0; padding-right: 0; max-width: none; }
+  h1 { font-size: 22pt; } h2 { font-size: 13pt; break-after: avoid; }
+  section > p { break-after: avoid; }
+  section { break-inside: auto; margin-top: 14pt; } section.keep { break-inside: avoid; }
+  .scroll, .tall { overflow: visible; max-height: none; }
+  .tall th { position: static; }
+  table { font-size: 8.5pt; width: 100%; } td.key { overflow-wrap: break-word; }
+  th, td { padding-right: 0.6rem; }
+  thead { display: table-header-group; } tr { break-inside: avoid; }
+  .label { break-inside: avoid; }
+  footer { margin-top: 14pt; padding-bottom: 0; font-size: 8pt; }
+}
+"""
+
+
+def as_json(contents: Contents) -> dict[str, Any]:
+    """Everything, as `ledger show --json` prints it: each source with its bookings and its cap's history."""
+    return {
+        "cap_required": contents.cap_required,
+        "cap_required_history": [asdict(change) for change in contents.requirement_history],
+        "sources": [_source(contents, account) for account in contents.accounts],
+        "entries": [asdict(entry) for entry in contents.entries],
+        "digest": contents.digest,
+    }
+
+
+def _source(contents: Contents, account: Account) -> dict[str, Any]:
+    _, entries, history = contents.of(account.name)
+    waiting = _waiting(entries)
+    capped = account.epsilon_cap is not None
+    return {
+        **asdict(account),
+        "cap": {"epsilon": account.epsilon_cap, "delta": account.delta_cap} if capped else None,
+        "rectangle": None,  # of another rule than the sum
+        "spent": {"epsilon": account.epsilon, "delta": account.delta},
+        "left": {"epsilon": account.epsilon_left, "delta": account.delta_left} if capped else None,
+        "not_published": {
+            "releases": len(waiting),
+            "epsilon": sum(entry.epsilon for entry in waiting),
+            "delta": sum(entry.delta for entry in waiting),
+        },
+        "entries": [asdict(entry) for entry in entries],
+        "cap_history": [asdict(change) for change in history],
+    }
+
+
+def as_text(contents: Contents, name: str) -> str:
+    """The ledger of this name in plain words: each source with cap, sums, releases and changes."""
+    lines = [
+        f"{name}: {_many(len(contents.accounts), 'source')}. {REQUIRED[contents.cap_required]}"
+    ]
+    for change in contents.requirement_history:
+        what = "a cap is required" if change.cap_required else "no cap is required"
+        lines.append(f"  {_when(change.changed_at)}  {what}{_by(change)}{_why(change.reason)}")
+    for account in contents.accounts:
+        _, entries, history = contents.of(account.name)
+        lines += ["", account.name, *(f"  {n:<10}{text}" for n, text in _facts(account, entries))]
+        if entries:
+            lines.append("  releases (times in UTC)")
+            width = max(len(_pair(e.epsilon, e.delta)) for e in entries)
+            lines += [
+                f"    {_when(e.reserved_at)}  {STATES[e.state]:<13}  "
+                f"{_pair(e.epsilon, e.delta):<{width}}  {e.release_id}  {_subject(e)}"
+                for e in entries
+            ]
+        if history:
+            lines.append("  changes of the cap")
+            lines += [
+                f"    {_when(c.changed_at)}  {_change(c)}{_by(c)}{_why(c.reason)}" for c in history
+            ]
+    return "\n".join(lines)
+
+
+def _facts(account: Account, entries: Sequence[Entry]) -> Iterator[tuple[str, str]]:
+    """The state of a source: what it protects, its cap, what is spent and left."""
+    yield "per", _unit(account)
+    capped = account.epsilon_cap is not None
+    yield "cap", _pair(account.epsilon_cap, account.delta_cap) if capped else "none"
+    yield "spent", f"{_pair(account.epsilon, account.delta)}, by {_many(len(entries), 'release')}"
+    if capped:
+        yield "left", _left(account)
+    if waiting := _waiting(entries):
+        yield "of these", f"{_many(len(waiting), 'release')} {WAITING}."
+
+
+def _left(account: Account) -> str:
+    text = _pair(account.epsilon_left, account.delta_left)
+    over = [
+        f"{name} {spent - cap:.6g}"
+        for name, spent, cap, left in (
+            ("epsilon", account.epsilon, account.epsilon_cap, account.epsilon_left),
+            ("delta", account.delta, account.delta_cap, account.delta_left),
+        )
+        if cap is not None and left == 0 and spent > cap * (1 + 1e-9)
+    ]
+    if over:
+        return f"{text}; {' and '.join(over)} more than the cap is spent: every release is refused"
+    return text if account.epsilon_left and account.delta_left else f"{text}: the cap is reached"
+
+
+def _unit(account: Account) -> str:
+    return "-" if account.unit is None else f"{account.unit} ({account.neighbours})"
+
+
+def _pair(epsilon: float | None, delta: float | None) -> str:
+    return f"epsilon {epsilon:.6g}, delta {delta:.6g}"
+
+
+def _change(change: CapChange) -> str:
+    if change.epsilon_before is None:
+        return _pair(change.epsilon, change.delta)
+    before = _pair(change.epsilon_before, change.delta_before)
+    return f"{_pair(change.epsilon, change.delta)} instead of {before}"
+
+
+def _who(change: Any) -> str:
+    """Who made a change; the account, too, where another name was given."""
+    if change.by_whom is None:
+        return "not recorded"
+    same = change.by_whom == change.os_user
+    return str(change.by_whom) if same else f"{change.by_whom} (account {change.os_user})"
+
+
+def _by(change: Any) -> str:
+    return "" if change.by_whom is None else f", by {_who(change)}"
+
+
+def _why(reason: str | None) -> str:
+    return f": {reason}" if reason else ""
+
+
+def _when(moment: str | None) -> str:
+    """A time in UTC to the minute; changes from before histories have none."""
+    return "not recorded    " if moment is None else moment[:16].replace("T", " ")
+
+
+def _waiting(entries: Sequence[Entry]) -> list[Entry]:
+    return [entry for entry in entries if entry.state != "committed"]
+
+
+def _subject(entry: Entry) -> str:
+    """The title of a release, if it has one, and its tables with their mechanisms."""
+    parts = re.findall(r"(?:^|; )([\w-]+): ([\w-]+)", entry.what)
+    tables = ", ".join(f"{table} ({mechanism})" for table, mechanism in parts) or entry.what
+    return f"{entry.title}: {tables}" if entry.title else tables
+
+
+def _many(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
+def as_html(contents: Contents, source: str, *, ledger: str, day: str) -> str:
+    """The page about one source of the ledger of this name, made on this day."""
+    account, entries, history = contents.of(source)
+    parts = [
+        html.label(f"Budget per {_base(account)}", _label(account, entries)),
+        html.section("What this means", html.paragraph(" ".join(meaning(account)))),
+        _releases(account, entries),
+        _changes(history, contents),
+        _signature(),
+    ]
+    return html.printed(
+        title=source,
+        kicker="Statement of a privacy budget",
+        lead=f"What was spent on this source until {day}, what may still be spent, and who decided so.",
+        parts=parts,
+        foot=f"Made on {day} by murmurlog {__version__} from the ledger {ledger}, and from nothing "
+        f"else. SHA-256 of everything in the ledger: {contents.digest}",
+        style=STYLE,
+    )
+
+
+def _base(account: Account) -> str:
+    return "unit" if account.unit is None else account.unit.partition(" (")[0]
+
+
+def _label(account: Account, entries: Sequence[Entry]) -> Iterator[tuple[str, str, str]]:
+    if account.unit is None:
+        yield "Unit", "", "Set by the first release."
+    else:
+        other = "without it" if account.neighbours == "add-remove" else "with another in its place"
+        what = f"Protects all of one {_base(account)}: a log with it is compared with one {other}."
+        yield "Unit", _unit(account), what
+    if account.epsilon_cap is None:
+        yield "Cap", "none", "Releases are booked and never refused for their cost."
+    else:
+        yield (
+            "Cap",
+            _pair(account.epsilon_cap, account.delta_cap),
+            "The most that all releases together may cost.",
+        )
+    yield (
+        "Spent",
+        _pair(account.epsilon, account.delta),
+        f"The sum over {_many(len(entries), 'release')}.",
+    )
+    if account.epsilon_cap is not None:
+        text, _, remark = _left(account).partition("; ")
+        remark = f"{remark[:1].upper()}{remark[1:]}." if remark else ""
+        yield "Left", text.removesuffix(": the cap is reached"), remark
+    if waiting := _waiting(entries):
+        yield (
+            "Not published",
+            _many(len(waiting), "release"),
+            f"{WAITING[:1].upper()}{WAITING[1:]}.",
+        )
+
+
+def meaning(account: Account) -> list[str]:
+    """Two plain sentences on what the sum promises; a third where a unit is less than a user."""
+    if account.unit is None:
+        return ["Nothing was released from this source, so no release says anything about anyone."]
+    unit = _base(account)
+    total = Guarantee(epsilon=account.epsilon, delta=min(1.0, account.delta), unit=unit)
+    what = (
+        f"whether one {unit} is in the log"
+        if account.neighbours == "add-remove"
+        else f"which of two a {unit} is"
+    )
+    sentences = [
+        f"Whoever sees all of these releases, whatever else they know, can change their odds on {what} "
+        f"by a factor of at most {html.odds(total)}, which is e to the epsilon spent.",
+        "This holds without exception: the delta spent is 0."
+        if total.delta == 0
+        else f"This holds but for a chance of at most {html.chance(total.delta)} for each {unit}, "
+        "which is the delta spent.",
+    ]
+    if unit != "user":
+        sentences.append(html.several(unit))
+    return sentences
+
+
+def _releases(account: Account, entries: Sequence[Entry]) -> str:
+    if not entries:
+        return html.section("Releases", html.paragraph("None."))
+    rows = [
+        [
+            entry.reserved_at[:10],
+            _subject(entry),
+            entry.release_id,
+            STATES[entry.state],
+            f"{entry.epsilon:.6g}",
+            f"{entry.delta:.6g}",
+        ]
+        for entry in entries
+    ]
+    rows.append(["Sum", "", "", "", f"{account.epsilon:.6g}", f"{account.delta:.6g}"])
+    head = ["booked (UTC)", "release", "id", "state", "epsilon", "delta"]
+    return html.section("Releases", html.grid(head, rows, numbers=(4, 5), most=MOST_CHARACTERS))
+
+
+def _changes(history: Sequence[CapChange], contents: Contents) -> str:
+    note = REQUIRED[contents.cap_required]
+    if not history:
+        return html.section("The cap and its history", html.paragraph("No cap was ever set."), note=note)  # fmt: skip
+    rows = [
+        [
+            "not recorded" if change.changed_at is None else change.changed_at[:10],
+            _stacked(change.epsilon_before, change.delta_before),
+            _stacked(change.epsilon, change.delta),
+            _who(change),
+            change.reason or "-",
+        ]
+        for change in history
+    ]
+    head = ["changed (UTC)", "before", "after", "by", "reason"]
+    return html.section(
+        "The cap and its history",
+        html.grid(head, rows, numbers=(1, 2), most=MOST_CHARACTERS),
+        note=note,
+    )
+
+
+def _stacked(epsilon: float | None, delta: float | None) -> str:
+    """A cap on two lines of a cell."""
+    return "none" if epsilon is None else _pair(epsilon, delta).replace(", ", "\n")
+
+
+def _signature() -> str:
+    lines = "".join(f"<div>{name}</div>" for name in ("Name", "Role", "Date", "Signature"))
+    words = html.paragraph("I have read this statement.")
+    return f'<section class="keep">\n<h2>Signature</h2>\n{words}\n<div class="sign">{lines}</div>\n</section>'
+
+
+def write_statement(book: Ledger, source: str, *, out: Path, day: str | None = None) -> str:
+    """Writes the page about a source, whole or not at all. Returns the source's name in the ledger."""
+    if out.suffix != ".html":
+        raise UsageError(f"--out {str(out)!r} must be an .html file")
+    check_target(out)
+    name = book.account(source).name
+    page = as_html(
+        book.contents(), name, ledger=book.path.name, day=day or f"{datetime.now(UTC):%Y-%m-%d}"
+    )
+    try:
+        with scratch(out.parent) as folder:
+            made = folder / "statement.html"
+            made.write_text(page, encoding="utf-8")
+            settle(made, out)
+    except OSError as error:
+        raise DiskError(
+            f"the statement could not be written to {str(out)!r} ({error.strerror}). Free some room or "
+            "choose another --out."
+        ) from error
+    return name

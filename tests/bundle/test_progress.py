@@ -1,0 +1,36 @@
+"""Stages reach a plain function as lines; numbers reach those who take them."""
+
+from murmurlog.bundle.progress import measure, measure_all
+
+
+class Told:
+    def __init__(self):
+        self.stages, self.parts, self.totals = [], [], []
+
+    def __call__(self, text):
+        self.stages.append(text)
+
+    def measure(self, *, total, unit):
+        self.totals.append((total, unit))
+        return lambda part=1, *, rows=None: self.parts.append((part, rows))
+
+    def measure_all(self, text, *, total, unit):
+        self.stages.append(text)
+        return self.measure(total=total, unit=unit)
+
+
+def test_a_plain_function_hears_no_numbers():
+    said = []
+    advance = measure(said.append, total=lambda: 1 / 0)  # nobody asks for the total
+    advance(3, rows=2)
+    measure_all(said.append, "all of it", total=2, unit="systems")()
+    assert said == []
+
+
+def test_a_reporter_gets_totals_and_parts():
+    told = Told()
+    measure(told, total=lambda: 10)(4, rows=7)
+    measure_all(told, "evaluation", total=3, unit="systems")()
+    assert told.totals == [(10, "rows"), (3, "systems")]
+    assert told.parts == [(4, 7), (1, None)]
+    assert told.stages == ["evaluation"]

@@ -1,0 +1,154 @@
+"""--help: groups by task, two screens at most, one form of defaults, examples that run."""
+
+import shlex
+import signal
+import subprocess
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+import pytest
+import typer
+from command import run
+from terminal import MAIN
+
+from murmurlog.cli.help_text import COMMANDS, EXAMPLES, with_default
+from murmurlog.cli.main import app
+from murmurlog.mechanisms import MECHANISMS, declared_options
+
+ROOT = Path(__file__).parents[2]
+SCREENS = 100  # lines: two screens of 100 columns and 50 lines
+GROUP = typer.main.get_command(app)
+
+
+def commands():
+    """Every command by its name, those of groups included."""
+    for name, command in GROUP.commands.items():
+        if hasattr(command, "commands"):
+            yield from ((f"{name} {sub}", inner) for sub, inner in command.commands.items())
+        else:
+            yield name, command
+
+
+NAMES = [name for name, _ in commands()]
+
+
+def shown(name, cwd):
+    return run(*name.split(), "--help", cwd=cwd, env={"COLUMNS": "100"}).stdout
+
+
+def test_the_flags_of_release_are_grouped_by_task_and_fit_on_two_screens(tmp_path):
+    text = shown("release", tmp_path)
+    lines = text.splitlines()
+    assert len(lines) <= SCREENS
+    assert max(map(len, lines)) <= 100
+    headings = [line[:-1] for line in lines if line.endswith(":") and not line.startswith(" ")]
+    assert headings == [
+        "Arguments", "What to publish", "Budget", "Your log", "Mechanisms", "Where it runs",
+        "Output", "Examples",
+    ]  # fmt: skip
+
+
+def test_release_names_every_flag_of_every_mechanism(tmp_path):
+    text = shown("release", tmp_path)
+    for option, owners in declared_options().values():
+        for owner in owners:
+            (line,) = [each for each in text.splitlines() if each.split()[:1] == [owner]]
+            assert option.flag in line.split(), owner
+
+
+def test_help_loads_neither_mechanisms_nor_numbers(tmp_path):
+    code = (
+        "import sys; from murmurlog.cli.main import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "print([m for m in sys.modules if m.partition('.')[0] in ('numpy', 'pyarrow', 'scipy')\n"
+        "       or m.startswith('murmurlog.mechanisms')])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "release", "--help"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert "--epsilon" in done.stdout
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_the_written_table_is_what_mechanisms_declare():
+    """Write it again with `python docs/options.py`."""
+    spec = spec_from_file_location("options", ROOT / "docs" / "options.py")
+    script = module_from_spec(spec)
+    spec.loader.exec_module(script)
+    assert script.TABLE.read_text() == script.table()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_command_has_examples_and_one_form_of_defaults(name, tmp_path):
+    text = shown(name, tmp_path)
+    assert all(f"  {line}\n" in text for line in EXAMPLES[name])
+    flags = " ".join(text.partition("Examples:")[0].split())
+    assert "efault" not in flags.replace("[default: ", "[")
+    assert "<" not in flags.replace("<TAB>", "")  # words for values are TEXT, FILE, N, X
+
+
+def test_a_default_has_one_form():
+    assert with_default("Of what. Default 4.") == "Of what.  [default: 4]"
+    assert with_default("Of what. Default: the lower one.") == "Of what.  [default: the lower one]"
+    assert with_default("Of what.  [default: 4]") == "Of what.  [default: 4]"
+    assert with_default("Of what.") == "Of what."
+
+
+def test_commands_are_listed_in_the_order_of_use(tmp_path):
+    text = run("--help", cwd=tmp_path).stdout.partition("Commands:\n")[2]
+    listed = [line.split()[0] for line in text.splitlines() if line[2:3].strip()]
+    assert set(listed) <= set(COMMANDS)  # give a new command its place
+    assert listed == [name for name in COMMANDS if name in listed]
+    assert "..." not in text
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_example_is_one_of_its_command(name):
+    for line in EXAMPLES[name]:
+        words = shlex.split(line.partition(" >")[0])
+        assert words[: 1 + len(name.split())] == ["murmurlog", *name.split()]
+        command = dict(commands())[name]
+        command.make_context(name, words[1 + len(name.split()) :]).close()  # parses
+
+
+def test_help_explains_commands_and_mechanisms(tmp_path):
+    assert (
+        run("help", "verify", cwd=tmp_path).stdout == run("verify", "--help", cwd=tmp_path).stdout
+    )
+    assert run("help", cwd=tmp_path).stdout == run("--help", cwd=tmp_path).stdout
+    for name in MECHANISMS:
+        text = run("help", name, cwd=tmp_path).stdout
+        assert text.startswith(f"{name}: ")
+        assert all(option.flag in text for option in MECHANISMS[name].options)
+    done = run("help", "nothing", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "no command and no mechanism 'nothing'" in done.stderr
+
+
+@pytest.mark.slow
+def test_the_examples_run(tmp_path):
+    """In one folder, from a generated log on; profile before plan, release before the rest."""
+    (tmp_path / "text.txt").write_text("weather in berlin today and tomorrow, " * 200)
+    (tmp_path / "murmurlog").write_text(f"#!/bin/sh\nexec '{MAIN[0]}' -c '{MAIN[2]}' \"$@\"\n")
+    (tmp_path / "murmurlog").chmod(0o755)
+    names = [name for top in COMMANDS for name in NAMES if name.split()[0] == top]
+    for name in ["generate", *(name for name in names if name not in ("generate", "init"))]:
+        for line in EXAMPLES[name]:
+            line = line.replace("~/.local/share/bash-completion/completions/", "completion-of-")
+            command = "./" + line + (" --no-browser" if line == "murmurlog serve bundle" else "")
+            with subprocess.Popen(
+                ["sh", "-c", f"exec {command}"], cwd=tmp_path, text=True,
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            ) as process:  # fmt: skip
+                if name == "serve":
+                    while not process.stderr.readline().startswith("serving"):
+                        assert process.poll() is None, line
+                    process.send_signal(signal.SIGINT)
+                _, said = process.communicate(timeout=600)
+            missed = name == "plan" and process.returncode == 1  # a target that is not reached
+            assert process.returncode == 0 or missed, f"{line}\n{said}"

@@ -1,0 +1,156 @@
+"""Ctrl-C and SIGTERM: one sentence says what was spent, and the ledger agrees."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import faults
+import pytest
+from terminal import MAIN, Terminal
+
+from murmurlog.bundle.scratch import PREFIX
+from murmurlog.cli import stop
+from murmurlog.errors import Refused
+from murmurlog.logs.invented.generate import invent, write
+from murmurlog.privacy import Guarantee
+from murmurlog.publishing.ledger import Ledger
+from murmurlog.publishing.spending import Spending, spending
+
+STOPPED = """
+import os, signal
+from murmurlog.publishing.ledger import Ledger
+act = Ledger.{method}
+def stopped(*given, **named):
+    done = act(*given, **named)
+    os.kill(os.getpid(), signal.SIGINT)
+    return done
+Ledger.{method} = stopped
+from murmurlog.cli.entry import main; main()
+"""
+
+
+@pytest.mark.parametrize("method", ["check", "reserve", "commit"])
+def test_a_release_that_is_stopped_says_what_the_ledger_has(tmp_path, method):
+    """Just after the ledger's last look, after the reservation, and before the bundle appears."""
+    write(invent(rows=20_000, seed=1), tmp_path / "log.parquet")
+    (tmp_path / "tmp").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", STOPPED.format(method=method), "release", "log.parquet", "--out", "b",
+         "--ledger", "l.db", "--source", "web"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=120,
+        env={**os.environ, "TMPDIR": str(tmp_path / "tmp")},
+    )  # fmt: skip
+    said = done.stderr.splitlines()[-1]
+    assert done.returncode == 130
+    assert "Traceback" not in done.stderr
+    if method == "check":
+        assert said == "stopped: nothing was booked"
+        assert not (tmp_path / "l.db").exists()
+    else:
+        (entry,) = Ledger(tmp_path / "l.db").entries()
+        assert entry.state == "reserved"
+        assert said == (
+            f"stopped: epsilon 1, delta 1e-06 stay booked on source web as {entry.release_id}; "
+            "nothing was published"
+        )
+    assert {path.name for path in tmp_path.iterdir()} <= {"log.parquet", "tmp", "l.db"}
+    assert not list((tmp_path / "tmp").iterdir())
+
+
+@pytest.mark.slow
+def test_a_release_that_is_stopped_anywhere_says_what_it_spent():
+    (kind,) = faults.faults(300, kinds=["stopped"])
+    assert kind.violations == []
+    assert {"nothing", "reserved"} <= set(kind.states)
+
+
+@pytest.mark.slow
+def test_the_comparison_notices_a_sentence_that_is_not_true(monkeypatch):
+    monkeypatch.setattr(faults.Place, "said", "stopped: nothing was booked; nothing was published")
+    (kind,) = faults.faults(300, kinds=["stopped"])
+    assert any("stopped: nothing was booked" in each for each in kind.violations)
+
+
+def begun(tmp_path, *, published):
+    book = Ledger(tmp_path / "l.db")
+    return book, Spending(book=book, release_id="r1", out="out", published=published)
+
+
+def test_the_sentence_follows_the_ledger(tmp_path):
+    book, spent = begun(tmp_path, published=lambda: False)
+    assert spent.sentence() == "nothing was booked; nothing was published"
+    book.reserve("web", Guarantee(epsilon=1.5, delta=1e-6), release_id="r1", what="")
+    booked = "epsilon 1.5, delta 1e-06 stay booked on source web as r1"
+    assert spent.sentence() == f"{booked}; nothing was published"
+    book.commit("r1")
+    there = Spending(book=book, release_id="r1", out="out", published=lambda: True)
+    assert there.sentence() == f"{booked}; out was published"
+    assert book.find("r1").state == "committed"
+    # Committed, and stopped before the output appeared: it is a reservation again.
+    assert spent.sentence() == f"{booked}; nothing was published"
+    assert book.find("r1").state == "reserved"
+
+
+def test_a_ledger_that_cannot_be_read_is_not_guessed_about(tmp_path, monkeypatch):
+    book, spent = begun(tmp_path, published=lambda: False)
+
+    def locked(_):
+        raise Refused("it is locked")
+
+    monkeypatch.setattr(book, "find", locked)
+    assert spent.sentence().startswith("look for r1 in the ledger, which cannot be read")
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("Query interrupted")])
+def test_in_python_the_interrupt_has_a_note(tmp_path, error):
+    _, spent = begun(tmp_path, published=lambda: False)
+    with pytest.raises(type(error)) as caught, spending(spent):
+        raise error
+    assert caught.value.__notes__ == ["nothing was booked; nothing was published"]
+
+
+def test_other_errors_stay_as_they_are(tmp_path):
+    _, spent = begun(tmp_path, published=lambda: False)
+    with pytest.raises(ValueError, match="wrong") as caught, spending(spent):
+        raise ValueError("wrong")
+    assert not hasattr(caught.value, "__notes__")
+
+
+def test_what_libraries_make_of_an_interrupt_is_recognised():
+    assert stop.exit_code(KeyboardInterrupt()) == 130
+    assert stop.exit_code(RuntimeError("Query interrupted")) == 130
+    assert stop.exit_code(SystemExit(130)) == 130
+    assert stop.exit_code(SystemExit(0)) is None
+    assert stop.exit_code(RuntimeError("else")) is None
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_command_that_books_nothing_says_so(tmp_path, number, code):
+    with subprocess.Popen(
+        [*MAIN, "audit", "--trials", "4000"], cwd=tmp_path, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    ) as process:  # fmt: skip
+        assert process.stderr.readline().startswith("replaying")
+        process.send_signal(number)
+        said = process.stderr.read()
+    assert process.returncode == code
+    assert said.splitlines()[-1] == "stopped: nothing was booked"
+    assert "Traceback" not in said
+    assert not list(tmp_path.glob("*"))
+
+
+def test_ctrl_c_at_a_terminal_leaves_one_sentence_and_no_files(tmp_path):
+    write(invent(rows=60_000, seed=1), tmp_path / "log.csv")
+    (tmp_path / "tmp").mkdir()
+    shown = Terminal(
+        *MAIN, "release", "log.csv", "--out", "b", cwd=tmp_path, TMPDIR=str(tmp_path / "tmp")
+    )
+    shown.read(until="reading log.csv")
+    shown.type("\x03")
+    text = shown.read()
+    assert shown.end() == 130
+    assert text.rstrip().endswith("stopped: nothing was booked; nothing was published")
+    assert "Traceback" not in text
+    assert not [*tmp_path.glob(PREFIX + "*"), *(tmp_path / "tmp").iterdir()]
+    assert not (tmp_path / "b").exists()

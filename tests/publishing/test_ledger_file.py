@@ -1,0 +1,120 @@
+"""The ledger's file: older versions are read and converted, newer ones refused."""
+
+import shutil
+import sqlite3
+from contextlib import closing, suppress
+from pathlib import Path
+
+import pytest
+
+from murmurlog.errors import Refused
+from murmurlog.privacy import Guarantee
+from murmurlog.publishing.ledger import Ledger
+from murmurlog.publishing.ledger_file import VERSION
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "ledger-1.db"
+COST = Guarantee(epsilon=1.0, delta=1e-6)
+
+
+@pytest.fixture
+def old(tmp_path):
+    return Ledger(Path(shutil.copyfile(GOLDEN, tmp_path / "ledger.db")))
+
+
+def version(book):
+    with closing(sqlite3.connect(book.path)) as db:
+        return db.execute("PRAGMA user_version").fetchone()[0]
+
+
+def balances(book):
+    return {a.name: (a.epsilon_cap, a.delta_cap, a.epsilon, a.releases) for a in book.accounts()}
+
+
+SPENT = {
+    "caf\u00e9 logs": (None, None, 1.0, 1),
+    "search-2025": (3.0, 1e-5, 1.8, 3),
+    "unused": (1.0, 1e-6, 0.0, 0),
+}
+
+
+def test_an_old_ledger_is_read_without_being_changed(old):
+    before = old.path.read_bytes()
+    old.path.chmod(0o400)
+    assert balances(old) == SPENT
+    assert [entry.state for entry in old.entries("search-2025")] == [
+        "committed",
+        "committed",
+        "reserved",
+    ]
+    (change,) = old.cap_history("search-2025")
+    assert (change.epsilon, change.changed_at, change.by_whom) == (3.0, None, None)
+    assert change.reason == "set before the ledger kept a history"
+    old.check("search-2025", COST)
+    assert old.path.read_bytes() == before
+    assert list(old.path.parent.iterdir()) == [old.path]
+
+
+def test_the_first_booking_converts_an_old_ledger(old):
+    entries = old.entries()
+    old.reserve("search-2025", COST, release_id="new", what="query: x(d=1)", title="Autumn")
+    assert version(old) == VERSION
+    assert old.entries()[:-1] == entries
+    assert old.find("new").title == "Autumn"
+    assert balances(old) == SPENT | {"search-2025": (3.0, 1e-5, 2.8, 4)}
+    old.commit("c" * 32)
+    old.cap("search-2025", epsilon=4, delta=1e-5, reason="more")
+    assert [change.epsilon for change in old.cap_history("search-2025")] == [3.0, 4.0]
+
+
+def test_a_refused_or_interrupted_booking_leaves_an_old_ledger_as_it_was(old):
+    before = old.path.read_bytes()
+    with pytest.raises(Refused, match="1.8 of its cap 3 is spent"):
+        old.reserve("search-2025", Guarantee(epsilon=2, delta=0), release_id="new", what="x")
+    with suppress(KeyboardInterrupt), old._transaction(write=True) as db:
+        db.execute("DELETE FROM entries")
+        raise KeyboardInterrupt
+    assert old.path.read_bytes() == before
+    assert balances(old) == SPENT
+
+
+def test_an_old_ledger_that_something_changed_refuses(old):
+    with closing(sqlite3.connect(old.path)) as db:
+        db.execute("UPDATE sources SET epsilon_cap = 9")
+        db.commit()
+    for use in (old.contents, lambda: old.reserve("unused", COST, release_id="new", what="x")):
+        with pytest.raises(Refused, match="damaged, or another program changed it"):
+            use()
+
+
+def test_a_ledger_from_before_seals_is_sealed_by_its_next_booking(old):
+    with closing(sqlite3.connect(old.path)) as db:
+        db.execute("DROP TABLE seal")
+        db.commit()
+    assert balances(old) == SPENT
+    old.reserve("search-2025", COST, release_id="new", what="x")
+    with closing(sqlite3.connect(old.path)) as db:
+        db.execute("DELETE FROM entries WHERE release_id = 'new'")
+        db.commit()
+    with pytest.raises(Refused, match="damaged"):
+        old.accounts()
+
+
+@pytest.mark.parametrize("loss", ["DROP TABLE seal", "DELETE FROM seal"])
+def test_a_ledger_without_its_seal_refuses(loss, tmp_path):
+    book = Ledger(tmp_path / "ledger.db")
+    book.cap("web", epsilon=1, delta=1e-5)
+    with closing(sqlite3.connect(book.path)) as db:
+        db.execute(loss)
+        db.commit()
+    with pytest.raises(Refused, match="damaged"):
+        book.accounts()
+
+
+def test_a_newer_ledger_is_refused_with_a_sentence(old):
+    with closing(sqlite3.connect(old.path)) as db:
+        db.execute(f"PRAGMA user_version = {VERSION + 1}")
+    before = old.path.read_bytes()
+    for use in (old.contents, lambda: old.reserve("unused", COST, release_id="new", what="x")):
+        with pytest.raises(Refused, match=r"has version 3, .* up to 2: a newer .*Update murmurlog"):
+            use()
+    assert old.path.read_bytes() == before
