@@ -42,6 +42,12 @@ $(VENV)/browser: $(VENV)/dev requirements-browser.txt
 	echo "there is no chromium: the tests in a browser will skip"
 	@touch $@
 
+# For the tests of object stores; an environment of its own, since moto needs older packages than we do.
+$(VENV)/moto/made: $(VENV)/run requirements-moto.txt
+	$(PYTHON) -m venv $(VENV)/moto
+	$(VENV)/moto/bin/python -m pip --quiet --disable-pip-version-check install --require-hashes -r requirements-moto.txt
+	@touch $@
+
 $(VENV)/docs: $(VENV)/run requirements-docs.txt
 	$(PIP) install --require-hashes -r requirements-docs.txt
 	@touch $@
@@ -58,7 +64,7 @@ docs: $(VENV)/docs
 test: $(VENV)/dev
 	$(BIN)/python -m pytest -n 2
 
-test-all: $(VENV)/spark $(VENV)/browser $(VENV)/docs
+test-all: $(VENV)/spark $(VENV)/browser $(VENV)/docs $(VENV)/moto/made
 	$(BIN)/python -m pytest -n $(SLOW_WORKERS) -m "" -rs
 
 lint: $(VENV)/dev
@@ -105,6 +111,8 @@ lock: $(VENV)/dev
 	| $(LOCK) --constraint requirements-dev.txt --output-file requirements-browser.txt -
 	$(BIN)/python -c "import tomllib; print('\n'.join(tomllib.load(open('pyproject.toml', 'rb'))['dependency-groups']['docs']))" \
 	| $(LOCK) --constraint requirements-dev.txt --output-file requirements-docs.txt -
+	$(BIN)/python -c "import tomllib; print('\n'.join(tomllib.load(open('pyproject.toml', 'rb'))['dependency-groups']['moto']))" \
+	| $(LOCK) --output-file requirements-moto.txt -
 
 clean:
 	rm -rf $(VENV) demo site .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -137,11 +137,13 @@ def lost_at_borders(sample: Sample) -> Sample:
 def _without(sample: Sample, file: File) -> File:
     """The file without the first record behind each border; only where a byte is a character."""
     try:
-        form = sample.shape or format_of(file.name, file.content, sample.encoding)
-        text, encoding = as_characters(file.content, sample.encoding, form)
-        if encoding == "utf-16":
+        form = sample.shape or sample.format
+        form = form or format_of(file.name, file.content, sample.encoding, sample.delimiter)
+        cut = sample.delimiter or {"csv": ","}.get(form)
+        text, codec, encoding = as_characters(file.content, sample.encoding, form, cut)
+        if codec != encoding or form == "json":
             return file
-        found = list(records(text, quotes=form == "csv"))
+        found = list(records(text, cut))
     except Refused:
         return file
     kept, at, border = [], 0, sample.block

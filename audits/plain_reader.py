@@ -6,18 +6,25 @@ every field as text. Times, numbers and the cleaning of text are not its busines
 """
 
 import gzip
+import io
 import json
 import re
 import struct
+import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 LONGEST = 2_000_000  # bytes of a record with its end; longer ones are broken
 LARGEST = 64 << 20  # bytes of a record; the file is refused
-ENDINGS = {"csv": "csv", "tsv": "tsv", "tab": "tsv", "jsonl": "jsonl", "ndjson": "jsonl"}
+ENDINGS = {
+    "csv": "csv", "tsv": "tsv", "tab": "tsv", "jsonl": "jsonl", "ndjson": "jsonl", "json": "json",
+}  # fmt: skip
+NOTHING = ("-", "NULL", "\\N", "(null)")  # no url
+MIXED = ("gb18030", "gbk", "big5", "shift_jis", "cp932", "cp949")  # ASCII inside other characters
 NAMES = {
     "user": "user user_id userid uid anonid anon_id cookie cookie_id visitor_id client_id account_id"
     " device_id",
@@ -57,12 +64,25 @@ class Rows:
     roles: Mapping[str, str]
     rows: list[tuple[str | None, ...]]
     broken: Mapping[str, int]
+    missing: tuple[str, ...] = ()
 
     def chosen(self, names: Sequence[str]) -> list[tuple[str | None, ...]]:
-        """User, query and url of each row, then the columns named."""
+        """User, query and url of each row, without what stands for none; then the columns named."""
         wanted = [self.roles.get(role) for role in ("user", "query", "url")] + list(names)
         places = [None if name is None else self.columns.index(name) for name in wanted]
-        return [tuple(None if p is None else row[p] for p in places) for row in self.rows]
+        none = [self.missing, self.missing, (*NOTHING, *self.missing), *[()] * len(names)]
+        return [
+            tuple(
+                None if p is None or row[p] in gone else row[p]
+                for p, gone in zip(places, none, strict=True)
+            )
+            for row in self.rows
+        ]
+
+    def texts(self, role: str) -> list[str | None]:
+        """The column of a role as it is written."""
+        place = self.columns.index(self.roles[role])
+        return [row[place] for row in self.rows]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +100,9 @@ def read(
     columns: Mapping[str, str] | None = None,
     encoding: str | None = None,
     shape: str | None = None,
+    delimiter: str | None = None,
+    format: str | None = None,
+    missing: tuple[str, ...] = (),
     longest: int = LONGEST,
     largest: int = LARGEST,
 ) -> Rows:
@@ -88,23 +111,51 @@ def read(
     rows: list[tuple[str | None, ...]] = []
     opened = []
     for name, content in files:
-        plain = unpacked(name, content)
-        form = shape or format_of(name, plain, encoding)
+        name, plain = unpacked(name, content)
+        form = shape or format or format_of(name, plain, encoding, delimiter)
+        if format == "tsv" and not shape and not delimiter:
+            form = format_of("a.tsv", plain, encoding, None)
         if not content and shape is None:
             raise Refused("the file is empty")
-        texts = judged(plain, form, encoding, broken, longest, largest)
-        opened.append((form, *with_header(texts, form, columns or {})))
+        cut = delimiter or {"csv": ","}.get(form)
+        texts = judged(plain, form, encoding, cut, broken, longest, largest)
+        opened.append((form, *with_header(texts, form, columns or {}, quotes=cut is not None)))
     form, found, _ = opened[0]
     if any((other, names) != (form, found) for other, names, _ in opened):
         raise Refused("the files have different formats or columns")
     roles = roles_of(found, columns or {}, form)
+    quotes = delimiter is not None or form == "csv"
     for _, _, parts in opened:  # nothing but headers was read so far
-        rows += in_columns(parts, found, form, broken)
-    return Rows(columns=found, roles=roles, rows=rows, broken=broken)
+        rows += in_columns(parts, found, form, broken, quotes=quotes)
+    return Rows(columns=found, roles=roles, rows=rows, broken=broken, missing=missing)
 
 
-def unpacked(name: str, content: bytes) -> bytes:
-    """The content as the name says it is packed."""
+def unpacked(name: str, content: bytes) -> tuple[str, bytes]:
+    """The name and the content, unpacked as the name says it is packed."""
+    if name.endswith(".zip"):
+        return from_zip(content)
+    return name, unpacked_stream(name, content)
+
+
+def from_zip(content: bytes) -> tuple[str, bytes]:
+    """The only member, or the only one with an ending that is known."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as packed:
+            names = [
+                name
+                for name in packed.namelist()
+                if not any(part[:1] == "." or part[:2] == "__" for part in name.split("/"))
+            ]
+            logs = [name for name in names if name.lower().rpartition(".")[2] in ENDINGS]
+            chosen = logs if len(logs) == 1 else names
+            if len(chosen) != 1:
+                raise Refused("no log in the .zip, or more than one")
+            return chosen[0], packed.read(chosen[0])
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError):
+        raise Refused("damaged, or not a .zip") from None
+
+
+def unpacked_stream(name: str, content: bytes) -> bytes:
     if name.endswith((".gz", ".zst")) and not content:
         raise Refused("not packed as the name says")
     if name.endswith(".gz"):
@@ -119,19 +170,21 @@ def unpacked(name: str, content: bytes) -> bytes:
             return bytes(pa.input_stream(pa.py_buffer(content), compression="zstd").read())
         except OSError:
             raise Refused("damaged, or not Zstandard") from None
-    if content.startswith((b"\x1f\x8b", b"\x28\xb5\x2f\xfd")):
+    if content.startswith((b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PK\x03\x04")):
         raise Refused("packed, but the name does not say so")
     return content
 
 
-def format_of(name: str, plain: bytes, encoding: str | None) -> str:
+def format_of(name: str, plain: bytes, encoding: str | None, delimiter: str | None) -> str:
     """The format that the ending says, unless the first line is the header of AOL."""
     parts = name.lower().split(".")
     if parts[-1] in ("gz", "zst"):
         parts.pop()
     named = ENDINGS.get(parts[-1])
+    if delimiter is not None:
+        return named or "csv"
     if named in (None, "tsv"):
-        first = next(records(as_characters(plain, encoding, "")[0], quotes=False), None)
+        first = next(records(as_characters(plain, encoding, "", None)[0], None), None)
         if first and is_header(first.text, "aol"):
             return "aol"
     if named is None:
@@ -139,10 +192,13 @@ def format_of(name: str, plain: bytes, encoding: str | None) -> str:
     return named
 
 
-def as_characters(plain: bytes, encoding: str | None, form: str) -> tuple[str, str]:
-    """The bytes as characters 0 to 255, and the encoding of a record.
+def as_characters(
+    plain: bytes, encoding: str | None, form: str, cut: str | None
+) -> tuple[str, str, str]:
+    """The bytes as characters 0 to 255, the encoding of a record, and that of the file.
 
-    UTF-16 becomes UTF-8 here; a surrogate without its pair stays three bytes that are no UTF-8.
+    UTF-16 becomes UTF-8 here; a surrogate without its pair stays three bytes that are no UTF-8. So
+    does an encoding in which brackets or the delimiter may be a part of another character.
     """
     marked = plain[:2] in (b"\xff\xfe", b"\xfe\xff")
     encoding = encoding or ("utf-16" if marked else None)
@@ -153,7 +209,27 @@ def as_characters(plain: bytes, encoding: str | None, form: str) -> tuple[str, s
         plain = from_utf16(plain)
     if plain.startswith(b"\xef\xbb\xbf"):
         plain = plain[3:]
-    return plain.decode("latin-1"), encoding
+    written = "utf-8" if encoding == "utf-16" else encoding
+    if encoding in MIXED and (form == "json" or (cut or " ") >= "0"):
+        plain, written = from_mixed(plain, encoding), "utf-8"
+    return plain.decode("latin-1"), written, encoding
+
+
+def from_mixed(plain: bytes, encoding: str) -> bytes:
+    """One character after another as UTF-8; a byte that begins none stays a byte that is no UTF-8."""
+    out, at = [], 0
+    while at < len(plain):
+        for size in (1, 2, 4):
+            try:
+                out.append(plain[at : at + size].decode(encoding).encode())
+            except UnicodeDecodeError:
+                continue
+            at += size
+            break
+        else:
+            out.append(b"\xff")
+            at += 1
+    return b"".join(out)
 
 
 def from_utf16(plain: bytes) -> bytes:
@@ -179,14 +255,14 @@ def judged(
     plain: bytes,
     form: str,
     encoding: str | None,
+    cut: str | None,
     broken: Counter[str],
     longest: int,
     largest: int,
 ) -> Iterator[Parts]:
     """The text and the fields of each record; None for one that is broken."""
-    characters, written = as_characters(plain, encoding, form)
-    codec = "utf-8" if written == "utf-16" else written
-    for record in records(characters, quotes=form == "csv"):
+    characters, codec, written = as_characters(plain, encoding, form, cut)
+    for record in elements(characters) if form == "json" else records(characters, cut):
         if record.size > largest:
             raise Refused("a record is too large")
         reason = None
@@ -203,8 +279,41 @@ def judged(
         yield None if reason else (text, fields)
 
 
-def records(text: str, *, quotes: bool) -> Iterator[Record]:
-    """The records of a file, one character after another."""
+def elements(text: str) -> Iterator[Record]:
+    """The elements of a JSON array, one character after another."""
+    text = text.strip(SPACE)
+    if text[:1] != "[":
+        raise Refused("no array")
+    made: list[str] = []
+    depth, quoted, at = 0, False, 1
+    while at < len(text):
+        c = text[at]
+        at += 1
+        if c == "\\" and at < len(text):
+            c += text[at]
+            at += 1
+        elif c == '"':
+            quoted = not quoted
+        elif not quoted and c in "[{":
+            depth += 1
+        elif not quoted and c in "]}":
+            depth -= 1
+        if depth < 0 or (c == "," and not quoted and depth == 0):
+            whole = "".join(made)
+            yield Record(text=whole.removesuffix("\r"), fields=(), size=len(whole) + 1)
+            made = []
+            if depth < 0 and at < len(text):
+                raise Refused("more after the array")
+            if depth < 0:
+                return
+        else:
+            made.append(c.replace("\n", "\x01" if quoted else " "))
+    raise Refused("an array without an end")
+
+
+def records(text: str, cut: str | None) -> Iterator[Record]:
+    """The records of a file, one character after another; quotes count where fields are cut here."""
+    quotes = cut is not None
     at, line = 0, 1
     while at < len(text):
         fields: list[str] = []
@@ -228,7 +337,7 @@ def records(text: str, *, quotes: bool) -> Iterator[Record]:
                 ended = True
             elif not quotes:
                 continue
-            elif c == ",":
+            elif c == cut:
                 fields.append("".join(field))
                 field, state = [], "start"
             elif state == "closed":
@@ -260,10 +369,10 @@ def is_header(line: str, form: str) -> bool:
 
 
 def with_header(
-    texts: Iterator[Parts], form: str, given: Mapping[str, str]
+    texts: Iterator[Parts], form: str, given: Mapping[str, str], *, quotes: bool
 ) -> tuple[tuple[str, ...], Iterator[tuple[str, tuple[str, ...]]]]:
     """The names of the columns, and the records that are rows or have another number of fields."""
-    if form == "jsonl":
+    if form in ("jsonl", "json"):
         asked = [given[role] for role in NAMES if given.get(role, "none") != "none"]
         return tuple(dict.fromkeys(asked)), filled(texts)
     if form in SHAPES:
@@ -272,7 +381,7 @@ def with_header(
     first = next(texts, None)
     if first is None:
         raise Refused("there is no header that can be read")
-    names = tuple(name.strip() for name in first[1]) if form == "csv" else stripped(first[0])
+    names = tuple(name.strip() for name in first[1]) if quotes else stripped(first[0])
     if "" in names or len(set(names)) < len(names):
         raise Refused("an empty or a repeated name of a column")
     return names, filled(texts)
@@ -298,18 +407,20 @@ def in_columns(
     names: tuple[str, ...],
     form: str,
     broken: Counter[str],
+    *,
+    quotes: bool,
 ) -> Iterator[tuple[str | None, ...]]:
     """Each record as one text, or None, for each column."""
     least, most = FIELDS.get(form, (len(names), len(names)))
     for text, cut in parts:
-        if form == "jsonl":
+        if form in ("jsonl", "json"):
             if text.strip(SPACE):
                 try:
                     yield members(text, names)
                 except NotJson:
                     broken["not JSON"] += 1
             continue
-        fields = list(cut) if form == "csv" else text.split("\t")
+        fields = list(cut) if quotes else text.split("\t")
         if len(fields) < least:
             broken["too few columns"] += 1
         elif len(fields) > most:
@@ -344,7 +455,7 @@ def roles_of(names: tuple[str, ...], given: Mapping[str, str], form: str) -> dic
                     raise Refused("a column that is asked for is not there")
                 roles[role] = given[role]
             continue
-        if form == "jsonl":
+        if form in ("jsonl", "json"):
             continue
         for name in known.split():
             same = [n for n in names if n.lower().replace(" ", "_") == name]
@@ -356,6 +467,63 @@ def roles_of(names: tuple[str, ...], given: Mapping[str, str], form: str) -> dic
     if "user" not in roles or "query" not in roles:
         raise Refused("no column for the user or the query")
     return roles
+
+
+MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
+WIDTHS = {"Y": 4, "y": 2, "m": 2, "d": 2, "H": 2, "I": 2, "M": 2, "S": 2, "f": 6}
+
+
+def time_of(text: str | None, form: str) -> datetime | None:
+    """A time in a format of directives, read from left to right; in UTC."""
+    text, at, found = (text or "").strip(" \t\n\r\v\f"), 0, dict[str, int]()
+    parts = re.findall("%.|[^%]", form)
+    try:
+        for place, part in enumerate(parts):
+            width, size = WIDTHS.get(part[1:], 0), 0
+            if part == "%b":
+                found["m"], size = MONTHS.index(text[at : at + 3].lower()) + 1, 3
+            elif part == "%p":
+                found["p"], size = ["am", "pm"].index(text[at : at + 2].lower()), 2
+            elif part == "%z":
+                written = re.match("([+-])(0[0-9]|1[0-4]):?([0-5][0-9])", text[at:])
+                minutes = int(written[2]) * 60 + int(written[3]) if written else None
+                found["z"] = minutes * (1 if written and written[1] == "+" else -1)  # type: ignore[operator]
+                size = len(written[0]) if written else 0
+            elif not width:
+                size = 1
+                if text[at : at + 1] != part[-1]:
+                    return None
+            else:
+                while size < width and text[at + size : at + size + 1] in [*"0123456789"]:
+                    size += 1
+                beside = [p for p in (parts[place - 1 : place] + parts[place + 1 : place + 2]) if p]
+                tight = any(p[1:] in WIDTHS or p.isdecimal() for p in beside)
+                if not size or (size < width and (tight or part in ("%Y", "%y"))):
+                    return None
+                digits = text[at : at + size]
+                found[part[1]] = int(digits.ljust(6, "0") if part == "%f" else digits)
+            at += size
+        if at < len(text):
+            return None
+        year = found["Y"] if "Y" in found else found["y"] + (1900 if found["y"] > 68 else 2000)
+        hour = found.get("H", 0)
+        if "I" in found:
+            if not 1 <= found["I"] <= 12:
+                return None
+            hour = found["I"] % 12 + 12 * found["p"]
+        made = datetime(
+            year,
+            found["m"],
+            found["d"],
+            hour,
+            found.get("M", 0),
+            found.get("S", 0),
+            found.get("f", 0),
+        )
+        made -= timedelta(minutes=found.get("z", 0))
+    except (ValueError, TypeError, OverflowError):
+        return None
+    return made if made < datetime(9999, 12, 31) else None
 
 
 class NotJson(Exception):

@@ -11,7 +11,7 @@ from typing import Any
 import ibis
 import pyarrow.parquet as pq
 from old_readers import CHANGES, by_parallel_csv
-from plain_reader import Refused
+from plain_reader import Refused, time_of
 from plain_reader import read as read_plainly
 from reader_neighbours import Pair, is_added
 from reader_samples import LARGEST, Outcome, Sample
@@ -50,17 +50,13 @@ class Reader:
             if self.twin == "csv-parallel":
                 return by_parallel_csv(sample, self.folder, self.engine.sql)
             try:
-                source = find(
-                    path,
-                    columns=dict(sample.columns),
-                    encoding=sample.encoding,
-                    shape=sample.shape,
-                )
+                source = find(path, **sample.options, time_format=sample.time_format)
                 broken: dict[str, int] = {}
                 with self._same_name():
                     table = raw_rows(source, self.engine, broken, {}, list(source.found))
                 kept = [f"k{i}" for i in range(len(source.found))]
-                found = self._fetched(table.select("user", "query", "url", *kept))
+                times = ["time"] if sample.time_format else []
+                found = self._fetched(table.select("user", "query", "url", *kept, *times))
             except InputError as error:
                 return _refused(error)
             except Exception as error:
@@ -83,12 +79,7 @@ class Reader:
                 sample = change(sample)
             path = self._written(sample)
             with self._settings(sample):
-                source = find(
-                    path,
-                    columns=dict(sample.columns),
-                    encoding=sample.encoding,
-                    shape=sample.shape,
-                )
+                source = find(path, **sample.options)
                 return self.clean(one, source)
         except MurmurlogError as error:
             return Counter() if "no usable rows" in str(error) else f"refused: {error}"
@@ -175,9 +166,7 @@ def expected(sample: Sample) -> Outcome:
     try:
         found = read_plainly(
             [(file.full_name, file.packed) for file in sample.files],
-            columns=sample.columns,
-            encoding=sample.encoding,
-            shape=sample.shape,
+            **sample.options,
             longest=sample.longest,
             largest=sample.largest,
         )
@@ -186,7 +175,12 @@ def expected(sample: Sample) -> Outcome:
         only = len(sample.files) == 1 and sample.largest == LARGEST
         line = error.line if only else None
         return Outcome(refused=str(error), line=line)
-    rows = Counter(found.chosen(found.columns))
+    rows: Counter[tuple[Any, ...]] = Counter(found.chosen(found.columns))
+    if form := sample.time_format:
+        times = [time_of(text, form) for text in found.texts("time")]
+        rows = Counter(
+            (*row, time) for row, time in zip(found.chosen(found.columns), times, strict=True)
+        )
     return Outcome(columns=found.columns, rows=rows, broken=found.broken)
 
 

@@ -37,6 +37,8 @@ COLUMNS = {
     "csv": TABLE,
     "tsv": TABLE,
     "jsonl": TABLE,
+    "json": TABLE,
+    "pipes": TABLE,
     "parquet": TABLE,
     "postgresql": TABLE,
     "aol": ("user", "query", "time", "rank", "url"),
@@ -47,6 +49,7 @@ FORMS = tuple(form for form in COLUMNS if form != "postgresql")
 HEADERS = {
     "csv": ",".join(TABLE),
     "tsv": "\t".join(TABLE),
+    "pipes": "|".join(TABLE),
     "aol": "AnonID\tQuery\tQueryTime\tItemRank\tClickURL",
 }
 TIMES = {
@@ -98,13 +101,18 @@ class Pair:
         end = encoded("\n", self.written)
         head = [encoded(HEADERS[self.form], self.written)] if self.form in HEADERS else []
         lines = [line for line in self.records(added=added) if isinstance(line, bytes)]
-        content = self.written.mark + end.join([*head, *lines]) + (end if self.last_end else b"")
+        content = end.join([*head, *lines]) + (end if self.last_end else b"")
+        if self.form == "json":
+            between, start, stop = (encoded(text, self.written) for text in (",\n", "[", "]"))
+            content = start + between.join(lines) + stop
+        content = self.written.mark + content
         shaped = self.form in ("aol", "sogou", "excite")
-        name = "log.txt" if shaped else f"log.{self.form}"
+        name = "log.txt" if shaped or self.form == "pipes" else f"log.{self.form}"
         return Sample(
             kind=self.form,
             files=(File(name=name, content=content, packing=self.packing),),
-            columns=KEYS if self.form == "jsonl" else {},
+            columns=KEYS if self.form in ("jsonl", "json") else {},
+            delimiter="|" if self.form == "pipes" else None,
             encoding=self.written.said,
             shape=self.form if shaped else None,
             block=self.block,
@@ -188,9 +196,12 @@ def _record(choice: random.Random, form: str, row: Mapping[str, str], written: W
     values = [row[name] for name in COLUMNS[form]]
     if form in ("parquet", "postgresql"):
         return tuple((value.replace("\x00", "") or None) for value in values)
-    if form == "csv":
-        return encoded(",".join(quoted(choice, value, 0.2) for value in values), written)
-    if form == "jsonl":
+    if form in ("csv", "pipes"):
+        cut = "," if form == "csv" else "|"
+        always = [1.0 if cut in value else 0.2 for value in values]
+        fields = [quoted(choice, *each) for each in zip(values, always, strict=True)]
+        return encoded(cut.join(fields), written)
+    if form in ("jsonl", "json"):
         members = {KEYS.get(name, name): value for name, value in row.items()}
         return encoded(json.dumps(members, ensure_ascii=choice.random() < 0.5), written)
     return encoded("\t".join(re.sub("[\t\n]", "", value) for value in values), written)
@@ -203,8 +214,10 @@ def _hostile(choice: random.Random, form: str, written: Written) -> Record:
     how = choice.random()
     if isinstance(made, tuple) or how < 0.6:
         return made
-    if how < 0.75:
+    if how < 0.75 and form != "json":  # a byte that is no text may hide a bracket of an array
         return _with_noise(choice, made, written)
+    if form == "json":
+        return encoded(choice.choice(OTHER_JSON), written)
     if form == "jsonl":
         if how < 0.85:
             members = {KEYS.get(name, name): value for name, value in row.items()}
@@ -212,9 +225,9 @@ def _hostile(choice: random.Random, form: str, written: Written) -> Record:
             return encoded(json.dumps(members | more), written)
         line = choice.choice(NOT_JSON + OTHER_JSON)
         return encoded(line, written)
-    cut = "," if form == "csv" else "\t"
+    cut = {"csv": ",", "pipes": "|"}.get(form, "\t")
     first = "00:00:05\t" if form == "sogou" else ""
-    fields = [re.sub('[\t\n,"]', "", text(choice)) for _ in range(choice.randint(0, 9))]
+    fields = [re.sub('[\t\n,|"]', "", text(choice)) for _ in range(choice.randint(0, 9))]
     return encoded(first + cut.join([ADDED, *fields]), written)
 
 

@@ -1,12 +1,18 @@
 """Text logs of every format, drawn from the grammar and from its edges, for `reader_fuzz.py`."""
 
 import gzip
+import io
 import json
 import random
+import re
 import struct
+import zipfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import partial
+from typing import Any
 
 import pyarrow as pa
 
@@ -54,7 +60,10 @@ class File:
     def packed(self) -> bytes:
         """The bytes that are written."""
         how, _, fault = self.packing.partition(" ")
-        pack = gzipped if how == "gz" else zstandard
+        packs: Mapping[str, Callable[[bytes], bytes]] = {
+            "gz": gzipped, "zst": zstandard, "zip": partial(zipped, self.name)
+        }  # fmt: skip
+        pack = packs[how or "gz"]
         half = len(self.content) // 2
         if not how or fault == "not":
             return self.content
@@ -66,6 +75,19 @@ class File:
 
 def gzipped(content: bytes) -> bytes:
     return gzip.compress(content, compresslevel=1, mtime=0)
+
+
+def zipped(name: str, content: bytes) -> bytes:
+    """A .zip with the file and some that are no logs."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as packed:
+        for member, inside in (
+            (f"logs/{name}", content),
+            ("__MACOSX/._x.csv", b""),
+            ("README", b"a"),
+        ):
+            packed.writestr(zipfile.ZipInfo(member), inside)
+    return made.getvalue()
 
 
 def zstandard(content: bytes) -> bytes:
@@ -81,10 +103,22 @@ class Sample:
     columns: Mapping[str, str] = field(default_factory=dict)
     encoding: str | None = None
     shape: str | None = None
+    delimiter: str | None = None
+    format: str | None = None
+    time_format: str | None = None
+    missing: tuple[str, ...] = ()
     block: int = WHOLE
     longest: int = LONGEST
     largest: int = LARGEST
     threads: int = 1
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What the owner says of the files."""
+        return {
+            "columns": dict(self.columns), "encoding": self.encoding, "shape": self.shape,
+            "delimiter": self.delimiter, "format": self.format, "missing": self.missing,
+        }  # fmt: skip
 
     def __str__(self) -> str:
         files = ", ".join(f"{file.full_name!r}: {_cut(file)}" for file in self.files)
@@ -92,6 +126,10 @@ class Sample:
             "columns": dict(self.columns) or None,
             "encoding": self.encoding,
             "shape": self.shape,
+            "delimiter": self.delimiter,
+            "format": self.format,
+            "time_format": self.time_format,
+            "missing": self.missing,
             "BLOCK": None if self.block == WHOLE else self.block,
             "LONGEST_RECORD": None if self.longest == LONGEST else self.longest,
             "MOST_HELD": None if self.largest == LARGEST else self.largest,
@@ -137,7 +175,19 @@ ENCODINGS = (
     *(Written(said="utf-16", mark=mark, codec=codec) for codec, mark in UTF16.items()),
     *[Written(said="gb18030", mark=b"", codec="gb18030")] * 2,
     Written(said="gb18030", mark=BOM.encode(), codec="gb18030"),
-    Written(said="latin-1", mark=b"", codec="latin-1"),
+    *(
+        Written(said=codec, mark=b"", codec=codec)
+        for codec in (
+            "latin-1",
+            "cp1252",
+            "cp1251",
+            "koi8-r",
+            "shift_jis",
+            "euc-jp",
+            "euc-kr",
+            "big5",
+        )
+    ),
     Written(said="latin-1", mark=BOM.encode(), codec="latin-1"),
 )
 RARE = (
@@ -356,10 +406,10 @@ def file(choice: random.Random, name: str, content: bytes) -> File:
     how = choice.random()
     if how < 0.75:
         return File(name=name, content=content)
-    packing = choice.choice(("gz", "zst"))
+    packing = choice.choice(("gz", "zst", "zip"))
     if how < 0.95:
         return File(name=name, content=content, packing=packing)
-    fault = choice.choice(("parts", "cut", "not", ""))
+    fault = choice.choice(("cut", "not", "") if packing == "zip" else ("parts", "cut", "not", ""))
     return File(name=name, content=content, packing=f"{packing} {fault}".strip(), named=bool(fault))
 
 
@@ -552,6 +602,91 @@ def jsonl_sample(choice: random.Random) -> Sample:
     return settled(choice, Sample(kind="", files=files, columns=columns, encoding=written.said))
 
 
+DELIMITERS = ";|\t ~^:\x01,"
+
+
+def delimited_sample(choice: random.Random) -> Sample:
+    """Fields between any delimiter, quoted as in CSV, in files of any name."""
+    delimiter = choice.choice(DELIMITERS)
+    rate = choice.choice((0.0, 0.0, 0.05))
+    ending = choice.choice(("csv", "tsv", "txt", "log"))
+
+    def swapped(text: str) -> str:
+        return text.translate({ord(","): delimiter, ord(delimiter): ","})
+
+    made = _table(
+        choice,
+        ending,
+        lambda names: [swapped(each) for each in csv_records(choice, names, malformed=rate)],
+    )
+    columns = {role: swapped(name).strip() for role, name in made.columns.items()}
+    said = choice.choice((None, None, "csv", "tsv"))
+    missing = choice.choice(((), (), ("-",), ("NULL", "u1", "'")))
+    return replace(
+        made, columns={} if "" in columns.values() else columns, delimiter=delimiter, format=said,
+        missing=missing,
+    )  # fmt: skip
+
+
+def json_sample(choice: random.Random) -> Sample:
+    """An array, with white space and line ends anywhere, now and then damaged."""
+    made = jsonl_sample(choice)
+    names = list(made.columns.values())
+    written = encoding(choice)
+
+    def content() -> str:
+        lines = [json_line(choice, names) for _ in range(choice.choice((0, 1, 2, 4, 8)))]
+        if choice.random() < 0.9:
+            lines = [line for line in lines if line not in NOT_JSON]
+        gap = choice.choice((",", ",\n", ",\r\n  ", " , ", "\n,"))
+        text = gap.join(line.replace(",", choice.choice((",", ",\n")), 1) for line in lines)
+        start, end = choice.choice((("[", "]"), ("[", "]\n"), ("\n[\n", "\n]\r\n"), (" [", ",]")))
+        text = start + text + end
+        how = choice.random()
+        if how < 0.03:
+            return text[: choice.randrange(len(text))]
+        return text + choice.choice(("x", "[]", "{}")) if how < 0.05 else text
+
+    name = choice.choice(("a.json", "a.json", "a.txt"))
+    made = replace(
+        made, files=(file(choice, name, encoded(choice, content(), written)),),
+        encoding=written.said, format="json" if name == "a.txt" else None,
+    )  # fmt: skip
+    return replace(made, largest=LARGEST)
+
+
+TIME_FORMATS = (
+    "%d.%m.%Y %H:%M", "%m/%d/%y %I:%M %p", "%Y%m%d%H%M%S", "%d/%b/%Y:%H:%M:%S %z", "%Y-%m-%d %H:%M:%S.%f",
+    "%d %b, %Y", "%Y年%m月%d日 %H:%M", "%H:%M %d%m%y", "100%% %Y-%m-%dT%H%z", "%y1%m-%d", "%M:%S %Y.%m.%d",
+)  # fmt: skip
+
+
+def times_sample(choice: random.Random) -> Sample:
+    """Times in the owner's format, most of them valid, some with one character changed."""
+    form = choice.choice(TIME_FORMATS)
+    lines = ["user,query,time"]
+    for n in range(choice.randint(1, 12)):
+        moment = datetime(
+            choice.choice((1, 68, 1968, 1969, 2000, 2024, 2025, 9999)), choice.randint(1, 12),
+            choice.randint(1, 28), choice.randint(0, 23), choice.randint(0, 59), choice.randint(0, 59),
+            choice.choice((0, 5, 120_000, 999_999)),
+        )  # fmt: skip
+        zone = choice.choice(("+0000", "-05:30", "+14:00", "+1500", "Z", "+02"))
+        text = moment.strftime(form.replace("%z", zone).replace("%Y", f"{moment.year:04}"))
+        if choice.random() < 0.3:  # numbers without zeros in front
+            text = re.sub(r"\b0(\d)", r"\1", text)
+        if choice.random() < 0.4:
+            at = choice.randrange(len(text) + 1)
+            more = choice.choice(("", "0", "1", "3", "9", " ", "\t", "a", "٣", "-", ":", "\u00a0"))
+            text = text[:at] + more + text[at + choice.choice((0, 1)) :]
+        lines.append(
+            f"u{n},q,{quoted(choice, choice.choice((text, text, text.upper(), f' {text}')), 0.1)}"
+        )
+    content = ("\n".join(lines) + "\n").encode()
+    sample = Sample(kind="", files=(File(name="a.csv", content=content),), time_format=form)
+    return replace(settled(choice, sample), longest=LONGEST, largest=LARGEST, block=WHOLE)
+
+
 KINDS: Mapping[str, Callable[[random.Random], Sample]] = {
     "csv": csv_sample,
     "csv quotes": csv_quotes,
@@ -563,6 +698,9 @@ KINDS: Mapping[str, Callable[[random.Random], Sample]] = {
     "aol": aol_sample,
     "sogou": sogou_sample,
     "excite": excite_sample,
+    "delimited": delimited_sample,
+    "json": json_sample,
+    "times": times_sample,
 }
 
 

@@ -91,9 +91,10 @@ def _usable(case: Case, broken: Counter[str], screened: Counter[str]) -> Iterabl
             broken["no user"] += 1
         elif not query:
             broken["no query"] += 1
-        elif row.bad_time:
+        elif row.bad_time and (since or until):
             broken["unreadable time"] += 1
         else:
+            broken["unreadable time"] += row.bad_time
             if row.url and url is None:
                 broken["unreadable url"] += 1
             if why := _why(case, query):

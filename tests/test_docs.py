@@ -216,6 +216,13 @@ def test_the_page_about_budgets_runs_as_written(tmp_path):
 
 
 @pytest.mark.slow
+def test_the_tutorial_of_an_own_log_runs_as_written(tmp_path):
+    assert run_page(DOCS / "tutorials" / "your-own-log.md", tmp_path) == 5
+    (entry,) = Ledger(tmp_path / "murmurlog-ledger.db", must_exist=True).entries()
+    assert (entry.source, entry.epsilon, entry.state) == ("log", 1, "committed")
+
+
+@pytest.mark.slow
 def test_the_tutorial_runs_as_written(tmp_path):
     assert run_page(DOCS / "tutorials" / "first-release.md", tmp_path) >= 6
     # Whatever was made of the log is booked: the profile, and three releases planned by it.

@@ -65,7 +65,7 @@ def named_row(folder: Path, size: int) -> Pair:
     rows = [f"u{n}\t{SHORT_TIME}\tcommon query {n % 3}\n" for n in range(size)]
     name, hostile = "a row of names in an Excite log", "query\tuser\ttime\n"
     pair = written(folder, "excite.log", "", hostile, rows, name=name)
-    return replace(pair, shape="excite")
+    return replace(pair, shape="excite", attacker="query")
 
 
 def written(

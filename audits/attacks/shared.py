@@ -73,6 +73,7 @@ class Pair:
     without: Path
     with_rows: Path
     columns: Mapping[str, str] = field(default_factory=dict)
+    attacker: str = ATTACKER
     shape: str | None = None  # said where murmurlog takes it; before, the rows told it
     # Which of the two may be refused: "neither", "with" (that with the attacker's rows) or "both".
     refused: str = "neither"
@@ -136,14 +137,14 @@ def rows_read(pair: Pair, path: Path) -> pa.Table | int:
 
 def knows_shapes() -> bool:
     """Whether `find` takes the shape of a log as a parameter."""
-    return "shape" in inspect.signature(find).parameters
+    return not {"shape", "options"}.isdisjoint(inspect.signature(find).parameters)
 
 
-def of_others(table: pa.Table) -> Counter[Row]:
+def of_others(table: pa.Table, attacker: str) -> Counter[Row]:
     """How often each row of every user but the attacker is there."""
     columns = [table[name].cast(pa.string()).to_pylist() for name in table.column_names]
     where = table.column_names.index("user")
-    return Counter(row for row in zip(*columns, strict=True) if row[where] != ATTACKER)
+    return Counter(row for row in zip(*columns, strict=True) if row[where] != attacker)
 
 
 def compared(pair: Pair) -> Finding:
@@ -165,7 +166,7 @@ def compared(pair: Pair) -> Finding:
     if isinstance(read_before, int) or isinstance(read_after, int):
         codes = [n if isinstance(n, int) else 0 for n in (read_before, read_after)]
         return Finding(word="BROKEN", text=f"{pair.name}: the library refuses, exit codes {codes}")
-    held_before, held_after = of_others(read_before), of_others(read_after)
+    held_before, held_after = (of_others(rows, pair.attacker) for rows in (read_before, read_after))
     lost, forged = (held_before - held_after).total(), (held_after - held_before).total()
     text = (
         f"{pair.name}: of {held_before.total():,} rows of others {lost:,} lost, {forged:,} forged"

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from murmurlog.logs.invented.write import generate
     from murmurlog.mechanisms import Threshold, parse
     from murmurlog.privacy import Guarantee
+    from murmurlog.publishing.init import init
     from murmurlog.publishing.ledger import Ledger
     from murmurlog.publishing.plan import Plan
     from murmurlog.publishing.planning.exact_profile import profile
@@ -59,6 +60,7 @@ _WHERE = {
     "evaluate": "evaluation.evaluate",
     "export": "bundle.export",
     "generate": "logs.invented.write",
+    "init": "publishing.init",
     "load": "bundle.read",
     "parse": "mechanisms",
     "plan": "publishing.planning.planner",
@@ -92,6 +94,7 @@ __all__ = [
     "evaluate",
     "export",
     "generate",
+    "init",
     "load",
     "parse",
     "plan",

@@ -2,6 +2,7 @@
 
     MurmurlogError              70  something of ours is broken
     +-- UsageError (ValueError)  2  a parameter or the configuration is wrong
+    |   +-- UnknownTable (KeyError) a bundle has no table of this name
     +-- Refused                  3  refused for privacy: budget, unknown bound, no guarantee
     +-- InputError (ValueError)  4  the log cannot be used as it is
     +-- EngineError              5  an engine is missing or fails its self-test
@@ -25,6 +26,12 @@ class UsageError(MurmurlogError, ValueError):
 
     exit_code = 2
     word = "usage"
+
+
+class UnknownTable(UsageError, KeyError):
+    """A bundle has no table of this name."""
+
+    __str__ = Exception.__str__  # that of KeyError would quote the sentence
 
 
 class Refused(MurmurlogError):

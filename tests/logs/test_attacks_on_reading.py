@@ -139,4 +139,4 @@ def test_the_lower_bound_on_delta_needs_both_logs():
 
 def test_rows_of_the_attacker_are_left_out_of_the_comparison():
     table = pa.table({"user": ["a", ATTACKER, "a"], "query": ["x", "y", "x"]})
-    assert of_others(table) == {("a", "x"): 2}
+    assert of_others(table, ATTACKER) == {("a", "x"): 2}

@@ -145,10 +145,13 @@ def test_a_time_out_of_all_years_breaks_one_row_only(tmp_path, good, bad):
     path = tmp_path / "log.parquet"
     n = 1 + len(bad)
     pq.write_table(pa.table({"user": ["a"] * n, "query": ["x"] * n, "time": [good, *bad]}), path)
-    assert rows_of(path) == (
-        [("a", "2026-01-02 03:04:05", "x", None)],
-        {"unreadable time": len(bad)},
+    rows, broken = rows_of(path)
+    assert sorted(rows, key=str) == sorted(
+        [("a", "2026-01-02 03:04:05", "x", None), *[("a", None, "x", None)] * len(bad)], key=str
     )
+    assert broken == {"unreadable time": len(bad)}
+    kept = [("a", "2026-01-02 03:04:05", "x", None)]
+    assert rows_of(path, since="2026-01-01") == (kept, {"unreadable time": len(bad)})
 
 
 def test_broken_rows_are_counted_by_reason(tmp_path):
@@ -167,7 +170,11 @@ def test_broken_rows_are_counted_by_reason(tmp_path):
     )
     rows, broken = rows_of(path)
     day = "2026-01-01 00:00:00"
-    assert rows == [("a", day, "fine", None), ("d", day, "bad url", None)]
+    assert rows == [
+        ("a", day, "fine", None),
+        ("c", None, "bad time", None),
+        ("d", day, "bad url", None),
+    ]
     assert broken == {
         "no query": 2,
         "no user": 1,
@@ -219,9 +226,12 @@ def test_columns_are_guessed_or_given(tmp_path):
     }
     other = tmp_path / "other.csv"
     other.write_text("who,what\n1,x\n")
-    with pytest.raises(InputError, match='looks like "user". Found: 2 unknown names.*Map it'):
+    with pytest.raises(InputError, match='looks like "user". Found: who, what. Map it'):
         find(str(other))
-    with pytest.raises(InputError, match=r'looks like "query"\. Found: who, 1 unknown names'):
+    with pytest.raises(
+        InputError,
+        match=r'looks like "query"\. Found: who, what. Map it: --columns user=who,query=...',
+    ):
         find(str(other), columns={"user": "who"})
     assert find(str(other), columns={"user": "who", "query": "what"}).columns["user"] == "who"
     with pytest.raises(InputError, match=r'column "nobody" is not in other.csv'):
@@ -240,7 +250,8 @@ def test_columns_are_guessed_or_given(tmp_path):
         ("not.jsonl", b"hello\n", "not.jsonl has no header, so name the keys"),
         ("latin.csv", b"us\xe9r,query\na,b\n", "not UTF-8 text: give --encoding"),
         ("twice.csv", b"user,query,user\na,b,c\n", "a repeated column name"),
-        ("log.xlsx", b"x", "cannot tell the format of log.xlsx"),
+        ("log.doc", b"x", "cannot tell the format of log.doc"),
+        ("log.xlsx", b"PK\3\4", "log.xlsx is a spreadsheet.*Save as.*CSV UTF-8"),
         ("cut.csv.gz", gzip.compress(b"user,query\n" + b"a,b\n" * 100_000)[:200], "cut.csv.gz"),
     ],
 )
@@ -404,18 +415,51 @@ def test_an_encoding_may_be_given(tmp_path):
     with connect() as engine:
         log = read(find(str(path), encoding="latin-1"), engine=engine)
         assert log.table.query.to_pyarrow().to_pylist() == ["café"]
-    with pytest.raises(UsageError, match="--encoding must be one of utf-8, utf-16"):
+    with pytest.raises(UsageError, match="--encoding 'klingon' is not known"):
         find(str(path), encoding="klingon")
 
 
-def test_a_first_line_that_is_a_row_is_not_printed(tmp_path):
+@pytest.mark.parametrize(
+    "first",
+    ["1234\tmy secret", "u99\tmy secret\t2025-01-01 10:00", "secret@a.example", "secret/" + "x" * 60,
+     "http://secret.example\tx", "12.09.2025\tsecret"],
+)  # fmt: skip
+def test_a_first_line_that_looks_like_a_row_is_not_printed(first, tmp_path):
     path = tmp_path / "log.tsv"
-    for first in ("1234\tmy secret query", "secret", "user\tmy secret"):
-        path.write_text(f"{first}\n1235\tx\n")
-        for columns in (None, {"query": "what"}):
-            with pytest.raises(InputError, match="the first line may be a row") as caught:
-                find(str(path), columns=columns)
-            assert "secret" not in str(caught.value)
+    path.write_text(f"{first}\n1235\tx\n")
+    for columns in (None, {"query": "what"}):
+        with pytest.raises(InputError, match="Its first line looks like a row") as caught:
+            find(str(path), columns=columns)
+        assert "secret" not in str(caught.value)
+
+
+def test_the_names_of_a_header_are_shown_with_the_flag_to_give(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("Nutzer,Suchanfrage,Zeitpunkt,Klick,2024\n")
+    with pytest.raises(InputError) as caught:
+        find(str(path))
+    assert str(caught.value) == (
+        'no column of log.csv looks like "user". Found: Nutzer, Suchanfrage, Zeitpunkt, Klick, and 1 that '
+        "look like data, not names. Did you mean --columns "
+        "user=Nutzer,query=Suchanfrage,time=Zeitpunkt,url=Klick ?"
+    )
+    with pytest.raises(InputError, match=r"Did you mean --columns query=Suchanfrage\?"):
+        find(str(path), columns={"user": "Nutzer", "query": "suchanfrage"})
+    path.write_text("uid,serch\n")
+    with pytest.raises(InputError, match=r"Did you mean --columns query=serch \?"):
+        find(str(path))
+    path.write_text("one,two\n")
+    with pytest.raises(InputError, match=r"Found: one, two. Map it: --columns user=...,query=...$"):
+        find(str(path))
+
+
+@pytest.mark.parametrize(("found", "name"), [(";", "semicolon"), ("|", "pipe")])
+def test_a_header_with_another_delimiter_is_pointed_out(found, name, tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text(f"user{found}query\na{found}x\n")
+    with pytest.raises(InputError, match=f"One column was found.*give --delimiter {name}"):
+        find(str(path))
+    assert dict(find(str(path), delimiter=name).columns) == {"user": "user", "query": "query"}
 
 
 def test_url_level_is_checked(write_tsv):

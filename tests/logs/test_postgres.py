@@ -157,7 +157,7 @@ def test_a_server_that_is_not_there(tmp_path, monkeypatch, capsys):
 
 
 def test_an_encoding_cannot_be_given_for_a_server():
-    with pytest.raises(UsageError, match="--encoding and --shape are for files"):
+    with pytest.raises(UsageError, match="--encoding is for files: leave it out"):
         find("postgresql://db/web::log", encoding="latin-1")
 
 

@@ -275,11 +275,22 @@ _claim = _record(
     },
 )
 # The format of the log, and what determined it before any row was read (A8).
-_formats = ("parquet", "csv", "tsv", "jsonl", "duckdb", "postgresql", "aol", "sogou", "excite")
+_formats = (
+    "parquet",
+    "csv",
+    "tsv",
+    "jsonl",
+    "json",
+    "duckdb",
+    "postgresql",
+    "aol",
+    "sogou",
+    "excite",
+)
 _source = _record(
     {
         "format": _one_of(*_formats),
-        "format_from": _one_of("name", "header", "--shape", "server"),
+        "format_from": _one_of("name", "header", "--shape", "--format", "--delimiter", "server"),
         "columns_from": _one_of("names", "shape", "--columns"),
     }
 )

@@ -21,10 +21,13 @@ from murmurlog.bundle.graph import Graph, graph
 from murmurlog.bundle.keys import normalise
 from murmurlog.bundle.schema import KEYS
 from murmurlog.bundle.table_rules import table_fault
-from murmurlog.errors import BundleError, UsageError
+from murmurlog.errors import BundleError, EngineError, UnknownTable, UsageError
 from murmurlog.privacy import Guarantee
 
 if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+
     from murmurlog.bundle.models.autocomplete import Completer
     from murmurlog.bundle.models.click_graph import Walker
     from murmurlog.bundle.models.search import Searcher
@@ -64,6 +67,13 @@ def read_certificate(root: Path) -> Certificate:
         raise BundleError(f"{CERTIFICATE} is damaged: {str(error)[:200]}") from None
 
 
+class Tables(dict[str, pa.Table]):
+    """The tables of a bundle by name."""
+
+    def __missing__(self, name: str) -> pa.Table:
+        raise UnknownTable(f"there is no table {name!r:.80} here: use {', '.join(self)}")
+
+
 @dataclass(frozen=True)
 class Release:
     """A loaded bundle: its certificate and its tables as Arrow."""
@@ -76,11 +86,47 @@ class Release:
         return self.certificate.guarantee
 
     @cached_property
-    def tables(self) -> dict[str, pa.Table]:
+    def tables(self) -> Tables:
         """The tables by name; raises where one breaks the rules for tables."""
-        return {
-            name: sound_table(self.path, self.certificate, name) for name in self.certificate.tables
-        }
+        return Tables(
+            (name, sound_table(self.path, self.certificate, name))
+            for name in self.certificate.tables
+        )
+
+    def __repr__(self) -> str:
+        rows = ", ".join(
+            f"{name} {claim.rows:,}" for name, claim in self.certificate.tables.items()
+        )
+        return f"Release({str(self.path)!r}, rows: {rows}; {self.guarantee})"
+
+    def _repr_html_(self) -> str:
+        """The label and the first rows, for notebooks."""
+        from murmurlog.bundle.display import as_html
+
+        return as_html(self.certificate, self.tables)
+
+    def top(self, n: int = 10, table: str | None = None) -> pa.Table:
+        """The first rows of a table, by default of the first one; those with the largest counts."""
+        if n < 0:
+            raise UsageError(f"n must be at least 0, not {n}")
+        return self._table(table).slice(0, n)
+
+    def to_pandas(self, table: str | None = None) -> pd.DataFrame:
+        """A table as a frame of pandas, by default the first one."""
+        chosen = self._table(table)
+        try:
+            frame: pd.DataFrame = chosen.to_pandas()
+        except ImportError:
+            raise EngineError("to_pandas needs pandas: pip install pandas") from None
+        return frame
+
+    def to_polars(self, table: str | None = None) -> pl.DataFrame:
+        """A table as a frame of polars, by default the first one."""
+        try:
+            import polars as pl
+        except ImportError:
+            raise EngineError("to_polars needs polars: pip install polars") from None
+        return pl.DataFrame(self._table(table))
 
     def total(
         self, table: str, where: estimates.Where = None, *, confidence: float = 0.95
@@ -111,10 +157,8 @@ class Release:
             confidence=confidence,
         )
 
-    def _table(self, name: str) -> pa.Table:
-        if name not in self.tables:
-            raise UsageError(f"there is no table {name!r} here: use {', '.join(self.tables)}")
-        return self.tables[name]
+    def _table(self, name: str | None) -> pa.Table:
+        return self.tables[next(iter(self.certificate.tables)) if name is None else name]
 
     def _counts(self, name: str) -> estimates.Counts:
         return estimates.counts(name, self._table(name), self.certificate.tables[name])

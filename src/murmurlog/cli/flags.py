@@ -15,7 +15,7 @@ Source = Annotated[
     str,
     typer.Argument(
         metavar="SOURCE",
-        help="A file, folder, 'glob*', file.duckdb::table or postgresql://...::table.",
+        help="A file, folder, 'glob*', file.duckdb::table, s3://.., postgresql://..::table, - (stdin).",
         show_default=False,
     ),
 ]

@@ -13,6 +13,7 @@ from murmurlog.cli import (
     export,
     generate,
     help,
+    init,
     ledger,
     plan,
     pool,
@@ -36,6 +37,7 @@ __all__ = [
     "export",
     "generate",
     "help",
+    "init",
     "ledger",
     "main",
     "plan",
@@ -67,7 +69,7 @@ def main() -> None:
     except BaseException as error:
         if (code := stop.exit_code(error)) is not None:
             tell(stop.sentence())
-            sys.exit(code)
+            _exit(code)
         _report(error)
 
 
@@ -75,7 +77,7 @@ def _report(error: BaseException) -> None:
     """Says what is wrong and exits with its code."""
     if isinstance(error, MurmurlogError):
         tell(f"{error.word} ({error.exit_code}): {error}")
-        sys.exit(error.exit_code)
+        _exit(error.exit_code)
     if isinstance(error, MemoryError):
         tell("engine (5): memory ran out; a budget that was reserved stays booked")
         sys.exit(5)
@@ -92,3 +94,13 @@ def _report(error: BaseException) -> None:
         "stays booked. Run again with MURMURLOG_DEBUG=1 and report what it prints."
     )
     sys.exit(70)
+
+
+def _exit(code: int) -> None:
+    """Ends the process, at once if a step of an object store still runs: Arrow would wait for it."""
+    store = sys.modules.get("murmurlog.logs.object_store")
+    if store is not None and store.is_waiting():
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)

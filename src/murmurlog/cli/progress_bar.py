@@ -87,6 +87,10 @@ class TerminalReporter:
         )
 
     def __call__(self, text: str) -> None:
+        """Begins a stage; a warning is a line that stays."""
+        if text.startswith("warning: "):
+            self.drawing.console.print(harmless(text), markup=False, highlight=False)
+            return
         self._stage = Stage(text=text, total=None, unit="")
         self._draw(self._stage, False)
 

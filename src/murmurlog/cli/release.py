@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 )
 def release(
     source: Source,
-    out: Annotated[str, flag("--out", help="The bundle's folder; must not exist.")] = "bundle",
+    out: Annotated[
+        str, flag("--out", help="The bundle's folder, or s3://bucket/name; must not exist.")
+    ] = "bundle",
     dry_run: Annotated[
         bool, flag("--dry-run", help="Say what would be done; read no row.")
     ] = False,

@@ -1,6 +1,7 @@
 """From a log, bundles and names of mechanisms to an evaluation."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from os.path import realpath
 from pathlib import Path
@@ -13,6 +14,7 @@ from murmurlog.evaluation.recipes import all_recipes
 from murmurlog.evaluation.request import RAW, EvaluationRequest, request_of
 from murmurlog.evaluation.result import Evaluation
 from murmurlog.evaluation.runner import Runner
+from murmurlog.logs.inputs import LogSource, local_source
 from murmurlog.logs.options import ReadOptions
 from murmurlog.logs.reading import Reading
 from murmurlog.logs.source import Source, find
@@ -20,7 +22,7 @@ from murmurlog.privacy.sampler import Entropy, SystemEntropy
 
 
 def evaluate(
-    source: str,
+    source: LogSource,
     *,
     entropy: Entropy | None = None,
     say: Callable[[str], None] = lambda _: None,
@@ -37,13 +39,25 @@ def evaluate(
 
 def run(request: EvaluationRequest, *, entropy: Entropy, say: Callable[[str], None]) -> Evaluation:
     """The evaluation that is requested."""
-    found = _find(request.source, request.read)
+    with ExitStack() as copies:
+        return _run(request, copies, entropy=entropy, say=say)
+
+
+def _run(
+    request: EvaluationRequest, copies: ExitStack, *, entropy: Entropy, say: Callable[[str], None]
+) -> Evaluation:
+    def find_log(source: LogSource) -> Source:
+        return _find(
+            copies.enter_context(local_source(source, request.read, say=say)), request.read
+        )
+
+    found = find_log(request.source)
     releases = _load(request.bundles)
     gap = _gap(releases)
     runner = Runner(
         request=request,
         source=found,
-        test=None if request.test is None else _find(request.test, request.read),
+        test=None if request.test is None else find_log(request.test),
         releases=releases,
         recipes=all_recipes(request, releases, columns=found.columns, gap=gap),
         reading=reading_of(request.read, releases),
@@ -55,7 +69,7 @@ def run(request: EvaluationRequest, *, entropy: Entropy, say: Callable[[str], No
 
 
 def _find(path: str, read: ReadOptions) -> Source:
-    return find(path, columns=read.columns, encoding=read.encoding, shape=read.shape)
+    return find(path, read)
 
 
 def _load(bundles: Sequence[str | Path]) -> dict[str, Release]:
@@ -83,7 +97,7 @@ def _gap(releases: Mapping[str, Release]) -> float:
 
 def reading_of(read: ReadOptions, releases: Mapping[str, Release]) -> Reading:
     """How the bundles' log was read; they must agree, or they are not about the same rows."""
-    reading = Reading.of(read)
+    reading = replace(Reading.of(read), max_broken=1.0)  # it publishes nothing, and warns
     texts = {name: release.certificate.text for name, release in releases.items()}
     if not texts:
         return reading

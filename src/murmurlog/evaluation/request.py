@@ -12,6 +12,7 @@ from murmurlog.bundle.options import split_keywords
 from murmurlog.errors import UsageError
 from murmurlog.evaluation import tasks as registry
 from murmurlog.evaluation.tasks import Settings
+from murmurlog.logs.inputs import LogSource
 from murmurlog.logs.options import ReadOptions
 from murmurlog.mechanisms import MECHANISMS
 
@@ -29,10 +30,10 @@ class EvaluationRequest:
     every value of one parameter.
     """
 
-    source: str
+    source: LogSource
     read: ReadOptions = field(default_factory=ReadOptions)
     bundles: Sequence[str | Path] = ()
-    test: str | None = None  # a separate log to score on, instead of folds
+    test: LogSource | None = None  # a separate log to score on, instead of folds
     baselines: Sequence[str] = (RAW,)
     mechanisms: Sequence[str] = ()
     vary: tuple[str, Sequence[float]] | None = None
@@ -84,7 +85,7 @@ class EvaluationRequest:
                 raise UsageError(f"{each} has no k: --vary k is for k-query, k-click and such")
 
 
-def request_of(source: str, keywords: Mapping[str, Any]) -> EvaluationRequest:
+def request_of(source: LogSource, keywords: Mapping[str, Any]) -> EvaluationRequest:
     """The request that these keywords make; those of `ReadOptions` say how the log is read."""
     (read,), others = split_keywords(keywords, ReadOptions)
     # None stands for a default, as it does in every function of the package.

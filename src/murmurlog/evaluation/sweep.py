@@ -9,10 +9,11 @@ from typing import Any
 
 from murmurlog.evaluation.evaluate import evaluate
 from murmurlog.evaluation.result import Evaluation
+from murmurlog.logs.inputs import LogSource
 
 
 def sweep(
-    source: str,
+    source: LogSource,
     *,
     mechanisms: Sequence[str],
     vary: tuple[str, Sequence[float]],

@@ -15,6 +15,9 @@ from typing import Any, Protocol
 from murmurlog.bundle.keys import clean_url, normalise
 from murmurlog.logs.screen import Screen, matcher
 
+UNREADABLE_TIME = "unreadable time"
+UNREADABLE_URL = "unreadable url"
+
 
 class Columns(Protocol):
     """Facts about rows whose text is clean, as boolean columns."""
@@ -81,7 +84,11 @@ class Rule:
     reason: str | None  # None: the row is excluded but not broken, so it is not counted
     applies: Callable[[Columns, Cleaning], Any]
     when: Callable[[Cleaning], object] = lambda _: True
-    drops: bool = True
+    drops: Callable[[Cleaning], object] = lambda _: True  # else the row is counted and stays
+
+
+def _has_period(cleaning: Cleaning) -> bool:
+    return bool(cleaning.since or cleaning.until)
 
 
 RULES = (
@@ -99,15 +106,20 @@ RULES = (
     Rule(reason="no query", applies=lambda row, _: row.missing("query")),
     Rule(
         reason="no time",
-        when=lambda cleaning: cleaning.since or cleaning.until,
+        when=_has_period,
         applies=lambda row, _: ~row.given("time"),
     ),
-    Rule(reason="unreadable time", applies=lambda row, _: row.given("time") & row.missing("time")),
+    # Without a period the row stays, as one without a time.
+    Rule(
+        reason=UNREADABLE_TIME,
+        applies=lambda row, _: row.given("time") & row.missing("time"),
+        drops=_has_period,
+    ),
     # The row stays, as a query without a click.
     Rule(
-        reason="unreadable url",
+        reason=UNREADABLE_URL,
         applies=lambda row, _: row.given("url") & row.missing("url"),
-        drops=False,
+        drops=lambda _: False,
     ),
 )
 
@@ -120,6 +132,6 @@ def judge(columns: Columns, cleaning: Cleaning) -> tuple[Any, dict[str, Any]]:
             applies = rule.applies(columns, cleaning)
             if rule.reason is not None:
                 broken[rule.reason] = (stays & applies).sum()
-            if rule.drops:
+            if rule.drops(cleaning):
                 stays = stays & ~applies
     return stays, broken

@@ -1,9 +1,12 @@
 """The role of each column of a log: as the owner says, or by the names in a header or schema.
 
-Decides by names alone and never sees a row (A8).
+Decides by names alone and never sees a row (A8). Names in other languages and names that are nearly
+known are proposed to the owner and never taken by themselves.
 """
 
+import re
 from collections.abc import Mapping
+from difflib import get_close_matches
 
 from murmurlog.errors import InputError, UsageError
 
@@ -21,7 +24,36 @@ NAMES = {
             "doc_id", "document"),
     "rank": ("rank", "item_rank", "itemrank", "click_rank", "position", "pos"),
 }  # fmt: skip
-_KNOWN = frozenset(name for names in NAMES.values() for name in names)
+# Proposed only: a name that was ignored so far must not become a column by an update.
+FOREIGN = {
+    "user": ("nutzer", "benutzer", "nutzer_id", "kunde", "kunden_id", "besucher", "sitzung", "session_id",
+             "utilisateur", "client", "visiteur", "usuario", "cliente", "visitante", "utente", "gebruiker",
+             "bezoeker", "klant", "member_id", "customer_id", "person", "id_user"),
+    "query": ("suchanfrage", "suchbegriff", "suche", "anfrage", "suchwort", "requete", "requête",
+              "recherche", "mot_cle", "consulta", "busqueda", "búsqueda", "termino", "ricerca",
+              "interrogazione", "zoekopdracht", "zoekterm", "zoekvraag", "search_text", "searchquery",
+              "phrase", "search_phrase"),
+    "time": ("zeitpunkt", "zeit", "zeitstempel", "datum", "uhrzeit", "heure", "horodatage", "temps",
+             "fecha", "hora", "marca_de_tiempo", "data", "ora", "orario", "tijd", "tijdstip",
+             "date_time", "searched_at", "when", "event_timestamp"),
+    "url": ("klick", "geklickte_url", "treffer", "adresse", "clic", "lien", "enlace", "clique",
+            "collegamento", "klik", "click", "clicked", "result_url", "target_url", "page"),
+    "rank": ("rang", "platz", "stelle", "posicion", "posición", "posizione", "positie", "result_rank"),
+}  # fmt: skip
+# What is a value rather than a name: signs and digits alone, urls, e-mail addresses, dates, long ids,
+# several words with a number of two digits, and letters with a number of three.
+_VALUE = re.compile(
+    r"[\d\W_]*|.*://.*|www\..*|\S+@\S+|\d{1,4}[-./]\w{1,9}[-./]\d{1,4}.*|(?=.*\d)[0-9a-fA-F-]{8,}"
+    r"|(?=.*\s).*\d\d.*|.*[a-z]\d{3,}.*",
+    re.DOTALL,
+)
+LONGEST_NAME = 40  # characters
+
+
+def looks_like_name(text: str) -> bool:
+    """Whether a field of a first line can be the name of a column, rather than a value of a row."""
+    mostly_digits = 2 * sum(c.isdigit() for c in text) >= len(text)
+    return not (len(text) > LONGEST_NAME or mostly_digits or _VALUE.fullmatch(text))
 
 
 def roles_of(
@@ -33,9 +65,11 @@ def roles_of(
     """
     listed = _listed(found, given, text=text)
     check_given(given)
-    for column in given.values():
+    for role, column in given.items():
         if column not in (NONE, *found):
-            raise InputError(f'column "{column}" is not in {name}. {listed}')
+            near = get_close_matches(column, _shown(found, given, text=text), n=1)
+            hint = f" Did you mean --columns {role}={near[0]}?" if near else ""
+            raise InputError(f'column "{column}" is not in {name}. {listed}{hint}')
     columns = {}
     for role in ROLES:
         if role in given:
@@ -49,9 +83,9 @@ def roles_of(
             columns[role] = alike[0]
     for role in REQUIRED:
         if role not in columns:
-            tabs = " Its first line holds tabs: rename it to .tsv." if _has_tabs(found) else ""
             raise InputError(
-                f'no column of {name} looks like "{role}". {listed} Map it: --columns {role}=...{tabs}'
+                f'no column of {name} looks like "{role}". {listed} '
+                f"{_separated(found, text=text) or _proposal(found, given, columns, text=text)}"
             )
     return {role: column for role, column in columns.items() if column != NONE}
 
@@ -77,22 +111,75 @@ def _plain(column: str) -> str:
     return column.lower().replace(" ", "_")
 
 
-def _has_tabs(found: tuple[str, ...]) -> bool:
-    return len(found) == 1 and "\t" in found[0]
+def _separated(found: tuple[str, ...], *, text: bool) -> str:
+    """What to do with a header that is cut at another delimiter."""
+    if not text or len(found) != 1:
+        return ""
+    if "\t" in found[0]:
+        return "Its first line holds tabs: rename it to .tsv, or give --delimiter tab."
+    for character, name in ((";", "semicolon"), ("|", "pipe"), (",", "comma")):
+        if character in found[0]:
+            return f"One column was found, with {character!r} in its name: give --delimiter {name}."
+    return ""
+
+
+def _proposal(
+    found: tuple[str, ...], given: Mapping[str, str], columns: Mapping[str, str], *, text: bool
+) -> str:
+    """--columns for this log, as far as names suggest it."""
+    free = [name for name in _shown(found, given, text=text) if name not in columns.values()]
+    proposed = dict(given)
+    for role in ROLES:
+        if role in columns:
+            continue
+        near = _nearest(role, free)
+        if near is not None:
+            proposed[role] = near
+            free.remove(near)
+        elif role in REQUIRED:
+            proposed[role] = "..."
+    mapped = ",".join(f"{role}={proposed[role]}" for role in ROLES if role in proposed)
+    guessed = any(column != "..." and role not in given for role, column in proposed.items())
+    return f"Did you mean --columns {mapped} ?" if guessed else f"Map it: --columns {mapped}"
+
+
+def _nearest(role: str, free: list[str]) -> str | None:
+    """The column whose name means the role in another language, or nearly a known name."""
+    by_plain = {_plain(name): name for name in reversed(free)}
+    for name in FOREIGN[role]:
+        if name in by_plain:
+            return by_plain[name]
+    for name, column in by_plain.items():
+        if get_close_matches(name, (*NAMES[role], *FOREIGN[role]), n=1, cutoff=0.8):
+            return column
+    return None
+
+
+def _shown(found: tuple[str, ...], given: Mapping[str, str], *, text: bool) -> tuple[str, ...]:
+    """The names that a message may hold: of text files not those that look like values.
+
+    If half of them do, the first line is probably a user's row, and only names that the owner gave
+    are shown.
+    """
+    if not text:
+        return found
+    names = [name for name in found if looks_like_name(name)]
+    header = 2 * len(names) > len(found)
+    known = {*given.values(), *(names if header else ())}
+    return tuple(name for name in found if name in known)
 
 
 def _listed(found: tuple[str, ...], given: Mapping[str, str], *, text: bool) -> str:
-    """The columns for a message; of text files only known names, as the first line may be a row."""
-    shown = tuple(
-        name for name in found if not text or name in given.values() or _plain(name) in _KNOWN
-    )
+    """The columns for a message."""
+    shown = _shown(found, given, text=text)
     if shown == found:
         return f"Found: {short(found)}."
-    rest = f"{len(found) - len(shown)} unknown names"
-    return (
-        f"Found: {short((*shown, rest))}. They are not printed, because the first line may be a row: "
-        "if it is, put a line with the names of the columns before it."
-    )
+    if not shown:
+        return (
+            f"Its first line looks like a row, so its {len(found)} fields are not printed: if it is one, "
+            "put a line with the names of the columns before it."
+        )
+    return f"Found: {short(shown)}, and {len(found) - len(shown)} that look like data, not names."
 
 
 def short(names: tuple[str, ...]) -> str:

@@ -22,11 +22,12 @@ import pyarrow.parquet as pq
 from murmurlog.bundle.progress import measure
 from murmurlog.errors import EngineError, InputError
 from murmurlog.logs.engines.duckdb import OUT_OF_MEMORY, DuckEngine, identifier, literal, quoted
-from murmurlog.logs.formats import DIALECTS, Shape, day_of, field_sql, pieces, time_sql
+from murmurlog.logs.formats import Shape, day_of, field_sql, pieces, time_sql
 from murmurlog.logs.parquet_types import types_of
 from murmurlog.logs.postgres import Address, batches
 from murmurlog.logs.records import Records, cut
 from murmurlog.logs.source import Source
+from murmurlog.logs.times import pattern
 
 ROWS_A_BATCH = 20_000
 STANDARD = ("user", "time", "query", "url", "rank")
@@ -63,23 +64,52 @@ def raw_rows(
         ).fetchall():
             broken[reason] = broken.get(reason, 0) + n
         raw = raw.filter(raw.fault.isnull())
-    return with_types(raw)
+    return with_types(raw, source)
 
 
-def with_types(raw: Any) -> Any:
+def with_types(raw: Any, source: Source) -> Any:
     """The rows with typed fields, in the column order that all engines share."""
     kept = [name for name in raw.columns if re.fullmatch(r"k\d+", name)]
-    return raw.select("user", "query", "url", *kept, **_types(raw))
+    return raw.select("user", "query", "url", *kept, **_types(raw, source))
 
 
-def _types(rows: Any) -> dict[str, Any]:
+def _types(rows: Any, source: Source) -> dict[str, Any]:
     """`time` as a timestamp in UTC, `timed`, whether one was given, and `rank` as a number."""
-    time = rows.time.strip().nullif("") if rows.time.type().is_string() else rows.time
+    time = rows.time
+    if time.type().is_string():
+        time = time.strip().nullif("")
+        if source.missing:
+            time = ibis.ifelse(time.isin(source.missing), ibis.null("string"), time)
+    given = source.time_format if "time" in source.columns else None
     return {
-        "time": _parsed(time),
+        "time": _parsed(time) if given is None else _formatted(time, given, source),
         "timed": time.notnull(),
         "rank": rows["rank"].try_cast("int32"),
     }
+
+
+def _try_strptime(text: Any, time_format: Any) -> Any:
+    """DuckDB's own; null where it cannot read a time. Without %z it is in UTC."""
+
+
+_SIGNATURE = (("string", "string"), "timestamp('UTC', 6)")
+TRY_STRPTIME: Any = ibis.udf.scalar.builtin(
+    _try_strptime, name="try_strptime", signature=_SIGNATURE
+)
+
+
+def _formatted(time: Any, time_format: str, source: Source) -> Any:
+    """A timestamp in UTC of text in the owner's format; null for any other text."""
+    kind = time.type()
+    if kind.is_temporal():
+        raise InputError(
+            f'the column "{source.columns["time"]}" of {source.name} is a time already: leave '
+            "--time-format out"
+        )
+    text = time if kind.is_string() else time.cast("string")
+    matching = ibis.ifelse(text.re_search(pattern(time_format)), text, ibis.null("string"))
+    found = TRY_STRPTIME(matching, ibis.literal(time_format))
+    return _in_years(found.cast("timestamp(6)"))
 
 
 def _parsed(time: Any) -> Any:
@@ -140,7 +170,7 @@ def select_sql(
     columns = [_role(source, role, own, day) for role in STANDARD]
     columns += [f"{own[name]} AS k{i}" for i, name in enumerate(keep)]
     passes = "false"
-    if source.server or source.format == "jsonl":
+    if source.server or source.keyed:
         columns.append("fault")
         passes = "fault IS NOT NULL"
     tests = [f"coalesce({own[name]}, '') = {quoted(value)}" for name, value in where.items()]
@@ -159,7 +189,7 @@ def _rename(source: Source, names: Sequence[str]) -> Iterator[str]:
     elif source.lines:
         for i, name in enumerate(names):
             yield f"{field_sql(source.lines, source.lines.columns.index(name))} AS c{i}"
-    elif source.format == "jsonl":
+    elif source.keyed:
         yield from (f"src.found[{i + 1}] AS c{i}" for i in range(len(names)))
         yield "CASE WHEN src.found IS NULL THEN 'not JSON' END AS fault"
     else:
@@ -178,8 +208,20 @@ def _role(source: Source, role: str, own: Mapping[str, str], day: str) -> str:
     value = own[source.columns[role]]
     if role == "time":
         typed = bool(source.server) or source.format in ("parquet", "duckdb")
-        value = "moment" if typed else time_sql(source.shape, value, day)
+        if typed or source.time_format:
+            value = "moment" if typed else value
+        else:
+            value = time_sql(source.shape, value, day)
+    elif nothing := missing_texts(source, role):
+        value = (
+            f"CASE WHEN {value} IN ({', '.join(map(quoted, nothing))}) THEN NULL ELSE {value} END"
+        )
     return f"{value} AS {role}"
+
+
+def missing_texts(source: Source, role: str) -> tuple[str, ...]:
+    """Texts that stand for no value; of a time, `with_types` knows whether it is text."""
+    return source.nothing if role in ("url", "rank") else source.missing
 
 
 def _fill(
@@ -224,7 +266,7 @@ def count_rows(source: Source) -> int | None:
 
 def _incoming(source: Source, names: Sequence[str]) -> str:
     """The relation that a batch is; of JSON, `found` has the values of a line, if it is JSON."""
-    if source.format != "jsonl":
+    if not source.keyed:
         return "incoming"
     # JSON pointers, because paths have wildcards; only for objects: pointers also index arrays.
     pointers = ["/" + name.replace("~", "~0").replace("/", "~1") for name in names]
@@ -252,7 +294,8 @@ def _stream(
     for file, compression, encoding in zip(
         source.files, source.compressions, source.encodings, strict=True
     ):
-        dialect, day = DIALECTS[source.format], day_of(file)
+        assert source.dialect is not None
+        dialect, day = source.dialect, day_of(file)
         stream = pieces(file, compression, read=read)
         header = None if shape is None or shape.well_known else shape.columns
         for records in cut(stream, dialect, encoding=encoding, broken=broken, name=file.name):

@@ -10,21 +10,22 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from murmurlog.errors import InputError
-from murmurlog.logs.records import COMMAS, LINES, TABS, Dialect, first
+from murmurlog.logs.records import ARRAY, COMMAS, LINES, TABS, Dialect, first
+from murmurlog.logs.zip_files import UNREADABLE, member_of, open_member
 
 LOOKED_AT = 1 << 16  # bytes, after decompression
 BLOCK = 1 << 24
 MOST_TIMES = 200  # a file may decompress to this many times its size; logs reach about ten
 LITTLE = 1 << 26  # bytes that any file may decompress to
-ENCODINGS = ("utf-8", "utf-16", "gb18030", "latin-1")
 SHAPES = ("aol", "sogou", "excite")
-DIALECTS: Mapping[str, Dialect] = {"csv": COMMAS, "tsv": TABS, "jsonl": LINES}
+DIALECTS: Mapping[str, Dialect] = {"csv": COMMAS, "tsv": TABS, "jsonl": LINES, "json": ARRAY}
 NO_DAY = "1970-01-01"  # of a time without a date, in a file whose name has none
-_MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+_MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "zip"}
 _BINARY = (b"PAR1", b"PK\x03\x04")
 _MARKS = {
     codecs.BOM_UTF8: "utf-8",
@@ -139,8 +140,8 @@ def check_compression(file: Path, compression: str | None) -> None:
             f"is compressed with {found}" if found else f"is not compressed with {compression}"
         )
         raise InputError(
-            f"{file.name} {is_what}, which its name does not say: name compressed files .gz (gzip) or "
-            ".zst (Zstandard), and no others"
+            f"{file.name} {is_what}, which its name does not say: name compressed files .gz (gzip), "
+            ".zst (Zstandard) or .zip, and no others"
         )
 
 
@@ -174,10 +175,7 @@ def pieces(
     """
     try:
         most, size = MOST_TIMES * file.stat().st_size + LITTLE, 0
-        with (
-            pa.OSFile(str(file)) as packed,
-            pa.input_stream(packed, compression=compression) as stream,
-        ):
+        with pa.OSFile(str(file)) as packed, _open(packed, file, compression) as stream:
             at = 0
             while piece := stream.read(block or BLOCK):
                 size += len(piece)
@@ -189,10 +187,17 @@ def pieces(
                         "log does. Decompress it yourself if you trust it."
                     )
                 yield piece
-    except (OSError, pa.ArrowInvalid, UnicodeEncodeError):
+    except (OSError, EOFError, pa.ArrowInvalid, UnicodeEncodeError, *UNREADABLE):
         raise InputError(
             f"{file.name} could not be read to its end: it is damaged, or changed while it was read"
         ) from None
+
+
+def _open(packed: pa.NativeFile, file: Path, compression: str | None) -> Any:
+    """A stream of the bytes inside."""
+    if compression == "zip":
+        return open_member(packed, member_of(file))
+    return pa.input_stream(packed, compression=compression)
 
 
 def day_of(file: Path) -> str:

@@ -21,6 +21,7 @@ from murmurlog.logs.columns import short
 from murmurlog.logs.duckdb_rows import count_rows, raw_rows
 from murmurlog.logs.encoded import EncodedRows
 from murmurlog.logs.engines.protocol import Engine, LocalEngine
+from murmurlog.logs.likely_causes import likely_causes
 from murmurlog.logs.partitions import Partitions, encode_log
 from murmurlog.logs.screen import Screen
 from murmurlog.logs.source import Source
@@ -136,7 +137,7 @@ def check(
         )
     for column in (*(where or {}), *keep):
         # The keys of JSON are in the rows, which are not read here.
-        if column not in source.found and source.format != "jsonl":
+        if column not in source.found and not source.keyed:
             raise InputError(
                 f'column "{column}" is not in {source.name}. Found: {short(source.found)}.'
             )
@@ -185,7 +186,8 @@ def read(
         why = _list_reasons({**log.broken, **log.screened}) or "there are none"
         if since or until or where:
             why += "; others are outside the period or excluded by --where"
-        raise InputError(f"{source.name} has no usable rows: {why}")
+        causes = "".join(f" Likely cause: {cause}." for cause in likely_causes(source, log.broken))
+        raise InputError(f"{source.name} has no usable rows: {why}{'.' if causes else ''}{causes}")
     return log
 
 

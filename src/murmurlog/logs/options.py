@@ -1,11 +1,22 @@
 """Which rows of a log are read, and how: the choices of an owner, as they are written."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-from murmurlog.bundle.options import Option, read_pairs, read_repeated
+from murmurlog.bundle.options import Option, read_list, read_number, read_pairs, read_repeated
+from murmurlog.errors import UsageError
+from murmurlog.logs.delimiters import check_delimiter
+from murmurlog.logs.encodings import check_encoding
+from murmurlog.logs.times import check_time_format
+
+
+def _texts(given: Any) -> tuple[str, ...]:
+    return tuple(read_list(given) if isinstance(given, str) else given)
+
+
+FORMATS = ("csv", "tsv", "jsonl", "json", "parquet")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,13 +30,44 @@ class SourceOptions:
             read=read_pairs("--columns"),
         ),
     ] = None
+    format: Annotated[
+        str | None,
+        Option(help="Whatever the files' names: csv, tsv, jsonl, json, parquet. Needed for -."),
+    ] = None
+    delimiter: Annotated[
+        str | None,
+        Option(help="Between fields, quoted as in CSV: ';', tab, comma, semicolon, pipe, space."),
+    ] = None
     encoding: Annotated[
-        str | None, Option(help="Of text files: utf-8, utf-16, gb18030, latin-1.")
+        str | None,
+        Option(help="Of text files: utf-8, utf-16, latin-1, cp1252, gb18030 and others."),
+    ] = None
+    time_format: Annotated[
+        str | None, Option(help="Of times in text that are not ISO 8601: '%d.%m.%Y %H:%M'.")
+    ] = None
+    missing: Annotated[
+        Sequence[str] | None,
+        Option(help="What stands for no user, query, time or url: '-,NULL'.", read=read_list),
     ] = None
     shape: Annotated[
         str | None,
         Option(help="Files of a well-known log, whatever their names: aol, sogou, excite."),
     ] = None
+
+    def __post_init__(self) -> None:
+        if self.format is not None and self.format not in FORMATS:
+            raise UsageError(
+                f"--format must be one of {', '.join(FORMATS)}, not {self.format!r:.60}"
+            )
+        checks: dict[str, Callable[[Any], Any]] = {
+            "delimiter": check_delimiter,
+            "encoding": check_encoding,
+            "time_format": check_time_format,
+            "missing": _texts,
+        }
+        for name, check in checks.items():
+            if (given := getattr(self, name)) is not None:
+                object.__setattr__(self, name, check(given))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,3 +102,12 @@ class ReadOptions(SourceOptions):
     strict: Annotated[
         bool, Option(help="Refuse broken rows instead of dropping them.", switch=True)
     ] = False
+    max_broken: Annotated[
+        float,
+        Option(help="Stop if more than this share of the rows is broken.", read=read_number),
+    ] = 0.2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.max_broken <= 1:
+            raise UsageError(f"--max-broken is a share from 0 to 1, not {self.max_broken!r:.60}")

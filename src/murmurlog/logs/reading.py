@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from murmurlog.bundle.keys import NORMALISER, normalise
 from murmurlog.bundle.schema import BY_VALUE, By, check_public_name
+from murmurlog.logs.broken_rows import check_broken
 from murmurlog.logs.engines.protocol import Engine
 from murmurlog.logs.log import Log, read
 from murmurlog.logs.log import check as check_rows
@@ -32,6 +33,7 @@ class Reading:
     screen: Screen | None = None
     deny: frozenset[str] = frozenset()
     strict: bool = False
+    max_broken: float = 1.0  # the share of broken rows with which the log may still be used
 
     @classmethod
     def of(cls, options: ReadOptions, *, by: tuple[str, Sequence[str]] | None = None) -> "Reading":
@@ -47,6 +49,7 @@ class Reading:
             else None,
             deny=load_deny(Path(options.deny)) if options.deny else frozenset(),
             strict=options.strict,
+            max_broken=options.max_broken,
         )
 
     def check(self, source: Source) -> None:
@@ -64,7 +67,8 @@ class Reading:
         urls: bool,
         say: Callable[[str], None],
     ) -> Log:
-        return read(
+        """The log; raises if too many of its rows are broken, and warns if some are."""
+        log = read(
             source,
             engine=engine,
             url=self.url,
@@ -78,6 +82,11 @@ class Reading:
             deny=self.deny,
             say=say,
         )
+        check_broken(
+            source, rows=log.rows, broken=log.broken, screened=log.screened,
+            period=bool(self.since or self.until), max_broken=self.max_broken, say=say,
+        )  # fmt: skip
+        return log
 
     def unit(self, unit: str, *, gap: float) -> str:
         """What is protected, as a ledger books it.

@@ -21,6 +21,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from murmurlog.errors import InputError
+from murmurlog.logs.encodings import may_hide
+from murmurlog.logs.json_array import STRUCTURE, array_lines
 
 LONGEST_RECORD = 2_000_000  # bytes, with its end; a longer one is broken
 MOST_HELD = 1 << 26  # bytes of an unfinished record; no log has more
@@ -34,15 +36,25 @@ Facts = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, kw_only=True)
 class Dialect:
-    """How text is split: at a delimiter, if there is one; quoted as in RFC 4180 or not at all."""
+    """How text is split: at a delimiter, if there is one; quoted as in RFC 4180 or not at all.
+
+    Of an array the elements are the records, as JSON writes them.
+    """
 
     delimiter: str | None
     quoted: bool
+    array: bool = False
+
+    @property
+    def structure(self) -> bytes:
+        """The bytes that split text, besides line feeds and quotes."""
+        return (self.delimiter or "").encode() + (STRUCTURE if self.array else b"")
 
 
 LINES = Dialect(delimiter=None, quoted=False)
 TABS = Dialect(delimiter="\t", quoted=False)
 COMMAS = Dialect(delimiter=",", quoted=True)
+ARRAY = Dialect(delimiter=None, quoted=False, array=True)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -82,7 +94,7 @@ def cut(
     Records that are too long or cannot be decoded are counted in `broken`. Raises if the text does
     not follow the dialect; `name` is the file's name, for messages.
     """
-    for block, ends in _blocks(_without_mark(_decoded(stream, encoding, name)), dialect, name):
+    for block, ends in _blocks(_text_of(stream, dialect, encoding, name), dialect, name):
         block = _without_long(block, ends, broken)
         yield _records(_in_utf8(block, dialect, encoding, broken), dialect)
 
@@ -91,7 +103,7 @@ def first(
     stream: Iterator[bytes], dialect: Dialect, *, encoding: str, name: str
 ) -> tuple[str, ...] | None:
     """The fields of the first record; None if it is too long, cannot be decoded or is missing."""
-    for block, ends in _blocks(_without_mark(_decoded(stream, encoding, name)), dialect, name):
+    for block, ends in _blocks(_text_of(stream, dialect, encoding, name), dialect, name):
         broken: dict[str, int] = {}
         record = _without_long(block[: ends[0] + 1], ends[:1], broken)
         found = _records(_in_utf8(record, dialect, encoding, broken), dialect)
@@ -99,11 +111,26 @@ def first(
     return None
 
 
-def _decoded(stream: Iterator[bytes], encoding: str, name: str) -> Iterator[bytes]:
-    """UTF-16 as UTF-8; in all other encodings ASCII bytes mean ASCII characters and nothing else."""
-    if encoding != "utf-16":
-        yield from stream
-        return
+def _text_of(
+    stream: Iterator[bytes], dialect: Dialect, encoding: str, name: str
+) -> Iterator[bytes]:
+    """The bytes that are cut into records, without a byte order mark in front."""
+    if encoding == "utf-16":
+        stream = _without_mark(_from_utf16(stream, name))
+    else:  # some programs write the mark of UTF-8 in front of any encoding
+        stream = _without_mark(stream)
+        if _decodes_first(encoding, dialect):
+            stream = _from_mixed(stream, encoding)
+    return array_lines(stream, name) if dialect.array else stream
+
+
+def _decodes_first(encoding: str, dialect: Dialect) -> bool:
+    """Whether a byte that splits text may be a part of another character."""
+    return encoding == "utf-16" or may_hide(encoding, dialect.structure)
+
+
+def _from_utf16(stream: Iterator[bytes], name: str) -> Iterator[bytes]:
+    """UTF-16 as UTF-8."""
     start = b""
     while len(start) < 2 and (piece := next(stream, b"")):
         start += piece
@@ -117,6 +144,28 @@ def _decoded(stream: Iterator[bytes], encoding: str, name: str) -> Iterator[byte
         yield decoder.decode(b"", final=True).encode("utf-8", "surrogatepass")
     except UnicodeDecodeError:
         yield b"\xff"
+
+
+def _from_mixed(stream: Iterator[bytes], encoding: str) -> Iterator[bytes]:
+    """Any other encoding as UTF-8; a byte that cannot be decoded becomes one that is not UTF-8.
+
+    Only that one byte: the next may end the record, which must not swallow another user's.
+    """
+    decoder = codecs.getincrementaldecoder(encoding)(_ONE_BYTE)
+    for piece in stream:
+        yield decoder.decode(piece).encode("utf-8", "surrogatepass")
+    yield decoder.decode(b"", final=True).encode("utf-8", "surrogatepass")
+
+
+_ONE_BYTE = "murmurlog-one-byte"
+
+
+def _replace_one_byte(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeDecodeError)
+    return "\udcff", error.start + 1
+
+
+codecs.register_error(_ONE_BYTE, _replace_one_byte)
 
 
 def _without_mark(stream: Iterator[bytes]) -> Iterator[bytes]:
@@ -258,7 +307,7 @@ def _each(block: bytes, ends: Places) -> Iterator[bytes]:
 
 
 def _in_utf8(block: bytes, dialect: Dialect, encoding: str, broken: dict[str, int]) -> bytes:
-    source = "utf-8" if encoding == "utf-16" else encoding
+    source = "utf-8" if _decodes_first(encoding, dialect) else encoding
     if block.isascii() or (text := _text(block, source)) is not None:
         return block if block.isascii() else text
     kept = [_text(record, source) for record in _each(block, _ends(block, dialect))]

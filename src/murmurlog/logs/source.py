@@ -10,7 +10,7 @@ only.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import duckdb
@@ -19,10 +19,10 @@ import pyarrow.parquet as pq
 
 from murmurlog.errors import InputError, UsageError
 from murmurlog.logs.columns import NONE, REQUIRED, ROLES, check_given, known_as, roles_of, short
+from murmurlog.logs.encodings import COMMON
 from murmurlog.logs.engines.duckdb import identifier
 from murmurlog.logs.formats import (
     DIALECTS,
-    ENCODINGS,
     SHAPES,
     WELL_KNOWN,
     Shape,
@@ -34,8 +34,11 @@ from murmurlog.logs.formats import (
     plain,
 )
 from murmurlog.logs.formats import guess as guess_shape
+from murmurlog.logs.options import FORMATS as FORMATS_GIVEN
+from murmurlog.logs.options import SourceOptions
 from murmurlog.logs.postgres import Address, look, looks_like_address, parse
-from murmurlog.logs.records import TABS
+from murmurlog.logs.records import TABS, Dialect
+from murmurlog.logs.zip_files import member_of
 
 FORMATS = {
     "parquet": "parquet",
@@ -45,11 +48,15 @@ FORMATS = {
     "tab": "tsv",
     "jsonl": "jsonl",
     "ndjson": "jsonl",
+    "json": "json",
     "duckdb": "duckdb",
     "ddb": "duckdb",
 }
-TEXT = ("csv", "tsv", "jsonl")
-COMPRESSIONS = {"gz": "gzip", "zst": "zstd"}
+TEXT = ("csv", "tsv", "jsonl", "json")
+KEYED = ("jsonl", "json")  # without a header: each row names its values
+COMPRESSIONS = {"gz": "gzip", "zst": "zstd", "zip": "zip"}
+SHEETS = ("xlsx", "xls", "xlsm", "xlsb", "ods", "numbers")
+MISSING = ("-", "NULL", "\\N", "(null)")  # no url and no rank, in logs of many programs
 ROWS_A_BYTE = 8  # of a Parquet file, beyond the first few; logs have less than one
 FEW_ROWS = 1 << 24
 CLOSED: dict[str, Any] = {
@@ -71,6 +78,9 @@ class Source:
     found: tuple[str, ...]  # every column there is; of .jsonl those that were named
     columns: Mapping[str, str]  # role -> column
     settled: Mapping[str, str]  # what decided the format and the columns, for the certificate
+    dialect: Dialect | None = None  # of text
+    time_format: str | None = None
+    missing: tuple[str, ...] = ()  # what stands for no value, as the owner says
     server: Address | None = None  # instead of files
     uri: str | None = None  # instead of files: where only Spark finds them
 
@@ -78,6 +88,16 @@ class Source:
     def shape(self) -> str:
         """The well-known shape it has (aol, sogou, excite), else its format."""
         return self.lines.name if self.lines else self.format
+
+    @property
+    def keyed(self) -> bool:
+        """Whether rows are JSON objects, which name their values."""
+        return self.format in KEYED
+
+    @property
+    def nothing(self) -> tuple[str, ...]:
+        """Texts that stand for no url and for no rank."""
+        return tuple(dict.fromkeys((*MISSING, *self.missing)))
 
     @property
     def name(self) -> str:
@@ -99,6 +119,7 @@ class _Kind:
     encoding: str
     lines: Shape | None
     settled: str
+    dialect: Dialect | None = None
 
     @property
     def name(self) -> str:
@@ -106,29 +127,22 @@ class _Kind:
         return self.lines.name if self.lines else self.format
 
 
-def find(
-    path: str,
-    *,
-    columns: Mapping[str, str] | None = None,
-    encoding: str | None = None,
-    shape: str | None = None,
-) -> Source:
+def find(path: str, options: SourceOptions | None = None, **keywords: Any) -> Source:
     """The source behind a file, folder, glob, or table of a DuckDB file (`file.duckdb::table`).
 
-    Or of a PostgreSQL server: `postgresql://user@host/database::table`, or `::SELECT ...`.
-    `encoding` is that of text files, by default as a byte order mark says; `shape` says that
-    files are those of a well-known log, regardless of their names.
+    Or of a PostgreSQL server: `postgresql://user@host/database::table`, or `::SELECT ...`. The
+    options, or the keywords in their place, say what names and headers do not.
     """
-    if encoding is not None and encoding not in ENCODINGS:
-        raise UsageError(f"--encoding must be one of {', '.join(ENCODINGS)}, not {encoding!r}")
+    options = options or SourceOptions(**keywords)
+    columns, shape = options.columns, options.shape
     if shape is not None and shape not in SHAPES:
         raise UsageError(f"--shape must be one of {', '.join(SHAPES)}, not {shape!r:.80}")
     if looks_like_address(path):
-        return _on_server(path, columns or {}, encoding or shape)
+        return _on_server(path, options)
     path, _, table = path.partition("::")
     if not path:  # an empty shell variable must not mean the current folder
         raise UsageError("the name of the log is empty: name a file, or . for this folder")
-    kinds = _kinds(path, encoding, shape)
+    kinds = _kinds(path, options)
     files, kind = tuple(kinds), next(iter(kinds.values()))
     if len({k.name for k in kinds.values()}) > 1:
         listed = ", ".join(f"{file.name} ({k.name})" for file, k in list(kinds.items())[:4])
@@ -148,6 +162,9 @@ def find(
         found=(),
         columns={},
         settled={"format": kind.settled},
+        dialect=kind.dialect,
+        time_format=options.time_format,
+        missing=tuple(options.missing or ()),
     )
     if kind.format == "duckdb":
         source = replace(source, table=_table(source))
@@ -177,7 +194,7 @@ def check_case(source: Source, found: tuple[str, ...]) -> None:
             )
 
 
-def guess(path: str) -> dict[str, str]:
+def guess(path: str, format: str | None = None) -> dict[str, str]:
     """Flags (`shape`, `encoding`, `columns`) that rows of a log suggest, for the owner only.
 
     A release never guesses: one user's rows must not decide how other users' rows are read.
@@ -187,7 +204,8 @@ def guess(path: str) -> dict[str, str]:
     except (InputError, UsageError):
         return {}
     named, packed = _format_or_none(file) or (None, compression_of(file))
-    if named == "jsonl":
+    named = format or named
+    if named in KEYED:
         return _guess_keys(file, packed)
     return guess_shape(file, packed) if named in (None, "tsv", "csv") else {}
 
@@ -208,7 +226,7 @@ def _guess_keys(file: Path, compression: str | None) -> dict[str, str]:
 
 def with_roles(source: Source, found: tuple[str, ...], given: Mapping[str, str]) -> Source:
     """The source with its columns and what each is for."""
-    if source.format == "jsonl":
+    if source.keyed:
         check_given(given)
         if missing := [role for role in REQUIRED if role not in given]:
             raise InputError(
@@ -225,32 +243,39 @@ def with_roles(source: Source, found: tuple[str, ...], given: Mapping[str, str])
     return replace(source, found=found, columns=columns, settled=settled)
 
 
-def _on_server(path: str, columns: Mapping[str, str], text: str | None) -> Source:
-    if text is not None:
-        raise UsageError("--encoding and --shape are for files: leave them out for a server")
+def of_files(options: SourceOptions) -> str:
+    """Those of the given flags that are for files of text, for a message."""
+    names = ("shape", "format", "delimiter", "encoding")
+    return " and ".join(f"--{name}" for name in names if getattr(options, name) is not None)
+
+
+def _on_server(path: str, options: SourceOptions) -> Source:
+    if given := of_files(options):
+        raise UsageError(f"{given} is for files: leave it out for a server")
     address, found = look(parse(path))
     source = Source(
         format="postgresql", files=(), compressions=(), encodings=(), table=address.what,
         lines=None, found=found, columns={}, server=address, settled={"format": "server"},
+        time_format=options.time_format, missing=tuple(options.missing or ()),
     )  # fmt: skip
     if len(set(found)) < len(found):
         raise InputError(f"{source.name} has a repeated column name: rename one with AS")
-    return with_roles(source, found, columns)
+    return with_roles(source, found, options.columns or {})
 
 
-def _kinds(path: str, encoding: str | None, shape: str | None) -> dict[Path, _Kind]:
+def _kinds(path: str, options: SourceOptions) -> dict[Path, _Kind]:
     """The files of a path and what each is; in a folder, files that are not logs are skipped."""
     kinds = {}
     folder = Path(path).is_dir()
     for file in _files_of(path):
-        if kind := _kind(file, encoding, shape):
+        if kind := _kind(file, options):
             kinds[file] = kind
         elif not folder:
             raise InputError(_unknown(file))
     if not kinds:
         raise InputError(
-            f"the folder {path} holds no log: files end in {_endings()}, those of text also in .gz "
-            "or .zst. Give --shape for the files of a well-known log."
+            f"the folder {path} holds no log: files end in {_endings()}, those of text also in .gz, "
+            ".zst or .zip. Give --format for other names, --shape for the files of a well-known log."
         )
     return kinds
 
@@ -279,32 +304,48 @@ def _files(here: Path, path: str) -> list[Path]:
     raise InputError(f"there is no file or folder {path!r}")
 
 
-def _kind(file: Path, encoding: str | None, shape: str | None) -> _Kind | None:
-    """What a file is: by the given shape, else by its name or AOL's header; None if unknown."""
+def _kind(file: Path, options: SourceOptions) -> _Kind | None:
+    """What a file is: by the given options, else by its name or AOL's header; None if unknown."""
     try:
         str(file).encode()
     except UnicodeEncodeError:
         raise InputError(f"the name {file.name!r} is not UTF-8: rename the file") from None
+    shape, encoding, delimiter = options.shape, options.encoding, options.delimiter
     named, packed = _format_or_none(file) or (None, compression_of(file))
+    settled = "--shape" if shape else "--format" if options.format else "name"
+    named = options.format or named
     if named in ("parquet", "duckdb"):
-        if shape or encoding:
-            raise UsageError(f"{file.name} is not text: leave --shape and --encoding out")
-        return _Kind(format=named, compression=None, encoding="utf-8", lines=None, settled="name")
+        given = of_files(replace(options, format=None))
+        if given or packed:
+            raise UsageError(f"{file.name} is not text: leave {given or '--format'} out")
+        return _Kind(format=named, compression=None, encoding="utf-8", lines=None, settled=settled)
+    if delimiter is not None:
+        if shape or named in KEYED:
+            raise UsageError("--delimiter is for .csv, .tsv and other files without a shape")
+        settled = settled if named else "--delimiter"
+        named = named or "csv"
     if named or shape:
         check_compression(file, packed)
     elif not _is_aol(file, packed, encoding):
         return None
     written = encoding or encoding_of(file, packed, shape)
-    settled = "--shape" if shape else "name"
-    if shape is None and named in (None, "tsv") and _is_aol(file, packed, encoding):
+    unsettled = shape is None and delimiter is None and named in (None, "tsv")
+    if unsettled and _is_aol(file, packed, encoding):
         shape, settled = "aol", "header"
+    dialect = DIALECTS["tsv" if shape else named or "tsv"]
+    if delimiter is not None:
+        dialect = Dialect(delimiter=delimiter, quoted=True)
     if shape is None:
         assert named is not None
         return _Kind(
-            format=named, compression=packed, encoding=written, lines=None, settled=settled
-        )
+            format=named, compression=packed, encoding=written, lines=None, settled=settled,
+            dialect=dialect,
+        )  # fmt: skip
     lines = WELL_KNOWN[shape]
-    return _Kind(format="tsv", compression=packed, encoding=written, lines=lines, settled=settled)
+    return _Kind(
+        format="tsv", compression=packed, encoding=written, lines=lines, settled=settled,
+        dialect=dialect,
+    )  # fmt: skip
 
 
 def _is_aol(file: Path, compression: str | None, encoding: str | None) -> bool:
@@ -332,6 +373,8 @@ def compression_of(file: Path) -> str | None:
 def _format_or_none(file: Path) -> tuple[str, str | None] | None:
     names = file.name.lower().split(".")
     compression = COMPRESSIONS.get(names[-1])
+    if compression == "zip" and file.exists():
+        names = [*PurePosixPath(member_of(file).lower()).name.split("."), "zip"]
     kind = FORMATS.get(names[-2] if compression and len(names) > 2 else names[-1])
     if kind is None or (compression and kind not in TEXT):
         return None
@@ -346,17 +389,28 @@ def format_of(file: Path) -> tuple[str, str | None]:
 
 
 def _unknown(file: Path) -> str:
+    if file.name.lower().rpartition(".")[2] in SHEETS:
+        return (
+            f"{file.name} is a spreadsheet, which is not read: open it, choose 'Save as' or 'Export', "
+            "take 'CSV UTF-8 (comma delimited)', and give the .csv. If it is separated by semicolons, "
+            "give --delimiter semicolon."
+        )
     return (
-        f"cannot tell the format of {file.name}: rename it to end in {_endings()} (.csv, .tsv and "
-        f".jsonl may also be compressed: .gz, .zst), or give --shape {'|'.join(SHAPES)} if it is one "
-        "of these logs. 'murmurlog profile' reads its rows and proposes a shape."
+        f"cannot tell the format of {file.name}: rename it to end in {_endings()} (text may also be "
+        f"compressed: .gz, .zst, .zip), or give --format {'|'.join(FORMATS_GIVEN)}, or --delimiter if it "
+        f"has fields and a header. Or give --shape {'|'.join(SHAPES)} if it is one of these logs: "
+        "'murmurlog profile' reads its rows and proposes a shape."
     )
 
 
 def _table(source: Source) -> str:
     if len(source.files) > 1:
         raise InputError("give one .duckdb file at a time, as file.duckdb::table")
-    file = source.files[0]
+    return table_of(source.files[0], source.table)
+
+
+def table_of(file: Path, table: str | None) -> str:
+    """The named table of a DuckDB file, or the only one."""
     try:
         with duckdb.connect(str(file.resolve()), read_only=True, config=CLOSED) as connection:
             rows = connection.execute(
@@ -365,15 +419,27 @@ def _table(source: Source) -> str:
     except (duckdb.Error, RuntimeError, UnicodeError):
         raise InputError(f"{file.name} is not a readable DuckDB file") from None
     tables = [name for (name,) in rows]
-    if source.table is None and len(tables) == 1:
+    if table is None and len(tables) == 1:
         return str(tables[0])
-    if source.table not in tables:
-        what = f"no table {source.table!r}" if source.table else f"{len(tables)} tables"
+    if table not in tables:
+        what = f"no table {table!r}" if table else f"{len(tables)} tables"
         raise InputError(
             f"{file.name} has {what}; name one of: "
             + ", ".join(f"{file.name}::{name}" for name in tables)
         )
-    return str(source.table)
+    return str(table)
+
+
+def files_of(path: str) -> dict[Path, tuple[str | None, str | None]]:
+    """The files of a path, each with its format, None if its name does not say it, and compression.
+
+    In a folder, files whose names say no format are left out if others do.
+    """
+    found: dict[Path, tuple[str | None, str | None]] = {
+        file: _format_or_none(file) or (None, compression_of(file)) for file in _files_of(path)
+    }
+    named = {file: kind for file, kind in found.items() if kind[0]}
+    return named if named and Path(path).is_dir() else found
 
 
 def _columns_of(source: Source, file: Path, kind: _Kind) -> tuple[str, ...]:
@@ -395,7 +461,7 @@ def _columns_of(source: Source, file: Path, kind: _Kind) -> tuple[str, ...]:
                 table = f"main.{identifier(source.table or '')}"
                 connection.execute(f"SELECT * FROM {table} LIMIT 0")
                 names = [name for name, *_ in connection.description or ()]
-        elif source.format != "jsonl":
+        elif not source.keyed:
             names = _header(source, file, kind)
     except (pa.ArrowException, duckdb.Error, OSError, RuntimeError):
         # Their messages can quote the content of the file.
@@ -406,11 +472,11 @@ def _columns_of(source: Source, file: Path, kind: _Kind) -> tuple[str, ...]:
 
 
 def _header(source: Source, file: Path, kind: _Kind) -> tuple[str, ...]:
-    dialect = DIALECTS[source.format]
-    names = first_record(file, kind.compression, dialect, kind.encoding)
+    assert kind.dialect is not None
+    names = first_record(file, kind.compression, kind.dialect, kind.encoding)
     if names is None:
         raise InputError(
             f"the first line of {file.name} is missing, too long or not {kind.encoding.upper()} text: "
-            f"give --encoding ({', '.join(ENCODINGS)}) if it is written in another one"
+            f"give --encoding ({', '.join(COMMON)} ...) if it is written in another one"
         )
     return _stripped(names)

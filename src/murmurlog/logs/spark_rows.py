@@ -16,7 +16,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from murmurlog.errors import EngineError, InputError
-from murmurlog.logs.duckdb_rows import STANDARD, needed_columns, raw_rows, select_sql, with_types
+from murmurlog.logs.duckdb_rows import (
+    STANDARD,
+    missing_texts,
+    needed_columns,
+    raw_rows,
+    select_sql,
+    with_types,
+)
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.engines.spark import (
     LITERALLY,
@@ -26,6 +33,7 @@ from murmurlog.logs.engines.spark import (
     translate_errors,
 )
 from murmurlog.logs.engines.spark_worker import run_duckdb
+from murmurlog.logs.options import SourceOptions
 from murmurlog.logs.parquet_types import INT96, NOTHING, Kind, types_of
 from murmurlog.logs.source import Source, check_case, with_roles
 
@@ -35,13 +43,15 @@ LARGEST = "decimal(20,0)"  # unsigned integers of 64 bits
 TIMES = ("timestamp", "timestamp_ntz", "date")
 
 
-def find_at(uri: str, *, columns: Mapping[str, str] | None, engine: SparkEngine) -> Source:
+def find_at(uri: str, options: SourceOptions, *, engine: SparkEngine) -> Source:
     """The Parquet files at a URI that only Spark reads: s3a://..., hdfs://..."""
     source = Source(
         format="parquet", files=(), compressions=(), encodings=(), table=None, lines=None,
         found=(), columns={}, uri=uri, settled={"format": "name"},
+        time_format=options.time_format, missing=tuple(options.missing or ()),
     )  # fmt: skip
-    return with_roles(source, tuple(_frame_at(source, engine).columns), columns or {})
+    found = tuple(_frame_at(source, engine).columns)
+    return with_roles(source, found, options.columns or {})
 
 
 def spark_rows(
@@ -66,7 +76,7 @@ def spark_rows(
     with translate_errors():
         if plain:
             rows = frame.selectExpr(*_expressions(source, keep)).where(_condition(where))
-            return with_types(engine.view(rows))
+            return with_types(engine.view(rows), source)
         return _ask_duckdb(source, engine, frame.select(*map(_name, names)), where, keep)
 
 
@@ -167,6 +177,11 @@ def _name(column: str) -> str:
     return "`" + column.replace("`", "``") + "`"
 
 
+def _quoted(text: str) -> str:
+    """The text as a string literal of Spark's SQL, where a backslash escapes."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
 def _text(column: str) -> str:
     return f"CAST({_name(column)} AS STRING)"
 
@@ -189,7 +204,11 @@ def _expressions(source: Source, keep: Sequence[str]) -> list[str]:
         elif role == "time":
             columns.append(f"CAST({_name(name)} AS TIMESTAMP_NTZ) AS `time`")
         else:
-            columns.append(f"{_valid(name)} AS `{role}`")
+            given, nothing = _valid(name), missing_texts(source, role)
+            if nothing:
+                listed = ", ".join(map(_quoted, nothing))
+                given = f"IF({_text(name)} IN ({listed}), NULL, {given})"
+            columns.append(f"{given} AS `{role}`")
     return [*columns, *(f"{_valid(name)} AS `k{i}`" for i, name in enumerate(keep))]
 
 
@@ -214,7 +233,7 @@ def _ask_duckdb(
     if "time" in source.columns:
         time = PySparkType.to_ibis(frame.schema[source.columns["time"]].dataType)
     raw = ibis.table({name: time if name == "time" else "string" for name in names}, name="raw")
-    rows = with_types(raw)
+    rows = with_types(raw, source)
     query = ibis.to_sql(rows, dialect="duckdb")
     statement = f"WITH raw AS ({select_sql(source, 'incoming', where, keep)}) {query}"
     schema = _arrow(rows)

@@ -7,7 +7,7 @@ it the budget is spent, whatever happens.
 import json
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -32,7 +32,9 @@ from murmurlog.bundle.write import check_target, publish
 from murmurlog.counting.bound import choose_way
 from murmurlog.counting.items import check
 from murmurlog.errors import DiskError, EngineError, Refused, UsageError
+from murmurlog.logs.addresses import mask
 from murmurlog.logs.engines.protocol import Engine
+from murmurlog.logs.inputs import LogSource
 from murmurlog.logs.reading import Reading
 from murmurlog.logs.source import Source
 from murmurlog.mechanisms import Asked, View, named
@@ -90,7 +92,7 @@ class Outcome:
                 }
                 for name, plan in self.plans.items()
             },
-            "out": str(self.out) if self.rows else None,
+            "out": mask(str(self.out)) if self.rows else None,
             "release_id": self.release_id if self.rows else None,
             "booked": self.booked,
             "verdict": None if self.verdict is None else self.verdict.as_json(),
@@ -98,7 +100,7 @@ class Outcome:
 
 
 def release(
-    source: str,
+    source: LogSource,
     *,
     out: str | Path,
     epsilon: float | None = None,
@@ -113,6 +115,7 @@ def release(
 ) -> Outcome:
     """Publishes the tables of a log as a bundle under one guarantee, and books it.
 
+    `source` is a path, or a table of pandas, polars, Arrow, DuckDB or Ibis, which is read as a stream.
     `mechanism` is one for all tables, or one a table. `keywords` are named as the flags of
     `murmurlog release` are (per_user=20, unit="user-day", count="rows", dry_run=True): see
     `ReleaseRequest` for those of every release, a mechanism's page for its own. The bundle appears
@@ -133,8 +136,14 @@ def carry_out(
     say: Callable[[str], None] = lambda _: None,
 ) -> Outcome:
     """The release that is asked for."""
-    entropy = entropy or SystemEntropy()
-    asked = _prepare(request)
+    with ExitStack() as copies:
+        return _carry_out(request, copies, entropy=entropy or SystemEntropy(), say=say)
+
+
+def _carry_out(
+    request: ReleaseRequest, copies: ExitStack, *, entropy: Entropy, say: Callable[[str], None]
+) -> Outcome:
+    asked = _prepare(request, copies, say)
     if request.dry_run:
         return asked.outcome()
     with spending(asked.spending()):
@@ -229,7 +238,7 @@ class _Prepared:
         )  # fmt: skip
 
 
-def _prepare(request: ReleaseRequest) -> _Prepared:
+def _prepare(request: ReleaseRequest, copies: ExitStack, say: Callable[[str], None]) -> _Prepared:
     """Finds the source, plans the tables and checks all that can fail before a row is read."""
     budget, content, read = request.budget, request.content, request.read
     place = Place(running=request.running)
@@ -238,7 +247,7 @@ def _prepare(request: ReleaseRequest) -> _Prepared:
     check_url_level(read.url)
     if isinstance(target, Path):
         check_target(target)
-    found = place.find(request.source, read)
+    found = place.find(request.source, read, copies, rows=not request.dry_run, say=say)
     mechanism = content.mechanism or usual_mechanism(noise=content.noise, letters=content.letters)
     kinds = _tables(content.tables, found, mechanism)
     by_table = mechanisms_for(kinds, mechanism)
@@ -330,9 +339,13 @@ def _booked(
         spent = f"; its budget stays booked as {release_id}" if book else ""
         why = error.strerror if isinstance(error, OSError) else error
         raise DiskError(
-            f"the bundle could not be written to {str(target)!r} ({why}); nothing was "
-            f"published{spent}. Free some room or choose another --out, and release again."
+            f"the bundle could not be written to {mask(str(target))!r} ({why}); nothing was "
+            f"published{spent}. {_remedy(target)} or choose another --out, and release again."
         ) from error
+
+
+def _remedy(target: Path | str) -> str:
+    return "Free some room" if isinstance(target, Path) else "Repair the connection"
 
 
 def _tables(

@@ -11,6 +11,7 @@ from typing import Any
 
 from murmurlog.bundle.scratch import PREFIX
 from murmurlog.errors import EngineError, UsageError
+from murmurlog.logs.addresses import mask
 from murmurlog.logs.engines.spark import SparkEngine, literal
 
 # Stores that rename a folder in one step, and not into a folder that is not there.
@@ -22,13 +23,13 @@ class Landing:
 
     def __init__(self, engine: SparkEngine, uri: str) -> None:
         self.made = engine.private / "bundle"  # where it is made first
-        self.uri = uri
+        self.uri = mask(uri)  # for messages
         context = engine.session.sparkContext
         self.hadoop = context._jvm.org.apache.hadoop.fs
         with self._told():
             place = self.hadoop.Path(uri)
             if place.getParent() is None:
-                raise UsageError(f"--out {uri!r} names no folder: add a name for the bundle")
+                raise UsageError(f"--out {self.uri!r} names no folder: add a name for the bundle")
             settings = context._jsc.hadoopConfiguration()
             if place.toUri().getScheme() == "viewfs":
                 shown = self.hadoop.FileSystem.get(place.toUri(), settings)

@@ -24,6 +24,7 @@ from murmurlog.bundle.options import (
     split_keywords,
 )
 from murmurlog.errors import UsageError
+from murmurlog.logs.inputs import LogSource
 from murmurlog.logs.options import ReadOptions
 
 
@@ -211,7 +212,7 @@ class Statements:
 class ReleaseRequest:
     """A release as it is asked for."""
 
-    source: str
+    source: LogSource
     out: str | Path
     budget: Budget = Budget()
     content: Content = Content()
@@ -224,7 +225,7 @@ class ReleaseRequest:
 
     @classmethod
     def of(
-        cls, source: str, *, out: str | Path, dry_run: bool = False, **keywords: Any
+        cls, source: LogSource, *, out: str | Path, dry_run: bool = False, **keywords: Any
     ) -> "ReleaseRequest":
         """The request of these keywords: those of the groups above, others are the mechanisms'."""
         groups = (Budget, Content, ReadOptions, Booking, Running, Statements)

@@ -1,26 +1,30 @@
 """Where a release runs: in this process with DuckDB, or on a cluster with Spark."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from murmurlog.errors import EngineError, UsageError
+from murmurlog.logs.addresses import STORES, mask, scheme_of
 from murmurlog.logs.engines.duckdb import check_memory, connect
 from murmurlog.logs.engines.protocol import Engine
 from murmurlog.logs.engines.spark import SparkEngine, check_settings, is_uri
 from murmurlog.logs.engines.spark import connect as connect_spark
+from murmurlog.logs.inputs import LogSource, is_table, local_source, name_of
 from murmurlog.logs.options import SourceOptions
 from murmurlog.logs.postgres import looks_like_address
-from murmurlog.logs.source import Source, find
+from murmurlog.logs.source import Source, find, of_files
 from murmurlog.logs.spark_rows import find_at
+from murmurlog.logs.standard_input import on_disk
 from murmurlog.mechanisms import MECHANISMS
 from murmurlog.publishing.plan import Plan
 from murmurlog.publishing.remote_target import Landing, landing
 from murmurlog.publishing.request import Running
+from murmurlog.publishing.store_target import StoreLanding, check_address, store_landing
 
 # What is made on Spark without holding every item in this process.
 SPARK_TABLES = ("keyword", "query", "pair", "click")
@@ -42,24 +46,48 @@ class Place:
         elif asked.master or asked.scratch:
             raise UsageError("--master and --scratch go with --engine spark only")
 
-    def find(self, source: str, read: SourceOptions) -> Source:
-        """The source, which is looked for by Spark if its path is a URI."""
+    def find(
+        self,
+        given: LogSource,
+        read: SourceOptions,
+        copies: ExitStack,
+        *,
+        rows: bool = True,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> Source:
+        """The source, which is looked for by Spark if its path is a URI.
+
+        `copies` holds the copy of a log that is not on this machine; without `rows`, a table's
+        columns are enough.
+        """
         asked = self.running
+        if asked.engine == "spark" and is_table(given):
+            raise UsageError(
+                f"a {name_of(given)} is in this process, which the workers of Spark do not reach: use "
+                "--engine duckdb, or write it as Parquet and give its path"
+            )
+        if asked.engine == "duckdb":
+            source = copies.enter_context(local_source(given, read, rows=rows, say=say))
+        else:
+            source = copies.enter_context(on_disk(str(given), read))
         if asked.engine == "duckdb" or looks_like_address(source) or not is_uri(source):
-            return find(source, columns=read.columns, encoding=read.encoding, shape=read.shape)
-        if read.encoding is not None or read.shape is not None:
-            raise UsageError("Parquet knows its text: leave --encoding and --shape out")
+            return find(source, read)
+        if flags := of_files(replace(read, format=None)):
+            raise UsageError(f"Parquet knows its text: leave {flags} out")
         with connect_spark(master=asked.master, scratch_at=asked.scratch, test=False) as engine:
-            return find_at(source, columns=read.columns, engine=engine)
+            return find_at(source, read, engine=engine)
 
     def target(self, out: str | Path) -> Path | str:
-        """Where a bundle goes: a path of this machine, or the URI of one that Spark reaches."""
+        """Where a bundle goes: a path of this machine, a URI that Spark reaches, or that of a store."""
         if isinstance(out, Path) or not is_uri(out):
             return Path(out)
         if self.running.engine != "spark":
+            if scheme_of(out) in STORES:
+                check_address(out)
+                return out
             raise UsageError(
-                f"--out {out!r} is reached by Spark only: name a path of this machine, or use "
-                "--engine spark"
+                f"--out {mask(out)!r} is reached by Spark only: name a path of this machine or "
+                f"{'://, '.join(STORES)}://, or use --engine spark"
             )
         return out if urlsplit(out).scheme != "file" else Path(url2pathname(urlsplit(out).path))
 
@@ -78,11 +106,16 @@ class Place:
             )
 
     @contextmanager
-    def landing(self, engine: Engine, target: Path | str) -> Iterator[Landing | None]:
+    def landing(
+        self, engine: Engine, target: Path | str
+    ) -> Iterator[Landing | StoreLanding | None]:
         """What takes a bundle to a URI; None for a path of this machine."""
         if isinstance(target, Path):
             yield None
-        else:  # `target` gives a URI only with --engine spark
+        elif self.running.engine == "duckdb":
+            with store_landing(target) as store:
+                yield store
+        else:
             with landing(cast(SparkEngine, engine), target) as found:
                 yield found
 

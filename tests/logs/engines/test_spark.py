@@ -4,6 +4,8 @@ import json
 import subprocess
 import sys
 import time
+import zipfile
+from datetime import datetime
 from decimal import Decimal
 
 import played
@@ -275,14 +277,42 @@ class TestOnACluster:
             path = tmp_path / "times" / f"{name}.parquet"
             pq.write_table(pa.table(row), path, use_deprecated_int96_timestamps=old)
         requests = [
-            {"path": str(tmp_path / "int96.parquet"), "columns": {"time": "int96"}, "keep": keep},
+            {"path": str(tmp_path / "int96.parquet"), "source": {"columns": {"time": "int96"}}, "keep": keep},
             {"path": str(tmp_path / "int96.parquet"), "where": {"int96": "1970-01-01 00:00:00"},
-             "columns": {"query": "exact"}},
+             "source": {"columns": {"query": "exact"}}},
             {"path": str(tmp_path / "clock.parquet")},
-            {"path": str(tmp_path / "widths"), "columns": {"url": "time"}},
-            {"path": str(tmp_path / "times"), "columns": {"url": "time"}},
+            {"path": str(tmp_path / "widths"), "source": {"columns": {"url": "time"}}},
+            {"path": str(tmp_path / "times"), "source": {"columns": {"url": "time"}}},
         ]  # fmt: skip
         compare_rows(tmp_path, requests)
+
+    def test_what_the_owner_says_of_a_log_means_the_same_as_on_duckdb(self, tmp_path):
+        rows = [["a", "x", "03.09.2025 03:23", "-"], ["b", "NULL", "3.9.2025 3:23", "it's"],
+                ["c", "y", "31.02.2025 00:00", "\\N"], ["\\N", "z", "-", "(null)"],
+                ["d", "红", "03.09.2025 03:23 ", "a'\\"]]  # fmt: skip
+        names = ("user", "query", "time", "url")
+        table = pa.table(dict(zip(names, map(pa.array, zip(*rows, strict=True)), strict=True)))
+        typed = table.set_column(
+            2, "time", pa.array([datetime(2025, 1, 1)] * 5, pa.timestamp("us"))
+        )
+        for name, held in (("text.parquet", table), ("typed.parquet", typed)):
+            pq.write_table(held, tmp_path / name)
+        lines = [";".join(row) for row in (names, *rows)]
+        (tmp_path / "log.txt").write_bytes("\n".join(lines).encode("gb18030"))
+        with zipfile.ZipFile(tmp_path / "log.zip", "w") as packed:
+            packed.writestr(
+                "log.json", json.dumps([dict(zip(names, row, strict=True)) for row in rows])
+            )
+        asked = {"time_format": "%d.%m.%Y %H:%M", "missing": ["-", "NULL", "\\N", "a'\\"]}
+        cut = {"delimiter": ";", "encoding": "gb18030"}
+        requests = [
+            {"path": "text.parquet", "source": asked},
+            {"path": "typed.parquet", "source": {"missing": asked["missing"]}},
+            {"path": "typed.parquet"},
+            {"path": "log.txt", "source": asked | cut, "since": "2025-01-01"},
+            {"path": "log.zip", "source": asked | {"columns": {name: name for name in names}}},
+        ]
+        compare_rows(tmp_path, [each | {"path": str(tmp_path / each["path"])} for each in requests])
 
 
 def compare_rows(folder, requests):
@@ -343,8 +373,8 @@ from murmurlog.logs.log import read
 from murmurlog.logs.source import find
 from murmurlog.logs.engines.spark import connect as connect_spark
 
-def rows(engine, path, columns=None, **reading):
-    log = read(find(path, columns=columns), engine=engine, **reading)
+def rows(engine, path, source=None, **reading):
+    log = read(find(path, **(source or {})), engine=engine, **reading)
     some = [list(map(str, r.values())) for b in engine.batches(log.table) for r in b.to_pylist()]
     return sorted(some), dict(log.broken)
 
@@ -393,6 +423,7 @@ import json, sys
 from pathlib import Path
 from murmurlog.errors import MurmurlogError
 from murmurlog.logs.log import read
+from murmurlog.logs.options import SourceOptions
 from murmurlog.logs.source import find
 from murmurlog.logs.engines.spark import connect
 from murmurlog.logs.spark_rows import find_at
@@ -402,7 +433,7 @@ with connect(master="local[2]", test=False) as engine:
     for path in Path(sys.argv[1]).iterdir():
         try:
             if path.name == "unread":
-                read(find_at(path.as_uri(), columns=None, engine=engine), engine=engine)
+                read(find_at(path.as_uri(), SourceOptions(), engine=engine), engine=engine)
             read(find(str(path)), engine=engine)
             told[path.name] = ("read", "")
         except MurmurlogError as error:

@@ -382,7 +382,7 @@ def place(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def made(place):
-    return survey(str(place / "log.tsv"), epsilon=1, delta=1e-6)
+    return survey(str(place / "log.tsv"), epsilon=1, max_broken=1, delta=1e-6)
 
 
 def test_json_and_back_is_the_same(made, write_tsv):
@@ -492,7 +492,9 @@ def test_all_that_is_published_follows_from_noisy_numbers(place, write_tsv, monk
     monkeypatch.setattr(Measurement, "sizes", lambda *_, **__: np.ones(len(BINS)))
     monkeypatch.setattr(Measurement, "popularity", lambda *_, **__: np.ones(len(BLOCKS)))
     other = write_tsv([{"user": "u", "time": "2026-05-05", "query": "alone", "url": "x.org"}])
-    first, second = (survey(str(path), epsilon=1).as_json() for path in (place / "log.tsv", other))
+    first, second = (
+        survey(str(path), epsilon=1, max_broken=1).as_json() for path in (place / "log.tsv", other)
+    )
     assert first.pop("release_id") != second.pop("release_id")
     assert first == second
 
@@ -506,16 +508,16 @@ def test_units_kinds_and_restrictions_are_those_of_a_release(place, monkeypatch)
 
     monkeypatch.setattr("murmurlog.publishing.planning.private_profile.measure", watched)
     source = str(place / "log.tsv")
-    survey(source, epsilon=1, kind="click", per_user=3, neighbours="replace")
-    survey(source, epsilon=1, unit="row", until="2026-01-01T10:30:00", screen=False)
+    survey(source, epsilon=1, max_broken=1, kind="click", per_user=3, neighbours="replace")
+    survey(source, epsilon=1, max_broken=1, unit="row", until="2026-01-01T10:30:00", screen=False)
     click, row = seen
     assert (click.kind, click.per_user, sum(click.sizes)) == ("click", 3, 400)
     early = sum(i % 60 < 30 for i in range(7919))
     assert sum(row.sizes) == row.sizes[0] == early + 6133
     with pytest.raises(UsageError, match="replace is proved for whole users only"):
-        survey(source, epsilon=1, unit="row", neighbours="replace")
+        survey(source, epsilon=1, max_broken=1, unit="row", neighbours="replace")
     with pytest.raises(UsageError, match="--kind must be one of"):
-        survey(source, epsilon=1, kind="session")
+        survey(source, epsilon=1, max_broken=1, kind="session")
 
 
 def test_a_cap_refuses_before_a_row_is_read(place, tmp_path, monkeypatch):
@@ -527,7 +529,7 @@ def test_a_cap_refuses_before_a_row_is_read(place, tmp_path, monkeypatch):
     )
     with pytest.raises(Refused, match=r"costs epsilon 1 per user .* 0\.5 is left"):
         survey(
-            str(place / "log.tsv"), epsilon=1, ledger=tmp_path / "l.db", source_name="web", new_source=True,
+            str(place / "log.tsv"), epsilon=1, max_broken=1, ledger=tmp_path / "l.db", source_name="web", new_source=True,
             out=tmp_path / "o.json",
         )  # fmt: skip
     assert book.entries() == []
@@ -551,7 +553,7 @@ def test_it_is_reserved_before_noise_and_stays_booked_if_writing_fails(
     monkeypatch.setattr("murmurlog.publishing.planning.private_profile.settle", full)
     with pytest.raises(MurmurlogError, match="could not be written .* stays booked as"):
         survey(
-            str(place / "log.tsv"), epsilon=1, ledger=tmp_path / "l.db", source_name="web", new_source=True,
+            str(place / "log.tsv"), epsilon=1, max_broken=1, ledger=tmp_path / "l.db", source_name="web", new_source=True,
             out=tmp_path / "o.json",
         )  # fmt: skip
     assert set(states) == {"reserved"}
@@ -576,7 +578,7 @@ def test_an_outline_whose_booking_cannot_be_committed_does_not_appear(
     monkeypatch.setattr(measuring, "draw", draw)
     with pytest.raises(Refused, match=r"(?s)is missing.*Nothing was published.*stays booked as"):
         survey(
-            str(place / "log.tsv"), epsilon=1, ledger=book, source_name="web", new_source=True,
+            str(place / "log.tsv"), epsilon=1, max_broken=1, ledger=book, source_name="web", new_source=True,
             out=out and tmp_path / out,
         )  # fmt: skip
     assert [path.name for path in tmp_path.iterdir()] == ["books"]
@@ -601,7 +603,7 @@ def test_the_command_prints_writes_and_books_nothing_exact(command, place, tmp_p
     log = place / "log.tsv"
     code, out, err = command(
         *(log, "--epsilon", "ln(3)", "--ledger", "l.db", "--source", "web", "--new-source"),
-        *("--out", "o.json", "--json"),
+        *("--out", "o.json", "--json", "--max-broken", "1"),
     )
     assert code == 0, err
     printed = json.loads(out)
@@ -621,7 +623,7 @@ def test_the_command_prints_writes_and_books_nothing_exact(command, place, tmp_p
     assert booked.epsilon == printed["guarantee"]["epsilon"]
     assert booked.delta == printed["guarantee"]["delta"] <= 1e-6
 
-    code, text, words = command(log, "--epsilon", "1")
+    code, text, words = command(log, "--epsilon", "1", "--max-broken", "1")
     assert code == 0
     assert "epsilon 1, delta 1e-06 per user, add-remove" in text
     assert "not booked" in words

@@ -117,10 +117,10 @@ def check_target(out: Path, *, flag: str = "--out", kinds: Sequence[str] = tuple
     if not out.parent.is_dir():
         raise UsageError(f"{flag} {str(out)!r}: there is no folder {str(out.parent)!r}")
     try:
-        kind, _ = format_of(out)
+        kind, compression = format_of(out)
     except InputError as error:
         raise UsageError(str(error)) from None
-    if kind not in kinds:
+    if kind not in kinds or compression == "zip":
         what = "a log" if flag == "--out" else "labels"
         raise UsageError(f"cannot write {out.name}: {what} can be {', '.join(kinds)}")
 

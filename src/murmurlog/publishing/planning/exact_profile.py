@@ -1,13 +1,16 @@
 """The exact profile of a log, for the owner only: it must not be published."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from murmurlog.bundle.options import split_keywords
 from murmurlog.counting.items import items
 from murmurlog.errors import UsageError
+from murmurlog.logs.broken_rows import check_broken
 from murmurlog.logs.engines.duckdb import connect
+from murmurlog.logs.inputs import LogSource, local_source
 from murmurlog.logs.log import read, rows_hit
 from murmurlog.logs.options import ReadOptions
 from murmurlog.logs.screen import load
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def profile(
-    source: str,
+    source: LogSource,
     *,
     epsilon: float | None = None,
     memory: str | None = None,
@@ -42,7 +45,7 @@ def profile(
 
 
 def look(
-    source: str,
+    source: LogSource,
     options: ReadOptions,
     *,
     memory: str | None = None,
@@ -53,14 +56,22 @@ def look(
     Without shape and columns, rows may be read to guess them (`guess`), and `proposed` holds the
     options to give to a release, which never guesses. A hit of the screen drops no row.
     """
-    unknown = options.shape is None and options.columns is None
-    proposed = guess(source) if unknown else {}
-    found = find(
-        source,
+    with local_source(source, options, say=say) as path:
+        return _look(path, options, memory, say)
+
+
+def _look(
+    source: str, options: ReadOptions, memory: str | None, say: Callable[[str], None]
+) -> dict[str, Any]:
+    given = (options.shape, options.columns, options.delimiter)
+    proposed = guess(source, options.format) if given == (None, None, None) else {}
+    read_as = replace(
+        options,
         columns=_pairs(proposed.get("columns")) or options.columns,
         encoding=options.encoding or proposed.get("encoding"),
         shape=options.shape or proposed.get("shape"),
     )
+    found = find(source, read_as)
     patterns = load(Path(options.patterns) if options.patterns else None)
     with connect(memory=memory) as engine:
         log = read(
@@ -73,6 +84,10 @@ def look(
             where=options.where,
             say=say,
         )
+        check_broken(
+            found, rows=log.rows, broken=log.broken, screened=log.screened,
+            period=bool(options.since or options.until), max_broken=1.0, say=say,
+        )  # fmt: skip
         say("screening queries")
         screened = rows_hit(log, patterns)
         per_user = {}

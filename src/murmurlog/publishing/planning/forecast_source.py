@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from murmurlog.errors import UsageError
+from murmurlog.logs.inputs import LogSource, name_of
 from murmurlog.logs.options import SourceOptions
 from murmurlog.publishing.planning.outline import read_outline
 from murmurlog.publishing.planning.stand_in_log import StandInLog, of_file, of_outline, of_shape
@@ -31,9 +32,9 @@ class ForecastSource:
     """Where to forecast from: at most one of the first four."""
 
     profile: Path | None = None
-    public: str | None = None
+    public: LogSource | None = None
     like: str | None = None
-    raw: str | None = None
+    raw: LogSource | None = None
     users: int | None = None
     kind: str | None = None
     unit: str = "user"
@@ -58,7 +59,8 @@ class ForecastSource:
         """The log to forecast from."""
         if self.profile:
             return self._profile(self.profile, say)
-        if source := self.public or self.raw:
+        source = self.raw if self.public is None else self.public
+        if source is not None:
             return self._file(source, say)
         users, like = self.users or 0, self.like or "plain"
         say(f"inventing a log of {users} users")
@@ -71,21 +73,23 @@ class ForecastSource:
             exact=False,
         )
 
-    def _file(self, source: str, say: Callable[[str], None]) -> ForecastLog:
-        name, kind = Path(source).name, self.kind or "query"
+    def _file(self, source: LogSource, say: Callable[[str], None]) -> ForecastLog:
+        name, kind = name_of(source), self.kind or "query"
         say(f"reading {name}")
         stand_in = of_file(
             source,
             kind=kind,
             unit=self.unit,
-            columns=self.read.columns,
-            encoding=self.read.encoding,
-            shape=self.read.shape,
+            read_as=self.read,
             memory=self.memory,
         )
-        if self.public and self.users:
+        if self.public is not None and self.users:
             stand_in = stand_in.part(self.users)
-        what = "the public log" if self.public else "the log itself, which is not protected:"
+        what = (
+            "the public log"
+            if self.public is not None
+            else "the log itself, which is not protected:"
+        )
         return ForecastLog(
             stand_in=stand_in,
             description=f"{what} {name}, {stand_in.units} {self.unit}s",

@@ -33,7 +33,8 @@ def plan(
     `users`) or `raw`. With `users` alone: the forecast for a generated log of so many. All keywords are named as the flags of `murmurlog plan` are.
     """
     asked = {**keywords, **(options or {})}
-    forecast = target is not None or goal is not None or any(asked.get(n) for n in FORECAST)
+    asks = any(asked.get(name) is not None for name in FORECAST)
+    forecast = target is not None or goal is not None or asks
     if not forecast and not forecast_by_users(mechanism, asked):
         return plan_mechanism(mechanism, **asked)
     source = {n: asked.pop(n) for n in (*FORECAST, *SHARED) if asked.get(n) is not None}

@@ -6,6 +6,7 @@ reservation; after it the budget is spent, whatever happens.
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from murmurlog.counting.bound import choose_way
 from murmurlog.counting.items import check
 from murmurlog.errors import DiskError, UsageError
 from murmurlog.logs.engines.duckdb import check_memory, connect
+from murmurlog.logs.inputs import LogSource, local_source
 from murmurlog.logs.options import ReadOptions
 from murmurlog.logs.reading import Reading
 from murmurlog.logs.source import find
@@ -58,7 +60,7 @@ class Survey:
 class ProfileRequest:
     """The request for a private profile."""
 
-    source: str
+    source: LogSource
     out: str | Path | None = None
     privacy: Measured
     profile: ProfileOptions = ProfileOptions()
@@ -68,7 +70,7 @@ class ProfileRequest:
 
 
 def survey(
-    source: str,
+    source: LogSource,
     *,
     epsilon: float,
     out: str | Path | None = None,
@@ -108,7 +110,13 @@ def carry_out(
     Rows are read and cleaned as for a release. The file appears whole or not at all. With a ledger
     the cost is reserved before any noise is drawn; from then on it stays spent.
     """
-    entropy = entropy or SystemEntropy()
+    with ExitStack() as copies:
+        return _carry_out(request, copies, entropy=entropy or SystemEntropy(), say=say)
+
+
+def _carry_out(
+    request: ProfileRequest, copies: ExitStack, *, entropy: Entropy, say: Callable[[str], None]
+) -> Survey:
     target = None if request.out is None else Path(request.out)
     if target:
         check_target(target)
@@ -130,7 +138,8 @@ def carry_out(
     booked_unit = reading.unit(unit, gap=GAP)
     if book:
         book.check(name, guarantee, unit=booked_unit, new_source=booking.new_source)
-    found = find(request.source, columns=read.columns, encoding=read.encoding, shape=read.shape)
+    path = copies.enter_context(local_source(request.source, read, say=say))
+    found = find(path, read)
     check(found, kind=kind, unit=unit)
     way = choose_way(request.profile.bound, timed="time" in found.columns)
     reading.check(found)
@@ -141,7 +150,9 @@ def carry_out(
     )  # fmt: skip
     with spending(begun):
         with connect(memory=request.memory) as engine:
-            log = reading.read(found, engine=engine, urls=kind == "click", say=say)
+            log = reading.read(
+                found, engine=engine, urls=kind == "click", say=_without_warnings(say)
+            )
             say(f"counting {kind}")
             counted = count(log, kind=kind, unit=unit, per_user=per_user, way=way, entropy=entropy)
         if book:  # from here on the budget is spent
@@ -166,6 +177,11 @@ def carry_out(
             else:
                 commit()
     return made
+
+
+def _without_warnings(say: Callable[[str], None]) -> Callable[[str], None]:
+    """Says all but warnings, which hold exact counts: what a private profile prints is passed on."""
+    return lambda text: None if text.startswith("warning: ") else say(text)
 
 
 def _write(made: Survey, target: Path, *, ready: Callable[[], None]) -> None:

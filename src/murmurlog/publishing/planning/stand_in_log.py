@@ -6,7 +6,6 @@ after the other by popularity, so popular items come early in its order. Draws n
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,9 +17,11 @@ from murmurlog.counting.bound import bound
 from murmurlog.counting.items import items
 from murmurlog.errors import UsageError
 from murmurlog.logs.engines.duckdb import connect
+from murmurlog.logs.inputs import LogSource, local_source
 from murmurlog.logs.invented.generate import ROWS_A_USER, invent, write
 from murmurlog.logs.invented.populations import POPULATIONS
 from murmurlog.logs.log import Log, read
+from murmurlog.logs.options import SourceOptions
 from murmurlog.logs.screen import load
 from murmurlog.logs.source import find
 from murmurlog.privacy.sampler import Integers, SeededEntropy
@@ -83,18 +84,17 @@ class StandInLog:
 
 
 def of_file(
-    source: str,
+    source: LogSource,
     *,
     kind: str = "query",
     unit: str = "user",
-    columns: Mapping[str, str] | None = None,
-    encoding: str | None = None,
-    shape: str | None = None,
+    read_as: SourceOptions | None = None,
     memory: str | None = None,
 ) -> StandInLog:
     """The stand-in of a log in files, read and screened as for a release; exact."""
-    found = find(source, columns=columns, encoding=encoding, shape=shape)
-    with connect(memory=memory) as engine:
+    options = read_as or SourceOptions()
+    with local_source(source, options) as path, connect(memory=memory) as engine:
+        found = find(path, options)
         log = read(found, engine=engine, urls=kind == "click", screen=load())
         return of_log(log, kind=kind, unit=unit)
 

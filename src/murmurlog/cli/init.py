@@ -1,0 +1,115 @@
+"""The command that looks at a log with its owner and writes settings. Imports are late."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from murmurlog.cli.app import app
+from murmurlog.cli.flags import Json, Source
+from murmurlog.cli.output import aligned, progress, show, show_json, tell
+from murmurlog.errors import UsageError
+from murmurlog.logs.options import ReadOptions
+
+MOST_BROKEN = ReadOptions.max_broken
+
+if TYPE_CHECKING:
+    from murmurlog.publishing.proposal import Proposal
+
+
+@app.command()
+def init(
+    source: Source,
+    yes: Annotated[bool, typer.Option("--yes", help="Take the proposals; ask nothing.")] = False,
+    out: Annotated[Path, typer.Option("--out", help="The file of settings to write.")] = Path(
+        "murmurlog.toml"
+    ),
+    force: Annotated[bool, typer.Option("--force", help="Replace the file of settings.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Look at your log with you, ask what its rows do not say, and write murmurlog.toml."""
+    if not yes and not sys.stdin.isatty():
+        raise UsageError(
+            "init asks questions, and there is no terminal to answer them: give --yes to take the "
+            "proposals, and change murmurlog.toml afterwards"
+        )
+    from murmurlog.publishing.init import propose
+    from murmurlog.publishing.proposal import account_of, check_out, write
+    from murmurlog.publishing.questions import Dialog, ask_owner
+
+    class Terminal(Dialog):
+        """Asks at the terminal; names and values of the log cannot control it."""
+
+        def tell(self, text: str) -> None:
+            tell(text)
+
+        def show(self, proposal: "Proposal") -> None:
+            tell(_described(proposal))
+
+    check_out(out, force=force)
+    try:
+        with progress() as say:
+            made = propose(source, out=out, say=say)
+        if yes:
+            (tell if as_json else show)(_described(made))
+        else:
+            made = ask_owner(made, Terminal())
+        known = account_of(made.answers)
+        made = write(made, out, force=force)
+    except KeyboardInterrupt:
+        tell("stopped: nothing was written")
+        raise typer.Exit(130) from None
+    if as_json:
+        show_json(made.as_json())
+    _report(made, known=known is not None and known.epsilon_cap is not None)
+
+
+def _described(made: "Proposal") -> str:
+    """What was found, as lines."""
+    found, trial = made.inspection, made.trial
+    lines = [f"{found.source}: what was found, for your eyes only", f"  format     {found.format}"]
+    if d := found.delimiter:
+        sign = "" if d.character.isspace() else f" ({d.character})"
+        lines.append(
+            f"  delimiter  {d.name}{sign}: {d.fields} fields in {d.share:.1%} of the lines"
+        )
+    if found.encoding:
+        lines.append(f"  encoding   {found.encoding.name}: {found.encoding.why}")
+    if t := found.time:
+        form = made.reading.get("time_format") or t.name
+        lines.append(f"  times      {form}, from {t.first:%Y-%m-%d} to {t.last:%Y-%m-%d}")
+    role_of = {name: role for role, name in made.reading.get("columns", found.roles).items()}
+    rows = [["  column", "is the", "a few values"]]
+    for column in found.columns:
+        role = role_of.get(column.name, "-")
+        rows.append([f"  {column.name}", role, " | ".join(column.samples)])
+    lines.append(aligned(rows))
+    lines += [f"  not clear: {doubt}" for doubt in found.doubts]
+    part = " in a sample spread over the file" if trial.sampled else ""
+    if trial.failure:
+        lines.append(f"  unreadable: {trial.failure}")
+    else:
+        why = ", ".join(f"{n:,} x {reason}" for reason, n in trial.broken.items())
+        lines.append(
+            f"  unreadable {trial.share:.1%} of {trial.total:,} rows{part}{f': {why}' if why else ''}"
+        )
+    if trial.share > MOST_BROKEN:
+        lines.append(f"  a release stops if more than {MOST_BROKEN:.0%} are (--max-broken)")
+    return "\n".join(lines)
+
+
+def _report(made: "Proposal", *, known: bool) -> None:
+    """Says what was written and what to do next."""
+    said = made.answers
+    tell(f"wrote {made.out}: read it before the first release")
+    if said.ledger is None:
+        tell("no ledger: releases will not be booked")
+    elif known:
+        tell(f'{said.ledger}: source "{said.source_name}" keeps its cap')
+    else:
+        tell(
+            f'{said.ledger}: source "{said.source_name}" may spend epsilon {said.cap_epsilon:g}, '
+            f"delta {said.whole_delta:g} per user in all"
+        )
+    tell(f"next: {made.command}")

@@ -1,0 +1,104 @@
+"""--time-format: how the text of a time is written, with directives of strptime that need no locale.
+
+The format becomes a regular expression that fixes the digits and names of every directive, and DuckDB
+reads the strings that match it (`duckdb_rows`), on every engine. `read_time` does the same in Python,
+for the tests and for proposals to the owner.
+"""
+
+import re
+from datetime import UTC, datetime
+
+from murmurlog.errors import UsageError
+
+_MONTHS = ["January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December"]  # fmt: skip
+_DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
+
+
+def _names(words: list[str]) -> str:
+    return "(?i:" + "|".join(words) + ")"
+
+
+# Numbers: the most digits; alone they may have fewer, but for years.
+DIGITS = {"Y": 4, "y": 2, "m": 2, "d": 2, "H": 2, "I": 2, "M": 2, "S": 2, "f": 6}
+WORDS = {
+    "b": _names([name[:3] for name in _MONTHS]),
+    "B": _names(_MONTHS),
+    "a": _names([name[:3] for name in _DAYS]),
+    "A": _names(_DAYS),
+    "p": "(?i:am|pm)",
+    "z": "[+-](?:0[0-9]|1[0-4]):?[0-5][0-9]",
+}
+DIRECTIVES = ", ".join(f"%{letter}" for letter in (*DIGITS, *WORDS, "%"))
+_ALIKE = (("Y", "y"), ("m", "b", "B"), ("H", "I"), ("a", "A"))
+
+
+def check_time_format(text: str) -> str:
+    """The format without white space around it; raises UsageError if times cannot be read by it."""
+    given = text.strip()
+    letters: list[str] = re.findall(r"%(.?)", given, re.DOTALL)
+    known = [*DIGITS, *WORDS, "%"]
+    if unknown := [f"%{letter}" for letter in letters if letter not in known]:
+        raise UsageError(
+            f"--time-format {given!r:.80} has {', '.join(unknown)}, which is not read: use {DIRECTIVES}. "
+            "Unix times and ISO 8601 need no --time-format."
+        )
+    there = [letter for letter in letters if letter != "%"]
+    for one in ("d", "M", "S", "f", "p", "z"):
+        _check_once(given, there, (one,))
+    for some in _ALIKE:
+        _check_once(given, there, some)
+    held = set(there)
+    if not (held & {"Y", "y"} and held & {"m", "b", "B"} and "d" in held):
+        raise UsageError(
+            f"--time-format {given!r:.80} has no date: it needs a year (%Y or %y), a month (%m, %b or "
+            "%B) and a day (%d), such as '%d.%m.%Y %H:%M'"
+        )
+    if ("I" in held) != ("p" in held):
+        raise UsageError(f"--time-format {given!r:.80}: %I (1 to 12) and %p (AM or PM) go together")
+    if any(not c.isprintable() and c != "\t" for c in given):
+        raise UsageError("--time-format has a control character in it")
+    return given
+
+
+def _check_once(given: str, letters: list[str], alike: tuple[str, ...]) -> None:
+    if sum(letter in alike for letter in letters) > 1:
+        listed = " or ".join(f"%{letter}" for letter in alike)
+        raise UsageError(f"--time-format {given!r:.80} has {listed} more than once")
+
+
+def pattern(time_format: str) -> str:
+    """A regular expression, for DuckDB and for Python, of the strings that the format reads.
+
+    Numbers that stand beside each other have all their digits, so that a string is read in one way.
+    """
+    parts = re.findall(r"%.|[^%]", time_format, re.DOTALL)
+    made = []
+    for at, part in enumerate(parts):
+        letter = part[1] if len(part) == 2 else ""
+        if letter in DIGITS:
+            before = at > 0 and _is_number(parts[at - 1])
+            after = at + 1 < len(parts) and _is_number(parts[at + 1])
+            most = DIGITS[letter]
+            made.append(f"[0-9]{{{most if before or after or letter in 'Yy' else 1},{most}}}")
+        elif letter in WORDS:
+            made.append(WORDS[letter])
+        else:
+            made.append(re.escape("%" if letter == "%" else part))
+    return "^" + "".join(made) + "$"
+
+
+def _is_number(part: str) -> bool:
+    return (len(part) == 2 and part[1] in DIGITS) or part.isdecimal()
+
+
+def read_time(text: str, time_format: str) -> datetime | None:
+    """The moment in UTC, without a zone; None if the text is not written in this format."""
+    text = text.strip()
+    if not re.fullmatch(pattern(time_format), text):
+        return None
+    try:
+        found = datetime.strptime(text, time_format)
+        found = found.astimezone(UTC).replace(tzinfo=None) if found.tzinfo else found
+    except (ValueError, OverflowError):
+        return None
+    return found if found < datetime(9999, 12, 31) else None

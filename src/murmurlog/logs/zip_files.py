@@ -1,0 +1,46 @@
+"""The one log inside a .zip file, chosen by the names of its members and never by their content."""
+
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import IO
+from zipfile import BadZipFile, LargeZipFile, ZipFile
+
+from murmurlog.errors import InputError
+
+# RuntimeError: a password is needed. NotImplementedError: a method that Python does not know.
+UNREADABLE = (BadZipFile, LargeZipFile, RuntimeError, NotImplementedError, zlib.error)
+ENDINGS = ("csv", "tsv", "tab", "jsonl", "ndjson", "json")
+OTHERS_KEPT = 10  # names in a message
+
+
+def member_of(file: Path) -> str:
+    """The name of the only file in it, or of the only one with the ending of a log."""
+    try:
+        with ZipFile(file) as packed:
+            names = [info.filename for info in packed.infolist() if not info.is_dir()]
+    except (OSError, *UNREADABLE):
+        raise InputError(f"{file.name} is not a readable .zip file") from None
+    there = [name for name in names if not _hidden(name)]
+    logs = [name for name in there if PurePosixPath(name.lower()).suffix[1:] in ENDINGS]
+    for found in (logs, there):
+        if len(found) == 1:
+            return found[0]
+    listed = ", ".join(there[:OTHERS_KEPT]) + (" and others" if len(there) > OTHERS_KEPT else "")
+    raise InputError(
+        f"{file.name} must hold one log, and it holds {len(logs) or len(there)}: {listed or 'no file'}. "
+        "Unpack it into a folder and name the folder or a file."
+    )
+
+
+def _hidden(name: str) -> bool:
+    """Whether another program left it there, such as .DS_Store or __MACOSX/..."""
+    return any(part.startswith((".", "__")) for part in PurePosixPath(name).parts)
+
+
+@contextmanager
+def open_member(file: IO[bytes], name: str) -> Iterator[IO[bytes]]:
+    """The bytes of one member of an open file."""
+    with ZipFile(file) as packed, packed.open(name) as stream:
+        yield stream

@@ -1,0 +1,281 @@
+"""Settings for the releases of a log, as `init` proposes them to its owner, and the file they go to.
+
+How the log is read comes from its rows, so it is a proposal that the owner accepts (A8); what is said
+about it in public comes from the owner alone. The number of users is never counted: a number that is
+declared must be public.
+"""
+
+import json
+import os
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from murmurlog.bundle.certificate import check_lines
+from murmurlog.bundle.scratch import scratch, settle
+from murmurlog.errors import InputError, UsageError
+from murmurlog.logs.inspection.inspect import Column, Inspection
+from murmurlog.logs.inspection.trial import Trial
+from murmurlog.logs.options import SourceOptions
+from murmurlog.publishing.ledger import Ledger, check_name
+from murmurlog.publishing.ledger_records import Account
+
+TOML = "murmurlog.toml"
+LEDGER = "murmurlog-ledger.db"
+EPSILON, CAP_EPSILON, CAP_DELTA, DELTA = 1.0, 3.0, 1e-5, 1e-6
+READERS = ("profile", "evaluate", "sweep")  # commands that read the log as `release` does
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answers:
+    """What the rows of a log do not say."""
+
+    title: str | None = None
+    publisher: str | None = None
+    license: str | None = None
+    users: int | None = None  # publicly known, at most so many
+    epsilon: float = EPSILON  # of each release
+    ledger: Path | None = None  # None: releases are not booked
+    source_name: str = ""  # of the population of users, in the ledger
+    cap_epsilon: float = CAP_EPSILON  # of all releases
+    cap_delta: float | None = None  # None: by the number of users
+
+    def __post_init__(self) -> None:
+        check_lines(list(self.about.values()))
+        if self.users is not None and self.users < 1:
+            raise UsageError(f"the number of users is at least 1, not {self.users}")
+        if not 0 < self.epsilon < float("inf"):
+            raise UsageError(f"epsilon is above 0 and finite, not {self.epsilon}")
+        if self.ledger is not None:
+            check_name(self.source_name)
+            if self.epsilon > self.cap_epsilon:
+                raise UsageError(
+                    f"epsilon {self.epsilon:g} of a release exceeds the cap of all releases, "
+                    f"{self.cap_epsilon:g}"
+                )
+
+    @property
+    def about(self) -> dict[str, str]:
+        """What the cards of a bundle say."""
+        given = {"title": self.title, "publisher": self.publisher, "license": self.license}
+        return {name: text for name, text in given.items() if text}
+
+    @property
+    def whole_delta(self) -> float:
+        """The delta of all releases: well below one over the number of users."""
+        if self.cap_delta is not None:
+            return self.cap_delta
+        return CAP_DELTA if self.users is None else min(CAP_DELTA, 1 / (10 * self.users))
+
+    @property
+    def delta(self) -> float:
+        """The delta of one release."""
+        return min(DELTA, float(f"{self.whole_delta / 10:.3g}"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proposal:
+    """How a log may be released: what was found in it, and the settings that follow.
+
+    What was found is for the owner's eyes only.
+    """
+
+    inspection: Inspection
+    reading: Mapping[str, Any]  # the reader's options by keyword
+    trial: Trial
+    answers: Answers
+    out: Path | None = None  # where the settings were written
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Every column, with its role and a few values."""
+        return self.inspection.columns
+
+    @property
+    def settings(self) -> dict[str, dict[str, Any]]:
+        """The sections of murmurlog.toml."""
+        said = self.answers
+        read = {name.replace("_", "-"): _plain(value) for name, value in self.reading.items()}
+        release: dict[str, Any] = {"epsilon": said.epsilon, "delta": said.delta}
+        if said.users is not None:
+            release["users"] = said.users
+        if Path("bundle").exists():
+            release["out"] = _free("bundle")
+        booking: dict[str, Any] = {}
+        if said.ledger is not None:
+            booking = {"ledger": str(said.ledger), "source": said.source_name}
+        about = {"about": said.about} if said.about else {}
+        sections = {"release": {**release, **booking, **read, **about}}
+        sections["profile"] = {**booking, **read}
+        sections |= {name: dict(read) for name in READERS if name != "profile"}
+        if said.ledger is not None:
+            sections["ledger"] = {"ledger": str(said.ledger)}
+        return {name: section for name, section in sections.items() if section}
+
+    @property
+    def command(self) -> str:
+        """The command that makes the first release."""
+        here = self.out is None or self.out == Path(TOML)
+        config = "" if here else f"--config {shlex.quote(str(self.out))} "
+        return f"murmurlog {config}release {shlex.quote(self.inspection.source)}"
+
+    def as_json(self) -> dict[str, Any]:
+        """For the owner: no value of the log, but numbers about its rows."""
+        found, trial = self.inspection, self.trial
+        return {
+            "source": found.source,
+            "format": found.format,
+            "encoding": found.encoding.name if found.encoding else None,
+            "delimiter": found.delimiter.character if found.delimiter else None,
+            "time_format": self.reading.get("time_format"),
+            "columns": {column.name: column.role for column in found.columns},
+            "doubts": list(found.doubts),
+            "rows": trial.rows,
+            "broken": dict(trial.broken),
+            "broken_share": trial.share,
+            "sampled": trial.sampled,
+            "failure": trial.failure,
+            "settings": self.settings,
+            "out": str(self.out) if self.out else None,
+            "next": self.command,
+        }
+
+    def __repr__(self) -> str:
+        roles = ", ".join(f"{role}={name}" for role, name in self.inspection.roles.items())
+        where = f"written to {self.out}" if self.out else "not written"
+        return (
+            f"Proposal for {self.inspection.source}, for your eyes only\n"
+            f"  columns: {roles}\n"
+            f"  reading: {SourceOptions(**self.reading)!r}\n"
+            f"  rows: {self.trial.rows:,}, unreadable {self.trial.share:.1%}\n"
+            f"  {where}; next: {self.command}"
+        )
+
+    def toml(self) -> str:
+        """The content of murmurlog.toml, with comments."""
+        return write_toml(self)
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _free(name: str) -> str:
+    number = 2
+    while Path(f"{name}-{number}").exists():
+        number += 1
+    return f"{name}-{number}"
+
+
+WHY = {
+    "epsilon": "The privacy budget of one release, per user. Smaller protects more and publishes less.",
+    "delta": "The chance that epsilon does not hold: far below one over the number of users.",
+    "users": "A publicly known number (upper bound) of users. Never count your log for it.",
+    "out": "The folder of the bundle; it must not exist.",
+    "ledger": "Every release is booked here, and refused if it exceeds the cap of the source.",
+    "source": "The population of users, as the ledger calls it: the same for all its logs.",
+    "format": "How the file is written, whatever its name.",
+    "delimiter": "Between the fields of a line.",
+    "encoding": "Of the text.",
+    "columns": "Which column is what.",
+    "time-format": "Of the times, as in strptime. Times without a zone are taken for UTC.",
+    "missing": "What stands for no value.",
+    "shape": "The files of a well-known log.",
+    "about": "What the cards of the bundle say.",
+}
+HEAD = """\
+# Settings of murmurlog for {source}, proposed by `murmurlog init`.
+# A section for each command, a line for each flag; flags on the command line come first.
+#
+# How the log is read was proposed from its rows. The guarantee takes these lines for facts about your
+# system that no single user can change: check them before the first release, and keep them for the
+# next ones.
+"""
+
+
+def write_toml(proposal: Proposal) -> str:
+    """The sections as TOML, with a comment for each setting of a release."""
+    lines = [HEAD.format(source=_one_line(proposal.inspection.source))]
+    for section, values in proposal.settings.items():
+        lines.append(f"[{section}]")
+        for name, value in values.items():
+            if section == "release":
+                lines.append(f"# {WHY[name]}")
+            lines.append(f"{name} = {_toml(value)}")
+        if section == "release":
+            lines += [f"# {line}" for line in _left_out(proposal.answers)]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _left_out(said: Answers) -> list[str]:
+    """Settings that the owner may want, commented out."""
+    lines = []
+    if said.users is None:
+        lines += [WHY["users"], "users = 10000"]
+    if missing := [name for name in ("title", "publisher", "license") if name not in said.about]:
+        lines.append(f"For the cards, in about: {', '.join(missing)}.")
+    return lines
+
+
+def _one_line(text: str) -> str:
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def _toml(value: Any) -> str:
+    """A value of murmurlog.toml: JSON, but for tables."""
+    if isinstance(value, Mapping):
+        pairs = ", ".join(f"{_key(name)} = {_toml(each)}" for name, each in value.items())
+        return f"{{ {pairs} }}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _key(name: str) -> str:
+    return name if name.isidentifier() and name.isascii() else json.dumps(name)
+
+
+def check_out(out: Path, *, force: bool) -> None:
+    """Raises unless the settings can be written there."""
+    if out.suffix != ".toml":
+        raise UsageError(f"--out {out.name} must end in .toml: it holds settings of commands")
+    if not out.parent.is_dir():
+        raise UsageError(f"--out {str(out)!r}: there is no folder {str(out.parent)!r}")
+    if not os.access(out.parent, os.W_OK):
+        raise UsageError(f"--out {str(out)!r}: the folder {str(out.parent)!r} is not writable")
+    if out.is_symlink() or (out.exists() and not (force and out.is_file())):
+        raise UsageError(
+            f"{str(out)!r} exists: give --force to replace it, or another file with --out"
+        )
+
+
+def account_of(said: Answers) -> Account | None:
+    """The account of the source in the ledger, if there is one; raises if the ledger is unusable."""
+    if said.ledger is None:
+        return None
+    accounts = Ledger(said.ledger).accounts()
+    return next((each for each in accounts if each.name == said.source_name), None)
+
+
+def write(proposal: Proposal, out: Path, *, force: bool = False) -> Proposal:
+    """Writes the settings, and the cap to the ledger unless the source has one there.
+
+    Raises if a release could not read the log with these settings.
+    """
+    check_out(out, force=force)
+    if proposal.trial.failure:
+        raise InputError(proposal.trial.failure)
+    said, made = proposal.answers, replace(proposal, out=out)
+    account = account_of(said)
+    with scratch(out.parent) as folder:
+        new = folder / out.name
+        new.write_text(made.toml(), encoding="utf-8")
+        if said.ledger is not None and (account is None or account.epsilon_cap is None):
+            Ledger(said.ledger).cap(
+                said.source_name, epsilon=said.cap_epsilon, delta=said.whole_delta
+            )
+        settle(new, out)
+    return made

@@ -1,0 +1,193 @@
+"""Logs of many shapes are recognised, and what their rows do not settle is said."""
+
+import gzip
+import json
+from itertools import product
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from owned_logs import HEADERS, QUERIES, rows, write
+
+from murmurlog.errors import InputError
+from murmurlog.logs.inspection import blocks
+from murmurlog.logs.inspection.inspect import inspect
+
+TIMES = {
+    "%d.%m.%Y %H:%M": "%d.%m.%Y %H:%M",
+    "%m/%d/%Y %I:%M %p": "%m/%d/%Y %I:%M %p",
+    "%d/%m/%Y %H:%M:%S": "%d/%m/%Y %H:%M:%S",
+    "%Y-%m-%d %H:%M:%S": None,
+    "[%d/%b/%Y:%H:%M:%S +0200]": "[%d/%b/%Y:%H:%M:%S %z]",
+    "%Y%m%d%H%M%S": "%Y%m%d%H%M%S",
+    "%s": None,
+}
+DELIMITERS = {",": ("log.csv", None), ";": ("log.csv", ";"), "\t": ("log.csv", None), "|": ("a.txt", "|")}  # fmt: skip
+
+
+def family():
+    """Every encoding with every format of times, delimiters and languages in turn."""
+    delimiters, headers = list(DELIMITERS), list(HEADERS)
+    for n, (encoding, time) in enumerate(product(QUERIES, TIMES)):
+        yield delimiters[n % 4], encoding, time, headers[n % 5 if n % 11 else 5]
+
+
+@pytest.mark.parametrize(("delimiter", "encoding", "time", "language"), list(family()))
+def test_a_log_of_any_shape_is_recognised(tmp_path, delimiter, encoding, time, language):
+    name, given = DELIMITERS[delimiter]
+    lines = list(rows(200, queries=QUERIES[encoding], time=time))
+    header = HEADERS[language]
+    path = write(tmp_path / name, lines, header=header, delimiter=delimiter, encoding=encoding)
+    found = inspect(path)
+    assert found.delimiter.character == delimiter
+    assert found.encoding.name == encoding
+    assert found.roles == dict(zip(("user", "query", "time", "url"), header, strict=True))
+    assert found.settings.get("time_format") == TIMES[time]
+    assert found.settings.get("delimiter") == given
+    assert found.settings.get("encoding") == (None if encoding.startswith("utf") else encoding)
+    assert found.doubts == ()
+
+
+def test_day_and_month_that_no_value_tells_apart_are_said_to_be_ambiguous(tmp_path):
+    lines = list(rows(time="%d/%m/%Y %H:%M", days=9))
+    found = inspect(write(tmp_path / "log.csv", lines))
+    assert found.time.others == ("%m/%d/%Y %H:%M",)
+    assert found.settings["time_format"] == "%d/%m/%Y %H:%M"  # spans days, not months
+    assert "%m/%d/%Y %H:%M fits as well" in found.doubts[0]
+
+
+def test_a_time_of_day_in_a_column_of_its_own_is_said_not_to_be_read(tmp_path):
+    lines = [(user, query, *time.split(), url) for user, query, time, url in rows()]
+    header = ("Nutzer", "Suchanfrage", "Datum", "Uhrzeit", "Klick")
+    found = inspect(write(tmp_path / "log.csv", lines, header=header))
+    assert (found.roles["time"], found.settings["time_format"]) == ("Datum", "%d.%m.%Y")
+    assert "the time of day is in Uhrzeit" in found.doubts[0]
+
+
+def test_one_row_does_not_settle_day_and_month(tmp_path):
+    lines = [*rows(time="%d/%m/%Y %H:%M", days=9), ("x", "zoo", "09/30/2025 10:00", "")]
+    assert inspect(write(tmp_path / "log.csv", lines)).time.others == ("%m/%d/%Y %H:%M",)
+
+
+def test_one_row_in_another_encoding_changes_nothing(tmp_path):
+    text = "".join(f"{user},{query}\n" for user, query, *_ in rows())
+    odd = "x,größe\n".encode("latin-1")
+    (tmp_path / "log.csv").write_bytes(b"user,query\n" + text.encode() + odd)
+    found = inspect(str(tmp_path / "log.csv"))
+    assert (found.encoding.name, found.settings) == ("utf-8", {})
+    assert "all lines but 1 are valid UTF-8" in found.encoding.why
+
+
+def test_letters_of_no_language_leave_the_encoding_open(tmp_path):
+    lines = [(f"u{n % 7}", "query \u00a4 and \u00b1 5", "2025-09-01", "") for n in range(50)]
+    found = inspect(write(tmp_path / "log.csv", lines))
+    assert not found.encoding.sure
+    assert {"cp1250", "cp1251"} <= set(found.encoding.others)
+    assert "The encoding is not clear" in found.doubts[0]
+
+
+@pytest.mark.parametrize(("quote", "settings"), [('"', {"delimiter": "tab"}), ("", {})])
+def test_quotes_of_a_tsv_are_noticed(tmp_path, quote, settings):
+    lines = [[f"{quote}{text}{quote}" for text in row[:2]] for row in rows()]
+    header = [f"{quote}{name}{quote}" for name in ("user", "query")]
+    path = write(tmp_path / "log.tsv", lines, header=header, delimiter="\t", encoding="utf-8")
+    assert inspect(path).settings == settings
+
+
+def test_a_column_by_its_content_where_its_name_says_nothing(tmp_path):
+    header = ("A1", "feld b", "c", "d")
+    found = inspect(write(tmp_path / "log.csv", list(rows()), header=header))
+    assert found.settings["columns"] == {"user": "A1", "query": "feld b", "time": "c", "url": "d"}
+
+
+def test_a_name_that_the_content_contradicts_is_not_used(tmp_path):
+    lines = [(user, query, "yes") for user, query, *_ in rows()]
+    header = ("user", "query", "date")
+    found = inspect(write(tmp_path / "log.csv", lines, header=header, delimiter=","))
+    assert found.settings["columns"] == {"user": "user", "query": "query", "time": "none"}
+
+
+def test_what_stands_for_no_value_is_proposed_where_the_reader_does_not_know_it(tmp_path):
+    lines = [(user if n % 4 else "NULL", query, time, "-") for n, (user, query, time, _) in enumerate(rows())]  # fmt: skip
+    assert inspect(write(tmp_path / "log.csv", lines)).settings["missing"] == ("NULL",)
+
+
+def test_a_file_without_a_header_is_refused_with_a_header_to_add(tmp_path):
+    path = write(tmp_path / "log.csv", list(rows()), header=None)
+    with pytest.raises(InputError, match=r"log\.csv looks like a row.*\n  user;query;time;url"):
+        inspect(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is empty"),
+        (b"user,query\n", "has one line and no rows"),
+        (b"user,query,query\n1,a,b\n2,c,d\n", "has a repeated column name"),
+        (b"one\ntwo\nthree\n", "has no delimiter"),
+        (b"a;b\n\0\0;\0\n", "not text, or is UTF-16 without a byte order mark"),
+        (b"id,day\n1,2025-01-01\n2,2025-01-02\n", "no column of .* looks like a user or a query"),
+    ],
+)
+def test_what_is_no_log_is_refused(tmp_path, content, message):
+    (tmp_path / "log.csv").write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        inspect(str(tmp_path / "log.csv"))
+
+
+def test_a_well_known_log_is_recognised(tmp_path):
+    lines = [f"u{n}\t970916{n:06d}\tquery {n}\n" for n in range(10, 59)]
+    (tmp_path / "log.txt").write_text("".join(lines))
+    found = inspect(str(tmp_path / "log.txt"))
+    assert (found.format, found.settings) == ("excite", {"shape": "excite"})
+    assert [column.role for column in found.columns] == ["user", "time", "query"]
+
+
+def objects():
+    return [dict(zip(HEADERS["German"], row, strict=True)) for row in rows()]
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "json", "parquet", "duckdb", "jsonl.gz"])
+def test_columns_of_other_formats_get_roles(tmp_path, ending):
+    path = tmp_path / f"log.{ending}"
+    if ending == "json":
+        path.write_text(json.dumps(objects(), indent=1))
+    elif ending == "parquet":
+        pq.write_table(pa.Table.from_pylist(objects()), path)
+    elif ending == "duckdb":
+        with duckdb.connect(str(path)) as connection:
+            connection.register("log", pa.Table.from_pylist(objects()))
+            connection.execute("CREATE TABLE searches AS FROM log")
+    else:
+        text = "".join(json.dumps(one) + "\n" for one in objects()).encode()
+        path.write_bytes(gzip.compress(text) if ending.endswith("gz") else text)
+    found = inspect(str(path))
+    named = {"user": "Nutzer", "query": "Suchanfrage", "time": "Zeitpunkt", "url": "Klick"}
+    assert found.settings == {"columns": named, "time_format": "%d.%m.%Y %H:%M"}
+
+
+@pytest.mark.parametrize("ending", ["csv", "csv.gz"])
+def test_of_a_large_file_blocks_spread_over_it_are_looked_at(tmp_path, monkeypatch, ending):
+    """The last tenth of the file is in another form: it weighs a tenth, not nothing."""
+    lines = list(rows(4000, time="%d.%m.%Y %H:%M"))
+    late = [(u, q, "?", url) for u, q, _, url in lines[3600:]]
+    plain = write(tmp_path / "log.csv", [*lines[:3600], *late])
+    path = tmp_path / f"log.{ending}"
+    if ending.endswith("gz"):
+        path.write_bytes(gzip.compress((tmp_path / "log.csv").read_bytes()))
+    monkeypatch.setattr(blocks, "MOST", (tmp_path / "log.csv").stat().st_size // 4)
+    monkeypatch.setattr(blocks, "BLOCK", 4096)
+    monkeypatch.setattr(blocks, "RATIO", 8)
+    found = inspect(str(path))
+    assert found.sampled
+    assert found.roles == inspect(plain).roles
+    assert 0.8 < found.time.share < 1
+
+
+def test_columns_of_a_server_get_roles_by_their_names(monkeypatch):
+    names = ("Nutzer", "Suchanfrage", "Zeitpunkt", "Klick", "note")
+    monkeypatch.setattr("murmurlog.logs.inspection.inspect.look", lambda address: (address, names))
+    found = inspect("postgresql://me@host/db::searches")
+    named = dict(zip(("user", "query", "time", "url"), names, strict=False))
+    assert (found.format, found.settings) == ("postgresql", {"columns": named})

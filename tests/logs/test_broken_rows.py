@@ -1,0 +1,180 @@
+"""Too many broken rows stop a release before it is booked, with the likely cause; few are a warning."""
+
+import json
+
+import pytest
+
+from murmurlog.errors import InputError, UsageError
+from murmurlog.logs.engines.duckdb import connect
+from murmurlog.logs.likely_causes import likely_causes, propose_time_formats
+from murmurlog.logs.log import read
+from murmurlog.logs.options import ReadOptions
+from murmurlog.logs.reading import Reading
+from murmurlog.logs.source import find
+from murmurlog.publishing.ledger import Ledger
+from murmurlog.publishing.planning.exact_profile import look
+from murmurlog.publishing.planning.private_profile import survey
+from murmurlog.publishing.release import release
+
+GERMAN = "03.09.2025 03:23"
+
+
+def log_of(path, *, good=10, bad=10, time=GERMAN):
+    lines = [f"u{n},q{n % 3},2026-01-01 00:00" for n in range(good)]
+    lines += [f"v{n},q{n % 3},{time}" for n in range(bad)]
+    path.write_text("user,query,time\n" + "\n".join(lines) + "\n")
+    return path
+
+
+def read_with(path, *, say=lambda _: None, **options):
+    given = ReadOptions(**options)
+    with connect() as engine:
+        return (
+            Reading.of(given).read(find(str(path), given), engine=engine, urls=False, say=say).rows
+        )
+
+
+def test_a_log_with_too_many_broken_rows_is_refused_with_the_flag_to_give(tmp_path):
+    path = log_of(tmp_path / "log.csv")
+    with pytest.raises(InputError) as caught:
+        read_with(path)
+    assert str(caught.value) == (
+        "10 of 20 rows of log.csv are broken (10 x unreadable time), more than --max-broken 0.2 allows, so "
+        "nothing was booked or published. Likely cause: times do not read as ISO 8601; the first looks like "
+        f"'{GERMAN}': give --time-format '%d.%m.%Y %H:%M'. If the log is as it should be, give a larger "
+        "--max-broken."
+    )
+    assert read_with(path, max_broken=0.5) == 20
+    assert read_with(path, time_format="%d.%m.%Y %H:%M", max_broken=0.5) == 20
+
+
+def test_few_broken_rows_are_a_warning_before_anything_else(tmp_path):
+    said = []
+    assert read_with(log_of(tmp_path / "log.csv", bad=2), say=said.append) == 12
+    (warning,) = [line for line in said if line.startswith("warning: ")]
+    assert warning.startswith(
+        "warning: for your eyes only: 2 of 12 rows of log.csv are broken (2 x unreadable time); rows without "
+        "a readable time stay, as rows without a time. Likely cause: times do not read as ISO 8601"
+    )
+    said.clear()
+    read_with(log_of(tmp_path / "fine.csv", bad=0), say=said.append)
+    assert not [line for line in said if line.startswith("warning")]
+
+
+def test_lost_rows_count_and_screened_and_excluded_ones_do_not(tmp_path):
+    path = tmp_path / "log.csv"
+    lines = (
+        ["a,x,2026-01-01"] * 6
+        + [",x,2026-01-01", "b,,2026-01-01", "c"]
+        + ["d,a@b.example,2026-01-01"] * 5
+    )
+    path.write_text("user,query,time\n" + "\n".join([*lines, "e,x,2020-01-01", "e,x,noon"]) + "\n")
+    with pytest.raises(
+        InputError, match=r"^4 of 15 rows of log.csv are broken \(1 x no query, 1 x no user, "
+    ):
+        read_with(path, since="2026-01-01")
+    assert read_with(path, since="2026-01-01", max_broken=0.27) == 6
+    with pytest.raises(InputError, match="^4 of 16 rows"):
+        read_with(path, max_broken=0.2)
+
+
+def test_nothing_is_booked_or_written_on_a_misread_log(tmp_path):
+    path, ledger, out = log_of(tmp_path / "log.csv"), tmp_path / "ledger.db", tmp_path / "bundle"
+    asked = {"epsilon": 1.0, "delta": 1e-6, "ledger": ledger, "source_name": "web"}
+    with pytest.raises(InputError, match="more than --max-broken 0.2 allows"):
+        release(str(path), out=out, **asked)
+    with pytest.raises(InputError, match="more than --max-broken 0.2 allows"):
+        survey(str(path), out=tmp_path / "outline.json", **asked)
+    assert not out.exists()
+    assert not (tmp_path / "outline.json").exists()
+    booked = release(str(path), out=out, **asked, max_broken=1)
+    assert [entry.release_id for entry in Ledger(ledger).entries()] == [booked.release_id]
+
+
+def test_no_file_of_a_bundle_depends_on_the_check(tmp_path):
+    path = log_of(tmp_path / "log.csv", good=40, bad=1)
+    release(str(path), out=tmp_path / "bundle", epsilon=1.0, delta=1e-6, max_broken=0.137)
+    for file in (tmp_path / "bundle").rglob("*"):
+        if file.is_file():
+            assert b"0.137" not in file.read_bytes()
+            assert b"max_broken" not in file.read_bytes()
+
+
+def test_profile_only_warns(tmp_path):
+    said = []
+    found = look(str(log_of(tmp_path / "log.csv")), ReadOptions(), say=said.append)
+    assert found["broken"] == {"unreadable time": 10}
+    assert found["rows"] == 20
+    assert any(line.startswith("warning: for your eyes only: 10 of 20") for line in said)
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.1, float("nan")])
+def test_a_share_is_from_0_to_1(share):
+    with pytest.raises(UsageError, match="--max-broken is a share from 0 to 1"):
+        ReadOptions(max_broken=share)
+
+
+@pytest.mark.parametrize(
+    ("times", "proposed"),
+    [
+        (["03.09.2025 03:23", "13.09.2025 03:23"], ["%d.%m.%Y %H:%M"]),
+        (["03/09/2025", "04/09/2025"], ["%d/%m/%Y", "%m/%d/%Y"]),
+        (["09/13/2025 1:05 PM"], ["%m/%d/%Y %I:%M %p"]),
+        (["03/Sep/2025:03:23:01 +0200"], ["%d/%b/%Y:%H:%M:%S %z"]),
+        (["yesterday", "noon"], []),
+        (["yesterday", "noon", "03.09.2025"], []),
+        ([], []),
+    ],
+)
+def test_the_format_of_most_times_is_proposed(times, proposed):
+    assert propose_time_formats(times) == proposed
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason", "cause"),
+    [
+        ("a.csv", b"user,query,more;x\na,b\n", "too few columns", "header holds ';': give --delimiter ';'"),
+        ("a.csv", b"user,query\na,b,c\n", "too many columns", "do not have the 2 fields of the header"),
+        ("a.csv", "user,query\na,süße rote schuhe\n".encode("cp1252"), "not UTF-8", "try --encoding cp1252"),
+        ("a.csv", "user,query\na,日本語の検索\n".encode("shift_jis"), "not UTF-8", "try --encoding shift_jis"),
+        ("a.csv", b"user,query\n,x\n", "no user", 'column "user" has no value'),
+        ("a.jsonl", b"[{}]\n", "not JSON", "give --format json"),
+        ("a.csv", b"user,query,time\na,b,soon\n", "unreadable time", "give --columns time=none"),
+    ],
+)  # fmt: skip
+def test_the_likely_cause_is_named(name, content, reason, cause, tmp_path):
+    (tmp_path / name).write_bytes(content)
+    columns = {"user": "user", "query": "query"} if name.endswith("jsonl") else None
+    (found,) = likely_causes(find(str(tmp_path / name), columns=columns), {reason: 3})
+    assert cause in found
+
+
+def test_a_value_that_is_no_time_is_not_quoted(tmp_path):
+    path = log_of(tmp_path / "log.csv", time="my secret query")
+    with pytest.raises(InputError) as caught:
+        read_with(path)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["log.parquet", "log.json"])
+def test_times_of_other_formats_are_looked_at_too(name, tmp_path):
+    rows = [{"user": f"u{n}", "query": "x", "time": GERMAN} for n in range(5)]
+    if name.endswith("json"):
+        (tmp_path / name).write_text(json.dumps(rows))
+    else:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        pq.write_table(pa.Table.from_pylist(rows), tmp_path / name)
+    columns = {key: key for key in rows[0]}
+    with pytest.raises(InputError, match="give --time-format '%d.%m.%Y %H:%M'"):
+        read_with(tmp_path / name, columns=columns)
+
+
+def test_a_log_without_usable_rows_names_the_cause(tmp_path):
+    path = log_of(tmp_path / "log.csv", good=0)
+    with (
+        connect() as engine,
+        pytest.raises(InputError, match="no usable rows: 10 x unreadable time.*time-format"),
+    ):
+        read(find(str(path)), engine=engine, since="2025-01-01")

@@ -1,0 +1,292 @@
+"""A log as an object: every kind gives the tables of the file it came from, and rows decide nothing."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+import duckdb
+import ibis
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import murmurlog
+from murmurlog.errors import DiskError, InputError, UsageError
+from murmurlog.logs.inputs import local_source
+from murmurlog.logs.invented.generate import invent, write
+from murmurlog.logs.options import SourceOptions
+from murmurlog.privacy.sampler import SeededEntropy
+from murmurlog.publishing.ledger import Ledger
+
+BUDGET = {"epsilon": 8.0, "delta": 1e-4}
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    path = tmp_path_factory.mktemp("log") / "log.parquet"
+    write(invent(rows=12000, seed=3), path)
+    return path
+
+
+def released(source, out, **asked):
+    """The tables of a release whose noise is always the same."""
+    murmurlog.release(source, out=out, entropy=SeededEntropy(5), **BUDGET, **asked)
+    return dict(murmurlog.load(out).tables)
+
+
+@pytest.fixture(scope="module")
+def from_file(log, tmp_path_factory):
+    tables = released(str(log), tmp_path_factory.mktemp("file") / "b")
+    assert min(table.num_rows for table in tables.values()) > 10
+    return tables
+
+
+KINDS = {
+    "Path": lambda path: path,
+    "pandas": lambda path: pd.read_parquet(path),
+    "polars": lambda path: pl.read_parquet(path),
+    "polars, lazy": lambda path: pl.scan_parquet(path),
+    "Arrow table": lambda path: pq.read_table(path),
+    "Arrow reader": lambda path: pq.ParquetFile(path).iter_batches(700),
+    "DuckDB": lambda path: duckdb.read_parquet(str(path)),
+    "Ibis": lambda path: ibis.duckdb.connect().read_parquet(path),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_object_gives_the_tables_of_its_file(kind, log, from_file, tmp_path):
+    source = KINDS[kind](log)
+    if kind == "Arrow reader":
+        source = pa.RecordBatchReader.from_batches(pq.read_schema(log), source)
+    assert released(source, tmp_path / "b") == from_file
+
+
+PANDAS = {
+    "objects": lambda frame: frame.astype({"user": object, "query": object, "url": object}),
+    "strings": lambda frame: frame.astype({"user": "string", "query": "string[pyarrow]"}),
+    "categories": lambda frame: frame.astype({"user": "category", "query": "category"}),
+    "categories of objects": lambda frame: frame.astype({"query": object}).astype(
+        {"query": "category"}
+    ),
+    "zone": lambda frame: frame.assign(
+        time=frame.time.dt.tz_localize("UTC").dt.tz_convert("Asia/Tokyo")
+    ),
+    "nanoseconds": lambda frame: frame.assign(time=frame.time.astype("datetime64[ns]")),
+    "times as objects": lambda frame: frame.assign(time=frame.time.astype(object)),
+    "an index": lambda frame: frame.set_index(frame.index[::-1]),
+}
+
+
+@pytest.mark.parametrize("kind", PANDAS)
+def test_types_of_pandas_columns_do_not_change_the_tables(kind, log, from_file, tmp_path):
+    assert released(PANDAS[kind](pd.read_parquet(log)), tmp_path / "b") == from_file
+
+
+@pytest.mark.parametrize("kind", [pa.large_string(), pa.string_view(), None])
+def test_types_of_arrow_columns_do_not_change_the_tables(kind, log, from_file, tmp_path):
+    table = pq.read_table(log)
+    for place, name in enumerate(table.column_names):
+        if pa.types.is_string(table[name].type):
+            column = table[name].dictionary_encode() if kind is None else table[name].cast(kind)
+            table = table.set_column(place, name, column)
+    assert released(table, tmp_path / "b") == from_file
+
+
+def test_numbers_as_users_are_those_of_the_file(log, tmp_path):
+    table = pq.read_table(log)
+    table = table.set_column(0, "user", table["user"].dictionary_encode().combine_chunks().indices)
+    pq.write_table(table, tmp_path / "numbers.parquet")
+    from_file = released(tmp_path / "numbers.parquet", tmp_path / "a")
+    assert released(table.to_pandas(), tmp_path / "b") == from_file
+    assert released(table.to_pandas().astype({"user": object}), tmp_path / "c") == from_file
+
+
+def copied(source):
+    with local_source(source, SourceOptions()) as path:
+        return pq.read_table(path).to_pydict()
+
+
+def test_one_value_of_an_object_column_does_not_change_the_text_of_another():
+    moment = datetime(2026, 1, 31, 18, tzinfo=UTC)
+    values = ["a", 1, 2.5, float("nan"), None, pd.NA, pd.NaT, True, moment, b"b"]
+    texts = ["a", "1", "2.5", None, None, None, None, "true", "2026-01-31 18:00:00+00:00", "b"]
+    assert copied(pd.DataFrame({"x": pd.Series(values, dtype=object)})) == {"x": texts}
+    for value, text in zip(values, texts, strict=True):
+        assert copied(pd.DataFrame({"x": pd.Series([value], dtype=object)})) == {"x": [text]}
+
+
+@pytest.mark.parametrize("value", [[1], {"a": 1}, b"\xff", "\ud800"])
+def test_a_value_without_a_text_is_named_by_row_and_not_shown(value, monkeypatch):
+    monkeypatch.setattr("murmurlog.logs.tables.ROWS_A_BATCH", 2)
+    frame = pd.DataFrame({"x": pd.Series(["a", "b", "c", value], dtype=object)})
+    with pytest.raises(
+        InputError, match='column "x" of the DataFrame has in row 3 a value'
+    ) as told:
+        copied(frame)
+    assert repr(value) not in str(told.value)
+
+
+def test_columns_that_no_file_can_hold_are_named():
+    with pytest.raises(InputError, match='"x" of the DataFrame is complex128, which Arrow'):
+        copied(pd.DataFrame({"x": [1j]}))
+    union = pa.UnionArray.from_sparse(pa.array([0], pa.int8()), [pa.array([1])])
+    with pytest.raises(InputError, match='"x" of the Table is sparse_union.*which Parquet'):
+        copied(pa.table({"x": union}))
+
+
+@pytest.mark.parametrize(
+    ("source", "kind"),
+    [(None, "NoneType"), (3, "int"), (["a"], "list"), ({"user": []}, "dict"), (b"log", "bytes"),
+     (pl.LazyFrame, "type"), (datetime(2026, 1, 1), "datetime.datetime")],
+)  # fmt: skip
+@pytest.mark.parametrize("ask", [murmurlog.release, murmurlog.profile, murmurlog.evaluate])
+def test_other_objects_are_refused_with_what_is_accepted(source, kind, ask, tmp_path):
+    keywords = {"out": tmp_path / "b"} if ask is murmurlog.release else {}
+    with pytest.raises(UsageError, match=f"cannot be a {kind}: give a path .*pandas, polars"):
+        ask(source, **keywords)
+
+
+@pytest.mark.parametrize("column", [pd.Series([1]), pl.Series([1]), pa.chunked_array([[1]])])
+def test_a_single_column_is_refused(column, tmp_path):
+    with pytest.raises(InputError, match="has no named columns: give a table"):
+        murmurlog.release(column, out=tmp_path / "b")
+
+
+def test_columns_that_cannot_be_mapped_are_shown(tmp_path):
+    with pytest.raises(InputError, match=r"DataFrame.parquet.*who.*what"):
+        murmurlog.release(pd.DataFrame({"who": ["a"], "what": ["b"]}), out=tmp_path / "b")
+
+
+def broken_stream(log):
+    def batches():
+        yield from pq.ParquetFile(log).iter_batches(700)
+        raise RuntimeError("somebody's query")
+
+    return pa.RecordBatchReader.from_batches(pq.read_schema(log), batches())
+
+
+def test_a_stream_that_fails_books_and_leaves_nothing(log, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    (tmp_path / "tmp").mkdir()
+    with pytest.raises(InputError, match="RecordBatchReader.*raised RuntimeError") as told:
+        murmurlog.release(
+            broken_stream(log), out=tmp_path / "b", ledger=tmp_path / "ledger", source_name="web"
+        )
+    assert "somebody" not in str(told.value)
+    assert list((tmp_path / "tmp").iterdir()) == []
+    assert not (tmp_path / "b").exists()
+    assert Ledger(tmp_path / "ledger").entries() == []
+    missing = pl.scan_parquet(tmp_path / "none.parquet")
+    with pytest.raises(InputError, match="LazyFrame could not be read to its end"):
+        murmurlog.release(missing, out=tmp_path / "b")
+
+
+def test_the_copy_is_private_and_removed(log):
+    with local_source(pq.read_table(log), SourceOptions()) as path:
+        assert Path(path).parent.stat().st_mode & 0o777 == 0o700
+    assert not Path(path).parent.exists()
+
+
+def test_a_full_disk_is_said(log, monkeypatch):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pyarrow.parquet.ParquetWriter.write_table", full)
+    with (
+        pytest.raises(DiskError, match="No space left on device.*set TMPDIR"),
+        local_source(pq.read_table(log), SourceOptions()),
+    ):
+        pass
+
+
+def test_a_dry_run_leaves_the_rows_of_a_reader_where_they_are(log, from_file, tmp_path):
+    with pq.ParquetFile(log) as file:
+        reader = pa.RecordBatchReader.from_batches(file.schema_arrow, file.iter_batches())
+        assert not murmurlog.release(reader, out=tmp_path / "b", dry_run=True, **BUDGET).rows
+        assert released(reader, tmp_path / "b") == from_file
+
+
+def test_what_is_refused_before_reading_leaves_a_reader_as_it_is(log, from_file, tmp_path):
+    with pq.ParquetFile(log) as file:
+        reader = pa.RecordBatchReader.from_batches(file.schema_arrow, file.iter_batches())
+        (tmp_path / "b").mkdir()
+        with pytest.raises(UsageError, match="exists"):
+            murmurlog.release(reader, out=tmp_path / "b", **BUDGET)
+        assert released(reader, tmp_path / "c") == from_file
+
+
+def test_spark_takes_no_object(tmp_path):
+    with pytest.raises(UsageError, match="a DataFrame is in this process"):
+        murmurlog.release(pd.DataFrame(), out=tmp_path / "b", engine="spark")
+
+
+def test_profile_evaluate_sweep_and_plan_take_objects(log):
+    frame = pd.read_parquet(log)
+    assert murmurlog.profile(frame)["users"] == frame.user.nunique()
+    assert murmurlog.profile(pl.from_pandas(frame), epsilon=5.0).outline.guarantee.epsilon == 5.0
+
+    def scores(source, test):
+        return murmurlog.evaluate(source, test=test, tasks=["statistics", "ad-hoc"]).results
+
+    assert scores(frame, pq.read_table(log)) == scores(log, log)
+    swept = murmurlog.sweep(
+        duckdb.from_df(frame), mechanisms=["threshold"], vary=("epsilon", [2, 8])
+    )
+    assert {point.at for point in swept.points} == {2, 8}
+    assert murmurlog.plan(target="queries=5", raw=frame).settings["epsilon"] > 0
+
+
+BIG = """
+import resource, sys
+from pathlib import Path
+import pyarrow as pa
+import murmurlog
+from murmurlog.logs.inputs import local_source
+from murmurlog.logs.options import SourceOptions
+
+rows = 50_000
+schema = pa.schema([("user", pa.int64()), ("query", pa.string()), ("agent", pa.string())])
+queries = pa.array([f"query {i % 100}" for i in range(rows)])
+agents = pa.array([f"browser {i} " * 60 for i in range(rows)])
+size = 0
+
+def batches(times):
+    global size
+    for n in range(times):
+        users = pa.array([(n * rows + i) // 20 for i in range(rows)])
+        yield (batch := pa.record_batch([users, queries, agents], schema=schema))
+        size += batch.nbytes
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+
+def stream(times):
+    return pa.RecordBatchReader.from_batches(schema, batches(times))
+
+with local_source(stream(2), SourceOptions()):
+    first = peak()
+with local_source(stream(20), SourceOptions()):
+    last = peak()
+out = Path(sys.argv[1])
+made = murmurlog.release(stream(20), out=out, memory="300MB", epsilon=5.0, delta=1e-6)
+assert made.rows["query"] == 100
+print(first, last, peak(), size >> 20)
+"""
+
+
+@pytest.mark.slow
+def test_memory_is_flat_for_a_stream(tmp_path):
+    """A stream of ten times the rows takes no more memory, and a release less than the rows do."""
+    done = subprocess.run(
+        [sys.executable, "-c", BIG, str(tmp_path / "b")],
+        env=os.environ, capture_output=True, text=True, check=True, timeout=300,
+    )  # fmt: skip
+    first, last, whole, size = map(int, done.stdout.split())
+    assert size > 1000  # MB: of these 20 parts, twice
+    assert last - first < 60
+    assert whole < size // 2
