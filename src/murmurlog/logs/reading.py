@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from murmurlog.bundle.keys import NORMALISER, normalise
+from murmurlog.bundle.canonical import CHOICES
+from murmurlog.bundle.keys import NORMALISER
 from murmurlog.bundle.schema import BY_VALUE, By, check_public_name
 from murmurlog.logs.broken_rows import check_broken
 from murmurlog.logs.engines.protocol import Engine
@@ -26,6 +27,7 @@ class Reading:
     """Which rows of a source count and how their text is cleaned; all of it public parameters."""
 
     url: str = "path"
+    keys: str | None = None  # the rules for canonical keys, by their name in a certificate
     since: str | None = None
     until: str | None = None
     where: Mapping[str, str] | None = None
@@ -40,6 +42,7 @@ class Reading:
         """From the owner's options; loads the screen and the denied queries."""
         return cls(
             url=options.url,
+            keys=CHOICES[options.keys],
             since=options.since,
             until=options.until,
             where=options.where or None,
@@ -71,8 +74,8 @@ class Reading:
         log = read(
             source,
             engine=engine,
-            url=self.url,
-            urls=urls,
+            url=self.url if urls else None,
+            keys=self.keys,
             strict=self.strict,
             since=self.since,
             until=self.until,
@@ -98,12 +101,13 @@ class Reading:
             return unit
         patterns = self.screen.patterns if self.screen else ()
         screened = [(p.name, p.check, [e.pattern for e in p.expressions]) for p in patterns]
-        rows = json.dumps([dict(self.where or {}), sorted(self.deny), screened], sort_keys=True)
+        told = [dict(self.where or {}), sorted(self.deny), screened, *filter(None, [self.keys])]
+        rows = json.dumps(told, sort_keys=True)
         return f"session (gap {gap:g} s, rows {hashlib.sha256(rows.encode()).hexdigest()[:8]})"
 
     def allowed(self, table: pa.Table) -> pa.Table:
         """The rows whose queries are neither denied nor screened: public keys may hold such queries."""
-        denied = matcher(self.deny, normalise)
+        denied = matcher(self.deny, self.keys)
         keep = np.ones(table.num_rows, bool)
         for column in ("query", "next_query"):
             if column in table.column_names:
@@ -116,6 +120,7 @@ class Reading:
         """For the certificate; which queries were denied is the owner's."""
         return {
             "normaliser": NORMALISER,
+            "keys": self.keys,
             "url": self.url,
             "screen": list(self.screen.names) if self.screen else [],
             "deny": bool(self.deny),
