@@ -18,6 +18,9 @@ from murmurlog.bundle.keys import VERSIONS, normalise
 from murmurlog.bundle.write import publish
 from murmurlog.cli.serve import planned, verified
 from murmurlog.errors import BundleError, UsageError
+from murmurlog.evaluation.evaluate import reading_of
+from murmurlog.logs.options import ReadOptions
+from murmurlog.logs.reading import Reading
 from murmurlog.web import app
 from murmurlog.web.bundles import Shelf
 from murmurlog.web.guard import Hosts
@@ -164,6 +167,23 @@ def test_lookups_fold_as_the_bundle_does(query, log, tmp_path):
     assert client.get("/api/query", params={"q": query}).json()["published"]
     assert client.get("/api/top", params={"match": query}).json()["rows"] == 1
     assert client.get("/api/top", params={"match": "sho?"}).json()["rows"] == 1
+
+
+def test_bundles_with_other_keys_are_neither_compared_nor_evaluated_together(log, tmp_path):
+    made(log, tmp_path / "a")
+    made(log, tmp_path / "b", keys="normalised")
+    with pytest.raises(UsageError, match="only one of the bundles has canonical keys"):
+        murmurlog.compare(tmp_path / "a", tmp_path / "b")
+    both = {name: murmurlog.load(tmp_path / name) for name in "ab"}
+    with pytest.raises(UsageError, match=r"read in different ways \(keys\)"):
+        reading_of(ReadOptions(), both)
+    assert reading_of(ReadOptions(), {"a": both["a"]}).keys == CANONICAL
+
+
+def test_sessions_cut_with_other_keys_are_booked_apart():
+    """Which rows are screened or denied depends on the keys, and so do the sessions."""
+    plain, folded = (Reading(keys=keys).unit("session", gap=1800) for keys in (None, CANONICAL))
+    assert plain != folded
 
 
 # --- forged bundles -------------------------------------------------------------------------------

@@ -216,7 +216,7 @@ def _text(data: Mapping[str, Any]) -> dict[str, Any]:
     names = ("normaliser", "url", "screen", "deny", "since", "until", "where")
     gap = data.get("gap")
     # Older bundles state neither the source nor the rules for keys.
-    later = {name: data[name] for name in ("source", "keys") if name in data}
+    later = {name: data[name] for name in ("keys", "source") if name in data}
     return {
         **{name: data[name] for name in names},
         **later,

@@ -25,6 +25,7 @@ VALUES: dict[str, tuple[str, ...] | Callable[[], Iterable[str]]] = {
     "--noise": ("geometric", "gaussian"),
     "--bound": ("first", "random"),
     "--url": ("host", "path", "full"),
+    "--keys": ("normalised", "canonical"),
     "--encoding": ("utf-8", "utf-16", "gb18030", "latin-1"),
     "--shape": ("aol", "sogou", "excite"),
     "--engine": ("duckdb", "spark"),

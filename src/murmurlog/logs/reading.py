@@ -101,8 +101,8 @@ class Reading:
             return unit
         patterns = self.screen.patterns if self.screen else ()
         screened = [(p.name, p.check, [e.pattern for e in p.expressions]) for p in patterns]
-        told = [dict(self.where or {}), sorted(self.deny), screened, *filter(None, [self.keys])]
-        rows = json.dumps(told, sort_keys=True)
+        excluded = [dict(self.where or {}), sorted(self.deny), screened, *filter(None, [self.keys])]
+        rows = json.dumps(excluded, sort_keys=True)
         return f"session (gap {gap:g} s, rows {hashlib.sha256(rows.encode()).hexdigest()[:8]})"
 
     def allowed(self, table: pa.Table) -> pa.Table:
@@ -120,11 +120,11 @@ class Reading:
         """For the certificate; which queries were denied is the owner's."""
         return {
             "normaliser": NORMALISER,
-            "keys": self.keys,
             "url": self.url,
             "screen": list(self.screen.names) if self.screen else [],
             "deny": bool(self.deny),
             "since": self.since,
             "until": self.until,
             "where": dict(self.where) if self.where else None,
+            "keys": self.keys,
         }
