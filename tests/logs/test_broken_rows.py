@@ -81,7 +81,7 @@ def test_lost_rows_count_and_screened_and_excluded_ones_do_not(tmp_path):
 def test_nothing_is_booked_or_written_on_a_misread_log(tmp_path):
     path, ledger, out = log_of(tmp_path / "log.csv"), tmp_path / "ledger.db", tmp_path / "bundle"
     asked = {"epsilon": 1.0, "delta": 1e-6, "ledger": ledger, "source_name": "web"}
-    Ledger(ledger).set_cap("web", epsilon=3, delta=1e-5)
+    Ledger(ledger).cap("web", epsilon=3, delta=1e-5)
     with pytest.raises(InputError, match="more than --max-broken 0.2 allows"):
         release(str(path), out=out, **asked)
     with pytest.raises(InputError, match="more than --max-broken 0.2 allows"):
