@@ -56,7 +56,10 @@ def read_certificate(root: Path) -> Certificate:
     path = root / CERTIFICATE
     try:
         if not is_own_file(root, CERTIFICATE):
-            raise BundleError(f"{str(root)!r} is no bundle: there is no {CERTIFICATE} in it")
+            why = f"there is no {CERTIFICATE} in it" if root.is_dir() else "there is no such folder"
+            raise BundleError(
+                f"{str(root)!r} is no bundle: {why}. Name the folder that 'murmurlog release' wrote."
+            )
         if path.stat().st_size > MOST_JSON_BYTES:
             raise BundleError(f"{CERTIFICATE} is larger than a certificate can be")
         return Certificate.from_json(stated_json(root))

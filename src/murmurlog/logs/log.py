@@ -187,6 +187,8 @@ def read(
         why = _list_reasons({**log.broken, **log.screened}) or "there are none"
         if since or until or where:
             why += "; others are outside the period or excluded by --where"
+        elif not log.broken and not log.screened:
+            why += ". See that the export wrote all of it"
         causes = "".join(f" Likely cause: {cause}." for cause in likely_causes(source, log.broken))
         raise InputError(f"{source.name} has no usable rows: {why}{'.' if causes else ''}{causes}")
     return log
