@@ -28,7 +28,7 @@ from murmurlog.privacy.sampler import (
 
 BLOCK = 1 << 20
 DIRECT = 1 << 21  # of pools up to this size, keys that nobody holds are drawn one by one
-MOST_PROPOSALS = 1_000_000  # of a larger pool, on average; a proposal takes about a millisecond
+MOST_PROPOSALS = 100_000  # of a larger pool, on average; a proposal takes milliseconds
 MOST_KEYS = 1 << 40
 
 # Of a round, measurements and what is remembered: who passes, who goes on, what is remembered.
