@@ -60,8 +60,7 @@ def pool_keys(schedule: Schedule, *, size: int, fakes: float, late: float) -> Po
         raise UsageError(f"the expected number of fakes must be positive, not {fakes!r}")
     R = schedule.rounds
     parts = [1.0] if R == 1 else [(1 - late) / (R - 1)] * (R - 1) + [late]
-    least = min(part * fakes / size for part in parts)
-    if least >= 0.5 or max(parts) * fakes / size >= 0.5:
+    if size < 1 or max(parts) * fakes / size >= 0.5:
         raise UsageError(f"{fakes:g} fakes of a pool of {size} keys are too many: ask for fewer")
     steps = [
         math.ceil(GRID * -float(ndtri(part * fakes / size)) * schedule.sd(k))
