@@ -28,7 +28,7 @@ from murmurlog.mechanisms.rounds import pools as module
 from murmurlog.mechanisms.rounds.fresh_counts import count_users
 from murmurlog.mechanisms.rounds.holders import find_holders
 from murmurlog.mechanisms.rounds.pools import PoolKeys, pool_keys
-from murmurlog.mechanisms.rounds.weights import _in_pools, numbered
+from murmurlog.mechanisms.rounds.weights import in_pools, numbered
 from murmurlog.privacy.counts import GRID
 from murmurlog.privacy.rounds import solve_rounds
 from murmurlog.privacy.sampler import SeededEntropy
@@ -135,7 +135,7 @@ def held_of(engine, holdings, pools, *, d, earlier=None):
     )  # fmt: skip
     held = numbered(bound(items, per_user=d, way="random", entropy=SeededEntropy(3)), items)
     listed = tuple(Listed(table=pa.table({"query": keys})) for keys in pools)
-    return replace(held, pools=listed, in_pools=_in_pools(held, listed))
+    return in_pools(held, listed)
 
 
 def test_released_sets_with_a_pool_follow_the_law(duck):

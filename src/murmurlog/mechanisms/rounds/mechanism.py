@@ -228,10 +228,10 @@ class Rounds(Mechanism):
         """What it adds to the account of a release with other tables."""
         return loss_of_rounds(self.schedule, neighbours=neighbours)
 
-    def bar(self) -> float:
-        """The weight that an item needs in the last round."""
+    def bar(self, pool: int = 0) -> float:
+        """The weight that an item needs in the last round; of a pool, a key of it."""
         s = self.schedule
-        return s.thresholds[-1] / GRID / sum(s.coefficients(s.rounds - 1))
+        return float(self._thresholds[-1][pool]) / GRID / sum(s.coefficients(s.rounds - 1))
 
     def guarantee(
         self,

@@ -72,7 +72,7 @@ def hold(
     selected = items if earlier is None else without(items, earlier)
     kept = bound(selected, per_user=per_user, way=view.way, entropy=entropy)
     held = numbered(kept, items, complete=earlier is None)
-    return replace(held, earlier=earlier, pools=pools, in_pools=_in_pools(held, pools))
+    return in_pools(replace(held, earlier=earlier), pools)
 
 
 def _earlier(view: View, pools: Sequence[Domain]) -> pa.Table | None:
@@ -103,17 +103,16 @@ def _hold_sets(items: Items, view: View, per_user: int, entropy: Entropy) -> Hel
     return numbered(made, items)
 
 
-def _in_pools(held: Held, pools: Sequence[Domain]) -> Any:
-    """(item, pool) of the items that a pool lists; no item is in two."""
+def in_pools(held: Held, pools: tuple[Domain, ...]) -> Held:
+    """The same with public keys: (item, pool) of the items that a pool lists; no item is in two."""
     parts = [
         pool.restrict(held.names, held.engine).select("item", pool=ibis.literal(n, "int64"))
         for n, pool in enumerate(pools, 1)
     ]
-    return (
-        held.engine.materialise(ibis.union(*parts) if len(parts) > 1 else parts[0])
-        if parts
-        else None
-    )
+    if not parts:
+        return held
+    listed = ibis.union(*parts) if len(parts) > 1 else parts[0]
+    return replace(held, pools=pools, in_pools=held.engine.materialise(listed))
 
 
 def numbered(kept: Bounded, items: Items, *, complete: bool = True) -> Held:
