@@ -77,9 +77,8 @@ def pool(
     if log is not None:
         tell(f"of {log.name} the pool holds {_shares(_measure(made, log))}")
         tell(
-            "this is exact and for your eyes only. A pool that is chosen or changed because of it is no "
-            "longer public, and a release on it protects nobody (A4): use it to decide whether to use a "
-            "pool at all"
+            "this is exact and for your eyes only. A pool that is chosen, changed or left out because of "
+            "it is no longer public (A4): decide by invented logs or public query sets"
         )
 
 
@@ -101,7 +100,7 @@ def _shares(found: "Coverage") -> str:
     )
     return (
         f"{found.distinct:.2%} of the distinct queries and {found.volume:.2%} of the rows; of the "
-        f"queries by the least number of users, {publishable}"
+        f"queries that at least so many users asked, {publishable}"
     )
 
 
