@@ -117,7 +117,8 @@ def amounts_for(
     if cost.notion == "none":
         raise Refused("what has no guarantee cannot be booked")
     known = loss or Loss(keys=cost.plain_delta, pure=(cost.epsilon,))
-    return amounts_of(known, distance=distance, as_pure=account.limits.pure > 0)
+    most = account.largest_cap and account.largest_cap.limits
+    return amounts_of(known, distance=distance, as_pure=bool(most and most.pure))
 
 
 def check_room(account: Account, more: Amounts) -> None:
@@ -144,27 +145,27 @@ def check_room(account: Account, more: Amounts) -> None:
 
 def spent_in_words(account: Account) -> str:
     """What was spent of each amount that the cap allows."""
-    return _listed(account, account.booked, percent)
+    assert account.limits is not None
+    return in_words(account.limits, account.booked)
 
 
 def left_in_words(account: Account) -> str:
     """What is left of each amount, and for how many releases."""
     assert account.limits is not None
-    text = _listed(account, account.booked, percent_left)
+    text = in_words(account.limits, account.booked, percent_left)
     if account.last is None:
         return text
     fitting = account.room_for(account.last)
-    return f"{text}; {fitting} more release{'s' * (fitting != 1)} like the last fit{'s' * (fitting == 1)}"
+    plural = fitting != 1
+    return f"{text}; {fitting} more release{'s' * plural} like the last fit{'s' * (not plural)}"
 
 
-def part_in_words(account: Account, part: Amounts) -> str:
-    """What one release takes of each amount."""
-    return _listed(account, part, percent)
-
-
-def _listed(account: Account, some: Amounts, share: Callable[[float, float], str]) -> str:
-    assert account.limits is not None
-    every = zip(NAMES, some, account.limits, strict=True)
+def in_words(
+    limits: Amounts, some: Amounts, share: Callable[[float, float], str] | None = None
+) -> str:
+    """Amounts as shares of their limits."""
+    share = share or percent
+    every = zip(NAMES, some, limits, strict=True)
     # The sampler's error is a part of delta that hardly any release comes near.
     *texts, last = [
         f"{share(its, most)} of {NAMES[name]}"

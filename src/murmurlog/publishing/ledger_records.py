@@ -110,7 +110,7 @@ class Account:
     rule: str = SUM
     keys_share: float | None = None  # this and the rest: under the rule filter
     limits: Amounts | None = None  # of its cap: the rectangle
-    largest_cap: tuple[float, float] | None = None  # of all that it had: this is what holds
+    largest_cap: "CapChange | None" = None  # of all that it had: this is what holds
     booked: Amounts = Amounts()
     last: Amounts | None = None  # what its last release booked
     epsilon_by_sum: float = 0.0  # spent before it was converted from the rule sum
@@ -221,12 +221,10 @@ def read_account(db: sqlite3.Connection, source: str) -> Account:
         return account
     entries = [entry for entry in read_entries(db) if entry.source == source]
     booked = [entry.amounts for entry in entries if entry.amounts is not None]
-    # Limits of one source form a chain (ledger_filter).
-    largest = db.execute(
-        "SELECT epsilon, delta FROM cap_history WHERE source = ? AND rule = ? "
-        "ORDER BY mu2 DESC, keys DESC, pure DESC LIMIT 1",
-        (source, FILTER),
-    ).fetchone()
+    caps = [c for c in read_cap_history(db) if c.source == source and c.limits is not None]
+    largest = max(
+        caps, key=lambda cap: cap.limits or Amounts()
+    )  # they form a chain (ledger_filter)
     summed = [entry for entry in entries if entry.amounts is None]
     return replace(
         account, keys_share=cap[3], limits=Amounts(*cap[4:]), largest_cap=largest, booked=sum_of(booked),

@@ -321,8 +321,8 @@ def meaning(account: Account) -> list[str]:
         return ["Nothing was released from this source, so no release says anything about anyone."]
     unit = _base(account)
     filtered = account.largest_cap is not None
-    epsilon, delta = account.largest_cap or (account.epsilon, account.delta)
-    total = Guarantee(epsilon=epsilon, delta=min(1.0, delta), unit=unit)
+    total_of = account.largest_cap or account
+    total = Guarantee(epsilon=total_of.epsilon, delta=min(1.0, total_of.delta), unit=unit)
     which = "of the cap" if filtered else "spent"
     what = (
         f"whether one {unit} is in the log"
