@@ -193,7 +193,10 @@ def test_a_conversion_puts_the_remainder_under_the_filter(book):
     with pytest.raises(Refused, match="0 % is left"):
         reserve(book, "more", 0.01, source="old")
     raised = book.cap("old", epsilon=4, delta=1e-5, reason="more")
-    assert raised.limits == limits_of(3, 8e-6, distance=account.limits.distance)
+    assert raised.limits.keys == account.limits.keys
+    assert raised.limits == pytest.approx(
+        limits_of(3, 8e-6, distance=account.limits.distance), rel=1e-12
+    )
     with pytest.raises(UsageError, match="a cap of its filter must be larger than both"):
         book.cap("old", epsilon=0.5, delta=1e-5)
     text = as_text(book.contents(), "l")

@@ -225,12 +225,15 @@ def read_account(db: sqlite3.Connection, source: str) -> Account:
     largest = max(
         caps, key=lambda cap: cap.limits or Amounts()
     )  # they form a chain (ledger_filter)
-    summed = [entry for entry in entries if entry.amounts is None]
+    # By the same sum as under the rule sum: limits that a conversion fixed must come out again.
+    by_sum = db.execute(
+        "SELECT total(epsilon), total(delta) FROM entries WHERE source = ? AND mu2 IS NULL",
+        (source,),
+    ).fetchone()
     return replace(
         account, keys_share=cap[3], limits=Amounts(*cap[4:]), largest_cap=largest, booked=sum_of(booked),
         last=booked[-1] if booked else None,
-        epsilon_by_sum=math.fsum(entry.epsilon for entry in summed),
-        delta_by_sum=math.fsum(entry.delta for entry in summed),
+        epsilon_by_sum=by_sum[0], delta_by_sum=by_sum[1],
     )  # fmt: skip
 
 
