@@ -280,9 +280,14 @@ def mapped(choice: random.Random, names: Sequence[str]) -> dict[str, str]:
     asked = {}
     for role in choice.sample(("user", "query", "time", "url", "rank"), choice.randint(1, 3)):
         asked[role] = choice.choice([*list(names) * 5, "none", "missing"]).strip()
-    if asked.get("user") == "none" or asked.get("query") == "none" or "" in asked.values():
-        return {}  # refused as usage
-    return asked
+    return asked if usable(asked) else {}
+
+
+def usable(asked: Mapping[str, str]) -> bool:
+    """Whether --columns is not refused as usage: names for a user and a query, one role a column."""
+    named = [name for name in asked.values() if name != "none"]
+    needed = "none" not in (asked.get("user"), asked.get("query"))
+    return needed and "" not in named and len(set(named)) == len(named)
 
 
 def rows(choice: random.Random, width: int, without: str) -> list[list[str]]:
@@ -623,7 +628,7 @@ def delimited_sample(choice: random.Random) -> Sample:
     said = choice.choice((None, None, "csv", "tsv"))
     missing = choice.choice(((), (), ("-",), ("NULL", "u1", "'")))
     return replace(
-        made, columns={} if "" in columns.values() else columns, delimiter=delimiter, format=said,
+        made, columns=columns if usable(columns) else {}, delimiter=delimiter, format=said,
         missing=missing,
     )  # fmt: skip
 

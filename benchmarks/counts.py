@@ -123,7 +123,12 @@ def _remove(folder: Path) -> None:
 def _truth(log: Path, table: str) -> pa.Table:
     """How many users in the log hold each key."""
     with connect() as engine:
-        rows = read(find(str(log)), engine=engine, urls=table == "click", screen=load_screen())
+        rows = read(
+            find(str(log)),
+            engine=engine,
+            url="path" if table == "click" else None,
+            screen=load_screen(),
+        )
         held = items(rows, kind=table).table
         counts = held.group_by(KEYS[table]).aggregate(true=held.unit.nunique())
         return counts.to_pyarrow()

@@ -32,7 +32,7 @@ def main() -> None:
     options = parser.parse_args()
     started, entropy = time.process_time(), SystemEntropy()
     with connect() as engine:
-        log = read(find(options.log), engine=engine, urls=False)
+        log = read(find(options.log), engine=engine, url=None)
         volume = engine.materialise(log.table.group_by("query").aggregate(n=log.table.count()))
         distinct, rows = (
             volume.aggregate(q=volume.count(), n=volume.n.sum())

@@ -13,6 +13,15 @@ A message says what is wrong, what was given and what to do. It may name a file,
 number or a parameter; never the content of a log.
 """
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+def did_you_mean(given: str, known: Iterable[str]) -> str:
+    """The end of a message that points out the nearest known name, if one is near."""
+    near = get_close_matches(given, list(known), n=1)
+    return f" Did you mean {near[0]!r}?" if near else ""
+
 
 class MurmurlogError(Exception):
     """The root: catch this to catch everything murmurlog raises on purpose."""

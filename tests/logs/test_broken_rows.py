@@ -81,6 +81,7 @@ def test_lost_rows_count_and_screened_and_excluded_ones_do_not(tmp_path):
 def test_nothing_is_booked_or_written_on_a_misread_log(tmp_path):
     path, ledger, out = log_of(tmp_path / "log.csv"), tmp_path / "ledger.db", tmp_path / "bundle"
     asked = {"epsilon": 1.0, "delta": 1e-6, "ledger": ledger, "source_name": "web"}
+    Ledger(ledger).cap("web", epsilon=3, delta=1e-5)
     with pytest.raises(InputError, match="more than --max-broken 0.2 allows"):
         release(str(path), out=out, **asked)
     with pytest.raises(InputError, match="more than --max-broken 0.2 allows"):
@@ -178,3 +179,19 @@ def test_a_log_without_usable_rows_names_the_cause(tmp_path):
         pytest.raises(InputError, match="no usable rows: 10 x unreadable time.*time-format"),
     ):
         read(find(str(path)), engine=engine, since="2025-01-01")
+
+
+def test_utf_8_that_is_read_in_another_encoding_is_pointed_out(tmp_path):
+    said = []
+    log = tmp_path / "log.csv"
+    for text, encoding, doubtful in (
+        ("user,query\na,müsli\nb,weather\n", "utf-8", True),
+        ("user,query\na,müsli\nb,weather\n", "latin-1", False),
+        ("user,query\na,weather\n", "utf-8", False),
+    ):
+        said.clear()
+        log.write_bytes(text.encode(encoding))
+        release(
+            str(log), out=tmp_path / f"{encoding}-{doubtful}", encoding="latin-1", say=said.append
+        )
+        assert ("give --encoding utf-8" in " ".join(said)) is doubtful

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,9 +18,11 @@ import pytest
 from hostile import QUERIES, hostile_log, with_texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from spellings import SPELLINGS
 from tallies import tallies
 
 import murmurlog.logs.partitions
+from murmurlog.bundle.canonical import CANONICAL, canonical
 from murmurlog.bundle.schema import BY_VALUE
 from murmurlog.counting.bound import EncodedBounded, bound, first_items
 from murmurlog.counting.holdings import Holdings
@@ -39,12 +42,14 @@ COUNTED = [
     for kind in ("query", "click")
     for unit in ("user", "user-day", "user-week", "user-month")
 ]
+SCREENED = {"jane@gmail.com"}
 READINGS = {
     "plain": {},
     "a period": {"since": "2024-01-05", "until": "2024-01-20T12:00:00"},
     "a kept column": {"keep": {BY_VALUE: "country"}, "where": {"country": "DE"}},
     "whole urls": {"url": "full"},
-    "no urls": {"urls": False},
+    "no urls": {"url": None},
+    "canonical keys": {"keys": CANONICAL, "deny": frozenset(["www.query.com", "istanbul"])},
     "denied": {"deny": frozenset(["query 1*", "istanbul"])},
 }
 
@@ -132,6 +137,44 @@ def test_both_paths_agree_on_a_hostile_log(reading, texts, general, tmp_path):
     assert encoded == texts
     assert len(encoded["rows"]) > 100
     assert all(encoded[f"query, {unit}, first"] for unit in ("user", "user-day"))
+
+
+def test_both_paths_fold_the_spellings_of_a_query(general, tmp_path):
+    """Each of ten users asks every spelling, some twice: a user counts once for a key."""
+    rows = [(f"u{i}", text) for i in range(10) for text in [*SPELLINGS, *list(SPELLINGS)[i:]]]
+    users, queries = zip(*rows, strict=True)
+    path = tmp_path / "log.parquet"
+    pq.write_table(pa.table({"user": users, "query": queries}), path)
+    encoded, texts = both(general, path, [], columns=None, keys=CANONICAL)
+    assert encoded == texts
+    assert {json.loads(row)[2] for row in encoded["rows"]} == {*SPELLINGS.values()} - SCREENED
+    assert encoded["screened"]["screened: email"] > 10
+
+
+def users_of_keys(path, *, folds_first=True):
+    """How many users hold each key. Without `folds_first`, a broken twin: texts are made distinct before
+    they are folded, so that a user counts once for each spelling."""
+    with connect() as engine:
+        log = read(find(str(path)), engine=engine, keys=CANONICAL if folds_first else None)
+        kept = bound(items(log, kind="query"), per_user=100, entropy=SystemEntropy())
+        found = Counter()
+        for batch in tally(kept).batches():
+            for row in batch.to_pylist():
+                found[canonical(row["query"])] += row["users"]
+    return found
+
+
+@pytest.mark.parametrize("path", ["encoded", "general"])
+def test_texts_are_folded_before_a_users_items_are_made_distinct(path, general, tmp_path):
+    if path == "general":
+        general()
+    spelled = [text for text, key in SPELLINGS.items() if key == "google"]
+    rows = [(f"u{i}", text) for i in range(3) for text in spelled]
+    users, queries = zip(*rows, strict=True)
+    file = tmp_path / "log.parquet"
+    pq.write_table(pa.table({"user": users, "query": queries}), file)
+    assert users_of_keys(file) == {"google": 3}
+    assert users_of_keys(file, folds_first=False)["google"] > 3  # the twin is seen
 
 
 def test_fewer_rows_are_never_those_of_the_encoded_log(tmp_path):

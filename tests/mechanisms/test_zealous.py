@@ -220,7 +220,7 @@ def test_counts_of_the_probabilistic_reading_are_as_drawn(log, engine):
         ({"via_keywords": True}, "needs the keyword table before all others"),
         ({"fakes": 3.0}, "--fakes goes with --via-keywords"),
         ({"noise": "gaussian"}, "geometric noise only"),
-        ({"per_user": 0}, "the bound must lie between 1"),
+        ({"per_user": 0}, "--per-user must be at least 1"),
         ({"tables": ["session"]}, "makes no session table"),
         ({"letters": {"lam": "2", "tau": "5", "T": "4"}}, "T must be larger than tau"),
         ({"letters": {"lam": "2", "tau": "0", "T": "4"}}, "tau must be at least 1"),

@@ -687,7 +687,7 @@ def as_of_version_1(monkeypatch):
     """Releases are made by the rules for text of the first version."""
     monkeypatch.setattr("murmurlog.logs.reading.NORMALISER", next(iter(text.VERSIONS)))
     first = partial(text.normalise, version=1)
-    monkeypatch.setattr("murmurlog.logs.cleaning.normalise", first)
+    monkeypatch.setattr("murmurlog.logs.cleaning.cleaner", lambda _: first)
 
 
 def test_a_bundle_of_the_first_rules_for_text_is_judged_by_them(tmp_path, write_tsv, monkeypatch):

@@ -208,7 +208,7 @@ class _Facts:
             made = [f"murmurlog {c.murmurlog}", str(c.sampler["entropy"])]
             made += [f"{table}: {claim.mechanism}" for table, claim in c.tables.items()]
             screened = ", ".join(c.text["screen"]) or "nothing"
-            read = f"({c.text['normaliser']}; urls: {c.text['url']}; screened for: {screened})"
+            read = f"({c.text_rules}; urls: {c.text['url']}; screened for: {screened})"
             yield [*warning, *users, *made, read, f"({c.bound})", c.composition], card.text()
 
 

@@ -78,7 +78,11 @@ def replay(
             path = Path(folder) / f"{side}.parquet"
             write_log(path, pairs, [np.full(worlds, side)] * len(pairs))
             with connect() as engine:
-                log = read(find(str(path)), engine=engine, urls=view.kind in ("click", "log"))
+                log = read(
+                    find(str(path)),
+                    engine=engine,
+                    url="path" if view.kind in ("click", "log") else None,
+                )
                 gathered = mechanism.gather(log, view, entropy=SeededEntropy(seed))
                 logs.append(_exact_counts(gathered))
     before, after = logs

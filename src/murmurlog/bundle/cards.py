@@ -67,6 +67,10 @@ NOT_PRIVATE = (
     "NOT PRIVATE: the noise was drawn from a known seed, for demonstration. The guarantee below is "
     "what the same parameters give with secret noise; this bundle does not have it."
 )
+FOLDED = (
+    "Spellings of one query share a key: quotes around it and punctuation after it are dropped, and from "
+    "the address of a site http://, www. and a well-known ending such as .com."
+)
 NO_GUARANTEE = (
     "NO FORMAL PRIVACY GUARANTEE. One person's presence can change this data for sure. It was made "
     "for comparison, on the owner's word, and must not be published."
@@ -267,7 +271,7 @@ def deployment(certificate: Certificate) -> str:
             },
             "implementation": {
                 "preprocessing_and_hyperparameter_tuning": f"Text normalised record by record "
-                f"({certificate.text['normaliser']}; urls: {certificate.text['url']}; screened for: "
+                f"({certificate.text_rules}; urls: {certificate.text['url']}; screened for: "
                 f"{', '.join(certificate.text['screen']) or 'nothing'}); each unit's distinct items "
                 f"bounded ({certificate.bound}) before {_bounded_step(certificate)}.",
                 "mechanisms": f"{mechanisms}. murmurlog {certificate.murmurlog}; integer noise by "
@@ -368,6 +372,8 @@ def limits(certificate: Certificate) -> list[str]:
     ]
     if counts := counts_note(certificate):
         limits.insert(0, counts)
+    if certificate.keys:
+        limits.append(FOLDED)
     if certificate.consistent:
         limits.append(
             f"`users` was made consistent between tables; for sums and error bars use `{NOISY}`."

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from murmurlog.bundle.canonical import cleaner
 from murmurlog.bundle.certificate_schema import FORMAT, FORMATS, MOST_WORDS, check, format_of
 from murmurlog.bundle.keys import LATEST, MOST_CHARACTERS, VERSIONS, odd_line
 from murmurlog.bundle.schema import By
@@ -103,6 +104,20 @@ class Certificate:
     def normaliser(self) -> int:
         """The version of the text rules that the release used; the latest if unknown."""
         return VERSIONS.get(self.text["normaliser"], LATEST)
+
+    @property
+    def keys(self) -> str | None:
+        """The rules for canonical keys; None: keys are normalised texts."""
+        return self.text.get("keys")
+
+    @property
+    def text_rules(self) -> str:
+        """The rules by which a text became a key, as cards name them."""
+        return "; keys: ".join(filter(None, (self.text["normaliser"], self.keys)))
+
+    def clean(self, text: str) -> str:
+        """The key of a text by the rules of this release; empty if nothing is left."""
+        return cleaner(self.keys, version=self.normaliser)(text) or ""
 
     @property
     def composition(self) -> str:
@@ -200,11 +215,11 @@ def _text(data: Mapping[str, Any]) -> dict[str, Any]:
     """The settings for reading the log; known keys only."""
     names = ("normaliser", "url", "screen", "deny", "since", "until", "where")
     gap = data.get("gap")
-    # Older bundles state nothing about the source.
-    source = {"source": data["source"]} if "source" in data else {}
+    # Older bundles state neither the source nor the rules for keys.
+    later = {name: data[name] for name in ("keys", "source") if name in data}
     return {
         **{name: data[name] for name in names},
-        **source,
+        **later,
         "gap": None if gap is None else float(gap),
         "set_size": data.get("set_size"),
         "consecutive": data.get("consecutive"),

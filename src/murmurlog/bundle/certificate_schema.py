@@ -12,6 +12,7 @@ from datetime import date
 from typing import Any
 
 from murmurlog import __version__
+from murmurlog.bundle.canonical import CANONICAL
 from murmurlog.bundle.keys import MOST_CHARACTERS, odd_line
 from murmurlog.bundle.schema import AT_LEAST, COUNTED, IN_LOG, KEYS
 from murmurlog.errors import BundleError
@@ -303,6 +304,7 @@ _reading = {
     "until": _optional(_line(SHORT, least=1)),
     "where": _optional(_object(_line(), key=_line())),
 }
+_keys = _optional(_one_of(CANONICAL))
 _grouping = {
     "gap": _optional(_number(above=True)),
     "set_size": _optional(_whole(1)),
@@ -310,7 +312,7 @@ _grouping = {
 }
 _texts = {  # by format
     1: _record(_reading, {"source": _source, **_grouping}),
-    2: _record({**_reading, **_grouping}, {"source": _source}),
+    2: _record({**_reading, **_grouping}, {"source": _source, "keys": _keys}),
 }
 _source_before = {"source": _line(), "releases_before": _whole(0)}
 _pair = {"epsilon": _number(), "delta": _number()}

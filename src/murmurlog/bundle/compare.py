@@ -73,6 +73,11 @@ def compare(
     keys = [keys_of(table, release.certificate.by) for release in releases]
     if keys[0] != keys[1]:
         raise UsageError("the tables have different keys: one of them was made with --by")
+    if releases[0].certificate.keys != releases[1].certificate.keys:
+        raise UsageError(
+            "only one of the bundles has canonical keys (--keys), so one key is not the same queries in "
+            "both: compare releases that were made with the same --keys"
+        )
     found = find_changes(table, (first, claims[0], keys[0]), (second, claims[1], keys[1]))
     return Comparison(
         gained=second.take(pa.array(found.gained)),

@@ -53,9 +53,9 @@ class Option:
             return text
         try:
             return self.read(text)
-        except UsageError:
-            raise
         except ValueError as error:
+            if isinstance(error, UsageError) and self.flag in str(error):
+                raise
             raise UsageError(f"{self.flag}: {error}") from None
 
 
@@ -116,12 +116,21 @@ def read_pair(text: str, flag: str) -> tuple[str, str]:
 
 def read_pairs(flag: str) -> Callable[[str], dict[str, str] | None]:
     """Reads {"a": "1", "b": "2"} from "a=1,b=2"; nothing from an empty text."""
-    return lambda text: dict(read_pair(part, flag) for part in text.split(",")) if text else None
+    return lambda text: read_repeated(flag)(text.split(",")) if text else None
 
 
 def read_repeated(flag: str) -> Callable[[list[str]], dict[str, str]]:
     """Reads {"a": "1", "b": "2"} from "a=1" and "b=2"."""
-    return lambda texts: dict(read_pair(text, flag) for text in texts)
+
+    def read(texts: list[str]) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for name, value in (read_pair(text, flag) for text in texts):
+            if name in found:
+                raise UsageError(f"{flag} names {name!r:.60} twice: leave one out")
+            found[name] = value
+        return found
+
+    return read
 
 
 def read_shares(flag: str) -> Callable[[str], dict[str, float] | None]:

@@ -18,7 +18,6 @@ from murmurlog.bundle.certificate import Certificate
 from murmurlog.bundle.estimates import Estimate
 from murmurlog.bundle.files import CERTIFICATE, MOST_JSON_BYTES, is_own_file
 from murmurlog.bundle.graph import Graph, graph
-from murmurlog.bundle.keys import normalise
 from murmurlog.bundle.schema import KEYS
 from murmurlog.bundle.table_rules import table_fault
 from murmurlog.errors import BundleError, EngineError, UnknownTable, UsageError
@@ -57,7 +56,10 @@ def read_certificate(root: Path) -> Certificate:
     path = root / CERTIFICATE
     try:
         if not is_own_file(root, CERTIFICATE):
-            raise BundleError(f"{str(root)!r} is no bundle: there is no {CERTIFICATE} in it")
+            why = f"there is no {CERTIFICATE} in it" if root.is_dir() else "there is no such folder"
+            raise BundleError(
+                f"{str(root)!r} is no bundle: {why}. Name the folder that 'murmurlog release' wrote."
+            )
         if path.stat().st_size > MOST_JSON_BYTES:
             raise BundleError(f"{CERTIFICATE} is larger than a certificate can be")
         return Certificate.from_json(stated_json(root))
@@ -192,10 +194,10 @@ class Release:
         return self._walker.related(self._normalise(query, k), k)
 
     def _normalise(self, text: str, k: int) -> str:
-        """A text by the normalisation of this bundle, empty if nothing is left; checks k too."""
+        """A text as a key of this bundle, empty if nothing is left; checks k too."""
         if k < 1:
             raise UsageError(f"k must be at least 1, not {k}")
-        return normalise(text, version=self.certificate.normaliser) or ""
+        return self.certificate.clean(text)
 
     @cached_property
     def _all_tables(self) -> dict[str, pa.Table]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from murmurlog.bundle.canonical import canonical, changeable
 from murmurlog.bundle.certificate import Certificate, TableClaim
 from murmurlog.bundle.keys import ODD, VERSIONS, has_invisible, is_ignorable, normalise
 from murmurlog.bundle.schema import (
@@ -29,6 +30,7 @@ MOST_MARKS = 1000  # combining marks on one letter: sorting them takes quadratic
 NOT_TEXT = r"[\x00-\x1f\x7f-\x9f\x{2028}\x{2029}\x{fffe}\x{ffff}]"
 NOT_ASCII = r"[^\x00-\x7f]"
 NOT_NORMALISED = ("url", "user")  # key columns with other rules
+FOLDED = ("query", "next_query", "queries", "items")  # key columns of canonical keys
 
 
 def stated_schema(certificate: Certificate, name: str) -> pa.Schema:
@@ -105,6 +107,10 @@ def _characters(name: str, table: pa.Table, certificate: Certificate) -> str | N
                 return "holds values that are not declared public"
         elif version and key not in NOT_NORMALISED and not _all_normal(texts, odd, version):
             return f"holds a text in {key} that is not normalised"
+        elif version and certificate.keys and key in FOLDED:
+            may = _where(pc.unique(texts), changeable(certificate.keys)).to_pylist()
+            if any(canonical(text, version=version) != text for text in may):
+                return f"holds a text in {key} that is not a key by the rules {certificate.keys}"
     if any(
         pc.any(pc.equal(pc.list_value_length(table[k]), 0)).as_py()
         for k in LISTS

@@ -33,7 +33,9 @@ def check_target(out: Path) -> None:
     if out.exists() or out.is_symlink():
         raise UsageError(f"--out {str(out)!r} exists: choose another folder, or remove it first")
     if not out.parent.is_dir():
-        raise UsageError(f"--out {str(out)!r}: there is no folder {str(out.parent)!r}")
+        raise UsageError(
+            f"--out {str(out)!r}: there is no folder {str(out.parent)!r}: make it first"
+        )
     if not os.access(out.parent, os.W_OK):
         raise UsageError(f"--out {str(out)!r}: the folder {str(out.parent)!r} cannot be written")
 

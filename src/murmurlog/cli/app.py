@@ -11,7 +11,7 @@ from murmurlog import __version__
 from murmurlog.bundle.decimals import decimal, integer
 from murmurlog.cli.completion import completer
 from murmurlog.cli.help_text import WIDTH, Group, GroupedCommand
-from murmurlog.errors import UsageError
+from murmurlog.errors import UsageError, did_you_mean
 
 
 class Commands(typer.Typer):
@@ -87,7 +87,7 @@ def configure(
         raise UsageError(f"there is no configuration file {str(path)!r}")
     if path.is_file():
         context.default_map = settings_of(path)
-        _tell_settings(path, context.default_map.get(context.invoked_subcommand or ""))
+        _tell_settings(path, _sections(path).get(context.invoked_subcommand or ""))
 
 
 def _tell_settings(path: Path, settings: dict[str, Any] | None) -> None:
@@ -96,29 +96,46 @@ def _tell_settings(path: Path, settings: dict[str, Any] | None) -> None:
         return
     from murmurlog.cli.output import tell  # late: --help answers at once
 
-    named = ", ".join(name.replace("_", "-") for name in settings)
-    tell(f"settings from {path} (flags and MURMURLOG_* variables win): {named}")
+    tell(f"settings from {path} (flags and MURMURLOG_* variables win): {', '.join(settings)}")
 
 
-def settings_of(path: Path) -> dict[str, Any]:
-    """murmurlog.toml as the parser's defaults: a section for each command, names as the flags'."""
+def _sections(path: Path) -> dict[str, Any]:
+    """The sections of murmurlog.toml as they are written: keys are flags without dashes."""
     try:
-        sections = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"cannot read {path.name}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{path.name} is not TOML: {str(error)[:200]}") from None
+
+
+def settings_of(path: Path) -> dict[str, Any]:
+    """murmurlog.toml as the parser's defaults: a section for each command, names as the flags'."""
     commands: dict[str, Any] = getattr(typer.main.get_command(app), "commands", {})
     settings: dict[str, Any] = {}
-    for section, values in sections.items():
-        if section not in commands or not isinstance(values, dict):
-            raise UsageError(f"{path.name}: [{section}] is no command of murmurlog")
+    for section, values in _sections(path).items():
+        if not isinstance(values, dict):
+            raise UsageError(
+                f"{path.name}: {section!r:.60} is in no section: put it below the name of its command, "
+                "such as [release]"
+            )
+        if section not in commands:
+            raise UsageError(
+                f"{path.name}: [{section:.60}] is no command of murmurlog."
+                f"{did_you_mean(section, commands)}"
+            )
         group = getattr(commands[section], "commands", None)
         members = group or {section: commands[section]}
         found = {name: _defaults(command, values) for name, command in members.items()}
-        unknown = set(values) - {flag for _, flags in found.values() for flag in flags}
-        if unknown:
-            raise UsageError(f"{path.name}: [{section}] has no setting {sorted(unknown)[0]!r}")
+        if unknown := set(values) - {flag for _, flags in found.values() for flag in flags}:
+            first = min(unknown)
+            known = [
+                o.lstrip("-") for c in members.values() for p in parameters_of(c) for o in p.opts
+            ]
+            raise UsageError(
+                f"{path.name}: [{section}] has no setting {first!r:.60}; settings are named as the flags "
+                f"are, see 'murmurlog {section} --help'.{did_you_mean(first, known)}"
+            )
         defaults = {name: each for name, (each, _) in found.items()}
         settings[section] = defaults if group else defaults[section]
     return settings

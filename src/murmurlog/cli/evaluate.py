@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from murmurlog.bundle.canonical import CHOICES
 from murmurlog.bundle.decimals import integer
 from murmurlog.bundle.options import Option, read_list, read_number, read_pair
 from murmurlog.cli.app import app
@@ -242,6 +243,7 @@ def _keywords(
             labels=released.map,
             tables=released.tables,
             url=read.url,
+            keys=CHOICES[read.keys],
             bundles=bundles,
         ),
     }

@@ -13,6 +13,8 @@ from murmurlog.errors import UsageError
 from murmurlog.logs.options import ReadOptions
 
 MOST_BROKEN = ReadOptions.max_broken
+MOST_UNUSED = 20  # columns without a role that are listed
+FEW_ROWS = 100  # of which hardly anything can be published
 
 if TYPE_CHECKING:
     from murmurlog.publishing.proposal import Proposal
@@ -68,7 +70,10 @@ def init(
 def _described(made: "Proposal") -> str:
     """What was found, as lines."""
     found, trial = made.inspection, made.trial
-    lines = [f"{found.source}: what was found, for your eyes only", f"  format     {found.format}"]
+    lines = [
+        f"{found.source}: what was found, for your eyes only",
+        f"  format     {made.reading.get('format', found.format)}",
+    ]
     if d := found.delimiter:
         sign = "" if d.character.isspace() else f" ({d.character})"
         lines.append(
@@ -81,10 +86,17 @@ def _described(made: "Proposal") -> str:
         lines.append(f"  times      {form}, from {t.first:%Y-%m-%d} to {t.last:%Y-%m-%d}")
     role_of = {name: role for role, name in made.reading.get("columns", found.roles).items()}
     rows = [["  column", "is the", "a few values"]]
+    unused = [column for column in found.columns if column.name not in role_of]
     for column in found.columns:
-        role = role_of.get(column.name, "-")
-        rows.append([f"  {column.name}", role, " | ".join(column.samples)])
+        if column not in unused[MOST_UNUSED:]:
+            # A line break in a value must not look like a line of ours.
+            cells = (column.name, role_of.get(column.name, "-"), " | ".join(column.samples))
+            rows.append(
+                ["  " + " ".join(cells[0].split()), *(" ".join(c.split()) for c in cells[1:])]
+            )
     lines.append(aligned(rows))
+    if more := unused[MOST_UNUSED:]:
+        lines.append(f"  and {len(more)} more columns that are not used")
     lines += [f"  not clear: {doubt}" for doubt in found.doubts]
     part = " in a sample spread over the file" if trial.sampled else ""
     if trial.failure:
@@ -94,6 +106,11 @@ def _described(made: "Proposal") -> str:
         lines.append(
             f"  unreadable {trial.share:.1%} of {trial.total:,} rows{part}{f': {why}' if why else ''}"
         )
+        if trial.total < FEW_ROWS:
+            lines.append(
+                "  few rows   a query is published if dozens of users searched for it: expect little or "
+                "nothing"
+            )
     if trial.share > MOST_BROKEN:
         lines.append(f"  a release stops if more than {MOST_BROKEN:.0%} are (--max-broken)")
     return "\n".join(lines)

@@ -83,7 +83,9 @@ def check_out(out: Path | None, *, sweep: bool) -> None:
     if out.exists() or out.is_symlink():
         raise UsageError(f"{out.name} exists: choose another --out, or remove it first")
     if not out.parent.is_dir():
-        raise UsageError(f"--out {str(out)!r}: there is no folder {str(out.parent)!r}")
+        raise UsageError(
+            f"--out {str(out)!r}: there is no folder {str(out.parent)!r}: make it first"
+        )
     if not sweep and out.suffix != ".toml":
         raise UsageError(f"--out {out.name} must end in .toml: it holds settings of a release")
     from murmurlog.evaluation.report import outside_bundles

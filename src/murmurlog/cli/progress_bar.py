@@ -91,6 +91,7 @@ class TerminalReporter:
         if text.startswith("warning: "):
             self.drawing.console.print(harmless(text), markup=False, highlight=False)
             return
+        self.drawing.refresh()  # the last numbers of the stage before, however short it was
         self._stage = Stage(text=text, total=None, unit="")
         self._draw(self._stage, False)
 

@@ -18,7 +18,7 @@ from murmurlog.bundle.options import GAP
 from murmurlog.bundle.schema import KEYS, SEVERAL, By, keys_of
 from murmurlog.counting.holdings import PERIODS, Holdings, find_holdings
 from murmurlog.counting.public_sets.labels import Labels
-from murmurlog.errors import InputError, UsageError
+from murmurlog.errors import InputError, UsageError, did_you_mean
 from murmurlog.logs.engines.protocol import Engine
 from murmurlog.logs.log import EncodedLog, Log
 from murmurlog.logs.source import Source
@@ -82,9 +82,13 @@ def check(source: Source, *, kind: str, unit: str, by: bool = False) -> None:
             f"--by does not go with a {kind} table: its rows come from several records"
         )
     if kind not in KEYS:
-        raise UsageError(f"unknown table {kind!r}: use one of {', '.join(KEYS)}")
+        raise UsageError(
+            f"unknown table {kind!r:.60}: use one of {', '.join(KEYS)}.{did_you_mean(kind, KEYS)}"
+        )
     if unit not in UNITS:
-        raise UsageError(f"unknown unit {unit!r}: use one of {', '.join(UNITS)}")
+        raise UsageError(
+            f"unknown unit {unit!r:.60}: use one of {', '.join(UNITS)}.{did_you_mean(unit, UNITS)}"
+        )
     if kind in ("click", "log") and "url" not in source.columns:
         raise InputError(
             f"{source.name} has no column of clicked urls, so there is no {kind} table. "

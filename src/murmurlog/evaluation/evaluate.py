@@ -103,8 +103,8 @@ def reading_of(read: ReadOptions, releases: Mapping[str, Release]) -> Reading:
         return reading
     (first, text), *others = texts.items()
     for name, other in others:
-        for what in ("url", "screen", "deny", "since", "until", "where"):
-            if other[what] != text[what]:
+        for what in ("keys", "url", "screen", "deny", "since", "until", "where"):
+            if other.get(what) != text.get(what):
                 raise UsageError(
                     f"{first} and {name} were read in different ways ({what}), so they are not about "
                     "the same rows: evaluate them apart"
@@ -114,5 +114,7 @@ def reading_of(read: ReadOptions, releases: Mapping[str, Release]) -> Reading:
     screen = reading.screen if text["screen"] else None
     if text["screen"] and (screen is None or list(screen.names) != text["screen"]):
         raise UsageError(f"{first} was made with another screen: give its --patterns again")
-    rows = {name: text[name] for name in ("url", "since", "until", "where")}
+    rows: dict[str, Any] = {
+        name: text.get(name) for name in ("keys", "url", "since", "until", "where")
+    }
     return replace(reading, **rows, screen=screen)

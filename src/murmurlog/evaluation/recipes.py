@@ -76,6 +76,7 @@ def public_files(
     labels: str | None = None,
     tables: Sequence[str] | None = None,
     url: str = "path",
+    keys: str | None = None,
     bundles: Sequence[str | Path] = (),
 ) -> dict[str, Any]:
     """The public files that recipes may need again, read; by the mechanisms' names for them.
@@ -90,15 +91,15 @@ def public_files(
         if _public_file(parse(claim.mechanism)) == "pool"
     ]
     if certificates:
-        url = certificates[0].text["url"]
+        url, keys = certificates[0].text["url"], certificates[0].keys
     found: dict[str, Any] = {}
     if pool is not None:
         names = list(dict.fromkeys([*(tables or ()), *pooled])) or ["query"]
-        found["pool"] = read_pools(pool, tables=names, url=url)
+        found["pool"] = read_pools(pool, tables=names, url=url, keys=keys)
     if result_lists is not None:
-        found["result_lists"] = read_lists(result_lists, url=url)
+        found["result_lists"] = read_lists(result_lists, url=url, keys=keys)
     if labels is not None:
-        found["map"] = read_labels(labels)
+        found["map"] = read_labels(labels, keys=keys)
     return found
 
 

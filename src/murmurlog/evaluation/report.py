@@ -114,7 +114,9 @@ def check_target(out: Path) -> None:
     if out.suffix != ".html":
         raise UsageError(f"--out {str(out)!r} must be an .html file")
     if not out.parent.is_dir():
-        raise UsageError(f"--out {str(out)!r}: there is no folder {str(out.parent)!r}")
+        raise UsageError(
+            f"--out {str(out)!r}: there is no folder {str(out.parent)!r}: make it first"
+        )
     outside_bundles(out)
 
 
@@ -123,7 +125,9 @@ def check_folder(out: Path) -> None:
     if out.exists() or out.is_symlink():
         raise UsageError(f"--out {str(out)!r} exists: choose another folder, or remove it first")
     if not out.parent.is_dir():
-        raise UsageError(f"--out {str(out)!r}: there is no folder {str(out.parent)!r}")
+        raise UsageError(
+            f"--out {str(out)!r}: there is no folder {str(out.parent)!r}: make it first"
+        )
     outside_bundles(out)
 
 

@@ -12,7 +12,8 @@ from datetime import datetime
 from functools import cached_property, partial
 from typing import Any, Protocol
 
-from murmurlog.bundle.keys import clean_url, normalise
+from murmurlog.bundle.canonical import cleaner
+from murmurlog.bundle.keys import clean_url
 from murmurlog.logs.screen import Screen, matcher
 
 UNREADABLE_TIME = "unreadable time"
@@ -40,6 +41,7 @@ class Cleaning:
     """How rows of a source become rows of a log, and how many did not, by reason."""
 
     url: str | None = None  # how much of a url is kept; None: no urls
+    keys: str | None = None  # the rules for canonical keys, by their name in a certificate
     keep: tuple[str, ...] = ()  # the names of further columns: k0, k1, .. of the source's rows
     since: datetime | None = None
     until: datetime | None = None
@@ -52,7 +54,7 @@ class Cleaning:
     def cleaners(self) -> dict[str, Callable[[str], str | None]]:
         """The functions that clean the distinct strings of a column; they return None for empty text."""
         urls = {} if self.url is None else {"url": partial(clean_url, level=self.url)}
-        return {"query": normalise, **urls}
+        return {"query": cleaner(self.keys), **urls}
 
     @property
     def screens(self) -> bool:
@@ -66,8 +68,8 @@ class Cleaning:
 
     @cached_property
     def reasons(self) -> Callable[[str], list[str]]:
-        """The first reason to drop a normalised query, if there is one."""
-        denied, screen = matcher(self.deny, normalise), self.screen
+        """The first reason to drop a clean query, if there is one."""
+        denied, screen = matcher(self.deny, self.keys), self.screen
 
         def first(query: str) -> list[str]:
             if denied(query):

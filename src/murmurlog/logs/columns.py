@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 
-from murmurlog.errors import InputError, UsageError
+from murmurlog.errors import InputError, UsageError, did_you_mean
 
 ROLES = ("user", "query", "time", "url", "rank")
 REQUIRED = ("user", "query")
@@ -94,9 +94,18 @@ def check_given(given: Mapping[str, str]) -> None:
     """Raises if --columns names an unknown role, or no column for a required role."""
     for role, column in given.items():
         if role not in ROLES:
-            raise UsageError(f"--columns: {role!r} is not a role; roles are {', '.join(ROLES)}")
+            raise UsageError(
+                f"--columns: {role!r:.60} is not a role; roles are {', '.join(ROLES)}."
+                f"{did_you_mean(role, ROLES)}"
+            )
         if column == NONE and role in REQUIRED:
             raise UsageError(f"--columns {role}=none: a log without a {role} cannot be published")
+        twins = [other for other, its in given.items() if its == column != NONE]
+        if len(twins) > 1:
+            raise UsageError(
+                f"--columns names the column {column!r:.60} for {' and for '.join(twins)}: a column has "
+                "one role"
+            )
 
 
 def known_as(role: str, found: tuple[str, ...]) -> tuple[str, ...]:

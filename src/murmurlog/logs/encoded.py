@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from murmurlog.bundle.keys import ODD
+from murmurlog.bundle.canonical import changeable
 from murmurlog.logs.cleaning import Cleaning, judge
 
 TYPED = ("time", "bad_time", "rank")
@@ -192,19 +192,19 @@ def _concatenate(pieces: list[pa.Array], kind: pa.DataType) -> pa.Array:
 def _clean_queries(
     query: EncodedColumn, cleaning: Cleaning
 ) -> tuple[EncodedColumn, Mapping[str, Integers]]:
-    """The queries normalised, and under each reason to drop queries the codes of those."""
+    """The queries as keys, and under each reason to drop queries the codes of those."""
     texts, suspect = query.texts, cleaning.suspect
     # One pass finds the strings that may change or be dropped; usually there are few.
     if cleaning.screens and suspect is None:
         checked = pc.is_valid(texts)
     else:
-        pattern = f"{ODD}|[{re.escape(suspect)}]" if suspect else ODD
+        pattern = changeable(cleaning.keys) + (f"|[{re.escape(suspect)}]" if suspect else "")
         checked = pc.match_substring_regex(texts, pattern)
     for space in (pc.starts_with(texts, " "), pc.ends_with(texts, " "), pc.equal(texts, "")):
         checked = pc.or_(checked, space)
     places = pc.indices_nonzero(checked)
-    raw, normalise = texts.take(places).to_pylist(), cleaning.cleaners["query"]
-    clean = [normalise(text) for text in raw]
+    raw, clean_key = texts.take(places).to_pylist(), cleaning.cleaners["query"]
+    clean = [clean_key(text) for text in raw]
     differs = np.array([a != b for a, b in zip(raw, clean, strict=True)], bool)
     new = pa.array(clean, pa.string())
     becomes, texts = _recode(texts, places.to_numpy()[differs], new.filter(pa.array(differs)))

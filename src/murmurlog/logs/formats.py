@@ -137,10 +137,12 @@ def check_compression(file: Path, compression: str | None) -> None:
     found = next((name for magic, name in _MAGIC.items() if start.startswith(magic)), None)
     if found != compression:
         is_what = (
-            f"is compressed with {found}" if found else f"is not compressed with {compression}"
+            f"is compressed with {found}, which its name does not say"
+            if found
+            else f"is not compressed with {compression}, although its name says so"
         )
         raise InputError(
-            f"{file.name} {is_what}, which its name does not say: name compressed files .gz (gzip), "
+            f"{file.name} {is_what}: name compressed files .gz (gzip), "
             ".zst (Zstandard) or .zip, and no others"
         )
 
@@ -189,7 +191,8 @@ def pieces(
                 yield piece
     except (OSError, EOFError, pa.ArrowInvalid, UnicodeEncodeError, *UNREADABLE):
         raise InputError(
-            f"{file.name} could not be read to its end: it is damaged, or changed while it was read"
+            f"{file.name} could not be read to its end: it is damaged, or changed while it was read. "
+            "Copy or export it again."
         ) from None
 
 

@@ -35,6 +35,7 @@ DELIMITERS = (";", "\t", "|", ",")
 # Multi-byte encodings are tried first: a wrong one rarely decodes many lines.
 FOREIGN = ("shift_jis", "euc-jp", "euc-kr", "big5", "gb18030")
 SAMPLE = 1000  # values that are looked at
+FEW = 20  # of them, to which each format is applied first
 
 
 def likely_causes(source: Source, broken: Mapping[str, int]) -> list[str]:
@@ -84,10 +85,13 @@ def propose_time_formats(values: Sequence[str]) -> list[str]:
     Two if day and month can be read in either order.
     """
     sample = values[:SAMPLE]
+    few = sample[:: max(1, len(sample) // FEW)]  # hundreds of formats: most fail on these already
     counted = {
-        each: sum(read_time(text, each) is not None for text in sample) for each in TIME_FORMATS
+        each: sum(read_time(text, each) is not None for text in sample)
+        for each in TIME_FORMATS
+        if any(read_time(text, each) for text in few)
     }
-    best = max(counted.values())
+    best = max(counted.values(), default=0)
     if not best or 2 * best < len(sample):
         return []
     return [each for each, n in counted.items() if n == best][:2]
@@ -137,6 +141,22 @@ def _of_encoding(source: Source) -> str:
             if foreign and all(_decodes(line, encoding) for line in foreign):
                 return f"the text is written in another encoding: try --encoding {encoding}"
     return "the text is written in another encoding: try --encoding cp1252 (Western Europe), cp1250, cp1251"  # fmt: skip
+
+
+def misread_encoding(source: Source) -> str | None:
+    """A warning if text is read in another encoding although all that is not ASCII is UTF-8.
+
+    Many encodings decode any bytes, so that no row is broken and every such query is misspelled.
+    """
+    if source.dialect is None or set(source.encodings) & {"utf-8", "utf-16"}:
+        return None
+    foreign = [line for line in _raw_lines(source) if not line.isascii()]
+    if not foreign or not all(_decodes(line, "utf-8") for line in foreign):
+        return None
+    return (
+        f"the text of {source.name} looks like UTF-8, and {source.encodings[0]} would misread it: give "
+        "--encoding utf-8"
+    )
 
 
 def _decodes(line: bytes, encoding: str) -> bool:

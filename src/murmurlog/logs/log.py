@@ -147,8 +147,8 @@ def read(
     source: Source,
     *,
     engine: Engine,
-    url: str = "path",
-    urls: bool = True,
+    url: str | None = "path",
+    keys: str | None = None,
     strict: bool = False,
     since: str | None = None,
     until: str | None = None,
@@ -158,19 +158,20 @@ def read(
     deny: frozenset[str] = frozenset(),
     say: Callable[[str], None] = lambda _: None,
 ) -> Log:
-    """The log of a source. `strict` refuses broken rows; urls=False leaves the urls out.
+    """The log of a source. `strict` refuses broken rows; url=None leaves the urls out.
 
     Only rows from `since` on and before `until` are read, and of these only where every column of
     `where` has the given text. `keep` adds columns of the source, as text, by our name for each: names
     of the source must not clash with ours. Queries that `screen` matches or that `deny` lists (an entry
-    ending in * is a prefix) are dropped.
+    ending in * is a prefix) are dropped. `keys` names the rules for canonical keys, if those are wanted.
     """
-    check_url_level(url)
+    if url is not None:
+        check_url_level(url)
     kept = dict(keep or {})
     check(source, since=since, until=until, where=where, keep=kept.values())
     say(f"reading {source.name}")
     cleaning = Cleaning(
-        url=url if urls and "url" in source.columns else None,
+        url=url if "url" in source.columns else None, keys=keys,
         since=_moment("--since", since), until=_moment("--until", until), keep=tuple(kept),
         screen=screen, deny=deny,
     )  # fmt: skip
@@ -186,6 +187,8 @@ def read(
         why = _list_reasons({**log.broken, **log.screened}) or "there are none"
         if since or until or where:
             why += "; others are outside the period or excluded by --where"
+        elif not log.broken and not log.screened:
+            why += ". See that the export wrote all of it"
         causes = "".join(f" Likely cause: {cause}." for cause in likely_causes(source, log.broken))
         raise InputError(f"{source.name} has no usable rows: {why}{'.' if causes else ''}{causes}")
     return log

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+from murmurlog.bundle.canonical import check_keys
 from murmurlog.bundle.options import Option, read_list, read_number, read_pairs, read_repeated
 from murmurlog.errors import UsageError
 from murmurlog.logs.delimiters import check_delimiter
@@ -89,6 +90,10 @@ class ReadOptions(SourceOptions):
         ),
     ] = None
     url: Annotated[str, Option(help="How much of a url to keep: host, path or full.")] = "path"
+    keys: Annotated[
+        str,
+        Option(help="Which texts are one query: normalised, or canonical (www.x.com is x)."),
+    ] = "normalised"
     screen: Annotated[
         bool,
         Option(help="Drop rows that look like personal data.", switch=True, variable=False),
@@ -109,5 +114,6 @@ class ReadOptions(SourceOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_keys(self.keys)
         if not 0 <= self.max_broken <= 1:
             raise UsageError(f"--max-broken is a share from 0 to 1, not {self.max_broken!r:.60}")

@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from murmurlog.bundle.keys import NORMALISER, normalise
+from murmurlog.bundle.canonical import CHOICES
+from murmurlog.bundle.keys import NORMALISER
 from murmurlog.bundle.schema import BY_VALUE, By, check_public_name
 from murmurlog.logs.broken_rows import check_broken
 from murmurlog.logs.engines.protocol import Engine
+from murmurlog.logs.likely_causes import misread_encoding
 from murmurlog.logs.log import Log, read
 from murmurlog.logs.log import check as check_rows
 from murmurlog.logs.options import ReadOptions
@@ -26,6 +28,7 @@ class Reading:
     """Which rows of a source count and how their text is cleaned; all of it public parameters."""
 
     url: str = "path"
+    keys: str | None = None  # the rules for canonical keys, by their name in a certificate
     since: str | None = None
     until: str | None = None
     where: Mapping[str, str] | None = None
@@ -40,6 +43,7 @@ class Reading:
         """From the owner's options; loads the screen and the denied queries."""
         return cls(
             url=options.url,
+            keys=CHOICES[options.keys],
             since=options.since,
             until=options.until,
             where=options.where or None,
@@ -67,12 +71,14 @@ class Reading:
         urls: bool,
         say: Callable[[str], None],
     ) -> Log:
-        """The log; raises if too many of its rows are broken, and warns if some are."""
+        """The log; raises if too many of its rows are broken, and warns if some are or seem misread."""
+        if doubt := misread_encoding(source):
+            say(f"warning: for your eyes only: {doubt}")
         log = read(
             source,
             engine=engine,
-            url=self.url,
-            urls=urls,
+            url=self.url if urls else None,
+            keys=self.keys,
             strict=self.strict,
             since=self.since,
             until=self.until,
@@ -98,12 +104,13 @@ class Reading:
             return unit
         patterns = self.screen.patterns if self.screen else ()
         screened = [(p.name, p.check, [e.pattern for e in p.expressions]) for p in patterns]
-        rows = json.dumps([dict(self.where or {}), sorted(self.deny), screened], sort_keys=True)
+        excluded = [dict(self.where or {}), sorted(self.deny), screened, *filter(None, [self.keys])]
+        rows = json.dumps(excluded, sort_keys=True)
         return f"session (gap {gap:g} s, rows {hashlib.sha256(rows.encode()).hexdigest()[:8]})"
 
     def allowed(self, table: pa.Table) -> pa.Table:
         """The rows whose queries are neither denied nor screened: public keys may hold such queries."""
-        denied = matcher(self.deny, normalise)
+        denied = matcher(self.deny, self.keys)
         keep = np.ones(table.num_rows, bool)
         for column in ("query", "next_query"):
             if column in table.column_names:
@@ -122,4 +129,5 @@ class Reading:
             "since": self.since,
             "until": self.until,
             "where": dict(self.where) if self.where else None,
+            "keys": self.keys,
         }

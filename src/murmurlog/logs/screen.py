@@ -16,7 +16,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from murmurlog.bundle.canonical import cleaner, without_start
 from murmurlog.bundle.joiners import without_joiners
+from murmurlog.bundle.keys import normalise
 from murmurlog.errors import UsageError
 
 LOOKED_AT = 1000  # characters; some patterns take quadratic time
@@ -219,21 +221,24 @@ def load_deny(path: Path) -> frozenset[str]:
     return frozenset(line for line in lines if line.strip())
 
 
-def matcher(
-    entries: frozenset[str], normalise: Callable[[str], str | None]
-) -> Callable[[str], bool]:
-    """A test whether a normalised query is one of the entries or starts with one that ends in *.
+def matcher(entries: frozenset[str], keys: str | None = None) -> Callable[[str], bool]:
+    """A test whether a clean query is one of the entries or starts with one that ends in *.
 
-    Joiners are ignored in both: they are invisible.
+    Joiners are ignored in both: they are invisible. With canonical keys an entry is folded as queries
+    are; a prefix loses its scheme and www., and if it is a whole address its key is denied, too.
     """
-    whole, prefixes = set(), set()
+    whole, prefixes, clean_key = set(), set(), cleaner(keys)
     for entry in entries:
         entry = entry.rstrip()
         if not entry.endswith("*"):
-            whole.add(without_joiners(normalise(entry) or ""))
+            whole.add(without_joiners(clean_key(entry) or ""))
         elif clean := normalise(entry[:-1]):
             # A space before the * stays: "new york *" is not the start of "new yorker".
-            prefixes.add(without_joiners(clean) + " " * entry[:-1].endswith(" "))
+            clean = without_joiners(clean) + " " * entry[:-1].endswith(" ")
+            if keys is not None:
+                clean = without_start(clean)
+                whole.add(without_joiners(clean_key(clean) or ""))
+            prefixes.add(clean)
         else:
             raise UsageError("a denied query is only '*', which would drop every query: remove it")
     lengths = sorted({len(prefix) for prefix in prefixes})

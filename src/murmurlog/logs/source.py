@@ -8,7 +8,9 @@ only.
 """
 
 import json
+import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -17,7 +19,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from murmurlog.errors import InputError, UsageError
+from murmurlog.errors import InputError, UsageError, did_you_mean
 from murmurlog.logs.columns import NONE, REQUIRED, ROLES, check_given, known_as, roles_of, short
 from murmurlog.logs.encodings import COMMON
 from murmurlog.logs.engines.duckdb import identifier
@@ -300,8 +302,12 @@ def _files(here: Path, path: str) -> list[Path]:
             raise UsageError(f"{path!r:.80} is not a valid pattern for files: {error}") from None
         if files:
             return files
-        raise InputError(f"no file matches {path!r}")
-    raise InputError(f"there is no file or folder {path!r}")
+        raise InputError(f"no file matches {path!r}: check the folder and the ending")
+    beside: list[str] = []
+    with suppress(OSError):
+        beside = os.listdir(here.parent)
+    near = did_you_mean(here.name, beside) or " Check the path."
+    raise InputError(f"there is no file or folder {path!r}.{near}")
 
 
 def _kind(file: Path, options: SourceOptions) -> _Kind | None:
@@ -446,7 +452,7 @@ def _columns_of(source: Source, file: Path, kind: _Kind) -> tuple[str, ...]:
     if kind.lines:
         return kind.lines.columns
     if file.stat().st_size == 0:
-        raise InputError(f"{file.name} is empty")
+        raise InputError(f"{file.name} is empty: write it again, or leave it out")
     names: Sequence[str] = ()
     try:
         if source.format == "parquet":
@@ -465,7 +471,9 @@ def _columns_of(source: Source, file: Path, kind: _Kind) -> tuple[str, ...]:
             names = _header(source, file, kind)
     except (pa.ArrowException, duckdb.Error, OSError, RuntimeError):
         # Their messages can quote the content of the file.
-        raise InputError(f"{file.name} is not readable as {source.format}") from None
+        raise InputError(
+            f"{file.name} is not readable as {source.format}: it is damaged, or another kind of file"
+        ) from None
     if len(set(names)) < len(names) or "" in names:
         raise InputError(f"the header of {file.name} has an empty or a repeated column name")
     return tuple(names)

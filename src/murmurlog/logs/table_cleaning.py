@@ -6,12 +6,13 @@ Text is cleaned in Python, on the distinct strings of a column, and joined to th
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import ibis
 import pyarrow as pa
 
-from murmurlog.bundle.keys import ODD
+from murmurlog.bundle.canonical import changeable
 from murmurlog.logs.cleaning import Cleaning, judge
 from murmurlog.logs.duckdb_rows import STANDARD
 from murmurlog.logs.engines.protocol import Engine
@@ -56,13 +57,13 @@ class _TableColumns:
 
 def _with_clean_text(raw: Any, engine: Engine, cleaning: Cleaning) -> Any:
     """The rows with clean text; `timed` and `linked` say that a time or a url was given."""
-    cleaners = cleaning.cleaners
-    queries = _map(raw.query, engine, cleaners["query"], skip=_already_normal)
+    cleaners, skip = cleaning.cleaners, partial(_already_clean, keys=cleaning.keys)
+    queries = _map(raw.query, engine, cleaners["query"], skip=skip)
     joined = raw.left_join(queries, raw.query == queries.raw_query)
     columns = {
         "user": raw.user.nullif(""),
         "time": raw.time,
-        "query": ibis.ifelse(_already_normal(raw.query), raw.query, queries.clean_query),
+        "query": ibis.ifelse(skip(raw.query), raw.query, queries.clean_query),
         "url": ibis.null("string"),
         "rank": ibis.null("int32"),
         "timed": raw.timed,
@@ -77,9 +78,11 @@ def _with_clean_text(raw: Any, engine: Engine, cleaning: Cleaning) -> Any:
     return engine.materialise(joined.select(**columns))
 
 
-def _already_normal(text: Any) -> Any:
-    """Whether `normalise` would change nothing, by functions that all engines define equally."""
-    odd = text.re_search(ODD) | text.startswith(" ") | text.endswith(" ") | (text == "")
+def _already_clean(text: Any, *, keys: str | None) -> Any:
+    """Whether a query is its own key, by functions that all engines define equally."""
+    odd = (
+        text.re_search(changeable(keys)) | text.startswith(" ") | text.endswith(" ") | (text == "")
+    )
     return ~odd
 
 

@@ -3,7 +3,7 @@
 import re
 
 from murmurlog.bundle.options import Option
-from murmurlog.errors import UsageError
+from murmurlog.errors import UsageError, did_you_mean
 from murmurlog.mechanisms.baselines.k_anonymity import KClick, KKeyword, KQuery, Users30
 from murmurlog.mechanisms.baselines.k_session import KSession
 from murmurlog.mechanisms.baselines.safelog_literal import SafelogLiteral
@@ -85,7 +85,10 @@ def named(name: str) -> type[Mechanism]:
     """The mechanism of this name; a parameter after a colon is not looked at."""
     plain = re.split(r"[:(]", name)[0].strip()
     if plain not in MECHANISMS:
-        raise UsageError(f"unknown mechanism {plain!r}: use one of {', '.join(MECHANISMS)}")
+        raise UsageError(
+            f"unknown mechanism {plain!r:.60}: use one of {', '.join(MECHANISMS)}."
+            f"{did_you_mean(plain, MECHANISMS)}"
+        )
     return MECHANISMS[plain]
 
 

@@ -66,7 +66,7 @@ def _prepare_lists(path: Path, asked: Asked) -> pa.Table:
 
     if not {"query", "click"} <= set(asked.mechanisms):
         raise UsageError("--result-lists needs the tables query and click")
-    return read_lists(Path(path), url=asked.url)
+    return read_lists(Path(path), url=asked.url, keys=asked.keys)
 
 
 @dataclass(frozen=True, kw_only=True)

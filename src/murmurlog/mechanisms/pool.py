@@ -100,7 +100,7 @@ def _prepare_pools(given: Any, asked: Asked) -> dict[str, tuple[PublicPool, ...]
     pools: dict[str, tuple[PublicPool, ...]] = {}
     listed: dict[str, list[pa.Table]] = {}
     for path, fakes in _read_pools(given):
-        for table, keys in read_pools(path, tables=needed, url=asked.url).items():
+        for table, keys in read_pools(path, tables=needed, url=asked.url, keys=asked.keys).items():
             left = asked.allowed(keys.table)
             for earlier in listed.get(table, ()):
                 left = left.join(earlier, left.column_names, join_type="left anti")

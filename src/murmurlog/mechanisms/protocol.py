@@ -73,6 +73,7 @@ class Asked:
 
     mechanisms: Mapping[str, str]  # by table
     url: str = "path"  # how much of a url is kept
+    keys: str | None = None  # the rules for canonical keys, by their name in a certificate
     by: bool = False
     allowed: Callable[[pa.Table], pa.Table] = lambda table: table  # keys that may be published
 
@@ -96,6 +97,7 @@ class Mechanism:
     engines: ClassVar[tuple[str, ...]] = ("duckdb",)
     ignored: ClassVar[tuple[str, ...]] = ()  # general letters without a meaning for it: d, noise
     usual_bound: ClassVar[int] = 10  # items a unit, unless the owner says otherwise
+    composes: ClassVar[bool] = False  # its queries are made of published words, not read
     mixes_units: ClassVar[bool] = False  # whether an item is published depends on other units, too
     chosen_by: ClassVar[str] = ""  # the flags that select it, if --mechanism NAME does not
 

@@ -55,7 +55,7 @@ def _prepare_labels(given: str, asked: Asked) -> Any:
     """The public map from queries to labels."""
     from murmurlog.counting.public_sets.labels import read_labels
 
-    return read_labels(str(given))
+    return read_labels(str(given), keys=asked.keys)
 
 
 @dataclass(frozen=True, kw_only=True)

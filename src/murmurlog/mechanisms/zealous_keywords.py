@@ -51,6 +51,7 @@ class ViaKeywords(Mechanism):
     tables: ClassVar[tuple[str, ...]] = ("query",)
     waits: ClassVar[bool] = True
     needs_delta: ClassVar[bool] = False
+    composes: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_letters(d=self.d, b=self.b)

@@ -91,7 +91,9 @@ class LedgerFile:
         if file.is_symlink():
             raise UsageError(f"the ledger {str(path)!r} is a link that leads back to itself")
         if must_exist and not file.is_file():
-            raise UsageError(f"there is no ledger {str(path)!r}")
+            raise UsageError(
+                f"there is no ledger {str(path)!r}: check the path; 'murmurlog ledger cap' makes one"
+            )
         if not file.parent.is_dir():
             raise UsageError(f"there is no folder {str(file.parent)!r} for the ledger")
         if file.exists() and not file.is_file():

@@ -25,6 +25,7 @@ from murmurlog.privacy.sampler import sampler_delta, sampler_distance
 MECHANISM = "rounds"
 USUAL = {"session": "sessions", "log": "synthetic", "left_out": "left-out"}  # the others: MECHANISM
 EPSILON, DELTA = 1.0, 1e-6
+MOST_EPSILON = 10_000  # beyond, there is hardly any noise left to scale
 PROBABILITIES = (0.5, 0.95, 0.99)
 LEFT_OUT = 0.02  # of the budget, for the left_out table
 KEY_SHARES = tuple(n / 20 for n in range(2, 19))
@@ -187,7 +188,7 @@ def check_options(mechanisms: Collection[str], options: Mapping[str, Any]) -> No
                 raise UsageError(f"no mechanism has an option {flag}")
             raise UsageError(
                 f"{flag} is for {' and '.join(whose)}; {', '.join(dict.fromkeys(mechanisms))} does "
-                "not take it"
+                "not take it: leave it out, or choose another --mechanism"
             )
 
 
@@ -232,6 +233,10 @@ def plan_tables(
     bounds = per_user or {}
     if unknown := sorted(set(bounds) - set(tables)):
         raise UsageError(f"--per-user names {', '.join(unknown)}, which --tables does not list")
+    if small := [n for n in bounds.values() if n < 1]:
+        raise UsageError(f"--per-user must be at least 1, not {small[0]}")
+    if epsilon is not None and epsilon > MOST_EPSILON:
+        raise UsageError(f"--epsilon {epsilon:g} protects nobody: use a smaller one, such as 1")
     if "left_out" in tables and "query" not in tables:
         raise UsageError("--tables left_out needs query: it says what is not in that table")
     request = _Request(

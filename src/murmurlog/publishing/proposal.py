@@ -243,7 +243,9 @@ def check_out(out: Path, *, force: bool) -> None:
     if out.suffix != ".toml":
         raise UsageError(f"--out {out.name} must end in .toml: it holds settings of commands")
     if not out.parent.is_dir():
-        raise UsageError(f"--out {str(out)!r}: there is no folder {str(out.parent)!r}")
+        raise UsageError(
+            f"--out {str(out)!r}: there is no folder {str(out.parent)!r}: make it first"
+        )
     if not os.access(out.parent, os.W_OK):
         raise UsageError(f"--out {str(out)!r}: the folder {str(out.parent)!r} is not writable")
     if out.is_symlink() or (out.exists() and not (force and out.is_file())):

@@ -286,7 +286,11 @@ def _prepare(request: ReleaseRequest, copies: ExitStack, say: Callable[[str], No
     reading = Reading.of(read, by=content.by)
     reading.check(found)
     asked = Asked(
-        mechanisms=by_table, url=read.url, by=content.by is not None, allowed=reading.allowed
+        mechanisms=by_table,
+        url=read.url,
+        keys=reading.keys,
+        by=content.by is not None,
+        allowed=reading.allowed,
     )
     chosen = prepare_options(chosen, asked, log=found.files)
     per_user = content.per_user
@@ -352,6 +356,12 @@ def _check_claims(
     _check_guarantee(total, ", ".join(names), budget.accept_no_guarantee)
     if total.notion == "pdp":
         _check_pdp(plans, budget.users, content.set_only or content.consistent)
+    composing = [name for name, each in plans.items() if each.mechanism.composes]
+    if composing and request.read.keys == "canonical":
+        raise UsageError(
+            f"the {composing[0]} table is composed of published keywords, which need not make canonical "
+            "keys: leave --keys canonical out"
+        )
     if content.consistent and total.notion == "none":
         raise UsageError("--consistent is for noisy counts, and these are exact: leave it out")
     _check_delta(total, budget.delta, budget.users, budget.accept_delta)

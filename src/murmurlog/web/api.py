@@ -43,7 +43,7 @@ def bundles(request: Request, context: "Context") -> JSONResponse:
 def complete(request: Request, context: "Context") -> JSONResponse:
     book = parameters.book(request, context.shelf)
     k = parameters.integer(request, "k", 10, least=1, most=MOST_COMPLETIONS)
-    prefix = parameters.prefix(request, "q", version=book.certificate.normaliser)
+    prefix = parameters.prefix(request, "q", book.certificate)
     budget = TextBudget()
     completions = [
         {"query": budget.text(text), "count": count_json(book.index.amount(text))}
@@ -56,7 +56,7 @@ def query(request: Request, context: "Context") -> JSONResponse:
     book = parameters.book(request, context.shelf)
     if not parameters.text(request, "q"):
         raise parameters.bad_request("q is missing: the query to look up")
-    query_text = parameters.prefix(request, "q", version=book.certificate.normaliser).strip()
+    query_text = parameters.prefix(request, "q", book.certificate).strip()
     return JSONResponse(look_up(book, query_text).as_json())
 
 

@@ -1,15 +1,17 @@
 """Parses and checks the parameters of a request; a wrong value raises an error, never a guess."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
+from murmurlog.bundle.certificate import Certificate
 from murmurlog.bundle.keys import normalise
 from murmurlog.bundle.table_rules import MOST_MARKS, marks
 from murmurlog.web.bundles import Book, Shelf
 
+WILD = "*?"  # match any text and any character in a pattern
 MOST_LETTERS = 12_000  # of a text, before and after normalisation
 
 
@@ -27,13 +29,31 @@ def text(request: Request, name: str, *, most: int = MOST_LETTERS) -> str:
     return given
 
 
-def prefix(request: Request, name: str, *, version: int, most: int = MOST_LETTERS) -> str:
-    """A text normalised by this version of the rules.
+def prefix(request: Request, name: str, certificate: Certificate) -> str:
+    """A text as keys of the release are written.
 
     A trailing space is kept: it marks the end of a word.
     """
+    return _clean(request, name, MOST_LETTERS, certificate.clean)
+
+
+def pattern(request: Request, name: str, certificate: Certificate, *, most: int) -> str:
+    """A pattern as `prefix`, but only normalised if it has * or ?, which canonical keys may lose."""
+
+    def clean(given: str) -> str:
+        wild = any(sign in given for sign in WILD)
+        return (
+            normalise(given, version=certificate.normaliser) or ""
+            if wild
+            else certificate.clean(given)
+        )
+
+    return _clean(request, name, most, clean)
+
+
+def _clean(request: Request, name: str, most: int, clean_text: Callable[[str], str]) -> str:
     given = text(request, name, most=most)
-    clean = normalise(given, version=version) or ""
+    clean = clean_text(given)
     _limit(name, clean, most)  # NFKC turns one letter into up to eighteen
     return clean + " " * bool(clean and given[-1].isspace())
 

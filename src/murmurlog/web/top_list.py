@@ -19,7 +19,7 @@ SIZES = (25, 50, 100, 200)
 A_PIECE = 5_000  # rows written at a time
 MOST_PAGES = 10**8
 MOST_PATTERN = 2000  # letters
-WILD, MOST_WILD = "*?", 16  # each makes the search for a pattern slower
+MOST_WILD = 16  # of * and ?; each makes the search for a pattern slower
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,11 +105,9 @@ def list_request(request: Request, book: Book) -> ListRequest:
 
 
 def _pattern(request: Request, book: Book) -> str:
-    """The pattern, normalised as keys are; a trailing space is kept."""
-    pattern = parameters.prefix(
-        request, "match", version=book.certificate.normaliser, most=MOST_PATTERN
-    )
-    if sum(map(pattern.count, WILD)) > MOST_WILD:
+    """The pattern, cleaned as keys are; a trailing space is kept."""
+    pattern = parameters.pattern(request, "match", book.certificate, most=MOST_PATTERN)
+    if sum(map(pattern.count, parameters.WILD)) > MOST_WILD:
         raise parameters.bad_request(f"match has more than {MOST_WILD} of * and ?: use fewer")
     return pattern
 

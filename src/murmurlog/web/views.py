@@ -26,7 +26,7 @@ def explore(request: Request, context: "Context") -> Response:
     book = parameters.book(request, context.shelf)
     if not request.query_params.get("q", "").strip():
         return context.render(request, "explore.html", book=book, q="", **_first_look(book))
-    query_text = parameters.prefix(request, "q", version=book.certificate.normaliser).strip()
+    query_text = parameters.prefix(request, "q", book.certificate).strip()
     finding = look_up(book, query_text)
     return context.render(request, "query.html", book=book, q=finding.query, finding=finding)
 

@@ -15,8 +15,10 @@ import pytest
 import tallies
 from cluster import PATIENCE, Cluster, environment, needs_spark
 from hostile import hostile_log, with_numbers, with_texts
+from spellings import SPELLINGS
 
 from murmurlog.auditing.verify import verify
+from murmurlog.bundle.canonical import CANONICAL
 from murmurlog.bundle.schema import BY_VALUE
 from murmurlog.errors import EngineError, UsageError
 from murmurlog.logs.engines.spark import PIP, check_settings, connect, is_uri
@@ -69,6 +71,9 @@ class TestOnACluster:
         pq.write_table(texts, tmp_path / "texts.parquet")
         for name, kind in (("unix", pa.float64()), ("decimal", pa.decimal128(30, 2))):
             pq.write_table(with_numbers(log, kind, seed=3), tmp_path / f"{name}.parquet")
+        spelled = pa.array([*SPELLINGS] * 60).slice(0, 3000)
+        place = log.column_names.index("query")
+        pq.write_table(log.set_column(place, "query", spelled), tmp_path / "spelled.parquet")
         (tmp_path / "two").mkdir()
         pq.write_table(log.slice(0, 1500), tmp_path / "two" / "a.parquet")
         pq.write_table(log.slice(1500).drop_columns("rank"), tmp_path / "two" / "b.parquet")
@@ -78,6 +83,7 @@ class TestOnACluster:
         requests = [
             {"path": str(tmp_path / "log.parquet"), "counted": tallies.EVERY, "keep": {BY_VALUE: "country"}},
             {"path": str(tmp_path / "texts.parquet"), "counted": tallies.EVERY[-2:]},
+            {"path": str(tmp_path / "spelled.parquet"), "counted": few, "keys": CANONICAL},
             {"path": str(tmp_path / "unix.parquet"), "counted": few, "where": {"country": "DE"}},
             {"path": str(tmp_path / "decimal.parquet"), "counted": few, "since": "2024-01-09"},
             {"path": str(tmp_path / "two"), "counted": few, "where": {"country": ""}},

@@ -213,7 +213,9 @@ def check_out(out: Path) -> None:
     if out.exists() or out.is_symlink():
         raise UsageError(f"{out.name} exists: choose another --out, or remove it first")
     if not out.parent.is_dir():
-        raise UsageError(f"--out {str(out)!r}: there is no folder {str(out.parent)!r}")
+        raise UsageError(
+            f"--out {str(out)!r}: there is no folder {str(out.parent)!r}: make it first"
+        )
 
 
 def write(pool: pa.Array, out: Path) -> None:

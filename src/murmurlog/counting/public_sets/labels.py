@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
-from murmurlog.bundle.keys import normalise
+from murmurlog.bundle.canonical import cleaner
 from murmurlog.errors import InputError
 
 if TYPE_CHECKING:
@@ -70,20 +70,21 @@ class Listed:
         return joined.mutate(label=joined.label.fill_null(OTHER)).drop("listed")
 
 
-def read_labels(text: str) -> Labels:
-    """The built-in labels of this name, or those of a file."""
+def read_labels(text: str, *, keys: str | None = None) -> Labels:
+    """The built-in labels of this name, or those of a file, cleaned as queries are."""
     if text == "length":
         return Lengths()
     path = Path(text)
     if not path.is_file():
         raise InputError(f"--map takes length or a file of query<TAB>label lines; no file {text!r}")
     labels: dict[str, str] = {}
+    clean_key = cleaner(keys)
     try:
         for row, line in enumerate(path.read_text(encoding="utf-8-sig").split("\n"), start=1):
             if not line.strip():
                 continue
             query, tab, label = line.rstrip("\r").partition("\t")
-            clean, name = normalise(query), normalise(label)
+            clean, name = clean_key(query), clean_key(label)
             if not tab or clean is None or name is None:
                 raise InputError(f"{path.name}, line {row}: a map has lines of query<TAB>label")
             if labels.setdefault(clean, name) != name:

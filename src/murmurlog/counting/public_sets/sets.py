@@ -20,7 +20,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from murmurlog.bundle.keys import ALREADY_NORMAL, check_url_level, clean_url, normalise
+from murmurlog.bundle.canonical import changeable, cleaner
+from murmurlog.bundle.keys import check_url_level, clean_url
 from murmurlog.bundle.schema import KEYS
 from murmurlog.errors import InputError, UsageError
 from murmurlog.privacy.sampler import Entropy, below
@@ -242,10 +243,13 @@ def distinct(table: pa.Table) -> pa.Table:
     return table.group_by(table.column_names, use_threads=False).aggregate([])
 
 
-def read_pool(path: Path, *, url: str = "path", kind: str | None = None) -> Listed:
+def read_pool(
+    path: Path, *, url: str = "path", kind: str | None = None, keys: str | None = None
+) -> Listed:
     """The distinct keys of a public file, cleaned like the log before they are counted.
 
-    A line is a query, or query<TAB>url; urls are cut as `url` says. The file is UTF-8, plain or
+    A line is a query, or query<TAB>url; urls are cut as `url` says, and queries become keys by the
+    rules that `keys` names. The file is UTF-8, plain or
     compressed (.gz, .zst). `kind` names the table of the keys; by default the first line decides
     between queries and clicks.
     """
@@ -257,7 +261,9 @@ def read_pool(path: Path, *, url: str = "path", kind: str | None = None) -> List
     for lines in lines_of(path):
         kind = kind or ("click" if "\t" in lines[0].as_py() else "query")
         level = url if kind == "click" else None
-        chunks.append(_cleaned(lines, path, row, level, len(KEYS[kind])))
+        # A keyword is a word of a key, not a key.
+        rules = None if kind == "keyword" else keys
+        chunks.append(_cleaned(lines, path, row, level, len(KEYS[kind]), rules))
         row += len(lines)
     if kind is None or not chunks:
         raise InputError(f"{path.name} is empty: a pool has a key on each line")
@@ -265,7 +271,9 @@ def read_pool(path: Path, *, url: str = "path", kind: str | None = None) -> List
     return Listed(table=pa.table(columns, list(KEYS[kind])))
 
 
-def read_pools(path: Path, *, tables: Sequence[str], url: str) -> dict[str, Listed]:
+def read_pools(
+    path: Path, *, tables: Sequence[str], url: str, keys: str | None = None
+) -> dict[str, Listed]:
     """The pool of each table from one file: query lines, or query<TAB>url lines for both tables.
 
     For pairs the lines are query<TAB>next query, for keywords one keyword each.
@@ -282,12 +290,12 @@ def read_pools(path: Path, *, tables: Sequence[str], url: str) -> dict[str, List
                 f"query<TAB>{KEYS.get(table, ('', 'url'))[-1]}. Leave {table} out of --tables, or give such a pool."
             )
         if table == "query" and urls:
-            both = read_pool(path, url=url)
+            both = read_pool(path, url=url, keys=keys)
             pools[table] = Listed(table=both.table.select(["query"]))
         elif table == "click":
-            pools[table] = read_pool(path, url=url)
+            pools[table] = read_pool(path, url=url, keys=keys)
         else:
-            pools[table] = read_pool(path, kind=table)
+            pools[table] = read_pool(path, kind=table, keys=keys)
     return pools
 
 
@@ -321,7 +329,7 @@ def _split(block: bytes, path: Path, row: int) -> pa.Array:
 
 
 def _cleaned(
-    lines: pa.Array, path: Path, row: int, url: str | None, columns: int
+    lines: pa.Array, path: Path, row: int, url: str | None, columns: int, keys: str | None
 ) -> list[pa.Array]:
     """The key columns of lines, cleaned; raises for the first bad one."""
     tabs = pc.count_substring(lines, "\t")
@@ -336,9 +344,9 @@ def _cleaned(
     if columns == 2:
         both = pc.split_pattern(lines, "\t").flatten()
         fields = [both.take(pa.array(np.arange(i, len(both), 2))) for i in (0, 1)]
-    clean = [_normal(fields[0])]
+    clean = [_keys(fields[0], keys)]
     if columns == 2:
-        clean.append(_urls(fields[1], url) if url else _normal(fields[1]))
+        clean.append(_urls(fields[1], url) if url else _keys(fields[1], keys))
     for name, column in zip(("query", "url"), clean, strict=False):
         if column.null_count:
             at = row + pc.index(pc.is_null(column), True).as_py()
@@ -346,10 +354,11 @@ def _cleaned(
     return clean
 
 
-def _normal(texts: pa.Array) -> pa.Array:
-    """The texts normalised; only those that are not normal yet go through Python."""
-    odd = pc.invert(pc.match_substring_regex(texts, f"^(?:{ALREADY_NORMAL})$"))
-    clean = [normalise(text) for text in texts.filter(odd).to_pylist()]
+def _keys(texts: pa.Array, keys: str | None) -> pa.Array:
+    """The keys of texts; only those that may not be keys yet go through Python."""
+    odd = pc.match_substring_regex(texts, f"{changeable(keys)}|^ | $|^$")
+    clean_key = cleaner(keys)
+    clean = [clean_key(text) for text in texts.filter(odd).to_pylist()]
     return pc.replace_with_mask(texts, odd, pa.array(clean, pa.string()))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-NAMES = {",": "comma", ";": "semicolon", "\t": "tab", "|": "vertical bar", " ": "space"}
+NAMES = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe", " ": "space"}
 CANDIDATES = tuple(NAMES)
 NEAR = 0.05
 _LF, _QUOTE = b'\n"'

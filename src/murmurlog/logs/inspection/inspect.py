@@ -182,7 +182,7 @@ def _of_text(
     delimiter = delimiters.detect(blocks, (given,) if given else delimiters.CANDIDATES)
     if delimiter is None:
         raise InputError(
-            f"{files[0].path.name} has no delimiter: no comma, semicolon, tab, vertical bar or space "
+            f"{files[0].path.name} has no delimiter: no comma, semicolon, tab, pipe or space "
             "cuts its lines into as many fields. A log needs a column of users and one of queries."
         )
     quoted = delimiter.quoted or delimiter.character != "\t"

@@ -115,11 +115,13 @@ def check_target(out: Path, *, flag: str = "--out", kinds: Sequence[str] = tuple
     if out.exists() or out.is_symlink():
         raise UsageError(f"{out.name} exists: choose another {flag}, or remove it first")
     if not out.parent.is_dir():
-        raise UsageError(f"{flag} {str(out)!r}: there is no folder {str(out.parent)!r}")
+        raise UsageError(
+            f"{flag} {str(out)!r}: there is no folder {str(out.parent)!r}: make it first"
+        )
     try:
         kind, compression = format_of(out)
-    except InputError as error:
-        raise UsageError(str(error)) from None
+    except InputError:
+        kind, compression = "", None
     if kind not in kinds or compression == "zip":
         what = "a log" if flag == "--out" else "labels"
         raise UsageError(f"cannot write {out.name}: {what} can be {', '.join(kinds)}")

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from murmurlog.bundle.canonical import CHOICES
 from murmurlog.bundle.options import split_keywords
 from murmurlog.counting.items import items
 from murmurlog.errors import UsageError
@@ -78,6 +79,7 @@ def _look(
             found,
             engine=engine,
             url=options.url,
+            keys=CHOICES[options.keys],
             strict=options.strict,
             since=options.since,
             until=options.until,

@@ -95,7 +95,7 @@ def of_file(
     options = read_as or SourceOptions()
     with local_source(source, options) as path, connect(memory=memory) as engine:
         found = find(path, options)
-        log = read(found, engine=engine, urls=kind == "click", screen=load())
+        log = read(found, engine=engine, url="path" if kind == "click" else None, screen=load())
         return of_log(log, kind=kind, unit=unit)
 
 
@@ -112,7 +112,9 @@ def of_shape(
     with connect() as engine:
         path = engine.folder / "invented.parquet"
         write(made, path)
-        log = read(find(str(path)), engine=engine, urls=kind == "click", screen=load())
+        log = read(
+            find(str(path)), engine=engine, url="path" if kind == "click" else None, screen=load()
+        )
         return of_log(log, kind=kind, unit=unit)
 
 
