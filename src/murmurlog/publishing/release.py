@@ -41,6 +41,7 @@ from murmurlog.mechanisms import Asked, View, named
 from murmurlog.privacy import Guarantee, Loss, join_losses
 from murmurlog.privacy.sampler import Entropy, SystemEntropy
 from murmurlog.publishing.booking import part_of_cap, state_booking
+from murmurlog.publishing.claims import check_delta, check_guarantee, check_pdp
 from murmurlog.publishing.ledger import Ledger, committing, opened
 from murmurlog.publishing.ledger_records import Account
 from murmurlog.publishing.options import chosen_options, prepare_options
@@ -353,9 +354,9 @@ def _check_claims(
 ) -> None:
     """Refuses guarantees that say nothing, unless the owner accepts that."""
     budget, content = request.budget, request.content
-    _check_guarantee(total, ", ".join(names), budget.accept_no_guarantee)
+    check_guarantee(total, ", ".join(names), budget.accept_no_guarantee)
     if total.notion == "pdp":
-        _check_pdp(plans, budget.users, content.set_only or content.consistent)
+        check_pdp(plans, budget.users, content.set_only or content.consistent)
     composing = [name for name, each in plans.items() if each.mechanism.composes]
     if composing and request.read.keys == "canonical":
         raise UsageError(
@@ -364,7 +365,7 @@ def _check_claims(
         )
     if content.consistent and total.notion == "none":
         raise UsageError("--consistent is for noisy counts, and these are exact: leave it out")
-    _check_delta(total, budget.delta, budget.users, budget.accept_delta)
+    check_delta(total, budget.delta, budget.users, budget.accept_delta)
 
 
 @contextmanager
@@ -398,51 +399,6 @@ def _tables(
     able = named(mechanism or MECHANISM).tables
     usual = ("query", "click") if "url" in found.columns else ("query",)
     return tuple(table for table in usual if table in able) or able[:1]
-
-
-def _check_guarantee(total: Guarantee, mechanism: str, accepted: bool) -> None:
-    """Refuses what nothing is proved about, unless the owner says so."""
-    if total.notion != "none" and total.delta >= 1:
-        raise Refused(
-            f"{mechanism} would have a delta of 1 at epsilon {total.epsilon:.4g}: nothing"
-        )
-    if total.notion == "none" and not accepted:
-        raise Refused(
-            f"{mechanism} has no privacy guarantee: one person can make its output differ for sure. "
-            "It is here for comparison. Say --accept-no-guarantee to run it, and do not publish it."
-        )
-
-
-def _check_pdp(plans: Mapping[str, Plan], users: int | None, changed: bool) -> None:
-    """Probabilistic DP is about a declared number of users, and about tables as they are drawn."""
-    for each in plans.values():
-        if each.mechanism.parameters()["users"] != users:
-            raise UsageError(
-                f"{each.mechanism} is probabilistic DP for its own number of users: declare the "
-                f"same with --users, which is {users or 'not given'}"
-            )
-    if changed:
-        raise UsageError(
-            "probabilistic DP does not survive dropping or changing counts, so --set-only and "
-            "--consistent do not go with it. Use --notion dp."
-        )
-
-
-def _check_delta(total: Guarantee, asked: float | None, users: int | None, accepted: bool) -> None:
-    """Refuses a delta of 1/users or more; only a declared number counts, the log's is private."""
-    if users is None:
-        return
-    if users < 1:
-        raise UsageError(f"--users must be at least 1, not {users}")
-    if total.notion == "none":
-        return
-    delta = max(total.plain_delta, (asked or 0.0) if total.notion == "dp" else 0.0)
-    if delta * users >= 1 and not accepted:
-        raise Refused(
-            f"delta {delta:.3g} per {total.unit} is at least 1/users for the declared {users} "
-            "users: publishing one whole user at random would pass. Use --delta "
-            f"{1 / users / 10:.1g} or less, or say --accept-delta."
-        )
 
 
 def _certificate(asked: _Prepared, made: Made, *, engine: Engine, entropy: Entropy) -> Certificate:
