@@ -1,5 +1,6 @@
 """The rule filter of a ledger: limits fixed by the cap, amounts booked, changes of caps, conversion."""
 
+import json
 import math
 import shutil
 import sqlite3
@@ -8,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from command import run
 
 import murmurlog
 from murmurlog.errors import Refused, UsageError
@@ -310,3 +312,48 @@ def test_a_private_profile_books_its_noise(book, write_tsv):
             log, epsilon=0.5, delta=1e-6, ledger=book.path, source_name="web",
             entropy=murmurlog.privacy.sampler.SeededEntropy(1),
         )  # fmt: skip
+
+
+def test_the_commands_of_a_budget_filter(tmp_path):
+    rows = "".join(f"u{i},weather\n" for i in range(400))
+    (tmp_path / "log.csv").write_text("user,query\n" + rows)
+
+    def told(*arguments, code=0):
+        done = run(*arguments, "--ledger", "l.db", cwd=tmp_path)
+        assert done.returncode == code, done.stderr
+        return done
+
+    cap = ("ledger", "cap", "web", "--epsilon", "3", "--delta", "1e-5")
+    made = told(*cap, "--rule", "filter", "--keys-share", "0.3", "--pure", "0.5", "--json")
+    assert "in all, by the rule filter" in made.stderr
+    stated = json.loads(made.stdout)
+    assert (stated["rule"], stated["keys_share"], stated["pure"]) == ("filter", 0.3, 0.5)
+    release = ("release", "log.csv", "--tables", "query", "--source", "web")
+    done = told(*release, "--of-cap", "1/2", "--out", "b")
+    assert (
+        "booked: 50 % of the noise budget, 50 % of the chance that keys show and 0 % of"
+        in done.stderr
+    )
+    assert "is no part of a whole: write 1/12 or 0.08" in told(
+        *release, "--of-cap", "3/2", "--out", "c", code=2
+    ).stderr  # fmt: skip
+    raised = told("ledger", "cap", "web", "--epsilon", "4", "--delta", "1e-5", "--reason", "x")
+    assert "warning: if this cap was raised because of what a release showed" in raised.stderr
+    lowered = told("ledger", "cap", "web", "--epsilon", "1", "--delta", "1e-7")
+    assert "warning: more than this cap allows is spent already" in lowered.stderr
+    told("ledger", "cap", "old", "--epsilon", "3", "--delta", "1e-5")
+    converted = told("ledger", "convert", "old", "--to", "filter", "--reason", "monthly", "--json")
+    assert (
+        "what is left of its cap, epsilon 3, delta 1e-05, is under the rule filter"
+        in converted.stderr
+    )
+    assert json.loads(converted.stdout)["mu2"] == LIMITS.mu2
+    assert told("ledger", "convert", "old", "--to", "sum", code=2)
+    shown = {
+        each["name"]: each
+        for each in json.loads(told("ledger", "show", "--json").stdout)["sources"]
+    }
+    assert shown["web"]["rectangle"]["pure"] == 0.5
+    assert "left      " in told("ledger", "show").stdout
+    told("ledger", "statement", "web", "--out", "web.html")
+    assert "mu2,keys,distance,pure" in told("ledger", "export").stdout

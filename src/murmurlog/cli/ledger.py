@@ -110,7 +110,12 @@ def ledger_cap(
     if account.name not in known and (similar := book.similar(account.name)):
         names = ", ".join(f'"{each}"' for each in similar)
         tell(f"note: the source is new, and its name resembles that of {names}")
-    if account.rule == "sum" and (account.epsilon > epsilon or account.delta > delta):
+    if account.limits is not None and not account.fits_limits:
+        tell(
+            "warning: more than this cap allows is spent already: every further release of this source is "
+            "refused"
+        )
+    elif account.rule == "sum" and (account.epsilon > epsilon or account.delta > delta):
         tell(
             f"warning: epsilon {account.epsilon:.4g}, delta {account.delta:.3g} is spent already, which "
             "is more than this cap: every further release of this source is refused"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from murmurlog.privacy import Amounts
-from murmurlog.privacy.budget_filter import TOLERANCE, sum_of
+from murmurlog.privacy.budget_filter import TOLERANCE, fits, sum_of
 from murmurlog.publishing.ledger_file import digest
 
 ROUNDING = 1 + 1e-9  # ten releases of 0.1 fit a cap of 1
@@ -131,6 +131,11 @@ class Account:
             return None
         pairs = zip(self.limits, self.booked, strict=True)
         return Amounts(*(max(0.0, most - spent) for most, spent in pairs))
+
+    @property
+    def fits_limits(self) -> bool:
+        """Whether what is booked is within the limits; a lowered cap may be below it."""
+        return self.limits is not None and fits(self.limits, [], self.booked)
 
     def room_for(self, each: Amounts) -> int:
         """How many more releases that book these amounts fit."""
