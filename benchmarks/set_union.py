@@ -1,6 +1,6 @@
 """How many queries each mechanism publishes at one budget: the set union problem.
 
-    python benchmarks/set_union.py [--users 100000] [--repeats 3] [--counts-only]
+    python benchmarks/set_union.py [--users 100000] [--repeats 3] [--counts-only | --pools-only]
 
 Two logs, invented here: "queries" (100,000 users with 17.2 distinct queries on average, half of them
 with 9 or fewer, 1 in 100 with about 129; ranks by Zipf-Mandelbrot, s = 1.1, q = 5, without end, so
@@ -8,6 +8,10 @@ that nine queries in ten are one user's) and "vocabulary" (50,000 users, 30 word
 all). korolova and threshold get the best of several bounds, chosen by looking; all others are bounded
 to 100 items a user. Means over the repeats. The second table is with counts, at the same total
 budget: items, and the median error of the 100 most frequent (1 for one that is missing).
+
+The third table is keys alone with a public pool of N keys: 30, 60 or 90 % of the items that at least 10
+users hold, chosen at random, and keys that nobody holds. Accepted fakes are 1 % of the items without a
+pool; fakes are not counted as items. A public list of one's own covers what it covers: `murmurlog pool`.
 """
 
 import argparse
@@ -17,13 +21,15 @@ from statistics import mean
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from rounds import D0, ENTROPY, as_items, as_rows, best, weighted
 
 from murmurlog.counting.bound import bound
+from murmurlog.counting.public_sets.sets import Listed
 from murmurlog.counting.tally import tally
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.mechanisms import Korolova, Rounds, Threshold
-from murmurlog.mechanisms.rounds.weights import numbered
+from murmurlog.mechanisms.rounds.weights import in_pools, numbered
 
 BUDGETS = {"epsilon 1, delta 1e-6": (1.0, 1e-6), "epsilon 3, delta e^-10": (3.0, math.exp(-10))}
 
@@ -34,6 +40,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--counts-only", action="store_true")
+    parser.add_argument("--pools-only", action="store_true")
     options = parser.parse_args()
     logs = {
         "queries": queries(options.users, options.seed),
@@ -46,14 +53,18 @@ def main() -> None:
             f"{name}: {len(held):,} users, {len(users):,} items, {(users == 1).sum():,} of one user; "
             f"{held.mean():.1f} a user, median {np.median(held):.0f}, p99 {np.percentile(held, 99):.0f}"
         )
-    if not options.counts_only:
+    if not (options.counts_only or options.pools_only):
         print("\nkeys alone")
         for name, table in logs.items():
             for title, (epsilon, delta) in BUDGETS.items():
                 keys_alone(name, title, table, epsilon, delta, options.repeats)
-    print("\nwith counts, epsilon 1, delta 1e-6: items, median error of the top 100")
-    for name, table in logs.items():
-        with_counts(name, table, options.repeats)
+    if not options.pools_only:
+        print("\nwith counts, epsilon 1, delta 1e-6: items, median error of the top 100")
+        for name, table in logs.items():
+            with_counts(name, table, options.repeats)
+    if not options.counts_only:
+        print("\nkeys alone with a public pool, epsilon 1, delta 1e-6")
+        with_pools(logs["queries"], options.repeats, options.seed)
 
 
 def keys_alone(
@@ -118,6 +129,36 @@ def with_counts(name: str, table: pa.Table, repeats: int) -> None:
                 rows.append(len(users))
                 errors.append(np.median([abs(users.get(q, 0) - n) / n for q, n in pairs]))
             print(f"{name}, {title}: {mean(rows):.0f}, {mean(errors):.1%}", flush=True)
+
+
+def with_pools(table: pa.Table, repeats: int, seed: int) -> None:
+    """Items of pools of each size and cover, more than without a pool, and fakes."""
+    rng = np.random.default_rng(seed)
+    true = table.group_by("query").aggregate([("unit", "count")])
+    known = true.filter(pc.greater_equal(true["unit_count"], 10))["query"].to_numpy()
+    solve = partial(Rounds.solve, epsilon=1.0, delta=1e-6, d=D0, count_share=0.0)
+    with connect() as engine:
+        items = as_items(engine, table)
+        held = numbered(bound(items, per_user=D0, entropy=ENTROPY), items)
+        for R in (4, 8):
+            without = solve(rounds=R)
+            usual = mean(len(without.select(held, entropy=ENTROPY)) for _ in range(repeats))
+            print(f"R={R}, no pool: {usual:.0f}, an item needs {without.bar():.1f}", flush=True)
+            for size, cover in ((n, c) for n in (100_000, 1_000_000) for c in (0.3, 0.6, 0.9)):
+                covered = rng.choice(known, round(cover * len(known)), replace=False)
+                nobody = [f"nobody {n}" for n in range(size - len(covered))]
+                keys = Listed(table=pa.table({"query": [*covered.tolist(), *nobody]}))
+                fixed = in_pools(held, (keys,))
+                F = round(0.01 * usual)
+                mechanism = solve(rounds=R, pools=((size, F),))
+                found = [mechanism.release(fixed, entropy=ENTROPY) for _ in range(repeats)]
+                fakes = [pc.sum(pc.starts_with(t["query"], "nobody")).as_py() for t in found]
+                rows = mean(t.num_rows - n for t, n in zip(found, fakes, strict=True))
+                print(
+                    f"R={R}, N={size:,}, cover {cover:.0%}: {rows:.0f} ({rows / usual - 1:+.0%}), a key "
+                    f"of the pool needs {mechanism.bar(1):.1f}, fakes {mean(fakes):.1f} of {F}",
+                    flush=True,
+                )
 
 
 def queries(users: int, seed: int) -> pa.Table:

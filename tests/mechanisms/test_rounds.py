@@ -17,6 +17,7 @@ import pytest
 from hostile import hostile_log
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from round_laws import law, worlds_near, worst
 from scipy.special import ndtr, ndtri
 from scipy.stats import binom
 
@@ -225,82 +226,6 @@ def test_thresholds_that_prove_nothing_have_delta_1():
 
 
 # --- the law of two rounds on two items -----------------------------------------------------------
-
-
-def law(mechanism, A, B, AB, *, noise=1.0, nodes=220):
-    """P(which of two items show) where so many units hold A, B or both; by integration.
-
-    `noise` multiplies what is drawn, for a twin with too little of it.
-    """
-    s = mechanism.schedule
-    s1, s2 = (noise * scale for scale in s.scales)
-    T1, T2 = (T / GRID for T in s.thresholds)
-    low, top = mechanism._give_up(0)[0] / GRID / s.own[0], T1 / s.own[0]
-    held = [A + AB, B + AB]
-    states = []  # of each item after the first round: passed, alive at z with these masses
-    for alone in (A, B):
-        W = alone + AB * math.isqrt(GRID**2 // 2) / GRID
-        if alone + AB == 0:
-            states.append((0.0, np.zeros(1), np.zeros(1)))
-            continue
-        edges = np.linspace(max(low, W - 9 * s1), max(low, min(top, W + 9 * s1)), nodes + 1)
-        masses = np.diff(ndtr((edges - W) / s1))
-        states.append((float(ndtr((W - top) / s1)), (edges[1:] + edges[:-1]) / 2, masses))
-    (pass_A, z_A, m_A), (pass_B, z_B, m_B) = states
-    h_A, h_B = (
-        mechanism._attention(0, np.rint(s.own[0] * z * GRID).astype(np.int64), 0)
-        for z in (z_A, z_B)
-    )
-
-    def later(z, W):
-        return ndtr((s.own[1] * W + s.past[0] * z - T2) / (s.own[1] * s2))
-
-    root = np.sqrt(h_A[:, None] ** 2 + h_B[None, :] ** 2)
-    both_A = later(z_A[:, None], A + AB * h_A[:, None] / root)
-    both_B = later(z_B[None, :], B + AB * h_B[None, :] / root)
-    only_A, only_B = later(z_A, held[0]), later(z_B, held[1])
-    gone_A, gone_B = 1 - pass_A - m_A.sum(), 1 - pass_B - m_B.sum()
-    P = np.zeros((2, 2))
-    P[1, 1] += pass_A * pass_B
-    P[1, 0] += pass_A * gone_B
-    P[0, 1] += gone_A * pass_B
-    P[0, 0] += gone_A * gone_B
-    for b, mass in ((0, gone_B), (1, pass_B)):
-        P[1, b] += mass * (m_A @ only_A)
-        P[0, b] += mass * (m_A @ (1 - only_A))
-    for a, mass in ((0, gone_A), (1, pass_A)):
-        P[a, 1] += mass * (m_B @ only_B)
-        P[a, 0] += mass * (m_B @ (1 - only_B))
-    for a, b in itertools.product((0, 1), repeat=2):
-        P[a, b] += m_A @ (np.abs(1 - a - both_A) * np.abs(1 - b - both_B)) @ m_B
-    assert P.sum() == pytest.approx(1, abs=1e-9)
-    return P.ravel()
-
-
-HOLDINGS = {"A": (1, 0, 0), "B": (0, 1, 0), "AB": (0, 0, 1), "nothing": (0, 0, 0)}
-
-
-def worst(mechanism, *, epsilon, worlds, neighbours="add-remove", noise=1.0):
-    """The largest delta(epsilon) over worlds of other units and what one unit may hold."""
-    found = 0.0
-    for others in worlds:
-        laws = [
-            law(mechanism, *np.add(others, holding), noise=noise) for holding in (HOLDINGS.values())
-        ]
-        for one, other in itertools.permutations(range(4), 2):
-            if neighbours == "add-remove" and 3 not in (one, other):
-                continue
-            found = max(
-                found, float(np.maximum(0, laws[one] - math.exp(epsilon) * laws[other]).sum())
-            )
-    return found
-
-
-def worlds_near(top, *, seed, count):
-    """Nobody else, and units with weights up to somewhat above the thresholds."""
-    rng = np.random.default_rng(seed)
-    drawn = rng.integers(0, top, (count, 3)) * (rng.random((count, 3)) < 0.7)
-    return [(0, 0, 0), (3, 0, 0), (0, 0, 1), *map(tuple, drawn)]
 
 
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])

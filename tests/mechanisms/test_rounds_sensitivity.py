@@ -10,13 +10,16 @@ import pytest
 from sensitivity import (
     KINDS,
     LURES,
+    POOL_TWIN,
     REAL,
     STAGES,
     TWINS,
     Report,
     fuzz,
     fuzz_at_random,
+    fuzz_pools_at_random,
     random_worlds,
+    with_pool,
     written,
 )
 
@@ -40,6 +43,13 @@ def test_no_unit_moves_a_round_by_more_than_its_bound(seed):
     assert report.faults == []
     assert all_moved(report)
     assert report.rounds > 1000  # there is something to compare
+
+
+@pytest.mark.parametrize("seed", [7, 10])
+def test_no_unit_moves_a_round_with_a_pool_by_more_than_its_bound(seed):
+    report = fuzz_pools_at_random(seed=seed, pairs=300)
+    assert report.faults == []
+    assert all_moved(report)
 
 
 @pytest.mark.slow
@@ -77,6 +87,21 @@ def test_the_fuzzer_catches_each_broken_twin(few, twin):
     most = {"rows that tie count twice": 2.0, "cumulative bins": math.sqrt(3)}
     if twin.name in most:
         assert max(report.shares.values()) >= most[twin.name]
+
+
+@pytest.mark.parametrize("twin", [REAL, POOL_TWIN], ids=["real", "two-weights"])
+def test_the_fuzzer_catches_a_second_weight_for_keys_of_the_pool(few, twin):
+    mechanism, view = with_pool(Rounds.solve(epsilon=1.0, delta=1e-6, d=3, rounds=2), few[0])
+    report = fuzz(mechanism, *few, seed=1, view=view, twin=twin)
+    if twin is REAL:
+        assert report.faults == []
+        assert all_moved(report)
+    else:
+        assert len(report.caught("moved")) >= 3
+        assert report.shares["single", "later"] <= 1  # one item has one class
+        # P6 of the reference vectors: a unit with items of both classes moves twice the square.
+        later = max(share for (_, stage), share in report.shares.items() if stage == "later")
+        assert later == pytest.approx(math.sqrt(2), rel=1e-6)
 
 
 @pytest.mark.parametrize("lure", LURES, ids=lambda lure: lure.name.replace(" ", "-"))

@@ -18,11 +18,13 @@ import numpy as np
 import pyarrow as pa
 
 from murmurlog.bundle.schema import notes_of
+from murmurlog.counting.public_sets.sets import Listed
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.engines.spark import connect as connect_spark
 from murmurlog.logs.log import read
 from murmurlog.logs.source import find
 from murmurlog.mechanisms import Rounds, View
+from murmurlog.mechanisms.public_pools import PublicPool
 from murmurlog.mechanisms.rounds import mechanism as rounds
 from murmurlog.mechanisms.rounds import streaming as streamed
 from murmurlog.mechanisms.rounds import weights as spread
@@ -31,11 +33,20 @@ from murmurlog.privacy.counts import GRID
 from murmurlog.privacy.sampler import SeededEntropy
 
 
-def played(engine, path, kind, unit, d, way="first", dense=False):
-    """The draws and the sums of every round by the items' texts, and what is published."""
-    mechanism = Rounds.solve(epsilon=8.0, delta=1e-3, d=d)
+def played(engine, path, kind, unit, d, way="first", dense=False, pool=(), earlier=()):
+    """The draws and the sums of every round by the items' texts, and what is published.
+
+    `pool` and `earlier` are public queries.
+    """
+    pools = (PublicPool(keys=Listed(table=pa.table({"query": pool}))),) if pool else ()
+    sizes = tuple((each.keys.size, 2.0) for each in pools)
+    mechanism = Rounds.solve(epsilon=8.0, delta=1e-3, d=d, rounds=4, pools=sizes)
     log = read(find(path), engine=engine)
-    held = mechanism.gather(log, View(kind=kind, unit=unit, way=way), entropy=SeededEntropy(7))
+    view = View(
+        kind=kind, unit=unit, way=way, options={"pool": {kind: pools}} if pools else {},
+        earlier={kind: pa.table({"query": earlier})} if earlier else {},
+    )  # fmt: skip
+    held = mechanism.gather(log, view, entropy=SeededEntropy(7))
     held = replace(held, dense=dense)
     texts = {
         row["item"]: json.dumps([row[key] for key in held.keys])

@@ -5,7 +5,7 @@ asks how far one unit moves the sums of weights of the next round. So does this 
 real steps on a log D and on its neighbour D', tells both the same values on the shared items, lets
 the items that only the differing unit holds have their own luck, and compares in whole numbers.
 Then it publishes the shared items that were selected, or all items, and compares the histogram and the
-weighted counts of everything that units hold of them.
+weighted counts of everything that units hold of them. Keys of a public pool are shared, whoever holds them.
 
 A batch is many small worlds in one log, each with units and items of its own, so that one run of
 the engine replays hundreds of pairs of neighbours. Twins are broken versions of the steps: a fuzzer
@@ -18,7 +18,7 @@ import re
 import tempfile
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -35,11 +35,14 @@ import murmurlog.mechanisms.rounds.holders as counting
 import murmurlog.mechanisms.rounds.weights as module
 from murmurlog.bundle.schema import BY_VALUE, LISTS, By
 from murmurlog.counting.bound import EncodedBounded, TableBounded, bound
+from murmurlog.counting.public_sets.sets import Listed
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.log import read
 from murmurlog.logs.source import find
 from murmurlog.mechanisms import Rounds, View
+from murmurlog.mechanisms.public_pools import PublicPool, pools_of
 from murmurlog.mechanisms.rounds.holders import Holders
+from murmurlog.mechanisms.rounds.pools import PoolKeys
 from murmurlog.mechanisms.rounds.weights import Held, by_item, numbered
 from murmurlog.privacy import WeightedCounts, histogram_bins
 from murmurlog.privacy.counts import GRID
@@ -193,8 +196,9 @@ class Pair:
 
 def hold(log, view, *, d, seed):
     """(what the mechanism gathers, its units' names in order): the real bounding and numbering."""
+    pools = tuple(pool.keys for pool in pools_of(view.options, view.kind))
     with mock.patch.object(module, "numbered", wraps=numbered) as seen:
-        held = module.hold(log, view, per_user=d, entropy=SeededEntropy(seed))
+        held = module.hold(log, view, per_user=d, pools=pools, entropy=SeededEntropy(seed))
     return held, units_of(seen.call_args[0][0])
 
 
@@ -285,9 +289,12 @@ class Replay:
         self.sides, self.at = pair.sides, pair.item_worlds
         self.report = Report(pairs=len(worlds))
         self.rows = [side.rows() for side in self.sides]
-        self.shared = np.zeros(self.sides[0].size, bool)
+        # Keys of a pool are in play on both sides; where nobody holds one, it is not in the arrays.
+        self.pool = np.maximum(*(side.spread(side.play.pool) for side in self.sides))
+        self.shared = self.pool > 0
         for unit, item, _ in self.rows:
             self.shared[item[~pair.differs[unit]]] = True
+        self.compared = self.shared & np.logical_and(*(side.spread(1) for side in self.sides))
         self.d, self.t = [], []  # what the differing unit holds on each side, and alone
         for unit, item, _ in self.rows:
             mine = item[pair.differs[unit]]
@@ -312,7 +319,7 @@ class Replay:
                 break
             self._tell(W, k)
         both = [side.spread(1, np.concatenate(side.shown)) for side in self.sides]
-        odd = self.shared & (both[0] != both[1])
+        odd = self.compared & (both[0] != both[1])
         self._fault("steered", self.at[odd], stage_of(s.rounds - 1))
         # The bounds of the counts hold for every published set: in half of the worlds it is all items.
         self._counts((self.shared & (both[0] > 0) & ~odd) | (self.leads[self.at] == 1))
@@ -381,7 +388,7 @@ class Replay:
             if side.play is not None:
                 alive[n, side.items[side.play.alive]] = True
                 known[n] = side.spread(side.play.remembered, side.play.alive)
-        self._fault("steered", self.at[self.shared & (alive[0] != alive[1])], stage_of(k))
+        self._fault("steered", self.at[self.compared & (alive[0] != alive[1])], stage_of(k))
         leads = self.leads[self.at] == 0
         same = self._aimed(k, np.where(leads, *W), np.where(alive[0], *known), self.luck)
         for n, side in enumerate(self.sides):
@@ -394,12 +401,14 @@ class Replay:
     def _aimed(self, k, W, known, luck):
         """z for every item: noise about its weight, or whatever brings y to where it is aimed."""
         s, rng, size = self.mechanism.schedule, self.rng, len(W)
-        own, T, sd = s.own[k], s.thresholds[k], s.sd(k) * GRID
-        low = math.ceil(min(T, max(self.mechanism._give_up(k)[0], T - 8 * sd)))
+        own, T, sd = s.own[k], self.mechanism._thresholds[k][self.pool], s.sd(k) * GRID
+        least = np.maximum(self.mechanism._give_up(k)[self.pool], T - 8 * sd)
+        low = np.ceil(np.minimum(T, least)).astype(np.int64)
+        needed = np.rint(self.mechanism._needed(k)[self.pool]).astype(np.int64)
         u = rng.random(size)
-        borders = np.array([T, T - own, low, low - own, round(self.mechanism._needed(k)[0])])
+        borders = np.array([T, T - own, low, low - own, needed])
         targets = {
-            "border": rng.choice(borders, size),
+            "border": borders[rng.integers(0, len(borders), size), np.arange(size)],
             "stays": low + (u * (T - low)).astype(np.int64),
             "fails": low - own - (u * 3 * sd).astype(np.int64),
             "passes": T + (u * 3 * sd).astype(np.int64),
@@ -547,8 +556,33 @@ def fuzz(mechanism, worlds, logs, *, seed, view=QUERIES, twin=REAL):
             stack.enter_context(mock.patch.object(where, name, function))
         d = mechanism.schedule.d
         pair = gather(logs, view=view, d=d, seed=seed, holding=twin.holding)
-        made = twin.made(**vars(mechanism))
+        made = twin.made(**{part.name: getattr(mechanism, part.name) for part in fields(mechanism)})
         return Replay(made, worlds, pair, np.random.default_rng(seed)).run()
+
+
+def with_pool(mechanism, worlds):
+    """(the mechanism, a view) with a pool of every second query of the worlds, and one of nobody."""
+    listed = [
+        f"w{w}a{i} w{w}b{i // 2}"
+        for w, world in enumerate(worlds)
+        for i in sorted({i for held in (*world.others, world.one, world.other) for i in held})
+        if i % 2 == 0
+    ]
+    keys = Listed(table=pa.table({"query": [*listed, "nobody asks this"]}))
+    thresholds = tuple(math.ceil(0.6 * T) for T in mechanism.schedule.thresholds)
+    pools = (PoolKeys(size=keys.size, thresholds=thresholds),)
+    view = replace(QUERIES, options={"pool": {"query": (PublicPool(keys=keys),)}})
+    return replace(mechanism, pools=pools), view
+
+
+def fuzz_pools_at_random(*, seed, pairs):
+    """The same with a pool, on queries."""
+    rng = np.random.default_rng(seed)
+    d = SIZES[seed % len(SIZES)]
+    worlds = random_worlds(rng, d, pairs)
+    mechanism, view = with_pool(random_mechanism(rng, d), worlds)
+    with written(worlds, rng) as logs:
+        return fuzz(mechanism, worlds, logs, seed=seed, view=view)
 
 
 def fuzz_at_random(*, seed, pairs):
@@ -645,6 +679,14 @@ def weights_to_the_nearest(held, rows):
     given = both.select("item", weight=(both.attention * GRID / both.squares.sqrt()).round())
     sums = given.group_by("item").aggregate(weight=given.weight.sum().cast("int64"))
     return by_item(held, sums, "weight")
+
+
+def weights_of_two_classes(held, rows):
+    """Items of the pool share a weight of norm 1, and all other items of the unit a second one."""
+    both = rows.left_join(held.in_pools, "item")
+    inside = both["pool"].fill_null(0)
+    classes = both.select("item", "attention", unit=2 * both["unit"] + inside)
+    return by_item(held, module.summed_weights(held.engine.materialise(classes)), "weight")
 
 
 def count_weight_to_the_nearest(m, d2):
@@ -748,6 +790,11 @@ COUNT_TWINS = (
     ),
 )
 TWINS = (*ROUND_TWINS, *COUNT_TWINS)
+POOL_TWIN = Twin(
+    name="a second weight for keys of the pool",
+    what="moved",
+    patches={(module, "weights"): weights_of_two_classes},
+)
 
 
 # --- how often a unit's own items show ------------------------------------------------------------

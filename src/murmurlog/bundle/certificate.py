@@ -70,7 +70,7 @@ class TableClaim:
 
     @property
     def meaning(self) -> str | None:
-        return None if self.counting is None else self.counting["meaning"]
+        return None if self.counting is None else self.counting.get("meaning")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -140,8 +140,8 @@ def bound_of(claim: TableClaim, unit: str) -> str:
     if counts_rows(claim):
         return f"at most {most} rows of one {unit}, equal ones each for itself"
     text = f"at most {most} different items of one {unit}"
-    if claim.counting is not None and claim.meaning == IN_LOG:
-        full = claim.counting["d2"]
+    full = (claim.counting or {}).get("d2")
+    if claim.meaning == IN_LOG and full is not None:
         text += (
             f" in the selection; in the counts {full} published ones in full, or more for less each"
         )

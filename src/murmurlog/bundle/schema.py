@@ -231,7 +231,7 @@ def flattened(table: pa.Table) -> pa.Table:
 def with_notes(table: pa.Table, notes: Mapping[str, Any], *, name: str = "notes") -> pa.Table:
     """The table with public notes on how it was made, for the certificate."""
     others = table.schema.metadata or {}
-    return table.replace_schema_metadata({**others, name: json.dumps(notes)})
+    return table.replace_schema_metadata({**others, name.encode(): json.dumps(notes)})
 
 
 def notes_of(table: pa.Table, *, name: str = "notes") -> dict[str, Any]:

@@ -71,7 +71,10 @@ EXAMPLES = {
     "audit": ("murmurlog audit --mechanism threshold --epsilon 1 --trials 300",),
     "demo": ("murmurlog demo --out demo",),
     "generate": ("murmurlog generate --rows 60000 --out log.parquet",),
-    "pool": ("murmurlog pool --from text.txt --size 50 --out pool.tsv",),
+    "pool": (
+        "murmurlog pool --sites top-1m.csv --titles titles.gz --size 1000000 --out pool.txt.zst",
+        "murmurlog pool --from text.txt --size 50 --out pool.tsv",
+    ),
     "reproduce": ("murmurlog reproduce korolova",),
     "completion": (
         "murmurlog completion bash > ~/.local/share/bash-completion/completions/murmurlog",

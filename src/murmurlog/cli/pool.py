@@ -1,51 +1,115 @@
 """The command that makes a public pool of queries."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from murmurlog.cli.app import app
 from murmurlog.cli.flags import Json
 from murmurlog.cli.output import progress, show, show_json, tell
+from murmurlog.errors import Refused
+
+if TYPE_CHECKING:
+    from murmurlog.counting.public_sets.build_pool import Coverage
+    from murmurlog.logs.source import Source
 
 ROWS = 200_000  # of each invented log that the pool is compared with
 MODELS = (None, "aol")
+FILES = "UTF-8 (+ .gz, .zst); once for each file."
 
 
 @app.command()
 def pool(
-    texts: Annotated[
-        list[Path],
-        typer.Option("--from", help="Public text, UTF-8 (+ .gz, .zst); once for each file."),
-    ],
-    size: Annotated[int, typer.Option("--size", help="How many queries.")],
+    size: Annotated[int, typer.Option("--size", help="How many queries, at most.")],
     out: Annotated[Path, typer.Option("--out", help="A file (+ .gz, .zst); must not exist.")],
+    sites: Annotated[
+        list[Path] | None, typer.Option("--sites", help=f"Ranked domains, rank,domain; {FILES}")
+    ] = None,
+    titles: Annotated[
+        list[Path] | None, typer.Option("--titles", help=f"Titles, one a line; {FILES}")
+    ] = None,
+    text: Annotated[
+        list[Path] | None, typer.Option("--text", help=f"Words and pairs of public text; {FILES}")
+    ] = None,
+    queries: Annotated[
+        list[Path] | None,
+        typer.Option("--queries", help=f"Public queries, a line each or id<TAB>query; {FILES}"),
+    ] = None,
+    phrases: Annotated[
+        list[Path] | None,
+        typer.Option("--from", help=f"Phrases of public text that end in a noun; {FILES}"),
+    ] = None,
+    against: Annotated[
+        Path | None,
+        typer.Option("--against", help="A log to measure the cover on: for the owner's eyes only."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Make a public pool of queries from public text, for --mechanism pool and hybrid."""
-    from murmurlog.counting.public_sets import build_pool as pool_text
-    from murmurlog.logs.invented import generate as synth
+    """Make a public pool of queries from public files, for rounds, pool and hybrid."""
+    from murmurlog.counting.public_sets import build_pool, pool_recipes
+    from murmurlog.logs.invented import generate
+    from murmurlog.logs.source import find
 
-    pool_text.check_out(out)
+    build_pool.check_out(out)
+    log = None if against is None else find(str(against))
+    sources = pool_recipes.PoolSources(
+        sites=sites or (), titles=titles or (), text=text or (), queries=queries or (),
+        phrases=phrases or (),
+    )  # fmt: skip
+    given = [*sources.sites, *sources.titles, *sources.text, *sources.queries, *sources.phrases]
+    if log is not None and any(path.exists() and path.samefile(log.files[0]) for path in given):
+        raise Refused(f"{log.name} is the log: a pool made of it is private data (A4)")
     with progress() as say:
-        say(f"counting phrases of {len(texts)} text{'s' if len(texts) > 1 else ''}")
-        made = pool_text.build(texts, size=size)
+        say(f"reading {len(given)} public file{'s' if len(given) > 1 else ''}")
+        made = pool_recipes.make_pool(sources, size=size)
         say(f"writing {out.name}")
-        pool_text.write(made, out)
-        say("holding the pool against invented logs")
-        logs = {like or "plain": synth.invent(rows=ROWS, seed=1, like=like) for like in MODELS}
-        shares = {name: pool_text.coverage(made, log.table["query"]) for name, log in logs.items()}
-    tell(f"wrote {out}: {len(made)} queries, the most frequent first")
+        build_pool.write(made, out)
+        say("measuring the cover on invented logs")
+        logs = {like or "plain": generate.invent(rows=ROWS, seed=1, like=like) for like in MODELS}
+        found = {name: build_pool.coverage(made, each.table) for name, each in logs.items()}
+    tell(f"wrote {out}: {len(made)} queries, the likeliest first")
     if as_json:
-        covered = {
-            name: {"distinct": each.distinct, "volume": each.volume}
-            for name, each in shares.items()
-        }
-        show_json({"size": len(made), "out": str(out), "coverage": covered})
-        return
-    for name, each in shares.items():
-        show(
-            f"of an invented log ({name}, {ROWS} rows) the pool holds {each.distinct:.2%} of the "
-            f"distinct queries, {each.volume:.2%} of the rows"
+        show_json({"size": len(made), "out": str(out), "coverage": _as_json(found)})
+    else:
+        for name, each in found.items():
+            show(f"of an invented log ({name}, {ROWS} rows) the pool holds {_shares(each)}")
+    if log is not None:
+        tell(f"of {log.name} the pool holds {_shares(_measure(made, log))}")
+        tell(
+            "this is exact and for your eyes only. A pool that is chosen, changed or left out because of "
+            "it is no longer public (A4): decide by invented logs or public query sets"
         )
+
+
+def _measure(made: Any, source: "Source") -> "Coverage":
+    """The cover of a log, read as a release reads it by default."""
+    from murmurlog.counting.public_sets.build_pool import coverage
+    from murmurlog.logs.engines.duckdb import connect
+    from murmurlog.logs.log import read
+
+    with connect() as engine:
+        log = read(source, engine=engine)
+        return coverage(made, log.table.select("user", "query").to_pyarrow())
+
+
+def _shares(found: "Coverage") -> str:
+    publishable = ", ".join(
+        f"{n}: {'none there' if share is None else f'{share:.1%}'}"
+        for n, share in found.publishable.items()
+    )
+    return (
+        f"{found.distinct:.2%} of the distinct queries and {found.volume:.2%} of the rows; of the "
+        f"queries that at least so many users asked, {publishable}"
+    )
+
+
+def _as_json(found: "dict[str, Coverage]") -> dict[str, Any]:
+    return {
+        name: {
+            "distinct": each.distinct,
+            "volume": each.volume,
+            "publishable": {str(n): share for n, share in each.publishable.items()},
+        }
+        for name, each in found.items()
+    }

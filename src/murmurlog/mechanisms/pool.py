@@ -16,21 +16,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from murmurlog.bundle.decimals import decimal
-from murmurlog.bundle.options import Option, read_number
+from murmurlog.bundle.options import Option
 from murmurlog.bundle.schema import KEYS, in_order, keys_of, keys_schema, with_notes
 from murmurlog.counting.public_sets.sets import Domain, least_threshold, unheld
-from murmurlog.errors import InputError, Refused, UsageError
+from murmurlog.errors import Refused, UsageError
 from murmurlog.mechanisms.letters import Letter, check_letters
 from murmurlog.mechanisms.protocol import (
-    Asked,
     Mechanism,
     Pure,
     View,
@@ -40,6 +37,14 @@ from murmurlog.mechanisms.protocol import (
     least_count,
     tally_view,
     with_counts,
+)
+from murmurlog.mechanisms.public_pools import (
+    FAKES,
+    FAKES_OPTION,
+    POOL_OPTION,
+    PublicPool,
+    pools_of,
+    remarks_on_fakes,
 )
 from murmurlog.mechanisms.threshold import Threshold
 from murmurlog.privacy import (
@@ -59,70 +64,9 @@ if TYPE_CHECKING:
     from murmurlog.logs.log import Log
 
 
-FAKES = 10.0  # expected rows that nobody holds
 FAKES_BELIEVED = 0.05  # expected rows that nobody holds among those called reliable
 TABLES = ("keyword", "query", "pair", "click")
 
-
-@dataclass(frozen=True, kw_only=True)
-class PublicPool:
-    """Public keys for one table, and how many of them that nobody holds may be published."""
-
-    keys: Domain
-    fakes: float | None = None  # None: as --fakes says
-
-
-def _read_pools(given: Any) -> list[tuple[Path, float | None]]:
-    """Files and their fakes: FILE or FILE:20, one or several."""
-    texts = [given] if isinstance(given, str | Path) else list(given)
-    found: list[tuple[Path, float | None]] = []
-    for text in texts:
-        if isinstance(text, tuple):
-            found.append((Path(text[0]), text[1]))
-            continue
-        path, colon, fakes = str(text).rpartition(":")
-        if not colon or Path(str(text)).exists():
-            found.append((Path(text), None))
-        else:
-            found.append((Path(path), read_number(fakes)))
-    return found
-
-
-def _prepare_pools(given: Any, asked: Asked) -> dict[str, tuple[PublicPool, ...]]:
-    """The public keys for the tables that need them, cleaned as the log is; no key is in two pools."""
-    from murmurlog.counting.public_sets.sets import Listed, read_pools
-    from murmurlog.mechanisms import named
-
-    kinds = {table: named(mechanism) for table, mechanism in asked.mechanisms.items()}
-    needed = [table for table, kind in kinds.items() if "pool" in kind.option_names()]
-    if any(kind.name == "safelog-literal" for kind in kinds.values()):
-        needed = ["query"]
-    pools: dict[str, tuple[PublicPool, ...]] = {}
-    listed: dict[str, list[pa.Table]] = {}
-    for path, fakes in _read_pools(given):
-        for table, keys in read_pools(path, tables=needed, url=asked.url, keys=asked.keys).items():
-            left = asked.allowed(keys.table)
-            for earlier in listed.get(table, ()):
-                left = left.join(earlier, left.column_names, join_type="left anti")
-            listed.setdefault(table, []).append(left)
-            if not left.num_rows:
-                raise InputError(
-                    f"{path.name} has no key for the {table} table that may be published"
-                )
-            pool = PublicPool(keys=Listed(table=left), fakes=fakes)
-            pools[table] = (*pools.get(table, ()), pool)
-    return pools
-
-
-POOL_OPTION = Option(
-    name="pool",
-    help="Public queries, a file of query or query<TAB>url lines; rounds takes several, FILE:FAKES.",
-    read=_read_pools,
-    repeated=True,
-    public_file=True,
-    prepare=_prepare_pools,
-)
-FAKES_OPTION = Option(name="fakes", help="Expected queries nobody asked. Default 10.", read=decimal)
 
 Noisy = tuple[pa.Table, npt.NDArray[np.int64]]  # keys, and a noisy count for each
 
@@ -389,13 +333,6 @@ def _size(mechanism: str, size: int | None, noise: str | None) -> int:
     return size
 
 
-def pools_of(options: Mapping[str, Any], table: str) -> tuple[PublicPool, ...]:
-    """The public pools of a table; none if none was given."""
-    given = options.get("pool")
-    found = given.get(table, ()) if isinstance(given, Mapping) else (given or ())
-    return found if isinstance(found, tuple) else (PublicPool(keys=found),)
-
-
 def _pool_of(mechanism: str, table: str, options: Mapping[str, Any]) -> PublicPool:
     """The one pool for a table."""
     pools = pools_of(options, table)
@@ -477,11 +414,6 @@ def _published(noisy: Noisy, selection: Selection, *, pool: int | None = None) -
         reliable = 4 * stderr <= estimates.users
     published: pa.Table = with_counts(table, estimates.users, stderr=stderr, reliable=reliable)
     return published
-
-
-def remarks_on_fakes(fakes: float) -> dict[str, Any]:
-    """A note for readers of the table: nobody holds some of its rows."""
-    return {"rows of the pool that nobody holds, expected": float(f"{fakes:.2g}")}
 
 
 def _passes(scale: float, T: int, probability: float) -> int:

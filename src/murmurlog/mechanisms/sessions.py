@@ -23,8 +23,9 @@ from murmurlog.bundle.options import Option
 from murmurlog.counting.public_sets.sets import Sequences, least_threshold
 from murmurlog.errors import UsageError
 from murmurlog.mechanisms.letters import number, whole
-from murmurlog.mechanisms.pool import FAKES, FAKES_OPTION, OnDomain, Pool, check_sampler
+from murmurlog.mechanisms.pool import OnDomain, Pool, check_sampler
 from murmurlog.mechanisms.protocol import ITEMS, Asked, Mechanism, View, check_noise_kind
+from murmurlog.mechanisms.public_pools import FAKES, FAKES_OPTION
 from murmurlog.mechanisms.threshold import Threshold
 from murmurlog.privacy import (
     SAFETY,

@@ -22,7 +22,6 @@ from murmurlog.bundle.options import Option
 from murmurlog.bundle.schema import count_of, keys_schema
 from murmurlog.errors import UsageError
 from murmurlog.mechanisms.letters import Letter, check_letters
-from murmurlog.mechanisms.pool import FAKES_OPTION
 from murmurlog.mechanisms.protocol import (
     ITEMS,
     Asked,
@@ -38,6 +37,7 @@ from murmurlog.mechanisms.protocol import (
     with_counts,
     with_noise_error,
 )
+from murmurlog.mechanisms.public_pools import FAKES_OPTION
 from murmurlog.privacy import (
     ALWAYS,
     SAFETY,

@@ -19,8 +19,9 @@ from murmurlog.bundle.schema import count_of, schema, with_notes
 from murmurlog.counting.public_sets.sets import Sequences, least_threshold
 from murmurlog.errors import UsageError
 from murmurlog.mechanisms.letters import Letter, check_letters
-from murmurlog.mechanisms.pool import FAKES, OnDomain, Pool, check_sampler
+from murmurlog.mechanisms.pool import OnDomain, Pool, check_sampler
 from murmurlog.mechanisms.protocol import Mechanism, View, check_noise_kind, fault_of_counts
+from murmurlog.mechanisms.public_pools import FAKES
 from murmurlog.privacy import SAFETY, Guarantee, check_budget, check_neighbours, rounded_up, sides
 from murmurlog.privacy.sampler import Entropy
 from murmurlog.privacy.selection_bias import Selection

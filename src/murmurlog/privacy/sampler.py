@@ -292,7 +292,7 @@ def sampler_delta(*, scale: float, epsilon: float) -> float:
     the rest has less than 2^-126 together; n draws from a law within total variation eta of the
     exact one cost (1 + e^epsilon) n eta. A draw of `tails` has no larger eta, and no error but that
     of its draws where T < 0; `below` has none; a call of `passers` or `binomial` counts as 2^18 draws,
-    however many it stands for, and a number of `normal_above` or `uniform_fraction` as one.
+    however many it stands for. A number of `normal_above` that moves up to 8 draws counts as 8 of them.
     """
     return (1 + math.exp(min(epsilon, 700))) * sampler_distance(scale)
 

@@ -99,12 +99,16 @@ def test_a_pool_is_written_as_it_is_read(text, tmp_path):
         write(pool, tmp_path / "pool.txt")
 
 
-def test_coverage_is_the_share_of_queries_and_of_rows():
-    queries = pa.chunked_array([["maps", "maps", "maps"], ["news", "my own", "maps"]])
-    covered = coverage(pa.array(["maps", "weather"]), queries)
+def test_coverage_is_the_share_of_queries_of_rows_and_of_publishable_queries():
+    asked = [("maps", n) for n in range(25)] + [("news", n) for n in range(12)]
+    asked += [("my own", 1)] * 30 + [("maps", 1)] * 3
+    rows = pa.table({"query": [q for q, _ in asked], "user": [str(user) for _, user in asked]})
+    covered = coverage(pa.array(["maps", "weather"]), rows)
     assert covered.distinct == pytest.approx(1 / 3)
-    assert covered.volume == pytest.approx(4 / 6)
-    assert coverage(pa.array(["x"]), queries).volume == 0
+    assert covered.volume == pytest.approx(28 / 70)
+    # Repeated rows of one user are one user: "my own" cannot be published.
+    assert covered.publishable == {10: 0.5, 20: 1.0, 50: None}
+    assert coverage(pa.array(["x"]), rows).volume == 0
 
 
 LOGS = {
@@ -156,7 +160,9 @@ def test_the_command_writes_a_pool_and_says_what_it_covers(text, tmp_path):
     result = json.loads(done.stdout)
     assert result["size"] == 60_000 == len(out.read_text().splitlines())
     for model in ("plain", "aol"):
-        assert 0 < result["coverage"][model]["distinct"] < result["coverage"][model]["volume"] < 1
+        covered = result["coverage"][model]
+        assert 0 < covered["distinct"] < covered["volume"] < 1
+        assert covered["publishable"]["10"] > covered["distinct"]
 
 
 @pytest.mark.parametrize(

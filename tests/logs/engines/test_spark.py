@@ -106,6 +106,8 @@ class TestOnACluster:
             {"path": str(tmp_path / "log.parquet"), "kind": kind, "unit": unit, "d": d, "way": way}
             for kind, unit, d, way in asked
         ]
+        public = ["maps", "x'y", "[b]", "a b", *(f"nobody asks {n}" for n in range(60))]
+        requests.append({**requests[0], "pool": public, "earlier": ["$1", "nobody asks this now"]})
         running = start(played, cluster, requests, tmp_path)
         expected = played.on_duckdb(requests)
         for here, there in zip(finished(running, tmp_path), expected, strict=True):

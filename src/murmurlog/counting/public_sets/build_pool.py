@@ -47,12 +47,20 @@ _WORDS = re.compile(r"\w+(?:['\u2019.\-]\w+)*")
 _CELLS = re.compile(r"[\t,;|]")
 
 
+LOOKS_LIKE_LOG = (
+    "{name} looks like a search log. A pool made of a log is private data: somebody asked every query in "
+    "it, so a release on it protects nobody (A4). Build the pool from public text."
+)
+PUBLISHABLE = (10, 20, 50)  # users of a query that a release may publish
+
+
 @dataclass(frozen=True, kw_only=True)
 class Coverage:
     """How much of a log a pool holds."""
 
     distinct: float  # the share of its distinct queries
     volume: float  # the share of its rows
+    publishable: dict[int, float | None]  # of queries of at least so many users; None without any
 
 
 @cache
@@ -83,8 +91,7 @@ def build(texts: Sequence[Path], *, size: int) -> pa.Array:
     First the n-grams and nouns that the texts hold, then the other nouns of the dictionary, then
     "noun noun" and "adjective noun" by the product of their words' frequencies.
     """
-    if not 1 <= size <= MOST_SIZE:
-        raise UsageError(f"--size must lie between 1 and {MOST_SIZE}, not {size}")
+    check_size(size)
     for path in texts:
         check_text(path)
     grams, words = _count_grams(texts)
@@ -102,32 +109,44 @@ def build(texts: Sequence[Path], *, size: int) -> pa.Array:
     return pa.array([*found, *more], pa.string())
 
 
-def check_text(path: Path) -> None:
-    """Raises unless the file is there and is running text; a search log is refused."""
+def check_size(size: int) -> None:
+    """Raises unless a pool can have that many queries."""
+    if not 1 <= size <= MOST_SIZE:
+        raise UsageError(f"--size must lie between 1 and {MOST_SIZE}, not {size}")
+
+
+def check_public(path: Path) -> None:
+    """Raises unless the file is there; a file with the columns of a search log is refused."""
     if not path.is_file():
         raise InputError(f"there is no file of text {str(path)!r}")
+    if _has_log_columns(path, first_lines(path, compression_of(path)) or ()):
+        raise Refused(LOOKS_LIKE_LOG.format(name=path.name))
+
+
+def check_text(path: Path) -> None:
+    """Raises unless the file is there and is running text; a search log is refused."""
+    check_public(path)
     lines = first_lines(path, compression_of(path))
-    if _is_log(path, lines or ()):
-        raise Refused(
-            f"{path.name} looks like a search log. A pool made of a log is private data: somebody "
-            "asked every query in it, so a release on it protects nobody (A4). Build the pool from "
-            "public text."
-        )
+    if _is_table(path, lines or ()):
+        raise Refused(LOOKS_LIKE_LOG.format(name=path.name))
     suffixes = [suffix.lstrip(".").lower() for suffix in path.suffixes]
     kind = next((s for s in reversed(suffixes) if s not in COMPRESSIONS), "")
     if lines is None or kind in FORMATS:
         raise InputError(f"{path.name} is not plain text: a pool is built from running text")
 
 
-def _is_log(path: Path, lines: Sequence[str]) -> bool:
-    """Whether it has a user and a query column, or looks like a table whatever its header."""
+def _has_log_columns(path: Path, lines: Sequence[str]) -> bool:
+    """Whether it has a user and a query column."""
     with suppress(MurmurlogError):
         find(str(path))
         return True
-    if not lines:
-        return False
-    names = {name.strip().lower() for name in _CELLS.split(lines[0])}
-    if names & set(NAMES["user"]) and names & set(NAMES["query"]) or guess(str(path)):
+    names = {name.strip().lower() for name in _CELLS.split(lines[0])} if lines else set()
+    return bool(names & set(NAMES["user"]) and names & set(NAMES["query"]))
+
+
+def _is_table(path: Path, lines: Sequence[str]) -> bool:
+    """Whether it looks like a well-known log or another table, whatever its header."""
+    if lines and guess(str(path)):
         return True
     return len(lines) > 1 and 2 * sum("\t" in line for line in lines) > len(lines)
 
@@ -140,7 +159,7 @@ def _count_grams(texts: Sequence[Path]) -> tuple[Counter[str], Counter[str]]:
     for path in texts:
         for lines in lines_of(path):
             for line in lines.to_pylist():
-                for run in _runs(line):
+                for run in split_runs(line):
                     words.update(run)
                     grams.update(_grams(run, noun))
             least = 1
@@ -151,7 +170,7 @@ def _count_grams(texts: Sequence[Path]) -> tuple[Counter[str], Counter[str]]:
     return grams, words
 
 
-def _runs(line: str) -> Iterator[list[str]]:
+def split_runs(line: str) -> Iterator[list[str]]:
     """The words of a line between marks that end a phrase."""
     clean = normalise(line)
     if clean is None:
@@ -198,14 +217,22 @@ def _pairs(left: list[str], right: list[str]) -> Iterator[str]:
     return (f"{first} {second}" for first in left for second in right if first != second)
 
 
-def coverage(pool: pa.Array, queries: pa.ChunkedArray) -> Coverage:
-    """The shares of a log's distinct queries and of its rows that the pool holds."""
-    counts = pc.value_counts(queries.combine_chunks())
-    held = pc.is_in(counts.field("values"), value_set=pool)
-    rows = pc.sum(counts.field("counts").filter(held)).as_py() or 0
+def coverage(pool: pa.Array, rows: pa.Table) -> Coverage:
+    """The shares that the pool holds of a log's rows (user, query) and of its queries."""
+    asked = rows.group_by("query").aggregate([("user", "count"), ("user", "count_distinct")])
+    held = pc.is_in(asked["query"], value_set=pool).combine_chunks()
+    inside = asked.filter(held)
+    many = {least: _count(asked, least) for least in PUBLISHABLE}
     return Coverage(
-        distinct=held.true_count / max(1, len(counts)), volume=rows / max(1, len(queries))
+        distinct=inside.num_rows / max(1, asked.num_rows),
+        volume=(pc.sum(inside["user_count"]).as_py() or 0) / max(1, rows.num_rows),
+        publishable={n: _count(inside, n) / some if some else None for n, some in many.items()},
     )
+
+
+def _count(asked: pa.Table, least: int) -> int:
+    """How many queries have at least so many users."""
+    return int(pc.sum(pc.greater_equal(asked["user_count_distinct"], least)).as_py() or 0)
 
 
 def check_out(out: Path) -> None:

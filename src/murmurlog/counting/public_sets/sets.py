@@ -278,10 +278,7 @@ def read_pools(
 
     For pairs the lines are query<TAB>next query, for keywords one keyword each.
     """
-    if not path.is_file():
-        raise InputError(f"there is no pool file {str(path)!r}")
-    first = next(lines_of(path), pa.array([""]))[0].as_py()
-    urls = "\t" in first
+    urls = has_tabs(path)
     pools = {}
     for table in tables:
         if (table in ("click", "pair")) > urls:
@@ -297,6 +294,13 @@ def read_pools(
         else:
             pools[table] = read_pool(path, kind=table, keys=keys)
     return pools
+
+
+def has_tabs(path: Path) -> bool:
+    """Whether the lines of a pool have two columns; its first line decides."""
+    if not path.is_file():
+        raise InputError(f"there is no pool file {str(path)!r}")
+    return "\t" in next(lines_of(path), pa.array([""]))[0].as_py()
 
 
 def lines_of(path: Path) -> Iterator[pa.Array]:

@@ -22,8 +22,8 @@ from murmurlog.counting.public_sets.sets import Domain
 from murmurlog.errors import UsageError
 from murmurlog.mechanisms.korolova import keep_published
 from murmurlog.mechanisms.letters import number, whole
-from murmurlog.mechanisms.pool import POOL_OPTION, pools_of
 from murmurlog.mechanisms.protocol import Unprotected, View, check_noise_kind, with_noise_error
+from murmurlog.mechanisms.public_pools import POOL_OPTION, pools_of
 from murmurlog.privacy import check_budget, survival, turning_point
 from murmurlog.privacy.sampler import Entropy, draw
 

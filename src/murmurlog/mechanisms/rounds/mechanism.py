@@ -19,10 +19,9 @@ import pyarrow as pa
 from murmurlog.bundle.decimals import decimal, integer
 from murmurlog.bundle.options import Option
 from murmurlog.bundle.progress import measure
-from murmurlog.bundle.schema import keys_schema, with_notes
+from murmurlog.bundle.schema import in_order, keys_schema, with_notes
 from murmurlog.errors import Refused, UsageError
 from murmurlog.mechanisms.letters import number
-from murmurlog.mechanisms.pool import FAKES, FAKES_OPTION, POOL_OPTION, pools_of, remarks_on_fakes
 from murmurlog.mechanisms.protocol import (
     ITEMS,
     Mechanism,
@@ -31,7 +30,14 @@ from murmurlog.mechanisms.protocol import (
     check_noise_kind,
     fault_of_counts,
 )
-from murmurlog.mechanisms.rounds.pools import PoolKeys, pass_unheld, pool_keys
+from murmurlog.mechanisms.public_pools import (
+    FAKES,
+    FAKES_OPTION,
+    POOL_OPTION,
+    pools_of,
+    remarks_on_fakes,
+)
+from murmurlog.mechanisms.rounds.pools import PoolKeys, check_proposals, pass_unheld, pool_keys
 from murmurlog.mechanisms.rounds.text import letters_of, pools_from, schedule_from
 from murmurlog.privacy import (
     ALWAYS,
@@ -112,6 +118,8 @@ class Rounds(Mechanism):
             raise UsageError(f"focus must lie between {1 / FULL} and 1, not {self.focus!r}")
         if any(len(pool.thresholds) != self.schedule.rounds for pool in self.pools):
             raise UsageError(f"a pool needs a threshold for each of {self.schedule.rounds} rounds")
+        for pool in self.pools:  # by public numbers: a refusal must not depend on who holds what
+            check_proposals(self.schedule, pool)
 
     def __str__(self) -> str:
         limits = {"C": self.C, "reach": self.reach, "focus": self.focus}
@@ -149,11 +157,11 @@ class Rounds(Mechanism):
         chosen.pop("pool", None)
         usual = chosen.pop("fakes", None)
         if pools := pools_of(options, table):
-            chosen["pools"] = tuple((p.keys.size, p.fakes or usual or FAKES) for p in pools)
-        elif usual is not None:
-            raise UsageError(
-                f"--fakes is about a pool, and the {table} table has none: use --pool FILE"
-            )
+            usual = FAKES if usual is None else usual
+            fakes = [usual if p.fakes is None else p.fakes for p in pools]
+            chosen["pools"] = tuple((p.keys.size, F) for p, F in zip(pools, fakes, strict=True))
+        elif usual is not None and not options.get("pool"):
+            raise UsageError("--fakes is about a pool: use --pool FILE")
         if options.get("set_only"):
             if about := sorted(set(chosen) - {"rounds", "pools"}):
                 flag = "--" + about[0].replace("_", "-")
@@ -220,10 +228,10 @@ class Rounds(Mechanism):
         """What it adds to the account of a release with other tables."""
         return loss_of_rounds(self.schedule, neighbours=neighbours)
 
-    def bar(self) -> float:
-        """The weight that an item needs in the last round."""
+    def bar(self, pool: int = 0) -> float:
+        """The weight that an item needs in the last round; of a pool, a key of it."""
         s = self.schedule
-        return s.thresholds[-1] / GRID / sum(s.coefficients(s.rounds - 1))
+        return float(self._thresholds[-1][pool]) / GRID / sum(s.coefficients(s.rounds - 1))
 
     def guarantee(
         self,
@@ -284,7 +292,8 @@ class Rounds(Mechanism):
         found = [self._keys(held, self.select(held, entropy=entropy))]
         found += self._unheld(held, entropy)
         found += [] if held.earlier is None else [held.earlier.cast(found[0].schema)]
-        keys = pa.concat_tables(found)
+        # In public order: the last bits of the estimates depend on it, and must not tell who is held.
+        keys = in_order(pa.concat_tables(found))
         if self.schedule.counts is None:
             return with_notes(keys, self._remarks())
         # 5. Fresh counts: the set is public now, so every key gets a row, also if nobody holds it.

@@ -27,7 +27,8 @@ from murmurlog.privacy.sampler import (
 )
 
 BLOCK = 1 << 20
-DIRECT = 1 << 21  # keys that nobody holds are drawn one by one up to this many
+DIRECT = 1 << 21  # of pools up to this size, keys that nobody holds are drawn one by one
+MOST_PROPOSALS = 100_000  # of a larger pool, on average; a proposal takes milliseconds
 MOST_KEYS = 1 << 40
 
 # Of a round, measurements and what is remembered: who passes, who goes on, what is remembered.
@@ -59,8 +60,7 @@ def pool_keys(schedule: Schedule, *, size: int, fakes: float, late: float) -> Po
         raise UsageError(f"the expected number of fakes must be positive, not {fakes!r}")
     R = schedule.rounds
     parts = [1.0] if R == 1 else [(1 - late) / (R - 1)] * (R - 1) + [late]
-    least = min(part * fakes / size for part in parts)
-    if least >= 0.5 or max(parts) * fakes / size >= 0.5:
+    if size < 1 or max(parts) * fakes / size >= 0.5:
         raise UsageError(f"{fakes:g} fakes of a pool of {size} keys are too many: ask for fewer")
     steps = [
         math.ceil(GRID * -float(ndtri(part * fakes / size)) * schedule.sd(k))
@@ -75,11 +75,21 @@ def pool_keys(schedule: Schedule, *, size: int, fakes: float, late: float) -> Po
     return made
 
 
+def check_proposals(schedule: Schedule, keys: PoolKeys) -> None:
+    """Raises where the keys of a large pool that pass are too many to be drawn."""
+    fakes = keys.fakes(schedule)
+    if keys.size > DIRECT and fakes > min(keys.size, MOST_PROPOSALS):
+        raise UsageError(
+            f"about {fakes:.3g} of {keys.size} keys of a pool would pass though nobody holds them, more "
+            f"than the {MOST_PROPOSALS} that can be drawn: raise TP, or ask for fewer --fakes"
+        )
+
+
 def pass_unheld(
     schedule: Schedule, keys: PoolKeys, judge: Judge, *, count: int, entropy: Entropy
 ) -> int:
     """How many of `count` keys that nobody holds pass in some round."""
-    if count > DIRECT:
+    if keys.size > DIRECT:
         return _pass_lazily(schedule, keys, judge, count, entropy)
     found = 0
     for start in range(0, count, BLOCK):
@@ -112,8 +122,6 @@ def _pass_lazily(
     with mpmath.workprec(300):
         chances = _chances(schedule, keys.thresholds)
         p = mpmath.fsum(chances)
-        if p > 1:
-            raise UsageError("the thresholds of a pool this large are too low: ask for fewer fakes")
         proposals = binomial(count, p, entropy=entropy)
         kept = [_propose(schedule, keys, chances, p, entropy) for _ in range(proposals)]
     noises = [noise for noise in kept if noise is not None]

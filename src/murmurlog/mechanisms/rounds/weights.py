@@ -11,11 +11,13 @@ import ibis
 import numpy as np
 import pyarrow as pa
 
+from murmurlog.bundle.schema import keys_of
 from murmurlog.counting.bound import Bounded, EncodedBounded, PartitionedBounded, bound
 from murmurlog.counting.holdings import Holdings
 from murmurlog.counting.items import EncodedItems, Items, without
-from murmurlog.counting.public_sets.sets import Domain
+from murmurlog.counting.public_sets.sets import Domain, distinct
 from murmurlog.counting.subsequences import items_for, sets
+from murmurlog.errors import Refused, UsageError
 from murmurlog.logs.engines.protocol import Engine
 from murmurlog.logs.log import Log
 from murmurlog.mechanisms.protocol import View
@@ -64,13 +66,31 @@ def hold(
     (i) distinct, (ii) from the unit's own rows and a key that is drawn apart from all noise. Keys that
     are public already are left out before units are bounded: a rule about single items.
     """
-    items, earlier = view.items(log), view.earlier.get(view.kind)
+    items, earlier = view.items(log), _earlier(view, pools)
     if view.kind == "itemset":
         return _hold_sets(items, view, per_user, entropy)
     selected = items if earlier is None else without(items, earlier)
     kept = bound(selected, per_user=per_user, way=view.way, entropy=entropy)
     held = numbered(kept, items, complete=earlier is None)
-    return replace(held, earlier=earlier, pools=pools, in_pools=_in_pools(held, pools))
+    return in_pools(replace(held, earlier=earlier), pools)
+
+
+def _earlier(view: View, pools: Sequence[Domain]) -> pa.Table | None:
+    """The keys that are public already, each once; none of them may be in a pool."""
+    given = view.earlier.get(view.kind)
+    if given is None:
+        return None
+    if view.kind == "itemset":
+        raise UsageError("earlier keys cannot be counted again in an itemset table: leave it out")
+    keys = distinct(given.select(list(keys_of(view.kind, view.by))))
+    for pool in pools:
+        every = pool.keys(np.arange(pool.size))
+        if keys.join(every, keys.column_names, join_type="left semi").num_rows:
+            # It could be published twice, and fewer keys could be fakes than the thresholds are for.
+            raise Refused(
+                "a pool lists keys that were published earlier: take them out of the pool"
+            )
+    return keys
 
 
 def _hold_sets(items: Items, view: View, per_user: int, entropy: Entropy) -> Held:
@@ -83,17 +103,16 @@ def _hold_sets(items: Items, view: View, per_user: int, entropy: Entropy) -> Hel
     return numbered(made, items)
 
 
-def _in_pools(held: Held, pools: Sequence[Domain]) -> Any:
-    """(item, pool) of the items that a pool lists; no item is in two."""
+def in_pools(held: Held, pools: tuple[Domain, ...]) -> Held:
+    """The same with public keys: (item, pool) of the items that a pool lists; no item is in two."""
     parts = [
         pool.restrict(held.names, held.engine).select("item", pool=ibis.literal(n, "int64"))
         for n, pool in enumerate(pools, 1)
     ]
-    return (
-        held.engine.materialise(ibis.union(*parts) if len(parts) > 1 else parts[0])
-        if parts
-        else None
-    )
+    if not parts:
+        return held
+    listed = ibis.union(*parts) if len(parts) > 1 else parts[0]
+    return replace(held, pools=pools, in_pools=held.engine.materialise(listed))
 
 
 def numbered(kept: Bounded, items: Items, *, complete: bool = True) -> Held:

@@ -1,0 +1,578 @@
+"""Pools and earlier keys in `rounds`: reference numbers, exact laws, every road, and broken twins."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import played
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hostile import hostile_log
+from round_laws import law, passing, worlds_near, worst
+from scipy.stats import binom, chi2
+
+import murmurlog
+import murmurlog.logs.partitions
+from murmurlog.bundle.schema import BY_VALUE
+from murmurlog.counting.bound import bound
+from murmurlog.counting.items import TableItems
+from murmurlog.counting.public_sets.sets import Listed
+from murmurlog.errors import InputError, Refused, UsageError
+from murmurlog.logs.engines.duckdb import DuckEngine, connect
+from murmurlog.logs.log import read
+from murmurlog.logs.source import find
+from murmurlog.mechanisms import Rounds, View, parse
+from murmurlog.mechanisms.public_pools import PublicPool
+from murmurlog.mechanisms.rounds import pools as module
+from murmurlog.mechanisms.rounds.fresh_counts import count_users
+from murmurlog.mechanisms.rounds.holders import find_holders
+from murmurlog.mechanisms.rounds.pools import PoolKeys, pool_keys
+from murmurlog.mechanisms.rounds.weights import in_pools, numbered
+from murmurlog.privacy.counts import GRID
+from murmurlog.privacy.rounds import solve_rounds
+from murmurlog.privacy.sampler import SeededEntropy
+
+REFERENCE = (
+    "rounds(d=100, s=12.1891_9.89214_8.02809_6.5153, own=120_182_277_420, past=108_164_249, "
+    "T=9451090244_14594007617_20162887017_24629137221, C=3.0, reach=1.3, focus=0.3)"
+)
+
+
+@pytest.fixture(scope="module")
+def duck():
+    with connect() as engine:
+        yield engine
+
+
+def with_pools(mechanism, *pools, late=0.85):
+    """The mechanism with pools of these (size, fakes)."""
+    made = [pool_keys(mechanism.schedule, size=N, fakes=F, late=late) for N, F in pools]
+    return replace(mechanism, pools=tuple(made))
+
+
+def chances(mechanism, *, weight=0.0, pool=0):
+    """Of a key of the pool, to pass in each round."""
+    rules = {"C": mechanism.C, "reach": mechanism.reach}
+    thresholds = mechanism.pools[pool].thresholds
+    return passing(mechanism.schedule, thresholds, **rules, weight=weight)
+
+
+# --- reference numbers ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("N", "F", "steps", "by_round", "q0"),
+    [
+        (1000, 20.0, (4739624414, 7226982385, 9887064389, 8850128586),
+         (1e-3, 9.100420603463514e-4, 8.345449417615401e-4, 1.5966096000817033e-2), 0.018710683),
+        (100_000, 10.0, (6774812013, 10330237758, 14132554976, 15695391311),
+         (5e-6, 4.90276413339384e-6, 4.7581207548955645e-6, 8.283992571793927e-5), 9.7500811e-5),
+        (1_000_000, 10.0, (7502519825, 11439847103, 15650585388, 17954458049),
+         (5e-7, 4.949091871238983e-7, 4.853642441870103e-7, 8.320226273808447e-6), 9.8004997e-6),
+    ],
+)  # fmt: skip
+def test_thresholds_of_pools_and_the_chance_of_a_fake_are_the_reference_ones(
+    N, F, steps, by_round, q0
+):
+    mechanism = with_pools(parse(REFERENCE), (N, F))
+    assert mechanism.pools[0].thresholds == steps
+    found = chances(mechanism)
+    assert found == pytest.approx(by_round, rel=1e-4)
+    assert sum(found) == pytest.approx(q0, rel=1e-4)
+    assert N * sum(found) < mechanism.fakes() <= F * (1 + 1e-6)
+
+
+def test_a_key_of_one_unit_and_what_two_twins_would_show_are_the_reference_ones():
+    """P4 and P5: a key of nobody, of one unit alone, and one of 100 keys of a unit."""
+    mechanism = with_pools(parse(REFERENCE), (20, 2.0))
+    nobody, alone, spread = (sum(chances(mechanism, weight=w)) for w in (0.0, 1.0, 0.1))
+    assert nobody == pytest.approx(0.0906, rel=0.02)
+    assert alone == pytest.approx(0.1344, rel=0.02)
+
+    def stick(p, q):
+        """H_1 of how many of 100 keys show."""
+        n = np.arange(101)
+        return np.maximum(0, binom.pmf(n, 100, p) - math.e * binom.pmf(n, 100, q)).sum()
+
+    twin = 1 - (1 - spread) * (1 - nobody)  # a held key is chosen as a fake, too
+    assert stick(twin, nobody) == pytest.approx(0.7, rel=0.05)
+    assert stick(spread, nobody) < 1e-6
+
+
+# --- the law of a pool key and of a key outside ---------------------------------------------------
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+@pytest.mark.parametrize("pools", [(1, 0), (1, 1), (1, 2)])
+def test_no_world_with_pool_keys_exceeds_the_claim(neighbours, pools):
+    epsilon, delta = 1.0, 1e-2
+    schedule = solve_rounds(
+        epsilon=epsilon, delta=delta, d=2, shares=(0.4, 0.6), memory=0.9, late=0.7,
+        neighbours=neighbours,
+    )  # fmt: skip
+    rules = {"C": 3.0, "reach": 1.3, "focus": 0.3}
+    mechanism = with_pools(Rounds(schedule=schedule, **rules), (50, 4.0), (40, 8.0))
+    claim = mechanism.guarantee(epsilon=epsilon, neighbours=neighbours).delta
+    without = Rounds(schedule=schedule, **rules).guarantee(epsilon=epsilon, neighbours=neighbours)
+    assert claim == without.delta <= delta * 1.001  # any threshold of a pool costs nothing
+    top = math.ceil(1.6 * schedule.thresholds[1] / GRID / sum(schedule.coefficients(1)))
+    how = {"epsilon": epsilon, "neighbours": neighbours, "pools": pools}
+    found = worst(mechanism, worlds=worlds_near(top, seed=7, count=12), **how)
+    assert 0 < found <= claim
+    # Noise for held keys alone shows who holds the key.
+    assert worst(mechanism, worlds=[(0, 0, 0)], held_only=True, **how) > 3 * claim
+
+
+def held_of(engine, holdings, pools, *, d, earlier=None):
+    """What `rounds` gathers where each unit holds these items, with pools of these keys."""
+    rows = [(str(unit), item) for unit, held in enumerate(holdings) for item in held]
+    unit, item = zip(*rows, strict=True)
+    table = pa.table({"unit": unit, "time": pa.nulls(len(rows), pa.timestamp("us")), "query": item})
+    items = TableItems(
+        engine=engine, table=engine.keep(table), kind="query", keys=("query",), unit="user",
+        timed=False,
+    )  # fmt: skip
+    held = numbered(bound(items, per_user=d, way="random", entropy=SeededEntropy(3)), items)
+    listed = tuple(Listed(table=pa.table({"query": keys})) for keys in pools)
+    return in_pools(held, listed)
+
+
+def test_released_sets_with_a_pool_follow_the_law(duck):
+    """Thousands of pairs of a pool key and a key outside, each with a unit that holds both."""
+    copies = 4000
+    schedule = replace(
+        solve_rounds(epsilon=1.0, delta=1e-2, d=2, shares=(0.4, 0.6), memory=0.9, late=0.7),
+        scales=(1.0, 0.8), own=(2, 3), past=(1,), thresholds=(6 * GRID, 9 * GRID), counts=None,
+    )  # fmt: skip
+    mechanism = Rounds(schedule=schedule, C=1.0, focus=0.3)
+    keys = PoolKeys(size=2 * copies, thresholds=(4 * GRID, 5 * GRID))
+    mechanism = replace(mechanism, pools=(keys,))
+    holdings = [(f"{n}a", f"{n}b") for n in range(copies)]
+    pool = [f"{n}{kind}" for n in range(copies) for kind in ("a", "c")]  # c: held by nobody
+    held = held_of(duck, holdings, [pool], d=2)
+    shown = set(mechanism.release(held, entropy=SeededEntropy(5))["query"].to_pylist())
+    kinds = [2 * (f"{n}a" in shown) + (f"{n}b" in shown) for n in range(copies)]
+    nobody = sum(f"{n}c" in shown for n in range(copies))
+    expected = copies * law(mechanism, 0, 0, 1, nodes=800, pools=(1, 0))
+    observed = np.bincount(kinds, minlength=4)
+    assert ((observed - expected) ** 2 / expected).sum() < chi2.isf(1e-6, 3)
+    wrong = copies * law(mechanism, 0, 0, 1, nodes=800)  # the pool's thresholds are not used
+    assert ((observed - wrong) ** 2 / wrong).sum() > 100
+    q0 = law(mechanism, 0, 0, 0, nodes=800, pools=(1, 0))[2]
+    assert abs(norm_score(nobody, copies, q0)) < 5
+
+
+def norm_score(found, count, chance):
+    """How many standard deviations a count is from its mean."""
+    return (found - count * chance) / math.sqrt(count * chance * (1 - chance))
+
+
+class HeldOnly(Rounds):
+    """Noise only for keys of the pool that somebody holds."""
+
+    def _unheld(self, held, entropy):
+        return []
+
+
+class FakesAmongAll(Rounds):
+    """Fakes are chosen among all keys of the pool, also those that are held."""
+
+    def _unheld(self, held, entropy):
+        empty = replace(held, in_pools=held.in_pools.limit(0))
+        return super()._unheld(empty, entropy)
+
+
+class LastRoundOnly(Rounds):
+    """Keys that nobody holds are judged by the last round's threshold alone."""
+
+    def _unheld(self, held, entropy):
+        high = [T * 100 for T in self.pools[0].thresholds[:-1]]
+        keys = replace(self.pools[0], thresholds=(*high, self.pools[0].thresholds[-1]))
+        return Rounds._unheld(replace(self, pools=(keys,)), held, entropy)
+
+
+@pytest.mark.parametrize("made", [Rounds, HeldOnly, FakesAmongAll, LastRoundOnly])
+def test_keys_of_one_unit_and_of_nobody_show_as_often_as_the_law_says(duck, made):
+    """A run is thousands of worlds: a pool key of one unit alone, and keys that nobody holds."""
+    alone, unheld = 4000, 96_000
+    right = with_pools(parse(REFERENCE), (20, 2.0))
+    keys = replace(right.pools[0], size=alone + unheld)
+    mechanism = made(schedule=right.schedule, C=3.0, reach=1.3, focus=0.3, pools=(keys,))
+    pool = [*(f"held {n}" for n in range(alone)), *(f"nobody {n}" for n in range(unheld))]
+    held = held_of(duck, [(key,) for key in pool[:alone]], [pool], d=100)
+    shown = mechanism.release(held, entropy=SeededEntropy(11))["query"].to_pylist()
+    with_unit = len({key for key in shown if key.startswith("held")})
+    without = len({key for key in shown if key.startswith("nobody")})
+    scores = (
+        norm_score(with_unit, alone, sum(chances(right, weight=1.0))),
+        norm_score(without, unheld, sum(chances(right))),
+    )
+    if made is Rounds:
+        assert len(shown) == len(set(shown))
+        assert max(map(abs, scores)) < 4
+    else:
+        assert max(map(abs, scores)) > 5.5
+    if made is HeldOnly:  # shown by the unit alone: delta at every epsilon
+        assert without == 0 < 0.12 * alone < with_unit
+
+
+# --- large pools ----------------------------------------------------------------------------------
+
+
+def judge_of(mechanism, pool=1):
+    return lambda k, z, remembered: mechanism.judged(k, z, remembered, pool)
+
+
+def test_large_pools_have_the_same_law_as_direct_draws(monkeypatch):
+    """The thresholds are so low that a key often lies beyond several of them."""
+    mechanism = with_pools(parse(REFERENCE), (20, 2.0))
+    (keys,), runs, count = mechanism.pools, 150, 100
+    q0, p = sum(chances(mechanism)), mechanism.fakes() / 20
+    entropy = SeededEntropy(2)
+
+    def passed(**how):
+        return [
+            module.pass_unheld(
+                mechanism.schedule, keys, judge_of(mechanism), count=count, entropy=entropy, **how
+            )
+            for _ in range(runs)
+        ]
+
+    direct = passed()
+    monkeypatch.setattr(module, "DIRECT", 10)
+    lazy = passed()
+    edges = binom.ppf([0.2, 0.4, 0.6, 0.8], count, q0)
+    expected = runs * np.diff([0, *binom.cdf(edges, count, q0), 1])
+    for found in (direct, lazy):
+        observed = np.bincount(np.searchsorted(edges, found), minlength=5)
+        assert ((observed - expected) ** 2 / expected).sum() < chi2.isf(1e-4, 4)
+        assert abs(norm_score(sum(found), runs * count, q0)) < 3.5
+    assert norm_score(runs * count * p, runs * count, q0) > 3.5  # all proposals, not those kept
+
+
+def test_proposals_are_kept_once_and_lie_beyond_a_threshold():
+    """The share that is kept is P(some H_k) / sum P(H_k); sampled here by numpy, apart from the code."""
+    mechanism = with_pools(parse(REFERENCE), (20, 8.0))
+    s, (keys,) = mechanism.schedule, mechanism.pools
+    chances_, entropy = module._chances(s, keys.thresholds), SeededEntropy(4)
+    p = sum(chances_)
+    made = [module._propose(s, keys, chances_, p, entropy) for _ in range(500)]
+    kept = np.array([noise for noise in made if noise is not None])
+    c = np.array([[*s.coefficients(k), *[0] * (3 - k)] for k in range(4)])
+    assert (kept @ c.T >= keys.thresholds - c.sum(axis=1)).any(axis=1).all()
+    z = np.random.default_rng(1).normal(size=(400_000, 4)) * np.array(s.scales) * GRID
+    union = (z @ c.T >= keys.thresholds).any(axis=1).mean()
+    assert abs(norm_score(len(kept), len(made), union / float(p))) < 4
+    assert union / float(p) < 0.9  # else it would say little
+
+
+def test_of_a_huge_pool_only_keys_that_pass_are_drawn():
+    mechanism = with_pools(parse(REFERENCE), (1 << 25, 10.0))
+    found = module.pass_unheld(
+        mechanism.schedule, mechanism.pools[0], judge_of(mechanism), count=(1 << 25) - 7,
+        entropy=SeededEntropy(1),
+    )  # fmt: skip
+    assert 0 < found < 40
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda m: with_pools(m, (1 << 40, 1e-3)), "asks more of a key than keys outside"),
+        (lambda m: with_pools(m, (10, 9.0)), "are too many: ask for fewer"),
+        (lambda m: with_pools(m, (10, 0.0)), "fakes must be positive"),
+        (lambda m: with_pools(m, (0, 1.0)), "are too many: ask for fewer"),
+        (lambda m: PoolKeys(size=0, thresholds=(1,) * 4), "a pool has 1 to 2"),
+        (lambda m: replace(m, pools=(PoolKeys(size=9, thresholds=(1, 2)),)), "each of 4 rounds"),
+        (lambda m: replace(m, pools=(PoolKeys(size=1 << 22, thresholds=(1,) * 4),)), "raise TP"),
+    ],
+)
+def test_pools_that_make_no_sense_are_refused_by_public_numbers(make, message):
+    with pytest.raises(UsageError, match=message):
+        make(parse(REFERENCE))
+
+
+def test_a_pool_of_another_size_than_the_thresholds_are_for_is_refused(duck):
+    held = held_of(duck, [("a", "b")], [["a", "c", "d"]], d=2)
+    mechanism = with_pools(parse(REFERENCE), (4, 0.5))
+    with pytest.raises(Refused, match="not those that the thresholds were made for"):
+        mechanism.release(held, entropy=SeededEntropy(1))
+    with pytest.raises(Refused, match="not those that the thresholds were made for"):
+        parse(REFERENCE).release(held, entropy=SeededEntropy(1))
+
+
+# --- every road -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory):
+    """(a log, its size, its queries by how many users ask them)."""
+    path = tmp_path_factory.mktemp("log") / "log.parquet"
+    log = hostile_log(1500, seed=1)
+    pq.write_table(log, path)
+    with connect() as engine:
+        rows = read(find(str(path)), engine=engine).table
+        users = rows.group_by("query").aggregate(users=rows.user.nunique())
+        asked = users.order_by([users.users.desc(), "query"]).query.to_pyarrow().to_pylist()
+    return path, log.nbytes, asked
+
+
+def test_pool_keys_fare_alike_in_batches_and_in_memory(hostile, monkeypatch):
+    """The noise is a function of the key, and keys that nobody holds have the same draws."""
+    monkeypatch.setattr("murmurlog.logs.engines.duckdb.ROWS_A_BATCH", 100)
+    path, _, asked = hostile
+    pool = [*asked[1::2], *(f"nobody asks {n}" for n in range(60))]
+    request = {"path": str(path), "kind": "query", "unit": "user-day", "d": 3, "pool": pool}
+    request["earlier"] = [asked[0], "an earlier key that nobody asks now"]
+    (passing_by,), (staying,) = played.on_duckdb([request]), played.on_duckdb([request], dense=True)
+    assert passing_by == staying
+    published = [row[0] for row in staying["published"]]
+    assert set(request["earlier"]) <= set(published)
+    assert any(key.startswith("nobody") for key in published)
+    assert len(set(published) & set(pool)) > 3
+    (without,) = played.on_duckdb([{**request, "pool": []}])
+    assert without["published"] != staying["published"]
+
+
+def roads(path, size, view, mechanism, monkeypatch):
+    """(its name, what the mechanism gathers) on every road through the log."""
+    for road in ("general", "encoded", "partitioned"):
+        with monkeypatch.context() as patched, connect() as engine:
+            if road == "general":
+                patched.setattr(DuckEngine, "local", None)
+            if road == "partitioned":
+                patched.setattr(murmurlog.logs.partitions, "ROOM", size / 3 / engine.memory)
+                patched.setattr(murmurlog.logs.partitions, "ROWS_A_BATCH", 300)
+            log = read(find(str(path)), engine=engine, keep={BY_VALUE: "country"})
+            yield road, mechanism.gather(log, view, entropy=SeededEntropy(3))
+
+
+@pytest.mark.parametrize("d", [2, 100])
+def test_earlier_keys_are_left_out_before_bounding_and_counted_on_every_road(
+    hostile, monkeypatch, d
+):
+    path, size, asked = hostile
+    earlier = [*asked[:3], "nobody asks this"]
+    view = View(kind="query", way="first", earlier={"query": pa.table({"query": earlier})})
+    mechanism = Rounds.solve(epsilon=4.0, delta=1e-3, d=d)
+    found = {}
+    for road, held in roads(path, size, view, mechanism, monkeypatch):
+        rows = held.table.join(held.names, "item").select("unit", "query").to_pyarrow()
+        assert not set(rows["query"].to_pylist()) & set(earlier)  # never selected
+        sizes = np.bincount(np.unique(rows["unit"].to_numpy(), return_inverse=True)[1])
+        # The bound is filled with other items: removing keys after bounding would leave fewer.
+        bounded = (np.bincount(sizes).tolist(), sorted(rows["query"].to_pylist()))
+        keys = pa.table({"query": [*asked[3:9], *earlier]})
+        holders = find_holders(held, keys)
+        pairs = np.zeros((keys.num_rows, 100), np.int64)
+        np.add.at(pairs, (holders.item, holders.m), holders.units)
+        shown = mechanism.release(held, entropy=SeededEntropy(1))
+        assert set(earlier) <= set(shown["query"].to_pylist())
+        found[road] = (*bounded, pairs.tolist())
+        users = np.bincount(holders.item, holders.units, minlength=keys.num_rows)
+        assert users[-1] == 0 < users[-2]  # nobody, and somebody
+    assert found["general"] == found["encoded"] == found["partitioned"]
+
+
+class HeldRows(Rounds):
+    """A count row only for those earlier keys that somebody holds now."""
+
+    def release(self, held, *, entropy):
+        there = held.items.table.select("query").distinct().to_pyarrow()
+        kept = held.earlier.join(there, ["query"], join_type="left semi")
+        return super().release(replace(held, earlier=kept), entropy=entropy)
+
+
+@pytest.mark.parametrize("made", [Rounds, HeldRows])
+def test_a_row_of_an_earlier_key_does_not_tell_that_somebody_holds_it(duck, made):
+    """D: a unit holds the key; D': it is removed, or replaced by one with another item."""
+    mechanism = Rounds.solve(epsilon=1.0, delta=1e-6, d=2)
+    mechanism = made(schedule=mechanism.schedule, C=3.0, reach=1.3, focus=0.3)
+    tables = []
+    for one in (["e"], [], ["a"]):
+        held = held_of(duck, [("a",), *([one] if one else [])], [], d=2)
+        held = replace(held, earlier=pa.table({"query": ["e"]}))
+        shown = [mechanism.release(held, entropy=SeededEntropy(n)) for n in range(3)]
+        tables.append(["e" in table["query"].to_pylist() for table in shown])
+    told = tables[0] != tables[1] or tables[0] != tables[2]
+    assert told == (made is HeldRows)
+    assert all(tables[0])
+
+
+def test_one_norm_for_selected_and_earlier_keys(duck):
+    """A unit with an earlier key and a selected one gives both the weight of two published items."""
+    mechanism = Rounds.solve(epsilon=20.0, delta=1e-2, d=2, count_per_user=1)
+    held = held_of(duck, [("a", "e")] * 300, [], d=2)
+    held = replace(held, earlier=pa.table({"query": ["e"]}))
+    holders = find_holders(held, pa.table({"query": ["a", "e"]}))
+    assert (holders.m == 2).all()
+    weights = holders.weighted(1) / 300 / GRID
+    assert weights == pytest.approx([math.sqrt(1 / 2)] * 2, rel=1e-5)
+    assert (weights**2).sum() <= 1
+    assert set(holders.histogram().tolist()) == {0, 300}
+    counted = count_users(
+        holders, mechanism.schedule.counts, lambda scale, n: np.zeros(n, np.int64)
+    )
+    assert counted.d2 == 1
+
+
+def test_earlier_keys_that_a_pool_lists_are_refused(hostile):
+    path, _, asked = hostile
+    pools = (PublicPool(keys=Listed(table=pa.table({"query": asked[:9]}))),)
+    earlier = pa.table({"query": [asked[0], asked[0]]})
+    mechanism = Rounds.solve(epsilon=4.0, delta=1e-3, d=2, pools=((9, 1.0),))
+    view = View(kind="query", way="first", options={"pool": {"query": pools}})
+    with connect() as engine:
+        log = read(find(str(path)), engine=engine)
+        both = replace(view, earlier={"query": earlier})
+        with pytest.raises(Refused, match="take them out of the pool"):
+            mechanism.gather(log, both, entropy=SeededEntropy(1))
+        sets = View(kind="itemset", way="first", earlier={"itemset": pa.table({"items": [["a"]]})})
+        with pytest.raises(UsageError, match="itemset"):
+            Rounds.solve(epsilon=4.0, delta=1e-3, d=2).gather(log, sets, entropy=SeededEntropy(1))
+        once = View(kind="query", way="first", earlier={"query": earlier})
+        held = Rounds.solve(epsilon=4.0, delta=1e-3, d=2).gather(
+            log, once, entropy=SeededEntropy(1)
+        )
+        assert held.earlier.num_rows == 1  # a repeated key has one row
+
+
+def test_rows_are_counted_in_public_order(duck, monkeypatch):
+    """Held keys, fakes and earlier keys must not be told apart by the order of their draws."""
+    mechanism = Rounds.solve(epsilon=8.0, delta=1e-3, d=1)
+    mechanism = replace(
+        mechanism, pools=(PoolKeys(size=3, thresholds=(-(1 << 50),) * 4),)
+    )  # all pass
+    seen = []
+    real = find_holders
+
+    def spy(held, keys):
+        seen.append(keys["query"].to_pylist())
+        return real(held, keys)
+
+    monkeypatch.setattr("murmurlog.mechanisms.rounds.holders.find_holders", spy)
+    for one in ("b", "d", "y"):
+        held = held_of(duck, [(one,)] * 2, [["b", "d", "y"]], d=1)
+        held = replace(held, earlier=pa.table({"query": ["c", "a"]}))
+        mechanism.release(held, entropy=SeededEntropy(1))
+    assert seen == [["a", "b", "c", "d", "y"]] * 3
+
+
+# --- whole releases -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def log(write_tsv):
+    popular = ["maps", "weather", "news", "buses", "football", "cinema"]
+    rows = [
+        {
+            "user": f"u{n}",
+            "time": f"2026-01-0{1 + i}",
+            "query": query,
+            "url": f"https://{query}.org",
+        }
+        for n in range(150)
+        for i, query in enumerate([*popular, f"only mine {n}"])
+    ]
+    return write_tsv(rows, columns=("user", "time", "query", "url", "day"))
+
+
+@pytest.fixture
+def pool(tmp_path):
+    def write(name, lines):
+        path = tmp_path / name
+        path.write_text("".join(line + "\n" for line in lines))
+        return path
+
+    return write
+
+
+def failures(out):
+    return [check.name for check in murmurlog.verify(out).checks if not check.ok]
+
+
+NOBODY = [f"nobody asks {n}" for n in range(500)]
+
+
+def test_a_release_with_two_pools_is_verified_and_they_are_disjoint(log, pool, tmp_path):
+    first = pool("first.txt", ["maps", "Weather", "weather", *NOBODY])
+    second = pool("second.txt", ["weather", "news", *(f"{key} again" for key in NOBODY[:200])])
+    done = murmurlog.release(
+        log, out=tmp_path / "out", tables=["query", "click"], epsilon=4, delta=1e-6,
+        pool=[f"{first}:20", str(second)], fakes=3, entropy=SeededEntropy(1),
+    )  # fmt: skip
+    assert failures(tmp_path / "out") == ["noise"]  # it has a seed
+    parameters = done.plans["query"].mechanism.parameters()
+    assert parameters["pool_sizes"] == [502, 201]  # weather is in the first
+    assert parameters["rounds"] == 8
+    assert parameters["expected_fakes"] == pytest.approx(23, rel=1e-4)
+    assert "A4" in done.guarantee.assumptions
+    assert done.plans["click"].mechanism.pools == ()  # a file of queries says nothing about clicks
+    queries = murmurlog.load(tmp_path / "out").tables["query"]["query"].to_pylist()
+    assert {"maps", "weather", "news"} <= set(queries)
+    fakes = [query for query in queries if query.startswith("nobody")]
+    assert 5 < len(fakes) < 50
+    assert not any(query.startswith("only mine") for query in queries)
+    murmurlog.release(
+        log, out=tmp_path / "again", tables=["query", "click"], epsilon=4, delta=1e-6,
+        pool=[f"{first}:20", str(second)], fakes=3, entropy=SeededEntropy(1),
+    )  # fmt: skip
+    assert murmurlog.load(tmp_path / "again").tables["query"]["query"].to_pylist() == queries
+
+
+def test_clicks_have_a_pool_of_pairs(log, pool, tmp_path):
+    lines = [f"{query}\thttps://{query}.org" for query in ("maps", "weather", *NOBODY)]
+    done = murmurlog.release(
+        log, out=tmp_path / "out", tables=["query", "click"], epsilon=8, delta=1e-6,
+        pool=pool("pairs.txt", lines), entropy=SeededEntropy(1),
+    )  # fmt: skip
+    assert failures(tmp_path / "out") == ["noise"]  # it has a seed
+    for table in ("query", "click"):
+        assert done.plans[table].mechanism.parameters()["pool_sizes"] == [502]
+
+
+def test_denied_and_screened_keys_are_not_in_the_pool(log, pool, tmp_path):
+    deny = pool("deny.txt", ["maps", "nobody asks 7"])
+    path = pool("pool.txt", ["maps", "weather", "somebody@example.org", *NOBODY])
+    done = murmurlog.release(
+        log, out=tmp_path / "out", tables=["query"], epsilon=4, delta=1e-6, pool=path, fakes=200,
+        deny=deny, entropy=SeededEntropy(1),
+    )  # fmt: skip
+    assert done.plans["query"].mechanism.parameters()["pool_sizes"] == [500]
+    queries = murmurlog.load(tmp_path / "out").tables["query"]["query"].to_pylist()
+    assert not {"maps", "nobody asks 7", "somebody@example.org"} & set(queries)
+    assert len(queries) > 100
+
+
+@pytest.mark.parametrize(
+    ("lines", "options", "error", "message"),
+    [
+        (NOBODY, {"tables": ["itemset"]}, InputError, "fits none of the tables itemset"),
+        (NOBODY, {"tables": ["click"]}, InputError, "fits none of the tables click"),
+        (NOBODY, {"fakes": 0}, UsageError, "fakes must be positive"),
+        (NOBODY, {"fakes": 400}, UsageError, "too many: ask for fewer"),
+        (NOBODY, {"fakes": 1e-12}, UsageError, "asks more of a key than keys outside"),
+        (NOBODY, {"by": ("day", ["1"])}, UsageError, "do not go together"),
+        (None, {"fakes": 5}, UsageError, "--fakes is about a pool"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_booked(
+    log, pool, tmp_path, lines, options, error, message
+):
+    ledger = tmp_path / "ledger.json"
+    if lines:
+        options = {"pool": pool("pool.txt", lines), **options}
+    asked = {"tables": ["query"], "epsilon": 2, "delta": 1e-6, "ledger": ledger, "source_name": "s"}
+    with pytest.raises(error, match=message):
+        murmurlog.release(log, out=tmp_path / "out", **{**asked, **options})
+    assert not ledger.exists()
+    assert not (tmp_path / "out").exists()
+
+
+def test_two_files_with_the_same_keys_are_no_two_pools(log, pool, tmp_path):
+    twice = [pool("one.txt", NOBODY), pool("two.txt", NOBODY)]
+    with pytest.raises(InputError, match=r"two\.txt has no key .* is in no other pool"):
+        murmurlog.release(
+            log, out=tmp_path / "out", tables=["query"], epsilon=2, delta=1e-6, pool=twice
+        )
