@@ -4,10 +4,11 @@
 
 Kinds: killed (SIGKILL) or stopped (Ctrl-C, SIGTERM) at points from the first row read to the last
 booking, a disk that is full, a folder that cannot be written, a damaged ledger, a ledger that somebody
-else holds, a log that changes while it is read, sixteen releases at once under a cap that fits three,
-a clock that jumps.
+else holds, a log that changes while it is read, sixteen releases at once under a cap that fits three, eight
+on a source with a budget filter, a clock that jumps.
 
-After each run these must hold: what is booked is never less than what is published; a bundle is whole
+After each run these must hold: what is booked is never less than what is published, and never more than
+the limits of a budget filter; a bundle is whole
 or absent; the ledger opens again (where it was not itself destroyed); nothing but the bundle is in its
 folder; the exit code is one of ours and never 70; no traceback is printed, and what is printed says
 what to do; a stopped release says what was spent, and that is what the ledger has. Exit 0 only if all of it held every time.
@@ -27,7 +28,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from queue import Queue
 from typing import Any
@@ -39,9 +40,12 @@ from murmurlog.bundle.scratch import PREFIX, sweep
 from murmurlog.errors import MurmurlogError
 from murmurlog.logs.invented.generate import invent, write
 from murmurlog.privacy import Guarantee
+from murmurlog.privacy.budget_filter import fits
 from murmurlog.publishing.ledger import Ledger
 
-EPSILON, DELTA, CAP = 3.0, 1e-5, 1000.0
+EPSILON, DELTA = 3.0, 1e-5
+CAPS = {"sum": (1000.0, 0.5), "filter": (3.0, 1e-5)}  # by the rule of the source
+PART = "1/3"  # of the cap, for a release on a source with a budget filter
 OURS = {0, 1, 2, 3, 4, 5, 6}  # exit codes that say what happened
 KILLED = -signal.SIGKILL
 STOPPED = {128 + signal.SIGINT, 128 + signal.SIGTERM}
@@ -54,6 +58,7 @@ class Place:
 
     root: Path
     more: tuple[str, ...] = ()  # flags of every release
+    rule: str = "sum"  # of the source
 
     @property
     def ledger(self) -> Path:
@@ -68,10 +73,12 @@ class Place:
         path = self.root / "stderr"
         return path.read_text(errors="replace") if path.exists() else ""
 
-    def arguments(self, log: str) -> list[str]:
+    def arguments(self, log: str, out: str = "out/bundle") -> list[str]:
+        asked = ["--epsilon", str(EPSILON), "--delta", str(DELTA)]
+        budget = asked if self.rule == "sum" else ["--of-cap", PART]
         return [
-            "release", log, "--out", "out/bundle", "--epsilon", str(EPSILON), "--delta", str(DELTA),
-            "--ledger", "books/ledger.db", "--source", "web", *self.more,
+            "release", log, "--out", out, *budget, "--ledger", "books/ledger.db", "--source", "web",
+            *self.more,
         ]  # fmt: skip
 
 
@@ -93,6 +100,7 @@ class Bench:
     logs: dict[str, Path]
     runs: int
     more: tuple[str, ...] = ()
+    rule: str = "sum"
 
     def place(self) -> Place:
         root = Path(tempfile.mkdtemp(prefix="fault-", dir=self.root))
@@ -100,8 +108,9 @@ class Bench:
             (root / name).mkdir()
         for name, log in self.logs.items():
             (root / name).hardlink_to(log)
-        place = Place(root, self.more)
-        Ledger(place.ledger).cap("web", epsilon=CAP, delta=0.5)
+        place = Place(root, self.more, self.rule)
+        epsilon, delta = CAPS[self.rule]
+        Ledger(place.ledger).cap("web", epsilon=epsilon, delta=delta, rule=self.rule)
         return place
 
 
@@ -128,10 +137,12 @@ def look(
         spent = sum(entry.epsilon for entry in entries)
         if before and before not in {entry.release_id for entry in entries}:
             broken.append("what was booked before is lost")
-        if [account.epsilon_cap for account in accounts] != [CAP]:
+        cap = CAPS[place.rule][0]
+        if [(account.epsilon_cap, account.rule) for account in accounts] != [(cap, place.rule)]:
             broken.append("the cap is lost")
-        if [change.epsilon for change in book.cap_history()] != [CAP]:
+        if [change.epsilon for change in book.cap_history()] != [cap]:
             broken.append("the history of the cap is lost")
+        broken += exceeded(book)
         entries = [entry for entry in entries if entry.release_id != before]
         if published:
             report = verify(place.bundle, ledger=place.ledger)
@@ -160,6 +171,26 @@ def look(
     if code in OURS - {0} and state == "reserved" and "booked" not in place.said:
         broken.append("a budget was spent and the message does not say so")
     return state, broken
+
+
+def exceeded(book: Ledger) -> list[str]:
+    """Which promises a ledger breaks about sources with a budget filter."""
+    broken = []
+    for account in book.accounts():
+        if account.limits is None:
+            continue
+        booked = [entry.amounts for entry in book.entries(account.name)]
+        every = [amounts for amounts in booked if amounts is not None]
+        if len(every) < len(booked):
+            broken.append(f"{account.name}: booked without amounts")
+        if every and not fits(account.limits, every[:-1], every[-1]):
+            broken.append(f"{account.name}: the rectangle is exceeded")
+    return broken
+
+
+def filtered_kills(bench: Bench, runner: Runner, share: int) -> Iterator[tuple[str, list[str]]]:
+    """SIGKILL at the same points, on a source with a budget filter."""
+    yield from kills(replace(bench, rule="filter"), runner, share)
 
 
 def kills(bench: Bench, runner: Runner, share: int) -> Iterator[tuple[str, list[str]]]:
@@ -327,31 +358,43 @@ def crowd(bench: Bench, runner: Runner, share: int) -> Iterator[tuple[str, list[
     """Sixteen releases at once, under a cap that fits three."""
     place = bench.place()
     Ledger(place.ledger).cap("web", epsilon=3 * EPSILON, delta=0.5)
+    yield _crowd(place, 16)
+
+
+def filtered_crowd(bench: Bench, runner: Runner, share: int) -> Iterator[tuple[str, list[str]]]:
+    """Eight releases at once, each of a third of what a budget filter allows."""
+    yield _crowd(replace(bench, rule="filter").place(), 8)
+
+
+def _crowd(place: Place, releases: int) -> tuple[str, list[str]]:
+    """So many releases at once, where three fit."""
     many = [
         subprocess.Popen(
             [
                 *(sys.executable, "-c", "from murmurlog.cli.main import main; main()"),
-                *place.arguments("log.csv")[:2],
-                *("--out", f"out/b{n}", "--epsilon", str(EPSILON), "--delta", str(DELTA)),
-                *("--ledger", "books/ledger.db", "--source", "web", "--memory", "500MB"),
+                *place.arguments("log.csv", f"out/b{n}"),
+                *("--memory", "500MB"),
             ],
             cwd=place.root,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             env={**os.environ, "TMPDIR": str(place.root / "tmp")},
         )
-        for n in range(16)
+        for n in range(releases)
     ]
     codes = [(process.communicate()[1], process.returncode)[1] for process in many]
-    broken = []
+    book = Ledger(place.ledger)
+    broken = exceeded(book)
     bundles = sorted((place.root / "out").iterdir())
-    spent = Ledger(place.ledger).accounts()[0].epsilon
-    if Counter(codes) != {0: 3, 3: 13}:
+    entries = book.entries()
+    if Counter(codes) != {0: 3, 3: releases - 3}:
         broken.append(f"exit codes {Counter(codes)}")
-    if len(bundles) != 3 or spent != 3 * EPSILON:
-        broken.append(f"{len(bundles)} bundles and {spent} spent")
+    if len(bundles) != 3 or len(entries) != 3:
+        broken.append(f"{len(bundles)} bundles and {len(entries)} bookings")
+    if place.rule == "sum" and (spent := book.accounts()[0].epsilon) != 3 * EPSILON:
+        broken.append(f"{spent} spent")
     broken += [f"{b.name} fails verify" for b in bundles if not verify(b, ledger=place.ledger).ok]
-    yield f"{len(bundles)} published", broken
+    return f"{len(bundles)} published", broken
 
 
 def clock(bench: Bench, runner: Runner, share: int) -> Iterator[tuple[str, list[str]]]:
@@ -368,6 +411,7 @@ def clock(bench: Bench, runner: Runner, share: int) -> Iterator[tuple[str, list[
 # A kind, and what part of the runs it gets; 0: it has its own number.
 KINDS: dict[str, tuple[Callable[..., Iterator[tuple[str, list[str]]]], float]] = {
     "killed": (kills, 0.6),
+    "killed, budget filter": (filtered_kills, 0.2),
     "stopped": (stops, 0.2),
     "disk full": (full_disk, 0.1),
     "read-only": (read_only, 0.0),
@@ -375,6 +419,7 @@ KINDS: dict[str, tuple[Callable[..., Iterator[tuple[str, list[str]]]], float]] =
     "ledger held": (held_ledger, 0.0),
     "log changes": (changing_log, 0.1),
     "16 at once, room for 3": (crowd, 0.0),
+    "8 at once, budget filter": (filtered_crowd, 0.0),
     "clock": (clock, 0.0),
 }
 
@@ -418,10 +463,10 @@ def main() -> int:
     asked = parser.parse_args()
     started = time.monotonic()
     found = faults(asked.runs, kinds=asked.kinds)
-    print(f"{'fault':<24}{'runs':>6}{'violations':>12}   what was left")
+    print(f"{'fault':<26}{'runs':>6}{'violations':>12}   what was left")
     for kind in found:
         left = ", ".join(f"{n} {state}" for state, n in kind.states.items())
-        print(f"{kind.name:<24}{kind.runs:>6}{len(kind.violations):>12}   {left}")
+        print(f"{kind.name:<26}{kind.runs:>6}{len(kind.violations):>12}   {left}")
     for kind in found:
         for violation in kind.violations:
             print(f"VIOLATION ({kind.name}): {violation}")

@@ -3,13 +3,23 @@
 import shutil
 
 import pytest
-from faults import KINDS, Bench, faults, look
+from faults import KINDS, Bench, exceeded, faults, look
 from warm import Runner
 
 from murmurlog.logs.invented.generate import invent, write
+from murmurlog.privacy import Guarantee, Loss
+from murmurlog.publishing import ledger
 from murmurlog.publishing.ledger import Ledger
 
-QUICK = ["killed", "disk full", "read-only", "ledger damaged", "log changes", "clock"]
+QUICK = [
+    "killed",
+    "killed, budget filter",
+    "disk full",
+    "read-only",
+    "ledger damaged",
+    "log changes",
+    "clock",
+]
 
 
 def test_a_few_faults_of_each_kind_break_no_promise():
@@ -49,6 +59,17 @@ def test_the_harness_sees_broken_promises(tmp_path):
         shutil.rmtree(place.bundle)
     finally:
         runner.close()
+
+
+def test_the_harness_sees_a_rectangle_that_is_exceeded(tmp_path, monkeypatch):
+    book = Ledger(tmp_path / "ledger.db")
+    book.cap("web", epsilon=3, delta=1e-5, rule="filter")
+    cost, loss = Guarantee(epsilon=1, delta=1e-6), Loss(mu=0.5, keys=1e-6)
+    book.reserve("web", cost, release_id="one", what="x", loss=loss)
+    assert exceeded(book) == []
+    monkeypatch.setattr(ledger, "check_room", lambda account, amounts: None)
+    book.reserve("web", cost, release_id="two", what="x", loss=loss)
+    assert exceeded(book) == ["web: the rectangle is exceeded"]
 
 
 @pytest.mark.slow

@@ -121,6 +121,10 @@ def test_a_release_is_verified_booked_and_says_what_it_is(bundle):
 
 def test_nothing_of_the_log_is_in_the_bundle_but_what_was_published(bundle, log):
     exact_users, exact_rows = "300", "1201"
+    stated = json.loads((bundle / "privacy.json").read_text())["tables"].values()
+    noisy = {str(n) for claim in stated for n in claim.get("histogram", ())}
+    for table in (pq.read_table(path) for path in (bundle / "data").iterdir()):
+        noisy |= {str(n) for column in table.columns for n in column.to_pylist()}
     for path in bundle.rglob("*"):
         if path.is_dir():
             continue
@@ -137,8 +141,9 @@ def test_nothing_of_the_log_is_in_the_bundle_but_what_was_published(bundle, log)
             assert private.encode() not in content, (path.name, private)
         if path.suffix != ".parquet":
             numbers = content.decode().replace(",", " ").replace('"', " ").split()
-            assert exact_users not in numbers
-            assert exact_rows not in numbers
+            # A noisy number may happen to be the exact one.
+            assert exact_users not in numbers or exact_users in noisy
+            assert exact_rows not in numbers or exact_rows in noisy
 
 
 def test_certificate_states_unit_guarantee_and_parameters(bundle):

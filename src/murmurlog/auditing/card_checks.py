@@ -21,7 +21,7 @@ from murmurlog.bundle.certificate import Certificate
 from murmurlog.bundle.certificate_schema import FORMAT
 from murmurlog.bundle.files import sums
 from murmurlog.bundle.joiners import JOINERS
-from murmurlog.bundle.label import needs
+from murmurlog.bundle.label import booked_numbers, needs
 from murmurlog.bundle.read import stated_json
 from murmurlog.bundle.report import make_report
 from murmurlog.bundle.write import make_cards
@@ -139,7 +139,7 @@ class _Facts:
         for name, pattern in CLAIMS.items():
             given = {_value(number) for number in self.claims[name]}
             if booked and repr(booked["source"]) in passage:
-                given.add(_value(up(booked[f"{name}_before"], 6 if name == "epsilon" else 3)))
+                given.add(_value(booked_numbers(booked)[name]))
             for number in pattern.findall(text):
                 require(
                     _value(number) in given,
@@ -191,7 +191,7 @@ class _Facts:
             booked = []
             if c.booked:
                 booked = [repr(c.booked["source"]), str(c.booked["releases_before"])]
-                booked.append(f"epsilon {up(c.booked['epsilon_before'], 6)}")
+                booked.append(f"epsilon {booked_numbers(c.booked)['epsilon']}")
             owner = [about[key] for key in ("publisher", "license") if key in about]
             owner += [f"{claim.rows:,}" for claim in c.tables.values()]
             # Texts of the page have single spaces.

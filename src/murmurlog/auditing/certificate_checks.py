@@ -8,9 +8,23 @@ from murmurlog.bundle.certificate import ABOUT, ENTROPY, METHOD, Certificate
 from murmurlog.bundle.read import stated_json
 from murmurlog.bundle.schema import NOTES, SEVERAL, WAYS
 from murmurlog.mechanisms import parse
-from murmurlog.privacy import compose
+from murmurlog.privacy import (
+    Amounts,
+    amounts_of,
+    compose,
+    delta_of_limits,
+    join_losses,
+    limits_of,
+)
+from murmurlog.privacy.budget_filter import fits
 from murmurlog.privacy.safelog import LONGEST
-from murmurlog.publishing.plan import PROBABILITIES, drawn_with, total_of
+from murmurlog.publishing.plan import (
+    PROBABILITIES,
+    distance_of,
+    drawn_with,
+    losses_of,
+    total_of,
+)
 
 
 def check_certificate(root: Path, certificate: Certificate) -> str:
@@ -105,6 +119,37 @@ def check_guarantee(root: Path, certificate: Certificate) -> str:
         f"the tables add up to {summed}, more than the stated {total}",
     )
     return f"recomputed: {total}"
+
+
+def check_budget(root: Path, certificate: Certificate) -> str:
+    """The rectangle of the cap and the release's part of it, from the cap and the mechanisms' texts."""
+    booked = certificate.booked
+    assert booked is not None
+    cap, spent = booked["cap"], booked["spent_by_sum"]
+    limits, part = Amounts(**booked["rectangle"]), Amounts(**booked["part"])
+    epsilon, delta = cap["epsilon"] - spent["epsilon"], cap["delta"] - spent["delta"]
+    computed = limits_of(
+        epsilon, delta, keys_share=cap["keys_share"], pure=limits.pure, distance=limits.distance
+    )
+    require(
+        _same(limits, computed) and delta_of_limits(limits, epsilon=epsilon) <= delta,
+        f"the rectangle is not that of a cap of epsilon {cap['epsilon']:.6g}, delta {cap['delta']:.3g}",
+    )
+    claims = certificate.tables.values()
+    parts = [(parse(claim.mechanism), claim.guarantee) for claim in claims]
+    booking = amounts_of(
+        join_losses(losses_of(parts)),
+        distance=distance_of(mechanism for mechanism, _ in parts),
+        as_pure=limits.pure > 0,
+    )
+    require(_same(part, booking), f"the mechanisms book {booking}, the certificate states {part}")
+    require(fits(limits, [], part), "the part of this release exceeds the rectangle of the cap")
+    return f"a part of a cap of epsilon {cap['epsilon']:.6g}, delta {cap['delta']:.3g}; recomputed"
+
+
+def _same(stated: Amounts, proved: Amounts) -> bool:
+    pairs = zip(stated, proved, strict=True)
+    return all(math.isclose(some, other, rel_tol=ROUNDING - 1) for some, other in pairs)
 
 
 def check_noise(root: Path, certificate: Certificate) -> str:

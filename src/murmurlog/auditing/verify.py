@@ -6,7 +6,7 @@ where this version wrote them, else by the facts that they state.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,19 @@ from typing import Any
 import numpy as np
 
 from murmurlog.auditing.card_checks import check_cards
-from murmurlog.auditing.certificate_checks import check_certificate, check_guarantee, check_noise
+from murmurlog.auditing.certificate_checks import (
+    check_budget,
+    check_certificate,
+    check_guarantee,
+    check_noise,
+)
 from murmurlog.auditing.check import ROUNDING, Check, CheckFailed, require
 from murmurlog.auditing.table_checks import check_consistent, check_table
 from murmurlog.bundle.certificate import Certificate
 from murmurlog.bundle.files import SUMS, expected_files, stated_sums, sums
 from murmurlog.bundle.read import read_certificate
 from murmurlog.errors import BundleError, MurmurlogError
+from murmurlog.privacy import Amounts
 from murmurlog.publishing.ledger import Ledger
 from murmurlog.publishing.ledger_records import Entry
 
@@ -54,6 +60,8 @@ def verify(folder: str | Path, *, ledger: str | Path | None = None) -> Report:
     if checks[0].ok:
         checks.append(_check("certificate", check_certificate, root, certificate))
         checks.append(_check("guarantee", check_guarantee, root, certificate))
+        if certificate.booked is not None and "rule" in certificate.booked:
+            checks.append(_check("budget", check_budget, root, certificate))
         checks.append(_check("noise", check_noise, root, certificate))
         checks += [
             _check(f"table {name}", check_table(name), root, certificate)
@@ -120,6 +128,27 @@ def _before(book: Ledger, entry: Entry) -> list[Entry]:
     return every[: [e.release_id for e in every].index(entry.release_id)]
 
 
+def _check_filter(
+    book: Ledger, entry: Entry, stated: Mapping[str, Any], releases_before: int
+) -> None:
+    """What a certificate states about a source under the rule filter, against the ledger."""
+    require(
+        stated["source"] == entry.source
+        and stated["releases_before"] == releases_before
+        and Amounts(**stated["part"]) == entry.amounts,
+        f"the certificate states {stated['releases_before']} earlier releases of {stated['source']!r:.60} and "
+        f'a part {stated["part"]}; the ledger holds {releases_before} for source "{entry.source}", and '
+        f"{entry.amounts}",
+    )
+    limits, cap = Amounts(**stated["rectangle"]), stated["cap"]
+    caps = [
+        {"epsilon": change.epsilon, "delta": change.delta, "keys_share": change.keys_share}
+        for change in book.cap_history(entry.source)
+        if change.limits == limits
+    ]
+    require(cap in caps, f'source "{entry.source}" never had the cap that the certificate states')
+
+
 def _booked(book: Ledger) -> _Look:
     def look(root: Path, certificate: Certificate) -> str:
         entry = book.find(certificate.release_id)
@@ -139,6 +168,13 @@ def _booked(book: Ledger) -> _Look:
         )
         assert certificate.booked is not None
         stated, before = certificate.booked, _before(book, entry)
+        require(
+            (entry.amounts is None) == ("rule" not in stated),
+            "the certificate states another rule of the source than the ledger",
+        )
+        if entry.amounts is not None:
+            _check_filter(book, entry, stated, len(before))
+            return f'{entry.state} on source "{entry.source}"'
         require(
             stated["source"] == entry.source
             and stated["releases_before"] == len(before)

@@ -314,14 +314,26 @@ _texts = {  # by format
     1: _record(_reading, {"source": _source, **_grouping}),
     2: _record({**_reading, **_grouping}, {"source": _source, "keys": _keys}),
 }
-_booking = _record(
+_source_before = {"source": _line(), "releases_before": _whole(0)}
+_pair = {"epsilon": _number(), "delta": _number()}
+_amounts = _record({name: _number() for name in ("mu2", "keys", "distance", "pure")})
+_by_sum = _record({**_source_before, "epsilon_before": _number(), "delta_before": _number()})
+_by_filter = _record(
     {
-        "source": _line(),
-        "releases_before": _whole(0),
-        "epsilon_before": _number(),
-        "delta_before": _number(),
+        **_source_before,
+        "rule": _one_of("filter"),
+        "cap": _record({**_pair, "keys_share": _number()}),
+        "spent_by_sum": _record(_pair),
+        "rectangle": _amounts,
+        "part": _amounts,
     }
 )
+
+
+def _booking(value: Any, at: str) -> None:
+    """By the rule of the source: sums of what was spent before, or the cap and the release's part."""
+    rule = _by_filter if isinstance(value, dict) and "rule" in value else _by_sum
+    rule(value, at)
 
 
 def _tables(value: Any, at: str) -> None:

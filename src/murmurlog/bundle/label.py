@@ -163,11 +163,31 @@ def _noise(certificate: Certificate) -> str:
 
 
 def _booked(booked: Mapping[str, Any]) -> str:
-    return (
+    stated = booked_numbers(booked)
+    text = (
         f"In a ledger, under {booked['source']!r}. Releases of it before this one: "
-        f"{booked['releases_before']}, with epsilon {html.up(booked['epsilon_before'], 6)} and delta "
-        f"{html.up(booked['delta_before'])}; they add up with this one."
+        f"{booked['releases_before']}"
     )
+    if "rule" not in booked:
+        return f"{text}, with epsilon {stated['epsilon']} and delta {stated['delta']}; they add up with this one."
+    parts = [
+        f"{html.up(100 * booked['part'][name] / booked['rectangle'][name])} % of what it allows of {what}"
+        for name, what in (("mu2", "noise"), ("keys", "the chance that keys show"))
+        if booked["rectangle"][name]
+    ]
+    return (
+        f"{text}. All of them together, and those to come, stay below the cap of epsilon {stated['epsilon']} "
+        f"and delta {stated['delta']}; this one takes {' and '.join(parts)}."
+    )
+
+
+def booked_numbers(booked: Mapping[str, Any]) -> dict[str, str]:
+    """The epsilon and delta that a booking states: of releases before, or of the cap of all."""
+    if "rule" in booked:
+        pair = booked["cap"]
+    else:
+        pair = {name: booked[f"{name}_before"] for name in ("epsilon", "delta")}
+    return {"epsilon": html.up(pair["epsilon"], 6), "delta": html.up(pair["delta"])}
 
 
 def _published(certificate: Certificate) -> str:

@@ -94,6 +94,18 @@ def read_number(text: str) -> float:
         ) from None
 
 
+def read_part(text: str) -> float:
+    """A part of a whole, written as 1/12 or 0.08."""
+    above, slash, below = text.partition("/")
+    try:
+        part = decimal(above) / (decimal(below) if slash else 1.0)
+    except (ValueError, ZeroDivisionError):
+        part = math.nan
+    if not 0 < part <= 1:
+        raise UsageError(f"{text!r:.80} is no part of a whole: write 1/12 or 0.08")
+    return part
+
+
 def read_pair(text: str, flag: str) -> tuple[str, str]:
     """("a", "1") from "a=1"."""
     name, equals, value = text.partition("=")

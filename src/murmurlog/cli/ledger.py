@@ -23,6 +23,23 @@ ByWhom = Annotated[
     str | None, flag("--by-whom", help="Who decided this. Default: the account on this machine.")
 ]
 
+KeysShare = Annotated[
+    float | None,
+    typer.Option(
+        "--keys-share",
+        help="filter: of delta, for the chance that keys show. Default 0.4.",
+        parser=read_number,
+    ),
+]
+PureEpsilon = Annotated[
+    float | None,
+    typer.Option(
+        "--pure",
+        help="filter: of epsilon, for releases booked as pure epsilon. Default 0.",
+        parser=read_number,
+    ),
+]
+
 
 @ledger_app.command("show")
 def ledger_show(ledger: LedgerFile = None, as_json: Json = False) -> None:
@@ -58,6 +75,12 @@ def ledger_cap(
     name: Name,
     epsilon: Annotated[float, typer.Option("--epsilon", help="In all.", parser=read_number)],
     delta: Annotated[float, typer.Option("--delta", help="In all.", parser=read_number)],
+    rule: Annotated[
+        str | None,
+        typer.Option("--rule", help="How releases add up: sum or filter. Fixed by the first cap."),
+    ] = None,
+    keys_share: KeysShare = None,
+    pure: PureEpsilon = None,
     reason: Reason = None,
     by_whom: ByWhom = None,
     ledger: LedgerFile = None,
@@ -68,23 +91,62 @@ def ledger_cap(
 
     book = Ledger(_path(ledger))
     known = [account.name for account in book.accounts()]
-    change = book.cap(name, epsilon=epsilon, delta=delta, reason=reason, by_whom=by_whom)
+    change = book.cap(
+        name, epsilon=epsilon, delta=delta, rule=rule, keys_share=keys_share, pure=pure,
+        reason=reason, by_whom=by_whom,
+    )  # fmt: skip
     account = book.account(change.source)
     tell(
         f'source "{account.name}" may spend epsilon {epsilon:.4g}, delta {delta:.3g} per unit in all'
+        + (", by the rule filter" if account.rule == "filter" else "")
     )
+    if account.rule == "filter" and change.changed and change.raised and account.releases:
+        tell(
+            "warning: if this cap was raised because of what a release showed, all releases together are "
+            "not covered by it: add the deltas of all caps that might have been chosen"
+        )
     if not change.changed:
         tell("this is the cap it had: nothing was changed")
     if account.name not in known and (similar := book.similar(account.name)):
         names = ", ".join(f'"{each}"' for each in similar)
         tell(f"note: the source is new, and its name resembles that of {names}")
-    if account.epsilon > epsilon or account.delta > delta:
+    if account.limits is not None and not account.fits_limits:
+        tell(
+            "warning: more than this cap allows is spent already: every further release of this source is "
+            "refused"
+        )
+    elif account.rule == "sum" and (account.epsilon > epsilon or account.delta > delta):
         tell(
             f"warning: epsilon {account.epsilon:.4g}, delta {account.delta:.3g} is spent already, which "
             "is more than this cap: every further release of this source is refused"
         )
     if as_json:
         show_json({**asdict(change), "changed": change.changed})
+
+
+@ledger_app.command("convert")
+def ledger_convert(
+    name: Name,
+    to: Annotated[str, typer.Option("--to", help="The rule: filter.")],
+    keys_share: KeysShare = None,
+    pure: PureEpsilon = None,
+    reason: Reason = None,
+    by_whom: ByWhom = None,
+    ledger: LedgerFile = None,
+    as_json: Json = False,
+) -> None:
+    """Put what is left of a source's cap under the rule filter, for good."""
+    book = _open(ledger)
+    change = book.convert(
+        name, to=to, keys_share=keys_share, pure=pure, reason=reason, by_whom=by_whom
+    )
+    account = book.account(change.source)
+    tell(
+        f'source "{account.name}": what is left of its cap, epsilon {account.epsilon_left:.4g}, delta '
+        f"{account.delta_left:.3g}, is under the rule filter now"
+    )
+    if as_json:
+        show_json(asdict(change))
 
 
 @ledger_app.command("require-cap")

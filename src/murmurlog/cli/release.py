@@ -83,9 +83,23 @@ def _report(outcome: "Outcome", users: int | None) -> None:
         return
     if users is None:
         tell("delta was not checked against a number of users; declare one with --users.")
-    tell("booked" if outcome.booked else "not booked: give --ledger and --source to keep count")
+    tell(_booking(outcome))
     here = outcome.out if isinstance(outcome.out, Path) else "a copy of it"
     tell(f"wrote {outcome.out}; check it: murmurlog verify {here}")
+
+
+def _booking(outcome: "Outcome") -> str:
+    """Whether the release was booked; under the rule filter, which part of the cap it takes."""
+    if not outcome.booked:
+        return "not booked: give --ledger and --source to keep count"
+    booked = outcome.certificate and outcome.certificate.booked
+    if not booked or "rule" not in booked:
+        return "booked"
+    from murmurlog.privacy import Amounts
+    from murmurlog.publishing.ledger_filter import in_words
+
+    part = in_words(Amounts(**booked["rectangle"]), Amounts(**booked["part"]))
+    return f'booked: {part} of source "{booked["source"]}"'
 
 
 def _short(mechanism: str) -> str:

@@ -23,6 +23,8 @@ def audited(path: Path) -> dict[str, Any]:
     except typer.BadParameter as error:
         raise UsageError(f"{path.name}: {error.format_message()}") from None
     budget, content = from_flags(Budget, given), from_flags(Content, given)
+    if budget.of_cap is not None:
+        raise UsageError(f"{path.name} gives of-cap: an audit needs epsilon and delta")
     if content.letters:
         raise UsageError(f"{path.name} gives letters (set): an audit needs epsilon and delta")
     if budget.unit != "user":

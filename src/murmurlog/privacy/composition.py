@@ -2,9 +2,10 @@
 
 `compose` adds (epsilon, delta); it holds even when later parameters depend on earlier output.
 `Loss` is the cost of a table for joint accounting: the noise that separates neighbours, and the
-probability that a new key is published. Losses compose, also adaptively: Gaussian noise as mu^2,
-other noise as privacy-loss distributions, probabilities as sums. `delta_of_losses` is the total,
-far less than the sum of (epsilon, delta).
+probability that a new key is published. Losses that are fixed in advance compose: Gaussian noise as
+mu^2, other noise as privacy-loss distributions, probabilities as sums. `delta_of_losses` is the total,
+far less than the sum of (epsilon, delta). Losses that are chosen by earlier output compose only under a
+budget filter (`budget_filter`).
 """
 
 import math
@@ -88,7 +89,12 @@ class Loss:
 
 
 def delta_of_losses(losses: Sequence[Loss], *, epsilon: float) -> float:
-    """delta(epsilon) of all together, each fixed in advance or chosen after earlier output."""
+    """delta(epsilon) of all together, if these losses are fixed in advance.
+
+    What is drawn may depend on earlier output, as long as the losses do not: the tables of one release
+    are so. It is wrong for releases whose losses are chosen after earlier output, as a filter that
+    refuses what would exceed a cap: such a filter can pass twice its delta (docs/explanation/budget-filter.md).
+    """
     mu = math.sqrt(math.fsum(loss.mu**2 for loss in losses))
     keys = math.fsum(loss.keys for loss in losses)
     draws = [draw for loss in losses for draw in loss.draws]
@@ -125,7 +131,17 @@ def _noise_delta(
     return float(composed.get_delta_for_epsilon(epsilon))
 
 
-def mu_of(*, epsilon: float, delta: float) -> float:
+def join_losses(losses: Sequence[Loss]) -> Loss:
+    """All of these at once, as one loss."""
+    return Loss(
+        mu=math.sqrt(math.fsum(loss.mu**2 for loss in losses)),
+        keys=min(1.0, math.fsum(loss.keys for loss in losses)),
+        draws=tuple(draw for loss in losses for draw in loss.draws),
+        pure=tuple(each for loss in losses for each in loss.pure),
+    )
+
+
+def mu_of(epsilon: float, delta: float) -> float:
     """The largest mu (rounded down) with gaussian_delta(epsilon, mu) <= delta."""
     low, high = 0.0, 1.0
     while gaussian_delta(epsilon=epsilon, mu=high) <= delta:

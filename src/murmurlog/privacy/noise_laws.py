@@ -86,7 +86,7 @@ def _gaussian(epsilon: Floats, mu: Floats) -> Floats:
     return np.asarray(np.exp(first) * -np.expm1(np.minimum(second - first, 0.0)))
 
 
-def gaussian_delta(*, epsilon: float, mu: float) -> float:
+def gaussian_delta(epsilon: float, mu: float) -> float:
     """delta of the Gaussian mechanism whose sensitivity is mu standard deviations."""
     if mu == 0:
         return max(0.0, -math.expm1(min(epsilon, 0.0)))

@@ -294,5 +294,9 @@ def sampler_delta(*, scale: float, epsilon: float) -> float:
     of its draws where T < 0; `below` has none; a call of `passers` or `binomial` counts as 2^18 draws,
     however many it stands for. A number of `normal_above` that moves up to 8 draws counts as 8 of them.
     """
-    eta = (200 * scale + 3) * 2.0**-126
-    return (1 + math.exp(min(epsilon, 700))) * MOST_DRAWS * eta
+    return (1 + math.exp(min(epsilon, 700))) * sampler_distance(scale)
+
+
+def sampler_distance(scale: float) -> float:
+    """The total variation between a release of at most 2^40 draws and one with exact noise."""
+    return MOST_DRAWS * (200 * scale + 3) * 2.0**-126

@@ -2,9 +2,10 @@
 
 A release reserves its cost before any noise is drawn, and commits when its bundle is written and
 before the bundle appears. A reservation counts as spent, so a crash in between can only leave too
-much booked. Costs add up (basic composition), which holds even when a release is planned after
-seeing earlier ones. A source is a population of users, not a file: two quarters of one service are
-one source. Changes of caps are kept with their reasons.
+much booked. Costs add up by the rule of the source, which holds even when a release is planned after
+seeing earlier ones: `sum` adds epsilons and deltas, `filter` keeps amounts of noise and keys within
+limits that the cap fixes (`ledger_filter`). A source is a population of users, not a file: two quarters
+of one service are one source. Changes of caps are kept with their reasons.
 """
 
 import difflib
@@ -14,16 +15,25 @@ import pwd
 import shlex
 import sqlite3
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from murmurlog.bundle.keys import normalise, odd_line
 from murmurlog.errors import Refused, UsageError
-from murmurlog.privacy import Guarantee
+from murmurlog.privacy import Amounts, Guarantee, Loss
 from murmurlog.publishing.ledger_file import LedgerFile
+from murmurlog.publishing.ledger_filter import (
+    amounts_for,
+    check_room,
+    limits_after,
+    remainder,
+    rule_of,
+)
 from murmurlog.publishing.ledger_records import (
+    FILTER,
     ROUNDING,
     Account,
     CapChange,
@@ -31,6 +41,7 @@ from murmurlog.publishing.ledger_records import (
     Entry,
     amount_left,
     read_account,
+    read_cap_history,
     read_contents,
     read_entries,
     read_names,
@@ -51,13 +62,18 @@ class Ledger(LedgerFile):
         *,
         epsilon: float,
         delta: float,
+        rule: str | None = None,
+        keys_share: float | None = None,
+        pure: float | None = None,
         reason: str | None = None,
         by_whom: str | None = None,
     ) -> CapChange:
         """Sets what may be spent on a source in all; creates the source if there is none.
 
         Raising a cap needs a reason. The same cap again changes nothing. A cap below what is spent
-        is allowed: every further release is then refused.
+        is allowed: every further release is then refused. The first cap fixes the rule, by default
+        `sum`. Under `filter` it also fixes the share of delta for keys; `pure` of epsilon is for
+        releases that are booked as pure epsilon-DP.
         """
         if not (0 < epsilon < math.inf and 0 < delta < 1):
             raise UsageError(
@@ -69,10 +85,17 @@ class Ledger(LedgerFile):
         with self._transaction(write=True) as db:
             name = _named(db, source)
             before = read_account(db, name)
-            change = CapChange(
-                source=name, rule=before.rule, epsilon_before=before.epsilon_cap,
-                delta_before=before.delta_cap, epsilon=epsilon, delta=delta, **made,
-            )  # fmt: skip
+            change = _change(before, rule_of(before, rule), epsilon, delta, pure, made)
+            if change.rule == FILTER and (change.changed or keys_share is not None):
+                history = [each for each in read_cap_history(db) if each.source == name]
+                share, limits = limits_after(
+                    before, history, epsilon=epsilon, delta=delta, keys_share=keys_share, pure=pure
+                )
+                change = replace(change, keys_share=share, **limits._asdict())
+            elif change.rule != FILTER and (keys_share, pure) != (None, None):
+                raise UsageError(
+                    "--keys-share and --pure are for the rule filter: add --rule filter"
+                )
             if change.raised and not reason:
                 raise UsageError(
                     f'raising the cap of source "{name}" from epsilon {before.epsilon_cap:.4g}, delta '
@@ -81,11 +104,37 @@ class Ledger(LedgerFile):
                 )
             _open_source(db, name)
             if change.changed:
-                db.execute(
-                    "INSERT INTO cap_history VALUES "
-                    "(NULL, :source, :rule, :epsilon, :delta, :changed_at, :by_whom, :os_user, :reason)",
-                    vars(change),
-                )
+                _keep(db, change)
+        return change
+
+    def convert(
+        self,
+        source: str,
+        *,
+        to: str = FILTER,
+        keys_share: float | None = None,
+        pure: float | None = None,
+        reason: str | None = None,
+        by_whom: str | None = None,
+    ) -> CapChange:
+        """Puts what is left of a cap under the rule filter. There is no way back to sums."""
+        check_name(source)
+        made = _signature(by_whom, reason)
+        if to != FILTER:
+            raise UsageError(
+                f"--to {to!r:.40}: a source can be converted to the rule {FILTER} only"
+            )
+        with self._transaction(write=True, make=False) as db:
+            name = _named(db, source)
+            if name not in read_names(db):
+                raise UsageError(self._unknown(db, name))
+            before = read_account(db, name)
+            share, limits = remainder(before, keys_share=keys_share, pure=pure)
+            assert before.epsilon_cap is not None
+            assert before.delta_cap is not None
+            change = _change(before, FILTER, before.epsilon_cap, before.delta_cap, pure, made)
+            change = replace(change, keys_share=share, **limits._asdict())
+            _keep(db, change)
         return change
 
     def require_cap(
@@ -112,15 +161,26 @@ class Ledger(LedgerFile):
         return True
 
     def check(
-        self, source: str, cost: Guarantee, *, unit: str | None = None, new_source: bool = False
+        self,
+        source: str,
+        cost: Guarantee,
+        *,
+        unit: str | None = None,
+        new_source: bool = False,
+        loss: Loss | None = None,
+        distance: float = 0.0,
     ) -> Account:
         """Raises Refused unless the cost fits; books nothing. `unit` may be more specific than the cost's.
 
-        A source that the ledger does not have is refused unless `new_source` accepts it.
+        A source that the ledger does not have is refused unless `new_source` accepts it. `loss` and the
+        `distance` of the sampler count under the rule filter; without a loss the cost counts as (epsilon,
+        delta) of which no more is known.
         """
         check_name(source)
         with self._transaction() as db:
-            return self._fits(db, _named(db, source), cost, unit or cost.unit, new_source)
+            name = _named(db, source)
+            account, _ = self._fits(db, name, cost, unit or cost.unit, new_source, loss, distance)
+            return account
 
     def reserve(
         self,
@@ -132,15 +192,19 @@ class Ledger(LedgerFile):
         unit: str | None = None,
         title: str = "",
         new_source: bool = False,
+        loss: Loss | None = None,
+        distance: float = 0.0,
     ) -> Account:
         """Books the cost as spent, or raises Refused. Returns the account as it was before."""
         check_name(source)
         with self._transaction(write=True, make=new_source) as db:
             name = _named(db, source)
-            before = self._fits(db, name, cost, unit or cost.unit, new_source)
+            before, amounts = self._fits(
+                db, name, cost, unit or cost.unit, new_source, loss, distance
+            )
             _open_source(db, name)
             db.execute(
-                "INSERT INTO entries VALUES (?, ?, 'reserved', ?, ?, ?, ?, ?, ?, NULL, ?)",
+                "INSERT INTO entries VALUES (?, ?, 'reserved', ?, ?, ?, ?, ?, ?, NULL, ?, ?, ?, ?, ?)",
                 (
                     release_id,
                     name,
@@ -151,6 +215,7 @@ class Ledger(LedgerFile):
                     what,
                     _now(),
                     title,
+                    *(amounts or (None,) * len(Amounts._fields)),
                 ),
             )
         return before
@@ -210,8 +275,16 @@ class Ledger(LedgerFile):
             return _similar(source, read_names(db))
 
     def _fits(
-        self, db: sqlite3.Connection, source: str, cost: Guarantee, unit: str, new_source: bool
-    ) -> Account:
+        self,
+        db: sqlite3.Connection,
+        source: str,
+        cost: Guarantee,
+        unit: str,
+        new_source: bool,
+        loss: Loss | None,
+        distance: float,
+    ) -> tuple[Account, Amounts | None]:
+        """The account before the booking, and what is booked under the rule filter."""
         account, required = read_account(db, source), requires_cap(db)
         if source not in read_names(db) and not new_source:
             accept = "" if required else ", or accept it without a cap: --new-source"
@@ -232,6 +305,10 @@ class Ledger(LedgerFile):
                     "neighbours for every release of a source; of sessions the same --gap, --where, "
                     "--deny and screen."
                 )
+        amounts = amounts_for(account, cost, loss=loss, distance=distance)
+        if amounts is not None:
+            check_room(account, amounts)
+            return account, amounts
         for name, cap, spent, cost_of_it in (
             ("epsilon", account.epsilon_cap, account.epsilon, cost.epsilon),
             ("delta", account.delta_cap, account.delta, cost.delta),
@@ -245,7 +322,7 @@ class Ledger(LedgerFile):
                     f'"{source}", {spent:.4g} of its cap {cap:.4g} is spent ({releases}); '
                     f"{left:.4g} is left.\n  {smaller} the cap: {self._cap_command(source)} --reason ..."
                 )
-        return account
+        return account, None
 
     def _unknown(self, db: sqlite3.Connection, source: str) -> str:
         """A sentence: there is no such source, and which one may have been meant."""
@@ -293,6 +370,35 @@ def _signature(by_whom: str | None, reason: str | None) -> dict[str, str | None]
             )
     user = os_user()
     return {"changed_at": _now(), "by_whom": by_whom or user, "os_user": user, "reason": reason}
+
+
+def _change(
+    before: Account,
+    rule: str,
+    epsilon: float,
+    delta: float,
+    pure: float | None,
+    made: Mapping[str, str | None],
+) -> CapChange:
+    """A change of a cap; its limits are those before until they are computed."""
+    had: dict[str, float] = before.limits._asdict() if before.limits else {}
+    if rule == FILTER:
+        had |= {"pure": had.get("pure", 0.0) if pure is None else pure}
+    return CapChange(
+        source=before.name, rule=rule, rule_before=None if before.epsilon_cap is None else before.rule,
+        epsilon_before=before.epsilon_cap, delta_before=before.delta_cap,
+        pure_before=before.limits.pure if before.limits else None, epsilon=epsilon, delta=delta,
+        keys_share=before.keys_share, **had, changed_at=made["changed_at"],
+        by_whom=made["by_whom"], os_user=made["os_user"], reason=made["reason"],
+    )  # fmt: skip
+
+
+def _keep(db: sqlite3.Connection, change: CapChange) -> None:
+    db.execute(
+        "INSERT INTO cap_history VALUES (NULL, :source, :rule, :epsilon, :delta, :changed_at, :by_whom, "
+        ":os_user, :reason, :keys_share, :mu2, :keys, :distance, :pure)",
+        vars(change),
+    )
 
 
 def _named(db: sqlite3.Connection, source: str) -> str:

@@ -18,9 +18,12 @@ from murmurlog.errors import Refused, UsageError
 
 WAIT_SECONDS = 30
 APPLICATION_ID = 0x6D75726D  # "murm", in the file's header
-VERSION = 2  # user_version in the file's header; ledgers of version 1 have 0 there
+VERSION = 3  # user_version in the file's header; ledgers of version 1 have 0 there
 # A cap's history is the cap: the last row of a source holds. The rule by which releases of a source
-# add up is part of its cap. Histories are append-only, for other programs, too.
+# add up is part of its cap, and so are the limits of a budget filter, which are stored and not
+# computed again. Histories are append-only, for other programs, too.
+LIMITS = tuple(f"{name} REAL" for name in ("keys_share", "mu2", "keys", "distance", "pure"))
+AMOUNTS = LIMITS[1:]  # what an entry books under the rule filter; NULL under the rule sum
 HISTORIES = (
     """CREATE TABLE cap_history (
         number INTEGER PRIMARY KEY, source TEXT NOT NULL, rule TEXT NOT NULL,
@@ -50,6 +53,10 @@ SCHEMA = (
     *HISTORIES,
     "CREATE TABLE seal (digest TEXT NOT NULL)",
 )
+FILTER = (
+    *(f"ALTER TABLE cap_history ADD COLUMN {column}" for column in LIMITS),
+    *(f"ALTER TABLE entries ADD COLUMN {column}" for column in AMOUNTS),
+)
 # From each version to the next one.
 UPGRADES = {
     1: (
@@ -65,10 +72,12 @@ UPGRADES = {
         "ALTER TABLE entries ADD COLUMN title TEXT NOT NULL DEFAULT ''",
         "CREATE TABLE IF NOT EXISTS seal (digest TEXT NOT NULL)",
     ),
+    2: FILTER,
 }
 SEALED = {
     1: ("sources", "entries"),
     2: ("sources", "entries", "cap_history", "requirement_history"),
+    3: ("sources", "entries", "cap_history", "requirement_history"),
 }
 
 
@@ -225,7 +234,7 @@ def _create(db: sqlite3.Connection) -> None:
     """The tables of a new ledger."""
     db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     db.execute(f"PRAGMA user_version = {VERSION}")
-    for statement in SCHEMA:
+    for statement in (*SCHEMA, *FILTER):
         db.execute(statement)
     _seal(db)
 

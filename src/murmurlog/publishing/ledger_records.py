@@ -1,13 +1,20 @@
 """What a ledger holds, as values, and how they are read from its tables. Changes nothing."""
 
+import math
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from murmurlog.privacy import Amounts
+from murmurlog.privacy.budget_filter import TOLERANCE, fits, sum_of
 from murmurlog.publishing.ledger_file import digest
 
 ROUNDING = 1 + 1e-9  # ten releases of 0.1 fit a cap of 1
 SUM = "sum"  # the rule of a source: epsilons and deltas add up
+FILTER = (
+    "filter"  # the rule of a source: amounts of noise and keys stay in the rectangle of its cap
+)
+RULES = (SUM, FILTER)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +32,15 @@ class Entry:
     reserved_at: str
     committed_at: str | None
     title: str  # of the bundle, if the owner gave one
+    mu2: float | None = None  # these four: under the rule filter
+    keys: float | None = None
+    distance: float | None = None
+    pure: float | None = None
+
+    @property
+    def amounts(self) -> Amounts | None:
+        """What it books under the rule filter; None if it was booked under the rule sum."""
+        return _amounts(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,11 +57,24 @@ class CapChange:
     by_whom: str | None  # as stated; by default the account
     os_user: str | None  # the account on the machine
     reason: str | None
+    rule_before: str | None = None
+    keys_share: float | None = None  # this and the next four: under the rule filter
+    mu2: float | None = None
+    keys: float | None = None
+    distance: float | None = None
+    pure: float | None = None
+    pure_before: float | None = None
+
+    @property
+    def limits(self) -> Amounts | None:
+        """The rectangle of the cap under the rule filter."""
+        return _amounts(self)
 
     @property
     def changed(self) -> bool:
         """Whether the cap is another one than before."""
-        return (self.epsilon_before, self.delta_before) != (self.epsilon, self.delta)
+        before = (self.rule_before, self.epsilon_before, self.delta_before, self.pure_before)
+        return before != (self.rule, self.epsilon, self.delta, self.pure)
 
     @property
     def raised(self) -> bool:
@@ -79,6 +108,13 @@ class Account:
     releases: int
     neighbours: str | None = None
     rule: str = SUM
+    keys_share: float | None = None  # this and the rest: under the rule filter
+    limits: Amounts | None = None  # of its cap: the rectangle
+    largest_cap: "CapChange | None" = None  # of all that it had: this is what holds
+    booked: Amounts = Amounts()
+    last: Amounts | None = None  # what its last release booked
+    epsilon_by_sum: float = 0.0  # spent before it was converted from the rule sum
+    delta_by_sum: float = 0.0
 
     @property
     def epsilon_left(self) -> float | None:
@@ -87,6 +123,30 @@ class Account:
     @property
     def delta_left(self) -> float | None:
         return amount_left(self.delta_cap, self.delta)
+
+    @property
+    def left(self) -> Amounts | None:
+        """What is left of the rectangle."""
+        if self.limits is None:
+            return None
+        pairs = zip(self.limits, self.booked, strict=True)
+        return Amounts(*(max(0.0, most - spent) for most, spent in pairs))
+
+    @property
+    def fits_limits(self) -> bool:
+        """Whether what is booked is within the limits; a lowered cap may be below it."""
+        return self.limits is not None and fits(self.limits, [], self.booked)
+
+    def room_for(self, each: Amounts) -> int:
+        """How many more releases that book these amounts fit."""
+        assert self.limits is not None
+        every = zip(self.limits, self.booked, each, strict=True)
+        room = [
+            math.floor((most * (1 + TOLERANCE) - spent) / some)
+            for most, spent, some in every
+            if some
+        ]
+        return max(0, min(room, default=0))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +192,8 @@ def requires_cap(db: sqlite3.Connection) -> bool:
 
 def read_cap_history(db: sqlite3.Connection) -> list[CapChange]:
     rows = db.execute(
-        "SELECT *, lag(epsilon) OVER source AS epsilon_before, lag(delta) OVER source AS delta_before "
+        "SELECT *, lag(epsilon) OVER source AS epsilon_before, lag(delta) OVER source AS delta_before, "
+        "lag(rule) OVER source AS rule_before, lag(pure) OVER source AS pure_before "
         "FROM cap_history WINDOW source AS (PARTITION BY source ORDER BY number) ORDER BY number"
     )
     names = [column[0] for column in rows.description]
@@ -148,17 +209,36 @@ def read_entries(db: sqlite3.Connection) -> list[Entry]:
 
 def read_account(db: sqlite3.Connection, source: str) -> Account:
     cap = db.execute(
-        "SELECT epsilon, delta, rule FROM cap_history WHERE source = ? ORDER BY number DESC LIMIT 1",
+        "SELECT epsilon, delta, rule, keys_share, mu2, keys, distance, pure FROM cap_history "
+        "WHERE source = ? ORDER BY number DESC LIMIT 1",
         (source,),
-    ).fetchone() or (None, None, SUM)
+    ).fetchone() or (None, None, SUM, None, None)
     epsilon, delta, unit, neighbours, releases = db.execute(
         "SELECT total(epsilon), total(delta), min(unit), min(neighbours), count(*) FROM entries "
         "WHERE source = ?",
         (source,),
     ).fetchone()
-    return Account(
+    account = Account(
         name=source, epsilon_cap=cap[0], delta_cap=cap[1], rule=cap[2], epsilon=epsilon, delta=delta,
         unit=unit, neighbours=neighbours, releases=releases,
+    )  # fmt: skip
+    if account.rule != FILTER:
+        return account
+    entries = [entry for entry in read_entries(db) if entry.source == source]
+    booked = [entry.amounts for entry in entries if entry.amounts is not None]
+    caps = [c for c in read_cap_history(db) if c.source == source and c.limits is not None]
+    largest = max(
+        caps, key=lambda cap: cap.limits or Amounts()
+    )  # they form a chain (ledger_filter)
+    # By the same sum as under the rule sum: limits that a conversion fixed must come out again.
+    by_sum = db.execute(
+        "SELECT total(epsilon), total(delta) FROM entries WHERE source = ? AND mu2 IS NULL",
+        (source,),
+    ).fetchone()
+    return replace(
+        account, keys_share=cap[3], limits=Amounts(*cap[4:]), largest_cap=largest, booked=sum_of(booked),
+        last=booked[-1] if booked else None,
+        epsilon_by_sum=by_sum[0], delta_by_sum=by_sum[1],
     )  # fmt: skip
 
 
@@ -170,6 +250,11 @@ def read_requirements(db: sqlite3.Connection) -> list[RequirementChange]:
         )
         for _, state, at, by, user, why in rows
     ]
+
+
+def _amounts(row: Entry | CapChange) -> Amounts | None:
+    found = (row.mu2, row.keys, row.distance, row.pure)
+    return None if row.mu2 is None else Amounts(*(number or 0.0 for number in found))
 
 
 def amount_left(cap: float | None, spent: float) -> float | None:

@@ -16,9 +16,10 @@ from murmurlog.bundle.scratch import scratch, settle
 from murmurlog.bundle.write import check_target
 from murmurlog.charts import html
 from murmurlog.errors import DiskError, UsageError
-from murmurlog.privacy import Guarantee
+from murmurlog.privacy import Amounts, Guarantee
 from murmurlog.publishing.ledger import Ledger
-from murmurlog.publishing.ledger_records import Account, CapChange, Contents, Entry
+from murmurlog.publishing.ledger_filter import left_in_words, percent, spent_in_words
+from murmurlog.publishing.ledger_records import FILTER, Account, CapChange, Contents, Entry
 
 STATES = {"committed": "published", "reserved": "not published"}
 WAITING = "booked and not published: still running, or failed after the booking. Counts as spent"
@@ -26,6 +27,9 @@ REQUIRED = {
     True: "Every source needs a cap: releases on a source without one are refused.",
     False: "A source may be without a cap.",
 }
+OF_FILTER = (
+    "keys_share", "limits", "largest_cap", "booked", "last", "epsilon_by_sum", "delta_by_sum",
+)  # fmt: skip
 STYLE = """
 @page { size: A4; margin: 17mm 16mm 18mm; }
 main, header, footer { max-width: 52rem; }
@@ -73,8 +77,11 @@ def _source(contents: Contents, account: Account) -> dict[str, Any]:
     _, entries, history = contents.of(account.name)
     waiting = _waiting(entries)
     capped = account.epsilon_cap is not None
+    own = {name: value for name, value in asdict(account).items() if name not in OF_FILTER}
+    if account.rule == FILTER:
+        return own | _filtered(account, entries, history)
     return {
-        **asdict(account),
+        **own,
         "cap": {"epsilon": account.epsilon_cap, "delta": account.delta_cap} if capped else None,
         "rectangle": None,  # of another rule than the sum
         "spent": {"epsilon": account.epsilon, "delta": account.delta},
@@ -84,6 +91,28 @@ def _source(contents: Contents, account: Account) -> dict[str, Any]:
             "epsilon": sum(entry.epsilon for entry in waiting),
             "delta": sum(entry.delta for entry in waiting),
         },
+        "entries": [asdict(entry) for entry in entries],
+        "cap_history": [asdict(change) for change in history],
+    }
+
+
+def _filtered(
+    account: Account, entries: Sequence[Entry], history: Sequence[CapChange]
+) -> dict[str, Any]:
+    """A source under the rule filter. Sums of epsilon and delta would say nothing: they are null."""
+    assert account.limits is not None
+    assert account.left is not None
+    return {
+        "epsilon": None,
+        "delta": None,
+        "cap": {"epsilon": account.epsilon_cap, "delta": account.delta_cap},
+        "keys_share": account.keys_share,
+        "rectangle": account.limits._asdict(),
+        "spent": account.booked._asdict(),
+        "left": account.left._asdict(),
+        "spent_by_sum": {"epsilon": account.epsilon_by_sum, "delta": account.delta_by_sum},
+        "releases_like_the_last": account.room_for(account.last) if account.last else None,
+        "not_published": {"releases": len(_waiting(entries))},
         "entries": [asdict(entry) for entry in entries],
         "cap_history": [asdict(change) for change in history],
     }
@@ -121,11 +150,29 @@ def _facts(account: Account, entries: Sequence[Entry]) -> Iterator[tuple[str, st
     yield "per", _unit(account)
     capped = account.epsilon_cap is not None
     yield "cap", _pair(account.epsilon_cap, account.delta_cap) if capped else "none"
-    yield "spent", f"{_pair(account.epsilon, account.delta)}, by {_many(len(entries), 'release')}"
-    if capped:
-        yield "left", _left(account)
+    if account.rule == FILTER:
+        filtered = [entry for entry in entries if entry.amounts is not None]
+        yield "rule", "filter: the cap holds for all releases together, whenever they stop"
+        if len(filtered) < len(entries):
+            yield "by sums", _by_sum(account, len(entries) - len(filtered))
+        yield "spent", f"{spent_in_words(account)}, by {_many(len(filtered), 'release')}"
+        yield "left", left_in_words(account)
+    else:
+        yield (
+            "spent",
+            f"{_pair(account.epsilon, account.delta)}, by {_many(len(entries), 'release')}",
+        )
+        if capped:
+            yield "left", _left(account)
     if waiting := _waiting(entries):
         yield "of these", f"{_many(len(waiting), 'release')} {WAITING}."
+
+
+def _by_sum(account: Account, releases: int) -> str:
+    return (
+        f"{_pair(account.epsilon_by_sum, account.delta_by_sum)} of the cap, by {_many(releases, 'release')} "
+        "before the filter"
+    )
 
 
 def _left(account: Account) -> str:
@@ -152,10 +199,20 @@ def _pair(epsilon: float | None, delta: float | None) -> str:
 
 
 def _change(change: CapChange) -> str:
-    if change.epsilon_before is None:
-        return _pair(change.epsilon, change.delta)
-    before = _pair(change.epsilon_before, change.delta_before)
-    return f"{_pair(change.epsilon, change.delta)} instead of {before}"
+    after, before = _with_rule(change)
+    return after if before is None else f"{after} instead of {before}"
+
+
+def _with_rule(change: CapChange) -> tuple[str, str | None]:
+    """The cap after a change and before it; with its rule where that is not the sum."""
+    after, before = _pair(change.epsilon, change.delta), None
+    if change.epsilon_before is not None:
+        before = _pair(change.epsilon_before, change.delta_before)
+    if change.rule == FILTER and change.rule_before != FILTER:
+        shares = f"keys {change.keys_share:g}" + (f", pure {change.pure:g}" if change.pure else "")
+        after += f", rule filter ({shares})"
+        before = before and f"{before}, rule sum"
+    return after, before
 
 
 def _who(change: Any) -> str:
@@ -234,12 +291,19 @@ def _label(account: Account, entries: Sequence[Entry]) -> Iterator[tuple[str, st
             _pair(account.epsilon_cap, account.delta_cap),
             "The most that all releases together may cost.",
         )
-    yield (
-        "Spent",
-        _pair(account.epsilon, account.delta),
-        f"The sum over {_many(len(entries), 'release')}.",
-    )
-    if account.epsilon_cap is not None:
+    if account.rule == FILTER:
+        filtered = [entry for entry in entries if entry.amounts is not None]
+        if len(filtered) < len(entries):
+            yield "By sums", "", f"{_by_sum(account, len(entries) - len(filtered))}."
+        yield "Spent", "", f"{spent_in_words(account)}, by {_many(len(filtered), 'release')}."
+        yield "Left", "", f"{left_in_words(account)}."
+    else:
+        yield (
+            "Spent",
+            _pair(account.epsilon, account.delta),
+            f"The sum over {_many(len(entries), 'release')}.",
+        )
+    if account.epsilon_cap is not None and account.rule != FILTER:
         text, _, remark = _left(account).partition("; ")
         remark = f"{remark[:1].upper()}{remark[1:]}." if remark else ""
         yield "Left", text.removesuffix(": the cap is reached"), remark
@@ -256,7 +320,10 @@ def meaning(account: Account) -> list[str]:
     if account.unit is None:
         return ["Nothing was released from this source, so no release says anything about anyone."]
     unit = _base(account)
-    total = Guarantee(epsilon=account.epsilon, delta=min(1.0, account.delta), unit=unit)
+    filtered = account.largest_cap is not None
+    total_of = account.largest_cap or account
+    total = Guarantee(epsilon=total_of.epsilon, delta=min(1.0, total_of.delta), unit=unit)
+    which = "of the cap" if filtered else "spent"
     what = (
         f"whether one {unit} is in the log"
         if account.neighbours == "add-remove"
@@ -264,12 +331,18 @@ def meaning(account: Account) -> list[str]:
     )
     sentences = [
         f"Whoever sees all of these releases, whatever else they know, can change their odds on {what} "
-        f"by a factor of at most {html.odds(total)}, which is e to the epsilon spent.",
+        f"by a factor of at most {html.odds(total)}, which is e to the epsilon {which}.",
         "This holds without exception: the delta spent is 0."
         if total.delta == 0
         else f"This holds but for a chance of at most {html.chance(total.delta)} for each {unit}, "
-        "which is the delta spent.",
+        f"which is the delta {which}.",
     ]
+    if filtered:
+        sentences.append(
+            "This is a promise about all releases together, those to come included, and less is not "
+            "promised before the cap is spent. Of several caps the largest counts. If a cap was raised because "
+            "of what a release showed, the promise is weaker."
+        )
     if unit != "user":
         sentences.append(html.several(unit))
     return sentences
@@ -289,9 +362,25 @@ def _releases(account: Account, entries: Sequence[Entry]) -> str:
         ]
         for entry in entries
     ]
-    rows.append(["Sum", "", "", "", f"{account.epsilon:.6g}", f"{account.delta:.6g}"])
     head = ["booked (UTC)", "release", "id", "state", "epsilon", "delta"]
-    return html.section("Releases", html.grid(head, rows, numbers=(4, 5), most=MOST_CHARACTERS))
+    if account.limits is None:
+        rows.append(["Sum", "", "", "", f"{account.epsilon:.6g}", f"{account.delta:.6g}"])
+        return html.section("Releases", html.grid(head, rows, numbers=(4, 5), most=MOST_CHARACTERS))
+    for row, entry in zip(rows, entries, strict=True):
+        row += _parts(account.limits, entry.amounts)
+    rows.append(["Sum", "", "", "", "", "", *_parts(account.limits, account.booked)])
+    grid = html.grid([*head, "noise", "keys"], rows, numbers=(4, 5, 6, 7), most=MOST_CHARACTERS)
+    note = (
+        "epsilon and delta are what each release costs alone and do not add up here; noise and keys are its "
+        "parts of what the cap allows."
+    )
+    return html.section("Releases", grid, note=note)
+
+
+def _parts(limits: Amounts, booked: Amounts | None) -> list[str]:
+    if booked is None:
+        return ["-", "-"]
+    return [percent(booked.mu2, limits.mu2), percent(booked.keys, limits.keys)]
 
 
 def _changes(history: Sequence[CapChange], contents: Contents) -> str:
@@ -301,8 +390,8 @@ def _changes(history: Sequence[CapChange], contents: Contents) -> str:
     rows = [
         [
             "not recorded" if change.changed_at is None else change.changed_at[:10],
-            _stacked(change.epsilon_before, change.delta_before),
-            _stacked(change.epsilon, change.delta),
+            _stacked(_with_rule(change)[1]),
+            _stacked(_with_rule(change)[0]),
             _who(change),
             change.reason or "-",
         ]
@@ -316,9 +405,9 @@ def _changes(history: Sequence[CapChange], contents: Contents) -> str:
     )
 
 
-def _stacked(epsilon: float | None, delta: float | None) -> str:
-    """A cap on two lines of a cell."""
-    return "none" if epsilon is None else _pair(epsilon, delta).replace(", ", "\n")
+def _stacked(cap: str | None) -> str:
+    """A cap on two or more lines of a cell."""
+    return "none" if cap is None else cap.replace(", ", "\n")
 
 
 def _signature() -> str:

@@ -9,15 +9,18 @@ from murmurlog.errors import UsageError
 from murmurlog.mechanisms import MECHANISMS, Accounted, Mechanism, check_table, named, parse
 from murmurlog.privacy import (
     SAFETY,
+    Amounts,
     Guarantee,
     Loss,
+    bisect,
     check_budget,
     check_neighbours,
     compose,
     delta_of_losses,
+    loss_of_part,
     mu_of,
 )
-from murmurlog.privacy.sampler import sampler_delta
+from murmurlog.privacy.sampler import sampler_delta, sampler_distance
 
 MECHANISM = "rounds"
 USUAL = {"session": "sessions", "log": "synthetic", "left_out": "left-out"}  # the others: MECHANISM
@@ -31,11 +34,34 @@ STRETCHES = (2.0, 1.7, 1.5, 1.35, 1.25, 1.15, 1.08, 1.04)  # factors on budgets 
 
 def drawn_with(mechanisms: Iterable[Mechanism], total: Guarantee) -> float:
     """The part of a release's delta that is set aside for the sampler."""
-    scales = [mechanism.parameters().get("scale") for mechanism in mechanisms]
-    scale = max((float(scale) for scale in scales if scale is not None), default=None)
+    scale = _largest_scale(mechanisms)
     if scale is None or total.notion == "none":
         return 0.0
     return sampler_delta(scale=scale, epsilon=total.epsilon)
+
+
+def distance_of(mechanisms: Iterable[Mechanism]) -> float:
+    """The total variation between a release and one with exact noise, once for all its tables."""
+    scale = _largest_scale(mechanisms)
+    return 0.0 if scale is None else sampler_distance(scale)
+
+
+def _largest_scale(mechanisms: Iterable[Mechanism]) -> float | None:
+    scales = [mechanism.parameters().get("scale") for mechanism in mechanisms]
+    return max((float(scale) for scale in scales if scale is not None), default=None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """A part of what a source may spend; `delta` is the one at which its cost alone is stated."""
+
+    loss: Loss
+    delta: float
+
+    @classmethod
+    def of(cls, limits: Amounts, part: float, *, delta: float) -> "Part":
+        """This part of the limits of a cap, and of its delta."""
+        return cls(loss=loss_of_part(limits, part), delta=part * delta)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,8 +218,12 @@ def plan_tables(
     neighbours: str = "add-remove",
     letters: Mapping[str, str] | None = None,
     options: Mapping[str, Any] | None = None,
+    part: Part | None = None,
 ) -> tuple[dict[str, Plan], Guarantee]:
-    """A plan for each table, which gets its share of the budget, and the guarantee of all together."""
+    """A plan for each table, which gets its share of the budget, and the guarantee of all together.
+
+    The budget is (epsilon, delta), or a part of what a source may spend.
+    """
     options = options or {}
     names = mechanisms_for(tables, mechanism or usual_mechanism(noise=noise, letters=letters))
     check_options(names.values(), options)
@@ -216,6 +246,7 @@ def plan_tables(
         unit=unit,
         neighbours=neighbours,
         letters=letters,
+        part=part,
         tables={
             table: _Table.of(table, name, share[table], bounds.get(table), options)
             for table, name in names.items()
@@ -264,11 +295,14 @@ class _Request:
     unit: str
     neighbours: str
     letters: Mapping[str, str] | None
+    part: Part | None
     tables: Mapping[str, _Table]
 
     def plan(self) -> tuple[dict[str, Plan], Guarantee]:
         """All tables in one account if possible, else each on its own."""
         names = [table.mechanism for table in self.tables.values()]
+        if self.part is not None:
+            return self._of_part(self.part)
         if self.letters or not all(name in MECHANISMS for name in names):
             plans = self._each(self.epsilon, self.delta)
             return plans, compose([each.guarantee for each in plans.values()])
@@ -311,14 +345,7 @@ class _Request:
         best: dict[str, Mechanism] = {}
         for keys in KEY_SHARES:  # of delta for new keys; the rest is for the noise
             mu = mu_of(epsilon=epsilon, delta=delta * (1 - keys) / SAFETY)
-            tried: dict[str, Mechanism] = {}
-            for table, its in self.tables.items():
-                kind = kinds[table]
-                assert issubclass(kind, Accounted)
-                loss = Loss(mu=mu * math.sqrt(its.share), keys=delta * keys * its.share / SAFETY)
-                tried[table] = kind.for_loss(
-                    loss, d=its.per_user, neighbours=self.neighbours, **its.options
-                )
+            tried = self._solved(Loss(mu=mu, keys=delta * keys / SAFETY))
             if not best or _bar(tried) < _bar(best):
                 best = tried
         try:
@@ -330,6 +357,51 @@ class _Request:
             return None  # the error is raised when they are planned with their shares
         total = total_of([(each.mechanism, each.guarantee) for each in plans.values()], epsilon)
         return None if total is None or total.delta > delta else (plans, total)
+
+    def _solved(self, loss: Loss) -> dict[str, Mechanism]:
+        """Every table with its share of a loss."""
+        made: dict[str, Mechanism] = {}
+        for table, its in self.tables.items():
+            kind = named(its.mechanism)
+            assert issubclass(kind, Accounted)
+            own = Loss(mu=loss.mu * math.sqrt(its.share), keys=loss.keys * its.share)
+            made[table] = kind.for_loss(
+                own, d=its.per_user, neighbours=self.neighbours, **its.options
+            )
+        return made
+
+    def _of_part(self, part: Part) -> tuple[dict[str, Plan], Guarantee]:
+        """All tables with Gaussian noise that spends a part of a source's limits."""
+        check_neighbours(self.neighbours)
+        for table, its in self.tables.items():
+            if its.mechanism not in MECHANISMS or not issubclass(named(its.mechanism), Accounted):
+                raise UsageError(
+                    f"--of-cap needs mechanisms that can be solved for their noise, and {its.mechanism:.60} "
+                    "cannot: give --epsilon and --delta instead"
+                )
+            if not part.loss.keys and table != "left_out":
+                raise UsageError(
+                    f"the source keeps nothing of delta for keys, so --of-cap cannot make a {table} table"
+                )
+        if self.letters or self.noise not in (None, "gaussian"):
+            raise UsageError("--of-cap chooses Gaussian noise itself: leave --set and --noise out")
+        plans = {
+            table: self._stated(made, part.delta * self.tables[table].share)
+            for table, made in self._solved(part.loss).items()
+        }
+        parts = [(each.mechanism, each.guarantee) for each in plans.values()]
+        if len(parts) == 1:
+            return plans, parts[0][1]
+
+        def excess(epsilon: float) -> float:
+            total = total_of(parts, epsilon)
+            assert total is not None
+            return total.delta - part.delta
+
+        summed = math.fsum(stated.epsilon for _, stated in parts)
+        total = total_of(parts, bisect(excess, good=summed, bad=0.0, steps=40))
+        assert total is not None
+        return plans, total
 
     def _stated(self, made: Mechanism, delta: float) -> Plan:
         """A mechanism with its own cost at this delta."""
@@ -365,17 +437,23 @@ def total_of(parts: Collection[tuple[Mechanism, Guarantee]], epsilon: float) -> 
     summed = compose([stated for _, stated in parts])  # raises if they do not belong together
     if summed.notion != "dp":
         return None
-    losses = [
-        made.loss(neighbours=summed.neighbours) if isinstance(made, Accounted) else Loss.of(stated)
-        for made, stated in parts
-    ]
     scale = max(float(made.parameters()["scale"] or 1.0) for made, _ in parts)
-    delta = delta_of_losses(losses, epsilon=epsilon) * math.sqrt(SAFETY)
+    delta = delta_of_losses(losses_of(parts), epsilon=epsilon) * math.sqrt(SAFETY)
     return replace(
         summed,
         epsilon=float(epsilon),
         delta=min(1.0, delta + sampler_delta(scale=scale, epsilon=epsilon)),
     )
+
+
+def losses_of(parts: Iterable[tuple[Mechanism, Guarantee]]) -> list[Loss]:
+    """What each table costs: its mechanism's loss, else that of anything with its plain guarantee."""
+    return [
+        made.loss(neighbours=stated.neighbours)
+        if isinstance(made, Accounted)
+        else Loss(keys=stated.plain_delta, pure=(stated.epsilon,))
+        for made, stated in parts
+    ]
 
 
 def _shares(tables: Sequence[str], shares: Mapping[str, float] | None) -> dict[str, float]:

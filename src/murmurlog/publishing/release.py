@@ -8,7 +8,7 @@ import json
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -38,15 +38,19 @@ from murmurlog.logs.inputs import LogSource
 from murmurlog.logs.reading import Reading
 from murmurlog.logs.source import Source
 from murmurlog.mechanisms import Asked, View, named
-from murmurlog.privacy import Guarantee
+from murmurlog.privacy import Guarantee, Loss, join_losses
 from murmurlog.privacy.sampler import Entropy, SystemEntropy
+from murmurlog.publishing.booking import part_of_cap, state_booking
+from murmurlog.publishing.claims import check_delta, check_guarantee, check_pdp
 from murmurlog.publishing.ledger import Ledger, committing, opened
 from murmurlog.publishing.ledger_records import Account
 from murmurlog.publishing.options import chosen_options, prepare_options
 from murmurlog.publishing.plan import (
     MECHANISM,
     Plan,
+    distance_of,
     drawn_with,
+    losses_of,
     mechanisms_for,
     plan_tables,
     usual_mechanism,
@@ -144,6 +148,7 @@ def _carry_out(
     request: ReleaseRequest, copies: ExitStack, *, entropy: Entropy, say: Callable[[str], None]
 ) -> Outcome:
     asked = _prepare(request, copies, say)
+    asked.check_entropy(entropy)
     if request.dry_run:
         return asked.outcome()
     with spending(asked.spending()):
@@ -200,6 +205,7 @@ class _Prepared:
     account: str  # its name in the ledger
     booked_unit: str
     release_id: str
+    limited: bool = False  # whether its source is accounted by the rule filter
     sent: list[Path | str] = field(default_factory=list)  # the target, once Spark has put it there
 
     def spending(self) -> Spending:
@@ -218,6 +224,26 @@ class _Prepared:
             return bool(stated["release_id"] == self.release_id)
         return False
 
+    def check_entropy(self, entropy: Entropy) -> None:
+        """Refuses noise from a known seed on a source whose limits count noise."""
+        if entropy.seeded and self.limited:
+            raise Refused(
+                f'source "{self.account}" is accounted by the rule filter, which counts noise, and noise from '
+                "a known seed is none: leave the seed or the ledger out"
+            )
+
+    @property
+    def loss(self) -> Loss:
+        """What all tables cost together."""
+        return join_losses(
+            losses_of((plan.mechanism, plan.guarantee) for plan in self.plans.values())
+        )
+
+    @property
+    def distance(self) -> float:
+        """The error of the sampler, as a total variation."""
+        return distance_of(plan.mechanism for plan in self.plans.values())
+
     def reserve(self) -> Account | None:
         """Books the cost, if there is a ledger."""
         if self.book is None:
@@ -226,7 +252,7 @@ class _Prepared:
         return self.book.reserve(
             self.account, self.total, release_id=self.release_id, what=what, unit=self.booked_unit,
             title=(self.request.statements.about or {}).get("title", ""),
-            new_source=self.request.booking.new_source,
+            new_source=self.request.booking.new_source, loss=self.loss, distance=self.distance,
         )  # fmt: skip
 
     def outcome(self, **made: Any) -> Outcome:
@@ -269,6 +295,8 @@ def _prepare(request: ReleaseRequest, copies: ExitStack, say: Callable[[str], No
     )
     chosen = prepare_options(chosen, asked, log=found.files)
     per_user = content.per_user
+    booking = request.booking
+    book, account = opened(booking.ledger, booking.source_name, new_source=booking.new_source)
     plans, total = plan_tables(
         kinds,
         mechanism=mechanism,
@@ -281,30 +309,33 @@ def _prepare(request: ReleaseRequest, copies: ExitStack, say: Callable[[str], No
         neighbours=budget.neighbours,
         letters=content.letters,
         options=chosen,
+        part=part_of_cap(budget, book, account),
     )
     place.check(plans)
     _check_claims(request, plans, total, names)
-    booking = request.booking
-    book, account = opened(booking.ledger, booking.source_name, new_source=booking.new_source)
     if book and total.notion == "none":
         raise Refused(
             f"{', '.join(names)} has no guarantee, so there is no cost that a ledger could book: leave "
             "--ledger out, and publish nothing of it"
         )
-    booked_unit = reading.unit(budget.unit, gap=content.gap)
-    if book:
-        book.check(account, total, unit=booked_unit, new_source=booking.new_source)
     for each in plans.values():
         each.passes()  # whatever cannot be computed shows before the budget is spent
     view = View(
         kind="", unit=budget.unit, by=reading.by and reading.by.inside(), way=way, gap=content.gap,
         set_size=content.set_size, consecutive=content.consecutive, options=chosen,
     )  # fmt: skip
-    return _Prepared(
+    prepared = _Prepared(
         request=request, place=place, target=target, source=found, reading=reading, view=view,
-        plans=plans, total=total, book=book, account=account, booked_unit=booked_unit,
-        release_id=secrets.token_hex(16),
+        plans=plans, total=total, book=book, account=account,
+        booked_unit=reading.unit(budget.unit, gap=content.gap), release_id=secrets.token_hex(16),
     )  # fmt: skip
+    if book is None:
+        return prepared
+    known = book.check(
+        account, total, unit=prepared.booked_unit, new_source=booking.new_source,
+        loss=prepared.loss, distance=prepared.distance,
+    )  # fmt: skip
+    return replace(prepared, limited=known.limits is not None)
 
 
 def _check_statements(request: ReleaseRequest) -> None:
@@ -323,9 +354,9 @@ def _check_claims(
 ) -> None:
     """Refuses guarantees that say nothing, unless the owner accepts that."""
     budget, content = request.budget, request.content
-    _check_guarantee(total, ", ".join(names), budget.accept_no_guarantee)
+    check_guarantee(total, ", ".join(names), budget.accept_no_guarantee)
     if total.notion == "pdp":
-        _check_pdp(plans, budget.users, content.set_only or content.consistent)
+        check_pdp(plans, budget.users, content.set_only or content.consistent)
     composing = [name for name, each in plans.items() if each.mechanism.composes]
     if composing and request.read.keys == "canonical":
         raise UsageError(
@@ -334,7 +365,7 @@ def _check_claims(
         )
     if content.consistent and total.notion == "none":
         raise UsageError("--consistent is for noisy counts, and these are exact: leave it out")
-    _check_delta(total, budget.delta, budget.users, budget.accept_delta)
+    check_delta(total, budget.delta, budget.users, budget.accept_delta)
 
 
 @contextmanager
@@ -368,51 +399,6 @@ def _tables(
     able = named(mechanism or MECHANISM).tables
     usual = ("query", "click") if "url" in found.columns else ("query",)
     return tuple(table for table in usual if table in able) or able[:1]
-
-
-def _check_guarantee(total: Guarantee, mechanism: str, accepted: bool) -> None:
-    """Refuses what nothing is proved about, unless the owner says so."""
-    if total.notion != "none" and total.delta >= 1:
-        raise Refused(
-            f"{mechanism} would have a delta of 1 at epsilon {total.epsilon:.4g}: nothing"
-        )
-    if total.notion == "none" and not accepted:
-        raise Refused(
-            f"{mechanism} has no privacy guarantee: one person can make its output differ for sure. "
-            "It is here for comparison. Say --accept-no-guarantee to run it, and do not publish it."
-        )
-
-
-def _check_pdp(plans: Mapping[str, Plan], users: int | None, changed: bool) -> None:
-    """Probabilistic DP is about a declared number of users, and about tables as they are drawn."""
-    for each in plans.values():
-        if each.mechanism.parameters()["users"] != users:
-            raise UsageError(
-                f"{each.mechanism} is probabilistic DP for its own number of users: declare the "
-                f"same with --users, which is {users or 'not given'}"
-            )
-    if changed:
-        raise UsageError(
-            "probabilistic DP does not survive dropping or changing counts, so --set-only and "
-            "--consistent do not go with it. Use --notion dp."
-        )
-
-
-def _check_delta(total: Guarantee, asked: float | None, users: int | None, accepted: bool) -> None:
-    """Refuses a delta of 1/users or more; only a declared number counts, the log's is private."""
-    if users is None:
-        return
-    if users < 1:
-        raise UsageError(f"--users must be at least 1, not {users}")
-    if total.notion == "none":
-        return
-    delta = max(total.plain_delta, (asked or 0.0) if total.notion == "dp" else 0.0)
-    if delta * users >= 1 and not accepted:
-        raise Refused(
-            f"delta {delta:.3g} per {total.unit} is at least 1/users for the declared {users} "
-            "users: publishing one whole user at random would pass. Use --delta "
-            f"{1 / users / 10:.1g} or less, or say --accept-delta."
-        )
 
 
 def _certificate(asked: _Prepared, made: Made, *, engine: Engine, entropy: Entropy) -> Certificate:
@@ -463,11 +449,6 @@ def _certificate(asked: _Prepared, made: Made, *, engine: Engine, entropy: Entro
         planned_by=stated.planned_by,
         booked=None
         if account is None
-        else {
-            "source": account.name,
-            "releases_before": account.releases,
-            "epsilon_before": account.epsilon,
-            "delta_before": account.delta,
-        },
+        else state_booking(account, asked.total, loss=asked.loss, distance=asked.distance),
         about=dict(stated.about or {}),
     )

@@ -18,6 +18,7 @@ from murmurlog.bundle.options import (
     read_number,
     read_pair,
     read_pairs,
+    read_part,
     read_repeated,
     read_shares,
     read_span,
@@ -67,6 +68,13 @@ class Privacy:
 class Budget(Privacy):
     """Budget and unit of privacy."""
 
+    of_cap: Annotated[
+        float | None,
+        Option(
+            help="Instead of epsilon and delta: spend this part of the source's cap, 1/12 or 0.08.",
+            read=read_part,
+        ),
+    ] = None
     users: Annotated[
         int | None,
         Option(help="A publicly known number (upper bound) of users.", read=integer),

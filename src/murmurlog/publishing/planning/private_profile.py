@@ -17,13 +17,13 @@ from murmurlog.bundle.scratch import scratch, settle
 from murmurlog.bundle.write import check_target
 from murmurlog.counting.bound import choose_way
 from murmurlog.counting.items import check
-from murmurlog.errors import DiskError, UsageError
+from murmurlog.errors import DiskError, Refused, UsageError
 from murmurlog.logs.engines.duckdb import check_memory, connect
 from murmurlog.logs.inputs import LogSource, local_source
 from murmurlog.logs.options import ReadOptions
 from murmurlog.logs.reading import Reading
 from murmurlog.logs.source import find
-from murmurlog.privacy.sampler import Entropy, SystemEntropy
+from murmurlog.privacy.sampler import Entropy, SystemEntropy, sampler_distance
 from murmurlog.publishing.ledger import committing, opened
 from murmurlog.publishing.plan import DELTA
 from murmurlog.publishing.planning.outline import Outline, measure
@@ -136,8 +136,16 @@ def _carry_out(
     book, name = opened(booking.ledger, booking.source_name, new_source=booking.new_source)
     reading = Reading.of(read)
     booked_unit = reading.unit(unit, gap=GAP)
+    cost: dict[str, Any] = {
+        "loss": noise.loss(neighbours=neighbours),
+        "distance": sampler_distance(noise.largest()),
+        "new_source": booking.new_source,
+        "unit": booked_unit,
+    }
     if book:
-        book.check(name, guarantee, unit=booked_unit, new_source=booking.new_source)
+        account = book.check(name, guarantee, **cost)
+        if account.limits is not None and entropy.seeded:
+            raise Refused(f'noise from a known seed cannot be booked on source "{name}"')
     path = copies.enter_context(local_source(request.source, read, say=say))
     found = find(path, read)
     check(found, kind=kind, unit=unit)
@@ -156,10 +164,7 @@ def _carry_out(
             say(f"counting {kind}")
             counted = count(log, kind=kind, unit=unit, per_user=per_user, way=way, entropy=entropy)
         if book:  # from here on the budget is spent
-            book.reserve(
-                name, guarantee, release_id=release_id, what=f"{kind}: {noise}", unit=booked_unit,
-                new_source=booking.new_source,
-            )  # fmt: skip
+            book.reserve(name, guarantee, release_id=release_id, what=f"{kind}: {noise}", **cost)
         outline = measure(
             counted, noise, epsilon=privacy.epsilon, neighbours=neighbours, entropy=entropy
         )

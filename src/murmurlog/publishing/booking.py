@@ -1,0 +1,51 @@
+"""A release and the cap of its source: the part it is to spend, and what its certificate states."""
+
+from typing import Any
+
+from murmurlog.errors import UsageError
+from murmurlog.privacy import Guarantee, Loss
+from murmurlog.publishing.ledger import Ledger
+from murmurlog.publishing.ledger_filter import amounts_for
+from murmurlog.publishing.ledger_records import Account
+from murmurlog.publishing.plan import Part
+from murmurlog.publishing.request import Budget
+
+
+def part_of_cap(budget: Budget, book: Ledger | None, source: str) -> Part | None:
+    """The part of the source's cap that a release is to spend; None if its budget is (epsilon, delta)."""
+    if budget.of_cap is None:
+        return None
+    if budget.epsilon is not None or budget.delta is not None:
+        raise UsageError("--of-cap takes the place of --epsilon and --delta: leave them out")
+    if book is None:
+        raise UsageError("--of-cap is a part of a source's cap: give --ledger and --source")
+    account = book.account(source)
+    if account.limits is None or account.delta_cap is None:
+        raise UsageError(
+            f'source "{account.name}" is accounted by the rule sum, and --of-cap needs the rule filter: give '
+            "--epsilon and --delta, or convert what is left of its cap with `murmurlog ledger convert`"
+        )
+    delta = account.delta_cap - account.delta_by_sum
+    return Part.of(account.limits, budget.of_cap, delta=delta)
+
+
+def state_booking(
+    before: Account, total: Guarantee, *, loss: Loss, distance: float
+) -> dict[str, Any]:
+    """What the certificate states about the booking, given the account before it.
+
+    Under the rule filter no sum of what was spent before: only the cap is a guarantee, and of several
+    caps the largest.
+    """
+    stated: dict[str, Any] = {"source": before.name, "releases_before": before.releases}
+    part = amounts_for(before, total, loss=loss, distance=distance)
+    cap = before.largest_cap
+    if part is None or cap is None or cap.limits is None:
+        return stated | {"epsilon_before": before.epsilon, "delta_before": before.delta}
+    return stated | {
+        "rule": before.rule,
+        "cap": {"epsilon": cap.epsilon, "delta": cap.delta, "keys_share": cap.keys_share},
+        "spent_by_sum": {"epsilon": before.epsilon_by_sum, "delta": before.delta_by_sum},
+        "rectangle": cap.limits._asdict(),
+        "part": part._asdict(),
+    }

@@ -1,0 +1,207 @@
+"""The rule `filter` of a ledger's source: limits that a cap fixes, and what fits them.
+
+What is allowed here is what the proof of the filter needs (docs/explanation/budget-filter.md): limits are fixed
+before the first release under them, a changed cap keeps what earlier caps promised, and nothing but booked
+numbers decides what is refused.
+"""
+
+import math
+import shlex
+from collections.abc import Callable, Sequence
+
+from murmurlog.errors import Refused, UsageError
+from murmurlog.privacy import Amounts, Guarantee, Loss, amounts_of, limits_of
+from murmurlog.privacy.budget_filter import KEYS_SHARE, contains, fits
+from murmurlog.publishing.ledger_records import FILTER, RULES, SUM, Account, CapChange
+
+NAMES = {
+    "mu2": "the noise budget",
+    "keys": "the chance that keys show",
+    "distance": "the error that its sampler may have",
+    "pure": "the epsilon for pure releases",
+}
+
+
+def rule_of(account: Account, asked: str | None) -> str:
+    """The rule of a source: as asked before its first cap and booking, and from then on the one it has."""
+    if asked is not None and asked not in RULES:
+        raise UsageError(f"--rule {asked!r:.40} is unknown: use {' or '.join(RULES)}")
+    if account.epsilon_cap is None and not account.releases:
+        return asked or SUM
+    if asked not in (None, account.rule):
+        convert = f" `murmurlog ledger convert {shlex.quote(account.name)} --to filter` converts what is left."
+        raise Refused(
+            f'source "{account.name}" is accounted by the rule {account.rule}, which its first cap or release '
+            f"fixed for good: a rule chosen after seeing output promises nothing."
+            + convert
+            * (account.rule == SUM)
+        )
+    return account.rule
+
+
+def limits_after(
+    account: Account,
+    history: Sequence[CapChange],
+    *,
+    epsilon: float,
+    delta: float,
+    keys_share: float | None,
+    pure: float | None,
+) -> tuple[float, Amounts]:
+    """The share of keys and the limits of a cap, first or changed; raises unless the change is allowed.
+
+    The share and the sampler's distance stay those of the first limits. Limits must contain all earlier
+    ones, or lie within the largest: otherwise owners could choose, by what they saw, between caps that
+    promise different things.
+    """
+    earlier = [change.limits for change in history if change.limits is not None]
+    first = next((change for change in history if change.limits is not None), None)
+    if first is not None and keys_share not in (None, first.keys_share):
+        raise Refused(
+            f'source "{account.name}" keeps the share {first.keys_share} of delta for keys that its first '
+            f"rectangle fixed: leave --keys-share out"
+        )
+    if epsilon <= account.epsilon_by_sum or delta <= account.delta_by_sum:
+        raise UsageError(
+            f'epsilon {account.epsilon_by_sum:.6g}, delta {account.delta_by_sum:.3g} of source "{account.name}" '
+            "were spent under the rule sum: a cap of its filter must be larger than both"
+        )
+    share = first.keys_share if first is not None else keys_share
+    share = KEYS_SHARE if share is None else share
+    if account.limits is not None and pure is None:
+        pure = account.limits.pure
+    limits = limits_of(
+        epsilon - account.epsilon_by_sum,
+        delta - account.delta_by_sum,
+        keys_share=share,
+        pure=pure or 0.0,
+        distance=earlier[0].distance if earlier else None,
+    )
+    if not contains(limits, earlier) and not any(contains(each, [limits]) for each in earlier):
+        raise Refused(
+            f'a cap of epsilon {epsilon:.6g}, delta {delta:.3g} allows source "{account.name}" more of one '
+            "amount and less of another than an earlier cap: then all caps together promise less than each "
+            "says. Raise epsilon and delta (and --pure) together, or lower them together."
+        )
+    return share, limits
+
+
+def remainder(
+    account: Account, *, keys_share: float | None, pure: float | None
+) -> tuple[float, Amounts]:
+    """The share of keys and the limits of what is left of a cap that was spent under the rule sum."""
+    if account.rule == FILTER:
+        raise Refused(f'source "{account.name}" is accounted by the rule filter already')
+    if account.epsilon_cap is None or account.delta_cap is None:
+        raise UsageError(
+            f'source "{account.name}" has no cap: set one first, for what was spent and for what may follow'
+        )
+    epsilon, delta = account.epsilon_left or 0.0, account.delta_left or 0.0
+    if not (epsilon > 0 and delta > 0):
+        raise Refused(
+            f'nothing is left of the cap of source "{account.name}" that could be converted'
+        )
+    share = KEYS_SHARE if keys_share is None else keys_share
+    return share, limits_of(epsilon, delta, keys_share=share, pure=pure or 0.0)
+
+
+def amounts_for(
+    account: Account, cost: Guarantee, *, loss: Loss | None, distance: float
+) -> Amounts | None:
+    """What a release books on a source beside epsilon and delta; None under the rule sum.
+
+    Of a release without a loss nothing is known but (epsilon, delta).
+    """
+    if account.limits is None:
+        return None
+    if cost.notion == "none":
+        raise Refused("what has no guarantee cannot be booked")
+    known = loss or Loss(keys=cost.plain_delta, pure=(cost.epsilon,))
+    most = account.largest_cap and account.largest_cap.limits
+    return amounts_of(known, distance=distance, as_pure=bool(most and most.pure))
+
+
+def check_room(account: Account, more: Amounts) -> None:
+    """Raises Refused unless a release fits into what is left."""
+    assert account.limits is not None
+    assert account.left is not None
+    if fits(account.limits, [account.booked], more):
+        return
+    every = zip(NAMES, account.limits, account.booked, more, strict=True)
+    short = [
+        f"{percent(some, most)} of {NAMES[name]} ({percent_left(spent, most)} is left)"
+        for name, most, spent, some in every
+        if not fits(Amounts(most), [Amounts(spent)], Amounts(some))
+    ]
+    pairs = list(zip(account.left, account.limits, strict=True))
+    part = min(left / most for left, most in pairs[:2] if most) if account.limits.mu2 else 0.0
+    smaller = f"Try --of-cap {_rounded_down(part)}, or raise" if part >= 1e-4 else "Raise"
+    raise Refused(
+        f'this release needs {" and ".join(short)} on source "{account.name}" '
+        f"({account.releases} release{'s' * (account.releases != 1)} so far).\n  {smaller} the cap: murmurlog "
+        f"ledger cap {shlex.quote(account.name)} --epsilon ... --delta ... --reason ..."
+    )
+
+
+def spent_in_words(account: Account) -> str:
+    """What was spent of each amount that the cap allows."""
+    assert account.limits is not None
+    return in_words(account.limits, account.booked)
+
+
+def left_in_words(account: Account) -> str:
+    """What is left of each amount, and for how many releases."""
+    assert account.limits is not None
+    text = in_words(account.limits, account.booked, percent_left)
+    if account.last is None:
+        return text
+    fitting = account.room_for(account.last)
+    plural = fitting != 1
+    return f"{text}; {fitting} more release{'s' * plural} like the last fit{'s' * (not plural)}"
+
+
+def in_words(
+    limits: Amounts, some: Amounts, share: Callable[[float, float], str] | None = None
+) -> str:
+    """Amounts as shares of their limits."""
+    share = share or percent
+    every = zip(NAMES, some, limits, strict=True)
+    # The sampler's error is a part of delta that hardly any release comes near.
+    *texts, last = [
+        f"{share(its, most)} of {NAMES[name]}"
+        for name, its, most in every
+        if most and (name != "distance" or its > 0.01 * most)
+    ]
+    return f"{', '.join(texts)} and {last}" if texts else last
+
+
+def percent(some: float, most: float) -> str:
+    """A share that is spent, rounded up."""
+    if not most:
+        return "more than all" if some else "0 %"
+    return _percent(100 * some / most, up=True)
+
+
+def percent_left(spent: float, most: float) -> str:
+    """A share that is left, rounded down."""
+    return _percent(100 * max(0.0, 1 - spent / most), up=False) if most else "nothing"
+
+
+def _percent(number: float, *, up: bool) -> str:
+    """At most two digits after the point, and fewer for larger numbers."""
+    if number > 1e6:
+        return "more than a million %"
+    digits = 0 if number >= 10 else 1 if number >= 1 else 2
+    scaled = number * 10**digits
+    # What is a whole number but for rounding stays so.
+    near = round(scaled)
+    whole = near if abs(scaled - near) < 1e-4 else (math.ceil if up else math.floor)(scaled)
+    return (
+        f"{whole / 10**digits:.{digits}f}".rstrip("0").rstrip(".") + " %"
+        if digits
+        else f"{whole} %"
+    )
+
+
+def _rounded_down(part: float) -> str:
+    return f"{math.floor(part * 1e4) / 1e4:g}"

@@ -1,0 +1,212 @@
+"""Releases by a part of their source's cap: what they spend, what their certificates state, and forgeries."""
+
+import json
+import math
+from dataclasses import replace
+
+import pyarrow.parquet as pq
+import pytest
+
+import murmurlog
+from murmurlog.bundle.read import read_certificate
+from murmurlog.bundle.write import publish
+from murmurlog.errors import Refused, UsageError
+from murmurlog.mechanisms import parse
+from murmurlog.privacy import Amounts, limits_of, loss_of_part
+from murmurlog.privacy.sampler import SeededEntropy
+from murmurlog.publishing.ledger import Ledger
+from murmurlog.publishing.plan import Part, losses_of, plan_tables
+
+LIMITS = limits_of(3.0, 1e-5)
+
+
+@pytest.fixture
+def log(write_tsv):
+    rows = [
+        {"user": f"u{i}", "time": "2026-01-01 00:00:00", "query": "weather", "url": "example.org"}
+        for i in range(400)
+    ]
+    return str(write_tsv(rows))
+
+
+@pytest.fixture
+def book(tmp_path):
+    book = Ledger(tmp_path / "ledger.db")
+    book.cap("web", epsilon=3, delta=1e-5, rule="filter")
+    return book
+
+
+def release(log, book, out, **asked):
+    asked = {"tables": ["query"], "source_name": "web", **asked}
+    return murmurlog.release(log, out=out, ledger=book.path, **asked)
+
+
+def messages(report):
+    return {check.name: check.message for check in report.checks if not check.ok}
+
+
+@pytest.mark.parametrize("tables", [["query"], ["query", "click"], ["query", "click", "left_out"]])
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+def test_tables_spend_their_part_and_no_more(tables, neighbours):
+    part = Part.of(LIMITS, 1 / 12, delta=1e-5)
+    plans, total = plan_tables(tables, part=part, neighbours=neighbours)
+    losses = losses_of((each.mechanism, each.guarantee) for each in plans.values())
+    squares, keys = math.fsum(x.mu**2 for x in losses), math.fsum(x.keys for x in losses)
+    assert 0.99 * part.loss.mu**2 < squares <= part.loss.mu**2
+    assert (0.9 if "left_out" not in tables else 0.8) * part.loss.keys < keys <= part.loss.keys
+    # What it costs alone, at its part of delta; by sums twelve of these would cost three times the cap.
+    assert 0.7 < total.epsilon < 1
+    assert total.delta <= 1e-5 / 12
+
+
+def test_parts_of_the_cap_are_booked_and_certified(log, book, tmp_path):
+    for n in range(3):
+        made = release(log, book, tmp_path / str(n), of_cap=1 / 3, tables=["query", "click"])
+        assert murmurlog.verify(tmp_path / str(n), ledger=book.path).ok
+    stated = made.certificate.booked
+    assert stated["cap"] == {"epsilon": 3.0, "delta": 1e-5, "keys_share": 0.4}
+    assert stated["rectangle"] == LIMITS._asdict()
+    assert stated["releases_before"] == 2
+    assert not {"epsilon_before", "delta_before"} & set(stated)
+    assert Amounts(**stated["part"]) == book.find(made.release_id).amounts
+    assert stated["part"]["mu2"] == pytest.approx(LIMITS.mu2 / 3, rel=0.01)
+    page = (tmp_path / "2" / "report.html").read_text()
+    assert "stay below the cap of epsilon 3 and delta 1e-05; this one takes 33.4 %" in page
+    with pytest.raises(Refused, match="of the noise budget"):
+        release(log, book, tmp_path / "more", of_cap=0.1)
+    assert not (tmp_path / "more").exists()
+
+
+def test_other_releases_book_what_is_known_of_them(log, book, tmp_path):
+    plain = release(
+        log, book, tmp_path / "a", mechanism="threshold", noise="geometric", epsilon=0.2, delta=1e-7
+    )
+    made = release(log, book, tmp_path / "b", epsilon=0.5, delta=1e-6)
+    for name in ("a", "b"):
+        assert murmurlog.verify(tmp_path / name, ledger=book.path).ok
+    assert book.find(made.release_id).mu2 == pytest.approx(
+        parse(str(made.plans["query"].mechanism)).loss().mu ** 2, rel=2e-9
+    )
+    assert book.find(plain.release_id).keys <= 1.1e-7
+
+
+def test_a_converted_source_certifies_its_remainder(log, book, tmp_path):
+    book.cap("old", epsilon=3, delta=1e-5)
+    release(log, book, tmp_path / "a", source_name="old", epsilon=1, delta=2e-6)
+    book.convert("old")
+    made = release(log, book, tmp_path / "b", source_name="old", of_cap=0.5)
+    assert murmurlog.verify(tmp_path / "a", ledger=book.path).ok
+    assert murmurlog.verify(tmp_path / "b", ledger=book.path).ok
+    assert made.certificate.booked["spent_by_sum"]["epsilon"] == 1.0
+    book.cap("old", epsilon=4, delta=1e-5, reason="more")
+    release(log, book, tmp_path / "c", source_name="old", of_cap=0.1)
+    for name in ("b", "c"):
+        assert murmurlog.verify(tmp_path / name, ledger=book.path).ok
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"epsilon": 1.0}, "takes the place of --epsilon"),
+        ({"delta": 1e-6}, "takes the place of --epsilon"),
+        ({"source_name": "sums"}, "accounted by the rule sum, and --of-cap needs the rule filter"),
+        ({"source_name": "wbe"}, "no source 'wbe'"),
+        ({"mechanism": "korolova"}, "korolova cannot: give --epsilon and --delta"),
+        ({"mechanism": "threshold", "noise": "geometric"}, "chooses Gaussian noise itself"),
+        (
+            {"mechanism": "threshold(noise=gaussian, d=5, scale=9.0, T=99)"},
+            "cannot: give --epsilon",
+        ),
+        ({"source_name": "no keys"}, "keeps nothing of delta for keys"),
+        ({"of_cap": 1.5}, "must lie above 0 and be at most 1"),
+    ],
+)
+def test_what_a_part_of_the_cap_cannot_be_is_said_before_anything_is_booked(
+    asked, message, log, book, tmp_path
+):
+    book.cap("sums", epsilon=3, delta=1e-5)
+    book.cap("no keys", epsilon=3, delta=1e-5, rule="filter", keys_share=0.0)
+    with pytest.raises(UsageError, match=message):
+        release(log, book, tmp_path / "out", **{"of_cap": 0.5, **asked})
+    assert book.entries() == []
+
+
+def test_a_part_needs_a_ledger(log, tmp_path):
+    with pytest.raises(UsageError, match="give --ledger and --source"):
+        murmurlog.release(log, out=tmp_path / "out", of_cap=0.5)
+
+
+def test_noise_from_a_known_seed_is_refused(log, book, tmp_path):
+    with pytest.raises(Refused, match="noise from a known seed is none"):
+        release(log, book, tmp_path / "out", of_cap=0.5, entropy=SeededEntropy(1))
+    assert book.entries() == []
+
+
+FORGED = {
+    "a smaller part": ("part", "mu2", lambda x: x * 0.9),
+    "fewer keys": ("part", "keys", lambda x: x * 0.9),
+    "an exact sampler": ("part", "distance", lambda x: 0.0),
+    "a pure part": ("part", "pure", lambda x: 0.1),
+    "a larger rectangle": ("rectangle", "mu2", lambda x: x * 1.1),
+    "a smaller rectangle": ("rectangle", "mu2", lambda x: x * 0.9),
+    "more keys allowed": ("rectangle", "keys", lambda x: x * 1.1),
+    "another distance": ("rectangle", "distance", lambda x: x * 1.1),
+    "a lower cap": ("cap", "epsilon", lambda x: 2.5),
+    "a higher cap": ("cap", "epsilon", lambda x: 3.5),
+    "a lower delta": ("cap", "delta", lambda x: x / 2),
+    "another share": ("cap", "keys_share", lambda x: 0.3),
+    "something spent before": ("spent_by_sum", "epsilon", lambda x: 0.5),
+}
+
+
+@pytest.fixture(scope="module")
+def honest(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("honest")
+    path = folder / "log.csv"
+    path.write_text("user,query\n" + "".join(f"u{i},weather\n" for i in range(400)))
+    book = Ledger(folder / "ledger.db")
+    book.cap("web", epsilon=3, delta=1e-5, rule="filter")
+    release(str(path), book, folder / "bundle", of_cap=0.5)
+    return folder / "bundle", book
+
+
+@pytest.mark.parametrize("forgery", FORGED)
+def test_a_forged_number_fails(forgery, honest, tmp_path):
+    bundle, _ = honest
+    certificate = read_certificate(bundle)
+    group, name, change = FORGED[forgery]
+    booked = json.loads(json.dumps(certificate.booked))
+    tables = {"query": pq.read_table(bundle / "data" / "query.parquet")}
+    publish(tmp_path / "same", tables=tables, certificate=certificate)
+    assert murmurlog.verify(tmp_path / "same").ok
+    booked[group][name] = change(booked[group][name])
+    publish(tmp_path / "out", tables=tables, certificate=replace(certificate, booked=booked))
+    assert set(messages(murmurlog.verify(tmp_path / "out"))) == {"budget"}
+
+
+def test_a_booking_that_the_ledger_does_not_have_fails(honest, tmp_path):
+    bundle, book = honest
+    certificate = read_certificate(bundle)
+    tables = {"query": pq.read_table(bundle / "data" / "query.parquet")}
+    # A rectangle of another cap, right in itself; a booking by sums; and another number of releases.
+    other = {"epsilon": 3.5, "delta": 1e-5, "keys_share": 0.4}
+    sums = {"source": "web", "releases_before": 0, "epsilon_before": 0.0, "delta_before": 0.0}
+    forged = [
+        certificate.booked | {"cap": other, "rectangle": limits_of(3.5, 1e-5)._asdict()},
+        sums,
+        certificate.booked | {"releases_before": 1},
+    ]
+    said = ("never had the cap", "another rule of the source", "states 1 earlier releases")
+    for n, (booked, message) in enumerate(zip(forged, said, strict=True)):
+        out = tmp_path / str(n)
+        publish(out, tables=tables, certificate=replace(certificate, booked=booked))
+        assert murmurlog.verify(out).ok
+        failed = messages(murmurlog.verify(out, ledger=book.path))
+        assert list(failed) == ["ledger"]
+        assert message in failed["ledger"]
+
+
+def test_a_part_of_the_limits_leaves_room_for_rounding():
+    loss = loss_of_part(LIMITS, 1.0)
+    assert loss.mu**2 < LIMITS.mu2
+    assert loss.keys < LIMITS.keys
