@@ -136,6 +136,8 @@ def test_the_examples_run(tmp_path):
     (tmp_path / "text.txt").write_text("weather in berlin today and tomorrow, " * 200)
     (tmp_path / "murmurlog").write_text(f"#!/bin/sh\nexec '{MAIN[0]}' -c '{MAIN[2]}' \"$@\"\n")
     (tmp_path / "murmurlog").chmod(0o755)
+    cap = "./murmurlog ledger cap web --epsilon 20 --delta 1e-4 --ledger budget.db"
+    subprocess.run(["sh", "-c", cap], cwd=tmp_path, check=True, capture_output=True)
     names = [name for top in COMMANDS for name in NAMES if name.split()[0] == top]
     for name in ["generate", *(name for name in names if name not in ("generate", "init"))]:
         for line in EXAMPLES[name]:
