@@ -1,6 +1,6 @@
 """Public keys in `rounds`: their thresholds, and which keys that nobody holds pass.
 
-Every key of a pool is in play from the start, whoever holds it, so its threshold costs no delta. A key
+Every key of a pool takes part from round 1, whoever holds it, so its threshold costs no delta. A key
 that nobody holds has no weight: whether it ever passes depends on its noise alone, and all such keys
 are alike. So their number is drawn, and which keys they are is a uniform choice (`unheld`).
 """
