@@ -207,6 +207,7 @@ def run_page(page, folder):
     return ran
 
 
+@pytest.mark.slow
 def test_the_page_about_budgets_runs_as_written(tmp_path):
     write(invent(rows=500, seed=1), tmp_path / "log.parquet")
     assert run_page(DOCS / "how-to" / "budget.md", tmp_path) == 7
@@ -232,6 +233,7 @@ def test_the_tutorial_runs_as_written(tmp_path):
         assert "epsilon 0.3" in planned_by(tmp_path / name)
 
 
+@pytest.mark.slow
 def test_the_shell_example_of_the_readme_runs(tmp_path):
     text = section((ROOT / "README.md").read_text(), "Release your own log")
     (code,) = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)

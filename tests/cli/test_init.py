@@ -171,6 +171,7 @@ def test_questions_are_answered_at_the_keyboard(folder):
     assert (account.name, account.epsilon_cap, account.delta_cap) == ("bücherei", 2.0, 5e-8)
 
 
+@pytest.mark.slow
 def test_what_the_rows_leave_open_is_asked(folder):
     write(folder / "day.csv", list(rows(time="%d/%m/%Y %H:%M", days=9)))
     terminal = Keyboard("init", "day.csv", "--json", cwd=folder)

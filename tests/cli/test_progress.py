@@ -68,6 +68,7 @@ def test_of_parquet_rows_are_measured(place):
     assert told.stages[-1] == ["normalising text", 60_000, "rows", 60_000, 60_000]
 
 
+@pytest.mark.slow
 def test_rounds_systems_and_worlds_are_measured_to_their_end(place, tmp_path):
     told = Told()
     murmurlog.release(str(place / "log.parquet"), out=tmp_path / "b", epsilon=3, say=told)

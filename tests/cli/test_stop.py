@@ -30,6 +30,7 @@ from murmurlog.cli.entry import main; main()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["check", "reserve", "commit"])
 def test_a_release_that_is_stopped_says_what_the_ledger_has(tmp_path, method):
     """Just after the ledger's last look, after the reservation, and before the bundle appears."""

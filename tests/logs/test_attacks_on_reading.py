@@ -28,7 +28,8 @@ def in_this_process(monkeypatch):
         (head_shape.attack, 600),
         (column_case.attack, 600),
         (jsonl_roles.attack, 600),
-        (by_number.attack, 2),  # the units are exact; the draws only add to it
+        # The units are exact; the draws only add to it.
+        pytest.param(by_number.attack, 2, marks=pytest.mark.slow),
     ],
     ids=["csv_border", "head_shape", "column_case", "jsonl_roles", "by_number"],
 )

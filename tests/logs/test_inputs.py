@@ -225,6 +225,7 @@ def test_spark_takes_no_object(tmp_path):
         murmurlog.release(pd.DataFrame(), out=tmp_path / "b", engine="spark")
 
 
+@pytest.mark.slow
 def test_profile_evaluate_sweep_and_plan_take_objects(log):
     frame = pd.read_parquet(log)
     assert murmurlog.profile(frame)["users"] == frame.user.nunique()

@@ -72,6 +72,7 @@ ROWS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(ROWS, st.integers(1, 3))
 def test_one_unit_moves_all_bins_no_further_than_proved(tmp_path_factory, drawn, d):

@@ -11,7 +11,7 @@ from murmurlog.privacy import Guarantee, Loss
 from murmurlog.publishing import ledger
 from murmurlog.publishing.ledger import Ledger
 
-QUICK = [
+SOME = [
     "killed",
     "killed, budget filter",
     "disk full",
@@ -22,9 +22,17 @@ QUICK = [
 ]
 
 
+def test_a_damaged_ledger_and_a_full_disk_break_no_promise():
+    kinds = ["ledger damaged", "disk full"]
+    found = faults(8, kinds=kinds, more=("--mechanism", "threshold"))
+    assert {kind.name: kind.violations for kind in found} == dict.fromkeys(kinds, [])
+    assert min(kind.runs for kind in found) >= 2
+
+
+@pytest.mark.slow
 def test_a_few_faults_of_each_kind_break_no_promise():
-    found = faults(12, kinds=QUICK, more=("--mechanism", "threshold"))
-    assert {kind.name: kind.violations for kind in found} == dict.fromkeys(QUICK, [])
+    found = faults(12, kinds=SOME, more=("--mechanism", "threshold"))
+    assert {kind.name: kind.violations for kind in found} == dict.fromkeys(SOME, [])
     runs = {kind.name: kind.runs for kind in found}
     assert runs["killed"] >= 7
     assert min(runs.values()) >= 2
@@ -32,6 +40,7 @@ def test_a_few_faults_of_each_kind_break_no_promise():
     assert len(found[0].states) >= 2
 
 
+@pytest.mark.slow
 def test_the_harness_sees_broken_promises(tmp_path):
     """What it would say if a bundle were not booked, not whole, or not alone."""
     write(invent(rows=20_000, seed=1), tmp_path / "log.parquet")
@@ -73,7 +82,7 @@ def test_the_harness_sees_a_rectangle_that_is_exceeded(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in QUICK])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in SOME])
 def test_slow_kinds_of_faults_break_no_promise(kind):
     (found,) = faults(2, kinds=[kind])
     assert found.runs

@@ -111,6 +111,7 @@ def test_planning_together_needs_far_lower_thresholds(neighbours):
     assert math.fsum(p.guarantee.epsilon for p in together.values()) > 1.5
 
 
+@pytest.mark.slow
 def test_geometric_noise_joins_the_account_by_its_loss_distribution():
     plans, total = plan_tables(TABLES, epsilon=1.0, delta=1e-6, noise="geometric")
     assert total.epsilon == 1.0
@@ -123,6 +124,7 @@ def test_letters_add_up_as_they_are():
     assert total.epsilon == pytest.approx(math.fsum(p.guarantee.epsilon for p in plans.values()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("neighbours", RELATIONS)
 def test_what_is_known_by_its_guarantee_alone_joins_the_account(neighbours):
     """rounds for queries, ZEALOUS for clicks: (epsilon, delta) is all that is known of the second."""

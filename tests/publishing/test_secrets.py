@@ -67,6 +67,7 @@ def test_bundle_ledger_and_words_hold_no_query_no_id_no_path_and_no_exact_count(
     assert list((folder / "tmp").iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("umask", "file", "directory"), [(0, 0o644, 0o755), (0o077, 0o600, 0o700)])
 def test_nobody_else_can_write_what_was_made(folder, umask, file, directory):
     assert release(folder, umask=umask).returncode == 0

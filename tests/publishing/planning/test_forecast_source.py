@@ -27,6 +27,7 @@ def test_a_generated_log_protects_nobody_and_needs_nobody():
     assert log.description == "a generated log, plain, 300 users"
 
 
+@pytest.mark.slow
 def test_a_plan_for_a_target_is_a_value(tmp_path):
     write(invent(rows=3_000, seed=4), tmp_path / "log.parquet")
     source = ForecastSource(raw=str(tmp_path / "log.parquet"))
