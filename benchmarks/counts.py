@@ -1,6 +1,6 @@
 """How right published counts are: error and coverage of 95 % intervals, before and after.
 
-    python benchmarks/counts.py [--before CHECKOUT] [--quick] [--sets FOLDER] [--out counts.json]
+    python benchmarks/counts.py [--before CHECKOUT] [--quick] [--logs NAME ...] [--sets FOLDER] [--out counts.json]
 
 Every log is generated with seeds that no constant was chosen on. A release is made by the command of this
 checkout and, with --before, by that of another one (a folder with `src`). The truth is the number of users in
@@ -46,13 +46,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--before", type=Path)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--logs", nargs="*", choices=LOGS)
     parser.add_argument("--sets", type=Path)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     roads = {"after": HERE} | ({"before": options.before.resolve()} if options.before else {})
     found = []
     with tempfile.TemporaryDirectory() as folder:
-        logs = _generated(Path(folder), QUICK if options.quick else tuple(LOGS))
+        names = options.logs if options.logs is not None else QUICK if options.quick else LOGS
+        logs = _generated(Path(folder), tuple(names))
         logs |= {f.stem: f for f in sorted(options.sets.glob("*.parquet"))} if options.sets else {}
         print("log, tables, epsilon, road: table: rows, reliable rows, top, reliable, coverage, d2")
         for name, path in logs.items():
