@@ -40,7 +40,8 @@ def check_table(name: str) -> Callable[[Path, Certificate], str]:
         if isinstance(mechanism, Limited):
             fault = mechanism.fault(noisy_table(table), others)
             require(fault is None, f"{fault}, which {mechanism} cannot give")
-        fault = counting_fault(claim, mechanism, noisy_table(table))
+        runs = name == "itemset" and bool(certificate.text.get("consecutive"))
+        fault = counting_fault(claim, mechanism, noisy_table(table), runs=runs)
         require(fault is None, str(fault))
         _notes(claim, mechanism, table, others)
         return f"{table.num_rows} rows"

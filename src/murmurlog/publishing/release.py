@@ -284,6 +284,11 @@ def _prepare(request: ReleaseRequest, copies: ExitStack, say: Callable[[str], No
     for kind in kinds:
         check(found, kind=kind, unit=budget.unit, by=content.by is not None)
     way = choose_way(content.bound, timed="time" in found.columns)
+    if content.consecutive and "itemset" in kinds and way != "first":
+        raise UsageError(
+            "--consecutive needs the order in which queries were asked: use --bound first, and a log "
+            "with a time column"
+        )
     reading = Reading.of(read, by=content.by)
     reading.check(found)
     asked = Asked(
