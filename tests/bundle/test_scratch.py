@@ -70,7 +70,9 @@ def test_ctrl_c_waits_while_a_folder_is_removed(tmp_path, monkeypatch):
 
 def test_a_process_that_ends_removes_the_rest(tmp_path):
     code = "import sys; from pathlib import Path; from murmurlog.bundle.scratch import scratch\n"
-    code += "kept = scratch(Path(sys.argv[1])); kept.__enter__(); print(*Path(sys.argv[1]).iterdir())"
+    code += (
+        "kept = scratch(Path(sys.argv[1])); kept.__enter__(); print(*Path(sys.argv[1]).iterdir())"
+    )
     code += "\nimport builtins; builtins.kept = kept"  # nothing closes it before the end
     done = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True

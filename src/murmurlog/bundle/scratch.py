@@ -24,7 +24,9 @@ PREFIX = ".murmurlog-"
 LOCK = ".lock"
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
-_made: dict[Path, tuple[int, int]] = {}  # folders that are there: the lock and the process that has it
+_made: dict[
+    Path, tuple[int, int]
+] = {}  # folders that are there: the lock and the process that has it
 
 
 @contextmanager
