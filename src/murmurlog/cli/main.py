@@ -102,5 +102,6 @@ def _exit(code: int) -> None:
     if store is not None and store.is_waiting():
         sys.stdout.flush()
         sys.stderr.flush()
+        stop.clean_up()
         os._exit(code)
     sys.exit(code)

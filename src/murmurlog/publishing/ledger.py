@@ -436,11 +436,17 @@ def _now() -> str:
 
 
 @contextmanager
-def committing(book: Ledger | None, release_id: str) -> Iterator[Callable[[], None]]:
+def committing(
+    book: Ledger | None,
+    release_id: str,
+    *,
+    published: Callable[[], bool | None] = lambda: False,
+) -> Iterator[Callable[[], None]]:
     """Wraps a publication; the block calls the function it gets just before the output is visible.
 
-    If that call raises, the block must publish nothing. If the block fails after the call, the booking
-    is marked as not published. The budget stays spent in every case.
+    If that call raises, the block must publish nothing. If the block fails or is interrupted after the
+    call, `published` tells whether the output is there (None: not known); if not, the booking is marked
+    as not published. The budget stays spent in every case.
     """
     committed = False
 
@@ -458,8 +464,8 @@ def committing(book: Ledger | None, release_id: str) -> Iterator[Callable[[], No
 
     try:
         yield commit
-    except Exception:
-        if book and committed:
+    except BaseException:  # Ctrl-C too
+        if book and committed and published() is False:
             with suppress(Refused):
                 book.reopen(release_id)
         raise

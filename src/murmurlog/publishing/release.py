@@ -55,8 +55,10 @@ from murmurlog.publishing.plan import (
     plan_tables,
     usual_mechanism,
 )
+from murmurlog.publishing.remote_target import Landing
 from murmurlog.publishing.request import ReleaseRequest
-from murmurlog.publishing.spending import Spending, spending
+from murmurlog.publishing.spending import Spending, publication, spending
+from murmurlog.publishing.store_target import StoreLanding
 from murmurlog.publishing.tables import Made, make
 from murmurlog.publishing.target import Place
 from murmurlog.publishing.verdict import Verdict, judge
@@ -170,14 +172,14 @@ def _make(asked: "_Prepared", entropy: Entropy, say: Callable[[str], None]) -> O
         certificate = _certificate(asked, made, engine=running, entropy=entropy)
         if far:
             say("writing the bundle")
-            with _booked(target, asked.release_id, asked.book) as commit:
+            with asked.booked() as commit:
                 publish(far.made, tables=made.tables, certificate=certificate)
                 commit()
-                far.put(last=SUMS)
-                asked.sent.append(target)
+                with asked.sending(far):
+                    far.put(last=SUMS)
     if isinstance(target, Path):
         say("writing the bundle")
-        with _booked(target, asked.release_id, asked.book) as commit:
+        with asked.booked() as commit:
             publish(target, tables=made.tables, certificate=certificate, ready=commit)
     return asked.outcome(
         rows={kind: table.num_rows for kind, table in made.tables.items()},
@@ -206,7 +208,8 @@ class _Prepared:
     booked_unit: str
     release_id: str
     limited: bool = False  # whether its source is accounted by the rule filter
-    sent: list[Path | str] = field(default_factory=list)  # the target, once Spark has put it there
+    # Whether a bundle was put to a URI; None while it is being put there, and if nobody can say.
+    sent: list[bool | None] = field(default_factory=list)
 
     def spending(self) -> Spending:
         """What to look at if the release is stopped."""
@@ -215,10 +218,37 @@ class _Prepared:
             published=self._published,
         )  # fmt: skip
 
-    def _published(self) -> bool:
-        """Whether the bundle at the target is the one of this release."""
+    @contextmanager
+    def sending(self, far: Landing | StoreLanding) -> Iterator[None]:
+        """Around the copying to a URI. If it does not come to its end, the target itself is asked."""
+        try:
+            self.sent[:] = [None]
+            yield
+        except BaseException:
+            self.sent[:] = [far.is_there()]
+            raise
+        self.sent[:] = [True]
+
+    @contextmanager
+    def booked(self) -> Iterator[Callable[[], None]]:
+        """Around the writing of a bundle. The block commits the booking before the bundle appears."""
+        target = self.target
+        try:
+            with committing(self.book, self.release_id, published=self._published) as commit:
+                yield commit
+        except (OSError, UsageError, EngineError) as error:
+            spent = f"; its budget stays booked as {self.release_id}" if self.book else ""
+            why = error.strerror if isinstance(error, OSError) else error
+            public = publication(self._published(), "it")
+            raise DiskError(
+                f"the bundle could not be written to {mask(str(target))!r} ({why}); {public}{spent}. "
+                f"{_remedy(target)} or choose another --out, and release again."
+            ) from error
+
+    def _published(self) -> bool | None:
+        """Whether the bundle at the target is the one of this release; None: nobody can say."""
         if not isinstance(self.target, Path):
-            return bool(self.sent)
+            return self.sent[0] if self.sent else False
         with suppress(OSError, ValueError):
             stated = json.loads((self.target / CERTIFICATE).read_text(encoding="utf-8"))
             return bool(stated["release_id"] == self.release_id)
@@ -284,6 +314,11 @@ def _prepare(request: ReleaseRequest, copies: ExitStack, say: Callable[[str], No
     for kind in kinds:
         check(found, kind=kind, unit=budget.unit, by=content.by is not None)
     way = choose_way(content.bound, timed="time" in found.columns)
+    if content.consecutive and "itemset" in kinds and way != "first":
+        raise UsageError(
+            "--consecutive needs the order in which queries were asked: use --bound first, and a log "
+            "with a time column"
+        )
     reading = Reading.of(read, by=content.by)
     reading.check(found)
     asked = Asked(
@@ -366,23 +401,6 @@ def _check_claims(
     if content.consistent and total.notion == "none":
         raise UsageError("--consistent is for noisy counts, and these are exact: leave it out")
     check_delta(total, budget.delta, budget.users, budget.accept_delta)
-
-
-@contextmanager
-def _booked(
-    target: Path | str, release_id: str, book: Ledger | None
-) -> Iterator[Callable[[], None]]:
-    """Around the writing of a bundle. The block commits the booking before the bundle appears."""
-    try:
-        with committing(book, release_id) as commit:
-            yield commit
-    except (OSError, UsageError, EngineError) as error:
-        spent = f"; its budget stays booked as {release_id}" if book else ""
-        why = error.strerror if isinstance(error, OSError) else error
-        raise DiskError(
-            f"the bundle could not be written to {mask(str(target))!r} ({why}); nothing was "
-            f"published{spent}. {_remedy(target)} or choose another --out, and release again."
-        ) from error
 
 
 def _remedy(target: Path | str) -> str:

@@ -39,6 +39,7 @@ class Held:
     unit: str
     per_user: int
     items: Items  # everything that units hold, not bounded: for the counts
+    in_log: bool = True  # else `items` are of bounded units too: the counts are "at least"
     holdings: Callable[[], Iterator[Holdings]] | None = None  # the same as codes, if it is encoded
     dense: bool = True  # items are 0 ... size - 1; else their numbers have gaps
     pools: tuple[Domain, ...] = ()  # public keys, disjoint; noised also where nobody holds them
@@ -98,9 +99,11 @@ def _hold_sets(items: Items, view: View, per_user: int, entropy: Entropy) -> Hel
     n = items_for(per_user, view.set_size, consecutive=view.consecutive)
     few = bound(items, per_user=n, way=view.way, places=True, entropy=entropy)
     made = sets(few, k=view.set_size, consecutive=view.consecutive)
-    if view.consecutive:  # runs exist only as they were cut
-        items = items.with_table(made.table, kind=made.kind, keys=made.keys)
-    return numbered(made, items)
+    if not view.consecutive:
+        return numbered(made, items)
+    # Runs exist only as they were cut: a unit's later runs are never seen.
+    runs = items.with_table(made.table, kind=made.kind, keys=made.keys)
+    return replace(numbered(made, runs), in_log=False)
 
 
 def in_pools(held: Held, pools: tuple[Domain, ...]) -> Held:
