@@ -17,6 +17,7 @@ from murmurlog.logs.source import find
 from murmurlog.mechanisms import Rounds, View
 from murmurlog.privacy import ClippedCounts
 from murmurlog.privacy.sampler import SeededEntropy
+from murmurlog.publishing import earlier
 from murmurlog.publishing.ledger import Ledger
 
 BUDGET = {"epsilon": 2.0, "delta": 1e-6}
@@ -80,6 +81,27 @@ def test_keys_of_earlier_releases_have_rows_whoever_holds_them(made, book, tmp_p
     assert "also if no user holds it now" in (third.out / "README.md").read_text()
     # A release without --after says nothing of it.
     assert "after" not in json.loads((first.out / "privacy.json").read_text())
+
+
+def test_of_a_series_only_the_bundles_that_are_needed_are_read(made, monkeypatch):
+    """The last bundle has the keys of those before it; of a table that it lacks, it has none."""
+    first = made(rows("weather"), tables=["query", "click"])
+    second = made(rows("maps"), after="ledger", tables=["query", "click"])
+    third = made(rows("news"), after="ledger")
+    opened = []
+    real = earlier.checksum_of
+    monkeypatch.setattr(
+        earlier, "checksum_of", lambda root: (opened.append(root.name), real(root))[1]
+    )
+    fourth = made(rows("buses"), after="ledger")
+    assert opened == [third.out.name]
+    ids = [each.release_id for each in (first, second, third)]
+    assert fourth.certificate.after == {"releases": ids, "keys": {"query": 3}}
+    opened.clear()
+    fifth = made(rows("buses"), after="ledger", tables=["query", "click"])
+    assert opened == [fourth.out.name, third.out.name, second.out.name]  # for its clicks
+    assert fifth.certificate.after["keys"] == {"query": 4, "click": 2}
+    assert keys(fifth, "click") == {"weather", "maps", "buses"}
 
 
 def test_the_first_release_of_a_series_has_no_earlier_one(made):
