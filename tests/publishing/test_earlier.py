@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import murmurlog
+from murmurlog.bundle.keys import NORMALISER
 from murmurlog.bundle.read import load, read_certificate
 from murmurlog.bundle.write import publish
 from murmurlog.errors import UsageError
@@ -161,6 +162,22 @@ def test_canonical_keys_are_known_by_the_same_rules(made):
     assert keys(first) == {"weather"}
     assert keys(second) == {"weather", "news"}
     assert second.certificate.after["keys"] == {"query": 1}
+
+
+def test_keys_are_normalised_again_by_the_unicode_of_today(made, book, monkeypatch):
+    """A bundle of another version of Python: the rules are the same, their tables of characters are not."""
+    first = made(rows("weather", "maps"))
+    name = NORMALISER.replace("unicode ", "unicode 9")
+    monkeypatch.setattr("murmurlog.logs.reading.NORMALISER", name)
+
+    def clean(text):  # another rule for one key, and nothing left of another
+        return {"weather": "the weather", "maps": None}.get(text, text)
+
+    monkeypatch.setattr(earlier, "cleaner", lambda keys: clean)
+    second = made(rows("news"), after=[first.out])
+    assert keys(second) == {"the weather", "news"}
+    monkeypatch.setattr("murmurlog.logs.reading.NORMALISER", "nfkc-casefold-3 (unicode 14.0.0)")
+    refused(made, book, "text rules nfkc-casefold-2, not nfkc-casefold-3", after=[first.out])
 
 
 def test_a_pool_without_known_keys(made, tmp_path):

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from murmurlog.bundle.canonical import cleaner
 from murmurlog.bundle.certificate import Certificate
 from murmurlog.bundle.files import checksum_of, stated_sums, sums
 from murmurlog.bundle.read import read_certificate, sound_table
@@ -26,6 +27,7 @@ from murmurlog.publishing.ledger import Ledger
 from murmurlog.publishing.ledger_records import Entry
 
 WITH_URLS = {"click", "log"}  # tables whose keys hold urls
+CLEANED = {"query": True, "next_query": True, "keyword": False}  # by the rules of --keys, or not
 NAMING = ("click", "pair", "log")  # tables whose keys name queries
 LEDGER = "ledger"  # in the place of a folder: all bundles of the source that are at hand
 
@@ -154,7 +156,9 @@ class _Found:
                 "--after names bundles with an itemset table, whose keys cannot be counted again: leave "
                 "itemset out of --tables"
             )
-        return in_order(reading.allowed(distinct(pa.concat_tables(parts)))) if parts else None
+        if not parts:
+            return None
+        return in_order(reading.allowed(distinct(_cleaned(pa.concat_tables(parts), reading))))
 
 
 def _id_at(root: Path) -> str | None:
@@ -208,7 +212,9 @@ def _check_alike(
         raise _refused(
             root, f"it protects one {entry.unit} ({entry.neighbours}), not {unit} ({neighbours})"
         )
-    now, then = reading.as_json(), certificate.text
+    now, then = reading.as_json(), dict(certificate.text)
+    for each in (now, then):  # texts are normalised again, by the Unicode of today
+        each["normaliser"] = each["normaliser"].partition(" (")[0]
     with_urls = not WITH_URLS.isdisjoint(certificate.tables)
     for name, what in (("normaliser", "text rules"), ("keys", "--keys"), ("url", "--url")):
         if then.get(name) != now[name] and (name != "url" or with_urls):
@@ -237,6 +243,18 @@ def _keys(table: str, root: Path, certificate: Certificate, reading: Reading) ->
             published = sound_table(root, certificate, name)
             for some in columns:
                 yield published.select(some).rename_columns(schema.names).cast(schema)
+
+
+def _cleaned(keys: pa.Table, reading: Reading) -> pa.Table:
+    """The keys by the text rules of today, as keys of a pool are; those of which nothing is left, left out."""
+    for name, rules in CLEANED.items():
+        if name in keys.column_names:
+            clean = cleaner(reading.keys if rules else None)
+            texts = keys[name].combine_chunks().dictionary_encode()
+            new = pa.array([clean(text) for text in texts.dictionary.to_pylist()], pa.string())
+            place = keys.column_names.index(name)
+            keys = keys.set_column(place, name, new.take(texts.indices))
+    return keys.drop_null()
 
 
 def _refused(root: Path, why: str) -> UsageError:
