@@ -36,6 +36,9 @@ class Entry:
     keys: float | None = None
     distance: float | None = None
     pure: float | None = None
+    # Where the bundle was written, seen from the ledger's folder; None: not published, or a profile.
+    bundle: str | None = None
+    checksum: str | None = None  # the SHA-256 of the bundle's list of checksums
 
     @property
     def amounts(self) -> Amounts | None:

@@ -5,6 +5,7 @@ it the budget is spent, whatever happens.
 """
 
 import json
+import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -25,7 +26,7 @@ from murmurlog.bundle.certificate import (
     TableClaim,
     check_lines,
 )
-from murmurlog.bundle.files import CERTIFICATE, SUMS
+from murmurlog.bundle.files import CERTIFICATE, SUMS, checksum_of
 from murmurlog.bundle.keys import check_url_level
 from murmurlog.bundle.schema import count_of
 from murmurlog.bundle.write import check_target, publish
@@ -42,6 +43,7 @@ from murmurlog.privacy import Guarantee, Loss, join_losses
 from murmurlog.privacy.sampler import Entropy, SystemEntropy
 from murmurlog.publishing.booking import part_of_cap, state_booking
 from murmurlog.publishing.claims import check_delta, check_guarantee, check_pdp
+from murmurlog.publishing.earlier import Earlier, find_earlier
 from murmurlog.publishing.ledger import Ledger, committing, opened
 from murmurlog.publishing.ledger_records import Account
 from murmurlog.publishing.options import chosen_options, prepare_options
@@ -62,6 +64,7 @@ from murmurlog.publishing.store_target import StoreLanding
 from murmurlog.publishing.tables import Made, make
 from murmurlog.publishing.target import Place
 from murmurlog.publishing.verdict import Verdict, judge
+from murmurlog.publishing.windows import Windows, find_windows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,7 +177,7 @@ def _make(asked: "_Prepared", entropy: Entropy, say: Callable[[str], None]) -> O
             say("writing the bundle")
             with asked.booked() as commit:
                 publish(far.made, tables=made.tables, certificate=certificate)
-                commit()
+                commit(checksum_of(far.made))
                 with asked.sending(far):
                     far.put(last=SUMS)
     if isinstance(target, Path):
@@ -207,6 +210,8 @@ class _Prepared:
     account: str  # its name in the ledger
     booked_unit: str
     release_id: str
+    earlier: Earlier  # what the source published before and this release counts again
+    windows: Windows
     limited: bool = False  # whether its source is accounted by the rule filter
     # Whether a bundle was put to a URI; None while it is being put there, and if nobody can say.
     sent: list[bool | None] = field(default_factory=list)
@@ -230,12 +235,15 @@ class _Prepared:
         self.sent[:] = [True]
 
     @contextmanager
-    def booked(self) -> Iterator[Callable[[], None]]:
+    def booked(self) -> Iterator[Callable[[str], None]]:
         """Around the writing of a bundle. The block commits the booking before the bundle appears."""
         target = self.target
+        place = "" if isinstance(target, Path) else mask(target)
+        if isinstance(target, Path) and self.book:
+            place = os.path.relpath(os.path.realpath(target), self.book.folder)
         try:
             with committing(self.book, self.release_id, published=self._published) as commit:
-                yield commit
+                yield lambda checksum: commit(bundle=place, checksum=checksum)
         except (OSError, UsageError, EngineError) as error:
             spent = f"; its budget stays booked as {self.release_id}" if self.book else ""
             why = error.strerror if isinstance(error, OSError) else error
@@ -332,6 +340,13 @@ def _prepare(request: ReleaseRequest, copies: ExitStack, say: Callable[[str], No
     per_user = content.per_user
     booking = request.booking
     book, account = opened(booking.ledger, booking.source_name, new_source=booking.new_source)
+    booked_unit = reading.unit(budget.unit, gap=content.gap)
+    earlier = find_earlier(
+        content.after, by_table, book=book, source=account, unit=booked_unit,
+        neighbours=budget.neighbours, reading=reading, say=say,
+    )  # fmt: skip
+    chosen = earlier.outside(chosen)
+    windows = find_windows(content, read, by_table, source=found, unit=budget.unit)
     plans, total = plan_tables(
         kinds,
         mechanism=mechanism,
@@ -358,11 +373,13 @@ def _prepare(request: ReleaseRequest, copies: ExitStack, say: Callable[[str], No
     view = View(
         kind="", unit=budget.unit, by=reading.by and reading.by.inside(), way=way, gap=content.gap,
         set_size=content.set_size, consecutive=content.consecutive, options=chosen,
+        earlier=earlier.keys, select_from=windows.select_from, count_from=windows.count_from,
     )  # fmt: skip
     prepared = _Prepared(
         request=request, place=place, target=target, source=found, reading=reading, view=view,
         plans=plans, total=total, book=book, account=account,
-        booked_unit=reading.unit(budget.unit, gap=content.gap), release_id=secrets.token_hex(16),
+        booked_unit=booked_unit, release_id=secrets.token_hex(16), earlier=earlier,
+        windows=windows,
     )  # fmt: skip
     if book is None:
         return prepared
@@ -453,6 +470,7 @@ def _certificate(asked: _Prepared, made: Made, *, engine: Engine, entropy: Entro
             "gap": view.gap if {"pair", "session"} & {view.unit, *plans} else None,
             "set_size": view.set_size if "itemset" in plans else None,
             "consecutive": view.consecutive if "itemset" in plans else None,
+            **(asked.windows.stated or {}),
         },
         engine=engine.version,
         sampler={
@@ -464,6 +482,7 @@ def _certificate(asked: _Prepared, made: Made, *, engine: Engine, entropy: Entro
         declared_users=asked.request.budget.users,
         unprotected=tuple(stated.unprotected),
         consistent=asked.request.content.consistent,
+        after=asked.earlier.as_json(),
         planned_by=stated.planned_by,
         booked=None
         if account is None
