@@ -70,6 +70,7 @@ class _Rows(NamedTuple):
     common: Floats  # the part of the error that all rows of a release share
     too_high: Floats
     too_low: Floats
+    lean: Floats  # how much too high a row may be because it is looked at for being large
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +120,7 @@ class Series:
         counted = self._count(name)
         found = table.select(list(self._keys(name))).take(pa.array(first))
         ends = (
-            np.floor(np.maximum(0.0, users - spread - add(rows.too_high))),
+            np.floor(np.maximum(0.0, users - spread - add(rows.too_high + rows.lean))),
             np.ceil(users + spread + add(rows.too_low)),
         )
         columns = {
@@ -176,7 +177,7 @@ class Series:
         table, rows = self._counted(name)
         made = smooth(
             key=rows.key, time=rows.release, values=rows.values, noise=rows.noise,
-            others=(np.hypot(rows.model, rows.common), rows.too_high),
+            others=(np.hypot(rows.model, rows.common), rows.lean),
         )  # fmt: skip
         model, lean = made.others
         error = np.sqrt(made.variance + model**2)
@@ -391,23 +392,24 @@ def _errors(release: Release, name: str, place: int) -> tuple[npt.NDArray[Any], 
     claim, table = release.certificate.tables[name], release.tables[name]
     of = estimates.counts(name, table, claim)
     noise = of.stderr  # of bounded counts there is no other error
-    too_high = of.too_high
+    lean = np.zeros(len(noise))
     if claim.meaning == IN_LOG:
         scale, d2 = claim.parameters.get("count_scale"), (claim.counting or {}).get("d2")
         sigma = float(scale) * math.sqrt(float(d2)) if scale and d2 else 0.0
         noise = np.minimum(sigma, of.stderr)
         # What the published interval allows for rows that are looked at because they are large.
         low = table[f"{count_of(table)}_low"].to_numpy()
-        lean = np.where(low > 0, of.values - Z95 * of.errors - low, of.errors)
-        too_high = np.maximum(too_high, np.clip(lean, 0.0, of.errors))
+        allowed = np.where(low > 0, of.values - Z95 * of.errors - low, of.errors)
+        lean = np.clip(allowed, 0.0, of.errors)
     return (
         np.full(len(of.values), place),
         of.values,
         noise,
         np.sqrt(np.maximum(of.stderr**2 - noise**2, 0.0)),
         of.common * np.maximum(of.values, 1.0),
-        too_high,
+        of.too_high,
         of.too_low,
+        lean,
     )
 
 
