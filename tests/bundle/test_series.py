@@ -104,6 +104,9 @@ def test_stated_periods_order_a_series_and_others_can_be_given():
         releases[0].certificate, text={**releases[0].certificate.text, "count_from": "2026-03-15"}
     )
     assert load_series([Release("x", counted_from)]).periods[0].start == datetime(2026, 3, 15)
+    earlier = {**releases[1].certificate.text, "since": None}  # January, without a start
+    open_start = Release("x", replace(releases[1].certificate, text=earlier))
+    assert load_series([releases[0], open_start]).periods[0] == Period(None, datetime(2026, 2, 1))
     for wrong in ("2026", "2026-13", "March", ("2026-02-01", "2026-01-01")):
         with pytest.raises(UsageError, match="period|date"):
             read_period(wrong)
@@ -214,8 +217,12 @@ def test_periods_that_overlap_are_not_added_up():
     series = load_series([a, b], periods=[("2026-01-01", "2026-03-01"), "2026-02"])
     assert series.table().num_rows == 2
     for add in (series.sums, series.total, series.smoothed):
-        with pytest.raises(UsageError, match="a sum would count rows twice"):
+        with pytest.raises(UsageError, match="overlap.* A sum would count rows twice"):
             add()
+    so_far = load_series([a, b], periods=[(None, "2026-02-01"), (None, "2026-03-01")])
+    with pytest.raises(UsageError, match="overlap"):
+        so_far.sums()
+    assert load_series([a, b], periods=[(None, "2026-02-01"), "2026-02"]).sums().num_rows == 1
 
 
 def test_keys_without_counts_are_in_the_table_and_not_in_sums(tmp_path):

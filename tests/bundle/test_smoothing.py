@@ -8,7 +8,7 @@ from murmurlog.bundle.smoothing import smooth
 KEYS, TIMES, NOISE = 400, 12, 15.0
 
 
-def world(seed, *, step=0.1, uneven=0.0, bursts=0.0, keys=KEYS, times=TIMES):
+def world(seed, *, step=0.1, uneven=0.0, bursts=0.0, season=0.0, keys=KEYS, times=TIMES):
     """True counts that move by random steps, and the same with noise: two arrays of keys by times."""
     rng = np.random.default_rng(seed)
     sizes = step * np.exp(uneven * rng.standard_normal((keys, 1)))
@@ -16,7 +16,7 @@ def world(seed, *, step=0.1, uneven=0.0, bursts=0.0, keys=KEYS, times=TIMES):
     true = (30 * rng.pareto(1.0, (keys, 1)) + 30) * np.exp(steps.cumsum(axis=1))
     once = rng.random(keys) < bursts
     true[once, rng.integers(0, times, keys)[once]] *= 3
-    true = np.rint(true)
+    true = np.rint(true * (1 + season * np.sin(2 * np.pi * np.arange(times) / 12)))
     return true, np.rint(true + NOISE * rng.standard_normal(true.shape))
 
 
@@ -43,6 +43,7 @@ def error(values, true):
         ({"step": 0.0}, 0.4),
         ({"step": 0.1, "uneven": 1.0}, 0.85),
         ({"step": 0.05, "bursts": 0.1}, 0.8),
+        ({"step": 0.05, "season": 0.2}, 0.7),
         ({"step": 0.1, "keys": 40}, 0.75),
         ({"step": 0.15, "times": 3}, 0.85),
     ],

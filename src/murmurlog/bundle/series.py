@@ -279,7 +279,7 @@ def load_series(
 ) -> Series:
     """Loads several bundles as one series: a list of them, or a folder that holds their folders.
 
-    The order is that of the periods if all certificates state one, else the order given; in a folder,
+    The order is that of the starts or ends of periods if all certificates state one, else as given; in a folder,
     that of the days of publication, then of the names. `periods` states the period of each, in this
     order: "2026-01" or "2026-01-31", or a pair of its start and the end that is not part of it.
     """
@@ -292,9 +292,12 @@ def load_series(
     _check_alike(releases)
     if periods is None:
         found = [stated_period(release.certificate) for release in releases]
-        if all(period.start for period in found):
-            order = sorted(range(len(found)), key=lambda place: found[place].start or 0)
-            releases, found = [releases[n] for n in order], [found[n] for n in order]
+        for ends in ([p.start for p in found], [p.end for p in found]):
+            known = [end for end in ends if end is not None]
+            if len(known) == len(found):  # the first period of a log often has no stated start
+                order = sorted(range(len(found)), key=known.__getitem__)
+                releases, found = [releases[n] for n in order], [found[n] for n in order]
+                break
     else:
         if len(periods) != len(releases):
             raise UsageError(
@@ -377,13 +380,13 @@ def _check_alike(releases: Sequence[Release]) -> None:
 
 
 def _check_apart(periods: Sequence[Period]) -> None:
-    """Raises if two stated periods overlap."""
-    whole = sorted((p.start, p.end) for p in periods if p.start and p.end)
+    """Raises if two stated periods overlap; one without a start begins with the log."""
+    whole = sorted((p.start or datetime.min, p.end) for p in periods if p.end)
     for (_, end), (start, _) in zip(whole, whole[1:], strict=False):
         if start < end:
             raise UsageError(
-                f"a period starts on {start:%Y-%m-%d %H:%M}, before the one before it ends: a sum would "
-                "count rows twice. Load releases of separate periods"
+                f"two periods overlap: one ends on {end:%Y-%m-%d %H:%M} and the next one starts before. A sum "
+                "would count rows twice. Load releases of separate periods, or state them with periods=..."
             )
 
 

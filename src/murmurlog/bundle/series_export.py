@@ -40,7 +40,7 @@ def export_series(bundles: Sequence[str | Path], *, to: str, out: Path) -> Expor
         check_files(release)
     names = [name for name in series.tables if name != "log"]
     notes = ["Not in this form: logs of invented users."] if len(names) < len(series.tables) else []
-    if not all(period.start for period in series.periods):
+    if not all(period.start or period.end for period in series.periods):
         notes.append(
             "Not every release states its period (--since, --until): those without have none, and all are "
             "numbered in the order in which they were given."
