@@ -34,6 +34,7 @@ DRAWING = {
     "logs/invented/populations",
     "publishing/planning/stand_in_log",
     "publishing/planning/forecast",
+    "publishing/planning/later_periods",
     "publishing/release",
     "auditing/probes",
     "evaluation/scores",

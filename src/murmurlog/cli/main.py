@@ -6,6 +6,7 @@ import sys
 
 from murmurlog.cli import (
     audit,
+    compare,
     completion,
     demo,
     estimate,
@@ -31,6 +32,7 @@ from murmurlog.errors import MurmurlogError
 # Importing them registers their commands.
 __all__ = [
     "audit",
+    "compare",
     "demo",
     "estimate",
     "evaluate",
