@@ -62,10 +62,12 @@ def test_the_rows_of_a_state_are_those_of_its_logs(logs, tmp_path):
     assert parts[0].rows == 5
     with connect() as engine:
         whole = READING.read(find(str(tmp_path / "*.csv")), engine=engine, urls=True, say=silent)
-        kept = State(tmp_path / "state", READING).log(since=None, engine=engine, say=silent)
+        kept = State(tmp_path / "state", READING).log(
+            since=None, engine=engine, urls=True, say=silent
+        )
         assert rows(kept) == rows(whole)
         assert kept.rows == len(rows(whole)) == 7
-        late = state.log(since="2025-02-01", engine=engine, say=silent)
+        late = state.log(since="2025-02-01", engine=engine, urls=True, say=silent)
         assert {key[1].month for key in rows(late)} == {2}
 
 
@@ -85,7 +87,7 @@ def test_old_rows_are_dropped_on_request_and_rows_without_a_time_stay(logs, tmp_
     assert state.parts() == (january,)
     assert not (state.folder / february.file).exists()
     with connect() as engine, pytest.raises(InputError, match="no rows from 2025-03-01 on"):
-        state.log(since="2025-03-01", engine=engine, say=silent)
+        state.log(since="2025-03-01", engine=engine, urls=True, say=silent)
 
 
 def test_a_state_is_private_and_sealed(logs, tmp_path):
@@ -100,7 +102,7 @@ def test_a_state_is_private_and_sealed(logs, tmp_path):
     path = state.folder / part.file
     path.write_bytes(path.read_bytes()[:-1])
     with connect() as engine, pytest.raises(InputError, match="missing or damaged"):
-        state.log(since=None, engine=engine, say=silent)
+        state.log(since=None, engine=engine, urls=True, say=silent)
     listed = state.folder / "state.json"
     stated = json.loads(listed.read_text())
     stated["parts"][0]["rows"] += 1

@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 
 from murmurlog.bundle.scratch import scratch, settle
 from murmurlog.errors import InputError, UsageError
+from murmurlog.logs.engines.protocol import Engine
 from murmurlog.logs.log import Log
 from murmurlog.logs.reading import Reading
 from murmurlog.logs.source import Source, find
@@ -119,8 +120,10 @@ class State:
             self._list((*parts, part), room)
         return part
 
-    def log(self, *, since: str | None, engine: Any, say: Callable[[str], None]) -> Log:
-        """The rows of the state that a window from `since` on (None: all) may need."""
+    def log(
+        self, *, since: str | None, engine: Engine, urls: bool, say: Callable[[str], None]
+    ) -> Log:
+        """The rows of the state that a window from the day `since` on (None: all) may need."""
         wanted = [part for part in self.parts() if part.has_from(since)]
         if not wanted:
             raise InputError(
@@ -130,7 +133,7 @@ class State:
             self._check(part)
         source = self._source(wanted)
         log = replace(self._reading, where=None, max_broken=1.0).read(
-            source, engine=engine, urls=True, say=say
+            source, engine=engine, urls=urls, say=say
         )
         if log.broken or log.screened or log.rows != sum(part.rows for part in wanted):
             raise InputError(
