@@ -132,10 +132,10 @@ class State:
         for part in wanted:
             self._check(part)
         source = self._source(wanted)
-        log = replace(self._reading, where=None, max_broken=1.0).read(
-            source, engine=engine, urls=urls, say=say
-        )
-        if log.broken or log.screened or log.rows != sum(part.rows for part in wanted):
+        # The rows were selected and screened when they were added, by the same rules.
+        plain = replace(self._reading, where=None, screen=None, deny=frozenset(), max_broken=1.0)
+        log = plain.read(source, engine=engine, urls=urls, say=say)
+        if log.broken or log.rows != sum(part.rows for part in wanted):
             raise InputError(
                 f"the state {str(self.folder)!r} does not hold clean rows: it was changed, or made by another "
                 "version. Build it again from the logs in a new folder"
