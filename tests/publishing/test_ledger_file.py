@@ -77,6 +77,24 @@ def test_a_refused_or_interrupted_booking_leaves_an_old_ledger_as_it_was(old):
     assert balances(old) == SPENT
 
 
+def test_a_ledger_of_version_3_keeps_its_rectangle_and_records_bundles_from_now_on(tmp_path):
+    book = Ledger(Path(shutil.copyfile(GOLDEN.with_name("ledger-3.db"), tmp_path / "ledger.db")))
+    before, file = book.account("search-2026"), book.path.read_bytes()
+    assert before.limits.mu2 == 0.4918974392229032
+    assert before.booked.mu2 == 0.12297435968275143
+    assert {entry.checksum for entry in book.entries()} == {None}
+    assert book.path.read_bytes() == file
+    entries = book.entries()
+    book.reserve("shop", Guarantee(epsilon=1.0, delta=1e-7), release_id="new", what="x")
+    book.commit("new", bundle="/bundles/new", checksum="0" * 64)
+    assert version(book) == VERSION
+    assert book.entries()[:-1] == entries
+    assert book.account("search-2026") == before
+    assert (book.find("new").bundle, book.find("new").checksum) == ("/bundles/new", "0" * 64)
+    book.reopen("new")
+    assert (book.find("new").bundle, book.find("new").checksum) == (None, None)
+
+
 def test_an_old_ledger_that_something_changed_refuses(old):
     with closing(sqlite3.connect(old.path)) as db:
         db.execute("UPDATE sources SET epsilon_cap = 9")
@@ -115,6 +133,6 @@ def test_a_newer_ledger_is_refused_with_a_sentence(old):
         db.execute(f"PRAGMA user_version = {VERSION + 1}")
     before = old.path.read_bytes()
     for use in (old.contents, lambda: old.reserve("unused", COST, release_id="new", what="x")):
-        with pytest.raises(Refused, match=r"has version 4, .* up to 3: a newer .*Update murmurlog"):
+        with pytest.raises(Refused, match=r"has version 5, .* up to 4: a newer .*Update murmurlog"):
             use()
     assert old.path.read_bytes() == before

@@ -93,7 +93,9 @@ class _Facts:
         # The strings of the certificate that have digits and letters in them, longest first.
         mixed = re.compile(r"(?=.*\d)(?=.*[^\W\d]|.*-)")
         more = [self.values, f"murmurlog {certificate.murmurlog}"]
-        every = {text for text in _strings({**stated, "by": more}) if mixed.match(text)}
+        every = {
+            text for text in _strings({**stated, "by": more, "after": None}) if mixed.match(text)
+        }
         require(len(every) <= MOST_STRINGS, "privacy.json holds more texts than a release has")
         self.quoted = re.compile("|".join(map(_whole, sorted(every, key=len, reverse=True))))
 

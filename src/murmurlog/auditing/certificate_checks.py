@@ -7,9 +7,10 @@ from murmurlog.auditing.check import ROUNDING, is_same_version, require
 from murmurlog.bundle.certificate import ABOUT, ENTROPY, METHOD, Certificate
 from murmurlog.bundle.read import stated_json
 from murmurlog.bundle.schema import NOTES, SEVERAL, WAYS
-from murmurlog.mechanisms import parse
+from murmurlog.mechanisms import Rounds, parse
 from murmurlog.privacy import (
     Amounts,
+    ClippedCounts,
     amounts_of,
     compose,
     delta_of_limits,
@@ -119,6 +120,45 @@ def check_guarantee(root: Path, certificate: Certificate) -> str:
         f"the tables add up to {summed}, more than the stated {total}",
     )
     return f"recomputed: {total}"
+
+
+def check_after(root: Path, certificate: Certificate) -> str:
+    """What is stated on keys of earlier releases; the counts of the mechanism must allow for them."""
+    after, booked = certificate.after, certificate.booked
+    assert after is not None
+    releases, keys = after["releases"], after["keys"]
+    require(
+        booked is not None and certificate.private,
+        "keys of earlier releases are counted by a release that is booked and private only",
+    )
+    assert booked is not None
+    require(
+        len({*releases, certificate.release_id}) == len(releases) + 1,
+        "`after` names a release twice, or the release itself",
+    )
+    require(
+        len(releases) <= booked["releases_before"],
+        f"`after` names {len(releases)} releases, and {booked['releases_before']} were booked before",
+    )
+    for table, known in keys.items():
+        claim = certificate.tables.get(table)
+        require(claim is not None, f"`after` states keys of a {table} table that is not there")
+        assert claim is not None
+        mechanism = parse(claim.mechanism)
+        require(
+            isinstance(mechanism, Rounds) and table != "itemset",
+            f"{table}: {claim.mechanism} does not count keys of earlier releases",
+        )
+        assert isinstance(mechanism, Rounds)
+        require(
+            not isinstance(mechanism.schedule.counts, ClippedCounts),
+            f"{table}: what a unit moves in these counts is bounded for selected keys only",
+        )
+        require(
+            claim.rows >= known,
+            f"{table} has {claim.rows} rows, fewer than the {known} keys that each have a row",
+        )
+    return f"{len(releases)} earlier releases, {sum(keys.values())} keys"
 
 
 def check_budget(root: Path, certificate: Certificate) -> str:

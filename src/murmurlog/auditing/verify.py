@@ -15,6 +15,7 @@ import numpy as np
 
 from murmurlog.auditing.card_checks import check_cards
 from murmurlog.auditing.certificate_checks import (
+    check_after,
     check_budget,
     check_certificate,
     check_guarantee,
@@ -62,6 +63,8 @@ def verify(folder: str | Path, *, ledger: str | Path | None = None) -> Report:
         checks.append(_check("guarantee", check_guarantee, root, certificate))
         if certificate.booked is not None and "rule" in certificate.booked:
             checks.append(_check("budget", check_budget, root, certificate))
+        if certificate.after is not None:
+            checks.append(_check("after", check_after, root, certificate))
         checks.append(_check("noise", check_noise, root, certificate))
         checks += [
             _check(f"table {name}", check_table(name), root, certificate)
@@ -168,6 +171,12 @@ def _booked(book: Ledger) -> _Look:
         )
         assert certificate.booked is not None
         stated, before = certificate.booked, _before(book, entry)
+        published = {each.release_id for each in before if each.state == "committed"}
+        after = (certificate.after or {"releases": []})["releases"]
+        require(
+            published.issuperset(after),
+            f'`after` names releases that source "{entry.source}" had not published before',
+        )
         require(
             (entry.amounts is None) == ("rule" not in stated),
             "the certificate states another rule of the source than the ledger",

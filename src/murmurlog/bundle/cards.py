@@ -13,6 +13,7 @@ import pyarrow as pa
 from murmurlog.bundle import plain_yaml
 from murmurlog.bundle.certificate import Certificate, TableClaim
 from murmurlog.bundle.facts import facts
+from murmurlog.bundle.label import known_keys
 from murmurlog.bundle.schema import (
     AT_LEAST,
     BOUNDED_DESCRIPTIONS,
@@ -382,6 +383,8 @@ def limits(certificate: Certificate) -> list[str]:
         limits.insert(0, "The users of `log` are invented; no row of it is anybody's.")
     if any("expected_fakes" in claim.parameters for claim in certificate.tables.values()):
         limits.append("Some rows hold what nobody asked; their noise alone reached the threshold.")
+    if certificate.after:
+        limits.append(known_keys(certificate))
     if g.unit != "user":
         limits.append(several(g.unit))
     if certificate.planned_by:

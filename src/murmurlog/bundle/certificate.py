@@ -94,6 +94,8 @@ class Certificate:
     about: Mapping[str, str]
     planned_by: str | None = None  # the private output that parameters were chosen by; costs extra
     consistent: bool = False  # whether counts were made consistent between tables
+    # Releases of the same source whose published keys are counted again, and how many keys by table.
+    after: Mapping[str, Any] | None = None
     format: int = FORMAT  # of the bundle
 
     @property
@@ -165,6 +167,7 @@ class Certificate:
             "engine": self.engine,
             "ledger": None if self.booked is None else dict(self.booked),
             "about": dict(self.about),
+            **({} if self.after is None else {"after": dict(self.after)}),
         }
 
     @classmethod
@@ -192,6 +195,7 @@ class Certificate:
                 about=data["about"],
                 planned_by=data["planned_by"],
                 consistent=data["consistent"],
+                after=data.get("after") if format_of(data) > 1 else None,
                 format=format_of(data),
             )
         except UsageError as error:  # each value is valid, but not their combination

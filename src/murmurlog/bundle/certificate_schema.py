@@ -347,12 +347,13 @@ def _tables(value: Any, at: str) -> None:
         _claim(claim, _under(at, name))
 
 
+_id = _must(
+    "32 hexadecimal digits",
+    lambda v: isinstance(v, str) and re.fullmatch("[0-9a-f]{32}", v) is not None,
+)
 _needed = {
     "murmurlog": _line(SHORT, least=1),
-    "release_id": _must(
-        "32 hexadecimal digits",
-        lambda v: isinstance(v, str) and re.fullmatch("[0-9a-f]{32}", v) is not None,
-    ),
+    "release_id": _id,
     "published": _must("a date such as 2026-01-31", _is_day),
     "private": _boolean,
     "guarantee": _guarantee,
@@ -369,4 +370,9 @@ _needed = {
     "planned_by": _optional(_line()),
     "consistent": _boolean,
 }
-_SCHEMAS = {number: _record({**_needed, "text": text}) for number, text in _texts.items()}
+# Releases whose published keys are counted again, and how many keys of each table.
+_after = _record({"releases": _list(_id, least=1), "keys": _object(_whole(1), key=_one_of(*KEYS))})
+_SCHEMAS = {
+    1: _record({**_needed, "text": _texts[1]}),
+    2: _record({**_needed, "text": _texts[2]}, {"after": _after}),
+}

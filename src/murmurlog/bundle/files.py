@@ -39,6 +39,13 @@ def sums(root: Path) -> dict[str, str]:
     }
 
 
+def checksum_of(root: Path) -> str:
+    """The SHA-256 of SHA256SUMS, which stands for every byte of the bundle."""
+    if not is_own_file(root, SUMS):
+        raise BundleError(f"there is no file {SUMS} in {str(root)!r}")
+    return _sha256(root / SUMS)
+
+
 def stated_sums(root: Path) -> dict[str, str]:
     """The checksums in SHA256SUMS, by file name."""
     if not is_own_file(root, SUMS):

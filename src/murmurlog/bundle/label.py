@@ -97,6 +97,8 @@ def label(certificate: Certificate) -> str:
         )
     if certificate.booked:
         rows.append(("Booked", "", _booked(certificate.booked)))
+    if certificate.after:
+        rows.append(("Keys from before", "", known_keys(certificate)))
     rows.append(("Published", "", _published(certificate)))
     demonstration = "Privacy label of a demonstration: NOT in force"
     return html.label("Privacy label" if certificate.private else demonstration, rows)
@@ -188,6 +190,17 @@ def booked_numbers(booked: Mapping[str, Any]) -> dict[str, str]:
     else:
         pair = {name: booked[f"{name}_before"] for name in ("epsilon", "delta")}
     return {"epsilon": html.up(pair["epsilon"], 6), "delta": html.up(pair["delta"])}
+
+
+def known_keys(certificate: Certificate) -> str:
+    """A sentence on the keys that earlier releases published and this one counts again."""
+    after = certificate.after or {"releases": [], "keys": {}}
+    releases = len(after["releases"])
+    keys = ", ".join(f"{table} {n:,}" for table, n in after["keys"].items()) or "none"
+    return (
+        f"{releases:,} earlier release{'s' * (releases != 1)} of the same source published keys that are "
+        f"counted again ({keys}). Each of them has a row, also if no {certificate.guarantee.unit} holds it now."
+    )
 
 
 def _published(certificate: Certificate) -> str:

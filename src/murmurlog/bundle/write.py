@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from murmurlog.bundle import cards
 from murmurlog.bundle.certificate import Certificate
-from murmurlog.bundle.files import CERTIFICATE, SUMS, metadata, sums
+from murmurlog.bundle.files import CERTIFICATE, SUMS, checksum_of, metadata, sums
 from murmurlog.bundle.report import make_report
 from murmurlog.bundle.schema import in_order
 from murmurlog.bundle.scratch import scratch, settle
@@ -45,9 +45,12 @@ def publish(
     *,
     tables: Mapping[str, pa.Table],
     certificate: Certificate,
-    ready: Callable[[], None] = lambda: None,
+    ready: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Writes a bundle and moves it to `out` in one step; `ready` is called just before that step."""
+    """Writes a bundle and moves it to `out` in one step.
+
+    `ready` is called just before that step, with the checksum that stands for the whole bundle.
+    """
     with scratch(out.parent) as folder:
         root = folder / "bundle"
         (root / "data").mkdir(parents=True)
@@ -62,7 +65,7 @@ def publish(
         (root / SUMS).write_text("".join(lines), encoding="utf-8")
         _plain_marks(root, certificate.published)
         check_target(out)
-        settle(root, out, ready=ready)
+        settle(root, out, ready=lambda: ready(checksum_of(root)))
 
 
 def _plain_marks(root: Path, published: str) -> None:

@@ -99,6 +99,9 @@ class Mechanism:
     usual_bound: ClassVar[int] = 10  # items a unit, unless the owner says otherwise
     composes: ClassVar[bool] = False  # its queries are made of published words, not read
     mixes_units: ClassVar[bool] = False  # whether an item is published depends on other units, too
+    takes_earlier: ClassVar[bool] = (
+        False  # it works with keys that are public already (View.earlier)
+    )
     chosen_by: ClassVar[str] = ""  # the flags that select it, if --mechanism NAME does not
 
     def __str__(self) -> str:

@@ -204,7 +204,7 @@ class Ledger(LedgerFile):
             )
             _open_source(db, name)
             db.execute(
-                "INSERT INTO entries VALUES (?, ?, 'reserved', ?, ?, ?, ?, ?, ?, NULL, ?, ?, ?, ?, ?)",
+                "INSERT INTO entries VALUES (?, ?, 'reserved', ?, ?, ?, ?, ?, ?, NULL, ?, ?, ?, ?, ?, NULL, NULL)",
                 (
                     release_id,
                     name,
@@ -220,19 +220,26 @@ class Ledger(LedgerFile):
             )
         return before
 
-    def commit(self, release_id: str) -> None:
-        """Marks a reservation as published. Call it before the output becomes visible."""
-        self._mark(release_id, "committed", _now())
+    def commit(
+        self, release_id: str, *, bundle: str | None = None, checksum: str | None = None
+    ) -> None:
+        """Marks a reservation as published. Call it before the output becomes visible.
+
+        `bundle` is where it will be, `checksum` the SHA-256 of its list of checksums.
+        """
+        self._mark(release_id, "committed", _now(), bundle, checksum)
 
     def reopen(self, release_id: str) -> None:
         """Marks a booking as not published after all; its cost stays spent."""
-        self._mark(release_id, "reserved", None)
+        self._mark(release_id, "reserved")
 
-    def _mark(self, release_id: str, state: str, committed_at: str | None) -> None:
+    def _mark(self, release_id: str, state: str, *committed: str | None) -> None:
+        at, bundle, checksum = committed or (None,) * 3
         with self._transaction(write=True, make=False) as db:
             done = db.execute(
-                "UPDATE entries SET state = ?, committed_at = ? WHERE release_id = ?",
-                (state, committed_at, release_id),
+                "UPDATE entries SET state = ?, committed_at = ?, bundle = ?, checksum = ? "
+                "WHERE release_id = ?",
+                (state, at, bundle, checksum, release_id),
             )
             if done.rowcount != 1:
                 raise Refused(f"the ledger {self.path.name} has no entry {release_id} to commit")
@@ -245,7 +252,8 @@ class Ledger(LedgerFile):
     def entries(self, source: str | None = None) -> list[Entry]:
         """Every booking, oldest first."""
         with self._transaction() as db:
-            return [entry for entry in read_entries(db) if source is None or entry.source == source]
+            name = None if source is None else _named(db, source)
+            return [entry for entry in read_entries(db) if name is None or entry.source == name]
 
     def find(self, release_id: str) -> Entry | None:
         """The booking of a release, if there is one."""
@@ -436,20 +444,20 @@ def _now() -> str:
 
 
 @contextmanager
-def committing(book: Ledger | None, release_id: str) -> Iterator[Callable[[], None]]:
+def committing(book: Ledger | None, release_id: str) -> Iterator[Callable[..., None]]:
     """Wraps a publication; the block calls the function it gets just before the output is visible.
 
-    If that call raises, the block must publish nothing. If the block fails after the call, the booking
+    The function takes what `Ledger.commit` records of a bundle. If that call raises, the block must publish nothing. If the block fails after the call, the booking
     is marked as not published. The budget stays spent in every case.
     """
     committed = False
 
-    def commit() -> None:
+    def commit(**published: str) -> None:
         nonlocal committed
         if book is None:
             return
         try:
-            book.commit(release_id)
+            book.commit(release_id, **published)
         except Refused as error:
             raise Refused(
                 f"{error}\n  Nothing was published; the budget stays booked as {release_id}."

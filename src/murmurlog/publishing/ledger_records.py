@@ -36,6 +36,8 @@ class Entry:
     keys: float | None = None
     distance: float | None = None
     pure: float | None = None
+    bundle: str | None = None  # where the bundle was written; None: not published, or a profile
+    checksum: str | None = None  # the SHA-256 of the bundle's list of checksums
 
     @property
     def amounts(self) -> Amounts | None:

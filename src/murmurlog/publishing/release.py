@@ -25,7 +25,7 @@ from murmurlog.bundle.certificate import (
     TableClaim,
     check_lines,
 )
-from murmurlog.bundle.files import CERTIFICATE, SUMS
+from murmurlog.bundle.files import CERTIFICATE, SUMS, checksum_of
 from murmurlog.bundle.keys import check_url_level
 from murmurlog.bundle.schema import count_of
 from murmurlog.bundle.write import check_target, publish
@@ -42,6 +42,7 @@ from murmurlog.privacy import Guarantee, Loss, join_losses
 from murmurlog.privacy.sampler import Entropy, SystemEntropy
 from murmurlog.publishing.booking import part_of_cap, state_booking
 from murmurlog.publishing.claims import check_delta, check_guarantee, check_pdp
+from murmurlog.publishing.earlier import Earlier, find_earlier
 from murmurlog.publishing.ledger import Ledger, committing, opened
 from murmurlog.publishing.ledger_records import Account
 from murmurlog.publishing.options import chosen_options, prepare_options
@@ -172,7 +173,7 @@ def _make(asked: "_Prepared", entropy: Entropy, say: Callable[[str], None]) -> O
             say("writing the bundle")
             with _booked(target, asked.release_id, asked.book) as commit:
                 publish(far.made, tables=made.tables, certificate=certificate)
-                commit()
+                commit(checksum_of(far.made))
                 far.put(last=SUMS)
                 asked.sent.append(target)
     if isinstance(target, Path):
@@ -205,6 +206,7 @@ class _Prepared:
     account: str  # its name in the ledger
     booked_unit: str
     release_id: str
+    earlier: Earlier  # what the source published before and this release counts again
     limited: bool = False  # whether its source is accounted by the rule filter
     sent: list[Path | str] = field(default_factory=list)  # the target, once Spark has put it there
 
@@ -297,6 +299,12 @@ def _prepare(request: ReleaseRequest, copies: ExitStack, say: Callable[[str], No
     per_user = content.per_user
     booking = request.booking
     book, account = opened(booking.ledger, booking.source_name, new_source=booking.new_source)
+    booked_unit = reading.unit(budget.unit, gap=content.gap)
+    earlier = find_earlier(
+        content.after, by_table, book=book, source=account, unit=booked_unit,
+        neighbours=budget.neighbours, reading=reading, say=say,
+    )  # fmt: skip
+    chosen = earlier.outside(chosen)
     plans, total = plan_tables(
         kinds,
         mechanism=mechanism,
@@ -323,11 +331,12 @@ def _prepare(request: ReleaseRequest, copies: ExitStack, say: Callable[[str], No
     view = View(
         kind="", unit=budget.unit, by=reading.by and reading.by.inside(), way=way, gap=content.gap,
         set_size=content.set_size, consecutive=content.consecutive, options=chosen,
+        earlier=earlier.keys,
     )  # fmt: skip
     prepared = _Prepared(
         request=request, place=place, target=target, source=found, reading=reading, view=view,
         plans=plans, total=total, book=book, account=account,
-        booked_unit=reading.unit(budget.unit, gap=content.gap), release_id=secrets.token_hex(16),
+        booked_unit=booked_unit, release_id=secrets.token_hex(16), earlier=earlier,
     )  # fmt: skip
     if book is None:
         return prepared
@@ -371,11 +380,12 @@ def _check_claims(
 @contextmanager
 def _booked(
     target: Path | str, release_id: str, book: Ledger | None
-) -> Iterator[Callable[[], None]]:
+) -> Iterator[Callable[[str], None]]:
     """Around the writing of a bundle. The block commits the booking before the bundle appears."""
+    place = str(target.absolute()) if isinstance(target, Path) else mask(target)
     try:
         with committing(book, release_id) as commit:
-            yield commit
+            yield lambda checksum: commit(bundle=place, checksum=checksum)
     except (OSError, UsageError, EngineError) as error:
         spent = f"; its budget stays booked as {release_id}" if book else ""
         why = error.strerror if isinstance(error, OSError) else error
@@ -446,6 +456,7 @@ def _certificate(asked: _Prepared, made: Made, *, engine: Engine, entropy: Entro
         declared_users=asked.request.budget.users,
         unprotected=tuple(stated.unprotected),
         consistent=asked.request.content.consistent,
+        after=asked.earlier.as_json(),
         planned_by=stated.planned_by,
         booked=None
         if account is None

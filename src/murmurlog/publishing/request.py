@@ -152,12 +152,24 @@ class Content(Choice):
     consecutive: Annotated[
         bool, Option(help="itemset: only queries that follow one another.", switch=True)
     ] = False
+    after: Annotated[
+        Sequence[str | Path],
+        Option(
+            help="rounds: published keys of this bundle are free; once for each, or ledger for all.",
+            read=tuple,
+            repeated=True,
+            variable=False,
+        ),
+    ] = ()
     by: Annotated[
         tuple[str, Sequence[str]] | None,
         Option(help="A column with public values in the key: country=DE,FR,IT.", read=read_by),
     ] = None
 
     def __post_init__(self) -> None:
+        given = self.after or ()
+        several = (given,) if isinstance(given, str | Path) else tuple(given)  # in Python, also one
+        object.__setattr__(self, "after", several)
         if self.consistent and self.set_only:
             raise UsageError("--consistent is about counts, and --set-only publishes none")
 

@@ -1,0 +1,215 @@
+"""Keys that earlier releases of the same source published: which bundles count, and their keys.
+
+What a booked release published is public and paid for, so a later release of the same source counts
+it again without selecting it. Only bundles are read here, never a log. Proof:
+docs/explanation/published-keys.md.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from murmurlog.bundle.certificate import Certificate
+from murmurlog.bundle.files import checksum_of, stated_sums, sums
+from murmurlog.bundle.read import read_certificate, sound_table
+from murmurlog.bundle.schema import in_order, keys_of, keys_schema
+from murmurlog.counting.public_sets.sets import Listed, distinct
+from murmurlog.errors import BundleError, UsageError
+from murmurlog.logs.reading import Reading
+from murmurlog.mechanisms import named
+from murmurlog.mechanisms.protocol import ITEMS
+from murmurlog.mechanisms.public_pools import PublicPool
+from murmurlog.publishing.ledger import Ledger
+from murmurlog.publishing.ledger_records import Entry
+
+WITH_URLS = {"click", "log"}  # tables whose keys hold urls
+NAMING = ("click", "pair", "log")  # tables whose keys name queries
+LEDGER = "ledger"  # in the place of a folder: all bundles of the source that are at hand
+
+
+@dataclass(frozen=True, kw_only=True)
+class Earlier:
+    """The releases whose keys are counted again, and these keys; fixed before the log is read."""
+
+    releases: tuple[str, ...] = ()
+    keys: Mapping[str, pa.Table] = field(default_factory=dict)  # of each table
+
+    def as_json(self) -> dict[str, Any] | None:
+        """For the certificate; None if no bundle was asked for."""
+        if not self.releases:
+            return None
+        counts = {table: keys.num_rows for table, keys in self.keys.items()}
+        return {"releases": list(self.releases), "keys": counts}
+
+    def outside(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """The mechanisms' options with pools that list none of the keys: each key has one row."""
+        pools = options.get("pool")
+        if not isinstance(pools, Mapping):
+            return dict(options)
+        left = {table: tuple(self._outside(table, some)) for table, some in pools.items()}
+        return {**options, "pool": left}
+
+    def _outside(self, table: str, pools: Sequence[PublicPool]) -> Iterator[PublicPool]:
+        known = self.keys.get(table)
+        for pool in pools:
+            if known is None or not isinstance(pool.keys, Listed):
+                yield pool
+                continue
+            listed = pool.keys.table
+            left = listed.join(known, listed.column_names, join_type="left anti")
+            if left.num_rows:
+                yield replace(pool, keys=Listed(table=in_order(left)))
+
+
+def find_earlier(
+    after: Sequence[str | Path],
+    mechanisms: Mapping[str, str],
+    *,
+    book: Ledger | None,
+    source: str,
+    unit: str,
+    neighbours: str,
+    reading: Reading,
+    say: Callable[[str], None] = lambda _: None,
+) -> Earlier:
+    """The keys for the tables of a release; raises unless every bundle is one of the source's own.
+
+    `mechanisms` are those of the tables, `unit` is the one that the ledger books.
+    """
+    if not after:
+        return Earlier()
+    if book is None:
+        raise UsageError("--after is about releases of a source: give --ledger and --source")
+    if other := [name for name in mechanisms.values() if not named(name).takes_earlier]:
+        raise UsageError(f"--after is for rounds, not for {other[0]}: leave --after out")
+    entries = {entry.release_id: entry for entry in book.entries(source)}
+    found: dict[str, tuple[Path, Certificate]] = {}
+    for root in _folders(after, entries, say):
+        certificate = _checked(root, entries, book)
+        _check_alike(root, certificate, entries[certificate.release_id], unit, neighbours, reading)
+        found[certificate.release_id] = root, certificate
+    ordered = [each for each in entries if each in found]  # as they were booked
+    keys = {}
+    for table in (table for table in mechanisms if table in ITEMS):
+        parts = [part for each in ordered for part in _keys(table, *found[each], reading)]
+        if parts and table == "itemset":
+            raise UsageError(
+                "--after names bundles with an itemset table, whose keys cannot be counted again: leave "
+                "itemset out of --tables"
+            )
+        if parts:
+            every = reading.allowed(distinct(pa.concat_tables(parts)))
+            keys[table] = in_order(every)
+    return Earlier(releases=tuple(ordered), keys={t: k for t, k in keys.items() if k.num_rows})
+
+
+def _folders(
+    after: Sequence[str | Path], entries: Mapping[str, Entry], say: Callable[[str], None]
+) -> Iterator[Path]:
+    """The folders of the bundles; of `ledger`, those where the ledger says that a bundle is."""
+    for each in after:
+        if str(each) != LEDGER:
+            yield Path(each)
+            continue
+        away = 0
+        for entry in entries.values():
+            if entry.state != "committed" or entry.bundle is None:
+                continue  # not published, a profile, or booked before ledgers recorded bundles
+            if _id_at(Path(entry.bundle)) == entry.release_id:
+                yield Path(entry.bundle)
+            else:
+                away += 1
+        if away:
+            say(
+                f"warning: {away} bundle{'s' * (away != 1)} of this source moved since the release: give "
+                "--after with the folder, or their keys are selected anew"
+            )
+
+
+def _id_at(root: Path) -> str | None:
+    """The id of the release in a folder; None if there is no bundle."""
+    try:
+        return read_certificate(root).release_id
+    except BundleError:
+        return None
+
+
+def _checked(root: Path, entries: Mapping[str, Entry], book: Ledger) -> Certificate:
+    """The certificate of a bundle that is, byte for byte, one that the source published."""
+    try:
+        certificate = read_certificate(root)
+        entry = entries.get(certificate.release_id)
+        if entry is None:
+            raise _refused(root, _unknown(certificate.release_id, book))
+        if entry.state != "committed":
+            raise _refused(root, "the ledger has not booked it as published")
+        if not certificate.private:
+            raise _refused(root, "its noise came from a known seed, so its keys are not private")
+        if entry.checksum is None:
+            raise _refused(
+                root, "it was booked by a version of murmurlog that did not record its checksum"
+            )
+        if checksum_of(root) != entry.checksum or stated_sums(root) != sums(root):
+            raise _refused(root, "its files are not those that were published")
+    except BundleError as error:
+        raise _refused(root, str(error)) from None
+    return certificate
+
+
+def _unknown(release_id: str, book: Ledger) -> str:
+    """Why a release is not among the entries of the source."""
+    other = book.find(release_id)
+    if other is None:
+        return f"the ledger {book.path.name} has no entry {release_id}"
+    return f'it is booked on source "{other.source}": only keys of the same source are paid for already'
+
+
+def _check_alike(
+    root: Path,
+    certificate: Certificate,
+    entry: Entry,
+    unit: str,
+    neighbours: str,
+    reading: Reading,
+) -> None:
+    """Raises unless the keys of a bundle mean what the keys of this release will."""
+    if (entry.unit, entry.neighbours) != (unit, neighbours):
+        raise _refused(
+            root, f"it protects one {entry.unit} ({entry.neighbours}), not {unit} ({neighbours})"
+        )
+    now, then = reading.as_json(), certificate.text
+    with_urls = not WITH_URLS.isdisjoint(certificate.tables)
+    for name, what in (("normaliser", "text rules"), ("keys", "--keys"), ("url", "--url")):
+        if then.get(name) != now[name] and (name != "url" or with_urls):
+            old, new = then.get(name) or "normalised", now[name] or "normalised"
+            raise _refused(root, f"its keys were made with {what} {old}, not {new}")
+    if certificate.by != reading.by:
+        raise _refused(root, "its keys have another --by column, or other public values")
+
+
+def _keys(table: str, root: Path, certificate: Certificate, reading: Reading) -> Iterator[pa.Table]:
+    """The keys that a bundle published for a table, under the names that columns have inside.
+
+    A published click or pair makes its queries known, too.
+    """
+    inside = reading.by and reading.by.inside()
+    schema = keys_schema(keys_of(table, inside))
+    by = [certificate.by.column] if certificate.by else []
+    for name in certificate.tables:
+        columns = []
+        if name == table:
+            columns = [list(keys_of(table, certificate.by))]
+        elif table == "query" and name in NAMING:
+            queries = ("query", "next_query") if name == "pair" else ("query",)
+            columns = [[column, *by] for column in queries]
+        if columns:
+            published = sound_table(root, certificate, name)
+            for some in columns:
+                yield published.select(some).rename_columns(schema.names).cast(schema)
+
+
+def _refused(root: Path, why: str) -> UsageError:
+    return UsageError(f"--after {str(root)!r}: {why}. Nothing was booked.")

@@ -1,0 +1,362 @@
+"""Keys of earlier releases: which bundles count, what they refuse, and what the release states."""
+
+import json
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import murmurlog
+from murmurlog.bundle.read import load, read_certificate
+from murmurlog.bundle.write import publish
+from murmurlog.errors import UsageError
+from murmurlog.logs.log import read
+from murmurlog.logs.source import find
+from murmurlog.mechanisms import Rounds, View
+from murmurlog.privacy import ClippedCounts
+from murmurlog.privacy.sampler import SeededEntropy
+from murmurlog.publishing.ledger import Ledger
+
+BUDGET = {"epsilon": 2.0, "delta": 1e-6}
+
+
+def rows(*queries, users=300, url="a.org/x"):
+    return [
+        {"user": f"u{n}", "time": f"2026-01-0{1 + n % 9} 00:00:00", "query": query, "url": url}
+        for n in range(users)
+        for query in queries
+    ]
+
+
+@pytest.fixture
+def book(tmp_path):
+    book = Ledger(tmp_path / "ledger.db")
+    book.cap("web", epsilon=30, delta=1e-3)
+    book.cap("app", epsilon=30, delta=1e-3)
+    return book
+
+
+@pytest.fixture
+def made(tmp_path, book, write_tsv):
+    """Releases rows under the source web."""
+    count = 0
+
+    def make(some, out=None, columns=("user", "time", "query", "url"), **asked):
+        nonlocal count
+        count += 1
+        log = write_tsv(some, name=f"log{count}.tsv", columns=columns)
+        asked = {"tables": ["query"], "source_name": "web", **BUDGET, **asked}
+        out = tmp_path / (out or f"bundle{count}")
+        return murmurlog.release(str(log), out=out, ledger=book.path, **asked)
+
+    return make
+
+
+def keys(outcome, table="query"):
+    return set(outcome.tables[table]["query"].to_pylist())
+
+
+def failed(report):
+    return {check.name: check.message for check in report.checks if not check.ok}
+
+
+def test_keys_of_earlier_releases_have_rows_whoever_holds_them(made, book, tmp_path):
+    first = made(rows("weather", "maps"))
+    assert keys(first) == {"weather", "maps"}
+    second = made(rows("news", "maps"), after=[first.out])
+    assert keys(second) == {"weather", "maps", "news"}
+    found = {row["query"]: row["users"] for row in second.tables["query"].to_pylist()}
+    assert abs(found["weather"]) < 100 < found["maps"]
+    assert second.certificate.after == {"releases": [first.release_id], "keys": {"query": 2}}
+    third = made(rows("buses"), after="ledger")
+    assert keys(third) == {"weather", "maps", "news", "buses"}
+    assert third.certificate.after["releases"] == [first.release_id, second.release_id]
+    for each in (first, second, third):
+        assert murmurlog.verify(each.out, ledger=book.path).ok
+    page = (third.out / "report.html").read_text()
+    assert "2 earlier releases of the same source published keys" in page
+    assert "also if no user holds it now" in (third.out / "README.md").read_text()
+    # A release without --after says nothing of it.
+    assert "after" not in json.loads((first.out / "privacy.json").read_text())
+
+
+def test_the_first_release_of_a_series_has_no_earlier_one(made):
+    first = made(rows("weather"), after=["ledger"])
+    assert first.certificate.after is None
+
+
+def test_a_bundle_that_moved_counts_by_its_folder_only(made, tmp_path, book):
+    first = made(rows("weather"))
+    first.out.rename(tmp_path / "elsewhere")
+    said = []
+    second = made(rows("news"), after="ledger", say=said.append)
+    assert keys(second) == {"news"}
+    assert any(line.startswith("warning: 1 bundle of this source moved") for line in said)
+    third = made(rows("news"), after=["ledger", tmp_path / "elsewhere"])
+    assert third.certificate.after["releases"] == [first.release_id, second.release_id]
+    assert keys(third) == {"news", "weather"}
+
+
+def test_clicks_make_their_queries_known_and_wait_for_all_known_ones(made):
+    first = made(rows("weather", "maps"), tables=["click"])
+    assert keys(first, "click") == {"weather", "maps"}
+    second = made(rows("news", "maps"), tables=["query", "click"], after=[first.out])
+    assert keys(second) == {"weather", "maps", "news"}
+    assert second.certificate.after["keys"] == {"query": 2, "click": 2}
+    found = {row["query"]: row["users"] for row in second.tables["click"].to_pylist()}
+    assert set(found) == {"weather", "maps", "news"}
+    assert found["maps"] > 100 > abs(found["weather"])
+
+
+def test_pairs_of_earlier_releases(made):
+    walk = [
+        {"user": f"u{n}", "time": f"2026-01-01 00:0{place}:00", "query": query}
+        for n in range(300)
+        for place, query in enumerate(("weather", "maps"))
+    ]
+    first = made(walk, tables=["query", "pair"])
+    second = made(rows("news"), tables=["query", "pair", "left_out"], after=[first.out])
+    assert second.tables["pair"].select(["query", "next_query"]).to_pylist() == [
+        {"query": "weather", "next_query": "maps"}
+    ]
+    assert keys(second) == {"weather", "maps", "news"}
+
+
+def test_what_may_not_be_published_today_is_no_longer_known(made, tmp_path):
+    first = made(rows("weather", "maps", "call 0151 23456789"), screen=False)
+    (tmp_path / "deny.txt").write_text("Maps\n")
+    second = made(rows("news", "maps"), after=[first.out], deny=tmp_path / "deny.txt")
+    assert keys(first) == {"weather", "maps", "call 0151 23456789"}
+    assert keys(second) == {"weather", "news"}
+    assert second.certificate.after["keys"] == {"query": 1}
+
+
+def test_canonical_keys_are_known_by_the_same_rules(made):
+    first = made(rows("www.weather.com"), keys="canonical")
+    second = made(rows("weather", "news"), keys="canonical", after=[first.out])
+    assert keys(first) == {"weather"}
+    assert keys(second) == {"weather", "news"}
+    assert second.certificate.after["keys"] == {"query": 1}
+
+
+def test_a_pool_without_known_keys(made, tmp_path):
+    first = made(rows("weather", "maps"))
+    (tmp_path / "pool.txt").write_text("weather\n" + "".join(f"word {n}\n" for n in range(500)))
+    (tmp_path / "known.txt").write_text("weather\nmaps\n")
+    asked = {"after": [first.out], "fakes": 2}
+    second = made(rows("news"), pool=tmp_path / "pool.txt", **asked)
+    claim = second.certificate.tables["query"]
+    assert claim.parameters["pool_sizes"] == [500]  # not 501
+    assert {"weather", "maps", "news"} <= keys(second)
+    assert murmurlog.verify(second.out).ok
+    third = made(rows("news"), pool=tmp_path / "known.txt", after=[first.out])
+    assert "pool_sizes" not in third.certificate.tables["query"].parameters
+
+
+def test_values_of_a_public_column_are_part_of_known_keys(made):
+    asked = {"by": ("country", ["DE", "FR"]), "columns": ("user", "time", "query", "country")}
+    first = made([{**row, "country": "DE"} for row in rows("weather")], **asked)
+    some = [{**row, "country": "FR"} for row in rows("news")]
+    second = made(some, after=[first.out], **asked)
+    found = {(row["query"], row["country"]) for row in second.tables["query"].to_pylist()}
+    assert found == {("weather", "DE"), ("news", "FR")}
+    with pytest.raises(UsageError, match="another --by column, or other public values"):
+        made(rows("news"), after=[first.out])
+
+
+# --- refusals -------------------------------------------------------------------------------------
+
+
+def refused(made, book, match, some=None, **asked):
+    """A release that is refused before anything is booked."""
+    before = book.path.read_bytes()
+    with pytest.raises(UsageError, match=match):
+        made(some or rows("news"), **asked)
+    assert book.path.read_bytes() == before
+
+
+def test_bundles_that_do_not_count_are_refused(made, book, tmp_path, write_tsv):
+    first = made(rows("weather"))
+    after = [first.out]
+    refused(made, book, "no such folder", after=[tmp_path / "nothing"])
+    refused(made, book, 'booked on source "web"', after=after, source_name="app")
+    refused(made, book, "protects one user ", after=after, unit="user-day")
+    refused(made, book, "protects one user ", after=after, neighbours="replace")
+    refused(made, book, "--keys normalised, not canonical", after=after, keys="canonical")
+    refused(
+        made, book, "--after is for rounds, not for threshold", after=after, mechanism="threshold"
+    )
+    mixed = {"query": "rounds", "click": "threshold"}
+    refused(
+        made, book, "not for threshold", after=after, tables=["query", "click"], mechanism=mixed
+    )
+    log = str(write_tsv(rows("news"), name="other.tsv"))
+    with pytest.raises(UsageError, match="give --ledger and --source"):
+        murmurlog.release(log, out=tmp_path / "x", tables=["query"], after=after, **BUDGET)
+    assert not (tmp_path / "x").exists()
+
+
+def test_other_urls_matter_where_keys_hold_urls(made, book):
+    plain = made(rows("weather"))
+    made(rows("news"), after=[plain.out], url="host")
+    first = made(rows("weather"), tables=["query", "click"])
+    refused(made, book, "--url path, not host", after=[first.out], url="host")
+
+
+def test_seeded_keys_are_refused(made, book):
+    first = made(rows("weather"), entropy=SeededEntropy(1))
+    refused(made, book, "a known seed", after=[first.out])
+    refused(made, book, "a known seed", after=["ledger"])
+
+
+def test_unbooked_and_unpublished_bundles_are_refused(made, book, tmp_path, write_tsv):
+    log = str(write_tsv(rows("weather")))
+    murmurlog.release(log, out=tmp_path / "free", tables=["query"], **BUDGET)
+    refused(made, book, "has no entry", after=[tmp_path / "free"])
+    first = made(rows("weather"))
+    book.reopen(first.release_id)
+    refused(made, book, "not booked it as published", after=[first.out])
+    book.commit(first.release_id)  # as versions before did
+    refused(made, book, "did not record its checksum", after=[first.out])
+
+
+def forge(out, to, **changes):
+    """The bundle with another query, whose checksums and certificate are right in themselves."""
+    bundle = load(out)
+    table = bundle.tables["query"]
+    swapped = table.set_column(0, "query", pa.array(["secret"] * table.num_rows))
+    publish(to, tables={"query": swapped}, certificate=replace(bundle.certificate, **changes))
+
+
+def test_forged_and_swapped_bundles_are_refused(made, book, tmp_path):
+    first, second = made(rows("weather")), made(rows("maps"))
+    forge(first.out, tmp_path / "forged")
+    assert murmurlog.verify(
+        tmp_path / "forged", ledger=book.path
+    ).ok  # no check of its own finds it
+    refused(made, book, "not those that were published", after=[tmp_path / "forged"])
+    # In the place of the real one: by name and by the ledger.
+    first.out.rename(tmp_path / "kept")
+    (tmp_path / "forged").rename(first.out)
+    refused(made, book, "not those that were published", after=["ledger"])
+    shutil.rmtree(first.out)
+    forge(second.out, first.out, release_id=first.release_id)
+    refused(made, book, "not those that were published", after=[first.out])
+    # One file of the real one.
+    shutil.rmtree(first.out)
+    (tmp_path / "kept").rename(first.out)
+    shutil.copy(second.out / "data" / "query.parquet", first.out / "data" / "query.parquet")
+    refused(made, book, "not those that were published", after=[first.out])
+    (first.out / "privacy.json").write_text("{")
+    refused(made, book, "is damaged", after=[first.out])
+
+
+def test_itemsets_of_earlier_releases_are_refused(made, book):
+    first = made(rows("weather", "maps"), tables=["itemset"])
+    refused(made, book, "leave itemset out", after=[first.out], tables=["itemset"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "fails"),
+    [
+        ({"releases": []}, None),
+        ({"releases": ["0" * 32] * 2}, "names a release twice"),
+        ({"releases": ["0" * 32, "1" * 32]}, "names 2 releases, and 1 were booked before"),
+        ({"keys": {"query": 99}}, "fewer than the 99 keys"),
+        ({"keys": {"pair": 1}}, "a pair table that is not there"),
+        ({"mechanism": "clipped"}, "bounded for selected keys only"),
+        ({"private": False}, "booked and private only"),
+        ({"releases": ["0" * 32]}, "had not published before"),
+    ],
+)
+def test_verify_finds_forged_statements(made, book, tmp_path, changes, fails):
+    first = made(rows("weather"))
+    second = made(rows("news"), after=[first.out])
+    certificate = read_certificate(second.out)
+    stated = {
+        **certificate.after,
+        **{n: v for n, v in changes.items() if n in ("releases", "keys")},
+    }
+    certificate = replace(certificate, after=stated, private=changes.get("private", True))
+    if "mechanism" in changes:
+        claim = certificate.tables["query"]
+        schedule = murmurlog.parse(claim.mechanism).schedule
+        schedule = replace(schedule, counts=ClippedCounts(scale=50.0, per_user=5))
+        made = replace(murmurlog.parse(claim.mechanism), schedule=schedule)
+        claims = {"query": replace(claim, mechanism=str(made))}
+        certificate = replace(certificate, tables=claims)
+    publish(tmp_path / "forged", tables=load(second.out).tables, certificate=certificate)
+    if fails is None:
+        with pytest.raises(murmurlog.BundleError, match="after.releases"):
+            murmurlog.verify(tmp_path / "forged")
+        return
+    found = failed(murmurlog.verify(tmp_path / "forged", ledger=book.path))
+    assert any(fails in message for message in found.values()), found
+
+
+# --- laws -----------------------------------------------------------------------------------------
+
+
+def gathered(engine, write_tsv, mechanism, some, known):
+    log = read(find(str(write_tsv(some))), engine=engine)
+    view = View(kind="query", way="first", earlier={"query": pa.table({"query": known})})
+    return mechanism.gather(log, view, entropy=SeededEntropy(1))
+
+
+def test_known_keys_that_nobody_holds_have_the_noise_of_all_counts(engine, write_tsv):
+    """Their counts are noise and nothing else: mean 0, and the standard deviation of the counts."""
+    n = 4000
+    mechanism = Rounds.solve(epsilon=1.0, delta=1e-6, d=10, count_per_user=n + 1)  # all in full
+    known = [f"nobody {i}" for i in range(n)]
+    held = gathered(engine, write_tsv, mechanism, rows("maps", users=50), known)
+    shown = mechanism.release(held, entropy=SeededEntropy(2))
+    found = dict(zip(shown["query"].to_pylist(), shown["users"].to_pylist(), strict=True))
+    assert set(known) <= set(found)
+    users, sigma = np.array([found[key] for key in known]), mechanism.schedule.counts.noise(n + 1)
+    assert abs(users.mean()) < 4 * sigma / np.sqrt(n)
+    assert 0.95 * sigma < users.std() < 1.05 * sigma
+    assert len(set(users.tolist())) > n / 4  # a draw for each
+
+
+class KnownByCount(Rounds):
+    """Takes keys as known because this log has many users of them."""
+
+    def release(self, held, *, entropy):
+        every = held.items.table.to_pyarrow().to_pandas()
+        users = every.groupby("query")["unit"].nunique()
+        known = pa.table({"query": sorted(users.index[users >= 5])})
+        return super().release(replace(held, earlier=known), entropy=entropy)
+
+
+class DroppedKeys(Rounds):
+    """Drops known keys that nobody holds now."""
+
+    def release(self, held, *, entropy):
+        shown = super().release(held, entropy=entropy)
+        there = held.items.table.select("query").distinct().to_pyarrow()
+        return shown.join(there, ["query"], join_type="left semi")
+
+
+@pytest.mark.parametrize(
+    ("made", "tells"), [(Rounds, False), (KnownByCount, True), (DroppedKeys, True)]
+)
+def test_which_rows_there_are_does_not_tell_who_is_in_the_log(engine, write_tsv, made, tells):
+    """One user more, who asks what four others ask, and what nobody else asks."""
+    solved = Rounds.solve(epsilon=1.0, delta=1e-6, d=10)
+    mechanism = made(
+        **{name: getattr(solved, name) for name in ("schedule", "C", "reach", "focus")}
+    )
+    four = rows("rare", users=4)
+    logs = (four, [*four, {"user": "v", "query": "rare"}, {"user": "v", "query": "known"}])
+    shown = [
+        {
+            tuple(sorted(mechanism.release(held, entropy=SeededEntropy(n))["query"].to_pylist()))
+            for n in range(5)
+        }
+        for held in (gathered(engine, write_tsv, mechanism, log, ["known"]) for log in logs)
+    ]
+    assert (shown[0] != shown[1]) == tells
+    if not tells:
+        assert shown == [{("known",)}] * 2
