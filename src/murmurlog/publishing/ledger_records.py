@@ -23,7 +23,7 @@ class Entry:
 
     release_id: str
     source: str
-    state: str  # reserved or committed
+    state: str  # reserved, committed, or lost: of a series, given up for good
     epsilon: float
     delta: float
     unit: str
@@ -38,6 +38,9 @@ class Entry:
     pure: float | None = None
     bundle: str | None = None  # where the bundle was written; None: not published, or a profile
     checksum: str | None = None  # the SHA-256 of the bundle's list of checksums
+    series: str | None = None  # this and the next two: of a release of a series
+    period: str | None = None
+    placed_at: str | None = None  # when its runner saw the bundle in its place
 
     @property
     def amounts(self) -> Amounts | None:

@@ -255,6 +255,7 @@ class _Prepared:
             self.account, self.total, release_id=self.release_id, what=what, unit=self.booked_unit,
             title=(self.request.statements.about or {}).get("title", ""),
             new_source=self.request.booking.new_source, loss=self.loss, distance=self.distance,
+            step=self.request.step,
         )  # fmt: skip
 
     def outcome(self, **made: Any) -> Outcome:
@@ -342,7 +343,7 @@ def _prepare(request: ReleaseRequest, copies: ExitStack, say: Callable[[str], No
         return prepared
     known = book.check(
         account, total, unit=prepared.booked_unit, new_source=booking.new_source,
-        loss=prepared.loss, distance=prepared.distance,
+        loss=prepared.loss, distance=prepared.distance, step=request.step,
     )  # fmt: skip
     return replace(prepared, limited=known.limits is not None)
 
