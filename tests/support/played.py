@@ -12,6 +12,7 @@ import sys
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import replace
+from datetime import datetime
 from unittest.mock import patch
 
 import numpy as np
@@ -33,10 +34,10 @@ from murmurlog.privacy.counts import GRID
 from murmurlog.privacy.sampler import SeededEntropy
 
 
-def played(engine, path, kind, unit, d, way="first", dense=False, pool=(), earlier=()):
+def played(engine, path, kind, unit, d, way="first", dense=False, pool=(), earlier=(), **windows):
     """The draws and the sums of every round by the items' texts, and what is published.
 
-    `pool` and `earlier` are public queries.
+    `pool` and `earlier` are public queries, `windows` the moments of select_from and count_from.
     """
     pools = (PublicPool(keys=Listed(table=pa.table({"query": pool}))),) if pool else ()
     sizes = tuple((each.keys.size, 2.0) for each in pools)
@@ -45,6 +46,7 @@ def played(engine, path, kind, unit, d, way="first", dense=False, pool=(), earli
     view = View(
         kind=kind, unit=unit, way=way, options={"pool": {kind: pools}} if pools else {},
         earlier={kind: pa.table({"query": earlier})} if earlier else {},
+        **{name: datetime.fromisoformat(text) for name, text in windows.items()},
     )  # fmt: skip
     held = mechanism.gather(log, view, entropy=SeededEntropy(7))
     held = replace(held, dense=dense)

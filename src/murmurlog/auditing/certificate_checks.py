@@ -1,10 +1,12 @@
 """Checks of a certificate: its keys, its guarantee and its noise, from parameters alone."""
 
 import math
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from murmurlog.auditing.check import ROUNDING, is_same_version, require
-from murmurlog.bundle.certificate import ABOUT, ENTROPY, METHOD, Certificate
+from murmurlog.bundle.certificate import ABOUT, ALL, ENTROPY, METHOD, WINDOWS, Certificate
 from murmurlog.bundle.read import stated_json
 from murmurlog.bundle.schema import NOTES, SEVERAL, WAYS
 from murmurlog.mechanisms import Rounds, parse
@@ -120,6 +122,27 @@ def check_guarantee(root: Path, certificate: Certificate) -> str:
         f"the tables add up to {summed}, more than the stated {total}",
     )
     return f"recomputed: {total}"
+
+
+def check_windows(root: Path, certificate: Certificate) -> str:
+    """The periods of keys and counts; a mechanism must take them, and a unit must allow them."""
+    stated = [certificate.text.get(name) for name in WINDOWS]
+    require(None not in stated, "privacy.json states one of two windows only")
+    for name, text in zip(WINDOWS, stated, strict=True):
+        require(text == ALL or _is_moment(text), f"{name} is neither a date nor {ALL}")
+    for table, claim in certificate.tables.items():
+        require(parse(claim.mechanism).takes_windows, f"{table}: {claim.mechanism} has no windows")
+    unit = certificate.guarantee.unit
+    require(unit not in ("session", "row"), f"windows do not go with the unit {unit}")
+    return f"keys from {certificate.period('select_from')}, counts from {certificate.period('count_from')}"
+
+
+def _is_moment(text: Any) -> bool:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
 
 
 def check_after(root: Path, certificate: Certificate) -> str:

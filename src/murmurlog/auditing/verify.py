@@ -20,10 +20,11 @@ from murmurlog.auditing.certificate_checks import (
     check_certificate,
     check_guarantee,
     check_noise,
+    check_windows,
 )
 from murmurlog.auditing.check import ROUNDING, Check, CheckFailed, require
 from murmurlog.auditing.table_checks import check_consistent, check_table
-from murmurlog.bundle.certificate import Certificate
+from murmurlog.bundle.certificate import WINDOWS, Certificate
 from murmurlog.bundle.files import SUMS, expected_files, stated_sums, sums
 from murmurlog.bundle.read import read_certificate
 from murmurlog.errors import BundleError, MurmurlogError
@@ -63,6 +64,8 @@ def verify(folder: str | Path, *, ledger: str | Path | None = None) -> Report:
         checks.append(_check("guarantee", check_guarantee, root, certificate))
         if certificate.booked is not None and "rule" in certificate.booked:
             checks.append(_check("budget", check_budget, root, certificate))
+        if not certificate.text.keys().isdisjoint(WINDOWS):
+            checks.append(_check("windows", check_windows, root, certificate))
         if certificate.after is not None:
             checks.append(_check("after", check_after, root, certificate))
         checks.append(_check("noise", check_noise, root, certificate))

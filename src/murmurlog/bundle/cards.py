@@ -13,7 +13,7 @@ import pyarrow as pa
 from murmurlog.bundle import plain_yaml
 from murmurlog.bundle.certificate import Certificate, TableClaim
 from murmurlog.bundle.facts import facts
-from murmurlog.bundle.label import known_keys
+from murmurlog.bundle.label import known_keys, periods
 from murmurlog.bundle.schema import (
     AT_LEAST,
     BOUNDED_DESCRIPTIONS,
@@ -88,6 +88,10 @@ def columns_of(certificate: Certificate, table: str) -> dict[str, str]:
     if NOISY in names:
         descriptions |= CONSISTENT
     texts = {name: text.format(unit=unit) for name, text in descriptions.items()}
+    if period := certificate.period("count_from"):
+        texts |= {
+            name: f"{texts[name]}, in {period}" for name in ("users", "users_low", "users_high")
+        }
     if by := certificate.by:
         texts[by.column] = f"one of the public values {', '.join(by.values)}"
     return {name: texts[name] for name in names}
@@ -383,6 +387,8 @@ def limits(certificate: Certificate) -> list[str]:
         limits.insert(0, "The users of `log` are invented; no row of it is anybody's.")
     if any("expected_fakes" in claim.parameters for claim in certificate.tables.values()):
         limits.append("Some rows hold what nobody asked; their noise alone reached the threshold.")
+    if selected := certificate.period("select_from"):
+        limits.insert(0, periods(certificate, selected))
     if certificate.after:
         limits.append(known_keys(certificate))
     if g.unit != "user":

@@ -16,6 +16,8 @@ from murmurlog.bundle.schema import By
 from murmurlog.errors import BundleError, UsageError
 from murmurlog.privacy import ASSUMPTIONS, Guarantee
 
+WINDOWS = ("select_from", "count_from")  # from when on rows were read for keys and for counts
+ALL = "all"  # a window of all rows that were read
 METHOD = "exact inversion of 127 bits, integers only"  # how noise is drawn
 ENTROPY = {True: "operating system", False: "known seed"}  # by whether the bundle is private
 COUNTING = ("meaning", "d2", "common_error", "histogram")
@@ -111,6 +113,15 @@ class Certificate:
     def keys(self) -> str | None:
         """The rules for canonical keys; None: keys are normalised texts."""
         return self.text.get("keys")
+
+    def period(self, window: str) -> str:
+        """The rows that a window reads, in words; empty if the release has no windows."""
+        if window not in self.text:
+            return ""
+        start = self.text["since"] if self.text[window] == ALL else self.text[window]
+        until = self.text["until"]
+        ends = (f"from {start} on" if start else "", f"before {until}" if until else "")
+        return "rows " + " and ".join(filter(None, ends)) if any(ends) else "all rows"
 
     @property
     def text_rules(self) -> str:
@@ -219,8 +230,9 @@ def _text(data: Mapping[str, Any]) -> dict[str, Any]:
     """The settings for reading the log; known keys only."""
     names = ("normaliser", "url", "screen", "deny", "since", "until", "where")
     gap = data.get("gap")
-    # Older bundles state neither the source nor the rules for keys.
-    later = {name: data[name] for name in ("keys", "source") if name in data}
+    # Older bundles state neither the source nor the rules for keys; windows are stated where there are any.
+    names_of_later = ("keys", "source", *WINDOWS)
+    later = {name: data[name] for name in names_of_later if name in data}
     return {
         **{name: data[name] for name in names},
         **later,

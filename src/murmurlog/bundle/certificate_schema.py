@@ -310,9 +310,10 @@ _grouping = {
     "set_size": _optional(_whole(1)),
     "consecutive": _optional(_boolean),
 }
+_windows = dict.fromkeys(("select_from", "count_from"), _line(SHORT, least=1))
 _texts = {  # by format
     1: _record(_reading, {"source": _source, **_grouping}),
-    2: _record({**_reading, **_grouping}, {"source": _source, "keys": _keys}),
+    2: _record({**_reading, **_grouping}, {"source": _source, "keys": _keys, **_windows}),
 }
 _source_before = {"source": _line(), "releases_before": _whole(0)}
 _pair = {"epsilon": _number(), "delta": _number()}

@@ -97,6 +97,8 @@ def label(certificate: Certificate) -> str:
         )
     if certificate.booked:
         rows.append(("Booked", "", _booked(certificate.booked)))
+    if selected := certificate.period("select_from"):
+        rows.append(("Periods", "", periods(certificate, selected)))
     if certificate.after:
         rows.append(("Keys from before", "", known_keys(certificate)))
     rows.append(("Published", "", _published(certificate)))
@@ -190,6 +192,14 @@ def booked_numbers(booked: Mapping[str, Any]) -> dict[str, str]:
     else:
         pair = {name: booked[f"{name}_before"] for name in ("epsilon", "delta")}
     return {"epsilon": html.up(pair["epsilon"], 6), "delta": html.up(pair["delta"])}
+
+
+def periods(certificate: Certificate, selected: str) -> str:
+    """Sentences on what the counts are about, and which rows keys were selected from."""
+    text = f"Keys were selected from {selected}."
+    if not any(claim.count for claim in certificate.tables.values()):
+        return text
+    return f"Counts: {certificate.guarantee.unit}s with {certificate.period('count_from')}. {text}"
 
 
 def known_keys(certificate: Certificate) -> str:

@@ -51,4 +51,6 @@ def estimate(
             AT_LEAST: f"about the {unit}s and items that were counted",
             None: f"about {unit}s after bounding",
         }[found.meaning]
+        if period := release.certificate.period("count_from"):
+            about += f", in {period}"
         tell(f"published rows in it: {found.rows}; {about}")

@@ -7,6 +7,7 @@ session, or a single row. Units with time drop rows without one (A6).
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
+from datetime import datetime
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -55,11 +56,12 @@ class EncodedItems(_Description):
     log: EncodedLog
     known: pa.Table | None  # only clicks of these queries
     also: tuple[str, ...]
+    since: datetime | None = None  # only rows from then on
     excluded: pa.Table | None = None  # keys that are left out
 
     @cached_property
     def table(self) -> Any:
-        rows = _rows(self.log, kind=self.kind, unit=self.unit, known=self.known)
+        rows = _rows(self.log, kind=self.kind, unit=self.unit, known=self.known, since=self.since)
         if self.excluded is not None:
             rows = rows.anti_join(self.engine.keep(self.excluded), list(self.keys))
         return rows.select("unit", "time", *self.keys, *self.also)
@@ -68,6 +70,8 @@ class EncodedItems(_Description):
         """The items as codes, one partition of the log after the other; no unit is in two."""
         known = None if self.known is None else self.known["query"].combine_chunks()
         for rows in self.log.encoded.partitions():
+            if self.since is not None:
+                rows = rows.since(self.since)
             held = find_holdings(rows, kind=self.kind, unit=self.unit, known=known)
             yield held if self.excluded is None else held.without(self.excluded)
 
@@ -117,6 +121,7 @@ def items(
     longest: int | None = None,
     labels: Labels | None = None,
     known: pa.Table | None = None,
+    since: datetime | None = None,
     also: tuple[str, ...] = (),
 ) -> Items:
     """The items of one kind that each unit of the log holds.
@@ -126,20 +131,26 @@ def items(
     its first `longest` queries (or their public labels); an item of a set or of a log is a single
     query or click. The rows of clicks also keep the columns `also`. With `known`, a table of
     published queries, only items that name no other query count: a rule about a unit's own rows and
-    what is public, so units may be bounded after it (T3 iii).
+    what is public, so units may be bounded after it (T3 iii). With `since` only rows from then on
+    count, for units of which no other row decides what they are.
     """
     check(log.source, kind=kind, unit=unit, by=by is not None)
     if not 0 < gap < 1e9:
         raise UsageError(f"--gap must be longer than 0 seconds, not {gap:g}")
+    if since is not None and unit not in ("user", *PERIODS):
+        raise UsageError(f"a unit {unit} may begin before a window does: use --unit user")
     kind = {"itemset": "query", "log": "click"}.get(kind, kind)
     keys = keys_of(kind, by)
     description: dict[str, Any] = {"kind": kind, "keys": keys, "unit": unit, "timed": log.has_times}
     encodable = by is None and kind in ("query", "click") and unit in ("user", *PERIODS)
     if encodable and isinstance(log, EncodedLog):
-        return EncodedItems(engine=log.engine, log=log, known=known, also=also, **description)
+        return EncodedItems(
+            engine=log.engine, log=log, known=known, since=since, also=also, **description
+        )
     rows = _rows(
-        log, kind=kind, unit=unit, by=by, gap=gap, longest=longest, labels=labels, known=known
-    )
+        log, kind=kind, unit=unit, by=by, gap=gap, longest=longest, labels=labels, known=known,
+        since=since,
+    )  # fmt: skip
     return TableItems(
         engine=log.engine, table=rows.select("unit", "time", *keys, *also), **description
     )
@@ -155,9 +166,12 @@ def _rows(
     longest: int | None = None,
     labels: Labels | None = None,
     known: pa.Table | None,
+    since: datetime | None = None,
 ) -> Any:
     """The rows of the items as an expression, with a column `unit`."""
     rows = _with_unit(log, unit, gap)
+    if since is not None:
+        rows = rows.filter(rows.time >= ibis.literal(since))
     if by:
         rows = rows.filter(rows[by.column].isin(by.values))
     listed = None if known is None else log.engine.keep(known)

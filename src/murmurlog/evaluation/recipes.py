@@ -142,6 +142,12 @@ def of_bundle(name: str, certificate: Certificate, options: Mapping[str, Any]) -
             f"{name} is split by {certificate.by.column!r}, and evaluation compares whole tables: "
             "evaluate a release made without --by"
         )
+    if certificate.after or certificate.period("count_from"):
+        raise UsageError(
+            f"{name} counts keys of earlier releases, or keys and counts of different periods, and "
+            "evaluation releases one period again: evaluate a release made without --after, --select-from "
+            "and --count-from"
+        )
     plans = {
         kind: Plan(mechanism=parse(claim.mechanism), guarantee=claim.guarantee)
         for kind, claim in certificate.tables.items()

@@ -9,6 +9,7 @@ each distinct string once. Only for rows that fit into memory: `partitions` ensu
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -71,6 +72,11 @@ class EncodedRows:
             rank=self.rank.filter(pa.array(rows)) if self.rank is not None else None,
             kept={name: column.at(rows) for name, column in self.kept.items()},
         )
+
+    def since(self, moment: datetime) -> "EncodedRows":
+        """The rows from a moment on; rows without a time are not among them."""
+        start = np.datetime64(moment, "us").astype(np.int64)
+        return self.at((self.time >= start) & (self.time != NEVER))
 
     def partitions(self) -> "Iterator[EncodedRows]":
         """All rows at once: in memory there is one partition."""

@@ -127,7 +127,7 @@ def check(
     keep: Iterable[str] = (),
 ) -> None:
     """Raises unless `read` can apply these restrictions and keep these columns. Reads no row."""
-    start, end = _moment("--since", since), _moment("--until", until)
+    start, end = moment_of("--since", since), moment_of("--until", until)
     if start and end and start >= end:
         raise UsageError(f"--since {since} is not before --until {until}: no row can be between")
     if (start or end) and "time" not in source.columns:
@@ -172,7 +172,7 @@ def read(
     say(f"reading {source.name}")
     cleaning = Cleaning(
         url=url if "url" in source.columns else None, keys=keys,
-        since=_moment("--since", since), until=_moment("--until", until), keep=tuple(kept),
+        since=moment_of("--since", since), until=moment_of("--until", until), keep=tuple(kept),
         screen=screen, deny=deny,
     )  # fmt: skip
     rows = ROWS[engine.name](source, engine, cleaning.broken, where or {}, [*kept.values()], say)
@@ -223,7 +223,7 @@ def _list_reasons(reasons: Mapping[str, int]) -> str:
     return ", ".join(f"{n} x {reason}" for reason, n in reasons.items())
 
 
-def _moment(flag: str, text: str | None) -> datetime | None:
+def moment_of(flag: str, text: str | None) -> datetime | None:
     """An ISO date or time as a moment in UTC, without a zone."""
     if text is None:
         return None

@@ -5,6 +5,7 @@ Whatever reads or counts a log is imported inside the steps that need it.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
@@ -43,6 +44,8 @@ class View:
     published: Mapping[str, pa.Table] = field(default_factory=dict)  # earlier tables
     # Keys that are public before the release, of each table: never selected, always counted.
     earlier: Mapping[str, pa.Table] = field(default_factory=dict)
+    select_from: datetime | None = None  # keys are selected from rows from here on; None: all
+    count_from: datetime | None = None  # the same for counts
     say: Callable[[str], None] = field(default=lambda _: None, compare=False, repr=False)
 
     def items(self, log: "Log", **more: Any) -> "Items":
@@ -99,6 +102,7 @@ class Mechanism:
     usual_bound: ClassVar[int] = 10  # items a unit, unless the owner says otherwise
     composes: ClassVar[bool] = False  # its queries are made of published words, not read
     mixes_units: ClassVar[bool] = False  # whether an item is published depends on other units, too
+    takes_windows: ClassVar[bool] = False  # it reads other rows for keys than for counts
     takes_earlier: ClassVar[bool] = (
         False  # it works with keys that are public already (View.earlier)
     )

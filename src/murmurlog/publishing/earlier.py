@@ -87,7 +87,7 @@ def find_earlier(
         raise UsageError(f"--after is for rounds, not for {other[0]}: leave --after out")
     entries = {entry.release_id: entry for entry in book.entries(source)}
     found: dict[str, tuple[Path, Certificate]] = {}
-    for root in _folders(after, entries, say):
+    for root in _folders(after, entries, book.folder, say):
         certificate = _checked(root, entries, book)
         _check_alike(root, certificate, entries[certificate.release_id], unit, neighbours, reading)
         found[certificate.release_id] = root, certificate
@@ -107,7 +107,10 @@ def find_earlier(
 
 
 def _folders(
-    after: Sequence[str | Path], entries: Mapping[str, Entry], say: Callable[[str], None]
+    after: Sequence[str | Path],
+    entries: Mapping[str, Entry],
+    folder: Path,
+    say: Callable[[str], None],
 ) -> Iterator[Path]:
     """The folders of the bundles; of `ledger`, those where the ledger says that a bundle is."""
     for each in after:
@@ -118,8 +121,8 @@ def _folders(
         for entry in entries.values():
             if entry.state != "committed" or entry.bundle is None:
                 continue  # not published, a profile, or booked before ledgers recorded bundles
-            if _id_at(Path(entry.bundle)) == entry.release_id:
-                yield Path(entry.bundle)
+            if _id_at(folder / entry.bundle) == entry.release_id:
+                yield folder / entry.bundle
             else:
                 away += 1
         if away:

@@ -57,7 +57,7 @@ FILTER = (
     *(f"ALTER TABLE cap_history ADD COLUMN {column}" for column in LIMITS),
     *(f"ALTER TABLE entries ADD COLUMN {column}" for column in AMOUNTS),
 )
-# Of a published bundle: where it was written, and the SHA-256 of its list of checksums.
+# Of a published bundle: where it was written, seen from the ledger, and the SHA-256 of its list of checksums.
 BUNDLES = tuple(f"ALTER TABLE entries ADD COLUMN {name} TEXT" for name in ("bundle", "checksum"))
 # Of a release of a series: its series, its period, and when its runner saw the bundle in its place.
 SERIES = tuple(
@@ -113,6 +113,11 @@ class LedgerFile:
     def _file(self) -> Path:
         """The resolved path: SQLite would interpret names such as ":memory:" and "file:..."."""
         return Path(os.path.realpath(self._absolute))
+
+    @property
+    def folder(self) -> Path:
+        """Where it is; what it records of places is relative to this."""
+        return self._file.parent
 
     @contextmanager
     def _transaction(

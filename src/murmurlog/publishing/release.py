@@ -5,6 +5,7 @@ it the budget is spent, whatever happens.
 """
 
 import json
+import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -61,6 +62,7 @@ from murmurlog.publishing.spending import Spending, spending
 from murmurlog.publishing.tables import Made, make
 from murmurlog.publishing.target import Place
 from murmurlog.publishing.verdict import Verdict, judge
+from murmurlog.publishing.windows import Windows, find_windows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,6 +209,7 @@ class _Prepared:
     booked_unit: str
     release_id: str
     earlier: Earlier  # what the source published before and this release counts again
+    windows: Windows
     limited: bool = False  # whether its source is accounted by the rule filter
     sent: list[Path | str] = field(default_factory=list)  # the target, once Spark has put it there
 
@@ -306,6 +309,7 @@ def _prepare(request: ReleaseRequest, copies: ExitStack, say: Callable[[str], No
         neighbours=budget.neighbours, reading=reading, say=say,
     )  # fmt: skip
     chosen = earlier.outside(chosen)
+    windows = find_windows(content, read, by_table, source=found, unit=budget.unit)
     plans, total = plan_tables(
         kinds,
         mechanism=mechanism,
@@ -332,12 +336,13 @@ def _prepare(request: ReleaseRequest, copies: ExitStack, say: Callable[[str], No
     view = View(
         kind="", unit=budget.unit, by=reading.by and reading.by.inside(), way=way, gap=content.gap,
         set_size=content.set_size, consecutive=content.consecutive, options=chosen,
-        earlier=earlier.keys,
+        earlier=earlier.keys, select_from=windows.select_from, count_from=windows.count_from,
     )  # fmt: skip
     prepared = _Prepared(
         request=request, place=place, target=target, source=found, reading=reading, view=view,
         plans=plans, total=total, book=book, account=account,
         booked_unit=booked_unit, release_id=secrets.token_hex(16), earlier=earlier,
+        windows=windows,
     )  # fmt: skip
     if book is None:
         return prepared
@@ -383,7 +388,9 @@ def _booked(
     target: Path | str, release_id: str, book: Ledger | None
 ) -> Iterator[Callable[[str], None]]:
     """Around the writing of a bundle. The block commits the booking before the bundle appears."""
-    place = str(target.absolute()) if isinstance(target, Path) else mask(target)
+    place = "" if isinstance(target, Path) else mask(target)
+    if isinstance(target, Path) and book:
+        place = os.path.relpath(os.path.realpath(target), book.folder)
     try:
         with committing(book, release_id) as commit:
             yield lambda checksum: commit(bundle=place, checksum=checksum)
@@ -446,6 +453,7 @@ def _certificate(asked: _Prepared, made: Made, *, engine: Engine, entropy: Entro
             "gap": view.gap if {"pair", "session"} & {view.unit, *plans} else None,
             "set_size": view.set_size if "itemset" in plans else None,
             "consecutive": view.consecutive if "itemset" in plans else None,
+            **(asked.windows.stated or {}),
         },
         engine=engine.version,
         sampler={

@@ -162,6 +162,14 @@ class Content(Choice):
             variable=False,
         ),
     ] = ()
+    select_from: Annotated[
+        str | None,
+        Option(help="rounds: select keys from rows from this day or time on, or all. Default all."),
+    ] = None
+    count_from: Annotated[
+        str | None,
+        Option(help="rounds: count in rows from this day or time on, or all. Default all."),
+    ] = None
     by: Annotated[
         tuple[str, Sequence[str]] | None,
         Option(help="A column with public values in the key: country=DE,FR,IT.", read=read_by),

@@ -107,6 +107,7 @@ class Rounds(Mechanism):
         FAKES_OPTION,
     )
     settings: ClassVar[tuple[str, ...]] = ("set_only",)
+    takes_windows: ClassVar[bool] = True
     takes_earlier: ClassVar[bool] = True
     usual_bound: ClassVar[int] = 100  # weights are spread, so a larger bound costs little
 

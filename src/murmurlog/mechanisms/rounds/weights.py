@@ -64,14 +64,18 @@ def hold(
     """At most `per_user` distinct items of each unit, with numbers for units and items.
 
     (i) distinct, (ii) from the unit's own rows and a key that is drawn apart from all noise. Keys that
-    are public already are left out before units are bounded: a rule about single items.
+    are public already are left out before units are bounded: a rule about single items. Counts may
+    read other rows of a unit than the selection.
     """
-    items, earlier = view.items(log), _earlier(view, pools)
+    selected, earlier = view.items(log, since=view.select_from), _earlier(view, pools)
+    apart = view.select_from != view.count_from
+    items = view.items(log, since=view.count_from) if apart else selected
     if view.kind == "itemset":
-        return _hold_sets(items, view, per_user, entropy)
-    selected = items if earlier is None else without(items, earlier)
+        return _hold_sets(selected, items, view, per_user, entropy)
+    if earlier is not None:
+        selected = without(selected, earlier)
     kept = bound(selected, per_user=per_user, way=view.way, entropy=entropy)
-    held = numbered(kept, items, complete=earlier is None)
+    held = numbered(kept, items, complete=earlier is None and not apart)
     return in_pools(replace(held, earlier=earlier), pools)
 
 
@@ -93,12 +97,14 @@ def _earlier(view: View, pools: Sequence[Domain]) -> pa.Table | None:
     return keys
 
 
-def _hold_sets(items: Items, view: View, per_user: int, entropy: Entropy) -> Held:
-    """The same for sets of queries."""
+def _hold_sets(selected: Items, items: Items, view: View, per_user: int, entropy: Entropy) -> Held:
+    """The same for sets of queries, from `selected` items; `items` are counted."""
     n = items_for(per_user, view.set_size, consecutive=view.consecutive)
-    few = bound(items, per_user=n, way=view.way, places=True, entropy=entropy)
+    few = bound(selected, per_user=n, way=view.way, places=True, entropy=entropy)
     made = sets(few, k=view.set_size, consecutive=view.consecutive)
     if view.consecutive:  # runs exist only as they were cut
+        if items is not selected:
+            raise UsageError("runs of queries are counted in the rows that they were cut from")
         items = items.with_table(made.table, kind=made.kind, keys=made.keys)
     return numbered(made, items)
 
@@ -118,7 +124,7 @@ def in_pools(held: Held, pools: tuple[Domain, ...]) -> Held:
 def numbered(kept: Bounded, items: Items, *, complete: bool = True) -> Held:
     """The bounded items with numbers for units and items, materialised once for all rounds.
 
-    `items` is everything that units hold; not `complete`: some of it was left out before bounding.
+    `items` is everything that units hold; not `complete`: not all of it, or more, was bounded.
     """
     engine, keys = kept.engine, list(kept.keys)
     if isinstance(kept, EncodedBounded) and isinstance(items, EncodedItems):
@@ -163,7 +169,7 @@ def _already_numbered(kept: EncodedBounded, items: EncodedItems, *, complete: bo
         unit=kept.unit,
         per_user=kept.per_user,
         items=items,
-        # Of a log without earlier keys these are all; else they are looked up again.
+        # Without earlier keys and windows these are all; else they are looked up again.
         holdings=(lambda: iter((holdings,))) if complete else items.holdings,
     )
 
