@@ -20,6 +20,7 @@ from murmurlog.cli import (
     profile,
     release,
     reproduce,
+    series,
     serve,
     stop,
     verify,
@@ -45,6 +46,7 @@ __all__ = [
     "profile",
     "release",
     "reproduce",
+    "series",
     "serve",
     "verify",
 ]

@@ -30,7 +30,9 @@ def check_step(entries: Sequence[Entry], source: str, step: Step | None) -> None
     same = [entry for entry in series if entry.period == step.period]
     name = f'{step.period} of series "{step.series}"'
     if booked := [entry for entry in same if entry.state != LOST]:
-        raise PeriodBooked(f"{name} is booked already as {booked[0].release_id}: nothing was booked")
+        raise PeriodBooked(
+            f"{name} is booked already as {booked[0].release_id}: nothing was booked"
+        )
     if same and not step.again:
         raise Refused(
             f"{name} was booked and lost: its budget stays spent. To spend another part on this period, run: "

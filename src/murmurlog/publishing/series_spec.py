@@ -47,47 +47,83 @@ class SeriesOptions:
 
     name: Annotated[
         str | None,
-        Option(help="Of the series, in the ledger; do not change it. Default: the source."),
+        Option(
+            help="Of the series, in the ledger; do not change it. Default: the source.",
+            variable=False,
+        ),
     ] = None
     logs: Annotated[
-        str | None, Option(help="The log of a period: 'logs/{period}.parquet', 'logs/%Y/%m/*.csv'.")
+        str | None,
+        Option(
+            help="The log of a period: 'logs/{period}.parquet', 'logs/%Y/%m/*.csv'.", variable=False
+        ),
     ] = None
-    period: Annotated[str, Option(help="month, week or day (UTC).")] = "month"
+    period: Annotated[str, Option(help="month, week or day (UTC).", variable=False)] = "month"
     first: Annotated[
-        str | None, Option(help="The first period, such as 2026-01. Default: the last that is over.")
+        str | None,
+        Option(
+            help="The first period, such as 2026-01. Default: the last that is over.",
+            variable=False,
+        ),
     ] = None
-    last: Annotated[str | None, Option(help="The last period. Default: the series goes on.")] = None
-    out: Annotated[str, Option(help="The bundle of a period.")] = "bundles/{period}"
-    ledger: Annotated[str, Option(help="The ledger file.")] = "budget.db"
+    last: Annotated[
+        str | None, Option(help="The last period. Default: the series goes on.", variable=False)
+    ] = None
+    out: Annotated[str, Option(help="The bundle of a period.", variable=False)] = "bundles/{period}"
+    ledger: Annotated[str, Option(help="The ledger file.", variable=False)] = "budget.db"
     source_name: Annotated[
         str | None,
-        Option(alias="--source", help="The population of users, as the ledger calls it."),
+        Option(
+            alias="--source",
+            help="The population of users, as the ledger calls it.",
+            variable=False,
+        ),
     ] = None
     epsilon: Annotated[
-        float | None, Option(help="Of the cap: all releases of the source together.", read=read_number)
+        float | None,
+        Option(
+            help="Of the cap: all releases of the source together.",
+            read=read_number,
+            variable=False,
+        ),
     ] = None
     delta: Annotated[
-        float | None, Option(help="Of the cap: all releases of the source together.", read=read_number)
+        float | None,
+        Option(
+            help="Of the cap: all releases of the source together.",
+            read=read_number,
+            variable=False,
+        ),
     ] = None
     releases: Annotated[
         int | None,
         Option(
-            help="How many releases the cap is meant for. Default: those of a year.", read=integer
+            help="How many releases the cap is meant for. Default: those of a year.",
+            read=integer,
+            variable=False,
         ),
     ] = None
     tables: Annotated[
-        Sequence[str], Option(help="Of keyword, query, pair, click.", read=read_list)
+        Sequence[str],
+        Option(
+            help="Of keyword, query, pair, click. Default query.", read=read_list, variable=False
+        ),
     ] = ("query",)
     select: Annotated[
         str | int,
         Option(
             help="Select keys from all rows so far, from the period, or from so many periods: all, period, N.",
             read=_read_select,
+            variable=False,
         ),
     ] = ALL
     after: Annotated[
         bool,
-        Option(help="Count keys that the series published before without selecting them.", switch=True),
+        Option(
+            help="Count keys that the series published before without selecting them.",
+            switch=True,
+            variable=False,
+        ),
     ] = True
 
 
