@@ -25,6 +25,8 @@ import murmurlog.cli.entry as entry
 import murmurlog.cli.main
 import murmurlog.publishing.ledger
 import murmurlog.publishing.release
+import murmurlog.publishing.series
+from murmurlog.mechanisms.rounds.mechanism import Rounds
 
 WATCHED = ("open", "os.", "shutil.", "sqlite3.", "tempfile.", "fcntl.")
 # Landlock: system calls, and the rights to write, make, remove, move and cut files.
@@ -74,8 +76,24 @@ def jumping(seconds: list[float]) -> None:
         def now(cls, tz: datetime.tzinfo | None = None) -> Any:
             return datetime.datetime.fromtimestamp(next(jumps), tz)
 
-    for module in (murmurlog.publishing.ledger, murmurlog.publishing.release):
+    for module in (
+        murmurlog.publishing.ledger,
+        murmurlog.publishing.release,
+        murmurlog.publishing.series,
+    ):
         module.__dict__["datetime"] = Clock
+
+
+def record_draws(path: str, ledger: str) -> None:
+    """Appends to a file, at each draw of a table by rounds, how many entries the ledger has."""
+    draw = Rounds.release
+
+    def recorded(self: Any, *given: Any, **more: Any) -> Any:
+        with open(path, "a") as file:
+            file.write(f"{len(murmurlog.publishing.ledger.Ledger(ledger).entries())}\n")
+        return draw(self, *given, **more)
+
+    Rounds.release = recorded  # type: ignore[method-assign]
 
 
 def run(asked: dict[str, Any]) -> NoReturn:
@@ -130,6 +148,8 @@ def run(asked: dict[str, Any]) -> NoReturn:
         signal.setitimer(signal.ITIMER_REAL, asked["seconds"])  # ends it: nobody handles it
     if asked.get("clock"):
         jumping(asked["clock"])
+    if asked.get("draws"):
+        record_draws(asked["draws"], asked["ledger"])
     if asked.get("writes"):
         sys.addaudithook(writing)
     if asked.get("fenced"):
