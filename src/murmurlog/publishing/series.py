@@ -28,7 +28,7 @@ from murmurlog.privacy.sampler import Entropy
 from murmurlog.publishing.ledger import Ledger
 from murmurlog.publishing.ledger_filter import left_in_words
 from murmurlog.publishing.ledger_records import Account, Entry
-from murmurlog.publishing.ledger_series import LOST, PeriodBooked, entries_of
+from murmurlog.publishing.ledger_series import LOST, PeriodBooked, check_step, entries_of
 from murmurlog.publishing.release import Outcome, carry_out
 from murmurlog.publishing.request import ReleaseRequest
 from murmurlog.publishing.series_periods import Period, Step
@@ -235,6 +235,8 @@ def run_series(
             done(str(period), outcome)
 
         if repeated:
+            step = Step(series=spec.name, period=str(repeated), again=True)
+            check_step(opened.entries(), opened.account.name, step)
             carry_out_one(repeated)
             return Run(released=released, finished=finished)
         while True:
