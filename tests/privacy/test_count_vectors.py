@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +17,21 @@ from murmurlog.mechanisms.rounds.user_estimates import (
     smooth,
     weights_of_holders,
 )
-from murmurlog.privacy import ClippedCounts, WeightedCounts, count_weight, histogram_bins
+from murmurlog.privacy import (
+    ClippedCounts,
+    WeightedCounts,
+    count_weight,
+    gaussian_delta,
+    histogram_bins,
+)
 from murmurlog.privacy.counts import CHOICES, GRID
-from murmurlog.privacy.rounds import Schedule, _sides, delta_of_rounds, loss_of_rounds
+from murmurlog.privacy.rounds import (
+    Schedule,
+    _sides,
+    delta_of_rounds,
+    loss_of_rounds,
+    solve_rounds,
+)
 
 VECTORS = {
     vector["id"]: vector
@@ -186,3 +199,38 @@ def test_the_loss_in_one_account(neighbours, factor):  # T4
     found = loss_of_rounds(schedule_of("T1", counts_of("T1")), neighbours=neighbours)
     assert found.mu == near("T4", expected("T4")["mu"] * math.sqrt(factor))
     assert found.keys == near("T4", expected("T4")["keys"] * factor)
+
+
+@pytest.mark.parametrize(
+    ("d2", "sigma", "neighbours", "mu"),
+    [(40, 57.0, "add-remove", 0.110957110883), (10, 28.5, "replace", 0.156917051053)],
+)
+def test_known_and_new_keys_share_one_vector_of_counts(d2, sigma, neighbours, mu):
+    """What counts over known and new keys add to the account: sqrt(d2) / sigma, or sqrt(2 d2) / sigma."""
+    counts = WeightedCounts(scale=sigma / math.sqrt(d2), histogram_scale=1e6)
+    with_counts, without = (
+        loss_of_rounds(schedule_of("T1", some), neighbours=neighbours) for some in (counts, None)
+    )
+    assert with_counts.mu**2 - without.mu**2 == pytest.approx(mu**2, rel=1e-8)
+    assert with_counts.keys == without.keys  # known keys have no chance of their own
+
+
+def test_a_unit_may_hold_known_keys_besides_items_of_its_own():
+    """The exact law of one round, d = 1: a unit holds an item of its own and ten known keys.
+
+    It shows by its item, with chance p, or else by the counts of known keys alone.
+    """
+    at = {"epsilon": 3.0}
+    schedule = solve_rounds(
+        **at, delta=1e-5, d=1, shares=(1.0,), memory=0.0, late=1.0, count_share=0.3
+    )
+
+    def exact(square):
+        p = float(schedule.shown(0, np.ones(1), np.ones(1))[0])
+        return p + (1 - p) * gaussian_delta(epsilon=3.0 - math.log1p(-p), mu=math.sqrt(square))
+
+    loss = schedule.counts.loss
+    assert exact(loss) <= delta_of_rounds(schedule, **at) <= 1e-5
+    # Clipped to ten keys, with the term of selected items only: min(10, d' - t), which is 0 or 1.
+    clipped = replace(schedule, counts=ClippedCounts(scale=1 / math.sqrt(loss), per_user=10))
+    assert exact(10 * loss) > 100 * delta_of_rounds(clipped, **at)

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import murmurlog
+from murmurlog.bundle.keys import NORMALISER
 from murmurlog.bundle.read import load, read_certificate
 from murmurlog.bundle.write import publish
 from murmurlog.errors import UsageError
@@ -17,6 +18,7 @@ from murmurlog.logs.source import find
 from murmurlog.mechanisms import Rounds, View
 from murmurlog.privacy import ClippedCounts
 from murmurlog.privacy.sampler import SeededEntropy
+from murmurlog.publishing import earlier
 from murmurlog.publishing.ledger import Ledger
 
 BUDGET = {"epsilon": 2.0, "delta": 1e-6}
@@ -82,6 +84,27 @@ def test_keys_of_earlier_releases_have_rows_whoever_holds_them(made, book, tmp_p
     assert "after" not in json.loads((first.out / "privacy.json").read_text())
 
 
+def test_of_a_series_only_the_bundles_that_are_needed_are_read(made, monkeypatch):
+    """The last bundle has the keys of those before it; of a table that it lacks, it has none."""
+    first = made(rows("weather"), tables=["query", "click"])
+    second = made(rows("maps"), after="ledger", tables=["query", "click"])
+    third = made(rows("news"), after="ledger")
+    opened = []
+    real = earlier.checksum_of
+    monkeypatch.setattr(
+        earlier, "checksum_of", lambda root: (opened.append(root.name), real(root))[1]
+    )
+    fourth = made(rows("buses"), after="ledger")
+    assert opened == [third.out.name]
+    ids = [each.release_id for each in (first, second, third)]
+    assert fourth.certificate.after == {"releases": ids, "keys": {"query": 3}}
+    opened.clear()
+    fifth = made(rows("buses"), after="ledger", tables=["query", "click"])
+    assert opened == [fourth.out.name, third.out.name, second.out.name]  # for its clicks
+    assert fifth.certificate.after["keys"] == {"query": 4, "click": 2}
+    assert keys(fifth, "click") == {"weather", "maps", "buses"}
+
+
 def test_the_first_release_of_a_series_has_no_earlier_one(made):
     first = made(rows("weather"), after=["ledger"])
     assert first.certificate.after is None
@@ -108,6 +131,9 @@ def test_clicks_make_their_queries_known_and_wait_for_all_known_ones(made):
     found = {row["query"]: row["users"] for row in second.tables["click"].to_pylist()}
     assert set(found) == {"weather", "maps", "news"}
     assert found["maps"] > 100 > abs(found["weather"])
+    third = made(rows("maps"), tables=["query", "click"], after=[second.out], consistent=True)
+    assert keys(third) == keys(third, "click") == {"weather", "maps", "news"}
+    assert murmurlog.verify(third.out).ok
 
 
 def test_pairs_of_earlier_releases(made):
@@ -139,6 +165,22 @@ def test_canonical_keys_are_known_by_the_same_rules(made):
     assert keys(first) == {"weather"}
     assert keys(second) == {"weather", "news"}
     assert second.certificate.after["keys"] == {"query": 1}
+
+
+def test_keys_are_normalised_again_by_the_unicode_of_today(made, book, monkeypatch):
+    """A bundle of another version of Python: the rules are the same, their tables of characters are not."""
+    first = made(rows("weather", "maps"))
+    name = NORMALISER.replace("unicode ", "unicode 9")
+    monkeypatch.setattr("murmurlog.logs.reading.NORMALISER", name)
+
+    def clean(text):  # another rule for one key, and nothing left of another
+        return {"weather": "the weather", "maps": None}.get(text, text)
+
+    monkeypatch.setattr(earlier, "cleaner", lambda keys: clean)
+    second = made(rows("news"), after=[first.out])
+    assert keys(second) == {"the weather", "news"}
+    monkeypatch.setattr("murmurlog.logs.reading.NORMALISER", "nfkc-casefold-3 (unicode 14.0.0)")
+    refused(made, book, "text rules nfkc-casefold-2, not nfkc-casefold-3", after=[first.out])
 
 
 def test_a_pool_without_known_keys(made, tmp_path):

@@ -134,7 +134,8 @@ def check_windows(root: Path, certificate: Certificate) -> str:
         require(parse(claim.mechanism).takes_windows, f"{table}: {claim.mechanism} has no windows")
     unit = certificate.guarantee.unit
     require(unit not in ("session", "row"), f"windows do not go with the unit {unit}")
-    return f"keys from {certificate.period('select_from')}, counts from {certificate.period('count_from')}"
+    selected, counted = (certificate.period(name) for name in WINDOWS)
+    return f"keys are of {selected}, counts of {counted}"
 
 
 def _is_moment(text: Any) -> bool:
@@ -181,7 +182,7 @@ def check_after(root: Path, certificate: Certificate) -> str:
             claim.rows >= known,
             f"{table} has {claim.rows} rows, fewer than the {known} keys that each have a row",
         )
-    return f"{len(releases)} earlier releases, {sum(keys.values())} keys"
+    return f"{sum(keys.values())} known keys; earlier releases: {len(releases)}"
 
 
 def check_budget(root: Path, certificate: Certificate) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from murmurlog.bundle.canonical import cleaner
 from murmurlog.bundle.certificate import Certificate
 from murmurlog.bundle.files import checksum_of, stated_sums, sums
 from murmurlog.bundle.read import read_certificate, sound_table
@@ -26,6 +27,7 @@ from murmurlog.publishing.ledger import Ledger
 from murmurlog.publishing.ledger_records import Entry
 
 WITH_URLS = {"click", "log"}  # tables whose keys hold urls
+CLEANED = {"query": True, "next_query": True, "keyword": False}  # by the rules of --keys, or not
 NAMING = ("click", "pair", "log")  # tables whose keys name queries
 LEDGER = "ledger"  # in the place of a folder: all bundles of the source that are at hand
 
@@ -86,50 +88,77 @@ def find_earlier(
     if other := [name for name in mechanisms.values() if not named(name).takes_earlier]:
         raise UsageError(f"--after is for rounds, not for {other[0]}: leave --after out")
     entries = {entry.release_id: entry for entry in book.entries(source)}
-    found: dict[str, tuple[Path, Certificate]] = {}
-    for root in _folders(after, entries, book.folder, say):
+    found = _Found([table for table in mechanisms if table in ITEMS])
+    away = 0
+    for root, release_id in _places(after, entries, book.folder):
+        if release_id is not None and found.has_keys_of(release_id):
+            continue
+        if release_id is not None and _id_at(root) != release_id:
+            away += 1
+            continue
         certificate = _checked(root, entries, book)
         _check_alike(root, certificate, entries[certificate.release_id], unit, neighbours, reading)
-        found[certificate.release_id] = root, certificate
-    ordered = [each for each in entries if each in found]  # as they were booked
-    keys = {}
-    for table in (table for table in mechanisms if table in ITEMS):
-        parts = [part for each in ordered for part in _keys(table, *found[each], reading)]
+        found.add(root, certificate)
+    if away:
+        say(
+            f"warning: {away} bundle{'s' * (away != 1)} of this source moved since the release: give "
+            "--after with the folder, or their keys are selected anew"
+        )
+    keys = {table: found.keys(table, reading) for table in found.tables}
+    return Earlier(
+        releases=tuple(each for each in entries if each in found.releases),  # as they were booked
+        keys={table: some for table, some in keys.items() if some is not None and some.num_rows},
+    )
+
+
+def _places(
+    after: Sequence[str | Path], entries: Mapping[str, Entry], folder: Path
+) -> Iterator[tuple[Path, str | None]]:
+    """Where bundles are; of `ledger`, where the ledger says so, with their ids, the latest first."""
+    yield from ((Path(each), None) for each in after if str(each) != LEDGER)
+    if LEDGER in map(str, after):
+        for entry in reversed(list(entries.values())):
+            # Others are not published, are profiles, or were booked before ledgers recorded bundles.
+            if entry.state == "committed" and entry.bundle is not None:
+                yield folder / entry.bundle, entry.release_id
+
+
+class _Found:
+    """Bundles whose keys are taken, and the releases whose keys these have.
+
+    A bundle has a row for every key of the releases that it was made after, so of a long series the
+    last bundle is enough.
+    """
+
+    def __init__(self, tables: Sequence[str]) -> None:
+        self.tables = tables
+        self.releases: set[str] = set()
+        self.bundles: list[tuple[Path, Certificate]] = []
+        self.covered: dict[str, set[str]] = {table: set() for table in tables}
+
+    def has_keys_of(self, release_id: str) -> bool:
+        """Whether a bundle has all keys of a release, for every table."""
+        return all(release_id in some for some in self.covered.values())
+
+    def add(self, root: Path, certificate: Certificate) -> None:
+        before = (certificate.after or {"releases": []})["releases"]
+        self.releases |= {certificate.release_id, *before}
+        self.bundles.append((root, certificate))
+        for table, some in self.covered.items():
+            some.add(certificate.release_id)
+            some.update(before if table in certificate.tables else ())
+
+    def keys(self, table: str, reading: Reading) -> pa.Table | None:
+        """The distinct keys of a table that may be published today; None if no bundle has any."""
+        parts = [part for each in self.bundles for part in _keys(table, *each, reading)]
         if parts and table == "itemset":
             raise UsageError(
                 "--after names bundles with an itemset table, whose keys cannot be counted again: leave "
                 "itemset out of --tables"
             )
-        if parts:
-            every = reading.allowed(distinct(pa.concat_tables(parts)))
-            keys[table] = in_order(every)
-    return Earlier(releases=tuple(ordered), keys={t: k for t, k in keys.items() if k.num_rows})
-
-
-def _folders(
-    after: Sequence[str | Path],
-    entries: Mapping[str, Entry],
-    folder: Path,
-    say: Callable[[str], None],
-) -> Iterator[Path]:
-    """The folders of the bundles; of `ledger`, those where the ledger says that a bundle is."""
-    for each in after:
-        if str(each) != LEDGER:
-            yield Path(each)
-            continue
-        away = 0
-        for entry in entries.values():
-            if entry.state != "committed" or entry.bundle is None:
-                continue  # not published, a profile, or booked before ledgers recorded bundles
-            if _id_at(folder / entry.bundle) == entry.release_id:
-                yield folder / entry.bundle
-            else:
-                away += 1
-        if away:
-            say(
-                f"warning: {away} bundle{'s' * (away != 1)} of this source moved since the release: give "
-                "--after with the folder, or their keys are selected anew"
-            )
+        if not parts:
+            return None
+        return in_order(reading.allowed(distinct(_cleaned(pa.concat_tables(parts), reading))))
 
 
 def _id_at(root: Path) -> str | None:
@@ -183,7 +212,9 @@ def _check_alike(
         raise _refused(
             root, f"it protects one {entry.unit} ({entry.neighbours}), not {unit} ({neighbours})"
         )
-    now, then = reading.as_json(), certificate.text
+    now, then = reading.as_json(), dict(certificate.text)
+    for each in (now, then):  # texts are normalised again, by the Unicode of today
+        each["normaliser"] = each["normaliser"].partition(" (")[0]
     with_urls = not WITH_URLS.isdisjoint(certificate.tables)
     for name, what in (("normaliser", "text rules"), ("keys", "--keys"), ("url", "--url")):
         if then.get(name) != now[name] and (name != "url" or with_urls):
@@ -212,6 +243,18 @@ def _keys(table: str, root: Path, certificate: Certificate, reading: Reading) ->
             published = sound_table(root, certificate, name)
             for some in columns:
                 yield published.select(some).rename_columns(schema.names).cast(schema)
+
+
+def _cleaned(keys: pa.Table, reading: Reading) -> pa.Table:
+    """The keys by the text rules of today, as keys of a pool are; those of which nothing is left, left out."""
+    for name, rules in CLEANED.items():
+        if name in keys.column_names:
+            clean = cleaner(reading.keys if rules else None)
+            texts = keys[name].combine_chunks().dictionary_encode()
+            new = pa.array([clean(text) for text in texts.dictionary.to_pylist()], pa.string())
+            place = keys.column_names.index(name)
+            keys = keys.set_column(place, name, new.take(texts.indices))
+    return keys.drop_null()
 
 
 def _refused(root: Path, why: str) -> UsageError:

@@ -108,7 +108,10 @@ class TestOnACluster:
         ]
         public = ["maps", "x'y", "[b]", "a b", *(f"nobody asks {n}" for n in range(60))]
         requests.append({**requests[0], "pool": public, "earlier": ["$1", "nobody asks this now"]})
-        requests[-1] |= {"select_from": "2024-01-10T22:00:50.5", "count_from": "2024-01-20T12:00:00"}
+        requests[-1] |= {
+            "select_from": "2024-01-10T22:00:50.5",
+            "count_from": "2024-01-20T12:00:00",
+        }
         running = start(played, cluster, requests, tmp_path)
         expected = played.on_duckdb(requests)
         for here, there in zip(finished(running, tmp_path), expected, strict=True):
