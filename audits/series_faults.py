@@ -158,7 +158,7 @@ def look(place: Place, code: int, *, killed: bool = False, at_rest: bool = False
     ]
     if at_rest:
         broken += [f"{e.period} is {e.state} at rest" for e in entries if e.state == "reserved"]
-        if {month for month in by_month} != there:
+        if set(by_month) != there:
             broken.append(
                 f"booked as published: {sorted(map(str, by_month))}; there: {sorted(there)}"
             )
@@ -204,7 +204,9 @@ def kills(bench: Bench, runner: Runner, seed: int = 1) -> Iterator[Found]:
         for _ in range(3 * MONTHS):
             what = choice.choice(("event", "call"))
             low = counted[what] * choice.choice((0.0, 0.6))
-            moment = {f"at_{what}": int(choice.uniform(max(1, low), counted[what] * 1.05))}
+            moment: dict[str, float] = {
+                f"at_{what}": int(choice.uniform(max(1, low), counted[what] * 1.05))
+            }
             if choice.random() < 0.15:
                 moment = {"after": choice.uniform(0.01, counted["seconds"])}
             code = place.run(runner, "--once", **moment)

@@ -119,6 +119,10 @@ class LedgerFile:
         """Where it is; what it records of places is relative to this."""
         return self._file.parent
 
+    def seen_from(self, path: Path) -> str:
+        """A path as the ledger records it: as seen from its folder, so that both may move together."""
+        return os.path.relpath(os.path.realpath(path), self.folder)
+
     @contextmanager
     def _transaction(
         self, *, write: bool = False, make: bool = True

@@ -5,7 +5,6 @@ it the budget is spent, whatever happens.
 """
 
 import json
-import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -390,7 +389,7 @@ def _booked(
     """Around the writing of a bundle. The block commits the booking before the bundle appears."""
     place = "" if isinstance(target, Path) else mask(target)
     if isinstance(target, Path) and book:
-        place = os.path.relpath(os.path.realpath(target), book.folder)
+        place = book.seen_from(target)
     try:
         with committing(book, release_id) as commit:
             yield lambda checksum: commit(bundle=place, checksum=checksum)

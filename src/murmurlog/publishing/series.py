@@ -123,6 +123,10 @@ class _Opened:
         """The bookings of the series, oldest first."""
         return entries_of(self.book.entries(), self.account.name, self.spec.name)
 
+    def place(self, entry: Entry) -> Path | None:
+        """Where the bundle of an entry was published, or was about to be."""
+        return self.book.folder / entry.bundle if entry.bundle else None
+
     def period(self, entry: Entry) -> Period:
         return Period.parse(entry.period or "", self.spec.first.kind)
 
@@ -162,7 +166,7 @@ def series_status(spec: Spec, *, now: datetime | None = None) -> Status:
     ahead = _states_ahead(spec, entries, now)
     last = {entry.period: entry for entry in entries}
     before = takewhile(lambda period: not ahead or period < ahead[0].period, spec.periods())
-    periods = [_state_of(period, last.get(str(period))) for period in before]
+    periods = [_state_of(opened, period, last.get(str(period))) for period in before]
     times = [datetime.fromisoformat(entry.reserved_at) for entry in entries]
     latest = max(times, default=now)
     return Status(
@@ -189,19 +193,19 @@ def _states_ahead(spec: Spec, entries: Sequence[Entry], now: datetime) -> list[S
     return states
 
 
-def _state_of(period: Period, entry: Entry | None) -> State:
+def _state_of(opened: _Opened, period: Period, entry: Entry | None) -> State:
     """The state of a period that is booked, or that is before one that is."""
     if entry is None:
         return State(period=period, state=SKIPPED)
-    place = Path(entry.bundle) if entry.bundle else None
+    place = opened.place(entry)
     if place is None or not _is_of(place, entry):
         state = LOST if entry.state == LOST else PUBLISHED if entry.placed_at else INTERRUPTED
         return State(period=period, state=state, release_id=entry.release_id)
     rows = {name: each.rows for name, each in read_certificate(place).tables.items()}
-    shown = str(place.relative_to(Path.cwd()) if place.is_relative_to(Path.cwd()) else place)
     return State(
-        period=period, state=PUBLISHED, release_id=entry.release_id, bundle=shown, rows=rows
-    )
+        period=period, state=PUBLISHED, release_id=entry.release_id, bundle=os.path.relpath(place),
+        rows=rows,
+    )  # fmt: skip
 
 
 def run_series(
@@ -242,7 +246,7 @@ def run_series(
         while True:
             ahead = _states_ahead(spec, opened.entries(), now or datetime.now(UTC))
             if not ahead or ahead[0].state != DUE or (once and released):
-                waiting = next((each for each in ahead if each.state == WAITING), None)
+                waiting = ahead[0] if ahead and ahead[0].state == WAITING else None
                 return Run(released=released, finished=finished, waiting=waiting)
             with suppress(PeriodBooked):  # by a run that the lock does not reach: on with the next
                 carry_out_one(ahead[0].period)
@@ -285,7 +289,7 @@ def _request(
     spec = opened.spec
     keywords = dict(spec.release)
     if spec.after:
-        keywords["after"] = _earlier(opened.entries(), say)
+        keywords["after"] = _earlier(opened, say)
     if spec.select != OWN:
         keywords |= {"select_from": "all", "count_from": period.start.isoformat()}
     return ReleaseRequest.of(
@@ -295,18 +299,26 @@ def _request(
     )  # fmt: skip
 
 
-def _earlier(entries: Sequence[Entry], say: Callable[[str], None]) -> list[Path]:
-    """The bundles of the series that are where they were published."""
-    found = []
-    for entry in entries:
-        place = Path(entry.bundle) if entry.bundle and entry.placed_at else None
-        if place is not None and _is_of(place, entry):
-            found.append(place)
-        elif place is not None:
+def _earlier(opened: _Opened, say: Callable[[str], None]) -> list[Path]:
+    """The bundles that hold every key that the series published, if they are where they were.
+
+    A bundle has the keys of those that it was made after, so the last one is usually enough.
+    """
+    found, covered = list[Path](), set[str]()
+    for entry in reversed(opened.entries()):
+        place = opened.place(entry)
+        if place is None or entry.placed_at is None or entry.release_id in covered:
+            continue
+        if not _is_of(place, entry):
             say(
-                f"warning: the bundle of {entry.period} is not at {entry.bundle} any more: its keys are "
-                "selected anew"
+                f"warning: the bundle of {entry.period} is not at {os.path.relpath(place)} any more: its keys "
+                "are selected anew"
             )
+            continue
+        found.append(place)
+        certificate = read_certificate(place)
+        if set(opened.spec.tables) <= set(certificate.tables) and certificate.after:
+            covered |= set(certificate.after["releases"])
     return found
 
 
@@ -359,7 +371,7 @@ def _recover(opened: _Opened) -> tuple[list[str], list[str]]:
         if entry.placed_at or entry.state == LOST:
             continue
         period = opened.period(entry)
-        place = Path(entry.bundle) if entry.bundle else opened.spec.bundle(period)
+        place = opened.place(entry) or opened.spec.bundle(period)
         if _is_there(book, entry, place) or _finish(book, entry, place):
             book.place(entry.release_id)
             finished.append(str(period))
@@ -378,7 +390,7 @@ def _is_there(book: Ledger, entry: Entry, place: Path) -> bool:
     if entry.state != "committed":
         if not _is_whole(place):
             return False
-        book.commit(entry.release_id, bundle=str(place.absolute()), checksum=checksum_of(place))
+        book.commit(entry.release_id, bundle=book.seen_from(place), checksum=checksum_of(place))
     return True
 
 
@@ -390,7 +402,7 @@ def _finish(book: Ledger, entry: Entry, place: Path) -> bool:
             put_in_place(
                 made, place, published=read_certificate(made).published,
                 ready=lambda checksum: book.commit(
-                    entry.release_id, bundle=str(place.absolute()), checksum=checksum
+                    entry.release_id, bundle=book.seen_from(place), checksum=checksum
                 ),
             )  # fmt: skip
             return True
