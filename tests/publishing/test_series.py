@@ -115,6 +115,12 @@ def test_a_missing_log_holds_back_the_periods_after_it(make):
     assert list(run_series(spec, now=APRIL).released) == ["2026-02", "2026-03"]
 
 
+def test_a_period_that_is_skipped_holds_back_nothing(make):
+    spec = make(months=(1, 3), skip=("2026-02",), select="all")
+    assert list(run_series(spec, now=APRIL).released) == ["2026-01", "2026-03"]
+    assert list(states(spec)) == ["2026-01", "2026-03", "2026-04"]
+
+
 def test_a_series_ends_with_its_last_period(make):
     spec = make(last="2026-02")
     assert list(run_series(spec, now=APRIL).released) == ["2026-01", "2026-02"]

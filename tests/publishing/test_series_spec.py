@@ -58,6 +58,7 @@ def test_a_written_series_reads_as_it_was(tmp_path):
         "last": "2026-12",
         "tables": ("query", "click"),
         "select": 3,
+        "skip": ("2026-02",),
     }
     spec = spec_of(SeriesOptions(**said, name="a series", after=False, releases=7))
     (tmp_path / "s.toml").write_text(as_toml(spec))

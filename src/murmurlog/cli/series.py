@@ -57,6 +57,7 @@ def series_init(
     )
     if as_json:
         shown = {**vars(spec), "first": str(spec.first), "last": spec.last and str(spec.last)}
+        shown |= {"skip": [str(each) for each in spec.skip]}
         shown |= {"period": spec.first.kind, "release": dict(spec.release)}
         show_json({"spec": str(path), "cap_set": started.cap_set, **shown})
 

@@ -325,9 +325,6 @@ def _earlier(opened: _Opened, say: Callable[[str], None]) -> list[Path]:
 @contextmanager
 def _source(spec: Spec, period: Period) -> Iterator[str]:
     """The log of a release: of one period, or a folder with links to the logs of several."""
-    if spec.select == OWN:
-        yield period.fill(spec.logs)
-        return
     window = spec.window(period)
     if len(window) == 1:
         yield period.fill(spec.logs)

@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -69,6 +69,12 @@ class SeriesOptions:
     last: Annotated[
         str | None, Option(help="The last period. Default: the series goes on.", variable=False)
     ] = None
+    skip: Annotated[
+        Sequence[str],
+        Option(
+            help="Periods without a log, which are never released.", read=read_list, variable=False
+        ),
+    ] = ()
     out: Annotated[str, Option(help="The bundle of a period.", variable=False)] = "bundles/{period}"
     ledger: Annotated[str, Option(help="The ledger file.", variable=False)] = "budget.db"
     source_name: Annotated[
@@ -135,6 +141,7 @@ class Spec:
     logs: str
     first: Period
     last: Period | None
+    skip: tuple[Period, ...]
     out: str
     ledger: str
     source: str
@@ -170,22 +177,19 @@ class Spec:
         """Every period of the series, in order."""
         period = self.first
         while self.last is None or period <= self.last:
-            yield period
+            if period not in self.skip:
+                yield period
             period = period.next
 
     def window(self, period: Period) -> list[Period]:
         """The periods from which keys of a release are selected, the last one its own."""
-        found = [period]
-        while found[0] > self.first and (self.select == ALL or len(found) < _size(self.select)):
-            found.insert(0, found[0].previous)
-        return found
+        before = list(takewhile(lambda each: each < period, self.periods()))
+        if isinstance(self.select, int):
+            before = before[max(0, len(before) - self.select + 1) :]
+        return [*(before if self.select != OWN else ()), period]
 
     def bundle(self, period: Period) -> Path:
         return Path(period.fill(self.out))
-
-
-def _size(select: str | int) -> int:
-    return select if isinstance(select, int) else 1
 
 
 def read_spec(path: Path) -> Spec:
@@ -268,6 +272,7 @@ def spec_of(said: SeriesOptions, *, now: datetime | None = None) -> Spec:
         name=name, logs=said.logs,
         first=Period.parse(said.first, said.period) if said.first else over,
         last=Period.parse(said.last, said.period) if said.last else None,
+        skip=tuple(Period.parse(each, said.period) for each in said.skip),
         out=said.out, ledger=said.ledger, source=said.source_name,
         epsilon=said.epsilon or 0.0, delta=said.delta or 0.0,
         releases=RELEASES[said.period] if said.releases is None else said.releases,
@@ -315,6 +320,7 @@ def as_toml(spec: Spec) -> str:
         _line("last", str(spec.last), "the series ends with it")
         if spec.last
         else '# last = "..."  # the series ends with it',
+        _line("skip", [str(each) for each in spec.skip], "periods without a log: never released"),
         "",
         "# The cap of the source, for all its releases together, and how many releases share it.",
         _line("epsilon", spec.epsilon),
