@@ -162,8 +162,8 @@ def look(place: Place, code: int, *, killed: bool = False, at_rest: bool = False
             broken.append(
                 f"booked as published: {sorted(map(str, by_month))}; there: {sorted(there)}"
             )
-        broken += [f"{left.name} is left" for left in place.out.glob(PREFIX + "*")]
-        broken += [f"tmp: {left.name} is left" for left in (place.root / "tmp").glob("*")]
+        for folder in (place.out, place.root / "tmp"):
+            broken += [f"{folder.name}: {left.name} is left" for left in folder.glob(PREFIX + "*")]
     return broken
 
 
@@ -195,7 +195,7 @@ def settle(place: Place, runner: Runner) -> Found:
 
 
 def kills(bench: Bench, runner: Runner, seed: int = 1) -> Iterator[Found]:
-    """SIGKILL at random steps: half of them between the reservation and the end of a release."""
+    """SIGKILL at random steps, more of them towards the end of a release, where a bundle is published."""
     choice = random.Random(seed)
     counted = _steps(bench, runner)
     done = 0
@@ -203,7 +203,7 @@ def kills(bench: Bench, runner: Runner, seed: int = 1) -> Iterator[Found]:
         place = bench.place()
         for _ in range(3 * MONTHS):
             what = choice.choice(("event", "call"))
-            low = counted[what] * choice.choice((0.0, 0.6))
+            low = counted[what] * choice.choice((0.0, 0.6, 0.92))
             moment: dict[str, float] = {
                 f"at_{what}": int(choice.uniform(max(1, low), counted[what] * 1.05))
             }
