@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import shutil
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -260,6 +261,19 @@ def test_a_bundle_that_was_not_complete_is_lost_and_reported_once(make, how):
     assert Ledger("budget.db").account("web").releases == 3
 
 
+def test_a_run_removes_what_a_killed_one_left_in_the_folder_of_temporary_files(
+    make, tmp_path, monkeypatch
+):
+    """An engine may have spilled rows of the log there."""
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    spec = make(last="2026-01")
+    end_early(spec, kill_before_writing)
+    assert list((tmp_path / "tmp").iterdir())
+    run_series(spec, now=APRIL)
+    assert not list((tmp_path / "tmp").iterdir())
+
+
 def test_a_lost_period_is_released_again_only_by_name(make):
     spec = make()
     end_early(spec, kill_before_writing)
@@ -489,6 +503,25 @@ def test_the_period_of_a_series_does_not_change(make):
         series_status(read_spec(Path("series.toml")), now=APRIL)
 
 
+def test_a_name_that_is_nearly_that_of_a_known_series_is_refused(make):
+    make()
+    run_series(read_spec(Path("series.toml")), now=APRIL, once=True)
+    text = Path("series.toml").read_text()
+    Path("series.toml").write_text(text.replace('name = "web"', 'name = "Web "'))
+    with pytest.raises(UsageError, match="no series 'Web ', but it has 'web'"):
+        run_series(read_spec(Path("series.toml")), now=APRIL)
+
+
+def test_a_log_may_be_several_files(make):
+    spec = make(months=(), logs="logs/%Y/%m/*.tsv", select="all")
+    for month in (1, 2):
+        folder = Path("logs/2026") / f"{month:02}"
+        folder.mkdir(parents=True)
+        write_log(folder, month, queries=["news"])
+        shutil.copy(folder / f"2026-{month:02}.tsv", folder / "more.tsv")
+    assert list(run_series(spec, now=APRIL).released) == ["2026-01", "2026-02"]
+
+
 # The commands
 
 
@@ -554,3 +587,7 @@ def test_a_series_keeps_the_cap_that_the_ledger_has(tmp_path, monkeypatch):
         init_series(Path("t.toml"), SeriesOptions(**said | {"source_name": "app"}))
     with pytest.raises(UsageError, match="exists"):
         init_series(Path("s.toml"), SeriesOptions(**said))
+    book.cap("caf\u00e9", epsilon=2, delta=1e-5, rule="filter")
+    other = said | {"source_name": "cafe\u0301", "epsilon": 3.0, "delta": 1e-5}
+    with pytest.raises(UsageError, match="has a cap of epsilon 2"):
+        init_series(Path("t.toml"), SeriesOptions(**other), reason="the same name in another form")

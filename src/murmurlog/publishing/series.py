@@ -7,7 +7,6 @@ Nothing is ever drawn again for a period that is booked, unless the owner asks f
 """
 
 import fcntl
-import glob
 import hashlib
 import os
 import tempfile
@@ -20,10 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from murmurlog.bundle.files import checksum_of, stated_sums, sums
+from murmurlog.bundle.keys import normalise
 from murmurlog.bundle.read import read_certificate
 from murmurlog.bundle.scratch import abandoned, scratch, sweep
 from murmurlog.bundle.write import put_in_place
 from murmurlog.errors import BundleError, InputError, MurmurlogError, Refused, UsageError
+from murmurlog.logs.source import files_at
 from murmurlog.privacy.sampler import Entropy
 from murmurlog.publishing.ledger import Ledger
 from murmurlog.publishing.ledger_filter import left_in_words
@@ -147,6 +148,12 @@ def _open(spec: Spec) -> _Opened:
             "NAME --epsilon ... --delta ... --rule filter, or murmurlog ledger convert NAME --to filter"
         )
     opened = _Opened(spec=spec, book=book, account=account)
+    for other in {entry.series for entry in book.entries(spec.source) if entry.series}:
+        if other != spec.name and normalise(other) == normalise(spec.name):
+            raise UsageError(
+                f"the ledger has no series {spec.name!r:.60}, but it has {other!r:.60}: use that name, or one that "
+                "differs in more than case, spaces and forms of letters"
+            )
     for entry in opened.entries():
         try:
             opened.period(entry)
@@ -346,12 +353,9 @@ def _source(spec: Spec, period: Period) -> Iterator[str]:
 
 def _logs(spec: Spec, period: Period) -> list[Path]:
     """The files of a period's log; none if it is not there yet."""
-    path = Path(period.fill(spec.logs))
-    if path.is_dir():
-        return sorted(file for file in path.iterdir() if file.is_file())
-    if path.is_file():
-        return [path]
-    return sorted(Path(file) for file in glob.glob(str(path)) if Path(file).is_file())
+    with suppress(InputError):
+        return files_at(period.fill(spec.logs))
+    return []
 
 
 # What runs left that ended early
@@ -363,8 +367,9 @@ def _recover(opened: _Opened) -> tuple[list[str], list[str]]:
     Only the run that holds the lock calls this.
     """
     book = opened.book
+    entries = opened.entries()
     finished, lost = [], []
-    for entry in opened.entries():
+    for entry in entries:
         if entry.placed_at or entry.state == LOST:
             continue
         period = opened.period(entry)
@@ -375,8 +380,11 @@ def _recover(opened: _Opened) -> tuple[list[str], list[str]]:
         else:
             book.lose(entry.release_id)
             lost.append(str(period))
-        if place.parent.is_dir():
-            sweep(place.parent)
+    # Only now: until here a folder that was left may hold the bundle of an entry. The folder of temporary
+    # files may hold rows of a log.
+    places = {(opened.place(e) or opened.spec.bundle(opened.period(e))).parent for e in entries}
+    for folder in (*places, Path(tempfile.gettempdir())):
+        sweep(folder)
     return finished, lost
 
 

@@ -1,6 +1,6 @@
 """Starts a series: checks its description against the ledger, sets the cap, writes the file."""
 
-from contextlib import chdir
+from contextlib import chdir, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -33,9 +33,11 @@ def init_series(
     spec = spec_of(said)
     with chdir(path.parent):
         book = Ledger(spec.ledger)
-        account = next(
-            (each for each in book.accounts() if each.name == spec.source), None
-        )  # a name that resembles a known one is refused below
+        account = None
+        with suppress(
+            UsageError
+        ):  # there is none; a name that is nearly a known one is refused below
+            account = book.account(spec.source)
         has_cap = account is not None and account.epsilon_cap is not None
         if account is not None and has_cap:
             cap = account.epsilon_cap, account.delta_cap

@@ -329,7 +329,7 @@ def as_toml(spec: Spec) -> str:
         "",
         _line("tables", list(spec.tables), "of keyword, query, pair, click"),
         _line("select", spec.select, 'keys come from: "all" rows so far, the "period", or so many periods'),
-        _line("after", spec.after, "count the keys that the series published before, too"),
+        _line("after", spec.after, "count the keys that the series published before, too (by rounds)"),
         "",
         "# Other settings of every release, named as the flags of murmurlog release.",
         "[release]",
