@@ -84,13 +84,24 @@ def jumping(seconds: list[float]) -> None:
         module.__dict__["datetime"] = Clock
 
 
-def record_draws(path: str, ledger: str) -> None:
-    """Appends to a file, at each draw of a table by rounds, how many entries the ledger has."""
+def limit_files(size: int) -> None:
+    """From here on no file grows beyond so many bytes, as on a disk that is full."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+
+def record_draws(path: str, ledger: str, size: int | None) -> None:
+    """Appends to a file, at each draw of a table by rounds, how many entries the ledger has.
+
+    After that the disk is full, if a size is given.
+    """
     draw = Rounds.release
 
     def recorded(self: Any, *given: Any, **more: Any) -> Any:
         with open(path, "a") as file:
             file.write(f"{len(murmurlog.publishing.ledger.Ledger(ledger).entries())}\n")
+        if size is not None:
+            limit_files(size)
         return draw(self, *given, **more)
 
     Rounds.release = recorded  # type: ignore[method-assign]
@@ -140,8 +151,7 @@ def run(asked: dict[str, Any]) -> NoReturn:
         timer.daemon = True
         timer.start()
     if asked.get("size"):
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (asked["size"], asked["size"]))
+        limit_files(asked["size"])
     if asked.get("ordinary") and os.geteuid() == 0:
         ordinary()
     if asked.get("seconds"):
@@ -149,7 +159,7 @@ def run(asked: dict[str, Any]) -> NoReturn:
     if asked.get("clock"):
         jumping(asked["clock"])
     if asked.get("draws"):
-        record_draws(asked["draws"], asked["ledger"])
+        record_draws(asked["draws"], asked["ledger"], asked.get("size_when_drawn"))
     if asked.get("writes"):
         sys.addaudithook(writing)
     if asked.get("fenced"):

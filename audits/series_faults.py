@@ -305,10 +305,11 @@ def clock(bench: Bench, runner: Runner) -> Iterator[Found]:
 
 
 def full_disk(bench: Bench, runner: Runner) -> Iterator[Found]:
-    """No file can grow beyond some bytes, and then it can again."""
+    """No file can grow beyond some bytes, from the start or once a table is drawn; then it can again."""
     place = bench.place()
     for n in range(12):
-        code = place.run(runner, "--once", size=int(500 * 1000 ** (n / 11)))
+        moment = ("size", "size_when_drawn")[n % 2]
+        code = place.run(runner, "--once", **{moment: int(500 * 1000 ** (n / 11))})
         broken = look(place, code)
         if code not in (0, 3, 5):
             broken.append(f"exit {code}: {place.said[-300:]}")
