@@ -306,7 +306,7 @@ def urls_bare(self: Korolova, tally: Any, *, entropy: Any) -> Any:
     if "url" not in tally.keys:
         return _korolova_release(self, tally, entropy=entropy)
     kept = []
-    for batch in tally.batches():
+    for batch in tally.batches(entropy):
         true = batch.column(tally.count).to_numpy(zero_copy_only=False)
         keys = batch.select(list(tally.keys))
         kept.append(korolova._counted(keys, true, tally.count, self.b_q, entropy))

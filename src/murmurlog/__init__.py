@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from murmurlog.bundle.estimate import estimate
     from murmurlog.bundle.export import export
     from murmurlog.bundle.read import Release, load
+    from murmurlog.bundle.series import load_series
     from murmurlog.errors import (
         BundleError,
         EngineError,
@@ -62,6 +63,7 @@ _WHERE = {
     "generate": "logs.invented.write",
     "init": "publishing.init",
     "load": "bundle.read",
+    "load_series": "bundle.series",
     "parse": "mechanisms",
     "plan": "publishing.planning.planner",
     "profile": "publishing.planning.exact_profile",
@@ -96,6 +98,7 @@ __all__ = [
     "generate",
     "init",
     "load",
+    "load_series",
     "parse",
     "plan",
     "profile",

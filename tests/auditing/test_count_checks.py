@@ -28,10 +28,10 @@ def log(tmp_path_factory):
 
 
 def released(log, out, **options):
-    asked = {"tables": ["query"], "epsilon": 4.0, "delta": 1e-6, "users": 1000}
-    murmurlog.release(str(log), out=out, **asked, **options)
+    asked = {"tables": ["query"], "epsilon": 4.0, "delta": 1e-6, "users": 1000} | options
+    murmurlog.release(str(log), out=out, **asked)
     found = murmurlog.load(out)
-    return found.certificate, found.tables["query"]
+    return found.certificate, found.tables[asked["tables"][0]]
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +50,13 @@ def bounded(log, tmp_path_factory):
     return released(log, tmp_path_factory.mktemp("b") / "out", mechanism="threshold")
 
 
+@pytest.fixture(scope="module")
+def runs(log, tmp_path_factory):
+    """Sets of queries that follow one another: users of many queries count with the first few."""
+    asked = {"tables": ["itemset"], "per_user": 5, "consecutive": True, "count_per_user": 2}
+    return released(log, tmp_path_factory.mktemp("b") / "out", mechanism="rounds", **asked)
+
+
 def faults(bundle, out, *, counting=None, columns=None):
     """What verify says about the bundle with these statements and columns instead, sealed again."""
     certificate, table = bundle
@@ -60,10 +67,10 @@ def faults(bundle, out, *, counting=None, columns=None):
         at = table.column_names.index("reliable")
         table = table.set_column(at, "reliable", is_reliable(table["users"], table["users_stderr"]))
         table = table.cast(bundle[1].schema)
-    claim = certificate.tables["query"]
+    ((name, claim),) = certificate.tables.items()
     stated = claim.counting if counting is None else counting(dict(claim.counting))
-    made = replace(certificate, tables={"query": replace(claim, counting=stated)})
-    publish(out, tables={"query": table}, certificate=made)
+    made = replace(certificate, tables={name: replace(claim, counting=stated)})
+    publish(out, tables={name: table}, certificate=made)
     try:
         return " ".join(check.message for check in murmurlog.verify(out).checks if not check.ok)
     except murmurlog.BundleError as error:  # the certificate breaks its schema
@@ -138,3 +145,35 @@ def test_counts_of_bounded_items_are_not_sold_as_those_of_the_log(bounded, tmp_p
     high = np.array(bounded[1]["users"].to_pylist()) + 1000
     sold = {"counting": lambda c: {"meaning": "users in the log"}, "columns": {"users_high": high}}
     assert "states meaning of counts that threshold(" in faults(bounded, tmp_path / "b", **sold)
+
+
+def test_counts_of_runs_are_at_least_those_of_the_log_and_nothing_else_is_accepted(runs, tmp_path):
+    certificate, table = runs
+    stated = certificate.tables["itemset"].counting
+    assert (stated["meaning"], stated["d2"]) == ("at least", 2)
+    assert table.num_rows > 5
+    assert table["users_high"].null_count == table.num_rows
+    assert faults(runs, tmp_path / "honest") == ""
+    # Each user has 1 to 8 of 12 queries, 4.5 on average; of these the first three count.
+    single = [row for row in table.to_pylist() if len(row["items"]) == 1]
+    assert all(row["users_low"] < 900 * 4.5 / 12 for row in single)
+    high = np.array(table["users"].to_pylist()) + 1000
+    sold = {
+        "counting": lambda c: c | {"meaning": "users in the log"},
+        "columns": {"users_high": high},
+    }
+    assert "which is 'at least'" in faults(runs, tmp_path / "sold", **sold)
+    bare = faults(runs, tmp_path / "bare", counting=lambda c: {"meaning": "at least"})
+    assert "does not state meaning, d2, common_error, histogram" in bare
+
+
+def test_estimates_are_not_understated_as_bounded_counts(estimated, tmp_path):
+    none = {"users_high": [None] * estimated[1].num_rows}
+    less = {"counting": lambda c: c | {"meaning": "at least"}, "columns": none}
+    assert "which is 'users in the log'" in faults(estimated, tmp_path / "out", **less)
+
+
+def test_runs_need_the_order_of_queries(log, tmp_path):
+    with pytest.raises(murmurlog.UsageError, match="--consecutive needs the order"):
+        released(log, tmp_path / "out", tables=["itemset"], consecutive=True, bound="random")
+    assert not (tmp_path / "out").exists()

@@ -421,11 +421,14 @@ def test_what_is_left_out_needs_the_queries_and_says_what_its_table_says(honest,
     right = {
         "searches left out, %": 50,
         "queries left out": 1000 * n,
-        "queries left out, give or take": round(
+        "queries left out, 95 % interval, plus or minus": round(
             2 * noise_sd(noise="gaussian", scale=40.0) * n**0.5
         ),
     }
     assert forge(honest, tmp_path / "ok", both, notes=right) == ""
+    *same, margin = right.items()
+    before = dict(same) | {"queries left out, give or take": margin[1]}  # as version 0.1 named it
+    assert forge(honest, tmp_path / "old", both, notes=before) == ""
     for number, wrong in enumerate(
         ({}, {"searches left out, %": 1}, right | {"queries left out": 1})
     ):

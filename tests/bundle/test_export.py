@@ -264,7 +264,7 @@ def test_csv_has_a_file_for_each_table_that_readers_take_without_options(bundle,
 def test_csv_quotes_as_rfc_4180_says(tmp_path):
     texts = ["a, b", 'say "yes", please', "=a,b", "plain", "ü"]
     table = pa.table({"query": texts, "url": ["x", None, "y", "z", "w"], "users": range(5)})
-    assert module._csv(tmp_path / "q.csv", table) == 5
+    assert module.csv_file(tmp_path / "q.csv", table) == 5
     assert (tmp_path / "q.csv").read_bytes().decode().split("\r\n") == [
         "query,url,users",
         '"a, b",x,0',
@@ -556,7 +556,9 @@ def test_a_graph_without_clicks_has_no_edges_and_says_so(queries_only, tmp_path)
 
 
 def test_an_unknown_form_is_refused(bundle, tmp_path):
-    with pytest.raises(UsageError, match="--to must be one of csv, tsv, trec, .* graph, not 'xls'"):
+    with pytest.raises(
+        UsageError, match="--to must be one of csv, tsv, trec, .* graph, parquet, not 'xls'"
+    ):
         export(bundle, to="xls", out=tmp_path / "out")
 
 

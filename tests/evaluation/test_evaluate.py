@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass, field, replace
 
+import ibis
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as csv
@@ -11,6 +12,7 @@ from scipy import stats
 
 from murmurlog.bundle.models.derived_tables import completed, weights
 from murmurlog.bundle.read import load
+from murmurlog.bundle.schema import in_order
 from murmurlog.errors import BundleError, UsageError
 from murmurlog.evaluation import tasks
 from murmurlog.evaluation.evaluate import evaluate, reading_of
@@ -21,7 +23,7 @@ from murmurlog.evaluation.runner import Collector, average, split
 from murmurlog.evaluation.scores import Figure, Result, Scores, compare, mean, merge, results
 from murmurlog.evaluation.sweep import sweep
 from murmurlog.evaluation.tasks import TASKS, Settings, Unfit
-from murmurlog.logs.engines.duckdb import connect
+from murmurlog.logs.engines.duckdb import DuckEngine, connect
 from murmurlog.logs.invented.generate import invent, write
 from murmurlog.logs.log import read
 from murmurlog.logs.options import ReadOptions
@@ -94,6 +96,38 @@ def test_a_given_bundle_is_scored_as_it_is_and_its_recipe_runs_again_on_training
         "raw": "raw",
         "bundle": "bundle",
     }
+
+
+def test_a_seed_gives_the_same_tables_whatever_the_order_of_the_engine_s_rows(
+    place, looks, monkeypatch
+):
+    """Threads of the engine decide in which order rows come that have none."""
+    stream = DuckEngine._stream
+
+    def backwards(self, expression, *, rows, ordered):
+        batches = list(stream(self, expression, rows=rows, ordered=ordered))
+        if ordered or not batches or "ORDER BY" in ibis.to_sql(expression, dialect="duckdb"):
+            yield from batches
+            return
+        table = pa.Table.from_batches(batches)
+        turned.append(table.num_rows)
+        yield from table.take(np.arange(table.num_rows)[::-1]).to_batches()
+
+    turned, made = [], []
+    for way in (stream, backwards):
+        monkeypatch.setattr(DuckEngine, "_stream", way)
+        evaluate(
+            str(place / "log.parquet"), baselines=["raw"], folds=1, epsilon=80.0, delta=1e-4, per_user=5,
+            mechanisms=["threshold", "zealous", "korolova", "rounds"], entropy=SeededEntropy(1),
+        )  # fmt: skip
+        made.append([tables for tables, _ in looks["held"].seen])
+        looks["held"].seen.clear()
+    assert max(turned) > 100
+    assert len(made[0]) == 5
+    assert min(tables["query"].num_rows for tables in made[0]) > 5
+    for before, after in zip(*made, strict=True):
+        for name, table in before.items():
+            assert in_order(table).equals(in_order(after[name])), name
 
 
 def test_with_a_separate_log_the_given_bundle_is_scored_itself(place, looks):

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from murmurlog.errors import InputError, UsageError
 from murmurlog.logs.engines.duckdb import connect
-from murmurlog.logs.likely_causes import TIME_FORMATS
 from murmurlog.logs.log import read
 from murmurlog.logs.source import find
-from murmurlog.logs.times import check_time_format, pattern, read_time
+from murmurlog.logs.times import COMMON_FORMATS, check_time_format, pattern, read_time
 
 FORMATS = (
     "%d.%m.%Y %H:%M", "%m/%d/%y %I:%M %p", "%d/%b/%Y:%H:%M:%S %z", "%Y%m%d%H%M%S", "%A, %d %B %Y",
@@ -99,4 +98,4 @@ def test_numbers_side_by_side_have_all_their_digits():
 
 
 def test_every_proposed_format_can_be_given():
-    assert [check_time_format(each) for each in TIME_FORMATS] == list(TIME_FORMATS)
+    assert [check_time_format(each) for each in COMMON_FORMATS] == list(COMMON_FORMATS)

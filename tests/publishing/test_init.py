@@ -3,6 +3,11 @@
 import tomllib
 from pathlib import Path
 
+import duckdb
+import ibis
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 from owned_logs import rows, write
 
@@ -75,9 +80,64 @@ def test_answers_that_cannot_be_are_refused(log, tmp_path, given, message):
     assert [path.name for path in tmp_path.iterdir()] == ["log.csv"]
 
 
-def test_a_frame_is_no_source(tmp_path):
-    with pytest.raises(UsageError, match="not at a list: give a str or a Path"):
-        murmurlog.init([1, 2], out=tmp_path / "murmurlog.toml")
+OBJECTS = {
+    "pandas": lambda file: pd.read_csv(file, sep=";", encoding="latin-1"),
+    "polars": lambda file: pl.from_pandas(OBJECTS["pandas"](file)),
+    "polars, lazy": lambda file: OBJECTS["polars"](file).lazy(),
+    "Arrow": lambda file: pa.Table.from_pandas(OBJECTS["pandas"](file)),
+    "DuckDB": lambda file: duckdb.from_arrow(OBJECTS["Arrow"](file)),
+    "Ibis": lambda file: ibis.memtable(OBJECTS["Arrow"](file)),
+}
+
+
+@pytest.mark.parametrize("kind", OBJECTS)
+def test_the_settings_of_an_object_are_those_of_its_file_and_release_it(
+    kind, log, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    given = OBJECTS[kind](log)
+    made = murmurlog.init(given, out="murmurlog.toml", title="Searches")
+    of_file = murmurlog.init(log, out=None, title="Searches", source_name="searches")
+    reading = {n: v for n, v in of_file.reading.items() if n not in ("encoding", "delimiter")}
+    assert dict(made.reading) == reading
+    assert made.trial.rows == of_file.trial.rows
+    assert made.source == f"a {type(given).__name__}"
+    assert tomllib.loads(Path("murmurlog.toml").read_text()) == made.settings
+    # What it says to do next is what Python takes, and it is booked under the cap of init.
+    assert made.command.startswith("murmurlog.release(log, out='bundle', epsilon=1.0, ")
+    done = eval(made.command, {"murmurlog": murmurlog, "log": given})
+    assert done.booked
+    assert murmurlog.verify("bundle", ledger="murmurlog-ledger.db").ok
+    (account,) = Ledger(Path("murmurlog-ledger.db")).accounts()
+    assert (account.name, account.epsilon, account.epsilon_cap) == ("searches", 1.0, 3.0)
+
+
+def test_a_stream_that_can_be_read_once_is_refused_and_not_read(log, tmp_path):
+    reader = OBJECTS["Arrow"](log).to_reader()
+    with pytest.raises(UsageError, match="a RecordBatchReader can be read once: after init"):
+        murmurlog.init(reader, out=tmp_path / "murmurlog.toml")
+    assert reader.read_all().num_rows > 0
+    assert [path.name for path in tmp_path.iterdir()] == ["log.csv"]
+
+
+def test_the_owner_of_an_object_can_change_how_it_is_read(log, monkeypatch):
+    """The copy of the rows is there as long as questions are asked."""
+    answers = iter(["n", "", "", "", "none", *[""] * 20])
+    monkeypatch.setattr("builtins.input", lambda: next(answers))
+    made = murmurlog.init(OBJECTS["pandas"](log), out=None, yes=False, ledger=None)
+    assert made.reading["columns"]["url"] == "none"
+    assert made.trial.failure is None
+
+
+@pytest.mark.parametrize("source", [[1, 2], 3, None])
+def test_other_objects_are_refused_with_what_is_accepted(source, tmp_path):
+    with pytest.raises(UsageError, match="a log cannot be a .*give a path"):
+        murmurlog.init(source, out=tmp_path / "murmurlog.toml")
+
+
+def test_columns_that_are_no_log_are_named_without_the_copy():
+    with pytest.raises(InputError, match="no column of DataFrame.parquet looks like"):
+        murmurlog.init(pd.DataFrame({"a": [1.5], "b": [2.5]}), out=None)
 
 
 def test_a_log_that_no_release_could_read_gets_no_settings(tmp_path):
@@ -92,7 +152,8 @@ def test_of_a_large_file_a_sample_is_read(tmp_path, monkeypatch):
     path = write(tmp_path / "log.csv", list(rows(4000)))
     monkeypatch.setattr(blocks, "MOST", 50_000)
     monkeypatch.setattr(blocks, "BLOCK", 4096)
-    trial = propose(path).trial
+    with propose(path) as made:
+        trial = made.trial
     assert trial.sampled
     assert (trial.failure, trial.broken) == (None, {})
     assert 500 < trial.rows < 2000

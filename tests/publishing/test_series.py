@@ -221,6 +221,7 @@ def end_early(spec, how, **more):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scratch, "_remove", lambda folder: None)
         patch.setattr(Spending, "sentence", lambda self: "")
+        patch.setattr(Ledger, "reopen", lambda self, release_id: None)
         how(patch)
         with suppress(Killed):
             run_series(spec, now=APRIL, **more)
@@ -407,7 +408,7 @@ def test_a_second_run_at_the_same_time_does_nothing(make):
 
 def test_a_run_that_the_lock_does_not_reach_takes_the_next_period(make, monkeypatch):
     spec = make()
-    honest = release.Ledger.reserve
+    honest = Ledger.reserve
     taken = []
 
     def reserve(self, source, cost, *, release_id, step, **more):
@@ -416,7 +417,7 @@ def test_a_run_that_the_lock_does_not_reach_takes_the_next_period(make, monkeypa
             honest(self, source, cost, release_id="other", step=step, **more)
         return honest(self, source, cost, release_id=release_id, step=step, **more)
 
-    monkeypatch.setattr(release.Ledger, "reserve", reserve)
+    monkeypatch.setattr(Ledger, "reserve", reserve)
     assert list(run_series(spec, now=APRIL).released) == ["2026-02", "2026-03"]
     assert booked()[0] == ("2026-01", "reserved")
 
@@ -465,6 +466,22 @@ def test_keys_are_selected_from_the_window_and_counted_in_the_period(make):
     january, february, march = islice(spec.periods(), 3)
     assert spec.window(march) == [february, march]
     assert spec.window(january) == [january]
+
+
+def test_with_a_state_earlier_logs_are_not_read_again(make):
+    make(months=(), select="all")
+    with Path("series.toml").open("a") as file:
+        file.write('state = "state"\n')
+    spec = read_spec(Path("series.toml"))
+    for month, query in ((1, "january"), (2, "february")):
+        write_log(Path("logs"), month, queries=[query])
+        run = run_series(spec, now=APRIL)
+        Path(f"logs/2026-{month:02}.tsv").unlink()
+    rows = run.released["2026-02"].tables["query"]["query"].to_pylist()
+    assert sorted(rows) == ["february", "january"]
+    certificate = read_certificate(Path("bundles/2026-02"))
+    assert certificate.period("count_from") == "rows from 2026-02-01 on"
+    assert verify("bundles/2026-02", ledger="budget.db").ok
 
 
 def test_a_series_without_after_counts_only_what_it_selects(make):

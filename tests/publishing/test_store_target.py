@@ -150,6 +150,53 @@ def test_what_cannot_be_taken_back_is_said_and_does_not_verify(store, tmp_path):
     assert verify(store.root / "bucket/out/b").exit_code != 0
 
 
+@pytest.mark.parametrize("name", ["data/query.parquet", SUMS])
+def test_ctrl_c_during_the_upload_leaves_a_reservation_and_says_so(name, store, tmp_path):
+    def interrupt(step, key):
+        if step == "write" and key.endswith(f"b/{name}"):
+            raise KeyboardInterrupt
+
+    store.broken = interrupt
+    with pytest.raises(KeyboardInterrupt) as told:
+        booked(tmp_path, "s3://bucket/out/b")
+    (entry,) = Ledger(tmp_path / "ledger").entries()
+    assert entry.state == "reserved"
+    assert told.value.__notes__ == [
+        f"epsilon 8, delta 0.0001 stay booked on source web as {entry.release_id}; nothing was published"
+    ]
+    assert files_below(store.root / "bucket/out") == []
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_ctrl_c_when_the_bundle_is_there_leaves_it_committed(answers, store, tmp_path, monkeypatch):
+    """After the last object, and again when the bundle would be taken back; then the store may be gone."""
+    look = store.files.get_file_info
+
+    def interrupt(paths):
+        if SUMS in str(paths) and store.written[-1].endswith(SUMS):
+            if store.broken("delete", ""):
+                if answers:
+                    return look(paths)
+                raise OSError("AWS Error NETWORK_CONNECTION")
+            store.broken = lambda step, key: step == "delete" and stop()
+            raise KeyboardInterrupt
+        return look(paths)
+
+    def stop():
+        store.broken = lambda step, key: True
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(store, "get_file_info", interrupt)
+    with pytest.raises(KeyboardInterrupt) as told:
+        booked(tmp_path, "s3://bucket/out/b")
+    (entry,) = Ledger(tmp_path / "ledger").entries()
+    assert entry.state == "committed"
+    known = "s3://bucket/out/b was published"
+    unknown = "s3://bucket/out/b may have been published, which could not be checked: look there"
+    assert told.value.__notes__[0].endswith(f"; {known if answers else unknown}")
+    assert verify(store.root / "bucket/out/b", ledger=tmp_path / "ledger").exit_code == 0
+
+
 # --- a live server --------------------------------------------------------------------------------
 
 LIVE = pytest.mark.skipif(

@@ -13,7 +13,7 @@ from murmurlog.bundle.certificate import Certificate, TableClaim
 from murmurlog.bundle.consistency import noisy_table, reconciled
 from murmurlog.bundle.files import metadata
 from murmurlog.bundle.read import read_table
-from murmurlog.bundle.schema import NOISY, in_order, tied
+from murmurlog.bundle.schema import NOISY, OLD_NOTES, in_order, tied
 from murmurlog.bundle.table_rules import table_fault
 from murmurlog.mechanisms import Limited, Mechanism, Remarking, parse
 
@@ -40,7 +40,8 @@ def check_table(name: str) -> Callable[[Path, Certificate], str]:
         if isinstance(mechanism, Limited):
             fault = mechanism.fault(noisy_table(table), others)
             require(fault is None, f"{fault}, which {mechanism} cannot give")
-        fault = counting_fault(claim, mechanism, noisy_table(table))
+        runs = name == "itemset" and bool(certificate.text.get("consecutive"))
+        fault = counting_fault(claim, mechanism, noisy_table(table), runs=runs)
         require(fault is None, str(fault))
         _notes(claim, mechanism, table, others)
         return f"{table.num_rows} rows"
@@ -87,7 +88,7 @@ def _notes(
     """Raises unless the notes on a table follow from it, where they can be derived."""
     if claim.guarantee.notion == "none":
         return  # the certificate claims nothing
-    stated = dict(claim.notes)
+    stated = {OLD_NOTES.get(name, name): note for name, note in claim.notes.items()}
     if isinstance(mechanism, Remarking):
         follows = mechanism.remarks(noisy_table(table), others)
         same = follows is None or stated == follows

@@ -1,7 +1,7 @@
 """`murmurlog.compare`: what changed between two bundles, beyond what noise explains."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,14 +41,35 @@ class Changes:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Comparison:
-    """One table of two bundles: rows of the second that are new or rose, of the first that are gone
-    or fell."""
+    """One table of two bundles: rows of the second that are new, rose or fell, of the first that are
+    gone; and every key of both with its counts and their difference."""
 
     gained: pa.Table
     lost: pa.Table
     rose: pa.Table
     fell: pa.Table
     kept: int
+    rows: (
+        pa.Table
+    )  # keys, change, counts before and after with intervals, difference with its error
+    meanings: tuple[str | None, str | None]  # of the counts before and after
+    unit: str
+
+    @property
+    def about(self) -> str:
+        """What the counts and their differences are about, in a sentence."""
+        if self.meanings == (IN_LOG, IN_LOG):
+            return f"Counts are estimates of the {self.unit}s in the log, and so are differences."
+        if IN_LOG not in self.meanings:
+            return (
+                f"Counts are of {self.unit}s after bounding: the log has at least as many. A difference is "
+                "about those counted, and says nothing certain about the log."
+            )
+        which, end = ("second", "lower") if self.meanings[0] == IN_LOG else ("first", "upper")
+        return (
+            f"Only the {which} bundle counts {self.unit}s after bounding, and its log has at least as many: "
+            f"a difference between the logs has a {end} end only."
+        )
 
     def as_json(self) -> dict[str, Any]:
         """The numbers of rows."""
@@ -61,8 +82,9 @@ def compare(
 ) -> Comparison:
     """What changed in one table from one bundle to the next.
 
-    `rose` and `fell` hold items whose intervals are disjoint; if nothing changed, any item is among
-    them with a probability of at most 5 %.
+    `rose` and `fell` hold items whose difference is larger than its error: if nothing changed, any item
+    is among them with a probability of at most 5 %. In `rows`, a difference has the error of two
+    independent counts and a 95 % interval of its own; one of twenty misses an unchanged item.
     """
     releases = [each if isinstance(each, Release) else load(each) for each in (before, after)]
     for release in releases:
@@ -78,19 +100,127 @@ def compare(
             "only one of the bundles has canonical keys (--keys), so one key is not the same queries in "
             "both: compare releases that were made with the same --keys"
         )
-    found = find_changes(table, (first, claims[0], keys[0]), (second, claims[1], keys[1]))
+    units = [release.guarantee.unit for release in releases]
+    if units[0] != units[1]:
+        raise UsageError(
+            f"one bundle counts {units[0]}s and the other {units[1]}s, which are not the same: compare releases "
+            "with the same --unit"
+        )
+    sides = (first, claims[0], keys[0]), (second, claims[1], keys[1])
+    found = find_changes(table, *sides)
     return Comparison(
         gained=second.take(pa.array(found.gained)),
         lost=first.take(pa.array(found.lost)),
         rose=second.take(pa.array(found.rose[1])),
         fell=second.take(pa.array(found.fell[1])),
         kept=len(found.kept[0]),
+        rows=_with_differences(table, *sides, found),
+        meanings=(claims[0].meaning, claims[1].meaning),
+        unit=units[0],
     )
+
+
+def _with_differences(name: str, before: Side, after: Side, found: Changes) -> pa.Table:
+    """Every key of either table with its change: what changed most comes first."""
+    changed = np.concatenate([found.rose[1], found.fell[1]])
+    same = ~np.isin(found.kept[1], changed)
+    none = np.full(len(found.gained), -1), np.full(len(found.lost), -1)
+    parts = {
+        "rose": found.rose,
+        "fell": found.fell,
+        "gained": (none[0], found.gained),
+        "lost": (found.lost, none[1]),
+        "same": (found.kept[0][same], found.kept[1][same]),
+    }
+    rows = [np.concatenate([pair[side] for pair in parts.values()]) for side in (0, 1)]
+    size = [len(pair[0]) for pair in parts.values()]
+    # A key is taken from the table that has it.
+    both = pa.concat_tables([side[0].select(list(side[2])) for side in (before, after)])
+    place = np.where(rows[0] >= 0, rows[0], rows[1] + before[0].num_rows)
+    made = both.take(pa.array(place)).append_column(
+        "change", pa.array(np.repeat(list(parts), size), pa.string())
+    )
+    counts = [_Counts.of(name, *side[:2]) for side in (before, after)]
+    named = {each.count for each in counts if each.count}
+    if len(named) > 1:
+        raise UsageError(
+            f"one bundle counts users in {name} and the other rows: nothing to compare"
+        )
+    old, new = (each.at(some) for each, some in zip(counts, rows, strict=True))
+    for when, each in (("before", old), ("after", new)):
+        for end, values in (("", each.values), ("_low", each.low), ("_high", each.high)):
+            column = f"{next(iter(named), 'users')}_{when}{end}"
+            made = made.append_column(column, _whole(values))
+    error = np.hypot(old.errors, new.errors)
+    spread = estimates.quantile(estimates.CONFIDENCE, max(old.excess, new.excess)) * error
+    low, high = _ends_of_difference(before, after, old, new, spread)
+    made = made.append_column("difference", _whole(new.drawn - old.drawn))
+    made = made.append_column("difference_low", _whole(np.floor(low)))
+    made = made.append_column("difference_high", _whole(np.ceil(high)))
+    return made.append_column("difference_stderr", pa.array(error, mask=np.isnan(error)))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Counts:
+    """The counts of a table with their intervals and errors; NaN where there are none."""
+
+    count: str | None  # users or rows
+    values: Floats
+    low: Floats
+    high: Floats
+    drawn: Floats  # before counts were made consistent: their errors are independent
+    errors: Floats
+    too_high: Floats
+    too_low: Floats
+    excess: float = 0.0
+    gaussian: bool = False
+
+    @classmethod
+    def of(cls, name: str, table: pa.Table, claim: TableClaim | None) -> "_Counts":
+        ends = None if claim is None else estimates.published_intervals(name, table, claim)
+        if ends is None or claim is None:
+            columns = ("values", "low", "high", "drawn", "errors", "too_high", "too_low")
+            none: dict[str, Any] = dict.fromkeys(columns, np.full(table.num_rows, math.nan))
+            return cls(count=None, **none)
+        of, count = estimates.counts(name, table, claim), count_of(table)
+        return cls(
+            count=count,
+            values=table[count].to_numpy().astype(np.float64),
+            low=ends[0],
+            high=ends[1],
+            drawn=of.values,
+            errors=of.errors,
+            too_high=of.too_high,
+            too_low=of.too_low,
+            excess=of.excess,
+            gaussian=claim.parameters.get("noise") == "gaussian",
+        )
+
+    def at(self, rows: Ints) -> "_Counts":
+        """Those of these rows; NaN for a row -1."""
+        columns: dict[str, Any] = {
+            name: np.append(column, math.nan)[rows]
+            for name, column in vars(self).items()
+            if isinstance(column, np.ndarray)
+        }
+        return replace(self, **columns)
+
+    def spread(self, chance: float) -> Floats:
+        """What noise of any law exceeds with at most this probability, on either side."""
+        # The Laplace tail, slightly wider for geometric noise; the normal tail for Gaussian noise.
+        laplace = TAIL * math.log(2 / chance) / math.sqrt(2)
+        return (float(ndtri(1 - chance / 2)) if self.gaussian else laplace) * self.errors
+
+
+def _whole(values: Floats) -> pa.Array:
+    """Whole numbers; null where there is none."""
+    known = np.isfinite(values)
+    return pa.array(np.where(known, values, 0.0).astype(np.int64), mask=~known)
 
 
 def find_changes(name: str, before: Side, after: Side) -> Changes:
     """Which rows are new, gone, larger and smaller."""
-    here, there = _joined(before[0], before[2]), _joined(after[0], after[2])
+    here, there = joined_keys(before[0], before[2]), joined_keys(after[0], after[2])
     place = pc.fill_null(pc.index_in(there, value_set=here), -1).to_numpy().astype(np.int64)
     found = np.flatnonzero(place >= 0)
     lost = np.ones(len(here), bool)
@@ -102,7 +232,7 @@ def find_changes(name: str, before: Side, after: Side) -> Changes:
     )
 
 
-def _joined(table: pa.Table, keys: tuple[str, ...]) -> pa.Array:
+def joined_keys(table: pa.Table, keys: tuple[str, ...]) -> pa.Array:
     """The key of each row as one text."""
     columns = flattened(table.select(list(keys))).columns
     joined = pc.binary_join_element_wise(*columns, SEPARATOR)
@@ -110,44 +240,41 @@ def _joined(table: pa.Table, keys: tuple[str, ...]) -> pa.Array:
 
 
 def _changed_rows(name: str, before: Side, after: Side, kept: Pair) -> tuple[Pair, Pair]:
-    """Items that rose and items that fell, the largest change first: their intervals are disjoint.
+    """Items that rose and items that fell, the largest change first: 0 is outside their intervals.
 
-    The intervals are so wide that, if nothing changed, the probability that any two of them are
-    disjoint is at most CHANCE. If only one of the tables counts users in the log, the other has fewer
-    users than the log, so its intervals have no upper end.
+    The intervals of the differences are so wide that, if nothing changed, the probability that any of
+    them misses 0 is at most CHANCE.
     """
     nothing = (np.empty(0, np.int64), np.empty(0, np.int64))
-    each = CHANCE / 2 / max(len(kept[0]), 1)
-    ends = [
-        _intervals(name, table, claim, rows, each)
-        for (table, claim, _), rows in zip((before, after), kept, strict=True)
-        if claim is not None and claim.count and f"{count_of(table)}_stderr" in table.column_names
-    ]
-    if not len(kept[0]) or len(ends) < 2:
+    old, new = (_Counts.of(name, *side[:2]) for side in (before, after))
+    if not len(kept[0]) or old.count is None or new.count is None:
         return nothing, nothing
-    (low, high), (next_low, next_high) = ends
-    in_log = [claim is not None and claim.meaning == IN_LOG for _, claim, _ in (before, after)]
-    if in_log == [True, False]:
-        next_high = np.full_like(next_high, np.inf)
-    elif in_log == [False, True]:
-        high = np.full_like(high, np.inf)
-    gap = np.maximum(next_low - high, low - next_high)
-    order = np.argsort(-gap, kind="stable")
-    rose = order[(next_low > high)[order]]
-    fell = order[(next_high < low)[order]]
+    old, new = old.at(kept[0]), new.at(kept[1])
+    each = CHANCE / len(kept[0])
+    if old.gaussian and new.gaussian:
+        spread = float(ndtri(1 - each / 2)) * np.hypot(old.errors, new.errors)
+    else:
+        spread = old.spread(each / 2) + new.spread(each / 2)
+    low, high = _ends_of_difference(before, after, old, new, spread)
+    order = np.argsort(-np.maximum(low, -high), kind="stable")
+    rose, fell = order[(low > 0)[order]], order[(high < 0)[order]]
     return (kept[0][rose], kept[1][rose]), (kept[0][fell], kept[1][fell])
 
 
-def _intervals(
-    name: str, table: pa.Table, claim: TableClaim, rows: Ints, chance: float
+def _ends_of_difference(
+    before: Side, after: Side, old: "_Counts", new: "_Counts", spread: Floats
 ) -> tuple[Floats, Floats]:
-    """Ends of intervals that miss the true count with at most this probability, for any noise."""
-    counts = estimates.counts(name, table, claim)
-    # The Laplace tail, slightly wider for geometric noise; the normal tail for Gaussian noise.
-    wide = TAIL * math.log(2 / chance) / math.sqrt(2)
-    if claim.parameters.get("noise") == "gaussian":
-        wide = float(ndtri(1 - chance / 2))
-    spread = wide * counts.errors
-    low = counts.values - spread - counts.too_high
-    high = counts.values + spread + counts.too_low
-    return low[rows], high[rows]
+    """The ends of intervals of differences, given what noise may add.
+
+    If only one of the tables counts users in the log, the other has fewer users than the log, and the
+    difference has no end on that side.
+    """
+    difference = new.drawn - old.drawn
+    low = difference - spread - new.too_high - old.too_low
+    high = difference + spread + new.too_low + old.too_high
+    in_log = [claim is not None and claim.meaning == IN_LOG for _, claim, _ in (before, after)]
+    if in_log == [True, False]:
+        high = np.full_like(high, np.inf)
+    elif in_log == [False, True]:
+        low = np.full_like(low, -np.inf)
+    return low, high

@@ -249,7 +249,7 @@ def total(of: Counts, rows: Rows, *, confidence: float = CONFIDENCE) -> Estimate
     """
     value = float(of.values[rows].sum())
     variance = _squares(of, rows) + (of.common * value) ** 2
-    spread = _quantile(confidence, _excess(of, rows)) * math.sqrt(variance)
+    spread = quantile(confidence, _excess(of, rows)) * math.sqrt(variance)
     return Estimate(
         value=value,
         low=max(0.0, value - spread - float(of.too_high[rows].sum())),
@@ -312,7 +312,7 @@ def describe_count(
 
 def row_intervals(of: Counts, *, confidence: float = CONFIDENCE) -> tuple[Floats, Floats]:
     """The ends of the interval of every row: the `total` of that row alone."""
-    spread = _quantile(confidence, of.excess) * of.errors
+    spread = quantile(confidence, of.excess) * of.errors
     low: Floats = np.maximum(0.0, of.values - spread - of.too_high)
     high: Floats = np.maximum(0.0, of.values + spread + of.too_low)
     return low, high
@@ -334,7 +334,7 @@ def ratio(
     va, vb, c = _squares(of, rows), _squares(over, over_rows), _squares(of, shared)
     if of.name != over.name:  # within one table the common error cancels
         va, vb = va + (of.common * a) ** 2, vb + (over.common * b) ** 2
-    q = _quantile(confidence, max(_excess(of, rows), _excess(over, over_rows)))
+    q = quantile(confidence, max(_excess(of, rows), _excess(over, over_rows)))
     least, most = a - float(of.too_high[rows].sum()), a + float(of.too_low[rows].sum())
     under_most = b + float(over.too_low[over_rows].sum())
     under_least = b - float(over.too_high[over_rows].sum())
@@ -373,7 +373,7 @@ def _excess(of: Counts, rows: Rows) -> float:
     return of.excess * float((of.stderr[rows] ** 4).sum()) / squares**2 if squares > 0 else 0.0
 
 
-def _quantile(confidence: float, excess: float) -> float:
+def quantile(confidence: float, excess: float) -> float:
     """The half-width of an interval in standard errors, by the Cornish-Fisher expansion."""
     if not 0 < confidence < 1:
         raise UsageError(f"--confidence must lie between 0 and 1, not {confidence!r}")

@@ -11,9 +11,10 @@ import re
 import shutil
 import textwrap
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from io import TextIOWrapper
 from itertools import chain
 from os.path import realpath
@@ -65,6 +66,7 @@ README = {
     "(click or reformulation), counts. A count is empty where its table does not give one; nothing "
     "is added up.",
 }
+SERIES = ("csv", "parquet")  # forms of several releases as one file for each table
 README["ir-datasets"] = README["trec"] + (
     " qlogs.jsonl: for each query query_id, query, its noisy count, and items, a list of docid and "
     "noisy count. There are no users, times or ranks in it, and no page texts."
@@ -85,15 +87,30 @@ class Exported:
         return {"to": self.to, "out": str(self.out), "files": dict(self.files)}
 
 
-def export(folder: str | Path, *, to: str, out: str | Path) -> Exported:
-    """Writes the bundle in a folder in the files of another tool; `out` must not exist."""
-    folder, out = Path(folder), Path(out)
-    if to not in WRITERS:
-        raise UsageError(f"--to must be one of {', '.join(WRITERS)}, not {to!r}")
+def export(bundle: str | Path | Sequence[str | Path], *, to: str, out: str | Path) -> Exported:
+    """Writes the bundle in a folder in the files of another tool; `out` must not exist.
+
+    Several bundles, as csv or parquet, become one file for each table with a row for each release and
+    key (`load_series`).
+    """
+    several = [bundle] if isinstance(bundle, str | Path) else list(bundle)
+    if not several:
+        raise UsageError("an export needs a bundle: name its folder")
+    if to not in (*WRITERS, *SERIES):
+        known = ", ".join(dict.fromkeys((*WRITERS, *SERIES)))
+        raise UsageError(f"--to must be one of {known}, not {to!r}")
+    if to in SERIES and (len(several) > 1 or to not in WRITERS):
+        from murmurlog.bundle.series_export import export_series
+
+        return export_series(several, to=to, out=Path(out))
+    if len(several) > 1:
+        raise UsageError(
+            f"--to {to} is for one bundle, and {len(several)} are given: several go to {' or '.join(SERIES)}"
+        )
+    folder, out = Path(several[0]), Path(out)
     check_target(out)
     release = load(folder)
-    if Path(realpath(folder)) in Path(realpath(out)).parents:
-        raise UsageError(f"--out {str(out)!r} is inside the bundle: choose a place beside it")
+    check_outside(folder, out)
     check_files(release)
     if release.certificate.by and to not in ("csv", "tsv", "hf"):
         raise UsageError(
@@ -110,10 +127,16 @@ def export(folder: str | Path, *, to: str, out: str | Path) -> Exported:
         else:
             files, made = WRITERS[to](root, release), root
             if to != "hf":  # which copies the README and checksums of the bundle
-                _seal(root, _readme(release.certificate, to, files, notes))
+                seal(root, _readme(release.certificate, to, files, notes))
         check_target(out)
         settle(made, out)
     return Exported(to=to, out=out, files=files, notes=notes)
+
+
+def check_outside(folder: Path, out: Path) -> None:
+    """Raises if an export would be written into a bundle."""
+    if Path(realpath(folder)) in Path(realpath(out)).parents:
+        raise UsageError(f"--out {str(out)!r} is inside the bundle: choose a place beside it")
 
 
 def escape_cell(text: str) -> str:
@@ -179,7 +202,8 @@ def _write_tsv(root: Path, release: Release) -> dict[str, int]:
 
 def _write_csv(root: Path, release: Release) -> dict[str, int]:
     return {
-        f"{name}.csv": _csv(root / f"{name}.csv", table) for name, table in release.tables.items()
+        f"{name}.csv": csv_file(root / f"{name}.csv", table)
+        for name, table in release.tables.items()
     }
 
 
@@ -256,7 +280,7 @@ def _table(path: Path, table: pa.Table) -> int:
     return _lines(path, chain([map(escape_cell, table.column_names)], cells)) - 1
 
 
-def _csv(path: Path, table: pa.Table) -> int:
+def csv_file(path: Path, table: pa.Table) -> int:
     """Writes a line of names and a line for each row, as RFC 4180 has them; returns how many rows."""
     with _text(path) as file:
         lines = csv.writer(file, lineterminator="\r\n")
@@ -265,8 +289,10 @@ def _csv(path: Path, table: pa.Table) -> int:
     return int(table.num_rows)
 
 
-def cell(value: str | list[str] | int | float | bool | None) -> str:
+def cell(value: str | list[str] | int | float | bool | datetime | None) -> str:
     """A value as an escaped cell of a text file."""
+    if isinstance(value, datetime):
+        return value.isoformat()
     if isinstance(value, list):
         return json.dumps(value, ensure_ascii=False)  # begins with a bracket: no formula
     if isinstance(value, str):
@@ -317,13 +343,13 @@ def _readme(
     }
     parts = [
         certificate.title,
-        _wrapped(statement(certificate)),
+        wrapped(statement(certificate)),
         "\n".join(f"{name}: {value}" for name, value in facts.items()),
         "\n".join(f"{name}: {n} rows" for name, n in files.items()),
-        _wrapped(README[to]),
+        wrapped(README[to]),
         "\n".join(f"{name}: {text}" for name, text in meanings.items()),
-        *map(_wrapped, notes),
-        _wrapped(
+        *map(wrapped, notes),
+        wrapped(
             f"Made by murmurlog export --to {to}. SHA256SUMS finds accidents; the guarantee can be "
             "checked on the bundle itself (murmurlog verify), not on this copy."
         ),
@@ -331,11 +357,11 @@ def _readme(
     return "\n\n".join(parts) + "\n"
 
 
-def _wrapped(text: str) -> str:
+def wrapped(text: str) -> str:
     return textwrap.fill(text, 100, break_long_words=False, break_on_hyphens=False)
 
 
-def _seal(root: Path, readme: str) -> None:
+def seal(root: Path, readme: str) -> None:
     """Adds README.txt and the checksums of all files."""
     (root / "README.txt").write_text(readme, encoding="utf-8")
     lines = [f"{digest}  {name}\n" for name, digest in sums(root).items()]

@@ -2,31 +2,79 @@
 
 A process holds a lock on its folder while it runs. Later processes remove unlocked folders, so that a
 killed release leaves neither a copy of a log nor a half-written bundle behind for long.
+
+Ctrl-C can come between any two steps. Signals wait while a folder is made or removed. A stop just before
+that, or in a context manager that has made a folder and not yet returned, leaves the folder to
+`remove_rest`, at the end of the process.
 """
 
+import atexit
 import fcntl
 import os
 import shutil
+import signal
 import stat
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 PREFIX = ".murmurlog-"
 LOCK = ".lock"
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+_made: dict[
+    Path, tuple[int, int]
+] = {}  # folders that are there: the lock and the process that has it
 
 
 @contextmanager
 def scratch(parent: Path) -> Iterator[Path]:
     """A new folder in `parent` that only this user can read, removed when the block ends."""
     sweep(parent)
-    folder, lock = _make(parent)
+    folder = None
     try:
+        with _signals_wait():
+            folder, lock = _make(parent)
+            _made[folder] = lock, os.getpid()
         yield folder
     finally:
-        _remove(folder)
-        os.close(lock)
+        if folder is not None:
+            _end(folder)
+
+
+@atexit.register
+def remove_rest() -> None:
+    """Removes the folders of this process that are still there, when nothing uses them any more."""
+    for folder in list(_made):
+        _end(folder)
+
+
+def _end(folder: Path) -> None:
+    """Removes a folder of this process, once; a forked process has no folders."""
+    with _signals_wait():
+        lock, process = _made.pop(folder, (-1, -1))
+        if process == os.getpid():
+            _remove(folder)
+            os.close(lock)
+
+
+@contextmanager
+def _signals_wait() -> Iterator[None]:
+    """Signals that Python handles are handled after the block. Other threads never handle any."""
+    came: list[int] = []
+    try:
+        with ExitStack() as handlers:
+            if threading.current_thread() is threading.main_thread():
+                for each in STOPPING:
+                    if callable(handler := signal.getsignal(each)):
+                        handlers.callback(signal.signal, each, handler)
+                        signal.signal(each, lambda number, _: came.append(number))
+            yield
+    finally:
+        for number in came:
+            signal.raise_signal(number)
 
 
 def sweep(parent: Path) -> list[Path]:

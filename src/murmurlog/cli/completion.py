@@ -29,7 +29,7 @@ VALUES: dict[str, tuple[str, ...] | Callable[[], Iterable[str]]] = {
     "--encoding": ("utf-8", "utf-16", "gb18030", "latin-1"),
     "--shape": ("aol", "sogou", "excite"),
     "--engine": ("duckdb", "spark"),
-    "--to": ("csv", "tsv", "trec", "hf", "ir-datasets", "graph", "filter"),
+    "--to": ("csv", "parquet", "tsv", "trec", "hf", "ir-datasets", "graph", "filter"),
     "--rule": ("sum", "filter"),
     "--period": ("month", "week", "day"),
     "--select": ("all", "period"),

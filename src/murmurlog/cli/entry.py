@@ -16,4 +16,5 @@ def main() -> None:
         sys.stderr.write(f"{stop.sentence()}\n")
         sys.exit(stop.exit_code(error))
     finally:
+        stop.clean_up()
         stop.leave()

@@ -48,6 +48,7 @@ EXAMPLES = {
     "plan": (
         "murmurlog plan --epsilon 1 --delta 1e-6 --per-user 20",
         "murmurlog plan --profile p.json --target volume=0.1 --out plan.toml",
+        "murmurlog plan --of-cap 1/12 --releases 12 --epsilon 3 --delta 1e-5 --profile p.json",
     ),
     "release": (
         "murmurlog release log.parquet --epsilon 1 --out first",
@@ -56,8 +57,14 @@ EXAMPLES = {
     "verify": ("murmurlog verify bundle --ledger budget.db",),
     "serve": ("murmurlog serve bundle", "murmurlog serve first bundle --port 0 --no-browser"),
     "estimate": ("murmurlog estimate bundle --match 'w*'",),
-    "compare": ("murmurlog compare first bundle",),
-    "export": ("murmurlog export bundle --to tsv --out tables",),
+    "compare": (
+        "murmurlog compare first bundle",
+        "murmurlog compare first bundle --table click --csv > changes.csv",
+    ),
+    "export": (
+        "murmurlog export bundle --to tsv --out tables",
+        "murmurlog export first bundle --to parquet --out series",
+    ),
     "ledger show": ("murmurlog ledger show --ledger budget.db",),
     "ledger export": ("murmurlog ledger export --ledger budget.db > bookings.csv",),
     "ledger cap": ("murmurlog ledger cap web --epsilon 4 --delta 1e-5 --ledger budget.db",),

@@ -1,6 +1,7 @@
 """The command that looks at a log with its owner and writes settings. Imports are late."""
 
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -51,12 +52,13 @@ def init(
 
     check_out(out, force=force)
     try:
-        with progress() as say:
-            made = propose(source, out=out, say=say)
-        if yes:
-            (tell if as_json else show)(_described(made))
-        else:
-            made = ask_owner(made, Terminal())
+        with ExitStack() as copies:
+            with progress() as say:
+                made = copies.enter_context(propose(source, out=out, say=say))
+            if yes:
+                (tell if as_json else show)(_described(made))
+            else:
+                made = ask_owner(made, Terminal())
         known = account_of(made.answers)
         made = write(made, out, force=force)
     except KeyboardInterrupt:
@@ -71,7 +73,7 @@ def _described(made: "Proposal") -> str:
     """What was found, as lines."""
     found, trial = made.inspection, made.trial
     lines = [
-        f"{found.source}: what was found, for your eyes only",
+        f"{made.source}: what was found, for your eyes only",
         f"  format     {made.reading.get('format', found.format)}",
     ]
     if d := found.delimiter:

@@ -2,43 +2,55 @@
 
 import csv
 import io
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from murmurlog.bundle.options import read_number
+from murmurlog.bundle.options import Option, read_number
 from murmurlog.cli.app import Commands, app
-from murmurlog.cli.flags import Json, LedgerFile, flag
+from murmurlog.cli.flags import Json, LedgerFile
 from murmurlog.cli.help_text import Group
+from murmurlog.cli.options import takes
 from murmurlog.cli.output import show, show_json, tell
 from murmurlog.errors import UsageError
 
 ledger_app = Commands(cls=Group, help="What was spent on each source, and what may still be.")
 app.add_typer(ledger_app, name="ledger", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(help="The source.", show_default=False)]
-Reason = Annotated[str | None, typer.Option("--reason", help="Why; the ledger keeps it.")]
-ByWhom = Annotated[
-    str | None, flag("--by-whom", help="Who decided this. Default: the account on this machine.")
-]
 
-KeysShare = Annotated[
-    float | None,
-    typer.Option(
-        "--keys-share",
-        help="filter: of delta, for the chance that keys show. Default 0.4.",
-        parser=read_number,
-    ),
-]
-PureEpsilon = Annotated[
-    float | None,
-    typer.Option(
-        "--pure",
-        help="filter: of epsilon, for releases booked as pure epsilon. Default 0.",
-        parser=read_number,
-    ),
-]
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """Who decided, and why."""
+
+    reason: Annotated[str | None, Option(help="Why; the ledger keeps it.", variable=False)] = None
+    by_whom: Annotated[
+        str | None, Option(help="Who decided this. Default: the account on this machine.")
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """The rule filter."""
+
+    keys_share: Annotated[
+        float | None,
+        Option(
+            help="Of delta, for the chance that keys show. Default 0.4.",
+            read=read_number,
+            variable=False,
+        ),
+    ] = None
+    pure: Annotated[
+        float | None,
+        Option(
+            help="Of epsilon, for releases booked as pure epsilon. Default 0.",
+            read=read_number,
+            variable=False,
+        ),
+    ] = None
 
 
 @ledger_app.command("show")
@@ -71,18 +83,17 @@ def ledger_export(ledger: LedgerFile = None, as_json: Json = False) -> None:
 
 
 @ledger_app.command("cap")
+@takes(parts=Parts, decision=Decision)
 def ledger_cap(
     name: Name,
     epsilon: Annotated[float, typer.Option("--epsilon", help="In all.", parser=read_number)],
     delta: Annotated[float, typer.Option("--delta", help="In all.", parser=read_number)],
+    parts: Parts,
+    decision: Decision,
     rule: Annotated[
         str | None,
         typer.Option("--rule", help="How releases add up: sum or filter. Fixed by the first cap."),
     ] = None,
-    keys_share: KeysShare = None,
-    pure: PureEpsilon = None,
-    reason: Reason = None,
-    by_whom: ByWhom = None,
     ledger: LedgerFile = None,
     as_json: Json = False,
 ) -> None:
@@ -92,9 +103,8 @@ def ledger_cap(
     book = Ledger(_path(ledger))
     known = [account.name for account in book.accounts()]
     change = book.cap(
-        name, epsilon=epsilon, delta=delta, rule=rule, keys_share=keys_share, pure=pure,
-        reason=reason, by_whom=by_whom,
-    )  # fmt: skip
+        name, epsilon=epsilon, delta=delta, rule=rule, **asdict(parts), **asdict(decision)
+    )
     account = book.account(change.source)
     tell(
         f'source "{account.name}" may spend epsilon {epsilon:.4g}, delta {delta:.3g} per unit in all'
@@ -125,21 +135,18 @@ def ledger_cap(
 
 
 @ledger_app.command("convert")
+@takes(parts=Parts, decision=Decision)
 def ledger_convert(
     name: Name,
     to: Annotated[str, typer.Option("--to", help="The rule: filter.")],
-    keys_share: KeysShare = None,
-    pure: PureEpsilon = None,
-    reason: Reason = None,
-    by_whom: ByWhom = None,
+    parts: Parts,
+    decision: Decision,
     ledger: LedgerFile = None,
     as_json: Json = False,
 ) -> None:
     """Put what is left of a source's cap under the rule filter, for good."""
     book = _open(ledger)
-    change = book.convert(
-        name, to=to, keys_share=keys_share, pure=pure, reason=reason, by_whom=by_whom
-    )
+    change = book.convert(name, to=to, **asdict(parts), **asdict(decision))
     account = book.account(change.source)
     tell(
         f'source "{account.name}": what is left of its cap, epsilon {account.epsilon_left:.4g}, delta '
@@ -150,12 +157,12 @@ def ledger_convert(
 
 
 @ledger_app.command("require-cap")
+@takes(decision=Decision)
 def ledger_require_cap(
+    decision: Decision,
     off: Annotated[
         bool, typer.Option("--off", help="End the requirement; needs --reason.")
     ] = False,
-    reason: Reason = None,
-    by_whom: ByWhom = None,
     ledger: LedgerFile = None,
     as_json: Json = False,
 ) -> None:
@@ -163,7 +170,7 @@ def ledger_require_cap(
     from murmurlog.publishing.ledger import Ledger
 
     book = Ledger(_path(ledger), must_exist=off)
-    changed = book.require_cap(not off, reason=reason, by_whom=by_whom)
+    changed = book.require_cap(not off, **asdict(decision))
     contents = book.contents()
     tell(
         f"{book.path.name}: a source "

@@ -6,6 +6,7 @@ import sys
 
 from murmurlog.cli import (
     audit,
+    compare,
     completion,
     demo,
     estimate,
@@ -32,6 +33,7 @@ from murmurlog.errors import MurmurlogError
 # Importing them registers their commands.
 __all__ = [
     "audit",
+    "compare",
     "demo",
     "estimate",
     "evaluate",
@@ -104,5 +106,6 @@ def _exit(code: int) -> None:
     if store is not None and store.is_waiting():
         sys.stdout.flush()
         sys.stderr.flush()
+        stop.clean_up()
         os._exit(code)
     sys.exit(code)

@@ -1,22 +1,23 @@
 """The commands on a series of releases. Imports are late: --help answers at once."""
 
 from contextlib import chdir
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from murmurlog.cli.app import Commands, app
 from murmurlog.cli.flags import Json
 from murmurlog.cli.help_text import Group
-from murmurlog.cli.ledger import ByWhom, Reason
+from murmurlog.cli.ledger import Decision
 from murmurlog.cli.options import takes
 from murmurlog.cli.output import aligned, progress, show, show_json, tell
 from murmurlog.errors import DiskError, InputError
 from murmurlog.publishing.series_spec import SeriesOptions
 
 if TYPE_CHECKING:
-    from murmurlog.publishing.series import State, Status
+    from murmurlog.publishing.series import PeriodState, Status
 
 series_app = Commands(cls=Group, help="A release every month, week or day under one cap.")
 app.add_typer(series_app, name="series", no_args_is_help=True)
@@ -26,18 +27,14 @@ File = Annotated[
 
 
 @series_app.command("init")
-@takes(series=SeriesOptions)
+@takes(series=SeriesOptions, decision=Decision)
 def series_init(
-    path: File,
-    reason: Reason = None,
-    by_whom: ByWhom = None,
-    as_json: Json = False,
-    **groups: Any,
+    path: File, series: SeriesOptions, decision: Decision, as_json: Json = False
 ) -> None:
     """Write the file of a series, and set the cap of its source if the ledger has none."""
     from murmurlog.publishing.series_init import init_series
 
-    started = init_series(path, groups["series"], reason=reason, by_whom=by_whom)
+    started = init_series(path, series, **asdict(decision))
     spec = started.spec
     cap = f'source "{spec.source}": epsilon {spec.epsilon:.4g}, delta {spec.delta:.3g} in all, by the rule filter'
     tell(f"{cap}; " + ("set in " if started.cap_set else "as it was in ") + spec.ledger)
@@ -143,7 +140,7 @@ def series_status(path: File, as_json: Json = False) -> None:
         )
 
 
-def _described(each: "State", status: "Status") -> tuple[str, str]:
+def _described(each: "PeriodState", status: "Status") -> tuple[str, str]:
     """The state of a period in a word, and what there is to say."""
     rows = ", ".join(f"{name} {rows:,} rows" for name, rows in each.rows.items())
     said = {

@@ -26,6 +26,13 @@ def listen() -> None:
     sys.unraisablehook = _repeat
 
 
+def clean_up() -> None:
+    """Removes temporary folders that a stop left: only this process knows that nothing uses them."""
+    scratch: Any = sys.modules.get("murmurlog.bundle.scratch")
+    if scratch is not None:
+        scratch.remove_rest()
+
+
 def leave() -> None:
     """The work is done and cleaned up: another signal ends the process at once, without a word."""
     for each in SIGNALS:

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from murmurlog.counting.bound import Bounded
 from murmurlog.logs.engines.protocol import Engine
+from murmurlog.privacy.sampler import Entropy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,9 +24,14 @@ class Tally:
     count: str = "users"  # the name of the count column
     public: bool = False  # the keys are those of a public list, held by somebody or not
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows as a stream of Arrow batches, in no particular order."""
-        return self.engine.batches(self.table)
+    def batches(self, entropy: Entropy | None = None) -> Iterator[pa.RecordBatch]:
+        """The rows as a stream of Arrow batches, for draws of this entropy.
+
+        They are in no particular order, which depends on the engine's threads. Of a seed the draws repeat,
+        so rows are in the order of their keys: equal seeds give equal tables.
+        """
+        rows = self.table.order_by(list(self.keys)) if entropy and entropy.seeded else self.table
+        return self.engine.batches(rows)
 
 
 def tally(bounded: Bounded) -> Tally:

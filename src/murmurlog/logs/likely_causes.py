@@ -18,19 +18,8 @@ from murmurlog.logs.delimiters import name_delimiter
 from murmurlog.logs.formats import LOOKED_AT, pieces
 from murmurlog.logs.records import cut
 from murmurlog.logs.source import Source
-from murmurlog.logs.times import read_time
+from murmurlog.logs.times import COMMON_FORMATS, read_time
 
-DATES = ("%d.%m.%Y", "%d.%m.%y", "%d/%m/%Y", "%m/%d/%Y", "%d/%m/%y", "%m/%d/%y", "%d-%m-%Y", "%m-%d-%Y",
-         "%Y/%m/%d", "%Y.%m.%d", "%Y%m%d", "%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%d-%b-%Y",
-         "%d-%b-%y", "%Y-%m-%d", "%Y年%m月%d日")  # fmt: skip
-CLOCKS = ("", "%H:%M", "%H:%M:%S", "%H:%M:%S.%f", "%I:%M %p", "%I:%M:%S %p", "%H.%M", "%H:%M %z",
-          "%H:%M:%S %z")  # fmt: skip
-TIME_FORMATS = (
-    *(f"{date}{gap}{clock}" if clock else date for date in DATES for clock in CLOCKS
-      for gap in ((" ", ", ", "T") if clock else ("",))),
-    "%d/%b/%Y:%H:%M:%S %z", "%a %b %d %H:%M:%S %Y", "%a, %d %b %Y %H:%M:%S %z", "%Y%m%d%H%M%S",
-    "%Y%m%d%H%M",
-)  # fmt: skip
 DELIMITERS = (";", "\t", "|", ",")
 # Multi-byte encodings are tried first: a wrong one rarely decodes many lines.
 FOREIGN = ("shift_jis", "euc-jp", "euc-kr", "big5", "gb18030")
@@ -88,7 +77,7 @@ def propose_time_formats(values: Sequence[str]) -> list[str]:
     few = sample[:: max(1, len(sample) // FEW)]  # hundreds of formats: most fail on these already
     counted = {
         each: sum(read_time(text, each) is not None for text in sample)
-        for each in TIME_FORMATS
+        for each in COMMON_FORMATS
         if any(read_time(text, each) for text in few)
     }
     best = max(counted.values(), default=0)

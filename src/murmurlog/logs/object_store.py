@@ -139,6 +139,12 @@ def is_waiting() -> bool:
     return any(thread.is_alive() for thread in _threads)
 
 
+def wait_for_steps() -> None:
+    """Waits for steps that were interrupted, each as long as a step may take."""
+    for thread in _threads:
+        thread.join(PATIENCE)
+
+
 def _explain(error: BaseException) -> BaseException:
     """An error of a client in our words; errors of the program itself stay as they are."""
     if isinstance(error, (StoreError, MurmurlogError)):
@@ -337,6 +343,11 @@ def is_free(store: Store) -> bool:
         return not _list(store, store.path, recursive=True)
 
     return bounded(look)
+
+
+def has_object(store: Store, key: str) -> bool:
+    """Whether there is an object of this name."""
+    return bounded(lambda: bool(store.files.get_file_info(key).type == fs.FileType.File))
 
 
 def put_object(store: Store, key: str, pieces: Iterator[bytes], size: int) -> None:

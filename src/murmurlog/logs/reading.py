@@ -102,11 +102,15 @@ class Reading:
         """
         if unit != "session":
             return unit
+        return f"session (gap {gap:g} s, rows {self.rules[:8]})"
+
+    @property
+    def rules(self) -> str:
+        """A digest of what decides, besides the source and the period, which rows are left out."""
         patterns = self.screen.patterns if self.screen else ()
         screened = [(p.name, p.check, [e.pattern for e in p.expressions]) for p in patterns]
         excluded = [dict(self.where or {}), sorted(self.deny), screened, *filter(None, [self.keys])]
-        rows = json.dumps(excluded, sort_keys=True)
-        return f"session (gap {gap:g} s, rows {hashlib.sha256(rows.encode()).hexdigest()[:8]})"
+        return hashlib.sha256(json.dumps(excluded, sort_keys=True).encode()).hexdigest()
 
     def allowed(self, table: pa.Table) -> pa.Table:
         """The rows whose queries are neither denied nor screened: public keys may hold such queries."""

@@ -31,6 +31,24 @@ WORDS = {
 DIRECTIVES = ", ".join(f"%{letter}" for letter in (*DIGITS, *WORDS, "%"))
 _ALIKE = (("Y", "y"), ("m", "b", "B"), ("H", "I"), ("a", "A"))
 
+# Formats that logs have, for proposals to the owner. Where both are possible, the day comes before the month.
+_DATES = (
+    "%d.%m.%Y", "%d.%m.%y", "%d/%m/%Y", "%m/%d/%Y", "%d/%m/%y", "%m/%d/%y", "%d-%m-%Y", "%m-%d-%Y",
+    "%Y/%m/%d", "%Y.%m.%d", "%Y%m%d", "%d %b %Y", "%d %B %Y", "%b %d %Y", "%b %d, %Y", "%B %d, %Y",
+    "%d-%b-%Y", "%d-%b-%y", "%Y-%m-%d", "%Y年%m月%d日",
+)  # fmt: skip
+_CLOCKS = (
+    "%H:%M", "%H:%M:%S", "%H:%M:%S.%f", "%H:%M:%S,%f", "%I:%M %p", "%I:%M%p", "%I:%M:%S %p", "%H.%M", "%H.%M.%S",
+    "%H:%M %z", "%H:%M:%S %z", "%H:%M:%S%z",
+)  # fmt: skip
+COMMON_FORMATS = (
+    *_DATES,
+    *(f"{date}{gap}{clock}" for date in _DATES for clock in _CLOCKS for gap in (" ", ", ", "T")),
+    "%d/%b/%Y:%H:%M:%S %z", "[%d/%b/%Y:%H:%M:%S %z]", "[%d/%b/%Y:%H:%M:%S]", "%d/%b/%Y:%H:%M:%S",
+    "%a %b %d %H:%M:%S %Y", "%a, %d %b %Y %H:%M:%S %z", "%Y%m%d%H%M%S", "%Y%m%d%H%M", "%Y%m%d %H%M%S",
+    "%Y%m%dT%H%M%S", "%Y-%m-%d-%H.%M.%S",
+)  # fmt: skip
+
 
 def check_time_format(text: str) -> str:
     """The format without white space around it; raises UsageError if times cannot be read by it."""

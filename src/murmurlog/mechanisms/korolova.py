@@ -196,7 +196,7 @@ class Korolova(Mechanism):
         if tally.count != self.count:
             raise UsageError(f"the tally counts {tally.count}, the mechanism {self.count}")
         kept = []
-        for batch in tally.batches():  # key columns, count
+        for batch in tally.batches(entropy):  # key columns, count
             true = batch.column(tally.count).to_numpy(zero_copy_only=False)
             # Select-Queries: M(q, D) + Lap(b) > K, one draw for every item in the tally.
             first = draw(noise="geometric", scale=self.b, count=len(true), entropy=entropy)
@@ -280,7 +280,7 @@ class KorolovaLists(Pure):
         if not tally.public:  # noising only what was seen would show that it was seen
             raise Refused("korolova-lists is proved for the keys of a public list, not of a log")
         kept = []
-        for batch in tally.batches():
+        for batch in tally.batches(entropy):
             true = batch.column("users").to_numpy(zero_copy_only=False)
             keys = batch.select(list(tally.keys))
             # Get-Click-Counts: number of users who clicked u for q, plus Lap(b_c).

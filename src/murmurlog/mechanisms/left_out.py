@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 import numpy as np
 import pyarrow as pa
 
-from murmurlog.bundle.schema import KEYS, count_of, schema, with_notes
+from murmurlog.bundle.schema import KEYS, LEFT_OUT_MARGIN, count_of, schema, with_notes
 from murmurlog.counting.public_sets.labels import LENGTHS, Lengths
 from murmurlog.errors import UsageError
 from murmurlog.mechanisms.letters import Letter, check_letters
@@ -230,5 +230,5 @@ def _in_words(noisy: Any, stderr: float) -> dict[str, Any]:
     return {
         "searches left out, %": round(100 * share),
         "queries left out": max(0, n[QUERIES]),
-        "queries left out, give or take": round(2 * spread),
+        LEFT_OUT_MARGIN: round(2 * spread),
     }

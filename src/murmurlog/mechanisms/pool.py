@@ -375,7 +375,7 @@ def _check_gathered(mechanism: str, gathered: OnDomain, d: int, N: int) -> None:
 def _noised(tally: Tally, *, scale: float, T: int, entropy: Entropy) -> Noisy:
     """The keys that somebody holds and that pass, each by one draw."""
     kept, noisy = [], []
-    for batch in tally.batches():  # key columns, users
+    for batch in tally.batches(entropy):  # key columns, users
         users = batch.column("users").to_numpy(zero_copy_only=False)
         shown = users + draw(noise="geometric", scale=scale, count=len(users), entropy=entropy)
         passed = shown >= T

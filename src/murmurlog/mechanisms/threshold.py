@@ -160,7 +160,7 @@ class Threshold(Mechanism):
         """(key columns, users, users_stderr, reliable) of the published items."""
         check_bound(tally, self.d)
         kept, noisy = [], []
-        for batch in tally.batches():  # key columns, users
+        for batch in tally.batches(entropy):  # key columns, users
             # 1. One draw for every item somebody holds.
             users = batch.column("users").to_numpy(zero_copy_only=False)
             noise = draw(noise=self.noise, scale=self.scale, count=len(users), entropy=entropy)

@@ -258,7 +258,7 @@ class Zealous(Mechanism):
         """(key columns, users, users_stderr, reliable) of the published items."""
         check_bound(tally, self.m)
         kept, noisy = [], []
-        for batch in tally.batches():  # key columns, users
+        for batch in tally.batches(entropy):  # key columns, users
             users = batch.column("users").to_numpy(zero_copy_only=False)
             # 3. Only items of at least tau users go on.
             users, keys = users[users >= self.tau], batch.filter(pa.array(users >= self.tau))

@@ -1,14 +1,17 @@
 """From a log to its settings: looks at the log with its owner, asks, and writes murmurlog.toml."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from murmurlog.errors import UsageError
+from murmurlog.logs.inputs import ArrowStream, LogSource, is_table, local_source, name_of
 from murmurlog.logs.inspection.inspect import inspect
 from murmurlog.logs.inspection.trial import try_reading
+from murmurlog.logs.options import SourceOptions
 from murmurlog.publishing.proposal import (
     LEDGER,
     TOML,
@@ -19,9 +22,11 @@ from murmurlog.publishing.proposal import (
 )
 from murmurlog.publishing.questions import Dialog, ask_owner
 
+READ_ONCE = ("read_next_batch", "read_next", "__next__")  # what streams have and tables have not
+
 
 def init(
-    source: str | Path,
+    source: LogSource,
     *,
     out: str | Path | None = TOML,
     yes: bool = True,
@@ -31,6 +36,9 @@ def init(
 ) -> Proposal:
     """Settings for the releases of a log, written to `out`, with a cap in a ledger beside it.
 
+    `source` is a path or an address, or a table of pandas, polars, Arrow, DuckDB or Ibis, whose rows are
+    copied to a private file as a stream. A stream that can be read once is refused: nothing would be
+    left to release.
     What is found is for the owner's eyes only. `answers` are what rows do not say: title, publisher,
     license, users, epsilon, ledger, source_name, cap_epsilon, cap_delta. `yes=False` asks for them at
     the keyboard. `out=None` writes nothing.
@@ -38,46 +46,56 @@ def init(
     target = None if out is None else Path(out)
     if target is not None:
         check_out(target, force=force)
-    made = propose(source, out=target, say=say, **answers)
-    if not yes:
-        made = ask_owner(made, Dialog(), say=say)
+    with propose(source, out=target, say=say, **answers) as made:
+        if not yes:
+            made = ask_owner(made, Dialog(), say=say)
     return made if target is None else write(made, target, force=force)
 
 
+@contextmanager
 def propose(
-    source: str | Path,
+    source: LogSource,
     *,
     out: Path | None = None,
     say: Callable[[str], None] = lambda _: None,
     **answers: Any,
-) -> Proposal:
-    """The proposal for a log; writes nothing."""
-    if not isinstance(source, str | os.PathLike):
-        raise UsageError(
-            f"init looks at a file, a folder or a table of a database by its name, not at a "
-            f"{type(source).__name__}: give a str or a Path"
-        )
+) -> Iterator[Proposal]:
+    """The proposal for a log, which can be read again while the block lasts; writes nothing."""
     if unknown := set(answers) - {each.name for each in fields(Answers)}:
         raise UsageError(f"init has no option {', '.join(sorted(unknown))}")
-    path = os.fspath(source)
-    if path == "-":
+    if is_table(source):
+        shown, name = f"a {name_of(source)}", "searches"
+        title = "Search queries"
+        if isinstance(source, ArrowStream) and any(hasattr(source, each) for each in READ_ONCE):
+            raise UsageError(
+                f"{shown} can be read once: after init nothing would be left to release. Give init the "
+                "table or the file that it comes from, or save it as Parquet first"
+            )
+    else:
+        shown = os.fspath(source)  # type: ignore[arg-type]
+        name = source_name(shown)
+        title = f"Search queries of {name}"
+    if shown == "-":
         raise UsageError(
             "init reads a log more than once, and stdin can be read once: save it first"
         )
-    say(f"looking at {Path(path.partition('::')[0]).name or path}")
-    found = inspect(path)
-    say("reading it as a release would")
-    trial = try_reading(found, found.settings, say=say)
-    name = source_name(path)
     usual: dict[str, Any] = {
-        "title": f"Search queries of {name}",
+        "title": title,
         "ledger": (out.parent if out else Path()) / LEDGER,
         "source_name": name,
     }
     if (ledger := answers.get("ledger")) is not None:
         answers["ledger"] = Path(ledger)
     said = Answers(**{**usual, **answers})
-    return Proposal(inspection=found, reading=found.settings, trial=trial, answers=said)
+    with local_source(source, SourceOptions(), say=say) as path:
+        say(f"looking at {name_of(path.partition('::')[0]) or shown}")
+        found = inspect(path)
+        say("reading it as a release would")
+        trial = try_reading(found, found.settings, say=say)
+        yield Proposal(
+            source=shown, is_table=is_table(source), inspection=found, reading=found.settings,
+            trial=trial, answers=said,
+        )  # fmt: skip
 
 
 def source_name(path: str) -> str:

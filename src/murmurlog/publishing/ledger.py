@@ -433,21 +433,27 @@ def _now() -> str:
 
 
 @contextmanager
-def committing(book: Ledger | None, release_id: str) -> Iterator[Callable[..., None]]:
+def committing(
+    book: Ledger | None,
+    release_id: str,
+    *,
+    published: Callable[[], bool | None] = lambda: False,
+) -> Iterator[Callable[..., None]]:
     """Wraps a publication; the block calls the function it gets just before the output is visible.
 
     The function takes what `Ledger.commit` records of a bundle. If that call raises, the block must
-    publish nothing. If the block fails after the call, the booking is marked as not published. The
-    budget stays spent in every case.
+    publish nothing. If the block fails or is interrupted after the call, `published` tells whether the
+    output is there (None: not known); if not, the booking is marked as not published. The budget stays
+    spent in every case.
     """
     committed = False
 
-    def commit(**published: str) -> None:
+    def commit(**record: str) -> None:
         nonlocal committed
         if book is None:
             return
         try:
-            book.commit(release_id, **published)
+            book.commit(release_id, **record)
         except Refused as error:
             raise Refused(
                 f"{error}\n  Nothing was published; the budget stays booked as {release_id}."
@@ -456,8 +462,8 @@ def committing(book: Ledger | None, release_id: str) -> Iterator[Callable[..., N
 
     try:
         yield commit
-    except Exception:
-        if book and committed:
+    except BaseException:  # Ctrl-C too
+        if book and committed and published() is False:
             with suppress(Refused):
                 book.reopen(release_id)
         raise

@@ -83,7 +83,9 @@ class Proposal:
     What was found is for the owner's eyes only.
     """
 
-    inspection: Inspection
+    source: str  # as the owner gave it; of an object, its kind
+    is_table: bool = False  # an object with its rows
+    inspection: Inspection  # of the source, or of a copy of it
     reading: Mapping[str, Any]  # the reader's options by keyword
     trial: Trial
     answers: Answers
@@ -116,17 +118,28 @@ class Proposal:
         return {name: section for name, section in sections.items() if section}
 
     @property
+    def keywords(self) -> dict[str, Any]:
+        """The settings of a release as `murmurlog.release` takes them."""
+        release = {name.replace("-", "_"): each for name, each in self.settings["release"].items()}
+        if "source" in release:
+            release["source_name"] = release.pop("source")
+        return {"out": "bundle", **release}
+
+    @property
     def command(self) -> str:
-        """The command that makes the first release."""
+        """The command that makes the first release; of an object, the call in Python."""
+        if self.is_table:
+            given = "".join(f", {name}={value!r}" for name, value in self.keywords.items())
+            return f"murmurlog.release(log{given})"
         here = self.out is None or self.out == Path(TOML)
         config = "" if here else f"--config {shlex.quote(str(self.out))} "
-        return f"murmurlog {config}release {shlex.quote(self.inspection.source)}"
+        return f"murmurlog {config}release {shlex.quote(self.source)}"
 
     def as_json(self) -> dict[str, Any]:
         """For the owner: no value of the log, but numbers about its rows."""
         found, trial = self.inspection, self.trial
         return {
-            "source": found.source,
+            "source": self.source,
             "format": found.format,
             "encoding": found.encoding.name if found.encoding else None,
             "delimiter": found.delimiter.character if found.delimiter else None,
@@ -147,7 +160,7 @@ class Proposal:
         roles = ", ".join(f"{role}={name}" for role, name in self.inspection.roles.items())
         where = f"written to {self.out}" if self.out else "not written"
         return (
-            f"Proposal for {self.inspection.source}, for your eyes only\n"
+            f"Proposal for {self.source}, for your eyes only\n"
             f"  columns: {roles}\n"
             f"  reading: {SourceOptions(**self.reading)!r}\n"
             f"  rows: {self.trial.rows:,}, unreadable {self.trial.share:.1%}\n"
@@ -198,7 +211,7 @@ HEAD = """\
 
 def write_toml(proposal: Proposal) -> str:
     """The sections as TOML, with a comment for each setting of a release."""
-    lines = [HEAD.format(source=_one_line(proposal.inspection.source))]
+    lines = [HEAD.format(source=_one_line(proposal.source))]
     for section, values in proposal.settings.items():
         lines.append(f"[{section}]")
         for name, value in values.items():

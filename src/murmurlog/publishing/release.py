@@ -4,11 +4,9 @@ Order matters. Everything that can fail without drawing noise comes before the r
 it the budget is spent, whatever happens.
 """
 
-import json
-import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -18,50 +16,30 @@ import pyarrow as pa
 
 from murmurlog import __version__
 from murmurlog.bundle.certificate import (
-    ABOUT,
     ENTROPY,
     METHOD,
     Certificate,
     TableClaim,
-    check_lines,
 )
-from murmurlog.bundle.files import CERTIFICATE, SUMS, checksum_of
-from murmurlog.bundle.keys import check_url_level
+from murmurlog.bundle.files import SUMS, checksum_of
 from murmurlog.bundle.schema import count_of
-from murmurlog.bundle.write import check_target, publish
-from murmurlog.counting.bound import choose_way
-from murmurlog.counting.items import check
-from murmurlog.errors import DiskError, EngineError, Refused, UsageError
+from murmurlog.bundle.write import publish
 from murmurlog.logs.addresses import mask
 from murmurlog.logs.engines.protocol import Engine
 from murmurlog.logs.inputs import LogSource
-from murmurlog.logs.reading import Reading
-from murmurlog.logs.source import Source
-from murmurlog.mechanisms import Asked, View, named
-from murmurlog.privacy import Guarantee, Loss, join_losses
+from murmurlog.logs.log import Log
+from murmurlog.privacy import Guarantee
 from murmurlog.privacy.sampler import Entropy, SystemEntropy
-from murmurlog.publishing.booking import part_of_cap, state_booking
-from murmurlog.publishing.claims import check_delta, check_guarantee, check_pdp
-from murmurlog.publishing.earlier import Earlier, find_earlier
-from murmurlog.publishing.ledger import Ledger, committing, opened
-from murmurlog.publishing.ledger_records import Account
-from murmurlog.publishing.options import chosen_options, prepare_options
+from murmurlog.publishing.booking import state_booking
 from murmurlog.publishing.plan import (
-    MECHANISM,
     Plan,
-    distance_of,
     drawn_with,
-    losses_of,
-    mechanisms_for,
-    plan_tables,
-    usual_mechanism,
 )
+from murmurlog.publishing.preparation import Prepared, prepare
 from murmurlog.publishing.request import ReleaseRequest
-from murmurlog.publishing.spending import Spending, spending
+from murmurlog.publishing.spending import spending
 from murmurlog.publishing.tables import Made, make
-from murmurlog.publishing.target import Place
 from murmurlog.publishing.verdict import Verdict, judge
-from murmurlog.publishing.windows import Windows, find_windows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,21 +127,20 @@ def carry_out(
 def _carry_out(
     request: ReleaseRequest, copies: ExitStack, *, entropy: Entropy, say: Callable[[str], None]
 ) -> Outcome:
-    asked = _prepare(request, copies, say)
+    asked = prepare(request, copies, say)
     asked.check_entropy(entropy)
     if request.dry_run:
-        return asked.outcome()
+        return _outcome(asked)
     with spending(asked.spending()):
         return _make(asked, entropy, say)
 
 
-def _make(asked: "_Prepared", entropy: Entropy, say: Callable[[str], None]) -> Outcome:
+def _make(asked: Prepared, entropy: Entropy, say: Callable[[str], None]) -> Outcome:
     """Reads, counts, books, draws and writes what was prepared."""
     request = asked.request
-    found, reading, target = asked.source, asked.reading, asked.target
+    reading, target = asked.reading, asked.target
     with asked.place.connect() as running, asked.place.landing(running, target) as far:
-        urls = "url" in found.columns and not {"click", "log", "left_out"}.isdisjoint(asked.plans)
-        log = reading.read(found, engine=running, urls=urls, say=say)
+        log, dropped = _read(asked, running, say)
         made = make(
             asked.plans, log, asked.view, reading, entropy=entropy,
             set_only=request.content.set_only, consistent=request.content.consistent,
@@ -172,253 +149,56 @@ def _make(asked: "_Prepared", entropy: Entropy, say: Callable[[str], None]) -> O
         certificate = _certificate(asked, made, engine=running, entropy=entropy)
         if far:
             say("writing the bundle")
-            with _booked(target, asked.release_id, asked.book) as commit:
+            with asked.booked() as commit:
                 publish(far.made, tables=made.tables, certificate=certificate)
                 commit(checksum_of(far.made))
-                far.put(last=SUMS)
-                asked.sent.append(target)
+                with asked.sending(far):
+                    far.put(last=SUMS)
     if isinstance(target, Path):
         say("writing the bundle")
-        with _booked(target, asked.release_id, asked.book) as commit:
+        with asked.booked() as commit:
             publish(target, tables=made.tables, certificate=certificate, ready=commit)
-    return asked.outcome(
+    return _outcome(
+        asked,
         rows={kind: table.num_rows for kind, table in made.tables.items()},
         booked=asked.book is not None,
-        broken={**log.broken, **log.screened},
+        broken=dropped,
         notes=made.notes,
         certificate=certificate,
         tables=made.tables,
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Prepared:
-    """A request with everything found and checked that can be without reading a row."""
+def _read(
+    asked: Prepared, engine: Engine, say: Callable[[str], None]
+) -> tuple[Log, Mapping[str, int]]:
+    """The rows to release, and how many of the source were dropped, by reason.
 
-    request: ReleaseRequest
-    place: Place
-    target: Path | str
-    source: Source
-    reading: Reading
-    view: View
-    plans: Mapping[str, Plan]
-    total: Guarantee
-    book: Ledger | None
-    account: str  # its name in the ledger
-    booked_unit: str
-    release_id: str
-    earlier: Earlier  # what the source published before and this release counts again
-    windows: Windows
-    limited: bool = False  # whether its source is accounted by the rule filter
-    sent: list[Path | str] = field(default_factory=list)  # the target, once Spark has put it there
-
-    def spending(self) -> Spending:
-        """What to look at if the release is stopped."""
-        return Spending(
-            book=self.book, release_id=self.release_id, out=str(self.target),
-            published=self._published,
-        )  # fmt: skip
-
-    def _published(self) -> bool:
-        """Whether the bundle at the target is the one of this release."""
-        if not isinstance(self.target, Path):
-            return bool(self.sent)
-        with suppress(OSError, ValueError):
-            stated = json.loads((self.target / CERTIFICATE).read_text(encoding="utf-8"))
-            return bool(stated["release_id"] == self.release_id)
-        return False
-
-    def check_entropy(self, entropy: Entropy) -> None:
-        """Refuses noise from a known seed on a source whose limits count noise."""
-        if entropy.seeded and self.limited:
-            raise Refused(
-                f'source "{self.account}" is accounted by the rule filter, which counts noise, and noise from '
-                "a known seed is none: leave the seed or the ledger out"
-            )
-
-    @property
-    def loss(self) -> Loss:
-        """What all tables cost together."""
-        return join_losses(
-            losses_of((plan.mechanism, plan.guarantee) for plan in self.plans.values())
-        )
-
-    @property
-    def distance(self) -> float:
-        """The error of the sampler, as a total variation."""
-        return distance_of(plan.mechanism for plan in self.plans.values())
-
-    def reserve(self) -> Account | None:
-        """Books the cost, if there is a ledger."""
-        if self.book is None:
-            return None
-        what = "; ".join(f"{kind}: {plan.mechanism}" for kind, plan in self.plans.items())
-        return self.book.reserve(
-            self.account, self.total, release_id=self.release_id, what=what, unit=self.booked_unit,
-            title=(self.request.statements.about or {}).get("title", ""),
-            new_source=self.request.booking.new_source, loss=self.loss, distance=self.distance,
-            step=self.request.step,
-        )  # fmt: skip
-
-    def outcome(self, **made: Any) -> Outcome:
-        """What is told to the owner; of a dry run, nothing was made."""
-        nothing: dict[str, Any] = {"rows": {}, "booked": False, "broken": {}, "notes": {}}
-        return Outcome(
-            guarantee=self.total, plans=self.plans, out=self.target, release_id=self.release_id,
-            **(nothing | made),
-        )  # fmt: skip
+    With a state the source's rows are added to it, and the rows are all that the windows reach there.
+    """
+    found, reading, state = asked.source, asked.reading, asked.state
+    urls = "url" in found.columns and not {"click", "log", "left_out"}.isdisjoint(asked.plans)
+    if state is None:
+        log = reading.read(found, engine=engine, urls=urls, say=say)
+        return log, {**log.broken, **log.screened}
+    log = reading.read(found, engine=engine, urls="url" in found.columns, say=say)
+    dropped = {**log.broken, **log.screened}
+    say("keeping clean rows")
+    state.add(log)
+    del log  # so that both are not in memory at once
+    return state.log(since=asked.windows.first_day, engine=engine, urls=urls, say=say), dropped
 
 
-def _prepare(request: ReleaseRequest, copies: ExitStack, say: Callable[[str], None]) -> _Prepared:
-    """Finds the source, plans the tables and checks all that can fail before a row is read."""
-    budget, content, read = request.budget, request.content, request.read
-    place = Place(running=request.running)
-    target = place.target(request.out)
-    _check_statements(request)
-    check_url_level(read.url)
-    if isinstance(target, Path):
-        check_target(target)
-    found = place.find(request.source, read, copies, rows=not request.dry_run, say=say)
-    mechanism = content.mechanism or usual_mechanism(noise=content.noise, letters=content.letters)
-    kinds = _tables(content.tables, found, mechanism)
-    by_table = mechanisms_for(kinds, mechanism)
-    names = list(dict.fromkeys(by_table.values()))
-    chosen = chosen_options(
-        names, request.options, set_only=content.set_only or None, users=budget.users
-    )
-    for kind in kinds:
-        check(found, kind=kind, unit=budget.unit, by=content.by is not None)
-    way = choose_way(content.bound, timed="time" in found.columns)
-    reading = Reading.of(read, by=content.by)
-    reading.check(found)
-    asked = Asked(
-        mechanisms=by_table,
-        url=read.url,
-        keys=reading.keys,
-        by=content.by is not None,
-        allowed=reading.allowed,
-    )
-    chosen = prepare_options(chosen, asked, log=found.files)
-    per_user = content.per_user
-    booking = request.booking
-    book, account = opened(booking.ledger, booking.source_name, new_source=booking.new_source)
-    booked_unit = reading.unit(budget.unit, gap=content.gap)
-    earlier = find_earlier(
-        content.after, by_table, book=book, source=account, unit=booked_unit,
-        neighbours=budget.neighbours, reading=reading, say=say,
-    )  # fmt: skip
-    chosen = earlier.outside(chosen)
-    windows = find_windows(content, read, by_table, source=found, unit=budget.unit)
-    plans, total = plan_tables(
-        kinds,
-        mechanism=mechanism,
-        epsilon=budget.epsilon,
-        delta=budget.delta,
-        shares=budget.shares,
-        per_user=dict.fromkeys(kinds, per_user) if isinstance(per_user, int) else per_user,
-        noise=content.noise,
-        unit=budget.unit,
-        neighbours=budget.neighbours,
-        letters=content.letters,
-        options=chosen,
-        part=part_of_cap(budget, book, account),
-    )
-    place.check(plans)
-    _check_claims(request, plans, total, names)
-    if book and total.notion == "none":
-        raise Refused(
-            f"{', '.join(names)} has no guarantee, so there is no cost that a ledger could book: leave "
-            "--ledger out, and publish nothing of it"
-        )
-    for each in plans.values():
-        each.passes()  # whatever cannot be computed shows before the budget is spent
-    view = View(
-        kind="", unit=budget.unit, by=reading.by and reading.by.inside(), way=way, gap=content.gap,
-        set_size=content.set_size, consecutive=content.consecutive, options=chosen,
-        earlier=earlier.keys, select_from=windows.select_from, count_from=windows.count_from,
-    )  # fmt: skip
-    prepared = _Prepared(
-        request=request, place=place, target=target, source=found, reading=reading, view=view,
-        plans=plans, total=total, book=book, account=account,
-        booked_unit=booked_unit, release_id=secrets.token_hex(16), earlier=earlier,
-        windows=windows,
-    )  # fmt: skip
-    if book is None:
-        return prepared
-    known = book.check(
-        account, total, unit=prepared.booked_unit, new_source=booking.new_source,
-        loss=prepared.loss, distance=prepared.distance, step=request.step,
-    )  # fmt: skip
-    return replace(prepared, limited=known.limits is not None)
-
-
-def _check_statements(request: ReleaseRequest) -> None:
-    """Raises if what the owner says cannot stand in a certificate."""
-    stated = request.statements
-    if unknown := sorted(set(stated.about or {}) - set(ABOUT)):
-        raise UsageError(f"--about has no {', '.join(unknown)}: use {', '.join(ABOUT)}")
-    check_lines(
-        stated.about, stated.unprotected, stated.planned_by, request.booking.source_name,
-        request.read.where, names=request.content.by,
+def _outcome(asked: Prepared, **made: Any) -> Outcome:
+    """What is told to the owner; of a dry run, nothing was made."""
+    nothing: dict[str, Any] = {"rows": {}, "booked": False, "broken": {}, "notes": {}}
+    return Outcome(
+        guarantee=asked.total, plans=asked.plans, out=asked.target, release_id=asked.release_id,
+        **(nothing | made),
     )  # fmt: skip
 
 
-def _check_claims(
-    request: ReleaseRequest, plans: Mapping[str, Plan], total: Guarantee, names: Sequence[str]
-) -> None:
-    """Refuses guarantees that say nothing, unless the owner accepts that."""
-    budget, content = request.budget, request.content
-    check_guarantee(total, ", ".join(names), budget.accept_no_guarantee)
-    if total.notion == "pdp":
-        check_pdp(plans, budget.users, content.set_only or content.consistent)
-    composing = [name for name, each in plans.items() if each.mechanism.composes]
-    if composing and request.read.keys == "canonical":
-        raise UsageError(
-            f"the {composing[0]} table is composed of published keywords, which need not make canonical "
-            "keys: leave --keys canonical out"
-        )
-    if content.consistent and total.notion == "none":
-        raise UsageError("--consistent is for noisy counts, and these are exact: leave it out")
-    check_delta(total, budget.delta, budget.users, budget.accept_delta)
-
-
-@contextmanager
-def _booked(
-    target: Path | str, release_id: str, book: Ledger | None
-) -> Iterator[Callable[[str], None]]:
-    """Around the writing of a bundle. The block commits the booking before the bundle appears."""
-    place = "" if isinstance(target, Path) else mask(target)
-    if isinstance(target, Path) and book:
-        place = book.seen_from(target)
-    try:
-        with committing(book, release_id) as commit:
-            yield lambda checksum: commit(bundle=place, checksum=checksum)
-    except (OSError, UsageError, EngineError) as error:
-        spent = f"; its budget stays booked as {release_id}" if book else ""
-        why = error.strerror if isinstance(error, OSError) else error
-        raise DiskError(
-            f"the bundle could not be written to {mask(str(target))!r} ({why}); nothing was "
-            f"published{spent}. {_remedy(target)} or choose another --out, and release again."
-        ) from error
-
-
-def _remedy(target: Path | str) -> str:
-    return "Free some room" if isinstance(target, Path) else "Repair the connection"
-
-
-def _tables(
-    tables: Sequence[str] | None, found: Source, mechanism: str | Mapping[str, str] | None
-) -> tuple[str, ...]:
-    if tables is not None:
-        return tuple(tables)
-    if isinstance(mechanism, Mapping):
-        return tuple(mechanism)
-    able = named(mechanism or MECHANISM).tables
-    usual = ("query", "click") if "url" in found.columns else ("query",)
-    return tuple(table for table in usual if table in able) or able[:1]
-
-
-def _certificate(asked: _Prepared, made: Made, *, engine: Engine, entropy: Entropy) -> Certificate:
+def _certificate(asked: Prepared, made: Made, *, engine: Engine, entropy: Entropy) -> Certificate:
     plans, view, found, account = asked.plans, asked.view, asked.source, made.account
     stated = asked.request.statements
     return Certificate(

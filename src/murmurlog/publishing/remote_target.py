@@ -24,6 +24,7 @@ class Landing:
     def __init__(self, engine: SparkEngine, uri: str) -> None:
         self.made = engine.private / "bundle"  # where it is made first
         self.uri = mask(uri)  # for messages
+        self._last = ""  # the name of the last file, once the bundle is being copied
         context = engine.session.sparkContext
         self.hadoop = context._jvm.org.apache.hadoop.fs
         with self._told():
@@ -48,12 +49,22 @@ class Landing:
         names.sort(key=lambda name: name == last)
         with self._told():
             self._check()
+            self._last = last
             if self.one_step:
                 self._copied(names, self.beside)
                 self._check()
                 self._renamed()
             else:
                 self._one_by_one(names)
+
+    def is_there(self) -> bool | None:
+        """Whether the bundle is there: its last file. None if the file system does not say."""
+        from py4j.protocol import Py4JError
+
+        try:
+            return bool(self._last) and bool(self.files.exists(self._below(self.place, self._last)))
+        except Py4JError:
+            return None
 
     @property
     def one_step(self) -> bool:

@@ -33,7 +33,7 @@ from murmurlog.publishing.ledger_series import LOST, PeriodBooked, check_step, e
 from murmurlog.publishing.release import Outcome, carry_out
 from murmurlog.publishing.request import ReleaseRequest
 from murmurlog.publishing.series_periods import Period, Step
-from murmurlog.publishing.series_spec import OWN, Spec
+from murmurlog.publishing.series_spec import ALL, OWN, Spec
 
 PUBLISHED, INTERRUPTED, DUE, WAITING = "published", "interrupted", "due", "waiting"
 SKIPPED = "skipped"  # a later period is booked
@@ -42,7 +42,7 @@ BUNDLE = "bundle"  # in the folder where a bundle is made
 
 
 @dataclass(frozen=True, kw_only=True)
-class State:
+class PeriodState:
     """What is known of one period."""
 
     period: Period
@@ -61,12 +61,12 @@ class Status:
     """Every period of a series up to the first that is not over, and what is left of the cap."""
 
     spec: Spec
-    periods: Sequence[State]
+    periods: Sequence[PeriodState]
     account: Account
     running: bool  # whether a run is at work
     clock_behind: str | None  # the time of the last booking, if that is in the future
 
-    def of(self, *states: str) -> list[State]:
+    def of(self, *states: str) -> list[PeriodState]:
         return [each for each in self.periods if each.state in states]
 
     @property
@@ -100,7 +100,7 @@ class Run:
     released: Mapping[str, Outcome] = field(default_factory=dict)  # by period
     finished: Sequence[str] = ()  # periods whose bundle an earlier run had made
     lost: Sequence[str] = ()  # periods that an earlier run booked and did not publish
-    waiting: State | None = None  # the first period that is over and has no log
+    waiting: PeriodState | None = None  # the first period that is over and has no log
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -182,34 +182,36 @@ def series_status(spec: Spec, *, now: datetime | None = None) -> Status:
     )  # fmt: skip
 
 
-def _states_ahead(spec: Spec, entries: Sequence[Entry], now: datetime) -> list[State]:
+def _states_ahead(spec: Spec, entries: Sequence[Entry], now: datetime) -> list[PeriodState]:
     """The periods after the last one that is booked, up to the first that is not over.
 
     Periods are released in order, so what one waits for, all after it wait for.
     """
     booked = max((entry.period for entry in entries if entry.period), default="")
-    states: list[State] = []
+    states: list[PeriodState] = []
     missing = None
     for period in spec.periods():
         if str(period) <= booked:
             continue
         if not period.is_over(now):
-            return [*states, State(period=period, state=FUTURE)]
+            return [*states, PeriodState(period=period, state=FUTURE)]
         missing = missing or (None if _logs(spec, period) else period.fill(spec.logs))
-        states.append(State(period=period, state=WAITING if missing else DUE, missing=missing))
+        states.append(
+            PeriodState(period=period, state=WAITING if missing else DUE, missing=missing)
+        )
     return states
 
 
-def _state_of(opened: _Opened, period: Period, entry: Entry | None) -> State:
+def _state_of(opened: _Opened, period: Period, entry: Entry | None) -> PeriodState:
     """The state of a period that is booked, or that is before one that is."""
     if entry is None:
-        return State(period=period, state=SKIPPED)
+        return PeriodState(period=period, state=SKIPPED)
     place = opened.place(entry)
     if place is None or not _is_of(place, entry):
         state = LOST if entry.state == LOST else PUBLISHED if entry.placed_at else INTERRUPTED
-        return State(period=period, state=state, release_id=entry.release_id)
+        return PeriodState(period=period, state=state, release_id=entry.release_id)
     rows = {name: each.rows for name, each in read_certificate(place).tables.items()}
-    return State(
+    return PeriodState(
         period=period, state=PUBLISHED, release_id=entry.release_id, bundle=os.path.relpath(place),
         rows=rows,
     )  # fmt: skip
@@ -297,8 +299,12 @@ def _request(
     keywords = dict(spec.release)
     if spec.after:
         keywords["after"] = _earlier(opened, say)
-    if spec.select != OWN:
-        keywords |= {"select_from": "all", "count_from": period.start.isoformat()}
+    if spec.select != OWN or _has_state(spec):
+        start = spec.window(period)[0].start.isoformat()
+        keywords |= {
+            "select_from": "all" if spec.select == ALL else start,
+            "count_from": period.start.isoformat(),
+        }
     return ReleaseRequest.of(
         source, out=spec.bundle(period), tables=spec.tables, of_cap=1 / spec.releases,
         ledger=spec.ledger, source_name=spec.source,
@@ -331,8 +337,11 @@ def _earlier(opened: _Opened, say: Callable[[str], None]) -> list[Path]:
 
 @contextmanager
 def _source(spec: Spec, period: Period) -> Iterator[str]:
-    """The log of a release: of one period, or a folder with links to the logs of several."""
-    window = spec.window(period)
+    """The log of a release: of one period, or a folder with links to the logs of several.
+
+    A state has the rows of earlier periods.
+    """
+    window = [period] if _has_state(spec) else spec.window(period)
     if len(window) == 1:
         yield period.fill(spec.logs)
         return
@@ -349,6 +358,10 @@ def _source(spec: Spec, period: Period) -> Iterator[str]:
             for number, file in enumerate(files):
                 (logs / f"{each}-{number}-{file.name}").symlink_to(file.absolute())
         yield str(logs)
+
+
+def _has_state(spec: Spec) -> bool:
+    return spec.release.get("state") is not None
 
 
 def _logs(spec: Spec, period: Period) -> list[Path]:

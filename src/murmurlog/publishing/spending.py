@@ -14,22 +14,24 @@ from murmurlog.publishing.ledger import Ledger
 
 @dataclass(frozen=True, kw_only=True)
 class Spending:
-    """A release that was begun. `published` tells whether its output is there; None: it has none."""
+    """A release that was begun.
+
+    `published` tells whether its output is there, or returns None if that cannot be known; without the
+    function there is no output.
+    """
 
     book: Ledger | None
     release_id: str
     out: str
-    published: Callable[[], bool] | None
+    published: Callable[[], bool | None] | None
 
     def sentence(self) -> str:
         """What is booked and published; a booking without its output is marked as not published."""
-        there = self.published is not None and self.published()
-        public = f"; {self.out} was published" if there else "; nothing was published"
-        if self.published is None:
-            public = ""
+        there = None if self.published is None else self.published()
+        public = "" if self.published is None else f"; {publication(there, self.out)}"
         try:
             entry = self.book.find(self.release_id) if self.book else None
-            if entry and self.book and self.published and not there and entry.state == "committed":
+            if entry and self.book and there is False and entry.state == "committed":
                 self.book.reopen(self.release_id)
         except MurmurlogError as error:
             return (
@@ -41,6 +43,13 @@ class Spending:
             f"epsilon {entry.epsilon:.6g}, delta {entry.delta:.3g} stay booked on source "
             f"{entry.source} as {self.release_id}{public}"
         )
+
+
+def publication(there: bool | None, out: str) -> str:
+    """Whether the output is there, in words."""
+    if there is None:
+        return f"{out} may have been published, which could not be checked: look there"
+    return f"{out} was published" if there else "nothing was published"
 
 
 _last: list[Spending] = []  # at most one

@@ -16,10 +16,12 @@ from murmurlog.logs.object_store import (
     PIECE,
     Store,
     StoreError,
+    has_object,
     is_free,
     open_store,
     put_object,
     remove_objects,
+    wait_for_steps,
 )
 
 
@@ -36,6 +38,7 @@ class StoreLanding:
         self.store = store
         self.made = private / "bundle"  # where it is made first
         self.name = f"--out {store.shown!r}"
+        self._last = ""  # the key of the last file, once it is being copied
 
     def prepare(self, probe: str) -> None:
         """Raises unless the place is free and objects can be written and removed beside it."""
@@ -60,15 +63,25 @@ class StoreLanding:
         try:
             for name in names:
                 begun.append(f"{self.store.path}/{name}")
+                self._last = begun[-1] if name == last else ""
                 file = self.made / name
                 with file.open("rb") as stream:
                     pieces = iter(partial(stream.read, PIECE), b"")
                     put_object(self.store, begun[-1], pieces, file.stat().st_size)
         except BaseException as error:
+            if not isinstance(error, StoreError):  # interrupted: a step may still write
+                wait_for_steps()
             left = self._take_back(begun)
             if isinstance(error, StoreError):
                 raise EngineError(f"{error}{left}") from None
             raise
+
+    def is_there(self) -> bool | None:
+        """Whether the bundle is there: its last file. None if the store does not say."""
+        try:
+            return bool(self._last) and has_object(self.store, self._last)
+        except StoreError:
+            return None
 
     def _take_back(self, keys: list[str]) -> str:
         """Removes the objects, the last one first; returns what is to be said if it cannot."""

@@ -8,7 +8,7 @@ from typing import cast
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from murmurlog.errors import EngineError, UsageError
+from murmurlog.errors import EngineError, UsageError, did_you_mean
 from murmurlog.logs.addresses import STORES, mask, scheme_of
 from murmurlog.logs.engines.duckdb import check_memory, connect
 from murmurlog.logs.engines.protocol import Engine
@@ -42,7 +42,10 @@ class Place:
         if asked.engine == "spark":
             check_settings(master=asked.master, scratch_at=asked.scratch, memory=asked.memory)
         elif asked.engine != "duckdb":
-            raise EngineError(f"there is no engine {asked.engine!r}: use duckdb or spark")
+            near = did_you_mean(asked.engine, ("duckdb", "spark"))
+            raise UsageError(
+                f"--engine {asked.engine!r:.60} is not known: use duckdb or spark.{near}"
+            )
         elif asked.master or asked.scratch:
             raise UsageError("--master and --scratch go with --engine spark only")
 

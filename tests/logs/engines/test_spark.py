@@ -474,7 +474,7 @@ def test_what_does_not_go_with_spark_is_refused_before_it_starts(tmp_path):
         release(log, out="file:///x/y")
     with pytest.raises(UsageError, match="exists: choose another folder"):
         release(log, **spark | {"out": tmp_path.as_uri()})
-    with pytest.raises(EngineError, match="there is no engine 'flink'"):
+    with pytest.raises(UsageError, match="--engine 'flink' is not known"):
         release(log, out=tmp_path / "b", engine="flink")
     check_settings(master="spark://x:1", scratch_at="hdfs://y/z", memory=None)
     check_settings(master="local[*]", scratch_at=None, memory=None)

@@ -4,8 +4,7 @@ import pyarrow as pa
 import pytest
 from owned_logs import moments
 
-from murmurlog.logs.inspection.times import FORMATS, choose, likely, reads
-from murmurlog.logs.times import check_time_format
+from murmurlog.logs.inspection.times import choose, likely, reads
 
 
 def found(values):
@@ -40,8 +39,3 @@ def test_two_formats_that_read_the_same_moments_are_one():
 def test_what_is_no_time_has_no_format():
     assert found(["weather", "news", "maps"]) is None
     assert found([f"{n}" for n in range(100_000, 100_100)]) is None
-
-
-def test_the_reader_takes_every_format():
-    for form in FORMATS:
-        assert check_time_format(form) == form

@@ -19,6 +19,7 @@ from murmurlog.logs.columns import NONE, REQUIRED, ROLES, known_as, roles_of
 from murmurlog.logs.encodings import ENCODINGS
 from murmurlog.logs.formats import WELL_KNOWN, check_compression, is_aol
 from murmurlog.logs.formats import guess as guess_shape
+from murmurlog.logs.inputs import name_of
 from murmurlog.logs.inspection import delimiters, encodings, times
 from murmurlog.logs.inspection.blocks import BLOCK, TextFile
 from murmurlog.logs.inspection.delimiters import Delimiter
@@ -388,7 +389,7 @@ def _clock_doubts(time: TimeFormat | None, columns: Mapping[str, Sequence[str]])
 def _check_required(name: str, roles: Mapping[str, str], found: tuple[str, ...]) -> None:
     if missing := [role for role in REQUIRED if role not in roles]:
         raise InputError(
-            f"no column of {name} looks like a {' or a '.join(missing)}. Found: {', '.join(found)}. A "
+            f"no column of {name_of(name)} looks like a {' or a '.join(missing)}. Found: {', '.join(found)}. A "
             "log needs a column that tells users apart and one with their queries."
         )
 

@@ -13,31 +13,13 @@ from typing import Any
 import duckdb
 
 from murmurlog.logs.engines.duckdb import quoted
+from murmurlog.logs.times import COMMON_FORMATS
 
 STANDARD = ""  # what is read without --time-format: ISO 8601 and Unix time
 EARLIEST, LATEST = 1990, 2100  # years of a search log
 NEAR = 0.01  # of the values: formats that differ by less are both possible
 TRIED = 100  # values of a sample
-_DAYS = (
-    "%d.%m.%Y", "%d.%m.%y", "%d/%m/%Y", "%m/%d/%Y", "%d/%m/%y", "%m/%d/%y", "%d-%m-%Y", "%m-%d-%Y",
-    "%Y.%m.%d", "%d-%b-%Y", "%d %b %Y", "%d %B %Y", "%b %d %Y", "%b %d, %Y", "%B %d, %Y", "%Y%m%d",
-)  # fmt: skip
-_CLOCKS = (
-    "%H:%M:%S", "%H:%M", "%I:%M:%S %p", "%I:%M %p", "%I:%M%p", "%H:%M:%S.%f", "%H.%M", "%H.%M.%S",
-    "%H:%M:%S %z", "%H:%M:%S%z",
-)  # fmt: skip
-_WHOLE = (
-    "%d/%b/%Y:%H:%M:%S %z", "[%d/%b/%Y:%H:%M:%S %z]", "[%d/%b/%Y:%H:%M:%S]", "%d/%b/%Y:%H:%M:%S",
-    "%a %b %d %H:%M:%S %Y", "%a, %d %b %Y %H:%M:%S %z", "%Y%m%d%H%M%S", "%Y%m%d%H%M", "%Y%m%d %H%M%S",
-    "%Y%m%dT%H%M%S", "%Y-%m-%d %H:%M:%S,%f", "%Y-%m-%dT%H:%M:%S,%f", "%Y-%m-%d-%H.%M.%S",
-    "%Y/%m/%d %I:%M:%S %p", "%Y-%m-%d %I:%M:%S %p", "%Y-%m-%d %I:%M %p",
-)  # fmt: skip
 _DIRECTIVE = re.compile("%.")
-FORMATS = (
-    *_WHOLE,
-    *(f"{day}{space}{clock}" for day in _DAYS for space in (" ", ", ", "T") for clock in _CLOCKS),
-    *_DAYS,
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +55,9 @@ def likely(values: Sequence[str]) -> tuple[str, ...]:
     if 2 * sum(sum(c.isdecimal() for c in value) >= 5 for value in tried) <= len(tried):
         return ()
     signs = {_signs(value) for value in tried}
-    alike = (form for form in FORMATS if "%z" in form or _signs(_DIRECTIVE.sub("", form)) in signs)
+    alike = (
+        form for form in COMMON_FORMATS if "%z" in form or _signs(_DIRECTIVE.sub("", form)) in signs
+    )
     return (STANDARD, *(form for form in alike if any(_fits(value, form) for value in tried)))
 
 

@@ -141,7 +141,7 @@ class SafelogLiteral(Unprotected):
     def release(self, tally: Tally, /, *, entropy: Entropy) -> pa.Table:
         """Steps 6 and 7: (key columns, rows, rows_stderr, reliable)."""
         kept = []
-        for batch in tally.batches():
+        for batch in tally.batches(entropy):
             rows = batch.column("rows").to_numpy(zero_copy_only=False)
             keys, scale = batch.select(list(tally.keys)), self.b_c
             # Differs: Lap(b) is drawn on the integers; on floats, digits alone give counts away.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from murmurlog.bundle.schema import IN_LOG, is_reliable, with_notes
+from murmurlog.bundle.schema import AT_LEAST, IN_LOG, is_reliable, with_notes
 from murmurlog.mechanisms.rounds.holders import Holders
 from murmurlog.mechanisms.rounds.user_estimates import (
     UserEstimates,
@@ -48,21 +48,26 @@ def count_users(holders: Holders, counts: WeightedCounts, noise: Noise) -> Fresh
     return FreshCounts(estimates=found, d2=d2, histogram=histogram)
 
 
-def with_users(keys: pa.Table, counted: FreshCounts) -> pa.Table:
-    """The keys with their estimates in whole users; intervals are rounded outwards."""
+def with_users(keys: pa.Table, counted: FreshCounts, *, in_log: bool = True) -> pa.Table:
+    """The keys with their estimates in whole users; intervals are rounded outwards.
+
+    Not `in_log`: units were bounded before their items were counted, so that the log has at least as many
+    and there is no upper end.
+    """
     found = counted.estimates
+    high = pa.array(np.ceil(found.high).astype(np.int64))
     users, errors = pa.array(np.rint(found.users).astype(np.int64)), pa.array(found.stderr)
     columns = {
         "users": users,
         "users_stderr": errors,
         "reliable": is_reliable(users, errors),
         "users_low": pa.array(np.floor(found.low).astype(np.int64)),
-        "users_high": pa.array(np.ceil(found.high).astype(np.int64)),
+        "users_high": high if in_log else pa.nulls(len(high), high.type),
     }
     for name, column in columns.items():
         keys = keys.append_column(name, column)
     stated = {
-        "meaning": IN_LOG,
+        "meaning": IN_LOG if in_log else AT_LEAST,
         "d2": counted.d2,
         "common_error": found.common,
         "histogram": counted.histogram.tolist(),

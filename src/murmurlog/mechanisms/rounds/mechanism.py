@@ -304,7 +304,7 @@ class Rounds(Mechanism):
 
         noise = functools.partial(_drawn, entropy)
         counted = count_users(find_holders(held, keys), self.schedule.counts, noise)
-        return with_notes(with_users(keys, counted), self._remarks())
+        return with_notes(with_users(keys, counted, in_log=held.in_log), self._remarks())
 
     def _unheld(self, held: Held, entropy: Entropy) -> list[pa.Table]:
         """Keys of the pools that nobody holds and that pass: for each pool, how many and which."""

@@ -54,7 +54,8 @@ def select_streaming(
             pools = sums.left_join(held.in_pools, "item")
             sums = pools.select("item", "weight", pool=pools["pool"].fill_null(0))
         going = _Round()
-        batches = held.engine.batches(sums)
+        # Of a seed the draws repeat: items come in order, whatever the engine's threads do.
+        batches = held.engine.batches(sums.order_by("item") if entropy.seeded else sums)
         passing = going.process(batches, k=k, scale=scale, judge=judge, entropy=entropy)
         known = held.engine.store_batches(GOING_ON, passing)
         shown += going.passed

@@ -19,7 +19,10 @@ from murmurlog.privacy.counts import CHOICES
 from murmurlog.privacy.noise_laws import Floats
 from murmurlog.privacy.sampler import Integers
 
-ALLOWANCE = 0.4  # of 1 - r: how far r of an item may lie from the model's, as a standard deviation
+# Of 1 - r: how far r of an item may lie from the model's, as a standard deviation. Invented logs have up
+# to 0.45; Debian's lists of dependencies and of files, where like units hold like items, have 1.0 to 1.2.
+ALLOWANCE = 1.0
+EARLIER_ALLOWANCES = (0.4,)  # of bundles made by development versions of 0.2.0
 COMMON_ALLOWANCE = 0.1  # the same for all items together
 TAIL_FROM = 4  # bins from this m on are smoothed by a fitted curve
 TAIL_ERROR = 0.3  # relative error of the fitted curve
@@ -63,14 +66,14 @@ def weight(m: Floats, d2: int) -> Floats:
     return np.minimum(1.0, np.sqrt(d2 / np.asarray(m, np.float64)))
 
 
-def choose_d2(counts: WeightedCounts, profile: Profile) -> int:
+def choose_d2(counts: WeightedCounts, profile: Profile, *, allowance: float = ALLOWANCE) -> int:
     """The d2 with the least squared error for an item of a typical size."""
     if counts.per_user is not None:
         return counts.per_user
 
     def loss(d2: int) -> tuple[float, int]:
         r = profile.ratio(d2)
-        return d2 / (TYPICAL * r) ** 2 + (ALLOWANCE * (1 - r)) ** 2, d2
+        return d2 / (TYPICAL * r) ** 2 + (allowance * (1 - r)) ** 2, d2
 
     return min(CHOICES, key=loss)
 
@@ -200,6 +203,7 @@ def estimate_users(
     d2: int,
     sigma: float,
     contradiction: float = 0.0,
+    allowance: float = ALLOWANCE,
 ) -> UserEstimates:
     """Estimates from weighted counts (in users) with noise `sigma`; `sd` is the histogram's noise.
 
@@ -209,7 +213,7 @@ def estimate_users(
     r, variance = weights_of_holders(profile, d2, np.maximum(counts, sigma))
     users = counts / r
     size = np.maximum(users, 1.0)
-    own = (sigma / r) ** 2 + variance / r**2 * size + (ALLOWANCE * (1 - r) * size) ** 2
+    own = (sigma / r) ** 2 + variance / r**2 * size + (allowance * (1 - r) * size) ** 2
     stderr = np.sqrt(own + (common * size) ** 2)
     # Too little of these counts was measured: wide, and not reliable.
     stderr = np.where(r < LEAST_RATIO, np.maximum(stderr, size / 2), stderr)

@@ -39,6 +39,7 @@ class Held:
     unit: str
     per_user: int
     items: Items  # everything that units hold, not bounded: for the counts
+    in_log: bool = True  # else `items` are of bounded units too: the counts are "at least"
     holdings: Callable[[], Iterator[Holdings]] | None = None  # the same as codes, if it is encoded
     dense: bool = True  # items are 0 ... size - 1; else their numbers have gaps
     pools: tuple[Domain, ...] = ()  # public keys, disjoint; noised also where nobody holds them
@@ -102,11 +103,13 @@ def _hold_sets(selected: Items, items: Items, view: View, per_user: int, entropy
     n = items_for(per_user, view.set_size, consecutive=view.consecutive)
     few = bound(selected, per_user=n, way=view.way, places=True, entropy=entropy)
     made = sets(few, k=view.set_size, consecutive=view.consecutive)
-    if view.consecutive:  # runs exist only as they were cut
-        if items is not selected:
-            raise UsageError("runs of queries are counted in the rows that they were cut from")
-        items = items.with_table(made.table, kind=made.kind, keys=made.keys)
-    return numbered(made, items)
+    if not view.consecutive:
+        return numbered(made, items)
+    # Runs exist only as they were cut: a unit's later runs are never seen.
+    if items is not selected:
+        raise UsageError("runs of queries are counted in the rows that they were cut from")
+    runs = items.with_table(made.table, kind=made.kind, keys=made.keys)
+    return replace(numbered(made, runs), in_log=False)
 
 
 def in_pools(held: Held, pools: tuple[Domain, ...]) -> Held:

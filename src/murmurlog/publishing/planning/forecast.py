@@ -23,7 +23,7 @@ from murmurlog.mechanisms.rounds.holders import holders_of_pairs
 from murmurlog.privacy import WeightedCounts
 from murmurlog.privacy.counts import GRID
 from murmurlog.privacy.rounds import FULL
-from murmurlog.privacy.sampler import Integers, SeededEntropy
+from murmurlog.privacy.sampler import Entropy, Integers, SeededEntropy
 from murmurlog.publishing.plan import Plan
 from murmurlog.publishing.planning.stand_in_log import StandInLog
 
@@ -62,7 +62,7 @@ class Counts(Tally):
     engine: Any = None
     table: pa.RecordBatch
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
+    def batches(self, entropy: Entropy | None = None) -> Iterator[pa.RecordBatch]:
         """All rows at once."""
         yield self.table
 

@@ -176,7 +176,7 @@ def _carry_out(
             release_id=release_id,
             booked=book is not None,
         )
-        with committing(book, release_id) as commit:
+        with committing(book, release_id, published=target.exists if target else bool) as commit:
             if target:
                 _write(made, target, ready=commit)
             else:

@@ -277,14 +277,24 @@ def _draw(rng: np.random.Generator, sizes: Integers, law: Law) -> StandInLog:
     masses = np.append(law.items * law.users, law.own)
     masses = masses / masses.sum()
     first = np.concatenate([[0], np.cumsum(law.items)])
-    unit = np.repeat(np.arange(len(sizes)), _tries(sizes, law, masses))
+    unit = np.repeat(np.arange(len(sizes)), draws_for(sizes, law))
     block = np.searchsorted(np.cumsum(masses), rng.random(len(unit)), side="right")
     block = np.minimum(block, len(law.items))  # the last one: own items
     item = first[block] + (np.append(law.items, 1)[block] * rng.random(len(unit))).astype(np.int64)
     alone = np.flatnonzero(block == len(law.items))
     item[alone] = first[-1] + np.arange(len(alone))
+    return _sorted(*distinct_pairs(unit, item, sizes))
+
+
+def distinct_pairs(
+    unit: Integers, item: Integers, sizes: Integers, *, own_from: int = 0
+) -> tuple[Integers, Integers, Integers]:
+    """Units, items and places of the first distinct items that each unit drew, as many as it has.
+
+    Items that are added for a unit have numbers of their own, `own_from` at least.
+    """
     # An item that a unit draws again is not a new item.
-    _, fresh = np.unique(unit * (int(item.max()) + 1) + item, return_index=True)
+    _, fresh = np.unique(unit * (int(item.max(initial=0)) + 1) + item, return_index=True)
     fresh.sort()
     unit, item = unit[fresh], item[fresh]
     place = np.arange(len(unit)) - np.searchsorted(unit, unit)
@@ -294,16 +304,18 @@ def _draw(rng: np.random.Generator, sizes: Integers, law: Law) -> StandInLog:
     held = np.bincount(unit, minlength=len(sizes))
     lacking = np.repeat(np.arange(len(sizes)), sizes - held)
     nth = np.arange(len(lacking)) - np.searchsorted(lacking, lacking)
-    own = int(item.max(initial=0)) + 1 + np.arange(len(lacking))
-    return _sorted(
+    own = max(own_from, int(item.max(initial=0)) + 1) + np.arange(len(lacking))
+    return (
         np.concatenate([unit, lacking]),
         np.concatenate([item, own]),
         np.concatenate([place, held[lacking] + nth]),
     )
 
 
-def _tries(sizes: Integers, law: Law, masses: Floats) -> Integers:
+def draws_for(sizes: Integers, law: Law) -> Integers:
     """How often a unit draws so that it hardly ever lacks an item."""
+    masses = np.append(law.items * law.users, law.own)
+    masses = masses / masses.sum()
     grid = np.geomspace(1.0, 64.0 * float(sizes.max()), 200)
     seen = -np.expm1(-np.outer(grid, masses[:-1] / law.items)) @ law.items + grid * masses[-1]
     draws = np.interp(sizes, seen, grid)

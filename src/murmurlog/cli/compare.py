@@ -1,0 +1,102 @@
+"""The command that says what changed between two bundles, beyond what noise explains."""
+
+import csv
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from murmurlog.cli.app import app
+from murmurlog.cli.flags import Json
+from murmurlog.cli.output import aligned, show, show_json, tell
+from murmurlog.errors import UsageError
+
+if TYPE_CHECKING:
+    from murmurlog.bundle.compare import Comparison
+
+TITLES = {
+    "rose": "rose, by more than their errors explain",
+    "fell": "fell, by more than their errors explain",
+    "gained": "only in the second bundle",
+    "lost": "only in the first bundle",
+    "same": "in both, without a clear change",
+}
+WIDEST = 60  # characters of a key on a terminal
+
+
+@app.command()
+def compare(
+    before: Annotated[
+        Path, typer.Argument(metavar="A", help="A bundle's folder.", show_default=False)
+    ],
+    after: Annotated[
+        Path, typer.Argument(metavar="B", help="Another one's, usually later.", show_default=False)
+    ],
+    table: Annotated[str, typer.Option("--table", help="Which table.")] = "query",
+    top: Annotated[int, typer.Option("--top", help="Rows of each kind that are listed.")] = 10,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print all rows as CSV.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Say what changed from one bundle to another, beyond what noise explains."""
+    from murmurlog.bundle.compare import compare as run
+
+    if as_csv and as_json:
+        raise UsageError("--csv and --json are two forms of the output: give one")
+    if top < 0:
+        raise UsageError(f"--top must be at least 0, not {top}")
+    found = run(before, after, table=table)
+    if as_json:
+        numbers = {"table": table, **found.as_json()}
+        meanings = dict(zip(("before", "after"), found.meanings, strict=True))
+        about = {"meaning": meanings, "about": found.about}
+        show_json(numbers | about | {"rows": found.rows.to_pylist()})
+        return
+    tell(found.about)
+    if as_csv:
+        show(_csv(found))
+        return
+    for change, title in TITLES.items():
+        _show_part(found, change, title, top)
+
+
+def _csv(found: "Comparison") -> str:
+    """All rows; cells are escaped as in an export, so that no spreadsheet runs them."""
+    from murmurlog.bundle.export import cell
+
+    text = io.StringIO()
+    lines = csv.writer(text, lineterminator="\n")
+    lines.writerow(found.rows.column_names)
+    lines.writerows(map(cell, row.values()) for row in found.rows.to_pylist())
+    return text.getvalue().rstrip("\n")
+
+
+def _show_part(found: "Comparison", change: str, title: str, top: int) -> None:
+    """The rows of one kind of change, at most `top` of them."""
+    import pyarrow.compute as pc
+
+    rows = found.rows.filter(pc.equal(found.rows["change"], change))
+    more = f", the first {top}" if rows.num_rows > top > 0 else ""
+    show(f"{rows.num_rows:,} {title}{more}")
+    listed = rows.slice(0, top)
+    if listed.num_rows:
+        keys = rows.column_names[: rows.column_names.index("change")]
+        lines = [[*keys, "before", "after", "difference"]]
+        lines += [_line(row, keys) for row in listed.to_pylist()]
+        show("\n".join(f"  {line}" for line in aligned(lines).splitlines()))
+
+
+def _line(row: dict[str, Any], keys: list[str]) -> list[str]:
+    count = "users" if "users_before" in row else "rows"
+
+    def number(name: str) -> str:
+        value, low, high = (row[f"{name}{end}"] for end in ("", "_low", "_high"))
+        if value is None:
+            return "-"
+        sign = "+" if name == "difference" else ""
+        ends = [f"{end:{sign},}" if end is not None else "no end" for end in (low, high)]
+        return f"{value:{sign},} ({ends[0]} to {ends[1]})"
+
+    texts = [row[k] if isinstance(row[k], str) else " > ".join(row[k]) for k in keys]
+    cut = [text if len(text) <= WIDEST else text[: WIDEST - 3] + "..." for text in texts]
+    return [*cut, *(number(name) for name in (f"{count}_before", f"{count}_after", "difference"))]
