@@ -15,7 +15,7 @@ help:
 	@echo "make check     format, lint, types, tests"
 	@echo "make bench     the benchmarks"
 	@echo "make audit     attack every mechanism, and broken twins of them"
-	@echo "make faults    kill and starve releases, damage ledgers, look at what is left"
+	@echo "make faults    kill and starve releases and series, damage ledgers, look at what is left"
 	@echo "make fuzz      hostile logs, files, parameters and bundles by the thousand; one log on every road"
 
 $(VENV)/run: requirements.txt pyproject.toml
@@ -93,6 +93,7 @@ audit: $(VENV)/run
 
 faults: $(VENV)/run
 	$(BIN)/python audits/faults.py
+	$(BIN)/python audits/series_faults.py
 
 fuzz: $(VENV)/dev
 	$(BIN)/python audits/fuzz.py

@@ -25,6 +25,8 @@ import murmurlog.cli.entry as entry
 import murmurlog.cli.main
 import murmurlog.publishing.ledger
 import murmurlog.publishing.release
+import murmurlog.publishing.series
+from murmurlog.mechanisms.rounds.mechanism import Rounds
 
 WATCHED = ("open", "os.", "shutil.", "sqlite3.", "tempfile.", "fcntl.")
 # Landlock: system calls, and the rights to write, make, remove, move and cut files.
@@ -74,8 +76,35 @@ def jumping(seconds: list[float]) -> None:
         def now(cls, tz: datetime.tzinfo | None = None) -> Any:
             return datetime.datetime.fromtimestamp(next(jumps), tz)
 
-    for module in (murmurlog.publishing.ledger, murmurlog.publishing.release):
+    for module in (
+        murmurlog.publishing.ledger,
+        murmurlog.publishing.release,
+        murmurlog.publishing.series,
+    ):
         module.__dict__["datetime"] = Clock
+
+
+def limit_files(size: int) -> None:
+    """From here on no file grows beyond so many bytes, as on a disk that is full."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+
+def record_draws(path: str, ledger: str, size: int | None) -> None:
+    """Appends to a file, at each draw of a table by rounds, how many entries the ledger has.
+
+    After that the disk is full, if a size is given.
+    """
+    draw = Rounds.release
+
+    def recorded(self: Any, *given: Any, **more: Any) -> Any:
+        with open(path, "a") as file:
+            file.write(f"{len(murmurlog.publishing.ledger.Ledger(ledger).entries())}\n")
+        if size is not None:
+            limit_files(size)
+        return draw(self, *given, **more)
+
+    Rounds.release = recorded  # type: ignore[method-assign]
 
 
 def run(asked: dict[str, Any]) -> NoReturn:
@@ -122,14 +151,15 @@ def run(asked: dict[str, Any]) -> NoReturn:
         timer.daemon = True
         timer.start()
     if asked.get("size"):
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (asked["size"], asked["size"]))
+        limit_files(asked["size"])
     if asked.get("ordinary") and os.geteuid() == 0:
         ordinary()
     if asked.get("seconds"):
         signal.setitimer(signal.ITIMER_REAL, asked["seconds"])  # ends it: nobody handles it
     if asked.get("clock"):
         jumping(asked["clock"])
+    if asked.get("draws"):
+        record_draws(asked["draws"], asked["ledger"], asked.get("size_when_drawn"))
     if asked.get("writes"):
         sys.addaudithook(writing)
     if asked.get("fenced"):

@@ -10,6 +10,9 @@ import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
 import pytest
 import typer
 from page_limits import faults, pages
@@ -214,6 +217,21 @@ def test_the_page_about_budgets_runs_as_written(tmp_path):
     book = Ledger(tmp_path / "budget.db", must_exist=True)
     assert [change.by_whom for change in book.cap_history()] == 3 * ["Jane Doe"]
     assert book.entries() == []
+
+
+@pytest.mark.slow
+def test_the_page_about_a_series_runs_as_written(tmp_path):
+    (tmp_path / "logs").mkdir()
+    for month in ("2026-01", "2026-02", "2026-03"):
+        lines = [f"u{user}\t{month}-05 10:00:00\tnews" for user in range(300)]
+        log = "user\ttime\tquery\n" + "\n".join(lines) + "\n"
+        table = pa.csv.read_csv(
+            pa.py_buffer(log.encode()), parse_options=pa.csv.ParseOptions(delimiter="\t")
+        )
+        pq.write_table(table, tmp_path / "logs" / f"{month}.parquet")
+    assert run_page(DOCS / "how-to" / "publish-every-month.md", tmp_path) == 3
+    entries = Ledger(tmp_path / "budget.db", must_exist=True).entries()
+    assert [entry.period for entry in entries] == ["2026-01", "2026-02", "2026-03"]
 
 
 @pytest.mark.slow

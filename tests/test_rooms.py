@@ -35,7 +35,7 @@ DRAWING = {
     "publishing/planning/stand_in_log",
     "publishing/planning/forecast",
     "publishing/planning/later_periods",
-    "publishing/release",
+    "publishing/preparation",
     "auditing/probes",
     "evaluation/scores",
     "evaluation/count_errors",

@@ -63,9 +63,16 @@ def publish(
             (root / name).write_text(card, encoding="utf-8")
         lines = [f"{digest}  {name}\n" for name, digest in sums(root).items()]
         (root / SUMS).write_text("".join(lines), encoding="utf-8")
-        _plain_marks(root, certificate.published)
-        check_target(out)
-        settle(root, out, ready=lambda: ready(checksum_of(root)))
+        put_in_place(root, out, published=certificate.published, ready=ready)
+
+
+def put_in_place(
+    made: Path, out: Path, *, published: str, ready: Callable[[str], None] = lambda _: None
+) -> None:
+    """Moves a finished bundle to `out` in one step; `ready` as of `publish`."""
+    _plain_marks(made, published)
+    check_target(out)
+    settle(made, out, ready=lambda: ready(checksum_of(made)))
 
 
 def _plain_marks(root: Path, published: str) -> None:

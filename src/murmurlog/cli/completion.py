@@ -31,6 +31,8 @@ VALUES: dict[str, tuple[str, ...] | Callable[[], Iterable[str]]] = {
     "--engine": ("duckdb", "spark"),
     "--to": ("csv", "parquet", "tsv", "trec", "hf", "ir-datasets", "graph", "filter"),
     "--rule": ("sum", "filter"),
+    "--period": ("month", "week", "day"),
+    "--select": ("all", "period"),
     "--like": ("aol", "zealous"),
     "--kind": FORECAST_KINDS,
     "--goal": ("coverage", "precision"),

@@ -31,6 +31,7 @@ TITLES = {
     "Planned": "Budget",
     "Measured": "Budget",
     "Booking": "Budget",
+    "SeriesOptions": "Series",
     "ReadOptions": "Your log",
     "SourceOptions": "Your log",
     "Running": "Where it runs",
@@ -70,6 +71,15 @@ EXAMPLES = {
     "ledger convert": ("murmurlog ledger convert web --to filter --ledger budget.db",),
     "ledger require-cap": ("murmurlog ledger require-cap --ledger budget.db",),
     "ledger statement": ("murmurlog ledger statement web --ledger budget.db --out web.html",),
+    "series init": (
+        "murmurlog series init series.toml --logs 'logs/{period}.parquet' --first 2026-01 --source web "
+        "--epsilon 3 --delta 1e-5 --reason 'monthly tables'",
+    ),
+    "series run": (
+        "murmurlog series run series.toml",
+        "murmurlog series run series.toml --again 2026-03",
+    ),
+    "series status": ("murmurlog series status series.toml",),
     "evaluate": (
         "murmurlog evaluate log.parquet --bundle bundle --out report.html",
         "murmurlog evaluate log.parquet --mechanisms rounds --tasks statistics --out rounds.html",

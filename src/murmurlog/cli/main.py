@@ -21,6 +21,7 @@ from murmurlog.cli import (
     profile,
     release,
     reproduce,
+    series,
     serve,
     stop,
     verify,
@@ -47,6 +48,7 @@ __all__ = [
     "profile",
     "release",
     "reproduce",
+    "series",
     "serve",
     "verify",
 ]

@@ -202,7 +202,7 @@ def guess(path: str, format: str | None = None) -> dict[str, str]:
     A release never guesses: one user's rows must not decide how other users' rows are read.
     """
     try:
-        file = _files_of(path)[0]
+        file = files_at(path)[0]
     except (InputError, UsageError):
         return {}
     named, packed = _format_or_none(file) or (None, compression_of(file))
@@ -269,7 +269,7 @@ def _kinds(path: str, options: SourceOptions) -> dict[Path, _Kind]:
     """The files of a path and what each is; in a folder, files that are not logs are skipped."""
     kinds = {}
     folder = Path(path).is_dir()
-    for file in _files_of(path):
+    for file in files_at(path):
         if kind := _kind(file, options):
             kinds[file] = kind
         elif not folder:
@@ -282,7 +282,8 @@ def _kinds(path: str, options: SourceOptions) -> dict[Path, _Kind]:
     return kinds
 
 
-def _files_of(path: str) -> list[Path]:
+def files_at(path: str) -> list[Path]:
+    """The files of a path, folder or glob; raises InputError if there are none."""
     here = Path(path)
     if not here.is_dir():
         return _files(here, path)
@@ -442,7 +443,7 @@ def files_of(path: str) -> dict[Path, tuple[str | None, str | None]]:
     In a folder, files whose names say no format are left out if others do.
     """
     found: dict[Path, tuple[str | None, str | None]] = {
-        file: _format_or_none(file) or (None, compression_of(file)) for file in _files_of(path)
+        file: _format_or_none(file) or (None, compression_of(file)) for file in files_at(path)
     }
     named = {file: kind for file, kind in found.items() if kind[0]}
     return named if named and Path(path).is_dir() else found

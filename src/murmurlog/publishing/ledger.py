@@ -8,14 +8,12 @@ limits that the cap fixes (`ledger_filter`). A source is a population of users, 
 of one service are one source. Changes of caps are kept with their reasons.
 """
 
-import difflib
 import math
 import os
 import pwd
 import shlex
 import sqlite3
-import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -32,6 +30,7 @@ from murmurlog.publishing.ledger_filter import (
     remainder,
     rule_of,
 )
+from murmurlog.publishing.ledger_names import MOST_NAMES, check_name, known_name, similar_names
 from murmurlog.publishing.ledger_records import (
     FILTER,
     ROUNDING,
@@ -47,10 +46,10 @@ from murmurlog.publishing.ledger_records import (
     read_names,
     requires_cap,
 )
+from murmurlog.publishing.ledger_series import LOST, check_step
+from murmurlog.publishing.series_periods import Step
 
-LIKE = 0.65  # difflib's ratio from which two names count as similar
 MOST_LETTERS = 1000  # of a reason
-MOST_NAMES = 3  # of known sources in a message
 
 
 class Ledger(LedgerFile):
@@ -83,7 +82,7 @@ class Ledger(LedgerFile):
         check_name(source)
         made = _signature(by_whom, reason)
         with self._transaction(write=True) as db:
-            name = _named(db, source)
+            name = known_name(db, source)
             before = read_account(db, name)
             change = _change(before, rule_of(before, rule), epsilon, delta, pure, made)
             if change.rule == FILTER and (change.changed or keys_share is not None):
@@ -125,7 +124,7 @@ class Ledger(LedgerFile):
                 f"--to {to!r:.40}: a source can be converted to the rule {FILTER} only"
             )
         with self._transaction(write=True, make=False) as db:
-            name = _named(db, source)
+            name = known_name(db, source)
             if name not in read_names(db):
                 raise UsageError(self._unknown(db, name))
             before = read_account(db, name)
@@ -169,16 +168,18 @@ class Ledger(LedgerFile):
         new_source: bool = False,
         loss: Loss | None = None,
         distance: float = 0.0,
+        step: Step | None = None,
     ) -> Account:
         """Raises Refused unless the cost fits; books nothing. `unit` may be more specific than the cost's.
 
         A source that the ledger does not have is refused unless `new_source` accepts it. `loss` and the
         `distance` of the sampler count under the rule filter; without a loss the cost counts as (epsilon,
-        delta) of which no more is known.
+        delta) of which no more is known. `step` is the place of the release in a series, if it is of one.
         """
         check_name(source)
         with self._transaction() as db:
-            name = _named(db, source)
+            name = known_name(db, source)
+            check_step(read_entries(db), name, step)
             account, _ = self._fits(db, name, cost, unit or cost.unit, new_source, loss, distance)
             return account
 
@@ -194,17 +195,20 @@ class Ledger(LedgerFile):
         new_source: bool = False,
         loss: Loss | None = None,
         distance: float = 0.0,
+        step: Step | None = None,
     ) -> Account:
         """Books the cost as spent, or raises Refused. Returns the account as it was before."""
         check_name(source)
         with self._transaction(write=True, make=new_source) as db:
-            name = _named(db, source)
+            name = known_name(db, source)
+            check_step(read_entries(db), name, step)
             before, amounts = self._fits(
                 db, name, cost, unit or cost.unit, new_source, loss, distance
             )
             _open_source(db, name)
             db.execute(
-                "INSERT INTO entries VALUES (?, ?, 'reserved', ?, ?, ?, ?, ?, ?, NULL, ?, ?, ?, ?, ?, NULL, NULL)",
+                "INSERT INTO entries VALUES (?, ?, 'reserved', ?, ?, ?, ?, ?, ?, NULL, ?, ?, ?, ?, ?, NULL, "
+                "NULL, ?, ?, NULL)",
                 (
                     release_id,
                     name,
@@ -216,6 +220,8 @@ class Ledger(LedgerFile):
                     _now(),
                     title,
                     *(amounts or (None,) * len(Amounts._fields)),
+                    step and step.series,
+                    step and step.period,
                 ),
             )
         return before
@@ -238,11 +244,27 @@ class Ledger(LedgerFile):
         with self._transaction(write=True, make=False) as db:
             done = db.execute(
                 "UPDATE entries SET state = ?, committed_at = ?, bundle = ?, checksum = ? "
-                "WHERE release_id = ?",
-                (state, at, bundle, checksum, release_id),
+                "WHERE release_id = ? AND state != ?",
+                (state, at, bundle, checksum, release_id, LOST),
             )
             if done.rowcount != 1:
                 raise Refused(f"the ledger {self.path.name} has no entry {release_id} to commit")
+
+    def place(self, release_id: str) -> None:
+        """Records that the bundle of a release of a series is in its place."""
+        with self._transaction(write=True, make=False) as db:
+            db.execute(
+                "UPDATE entries SET placed_at = ? WHERE release_id = ?", (_now(), release_id)
+            )
+
+    def lose(self, release_id: str) -> None:
+        """Marks a release of a series as lost: its cost stays spent, and it can never be committed."""
+        with self._transaction(write=True, make=False) as db:
+            db.execute(
+                "UPDATE entries SET state = ?, committed_at = NULL, bundle = NULL, checksum = NULL "
+                "WHERE release_id = ? AND series IS NOT NULL AND placed_at IS NULL",
+                (LOST, release_id),
+            )
 
     def contents(self) -> Contents:
         """Everything in the ledger, as of one moment."""
@@ -252,7 +274,7 @@ class Ledger(LedgerFile):
     def entries(self, source: str | None = None) -> list[Entry]:
         """Every booking, oldest first."""
         with self._transaction() as db:
-            name = None if source is None else _named(db, source)
+            name = None if source is None else known_name(db, source)
             return [entry for entry in read_entries(db) if name is None or entry.source == name]
 
     def find(self, release_id: str) -> Entry | None:
@@ -272,7 +294,7 @@ class Ledger(LedgerFile):
         """The account of a source; raises UsageError if there is none."""
         check_name(source)
         with self._transaction() as db:
-            name = _named(db, source)
+            name = known_name(db, source)
             if name not in read_names(db):
                 raise UsageError(self._unknown(db, name))
             return read_account(db, name)
@@ -280,7 +302,7 @@ class Ledger(LedgerFile):
     def similar(self, source: str) -> list[str]:
         """The other sources whose names resemble this one."""
         with self._transaction() as db:
-            return _similar(source, read_names(db))
+            return similar_names(source, read_names(db))
 
     def _fits(
         self,
@@ -337,7 +359,7 @@ class Ledger(LedgerFile):
         here = self.path.name + ("" if self._file.exists() else " (there is no such file yet)")
         text = f"there is no source {source!r:.60} in {here}"
         names = read_names(db)
-        if similar := _similar(source, names):
+        if similar := similar_names(source, names):
             return f"{text}; did you mean {' or '.join(f'{name!r:.60}' for name in similar)}?"
         if 0 < len(names) <= MOST_NAMES:
             text += f"; it has {', '.join(f'{name!r:.60}' for name in names)}"
@@ -347,14 +369,6 @@ class Ledger(LedgerFile):
         return (
             f"murmurlog ledger cap {shlex.quote(source)} --epsilon ... --delta ... --ledger "
             f"{shlex.quote(self.path.name)}"
-        )
-
-
-def check_name(source: str) -> None:
-    """Raises unless the name is one plain line with visible characters."""
-    if odd_line([source]) is not None or normalise(source) is None:
-        raise UsageError(
-            f"{source!r:.60} is not a valid name of a source: write one plain line with visible characters"
         )
 
 
@@ -407,31 +421,6 @@ def _keep(db: sqlite3.Connection, change: CapChange) -> None:
         ":os_user, :reason, :keys_share, :mu2, :keys, :distance, :pure)",
         vars(change),
     )
-
-
-def _named(db: sqlite3.Connection, source: str) -> str:
-    """The account of a name: a known one, or a new one that does not resemble a known one.
-
-    A misspelled name must not open a second account with its own budget. Older ledgers may have such
-    pairs; each account is found by its exact name.
-    """
-    new = unicodedata.normalize("NFC", source).strip()
-    known = read_names(db)
-    if found := next((name for name in (source, new) if name in known), None):
-        return found
-    if twin := next((name for name in known if normalise(name) == normalise(new)), None):
-        raise UsageError(
-            f"the ledger has no source {new!r:.60}, but it has {twin!r:.60}: use that name. Names of "
-            "two sources must differ in more than case, spaces and forms of letters."
-        )
-    return new
-
-
-def _similar(source: str, names: Sequence[str]) -> list[str]:
-    """The names that resemble this one, the most similar first."""
-    by_key = {normalise(name) or name: name for name in names if name != source}
-    found = difflib.get_close_matches(normalise(source) or source, by_key, MOST_NAMES, LIKE)
-    return [by_key[key] for key in found]
 
 
 def _open_source(db: sqlite3.Connection, name: str) -> None:

@@ -18,7 +18,7 @@ from murmurlog.errors import Refused, UsageError
 
 WAIT_SECONDS = 30
 APPLICATION_ID = 0x6D75726D  # "murm", in the file's header
-VERSION = 4  # user_version in the file's header; ledgers of version 1 have 0 there
+VERSION = 5  # user_version in the file's header; ledgers of version 1 have 0 there
 # A cap's history is the cap: the last row of a source holds. The rule by which releases of a source
 # add up is part of its cap, and so are the limits of a budget filter, which are stored and not
 # computed again. Histories are append-only, for other programs, too.
@@ -59,6 +59,10 @@ FILTER = (
 )
 # Of a published bundle: where it was written, seen from the ledger, and the SHA-256 of its list of checksums.
 BUNDLES = tuple(f"ALTER TABLE entries ADD COLUMN {name} TEXT" for name in ("bundle", "checksum"))
+# Of a release of a series: its series, its period, and when its runner saw the bundle in its place.
+SERIES = tuple(
+    f"ALTER TABLE entries ADD COLUMN {name} TEXT" for name in ("series", "period", "placed_at")
+)
 # From each version to the next one.
 UPGRADES = {
     1: (
@@ -76,12 +80,14 @@ UPGRADES = {
     ),
     2: FILTER,
     3: BUNDLES,
+    4: SERIES,
 }
 SEALED = {
     1: ("sources", "entries"),
     2: ("sources", "entries", "cap_history", "requirement_history"),
     3: ("sources", "entries", "cap_history", "requirement_history"),
     4: ("sources", "entries", "cap_history", "requirement_history"),
+    5: ("sources", "entries", "cap_history", "requirement_history"),
 }
 
 
@@ -112,6 +118,10 @@ class LedgerFile:
     def folder(self) -> Path:
         """Where it is; what it records of places is relative to this."""
         return self._file.parent
+
+    def seen_from(self, path: Path) -> str:
+        """A path as the ledger records it: as seen from its folder, so that both may move together."""
+        return os.path.relpath(os.path.realpath(path), self.folder)
 
     @contextmanager
     def _transaction(
@@ -243,7 +253,7 @@ def _create(db: sqlite3.Connection) -> None:
     """The tables of a new ledger."""
     db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     db.execute(f"PRAGMA user_version = {VERSION}")
-    for statement in (*SCHEMA, *FILTER, *BUNDLES):
+    for statement in (*SCHEMA, *FILTER, *BUNDLES, *SERIES):
         db.execute(statement)
     _seal(db)
 

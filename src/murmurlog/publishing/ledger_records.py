@@ -23,7 +23,7 @@ class Entry:
 
     release_id: str
     source: str
-    state: str  # reserved or committed
+    state: str  # reserved, committed, or lost: of a series, given up for good
     epsilon: float
     delta: float
     unit: str
@@ -39,6 +39,9 @@ class Entry:
     # Where the bundle was written, seen from the ledger's folder; None: not published, or a profile.
     bundle: str | None = None
     checksum: str | None = None  # the SHA-256 of the bundle's list of checksums
+    series: str | None = None  # this and the next two: of a release of a series
+    period: str | None = None
+    placed_at: str | None = None  # when its runner saw the bundle in its place
 
     @property
     def amounts(self) -> Amounts | None:

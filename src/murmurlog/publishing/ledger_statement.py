@@ -21,7 +21,7 @@ from murmurlog.publishing.ledger import Ledger
 from murmurlog.publishing.ledger_filter import left_in_words, percent, spent_in_words
 from murmurlog.publishing.ledger_records import FILTER, Account, CapChange, Contents, Entry
 
-STATES = {"committed": "published", "reserved": "not published"}
+STATES = {"committed": "published", "reserved": "not published", "lost": "lost"}
 WAITING = "booked and not published: still running, or failed after the booking. Counts as spent"
 REQUIRED = {
     True: "Every source needs a cap: releases on a source without one are refused.",

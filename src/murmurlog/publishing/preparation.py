@@ -1,7 +1,6 @@
 """A release prepared: its source found, its tables planned, and all checked that can fail before a row is read."""
 
 import json
-import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -97,7 +96,7 @@ class Prepared:
         target = self.target
         place = "" if isinstance(target, Path) else mask(target)
         if isinstance(target, Path) and self.book:
-            place = os.path.relpath(os.path.realpath(target), self.book.folder)
+            place = self.book.seen_from(target)
         try:
             with committing(self.book, self.release_id, published=self._published) as commit:
                 yield lambda checksum: commit(bundle=place, checksum=checksum)
@@ -148,6 +147,7 @@ class Prepared:
             self.account, self.total, release_id=self.release_id, what=what, unit=self.booked_unit,
             title=(self.request.statements.about or {}).get("title", ""),
             new_source=self.request.booking.new_source, loss=self.loss, distance=self.distance,
+            step=self.request.step,
         )  # fmt: skip
 
 
@@ -234,7 +234,7 @@ def prepare(request: ReleaseRequest, copies: ExitStack, say: Callable[[str], Non
         return prepared
     known = book.check(
         account, total, unit=prepared.booked_unit, new_source=booking.new_source,
-        loss=prepared.loss, distance=prepared.distance,
+        loss=prepared.loss, distance=prepared.distance, step=request.step,
     )  # fmt: skip
     return replace(prepared, limited=known.limits is not None)
 

@@ -19,7 +19,8 @@ from murmurlog.errors import InputError, UsageError
 from murmurlog.logs.inspection.inspect import Column, Inspection
 from murmurlog.logs.inspection.trial import Trial
 from murmurlog.logs.options import SourceOptions
-from murmurlog.publishing.ledger import Ledger, check_name
+from murmurlog.publishing.ledger import Ledger
+from murmurlog.publishing.ledger_names import check_name
 from murmurlog.publishing.ledger_records import Account
 
 TOML = "murmurlog.toml"

@@ -27,6 +27,7 @@ from murmurlog.bundle.options import (
 from murmurlog.errors import UsageError
 from murmurlog.logs.inputs import LogSource
 from murmurlog.logs.options import ReadOptions
+from murmurlog.publishing.series_periods import Step
 
 
 def mechanism_of(text: str) -> str | dict[str, str]:
@@ -256,11 +257,18 @@ class ReleaseRequest:
     running: Running = Running()
     statements: Statements = Statements()
     options: Mapping[str, Any] = field(default_factory=dict)  # the mechanisms' own
+    step: Step | None = None  # its place in a series
     dry_run: bool = False
 
     @classmethod
     def of(
-        cls, source: LogSource, *, out: str | Path, dry_run: bool = False, **keywords: Any
+        cls,
+        source: LogSource,
+        *,
+        out: str | Path,
+        step: Step | None = None,
+        dry_run: bool = False,
+        **keywords: Any,
     ) -> "ReleaseRequest":
         """The request of these keywords: those of the groups above, others are the mechanisms'."""
         groups = (Budget, Content, ReadOptions, Booking, Running, Statements)
@@ -270,5 +278,5 @@ class ReleaseRequest:
         )
         return cls(
             source=source, out=out, budget=budget, content=content, read=read, booking=booking,
-            running=running, statements=statements, options=options, dry_run=dry_run,
+            running=running, statements=statements, options=options, step=step, dry_run=dry_run,
         )  # fmt: skip

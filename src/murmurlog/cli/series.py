@@ -1,0 +1,156 @@
+"""The commands on a series of releases. Imports are late: --help answers at once."""
+
+from contextlib import chdir
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from murmurlog.cli.app import Commands, app
+from murmurlog.cli.flags import Json
+from murmurlog.cli.help_text import Group
+from murmurlog.cli.ledger import Decision
+from murmurlog.cli.options import takes
+from murmurlog.cli.output import aligned, progress, show, show_json, tell
+from murmurlog.errors import DiskError, InputError
+from murmurlog.publishing.series_spec import SeriesOptions
+
+if TYPE_CHECKING:
+    from murmurlog.publishing.series import PeriodState, Status
+
+series_app = Commands(cls=Group, help="A release every month, week or day under one cap.")
+app.add_typer(series_app, name="series", no_args_is_help=True)
+File = Annotated[
+    Path, typer.Argument(metavar="SPEC", help="The series, a TOML file.", show_default=False)
+]
+
+
+@series_app.command("init")
+@takes(series=SeriesOptions, decision=Decision)
+def series_init(
+    path: File, series: SeriesOptions, decision: Decision, as_json: Json = False
+) -> None:
+    """Write the file of a series, and set the cap of its source if the ledger has none."""
+    from murmurlog.publishing.series_init import init_series
+
+    started = init_series(path, series, **asdict(decision))
+    spec = started.spec
+    cap = f'source "{spec.source}": epsilon {spec.epsilon:.4g}, delta {spec.delta:.3g} in all, by the rule filter'
+    tell(f"{cap}; " + ("set in " if started.cap_set else "as it was in ") + spec.ledger)
+    if spec.name in started.known:
+        tell(
+            f'the ledger has releases of series "{spec.name}": their periods are not released again'
+        )
+    elif started.known:
+        names = ", ".join(f'"{name}"' for name in started.known)
+        tell(
+            f"note: the ledger has releases of series {names} on this source; a series of another name "
+            "releases their periods again"
+        )
+    tell(
+        f"wrote {path}: each {spec.first.kind} from {spec.first} on spends 1/{spec.releases} of the cap; "
+        f"next: murmurlog series run {path}"
+    )
+    if as_json:
+        shown = {**vars(spec), "first": str(spec.first), "last": spec.last and str(spec.last)}
+        shown |= {"skip": [str(each) for each in spec.skip]}
+        shown |= {"period": spec.first.kind, "release": dict(spec.release)}
+        show_json({"spec": str(path), "cap_set": started.cap_set, **shown})
+
+
+@series_app.command("run")
+def series_run(
+    path: File,
+    once: Annotated[
+        bool, typer.Option("--once", help="Release one period, not all that are due.")
+    ] = False,
+    again: Annotated[
+        str | None,
+        typer.Option(
+            "--again",
+            metavar="PERIOD",
+            help="Release a period that was lost; spends another part of the cap.",
+        ),
+    ] = None,
+    expect: Annotated[
+        bool,
+        typer.Option("--expect", help="Fail if the log of a period that is over is not there."),
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Release every period that is due, each once. Fit for cron."""
+    from murmurlog.publishing.series import run_series
+    from murmurlog.publishing.series_spec import read_spec
+
+    spec = read_spec(path)
+    with chdir(path.parent):
+        with progress() as say:
+            run = run_series(
+                spec, once=once, again=again, say=say,
+                done=lambda period, outcome: say(f"{period}: published in {outcome.out}"),
+            )  # fmt: skip
+        for period in run.finished:
+            tell(f"{period}: published; an earlier run had made it and ended before that")
+        if as_json:
+            show_json(run.as_json())
+        if run.busy:
+            tell(f'another run of series "{spec.name}" is at work: nothing was done')
+            return
+        if run.lost:
+            listed = ", ".join(run.lost)
+            raise DiskError(
+                f'{listed} of series "{spec.name}" was booked by a run that ended before the bundle was made. '
+                "It is lost: its part of the cap stays spent. The next run goes on with the periods after it; to "
+                f"spend another part on it: murmurlog series run {path} --again {run.lost[0]}"
+            )
+        if run.waiting and expect:
+            raise InputError(
+                f"{run.waiting.period} is over, and its log {run.waiting.missing!r} is not there"
+            )
+        if run.waiting:
+            tell(f"waiting for {run.waiting.missing}")
+        elif not (run.released or run.finished):
+            tell("nothing is due")
+
+
+@series_app.command("status")
+def series_status(path: File, as_json: Json = False) -> None:
+    """Each period: published, lost, due or waiting for its log; and what is left of the cap."""
+    from murmurlog.publishing.series import series_status as look
+    from murmurlog.publishing.series_spec import read_spec
+
+    spec = read_spec(path)
+    with chdir(path.parent):
+        status = look(spec)
+    if as_json:
+        show_json(status.as_json())
+        return
+    show(aligned([[str(each.period), *_described(each, status)] for each in status.periods]))
+    show(f'left of the cap of source "{status.account.name}": {status.left}')
+    cap = status.account.epsilon_cap, status.account.delta_cap
+    if cap != (spec.epsilon, spec.delta):
+        tell(
+            f"note: the ledger has a cap of epsilon {cap[0]:.6g}, delta {cap[1]:.3g}, which holds; {path.name} "
+            "says another one"
+        )
+    if status.clock_behind:
+        tell(
+            f"warning: the clock is behind: the last release was booked at {status.clock_behind} UTC"
+        )
+
+
+def _described(each: "PeriodState", status: "Status") -> tuple[str, str]:
+    """The state of a period in a word, and what there is to say."""
+    rows = ", ".join(f"{name} {rows:,} rows" for name, rows in each.rows.items())
+    said = {
+        "published": f"{each.bundle}  {rows}" if each.bundle else "its bundle was moved or removed",
+        "lost": "booked, not published; its part of the cap is spent",
+        "interrupted": "the next run finishes it, or reports it as lost",
+        "skipped": "a later period is booked",
+        "waiting": f"for {each.missing}",
+        "future": f"over on {each.period.end}",
+    }
+    if each.state == "interrupted" and status.running:
+        return "running", "a run is at work on it"
+    return each.state, said.get(each.state, "")

@@ -1,0 +1,75 @@
+"""Starts a series: checks its description against the ledger, sets the cap, writes the file."""
+
+from contextlib import chdir, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from murmurlog.errors import UsageError
+from murmurlog.publishing.ledger import Ledger
+from murmurlog.publishing.ledger_records import FILTER
+from murmurlog.publishing.series_spec import (
+    SeriesOptions,
+    Spec,
+    check_spec_target,
+    spec_of,
+    write_spec,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Started:
+    """A series whose file was written."""
+
+    spec: Spec
+    cap_set: bool  # whether the ledger had no cap for the source
+    known: tuple[str, ...]  # series of the source that the ledger has already
+
+
+def init_series(
+    path: Path, said: SeriesOptions, *, reason: str | None = None, by_whom: str | None = None
+) -> Started:
+    """Writes the file of a series, which must not exist, and sets the cap of its source if it has none."""
+    check_spec_target(path)
+    spec = spec_of(said)
+    with chdir(path.parent):
+        book = Ledger(spec.ledger)
+        account = None
+        with suppress(
+            UsageError
+        ):  # there is none; a name that is nearly a known one is refused below
+            account = book.account(spec.source)
+        has_cap = account is not None and account.epsilon_cap is not None
+        if account is not None and has_cap:
+            cap = account.epsilon_cap, account.delta_cap
+            if account.rule != FILTER:
+                raise UsageError(
+                    f'source "{spec.source}" is accounted by the rule {account.rule}, and a series needs the rule '
+                    f"filter: murmurlog ledger convert NAME --to filter puts what is left of its cap under it"
+                )
+            asked = said.epsilon or cap[0], said.delta or cap[1]
+            if asked != cap:
+                raise UsageError(
+                    f'source "{spec.source}" has a cap of epsilon {cap[0]:.6g}, delta {cap[1]:.3g}: leave --epsilon '
+                    "and --delta out, or change it with murmurlog ledger cap"
+                )
+            assert cap[0] is not None
+            assert cap[1] is not None
+            spec = replace(spec, epsilon=cap[0], delta=cap[1])
+        elif said.epsilon is None or said.delta is None:
+            raise UsageError(
+                f'source "{spec.source}" has no cap in {book.path.name}: give --epsilon and --delta for all releases '
+                "together, and --reason"
+            )
+        elif not reason:
+            raise UsageError(
+                f'init sets the cap of source "{spec.source}", for good in its rule, and the ledger keeps why: '
+                "give --reason"
+            )
+        else:
+            book.cap(
+                spec.source, epsilon=said.epsilon, delta=said.delta, rule=FILTER, reason=reason,
+                by_whom=by_whom,
+            )  # fmt: skip
+        series = [entry.series for entry in book.entries(spec.source) if entry.series]
+    write_spec(spec, path)
+    return Started(spec=spec, cap_set=not has_cap, known=tuple(dict.fromkeys(series)))
