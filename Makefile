@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 SLOW_WORKERS ?= 2
+FUZZ_FILES ?= 20000
 
 .PHONY: help lint demo docs test test-all check format lock bench audit faults fuzz clean
 
@@ -97,7 +98,7 @@ faults: $(VENV)/run
 
 fuzz: $(VENV)/dev
 	$(BIN)/python audits/fuzz.py
-	$(BIN)/python audits/reader_fuzz.py --files 100000
+	$(BIN)/python audits/reader_fuzz.py --files $(FUZZ_FILES)
 	$(BIN)/python audits/roads.py
 
 # New locks, with hashes and without the name of any index.

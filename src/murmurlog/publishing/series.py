@@ -24,7 +24,9 @@ from murmurlog.bundle.read import read_certificate
 from murmurlog.bundle.scratch import abandoned, scratch, sweep
 from murmurlog.bundle.write import put_in_place
 from murmurlog.errors import BundleError, InputError, MurmurlogError, Refused, UsageError
+from murmurlog.logs.reading import Reading
 from murmurlog.logs.source import files_at
+from murmurlog.logs.state import State
 from murmurlog.privacy.sampler import Entropy
 from murmurlog.publishing.ledger import Ledger
 from murmurlog.publishing.ledger_filter import left_in_words
@@ -288,6 +290,10 @@ def _release(
             f"{period.next}. To spend another part on it: murmurlog series run SPEC --again {period}"
         ) from error
     opened.book.place(outcome.release_id)
+    if opened.spec.select != ALL and request.content.state is not None:
+        # Rows that no later period reads are not kept.
+        state = State(request.content.state, Reading.of(request.read))
+        state.drop_before(opened.spec.window(period.next)[0].start.isoformat())
     return outcome
 
 
