@@ -80,7 +80,7 @@ HOSTILE = (
 class Counted(Tally):
     """A tally whose rows are here and not in an engine."""
 
-    def batches(self):
+    def batches(self, _=None):
         yield from self.table.to_batches()
 
 
