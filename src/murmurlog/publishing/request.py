@@ -72,7 +72,7 @@ class Budget(Privacy):
     of_cap: Annotated[
         float | None,
         Option(
-            help="Instead of epsilon and delta: spend this part of the source's cap, 1/12 or 0.08.",
+            help="Instead of epsilon and delta: a part of the source's cap, 1/12 or 0.08.",
             read=read_part,
         ),
     ] = None
@@ -156,7 +156,7 @@ class Content(Choice):
     after: Annotated[
         Sequence[str | Path],
         Option(
-            help="rounds: published keys of this bundle are free; once for each, or ledger for all.",
+            help="rounds: count published keys of this bundle again; ledger: of all bundles.",
             read=tuple,
             repeated=True,
             variable=False,
@@ -164,16 +164,16 @@ class Content(Choice):
     ] = ()
     select_from: Annotated[
         str | None,
-        Option(help="rounds: select keys from rows from this day or time on, or all. Default all."),
+        Option(help="rounds: select keys from rows from this day on, or all. Default all."),
     ] = None
     count_from: Annotated[
         str | None,
-        Option(help="rounds: count in rows from this day or time on, or all. Default all."),
+        Option(help="rounds: count in rows from this day on, or all. Default all."),
     ] = None
     state: Annotated[
         str | Path | None,
         Option(
-            help="rounds: keep clean rows in this private folder, and release from all kept there.",
+            help="rounds: keep clean rows in this folder, and release from all kept there.",
             read=Path,
         ),
     ] = None
