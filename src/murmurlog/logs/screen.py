@@ -12,6 +12,7 @@ import tomllib
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -84,10 +85,16 @@ class Pattern:
     check: str | None
     needs: str | None  # a query without any of these characters cannot match
 
+    @cached_property
+    def _needed(self) -> frozenset[str] | None:
+        return None if self.needs is None else frozenset(self.needs)
+
     def hits(self, text: str) -> bool:
-        if self.needs is not None and not any(c in text for c in self.needs):
+        if self._needed is not None and self._needed.isdisjoint(text):
             return False
-        passes = CHECKS[self.check] if self.check else lambda _: True
+        if self.check is None:
+            return any(e.search(text) for e in self.expressions)
+        passes = CHECKS[self.check]
         return any(passes(m[0]) for e in self.expressions for m in e.finditer(text))
 
 
