@@ -42,6 +42,10 @@ def interrupted_at(n, parent):
     return False
 
 
+# The test's own files are left open where it is interrupted.
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"
+)
 def test_no_step_at_which_ctrl_c_comes_leaves_a_folder(tmp_path):
     before = signal.getsignal(signal.SIGINT)
     n = stopped = 0

@@ -246,7 +246,7 @@ def both(server, tmp_path_factory):
         {"where": {"country": ""}},
         {"where": {"rank": "2"}, "keep": {BY_VALUE: "country"}},
         {"keep": {BY_VALUE: "country"}, "since": "2026-01-02"},
-        {"urls": False},
+        {"url": None},
     ],
     ids=str,
 )

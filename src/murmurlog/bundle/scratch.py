@@ -80,6 +80,13 @@ def _signals_wait() -> Iterator[None]:
 def sweep(parent: Path) -> list[Path]:
     """Removes what dead processes of this user left in `parent`; returns what it removed."""
     removed = []
+    for folder in _own(parent):
+        with suppress(OSError):
+            if not (folder / LOCK).exists():
+                # Its process died before locking it, or after removing the lock: it is empty, or
+                # another process removes it just now.
+                folder.rmdir()
+                removed.append(folder)
     for folder in abandoned(parent):
         with suppress(OSError):
             _remove(folder)
@@ -89,22 +96,23 @@ def sweep(parent: Path) -> list[Path]:
 
 def abandoned(parent: Path) -> Iterator[Path]:
     """The folders that dead processes of this user left in `parent`, each locked while it is looked at."""
-    for folder in parent.glob(PREFIX + "*"):
+    for folder in _own(parent):
         with suppress(OSError):
-            found = folder.lstat()  # a link by another user could point to any folder of this one
-            if found.st_uid != os.getuid() or not stat.S_ISDIR(found.st_mode):
-                continue
-            if not (folder / LOCK).exists():
-                # Its process died before locking it, or after removing the lock: it is empty, or
-                # another process removes it just now.
-                folder.rmdir()
-                continue
             lock = os.open(folder / LOCK, os.O_RDWR)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 yield folder
             finally:
                 os.close(lock)
+
+
+def _own(parent: Path) -> Iterator[Path]:
+    """The temporary folders of this user in `parent`."""
+    for folder in parent.glob(PREFIX + "*"):
+        with suppress(OSError):
+            found = folder.lstat()  # a link by another user could point to any folder of this one
+            if found.st_uid == os.getuid() and stat.S_ISDIR(found.st_mode):
+                yield folder
 
 
 def settle(made: Path, out: Path, *, ready: Callable[[], None] = lambda: None) -> None:

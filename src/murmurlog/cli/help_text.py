@@ -59,7 +59,7 @@ EXAMPLES = {
     "estimate": ("murmurlog estimate bundle --match 'w*'",),
     "compare": (
         "murmurlog compare first bundle",
-        "murmurlog compare first bundle --table click --csv > changes.csv",
+        "murmurlog compare first bundle --table query --csv > changes.csv",
     ),
     "export": (
         "murmurlog export bundle --to tsv --out tables",
