@@ -72,12 +72,12 @@ EXAMPLES = {
     "ledger require-cap": ("murmurlog ledger require-cap --ledger budget.db",),
     "ledger statement": ("murmurlog ledger statement web --ledger budget.db --out web.html",),
     "series init": (
-        "murmurlog series init series.toml --logs 'logs/{period}.parquet' --first 2026-01 --source web "
+        "murmurlog series init series.toml --logs 'logs/{period}.parquet' --first 2026-01 --source monthly "
         "--epsilon 3 --delta 1e-5 --reason 'monthly tables'",
     ),
     "series run": (
         "murmurlog series run series.toml",
-        "murmurlog series run series.toml --again 2026-03",
+        "murmurlog series run series.toml --once",
     ),
     "series status": ("murmurlog series status series.toml",),
     "evaluate": (
