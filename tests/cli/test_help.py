@@ -134,6 +134,8 @@ def test_help_explains_commands_and_mechanisms(tmp_path):
 def test_the_examples_run(tmp_path):
     """In one folder, from a generated log on; profile before plan, release before the rest."""
     (tmp_path / "text.txt").write_text("weather in berlin today and tomorrow, " * 200)
+    (tmp_path / "top-1m.csv").write_text("1,example.org\n2,example.com\n")
+    (tmp_path / "titles.gz").write_bytes(gzip.compress(b"page_title\nWeather\nBerlin\n"))
     (tmp_path / "murmurlog").write_text(f"#!/bin/sh\nexec '{MAIN[0]}' -c '{MAIN[2]}' \"$@\"\n")
     (tmp_path / "murmurlog").chmod(0o755)
     cap = "./murmurlog ledger cap web --epsilon 20 --delta 1e-4 --ledger budget.db"
