@@ -1,5 +1,6 @@
 """--help: groups by task, two screens at most, one form of defaults, examples that run."""
 
+import gzip
 import shlex
 import signal
 import subprocess
