@@ -19,6 +19,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from murmurlog.auditing.draw_record import StagePower, check_draws, recorded_draws
+from murmurlog.auditing.independent_total import check_total
+from murmurlog.auditing.inspection import inspect_stages, inspect_totals, stage_setting
 from murmurlog.auditing.measurement import Fault, Measurement, measure
 from murmurlog.auditing.neighbouring_logs import (
     LETTERS,
@@ -28,6 +31,7 @@ from murmurlog.auditing.neighbouring_logs import (
     write_keys,
     write_log,
 )
+from murmurlog.auditing.noise_stages import stages
 from murmurlog.auditing.observer import observe
 from murmurlog.auditing.probes import (
     KNOWN,
@@ -65,6 +69,7 @@ MOST_TRIALS = 26 ** (LETTERS - 1) // MORE  # every world needs a different name
 CONFIDENCE = 0.99
 ROWS, ROWS_OF_QUICK = 10, 40  # per trial; a pair with larger worlds gets fewer of them
 REPLAYED = 6  # worlds of each pair that are replayed; counting involves little randomness
+INSPECTED = 4000  # worlds that take as long as the inspection of a mechanism's stages
 LEAK_EPSILON = 0.1  # a budget at which a moderate number of right guesses proves a leak
 
 
@@ -78,6 +83,7 @@ class Audit:
     tests: int
     measured: list[Measurement] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
+    power: list[StagePower] = field(default_factory=list)  # what tests of the noise would show
     skipped: list[str] = field(default_factory=list)  # settings that the mechanism does not support
     worlds: int = 0
     releases: int = 0
@@ -133,6 +139,7 @@ class Audit:
             "seconds": round(self.seconds, 1),
             "measured": [each.as_json() for each in self.measured],
             "faults": [each.as_json() for each in self.faults],
+            "power": [each.as_json() for each in self.power],
             "not_offered": self.skipped,
         }
 
@@ -197,6 +204,7 @@ def audit(
     )
     names = dict.fromkeys(mechanisms_for(first.tables, mechanism).values())
     settings = [first, *(each for name in names for each in standard_settings(name, noise=noise))]
+    inspected = [each for name in names if (each := stage_setting(name, noise=noise))]
     side_channels = _for_leaks(first)
     with tempfile.TemporaryDirectory() as folder:
         attacker = _Attacker(Path(folder), trials)
@@ -215,6 +223,11 @@ def audit(
                 (partial(attacker.replay, result, each, say), REPLAYED * len(each.pairs))
                 for each in planned
                 if each.setting.replayed
+            ),
+            *(
+                (partial(attacker.inspect, result, each, say), INSPECTED)
+                for each in inspected
+                if only(each)
             ),
             *(
                 [(partial(attacker.leaks, result, side_channels, alpha, say), 2 * KNOWN)]
@@ -364,6 +377,15 @@ class _Attacker:
             for what in replay(plan.mechanism, view, each.pairs, worlds=REPLAYED, seed=1):
                 result.faults.append(Fault(setting=each.setting.name, what=f"{table}: {what}"))
 
+    def inspect(self, result: Audit, setting: Setting, say: Callable[[str], None]) -> None:
+        """Checks the stated totals, and the noise of every stage, by the printed texts."""
+        say(f"inspecting {setting.name}")
+        found = inspect_totals(setting)
+        tested = inspect_stages(setting, folder=self.folder, entropy=self.entropy, say=say)
+        result.power += tested.power
+        for what in (*found, *tested.faults):
+            result.faults.append(Fault(setting=setting.name, what=what))
+
     def leaks(
         self, result: Audit, small: Setting, alpha: float, say: Callable[[str], None]
     ) -> None:
@@ -400,7 +422,8 @@ class _Attacker:
         if POOL in files:
             keys = read_pools(files[POOL], tables=["query"], url="path")["query"].size
             files["fakes"] = FAKES * keys
-        bundle = load(self.release(setting, log, screen=False, **files))
+        with recorded_draws() as draws:
+            bundle = load(self.release(setting, log, screen=False, **files))
         result.worlds += sum(each.worlds)
         claim = bundle.guarantee
         # The files on disk: `load` rejects tables of unexpected types, an attacker would not.
@@ -408,8 +431,13 @@ class _Attacker:
         views = observe(tables, worlds=each.worlds)
         for pair, what, side in zip(pairs, views, sides, strict=True):
             result.measured += measure(claim, setting, pair, what, side == 1, alpha)
-        stated = {name: parse(t.mechanism) for name, t in bundle.certificate.tables.items()}
+        claims = bundle.certificate.tables
+        texts = {name: claim.mechanism for name, claim in claims.items()}
+        stated = {name: parse(text) for name, text in texts.items()}
+        every = [stage for name, text in texts.items() for stage in stages(name, text)]
         odd = [
+            *check_draws(every, draws),
+            *check_total(texts, {name: each.guarantee for name, each in claims.items()}, claim),
             *check_order(tables),
             *check_counts(stated, pairs, views, sides, alpha=alpha),
             *check_shares(stated, pairs, views, sides, alpha=alpha),

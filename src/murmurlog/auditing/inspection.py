@@ -1,0 +1,81 @@
+"""White-box checks that need no attack: the noise of every stage, and the stated totals.
+
+They look at the steps of a mechanism by its printed text (`noise_stages`, `independent_total`). Each returns
+faults; those of the noise also state the smallest deviation that they would have shown.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from murmurlog.auditing.independent_total import check_total
+from murmurlog.auditing.settings import Setting
+from murmurlog.auditing.stage_probe import StageResult, probe_stages
+from murmurlog.mechanisms import Mechanism, named
+from murmurlog.privacy.sampler import Entropy
+from murmurlog.publishing.plan import Plan, plan_tables
+
+STAGES = "stages of the noise"
+# Tables of several mechanisms' own stages. Pools and public lists are tested where they are attacked.
+TABLES = ("query", "click", "pair", "session", "log")
+MEASURED = "together,rank,hour,count"
+BUDGETS = ((1.0, 1e-6), (8.0, 1e-2))
+
+
+def stage_setting(mechanism: str, *, noise: str | None) -> Setting | None:
+    """The tables whose stages are tested, at a budget that needs few users; None if there are none."""
+    kind = named(mechanism)
+    if mechanism in ("pool", "hybrid", "hong") or kind.chosen_by:
+        return None
+    tables = tuple(table for table in TABLES if table in kind.tables)
+    if mechanism in ("zealous", "korolova"):
+        tables = ("query",)
+    elif mechanism == "sessions":
+        tables = ("session",)
+    if not tables:
+        return None
+    options = {"measure": MEASURED} if mechanism == "synthetic" else {}
+    return Setting(
+        name=STAGES, mechanism=mechanism, epsilon=BUDGETS[1][0], delta=BUDGETS[1][1], per_user=2,
+        tables=(*tables, *(("left_out",) if "query" in tables else ())), noise=noise,
+        options=options,
+    )  # fmt: skip
+
+
+def plans_of(
+    setting: Setting, *, epsilon: float, delta: float, neighbours: str = "add-remove"
+) -> tuple[dict[str, Plan], Any]:
+    """The plans of a stage setting at a budget."""
+    return plan_tables(
+        setting.tables,
+        mechanism=setting.mechanism,
+        epsilon=epsilon,
+        delta=delta,
+        per_user=dict.fromkeys(setting.tables, 2),
+        noise=setting.noise,
+        neighbours=neighbours,
+        options=setting.options,
+    )
+
+
+def inspect_totals(setting: Setting) -> list[str]:
+    """Compares the guarantees of plans with those that follow from the printed texts, without any log."""
+    found = []
+    for epsilon, delta in BUDGETS:
+        for neighbours in ("add-remove", "replace"):
+            plans, total = plans_of(setting, epsilon=epsilon, delta=delta, neighbours=neighbours)
+            found += check_total(
+                {table: str(plan.mechanism) for table, plan in plans.items()},
+                {table: plan.guarantee for table, plan in plans.items()},
+                total,
+            )
+    return found
+
+
+def inspect_stages(
+    setting: Setting, *, folder: Path, entropy: Entropy, say: Callable[[str], None]
+) -> StageResult:
+    """Tests the noise of every stage of the setting's tables."""
+    plans, _ = plans_of(setting, epsilon=setting.epsilon, delta=setting.delta)
+    mechanisms: Mapping[str, Mechanism] = {t: plan.mechanism for t, plan in plans.items()}
+    return probe_stages(mechanisms, folder=folder, entropy=entropy, say=say)
