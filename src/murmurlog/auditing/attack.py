@@ -21,7 +21,13 @@ import pyarrow.parquet as pq
 
 from murmurlog.auditing.draw_record import StagePower, check_draws, recorded_draws
 from murmurlog.auditing.independent_total import check_total
-from murmurlog.auditing.inspection import inspect_stages, inspect_totals, stage_setting
+from murmurlog.auditing.inspection import (
+    inspect_paths,
+    inspect_stages,
+    inspect_totals,
+    path_setting,
+    stage_setting,
+)
 from murmurlog.auditing.measurement import Fault, Measurement, measure
 from murmurlog.auditing.neighbouring_logs import (
     LETTERS,
@@ -225,6 +231,11 @@ def audit(
                 if each.setting.replayed
             ),
             *(
+                [(partial(attacker.replay_paths, result, list(names), say), INSPECTED)]
+                if only(path_setting(next(iter(names))))
+                else []
+            ),
+            *(
                 (partial(attacker.inspect, result, each, say), INSPECTED)
                 for each in inspected
                 if only(each)
@@ -376,6 +387,13 @@ class _Attacker:
                 continue  # it counts tables published earlier: only whole releases can be attacked
             for what in replay(plan.mechanism, view, each.pairs, worlds=REPLAYED, seed=1):
                 result.faults.append(Fault(setting=each.setting.name, what=f"{table}: {what}"))
+
+    def replay_paths(self, result: Audit, names: list[str], say: Callable[[str], None]) -> None:
+        """Checks reading and bounding on every path against plain models."""
+        setting = path_setting(names[0]).name
+        say(f"replaying {setting}")
+        found = inspect_paths(names, folder=self.folder)
+        result.faults += [Fault(setting=setting, what=what) for what in found]
 
     def inspect(self, result: Audit, setting: Setting, say: Callable[[str], None]) -> None:
         """Checks the stated totals, and the noise of every stage, by the printed texts."""

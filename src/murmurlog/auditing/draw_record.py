@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
-from unittest import mock
 
 import numpy as np
 
 from murmurlog.auditing.noise_stages import STAGE_ALPHA, Integers, Law, Stage
+from murmurlog.auditing.replacement import replaced
 from murmurlog.privacy import sampler
 
 MOST_RECORDED = 200_000  # draws of one call that are kept: more add no power that anybody needs
@@ -56,7 +56,7 @@ def recorded_draws() -> Iterator[list[Draws]]:
         found.append(Draws(noise=noise, scale=scale, values=made[:MOST_RECORDED].copy()))
         return made
 
-    with mock.patch.object(sampler, "_draw_batch", record):
+    with replaced(sampler, "_draw_batch", record):
         yield found
 
 

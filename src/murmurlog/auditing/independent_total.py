@@ -263,9 +263,7 @@ def _gaussian_losses(mu: float) -> tuple[int, Floats]:
     return low, np.diff(edges)
 
 
-def check_total(
-    texts: Mapping[str, str], stated: Mapping[str, Any], total: Any
-) -> list[str]:
+def check_total(texts: Mapping[str, str], stated: Mapping[str, Any], total: Any) -> list[str]:
     """One sentence for every guarantee that states less than the printed parameters cost.
 
     `stated` are the guarantees of the tables, `total` that of the release.

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import numpy.typing as npt
 
 from murmurlog.auditing.noise_stages import STEPS, Integers, letters, numbers
+from murmurlog.auditing.replacement import replaced
 from murmurlog.bundle.schema import notes_of
 from murmurlog.mechanisms import Rounds
 from murmurlog.mechanisms.rounds import fresh_counts
@@ -232,7 +232,7 @@ def replayed_rounds(table: str) -> Iterator[RoundsRun]:
     summed: list[Integers] = []
     holdings: dict[int, tuple[Any, _Holdings]] = {}
     select, judged, release = Rounds.select, Rounds.judged, Rounds.release
-    estimate, sum_weights = fresh_counts.estimate_users, rounds_weights.weights
+    estimate, sum_weights = vars(fresh_counts)["estimate_users"], rounds_weights.weights
     weigh = Holders.weighted
 
     def select_followed(self: Rounds, held: Any, *, entropy: Any) -> Any:
@@ -276,11 +276,11 @@ def replayed_rounds(table: str) -> Iterator[RoundsRun]:
         return summed[-1]
 
     with (
-        mock.patch.object(Rounds, "select", select_followed),
-        mock.patch.object(Rounds, "judged", judged_followed),
-        mock.patch.object(Rounds, "release", release_followed),
-        mock.patch.object(fresh_counts, "estimate_users", estimate_followed),
-        mock.patch.object(rounds_weights, "weights", weights_followed),
-        mock.patch.object(Holders, "weighted", weighted_followed),
+        replaced(Rounds, "select", select_followed),
+        replaced(Rounds, "judged", judged_followed),
+        replaced(Rounds, "release", release_followed),
+        replaced(fresh_counts, "estimate_users", estimate_followed),
+        replaced(rounds_weights, "weights", weights_followed),
+        replaced(Holders, "weighted", weighted_followed),
     ):
         yield run

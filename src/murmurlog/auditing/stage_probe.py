@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +26,7 @@ from murmurlog.auditing.noise_stages import (
     numbers,
     stages,
 )
+from murmurlog.auditing.replacement import replaced
 from murmurlog.auditing.rounds_replay import RoundsRun, replayed_rounds
 from murmurlog.bundle.schema import count_of, keys_of
 from murmurlog.logs.engines.duckdb import connect
@@ -39,7 +39,9 @@ from murmurlog.mechanisms.rounds.holders import holders_of_pairs
 from murmurlog.mechanisms.synthetic import mechanism as synthetic
 from murmurlog.privacy.sampler import Entropy
 
-WANTED = 8000  # draws of a stage: 6 % less Gaussian noise is seen with 99 %, 9 % less geometric noise
+WANTED = (
+    8000  # draws of a stage: 6 % less Gaussian noise is seen with 99 %, 9 % less geometric noise
+)
 GROUPS = 1500
 MOST_RUNS = 12
 HOURS = 3600
@@ -67,9 +69,7 @@ class StageResult:
                 f"{law.noise} noise of scale {law.scale:.6g} (p = {p:.1g})"
             )
         smallest = law.smallest_deviation(len(drawn))
-        self.power.append(
-            StagePower(table=table, stage=stage, draws=len(drawn), smallest=smallest)
-        )
+        self.power.append(StagePower(table=table, stage=stage, draws=len(drawn), smallest=smallest))
 
 
 # --- the log ---------------------------------------------------------------------------------------
@@ -96,7 +96,7 @@ def _group(
     number = np.repeat(np.arange(groups), 2 * size)
     member = np.tile(np.repeat(np.arange(size), 2), groups)
     second = np.tile(np.array([0, 1]), groups * size)
-    texts = [f"{name}{_word(g)} {'second' if s else 'first'}" for g, s in zip(number, second, strict=True)]  # fmt: skip
+    texts = [f"{name}{_word(int(g))} {'second' if s else 'first'}" for g, s in zip(number, second, strict=True)]  # fmt: skip
     urls = [f"{text.replace(' ', '.')}.org" if clicks else None for text in texts]
     times = np.datetime64(START, "us") + (second * gap).astype("timedelta64[s]")
     return pa.table(
@@ -216,8 +216,8 @@ def _histograms(mechanism: rounds.Rounds, entropy: Entropy, wanted: int) -> list
     counts: Any = mechanism.schedule.counts
     # The estimates that follow are slow, and no noise is added to them.
     with (
-        mock.patch.object(fresh_counts, "estimate_users", lambda *_, **__: None),
-        mock.patch.object(fresh_counts, "misfit", lambda *_, **__: 0.0),
+        replaced(fresh_counts, "estimate_users", lambda *_, **__: None),
+        replaced(fresh_counts, "misfit", lambda *_, **__: 0.0),
     ):
         return [
             fresh_counts.count_users(holders, counts, noise).histogram - true
@@ -285,7 +285,7 @@ def _synthetic(
         return made
 
     gathered = mechanism.gather(log, _view(table, log), entropy=entropy)
-    with mock.patch.object(synthetic, "_noisy", noisy):
+    with replaced(synthetic, "_noisy", noisy):
         mechanism.release(gathered, entropy=entropy)
     units = int(gathered.bounded.table.unit.nunique().to_pyarrow().as_py())
     for true in counted:
@@ -297,5 +297,7 @@ def _synthetic(
     for stage in stages(table, str(mechanism)):
         if stage.name.startswith("histogram"):
             scale = stage.laws[0].scale
-            noise.setdefault(scale, []).append(add_noise(np.zeros(wanted, np.int64), scale, entropy))
+            noise.setdefault(scale, []).append(
+                add_noise(np.zeros(wanted, np.int64), scale, entropy)
+            )
             result.test(table, stage.name, stage.laws[0], noise[scale])
