@@ -129,7 +129,9 @@ def _by_key(table: pa.Table, keys: Sequence[str], count: str) -> dict[str, int]:
     names = ["|".join(texts) for texts in zip(*columns, strict=True)]
     found: dict[str, int] = {}
     for name, number in zip(names, table[count].to_pylist(), strict=True):
-        found[name] = found.get(name, 0) + number  # two rows of one key would be two items of a user
+        found[name] = (
+            found.get(name, 0) + number
+        )  # two rows of one key would be two items of a user
     return found
 
 

@@ -139,12 +139,13 @@ def probe_stages(
     folder: Path,
     entropy: Entropy,
     wanted: int = WANTED,
+    groups: int = GROUPS,
     say: Callable[[str], None] = lambda _: None,
 ) -> StageResult:
     """Tests the noise of every stage of these tables' mechanisms, by their printed texts."""
     result = StageResult()
     near, sure = sizes_for(list(mechanisms.values()))
-    groups = max(100, min(GROUPS, 120_000 // (near + sure)))
+    groups = max(100, min(groups, 120_000 // (near + sure)))
     path = folder / "stages.parquet"
     write_stage_log(path, near=near, sure=sure, groups=groups)
     with connect() as engine:
