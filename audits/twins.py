@@ -37,15 +37,16 @@ import murmurlog.mechanisms.threshold as threshold
 import murmurlog.privacy.rounds as schedules
 import murmurlog.privacy.thresholds as theorems
 import murmurlog.publishing.plan as plans
-from murmurlog.auditing.attack import Audit, audit
+from murmurlog.auditing.attack import audit
+from murmurlog.auditing.result import Audit
 from murmurlog.bundle import write
-from murmurlog.bundle.schema import By, count_columns
+from murmurlog.bundle.schema import BY_VALUE, By, count_columns
 from murmurlog.counting.bound import bound
 from murmurlog.counting.items import EncodedItems
 from murmurlog.mechanisms import Korolova, Rounds, Threshold, Zealous
 from murmurlog.mechanisms.baselines.k_anonymity import KQuery
 from murmurlog.mechanisms.hong.mechanism import Hong
-from murmurlog.privacy import Guarantee
+from murmurlog.privacy import Guarantee, count_weight
 from murmurlog.privacy import sampler as noise
 from murmurlog.privacy.counts import GRID
 from murmurlog.privacy.rounds import FULL, Schedule
@@ -451,7 +452,7 @@ def sensitivity_of_searches(d: int, neighbours: str) -> float:
     return theorems.sides(neighbours) * d
 
 
-_real_count_weight = holders.count_weight
+_real_count_weight = count_weight
 
 
 def clipped_one_late(m: int, d2: int) -> int:
@@ -514,7 +515,7 @@ def codes_of_their_own(texts: Any, changed: Any, new: Any) -> Any:
 
 def read_by_its_own_name(self: Any, source: Any, **more: Any) -> Any:
     """The column of --by keeps the name that the owner's log has for it."""
-    name = self.by.column if self.by else reading.BY_VALUE
+    name = self.by.column if self.by else BY_VALUE
     with mock.patch.object(reading, "BY_VALUE", name):
         return _real_read(self, source, **more)
 

@@ -10,7 +10,7 @@ confidence over everything that it tried.
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from murmurlog.auditing.draw_record import StagePower, check_draws, recorded_draws
+from murmurlog.auditing.draw_record import check_draws, recorded_draws
 from murmurlog.auditing.independent_total import check_total
 from murmurlog.auditing.inspection import (
     inspect_paths,
@@ -28,7 +28,7 @@ from murmurlog.auditing.inspection import (
     path_setting,
     stage_setting,
 )
-from murmurlog.auditing.measurement import Fault, Measurement, measure
+from murmurlog.auditing.measurement import Fault, measure
 from murmurlog.auditing.neighbouring_logs import (
     LETTERS,
     SECRET,
@@ -48,6 +48,7 @@ from murmurlog.auditing.probes import (
     find_repeated_noise,
     replay,
 )
+from murmurlog.auditing.result import Audit
 from murmurlog.auditing.settings import (
     COUNTED_PAIRS,
     FAKES,
@@ -77,77 +78,6 @@ ROWS, ROWS_OF_QUICK = 10, 40  # per trial; a pair with larger worlds gets fewer 
 REPLAYED = 6  # worlds of each pair that are replayed; counting involves little randomness
 INSPECTED = 4000  # worlds that take as long as the inspection of a mechanism's stages
 LEAK_EPSILON = 0.1  # a budget at which a moderate number of right guesses proves a leak
-
-
-@dataclass(kw_only=True)
-class Audit:
-    """The result of an audit: every attack on a mechanism, with its outcome."""
-
-    mechanism: str
-    claim: Guarantee
-    confidence: float
-    tests: int
-    measured: list[Measurement] = field(default_factory=list)
-    faults: list[Fault] = field(default_factory=list)
-    power: list[StagePower] = field(default_factory=list)  # what tests of the noise would show
-    skipped: list[str] = field(default_factory=list)  # settings that the mechanism does not support
-    worlds: int = 0
-    releases: int = 0
-    seconds: float = 0.0
-
-    @property
-    def violations(self) -> list[str]:
-        """One sentence for each violation."""
-        found = [f"{fault.setting}: {fault.what}" for fault in self.faults]
-        for each in self.measured:
-            if each.violates:
-                found.append(
-                    f"{each.setting}, {each.pair} ({each.way}): claimed {each.claim:.4g}, "
-                    f"measured at least {each.least:.3g} at delta {each.delta:.3g}"
-                )
-        return found
-
-    @property
-    def best(self) -> Measurement | None:
-        """The attack with the largest bound relative to the claim; single ids only."""
-        return max(
-            (each for each in self.measured if each.linked == 1),
-            key=lambda each: each.least / each.claim,
-            default=None,
-        )
-
-    def at(self, setting: str) -> Measurement | None:
-        """The attack with the largest bound at a setting; single ids only."""
-        here = [m for m in self.measured if m.setting == setting and m.linked == 1]
-        return max(here, key=lambda each: each.least, default=None)
-
-    def sentence(self) -> str:
-        """The verdict: a violation, or that none was found."""
-        sure = f"at {100 * self.confidence:.6g} %"
-        if self.violations:
-            what = f"{len(self.violations)} violation{'s' if len(self.violations) > 1 else ''}"
-            return f"{what} found {sure}; first: {self.violations[0]}"
-        here = self.at("as claimed")
-        if here is None:
-            return f"no violation found (nothing could be measured as claimed) {sure}"
-        return f"no violation found (claimed {here.claim:.4g}, measured at least {here.least:.2f} {sure})"
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "mechanism": self.mechanism,
-            "claim": self.claim.as_json(),
-            "verdict": self.sentence(),
-            "violations": self.violations,
-            "confidence": self.confidence,
-            "tests": self.tests,
-            "worlds": self.worlds,
-            "releases": self.releases,
-            "seconds": round(self.seconds, 1),
-            "measured": [each.as_json() for each in self.measured],
-            "faults": [each.as_json() for each in self.faults],
-            "power": [each.as_json() for each in self.power],
-            "not_offered": self.skipped,
-        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -398,8 +328,12 @@ class _Attacker:
     def inspect(self, result: Audit, setting: Setting, say: Callable[[str], None]) -> None:
         """Checks the stated totals, and the noise of every stage, by the printed texts."""
         say(f"inspecting {setting.name}")
-        found = inspect_totals(setting)
-        tested = inspect_stages(setting, folder=self.folder, entropy=self.entropy, say=say)
+        try:
+            found = inspect_totals(setting)
+            tested = inspect_stages(setting, folder=self.folder, entropy=self.entropy, say=say)
+        except UsageError as error:  # such as a noise that the mechanism does not have
+            result.skipped.append(f"{setting.name}: {error}")
+            return
         result.power += tested.power
         for what in (*found, *tested.faults):
             result.faults.append(Fault(setting=setting.name, what=what))

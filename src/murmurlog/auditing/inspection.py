@@ -14,7 +14,7 @@ from murmurlog.auditing.independent_total import check_total
 from murmurlog.auditing.reading_replay import check_by, check_distinct, check_reading, check_screen
 from murmurlog.auditing.settings import Setting
 from murmurlog.auditing.stage_probe import StageResult, probe_stages
-from murmurlog.mechanisms import Mechanism, named
+from murmurlog.mechanisms import MECHANISMS, Mechanism, named
 from murmurlog.privacy.sampler import Entropy
 from murmurlog.publishing.plan import Plan, plan, plan_tables
 
@@ -28,15 +28,15 @@ BUDGETS = ((1.0, 1e-6), (8.0, 1e-2))
 
 def stage_setting(mechanism: str, *, noise: str | None) -> Setting | None:
     """The tables whose stages are tested, at a budget that needs few users; None if there are none."""
-    kind = named(mechanism)
-    if mechanism in ("pool", "hybrid", "hong") or kind.chosen_by:
+    if mechanism not in MECHANISMS or mechanism in ("pool", "hybrid", "hong"):
         return None
+    kind = named(mechanism)
     tables = tuple(table for table in TABLES if table in kind.tables)
     if mechanism in ("zealous", "korolova"):
         tables = ("query",)
     elif mechanism == "sessions":
         tables = ("session",)
-    if not tables:
+    if not tables or kind.chosen_by:
         return None
     options = {"measure": MEASURED} if mechanism == "synthetic" else {}
     return Setting(
