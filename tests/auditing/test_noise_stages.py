@@ -77,6 +77,23 @@ def test_noise_of_the_right_spread_and_the_wrong_shape_is_seen():
     assert law.p_value(np.rint(even).astype(np.int64)) < 1e-8
 
 
+@pytest.mark.parametrize("noise", ["geometric", "gaussian", "tail"])
+@pytest.mark.parametrize("scale", [40.0, 51.8461, 60.2163, 97.3, 1000.0])
+def test_the_chances_of_cells_are_exact_where_a_cell_has_few_numbers(noise, scale):
+    """With 400,000 draws a chance that is off by a part of a number would be seen."""
+    law = Law(noise=noise, scale=scale)
+    k = np.arange(-3, 300)
+    whole = law.below(np.array([300]))[0] - law.below(np.array([-3]))[0]
+    inside = k[k >= 0] if noise == "tail" else k
+    assert law.mass(inside).sum() == pytest.approx(whole, rel=1e-9)
+    entropy = SeededEntropy(6)
+    if noise == "tail":
+        drawn = tails(scale=scale, T=0, count=400_000, entropy=entropy)
+    else:
+        drawn = draw(noise=noise, scale=scale, count=400_000, entropy=entropy)
+    assert law.p_value(drawn) > 1e-4
+
+
 def test_draws_beyond_a_threshold_have_a_law_of_their_own():
     law, entropy = Law(noise="tail", scale=5.0), SeededEntropy(4)
     assert law.p_value(tails(scale=5.0, T=0, count=5000, entropy=entropy)) > 1e-4

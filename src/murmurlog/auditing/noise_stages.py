@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
 from scipy.stats import binom, chi2, nbinom
 
 from murmurlog.auditing.epsilon_bounds import fit_p_value
@@ -24,8 +24,8 @@ Integers = npt.NDArray[np.int64]
 # alarm with a probability below 1e-4.
 STAGE_ALPHA = 1e-8
 STEPS = 2**20  # of a weight of 1, as the proof of `rounds` has it
-LARGE = 40.0  # from this scale on, rounding does not change what the tests of continuous laws say
-CELLS = 64  # equally likely cells of the test of the shape, for large scales
+LARGE = 40.0  # from this scale on, the test of the shape looks at cells of several numbers
+CELLS = 64  # of about equal chance
 POWER = 0.99
 ROUNDED_UP = 1e-5  # a scale that follows from printed ones may be rounded up to six digits
 D2 = (2, 3, 4, 6, 8, 11, 16, 23, 32, 45, 64, 91, 128)  # that a noisy histogram can choose
@@ -75,9 +75,11 @@ class Law:
         return fit_p_value(drawn, self.mass(k), int(k[0]))
 
     def _shape_in_cells(self, drawn: Integers) -> float:
-        below = self.cdf(drawn)
-        cells = np.minimum((below * CELLS).astype(np.int64), CELLS - 1)
-        return fit_p_value(cells, np.full(CELLS, 1 / CELLS), 0)
+        """Cells of about equal chance with integer borders, whose chances are exact at any scale."""
+        borders = np.unique(np.rint(self.quantile(np.arange(1, CELLS) / CELLS)).astype(np.int64))
+        below = np.concatenate([[0.0], self.below(borders), [1.0]])
+        cells = np.searchsorted(borders, drawn, side="right")
+        return fit_p_value(cells, np.diff(below), 0)
 
     def mass(self, k: Any) -> Any:
         """P(Z = k)."""
@@ -87,16 +89,26 @@ class Law:
         a = math.exp(-1 / self.scale)
         return (1 - a) * a**size if self.noise == "tail" else (1 - a) / (1 + a) * a**size
 
-    def cdf(self, k: Any) -> Any:
-        """P(Z < k) + P(Z = k)/2: uniform, but for steps that are small where the scale is large."""
-        values = np.asarray(k, dtype=np.float64)
-        if self.noise == "gaussian":
-            return ndtr(values / self.scale)
+    def below(self, k: Integers) -> Any:
+        """P(Z < k)."""
+        values = k.astype(np.float64)
+        if self.noise == "gaussian":  # rounded
+            return ndtr((values - 0.5) / self.scale)
         a = math.exp(-1 / self.scale)
         if self.noise == "tail":
-            return 1 - a**values * (1 + a) / 2
-        half = a ** np.abs(values) / 2
-        return np.where(values < 0, half, 1 - half)
+            return 1 - a ** np.maximum(values, 0)
+        return np.where(
+            values > 0, 1 - a ** np.abs(values) / (1 + a), a ** (1 + np.abs(values)) / (1 + a)
+        )
+
+    def quantile(self, part: Any) -> Any:
+        """About where this part of the law lies below."""
+        if self.noise == "gaussian":
+            return self.scale * ndtri(part)
+        if self.noise == "tail":
+            return -self.scale * np.log1p(-part)
+        size = -self.scale * np.log1p(-np.abs(2 * part - 1))
+        return np.where(part < 0.5, -size, size)
 
     def smallest_deviation(self, draws: int) -> float:
         """The part by which noise can be smaller and still be seen with a probability of 99 %.
