@@ -21,25 +21,35 @@ from scipy.special import log_ndtr, ndtri
 
 import murmurlog.counting.bound as bounding
 import murmurlog.counting.tally as tallies
+import murmurlog.logs.encoded as encoded
+import murmurlog.logs.reading as reading
+import murmurlog.logs.records as records
+import murmurlog.logs.table_cleaning as cleaning
 import murmurlog.mechanisms.baselines.safelog_literal as safelog
 import murmurlog.mechanisms.korolova as korolova
+import murmurlog.mechanisms.left_out as left_out
 import murmurlog.mechanisms.pool as pools
+import murmurlog.mechanisms.rounds.holders as holders
 import murmurlog.mechanisms.rounds.mechanism as rounds
 import murmurlog.mechanisms.rounds.weights as spread
+import murmurlog.mechanisms.synthetic.mechanism as synthetic
 import murmurlog.mechanisms.threshold as threshold
 import murmurlog.privacy.rounds as schedules
 import murmurlog.privacy.thresholds as theorems
-from murmurlog.auditing.attack import Audit, audit
+import murmurlog.publishing.plan as plans
+from murmurlog.auditing.attack import audit
+from murmurlog.auditing.result import Audit
 from murmurlog.bundle import write
-from murmurlog.bundle.schema import count_columns
+from murmurlog.bundle.schema import BY_VALUE, By, count_columns
 from murmurlog.counting.bound import bound
+from murmurlog.counting.items import EncodedItems
 from murmurlog.mechanisms import Korolova, Rounds, Threshold, Zealous
 from murmurlog.mechanisms.baselines.k_anonymity import KQuery
 from murmurlog.mechanisms.hong.mechanism import Hong
-from murmurlog.privacy import Guarantee
+from murmurlog.privacy import Guarantee, count_weight
 from murmurlog.privacy import sampler as noise
 from murmurlog.privacy.counts import GRID
-from murmurlog.privacy.rounds import Schedule
+from murmurlog.privacy.rounds import FULL, Schedule
 from murmurlog.privacy.sampler import draw
 from murmurlog.privacy.thresholds import per_item
 from murmurlog.privacy.zealous import zealous_printed_tau2
@@ -363,6 +373,162 @@ def bytes_of_a_fixed_seed(self: Any, count: int) -> bytes:
     return bytes(self._own.randbytes(count))
 
 
+# --- single stages ----------------------------------------------------------------------------------
+
+SMALLER = 0.9
+_rounds_select, _rounds_release, _real_judged = Rounds.select, Rounds.release, Rounds.judged
+
+
+def of_a_smaller_scale(*, noise: str, scale: float, count: int, entropy: Any) -> Any:
+    return draw(noise=noise, scale=SMALLER * scale, count=count, entropy=entropy)
+
+
+def smaller(*, noise: str, scale: float, count: int, entropy: Any) -> Any:
+    """Nine tenths of the noise, taken after an honest draw: the sampler itself sees nothing wrong."""
+    drawn = draw(noise=noise, scale=scale, count=count, entropy=entropy)
+    return np.rint(SMALLER * drawn).astype(np.int64)
+
+
+def selected_with_less_at_last(self: Rounds, held: Any, *, entropy: Any) -> Any:
+    last = self.schedule.scales[-1] * GRID
+
+    def less_at_last(*, noise: str, scale: float, count: int, entropy: Any) -> Any:
+        chosen = smaller if scale == last else draw
+        return chosen(noise=noise, scale=scale, count=count, entropy=entropy)
+
+    with mock.patch.object(rounds, "draw", less_at_last):
+        return _rounds_select(self, held, entropy=entropy)
+
+
+def pairs_with_less_noise(self: Rounds, held: Any, *, entropy: Any) -> Any:
+    if held.kind != "pair":
+        return _rounds_release(self, held, entropy=entropy)
+    with mock.patch.object(rounds, "draw", smaller):
+        return _rounds_release(self, held, entropy=entropy)
+
+
+def pairs_of_threshold_with_less(self: Threshold, tally: Any, *, entropy: Any) -> Any:
+    if tally.kind != "pair":
+        return _threshold_release(self, tally, entropy=entropy)
+    with mock.patch.object(threshold, "draw", of_a_smaller_scale):
+        return _threshold_release(self, tally, entropy=entropy)
+
+
+def half_noisy(true: Any, scale: float, entropy: Any) -> Any:
+    drawn = draw(noise="geometric", scale=scale, count=len(true), entropy=entropy)
+    return true + np.rint(drawn / 2).astype(np.int64)
+
+
+def memory_of_own(self: Rounds, k: int, z: Any, remembered: Any, pool: Any = 0) -> Any:
+    """Earlier measurements are remembered with the coefficients of their own round."""
+    found = _real_judged(self, k, z, remembered, pool)
+    if k + 1 == self.schedule.rounds:
+        return found
+    known = remembered + self.schedule.own[k] * z
+    return replace(found, remembered=known[found.on])
+
+
+def attention_to_the_best(self: Rounds, k: int, y: Any, pool: Any) -> Any:
+    """Largest for the item with the largest measurement, whoever holds that one."""
+    best = float(np.max(y, initial=1.0))
+    return np.clip(np.rint(FULL * np.maximum(y, 0) / best), 1, FULL).astype(np.int64)
+
+
+_real_losses, _real_solved = plans.losses_of, plans._Request._solved
+
+
+def first_loss(parts: Any) -> Any:
+    return _real_losses(list(parts)[:1])
+
+
+def solved_for_all(self: Any, loss: Any) -> Any:
+    """Every table gets the whole budget."""
+    alone = {table: replace(its, share=1.0) for table, its in self.tables.items()}
+    return _real_solved(replace(self, tables=alone), loss)
+
+
+def sensitivity_of_searches(d: int, neighbours: str) -> float:
+    """Searches alone: a unit's queries that are left out are forgotten."""
+    return theorems.sides(neighbours) * d
+
+
+_real_count_weight = count_weight
+
+
+def clipped_one_late(m: int, d2: int) -> int:
+    return _real_count_weight(m, d2 + 1)
+
+
+# --- bounds on single paths -------------------------------------------------------------------------
+
+
+def keyed_by_rows(items: Any, *, entropy: Any, **more: Any) -> Any:
+    """The key of the random bound is the number of rows."""
+    rows = int(items.table.count().to_pyarrow().as_py())
+    return _real_bound(items, entropy=noise.SeededEntropy(rows), **more)
+
+
+def one_more_on_the_general_path(items: Any, *, per_user: int, **more: Any) -> Any:
+    if isinstance(items, EncodedItems):
+        return _real_bound(items, per_user=per_user, **more)
+    return replace(_real_bound(items, per_user=per_user + 1, **more), per_user=per_user)
+
+
+# --- reading ----------------------------------------------------------------------------------------
+
+_real_blocks, _real_hits, _real_clean = records._blocks, cleaning._hits, encoded._clean_queries
+COMMON = 20  # rows from which a query is called common
+
+
+def blocks_without_last(stream: Any, dialect: Any, name: str) -> Any:
+    """The last record of each piece of a file is lost, but for the last piece."""
+    before = None
+    for block, ends in _real_blocks(stream, dialect, name):
+        if before is not None and len(before[1]) > 1:
+            yield before[0][: int(before[1][-2]) + 1], before[1][:-1]
+        before = block, ends
+    if before is not None:
+        yield before
+
+
+def hits_of_rare(rows: Any, engine: Any, reasons: Any, *, suspect: Any) -> Any:
+    """What many ask cannot be personal: on the general path."""
+    found = _real_hits(rows, engine, reasons, suspect=suspect)
+    counts = rows.group_by("query").aggregate(n=rows.count())
+    rare = counts.filter(counts.n < COMMON)
+    return engine.materialise(found.semi_join(rare, found.hit == rare.query))
+
+
+def clean_and_spare(query: Any, how: Any) -> Any:
+    """The same for encoded logs."""
+    clean, found = _real_clean(query, how)
+    many = np.bincount(clean.codes[clean.codes >= 0], minlength=len(clean.texts))
+    return clean, {reason: codes[many[codes] < COMMON] for reason, codes in found.items()}
+
+
+def codes_of_their_own(texts: Any, changed: Any, new: Any) -> Any:
+    """Each raw text keeps a code of its own, so that its variants are different items of a user."""
+    becomes = np.arange(len(texts), dtype=np.int32)
+    becomes[changed] = len(texts) + np.arange(len(changed), dtype=np.int32)
+    return becomes, pa.concat_arrays([texts, new])
+
+
+def read_by_its_own_name(self: Any, source: Any, **more: Any) -> Any:
+    """The column of --by keeps the name that the owner's log has for it."""
+    name = self.by.column if self.by else BY_VALUE
+    with mock.patch.object(reading, "BY_VALUE", name):
+        return _real_read(self, source, **more)
+
+
+_real_read = reading.Reading.read
+
+
+def spread_over_clicks(held: Any, name: str) -> Any:
+    """Every click of a unit, not its first alone."""
+    some = held.filter(held[name].notnull())
+    return synthetic._histogram(some.select("unit", bin=some[name]), synthetic.BINS[name])
+
+
 TWINS = (
     Twin(name="noise halved", mechanism="threshold",
          patches=lambda: [(threshold, "draw", halved)]),
@@ -436,4 +602,40 @@ TWINS = (
          patches=lambda: [(write, "in_order", rows_as_they_came)]),
     Twin(name="sessions not bounded", mechanism="sessions",
          patches=lambda: [(bounding, "bound", unbounded)]),
+    Twin(name="last round's noise x 0.9", mechanism="rounds",
+         patches=lambda: [(Rounds, "select", selected_with_less_at_last)]),
+    Twin(name="pair table's noise x 0.9", mechanism="rounds",
+         patches=lambda: [(Rounds, "release", pairs_with_less_noise)]),
+    Twin(name="pair table's noise x 0.9, threshold", mechanism="threshold",
+         patches=lambda: [(Threshold, "release", pairs_of_threshold_with_less)]),
+    Twin(name="synthetic histograms with half the noise", mechanism="synthetic",
+         patches=lambda: [(synthetic, "_noisy", half_noisy)]),
+    Twin(name="memory with the wrong coefficients", mechanism="rounds",
+         patches=lambda: [(Rounds, "judged", memory_of_own)]),
+    Twin(name="attention relative to the best item", mechanism="rounds",
+         patches=lambda: [(Rounds, "_attention", attention_to_the_best)]),
+    Twin(name="second table's loss not counted", mechanism="rounds",
+         patches=lambda: [(plans, "losses_of", first_loss),
+                          (plans._Request, "_solved", solved_for_all)]),
+    Twin(name="left_out with a wrong sensitivity", mechanism="threshold",
+         patches=lambda: [(left_out, "_sensitivity", sensitivity_of_searches)]),
+    Twin(name="d2 clip off by one", mechanism="rounds",
+         patches=lambda: [(holders, "count_weight", clipped_one_late)]),
+    Twin(name="random bound keyed by the row count", mechanism="threshold",
+         patches=lambda: [(bounding, "bound", keyed_by_rows), (spread, "bound", keyed_by_rows)]),
+    Twin(name="general path bounding to d + 1", mechanism="threshold",
+         patches=lambda: [(bounding, "bound", one_more_on_the_general_path),
+                          (spread, "bound", one_more_on_the_general_path)]),
+    Twin(name="a reader that loses rows at chunk borders", mechanism="threshold",
+         patches=lambda: [(records, "_blocks", blocks_without_last)]),
+    Twin(name="screen that spares frequent queries", mechanism="threshold",
+         patches=lambda: [(cleaning, "_hits", hits_of_rare),
+                          (encoded, "_clean_queries", clean_and_spare)]),
+    Twin(name="distinct before normalising", mechanism="threshold",
+         patches=lambda: [(encoded, "_recode", codes_of_their_own)]),
+    Twin(name="--by with a clashing name", mechanism="rounds",
+         patches=lambda: [(reading.Reading, "read", read_by_its_own_name),
+                          (By, "inside", lambda self: self)]),
+    Twin(name="rank measured per click", mechanism="synthetic",
+         patches=lambda: [(synthetic, "_spread", spread_over_clicks)]),
 )  # fmt: skip

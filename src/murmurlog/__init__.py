@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.2.0"
 
 if TYPE_CHECKING:
-    from murmurlog.auditing.attack import Audit, audit
+    from murmurlog.auditing.attack import audit
+    from murmurlog.auditing.result import Audit
     from murmurlog.auditing.verify import Report, verify
     from murmurlog.bundle.certificate import Certificate
     from murmurlog.bundle.compare import compare
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 # Loaded on first use: `murmurlog --help` and `import murmurlog` need no engine.
 _WHERE = {
-    "Audit": "auditing.attack",
+    "Audit": "auditing.result",
     "BundleError": "errors",
     "Certificate": "bundle.certificate",
     "EngineError": "errors",

@@ -17,7 +17,7 @@ from scipy.stats import binom
 from twins import TWINS
 
 from murmurlog.auditing import attack as auditing
-from murmurlog.auditing.attack import Audit, audit
+from murmurlog.auditing.attack import audit
 from murmurlog.auditing.epsilon_bounds import (
     MOST_EPSILON,
     Counts,
@@ -59,6 +59,7 @@ from murmurlog.auditing.probes import (
     mass,
     pass_p_value,
 )
+from murmurlog.auditing.result import Audit
 from murmurlog.auditing.settings import _sizes, claimed_setting, standard_settings
 from murmurlog.cli.release_section import audited
 from murmurlog.errors import UsageError

@@ -10,7 +10,7 @@ confidence over everything that it tried.
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from murmurlog.auditing.measurement import Fault, Measurement, measure
+from murmurlog.auditing.draw_record import check_draws, recorded_draws
+from murmurlog.auditing.independent_total import check_total
+from murmurlog.auditing.inspection import (
+    inspect_paths,
+    inspect_stages,
+    inspect_totals,
+    path_setting,
+    stage_setting,
+)
+from murmurlog.auditing.measurement import Fault, measure
 from murmurlog.auditing.neighbouring_logs import (
     LETTERS,
     SECRET,
@@ -28,6 +37,7 @@ from murmurlog.auditing.neighbouring_logs import (
     write_keys,
     write_log,
 )
+from murmurlog.auditing.noise_stages import stages
 from murmurlog.auditing.observer import observe
 from murmurlog.auditing.probes import (
     KNOWN,
@@ -38,6 +48,7 @@ from murmurlog.auditing.probes import (
     find_repeated_noise,
     replay,
 )
+from murmurlog.auditing.result import Audit
 from murmurlog.auditing.settings import (
     COUNTED_PAIRS,
     FAKES,
@@ -65,76 +76,8 @@ MOST_TRIALS = 26 ** (LETTERS - 1) // MORE  # every world needs a different name
 CONFIDENCE = 0.99
 ROWS, ROWS_OF_QUICK = 10, 40  # per trial; a pair with larger worlds gets fewer of them
 REPLAYED = 6  # worlds of each pair that are replayed; counting involves little randomness
+INSPECTED = 4000  # worlds that take as long as the inspection of a mechanism's stages
 LEAK_EPSILON = 0.1  # a budget at which a moderate number of right guesses proves a leak
-
-
-@dataclass(kw_only=True)
-class Audit:
-    """The result of an audit: every attack on a mechanism, with its outcome."""
-
-    mechanism: str
-    claim: Guarantee
-    confidence: float
-    tests: int
-    measured: list[Measurement] = field(default_factory=list)
-    faults: list[Fault] = field(default_factory=list)
-    skipped: list[str] = field(default_factory=list)  # settings that the mechanism does not support
-    worlds: int = 0
-    releases: int = 0
-    seconds: float = 0.0
-
-    @property
-    def violations(self) -> list[str]:
-        """One sentence for each violation."""
-        found = [f"{fault.setting}: {fault.what}" for fault in self.faults]
-        for each in self.measured:
-            if each.violates:
-                found.append(
-                    f"{each.setting}, {each.pair} ({each.way}): claimed {each.claim:.4g}, "
-                    f"measured at least {each.least:.3g} at delta {each.delta:.3g}"
-                )
-        return found
-
-    @property
-    def best(self) -> Measurement | None:
-        """The attack with the largest bound relative to the claim; single ids only."""
-        return max(
-            (each for each in self.measured if each.linked == 1),
-            key=lambda each: each.least / each.claim,
-            default=None,
-        )
-
-    def at(self, setting: str) -> Measurement | None:
-        """The attack with the largest bound at a setting; single ids only."""
-        here = [m for m in self.measured if m.setting == setting and m.linked == 1]
-        return max(here, key=lambda each: each.least, default=None)
-
-    def sentence(self) -> str:
-        """The verdict: a violation, or that none was found."""
-        sure = f"at {100 * self.confidence:.6g} %"
-        if self.violations:
-            what = f"{len(self.violations)} violation{'s' if len(self.violations) > 1 else ''}"
-            return f"{what} found {sure}; first: {self.violations[0]}"
-        here = self.at("as claimed")
-        if here is None:
-            return f"no violation found (nothing could be measured as claimed) {sure}"
-        return f"no violation found (claimed {here.claim:.4g}, measured at least {here.least:.2f} {sure})"
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "mechanism": self.mechanism,
-            "claim": self.claim.as_json(),
-            "verdict": self.sentence(),
-            "violations": self.violations,
-            "confidence": self.confidence,
-            "tests": self.tests,
-            "worlds": self.worlds,
-            "releases": self.releases,
-            "seconds": round(self.seconds, 1),
-            "measured": [each.as_json() for each in self.measured],
-            "faults": [each.as_json() for each in self.faults],
-            "not_offered": self.skipped,
-        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,6 +140,7 @@ def audit(
     )
     names = dict.fromkeys(mechanisms_for(first.tables, mechanism).values())
     settings = [first, *(each for name in names for each in standard_settings(name, noise=noise))]
+    inspected = [each for name in names if (each := stage_setting(name, noise=noise))]
     side_channels = _for_leaks(first)
     with tempfile.TemporaryDirectory() as folder:
         attacker = _Attacker(Path(folder), trials)
@@ -215,6 +159,16 @@ def audit(
                 (partial(attacker.replay, result, each, say), REPLAYED * len(each.pairs))
                 for each in planned
                 if each.setting.replayed
+            ),
+            *(
+                [(partial(attacker.replay_paths, result, list(names), say), INSPECTED)]
+                if only(path_setting(next(iter(names))))
+                else []
+            ),
+            *(
+                (partial(attacker.inspect, result, each, say), INSPECTED)
+                for each in inspected
+                if only(each)
             ),
             *(
                 [(partial(attacker.leaks, result, side_channels, alpha, say), 2 * KNOWN)]
@@ -364,6 +318,26 @@ class _Attacker:
             for what in replay(plan.mechanism, view, each.pairs, worlds=REPLAYED, seed=1):
                 result.faults.append(Fault(setting=each.setting.name, what=f"{table}: {what}"))
 
+    def replay_paths(self, result: Audit, names: list[str], say: Callable[[str], None]) -> None:
+        """Checks reading and bounding on every path against plain models."""
+        setting = path_setting(names[0]).name
+        say(f"replaying {setting}")
+        found = inspect_paths(names, folder=self.folder)
+        result.faults += [Fault(setting=setting, what=what) for what in found]
+
+    def inspect(self, result: Audit, setting: Setting, say: Callable[[str], None]) -> None:
+        """Checks the stated totals, and the noise of every stage, by the printed texts."""
+        say(f"inspecting {setting.name}")
+        try:
+            found = inspect_totals(setting)
+            tested = inspect_stages(setting, folder=self.folder, entropy=self.entropy, say=say)
+        except UsageError as error:  # such as a noise that the mechanism does not have
+            result.skipped.append(f"{setting.name}: {error}")
+            return
+        result.power += tested.power
+        for what in (*found, *tested.faults):
+            result.faults.append(Fault(setting=setting.name, what=what))
+
     def leaks(
         self, result: Audit, small: Setting, alpha: float, say: Callable[[str], None]
     ) -> None:
@@ -400,7 +374,8 @@ class _Attacker:
         if POOL in files:
             keys = read_pools(files[POOL], tables=["query"], url="path")["query"].size
             files["fakes"] = FAKES * keys
-        bundle = load(self.release(setting, log, screen=False, **files))
+        with recorded_draws() as draws:
+            bundle = load(self.release(setting, log, screen=False, **files))
         result.worlds += sum(each.worlds)
         claim = bundle.guarantee
         # The files on disk: `load` rejects tables of unexpected types, an attacker would not.
@@ -408,8 +383,13 @@ class _Attacker:
         views = observe(tables, worlds=each.worlds)
         for pair, what, side in zip(pairs, views, sides, strict=True):
             result.measured += measure(claim, setting, pair, what, side == 1, alpha)
-        stated = {name: parse(t.mechanism) for name, t in bundle.certificate.tables.items()}
+        claims = bundle.certificate.tables
+        texts = {name: claim.mechanism for name, claim in claims.items()}
+        stated = {name: parse(text) for name, text in texts.items()}
+        every = [stage for name, text in texts.items() for stage in stages(name, text)]
         odd = [
+            *check_draws(every, draws),
+            *check_total(texts, {name: each.guarantee for name, each in claims.items()}, claim),
             *check_order(tables),
             *check_counts(stated, pairs, views, sides, alpha=alpha),
             *check_shares(stated, pairs, views, sides, alpha=alpha),

@@ -85,7 +85,7 @@ def replay(
                     url="path" if view.kind in ("click", "log") else None,
                 )
                 gathered = mechanism.gather(log, view, entropy=SeededEntropy(seed))
-                logs.append(_exact_counts(gathered))
+                logs.append(exact_counts(gathered))
     before, after = logs
     return [] if before is None or after is None else excess_changes(pairs, before, after)
 
@@ -98,7 +98,7 @@ class ExactCounts(NamedTuple):
     by_one: bool  # counts of users: one user changes a count by at most one
 
 
-def _exact_counts(gathered: Any) -> ExactCounts | None:
+def exact_counts(gathered: Any) -> ExactCounts | None:
     """The exact counts in a mechanism's intermediate result; None if it holds none."""
     if isinstance(gathered, Tally):
         return _sum_tallies([gathered])
@@ -127,7 +127,12 @@ def _by_key(table: pa.Table, keys: Sequence[str], count: str) -> dict[str, int]:
         for key in keys
     ]
     names = ["|".join(texts) for texts in zip(*columns, strict=True)]
-    return dict(zip(names, table[count].to_pylist(), strict=True))
+    found: dict[str, int] = {}
+    for name, number in zip(names, table[count].to_pylist(), strict=True):
+        found[name] = (
+            found.get(name, 0) + number
+        )  # two rows of one key would be two items of a user
+    return found
 
 
 def excess_changes(pairs: Sequence[Pair], before: ExactCounts, after: ExactCounts) -> list[str]:

@@ -16,7 +16,7 @@ from murmurlog.errors import UsageError
 from murmurlog.publishing.request import mechanism_of
 
 if TYPE_CHECKING:
-    from murmurlog.auditing.attack import Audit
+    from murmurlog.auditing.result import Audit
 
 VIOLATION = 1  # the exit code
 
@@ -112,6 +112,14 @@ def _print(made: "Audit") -> None:
                  f"{best.pair} ({best.way})")
             )  # fmt: skip
     show(aligned(rows))
+    if made.power:
+        show("")
+        power = [("table", "stage of the noise", "draws", "less noise is seen from")]
+        power += [
+            (each.table, each.stage, str(each.draws), f"{100 * each.smallest:.1f} %")
+            for each in made.power
+        ]
+        show(aligned(power))
     for text in made.violations:
         show(f"VIOLATION {text}")
     for text in made.skipped:

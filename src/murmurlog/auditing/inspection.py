@@ -1,0 +1,106 @@
+"""White-box checks that need no attack: the noise of every stage, the stated totals, bounds and reading.
+
+They look at the steps of a mechanism by its printed text (`noise_stages`, `independent_total`), and at the steps
+before it (`bound_replay`, `reading_replay`). Each returns faults; those of the noise also state the smallest
+deviation that they would have shown.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from murmurlog.auditing.bound_replay import check_bounds, check_count_weights
+from murmurlog.auditing.independent_total import check_total
+from murmurlog.auditing.reading_replay import check_by, check_distinct, check_reading, check_screen
+from murmurlog.auditing.settings import Setting
+from murmurlog.auditing.stage_probe import StageResult, probe_stages
+from murmurlog.mechanisms import MECHANISMS, Mechanism, named
+from murmurlog.privacy.sampler import Entropy
+from murmurlog.publishing.plan import Plan, plan, plan_tables
+
+STAGES, PATHS = "stages of the noise", "reading and bounds on every path"
+# Tables of several mechanisms' own stages. Pools and public lists are tested where they are attacked.
+TABLES = ("query", "click", "pair", "session", "log")
+MEASURED = "together,rank,hour,count"
+COUNTING = ("threshold", "rounds", "korolova", "zealous")  # count queries of the log itself
+BUDGETS = ((1.0, 1e-6), (8.0, 1e-2))
+
+
+def stage_setting(mechanism: str, *, noise: str | None) -> Setting | None:
+    """The tables whose stages are tested, at a budget that needs few users; None if there are none."""
+    if mechanism not in MECHANISMS or mechanism in ("pool", "hybrid", "hong"):
+        return None
+    kind = named(mechanism)
+    tables = tuple(table for table in TABLES if table in kind.tables)
+    if mechanism in ("zealous", "korolova"):
+        tables = ("query",)
+    elif mechanism == "sessions":
+        tables = ("session",)
+    if not tables or kind.chosen_by:
+        return None
+    options = {"measure": MEASURED} if mechanism == "synthetic" else {}
+    return Setting(
+        name=STAGES, mechanism=mechanism, epsilon=BUDGETS[1][0], delta=BUDGETS[1][1], per_user=2,
+        tables=(*tables, *(("left_out",) if "query" in tables else ())), noise=noise,
+        options=options,
+    )  # fmt: skip
+
+
+def path_setting(mechanism: str) -> Setting:
+    """The mechanism whose counting is replayed on every path of reading and bounding."""
+    return Setting(name=PATHS, mechanism=mechanism, epsilon=BUDGETS[1][0], delta=BUDGETS[1][1])
+
+
+def plans_of(
+    setting: Setting, *, epsilon: float, delta: float, neighbours: str = "add-remove"
+) -> tuple[dict[str, Plan], Any]:
+    """The plans of a stage setting at a budget."""
+    return plan_tables(
+        setting.tables,
+        mechanism=setting.mechanism,
+        epsilon=epsilon,
+        delta=delta,
+        per_user=dict.fromkeys(setting.tables, 2),
+        noise=setting.noise,
+        neighbours=neighbours,
+        options=setting.options,
+    )
+
+
+def inspect_totals(setting: Setting) -> list[str]:
+    """Compares the guarantees of plans with those that follow from the printed texts, without any log."""
+    found = []
+    for epsilon, delta in BUDGETS:
+        for neighbours in ("add-remove", "replace"):
+            plans, total = plans_of(setting, epsilon=epsilon, delta=delta, neighbours=neighbours)
+            found += check_total(
+                {table: str(plan.mechanism) for table, plan in plans.items()},
+                {table: plan.guarantee for table, plan in plans.items()},
+                total,
+            )
+    return found
+
+
+def inspect_stages(
+    setting: Setting, *, folder: Path, entropy: Entropy, say: Callable[[str], None]
+) -> StageResult:
+    """Tests the noise of every stage of the setting's tables."""
+    plans, _ = plans_of(setting, epsilon=setting.epsilon, delta=setting.delta)
+    mechanisms: Mapping[str, Mechanism] = {t: plan.mechanism for t, plan in plans.items()}
+    return probe_stages(mechanisms, folder=folder, entropy=entropy, say=say)
+
+
+def inspect_paths(mechanisms: Sequence[str], *, folder: Path) -> list[str]:
+    """Replays reading and the bound on every path, with the counting of these mechanisms."""
+    found = [
+        *check_bounds(folder),
+        *check_count_weights(),
+        *check_reading(folder),
+        *check_screen(folder),
+    ]
+    for name in mechanisms:
+        if name in COUNTING:
+            made = plan(mechanism=name, epsilon=BUDGETS[1][0], delta=BUDGETS[1][1], per_user=4)
+            found += check_distinct(made.mechanism, "query", folder)
+        found += check_by(name, folder)
+    return found

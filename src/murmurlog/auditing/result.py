@@ -1,0 +1,79 @@
+"""The result of an audit: every attack with its outcome, every fault, and the power of the tests of the noise."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from murmurlog.auditing.draw_record import StagePower
+from murmurlog.auditing.measurement import Fault, Measurement
+from murmurlog.privacy import Guarantee
+
+
+@dataclass(kw_only=True)
+class Audit:
+    """The result of an audit: every attack on a mechanism, with its outcome."""
+
+    mechanism: str
+    claim: Guarantee
+    confidence: float
+    tests: int
+    measured: list[Measurement] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+    power: list[StagePower] = field(default_factory=list)  # what tests of the noise would show
+    skipped: list[str] = field(default_factory=list)  # settings that the mechanism does not support
+    worlds: int = 0
+    releases: int = 0
+    seconds: float = 0.0
+
+    @property
+    def violations(self) -> list[str]:
+        """One sentence for each violation."""
+        found = [f"{fault.setting}: {fault.what}" for fault in self.faults]
+        for each in self.measured:
+            if each.violates:
+                found.append(
+                    f"{each.setting}, {each.pair} ({each.way}): claimed {each.claim:.4g}, "
+                    f"measured at least {each.least:.3g} at delta {each.delta:.3g}"
+                )
+        return found
+
+    @property
+    def best(self) -> Measurement | None:
+        """The attack with the largest bound relative to the claim; single ids only."""
+        return max(
+            (each for each in self.measured if each.linked == 1),
+            key=lambda each: each.least / each.claim,
+            default=None,
+        )
+
+    def at(self, setting: str) -> Measurement | None:
+        """The attack with the largest bound at a setting; single ids only."""
+        here = [m for m in self.measured if m.setting == setting and m.linked == 1]
+        return max(here, key=lambda each: each.least, default=None)
+
+    def sentence(self) -> str:
+        """The verdict: a violation, or that none was found."""
+        sure = f"at {100 * self.confidence:.6g} %"
+        if self.violations:
+            what = f"{len(self.violations)} violation{'s' if len(self.violations) > 1 else ''}"
+            return f"{what} found {sure}; first: {self.violations[0]}"
+        here = self.at("as claimed")
+        if here is None:
+            return f"no violation found (nothing could be measured as claimed) {sure}"
+        return f"no violation found (claimed {here.claim:.4g}, measured at least {here.least:.2f} {sure})"
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "mechanism": self.mechanism,
+            "claim": self.claim.as_json(),
+            "verdict": self.sentence(),
+            "violations": self.violations,
+            "confidence": self.confidence,
+            "tests": self.tests,
+            "worlds": self.worlds,
+            "releases": self.releases,
+            "seconds": round(self.seconds, 1),
+            "measured": [each.as_json() for each in self.measured],
+            "faults": [each.as_json() for each in self.faults],
+            "power": [each.as_json() for each in self.power],
+            "not_offered": self.skipped,
+        }

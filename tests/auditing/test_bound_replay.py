@@ -1,0 +1,50 @@
+"""The bound is replayed on every path; a path that keeps more, or looks at other users, is caught."""
+
+import pytest
+from twins import TWINS
+
+from murmurlog.auditing.bound_replay import (
+    REPLAYED,
+    Replayed,
+    check_bounds,
+    check_count_weights,
+    make_rows,
+    model,
+    variants,
+)
+
+BROKEN = {twin.name: twin for twin in TWINS}
+OF_BOUNDS = ("random bound keyed by the row count", "general path bounding to d + 1")
+
+
+def test_the_log_has_what_the_bounds_must_face():
+    rows = make_rows()
+    held = model(rows, Replayed("query"))
+    assert max(map(len, held.values())) > 6
+    assert any(row.time is None for row in rows)
+    assert any(row.url is None for row in rows)
+    users = {row.user for row in rows}
+    assert {row.user for row in variants(rows)["without other users"]} < users
+    assert len(variants(rows)["with other users' rows doubled"]) > len(rows)
+    assert model(rows, Replayed("pair")) is None
+
+
+def test_the_weights_of_counts_are_those_of_the_proof():
+    assert check_count_weights() == []
+    with BROKEN["d2 clip off by one"].broken():
+        assert "a unit with 2 published items" in check_count_weights()[0]
+
+
+@pytest.mark.slow
+def test_every_path_keeps_the_bound(tmp_path):
+    assert check_bounds(tmp_path) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OF_BOUNDS)
+def test_a_path_that_does_not_is_caught(name, tmp_path):
+    with BROKEN[name].broken():
+        found = check_bounds(tmp_path)
+    assert found
+    assert all(" path, " in what for what in found)
+    assert len(found) < 3 * len(REPLAYED)
