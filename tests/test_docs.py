@@ -274,6 +274,7 @@ def test_the_shell_example_of_the_readme_runs(tmp_path):
     assert "epsilon 0.3" in planned_by(tmp_path / "bundle")
 
 
+@pytest.mark.slow
 def test_the_python_example_of_the_readme_runs(tmp_path):
     (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     setup = "from murmurlog.logs.invented.generate import invent, write; from pathlib import Path\n"

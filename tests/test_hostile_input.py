@@ -500,6 +500,7 @@ def test_the_kernel_keeps_a_run_from_writing_elsewhere(tmp_path):
     assert os.listdir(outside) == ["False.csv"]
 
 
+@pytest.mark.slow
 def test_a_few_hostile_inputs_from_the_command_line(tmp_path):
     choice = random.Random(1)
     wanted = [*hostile_logs.logs(choice, 0.05), *hostile_bundles.bundles(choice, 0.05, tmp_path)]

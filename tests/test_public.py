@@ -25,6 +25,7 @@ def test_importing_the_package_loads_nothing_heavy():
     assert {"numpy", "pyarrow", "ibis", "duckdb"}.isdisjoint(done.stdout.split())
 
 
+@pytest.mark.slow
 def test_generate_profile_and_plan_are_functions(tmp_path):
     log = murmurlog.generate(rows=3000, out=tmp_path / "log.parquet", seed=3)
     path = str(tmp_path / "log.parquet")

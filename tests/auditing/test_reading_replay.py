@@ -23,6 +23,7 @@ def test_every_variant_of_a_text_has_one_clean_form():
     assert sum(row.query != row.clean for row in rows) > len(rows) / 2
 
 
+@pytest.mark.slow
 def test_a_screen_that_spares_frequent_queries_is_caught(tmp_path):
     assert check_screen(tmp_path) == []
     with BROKEN["screen that spares frequent queries"].broken():

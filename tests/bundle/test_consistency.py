@@ -324,6 +324,7 @@ def test_verify_refuses_consistent_counts_that_are_not(bundle, tmp_path):
     assert in_order(noisy_table(query)).equals(in_order(bundle.tables["query"]))
 
 
+@pytest.mark.slow
 def test_release_makes_counts_consistent(tmp_path, write_tsv):
     """With a table of labels beside it, which takes no part; and refused where it means nothing."""
     log = write_tsv(

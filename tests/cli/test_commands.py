@@ -144,6 +144,7 @@ def test_an_empty_release_says_why(place, tmp_path):
     assert run("verify", "b", cwd=tmp_path).returncode == 0
 
 
+@pytest.mark.slow
 def test_small_units_are_warned_about(place, tmp_path):
     done = run(
         "release",

@@ -421,6 +421,7 @@ def test_nothing_to_publish_is_a_valid_release(tmp_path, write_tsv):
         assert report.ok, report
 
 
+@pytest.mark.slow
 def test_sizes_that_noise_makes_negative_do_no_harm(tmp_path, log):
     for i in range(2):
         outcome = release(str(log), out=tmp_path / f"out{i}", mechanism="synthetic", tables=["log"],
@@ -491,6 +492,7 @@ def test_only_known_columns_are_believed():
 # --- the text and the claim -----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=25)
 @given(
     epsilon=st.floats(0.05, 20),

@@ -91,6 +91,7 @@ def test_replace_at_add_remove_epsilon_fails_badly():
     assert delta_of_threshold(epsilon=1.0, neighbours="replace", **at) <= claimed * (1 + 1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", ["geometric", "gaussian"])
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
 @settings(max_examples=12, deadline=None)

@@ -45,6 +45,7 @@ def messages(report):
     return {check.name: check.message for check in report.checks if not check.ok}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tables", [["query"], ["query", "click"], ["query", "click", "left_out"]])
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
 def test_tables_spend_their_part_and_no_more(tables, neighbours):

@@ -84,6 +84,7 @@ def test_keys_of_earlier_releases_have_rows_whoever_holds_them(made, book, tmp_p
     assert "after" not in json.loads((first.out / "privacy.json").read_text())
 
 
+@pytest.mark.slow
 def test_of_a_series_only_the_bundles_that_are_needed_are_read(made, monkeypatch):
     """The last bundle has the keys of those before it; of a table that it lacks, it has none."""
     first = made(rows("weather"), tables=["query", "click"])

@@ -22,6 +22,7 @@ SOME = [
 ]
 
 
+@pytest.mark.slow
 def test_a_damaged_ledger_and_a_full_disk_break_no_promise():
     kinds = ["ledger damaged", "disk full"]
     found = faults(8, kinds=kinds, more=("--mechanism", "threshold"))

@@ -90,6 +90,7 @@ OBJECTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", OBJECTS)
 def test_the_settings_of_an_object_are_those_of_its_file_and_release_it(
     kind, log, tmp_path, monkeypatch
@@ -148,6 +149,7 @@ def test_a_log_that_no_release_could_read_gets_no_settings(tmp_path):
     assert not (tmp_path / "murmurlog-ledger.db").exists()
 
 
+@pytest.mark.slow
 def test_of_a_large_file_a_sample_is_read(tmp_path, monkeypatch):
     path = write(tmp_path / "log.csv", list(rows(4000)))
     monkeypatch.setattr(blocks, "MOST", 50_000)
@@ -166,6 +168,7 @@ def test_a_ledger_that_cannot_be_used_stops_before_anything_is_written(log, tmp_
     assert not (tmp_path / "murmurlog.toml").exists()
 
 
+@pytest.mark.slow
 def test_a_second_log_of_the_same_users_keeps_their_cap(log, tmp_path):
     murmurlog.init(log, out=tmp_path / "a.toml", source_name="web")
     murmurlog.init(log, out=tmp_path / "b.toml", source_name="web", cap_epsilon=9.0)
@@ -179,6 +182,7 @@ def test_names_of_sources_come_from_files():
     assert source_name("logs.duckdb::q3") == "logs"
 
 
+@pytest.mark.slow
 def test_questions_can_be_asked_from_python(log, tmp_path, monkeypatch):
     answers = iter(["y", "", "City library", *[""] * 7])
     monkeypatch.setattr("builtins.input", lambda: next(answers))

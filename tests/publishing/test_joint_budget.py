@@ -243,6 +243,7 @@ def test_mechanisms_by_table():
     assert some["query"].mechanism.schedule.rounds == 2
 
 
+@pytest.mark.slow
 def test_a_forged_total_is_caught(tmp_path, write_tsv):
     import json
 
@@ -304,6 +305,7 @@ def test_sessions_keep_their_published_queries(write_tsv, engine):
     assert held(path, "session", engine, ["x", "y", "z"], longest=3) == [("['x', 'y', 'z']",)]
 
 
+@pytest.mark.slow
 def test_the_bound_is_spent_on_what_can_be_published(write_tsv, tmp_path):
     """Each user's first clicks are for queries of its own; only later ones are anybody's."""
     rows = []

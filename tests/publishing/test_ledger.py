@@ -85,6 +85,7 @@ def test_a_booking_outlasts_a_loss_of_power(book):
         assert db.execute("PRAGMA synchronous").fetchone() == (3,)
 
 
+@pytest.mark.slow
 def test_sessions_add_up_only_if_they_are_cut_alike(tmp_path, write_tsv):
     rows = [
         {"user": f"u{n}", "time": f"2026-01-01 00:{5 * m:02}:00", "query": f"q{m}", "url": "a.b"}

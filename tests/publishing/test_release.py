@@ -430,6 +430,7 @@ def test_keys_alone(log, tmp_path):
     assert verify(tmp_path / "b").ok
 
 
+@pytest.mark.slow
 def test_every_table_unit_and_bound_can_be_released(log, tmp_path):
     for i, options in enumerate(
         (

@@ -127,6 +127,7 @@ def test_an_address_that_cannot_hold_a_bundle_is_refused(address, words, store, 
     assert "secret" not in str(told.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["data/query.parquet", SUMS])
 def test_a_bundle_that_cannot_be_finished_is_taken_back_and_its_cost_said(name, store, tmp_path):
     store.broken = lambda step, key: step == "write" and key.endswith(f"b/{name}")

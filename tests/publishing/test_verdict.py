@@ -135,6 +135,7 @@ def simulation(like, users):
     return Simulation(of_shape(like, users=users))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("like", "users"), [("plain", 900), ("aol", 4000)])
 def test_forecasts_are_near_those_of_a_simulation(like, users):
     """The verdict on one simulated release, against simulated releases with other settings."""

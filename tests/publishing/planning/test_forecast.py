@@ -378,6 +378,7 @@ def test_no_settings_ask_for_the_largest_epsilon_that_was_tried(small, monkeypat
     assert tomllib.loads(Path("s.toml").read_text())["release"]["epsilon"] == 1.0
 
 
+@pytest.mark.slow
 def test_a_number_of_users_alone_is_enough_for_a_forecast(small, monkeypatch, capsys):
     asked = ("--mechanism", "threshold", "--per-user", 3)
     code, out, err = command(monkeypatch, capsys, "plan", "--users", 300, "--epsilon", 8, *asked)

@@ -85,6 +85,7 @@ def test_a_period_too_large_for_memory_is_refused(first, monkeypatch):
         next(draw_periods(first, 4))
 
 
+@pytest.mark.slow
 def test_one_release_of_the_whole_cap_is_the_simulation_of_one_release():
     source = ForecastSource(like="plain", users=2000)
     found = forecast_series(source, of_cap=1.0, **CAP)
@@ -119,6 +120,7 @@ def test_a_year_gains_keys_and_more_from_all_rows_so_far(year):
     assert month[-1].median_error < month[0].median_error  # counts get more of the budget
 
 
+@pytest.mark.slow
 def test_without_earlier_keys_every_release_counts_its_own_only():
     alone = forecast_series(
         ForecastSource(like="plain", users=1500), releases=4, known_free=False, **CAP
@@ -144,6 +146,7 @@ def test_parts_that_do_not_fit_are_refused_before_a_log_is_read(given, said):
         forecast_series(ForecastSource(public="no such file"), **given)
 
 
+@pytest.mark.slow
 def test_plan_is_the_same_in_python_and_on_the_command_line(tmp_path):
     write(invent(rows=20_000, seed=2), tmp_path / "log.parquet")
     given = {"epsilon": 6.0, "delta": 1e-5, "raw": str(tmp_path / "log.parquet")}
