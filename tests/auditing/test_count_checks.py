@@ -130,7 +130,7 @@ def test_intervals_that_cannot_be_are_caught(estimated, bounded, tmp_path):
         (estimated, {"users_low": -low - 1}, "an interval that begins below 0"),
         (estimated, {"users_low": users}, "narrower than the standard errors say"),
         (estimated, {"users_high": high - np.ceil(0.1 * stderr)}, "narrower than the standard errors"),
-        (estimated, {"users_stderr": stderr / 9}, "smaller errors than its noise"),
+        (estimated, {"users_stderr": stderr / 100}, "smaller errors than its noise"),
         (bounded, {"users_high": np.array(bounded[1]["users"].to_pylist())}, "states an upper end"),
         (bounded, {"users_low": np.array(bounded[1]["users"].to_pylist())}, "narrower than"),
     )  # fmt: skip
