@@ -78,10 +78,11 @@ def watch(here: Path, options: argparse.Namespace) -> None:
     code = "from murmurlog.cli.main import main; main()"
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     began = time.perf_counter()
-    running = subprocess.Popen(
-        [sys.executable, "-c", code, "series", "run", str(spec)],
-        env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    with (here / "said.txt").open("w") as said:
+        running = subprocess.Popen(
+            [sys.executable, "-c", code, "series", "run", str(spec)],
+            env=environment, stdout=subprocess.DEVNULL, stderr=said,
+        )  # fmt: skip
     ends: list[float] = []
     cpu = 0.0
     while running.poll() is None:
@@ -99,7 +100,7 @@ def watch(here: Path, options: argparse.Namespace) -> None:
                     flush=True,
                 )
     if running.returncode:
-        raise SystemExit(running.stderr.read() if running.stderr else "failed")
+        raise SystemExit((here / "said.txt").read_text()[-2000:])
     tables = [pq.read_table(path / "data" / "query.parquet") for path in sorted(bundles.glob("2*"))]
     known = {key for table in tables for key in table["query"].to_pylist()}
     print(
