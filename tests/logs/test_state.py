@@ -15,13 +15,19 @@ from murmurlog.logs.state import State
 
 READING = Reading.of(ReadOptions())
 HEAD = "user,time,query,url\n"
-JANUARY = HEAD + (
-    "a,2025-01-03 10:00:00,  Weather ,\n"
-    "a,2025-01-03 11:00:00,weather,http://X.org/a?b\n"
-    "a,2025-01-04 09:00:00,weather,\n"
-    "a,2025-01-03 12:00:00,weather,http://x.org/a\n"
-    'b,2025-01-31 23:59:59,"a ""quoted"", query",\n'
-    "7,,straße ﬁne,http://x.org\n"
+JANUARY = (
+    HEAD
+    + (
+        "a,2025-01-03 10:00:00,  Weather ,\n"
+        "a,2025-01-03 11:00:00,weather,http://X.org/a?b\n"
+        "a,2025-01-04 09:00:00,weather,\n"
+        "a,2025-01-03 12:00:00,weather,http://x.org/a\n"
+        'b,2025-01-31 23:59:59,"a ""quoted"", query",\n'
+        "7,,straße ﬁne,http://x.org\n"
+        "d,2025-01-05 10:00:00,odd urls,http://www.www.x.org/\n"  # cleaned twice it would be another one
+        "d,2025-01-05 10:00:00,odd urls,http://東http://é:80\n"  # cleaned twice it would be none
+        "d,2025-01-05 10:00:00,odd urls,http://null\n"  # it would read as a missing one
+    )
 )
 FEBRUARY = HEAD + "a,2025-02-01 00:00:00,weather,\nc,2025-02-28 12:00:00,news,http://n.org/x/y\n"
 
@@ -59,14 +65,14 @@ def test_the_rows_of_a_state_are_those_of_its_logs(logs, tmp_path):
         ("2025-01-03", "2025-01-31", True),
         ("2025-02-01", "2025-02-28", False),
     ]
-    assert parts[0].rows == 5
+    assert parts[0].rows == 8
     with connect() as engine:
         whole = READING.read(find(str(tmp_path / "*.csv")), engine=engine, urls=True, say=silent)
         kept = State(tmp_path / "state", READING).log(
             since=None, engine=engine, urls=True, say=silent
         )
         assert rows(kept) == rows(whole)
-        assert kept.rows == len(rows(whole)) == 7
+        assert kept.rows == len(rows(whole)) == 10
         late = state.log(since="2025-02-01", engine=engine, urls=True, say=silent)
         assert {key[1].month for key in rows(late)} == {2}
 

@@ -26,8 +26,9 @@ import pyarrow.parquet as pq
 
 from murmurlog.bundle.scratch import scratch, settle
 from murmurlog.errors import InputError, UsageError
+from murmurlog.logs.cleaning import MARK
 from murmurlog.logs.engines.protocol import Engine
-from murmurlog.logs.log import Log
+from murmurlog.logs.log import Log, read_kept
 from murmurlog.logs.reading import Reading
 from murmurlog.logs.source import Source, find
 
@@ -132,9 +133,8 @@ class State:
         for part in wanted:
             self._check(part)
         source = self._source(wanted)
-        # The rows were selected and screened when they were added, by the same rules.
-        plain = replace(self._reading, where=None, screen=None, deny=frozenset(), max_broken=1.0)
-        log = plain.read(source, engine=engine, urls=urls, say=say)
+        # The rows were selected, cleaned and screened when they were added, by the same rules.
+        log = read_kept(source, engine=engine, url=self._reading.url if urls else None, say=say)
         if log.broken or log.rows != sum(part.rows for part in wanted):
             raise InputError(
                 f"the state {str(self.folder)!r} does not hold clean rows: it was changed, or made by another "
@@ -208,7 +208,10 @@ def _write(log: Log, path: Path) -> dict[str, Any]:
     table = log.table
     day = table.time.date()
     firsts = table.group_by(
-        user=table.user.cast("string"), day=day, query=table.query, url=table.url
+        user=table.user.cast("string"),
+        day=day,
+        query=table.query,
+        url=ibis.literal(MARK) + table.url,
     ).agg(time=table.time.min())
     rows = firsts.order_by(
         *(ibis.asc(name, nulls_first=True) for name in ("day", "time", "user", "query", "url"))
