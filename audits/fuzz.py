@@ -41,7 +41,7 @@ from hostile_logs import logs
 from properties import PROPERTIES, hold
 from warm import Runner
 
-SECONDS = 120.0  # a run that takes longer hangs
+SECONDS = 120.0  # of a processor: a run that takes longer hangs
 EXPLORATIONS, DRAWN = 4000, 150  # inputs of a function, and against a promise
 FORGED = 10_000  # bundles that are given to the page
 OURS = ("out", "books", "tmp", "stdout", "stderr", "writes")  # what a run may write in its folder
@@ -92,7 +92,9 @@ def judge(
     if code not in case.codes:
         kind.wrong += 1
         broken.append(
-            "it hangs" if code == -signal.SIGALRM else f"exit {code}, not {sorted(case.codes)}"
+            "it hangs"
+            if code in (-signal.SIGALRM, -signal.SIGPROF)
+            else f"exit {code}, not {sorted(case.codes)}"
         )
     if code and not (said + shown).strip():
         broken.append("no word about it")
