@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from certificates import certified, counted
 from hostile_bundles import seal
+from thinning import thinned
 from wording import OTHER, word_otherwise
 
 import murmurlog
@@ -33,7 +34,7 @@ def write(out, certificate, monkeypatch, *, otherwise):
     return out
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=thinned(KINDS, every=3))
 def bundle(request, tmp_path, monkeypatch):
     out, kind = tmp_path / "bundle", request.param
     if kind == "golden-1":

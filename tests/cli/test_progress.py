@@ -6,6 +6,7 @@ import re
 import pytest
 from command import run
 from terminal import MAIN, Terminal
+from thinning import thinned
 
 import murmurlog
 from murmurlog.cli import progress_bar
@@ -117,7 +118,7 @@ def test_numbers_are_share_rows_speed_elapsed_and_remaining_time(monkeypatch):
     assert few.numbers(3700.0) == " 25%  1 of 4 rounds  1:01:40, 0:12 left"
 
 
-@pytest.mark.parametrize("command", ["release", "evaluate"])
+@pytest.mark.parametrize("command", thinned(["release", "evaluate"], every=2))
 def test_a_terminal_shows_a_bar_with_share_speed_and_time(place, tmp_path, command):
     more = {
         "release": ("--out", "b"),

@@ -98,6 +98,7 @@ def test_a_given_bundle_is_scored_as_it_is_and_its_recipe_runs_again_on_training
     }
 
 
+@pytest.mark.slow
 def test_a_seed_gives_the_same_tables_whatever_the_order_of_the_engine_s_rows(
     place, looks, monkeypatch
 ):

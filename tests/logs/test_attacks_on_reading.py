@@ -24,8 +24,9 @@ def in_this_process(monkeypatch):
 @pytest.mark.parametrize(
     ("attack", "size"),
     [
-        (csv_border.attack, 5_000),  # long rows: the file has a border at 8 MB
-        (head_shape.attack, 600),
+        # Long rows: the file has a border at 8 MB. tests/logs/test_records.py has borders of its own.
+        pytest.param(csv_border.attack, 5_000, marks=pytest.mark.slow),
+        pytest.param(head_shape.attack, 600, marks=pytest.mark.slow),
         (column_case.attack, 600),
         (jsonl_roles.attack, 600),
         # The units are exact; the draws only add to it.

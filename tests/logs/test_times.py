@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from thinning import thinned
 
 from murmurlog.errors import InputError, UsageError
 from murmurlog.logs.engines.duckdb import connect
@@ -29,7 +30,7 @@ def times_of(values, path, **options):
         return [row["time"] for row in rows], dict(log.broken)
 
 
-@pytest.mark.parametrize("time_format", FORMATS)
+@pytest.mark.parametrize("time_format", thinned(FORMATS, every=2))
 @settings(max_examples=3, deadline=None)
 @given(data=st.data())
 def test_duckdb_reads_a_format_as_strptime_does(time_format, data, tmp_path_factory):

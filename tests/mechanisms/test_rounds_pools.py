@@ -224,6 +224,7 @@ def judge_of(mechanism, pool=1):
     return lambda k, z, remembered: mechanism.judged(k, z, remembered, pool)
 
 
+@pytest.mark.slow
 def test_large_pools_have_the_same_law_as_direct_draws(monkeypatch):
     """The thresholds are so low that a key often lies beyond several of them."""
     mechanism = with_pools(parse(REFERENCE), (20, 2.0))
