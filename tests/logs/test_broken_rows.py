@@ -2,10 +2,13 @@
 
 import json
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from murmurlog.errors import InputError, UsageError
 from murmurlog.logs.engines.duckdb import connect
+from murmurlog.logs.inspection.inspect import inspect
 from murmurlog.logs.likely_causes import likely_causes, propose_time_formats
 from murmurlog.logs.log import read
 from murmurlog.logs.options import ReadOptions
@@ -195,3 +198,20 @@ def test_utf_8_that_is_read_in_another_encoding_is_pointed_out(tmp_path):
             str(log), out=tmp_path / f"{encoding}-{doubtful}", encoding="latin-1", say=said.append
         )
         assert ("give --encoding utf-8" in " ".join(said)) is doubtful
+
+
+@pytest.mark.parametrize(
+    "far",
+    [pa.array([2**31 - 1], pa.int32()).cast(pa.date32()), pa.array([2**62], pa.timestamp("us"))],
+)
+def test_times_that_python_does_not_have_are_rows_like_others(far, tmp_path):
+    path, n = tmp_path / "log.parquet", 60
+    users = [f"u{i}" for i in range(n)]
+    pq.write_table(
+        pa.table({"user": users, "query": ["x"] * n, "time": pa.concat_arrays([far] * n)}), path
+    )
+    with pytest.raises(
+        InputError, match="times lie beyond the year 9999: see that --columns time="
+    ):
+        release(path, out=tmp_path / "out")
+    assert inspect(str(path)).columns[2].samples == ("out of range",)

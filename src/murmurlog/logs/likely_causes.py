@@ -16,6 +16,7 @@ from murmurlog.errors import InputError
 from murmurlog.logs.cleaning import UNREADABLE_TIME
 from murmurlog.logs.delimiters import name_delimiter
 from murmurlog.logs.formats import LOOKED_AT, pieces
+from murmurlog.logs.parquet_types import OUT_OF_RANGE, as_texts
 from murmurlog.logs.records import cut
 from murmurlog.logs.source import Source
 from murmurlog.logs.times import COMMON_FORMATS, read_time
@@ -54,6 +55,11 @@ def _of_times(source: Source) -> str:
     """The format that reads most of the times that are not read, if one reads half of them."""
     values = _values(source, source.columns["time"])
     unread = [text for text in values if not _reads(text, source.time_format)]
+    if unread and set(unread) == {OUT_OF_RANGE}:
+        return (
+            "times lie beyond the year 9999: see that --columns time=... names the right column, or "
+            "give --columns time=none"
+        )
     what = f"in {source.time_format!r}" if source.time_format else "as ISO 8601"
     if found := propose_time_formats(unread):
         first = next(text for text in unread if read_time(text, found[0]))
@@ -179,7 +185,7 @@ def _values_of(source: Source, place: int, column: str) -> Sequence[object]:
     file = source.files[place]
     if source.format == "parquet":
         batch = next(pq.ParquetFile(file).iter_batches(batch_size=SAMPLE, columns=[column]))
-        return list(batch.column(0).to_pylist())
+        return as_texts(batch.column(0))
     if source.dialect is None:
         return []
     stream = pieces(file, source.compressions[place], block=LOOKED_AT)

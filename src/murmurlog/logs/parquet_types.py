@@ -18,6 +18,7 @@ from murmurlog.errors import InputError
 MOST_DIGITS = 38  # of a decimal: DuckDB misreads more, Spark has no such type
 INT96 = "int96 timestamp"
 NOTHING = "null"
+OUT_OF_RANGE = "out of range"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +76,18 @@ _BARE = {"BOOLEAN": "boolean", "INT32": "int32", "INT64": "int64", "INT96": INT9
 
 class _Unread(Exception):
     """A type that no engine reads exactly; the message names it."""
+
+
+def as_texts(column: pa.Array | pa.ChunkedArray) -> list[str | None]:
+    """The values of a column as text, for the owner's eyes; Python has no times beyond the year 9999."""
+    return [_as_text(value) for value in column]
+
+
+def _as_text(value: pa.Scalar) -> str | None:
+    try:
+        return str(value.as_py()) if value.is_valid else None
+    except (OverflowError, ValueError):
+        return OUT_OF_RANGE
 
 
 def types_of(

@@ -20,6 +20,7 @@ from murmurlog.errors import InputError
 from murmurlog.logs.engines.duckdb import identifier
 from murmurlog.logs.inspection.blocks import TextFile, whole_lines
 from murmurlog.logs.json_array import array_lines
+from murmurlog.logs.parquet_types import as_texts
 from murmurlog.logs.records import Dialect, Records, cut
 from murmurlog.logs.source import CLOSED, table_of
 
@@ -144,5 +145,5 @@ def _of_arrow(table: pa.Table) -> Sample:
     ]
     columns = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
-        columns[name] = ["" if value is None else str(value) for value in column.to_pylist()]
+        columns[name] = [text or "" for text in as_texts(column)]
     return Sample(columns=columns, typed_times=tuple(times))
