@@ -50,7 +50,13 @@ class Case:
 
 CASES = (
     Case(name="threshold", epsilon=1.0, delta=0.01, users=6, options={"noise": "geometric"}),
-    Case(name="rounds", epsilon=1.0, delta=0.1, users=40, options={"count_share": 0.9, "count_per_user": 1}),
+    Case(
+        name="rounds",
+        epsilon=1.0,
+        delta=0.1,
+        users=40,
+        options={"count_share": 0.9, "count_per_user": 1},
+    ),
 )
 
 
@@ -76,7 +82,9 @@ def sample(case: Case, factor: float, folder: Path, samples: int) -> list[Number
         shown = np.zeros((-(-samples // COPIES), COPIES), np.int64)
         with connect() as engine, _less_noise(factor):
             held = mechanism.gather(
-                read(find(str(path)), engine=engine), View(kind="query", way="first"), entropy=entropy
+                read(find(str(path)), engine=engine),
+                View(kind="query", way="first"),
+                entropy=entropy,
             )
             for row in shown:
                 table = mechanism.release(held, entropy=entropy)
