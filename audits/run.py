@@ -1,7 +1,8 @@
 """Every mechanism and every broken twin through the same audit. `make audit` runs it.
 
-    python audits/run.py [--trials 4000] [--confidence 0.99] [--only NAME] [--json]
+    python audits/run.py [--trials 4000] [--confidence 0.99] [--only NAME] [--blind] [--json]
 
+`--blind` runs the twins of `blind_twins` instead, which were written without a look at the audit.
 Exit code 0 only if every twin is caught and no real mechanism is.
 """
 
@@ -16,6 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from blind_twins import BLIND
 from twins import TWINS
 
 from murmurlog.auditing.attack import audit
@@ -47,7 +49,7 @@ def attacked(job: tuple[str, str, int, float]) -> tuple[str, Row]:
     kind, name, trials, confidence = job
     began = time.monotonic()
     if kind == "twin":
-        twin = next(each for each in TWINS if each.name == name)
+        twin = next(each for each in (*TWINS, *BLIND) if each.name == name)
         made, _ = twin.audited(trials=trials, confidence=confidence)
     else:
         made = audit(mechanism=name, trials=trials, confidence=confidence)
@@ -67,11 +69,14 @@ def main() -> int:
     parser.add_argument("--trials", type=int, default=4000)
     parser.add_argument("--confidence", type=float, default=0.99)
     parser.add_argument("--only", help="names that hold this text")
+    parser.add_argument("--blind", action="store_true", help="the twins of blind_twins only")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     began = time.monotonic()
     names = [("real", name) for name in REAL] + [("twin", twin.name) for twin in TWINS]
+    if given.blind:
+        names = [("twin", twin.name) for twin in BLIND]
     jobs = [
         (kind, name, given.trials, given.confidence)
         for kind, name in names

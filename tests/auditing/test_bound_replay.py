@@ -1,6 +1,10 @@
 """The bound is replayed on every path; a path that keeps more, or looks at other users, is caught."""
 
+from datetime import timedelta
+from itertools import pairwise
+
 import pytest
+from blind_twins import BLIND
 from twins import TWINS
 
 from murmurlog.auditing.bound_replay import (
@@ -13,8 +17,12 @@ from murmurlog.auditing.bound_replay import (
     variants,
 )
 
-BROKEN = {twin.name: twin for twin in TWINS}
-OF_BOUNDS = ("random bound keyed by the row count", "general path bounding to d + 1")
+BROKEN = {twin.name: twin for twin in (*TWINS, *BLIND)}
+OF_BOUNDS = (
+    "random bound keyed by the row count",
+    "general path bounding to d + 1",
+    "sessions: the gap is measured over all users",
+)
 
 
 def test_the_log_has_what_the_bounds_must_face():
@@ -27,6 +35,16 @@ def test_the_log_has_what_the_bounds_must_face():
     assert {row.user for row in variants(rows)["without other users"]} < users
     assert len(variants(rows)["with other users' rows doubled"]) > len(rows)
     assert model(rows, Replayed("pair")) is None
+    # A pause that ends a session, and that another user fills.
+    times = {
+        odd: sorted(row.time for row in rows if row.time and int(row.user[4:]) % 2 == odd)
+        for odd in (0, 1)
+    }
+    assert any(
+        later - first > timedelta(minutes=30)
+        and any(first < at < first + timedelta(minutes=30) for at in times[1])
+        for first, later in pairwise(times[0])
+    )
 
 
 def test_the_weights_of_counts_are_those_of_the_proof():

@@ -1,6 +1,7 @@
 """The noise of every stage is tested; the last round's, nine tenths of it, is caught."""
 
 import pytest
+from blind_twins import BLIND
 from twins import TWINS
 
 from murmurlog.auditing.inspection import STAGES, inspect_totals, stage_setting
@@ -9,7 +10,7 @@ from murmurlog.mechanisms import parse
 from murmurlog.privacy.sampler import SeededEntropy
 from murmurlog.publishing.plan import plan
 
-BROKEN = {twin.name: twin for twin in TWINS}
+BROKEN = {twin.name: twin for twin in (*TWINS, *BLIND)}
 OF_A_STAGE = (
     "synthetic histograms with half the noise",
     "rank measured per click",
@@ -94,3 +95,11 @@ def test_less_noise_in_the_pair_table_alone_is_caught(name):
     made, _ = BROKEN[name].audited(only=lambda setting: setting.name == STAGES)
     assert made.violations
     assert all("pair" in what for what in made.violations)
+
+
+def test_noise_that_is_drawn_again_is_caught(tmp_path):
+    honest = parse("korolova(d=2, b=0.5, T=3, b_q=0.5)")
+    assert probed(tmp_path, honest, groups=300).faults == []
+    with BROKEN["korolova: counts below T are drawn again"].broken():
+        (found,) = probed(tmp_path, honest, groups=300).faults
+    assert "draws where the printed mechanism makes" in found

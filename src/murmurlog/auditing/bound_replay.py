@@ -79,13 +79,17 @@ REPLAYED = (
 
 
 def make_rows() -> list[Row]:
-    """Users with up to 14 rows over several days: repeats, equal times, rows without a time or click."""
+    """Users with up to 14 rows over several days: repeats, equal times, rows without a time or click.
+
+    Every fourth row comes after 40 minutes, during which only users of odd numbers search.
+    """
     rows = []
     for user in range(USERS):
         for n in range(1 + (5 * user + 3) % MOST_ROWS):
             word = (7 * user + 11 * n + n * n) % 17
             # Every third row shares the time of the one before; days change now and then.
-            at = START + timedelta(minutes=5 * (n - (n % 3 == 2)), days=(n // 5) * (user % 4))
+            minutes = 5 * (n - (n % 3 == 2)) + 40 * (n // 4) + 20 * (user % 2)
+            at = START + timedelta(minutes=minutes, days=(n // 5) * (user % 4))
             rows.append(
                 Row(
                     user=f"user{user}",

@@ -89,3 +89,11 @@ def check_draws(stages: Sequence[Stage], draws: Sequence[Draws]) -> list[str]:
                 f"{scale:.6g} (p = {p:.1g})"
             )
     return faults
+
+
+def check_draw_number(draws: Sequence[Draws], *, needed: int) -> list[str]:
+    """One draw for every item, and one for every fresh count: noise that is drawn again has another law."""
+    made = sum(len(each.values) for each in draws)
+    if made == needed or any(len(each.values) == MOST_RECORDED for each in draws):
+        return []
+    return [f"{made} draws where the printed mechanism makes {needed}"]

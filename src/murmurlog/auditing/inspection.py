@@ -11,6 +11,7 @@ from typing import Any
 
 from murmurlog.auditing.bound_replay import check_bounds, check_count_weights
 from murmurlog.auditing.independent_total import check_total
+from murmurlog.auditing.pool_keys_probe import check_pool_keys
 from murmurlog.auditing.reading_replay import check_by, check_distinct, check_reading, check_screen
 from murmurlog.auditing.settings import Setting
 from murmurlog.auditing.stage_probe import StageResult, probe_stages
@@ -102,5 +103,7 @@ def inspect_paths(mechanisms: Sequence[str], *, folder: Path) -> list[str]:
         if name in COUNTING:
             made = plan(mechanism=name, epsilon=BUDGETS[1][0], delta=BUDGETS[1][1], per_user=4)
             found += check_distinct(made.mechanism, "query", folder)
+        if name in ("pool", "hybrid"):
+            found += check_pool_keys(name, folder)
         found += check_by(name, folder)
     return found

@@ -25,6 +25,7 @@ USER = "v"  # the one user in whom neighbouring logs differ
 FIRST = "items at the first threshold"
 ALPHABET = "abcdefghijklmnopqrstuvwxyz"
 OWN = ("mine", "own")  # prefixes of queries and urls that only the one user has ...
+AWAY = "away"  # a prefix of queries that no public pool or list holds, whatever the pair
 SECRET = 20  # ... and which end with this many random letters: 94 bits that nobody can guess
 
 
@@ -101,7 +102,8 @@ def known_counts(users: int, item: str = "ours0") -> tuple[Known, ...]:
 def pairs_of_queries(s: Sizes) -> list[Pair]:
     """Pairs that differ by one user's queries."""
     mine, ours, late = numbered("mine", s.d), numbered("ours", s.d), numbered("late", s.d)
-    many = numbered("many", 4 * s.d)
+    # Half of them outside of a pool, so that a bound of each part alone is seen.
+    many = numbered("many", 2 * s.d) + numbered(AWAY, 2 * s.d)
     groups = [numbered(f"rare{n}x", s.d) for n in range(3)]
     behind = [
         row for n, rare in enumerate(groups) for row in crowd(4, [*rare, *ours], name=f"g{n}x")
@@ -394,7 +396,7 @@ def write_keys(path: Path, pairs: Sequence[Pair], worlds: Sequence[int], *, urls
             (row.query, row.url)
             for side in (0, 1)
             for row in pair.rows(side)
-            if pair.listed and (row.url is not None or not urls)
+            if pair.listed and (row.url is not None or not urls) and not row.query.startswith(AWAY)
         }
         for name in names_of(number, many):
             for query, url in sorted(found, key=str):

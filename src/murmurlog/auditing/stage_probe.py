@@ -15,7 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from murmurlog.auditing.draw_record import StagePower, check_draws, recorded_draws
+from murmurlog.auditing.draw_record import (
+    StagePower,
+    check_draw_number,
+    check_draws,
+    recorded_draws,
+)
 from murmurlog.auditing.neighbouring_logs import START
 from murmurlog.auditing.noise_stages import (
     STAGE_ALPHA,
@@ -237,16 +242,24 @@ def _published(
     if stage is None:
         return
     gathered = mechanism.gather(log, _view(table, log), entropy=entropy)
+    items = int(gathered.table.count().to_pyarrow().as_py())
     found: list[Integers] = []
-    for made in _runs(
-        lambda: mechanism.release(gathered, entropy=entropy),
-        lambda: sum(map(len, found)) >= wanted,
-    ):
+    odd: list[str] = []
+
+    def release() -> pa.Table:
+        with recorded_draws() as draws:
+            made = mechanism.release(gathered, entropy=entropy)
+        needed = items + (made.num_rows if "b_q" in given else 0)
+        odd.extend(check_draw_number(draws, needed=needed))
+        return made
+
+    for made in _runs(release, lambda: sum(map(len, found)) >= wanted):
         if not (count := count_of(made)):
             return
         first = made[keys_of(table)[0]].to_pylist()
         sure_item = np.array([_is_of_many(key) for key in first], bool)
         found.append(made[count].to_numpy()[sure_item] - sure)
+    result.faults += [f"{table}: {what}" for what in odd[:1]]
     result.test(table, stage.name, stage.laws[0], found)
 
 
