@@ -22,10 +22,13 @@ import pyarrow.parquet as pq
 from murmurlog.auditing.draw_record import check_draws, recorded_draws
 from murmurlog.auditing.independent_total import check_total
 from murmurlog.auditing.inspection import (
+    inspect_ledger,
     inspect_paths,
     inspect_stages,
     inspect_totals,
+    ledger_setting,
     path_setting,
+    pool_setting,
     stage_setting,
 )
 from murmurlog.auditing.measurement import Fault, measure
@@ -141,6 +144,7 @@ def audit(
     names = dict.fromkeys(mechanisms_for(first.tables, mechanism).values())
     settings = [first, *(each for name in names for each in standard_settings(name, noise=noise))]
     inspected = [each for name in names if (each := stage_setting(name, noise=noise))]
+    inspected += [each for name in names if (each := pool_setting(name))]
     side_channels = _for_leaks(first)
     with tempfile.TemporaryDirectory() as folder:
         attacker = _Attacker(Path(folder), trials)
@@ -159,6 +163,11 @@ def audit(
                 (partial(attacker.replay, result, each, say), REPLAYED * len(each.pairs))
                 for each in planned
                 if each.setting.replayed
+            ),
+            *(
+                [(partial(attacker.check_ledger, result, say), INSPECTED)]
+                if only(ledger_setting(next(iter(names))))
+                else []
             ),
             *(
                 [(partial(attacker.replay_paths, result, list(names), say), INSPECTED)]
@@ -323,6 +332,13 @@ class _Attacker:
         setting = path_setting(names[0]).name
         say(f"replaying {setting}")
         found = inspect_paths(names, folder=self.folder)
+        result.faults += [Fault(setting=setting, what=what) for what in found]
+
+    def check_ledger(self, result: Audit, say: Callable[[str], None]) -> None:
+        """Checks the account that a ledger keeps of releases, and when they are booked."""
+        setting = ledger_setting(result.mechanism).name
+        say(f"replaying {setting}")
+        found = inspect_ledger(folder=self.folder, entropy=self.entropy)
         result.faults += [Fault(setting=setting, what=what) for what in found]
 
     def inspect(self, result: Audit, setting: Setting, say: Callable[[str], None]) -> None:
