@@ -143,8 +143,8 @@ def audit(
     )
     names = dict.fromkeys(mechanisms_for(first.tables, mechanism).values())
     settings = [first, *(each for name in names for each in standard_settings(name, noise=noise))]
-    inspected = [each for name in names if (each := stage_setting(name, noise=noise))]
-    inspected += [each for name in names if (each := pool_setting(name))]
+    inspected = [each for name in names if (each := pool_setting(name))]
+    inspected += [each for name in names if (each := stage_setting(name, noise=noise))]
     side_channels = _for_leaks(first)
     with tempfile.TemporaryDirectory() as folder:
         attacker = _Attacker(Path(folder), trials)

@@ -160,7 +160,8 @@ class _Replay:
         epsilon, delta = self.dice.part(0.5, 6), 10 ** self.dice.part(-7, -3)
         more: dict[str, Any] = {}
         if rule == "filter":
-            more["keys_share"] = self.dice.one_of((None, 0.0, 0.5))
+            shares = (None, 0.5, 0.0) if self.number > 1 else (None, 0.5)
+            more["keys_share"] = self.dice.one_of(shares)
             more["pure"] = self.dice.one_of((None, epsilon / 3))
         change = self.book.cap(name, epsilon=epsilon, delta=delta, rule=rule, **more)
         source = _Source(name=name, rule=rule, epsilon=epsilon, delta=delta)
@@ -328,10 +329,11 @@ class _Replay:
         for left, most, spent, name in zip(
             account.left, source.caps[-1], source.spent(), NAMES, strict=True
         ):
-            if left > most - spent + (room * spent + ROUNDING * most):
-                self.fault(f"more {name} is left than the releases so far leave")
-            if left < max(0.0, most - spent - (room * spent + ROUNDING * most)):
-                self.fault(f"less {name} is left than the releases so far leave")
+            near = room * spent + ROUNDING * most
+            if left > max(0.0, most - spent) + near:
+                self.fault(f"more is left of the cap ({name}) than the releases so far leave")
+            if left < max(0.0, most - spent - near):
+                self.fault(f"less is left of the cap ({name}) than the releases so far leave")
 
     def check_total(self, source: _Source) -> None:
         """Everything that was accepted, convolved, is within the largest cap."""
@@ -396,7 +398,7 @@ def check_ledger(folder: Path, *, entropy: Entropy, sequences: int = 3) -> list[
         except MurmurlogError as error:
             replay.fault(f"stops where it should go on: {error}")
         found += [what for what in replay.faults if what not in found]
-    return [f"ledger: {what}" for what in found]
+    return found
 
 
 def _run(replay: _Replay) -> None:

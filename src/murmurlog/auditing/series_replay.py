@@ -137,12 +137,14 @@ def check_series(folder: Path) -> list[str]:
     bundle = series.release(first, "first")
     series.check_booked(bundle)
     known = load(bundle).tables["query"].select(["query"])
+    if known.num_rows < 2 * KEYS:
+        series.fault(f"{known.num_rows} of {2 * KEYS} keys of many users are published")
     with replayed_rounds("query", earlier=known) as run:
         again = series.release(later, "later", after=[bundle])
     series.check_booked(again)
     _check_earlier(series, run, known, load(again))
     _check_stopped(series, later)
-    return [f"ledger: {what}" for what in series.faults] + [f"{EARLIER}: {w}" for w in run.faults]
+    return [*series.faults, *(f"{EARLIER}: {what}" for what in run.faults)]
 
 
 def _check_earlier(series: _Series, run: RoundsRun, known: pa.Table, later: Any) -> None:
