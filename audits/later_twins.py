@@ -109,7 +109,7 @@ def weights_apart(held: Any, rows: Any) -> Any:
 
 # --- earlier keys ---------------------------------------------------------------------------------
 
-_real_hold, _real_in_order = spread.hold, rounds.in_order
+_real_hold, _real_in_order = spread.hold, vars(rounds)["in_order"]
 
 
 def hold_what_is_asked(log: Any, view: Any, **more: Any) -> Any:
