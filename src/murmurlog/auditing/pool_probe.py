@@ -21,6 +21,7 @@ from murmurlog.auditing.stage_probe import (
     StageResult,
     follow_rounds,
     group_rows,
+    noise_of_histograms,
     sizes_for,
     word,
 )
@@ -96,7 +97,10 @@ def probe_pools(
     view = View(kind=TABLE, way="first", options=options, earlier={TABLE: earlier_keys()})
     with connect() as engine, recorded_draws() as draws:
         log = read(find(str(path)), engine=engine)
-        run = follow_rounds(result, mechanism, log, view, enough=enough, entropy=entropy)
+        run = follow_rounds(
+            result, mechanism, log, view, enough=enough, entropy=entropy,
+            more={"histogram": noise_of_histograms(mechanism, entropy, wanted)},
+        )  # fmt: skip
     places = np.concatenate(run.places) if run.places else np.zeros(0, np.int64)
     p = fit_p_value(places, np.full(CELLS, 1 / CELLS), 0) if len(places) else 1.0
     if p < STAGE_ALPHA:

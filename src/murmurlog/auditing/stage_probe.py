@@ -184,7 +184,7 @@ def _rounds(
     counted = mechanism.schedule.counts is not None
     follow_rounds(
         result, mechanism, log, _view(table, log), enough={last: wanted}, entropy=entropy,
-        more={"histogram": _histograms(mechanism, entropy, wanted)} if counted else {},
+        more={"histogram": noise_of_histograms(mechanism, entropy, wanted)} if counted else {},
     )  # fmt: skip
 
 
@@ -234,7 +234,7 @@ def follow_rounds(
     return run
 
 
-def _histograms(mechanism: rounds.Rounds, entropy: Entropy, wanted: int) -> list[Integers]:
+def noise_of_histograms(mechanism: rounds.Rounds, entropy: Entropy, wanted: int) -> list[Integers]:
     """The noise of many histograms of few published items: one release has few bins."""
     unit, item = np.arange(FEW, dtype=np.int64), np.arange(FEW, dtype=np.int64)
     holders = holders_of_pairs(unit, item, size=FEW)
