@@ -145,8 +145,6 @@ def audit(
     )
     names = dict.fromkeys(mechanisms_for(first.tables, mechanism).values())
     settings = [first, *(each for name in names for each in standard_settings(name, noise=noise))]
-    inspected = [each for name in names if (each := pool_setting(name))]
-    inspected += [each for name in names if (each := stage_setting(name, noise=noise))]
     side_channels = _for_leaks(first)
     with tempfile.TemporaryDirectory() as folder:
         attacker = _Attacker(Path(folder), trials)
@@ -173,13 +171,18 @@ def audit(
             ),
             *(
                 (partial(attacker.inspect, result, each, say), INSPECTED)
-                for each in inspected
-                if only(each)
+                for each in (pool_setting(name) for name in names)
+                if each and only(each)
             ),
             *(
                 [(partial(attacker.replay_paths, result, list(names), say), INSPECTED)]
                 if only(path_setting(next(iter(names))))
                 else []
+            ),
+            *(
+                (partial(attacker.inspect, result, each, say), INSPECTED)
+                for each in (stage_setting(name, noise=noise) for name in names)
+                if each and only(each)
             ),
             *(
                 [(partial(attacker.leaks, result, side_channels, alpha, say), 2 * KNOWN)]

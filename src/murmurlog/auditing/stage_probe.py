@@ -216,7 +216,8 @@ def follow_rounds(
         held = mechanism.gather(log, view, entropy=entropy)
         for _ in _runs(
             lambda: mechanism.release(held, entropy=entropy),
-            lambda: all(drawn(stage) >= many for stage, many in enough.items()),
+            # A contradiction needs no more draws.
+            lambda: bool(run.faults) or all(drawn(stage) >= many for stage, many in enough.items()),
         ):
             pass
     for stage, noise in (more or {}).items():
