@@ -110,7 +110,9 @@ def inspect_stages(
         return probe_stages(mechanisms, folder=folder, entropy=entropy, say=say)
     (mechanism,) = mechanisms.values()
     assert isinstance(mechanism, Rounds)
-    return probe_pools(mechanism, setting.options, folder=folder, entropy=entropy, say=say)
+    found = probe_pools(mechanism, setting.options, folder=folder, entropy=entropy, say=say)
+    found.faults += check_count_weights()
+    return found
 
 
 def inspect_ledger(*, folder: Path, entropy: Entropy) -> list[str]:
@@ -122,7 +124,6 @@ def inspect_paths(mechanisms: Sequence[str], *, folder: Path) -> list[str]:
     """Replays reading and the bound on every path, with the counting of these mechanisms."""
     found = [
         *check_bounds(folder),
-        *check_count_weights(),
         *check_reading(folder),
         *check_screen(folder),
     ]
