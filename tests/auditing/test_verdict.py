@@ -13,7 +13,7 @@ from murmurlog.auditing.result import Audit
 from murmurlog.auditing.verdict import ALWAYS, CHECKS, AttackPower, omissions, power_of_attack
 from murmurlog.privacy import Guarantee
 
-GIVEN = {"claim": 1.0, "delta": 0.05, "alpha": 1e-4}
+GIVEN = {"claim": 1.0, "delta": 0.05, "alpha": 1e-4, "own": 3000}
 
 
 def test_an_attack_sees_the_epsilon_that_it_states_and_hardly_a_smaller_one():
@@ -37,14 +37,17 @@ def test_an_own_item_is_seen_from_the_stated_chance_on():
     power = power_of_attack("s", worlds=3000, independent=True, **GIVEN)
     hits = np.random.default_rng(5).binomial(1500, power.shown, 300)
     assert np.mean([lower_bound(int(h), 1500, 1e-4) > 0.05 for h in hits]) >= 0.96
-    fewer = power_of_attack("s", worlds=300, independent=True, **GIVEN)
+    fewer = power_of_attack("s", worlds=300, independent=True, **(GIVEN | {"own": 300}))
+    none = power_of_attack("s", worlds=300, independent=True, **(GIVEN | {"own": 0}))
+    assert none.shown is None
     assert fewer.shown > power.shown > 0.05
     assert fewer.epsilon > power.epsilon > 1
 
 
 def test_worlds_that_are_mixed_or_too_few_promise_nothing():
     assert power_of_attack("s", worlds=3000, independent=False, **GIVEN).epsilon is None
-    assert power_of_attack("s", worlds=60, claim=20.0, delta=0.1, alpha=1e-4, independent=True).epsilon is None  # fmt: skip
+    large = power_of_attack("s", worlds=3000, independent=True, **(GIVEN | {"claim": 20.0}))
+    assert large.epsilon is None
 
 
 def test_everything_that_was_not_attacked_is_named():
@@ -57,6 +60,11 @@ def test_everything_that_was_not_attacked_is_named():
     assert "no world is released" in texts["the table pair"]
     assert "--spec" in texts["the table keyword"]
     assert len(found) == 5 + len(ALWAYS)
+    more = omissions(
+        tables=["query"], attacked=["query"], tested=["query", "left_out"], skipped=[], mixed=False,
+        staged=True,
+    )  # fmt: skip
+    assert [each.what for each in more if each not in ALWAYS] == ["the table left_out"]
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ from murmurlog.auditing.inspection import (
     pool_setting,
     stage_setting,
 )
-from murmurlog.auditing.measurement import Fault, measure
+from murmurlog.auditing.measurement import Fault, has_own_items, measure
 from murmurlog.auditing.neighbouring_logs import (
     LETTERS,
     SECRET,
@@ -424,12 +424,14 @@ class _Attacker:
         views = observe(tables, worlds=each.worlds)
         for pair, what, side in zip(pairs, views, sides, strict=True):
             result.measured += measure(claim, setting, pair, what, side == 1, alpha)
+        own = (many for pair, many in zip(pairs, each.worlds, strict=True) if has_own_items(pair))
         result.attack_power.append(
             power_of_attack(
-                setting.name, worlds=max(each.worlds), claim=claim.epsilon, delta=claim.delta,
-                alpha=alpha, independent=setting.independent,
+                setting.name, worlds=max(each.worlds), own=max(own, default=0), claim=claim.epsilon,
+                delta=claim.delta, alpha=alpha, independent=setting.independent,
             )
         )  # fmt: skip
+        result.did("totals")
         claims = bundle.certificate.tables
         texts = {name: claim.mechanism for name, claim in claims.items()}
         stated = {name: parse(text) for name, text in texts.items()}

@@ -44,7 +44,8 @@ class AttackPower:
     """What the attack at one setting would have seen with a probability of 99 %.
 
     `epsilon`: of two logs that can be told apart as far as this epsilon and the claimed delta allow at all;
-    None where worlds are not independent. `shown`: the chance that an item of one user alone is published.
+    None where worlds are not independent or too few. `shown`: the chance that an item of one user alone is
+    published; None where no user has one.
     """
 
     setting: str
@@ -62,13 +63,23 @@ class AttackPower:
 
 
 def power_of_attack(
-    setting: str, *, worlds: int, claim: float, delta: float, alpha: float, independent: bool
+    setting: str,
+    *,
+    worlds: int,
+    own: int,
+    claim: float,
+    delta: float,
+    alpha: float,
+    independent: bool,
 ) -> AttackPower:
-    """The power of an attack with this many worlds of one pair, half of them on each side."""
+    """The power of an attack with this many worlds of one pair, half of them on each side.
+
+    `own` is the number of worlds of a pair in which the one user has items of its own.
+    """
     tested = (worlds - worlds // TRAINING) // 2
     epsilon = _least_epsilon(tested, claim, delta, alpha) if independent else None
     return AttackPower(
-        setting=setting, worlds=worlds, epsilon=epsilon, shown=_least_chance(worlds // 2, delta, alpha)
+        setting=setting, worlds=worlds, epsilon=epsilon, shown=_least_chance(own // 2, delta, alpha)
     )  # fmt: skip
 
 
@@ -168,10 +179,7 @@ ALWAYS = (
     Omission(what="your log, pools and ledger file", why="the audit writes its own"),
     Omission(what="units other than users", why="only their bounds are replayed"),
     Omission(what="Spark", why="its steps are not followed; the attacks run on DuckDB"),
-    Omission(
-        what="left_out and --map",
-        why="what they publish names no world; noise and total of left_out are tested",
-    ),
+    Omission(what="left_out and --map", why="what they publish names no world"),
     Omission(what="time, memory and the machine", why="a bundle does not show them"),
 )
 MIXED = Omission(
@@ -202,7 +210,9 @@ def omissions(
     for text in skipped:
         what, _, why = text.partition(": ")
         found.append(Omission(what=what, why=why))
-    if noise_only := [t for t in tables if t in tested and t not in attacked]:
+    if noise_only := [
+        t for t in dict.fromkeys((*tables, *tested)) if t in tested and t not in attacked
+    ]:
         found.append(
             Omission(
                 what=_tables(noise_only), why="noise and totals are tested, no world is released"
