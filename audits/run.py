@@ -1,6 +1,6 @@
 """Every mechanism and every broken twin through the same audit. `make audit` runs it.
 
-    python audits/run.py [--trials 4000] [--confidence 0.99] [--only NAME] [--blind] [--json]
+    python audits/run.py [--trials 4000] [--confidence 0.99] [--only NAME] [--real | --blind] [--json]
 
 `--blind` runs the twins of `blind_twins` instead, which were written without a look at the audit.
 Exit code 0 only if every twin is caught and no real mechanism is.
@@ -69,6 +69,7 @@ def main() -> int:
     parser.add_argument("--trials", type=int, default=4000)
     parser.add_argument("--confidence", type=float, default=0.99)
     parser.add_argument("--only", help="names that hold this text")
+    parser.add_argument("--real", action="store_true", help="mechanisms only, no twins")
     parser.add_argument("--blind", action="store_true", help="the twins of blind_twins only")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--json", action="store_true")
@@ -80,7 +81,7 @@ def main() -> int:
     jobs = [
         (kind, name, given.trials, given.confidence)
         for kind, name in names
-        if not given.only or given.only in name
+        if (not given.only or given.only in name) and (kind == "real" or not given.real)
     ]
     # A process for each: a twin's patches must never be where a real mechanism runs.
     pool = ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn"), max_tasks_per_child=1)

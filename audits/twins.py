@@ -15,11 +15,13 @@ from typing import Any
 from unittest import mock
 
 import ibis
+import later_twins as later
 import numpy as np
 import pyarrow as pa
 from scipy.special import log_ndtr, ndtri
 
 import murmurlog.counting.bound as bounding
+import murmurlog.counting.public_sets.sets as public_sets
 import murmurlog.counting.tally as tallies
 import murmurlog.logs.encoded as encoded
 import murmurlog.logs.reading as reading
@@ -34,8 +36,12 @@ import murmurlog.mechanisms.rounds.mechanism as rounds
 import murmurlog.mechanisms.rounds.weights as spread
 import murmurlog.mechanisms.synthetic.mechanism as synthetic
 import murmurlog.mechanisms.threshold as threshold
+import murmurlog.privacy.budget_filter as budget_filter
 import murmurlog.privacy.rounds as schedules
 import murmurlog.privacy.thresholds as theorems
+import murmurlog.publishing.ledger as ledger
+import murmurlog.publishing.ledger_filter as ledger_filter
+import murmurlog.publishing.ledger_records as ledger_records
 import murmurlog.publishing.plan as plans
 from murmurlog.auditing.attack import audit
 from murmurlog.auditing.result import Audit
@@ -46,9 +52,10 @@ from murmurlog.counting.items import EncodedItems
 from murmurlog.mechanisms import Korolova, Rounds, Threshold, Zealous
 from murmurlog.mechanisms.baselines.k_anonymity import KQuery
 from murmurlog.mechanisms.hong.mechanism import Hong
+from murmurlog.mechanisms.rounds.holders import Holders
 from murmurlog.privacy import Guarantee, count_weight
 from murmurlog.privacy import sampler as noise
-from murmurlog.privacy.counts import GRID
+from murmurlog.privacy.counts import GRID, WeightedCounts
 from murmurlog.privacy.rounds import FULL, Schedule
 from murmurlog.privacy.sampler import draw
 from murmurlog.privacy.thresholds import per_item
@@ -638,4 +645,47 @@ TWINS = (
                           (By, "inside", lambda self: self)]),
     Twin(name="rank measured per click", mechanism="synthetic",
          patches=lambda: [(synthetic, "_spread", spread_over_clicks)]),
+    Twin(name="counts weighted with a wrong sensitivity", mechanism="rounds",
+         patches=lambda: [(WeightedCounts, "noise", later.noise_of_one_item)]),
+    Twin(name="count weights rounded up", mechanism="rounds",
+         patches=lambda: [(holders, "count_weight", later.weight_rounded_up)]),
+    Twin(name="histogram noise x 0.9", mechanism="rounds",
+         patches=lambda: [(rounds, "_drawn", later.histogram_with_less)]),
+    Twin(name="a unit in several bins of the histogram", mechanism="rounds",
+         patches=lambda: [(Holders, "histogram", later.units_of_at_least)]),
+    Twin(name="histogram's loss not counted", mechanism="rounds",
+         patches=lambda: [(WeightedCounts, "loss", property(later.loss_without_histogram))]),
+    Twin(name="pool thresholds by how many keys are held", mechanism="rounds",
+         patches=lambda: [(Rounds, "release", later.release_by_what_is_held)]),
+    Twin(name="pool noise skipped where the log lacks a key", mechanism="rounds",
+         patches=lambda: [(rounds, "pass_unheld", later.none_that_nobody_holds)]),
+    Twin(name="pool keys of nobody in the last round only", mechanism="rounds",
+         patches=lambda: [(rounds, "pass_unheld", later.judged_at_the_end)]),
+    Twin(name="pool fakes chosen among held keys too", mechanism="rounds",
+         patches=lambda: [(public_sets, "unheld", later.chosen_among_all)]),
+    Twin(name="a second weight for pool keys", mechanism="rounds",
+         patches=lambda: [(spread, "weights", later.weights_apart)]),
+    Twin(name="earlier keys only where somebody asks them", mechanism="rounds",
+         patches=lambda: [(spread, "hold", later.hold_what_is_asked)]),
+    Twin(name="earlier keys taken from the log", mechanism="rounds",
+         patches=lambda: [(spread, "hold", later.hold_what_is_common)]),
+    Twin(name="earlier keys without noise", mechanism="rounds",
+         patches=lambda: [(Rounds, "release", later.release_with_exact_earlier)]),
+    Twin(name="a ledger that drops a charge", mechanism="threshold",
+         patches=lambda: [(ledger_records, "sum_of", later.sum_without_first)]),
+    Twin(name="a ledger that takes the largest charge", mechanism="threshold",
+         patches=lambda: [(ledger_records, "sum_of", later.largest_of),
+                          (budget_filter, "sum_of", later.largest_of)]),
+    Twin(name="a ledger that counts what was published", mechanism="threshold",
+         patches=lambda: [(ledger_records, "read_entries", later.entries_that_are_published)]),
+    Twin(name="a ledger with an open split of delta", mechanism="threshold",
+         patches=lambda: [(ledger_filter, "fits", later.fits_with_an_open_split)]),
+    Twin(name="a ledger that books epsilon as mu", mechanism="threshold",
+         patches=lambda: [(budget_filter, "mu_of_pure", later.mu_of_epsilon)]),
+    Twin(name="a ledger with caps that are not nested", mechanism="threshold",
+         patches=lambda: [(ledger_filter, "contains", lambda limits, others: True)]),
+    Twin(name="a ledger that books a period twice", mechanism="threshold",
+         patches=lambda: [(ledger, "check_step", lambda entries, source, step: None)]),
+    Twin(name="a ledger that books after the release", mechanism="threshold",
+         patches=lambda: [(road, "make", later.make_and_then_book)]),
 )  # fmt: skip

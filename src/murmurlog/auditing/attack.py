@@ -22,13 +22,17 @@ import pyarrow.parquet as pq
 from murmurlog.auditing.draw_record import check_draws, recorded_draws
 from murmurlog.auditing.independent_total import check_total
 from murmurlog.auditing.inspection import (
+    POOLS,
+    inspect_ledger,
     inspect_paths,
     inspect_stages,
     inspect_totals,
+    ledger_setting,
     path_setting,
+    pool_setting,
     stage_setting,
 )
-from murmurlog.auditing.measurement import Fault, measure
+from murmurlog.auditing.measurement import Fault, has_own_items, measure
 from murmurlog.auditing.neighbouring_logs import (
     LETTERS,
     SECRET,
@@ -60,12 +64,13 @@ from murmurlog.auditing.settings import (
     claimed_setting,
     standard_settings,
 )
+from murmurlog.auditing.verdict import omissions, power_of_attack
 from murmurlog.bundle.progress import measure_all
 from murmurlog.bundle.read import load, read_table
 from murmurlog.counting.public_sets.result_lists import read_lists
 from murmurlog.counting.public_sets.sets import read_pools
 from murmurlog.errors import UsageError
-from murmurlog.mechanisms import View, parse
+from murmurlog.mechanisms import View, named, parse
 from murmurlog.privacy import Guarantee
 from murmurlog.privacy.sampler import SystemEntropy, below
 from murmurlog.publishing.plan import DELTA, EPSILON, MECHANISM, Plan, mechanisms_for, plan_tables
@@ -140,7 +145,6 @@ def audit(
     )
     names = dict.fromkeys(mechanisms_for(first.tables, mechanism).values())
     settings = [first, *(each for name in names for each in standard_settings(name, noise=noise))]
-    inspected = [each for name in names if (each := stage_setting(name, noise=noise))]
     side_channels = _for_leaks(first)
     with tempfile.TemporaryDirectory() as folder:
         attacker = _Attacker(Path(folder), trials)
@@ -161,14 +165,24 @@ def audit(
                 if each.setting.replayed
             ),
             *(
+                [(partial(attacker.check_ledger, result, say), INSPECTED)]
+                if only(ledger_setting(next(iter(names))))
+                else []
+            ),
+            *(
+                (partial(attacker.inspect, result, each, say), INSPECTED)
+                for each in (pool_setting(name) for name in names)
+                if each and only(each)
+            ),
+            *(
                 [(partial(attacker.replay_paths, result, list(names), say), INSPECTED)]
                 if only(path_setting(next(iter(names))))
                 else []
             ),
             *(
                 (partial(attacker.inspect, result, each, say), INSPECTED)
-                for each in inspected
-                if only(each)
+                for each in (stage_setting(name, noise=noise) for name in names)
+                if each and only(each)
             ),
             *(
                 [(partial(attacker.leaks, result, side_channels, alpha, say), 2 * KNOWN)]
@@ -189,6 +203,16 @@ def audit(
             result.seconds = time.monotonic() - began
             if until_found and result.violations:
                 break
+    measured = {each.setting for each in result.measured}
+    released = [each.setting for each in planned if each.setting.name in measured]
+    result.not_attacked = omissions(
+        tables=list(dict.fromkeys(table for name in names for table in named(name).tables)),
+        attacked=[table for each in released for table in each.tables],
+        tested=[each.table for each in result.power],
+        skipped=result.skipped,
+        mixed=not all(each.independent for each in released),
+        staged=bool(result.power),
+    )
     return result
 
 
@@ -301,6 +325,7 @@ class _Attacker:
         """Checks that no noise repeats."""
         found = find_repeated_noise(SystemEntropy)
         result.faults += [Fault(setting="noise", what=what) for what in found]
+        result.did("repeated noise")
 
     def replay(self, result: Audit, each: _PlannedSetting, say: Callable[[str], None]) -> None:
         """Checks by the mechanism's own counting how far one user moves the counts."""
@@ -311,6 +336,7 @@ class _Attacker:
         )
         files = {name: _read(name, path) for name, path in self._files(small).items()}
         plans, _ = self._plans(each.setting, files)
+        result.did("counting")
         for table, plan in plans.items():
             view = View(kind=table, way="first", options={**each.setting.options, **files})
             if plan.mechanism.waits:
@@ -324,6 +350,15 @@ class _Attacker:
         say(f"replaying {setting}")
         found = inspect_paths(names, folder=self.folder)
         result.faults += [Fault(setting=setting, what=what) for what in found]
+        result.did("reading and bounds")
+
+    def check_ledger(self, result: Audit, say: Callable[[str], None]) -> None:
+        """Checks the account that a ledger keeps of releases, and when they are booked."""
+        setting = ledger_setting(result.mechanism).name
+        say(f"replaying {setting}")
+        found = inspect_ledger(folder=self.folder, entropy=self.entropy)
+        result.faults += [Fault(setting=setting, what=what) for what in found]
+        result.did("the ledger")
 
     def inspect(self, result: Audit, setting: Setting, say: Callable[[str], None]) -> None:
         """Checks the stated totals, and the noise of every stage, by the printed texts."""
@@ -335,6 +370,11 @@ class _Attacker:
             result.skipped.append(f"{setting.name}: {error}")
             return
         result.power += tested.power
+        result.did("totals")
+        if setting.name == POOLS:
+            result.did("pools and earlier keys")
+        elif setting.mechanism == "rounds":
+            result.did("rounds")
         for what in (*found, *tested.faults):
             result.faults.append(Fault(setting=setting.name, what=what))
 
@@ -357,6 +397,7 @@ class _Attacker:
             alpha=alpha,
         )
         result.faults += [Fault(setting="side channels", what=what) for what in found]
+        result.did("side channels")
 
     def attack(
         self, result: Audit, each: _PlannedSetting, alpha: float, say: Callable[[str], None]
@@ -383,6 +424,14 @@ class _Attacker:
         views = observe(tables, worlds=each.worlds)
         for pair, what, side in zip(pairs, views, sides, strict=True):
             result.measured += measure(claim, setting, pair, what, side == 1, alpha)
+        own = (many for pair, many in zip(pairs, each.worlds, strict=True) if has_own_items(pair))
+        result.attack_power.append(
+            power_of_attack(
+                setting.name, worlds=max(each.worlds), own=max(own, default=0), claim=claim.epsilon,
+                delta=claim.delta, alpha=alpha, independent=setting.independent,
+            )
+        )  # fmt: skip
+        result.did("totals")
         claims = bundle.certificate.tables
         texts = {name: claim.mechanism for name, claim in claims.items()}
         stated = {name: parse(text) for name, text in texts.items()}

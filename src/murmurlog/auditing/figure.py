@@ -5,10 +5,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from murmurlog.charts.charts import page, rows_of
-
 WIDTH, LINE, LEFT, RIGHT, TOP = 900, 22, 430, 60, 30
-GOOD, BAD, CLAIM = "#2f6f9f", "#b3261e", "#444444"
+GOOD, BAD = "#2f6f9f", "#b3261e"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +52,7 @@ def intervals(bars: Sequence[Bar], *, title: str) -> str:
             parts.append(f'<circle cx="{x(bar.near)}" cy="{y}" r="3" fill="{ink}"/>')
         parts.append(
             f'<line x1="{x(bar.claim)}" x2="{x(bar.claim)}" y1="{y - 9}" y2="{y + 9}" '
-            f'stroke="{CLAIM}" stroke-width="1.5" stroke-dasharray="3 2"/>'
+            f'stroke="currentColor" stroke-width="1.5" stroke-dasharray="3 2"/>'
         )
     foot = TOP + LINE * len(bars) + 18
     for tick in _ticks(top):
@@ -70,20 +68,3 @@ def _ticks(top: float) -> list[float]:
     step = 10 ** math.floor(math.log10(top))
     step = next(s for s in (step / 5, step / 2, step, 2 * step) if top / s <= 8)
     return [round(n * step, 10) for n in range(int(top / step) + 1)]
-
-
-def picture(bars: Sequence[Bar], *, title: str, words: Sequence[str]) -> str:
-    """An HTML page with the intervals, and a table of the same numbers."""
-    ends = ("" if bar.most is None else f"{bar.most:.3f}" for bar in bars)
-    rows = [
-        (bar.label, f"{bar.claim:.4g}", f"{bar.least:.3f}",
-         "" if bar.near is None else f"{bar.near:.3f}", end)
-        for bar, end in zip(bars, ends, strict=True)
-    ]  # fmt: skip
-    head = ("attack", "claimed", "at least", "near", "interval ends at")
-    return page(
-        title=title,
-        words=words,
-        charts=[intervals(bars, title="epsilon, measured against claimed")],
-        table=rows_of(head, rows),
-    )

@@ -11,15 +11,19 @@ from typing import Any
 
 from murmurlog.auditing.bound_replay import check_bounds, check_count_weights
 from murmurlog.auditing.independent_total import check_total
+from murmurlog.auditing.ledger_replay import check_ledger
 from murmurlog.auditing.pool_keys_probe import check_pool_keys
+from murmurlog.auditing.pool_probe import pool_options, probe_pools
 from murmurlog.auditing.reading_replay import check_by, check_distinct, check_reading, check_screen
+from murmurlog.auditing.series_replay import check_series
 from murmurlog.auditing.settings import Setting
 from murmurlog.auditing.stage_probe import StageResult, probe_stages
-from murmurlog.mechanisms import MECHANISMS, Mechanism, named
+from murmurlog.mechanisms import MECHANISMS, Mechanism, Rounds, named
 from murmurlog.privacy.sampler import Entropy
 from murmurlog.publishing.plan import Plan, plan, plan_tables
 
 STAGES, PATHS = "stages of the noise", "reading and bounds on every path"
+POOLS, LEDGER = "public pools and earlier keys", "the ledger"
 # Tables of several mechanisms' own stages. Pools and public lists are tested where they are attacked.
 TABLES = ("query", "click", "pair", "session", "log")
 MEASURED = "together,rank,hour,count"
@@ -45,6 +49,21 @@ def stage_setting(mechanism: str, *, noise: str | None) -> Setting | None:
         tables=(*tables, *(("left_out",) if "query" in tables else ())), noise=noise,
         options=options,
     )  # fmt: skip
+
+
+def pool_setting(mechanism: str) -> Setting | None:
+    """The mechanism with a public pool, and keys of an earlier release; None if it takes neither."""
+    if mechanism != "rounds":
+        return None
+    return Setting(
+        name=POOLS, mechanism=mechanism, epsilon=BUDGETS[1][0], delta=BUDGETS[1][1], per_user=2,
+        options=pool_options(),
+    )  # fmt: skip
+
+
+def ledger_setting(mechanism: str) -> Setting:
+    """The ledger that books the releases of every mechanism."""
+    return Setting(name=LEDGER, mechanism=mechanism, epsilon=BUDGETS[1][0], delta=BUDGETS[1][1])
 
 
 def path_setting(mechanism: str) -> Setting:
@@ -88,14 +107,24 @@ def inspect_stages(
     """Tests the noise of every stage of the setting's tables."""
     plans, _ = plans_of(setting, epsilon=setting.epsilon, delta=setting.delta)
     mechanisms: Mapping[str, Mechanism] = {t: plan.mechanism for t, plan in plans.items()}
-    return probe_stages(mechanisms, folder=folder, entropy=entropy, say=say)
+    if setting.name != POOLS:
+        return probe_stages(mechanisms, folder=folder, entropy=entropy, say=say)
+    (mechanism,) = mechanisms.values()
+    assert isinstance(mechanism, Rounds)
+    found = probe_pools(mechanism, setting.options, folder=folder, entropy=entropy, say=say)
+    found.faults += check_count_weights()
+    return found
+
+
+def inspect_ledger(*, folder: Path, entropy: Entropy) -> list[str]:
+    """Charges on a ledger against a second account; releases in a row against what the ledger says of them."""
+    return [*check_ledger(folder, entropy=entropy), *check_series(folder)]
 
 
 def inspect_paths(mechanisms: Sequence[str], *, folder: Path) -> list[str]:
     """Replays reading and the bound on every path, with the counting of these mechanisms."""
     found = [
         *check_bounds(folder),
-        *check_count_weights(),
         *check_reading(folder),
         *check_screen(folder),
     ]

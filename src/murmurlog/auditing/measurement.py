@@ -91,11 +91,15 @@ def measure(
     )
     found.append(Measurement(way="one run", least=least, **shared))
     # An item is published at most as often as it passes its threshold, independently in each world.
-    if pair.secret and any(
-        (t or "").startswith(OWN) for row in pair.one for t in (row.query, row.url)
-    ):
+    if has_own_items(pair):
         found.append(_own(shows_own(view), inside, alpha, shared))
     return found
+
+
+def has_own_items(pair: Pair) -> bool:
+    """Whether the one user has items that nobody else can enter."""
+    texts = (text or "" for row in pair.one for text in (row.query, row.url))
+    return pair.secret and any(text.startswith(OWN) for text in texts)
 
 
 def _own(shown: Flags, inside: Flags, alpha: float, shared: Mapping[str, Any]) -> Measurement:

@@ -191,20 +191,22 @@ def check_noise(
     return p, f"the noise of {len(away)} counts is not {noise} noise of scale {scale:.4g}"
 
 
-def pass_p_value(mechanism: Mechanism, *, users: int, shown: int, trials: int) -> float | None:
+def pass_p_value(
+    mechanism: Mechanism, *, users: int, shown: int, trials: int, pool: int = 0
+) -> float | None:
     """The p-value of publishing `shown` of `trials` items with `users` users each.
 
-    None for mechanisms in which an item's publication depends on more than its own noise; in rounds
+    `pool` is the number of the items' public pool, 0 outside of pools. None for mechanisms in which an item's publication depends on more than its own noise; in rounds
     it depends on its own noise alone if nobody has two items.
     """
     alone = isinstance(mechanism, Rounds) and mechanism.schedule.d == 1
     if not alone and not isinstance(mechanism, SINGLE):
         return None
-    would = int(_passed(mechanism, users).sum())
+    would = int(_passed(mechanism, users, pool).sum())
     return float(fisher_exact([[shown, trials - shown], [would, SIMULATED - would]]).pvalue)
 
 
-def _passed(mechanism: Mechanism, users: int) -> Any:
+def _passed(mechanism: Mechanism, users: int, pool: int) -> Any:
     """Simulates which items with this many users pass, with noise from another generator."""
     chance, parameters = np.random.default_rng(), mechanism.parameters()
 
@@ -214,7 +216,7 @@ def _passed(mechanism: Mechanism, users: int) -> Any:
         p = -np.expm1(-1 / scale)
         return chance.geometric(p, count) - chance.geometric(p, count)
 
-    if users < max(1, parameters.get("first_threshold") or 1):
+    if not pool and users < max(1, parameters.get("first_threshold") or 1):
         return np.zeros(SIMULATED, bool)
     if not isinstance(mechanism, Rounds):
         return users + noise(parameters["scale"], SIMULATED) >= parameters["threshold"]
@@ -222,7 +224,8 @@ def _passed(mechanism: Mechanism, users: int) -> Any:
     remembered = np.zeros(SIMULATED, np.int64)
     for k, scale in enumerate(mechanism.schedule.scales):
         # A user with one item gives it its full weight.
-        found = mechanism.judged(k, users * GRID + noise(scale * GRID, len(alive)), remembered)
+        z = users * GRID + noise(scale * GRID, len(alive))
+        found = mechanism.judged(k, z, remembered, pool)
         passed[alive[found.passed]] = True
         alive, remembered = alive[found.on], found.remembered
     return passed
@@ -269,7 +272,8 @@ def check_shares(
             for number, users in enumerate(known.users):
                 here = there[side == number]
                 shown, trials = int(here.sum()), len(here)
-                p = pass_p_value(mechanism, users=users, shown=shown, trials=trials)
+                pool = int(pair.listed and isinstance(mechanism, Rounds) and bool(mechanism.pools))
+                p = pass_p_value(mechanism, users=users, shown=shown, trials=trials, pool=pool)
                 if p is not None and p < alpha:
                     found.append(
                         f"{known.table}: {shown} of {trials} items with {users} users are published, "

@@ -1,10 +1,11 @@
-"""The result of an audit: every attack with its outcome, every fault, and the power of the tests of the noise."""
+"""The result of an audit: every attack with its outcome, every fault, what would have been seen, what was left out."""
 
 from dataclasses import dataclass, field
 from typing import Any
 
 from murmurlog.auditing.draw_record import StagePower
 from murmurlog.auditing.measurement import Fault, Measurement
+from murmurlog.auditing.verdict import CHECKS, AttackPower, Check, Omission
 from murmurlog.privacy import Guarantee
 
 
@@ -19,10 +20,18 @@ class Audit:
     measured: list[Measurement] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     power: list[StagePower] = field(default_factory=list)  # what tests of the noise would show
+    attack_power: list[AttackPower] = field(default_factory=list)  # what attacks would show
+    checks: list[Check] = field(default_factory=list)  # made without worlds
+    not_attacked: list[Omission] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)  # settings that the mechanism does not support
     worlds: int = 0
     releases: int = 0
     seconds: float = 0.0
+
+    def did(self, check: str) -> None:
+        """Notes a check by its name."""
+        if CHECKS[check] not in self.checks:
+            self.checks.append(CHECKS[check])
 
     @property
     def violations(self) -> list[str]:
@@ -75,5 +84,8 @@ class Audit:
             "measured": [each.as_json() for each in self.measured],
             "faults": [each.as_json() for each in self.faults],
             "power": [each.as_json() for each in self.power],
+            "attack_power": [each.as_json() for each in self.attack_power],
+            "checked": [each.as_json() for each in self.checks],
+            "not_attacked": [each.as_json() for each in self.not_attacked],
             "not_offered": self.skipped,
         }

@@ -1,29 +1,36 @@
 """A second implementation of `rounds` that follows a run step by step, from the proof and the printed text.
 
 While the mechanism runs, the replay sees which unit holds which item, the measurement of every item in every
-round, and the rounds' outcome. It computes weights, memory, thresholds, attention and counts by itself. What
-is left of a measurement without the weight is the noise of that round, whatever the code calls it.
+round, and the rounds' outcome. It computes weights, memory, thresholds, attention and counts by itself, also of
+public pools (`pool_replay`) and of keys that were published earlier. What is left of a measurement without the
+weight is the noise of that round, whatever the code calls it.
 """
 
 import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from murmurlog.auditing.noise_stages import STEPS, Integers, letters, numbers
+from murmurlog.auditing.noise_stages import STEPS, Integers
+from murmurlog.auditing.pool_replay import (
+    EARLIER,
+    FULL,
+    Printed,
+    RoundsRun,
+    Unheld,
+    check_keys,
+    keys_in,
+)
 from murmurlog.auditing.replacement import replaced
 from murmurlog.bundle.schema import notes_of
 from murmurlog.mechanisms import Rounds
 from murmurlog.mechanisms.rounds import fresh_counts
+from murmurlog.mechanisms.rounds import mechanism as rounds_steps
 from murmurlog.mechanisms.rounds import weights as rounds_weights
 from murmurlog.mechanisms.rounds.holders import Holders
-
-FULL = 10  # the largest attention
-NEAR = 1e-6  # relative distance from a border below which floating point may decide either way
 
 
 def weight_of(attention: int, squares: int) -> int:
@@ -45,53 +52,36 @@ def bins_of(size: int) -> list[int]:
     return found
 
 
-@dataclass
-class RoundsRun:
-    """What the replay found in the runs of one table: noise by stage, and contradictions."""
-
-    table: str
-    noise: dict[str, list[Integers]] = field(default_factory=dict)
-    d2: list[int] = field(default_factory=list)  # of each run, for the scale of its counts
-    faults: list[str] = field(default_factory=list)
-
-    def add(self, stage: str, values: Integers) -> None:
-        self.noise.setdefault(stage, []).append(values)
-
-    def fault(self, what: str) -> None:
-        if what not in self.faults:
-            self.faults.append(what)
-
-
 class _Replay:
     """Follows one run of the selection."""
 
     def __init__(self, text: str, held: Any, run: RoundsRun) -> None:
-        _, given = letters(text)
-        self.run = run
-        self.d = int(given["d"])
-        self.scales = numbers(given["s"])
-        self.own = [int(n) for n in numbers(given.get("own", "_".join("1" * len(self.scales))))]
-        self.past = [int(n) for n in numbers(given.get("past", ""))] or [0] * (len(self.own) - 1)
-        self.T = [int(n) for n in numbers(given["T"])]
-        self.C, self.reach, self.focus = (
-            float(given.get(name, usual)) for name, usual in (("C", "inf"), ("reach", 1), ("focus", 1))
-        )  # fmt: skip
+        self.run, self.printed = run, Printed.of(text)
         rows = held.table.to_pyarrow()
         self.unit = rows["unit"].to_numpy().astype(np.int64)
         self.item = rows["item"].to_numpy().astype(np.int64)
         self.size = int(held.size)
         self._check_rows()
+        names = held.names.to_pyarrow().sort_by("item")
+        self.keys = keys_in(names, held.keys)
+        self.pools = [keys_in(pool.keys(np.arange(pool.size)), held.keys) for pool in held.pools]
+        if [len(set(pool)) for pool in self.pools] != self.printed.sizes:
+            run.fault("the pools have other sizes than the printed ones")
+        place = {key: n for n, pool in enumerate(self.pools, 1) for key in pool}
+        self.pool = np.array([place.get(key, 0) for key in self.keys], np.int64)
         self.attention = np.full(self.size, FULL, np.int64)
         self.alive = np.arange(self.size)
         self.memory = np.zeros(self.size, np.int64)
         self.k = 0
         self.summed: Integers | None = None  # the weights as the mechanism summed them
+        self.passed: list[Integers] = []
+        self.unheld: list[Unheld] = []
 
     def _check_rows(self) -> None:
         if len(self.unit):
             most = int(np.bincount(self.unit).max())
-            if most > self.d:
-                self.run.fault(f"a unit holds {most} items, the printed bound is {self.d}")
+            if most > self.printed.d:
+                self.run.fault(f"a unit holds {most} items, the printed bound is {self.printed.d}")
             pairs = self.unit * np.int64(max(1, self.size)) + self.item
             if len(np.unique(pairs)) < len(pairs):
                 self.run.fault("a unit holds an item twice")
@@ -112,58 +102,37 @@ class _Replay:
             np.add.at(found, item, steps[np.asarray(which).ravel()])
         return found[self.alive]
 
-    def coefficients(self, k: int) -> list[int]:
-        return [*self.past[:k], self.own[k]]
-
-    def sd(self, k: int) -> float:
-        parts = zip(self.coefficients(k), self.scales, strict=False)
-        return STEPS * math.sqrt(sum((c * s) ** 2 for c, s in parts))
-
     def step(self, z: Integers, remembered: Integers, found: Any) -> None:
         """Compares a round with what it must be, and keeps its noise."""
-        k, last = self.k, self.k + 1 == len(self.scales)
+        k, printed, pool = self.k, self.printed, self.pool[self.alive]
         name = f"round {k + 1}"
-        if len(z) != len(self.alive):
+        if k >= len(printed.scales) or len(z) != len(self.alive):
             self.run.fault(f"{name}: {len(z)} items are measured, {len(self.alive)} are alive")
             return
         weights = self.weights()
         if self.summed is not None and not np.array_equal(self.summed[self.alive], weights):
             self.run.fault(f"{name}: units give other weights than floor(2^20 h / |h|)")
-        self.run.add(name, z - weights)
-        if not np.array_equal(remembered, self.memory):
-            self.run.fault(f"{name}: the memory is not that of the printed coefficients")
-        y = self.own[k] * z + self.memory
-        passed = y >= self.T[k]
-        if not np.array_equal(found.passed, passed):
-            self.run.fault(f"{name}: items pass at another threshold than the printed one")
+        for what, some in (("", pool == 0), (" of pool keys", pool > 0)):
+            if some.any():
+                self.run.add(name + what, (z - weights)[some])
+        y, passed, on = printed.outcome(k, z, self.memory, pool)
+        printed.compare(self.run, name, k, y, pool, remembered, self.memory, found)
+        self.passed.append(self.alive[passed])
         self.k += 1
-        if last:
+        if self.k == len(printed.scales):
             return
-        needed = self.T[-1] * sum(self.coefficients(k)) / sum(self.coefficients(len(self.T) - 1))
-        sd = self.sd(k)
-        leave = -math.inf if math.isinf(self.C) else self.reach * needed - self.C * sd
-        on = ~passed & (y >= leave)
-        unsure = np.abs(y - leave) <= NEAR * sd
-        if (np.asarray(found.on) != on)[~unsure].any():
-            self.run.fault(f"{name}: items are given up by another rule than the printed one")
-        on = np.asarray(found.on)
-        self._check_attention(name, y[on], needed, sd, np.asarray(found.attention))
+        on = np.asarray(found.on)  # at a border either is right
         self.attention = np.zeros(self.size, np.int64)
         self.attention[self.alive[on]] = found.attention
-        self.memory = (self.memory + self.past[k] * z)[on]
+        self.memory = (self.memory + printed.past[k] * z)[on]
         self.alive = self.alive[on]
 
-    def _check_attention(
-        self, name: str, y: Integers, needed: float, sd: float, given: Integers
-    ) -> None:
-        """Attention must follow from the item's own number: a bell around what it needs."""
-        width = math.hypot(self.focus * needed, sd)
-        bell = FULL * np.exp(-0.5 * ((y - needed) / width) ** 2)
-        least = max(1, round(FULL * self.focus))
-        want = np.clip(np.rint(bell), least, FULL)
-        unsure = np.abs(bell - np.floor(bell) - 0.5) < NEAR
-        if len(want) != len(given) or (want != given)[~unsure].any():
-            self.run.fault(f"{name}: attention does not follow from an item's own measurements")
+    def follow_unheld(self) -> Unheld:
+        """The follower of the next pool's keys that nobody holds."""
+        n = len(self.unheld) + 1
+        free = len(self.pools[n - 1]) - int((self.pool == n).sum())
+        self.unheld.append(Unheld(run=self.run, printed=self.printed, pool=n, free=free))
+        return self.unheld[-1]
 
 
 class _Holdings:
@@ -201,6 +170,7 @@ def _check_counts(
     measured: npt.NDArray[Any],
     d2: int,
     summed: Integers | None,
+    earlier: set[Any],
 ) -> None:
     """The noise of the histogram and of the weighted counts of one run."""
     unit, item = holdings.of(table)
@@ -220,25 +190,36 @@ def _check_counts(
         np.add.at(weighted, item, steps[unit])
     if summed is not None and not np.array_equal(summed, weighted):
         run.fault("counts: units give other weights than sqrt(d2 / m), rounded down")
-    run.add(f"counts at d2 = {d2}", np.rint(measured * STEPS).astype(np.int64) - weighted)
+    noise = np.rint(measured * STEPS).astype(np.int64) - weighted
+    known = np.array([key in earlier for key in keys_in(table, holdings.names)], bool)
+    for what, some in (("counts", ~known), (f"counts of {EARLIER}", known)):
+        if some.any():
+            run.add(f"{what} at d2 = {d2}", noise[some])
 
 
 @contextmanager
-def replayed_rounds(table: str) -> Iterator[RoundsRun]:
-    """While this lasts, runs of `rounds` are followed. Pools and streams of items are not."""
+def replayed_rounds(table: str, *, earlier: Any = None) -> Iterator[RoundsRun]:
+    """While this lasts, runs of `rounds` are followed; streams of items are not.
+
+    `earlier` is a table of the keys that were published before.
+    """
     run = RoundsRun(table=table)
-    following: list[_Replay] = []
+    following: list[_Replay] = []  # of the selection that runs
+    selected: list[_Replay] = []  # of the release that runs
+    stated: list[str] = []
     counted: list[dict[str, Any]] = []
     summed: list[Integers] = []
     holdings: dict[int, tuple[Any, _Holdings]] = {}
     select, judged, release = Rounds.select, Rounds.judged, Rounds.release
     estimate, sum_weights = vars(fresh_counts)["estimate_users"], rounds_weights.weights
-    weigh = Holders.weighted
+    weigh, pass_unheld = Holders.weighted, vars(rounds_steps)["pass_unheld"]
 
     def select_followed(self: Rounds, held: Any, *, entropy: Any) -> Any:
-        if not held.dense or held.pools:
+        if not held.dense:
             return select(self, held, entropy=entropy)
-        following.append(_Replay(str(self), held, run))
+        # By the text that a certificate would print, whatever the steps made of it since.
+        following.append(_Replay(stated[-1] if stated else str(self), held, run))
+        selected[:] = following
         try:
             return select(self, held, entropy=entropy)
         finally:
@@ -250,19 +231,44 @@ def replayed_rounds(table: str) -> Iterator[RoundsRun]:
             following[-1].step(np.asarray(z), np.asarray(remembered), found)
         return found
 
+    def pass_followed(schedule: Any, keys: Any, judge: Any, *, count: int, entropy: Any) -> int:
+        if not selected:
+            return int(pass_unheld(schedule, keys, judge, count=count, entropy=entropy))
+        follower = selected[-1].follow_unheld()
+
+        def judge_followed(k: int, z: Any, remembered: Any) -> Any:
+            found = judge(k, z, remembered)
+            follower.step(k, np.asarray(z), np.asarray(remembered), found)
+            return found
+
+        many = int(pass_unheld(schedule, keys, judge_followed, count=count, entropy=entropy))
+        follower.end(count, many)
+        return many
+
     def estimate_followed(measured: Any, profile: Any, **more: Any) -> Any:
         weights = summed[-1] if summed else None
         counted.append({"measured": np.asarray(measured), "d2": int(more["d2"]), "summed": weights})
         return estimate(measured, profile, **more)
 
     def release_followed(self: Rounds, held: Any, *, entropy: Any) -> Any:
-        counted.clear()
-        summed.clear()
-        found = release(self, held, entropy=entropy)
+        for each in (counted, summed, selected):
+            each.clear()
+        stated.append(str(self))
+        try:
+            found = release(self, held, entropy=entropy)
+        finally:
+            stated.pop()
+        known = set() if earlier is None else set(keys_in(earlier, held.keys))
+        if selected:
+            last = selected[-1]
+            shown = {last.keys[item] for items in last.passed for item in items}
+            check_keys(
+                run, keys_in(found, held.keys), shown, known, last.pools, last.unheld, last.keys
+            )
         if counted and held.in_log and held.kind == held.items.kind:
             if id(held) not in holdings:
                 holdings[id(held)] = (held, _Holdings(held))
-            _check_counts(run, holdings[id(held)][1], found, **counted[-1])
+            _check_counts(run, holdings[id(held)][1], found, **counted[-1], earlier=known)
         return found
 
     def weights_followed(held: Any, rows: Any) -> Any:
@@ -279,6 +285,7 @@ def replayed_rounds(table: str) -> Iterator[RoundsRun]:
         replaced(Rounds, "select", select_followed),
         replaced(Rounds, "judged", judged_followed),
         replaced(Rounds, "release", release_followed),
+        replaced(rounds_steps, "pass_unheld", pass_followed),
         replaced(fresh_counts, "estimate_users", estimate_followed),
         replaced(rounds_weights, "weights", weights_followed),
         replaced(Holders, "weighted", weighted_followed),

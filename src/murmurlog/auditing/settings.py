@@ -11,7 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from murmurlog.auditing.neighbouring_logs import FIRST, PAIR_MAKERS, Pair, Sizes, exchange
+from murmurlog.auditing.neighbouring_logs import (
+    FIRST,
+    PAIR_MAKERS,
+    Pair,
+    Sizes,
+    exchange,
+    known_counts,
+)
 from murmurlog.errors import UsageError
 from murmurlog.mechanisms import Accounted, Mechanism, Rounds, named
 from murmurlog.privacy import noise_sd
@@ -68,13 +75,21 @@ class Setting:
             found = [exchange(pair) for pair in found]
         if not self.files:
             return found
-        inside = [replace(pair, secret=False) for pair in found]
+        inside = [_listed(pair) if "rounds" in str(self.mechanism) else pair for pair in found]
+        inside = [replace(pair, secret=False) for pair in inside]
         outside = [
             replace(pair, name=f"{pair.name} outside the pool", listed=False)
             for pair in found
-            if "hybrid" in str(self.mechanism) and pair.name in QUICK
+            if POOL in self.files
+            and any(name in str(self.mechanism) for name in ("hybrid", "rounds"))
+            and pair.name in QUICK
         ]
         return inside + outside
+
+
+def _listed(pair: Pair) -> Pair:
+    """The pair in a public pool: a key of the one user's own is published at times without any user."""
+    return replace(pair, near=known_counts(0, "mine0")) if pair.name == "new items" else pair
 
 
 def _sizes(mechanisms: Sequence[Mechanism]) -> Sizes:
@@ -181,6 +196,10 @@ def standard_settings(mechanism: str, *, noise: str | None = None) -> list[Setti
                     only=("new items", "one new item", "an item that is left alone",
                           "items beyond the others' bounds"),
                     options={"rounds": 2, "count_share": 0.0}, **shared)
+        )  # fmt: skip
+        found.append(
+            Setting(name="a public pool", epsilon=1.5, delta=0.05, only=QUICK[:3], files=(POOL,),
+                    options={"rounds": 3}, **shared)
         )  # fmt: skip
     if mechanism == "threshold" and noise != "geometric":
         # The noise is small relative to a count of one, so an error of half a step is visible.

@@ -31,8 +31,9 @@ from murmurlog.auditing.noise_stages import (
     numbers,
     stages,
 )
+from murmurlog.auditing.pool_replay import RoundsRun
 from murmurlog.auditing.replacement import replaced
-from murmurlog.auditing.rounds_replay import RoundsRun, replayed_rounds
+from murmurlog.auditing.rounds_replay import replayed_rounds
 from murmurlog.bundle.schema import count_of, keys_of
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.log import Log, read
@@ -87,21 +88,21 @@ def write_stage_log(path: Path, *, near: int, sure: int, groups: int) -> None:
     other. many{n}: `sure` users, one query after the other. Ranks are 1 and 2.
     """
     parts = [
-        _group("near", groups, near, gap=60, clicks=True),
-        _group("sure", groups, sure, gap=20 * HOURS, clicks=False),
-        _group("sure", groups, near, gap=60, clicks=True, users="n"),
-        _group("many", groups, sure, gap=60, clicks=True),
+        group_rows("near", groups, near, gap=60, clicks=True),
+        group_rows("sure", groups, sure, gap=20 * HOURS, clicks=False),
+        group_rows("sure", groups, near, gap=60, clicks=True, users="n"),
+        group_rows("many", groups, sure, gap=60, clicks=True),
     ]
     pq.write_table(pa.concat_tables(parts), path)
 
 
-def _group(
+def group_rows(
     name: str, groups: int, size: int, *, gap: int, clicks: bool, users: str = "u"
 ) -> pa.Table:
     number = np.repeat(np.arange(groups), 2 * size)
     member = np.tile(np.repeat(np.arange(size), 2), groups)
     second = np.tile(np.array([0, 1]), groups * size)
-    texts = [f"{name}{_word(int(g))} {'second' if s else 'first'}" for g, s in zip(number, second, strict=True)]  # fmt: skip
+    texts = [f"{name}{word(int(g))} {'second' if s else 'first'}" for g, s in zip(number, second, strict=True)]  # fmt: skip
     urls = [f"{text.replace(' ', '.')}.org" if clicks else None for text in texts]
     times = np.datetime64(START, "us") + (second * gap).astype("timedelta64[s]")
     return pa.table(
@@ -115,7 +116,7 @@ def _group(
     )
 
 
-def _word(number: int) -> str:
+def word(number: int) -> str:
     """Letters only: digits would be hidden from the screen's point of view."""
     return "".join(chr(97 + int(digit)) for digit in f"{number:05d}")
 
@@ -184,21 +185,48 @@ def _rounds(
 ) -> None:  # fmt: skip
     if not isinstance(mechanism, rounds.Rounds) or mechanism.pools:
         return
-    _, given = letters(str(mechanism))
+    last = f"round {mechanism.schedule.rounds}"
+    counted = mechanism.schedule.counts is not None
+    follow_rounds(
+        result, mechanism, log, _view(table, log), enough={last: wanted}, entropy=entropy,
+        more={"histogram": noise_of_histograms(mechanism, entropy, wanted)} if counted else {},
+    )  # fmt: skip
+
+
+def follow_rounds(
+    result: StageResult,
+    mechanism: rounds.Rounds,
+    log: Log,
+    view: View,
+    *,
+    enough: Mapping[str, int],
+    entropy: Entropy,
+    more: Mapping[str, Sequence[Integers]] | None = None,
+) -> RoundsRun:
+    """Follows releases until stages have as many draws as named, and tests the noise of every stage.
+
+    `more` is noise of some stages from elsewhere.
+    """
+    table, (_, given) = view.kind, letters(str(mechanism))
     scales = numbers(given["s"])
-    last = f"round {len(scales)}"
+    with replayed_rounds(table, earlier=view.earlier.get(table)) as run:
 
-    def drawn(run: RoundsRun, stage: str) -> int:
-        return sum(map(len, run.noise.get(stage, [])))
+        def drawn(stage: str) -> int:
+            """The draws of a stage; counts are drawn at scales of several d2."""
+            found = (
+                values for name, values in run.noise.items() if name.partition(" at ")[0] == stage
+            )
+            return sum(len(some) for values in found for some in values)
 
-    with replayed_rounds(table) as run:
-        held = mechanism.gather(log, _view(table, log), entropy=entropy)
+        held = mechanism.gather(log, view, entropy=entropy)
         for _ in _runs(
-            lambda: mechanism.release(held, entropy=entropy), lambda: drawn(run, last) >= wanted
+            lambda: mechanism.release(held, entropy=entropy),
+            # A contradiction needs no more draws.
+            lambda: bool(run.faults) or all(drawn(stage) >= many for stage, many in enough.items()),
         ):
             pass
-    if mechanism.schedule.counts is not None:
-        run.noise.setdefault("histogram", []).extend(_histograms(mechanism, entropy, wanted))
+    for stage, noise in (more or {}).items():
+        run.noise.setdefault(stage, []).extend(noise)
     result.faults += [f"{table}: {what}" for what in run.faults]
     for stage, values in run.noise.items():
         if stage.startswith("round"):
@@ -208,11 +236,11 @@ def _rounds(
         else:
             scale = STEPS * float(given["sigma1"]) * math.sqrt(int(stage.rpartition(" ")[2]))
         result.test(table, stage, Law(noise="gaussian", scale=scale), values)
-    if drawn(run, last) == 0:
-        result.faults.append(f"{table}: {last} was never drawn")
+    result.faults += [f"{table}: {stage} was never drawn" for stage in enough if not drawn(stage)]
+    return run
 
 
-def _histograms(mechanism: rounds.Rounds, entropy: Entropy, wanted: int) -> list[Integers]:
+def noise_of_histograms(mechanism: rounds.Rounds, entropy: Entropy, wanted: int) -> list[Integers]:
     """The noise of many histograms of few published items: one release has few bins."""
     unit, item = np.arange(FEW, dtype=np.int64), np.arange(FEW, dtype=np.int64)
     holders = holders_of_pairs(unit, item, size=FEW)

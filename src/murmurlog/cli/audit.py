@@ -65,7 +65,9 @@ def audit(
     ] = 0.99,
     picture: Annotated[
         Path | None,
-        typer.Option("--picture", help="Also an HTML page: intervals against claims."),
+        typer.Option(
+            "--picture", help="Also an HTML page: what was attacked, and what would have been seen."
+        ),
     ] = None,
     as_json: Json = False,
     *,
@@ -73,6 +75,7 @@ def audit(
 ) -> None:
     """Attack a mechanism on the whole road: a lower bound on epsilon against the claim."""
     from murmurlog.auditing import attack as auditing
+    from murmurlog.auditing.page import verdict_page
     from murmurlog.cli.release_section import audited
 
     # Its default is a neighbouring too: only where it comes from tells whether it was asked for.
@@ -91,7 +94,7 @@ def audit(
     with progress() as say:
         made = auditing.audit(**asked, trials=trials, confidence=confidence, say=say)
     if picture:
-        picture.write_text(_page(made), encoding="utf-8")
+        picture.write_text(verdict_page(made), encoding="utf-8")
         tell(f"wrote {picture}")
     if as_json:
         show_json(made.as_json())
@@ -102,47 +105,26 @@ def audit(
 
 
 def _print(made: "Audit") -> None:
+    from murmurlog.auditing.page import attacks_in_rows, noise_in_rows
+
     show(made.sentence())
     show("")
-    rows = [("setting", "claimed", "delta", "measured at least", "by")]
-    for name in dict.fromkeys(each.setting for each in made.measured):
-        if best := made.at(name):
-            rows.append(
-                (name, f"{best.claim:.4g}", f"{best.delta:.2g}", f"{best.least:.2f}",
-                 f"{best.pair} ({best.way})")
-            )  # fmt: skip
-    show(aligned(rows))
+    show(f"Attacked: {made.worlds:,} worlds in {made.releases} releases.")
+    show(aligned(attacks_in_rows(made)))
     if made.power:
         show("")
-        power = [("table", "stage of the noise", "draws", "less noise is seen from")]
-        power += [
-            (each.table, each.stage, str(each.draws), f"{100 * each.smallest:.1f} %")
-            for each in made.power
-        ]
-        show(aligned(power))
+        show(aligned(noise_in_rows(made)))
+    if made.checks:
+        show("")
+        show(aligned([("checked without worlds", "would have been seen")]
+                     + [(each.name, each.seen) for each in made.checks]))  # fmt: skip
+    if made.not_attacked:
+        show("")
+        show(aligned([("not attacked", "because")]
+                     + [(each.what, each.why) for each in made.not_attacked]))  # fmt: skip
     for text in made.violations:
         show(f"VIOLATION {text}")
-    for text in made.skipped:
-        tell(f"not offered: {text}")
     tell(
         f"{made.releases} releases, {made.worlds} worlds, {made.tests} tests in "
         f"{made.seconds:.0f} s. That no violation was found proves nothing."
     )
-
-
-def _page(made: "Audit") -> str:
-    from murmurlog.auditing.figure import Bar, picture
-
-    bars = [
-        Bar(label=f"{each.setting}: {each.pair}, {each.way}"[-70:], claim=each.claim,
-            least=each.least, near=each.near, most=each.most)
-        for each in made.measured
-    ]  # fmt: skip
-    words = [
-        made.sentence(),
-        "A line begins at the least epsilon that is true at this confidence and ends where this "
-        "attack says no more; the dashed mark is what is claimed. A line that begins right of its "
-        "mark refutes the claim. A line left of it proves nothing.",
-        *made.violations,
-    ]
-    return picture(bars, title=f"Audit of {made.mechanism}", words=words)

@@ -1,0 +1,227 @@
+"""What an audit attacked, what it would have seen at which size, and what it did not attack.
+
+The result of an audit collects these values as its steps run; the terminal, the page and the JSON show them.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from scipy.stats import binom
+
+from murmurlog.auditing.epsilon_bounds import MOST_EPSILON, Counts, lower_bound
+from murmurlog.auditing.noise_stages import POWER
+from murmurlog.auditing.observer import TRAINING
+
+STEPS = 40  # of a bisection
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """A check without worlds: what it looked at, and what it would have seen."""
+
+    name: str
+    what: str
+    seen: str
+
+    def as_json(self) -> dict[str, str]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Omission:
+    """Something that was not attacked, and why."""
+
+    what: str
+    why: str
+
+    def as_json(self) -> dict[str, str]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttackPower:
+    """What the attack at one setting would have seen with a probability of 99 %.
+
+    `epsilon`: of two logs that can be told apart as far as this epsilon and the claimed delta allow at all;
+    None where worlds are not independent or too few. `shown`: the chance that an item of one user alone is
+    published; None where no user has one.
+    """
+
+    setting: str
+    worlds: int  # of the pair that has most
+    epsilon: float | None
+    shown: float | None
+
+    def as_json(self) -> dict[str, str | int | float | None]:
+        return {
+            "setting": self.setting,
+            "worlds": self.worlds,
+            "epsilon_seen_at_99_percent": self.epsilon,
+            "own_item_shown_seen_at_99_percent": self.shown,
+        }
+
+
+def power_of_attack(
+    setting: str,
+    *,
+    worlds: int,
+    own: int,
+    claim: float,
+    delta: float,
+    alpha: float,
+    independent: bool,
+) -> AttackPower:
+    """The power of an attack with this many worlds of one pair, half of them on each side.
+
+    `own` is the number of worlds of a pair in which the one user has items of its own.
+    """
+    tested = (worlds - worlds // TRAINING) // 2
+    epsilon = _least_epsilon(tested, claim, delta, alpha) if independent else None
+    return AttackPower(
+        setting=setting, worlds=worlds, epsilon=epsilon, shown=_least_chance(own // 2, delta, alpha)
+    )  # fmt: skip
+
+
+def _least_epsilon(trials: int, claim: float, delta: float, alpha: float) -> float | None:
+    """The least epsilon whose worst pair of laws is seen: with delta a sure sign, else a randomised response."""
+    missed = (1 - POWER) / 2
+
+    def seen(epsilon: float) -> bool:
+        q = (1 - delta) / (1 + math.exp(epsilon))
+        counts = Counts(
+            hits=int(binom.ppf(missed, trials, 1 - q)),
+            trials=trials,
+            hits_of_neighbour=int(binom.isf(missed, trials, q)),
+            trials_of_neighbour=trials,
+        )
+        return counts.least(delta=delta, alpha=alpha) > claim
+
+    if claim >= MOST_EPSILON or not seen(MOST_EPSILON):
+        return None
+    low, high = claim, MOST_EPSILON
+    for _ in range(STEPS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if seen(middle) else (middle, high)
+    return round(high, 3)
+
+
+def _least_chance(trials: int, delta: float, alpha: float) -> float | None:
+    """The least chance that is seen to be above delta."""
+
+    def seen(chance: float) -> bool:
+        return lower_bound(int(binom.ppf(1 - POWER, trials, chance)), trials, alpha) > delta
+
+    if not seen(1.0):
+        return None
+    low, high = delta, 1.0
+    for _ in range(STEPS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if seen(middle) else (middle, high)
+    return float(f"{high:.3g}")
+
+
+# --- checks ---------------------------------------------------------------------------------------
+
+CHECKS = {
+    check.name: check
+    for check in (
+        Check(
+            name="repeated noise",
+            what="two sources of noise in one process and in two forked ones",
+            seen="noise that comes twice",
+        ),
+        Check(
+            name="counting",
+            what="the counts of both logs of every pair, with the same randomness",
+            seen="one user who moves one count more, or by more, than the bound allows",
+        ),
+        Check(
+            name="the ledger",
+            what="random charges against a second account; releases published, stopped and refused",
+            seen="an answer or a remainder that is off by 1e-5 of the cap; noise before the booking",
+        ),
+        Check(
+            name="reading and bounds",
+            what="text files in small pieces, the screen, --by; bounds of tables and units on all paths",
+            seen="one row lost or changed; one item beyond the bound, or chosen by other users' rows",
+        ),
+        Check(
+            name="totals",
+            what="epsilon and delta of tables and of the release, from the printed texts",
+            seen="a delta that is stated too small by 1e-6 of it",
+        ),
+        Check(
+            name="pools and earlier keys",
+            what="every round of keys that somebody or nobody holds; which keys have a row",
+            seen="a key without noise, a wrong threshold, a row too many or too few",
+        ),
+        Check(
+            name="rounds",
+            what="weights, memory, thresholds, attention, histogram and counts of every round",
+            seen="any number that the printed text does not give",
+        ),
+        Check(
+            name="side channels",
+            what="every line, size and sum of bundles with and without one user",
+            seen="what differs in every release",
+        ),
+    )
+}
+
+# --- what is left out -----------------------------------------------------------------------------
+
+ALWAYS = (
+    Omission(
+        what="chances below one in a thousand",
+        why="too few worlds: a delta of 1e-6 that is really 1e-4 is left to proofs and exact laws",
+    ),
+    Omission(what="your log, pools and ledger file", why="the audit writes its own"),
+    Omission(what="units other than users", why="only their bounds are replayed"),
+    Omission(what="Spark", why="its steps are not followed; the attacks run on DuckDB"),
+    Omission(what="left_out and --map", why="what they publish names no world"),
+    Omission(what="time, memory and the machine", why="a bundle does not show them"),
+)
+MIXED = Omission(
+    what="samples of worlds",
+    why="this mechanism mixes users of all worlds: only guesses and own items are counted",
+)
+UNSTAGED = Omission(
+    what="stages of the noise one by one",
+    why="only the recorded draws and published counts of this mechanism are tested",
+)
+
+
+def omissions(
+    *,
+    tables: Sequence[str],
+    attacked: Sequence[str],
+    tested: Sequence[str],
+    skipped: Sequence[str],
+    mixed: bool,
+    staged: bool,
+) -> list[Omission]:
+    """Everything that was not attacked: settings, tables, and what no audit attacks.
+
+    `tables` are those that the mechanism can make, `attacked` those of released worlds, `tested` those whose
+    noise was tested.
+    """
+    found = []
+    for text in skipped:
+        what, _, why = text.partition(": ")
+        found.append(Omission(what=what, why=why))
+    if noise_only := [
+        t for t in dict.fromkeys((*tables, *tested)) if t in tested and t not in attacked
+    ]:
+        found.append(
+            Omission(
+                what=_tables(noise_only), why="noise and totals are tested, no world is released"
+            )
+        )
+    if left := [t for t in tables if t not in tested and t not in attacked]:
+        found.append(Omission(what=_tables(left), why="attacked only if a --spec names it"))
+    return [*found, *([MIXED] if mixed else []), *([] if staged else [UNSTAGED]), *ALWAYS]
+
+
+def _tables(names: Sequence[str]) -> str:
+    return f"the table{'s' * (len(names) > 1)} {', '.join(names)}"

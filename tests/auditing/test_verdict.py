@@ -1,0 +1,107 @@
+"""The verdict: its power is that of the attacks, and nothing that was left out is left unsaid."""
+
+import math
+
+import numpy as np
+import pytest
+
+from murmurlog.auditing.draw_record import StagePower
+from murmurlog.auditing.epsilon_bounds import Counts, lower_bound
+from murmurlog.auditing.measurement import Measurement
+from murmurlog.auditing.page import attacks_in_rows, noise_in_rows, verdict_page
+from murmurlog.auditing.result import Audit
+from murmurlog.auditing.verdict import ALWAYS, CHECKS, AttackPower, omissions, power_of_attack
+from murmurlog.privacy import Guarantee
+
+GIVEN = {"claim": 1.0, "delta": 0.05, "alpha": 1e-4, "own": 3000}
+
+
+def test_an_attack_sees_the_epsilon_that_it_states_and_hardly_a_smaller_one():
+    power = power_of_attack("s", worlds=3000, independent=True, **GIVEN)
+    rng, trials = np.random.default_rng(5), 1000
+
+    def seen(epsilon):
+        q = 0.95 / (1 + math.exp(epsilon))
+        hits = zip(rng.binomial(trials, 1 - q, 300), rng.binomial(trials, q, 300), strict=True)
+        bounds = (
+            Counts(hits=int(a), trials=trials, hits_of_neighbour=int(b), trials_of_neighbour=trials)
+            for a, b in hits
+        )
+        return np.mean([each.least(delta=0.05, alpha=1e-4) > 1 for each in bounds])
+
+    assert seen(power.epsilon) >= 0.97
+    assert seen(1 + (power.epsilon - 1) / 2) < 0.9
+
+
+def test_an_own_item_is_seen_from_the_stated_chance_on():
+    power = power_of_attack("s", worlds=3000, independent=True, **GIVEN)
+    hits = np.random.default_rng(5).binomial(1500, power.shown, 300)
+    assert np.mean([lower_bound(int(h), 1500, 1e-4) > 0.05 for h in hits]) >= 0.96
+    fewer = power_of_attack("s", worlds=300, independent=True, **(GIVEN | {"own": 300}))
+    none = power_of_attack("s", worlds=300, independent=True, **(GIVEN | {"own": 0}))
+    assert none.shown is None
+    assert fewer.shown > power.shown > 0.05
+    assert fewer.epsilon > power.epsilon > 1
+
+
+def test_worlds_that_are_mixed_or_too_few_promise_nothing():
+    assert power_of_attack("s", worlds=3000, independent=False, **GIVEN).epsilon is None
+    large = power_of_attack("s", worlds=3000, independent=True, **(GIVEN | {"claim": 20.0}))
+    assert large.epsilon is None
+
+
+def test_everything_that_was_not_attacked_is_named():
+    found = omissions(
+        tables=["query", "pair", "keyword"], attacked=["query"], tested=["query", "pair"],
+        skipped=["little noise: rounds has no such noise"], mixed=True, staged=False,
+    )  # fmt: skip
+    texts = {each.what: each.why for each in found}
+    assert texts["little noise"] == "rounds has no such noise"
+    assert "no world is released" in texts["the table pair"]
+    assert "--spec" in texts["the table keyword"]
+    assert len(found) == 5 + len(ALWAYS)
+    more = omissions(
+        tables=["query"], attacked=["query"], tested=["query", "left_out"], skipped=[], mixed=False,
+        staged=True,
+    )  # fmt: skip
+    assert [each.what for each in more if each not in ALWAYS] == ["the table left_out"]
+
+
+@pytest.fixture
+def made():
+    made = Audit(
+        mechanism="rounds", claim=Guarantee(epsilon=1.0, delta=1e-6), confidence=0.99, tests=2,
+        measured=[
+            Measurement(setting="as claimed", pair="items of many", way="one run", claim=1.0,
+                        delta=1e-6, least=0.83)
+        ],
+    )  # fmt: skip
+    made.power = [
+        StagePower(table="query", stage="round 1", draws=9000, smallest=0.061),
+        StagePower(table="query", stage="round 2", draws=8000, smallest=0.083),
+        StagePower(table="query", stage="round 2 of pool keys", draws=8100, smallest=0.05),
+    ]
+    made.attack_power = [AttackPower(setting="as claimed", worlds=10, epsilon=1.44, shown=0.0033)]
+    made.not_attacked = list(ALWAYS)
+    for name in CHECKS:
+        made.did(name)
+        made.did(name)
+    return made
+
+
+def test_rows_of_the_terminal_are_short_and_say_what_would_have_been_seen(made):
+    assert attacks_in_rows(made)[1] == ("as claimed", "1", "1e-06", "0.83", "1.44", "0.33 %")
+    assert noise_in_rows(made)[1:] == [
+        ("query", "2", "8,000 to 9,000", "6.1 % to 8.3 %"),
+        ("query, pools and earlier keys", "1", "8,100", "5.0 %"),
+    ]
+
+
+def test_the_page_holds_everything_and_needs_nothing(made):
+    page = verdict_page(made)
+    for each in (*made.checks, *made.not_attacked):
+        assert each.what.replace("'", "&#x27;") in page
+    assert "round 2 of pool keys" in page
+    assert "http" not in page.replace("http-equiv", "")
+    assert len(made.checks) == len(CHECKS)
+    assert {"attack_power", "checked", "not_attacked", "not_offered", "power"} <= made.as_json().keys()  # fmt: skip
