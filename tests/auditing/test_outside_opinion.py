@@ -20,6 +20,7 @@ def test_without_the_tool_it_says_so_and_how_to_install_it():
     assert outside_opinion.missing("no-such-python") is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", outside_opinion.CASES, ids=lambda case: case.name)
 def test_samples_are_what_is_published_of_neighbours(case, tmp_path, monkeypatch):
     monkeypatch.setattr(outside_opinion, "COPIES", 300)

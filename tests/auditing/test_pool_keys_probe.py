@@ -16,6 +16,7 @@ def check_honest_and_limited(name, folder):
     assert found.startswith(f"{name}: of {len(NOBODY)} keys like 'nobody a' with 0 users")
 
 
+@pytest.mark.slow
 def test_an_honest_pool_passes_and_a_limit_on_fakes_is_caught(tmp_path, monkeypatch):
     monkeypatch.setattr(pool_keys_probe, "RELEASES", 60)
     monkeypatch.setattr(pool_keys_probe, "STAGE_ALPHA", 1e-5)  # few releases prove less
