@@ -1,9 +1,12 @@
 """The bound is replayed on every path; a path that keeps more, or looks at other users, is caught."""
 
+from itertools import pairwise
+
 import pytest
 from twins import TWINS
 
 from murmurlog.auditing.bound_replay import (
+    PUBLISHED,
     REPLAYED,
     Replayed,
     check_bounds,
@@ -27,6 +30,16 @@ def test_the_log_has_what_the_bounds_must_face():
     assert {row.user for row in variants(rows)["without other users"]} < users
     assert len(variants(rows)["with other users' rows doubled"]) > len(rows)
     assert model(rows, Replayed("pair")) is None
+
+
+def test_the_log_has_queries_asked_again_after_unpublished_ones():
+    asked = {}
+    for row in sorted((row for row in make_rows() if row.time), key=lambda row: row.time):
+        asked.setdefault((row.user, row.time.date()), []).append(row.query)
+    kept = [[query for query in queries if query in PUBLISHED] for queries in asked.values()]
+    assert any(a == b for queries in kept for a, b in pairwise(queries))
+    held = model(make_rows(), Replayed("session", published=True))
+    assert not any(a == b for own in held.values() for (one,) in own for a, b in pairwise(one))
 
 
 def test_the_weights_of_counts_are_those_of_the_proof():
