@@ -17,6 +17,7 @@ import murmurlog
 from murmurlog.bundle.cards import NO_GUARANTEE
 from murmurlog.bundle.keys import keywords, normalise
 from murmurlog.errors import Refused, UsageError
+from murmurlog.evaluation.recipes import public_files
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.log import read
 from murmurlog.logs.source import find
@@ -173,6 +174,28 @@ def test_k_sessions_of_one_person_are_not_k_people(write_tsv):
     path = write_tsv(rows + session("b", "x", "y"))
     assert made(path, "k-session:3", "session") == {}
     assert made(path, "k-session:2", "session") == {("x", "y"): 2}
+
+
+@pytest.mark.parametrize(
+    ("asked_for", "listed"),
+    [
+        ({"mechanism": "k-session:2", "accept_no_guarantee": True}, "keywords"),
+        ({"mechanism": "sessions", "map": "length", "epsilon": 9}, "labels"),
+    ],
+)
+def test_lists_of_other_things_are_never_read_as_queries(write_tsv, tmp_path, asked_for, listed):
+    rows = [row for i in range(9) for row in session(f"u{i}", "rome", "flights rome")]
+    path, out = str(write_tsv(rows)), tmp_path / "out"
+    release(path, out=out, tables=["session"], **asked_for)
+    loaded = murmurlog.load(out)
+    assert loaded.tables["session"].num_rows
+    with pytest.raises(UsageError, match=rf"has session \(lists of {listed}\)"):
+        loaded.suggest("rome")
+    options = public_files(labels="length") if listed == "labels" else {}
+    done = murmurlog.evaluate(path, bundles=[out], baselines=["raw"], options=options, folds=1)
+    why = {each.task: each.why for each in done.skipped if each.system == "out"}
+    for task in ("statistics", "suggestion"):
+        assert why[task].endswith(f"the session table lists {listed}, not queries")
 
 
 def test_users_30_publishes_urls_of_five_for_queries_of_thirty_only(write_tsv):

@@ -14,6 +14,7 @@ import pyarrow as pa
 from murmurlog.bundle.certificate import Certificate
 from murmurlog.bundle.options import GAP
 from murmurlog.bundle.read import Release, read_certificate
+from murmurlog.bundle.schema import with_lists
 from murmurlog.counting.bound import choose_way
 from murmurlog.counting.public_sets.labels import read_labels
 from murmurlog.counting.public_sets.result_lists import read_lists
@@ -66,7 +67,10 @@ class Recipe:
             self.plans, log, self.view, reading,
             entropy=entropy, set_only=self.set_only, consistent=self.consistent,
         )  # fmt: skip
-        return dict(made.tables)
+        return {
+            kind: with_lists(table, str(self.plans[kind].mechanism))
+            for kind, table in made.tables.items()
+        }
 
 
 def public_files(
