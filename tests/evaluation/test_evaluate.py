@@ -551,6 +551,37 @@ def test_results_tell_coverage_once_and_every_score_twice():
     ]
 
 
+def test_a_mean_over_no_question_is_no_number_in_every_form(place, tmp_path):
+    nothing = Scores(measure="a", values=np.array([np.nan]), users=np.array([0]))
+    one = Scores(measure="a", values=np.array([0.5]), users=np.array([0]))
+    coverage, covered, every = results("s", "t", [nothing])
+    assert (covered.measure, covered.n, every.value, coverage.value) == ("a (covered)", 0, 0, 0)
+    assert math.isnan(covered.value)
+    assert covered.as_json()["value"] is None
+    # Of several folds or releases, those that answered something decide.
+    folds = [results("s", "t", [each]) for each in (nothing, one)]
+    assert average(folds)[1].value == 0.5
+    assert math.isnan(average([folds[0], folds[0]])[1].value)
+    figures = [mean("b", np.array(values), np.arange(len(values))) for values in ([], [0.5])]
+    (merged,) = merge([[each] for each in figures])
+    assert (merged.value, merged.n) == (0.5, 1)
+    said = murmurlog_says(
+        "evaluate", place / "log.parquet", "--mechanisms", "threshold(d=1, scale=9, T=100000)",
+        "--baselines", "raw", "--tables", "query,pair", "--folds", 1, "--tasks", "suggestion",
+        "--out", tmp_path / "report.html",
+    )  # fmt: skip
+    (row,) = [line.split() for line in said.splitlines() if "P@5 (covered)" in line]
+    assert row[-1] == "-"
+    (line,) = [
+        line.split(",")
+        for line in (tmp_path / "report.csv").read_text().splitlines()
+        if line.startswith('"threshold') and ",P@5 (covered)," in line
+    ]
+    assert line[-5:-3] == ["", ""]
+    stated = json.loads((tmp_path / "report.json").read_text())["results"]
+    assert {r["value"] for r in stated if r["measure"] == "P@5 (covered)" and not r["n"]} == {None}
+
+
 def test_every_task_runs_on_a_log_that_has_what_it_needs(tmp_path):
     log = invent(rows=6_000, seed=5, like="aol")
     write(log, tmp_path / "log.parquet")

@@ -1,5 +1,6 @@
 """The commands that say how useful a release is. What they write looks at the raw log: internal."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -250,10 +251,12 @@ def _keywords(
 
 
 def _tell(done: Any, out: Path, as_json: bool) -> None:
+    from murmurlog.evaluation.report import finite
+
     for skipped in done.skipped:
         tell(f"not run: {skipped.task} for {skipped.system}: {skipped.why}")
     if as_json:
-        show_json(done.as_json())
+        show_json(finite(done.as_json()))
     else:
         show(aligned(_headlines(done)))
     tell("INTERNAL: this was made from the raw log and protects nobody. Do not publish it.")
@@ -271,6 +274,11 @@ def _headlines(done: Any) -> list[list[str]]:
         kept = [measure for measure in measures if " kept" in measure]
         for measure in kept if task == "statistics" else list(measures)[:3]:
             lines = measures[measure]
-            cells = [f"{lines[name].value:.4g}" if name in lines else "-" for name in systems]
+            cells = [_cell(lines.get(name)) for name in systems]
             rows.append([task, measure, *cells])
     return rows
+
+
+def _cell(line: Any) -> str:
+    """A value, or - where there is none: the system was not scored, or the mean is over nothing."""
+    return "-" if line is None or math.isnan(line.value) else f"{line.value:.4g}"

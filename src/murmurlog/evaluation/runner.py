@@ -85,7 +85,10 @@ def average(repeats: Sequence[Sequence[Result]]) -> list[Result]:
     lines = []
     for line in repeats[0]:
         same = [r for each in repeats for r in each if r.measure == line.measure]
-        values = np.array([r.value for r in same])
+        values = np.array([r.value for r in same if not math.isnan(r.value)])
+        if not len(values):  # a mean over nothing in every release
+            lines.append(line)
+            continue
         spread = 1.96 * float(values.std(ddof=1)) if len(values) > 1 else 0.0
         value = float(values.mean())
         halves = [(r.high - r.low) / 2 for r in same if r.low is not None and r.high is not None]

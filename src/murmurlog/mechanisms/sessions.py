@@ -122,6 +122,7 @@ class _OfCut(Mechanism):
     cut: Cut
 
     tables: ClassVar[tuple[str, ...]] = ("session",)
+    ignored: ClassVar[tuple[str, ...]] = ("d",)  # the bound follows from l_s and l_q
 
     def __post_init__(self) -> None:
         self.counting()  # checks the parameters
