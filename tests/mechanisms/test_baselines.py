@@ -17,7 +17,6 @@ import murmurlog
 from murmurlog.bundle.cards import NO_GUARANTEE
 from murmurlog.bundle.keys import keywords, normalise
 from murmurlog.errors import Refused, UsageError
-from murmurlog.evaluation.recipes import public_files
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.log import read
 from murmurlog.logs.source import find
@@ -191,7 +190,7 @@ def test_lists_of_other_things_are_never_read_as_queries(write_tsv, tmp_path, as
     assert loaded.tables["session"].num_rows
     with pytest.raises(UsageError, match=rf"has session \(lists of {listed}\)"):
         loaded.suggest("rome")
-    options = public_files(labels="length") if listed == "labels" else {}
+    options = {"map": "length"} if listed == "labels" else {}
     done = murmurlog.evaluate(path, bundles=[out], baselines=["raw"], options=options, folds=1)
     why = {each.task: each.why for each in done.skipped if each.system == "out"}
     for task in ("statistics", "suggestion"):
