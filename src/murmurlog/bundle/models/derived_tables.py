@@ -47,12 +47,23 @@ def completed(tables: Tables) -> dict[str, pa.Table]:
 
 
 def _of_log(log: pa.Table) -> dict[str, pa.Table]:
-    """Queries and clicks of a synthetic log, with the number of its users that have them."""
+    """Queries and clicks of a synthetic log, with the number of its users that have them.
+
+    Clicks of a log that says how often its users did something also have `rows`, the sum of that.
+    """
     made = {}
     for name, keys in (("query", ["query"]), ("click", ["query", "url"])):
         held = log.filter(pc.is_valid(log[keys[-1]])).select(["user", *keys])
         each = held.group_by(["user", *keys]).aggregate([])
         made[name] = _sum_groups(each.group_by(keys).aggregate([("user", "count")]), "user_count")
+    if "count" in log.column_names and (pc.max(log["count"]).as_py() or 0) > 1:
+        clicks = log.filter(pc.is_valid(log["url"])).group_by(["query", "url"])
+        often = clicks.aggregate([("count", "sum")]).rename_columns({"count_sum": "rows"})
+        made["click"] = (
+            made["click"]
+            .join(often, ["query", "url"])
+            .sort_by([("users", "descending"), ("query", "ascending"), ("url", "ascending")])
+        )
     return made
 
 

@@ -69,6 +69,12 @@ def score(tables: Tables, truth: Truth, settings: Settings) -> Scoring:
         found += _counts(kind, table)
         found += _inaccuracies(kind, table)
         if kind == "click":
+            if "log" in tables and "rows" in having[kind].column_names:
+                # Hong's counts c_ij and x_ij are of clicks, not of users.
+                by_clicks = having[kind].drop_columns("users")
+                table = match_tables(by_clicks, truth.tables[kind], kind)
+                size = float(table.given.sum() + table.false.sum())
+                found.append(Figure(measure="click output size", value=size, n=by_clicks.num_rows))
             found += _pairs(table, truth.tables[kind])
     return found
 
