@@ -52,7 +52,11 @@ PAGES_NOT_RUN = {
     "docs/explanation/evaluation-results.md": "takes an hour at the size it names",
 }
 # Exit codes that a page explains, at the size of our log.
-CODES = {("README.md", "murmurlog plan --target queries=10000"): 1}
+CODES = {
+    ("README.md", "murmurlog plan --target queries=10000"): 1,
+    # The page says it of a month that was lost, and none was.
+    ("docs/how-to/publish-every-month.md", "murmurlog series run series.toml --again"): 3,
+}
 # What a page takes for granted.
 BUNDLE = "murmurlog release log.parquet --epsilon 2 --out bundle"
 MONTHS = [f"murmurlog release log.parquet --epsilon 2 --out 2026-0{n}" for n in (1, 2, 3)]
