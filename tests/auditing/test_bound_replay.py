@@ -8,6 +8,7 @@ from blind_twins import BLIND
 from twins import TWINS
 
 from murmurlog.auditing.bound_replay import (
+    PUBLISHED,
     REPLAYED,
     Replayed,
     check_bounds,
@@ -45,6 +46,16 @@ def test_the_log_has_what_the_bounds_must_face():
         and any(first < at < first + timedelta(minutes=30) for at in times[1])
         for first, later in pairwise(times[0])
     )
+
+
+def test_the_log_has_queries_asked_again_after_unpublished_ones():
+    asked = {}
+    for row in sorted((row for row in make_rows() if row.time), key=lambda row: row.time):
+        asked.setdefault((row.user, row.time.date()), []).append(row.query)
+    kept = [[query for query in queries if query in PUBLISHED] for queries in asked.values()]
+    assert any(a == b for queries in kept for a, b in pairwise(queries))
+    held = model(make_rows(), Replayed("session", published=True))
+    assert not any(a == b for own in held.values() for (one,) in own for a, b in pairwise(one))
 
 
 def test_the_weights_of_counts_are_those_of_the_proof():

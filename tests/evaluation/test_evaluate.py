@@ -1,5 +1,6 @@
 """Systems side by side: whose users a release is made from, what is scored on whom, what is said."""
 
+import json
 import math
 from dataclasses import dataclass, field, replace
 
@@ -8,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as csv
 import pytest
+from command import run
 from scipy import stats
 
 from murmurlog.bundle.models.derived_tables import completed, weights
@@ -17,7 +19,7 @@ from murmurlog.errors import BundleError, UsageError
 from murmurlog.evaluation import tasks
 from murmurlog.evaluation.evaluate import evaluate, reading_of
 from murmurlog.evaluation.ground_truth import count_exactly, searches_of
-from murmurlog.evaluation.recipes import of_bundle, of_mechanism, public_files
+from murmurlog.evaluation.recipes import Place, bundle_options, of_bundle, of_mechanism
 from murmurlog.evaluation.request import EvaluationRequest
 from murmurlog.evaluation.runner import Collector, average, split
 from murmurlog.evaluation.scores import Figure, Result, Scores, compare, mean, merge, results
@@ -312,10 +314,12 @@ def test_public_files_are_read_for_the_tables_and_urls_of_the_bundle(place, tmp_
     release(
         log, out=out, tables=["query", "click"], mechanism="pool", pool=pool, url="host", epsilon=5
     )  # fmt: skip
-    certificate = load(out).certificate
-    options = public_files(pool=pool, bundles=[out])
-    assert {name: listed.size for name, listed in options["pool"].items()} == {
-        name: claim.parameters["pool_size"] for name, claim in certificate.tables.items()
+    given = load(out)
+    where = Place(columns=(), reading=reading_of(ReadOptions(), {"b": given}))
+    request = EvaluationRequest(source=log, bundles=[out], options={"pool": pool})
+    options = bundle_options(given, request, where)
+    assert {name: listed[0].keys.size for name, listed in options["pool"].items()} == {
+        name: claim.parameters["pool_size"] for name, claim in given.certificate.tables.items()
     }
 
 
@@ -426,7 +430,7 @@ def test_a_mean_has_an_interval_over_users_not_over_questions():
     assert apart.low is not None
     assert apart.high is not None
     assert 0.35 < apart.low < 0.45 < 0.55 < apart.high < 0.65  # 0.5 +- 1.96 * 0.05
-    assert mean("m", np.array([]), np.array([], np.int64)) == Figure(measure="m", value=0.0, n=0)
+    assert math.isnan(mean("m", np.array([]), np.array([], np.int64)).value)
 
 
 def test_folds_are_put_together_and_their_users_kept_apart():
@@ -506,10 +510,10 @@ def test_a_sweep_varies_one_parameter(place, monkeypatch):
 @pytest.mark.parametrize("what", ["threshold", "scale"])
 def test_a_threshold_or_scale_put_by_hand_gives_the_guarantee_that_follows(what):
     request = EvaluationRequest(source="", tables=["query"], epsilon=1, delta=1e-6, per_user=5)
-    solved = of_mechanism("threshold", request, columns=())
+    solved = of_mechanism("threshold", request, Place(columns=()))
     letters = solved.plans["query"].mechanism.parameters()
-    value = letters[what] * (2 if what == "scale" else 0.5)
-    more = of_mechanism("threshold", request, columns=(), parameters={what: value})
+    value = letters[what] * 2 if what == "scale" else letters[what] // 2
+    more = of_mechanism("threshold", request, Place(columns=()), {what: str(value)})
     assert more.plans["query"].mechanism.parameters()[what] == pytest.approx(value)
     assert more.guarantee.delta > 100 * solved.guarantee.delta
 
@@ -534,7 +538,7 @@ def test_what_cannot_be_varied_is_refused(place):
 
 def test_a_scale_that_costs_more_than_the_epsilon_asked_for_is_told_at_its_cost():
     request = EvaluationRequest(source="", tables=["query"], epsilon=1, delta=1e-6, per_user=5)
-    recipe = of_mechanism("zealous", request, columns=(), parameters={"scale": 2.5})
+    recipe = of_mechanism("zealous", request, Place(columns=()), {"scale": "2.5"})
     assert recipe.guarantee.epsilon == pytest.approx(2 * 5 / 2.5 / 2)
 
 
@@ -550,6 +554,37 @@ def test_results_tell_coverage_once_and_every_score_twice():
         ("b (covered)", 2),
         ("b (all)", 2),
     ]
+
+
+def test_a_mean_over_no_question_is_no_number_in_every_form(place, tmp_path):
+    nothing = Scores(measure="a", values=np.array([np.nan]), users=np.array([0]))
+    one = Scores(measure="a", values=np.array([0.5]), users=np.array([0]))
+    coverage, covered, every = results("s", "t", [nothing])
+    assert (covered.measure, covered.n, every.value, coverage.value) == ("a (covered)", 0, 0, 0)
+    assert math.isnan(covered.value)
+    assert covered.as_json()["value"] is None
+    # Of several folds or releases, those that answered something decide.
+    folds = [results("s", "t", [each]) for each in (nothing, one)]
+    assert average(folds)[1].value == 0.5
+    assert math.isnan(average([folds[0], folds[0]])[1].value)
+    figures = [mean("b", np.array(values), np.arange(len(values))) for values in ([], [0.5])]
+    (merged,) = merge([[each] for each in figures])
+    assert (merged.value, merged.n) == (0.5, 1)
+    done = run(
+        "evaluate", place / "log.parquet", "--mechanisms", "threshold(d=1, scale=9, T=100000)",
+        "--baselines", "raw", "--tables", "query,pair", "--folds", 1, "--tasks", "suggestion",
+        "--out", tmp_path / "report.html",
+    )  # fmt: skip
+    (row,) = [line.split() for line in done.stdout.splitlines() if "P@5 (covered)" in line]
+    assert row[-1] == "-"
+    (line,) = [
+        line.split(",")
+        for line in (tmp_path / "report.csv").read_text().splitlines()
+        if line.startswith('"threshold') and ",P@5 (covered)," in line
+    ]
+    assert line[-5:-3] == ["", ""]
+    stated = json.loads((tmp_path / "report.json").read_text())["results"]
+    assert {r["value"] for r in stated if r["measure"] == "P@5 (covered)" and not r["n"]} == {None}
 
 
 def test_every_task_runs_on_a_log_that_has_what_it_needs(tmp_path):

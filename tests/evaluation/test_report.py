@@ -131,7 +131,9 @@ def test_bars_have_covered_and_all_beside_each_other():
 def test_a_system_without_an_answer_has_no_score_on_the_covered():
     evaluation = at_one_setting()
     results = tuple(
-        replace(r, n=0) if (r.system, r.measure) == ("zealous", "P@5 (covered)") else r
+        replace(r, n=0, value=math.nan)
+        if (r.system, r.measure) == ("zealous", "P@5 (covered)")
+        else r
         for r in evaluation.results
     )
     evaluation = replace(evaluation, results=results)

@@ -71,6 +71,16 @@ def test_a_query_asked_again_at_once_is_one_query_and_alone_no_session(write_tsv
     assert sessions_of(path) == [("a", ["x", "y", "x"])]
 
 
+def test_a_query_asked_again_after_unpublished_ones_is_one_query(write_tsv):
+    asked = ["x", "secret", "x", "y", "secret", "other", "y", "x"]
+    rows = [at(i, query) for i, query in enumerate(asked)]
+    alone = [at(i, query, "b") for i, query in enumerate(("x", "secret", "x"))]
+    published = pa.table({"query": ["x", "y"]})
+    path = write_tsv(rows + alone)
+    assert sessions_of(path, known=published) == [("a", ["x", "y", "x"])]
+    assert sessions_of(path, known=published, longest=2) == [("a", ["x", "y"])]
+
+
 def test_a_session_is_cut_before_it_is_mined(write_tsv):
     path = write_tsv([at(i, f"q{i}") for i in range(9)])
     assert sessions_of(path, longest=3) == [("a", ["q0", "q1", "q2"])]
@@ -101,7 +111,8 @@ def bounded(engine, rows, **more):
         max_size=6,
     )
 )
-def test_mining_gives_every_subsequence_once_a_unit(rows):
+@pytest.mark.parametrize("repeats", [False, True])
+def test_mining_gives_every_subsequence_once_a_unit(repeats, rows):
     with connect() as engine:
         units, lists = zip(*rows, strict=True)
         made = bounded(
@@ -111,13 +122,15 @@ def test_mining_gives_every_subsequence_once_a_unit(rows):
             keys=("queries",),
             per_user=6,
         )
-        found = subsequences(made, l_q=5).table.to_pyarrow().to_pylist()
-    wanted = {
+        found = subsequences(made, l_q=5, repeats=repeats).table.to_pyarrow().to_pylist()
+    picks = {
         (unit, picked)
         for unit, queries in rows
         for n in range(2, len(queries) + 1)
         for picked in itertools.combinations(queries, n)
     }
+    merged = {(unit, tuple(q for q, _ in itertools.groupby(picked))) for unit, picked in picks}
+    wanted = picks if repeats else {(u, p) for u, p in merged if len(p) > 1}
     assert sorted((row["unit"], tuple(row["queries"])) for row in found) == sorted(wanted)
 
 
@@ -247,6 +260,22 @@ def test_the_thesis_s_own_figures_stand_beside_ours():
     assert said["epsilon_thesis"] == pytest.approx(8)
     assert said["delta_thesis"] == pytest.approx(2.25070349439e-07)
     assert Sessions(cut=Cut(l_q=3), scale=1.0, T=21).guarantee().epsilon == pytest.approx(4)
+
+
+def test_no_published_session_names_a_query_twice_in_a_row(write_tsv, tmp_path):
+    """Everybody's own query between two common ones is dropped, and leaves no (x, x) behind."""
+    rows = [
+        at(i, query, f"u{n}")
+        for n in range(300)
+        for i, query in enumerate(("x", f"own {n}", "x", "y", "x"))
+    ]
+    murmurlog.release(
+        str(write_tsv(rows)), out=tmp_path / "out", tables=["session", "query"], epsilon=8,
+        mechanism="sessions", delta=1e-6, queries_per_session=4,
+    )  # fmt: skip
+    assert murmurlog.verify(tmp_path / "out").ok
+    lists = murmurlog.load(tmp_path / "out").tables["session"]["queries"].to_pylist()
+    assert sorted(lists) == [["x", "y"], ["x", "y", "x"], ["y", "x"]]
 
 
 @pytest.mark.parametrize("name", ["length", "file"])

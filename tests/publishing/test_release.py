@@ -529,6 +529,27 @@ def test_delta_is_held_against_declared_users_only(log, tmp_path):
         ({"tables": []}, UsageError, "lists no table"),
         ({"per_user": 0}, UsageError, "at least 1"),
         ({"per_user": {"session": 3}}, UsageError, "names session"),
+        ({"per_user": 3, "mechanism": "hong"}, UsageError, "hong keeps no number of items a unit"),
+        (
+            {"per_user": 3, "mechanism": "threshold(d=2, scale=9, T=80)"},
+            UsageError,
+            "its own bound",
+        ),
+        (
+            {"per_user": {"query": 3, "session": 2}, "tables": ["query", "session"]},
+            UsageError,
+            "--per-user has no effect on session: leave it out",
+        ),
+        (
+            {"per_user": 3, "mechanism": "zealous", "letters": {"m": "2", "lam": "4", "tau2": "9"}},
+            UsageError,
+            "--per-user and --set m are the same bound",
+        ),
+        (
+            {"count": "rows", "mechanism": "korolova", "letters": {"b": "4", "K": "9"}},
+            UsageError,
+            "--set says all there is to choose: leave --count out",
+        ),
         ({"shares": {"query": 1.0}}, UsageError, "must name every table once"),
         ({"shares": {"query": 0.9, "click": 0.3}}, UsageError, "add up to 1"),
         ({"mechanism": "magic"}, UsageError, "unknown mechanism 'magic'"),

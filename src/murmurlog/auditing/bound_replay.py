@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ import pyarrow.parquet as pq
 
 from murmurlog.auditing.replacement import replaced
 from murmurlog.auditing.rounds_replay import count_weight_of
+from murmurlog.bundle.options import GAP
 from murmurlog.bundle.schema import BY_VALUE, By
 from murmurlog.counting import bound as bounding
 from murmurlog.counting.items import items
@@ -38,6 +40,9 @@ ROOM = 9000.0  # bytes for the rows of a partition
 COUNTRIES = ("DE", "FR")
 SEED = 1
 START = datetime(2026, 1, 30, 22)
+PUBLISHED = tuple(
+    f"word{n} term{n % 5}" for n in range(0, 17, 3)
+)  # queries, where only these count
 
 Kept = dict[str, frozenset[tuple[Any, ...]]]  # by unit
 
@@ -57,9 +62,11 @@ class Replayed(NamedTuple):
     unit: str = "user"
     way: str = "first"
     by: bool = False
+    published: bool = False  # only of queries that the release has published
 
     def __str__(self) -> str:
-        return f"{self.table} per {self.unit}, bound {self.way}{', by a column' if self.by else ''}"
+        more = ", by a column" if self.by else ", of published queries" if self.published else ""
+        return f"{self.table} per {self.unit}, bound {self.way}{more}"
 
 
 REPLAYED = (
@@ -75,6 +82,7 @@ REPLAYED = (
     Replayed("keyword"),
     Replayed("pair"),
     Replayed("session"),
+    Replayed("session", published=True),
 )
 
 
@@ -182,7 +190,9 @@ def _items_of(row: Row, replayed: Replayed) -> list[tuple[Any, ...]]:
 
 def model(rows: Sequence[Row], replayed: Replayed) -> dict[str, list[tuple[Any, ...]]] | None:
     """The distinct items of each unit in the order of the bound; None for what the model does not have."""
-    if replayed.table in ("pair", "session") or replayed.unit == "session":
+    if replayed.table == "session":
+        return _model_of_sessions(rows, published=replayed.published)
+    if replayed.table == "pair" or replayed.unit == "session":
         return None
     held: dict[str, dict[tuple[Any, ...], datetime]] = {}
     for row in rows:
@@ -194,6 +204,28 @@ def model(rows: Sequence[Row], replayed: Replayed) -> dict[str, list[tuple[Any, 
     return {
         unit: sorted(first, key=lambda item: (first[item], [part.encode() for part in item]))
         for unit, first in held.items()
+    }
+
+
+def _model_of_sessions(rows: Sequence[Row], *, published: bool) -> dict[str, list[tuple[Any, ...]]]:
+    """Each user's distinct sessions of two queries and more, in order of time; repeats are merged."""
+    held: dict[str, list[list[tuple[datetime, str]]]] = {}
+    timed = [(row.user, row.time, row.query) for row in rows if row.time is not None]
+    for user, time, query in sorted(timed, key=lambda row: (*row[:2], row[2].encode())):
+        own = held.setdefault(user, [])
+        if not own or time - own[-1][-1][0] > timedelta(seconds=GAP):
+            own.append([])
+        own[-1].append((time, query))
+    found: dict[str, dict[tuple[tuple[str, ...]], datetime]] = {}
+    for user, sessions in held.items():
+        for session in sessions:
+            kept = [(t, query) for t, query in session if not published or query in PUBLISHED]
+            queries = tuple(query for query, _ in groupby(query for _, query in kept))
+            if len(queries) > 1:
+                found.setdefault(user, {}).setdefault((queries,), kept[0][0])
+    return {
+        user: sorted(first, key=lambda item: (first[item], [q.encode() for q in item[0]]))
+        for user, first in found.items()
     }
 
 
@@ -210,7 +242,8 @@ class _Bounded:
 
 def _bounded(log: Log, replayed: Replayed) -> _Bounded:
     by = By(column=BY_VALUE, values=COUNTRIES) if replayed.by else None
-    held = items(log, kind=replayed.table, unit=replayed.unit, by=by)
+    known = pa.table({"query": list(PUBLISHED)}) if replayed.published else None
+    held = items(log, kind=replayed.table, unit=replayed.unit, by=by, known=known)
     found = bounding.bound(held, per_user=D, way=replayed.way, entropy=SeededEntropy(SEED))
     return _by_unit(found.table.select("unit", *found.keys).to_pyarrow(), found.keys)
 

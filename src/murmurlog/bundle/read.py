@@ -18,7 +18,7 @@ from murmurlog.bundle.certificate import Certificate
 from murmurlog.bundle.estimates import Estimate
 from murmurlog.bundle.files import CERTIFICATE, MOST_JSON_BYTES, is_own_file
 from murmurlog.bundle.graph import Graph, graph
-from murmurlog.bundle.schema import KEYS
+from murmurlog.bundle.schema import KEYS, lists_of, with_lists
 from murmurlog.bundle.table_rules import table_fault
 from murmurlog.errors import BundleError, EngineError, UnknownTable, UsageError
 from murmurlog.privacy import Guarantee
@@ -233,9 +233,11 @@ class Release:
         """Raises unless one of these tables is published or can be derived."""
         if not set(tables) & set(self._all_tables):
             needs = " or ".join(tables)
-            raise UsageError(
-                f"{name} needs a {needs} table; this release has {', '.join(self.tables)}"
+            has = (
+                n if lists_of(t) == "queries" else f"{n} (lists of {lists_of(t)})"
+                for n, t in self.tables.items()
             )
+            raise UsageError(f"{name} needs a {needs} table; this release has {', '.join(has)}")
 
 
 def load(folder: str | Path) -> Release:
@@ -249,7 +251,7 @@ def sound_table(root: Path, certificate: Certificate, name: str) -> pa.Table:
     table = read_table(root, name)
     if fault := table_fault(name, table, certificate):
         raise BundleError(f"data/{name}.parquet {fault}. Get the bundle again from its publisher")
-    return table
+    return with_lists(table, certificate.tables[name].mechanism)
 
 
 def read_table(root: Path, name: str) -> pa.Table:

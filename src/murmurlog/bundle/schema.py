@@ -24,6 +24,8 @@ KEYS = {
 }
 LISTS = ("queries", "items")  # key columns that hold a list of texts
 SEVERAL = ("session", "itemset", "log", "left_out")  # a row represents several records: never split
+# What a session table lists instead of queries in their order, by the mechanism that made it.
+OTHER_LISTS = {"label-paths": "labels", "k-session": "keywords"}
 SEPARATOR = "\ufdd0"  # a noncharacter: normalised text never contains it
 LEFT_OUT_MARGIN = "queries left out, 95 % interval, plus or minus"
 OLD_NOTES = {"queries left out, give or take": LEFT_OUT_MARGIN}  # names before version 0.2
@@ -120,6 +122,17 @@ def with_intervals(table: pa.Table) -> pa.Table:
 def tied(kind: str, count: str | None, parameters: Mapping[str, Any]) -> bool:
     """Whether the counts of a table are made consistent with others: it names queries, not labels."""
     return kind in TIED and count == "users" and "labels" not in parameters
+
+
+def with_lists(table: pa.Table, mechanism: str) -> pa.Table:
+    """The table with what its lists hold, where that is not queries, so that no model takes it for them."""
+    what = OTHER_LISTS.get(mechanism.partition("(")[0].partition(":")[0])
+    return table if what is None else with_notes(table, {"hold": what}, name="lists")
+
+
+def lists_of(table: pa.Table) -> str:
+    """What the lists of a session table hold: queries, labels or keywords."""
+    return str(notes_of(table, name="lists").get("hold", "queries"))
 
 
 def is_reliable(count: Any, stderr: Any) -> pa.ChunkedArray:

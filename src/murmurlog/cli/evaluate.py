@@ -1,18 +1,19 @@
 """The commands that say how useful a release is. What they write looks at the raw log: internal."""
 
-from collections.abc import Sequence
+import math
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from murmurlog.bundle.canonical import CHOICES
 from murmurlog.bundle.decimals import integer
-from murmurlog.bundle.options import Option, read_list, read_number, read_pair
+from murmurlog.bundle.options import Option, read_list, read_number, read_pair, read_pairs
 from murmurlog.cli.app import app
 from murmurlog.cli.flags import Json, Memory, Source
-from murmurlog.cli.options import GroupedCommand, takes
+from murmurlog.cli.options import MechanismCommand, takes
 from murmurlog.cli.output import aligned, progress, show, show_json, tell
 from murmurlog.errors import UsageError
 from murmurlog.logs.options import ReadOptions
@@ -49,20 +50,22 @@ class Released:
             variable=False,
         ),
     ] = 1
-    pool: Annotated[
-        Path | None,
+    users: Annotated[
+        int | None,
+        Option(help="A publicly known number (upper bound) of users.", read=integer),
+    ] = None
+    noise: Annotated[str | None, Option(help="geometric or gaussian.")] = None
+    letters: Annotated[
+        Mapping[str, str] | None,
         Option(
-            help="pool, hybrid: public queries, a file of query or query<TAB>url lines.", read=Path
+            alias="--set",
+            help="Of --mechanisms: their own letters instead of epsilon: K=50,b=10.",
+            read=read_pairs("--set"),
         ),
     ] = None
-    result_lists: Annotated[
-        Path | None,
-        Option(help="korolova: public lists, a file of query<TAB>url lines.", read=Path),
-    ] = None
-    map: Annotated[
-        str | None,
-        Option(help="sessions: length, or a public file of query<TAB>label lines."),
-    ] = None
+    set_only: Annotated[
+        bool, Option(help="--mechanisms publish keys without counts.", switch=True)
+    ] = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +108,7 @@ class Scoring:
 GROUPS = {"released": Released, "scoring": Scoring, "read": ReadOptions}
 
 
-@app.command(cls=GroupedCommand)
+@app.command(cls=MechanismCommand)
 @takes(**GROUPS)
 def evaluate(
     source: Source,
@@ -145,28 +148,34 @@ def evaluate(
             source,
             bundles=bundle or (),
             test=test,
-            baselines=read_list(baselines),
-            mechanisms=read_list(mechanisms or ""),
+            baselines=read_systems(baselines),
+            mechanisms=read_systems(mechanisms or ""),
             tasks=None if tasks is None else read_list(tasks),
             folds=folds,
             say=say,
             memory=memory,
-            **_keywords(bundles=bundle or (), **groups),
+            **_keywords(**groups),
         )
     report.write(done, out)
     _tell(done, out, as_json)
 
 
-@app.command(cls=GroupedCommand)
+@app.command(cls=MechanismCommand)
 @takes(**GROUPS)
 def sweep(
     source: Source,
     mechanisms: Annotated[
-        str, typer.Option("--mechanisms", help="Which ones, with commas: threshold,rounds.")
+        str,
+        typer.Option(
+            "--mechanisms", help="Which ones: threshold,rounds or 'threshold(d=1, b=5, K=20)'."
+        ),
     ],
     vary: Annotated[
         str,
-        typer.Option("--vary", help="epsilon=0.5,1,2; or delta, per-user, threshold, scale or k."),
+        typer.Option(
+            "--vary",
+            help="epsilon=0.5,1,2; or another flag or letter of the mechanisms; two as 'K=10,20;b=5,10'.",
+        ),
     ],
     out: Annotated[Path, typer.Option("--out", help="A folder; must not exist.")] = Path("sweep"),
     baselines: Annotated[
@@ -184,7 +193,7 @@ def sweep(
     as_json: Json = False,
     **groups: Any,
 ) -> None:
-    """Vary one parameter of mechanisms and see what use is left. Internal."""
+    """Vary one or two parameters of mechanisms and see what use is left. Internal."""
     from murmurlog.evaluation import report
     from murmurlog.evaluation.sweep import sweep as run
 
@@ -194,9 +203,9 @@ def sweep(
     with progress() as say:
         done = run(
             source,
-            mechanisms=read_list(mechanisms or ""),
+            mechanisms=read_systems(mechanisms or ""),
             vary=read_vary(vary),
-            baselines=read_list(baselines),
+            baselines=read_systems(baselines),
             tasks=None if tasks == "all" else read_list(tasks),
             folds=folds,
             say=say,
@@ -207,28 +216,40 @@ def sweep(
     _tell(done, out / "report.html", as_json)
 
 
-def read_vary(text: str) -> tuple[str, list[float]]:
-    """("epsilon", [0.5, 1.0]) from "epsilon=0.5,1"."""
-    what, values = read_pair(text, "--vary")
-    return what, [read_number(value) for value in read_list(values)]
+def read_vary(text: str) -> dict[str, list[str]]:
+    """{"K": ["10", "20"], "b": ["5"]} from "K=10,20;b=5"."""
+    found: dict[str, list[str]] = {}
+    for what, values in (read_pair(part, "--vary") for part in text.split(";") if part.strip()):
+        if what in found:
+            raise UsageError(f"--vary names {what!r:.60} twice: write its values in one list")
+        found[what] = read_list(values)
+    return found
+
+
+def read_systems(text: str) -> list[str]:
+    """Mechanisms between commas or semicolons: commas in parentheses, or between tables, are theirs."""
+    from murmurlog.publishing.request import mechanism_of
+
+    found: list[str] = []
+    for part in re.split(r";(?![^(]*\))", text):
+        if isinstance(mechanism_of(part), str):
+            found += re.split(r",(?![^(]*\))", part)
+        else:
+            found.append(part)
+    return [name.strip() for name in found if name.strip()]
 
 
 def _keywords(
-    released: Released, scoring: Scoring, read: ReadOptions, bundles: Sequence[Path] = ()
+    released: Released, scoring: Scoring, read: ReadOptions, options: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The keywords of `murmurlog.evaluate` that the groups give, their files read."""
     from murmurlog.evaluation.label_files import read_doc_freq, read_planted
-    from murmurlog.evaluation.recipes import public_files
     from murmurlog.evaluation.tasks import Settings
 
     labels, doc_freq = scoring.labels, scoring.doc_freq
     return {
         **vars(read),
-        "tables": released.tables,
-        "epsilon": released.epsilon,
-        "delta": released.delta,
-        "per_user": released.per_user,
-        "repeats": released.repeats,
+        **vars(released),
         "labels": None if labels is None else read_planted(labels),
         "settings": Settings(
             questions=scoring.questions,
@@ -237,23 +258,17 @@ def _keywords(
             cache_bytes=scoring.cache_bytes,
             top_queries=scoring.top_queries,
         ),
-        "options": public_files(
-            pool=released.pool,
-            result_lists=released.result_lists,
-            labels=released.map,
-            tables=released.tables,
-            url=read.url,
-            keys=CHOICES[read.keys],
-            bundles=bundles,
-        ),
+        "options": dict(options),
     }
 
 
 def _tell(done: Any, out: Path, as_json: bool) -> None:
+    from murmurlog.evaluation.report import finite
+
     for skipped in done.skipped:
         tell(f"not run: {skipped.task} for {skipped.system}: {skipped.why}")
     if as_json:
-        show_json(done.as_json())
+        show_json(finite(done.as_json()))
     else:
         show(aligned(_headlines(done)))
     tell("INTERNAL: this was made from the raw log and protects nobody. Do not publish it.")
@@ -271,6 +286,11 @@ def _headlines(done: Any) -> list[list[str]]:
         kept = [measure for measure in measures if " kept" in measure]
         for measure in kept if task == "statistics" else list(measures)[:3]:
             lines = measures[measure]
-            cells = [f"{lines[name].value:.4g}" if name in lines else "-" for name in systems]
+            cells = [_cell(lines.get(name)) for name in systems]
             rows.append([task, measure, *cells])
     return rows
+
+
+def _cell(line: Any) -> str:
+    """A value, or - where there is none: the system was not scored, or the mean is over nothing."""
+    return "-" if line is None or math.isnan(line.value) else f"{line.value:.4g}"

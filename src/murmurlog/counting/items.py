@@ -262,7 +262,9 @@ def _sessions(
 ) -> Any:
     """The queries of each session in order, as a list of at least two; cut at the unit's border.
 
-    A query asked again at once (the next page, a second click) is one query.
+    A query asked again at once (the next page, a second click) is one query, also where only
+    unpublished queries lie between. Dropping and merging look at the unit's own rows and at public
+    keys alone, before the cut and the bound, so they change no bound (T3 iii).
     """
     rows = rows.filter(rows.time.notnull())
     in_order = ibis.window(group_by="unit", order_by=["time", "query"])
@@ -270,18 +272,18 @@ def _sessions(
         "unit",
         "time",
         "query",
-        previous=rows.query.lag().over(in_order),
         gap=engine.microseconds(rows.time) - engine.microseconds(rows.time.lag().over(in_order)),
     )
     starts = before.gap.isnull() | (before.gap > _longest(session_gap))
     begun = before.mutate(starts=starts.cast("int64"))
     so_far = ibis.window(group_by="unit", order_by="time", range=(None, 0))
     numbered = begun.mutate(session=begun.starts.sum().over(so_far))
-    asked = numbered.filter((numbered.starts == 1) | (numbered.query != numbered.previous))
     if listed is not None:
-        asked = asked.semi_join(listed, "query")
+        numbered = numbered.semi_join(listed, "query")
+    within = ibis.window(group_by=["unit", "session"], order_by=["time", "query"])
+    after = numbered.mutate(previous=numbered.query.lag().over(within))
+    asked = after.filter(after.previous.isnull() | (after.query != after.previous))
     if longest is not None:
-        within = ibis.window(group_by=["unit", "session"], order_by=["time", "query"])
         asked = asked.mutate(place=ibis.row_number().over(within)).filter(ibis._.place < longest)
     shown = asked.mutate(label=asked.query) if labels is None else labels.label(asked, engine)
     whole = shown.group_by(["unit", "session"]).aggregate(

@@ -14,8 +14,13 @@ from murmurlog.errors import UsageError
 from murmurlog.privacy.safelog import LONGEST, subsequences_a_session
 
 
-def subsequences(sessions: Bounded, *, l_q: int) -> Bounded:
-    """Every ordered subsequence of at least two queries of each unit's sessions, once a unit."""
+def subsequences(sessions: Bounded, *, l_q: int, repeats: bool = False) -> Bounded:
+    """Every ordered subsequence of at least two queries of each unit's sessions, once a unit.
+
+    Without `repeats`, equal neighbours (x, x from x, y, x) are merged. The merged list is a
+    subsequence, too, or a single query, so leaving out lists with equal neighbours is the same:
+    a unit holds a subset of what it held, and the bound stays.
+    """
     most = subsequences_a_session(l_q)
     choices = [
         (n, [i for i in range(n) if mask >> i & 1])
@@ -32,6 +37,9 @@ def subsequences(sessions: Bounded, *, l_q: int) -> Bounded:
     rows = sessions.table.mutate(length=sessions.table.queries.length().cast("int64"))
     joined = rows.join(chosen, "length")
     found = joined.select("unit", queries=joined.places.map(lambda i: joined.queries[i]))
+    if not repeats:
+        lists, places = found.queries, ibis.range(0, found.queries.length() - 1)
+        found = found.filter(~places.map(lambda i: lists[i] == lists[i + 1]).anys())
     return sessions.with_table(
         sessions.engine.materialise(found.distinct()), per_user=sessions.per_user * most
     )

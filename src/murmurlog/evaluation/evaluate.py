@@ -10,7 +10,7 @@ from typing import Any
 from murmurlog.bundle.options import GAP
 from murmurlog.bundle.read import Release, load
 from murmurlog.errors import UsageError
-from murmurlog.evaluation.recipes import all_recipes
+from murmurlog.evaluation.recipes import Place, all_recipes
 from murmurlog.evaluation.request import RAW, EvaluationRequest, request_of
 from murmurlog.evaluation.result import Evaluation
 from murmurlog.evaluation.runner import Runner
@@ -54,13 +54,17 @@ def _run(
     found = find_log(request.source)
     releases = _load(request.bundles)
     gap = _gap(releases)
+    reading = reading_of(request.read, releases)
+    place = Place(columns=found.columns, gap=gap, reading=reading, files=found.files)
+    recipes = all_recipes(request, releases, place)
     runner = Runner(
         request=request,
         source=found,
         test=None if request.test is None else find_log(request.test),
         releases=releases,
-        recipes=all_recipes(request, releases, columns=found.columns, gap=gap),
-        reading=reading_of(request.read, releases),
+        recipes=recipes.found,
+        failed=recipes.failed,
+        reading=reading,
         gap=gap,
         entropy=entropy,
         say=say,

@@ -176,19 +176,27 @@ def _sweep_chart(
             ):
                 beside[cast.shown(system.name)] = _dot(system, result, cast)
     values = [at for line in series.values() for at, _ in line]
+    start = _common_start(series)
     return Picture(
         name=name,
         svg=lines(
-            series,
+            {line.removeprefix(start): points for line, points in series.items()},
             title=title,
             x_label="how many were evaluated" if x == "evaluated" else points[0].vary,
             percent=percent,
             log=min(values) > 0,
             dots=beside,
-            inks={cast.shown(n): ink for n, ink in cast.inks.items()},
+            inks={cast.shown(n).removeprefix(start): ink for n, ink in cast.inks.items()},
             frame=COLUMN,
         ),
     )
+
+
+def _common_start(names: Iterable[str]) -> str:
+    """The mechanism that all lines of a grid are of: labels have no room for it beside its values."""
+    starts = {name.partition(" ")[0] for name in names if "=" in name.partition(" ")[2]}
+    (start,) = starts if len(starts) == 1 else ("",)
+    return f"{start} " if start and all(name.startswith(f"{start} ") for name in names) else ""
 
 
 def sweep_charts(

@@ -4,6 +4,8 @@ They equal those of ir-measures, which tests compare them with and which is a hu
 where each question has a handful of answers.
 """
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 
@@ -66,7 +68,7 @@ def curve_point(measure: str, values: Floats) -> list[Figure]:
 
 
 def _mean(values: Floats) -> float:
-    return float(values.mean()) if len(values) else 0.0
+    return float(values.mean()) if len(values) else math.nan
 
 
 def _wide(t: Ints | Floats, hit: Bools) -> Floats:

@@ -167,7 +167,7 @@ def _write(
     evaluation: Evaluation, out: Path, numbers: Path, everything: Path, folder: Path, *, x: str
 ) -> None:
     """Writes what only its owner may read: exact counts, and queries of the log."""
-    text = json.dumps(_finite(evaluation.as_json()), indent=2, ensure_ascii=False) + "\n"
+    text = json.dumps(finite(evaluation.as_json()), indent=2, ensure_ascii=False) + "\n"
     folder.mkdir(mode=0o700)
     files = {folder / f"{name}.svg": svg for name, svg in charts(evaluation, x=x).items()}
     files |= {numbers: csv(evaluation), everything: text, out: page(evaluation, x=x)}
@@ -404,8 +404,8 @@ def _everything(evaluation: Evaluation, cast: SystemStyles) -> str:
 def _figure(result: Result | None) -> str:
     if result is None:
         return "–"
-    if result.measure.endswith(COVERED) and not result.n:
-        return "–\nn 0"
+    if math.isnan(result.value):
+        return f"–\nn {result.n:,}"
     size = f"n {result.n:,}"
     if result.low is not None and result.high is not None:
         size = f"{number(result.low)} to {number(result.high)}, {size}"
@@ -436,12 +436,12 @@ def _by_task(evaluation: Evaluation) -> list[tuple[str, list[Result]]]:
     return list(found.items())
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
     """The same with null where a number is not finite: JSON has no other word for it."""
     if isinstance(value, dict):
-        return {key: _finite(each) for key, each in value.items()}
+        return {key: finite(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(each) for each in value]
+        return [finite(each) for each in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

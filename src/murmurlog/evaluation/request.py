@@ -1,6 +1,5 @@
 """What an evaluation compares, on which log and how: one value, checked before anything is read."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -11,14 +10,12 @@ import pyarrow as pa
 from murmurlog.bundle.options import split_keywords
 from murmurlog.errors import UsageError
 from murmurlog.evaluation import tasks as registry
+from murmurlog.evaluation.grid import GENERAL, Grid, check_mechanism, mechanisms_in
 from murmurlog.evaluation.tasks import Settings
 from murmurlog.logs.inputs import LogSource
 from murmurlog.logs.options import ReadOptions
-from murmurlog.mechanisms import MECHANISMS
 
 RAW = "raw"
-VARIED = ("epsilon", "delta", "per-user", "threshold", "scale", "k")
-WHOLE = ("per-user", "threshold", "k")  # of these, the parameters with integer values
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,8 +23,9 @@ class EvaluationRequest:
     """Bundles, mechanisms and baselines, the log they come from, and the tasks to score them on.
 
     `mechanisms` and `baselines` are released for this evaluation alone, with `tables`, `epsilon`,
-    `delta` and `per_user`; `bundles` bring their own. With `vary`, every mechanism is evaluated at
-    every value of one parameter.
+    `delta` and `per_user`; `bundles` bring their own. A mechanism may be one for each table,
+    query=rounds,click=threshold. `options` are those that mechanisms declare: each system takes its
+    own. With `vary`, every mechanism is evaluated at every value of one parameter, or of two.
     """
 
     source: LogSource
@@ -36,17 +34,21 @@ class EvaluationRequest:
     test: LogSource | None = None  # a separate log to score on, instead of folds
     baselines: Sequence[str] = (RAW,)
     mechanisms: Sequence[str] = ()
-    vary: tuple[str, Sequence[float]] | None = None
+    vary: tuple[str, Sequence[Any]] | Mapping[str, Sequence[Any]] | None = None
     tables: Sequence[str] | None = None  # None: all that the log's columns allow
     epsilon: float | None = None
     delta: float | None = None
     per_user: int | None = None
+    users: int | None = None
+    noise: str | None = None
+    letters: Mapping[str, str] | None = None  # of `mechanisms`, instead of epsilon
+    set_only: bool = False  # `mechanisms` publish keys without counts
     tasks: Sequence[str] | None = None  # None: all
     folds: int = 5
     repeats: int = 1
     labels: pa.Table | None = None  # kind, query, target: what was planted in a generated log
     settings: Settings = field(default_factory=Settings)
-    options: Mapping[str, Any] = field(default_factory=dict)  # public files, read
+    options: Mapping[str, Any] = field(default_factory=dict)  # the mechanisms' own
     memory: str | None = None
 
     def __post_init__(self) -> None:
@@ -57,8 +59,10 @@ class EvaluationRequest:
         registry.choose(self.tasks)
         if self.bundles:
             self._check_rows()
+        for name in (*self.mechanisms, *(name for name in self.baselines if name != RAW)):
+            mechanisms_in(name)
         if self.vary is not None:
-            self._check_vary(*self.vary)
+            self._check_vary()
         elif not (self.bundles or self.mechanisms or self.baselines):
             raise UsageError(
                 "there is nothing to evaluate: give --bundle, --mechanisms or --baselines"
@@ -70,19 +74,20 @@ class EvaluationRequest:
             if getattr(self.read, name):
                 raise UsageError(f"a bundle says which rows it was made from: leave out --{name}")
 
-    def _check_vary(self, name: str, values: Sequence[float]) -> None:
-        if name not in VARIED:
-            raise UsageError(f"--vary cannot vary {name!r}: use one of {', '.join(VARIED)}")
-        if not values or len(set(values)) < len(values):
-            raise UsageError(f"--vary {name} needs values, each once: --vary {name}=1,2,4")
-        for value in values if name in WHOLE else ():
-            if not 1 <= value < math.inf or value != int(value):
-                raise UsageError(f"--vary {name} takes whole numbers from 1 on, not {value:g}")
+    @property
+    def grid(self) -> Grid | None:
+        """What is varied; None if nothing is."""
+        return None if self.vary is None else Grid.of(self.vary)
+
+    def _check_vary(self) -> None:
+        grid = Grid.of(self.vary)
         if not self.mechanisms:
             raise UsageError("there is nothing to vary: name --mechanisms")
-        for each in self.mechanisms if name == "k" else ():
-            if each not in MECHANISMS or not each.startswith("k-"):
-                raise UsageError(f"{each} has no k: --vary k is for k-query, k-click and such")
+        given = {name: getattr(self, keyword) for name, keyword in GENERAL.items()}
+        given |= {name.replace("_", "-"): value for name, value in self.options.items()}
+        given |= dict(self.letters or {})
+        for each in self.mechanisms:
+            check_mechanism(grid, each, given)
 
 
 def request_of(source: LogSource, keywords: Mapping[str, Any]) -> EvaluationRequest:

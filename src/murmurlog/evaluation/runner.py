@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from murmurlog.bundle.progress import measure, measure_all
 from murmurlog.bundle.read import Release
+from murmurlog.errors import MurmurlogError
 from murmurlog.evaluation import tasks
 from murmurlog.evaluation.ground_truth import Truth, count_exactly, searches_of
 from murmurlog.evaluation.recipes import Recipe
@@ -31,6 +32,7 @@ from murmurlog.logs.source import Source
 from murmurlog.privacy.sampler import Entropy
 
 TEST_SHARE = 5  # one fold holds out one user in five
+RELEASE = "release"  # instead of a task, where a system could not be released
 POINTS = 300  # of the rank-frequency chart
 LISTED = 40  # queries of the top list
 NEEDS = {"url": "clicked urls", "time": "times", "labels": "planted truth (--labels)"}
@@ -42,6 +44,7 @@ class Collector:
     def __init__(self) -> None:
         self._found: dict[tuple[str, str], list[list[Scoring]]] = {}
         self.skipped: dict[tuple[str, str], Skipped] = {}
+        self.errors: list[MurmurlogError] = []  # of systems that could not be released
 
     def add(self, task: str, system: str, repeat: int, found: Scoring) -> None:
         repeats = self._found.setdefault((task, system), [])
@@ -51,6 +54,11 @@ class Collector:
 
     def skip(self, task: str, system: str, why: str) -> None:
         self.skipped[task, system] = Skipped(system=system, task=task, why=why)
+
+    def forget(self, system: str, tasks: Sequence[str]) -> None:
+        """Removes what a system scored on these tasks."""
+        for task in tasks:
+            self._found.pop((task, system), None)
 
     def lines(self, names: Sequence[str]) -> tuple[list[Result], list[Comparison]]:
         """All results, folds merged and repeats averaged, and each system against the raw log."""
@@ -85,7 +93,10 @@ def average(repeats: Sequence[Sequence[Result]]) -> list[Result]:
     lines = []
     for line in repeats[0]:
         same = [r for each in repeats for r in each if r.measure == line.measure]
-        values = np.array([r.value for r in same])
+        values = np.array([r.value for r in same if not math.isnan(r.value)])
+        if not len(values):  # a mean over nothing in every release
+            lines.append(line)
+            continue
         spread = 1.96 * float(values.std(ddof=1)) if len(values) > 1 else 0.0
         value = float(values.mean())
         halves = [(r.high - r.low) / 2 for r in same if r.low is not None and r.high is not None]
@@ -104,6 +115,7 @@ class Runner:
     test: Source | None
     releases: Mapping[str, Release]  # given bundles by name
     recipes: Mapping[str, Recipe]  # of all systems except the raw log; in the order of the report
+    failed: Mapping[str, str]  # systems that cannot be released, and why
     reading: Reading
     gap: float  # seconds without a query that end a session
     entropy: Entropy
@@ -131,7 +143,9 @@ class Runner:
 
     def run(self) -> Evaluation:
         """Scores every system on every task."""
-        request, found = self.request, Collector()
+        request, found, grid = self.request, Collector(), self.request.grid
+        for name, why in self.failed.items():
+            found.skip(RELEASE, name, why)
         chosen = tasks.choose(request.tasks)
         whole_log, held_out = ([t for t in chosen if t.held_out == out] for out in (False, True))
         with connect(memory=request.memory) as engine:
@@ -145,30 +159,41 @@ class Runner:
             truth = self._count(log)
             released = dict[str, list[Tables]]()
             for name in self.names:
-                released[name] = self._release(name, log, truth, as_given=True)
-                self._score(name, whole_log, released[name], truth, found)
+                if made := self._try(name, log, truth, found, as_given=True):
+                    released[name] = made
+                    self._score(name, whole_log, made, truth, found)
                 advance()
+            complete = list(released)  # those that no fold has stopped yet
             for fold, training in self._held_out(log, truth) if held_out else ():
-                for name in self.names:
-                    tables = released[name]
-                    if training is not None:
-                        tables = self._release(name, training, fold)
-                    self._score(name, held_out, tables, fold, found)
+                for name in list(complete):
+                    tables = (
+                        released[name]
+                        if training is None
+                        else self._try(name, training, fold, found)
+                    )
+                    if tables:
+                        self._score(name, held_out, tables, fold, found)
+                    else:  # the folds before are not comparable with all folds of the others
+                        complete.remove(name)
+                        found.forget(name, [task.name for task in held_out])
                     advance()
-        lines, tests = found.lines(self.names)
+        names = list(released)
+        if self.recipes and not set(names) - {RAW}:
+            raise found.errors[0]
+        lines, tests = found.lines(names)
         listed = any(task.name == "top-list" for task in chosen)
         return Evaluation(
             results=tuple(lines),
             comparisons=tuple(tests),
             skipped=tuple(found.skipped.values()),
-            systems=tuple(self._system(name, released[name][0]) for name in self.names),
+            systems=tuple(self._system(name, released[name][0]) for name in names),
             how=self.how,
             settings={
                 "folds": request.folds,
                 "repeats": request.repeats,
                 "questions": request.settings.questions,
                 "tasks": [task.name for task in chosen],
-                **({"vary": request.vary[0]} if request.vary else {}),
+                **({"vary": str(grid)} if grid else {}),
             },
             log={"rows": log.rows, "users": truth.holders["query"].users},
             ranks={name: _ranks(truth, tables[0]) for name, tables in released.items()},
@@ -188,12 +213,13 @@ class Runner:
 
     def _points(self, lines: Sequence[Result]) -> Iterator[Point]:
         """The results at each value of a sweep, by the names of the mechanisms."""
+        grid = self.request.grid
         for line in lines:
             recipe = self.recipes.get(line.system)
-            if self.request.vary and recipe and recipe.point:
+            if grid and grid.axis and recipe and recipe.point:
                 mechanism, value = recipe.point
                 result = replace(line, system=mechanism)
-                yield Point(vary=self.request.vary[0], at=value, result=result)
+                yield Point(vary=grid.axis, at=value, result=result)
 
     def _score(
         self,
@@ -216,8 +242,19 @@ class Runner:
                     scores = task.run(tables, truth, self.request.settings)
                     found.add(task.name, name, repeat, scores)
                     advance()
-            except Unfit as why:
+            except (Unfit, MurmurlogError) as why:
                 found.skip(task.name, name, str(why))
+
+    def _try(
+        self, name: str, log: Log, truth: Truth, found: Collector, *, as_given: bool = False
+    ) -> list[Tables]:
+        """The tables of a system; none if it cannot be released, which does not stop the others."""
+        try:
+            return self._release(name, log, truth, as_given=as_given)
+        except MurmurlogError as why:
+            found.errors.append(why)
+            found.skip(RELEASE, name, str(why))
+            return []
 
     def _release(
         self, name: str, log: Log, truth: Truth, *, as_given: bool = False

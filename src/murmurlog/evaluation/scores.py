@@ -6,6 +6,7 @@ the questions that were answered and over all with a miss as 0, with their numbe
 bootstrap over users, who asked several questions each. Knows no log and no bundle.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -45,7 +46,7 @@ class Figure:
     """One number about a whole release, with what it is a mean or a share of."""
 
     measure: str
-    value: float
+    value: float  # NaN: a mean over nothing
     n: int
     low: float | None = None
     high: float | None = None
@@ -61,13 +62,13 @@ class Result:
     system: str
     task: str
     measure: str
-    value: float
+    value: float  # NaN: a mean over nothing
     low: float | None
     high: float | None
     n: int
 
     def as_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {**asdict(self), "value": None if math.isnan(self.value) else self.value}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,9 +119,9 @@ def _both(scores: Scores) -> list[Figure]:
 
 
 def mean(measure: str, values: Floats, users: Ints) -> Figure:
-    """The mean of the values, with an interval by bootstrap over users; 0 of none."""
+    """The mean of the values, with an interval by bootstrap over users; NaN of none."""
     if not len(values):
-        return Figure(measure=measure, value=0.0, n=0)
+        return Figure(measure=measure, value=math.nan, n=0)
     low, high = interval(values, users)
     return Figure(measure=measure, value=float(values.mean()), n=len(values), low=low, high=high)
 
@@ -209,6 +210,8 @@ def _one(parts: Sequence[Scores | Figure]) -> Scores | Figure:
             values=np.concatenate([part.values for part in scores]),
             users=np.concatenate(users),
         )
+    # A mean over nothing in one fold says nothing about all of them.
+    figures = [part for part in figures if not math.isnan(part.value)] or figures[:1]
     total = sum(part.n for part in figures)
     shares = [part.n / total if total else 1 / len(figures) for part in figures]
     low, high = (

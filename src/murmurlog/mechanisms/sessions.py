@@ -99,7 +99,10 @@ class Cut:
 
         sessions = view.items(log, longest=self.l_q, **more)
         kept = bound(sessions, per_user=self.l_s, way=view.way, entropy=entropy)
-        return subsequences(kept, l_q=self.l_q) if self.subsequences == "all" else kept
+        if self.subsequences != "all":
+            return kept
+        # Two queries may have one label, so a path of labels may repeat one.
+        return subsequences(kept, l_q=self.l_q, repeats="labels" in more)
 
 
 def _cut(left: dict[str, str]) -> Cut:
@@ -119,6 +122,7 @@ class _OfCut(Mechanism):
     cut: Cut
 
     tables: ClassVar[tuple[str, ...]] = ("session",)
+    ignored: ClassVar[tuple[str, ...]] = ("d",)  # the bound follows from l_s and l_q
 
     def __post_init__(self) -> None:
         self.counting()  # checks the parameters

@@ -6,14 +6,26 @@ from typing import Any
 
 from murmurlog.errors import Refused, UsageError
 from murmurlog.mechanisms import MECHANISMS, Asked, declared_options, named
-from murmurlog.publishing.plan import MECHANISM, Plan, check_options, plan, usual_mechanism
+from murmurlog.publishing.plan import (
+    MECHANISM,
+    Plan,
+    check_options,
+    plan,
+    usual_mechanism,
+)
+
+BOUNDS = ("d", "m", "q_f", "c_f")  # letters for the number of items a unit keeps
 
 
 def chosen_options(
-    mechanisms: Sequence[str], options: Mapping[str, Any], **settings: Any
+    mechanisms: Sequence[str],
+    options: Mapping[str, Any],
+    letters: Mapping[str, str] | None = None,
+    **settings: Any,
 ) -> dict[str, Any]:
     """The options that were given, each of which one of the mechanisms must have.
 
+    Parameters, in a mechanism's text or as `letters`, leave nothing to choose but public files.
     `settings` mean something for every release; a mechanism gets those that it looks at.
     """
     given = {n: value for n, value in options.items() if value is not None and value is not False}
@@ -21,11 +33,14 @@ def chosen_options(
         del given["count"]
     check_options(mechanisms, given)
     declared = declared_options()
-    for text in (name for name in mechanisms if name not in MECHANISMS):
+    for text in mechanisms if letters else (name for name in mechanisms if name not in MECHANISMS):
         own = [n for n in given if n in named(text).option_names() and not _needed(n, declared)]
+        if letters and "map" in own:  # it selects the mechanism whose letters these are
+            own.remove("map")
         if own:
             flag = declared[min(own)][0].flag
-            raise UsageError(f"{text} says all there is to choose: leave {flag} out")
+            said = "--set" if letters else text
+            raise UsageError(f"{said} says all there is to choose: leave {flag} out")
     taken = {option for name in mechanisms for option in named(name).option_names()}
     return given | {n: v for n, v in settings.items() if v is not None and n in taken}
 
@@ -33,6 +48,36 @@ def chosen_options(
 def _needed(name: str, declared: Mapping[str, Any]) -> bool:
     """Whether a mechanism needs the option beside its parameters: the content of a public file."""
     return bool(declared[name][0].public_file and name != "map")
+
+
+def takes_bound(table: str, mechanism: str) -> bool:
+    """Whether --per-user changes the table: not where parameters fix the bound, or nothing is bounded."""
+    kind = named(mechanism)
+    return mechanism in MECHANISMS and not (table in kind.tables and "d" in kind.ignored)
+
+
+def bounds_of(
+    per_user: int | Mapping[str, int] | None,
+    mechanisms: Mapping[str, str],
+    letters: Mapping[str, str] | None = None,
+) -> dict[str, int] | None:
+    """The bound of each table that takes one; raises if --per-user is given twice or would be ignored."""
+    if per_user is None:
+        return None
+    if twice := [letter for letter in BOUNDS if letter in (letters or {})]:
+        raise UsageError(f"--per-user and --set {twice[0]} are the same bound: give one of them")
+    by_table = isinstance(per_user, Mapping)
+    given = dict(per_user) if isinstance(per_user, Mapping) else dict.fromkeys(mechanisms, per_user)
+    ignored = [
+        table
+        for table in given
+        if table in mechanisms and not takes_bound(table, mechanisms[table])
+    ]
+    if ignored and (by_table or len(ignored) == len(given)):
+        table, name = ignored[0], mechanisms[ignored[0]]
+        why = "keeps no number of items a unit" if name in MECHANISMS else "states its own bound"
+        raise UsageError(f"{name} {why}, so --per-user has no effect on {table}: leave it out")
+    return {table: n for table, n in given.items() if table not in ignored}
 
 
 def prepare_options(
@@ -70,7 +115,10 @@ def plan_mechanism(
     mechanism = mechanism or usual or MECHANISM
     kind = named(mechanism)
     table = "query" if "query" in kind.tables else kind.tables[0]
-    chosen = chosen_options([mechanism], asked, users=users, set_only=set_only)
+    letters = general.get("letters")
+    chosen = chosen_options([mechanism], asked, letters=letters, users=users, set_only=set_only)
+    bounds = bounds_of(general.pop("per_user", None), {table: mechanism}, letters) or {}
+    general["per_user"] = bounds.get(table)
     chosen = prepare_options(chosen, Asked(mechanisms={table: mechanism}, url=url))
     if general.get("letters") or mechanism not in MECHANISMS:
         return plan(mechanism=mechanism, **general)

@@ -126,6 +126,8 @@ def plan(
     per_user = usual_bound(mechanism) if per_user is None else per_user
     if letters or mechanism not in MECHANISMS:
         given = {"d": str(per_user), **({"noise": noise} if noise else {}), **(letters or {})}
+        if letters and mechanism not in MECHANISMS:
+            raise UsageError(f"{mechanism} states its own parameters: leave --set out")
         if noise and not letters:
             raise UsageError(f"{mechanism} already fixes the noise: leave --noise out")
         chosen = kind.from_letters(given) if letters else parse(mechanism)

@@ -31,7 +31,7 @@ from murmurlog.publishing.claims import check_delta, check_guarantee, check_pdp
 from murmurlog.publishing.earlier import Earlier, find_earlier
 from murmurlog.publishing.ledger import Ledger, committing, opened
 from murmurlog.publishing.ledger_records import Account
-from murmurlog.publishing.options import chosen_options, prepare_options
+from murmurlog.publishing.options import bounds_of, chosen_options, prepare_options
 from murmurlog.publishing.plan import (
     MECHANISM,
     Plan,
@@ -166,8 +166,10 @@ def prepare(request: ReleaseRequest, copies: ExitStack, say: Callable[[str], Non
     by_table = mechanisms_for(kinds, mechanism)
     names = list(dict.fromkeys(by_table.values()))
     chosen = chosen_options(
-        names, request.options, set_only=content.set_only or None, users=budget.users
-    )
+        names, request.options, letters=content.letters, set_only=content.set_only or None,
+        users=budget.users,
+    )  # fmt: skip
+    bounds = bounds_of(content.per_user, by_table, content.letters)
     for kind in kinds:
         check(found, kind=kind, unit=budget.unit, by=content.by is not None)
     way = choose_way(content.bound, timed="time" in found.columns)
@@ -186,7 +188,6 @@ def prepare(request: ReleaseRequest, copies: ExitStack, say: Callable[[str], Non
         allowed=reading.allowed,
     )
     chosen = prepare_options(chosen, asked, log=found.files)
-    per_user = content.per_user
     booking = request.booking
     book, account = opened(booking.ledger, booking.source_name, new_source=booking.new_source)
     booked_unit = reading.unit(budget.unit, gap=content.gap)
@@ -202,7 +203,7 @@ def prepare(request: ReleaseRequest, copies: ExitStack, say: Callable[[str], Non
         epsilon=budget.epsilon,
         delta=budget.delta,
         shares=budget.shares,
-        per_user=dict.fromkeys(kinds, per_user) if isinstance(per_user, int) else per_user,
+        per_user=bounds,
         noise=content.noise,
         unit=budget.unit,
         neighbours=budget.neighbours,

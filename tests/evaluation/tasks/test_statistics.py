@@ -276,3 +276,21 @@ def test_what_the_system_or_the_log_lacks_is_left_out(truth):
     assert {name.split()[0] for name in run(truth.tables, tiny())} == {"click"}
     with pytest.raises(Unfit, match="needs a keyword, query, pair or click table"):
         run({"session": pa.table({"queries": [["a"]]})}, tiny())
+
+
+def test_hong_s_measures_count_the_clicks_of_a_released_log():
+    """Of 10 clicks of pairs that two users have, w has 8 and x has 2; the release says 4 and 1."""
+    held = [(0, 0)] * 7 + [(1, 0)] + [(0, 1), (1, 1)] + [(2, 2)] * 9  # the last pair is one user's
+    table, holders = exact({"query": [*"abc"], "url": [*"wxy"]}, held, 3)
+    truth = Truth(tables={"click": table}, holders={"click": holders})
+    columns = {"user": [*"uvu"], "query": [*"aab"], "url": [*"wwx"], "count": [3, 1, 1]}
+    found = run({"log": pa.table(columns)}, truth)
+    assert found["click output size"].value == 5
+    assert found["click support distance sum@1/100"].value == pytest.approx(0)
+    assert found["click ratio 0-10 %"].value == 1
+    assert found["click precision@1/100"].value == found["click recall@1/100"].value == 1
+    assert found["click total"].value == 3  # (user, pair): the other measures are about users
+    # A log that does not say how often has one row for each user and pair.
+    once = run({"log": pa.table(columns | {"count": [1, 1, 1]})}, truth)
+    assert once["click support distance sum@1/100"].value == pytest.approx(2 * (2 / 3 - 1 / 2))
+    assert "click output size" not in once

@@ -1,7 +1,8 @@
 """Tables derived from published ones, by post-processing alone.
 
 Queries give keywords, sessions give pairs, and a synthetic log gives all of them. A table that cannot
-be derived is left out, and the task that needs it says so.
+be derived is left out, and the task that needs it says so. A session table that lists labels or
+keywords is left out, too: nothing that reads queries may read it.
 """
 
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from murmurlog.bundle.keys import keywords
-from murmurlog.bundle.schema import count_of
+from murmurlog.bundle.schema import count_of, lists_of
 
 Tables = Mapping[str, pa.Table]
 
@@ -34,7 +35,7 @@ def texts(table: pa.Table, column: str) -> list[str]:
 
 def completed(tables: Tables) -> dict[str, pa.Table]:
     """The tables with those derived from them: all from a log, pairs from sessions, words from queries."""
-    found = dict(tables)
+    found = {name: table for name, table in tables.items() if lists_of(table) == "queries"}
     if "log" in found:
         for name, table in _of_log(found["log"]).items():
             found.setdefault(name, table)
@@ -46,12 +47,23 @@ def completed(tables: Tables) -> dict[str, pa.Table]:
 
 
 def _of_log(log: pa.Table) -> dict[str, pa.Table]:
-    """Queries and clicks of a synthetic log, with the number of its users that have them."""
+    """Queries and clicks of a synthetic log, with the number of its users that have them.
+
+    Clicks of a log that says how often its users did something also have `rows`, the sum of that.
+    """
     made = {}
     for name, keys in (("query", ["query"]), ("click", ["query", "url"])):
         held = log.filter(pc.is_valid(log[keys[-1]])).select(["user", *keys])
         each = held.group_by(["user", *keys]).aggregate([])
         made[name] = _sum_groups(each.group_by(keys).aggregate([("user", "count")]), "user_count")
+    if "count" in log.column_names and (pc.max(log["count"]).as_py() or 0) > 1:
+        clicks = log.filter(pc.is_valid(log["url"])).group_by(["query", "url"])
+        often = clicks.aggregate([("count", "sum")]).rename_columns({"count_sum": "rows"})
+        made["click"] = (
+            made["click"]
+            .join(often, ["query", "url"])
+            .sort_by([("users", "descending"), ("query", "ascending"), ("url", "ascending")])
+        )
     return made
 
 

@@ -23,6 +23,7 @@ from scipy import sparse
 
 from murmurlog.bundle.models.click_graph import DECIMALS, normalise, places, sum_matrix
 from murmurlog.bundle.models.derived_tables import Tables, weights
+from murmurlog.bundle.schema import lists_of
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -55,7 +56,8 @@ class Suggester:
 
     def __init__(self, tables: Tables, *, sessions: bool | None = None) -> None:
         """`sessions`: take the flow from the session table or not; None: if there is one."""
-        use = "session" in tables if sessions is None else sessions
+        listed = "session" in tables and lists_of(tables["session"]) == "queries"
+        use = listed if sessions is None else sessions
         pairs = later_pairs(tables["session"]) if use else tables.get("pair")
         self.queries = _queries(tables, pairs)
         self.flow = normalise(self._flow(pairs))

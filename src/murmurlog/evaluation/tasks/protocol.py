@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from murmurlog.bundle.models.derived_tables import completed
+from murmurlog.bundle.schema import lists_of
 from murmurlog.errors import UsageError
 from murmurlog.evaluation.ground_truth import Truth
 from murmurlog.evaluation.scores import Scoring
@@ -58,5 +59,15 @@ def complete(tables: Tables, *needed: str) -> dict[str, pa.Table]:
     found = completed(tables)
     for kind in needed:
         if kind not in found:
-            raise Unfit(f"needs a {kind} table")
+            raise lacking(tables, kind)
     return found
+
+
+def lacking(tables: Tables, *kinds: str) -> Unfit:
+    """The reason that none of these tables is there: it may list labels or keywords, not queries."""
+    others = "".join(
+        f"; the {name} table lists {lists_of(table)}, not queries"
+        for name, table in tables.items()
+        if lists_of(table) != "queries"
+    )
+    return Unfit(f"needs a {' or '.join(', '.join(kinds).rsplit(', ', 1))} table{others}")

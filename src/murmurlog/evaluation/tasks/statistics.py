@@ -17,7 +17,7 @@ from murmurlog.evaluation import count_errors as measures
 from murmurlog.evaluation.count_errors import Flags
 from murmurlog.evaluation.ground_truth import Holders, Truth
 from murmurlog.evaluation.scores import Figure, Floats, Ints, Scoring, mean
-from murmurlog.evaluation.tasks.protocol import Settings, Tables, Unfit, complete
+from murmurlog.evaluation.tasks.protocol import Settings, Tables, complete, lacking
 
 KINDS = ("keyword", "query", "pair", "click")
 CURVE = (10, 50, 100, 500, 1_000, 5_000, 10_000)  # j of the top-j; never more than the log has
@@ -60,7 +60,7 @@ def score(tables: Tables, truth: Truth, settings: Settings) -> Scoring:
         if kind in having and kind in truth.tables and truth.tables[kind].num_rows
     ]
     if not kinds:
-        raise Unfit(f"needs a {', '.join(KINDS[:-1])} or {KINDS[-1]} table")
+        raise lacking(tables, *KINDS)
     found = Scoring()
     for kind in kinds:
         table = match_tables(having[kind], truth.tables[kind], kind)
@@ -69,6 +69,12 @@ def score(tables: Tables, truth: Truth, settings: Settings) -> Scoring:
         found += _counts(kind, table)
         found += _inaccuracies(kind, table)
         if kind == "click":
+            if "log" in tables and "rows" in having[kind].column_names:
+                # Hong's counts c_ij and x_ij are of clicks, not of users.
+                by_clicks = having[kind].drop_columns("users")
+                table = match_tables(by_clicks, truth.tables[kind], kind)
+                size = float(table.given.sum() + table.false.sum())
+                found.append(Figure(measure="click output size", value=size, n=by_clicks.num_rows))
             found += _pairs(table, truth.tables[kind])
     return found
 

@@ -20,7 +20,7 @@ from murmurlog.evaluation.ground_truth import Truth
 from murmurlog.evaluation.ranking_metrics import curve_point, precision, recall, relevant
 from murmurlog.evaluation.scores import Ints, Scores, Scoring
 from murmurlog.evaluation.tasks.held_out_sessions import Sessions, sessions_of
-from murmurlog.evaluation.tasks.protocol import Settings, Tables, Unfit, complete
+from murmurlog.evaluation.tasks.protocol import Settings, Tables, complete, lacking
 from murmurlog.evaluation.tasks.sampling import spread
 
 K = 5
@@ -31,7 +31,7 @@ def score(tables: Tables, truth: Truth, settings: Settings) -> Scoring:
     """P@5 and R@5 at lambda 0.5, and their means at 0, 0.1, ..., 1."""
     own = complete(tables)
     if not {"pair", "click"} & set(own):
-        raise Unfit("needs a click, pair or session table")
+        raise lacking(tables, "click", "pair", "session")
     sessions = sessions_of(truth)
     at = spread(questions(sessions), settings.questions)
     found = _scored(Suggester(own, sessions=False), sessions, at, "")

@@ -4,6 +4,8 @@ Their text compares the most common fears of a log with those of its release. He
 pattern are ranked by users, raw and released.
 """
 
+import math
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -49,6 +51,7 @@ def score(tables: Tables, truth: Truth, settings: Settings) -> Scoring:
             ("all", raw, np.nan_to_num(released)),
         ):
             value = float(of(a, b).statistic) if _vary(a) and _vary(b) else 0.0
+            value = value if len(a) else math.nan
             found.append(Figure(measure=f"{measure} ({which})", value=value, n=len(a)))
     return found
 

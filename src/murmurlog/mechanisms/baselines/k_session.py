@@ -1,8 +1,11 @@
-"""k-session anonymity, after Motwani and Nabar 2008: sessions made equal by adding and deleting words.
+"""k-session anonymity: sessions made equal by adding and deleting words, with a greedy algorithm of ours.
 
-A baseline without any guarantee, like `k_anonymity`. The paper minimises the number of edited
-keywords; here a greedy algorithm approximates that: sessions, sorted by their keywords from frequent
-to rare, are grouped into k units, and each group is published with the keywords of its majority.
+A baseline without any guarantee, like `k_anonymity`. The notion is that of Motwani and Nabar 2008, who
+minimise the number of edited keywords.
+
+Differs: their approximation algorithms, with factors O(k log k) and O(1), are not used. Sessions,
+sorted by their keywords from frequent to rare, are grouped into k units, and each group is published
+with the keywords of its majority. No factor is proved; a test compares it with the optimum.
 """
 
 import itertools
