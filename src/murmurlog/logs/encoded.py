@@ -73,6 +73,10 @@ class EncodedRows:
             kept={name: column.at(rows) for name, column in self.kept.items()},
         )
 
+    def empty(self) -> "EncodedRows":
+        """None of the rows."""
+        return self.at(np.zeros(self.rows, bool))
+
     def since(self, moment: datetime) -> "EncodedRows":
         """The rows from a moment on; rows without a time are not among them."""
         start = np.datetime64(moment, "us").astype(np.int64)

@@ -45,6 +45,10 @@ class Partitions:
         """Every row, as `EncodedRows.table` has it; stays on disk."""
         return pa.concat_tables([map_file(file) for file in self.files])
 
+    def empty(self) -> EncodedRows:
+        """None of the rows."""
+        return next(self.partitions()).empty()
+
     def partitions(self) -> Iterator[EncodedRows]:
         """The partitions, one after the other."""
         for file in self.files:

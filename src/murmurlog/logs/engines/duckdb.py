@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from murmurlog.bundle.scratch import scratch
 from murmurlog.errors import EngineError, InputError, UsageError
+from murmurlog.logs.engines.compilers import load_compilers_on_demand
 from murmurlog.logs.engines.self_test import self_test
 
 ROWS_A_BATCH = 200_000
@@ -77,8 +78,11 @@ class DuckEngine:
 
     def keep(self, table: pa.Table) -> Any:
         """An Arrow table as a table of the engine."""
-        with _translate_errors():
-            return self.backend.create_table(self.new_name(), ibis.memtable(table))
+        name = self.new_name()
+        with _translate_errors(), self.backend.con.cursor() as cursor:
+            cursor.register("given", table)  # `ibis.memtable` would import pandas
+            cursor.execute(f"CREATE TABLE {name} AS FROM given")
+        return self.backend.table(name)
 
     def show(self, table: pa.Table) -> Any:
         """An Arrow table as a table of the engine, without a copy; dictionaries become strings."""
@@ -246,6 +250,7 @@ def connect(*, memory: str | None = None, folder: Path | None = None) -> Iterato
     """An engine in a new private folder below `folder` (default: the system's temporary folder)."""
     with scratch(folder or Path(tempfile.gettempdir())) as private:
         # Tables live in memory and spill to the folder; a database file costs four times the CPU.
+        load_compilers_on_demand()
         backend = ibis.duckdb.connect()
         try:
             settings = {
