@@ -7,14 +7,15 @@ then item, or by a keyed hash of unit and item and then item. Never by the order
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeAlias
 
 import ibis
 import numpy as np
 import pyarrow as pa
 
-from murmurlog.bundle.schema import LISTS, SEPARATOR, WAYS
+from murmurlog.bundle.schema import SEPARATOR, WAYS
+from murmurlog.counting.choice import KEY_BYTES, ChoiceKey, choose, with_order
 from murmurlog.counting.holdings import Holdings
 from murmurlog.counting.items import EncodedItems, Items
 from murmurlog.errors import EngineError, InputError, UsageError
@@ -136,8 +137,10 @@ def bound(
             raise UsageError("--count rows keeps a unit's first rows: it needs --bound first")
         # Equal rows of a unit are interchangeable, so this too is a total order (A7).
         distinct = items.table
-    elif way == "first" and isinstance(items, EncodedItems):
-        return _bound_encoded(items, per_user=per_user, places=places)
+    elif isinstance(items, EncodedItems):
+        return _bound_encoded(
+            items, per_user=per_user, places=places, key=_key(entropy) if way == "random" else None
+        )
     else:
         distinct = items.table.group_by(["unit", *items.keys]).aggregate(
             time=items.table.time.min()
@@ -145,15 +148,8 @@ def bound(
     if way == "first":
         order = [distinct.time.asc(nulls_first=False)]
     else:
-        # The key only makes the choice unpredictable; the proof holds for any fixed key.
-        key = entropy.bytes(16).hex()
-        # The only name of a row is its position, which other rows can change.
-        names = items.keys if items.unit == "row" else ("unit", *items.keys)
-        parts = [
-            distinct[name].join(SEPARATOR) if name in LISTS else distinct[name] for name in names
-        ]
-        text = ibis.literal(SEPARATOR).join([ibis.literal(key), *parts])
-        order = [text.hexdigest("sha256")]
+        distinct = _with_order(items, distinct, _key(entropy))
+        order = [distinct.order]
     place = ibis.row_number().over(
         ibis.window(group_by="unit", order_by=[*order, *(distinct[k] for k in items.keys)])
     )
@@ -172,17 +168,34 @@ def bound(
     )
 
 
+def _key(entropy: Entropy) -> ChoiceKey:
+    # The key only makes the choice unpredictable; the proof holds for any fixed key.
+    return ChoiceKey(secret=entropy.bytes(KEY_BYTES))
+
+
+def _with_order(items: Items, distinct: Any, key: ChoiceKey) -> Any:
+    """Distinct units and items with the order of the random bound, which Python computes in batches."""
+    rows = distinct.select("unit", *items.keys)
+    schema = rows.schema().to_pyarrow().append(pa.field("order", pa.int64()))
+    # The only name of a row is its position, which other rows can change.
+    unit = None if items.unit == "row" else "unit"
+    work = partial(with_order, key=key, unit=unit, keys=items.keys, separator=SEPARATOR)
+    return items.engine.map_batches(schema, rows, work)
+
+
 def _bound_encoded(
-    items: EncodedItems, *, per_user: int, places: bool
+    items: EncodedItems, *, per_user: int, places: bool, key: ChoiceKey | None
 ) -> EncodedBounded | PartitionedBounded:
-    """The first distinct items of each unit, by sorting codes: the same rows, faster."""
+    """The first distinct items of each unit (with a key: in its order), by sorting codes."""
     engine, keys = items.log.engine, items.keys
     description: dict[str, Any] = {
         "engine": engine, "kind": items.kind, "keys": keys, "unit": items.unit,
-        "per_user": per_user, "way": "first", "count": "users",
+        "per_user": per_user, "way": "random" if key else "first", "count": "users",
     }  # fmt: skip
 
     def first(held: Holdings) -> FirstItems:
+        if key is not None:
+            return chosen_items(held, key=key, per_unit=per_user, places=places)
         return first_items(
             unit=held.unit,
             time=held.time,
@@ -229,6 +242,27 @@ def _count(keys: tuple[str, ...], held: Holdings, kept: FirstItems) -> pa.Table:
     return pa.table(columns | {"users": pa.array(users[some], pa.int64())})
 
 
+def chosen_items(held: Holdings, *, key: ChoiceKey, per_unit: int, places: bool) -> FirstItems:
+    """The first `per_unit` distinct items of each unit in the order of the random bound."""
+    unit, item, place = choose(
+        unit=held.unit,
+        item=held.item,
+        per_unit=per_unit,
+        unit_hashes=partial(held.unit_hashes, key=key),
+        item_hashes=partial(held.item_hashes, key=key),
+        ranks=held.ranks,
+        places=places,
+    )
+    _check(unit, per_unit)
+    return FirstItems(unit=unit, item=item, place=place)
+
+
+def _check(units: Integers, per_unit: int) -> None:
+    """The proofs depend on the bound, so the result is checked."""
+    if len(units) and np.bincount(units).max() > per_unit:
+        raise EngineError(f"bounding left a unit more than {per_unit} items: this is a bug")
+
+
 def first_items(
     *,
     unit: Integers,
@@ -266,10 +300,7 @@ def first_items(
     place = so_far[kept] - before[units[kept]]
     few = place < per_unit
     kept, place = kept[few], place[few]
-    if (
-        np.bincount(units[kept]).max() > per_unit
-    ):  # the proofs depend on it, so the result is checked
-        raise EngineError(f"bounding left a unit more than {per_unit} items: this is a bug")
+    _check(units[kept], per_unit)
     # One type whatever the rows are: partitions of a log are concatenated.
     return FirstItems(unit=units[kept], item=items[kept], place=place.astype(np.int32, copy=False))
 

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from murmurlog.counting.choice import ChoiceKey, Words, combine
 from murmurlog.logs.encoded import NEVER, EncodedColumn, EncodedRows, Integers
 
 PERIODS = {"user-month": "M", "user-week": "W", "user-day": "D"}
@@ -63,6 +64,21 @@ class Holdings:
         """Only rows whose item is not listed."""
         kept = self.places(listed)[self.item] < 0
         return replace(self, unit=self.unit[kept], time=self.time[kept], item=self.item[kept])
+
+    def unit_hashes(self, units: Integers, key: ChoiceKey) -> Words:
+        """The hashes of distinct units for the random bound."""
+        if self.unit_user is None:
+            return key.units(self.users.take(pa.array(units)))
+        names = self.names(units)
+        return np.asarray(key.units(names.dictionary)[names.indices.to_numpy()])
+
+    def item_hashes(self, items: Integers, key: ChoiceKey) -> Words:
+        """The hashes of some items for the random bound; each distinct text is hashed once."""
+        columns = []
+        for place, each in enumerate(self.keys):
+            codes, which = np.unique(each.codes[items], return_inverse=True)
+            columns.append(key.column(each.texts.take(pa.array(codes)), place)[which])
+        return combine(columns)
 
     def names(self, units: Integers) -> pa.Array:
         """The names of units, as the table of the same items has them."""

@@ -6,7 +6,6 @@ each distinct string once. Only for rows that fit into memory: `partitions` ensu
 `table_cleaning` gives the same rows for any log.
 """
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -203,13 +202,9 @@ def _clean_queries(
     query: EncodedColumn, cleaning: Cleaning
 ) -> tuple[EncodedColumn, Mapping[str, Integers]]:
     """The queries as keys, and under each reason to drop queries the codes of those."""
-    texts, suspect = query.texts, cleaning.suspect
-    # One pass finds the strings that may change or be dropped; usually there are few.
-    if cleaning.screens and suspect is None:
-        checked = pc.is_valid(texts)
-    else:
-        pattern = changeable(cleaning.keys) + (f"|[{re.escape(suspect)}]" if suspect else "")
-        checked = pc.match_substring_regex(texts, pattern)
+    texts = query.texts
+    # One pass finds the strings that may change; usually there are few.
+    checked = pc.match_substring_regex(texts, changeable(cleaning.keys))
     for space in (pc.starts_with(texts, " "), pc.ends_with(texts, " "), pc.equal(texts, "")):
         checked = pc.or_(checked, space)
     places = pc.indices_nonzero(checked)
@@ -221,13 +216,22 @@ def _clean_queries(
     codes = query.codes
     if differs.any():
         codes = np.append(becomes, np.int32(-1))[codes]  # none stays none
-    reasons: dict[str, set[int]] = {}
-    if cleaning.screens:
-        for code, text in zip(becomes[places.to_numpy()].tolist(), clean, strict=True):
-            for reason in cleaning.reasons(text) if text is not None else ():
-                reasons.setdefault(reason, set()).add(code)
-    found = {reason: np.array(sorted(some)) for reason, some in sorted(reasons.items())}
+    found = _screen(texts, np.flatnonzero(becomes == np.arange(len(becomes))), cleaning)
     return EncodedColumn(codes=codes, texts=texts), found
+
+
+def _screen(texts: pa.Array, clean: Integers, cleaning: Cleaning) -> dict[str, Integers]:
+    """The codes of the queries that each reason drops, among those that are clean."""
+    reasons: dict[str, list[int]] = {}
+    if cleaning.screens:
+        suspects = texts if len(clean) == len(texts) else texts.take(pa.array(clean))
+        # Python looks at the few strings that Arrow cannot rule out.
+        left = pc.indices_nonzero(cleaning.may_drop(suspects))
+        codes = clean[left.to_numpy()].tolist()
+        for code, text in zip(codes, suspects.take(left).to_pylist(), strict=True):
+            for reason in cleaning.reasons(text):
+                reasons.setdefault(reason, []).append(code)
+    return {reason: np.array(some) for reason, some in sorted(reasons.items())}
 
 
 def _recode(

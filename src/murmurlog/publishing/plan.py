@@ -403,9 +403,7 @@ class _Request:
         for table, each in made.items():
             at = each, delta * self.tables[table].share
             if at not in plans:
-                guarantee = each.guarantee(
-                    delta=at[1], unit=self.unit, neighbours=self.neighbours
-                )
+                guarantee = each.guarantee(delta=at[1], unit=self.unit, neighbours=self.neighbours)
                 plans[at] = Plan(mechanism=each, guarantee=guarantee)
         return {t: plans[each, delta * self.tables[t].share] for t, each in made.items()}
 
