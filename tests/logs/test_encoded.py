@@ -23,13 +23,15 @@ from tallies import tallies
 
 import murmurlog.logs.partitions
 from murmurlog.bundle.canonical import CANONICAL, canonical
+from murmurlog.bundle.keys import clean_url
 from murmurlog.bundle.schema import BY_VALUE
 from murmurlog.counting.bound import EncodedBounded, bound, first_items
 from murmurlog.counting.holdings import Holdings
 from murmurlog.counting.items import EncodedItems, items
 from murmurlog.counting.tally import tally
 from murmurlog.logs import cleaning
-from murmurlog.logs.encoded import NEVER, EncodedColumn
+from murmurlog.logs.cleaning import Cleaning
+from murmurlog.logs.encoded import NEVER, EncodedColumn, _plain_urls
 from murmurlog.logs.engines.duckdb import DuckEngine, connect
 from murmurlog.logs.log import EncodedLog, TableLog, read
 from murmurlog.logs.source import find
@@ -50,6 +52,7 @@ READINGS = {
     "a kept column": {"keep": {BY_VALUE: "country"}, "where": {"country": "DE"}},
     "whole urls": {"url": "full"},
     "no urls": {"url": None},
+    "hosts": {"url": "host"},
     "canonical keys": {"keys": CANONICAL, "deny": frozenset(["www.query.com", "istanbul"])},
     "denied": {"deny": frozenset(["query 1*", "istanbul"])},
 }
@@ -326,3 +329,53 @@ def test_texts_are_ranked_by_their_bytes():
     )  # fmt: skip
     ranks = holdings.ranks(np.arange(len(texts)))
     assert [texts[i] for i in np.argsort(ranks)] == sorted(texts, key=str.encode)
+
+
+URLS = st.lists(
+    st.sampled_from(
+        [
+            "http://",
+            "https://",
+            "www.",
+            "a",
+            "b-c",
+            "é",
+            "A",
+            ".",
+            "org",
+            "/",
+            "//",
+            "?",
+            "q=1",
+            "#",
+            ":80",
+            " ",
+            "\n",
+        ]
+    ),
+    max_size=9,
+).map("".join)
+
+
+@settings(deadline=None)
+@given(url=URLS, level=st.sampled_from(["host", "path", "full"]))
+def test_urls_of_the_common_form_are_cleaned_as_all_are(url, level):
+    (found,) = _plain_urls(pa.array([url]), Cleaning(url=level)).to_pylist()
+    assert found in (None, clean_url(url, level))
+
+
+def test_most_urls_are_of_the_common_form():
+    urls = [
+        "http://www.a.org/b/?q=1#x",
+        "a.org",
+        "https://a-b.co.uk/c/",
+        "www.com",
+        "é.org",
+        "a.org:80",
+    ]
+    made = {
+        level: _plain_urls(pa.array(urls), Cleaning(url=level)).to_pylist()
+        for level in ("path", "full")
+    }
+    assert made["path"] == ["a.org/b", "a.org", "a-b.co.uk/c", "www.com", None, None]
+    assert made["full"][0] == "a.org/b?q=1"

@@ -6,7 +6,7 @@ each distinct string once. Only for rows that fit into memory: `partitions` ensu
 `table_cleaning` gives the same rows for any log.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from murmurlog.bundle.canonical import changeable
+from murmurlog.bundle.keys import PLAIN_URL
 from murmurlog.logs.cleaning import Cleaning, judge
 
 TYPED = ("time", "bad_time", "rank")
@@ -119,7 +120,7 @@ def encode(pieces: dict[str, list[pa.Array]], cleaning: Cleaning) -> EncodedRows
     rows, bad_time = _encode_all(pieces, cleaning.keep)
     query, reasons = _clean_queries(rows.query, cleaning)
     linked = rows.url.codes >= 0 if rows.url else np.zeros(rows.rows, bool)
-    url = _clean_urls(rows.url, cleaning.cleaners["url"]) if rows.url else None
+    url = _clean_urls(rows.url, cleaning) if rows.url else None
     rows = replace(rows, query=query, url=url)
     stays, broken = judge(_EncodedColumns(rows, bad_time, linked), cleaning)
     cleaning.broken.update({reason: int(n) for reason, n in broken.items()})
@@ -258,9 +259,25 @@ def _recode(
     return becomes, pa.concat_arrays([texts, added])
 
 
-def _clean_urls(url: EncodedColumn, clean: Callable[[str], str | None]) -> EncodedColumn:
-    cleaned = pa.array([clean(text) for text in url.texts.to_pylist()], pa.string())
+def _clean_urls(url: EncodedColumn, cleaning: Cleaning) -> EncodedColumn:
+    cleaned, clean = _plain_urls(url.texts, cleaning), cleaning.cleaners["url"]
+    if cleaned.null_count:
+        left = pc.is_null(cleaned)
+        rest = [clean(text) for text in url.texts.filter(left).to_pylist()]
+        cleaned = pc.replace_with_mask(cleaned, left, pa.array(rest, pa.string()))
     encoded = cleaned.dictionary_encode()
     becomes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
     codes = np.append(becomes, np.int32(-1))[url.codes]
     return EncodedColumn(codes=codes, texts=encoded.dictionary)
+
+
+def _plain_urls(texts: pa.Array, cleaning: Cleaning) -> pa.Array:
+    """What `clean_url` makes of urls of the most common form; null where Python has to look."""
+    if cleaning.kept:
+        return pa.nulls(len(texts), pa.string())
+    parts = pc.extract_regex(texts, rf"\A{PLAIN_URL}\z")  # null where it does not match
+    names = {"host": ["host"], "path": ["host", "path"], "full": ["host", "path", "query"]}
+    columns = {name: pc.struct_field(parts, name) for name in names[cleaning.url or "host"]}
+    if "path" in columns:
+        columns["path"] = pc.ascii_rtrim(columns["path"], "/")
+    return pc.binary_join_element_wise(*columns.values(), "")

@@ -69,6 +69,8 @@ def _part(kind: str, given: Any) -> str:
 
 def _set(kind: str, given: Any) -> str:
     """One character: those of ASCII that the part matches."""
+    if kind == "LITERAL" and given < len(ASCII):
+        return f"\\x{given:02x}"
     members = given if kind == "IN" else [(getattr(constants, kind), given)]
     negated = any(str(name) == "NEGATE" for name, _ in members)
     found = [

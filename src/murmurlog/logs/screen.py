@@ -135,7 +135,7 @@ class Screen:
         may = pc.is_valid(queries)
         if self.needs is not None:
             may = pc.and_(may, pc.match_substring_regex(queries, f"[{re.escape(self.needs)}]"))
-        if self.relaxed is not None:
+        if pc.any(may).as_py() and self.relaxed is not None:
             # Joiners and digits of other scripts are not ASCII.
             matches = pc.match_substring_regex(queries, self.relaxed)
             may = pc.and_(may, pc.or_(matches, pc.invert(pc.string_is_ascii(queries))))

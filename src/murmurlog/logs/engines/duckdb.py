@@ -91,6 +91,10 @@ class DuckEngine:
         self.backend.con.register(name, table)
         return self.backend.table(name)
 
+    def find_shown(self, expression: Any) -> pa.Table | None:
+        """The Arrow table that `show` was given, if the expression is what it returned."""
+        return self._shown.get(_name(expression))
+
     @contextmanager
     def open_file(self, schema: pa.Schema) -> Iterator[tuple[Path, pa.ipc.RecordBatchFileWriter]]:
         """A new Arrow file in the engine's private folder, and its writer."""
@@ -141,7 +145,7 @@ class DuckEngine:
         return self._stream(expression, rows=rows, ordered=True)
 
     def _stream(self, expression: Any, *, rows: int, ordered: bool) -> Iterator[pa.RecordBatch]:
-        if (shown := self._shown.get(_name(expression))) is not None:
+        if (shown := self.find_shown(expression)) is not None:
             schema = pa.schema([(name, _plain(kind)) for name, kind in _types(shown)])
             for batch in shown.to_batches(rows):
                 yield batch.cast(schema)
