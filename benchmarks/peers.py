@@ -38,7 +38,9 @@ class Way:
 
     title: str
     script: str | None = None  # in benchmarks/peers; None: murmurlog itself
-    flags: tuple[str, ...] = ()  # of a release after --mechanism; of a script: tables and cap
+    flags: tuple[
+        str, ...
+    ] = ()  # after --mechanism, if not the default; of a script: tables and cap
     tables: str = "query"
     needs: str | None = None  # a file of requirements: an environment of its own
     capped: bool = False  # not private, and does the same cap: a yardstick
@@ -94,7 +96,7 @@ JOBS = {
         "query", cap=10, threshold=THRESHOLD, random=(*THRESHOLD, "--bound", "random")
     ),
     "rounds": compare("query,click", cap=100, rounds=ROUNDS),
-    "four": compare("query,click,pair,session", cap=100, rounds=ROUNDS),
+    "four": compare("query,click,pair,session", cap=100, default=()),
     "plain-threshold": compare("query", cap=10, plain=True, threshold=THRESHOLD),
     "plain-rounds": compare("query", cap=100, plain=True, rounds=ROUNDS),
 }
@@ -175,7 +177,7 @@ def run(way: Way, python: str, log: Path, out: Path, rows: int) -> Cost | None:
     else:
         program = [python, "-c", "from murmurlog.cli.main import main; main()"]
         command = [*program, "release", str(log), "--tables", way.tables, *BUDGET, "--json"]
-        command += ["--out", str(out), "--mechanism", *way.flags]
+        command += ["--out", str(out), *(["--mechanism", *way.flags] if way.flags else [])]
     try:
         return measure(command)
     except SystemExit as error:

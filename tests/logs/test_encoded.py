@@ -8,6 +8,7 @@ import sys
 import textwrap
 from collections import Counter
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 import duckdb
@@ -41,7 +42,7 @@ from murmurlog.privacy.sampler import SystemEntropy
 
 COUNTED = [
     (kind, unit, way)
-    for kind in ("query", "click")
+    for kind in ("query", "click", "pair", "session", "keyword")
     for unit in ("user", "user-day", "user-week", "user-month")
     for way in ("first", "random")
 ]
@@ -136,7 +137,7 @@ def test_both_paths_agree_on_a_hostile_log(reading, texts, general, tmp_path):
     if texts:
         log = with_texts(log, seed=6)
     pq.write_table(log, tmp_path / "log.parquet", row_group_size=700)
-    counted = COUNTED if reading != "no urls" else [c for c in COUNTED if c[0] == "query"]
+    counted = COUNTED if reading != "no urls" else [c for c in COUNTED if c[0] != "click"]
     encoded, texts = both(general, tmp_path / "log.parquet", counted, **READINGS[reading])
     assert encoded == texts
     assert len(encoded["rows"]) > 100
@@ -231,17 +232,38 @@ def test_a_rule_of_cleaning_is_one_for_all_paths(path, general, tmp_path, monkey
     assert 0 < clicked < before.rows
 
 
-def test_only_published_queries_count_where_a_table_follows(general, tmp_path):
-    log = hostile_log(2000, seed=3)
-    pq.write_table(log, tmp_path / "log.parquet")
-    known = pa.table({"query": ["query 1", "query 2", "query 3", "nobody asks this"]})
+@pytest.mark.parametrize(
+    ("kind", "more"),
+    [
+        ("click", {}),
+        ("pair", {}),
+        ("pair", {"gap": 86_400 * 9.5, "since": datetime(2024, 1, 9)}),
+        ("session", {"gap": 3.0}),
+        ("session", {"gap": 86_400 * 9.5, "longest": 3}),
+        ("session", {"gap": 86_400 * 2, "unit": "user-week"}),
+    ],
+)
+@pytest.mark.parametrize("published", [True, False])
+def test_only_published_queries_count_where_a_table_follows(
+    kind, more, published, general, tmp_path
+):
+    log = hostile_log(2500, seed=3)
+    # Seconds of many days: both near and distant rows, and some of one time.
+    coarse = pa.compute.floor_temporal(log["time"], unit="hour", multiple=6)
+    pq.write_table(log.set_column(1, "time", coarse), tmp_path / "log.parquet")
+    queries = ["nobody asks this", *(f"query {n}" for n in range(60)), "istanbul", "x'y"]
+    known = pa.table({"query": queries}) if published else None
 
     def count():
         with connect() as engine:
-            held = items(
-                read(find(str(tmp_path / "log.parquet")), engine=engine), kind="click", known=known
+            found = read(find(str(tmp_path / "log.parquet")), engine=engine)
+            kept = tally(
+                bound(
+                    items(found, kind=kind, known=known, **more),
+                    per_user=2,
+                    entropy=SystemEntropy(),
+                )
             )
-            kept = tally(bound(held, per_user=2, entropy=SystemEntropy()))
             return sorted(json.dumps(row) for b in kept.batches() for row in b.to_pylist())
 
     numbers = count()

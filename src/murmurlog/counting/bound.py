@@ -18,6 +18,7 @@ from murmurlog.bundle.schema import SEPARATOR, WAYS
 from murmurlog.counting.choice import KEY_BYTES, ChoiceKey, choose, with_order
 from murmurlog.counting.holdings import Holdings
 from murmurlog.counting.items import EncodedItems, Items
+from murmurlog.counting.sorting import group, in_time, sort_ties
 from murmurlog.errors import EngineError, InputError, UsageError
 from murmurlog.logs.encoded import EncodedRows, Integers, Mask
 from murmurlog.logs.engines.protocol import Engine, LocalEngine
@@ -236,7 +237,7 @@ def _count(keys: tuple[str, ...], held: Holdings, kept: FirstItems) -> pa.Table:
     users = np.bincount(kept.item)
     some = np.flatnonzero(users)
     columns = {
-        name: key.at(some).column().dictionary_decode()
+        name: key.texts.take(pa.array(key.codes[some]))
         for name, key in zip(keys, held.keys, strict=True)
     }
     return pa.table(columns | {"users": pa.array(users[some], pa.int64())})
@@ -282,13 +283,13 @@ def first_items(
     if len(unit) == 0:
         none = np.zeros(0, np.int64)
         return FirstItems(unit=none, item=none, place=none.astype(np.int32))
-    order, units, alike = _in_time(unit, time)
+    order, units, alike = in_time(unit, time)
     rows = np.bincount(units)
     if not places:
         # A unit with no more rows than it may keep keeps every item, in whatever order.
         alike &= (rows > per_unit)[units[1:]]
     if alike.any():
-        order = _sort_ties(order, alike, item, ranks)
+        order = sort_ties(order, alike, item, ranks)
     items = item[order]
     del order, alike
     new = _first_of_each(units, items)
@@ -305,62 +306,10 @@ def first_items(
     return FirstItems(unit=units[kept], item=items[kept], place=place.astype(np.int32, copy=False))
 
 
-def _in_time(unit: Integers, time: Integers) -> tuple[Integers, Integers, Mask]:
-    """An order of rows by unit and time, the units in it, and which neighbours are of one time.
-
-    Rows are grouped by unit first. In most logs they are then in order of time; only units whose
-    rows are not are sorted by time.
-    """
-    order, units = _group(unit)
-    times = time[order]
-    same = units[1:] == units[:-1]
-    falls = np.flatnonzero(same & (times[1:] < times[:-1]))
-    if len(falls):
-        unsorted = np.zeros(int(units[-1]) + 1, bool)
-        unsorted[units[falls]] = True
-        rows = np.flatnonzero(unsorted[units])
-        inside = np.lexsort((times[rows], units[rows]))
-        order[rows] = order[rows][inside]
-        times = time[order]
-    return order, units, same & (times[1:] == times[:-1])
-
-
-def _group(number: Integers) -> tuple[Integers, Integers]:
-    """The positions of equal codes side by side, in their order; and the codes there.
-
-    Code and position share a word: sorting words is several times faster than sorting positions.
-    """
-    bits = np.uint64(len(number).bit_length())
-    words = number.astype(np.uint64)
-    words <<= bits
-    words |= np.arange(len(number), dtype=np.uint64)
-    words.sort()
-    numbers = (words >> bits).astype(number.dtype)
-    words &= (np.uint64(1) << bits) - np.uint64(1)
-    return words.view(np.int64), numbers
-
-
-def _sort_ties(
-    order: Integers, alike: Mask, item: Integers, ranks: Callable[[Integers], Integers]
-) -> Integers:
-    """The order with each run of rows of one unit and time sorted by the bytes of the keys."""
-    run = np.zeros(len(order), bool)
-    run[1:] |= alike
-    run[:-1] |= alike
-    rows = np.flatnonzero(run)  # of all runs, one after the other
-    starts = np.ones(len(order), bool)
-    starts[1:] = ~alike
-    number = np.cumsum(starts[rows])
-    distinct, which = np.unique(item[order[rows]], return_inverse=True)
-    inside = np.lexsort((ranks(distinct)[which], number))
-    order[rows] = order[rows][inside]
-    return order
-
-
 def _first_of_each(units: Integers, items: Integers) -> Mask:
     """Whether a row is the first of its unit with its item; rows are sorted by unit."""
     # Rows with one item, by position: those of one unit are adjacent, too, the first in front.
-    at, items = _group(items)
+    at, items = group(items)
     same = items[1:] == items[:-1]
     holder = units[at]
     same &= holder[1:] == holder[:-1]

@@ -29,7 +29,7 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EncodedColumn:
-    """A column of strings: for each row the code of its string, -1 for none."""
+    """A column of strings (or lists of them): for each row the code of its string, -1 for none."""
 
     codes: npt.NDArray[np.int32]
     texts: pa.Array  # the string of each code
@@ -38,8 +38,10 @@ class EncodedColumn:
         """Some of the rows."""
         return EncodedColumn(codes=self.codes[rows], texts=self.texts)
 
-    def column(self) -> pa.DictionaryArray:
-        """The column as an Arrow dictionary array; no string is copied."""
+    def column(self) -> pa.Array:
+        """The column as an Arrow dictionary array; no string is copied. Lists are."""
+        if pa.types.is_list(self.texts.type):
+            return self.texts.take(pa.array(self.codes))
         none = self.codes < 0
         codes = pa.array(self.codes, mask=none if none.any() else None)
         return pa.DictionaryArray.from_arrays(codes, self.texts, safe=False)
