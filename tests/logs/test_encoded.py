@@ -295,6 +295,37 @@ def test_items_and_numbers_for_rounds_are_the_same(general, tmp_path):
     assert max(map(len, numbers)) == 20
 
 
+@pytest.mark.parametrize("kind", [pa.int64(), pa.int32(), pa.uint16(), pa.uint64(), pa.float64()])
+@pytest.mark.parametrize("room", [None, 40_000.0])
+def test_users_that_are_whole_numbers_are_users_by_their_text(
+    kind, room, general, tmp_path, monkeypatch
+):
+    """Without times, too: in memory, in partitions and as a table."""
+    if room:
+        monkeypatch.setattr(murmurlog.logs.partitions, "ROWS_A_BATCH", 700)
+    log = hostile_log(2000, seed=4)
+    users = [None if n % 40 == 0 else n * n % 97 for n in range(2000)]
+    if not pa.types.is_unsigned_integer(kind):
+        users = [user if user is None or user % 3 else -user for user in users]
+    largest = {pa.int64(): [-(2**63), 2**63 - 1], pa.uint64(): [2**64 - 1, 0]}.get(kind, [0, 7])
+    table = pa.table({"user": pa.array([*users[:-2], *largest], kind), "query": log["query"]})
+    pq.write_table(table, tmp_path / "log.parquet")
+    made = []
+    for turn in (lambda: None, general):
+        turn()
+        with connect() as engine:
+            if room:
+                monkeypatch.setattr(murmurlog.logs.partitions, "ROOM", room / engine.memory)
+            asked = [("query", "user", "random"), ("keyword", "user", "random")]
+            made += tallies(engine, [{"path": str(tmp_path / "log.parquet"), "counted": asked}])
+    assert made[0] == made[1]
+    assert made[0]["broken"]["no user"] == 50
+    names = {json.loads(row)[0] for row in made[0]["rows"]}
+    assert {
+        str(pa.scalar(n, kind).cast(pa.string())) for n in largest
+    } <= names or kind == pa.float64()
+
+
 def test_a_log_without_room_takes_the_general_path(tmp_path, monkeypatch):
     pq.write_table(hostile_log(500, seed=2), tmp_path / "log.parquet")
     monkeypatch.setattr(murmurlog.logs.partitions, "ROOM", 1e-9)

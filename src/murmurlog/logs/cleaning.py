@@ -51,6 +51,7 @@ def kept_url(text: str) -> str:
 class Cleaning:
     """How rows of a source become rows of a log, and how many did not, by reason."""
 
+    timed: bool = True  # whether the source has a column of times
     url: str | None = None  # how much of a url is kept; None: no urls
     keys: str | None = None  # the rules for canonical keys, by their name in a certificate
     kept: bool = False  # the rows are of a state: their text was cleaned before

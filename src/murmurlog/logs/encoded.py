@@ -21,6 +21,7 @@ from murmurlog.bundle.keys import PLAIN_URL
 from murmurlog.logs.cleaning import Cleaning, judge
 
 TYPED = ("time", "bad_time", "rank")
+USER_NUMBER = "user_number"  # a column of a source's rows: users as whole numbers, if they are
 NEVER = np.iinfo(np.int64).max  # the time of a row that has none: after all others
 
 Integers = npt.NDArray[Any]
@@ -106,15 +107,17 @@ class EncodedRows:
 
 def columns_to_encode(raw: Any, cleaning: Cleaning) -> dict[str, Any]:
     """The columns of a source's rows that `encode` needs, as Ibis expressions."""
-    columns = {
-        "user": raw.user,
-        "time": raw.time,
-        "bad_time": raw.timed & raw.time.isnull(),
-        "query": raw.query,
-    }
+    columns = {"user": user_to_encode(raw), "query": raw.query}
+    if cleaning.timed:
+        columns |= {"time": raw.time, "bad_time": raw.timed & raw.time.isnull()}
     if cleaning.url is not None:
         columns |= {"url": raw.url, "rank": raw["rank"]}
     return columns | {f"k{i}": raw[f"k{i}"] for i in range(len(cleaning.keep))}
+
+
+def user_to_encode(raw: Any) -> Any:
+    """The column of users: text, or whole numbers whose text is the user's."""
+    return raw[USER_NUMBER] if USER_NUMBER in raw.columns else raw.user
 
 
 def encode(pieces: dict[str, list[pa.Array]], cleaning: Cleaning) -> EncodedRows:
@@ -164,17 +167,22 @@ def _encode_all(pieces: dict[str, list[pa.Array]], keep: Sequence[str]) -> tuple
     """Every row of the source as it is, and whether its time cannot be read."""
     # A column at a time: its strings are freed as soon as they are encoded.
     texts = {name: _encode_column(pieces.pop(name)) for name in [*pieces] if name not in TYPED}
-    time = _concatenate(pieces.pop("time"), pa.timestamp("us")).view(pa.int64())
-    time = time.fill_null(NEVER) if time.null_count else time
+    count = len(texts["user"].codes)
+    if "time" in pieces:
+        given = _concatenate(pieces.pop("time"), pa.timestamp("us")).view(pa.int64())
+        given = given.fill_null(NEVER) if given.null_count else given
+        time = given.to_numpy(zero_copy_only=False)
+        bad_time = _concatenate(pieces["bad_time"], pa.bool_()).to_numpy(zero_copy_only=False)
+    else:  # one number stands for all rows
+        time, bad_time = np.broadcast_to(np.int64(NEVER), count), np.zeros(count, bool)
     rows = EncodedRows(
         user=_without_empty(texts["user"]),
-        time=time.to_numpy(zero_copy_only=False),
+        time=time,
         query=texts["query"],
         url=_without_empty(texts["url"]) if "url" in texts else None,
         rank=_concatenate(pieces["rank"], pa.int32()) if "rank" in pieces else None,
         kept={name: _without_empty(texts[f"k{i}"]) for i, name in enumerate(keep)},
     )
-    bad_time = _concatenate(pieces["bad_time"], pa.bool_()).to_numpy(zero_copy_only=False)
     return rows, bad_time
 
 
@@ -185,7 +193,7 @@ def _encode_column(pieces: list[pa.Array]) -> EncodedColumn:
         return EncodedColumn(codes=np.zeros(0, np.int32), texts=pa.array([], pa.string()))
     chunks = pa.chunked_array(pieces).dictionary_encode().chunks
     codes = [chunk.indices.fill_null(-1).to_numpy(zero_copy_only=False) for chunk in chunks]
-    return EncodedColumn(codes=np.concatenate(codes), texts=chunks[0].dictionary)
+    return EncodedColumn(codes=np.concatenate(codes), texts=chunks[0].dictionary.cast(pa.string()))
 
 
 def _without_empty(column: EncodedColumn) -> EncodedColumn:

@@ -180,7 +180,7 @@ def read(
     check(source, since=since, until=until, where=where, keep=kept.values())
     say(f"reading {source.name}")
     cleaning = Cleaning(
-        url=url if "url" in source.columns else None, keys=keys,
+        timed="time" in source.columns, url=url if "url" in source.columns else None, keys=keys,
         since=moment_of("--since", since), until=moment_of("--until", until), keep=tuple(kept),
         screen=screen, deny=deny,
     )  # fmt: skip

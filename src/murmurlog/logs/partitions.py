@@ -73,7 +73,7 @@ def encode_log(
     the decision. All three give each unit the same bounded items, so no output depends on it.
     """
     columns = columns_to_encode(raw, cleaning)
-    rows = raw.select(**columns, bucket=engine.bucket(raw.user, BUCKETS))
+    rows = raw.select(**columns, bucket=engine.bucket(columns["user"], BUCKETS))
     room = engine.memory * ROOM
     held: list[pa.RecordBatch] = []
     starts: list[list[int]] = []

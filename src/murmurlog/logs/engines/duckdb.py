@@ -39,7 +39,10 @@ _MICROSECONDS = ibis.udf.scalar.builtin(
 def _hash(text: Any) -> Any: ...
 
 
-_HASH = ibis.udf.scalar.builtin(_hash, name="hash", signature=(("string",), "uint64"))
+_HASH = {
+    kind: ibis.udf.scalar.builtin(_hash, name="hash", signature=((kind,), "uint64"))
+    for kind in ("string", "int64")
+}
 
 
 class DuckEngine:
@@ -113,8 +116,8 @@ class DuckEngine:
         return file
 
     def bucket(self, text: Any, count: int) -> Any:
-        """A number below `count`, up to 256, that depends on the text alone."""
-        return (_HASH(text) % count).cast("uint8")
+        """A number below `count`, up to 256, that depends on the text (or whole number) alone."""
+        return (_HASH[str(text.type())](text) % count).cast("uint8")
 
     @property
     def memory(self) -> int:

@@ -72,7 +72,7 @@ class LocalEngine(Engine, Protocol):
         """The expression's rows as Arrow batches of `rows` rows; rows of a file in its order."""
 
     def bucket(self, text: Any, count: int) -> Any:
-        """A number below `count`, up to 256, that depends on the text alone."""
+        """A number below `count`, up to 256, that depends on the text (or whole number) alone."""
 
     def open_file(
         self, schema: "pa.Schema"
