@@ -4,7 +4,6 @@ No engine, no numbers, no joins: rows are dropped one by one, each unit's items 
 Only the rules for text (`text.py`, `screen.py`) are those of the package, as they are Python already.
 """
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ from typing import Any
 
 from road_logs import Case, Row, Table
 
+from murmurlog.auditing.bound_replay import random_order
 from murmurlog.bundle.keys import clean_url, keywords, normalise
 from murmurlog.bundle.schema import SEPARATOR
 from murmurlog.logs.screen import load
@@ -120,7 +120,7 @@ def bounded(table: Table, rows: Sequence[Row]) -> list[tuple[str, Item]]:
     held: dict[str, list[Held]] = {}
     for one in _items(table, _with_units(table, rows)):
         held.setdefault(one[0], []).append(one)
-    key = SeededEntropy(table.seed).bytes(16).hex()
+    key = SeededEntropy(table.seed).bytes(16)
     found = []
     for unit, items in held.items():
         if table.count == "users":
@@ -140,11 +140,10 @@ def _bytes(item: Item) -> list[Any]:
     return [[t.encode() for t in key] if isinstance(key, tuple) else key.encode() for key in item]
 
 
-def _hash(key: str, table: Table, one: Held) -> str:
+def _hash(key: bytes, table: Table, one: Held) -> int:
     """The keyed hash of unit and item; a row has no name of its own."""
     parts = [SEPARATOR.join(k) if isinstance(k, tuple) else k for k in one[2]]
-    named = parts if table.unit == "row" else [one[0], *parts]
-    return hashlib.sha256(SEPARATOR.join([key, *named]).encode()).hexdigest()
+    return random_order(key, None if table.unit == "row" else one[0], parts)
 
 
 def _with_units(table: Table, rows: Sequence[Row]) -> list[tuple[str, Row]]:

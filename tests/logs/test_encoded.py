@@ -8,6 +8,7 @@ import sys
 import textwrap
 from collections import Counter
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 import duckdb
@@ -23,13 +24,15 @@ from tallies import tallies
 
 import murmurlog.logs.partitions
 from murmurlog.bundle.canonical import CANONICAL, canonical
+from murmurlog.bundle.keys import clean_url
 from murmurlog.bundle.schema import BY_VALUE
 from murmurlog.counting.bound import EncodedBounded, bound, first_items
 from murmurlog.counting.holdings import Holdings
 from murmurlog.counting.items import EncodedItems, items
 from murmurlog.counting.tally import tally
 from murmurlog.logs import cleaning
-from murmurlog.logs.encoded import NEVER, EncodedColumn
+from murmurlog.logs.cleaning import Cleaning
+from murmurlog.logs.encoded import NEVER, EncodedColumn, _plain_urls
 from murmurlog.logs.engines.duckdb import DuckEngine, connect
 from murmurlog.logs.log import EncodedLog, TableLog, read
 from murmurlog.logs.source import find
@@ -38,9 +41,10 @@ from murmurlog.mechanisms.rounds.weights import hold
 from murmurlog.privacy.sampler import SystemEntropy
 
 COUNTED = [
-    (kind, unit, "first")
-    for kind in ("query", "click")
+    (kind, unit, way)
+    for kind in ("query", "click", "pair", "session", "keyword")
     for unit in ("user", "user-day", "user-week", "user-month")
+    for way in ("first", "random")
 ]
 SCREENED = {"jane@gmail.com"}
 READINGS = {
@@ -49,6 +53,7 @@ READINGS = {
     "a kept column": {"keep": {BY_VALUE: "country"}, "where": {"country": "DE"}},
     "whole urls": {"url": "full"},
     "no urls": {"url": None},
+    "hosts": {"url": "host"},
     "canonical keys": {"keys": CANONICAL, "deny": frozenset(["www.query.com", "istanbul"])},
     "denied": {"deny": frozenset(["query 1*", "istanbul"])},
 }
@@ -132,7 +137,7 @@ def test_both_paths_agree_on_a_hostile_log(reading, texts, general, tmp_path):
     if texts:
         log = with_texts(log, seed=6)
     pq.write_table(log, tmp_path / "log.parquet", row_group_size=700)
-    counted = COUNTED if reading != "no urls" else COUNTED[:4]
+    counted = COUNTED if reading != "no urls" else [c for c in COUNTED if c[0] != "click"]
     encoded, texts = both(general, tmp_path / "log.parquet", counted, **READINGS[reading])
     assert encoded == texts
     assert len(encoded["rows"]) > 100
@@ -227,17 +232,38 @@ def test_a_rule_of_cleaning_is_one_for_all_paths(path, general, tmp_path, monkey
     assert 0 < clicked < before.rows
 
 
-def test_only_published_queries_count_where_a_table_follows(general, tmp_path):
-    log = hostile_log(2000, seed=3)
-    pq.write_table(log, tmp_path / "log.parquet")
-    known = pa.table({"query": ["query 1", "query 2", "query 3", "nobody asks this"]})
+@pytest.mark.parametrize(
+    ("kind", "more"),
+    [
+        ("click", {}),
+        ("pair", {}),
+        ("pair", {"gap": 86_400 * 9.5, "since": datetime(2024, 1, 9)}),
+        ("session", {"gap": 3.0}),
+        ("session", {"gap": 86_400 * 9.5, "longest": 3}),
+        ("session", {"gap": 86_400 * 2, "unit": "user-week"}),
+    ],
+)
+@pytest.mark.parametrize("published", [True, False])
+def test_only_published_queries_count_where_a_table_follows(
+    kind, more, published, general, tmp_path
+):
+    log = hostile_log(2500, seed=3)
+    # Seconds of many days: both near and distant rows, and some of one time.
+    coarse = pa.compute.floor_temporal(log["time"], unit="hour", multiple=6)
+    pq.write_table(log.set_column(1, "time", coarse), tmp_path / "log.parquet")
+    queries = ["nobody asks this", *(f"query {n}" for n in range(60)), "istanbul", "x'y"]
+    known = pa.table({"query": queries}) if published else None
 
     def count():
         with connect() as engine:
-            held = items(
-                read(find(str(tmp_path / "log.parquet")), engine=engine), kind="click", known=known
+            found = read(find(str(tmp_path / "log.parquet")), engine=engine)
+            kept = tally(
+                bound(
+                    items(found, kind=kind, known=known, **more),
+                    per_user=2,
+                    entropy=SystemEntropy(),
+                )
             )
-            kept = tally(bound(held, per_user=2, entropy=SystemEntropy()))
             return sorted(json.dumps(row) for b in kept.batches() for row in b.to_pylist())
 
     numbers = count()
@@ -267,6 +293,37 @@ def test_items_and_numbers_for_rounds_are_the_same(general, tmp_path):
     general()
     assert numbers == held()
     assert max(map(len, numbers)) == 20
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.int32(), pa.uint16(), pa.uint64(), pa.float64()])
+@pytest.mark.parametrize("room", [None, 40_000.0])
+def test_users_that_are_whole_numbers_are_users_by_their_text(
+    kind, room, general, tmp_path, monkeypatch
+):
+    """Without times, too: in memory, in partitions and as a table."""
+    if room:
+        monkeypatch.setattr(murmurlog.logs.partitions, "ROWS_A_BATCH", 700)
+    log = hostile_log(2000, seed=4)
+    users = [None if n % 40 == 0 else n * n % 97 for n in range(2000)]
+    if not pa.types.is_unsigned_integer(kind):
+        users = [user if user is None or user % 3 else -user for user in users]
+    largest = {pa.int64(): [-(2**63), 2**63 - 1], pa.uint64(): [2**64 - 1, 0]}.get(kind, [0, 7])
+    table = pa.table({"user": pa.array([*users[:-2], *largest], kind), "query": log["query"]})
+    pq.write_table(table, tmp_path / "log.parquet")
+    made = []
+    for turn in (lambda: None, general):
+        turn()
+        with connect() as engine:
+            if room:
+                monkeypatch.setattr(murmurlog.logs.partitions, "ROOM", room / engine.memory)
+            asked = [("query", "user", "random"), ("keyword", "user", "random")]
+            made += tallies(engine, [{"path": str(tmp_path / "log.parquet"), "counted": asked}])
+    assert made[0] == made[1]
+    assert made[0]["broken"]["no user"] == 50
+    names = {json.loads(row)[0] for row in made[0]["rows"]}
+    assert {
+        str(pa.scalar(n, kind).cast(pa.string())) for n in largest
+    } <= names or kind == pa.float64()
 
 
 def test_a_log_without_room_takes_the_general_path(tmp_path, monkeypatch):
@@ -325,3 +382,53 @@ def test_texts_are_ranked_by_their_bytes():
     )  # fmt: skip
     ranks = holdings.ranks(np.arange(len(texts)))
     assert [texts[i] for i in np.argsort(ranks)] == sorted(texts, key=str.encode)
+
+
+URLS = st.lists(
+    st.sampled_from(
+        [
+            "http://",
+            "https://",
+            "www.",
+            "a",
+            "b-c",
+            "é",
+            "A",
+            ".",
+            "org",
+            "/",
+            "//",
+            "?",
+            "q=1",
+            "#",
+            ":80",
+            " ",
+            "\n",
+        ]
+    ),
+    max_size=9,
+).map("".join)
+
+
+@settings(deadline=None)
+@given(url=URLS, level=st.sampled_from(["host", "path", "full"]))
+def test_urls_of_the_common_form_are_cleaned_as_all_are(url, level):
+    (found,) = _plain_urls(pa.array([url]), Cleaning(url=level)).to_pylist()
+    assert found in (None, clean_url(url, level))
+
+
+def test_most_urls_are_of_the_common_form():
+    urls = [
+        "http://www.a.org/b/?q=1#x",
+        "a.org",
+        "https://a-b.co.uk/c/",
+        "www.com",
+        "é.org",
+        "a.org:80",
+    ]
+    made = {
+        level: _plain_urls(pa.array(urls), Cleaning(url=level)).to_pylist()
+        for level in ("path", "full")
+    }
+    assert made["path"] == ["a.org/b", "a.org", "a-b.co.uk/c", "www.com", None, None]
+    assert made["full"][0] == "a.org/b?q=1"

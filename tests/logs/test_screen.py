@@ -7,8 +7,9 @@ fiction, test cards, people born before 1900.
 from collections import Counter
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from murmurlog.bundle.keys import normalise
@@ -335,3 +336,20 @@ def test_screening_one_query_says_nothing_about_another(content):
     before = screen.hits("jane@example.com")
     screen.hits(normalise(content) or "")
     assert screen.hits("jane@example.com") == before == ["email"]
+
+
+LABELLED = [*NOT_FOUND, *FRESH_NOT, *(t for of in (FOUND, FRESH) for ts in of.values() for t in ts)]
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    one=st.sampled_from(LABELLED), two=st.sampled_from(LABELLED), cut=st.integers(0, 40),
+    more=st.text("0123456789 .-@st", max_size=4),
+)  # fmt: skip
+def test_what_may_not_hit_does_not_hit(one, two, cut, more):
+    screen = load()
+    texts = [normalise(t) for t in (one, two, one[:cut] + more + two[cut:], one + " " + two)]
+    texts = [t for t in texts if t]
+    may = screen.may_hit(pa.array(texts, pa.string())).to_pylist()
+    for text, maybe in zip(texts, may, strict=True):
+        assert maybe or not screen.hits(text), text

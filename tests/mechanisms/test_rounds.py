@@ -378,6 +378,25 @@ def weighed(held, attention=None):
     return dict(zip(names, weights(held, rows).tolist(), strict=True))
 
 
+@settings(deadline=None)
+@given(
+    rows=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 6)), unique=True),
+    attention=st.lists(st.integers(1, FULL), min_size=7, max_size=7),
+    alive=st.sets(st.integers(0, 6)),
+)
+def test_weights_of_arrays_are_those_of_tables(duck, rows, attention, alive):
+    unit, item = np.array(rows, np.int64).reshape(-1, 2).T
+    table = duck.show(pa.table({"unit": unit, "item": item}))
+    held = replace(held_of(duck, [("a",)]), table=table, size=7)
+    shown, listed = module.opening(held).rows, module.opening_rows(held)
+    assert isinstance(shown, module.HeldCodes)
+    some = np.array(sorted(alive), np.int64)
+    for _ in range(2):
+        assert weights(held, shown).tolist() == weights(held, listed).tolist()
+        own = np.array(attention)[some]
+        shown, listed = (module.among(held, each, some, own) for each in (shown, listed))
+
+
 TEXTS = "abcdefgh"
 
 

@@ -13,6 +13,7 @@ from collections import Counter
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from unittest.mock import patch
 
 import numpy as np
@@ -72,14 +73,21 @@ def played(engine, path, kind, unit, d, way="first", dense=False, pool=(), earli
         both = exact.join(table, "item")
         return both.select("item", weight=both.weight + both[f"n{len(sums)}"])
 
+    def told_of_arrays(real, held, rows):
+        """The same where sums are an array over all items."""
+        exact = real(held, rows)
+        sums.append(sorted([texts[item], int(exact[item])] for item in np.flatnonzero(exact)))
+        return exact + spread.by_item(held, table, f"n{len(sums)}")
+
     def draw(*, count, **_):
         draws.append(count)
         return np.zeros(count, np.int64)
 
-    road = spread if dense else streamed
-    real = road.summed_weights
+    summed, weighed = streamed.summed_weights, spread.weights
     with ExitStack() as stack:
-        stack.enter_context(patch.object(road, "summed_weights", lambda rows: told(real, rows)))
+        note = partial(told, summed), partial(told_of_arrays, weighed)
+        stack.enter_context(patch.object(streamed, "summed_weights", note[0]))
+        stack.enter_context(patch.object(spread, "weights", note[1]))
         for module in (rounds, streamed):
             stack.enter_context(patch.object(module, "draw", draw))
         released = mechanism.release(held, entropy=SeededEntropy(1))

@@ -171,7 +171,7 @@ class Side:
         """(unit, item, attention) of the round, by shared numbers."""
         found = [np.zeros((0, 3), np.int64)]
         if self.play is not None:
-            table = self.play.rows.select("unit", "item", "attention")
+            table = module.as_table(self.held, self.play.rows).select("unit", "item", "attention")
             for batch in self.held.engine.batches(table):
                 found.append(np.stack([np.asarray(c, np.int64) for c in batch.columns], axis=1))
         unit, item, attention = np.concatenate(found).T
@@ -656,7 +656,8 @@ class Ranked(Rounds):
         on = np.zeros(len(best), bool)
         on[best] = np.arange(len(best)) - starts < 3
         listed = held.engine.keep(pa.table({"item": play.alive[on]}))
-        rows = held.engine.materialise(play.rows.semi_join(listed, "item"))
+        rows = module.as_table(held, play.rows).semi_join(listed, "item")
+        rows = held.engine.materialise(rows)
         columns = {name: getattr(play, name)[on] for name in ("alive", "remembered", "pool")}
         return passed, module.Play(rows=rows, **columns)
 
@@ -674,6 +675,7 @@ def opening_by_place(held):
 
 def weights_to_the_nearest(held, rows):
     """Weights rounded to the nearest step instead of down."""
+    rows = module.as_table(held, rows)
     units = rows.group_by("unit").aggregate(squares=(rows.attention * rows.attention).sum())
     both = rows.join(units, "unit")
     given = both.select("item", weight=(both.attention * GRID / both.squares.sqrt()).round())
@@ -683,7 +685,7 @@ def weights_to_the_nearest(held, rows):
 
 def weights_of_two_classes(held, rows):
     """Items of the pool share a weight of norm 1, and all other items of the unit a second one."""
-    both = rows.left_join(held.in_pools, "item")
+    both = module.as_table(held, rows).left_join(held.in_pools, "item")
     inside = both["pool"].fill_null(0)
     classes = both.select("item", "attention", unit=2 * both["unit"] + inside)
     return by_item(held, module.summed_weights(held.engine.materialise(classes)), "weight")

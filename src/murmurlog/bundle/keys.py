@@ -61,10 +61,12 @@ _THAI_SYLLABLE = re.compile(
     "|[\u0e01-\u0e4e]"
 )
 # The form of most urls; the general code gives the same result, more slowly.
-_PLAIN_URL = re.compile(
-    r"(?:https?://)?(?:www\.)?([a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)+)"
-    r"(/[!\"$->@-~]*)?(\?[!\"$-~]+)?(?:#[!-~]*)?"
+PLAIN_URL = (
+    r"(?:https?://)?(?:www\.)?"
+    r"(?P<host>[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)+)"
+    r"(?P<path>/[!\"$->@-~]*)?(?P<query>\?[!\"$-~]+)?(?:#[!-~]*)?"
 )
+_PLAIN_URL = re.compile(PLAIN_URL)
 # Unicode's Default_Ignorable_Code_Point without the joiners: they are invisible.
 _IGNORABLE = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u202a-\u202e"

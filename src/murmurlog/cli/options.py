@@ -16,6 +16,7 @@ from murmurlog.bundle.decimals import decimal, integer
 from murmurlog.bundle.options import Option, options_of, read_number
 from murmurlog.cli.completion import completer
 from murmurlog.cli.help_text import TITLES, GroupedCommand, mechanism_table
+from murmurlog.cli.startup import skip_pandas
 
 __all__ = ["GroupedCommand", "MechanismCommand", "takes"]
 
@@ -120,6 +121,7 @@ def takes(**groups: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
                 given = {n: v for n, v in given.items() if n not in _names(group)}
             if options is not None:
                 values["options"] = mechanism_options(options)
+            skip_pandas()
             return function(**given, **values)
 
         command.__name__, command.__doc__ = function.__name__, function.__doc__

@@ -7,16 +7,18 @@ then item, or by a keyed hash of unit and item and then item. Never by the order
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeAlias
 
 import ibis
 import numpy as np
 import pyarrow as pa
 
-from murmurlog.bundle.schema import LISTS, SEPARATOR, WAYS
+from murmurlog.bundle.schema import SEPARATOR, WAYS
+from murmurlog.counting.choice import KEY_BYTES, ChoiceKey, choose, with_order
 from murmurlog.counting.holdings import Holdings
 from murmurlog.counting.items import EncodedItems, Items
+from murmurlog.counting.sorting import group, in_time, sort_ties
 from murmurlog.errors import EngineError, InputError, UsageError
 from murmurlog.logs.encoded import EncodedRows, Integers, Mask
 from murmurlog.logs.engines.protocol import Engine, LocalEngine
@@ -136,8 +138,10 @@ def bound(
             raise UsageError("--count rows keeps a unit's first rows: it needs --bound first")
         # Equal rows of a unit are interchangeable, so this too is a total order (A7).
         distinct = items.table
-    elif way == "first" and isinstance(items, EncodedItems):
-        return _bound_encoded(items, per_user=per_user, places=places)
+    elif isinstance(items, EncodedItems):
+        return _bound_encoded(
+            items, per_user=per_user, places=places, key=_key(entropy) if way == "random" else None
+        )
     else:
         distinct = items.table.group_by(["unit", *items.keys]).aggregate(
             time=items.table.time.min()
@@ -145,15 +149,8 @@ def bound(
     if way == "first":
         order = [distinct.time.asc(nulls_first=False)]
     else:
-        # The key only makes the choice unpredictable; the proof holds for any fixed key.
-        key = entropy.bytes(16).hex()
-        # The only name of a row is its position, which other rows can change.
-        names = items.keys if items.unit == "row" else ("unit", *items.keys)
-        parts = [
-            distinct[name].join(SEPARATOR) if name in LISTS else distinct[name] for name in names
-        ]
-        text = ibis.literal(SEPARATOR).join([ibis.literal(key), *parts])
-        order = [text.hexdigest("sha256")]
+        distinct = _with_order(items, distinct, _key(entropy))
+        order = [distinct.order]
     place = ibis.row_number().over(
         ibis.window(group_by="unit", order_by=[*order, *(distinct[k] for k in items.keys)])
     )
@@ -172,17 +169,34 @@ def bound(
     )
 
 
+def _key(entropy: Entropy) -> ChoiceKey:
+    # The key only makes the choice unpredictable; the proof holds for any fixed key.
+    return ChoiceKey(secret=entropy.bytes(KEY_BYTES))
+
+
+def _with_order(items: Items, distinct: Any, key: ChoiceKey) -> Any:
+    """Distinct units and items with the order of the random bound, which Python computes in batches."""
+    rows = distinct.select("unit", *items.keys)
+    schema = rows.schema().to_pyarrow().append(pa.field("order", pa.int64()))
+    # The only name of a row is its position, which other rows can change.
+    unit = None if items.unit == "row" else "unit"
+    work = partial(with_order, key=key, unit=unit, keys=items.keys, separator=SEPARATOR)
+    return items.engine.map_batches(schema, rows, work)
+
+
 def _bound_encoded(
-    items: EncodedItems, *, per_user: int, places: bool
+    items: EncodedItems, *, per_user: int, places: bool, key: ChoiceKey | None
 ) -> EncodedBounded | PartitionedBounded:
-    """The first distinct items of each unit, by sorting codes: the same rows, faster."""
+    """The first distinct items of each unit (with a key: in its order), by sorting codes."""
     engine, keys = items.log.engine, items.keys
     description: dict[str, Any] = {
         "engine": engine, "kind": items.kind, "keys": keys, "unit": items.unit,
-        "per_user": per_user, "way": "first", "count": "users",
+        "per_user": per_user, "way": "random" if key else "first", "count": "users",
     }  # fmt: skip
 
     def first(held: Holdings) -> FirstItems:
+        if key is not None:
+            return chosen_items(held, key=key, per_unit=per_user, places=places)
         return first_items(
             unit=held.unit,
             time=held.time,
@@ -223,10 +237,31 @@ def _count(keys: tuple[str, ...], held: Holdings, kept: FirstItems) -> pa.Table:
     users = np.bincount(kept.item)
     some = np.flatnonzero(users)
     columns = {
-        name: key.at(some).column().dictionary_decode()
+        name: key.texts.take(pa.array(key.codes[some]))
         for name, key in zip(keys, held.keys, strict=True)
     }
     return pa.table(columns | {"users": pa.array(users[some], pa.int64())})
+
+
+def chosen_items(held: Holdings, *, key: ChoiceKey, per_unit: int, places: bool) -> FirstItems:
+    """The first `per_unit` distinct items of each unit in the order of the random bound."""
+    unit, item, place = choose(
+        unit=held.unit,
+        item=held.item,
+        per_unit=per_unit,
+        unit_hashes=partial(held.unit_hashes, key=key),
+        item_hashes=partial(held.item_hashes, key=key),
+        ranks=held.ranks,
+        places=places,
+    )
+    _check(unit, per_unit)
+    return FirstItems(unit=unit, item=item, place=place)
+
+
+def _check(units: Integers, per_unit: int) -> None:
+    """The proofs depend on the bound, so the result is checked."""
+    if len(units) and np.bincount(units).max() > per_unit:
+        raise EngineError(f"bounding left a unit more than {per_unit} items: this is a bug")
 
 
 def first_items(
@@ -248,13 +283,13 @@ def first_items(
     if len(unit) == 0:
         none = np.zeros(0, np.int64)
         return FirstItems(unit=none, item=none, place=none.astype(np.int32))
-    order, units, alike = _in_time(unit, time)
+    order, units, alike = in_time(unit, time)
     rows = np.bincount(units)
     if not places:
         # A unit with no more rows than it may keep keeps every item, in whatever order.
         alike &= (rows > per_unit)[units[1:]]
     if alike.any():
-        order = _sort_ties(order, alike, item, ranks)
+        order = sort_ties(order, alike, item, ranks)
     items = item[order]
     del order, alike
     new = _first_of_each(units, items)
@@ -266,70 +301,15 @@ def first_items(
     place = so_far[kept] - before[units[kept]]
     few = place < per_unit
     kept, place = kept[few], place[few]
-    if (
-        np.bincount(units[kept]).max() > per_unit
-    ):  # the proofs depend on it, so the result is checked
-        raise EngineError(f"bounding left a unit more than {per_unit} items: this is a bug")
+    _check(units[kept], per_unit)
     # One type whatever the rows are: partitions of a log are concatenated.
     return FirstItems(unit=units[kept], item=items[kept], place=place.astype(np.int32, copy=False))
-
-
-def _in_time(unit: Integers, time: Integers) -> tuple[Integers, Integers, Mask]:
-    """An order of rows by unit and time, the units in it, and which neighbours are of one time.
-
-    Rows are grouped by unit first. In most logs they are then in order of time; only units whose
-    rows are not are sorted by time.
-    """
-    order, units = _group(unit)
-    times = time[order]
-    same = units[1:] == units[:-1]
-    falls = np.flatnonzero(same & (times[1:] < times[:-1]))
-    if len(falls):
-        unsorted = np.zeros(int(units[-1]) + 1, bool)
-        unsorted[units[falls]] = True
-        rows = np.flatnonzero(unsorted[units])
-        inside = np.lexsort((times[rows], units[rows]))
-        order[rows] = order[rows][inside]
-        times = time[order]
-    return order, units, same & (times[1:] == times[:-1])
-
-
-def _group(number: Integers) -> tuple[Integers, Integers]:
-    """The positions of equal codes side by side, in their order; and the codes there.
-
-    Code and position share a word: sorting words is several times faster than sorting positions.
-    """
-    bits = np.uint64(len(number).bit_length())
-    words = number.astype(np.uint64)
-    words <<= bits
-    words |= np.arange(len(number), dtype=np.uint64)
-    words.sort()
-    numbers = (words >> bits).astype(number.dtype)
-    words &= (np.uint64(1) << bits) - np.uint64(1)
-    return words.view(np.int64), numbers
-
-
-def _sort_ties(
-    order: Integers, alike: Mask, item: Integers, ranks: Callable[[Integers], Integers]
-) -> Integers:
-    """The order with each run of rows of one unit and time sorted by the bytes of the keys."""
-    run = np.zeros(len(order), bool)
-    run[1:] |= alike
-    run[:-1] |= alike
-    rows = np.flatnonzero(run)  # of all runs, one after the other
-    starts = np.ones(len(order), bool)
-    starts[1:] = ~alike
-    number = np.cumsum(starts[rows])
-    distinct, which = np.unique(item[order[rows]], return_inverse=True)
-    inside = np.lexsort((ranks(distinct)[which], number))
-    order[rows] = order[rows][inside]
-    return order
 
 
 def _first_of_each(units: Integers, items: Integers) -> Mask:
     """Whether a row is the first of its unit with its item; rows are sorted by unit."""
     # Rows with one item, by position: those of one unit are adjacent, too, the first in front.
-    at, items = _group(items)
+    at, items = group(items)
     same = items[1:] == items[:-1]
     holder = units[at]
     same &= holder[1:] == holder[:-1]

@@ -1,15 +1,20 @@
-"""Which unit holds which queries or clicks, computed on dictionary-encoded rows.
+"""Which unit holds which items, computed on dictionary-encoded rows.
 
 Gives the same items as the Ibis expressions of `items`, for the most common tables and units.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from murmurlog.logs.encoded import NEVER, EncodedColumn, EncodedRows, Integers
+from murmurlog.bundle.keys import keywords
+from murmurlog.bundle.schema import SEPARATOR
+from murmurlog.counting.choice import ChoiceKey, Words, combine
+from murmurlog.counting.sorting import in_time, sort_ties
+from murmurlog.logs.encoded import NEVER, EncodedColumn, EncodedRows, Integers, Mask
 
 PERIODS = {"user-month": "M", "user-week": "W", "user-day": "D"}
 MICROSECONDS_A_DAY = 86_400_000_000
@@ -29,15 +34,7 @@ class Holdings:
 
     def ranks(self, items: Integers) -> Integers:
         """The ranks of some distinct items in the order of the bytes of their keys."""
-        columns = {
-            str(i): key.texts.take(pa.array(key.codes[items])) for i, key in enumerate(self.keys)
-        }
-        order = pc.sort_indices(
-            pa.table(columns), sort_keys=[(name, "ascending") for name in columns]
-        )
-        ranks = np.empty(len(items), np.int64)
-        ranks[order.to_numpy()] = np.arange(len(items))
-        return ranks
+        return _ranks(self.keys, items)
 
     def places(self, listed: pa.Table) -> Integers:
         """The place in a list of keys of each item's code; -1 where it is not listed."""
@@ -64,6 +61,21 @@ class Holdings:
         kept = self.places(listed)[self.item] < 0
         return replace(self, unit=self.unit[kept], time=self.time[kept], item=self.item[kept])
 
+    def unit_hashes(self, units: Integers, key: ChoiceKey) -> Words:
+        """The hashes of distinct units for the random bound."""
+        if self.unit_user is None:
+            return key.units(self.users.take(pa.array(units)))
+        names = self.names(units)
+        return np.asarray(key.units(names.dictionary)[names.indices.to_numpy()])
+
+    def item_hashes(self, items: Integers, key: ChoiceKey) -> Words:
+        """The hashes of some items for the random bound; each distinct text is hashed once."""
+        columns = []
+        for place, each in enumerate(self.keys):
+            codes, which = np.unique(each.codes[items], return_inverse=True)
+            columns.append(key.column(_joined(each.texts.take(pa.array(codes))), place)[which])
+        return combine(columns)
+
     def names(self, units: Integers) -> pa.Array:
         """The names of units, as the table of the same items has them."""
         if self.unit_user is None or self.unit_start is None:
@@ -76,38 +88,207 @@ class Holdings:
         return pa.DictionaryArray.from_arrays(pa.array(which, pa.int32()), names)
 
 
-def find_holdings(rows: EncodedRows, *, kind: str, unit: str, known: pa.Array | None) -> Holdings:
-    """The queries or clicks of every unit, as often as they occur; only clicks of known queries."""
+def _ranks(keys: tuple[EncodedColumn, ...], items: Integers) -> Integers:
+    columns = {
+        str(i): _sortable(key.texts.take(pa.array(key.codes[items]))) for i, key in enumerate(keys)
+    }
+    order = pc.sort_indices(pa.table(columns), sort_keys=[(name, "ascending") for name in columns])
+    ranks = np.empty(len(items), np.int64)
+    ranks[order.to_numpy()] = np.arange(len(items))
+    return ranks
+
+
+def _joined(texts: pa.Array) -> pa.Array:
+    """The texts; lists of texts as one text each."""
+    return pc.binary_join(texts, SEPARATOR) if pa.types.is_list(texts.type) else texts
+
+
+def _sortable(texts: pa.Array) -> pa.Array:
+    """What sorts as the texts do by their bytes, and lists element by element."""
+    if not pa.types.is_list(texts.type):
+        return texts
+    lists = [[text.encode() for text in each] for each in texts.to_pylist()]
+    rank = {each: n for n, each in enumerate(sorted(set(map(tuple, lists))))}
+    return pa.array([rank[tuple(each)] for each in lists], pa.int64())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cuts:
+    """How rows become items that several of them make."""
+
+    gap: int  # microseconds: the longest within a session
+    longest: int | None  # queries of a session
+
+
+def find_holdings(
+    rows: EncodedRows, *, kind: str, unit: str, known: pa.Array | None, cuts: Cuts
+) -> Holdings:
+    """The items of every unit, as often as they occur; only of known queries, where these are given."""
     some = np.ones(rows.rows, bool)
     if kind == "click" and rows.url:
         some &= rows.url.codes >= 0
-    if unit in PERIODS:
+    if unit in PERIODS or kind in IN_SEQUENCE:
         some &= rows.time != NEVER
-    if known is not None and kind == "click":
-        listed = pc.is_in(rows.query.texts, value_set=known)
-        some &= listed.to_numpy(zero_copy_only=False)[rows.query.codes]
+    listed = None if known is None else _listed(rows.query, known)
+    if listed is not None and kind == "click":
+        some &= listed[rows.query.codes]
     rows = rows.at(some)
-    if kind == "click" and rows.url:
-        item, first = _number_pairs(rows.query.codes, rows.url.codes)
-        keys: tuple[EncodedColumn, ...] = (rows.query.at(first), rows.url.at(first))
-    else:
-        item = rows.query.codes
-        every = np.arange(len(rows.query.texts), dtype=np.int32)
-        keys = (EncodedColumn(codes=every, texts=rows.query.texts),)
     units, unit_user, unit_start = rows.user.codes, None, None
     if unit in PERIODS:
         start = _starts(rows.time, PERIODS[unit])
         units, first = _number_pairs(rows.user.codes, start - start.min(initial=0))
         unit_user, unit_start = rows.user.codes[first], start[first]
+    found = MAKERS[kind](rows, units, listed, cuts)
     return Holdings(
-        unit=units,
-        time=rows.time,
-        item=item,
-        keys=keys,
+        unit=found.unit,
+        time=found.time,
+        item=found.item,
+        keys=found.keys,
         users=rows.user.texts,
         unit_user=unit_user,
         unit_start=unit_start,
     )
+
+
+def _listed(query: EncodedColumn, known: pa.Array) -> Mask:
+    """Whether the query of each code is known."""
+    found = pc.is_in(query.texts, value_set=known)
+    return np.asarray(found.to_numpy(zero_copy_only=False), dtype=bool)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Made:
+    """Units, times and codes of items, and the keys of each item."""
+
+    unit: Integers
+    time: Integers
+    item: Integers
+    keys: tuple[EncodedColumn, ...]
+
+
+def _queries(rows: EncodedRows, unit: Integers, listed: Mask | None, cuts: Cuts) -> _Made:
+    keys = (_every(rows.query.texts),)
+    return _Made(unit=unit, time=rows.time, item=rows.query.codes, keys=keys)
+
+
+def _clicks(rows: EncodedRows, unit: Integers, listed: Mask | None, cuts: Cuts) -> _Made:
+    if rows.url is None:
+        return _queries(rows, unit, listed, cuts)
+    item, first = _number_pairs(rows.query.codes, rows.url.codes)
+    keys = (rows.query.at(first), rows.url.at(first))
+    return _Made(unit=unit, time=rows.time, item=item, keys=keys)
+
+
+def _keywords(rows: EncodedRows, unit: Integers, listed: Mask | None, cuts: Cuts) -> _Made:
+    """The words of each query."""
+    asked = np.zeros(len(rows.query.texts), bool)
+    asked[rows.query.codes] = True
+    words = _cut_words(rows.query.texts.take(pa.array(np.flatnonzero(asked))))
+    many = np.zeros(len(asked), np.int64)
+    many[asked] = np.diff(words.offsets.to_numpy())
+    start = np.cumsum(many) - many
+    encoded = words.values.dictionary_encode()
+    times = many[rows.query.codes]
+    # The words of row i are those from start[query of i] on, times[i] of them.
+    before = np.cumsum(times) - times
+    at = np.arange(times.sum()) - np.repeat(before - start[rows.query.codes], times)
+    return _Made(
+        unit=np.repeat(unit, times),
+        time=np.repeat(rows.time, times),
+        item=encoded.indices.to_numpy()[at],
+        keys=(_every(encoded.dictionary),),
+    )
+
+
+def _cut_words(texts: pa.Array) -> pa.ListArray:
+    """The words of each text. Of plain text they are what is between spaces; Python cuts the rest."""
+    plain = pc.match_substring_regex(texts, r"\A[a-z0-9]+(?: [a-z0-9]+)*\z")
+    if pc.all(plain).as_py():
+        return pc.ascii_split_whitespace(texts)
+    python = pc.indices_nonzero(pc.invert(plain))
+    cut = [keywords(text) for text in texts.take(python).to_pylist()]
+    both = pa.concat_arrays(
+        [pc.ascii_split_whitespace(texts.filter(plain)), pa.array(cut, pa.list_(pa.string()))]
+    )
+    order = np.argsort(np.concatenate([pc.indices_nonzero(plain).to_numpy(), python.to_numpy()]))
+    return both.take(pa.array(order))
+
+
+def _pairs(rows: EncodedRows, unit: Integers, listed: Mask | None, cuts: Cuts) -> _Made:
+    """Each query with the next, other one of its session."""
+    order, units, times, query = _in_sequence(rows, unit)
+    near = (units[1:] == units[:-1]) & (times[1:] - times[:-1] <= cuts.gap)
+    near &= query[1:] != query[:-1]
+    if listed is not None:
+        near &= listed[query[1:]] & listed[query[:-1]]
+    at = np.flatnonzero(near)
+    item, first = _number_pairs(query[at], query[at + 1])
+    keys = tuple(
+        EncodedColumn(codes=query[at[first] + step], texts=rows.query.texts) for step in (0, 1)
+    )
+    return _Made(unit=units[at], time=times[at], item=item, keys=keys)
+
+
+def _sessions(rows: EncodedRows, unit: Integers, listed: Mask | None, cuts: Cuts) -> _Made:
+    """The queries of each session in order, at least two; one that is asked again at once is one."""
+    order, units, times, query = _in_sequence(rows, unit)
+    starts = np.ones(len(query), bool)
+    starts[1:] = (units[1:] != units[:-1]) | (times[1:] - times[:-1] > cuts.gap)
+    session = np.cumsum(starts)
+    if listed is not None:
+        kept = listed[query]
+        session, units, times, query = session[kept], units[kept], times[kept], query[kept]
+    asked = np.ones(len(query), bool)
+    asked[1:] = (session[1:] != session[:-1]) | (query[1:] != query[:-1])
+    session, units, times, query = session[asked], units[asked], times[asked], query[asked]
+    first = np.flatnonzero(np.diff(session, prepend=0))
+    length = np.diff(first, append=len(session))
+    if cuts.longest is not None:
+        length = np.minimum(length, cuts.longest)
+    first, length = first[length >= 2], length[length >= 2]
+    item, holder = _number_lists(query, first, length)
+    some, many = first[holder], length[holder]
+    offsets = np.append(0, np.cumsum(many))
+    at = np.arange(offsets[-1]) - np.repeat(offsets[:-1] - some, many)
+    values = rows.query.texts.take(pa.array(query[at]))
+    lists = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values)
+    return _Made(unit=units[first], time=times[first], item=item, keys=(_every(lists),))
+
+
+def _in_sequence(
+    rows: EncodedRows, unit: Integers
+) -> tuple[Integers, Integers, Integers, Integers]:
+    """The rows by unit, time and the bytes of the query: their places, units, times and queries."""
+    order, units, alike = in_time(unit, rows.time)
+    if alike.any():
+        texts = _every(rows.query.texts)
+        order = sort_ties(order, alike, rows.query.codes, lambda some: _ranks((texts,), some))
+    return order, units, rows.time[order], rows.query.codes[order]
+
+
+def _every(texts: pa.Array) -> EncodedColumn:
+    """A column whose codes are the items themselves."""
+    return EncodedColumn(codes=np.arange(len(texts), dtype=np.int32), texts=texts)
+
+
+IN_SEQUENCE = ("pair", "session")
+Maker = Callable[[EncodedRows, Integers, "Mask | None", Cuts], _Made]
+MAKERS: Mapping[str, Maker] = {
+    "query": _queries,
+    "click": _clicks,
+    "keyword": _keywords,
+    "pair": _pairs,
+    "session": _sessions,
+}
+
+
+def _number_lists(values: Integers, first: Integers, length: Integers) -> tuple[Integers, Integers]:
+    """A code for each distinct list of codes, and a list that has it; lists are runs of `values`."""
+    code = values[first].astype(np.int64)
+    for place in range(1, int(length.max(initial=0))):
+        some = np.flatnonzero(length > place)
+        code[some], _ = _number_pairs(code[some], values[first[some] + place])
+    return _number_pairs(length, code)
 
 
 def _starts(time: Integers, period: str) -> Integers:

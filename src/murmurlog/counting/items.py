@@ -17,7 +17,7 @@ import pyarrow as pa
 from murmurlog.bundle.keys import keywords
 from murmurlog.bundle.options import GAP
 from murmurlog.bundle.schema import KEYS, SEVERAL, By, keys_of
-from murmurlog.counting.holdings import PERIODS, Holdings, find_holdings
+from murmurlog.counting.holdings import MAKERS, PERIODS, Cuts, Holdings, find_holdings
 from murmurlog.counting.public_sets.labels import Labels
 from murmurlog.errors import InputError, UsageError, did_you_mean
 from murmurlog.logs.engines.protocol import Engine
@@ -51,9 +51,11 @@ class TableItems(_Description):
 
 @dataclass(frozen=True, kw_only=True)
 class EncodedItems(_Description):
-    """The same where an encoded log holds the items: queries or clicks."""
+    """The same where an encoded log holds the items."""
 
     log: EncodedLog
+    gap: float
+    longest: int | None
     known: pa.Table | None  # only clicks of these queries
     also: tuple[str, ...]
     since: datetime | None = None  # only rows from then on
@@ -61,7 +63,10 @@ class EncodedItems(_Description):
 
     @cached_property
     def table(self) -> Any:
-        rows = _rows(self.log, kind=self.kind, unit=self.unit, known=self.known, since=self.since)
+        rows = _rows(
+            self.log, kind=self.kind, unit=self.unit, known=self.known, since=self.since,
+            gap=self.gap, longest=self.longest,
+        )  # fmt: skip
         if self.excluded is not None:
             rows = rows.anti_join(self.engine.keep(self.excluded), list(self.keys))
         return rows.select("unit", "time", *self.keys, *self.also)
@@ -72,7 +77,8 @@ class EncodedItems(_Description):
         for rows in self.log.encoded.partitions():
             if self.since is not None:
                 rows = rows.since(self.since)
-            held = find_holdings(rows, kind=self.kind, unit=self.unit, known=known)
+            cuts = Cuts(gap=_longest(self.gap), longest=self.longest)
+            held = find_holdings(rows, kind=self.kind, unit=self.unit, known=known, cuts=cuts)
             yield held if self.excluded is None else held.without(self.excluded)
 
 
@@ -142,11 +148,12 @@ def items(
     kind = {"itemset": "query", "log": "click"}.get(kind, kind)
     keys = keys_of(kind, by)
     description: dict[str, Any] = {"kind": kind, "keys": keys, "unit": unit, "timed": log.has_times}
-    encodable = by is None and kind in ("query", "click") and unit in ("user", *PERIODS)
+    encodable = by is None and labels is None and kind in MAKERS and unit in ("user", *PERIODS)
     if encodable and isinstance(log, EncodedLog):
         return EncodedItems(
-            engine=log.engine, log=log, known=known, since=since, also=also, **description
-        )
+            engine=log.engine, log=log, known=known, since=since, also=also, gap=gap,
+            longest=longest, **description,
+        )  # fmt: skip
     rows = _rows(
         log, kind=kind, unit=unit, by=by, gap=gap, longest=longest, labels=labels, known=known,
         since=since,
@@ -200,7 +207,7 @@ def only(held: Items, public: pa.Table) -> TableItems:
 def without(held: Items, public: pa.Table) -> Items:
     """The items whose keys are not in a public table; a rule about single records, too."""
     excluded = public.select(list(held.keys))
-    if isinstance(held, EncodedItems):
+    if isinstance(held, EncodedItems) and held.kind != "session":
         return replace(held, excluded=excluded)
     listed = held.engine.keep(excluded)
     return held.with_table(held.table.anti_join(listed, list(held.keys)))

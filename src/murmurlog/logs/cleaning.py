@@ -12,6 +12,9 @@ from datetime import datetime
 from functools import cached_property, partial
 from typing import Any, Protocol
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from murmurlog.bundle.canonical import cleaner
 from murmurlog.bundle.keys import clean_url
 from murmurlog.logs.screen import Screen, matcher
@@ -48,6 +51,7 @@ def kept_url(text: str) -> str:
 class Cleaning:
     """How rows of a source become rows of a log, and how many did not, by reason."""
 
+    timed: bool = True  # whether the source has a column of times
     url: str | None = None  # how much of a url is kept; None: no urls
     keys: str | None = None  # the rules for canonical keys, by their name in a certificate
     kept: bool = False  # the rows are of a state: their text was cleaned before
@@ -76,6 +80,12 @@ class Cleaning:
     def suspect(self) -> str | None:
         """Characters of which every query that is dropped has one; None if there is no such set."""
         return None if self.deny or not self.screen else self.screen.needs
+
+    def may_drop(self, queries: pa.Array) -> pa.Array:
+        """False only where a clean query has no reason to be dropped."""
+        if self.deny or not self.screen:
+            return pc.is_valid(queries)
+        return self.screen.may_hit(queries)
 
     @cached_property
     def reasons(self) -> Callable[[str], list[str]]:

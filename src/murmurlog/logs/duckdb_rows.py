@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 
 from murmurlog.bundle.progress import measure
 from murmurlog.errors import EngineError, InputError
+from murmurlog.logs.encoded import USER_NUMBER
 from murmurlog.logs.engines.duckdb import OUT_OF_MEMORY, DuckEngine, identifier, literal, quoted
 from murmurlog.logs.formats import Shape, day_of, field_sql, pieces, time_sql
 from murmurlog.logs.parquet_types import types_of
@@ -30,6 +31,7 @@ from murmurlog.logs.source import Source
 from murmurlog.logs.times import pattern
 
 ROWS_A_BATCH = 20_000
+WHOLE_NUMBERS = ("BIGINT", "INTEGER", "SMALLINT", "TINYINT", "UINTEGER", "USMALLINT", "UTINYINT")
 STANDARD = ("user", "time", "query", "url", "rank")
 
 
@@ -49,7 +51,10 @@ def raw_rows(
             if source.format == "parquet":  # one file's type must not change another's values
                 types_of(source.files, needed_columns(source, where, keep), source.name)
             # Columns are cheap to scan again, so they are not copied.
-            select = select_sql(source, _relation(source, engine), where, keep)
+            relation = _relation(source, engine)
+            select = select_sql(
+                source, relation, where, keep, numbered=_numbered(source, relation, engine)
+            )
             engine.sql(f"CREATE VIEW {name} AS {select}")
         else:
             _fill(name, source, engine, broken, where, keep, say)
@@ -70,7 +75,15 @@ def raw_rows(
 def with_types(raw: Any, source: Source) -> Any:
     """The rows with typed fields, in the column order that all engines share."""
     kept = [name for name in raw.columns if re.fullmatch(r"k\d+", name)]
-    return raw.select("user", "query", "url", *kept, **_types(raw, source))
+    number = {name: raw[name] for name in raw.columns if name == USER_NUMBER}
+    return raw.select("user", "query", "url", *kept, **_types(raw, source), **number)
+
+
+def _numbered(source: Source, relation: str, engine: DuckEngine) -> bool:
+    """Whether users are whole numbers: by the column's type, never by its rows."""
+    column = identifier(source.columns["user"])
+    described = engine.sql(f"DESCRIBE SELECT src.{column} FROM {relation} AS src").fetchall()
+    return described[0][1] in WHOLE_NUMBERS and not missing_texts(source, "user")
 
 
 def _types(rows: Any, source: Source) -> dict[str, Any]:
@@ -159,11 +172,17 @@ def needed_columns(source: Source, where: Mapping[str, str], keep: Sequence[str]
 
 
 def select_sql(
-    source: Source, relation: str, where: Mapping[str, str], keep: Sequence[str], day: str = ""
+    source: Source,
+    relation: str,
+    where: Mapping[str, str],
+    keep: Sequence[str],
+    day: str = "",
+    numbered: bool = False,
 ) -> str:
     """SQL: the rows of a relation that meet `where`; broken rows pass, to be counted later.
 
-    The relation has the source's own columns, or what `_fill` makes of them.
+    The relation has the source's own columns, or what `_fill` makes of them. With `numbered`, users are
+    there as whole numbers, too.
     """
     names = needed_columns(source, where, keep)
     own = {name: f"c{i}" for i, name in enumerate(names)}
@@ -175,7 +194,11 @@ def select_sql(
         passes = "fault IS NOT NULL"
     tests = [f"coalesce({own[name]}, '') = {quoted(value)}" for name, value in where.items()]
     fine = " AND ".join(tests) or "true"
-    renamed = f"(SELECT {', '.join(_rename(source, names))} FROM {relation} AS src)"
+    given = [*_rename(source, names)]
+    if numbered:
+        columns.append(USER_NUMBER)
+        given.append(f"src.{identifier(source.columns['user'])}::BIGINT AS {USER_NUMBER}")
+    renamed = f"(SELECT {', '.join(given)} FROM {relation} AS src)"
     return f"SELECT {', '.join(columns)} FROM {renamed} WHERE {passes} OR ({fine})"
 
 

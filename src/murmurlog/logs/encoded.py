@@ -6,8 +6,7 @@ each distinct string once. Only for rows that fit into memory: `partitions` ensu
 `table_cleaning` gives the same rows for any log.
 """
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -18,9 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from murmurlog.bundle.canonical import changeable
+from murmurlog.bundle.keys import PLAIN_URL
 from murmurlog.logs.cleaning import Cleaning, judge
 
 TYPED = ("time", "bad_time", "rank")
+USER_NUMBER = "user_number"  # a column of a source's rows: users as whole numbers, if they are
 NEVER = np.iinfo(np.int64).max  # the time of a row that has none: after all others
 
 Integers = npt.NDArray[Any]
@@ -29,7 +30,7 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EncodedColumn:
-    """A column of strings: for each row the code of its string, -1 for none."""
+    """A column of strings (or lists of them): for each row the code of its string, -1 for none."""
 
     codes: npt.NDArray[np.int32]
     texts: pa.Array  # the string of each code
@@ -38,8 +39,10 @@ class EncodedColumn:
         """Some of the rows."""
         return EncodedColumn(codes=self.codes[rows], texts=self.texts)
 
-    def column(self) -> pa.DictionaryArray:
-        """The column as an Arrow dictionary array; no string is copied."""
+    def column(self) -> pa.Array:
+        """The column as an Arrow dictionary array; no string is copied. Lists are."""
+        if pa.types.is_list(self.texts.type):
+            return self.texts.take(pa.array(self.codes))
         none = self.codes < 0
         codes = pa.array(self.codes, mask=none if none.any() else None)
         return pa.DictionaryArray.from_arrays(codes, self.texts, safe=False)
@@ -73,6 +76,10 @@ class EncodedRows:
             kept={name: column.at(rows) for name, column in self.kept.items()},
         )
 
+    def empty(self) -> "EncodedRows":
+        """None of the rows."""
+        return self.at(np.zeros(self.rows, bool))
+
     def since(self, moment: datetime) -> "EncodedRows":
         """The rows from a moment on; rows without a time are not among them."""
         start = np.datetime64(moment, "us").astype(np.int64)
@@ -100,15 +107,17 @@ class EncodedRows:
 
 def columns_to_encode(raw: Any, cleaning: Cleaning) -> dict[str, Any]:
     """The columns of a source's rows that `encode` needs, as Ibis expressions."""
-    columns = {
-        "user": raw.user,
-        "time": raw.time,
-        "bad_time": raw.timed & raw.time.isnull(),
-        "query": raw.query,
-    }
+    columns = {"user": user_to_encode(raw), "query": raw.query}
+    if cleaning.timed:
+        columns |= {"time": raw.time, "bad_time": raw.timed & raw.time.isnull()}
     if cleaning.url is not None:
         columns |= {"url": raw.url, "rank": raw["rank"]}
     return columns | {f"k{i}": raw[f"k{i}"] for i in range(len(cleaning.keep))}
+
+
+def user_to_encode(raw: Any) -> Any:
+    """The column of users: text, or whole numbers whose text is the user's."""
+    return raw[USER_NUMBER] if USER_NUMBER in raw.columns else raw.user
 
 
 def encode(pieces: dict[str, list[pa.Array]], cleaning: Cleaning) -> EncodedRows:
@@ -116,7 +125,7 @@ def encode(pieces: dict[str, list[pa.Array]], cleaning: Cleaning) -> EncodedRows
     rows, bad_time = _encode_all(pieces, cleaning.keep)
     query, reasons = _clean_queries(rows.query, cleaning)
     linked = rows.url.codes >= 0 if rows.url else np.zeros(rows.rows, bool)
-    url = _clean_urls(rows.url, cleaning.cleaners["url"]) if rows.url else None
+    url = _clean_urls(rows.url, cleaning) if rows.url else None
     rows = replace(rows, query=query, url=url)
     stays, broken = judge(_EncodedColumns(rows, bad_time, linked), cleaning)
     cleaning.broken.update({reason: int(n) for reason, n in broken.items()})
@@ -158,17 +167,22 @@ def _encode_all(pieces: dict[str, list[pa.Array]], keep: Sequence[str]) -> tuple
     """Every row of the source as it is, and whether its time cannot be read."""
     # A column at a time: its strings are freed as soon as they are encoded.
     texts = {name: _encode_column(pieces.pop(name)) for name in [*pieces] if name not in TYPED}
-    time = _concatenate(pieces.pop("time"), pa.timestamp("us")).view(pa.int64())
-    time = time.fill_null(NEVER) if time.null_count else time
+    count = len(texts["user"].codes)
+    if "time" in pieces:
+        given = _concatenate(pieces.pop("time"), pa.timestamp("us")).view(pa.int64())
+        given = given.fill_null(NEVER) if given.null_count else given
+        time = given.to_numpy(zero_copy_only=False)
+        bad_time = _concatenate(pieces["bad_time"], pa.bool_()).to_numpy(zero_copy_only=False)
+    else:  # one number stands for all rows
+        time, bad_time = np.broadcast_to(np.int64(NEVER), count), np.zeros(count, bool)
     rows = EncodedRows(
         user=_without_empty(texts["user"]),
-        time=time.to_numpy(zero_copy_only=False),
+        time=time,
         query=texts["query"],
         url=_without_empty(texts["url"]) if "url" in texts else None,
         rank=_concatenate(pieces["rank"], pa.int32()) if "rank" in pieces else None,
         kept={name: _without_empty(texts[f"k{i}"]) for i, name in enumerate(keep)},
     )
-    bad_time = _concatenate(pieces["bad_time"], pa.bool_()).to_numpy(zero_copy_only=False)
     return rows, bad_time
 
 
@@ -179,7 +193,7 @@ def _encode_column(pieces: list[pa.Array]) -> EncodedColumn:
         return EncodedColumn(codes=np.zeros(0, np.int32), texts=pa.array([], pa.string()))
     chunks = pa.chunked_array(pieces).dictionary_encode().chunks
     codes = [chunk.indices.fill_null(-1).to_numpy(zero_copy_only=False) for chunk in chunks]
-    return EncodedColumn(codes=np.concatenate(codes), texts=chunks[0].dictionary)
+    return EncodedColumn(codes=np.concatenate(codes), texts=chunks[0].dictionary.cast(pa.string()))
 
 
 def _without_empty(column: EncodedColumn) -> EncodedColumn:
@@ -199,13 +213,9 @@ def _clean_queries(
     query: EncodedColumn, cleaning: Cleaning
 ) -> tuple[EncodedColumn, Mapping[str, Integers]]:
     """The queries as keys, and under each reason to drop queries the codes of those."""
-    texts, suspect = query.texts, cleaning.suspect
-    # One pass finds the strings that may change or be dropped; usually there are few.
-    if cleaning.screens and suspect is None:
-        checked = pc.is_valid(texts)
-    else:
-        pattern = changeable(cleaning.keys) + (f"|[{re.escape(suspect)}]" if suspect else "")
-        checked = pc.match_substring_regex(texts, pattern)
+    texts = query.texts
+    # One pass finds the strings that may change; usually there are few.
+    checked = pc.match_substring_regex(texts, changeable(cleaning.keys))
     for space in (pc.starts_with(texts, " "), pc.ends_with(texts, " "), pc.equal(texts, "")):
         checked = pc.or_(checked, space)
     places = pc.indices_nonzero(checked)
@@ -217,13 +227,22 @@ def _clean_queries(
     codes = query.codes
     if differs.any():
         codes = np.append(becomes, np.int32(-1))[codes]  # none stays none
-    reasons: dict[str, set[int]] = {}
-    if cleaning.screens:
-        for code, text in zip(becomes[places.to_numpy()].tolist(), clean, strict=True):
-            for reason in cleaning.reasons(text) if text is not None else ():
-                reasons.setdefault(reason, set()).add(code)
-    found = {reason: np.array(sorted(some)) for reason, some in sorted(reasons.items())}
+    found = _screen(texts, np.flatnonzero(becomes == np.arange(len(becomes))), cleaning)
     return EncodedColumn(codes=codes, texts=texts), found
+
+
+def _screen(texts: pa.Array, clean: Integers, cleaning: Cleaning) -> dict[str, Integers]:
+    """The codes of the queries that each reason drops, among those that are clean."""
+    reasons: dict[str, list[int]] = {}
+    if cleaning.screens:
+        suspects = texts if len(clean) == len(texts) else texts.take(pa.array(clean))
+        # Python looks at the few strings that Arrow cannot rule out.
+        left = pc.indices_nonzero(cleaning.may_drop(suspects))
+        codes = clean[left.to_numpy()].tolist()
+        for code, text in zip(codes, suspects.take(left).to_pylist(), strict=True):
+            for reason in cleaning.reasons(text):
+                reasons.setdefault(reason, []).append(code)
+    return {reason: np.array(some) for reason, some in sorted(reasons.items())}
 
 
 def _recode(
@@ -250,9 +269,25 @@ def _recode(
     return becomes, pa.concat_arrays([texts, added])
 
 
-def _clean_urls(url: EncodedColumn, clean: Callable[[str], str | None]) -> EncodedColumn:
-    cleaned = pa.array([clean(text) for text in url.texts.to_pylist()], pa.string())
+def _clean_urls(url: EncodedColumn, cleaning: Cleaning) -> EncodedColumn:
+    cleaned, clean = _plain_urls(url.texts, cleaning), cleaning.cleaners["url"]
+    if cleaned.null_count:
+        left = pc.is_null(cleaned)
+        rest = [clean(text) for text in url.texts.filter(left).to_pylist()]
+        cleaned = pc.replace_with_mask(cleaned, left, pa.array(rest, pa.string()))
     encoded = cleaned.dictionary_encode()
     becomes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
     codes = np.append(becomes, np.int32(-1))[url.codes]
     return EncodedColumn(codes=codes, texts=encoded.dictionary)
+
+
+def _plain_urls(texts: pa.Array, cleaning: Cleaning) -> pa.Array:
+    """What `clean_url` makes of urls of the most common form; null where Python has to look."""
+    if cleaning.kept:
+        return pa.nulls(len(texts), pa.string())
+    parts = pc.extract_regex(texts, rf"\A{PLAIN_URL}\z")  # null where it does not match
+    names = {"host": ["host"], "path": ["host", "path"], "full": ["host", "path", "query"]}
+    columns = {name: pc.struct_field(parts, name) for name in names[cleaning.url or "host"]}
+    if "path" in columns:
+        columns["path"] = pc.ascii_rtrim(columns["path"], "/")
+    return pc.binary_join_element_wise(*columns.values(), "")

@@ -8,7 +8,7 @@ Restricting and screening look at one record at a time, too.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property, partial
 from typing import Any, Protocol
@@ -63,6 +63,9 @@ class Log(Protocol):
     def only(self, rows: Any) -> "TableLog":
         """The same log with these rows only, an expression over its table."""
 
+    def empty(self) -> "Log":
+        """The same log without its rows."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class _Description:
@@ -97,6 +100,9 @@ class TableLog(_Description):
 
     table: Any
 
+    def empty(self) -> Log:
+        return self.only(self.table.limit(0))
+
     @cached_property
     def rows(self) -> int:
         return int(self.table.count().to_pyarrow().as_py())
@@ -112,6 +118,9 @@ class EncodedLog(_Description):
     @property
     def rows(self) -> int:
         return self.encoded.rows
+
+    def empty(self) -> Log:
+        return replace(self, encoded=self.encoded.empty())
 
     @cached_property
     def table(self) -> Any:
@@ -171,7 +180,7 @@ def read(
     check(source, since=since, until=until, where=where, keep=kept.values())
     say(f"reading {source.name}")
     cleaning = Cleaning(
-        url=url if "url" in source.columns else None, keys=keys,
+        timed="time" in source.columns, url=url if "url" in source.columns else None, keys=keys,
         since=moment_of("--since", since), until=moment_of("--until", until), keep=tuple(kept),
         screen=screen, deny=deny,
     )  # fmt: skip

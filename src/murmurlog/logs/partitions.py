@@ -45,6 +45,10 @@ class Partitions:
         """Every row, as `EncodedRows.table` has it; stays on disk."""
         return pa.concat_tables([map_file(file) for file in self.files])
 
+    def empty(self) -> EncodedRows:
+        """None of the rows."""
+        return next(self.partitions()).empty()
+
     def partitions(self) -> Iterator[EncodedRows]:
         """The partitions, one after the other."""
         for file in self.files:
@@ -69,7 +73,7 @@ def encode_log(
     the decision. All three give each unit the same bounded items, so no output depends on it.
     """
     columns = columns_to_encode(raw, cleaning)
-    rows = raw.select(**columns, bucket=engine.bucket(raw.user, BUCKETS))
+    rows = raw.select(**columns, bucket=engine.bucket(columns["user"], BUCKETS))
     room = engine.memory * ROOM
     held: list[pa.RecordBatch] = []
     starts: list[list[int]] = []

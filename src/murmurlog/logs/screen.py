@@ -17,10 +17,14 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from murmurlog.bundle.canonical import cleaner, without_start
 from murmurlog.bundle.joiners import without_joiners
 from murmurlog.bundle.keys import normalise
 from murmurlog.errors import UsageError
+from murmurlog.logs.prefilter import relax
 
 LOOKED_AT = 1000  # characters; some patterns take quadratic time
 MOST_SECONDS = 0.25  # of the CPU, for one query
@@ -115,6 +119,27 @@ class Screen:
         if None in needs:
             return None
         return "".join(sorted({c for some in needs for c in some or ""}))
+
+    @cached_property
+    def relaxed(self) -> str | None:
+        """An expression for Arrow that matches every ASCII query with a hit; None if there is none."""
+        found = relax(e for pattern in self.patterns for e in pattern.expressions)
+        try:
+            pc.match_substring_regex(pa.array([""], pa.string()), found or "")
+        except pa.ArrowInvalid:  # it counts further than Arrow can
+            return None
+        return found
+
+    def may_hit(self, queries: pa.Array) -> pa.Array:
+        """False only where a normalised query has no hit: what Arrow can tell, for many at once."""
+        may = pc.is_valid(queries)
+        if self.needs is not None:
+            may = pc.and_(may, pc.match_substring_regex(queries, f"[{re.escape(self.needs)}]"))
+        if pc.any(may).as_py() and self.relaxed is not None:
+            # Joiners and digits of other scripts are not ASCII.
+            matches = pc.match_substring_regex(queries, self.relaxed)
+            may = pc.and_(may, pc.or_(matches, pc.invert(pc.string_is_ascii(queries))))
+        return may
 
     def hits(self, text: str) -> list[str]:
         """The names of the patterns that a normalised query matches in its first characters.

@@ -102,8 +102,13 @@ class Schedule:
 
 def delta_of_rounds(schedule: Schedule, *, epsilon: float, neighbours: str = "add-remove") -> float:
     """A valid delta(epsilon): the largest over all that one unit can hold (MR-J)."""
+    return _largest_delta(_sides(schedule), epsilon=epsilon, neighbours=neighbours)
+
+
+def _largest_delta(sides: tuple[Floats, Floats], *, epsilon: float, neighbours: str) -> float:
+    """The same for what `_sides` gives: it does not depend on epsilon."""
     check_neighbours(neighbours)
-    leaks, squares = _sides(schedule)
+    leaks, squares = sides
     nobody = np.zeros(1)
     if neighbours == "add-remove":
         with_it = _delta(epsilon, leaks, squares, nobody, nobody)
@@ -172,9 +177,10 @@ def epsilon_of_rounds(
 
     `cost` is added to the theorem's delta at an epsilon, such as that of the sampler.
     """
+    sides = _sides(schedule)
 
     def excess(epsilon: float) -> float:
-        found = delta_of_rounds(schedule, epsilon=epsilon, neighbours=neighbours)
+        found = _largest_delta(sides, epsilon=epsilon, neighbours=neighbours)
         return found * SAFETY + cost(epsilon) - delta
 
     high = 1.0

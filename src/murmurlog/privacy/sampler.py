@@ -231,26 +231,40 @@ def _propose(
 
 
 def _exactly(noise: str, scale: float, V: int) -> int:
-    """The largest k >= 0 with P(|Z| >= k) > V / 2^127, in long arithmetic."""
+    """The largest k >= 0 with P(|Z| >= k) > V / 2^127, in long arithmetic.
+
+    150 bits give y within 2^-86 for every scale up to 2^40; where y is nearer than 2^-70 to a whole
+    number, 300 bits decide.
+    """
+    with mpmath.workprec(150):
+        y = _real_draw(noise, scale, V, near=mpmath.mpf(2) ** -65)
+        if abs(y - mpmath.nint(y)) > mpmath.mpf(2) ** -70:
+            return max(0, int(mpmath.floor(y)))
     with mpmath.workprec(300):
-        fraction, s = (mpmath.mpf(V) + 0.5) / mpmath.mpf(2) ** 127, mpmath.mpf(scale)
-        if noise == "gaussian":
-            # P(|round(Z)| >= k) = erfc((k - 1/2) / (s sqrt 2))
-            y = s * mpmath.sqrt(2) * _erfc_inverse(fraction) + 0.5
-        else:
-            # P(|Z| >= k) = 2 a^k / (1 + a), and P(G >= k) = a^k for the tail
-            most = 1 if noise == "tail" else 2 / (1 + mpmath.exp(-1 / s))
-            y = s * (mpmath.log(most) - mpmath.log(fraction))
-        return max(0, int(mpmath.floor(y)))
+        return max(0, int(mpmath.floor(_real_draw(noise, scale, V, near=mpmath.mpf(2) ** -250))))
 
 
-def _erfc_inverse(fraction: "mpmath.mpf") -> "mpmath.mpf":
-    """x >= 0 with erfc(x) = fraction, by Newton's method from a floating-point start."""
+def _real_draw(noise: str, scale: float, V: int, *, near: "mpmath.mpf") -> "mpmath.mpf":
+    """The y with P(|Z| >= k) > V / 2^127 for every k <= y, at the working precision."""
+    fraction, s = (mpmath.mpf(V) + 0.5) / mpmath.mpf(2) ** 127, mpmath.mpf(scale)
+    if noise == "gaussian":
+        # P(|round(Z)| >= k) = erfc((k - 1/2) / (s sqrt 2))
+        return s * mpmath.sqrt(2) * _erfc_inverse(fraction, near=near) + 0.5
+    # P(|Z| >= k) = 2 a^k / (1 + a), and P(G >= k) = a^k for the tail
+    most = 1 if noise == "tail" else 2 / (1 + mpmath.exp(-1 / s))
+    return s * (mpmath.log(most) - mpmath.log(fraction))
+
+
+def _erfc_inverse(fraction: "mpmath.mpf", *, near: "mpmath.mpf | None" = None) -> "mpmath.mpf":
+    """x >= 0 with erfc(x) = fraction, by Newton's method from a floating-point start.
+
+    Ends with a step below `near` (by default 2^-250): x is then within 10 near^2, as x < 10, and rounding.
+    """
     x = mpmath.mpf(float(erfcinv(float(fraction))))
     for _ in range(8):
         step = (mpmath.erfc(x) - fraction) * mpmath.sqrt(mpmath.pi) / 2 * mpmath.exp(x * x)
         x += step
-        if abs(step) < mpmath.mpf(2) ** -250:
+        if abs(step) < (mpmath.mpf(2) ** -250 if near is None else near):
             break
     return x
 

@@ -351,10 +351,7 @@ class _Request:
             if not best or _bar(tried) < _bar(best):
                 best = tried
         try:
-            plans = {
-                table: self._stated(made, delta * self.tables[table].share)
-                for table, made in best.items()
-            }
+            plans = self._stated(best, delta)
         except UsageError:
             return None  # the error is raised when they are planned with their shares
         total = total_of([(each.mechanism, each.guarantee) for each in plans.values()], epsilon)
@@ -387,10 +384,7 @@ class _Request:
                 )
         if self.letters or self.noise not in (None, "gaussian"):
             raise UsageError("--of-cap chooses Gaussian noise itself: leave --set and --noise out")
-        plans = {
-            table: self._stated(made, part.delta * self.tables[table].share)
-            for table, made in self._solved(part.loss).items()
-        }
+        plans = self._stated(self._solved(part.loss), part.delta)
         parts = [(each.mechanism, each.guarantee) for each in plans.values()]
         if len(parts) == 1:
             return plans, parts[0][1]
@@ -405,10 +399,15 @@ class _Request:
         assert total is not None
         return plans, total
 
-    def _stated(self, made: Mechanism, delta: float) -> Plan:
-        """A mechanism with its own cost at this delta."""
-        guarantee = made.guarantee(delta=delta, unit=self.unit, neighbours=self.neighbours)
-        return Plan(mechanism=made, guarantee=guarantee)
+    def _stated(self, made: Mapping[str, Mechanism], delta: float) -> dict[str, Plan]:
+        """Each table's mechanism with its own cost at the table's share of this delta."""
+        plans: dict[tuple[Mechanism, float], Plan] = {}  # tables often have the same mechanism
+        for table, each in made.items():
+            at = each, delta * self.tables[table].share
+            if at not in plans:
+                guarantee = each.guarantee(delta=at[1], unit=self.unit, neighbours=self.neighbours)
+                plans[at] = Plan(mechanism=each, guarantee=guarantee)
+        return {t: plans[each, delta * self.tables[t].share] for t, each in made.items()}
 
     def _stretched(self, epsilon: float, delta: float) -> tuple[dict[str, Plan], Guarantee] | None:
         """Every table on its own with more than its share, if one account allows it."""

@@ -112,7 +112,7 @@ def _count_nothing(
     plans: Mapping[str, Plan], waiting: set[str], log: Log, view: View, entropy: Entropy
 ) -> None:
     """Counts the waiting tables on an empty log, so that wrong parameters fail before the reservation."""
-    nothing = log.only(log.table.limit(0))
+    nothing = log.empty()
     published = {kind: keys_schema(keys_of(kind, view.by)).empty_table() for kind in plans}
     for kind in waiting:
         own = replace(view, kind=kind, published=published)

@@ -8,6 +8,7 @@ rows that a lower threshold lets through follow from the published counts (`bund
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -171,13 +172,14 @@ class _Forecast:
     def _solved(self, names: list[str], epsilon: float) -> float | None:
         """How many times as many users an item needs if only these tables are made, at this epsilon."""
         try:
-            now = _level(
-                self._plan(list(self.certificate.tables), self.certificate.guarantee.epsilon)
-            )
-            then = _level(self._plan(names, epsilon))
+            now, then = _level(self._now), _level(self._plan(names, epsilon))
         except (MurmurlogError, ArithmeticError):  # no noise can be certified for this setting
             return None
         return None if now is None or then is None else then / now
+
+    @cached_property
+    def _now(self) -> Mechanism:
+        return self._plan(list(self.certificate.tables), self.certificate.guarantee.epsilon)
 
     def _plan(self, names: list[str], epsilon: float) -> Mechanism:
         claims = {name: self.certificate.tables[name] for name in names}

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from murmurlog.bundle.scratch import scratch
 from murmurlog.errors import EngineError, InputError, UsageError
+from murmurlog.logs.engines.compilers import load_compilers_on_demand
 from murmurlog.logs.engines.self_test import self_test
 
 ROWS_A_BATCH = 200_000
@@ -38,7 +39,10 @@ _MICROSECONDS = ibis.udf.scalar.builtin(
 def _hash(text: Any) -> Any: ...
 
 
-_HASH = ibis.udf.scalar.builtin(_hash, name="hash", signature=(("string",), "uint64"))
+_HASH = {
+    kind: ibis.udf.scalar.builtin(_hash, name="hash", signature=((kind,), "uint64"))
+    for kind in ("string", "int64")
+}
 
 
 class DuckEngine:
@@ -77,8 +81,11 @@ class DuckEngine:
 
     def keep(self, table: pa.Table) -> Any:
         """An Arrow table as a table of the engine."""
-        with _translate_errors():
-            return self.backend.create_table(self.new_name(), ibis.memtable(table))
+        name = self.new_name()
+        with _translate_errors(), self.backend.con.cursor() as cursor:
+            cursor.register("given", table)  # `ibis.memtable` would import pandas
+            cursor.execute(f"CREATE TABLE {name} AS FROM given")
+        return self.backend.table(name)
 
     def show(self, table: pa.Table) -> Any:
         """An Arrow table as a table of the engine, without a copy; dictionaries become strings."""
@@ -86,6 +93,10 @@ class DuckEngine:
         self._shown[name] = table
         self.backend.con.register(name, table)
         return self.backend.table(name)
+
+    def find_shown(self, expression: Any) -> pa.Table | None:
+        """The Arrow table that `show` was given, if the expression is what it returned."""
+        return self._shown.get(_name(expression))
 
     @contextmanager
     def open_file(self, schema: pa.Schema) -> Iterator[tuple[Path, pa.ipc.RecordBatchFileWriter]]:
@@ -105,8 +116,8 @@ class DuckEngine:
         return file
 
     def bucket(self, text: Any, count: int) -> Any:
-        """A number below `count`, up to 256, that depends on the text alone."""
-        return (_HASH(text) % count).cast("uint8")
+        """A number below `count`, up to 256, that depends on the text (or whole number) alone."""
+        return (_HASH[str(text.type())](text) % count).cast("uint8")
 
     @property
     def memory(self) -> int:
@@ -137,7 +148,7 @@ class DuckEngine:
         return self._stream(expression, rows=rows, ordered=True)
 
     def _stream(self, expression: Any, *, rows: int, ordered: bool) -> Iterator[pa.RecordBatch]:
-        if (shown := self._shown.get(_name(expression))) is not None:
+        if (shown := self.find_shown(expression)) is not None:
             schema = pa.schema([(name, _plain(kind)) for name, kind in _types(shown)])
             for batch in shown.to_batches(rows):
                 yield batch.cast(schema)
@@ -246,6 +257,7 @@ def connect(*, memory: str | None = None, folder: Path | None = None) -> Iterato
     """An engine in a new private folder below `folder` (default: the system's temporary folder)."""
     with scratch(folder or Path(tempfile.gettempdir())) as private:
         # Tables live in memory and spill to the folder; a database file costs four times the CPU.
+        load_compilers_on_demand()
         backend = ibis.duckdb.connect()
         try:
             settings = {

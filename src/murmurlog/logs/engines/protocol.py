@@ -65,11 +65,14 @@ class LocalEngine(Engine, Protocol):
     def show(self, table: "pa.Table") -> Any:
         """An Arrow table as a table of the engine, without a copy; dictionaries become strings."""
 
+    def find_shown(self, expression: Any) -> "pa.Table | None":
+        """The Arrow table that `show` was given, if the expression is what it returned."""
+
     def read_in_order(self, expression: Any, *, rows: int) -> "Iterator[pa.RecordBatch]":
         """The expression's rows as Arrow batches of `rows` rows; rows of a file in its order."""
 
     def bucket(self, text: Any, count: int) -> Any:
-        """A number below `count`, up to 256, that depends on the text alone."""
+        """A number below `count`, up to 256, that depends on the text (or whole number) alone."""
 
     def open_file(
         self, schema: "pa.Schema"

@@ -12,11 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from murmurlog.counting.choice import distinct_pairs
 from murmurlog.counting.holdings import Holdings
 from murmurlog.mechanisms.rounds.weights import Held
 from murmurlog.privacy import count_weight, histogram_bins
 from murmurlog.privacy.sampler import Integers
 
+MOST_COUNTED = 10_000_000  # pairs of an item and m
 Pairs: TypeAlias = tuple[Integers, Integers, Integers]  # item, m, units
 
 
@@ -80,10 +82,17 @@ def _from_codes(holdings: Holdings, published: pa.Table) -> Pairs:
 def holders_of_pairs(unit: Integers, item: Integers, *, size: int) -> Holders:
     """The holders of items 0 ... size - 1, from pairs of a unit and an item that may repeat."""
     # A unit may hold an item in several rows: each pair counts once.
-    unit, item = np.divmod(np.unique(unit.astype(np.int64) * max(size, 1) + item), max(size, 1))
+    unit, item = distinct_pairs(unit, item)
     m = np.bincount(unit)[unit] if len(unit) else unit
-    both, units = np.unique(item * (size + 1) + m, return_counts=True)
-    item, m = np.divmod(both, size + 1)
+    # Few units hold many of the items, so most pairs (item, m) repeat: they are counted, not sorted.
+    most = int(m.max(initial=0)) + 1
+    if size * most <= MOST_COUNTED:
+        found = np.bincount(item.astype(np.int64) * most + m, minlength=0)
+        both = np.flatnonzero(found)
+        units = found[both]
+    else:
+        both, units = np.unique(item.astype(np.int64) * most + m, return_counts=True)
+    item, m = np.divmod(both, most)
     return Holders(item=item, m=m, units=units.astype(np.int64), size=size)
 
 

@@ -1,6 +1,7 @@
 """The items of each unit as numbers, and the weights each unit gives to them: steps of `rounds`.
 
-All steps are Ibis expressions, the same on every engine. Draws no noise.
+Steps are Ibis expressions, the same on every engine, and the same integers on arrays where a log is
+encoded. Draws no noise.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -24,6 +25,15 @@ from murmurlog.mechanisms.protocol import View
 from murmurlog.privacy.counts import GRID
 from murmurlog.privacy.rounds import FULL
 from murmurlog.privacy.sampler import Entropy, Integers
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class HeldCodes:
+    """Rows of `Held.table` in arrays, with the attention that the unit gives to the item."""
+
+    unit: Integers
+    item: Integers
+    attention: Integers | int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +63,7 @@ class Held:
 class Play:
     """The input of a round: the items that are alive, who holds them, and earlier measurements."""
 
-    rows: Any  # unit, item, attention; of alive items only
+    rows: Any  # HeldCodes, or a table of unit, item, attention; of alive items only
     alive: Integers
     remembered: Integers  # of each alive item: sum of past_j z_j
     pool: Integers  # of each alive item: the number of its pool, 0 for none
@@ -164,7 +174,7 @@ def _already_numbered(kept: EncodedBounded, items: EncodedItems, *, complete: bo
     }
     return Held(
         engine=engine,
-        table=engine.show(pa.table({name: pa.array(rows[name], pa.int64()) for name in rows})),
+        table=engine.show(pa.table(rows)),
         names=engine.show(pa.table({**columns, "item": np.arange(len(some))})),
         size=len(some),
         kind=kept.kind,
@@ -180,13 +190,23 @@ def _already_numbered(kept: EncodedBounded, items: EncodedItems, *, complete: bo
 def opening(held: Held) -> Play:
     """Round 1: (iii) every item of a bounded set and nothing else, all with equal attention."""
     return Play(
-        rows=opening_rows(held),
+        rows=_codes_of(held) or opening_rows(held),
         alive=np.arange(held.size),
         remembered=np.zeros(held.size, np.int64),
         pool=np.zeros(held.size, np.int64)
         if held.in_pools is None
         else by_item(held, held.in_pools, "pool"),
     )
+
+
+def _codes_of(held: Held) -> HeldCodes | None:
+    """The rows of round 1 in arrays, if the table is in this process."""
+    local = held.engine.local
+    table = None if local is None else local.find_shown(held.table)
+    if table is None:
+        return None
+    unit, item = (table[name].combine_chunks().to_numpy() for name in ("unit", "item"))
+    return HeldCodes(unit=unit, item=item, attention=FULL)
 
 
 def opening_rows(held: Held) -> Any:
@@ -196,6 +216,8 @@ def opening_rows(held: Held) -> Any:
 
 def weights(held: Held, rows: Any) -> Integers:
     """The sums of weights of all items, in steps of 1/GRID; 0 where nobody gives anything."""
+    if isinstance(rows, HeldCodes):
+        return _weights_of_codes(rows, held.size)
     return by_item(held, summed_weights(rows), "weight")
 
 
@@ -215,8 +237,41 @@ def summed_weights(rows: Any) -> Any:
     return given.group_by("item").aggregate(weight=given.weight.sum().cast("int64"))
 
 
+def _weights_of_codes(rows: HeldCodes, size: int) -> Integers:
+    """What `summed_weights` gives, on arrays: the same operations on the same integers."""
+    # Sums of whole numbers below 2^53 are exact in floating point, which `bincount` adds.
+    if isinstance(rows.attention, int):  # a unit's weights are equal
+        squares = np.bincount(rows.unit) * rows.attention**2
+        given = _root(np.int64(rows.attention), np.maximum(squares, 1))[rows.unit]
+    else:
+        squares = np.bincount(rows.unit, weights=rows.attention**2).astype(np.int64)
+        given = _root(rows.attention, squares[rows.unit])
+    return np.bincount(rows.item, weights=given, minlength=size).astype(np.int64)
+
+
+def _root(attention: Integers | np.int64, squares: Integers) -> Integers:
+    """floor(GRID attention / sqrt(squares))."""
+    root = np.floor(attention * GRID / np.sqrt(squares)).astype(np.int64)
+    return np.asarray(root - (root * root * squares > attention * attention * GRID**2))
+
+
+def as_table(held: Held, rows: Any) -> Any:
+    """The rows of a round as a table of the engine: unit, item, attention."""
+    if not isinstance(rows, HeldCodes):
+        return rows
+    attention = np.broadcast_to(np.int64(rows.attention), len(rows.item))
+    columns = {"unit": rows.unit, "item": rows.item, "attention": attention}
+    return held.engine.keep(pa.table({n: pa.array(c, pa.int64()) for n, c in columns.items()}))
+
+
 def among(held: Held, rows: Any, alive: Integers, attention: Integers) -> Any:
     """The rows of items that are alive, with the attention each item gets."""
+    if isinstance(rows, HeldCodes):
+        given = np.zeros(held.size, np.int64)  # attention is never 0
+        given[alive] = attention
+        found = given[rows.item]
+        some = found > 0
+        return HeldCodes(unit=rows.unit[some], item=rows.item[some], attention=found[some])
     return attended(held, rows, held.engine.keep(pa.table({"item": alive, "attention": attention})))
 
 
