@@ -451,6 +451,26 @@ def test_a_certificate_that_breaks_the_schema_is_a_corrupt_bundle(bundle, at, va
         assert len(str(caught.value)) < 400
 
 
+@pytest.mark.parametrize(
+    ("at", "value", "address"),
+    [
+        (("tables", "query", "guarantee", "epsilon"), 0.0, "/plan"),
+        (("tables", "query", "parameters", "grid"), None, "/?q=no+such+thing"),
+    ],
+)
+def test_a_page_answers_where_a_certificate_says_less_than_a_release_would(
+    tmp_path, write_tsv, at, value, address
+):
+    rows = [{"user": f"u{n}", "query": "weather"} for n in range(300)]
+    out = tmp_path / "rounds"
+    murmurlog.release(write_tsv(rows), out=out, epsilon=9.0)
+    path = out / "privacy.json"
+    path.write_text(json.dumps(put(json.loads(path.read_text()), at, value)))
+    seal(out)
+    with client_of(Shelf([out])) as client:
+        assert client.get(address).status_code == 200
+
+
 def test_every_key_of_a_certificate_is_needed_or_has_a_usual_value(sound):
     from murmurlog.bundle.certificate import Certificate
 

@@ -240,7 +240,7 @@ def needs(claim: TableClaim, unit: str) -> list[str]:
             f"An item that {needed['0.5']} {unit}s hold is published with even odds, one of "
             f"{needed['0.95']} with 95 %, one of {needed['0.99']} with 99 %.",
         ]
-    if given.get("thresholds") and given.get("own"):
+    if all(given.get(name) for name in ("thresholds", "own", "grid")):
         # The weight that the last round asks for: docs/explanation/mechanisms/rounds.md.
         past = given.get("past") or []
         weight = given["thresholds"][-1] / given["grid"] / (sum(past) + given["own"][-1])

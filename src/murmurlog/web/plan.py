@@ -148,7 +148,7 @@ class TradeOff:
         if not points:
             return None
         epsilons, users = np.log(np.array(points, np.float64)).T
-        return math.exp(float(np.interp(math.log(guarantee.epsilon), epsilons, users)))
+        return math.exp(float(np.interp(math.log(max(guarantee.epsilon, 1e-300)), epsilons, users)))
 
     def _picture(self, settings: Sequence[Setting], s: Setting, *, title: str, of: Amount) -> str:
         series, inks, dots = {}, {}, {}
