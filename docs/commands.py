@@ -160,7 +160,7 @@ def run(command: Command, folder: Path) -> Outcome:
         and (folder / "bundle").exists()
     ):
         text += f" --out bundle{len(list(folder.iterdir()))}"
-    before = set(folder.iterdir())
+    before = set(folder.rglob("privacy.json"))
     if text.startswith("murmurlog generate"):
         (folder / text.partition(" --out ")[2].split()[0]).unlink(missing_ok=True)
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
@@ -168,14 +168,15 @@ def run(command: Command, folder: Path) -> Outcome:
         text, shell=True, cwd=folder, env=os.environ | {"PATH": path, "HOME": str(folder)},
         capture_output=True, text=True, timeout=SECONDS,
     )  # fmt: skip
-    made = [
-        new for new in sorted(set(folder.iterdir()) - before) if (new / "privacy.json").exists()
-    ]
-    rows = None
-    if made:
-        tables = json.loads((made[-1] / "privacy.json").read_text())["tables"]
-        rows = {name: table["rows"] for name, table in tables.items()}
-    return Outcome(command=command, code=done.returncode, rows=rows, said=done.stdout + done.stderr)
+    made = sorted(set(folder.rglob("privacy.json")) - before)
+    rows = {
+        table if len(made) == 1 else f"{path.parent.name} {table}": claim["rows"]
+        for path in made
+        for table, claim in json.loads(path.read_text())["tables"].items()
+    }
+    return Outcome(
+        command=command, code=done.returncode, rows=rows or None, said=done.stdout + done.stderr
+    )
 
 
 def make_logs(folder: Path) -> dict[int, Path]:
