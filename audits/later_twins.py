@@ -101,6 +101,7 @@ def weights_apart(held: Any, rows: Any) -> Any:
     """A unit gives pool keys a weight of norm 1, and other keys another one."""
     if held.in_pools is None:
         return _real_weights(held, rows)
+    rows = spread.as_table(held, rows)
     inside, outside = (
         getattr(rows, join)(held.in_pools, "item") for join in ("semi_join", "anti_join")
     )
