@@ -146,7 +146,7 @@ def choose(
     rows = np.arange(len(units)) if places else np.flatnonzero(large[units])
     some_units, some_items = units[rows], items[rows]
     order = order_of(
-        _by_code(some_units, unit_hashes)[some_units], _by_code(some_items, item_hashes)[some_items]
+        by_code(some_units, unit_hashes)[some_units], by_code(some_items, item_hashes)[some_items]
     )
     if places:
         place = _places(some_units, some_items, order, ranks)
@@ -172,7 +172,7 @@ def distinct_pairs(unit: Integers, item: Integers) -> tuple[Integers, Integers]:
     return units, words.astype(item.dtype)
 
 
-def _by_code(codes: Integers, hashes: Callable[[Integers], Words]) -> Words:
+def by_code(codes: Integers, hashes: Callable[[Integers], Words]) -> Words:
     """An array with the hash of each code that occurs, at its place."""
     there = np.zeros(int(codes.max(initial=-1)) + 1, bool)
     there[codes] = True

@@ -5,6 +5,7 @@ Gives the same items as the Ibis expressions of `items`, for the most common tab
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +13,7 @@ import pyarrow.compute as pc
 
 from murmurlog.bundle.keys import keywords
 from murmurlog.bundle.schema import SEPARATOR
-from murmurlog.counting.choice import ChoiceKey, Words, combine
+from murmurlog.counting.choice import ChoiceKey, Words, by_code, combine
 from murmurlog.counting.sorting import in_time, sort_ties
 from murmurlog.logs.encoded import NEVER, EncodedColumn, EncodedRows, Integers, Mask
 
@@ -72,8 +73,8 @@ class Holdings:
         """The hashes of some items for the random bound; each distinct text is hashed once."""
         columns = []
         for place, each in enumerate(self.keys):
-            codes, which = np.unique(each.codes[items], return_inverse=True)
-            columns.append(key.column(_joined(each.texts.take(pa.array(codes))), place)[which])
+            codes = each.codes[items]
+            columns.append(by_code(codes, partial(_hash_codes, key, each.texts, place))[codes])
         return combine(columns)
 
     def names(self, units: Integers) -> pa.Array:
@@ -96,6 +97,11 @@ def _ranks(keys: tuple[EncodedColumn, ...], items: Integers) -> Integers:
     ranks = np.empty(len(items), np.int64)
     ranks[order.to_numpy()] = np.arange(len(items))
     return ranks
+
+
+def _hash_codes(key: ChoiceKey, texts: pa.Array, place: int, codes: Integers) -> Words:
+    """The hashes of the texts of distinct codes, in the key column at a place."""
+    return key.column(_joined(texts.take(pa.array(codes))), place)
 
 
 def _joined(texts: pa.Array) -> pa.Array:

@@ -81,11 +81,11 @@ class Cleaning:
         """Characters of which every query that is dropped has one; None if there is no such set."""
         return None if self.deny or not self.screen else self.screen.needs
 
-    def may_drop(self, queries: pa.Array) -> pa.Array:
-        """False only where a clean query has no reason to be dropped."""
+    def suspects(self, queries: pa.Array) -> pa.Array:
+        """The places of the clean queries that may have a reason to be dropped; no other has one."""
         if self.deny or not self.screen:
-            return pc.is_valid(queries)
-        return self.screen.may_hit(queries)
+            return pc.indices_nonzero(pc.is_valid(queries))
+        return self.screen.suspects(queries)
 
     @cached_property
     def reasons(self) -> Callable[[str], list[str]]:

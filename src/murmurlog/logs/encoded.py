@@ -235,11 +235,11 @@ def _screen(texts: pa.Array, clean: Integers, cleaning: Cleaning) -> dict[str, I
     """The codes of the queries that each reason drops, among those that are clean."""
     reasons: dict[str, list[int]] = {}
     if cleaning.screens:
-        suspects = texts if len(clean) == len(texts) else texts.take(pa.array(clean))
+        screened = texts if len(clean) == len(texts) else texts.take(pa.array(clean))
         # Python looks at the few strings that Arrow cannot rule out.
-        left = pc.indices_nonzero(cleaning.may_drop(suspects))
+        left = cleaning.suspects(screened)
         codes = clean[left.to_numpy()].tolist()
-        for code, text in zip(codes, suspects.take(left).to_pylist(), strict=True):
+        for code, text in zip(codes, screened.take(left).to_pylist(), strict=True):
             for reason in cleaning.reasons(text):
                 reasons.setdefault(reason, []).append(code)
     return {reason: np.array(some) for reason, some in sorted(reasons.items())}

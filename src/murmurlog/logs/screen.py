@@ -130,16 +130,18 @@ class Screen:
             return None
         return found
 
-    def may_hit(self, queries: pa.Array) -> pa.Array:
-        """False only where a normalised query has no hit: what Arrow can tell, for many at once."""
+    def suspects(self, queries: pa.Array) -> pa.Array:
+        """The places of the normalised queries that may have a hit: what Arrow can tell, for many at once."""
         may = pc.is_valid(queries)
         if self.needs is not None:
-            may = pc.and_(may, pc.match_substring_regex(queries, f"[{re.escape(self.needs)}]"))
-        if pc.any(may).as_py() and self.relaxed is not None:
-            # Joiners and digits of other scripts are not ASCII.
-            matches = pc.match_substring_regex(queries, self.relaxed)
-            may = pc.and_(may, pc.or_(matches, pc.invert(pc.string_is_ascii(queries))))
-        return may
+            may = pc.match_substring_regex(queries, f"[{re.escape(self.needs)}]")
+        places = pc.indices_nonzero(may)
+        if not len(places) or self.relaxed is None:
+            return places
+        some = queries.take(places)
+        # Joiners and digits of other scripts are not ASCII.
+        other = pc.invert(pc.string_is_ascii(some))
+        return places.filter(pc.or_(pc.match_substring_regex(some, self.relaxed), other))
 
     def hits(self, text: str) -> list[str]:
         """The names of the patterns that a normalised query matches in its first characters.
