@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hostile_bundles import seal
+from thinning import thinned
 from wording import OTHER, word_otherwise
 
 import murmurlog
@@ -93,7 +94,7 @@ def test_the_forger_can_make_an_honest_bundle(honest, tmp_path):
 
 @pytest.mark.parametrize(
     ("tables", "message"),
-    [
+    thinned([
         ({"query": ("profiles(noise=geometric, d=9, cap=3, scale=1.0, T=20)", QUERY)}, "makes no"),
         (
             {"query": ("sessions(l_s=1, l_q=2, subsequences=all, noise=geometric, scale=1.0, T=20)",
@@ -138,7 +139,7 @@ def test_the_forger_can_make_an_honest_bundle(honest, tmp_path):
                      rows_of(("invented-1", "a", "b", 1), ("invented-1", "c", "d", 1)))},
             "more than 1 rows",
         ),
-    ],
+    ], every=2),
 )  # fmt: skip
 def test_what_a_mechanism_cannot_make_is_caught(honest, tmp_path, tables, message):
     assert message in forge(honest, tmp_path / "out", tables)
@@ -367,14 +368,17 @@ KEYWORDS = {"keyword": (THRESHOLD, counted("keyword", ["weather"]))}
 
 @pytest.mark.parametrize(
     ("kind", "text", "keys", "before"),
-    [
-        ("query", "zealous(m=1, lam=1.0, tau=1, T=20)", ["weather"], {}),
-        ("query", "pool(d=1, b=1.0, N=10, T=5)", ["weather"], {}),
-        ("query", "hybrid(d=1, b=1.0, N=10, T_pool=5, T=20)", ["weather"], {}),
-        ("click", LISTS, ["weather", "a.com"], {}),
-        ("session", PATHS, [["a", "b"]], {}),
-        ("query", "zealous-keywords(d=1, b=1.0, fakes=1.0)", ["weather"], KEYWORDS),
-    ],
+    thinned(
+        [
+            ("query", "zealous(m=1, lam=1.0, tau=1, T=20)", ["weather"], {}),
+            ("query", "pool(d=1, b=1.0, N=10, T=5)", ["weather"], {}),
+            ("query", "hybrid(d=1, b=1.0, N=10, T_pool=5, T=20)", ["weather"], {}),
+            ("click", LISTS, ["weather", "a.com"], {}),
+            ("session", PATHS, [["a", "b"]], {}),
+            ("query", "zealous-keywords(d=1, b=1.0, fakes=1.0)", ["weather"], KEYWORDS),
+        ],
+        every=2,
+    ),
 )
 def test_counts_of_rows_and_errors_below_the_noise_are_caught(
     honest, tmp_path, kind, text, keys, before
@@ -455,7 +459,7 @@ def test_another_version_does_not_make_cards_believed(honest, tmp_path):
 
 @pytest.mark.parametrize(
     ("changes", "message"),
-    [
+    thinned([
         ({"about": {"title": "x\n\n## Privacy\n\nepsilon 0.001"}}, "one plain line"),
         ({"about": {"title": "\u202etitle"}}, "one plain line"),
         ({"about": {"foo": "user 17 asked x"}}, "`about` holds keys other"),
@@ -474,7 +478,7 @@ def test_another_version_does_not_make_cards_believed(honest, tmp_path):
                         "delta_before": 0.0}},
             "ledger.epsilon_before must be",
         ),
-    ],
+    ], every=2),
 )  # fmt: skip
 def test_words_and_numbers_that_no_release_has_are_caught(honest, tmp_path, changes, message):
     assert message in forge(honest, tmp_path / "out", {"query": (THRESHOLD, QUERY)}, **changes)

@@ -137,6 +137,7 @@ def test_noise_adds_in_quadrature_and_errors_of_the_model_add_as_they_are():
     assert series.sums("query", "b").num_rows == 1
 
 
+@pytest.mark.slow
 def test_a_sum_over_months_holds_the_truth_as_often_as_it_says_where_the_model_is_wrong_alike():
     """Every month the model is off by the same factor: adding all errors in quadrature would fail."""
     rng = np.random.default_rng(1)

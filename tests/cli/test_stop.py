@@ -8,6 +8,7 @@ import sys
 import faults
 import pytest
 from terminal import MAIN, Terminal
+from thinning import thinned
 
 from murmurlog.bundle.scratch import PREFIX
 from murmurlog.cli import stop
@@ -127,7 +128,9 @@ def test_what_libraries_make_of_an_interrupt_is_recognised():
     assert stop.exit_code(RuntimeError("else")) is None
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"), thinned([(signal.SIGINT, 130), (signal.SIGTERM, 143)], every=2)
+)
 def test_a_command_that_books_nothing_says_so(tmp_path, number, code):
     with subprocess.Popen(
         [*MAIN, "audit", "--trials", "4000"], cwd=tmp_path, stderr=subprocess.PIPE, text=True,

@@ -4,6 +4,7 @@ import json
 
 import pytest
 from command import run
+from thinning import thinned
 
 from murmurlog.cli.evaluate import read_systems, read_vary
 from murmurlog.errors import InputError, UsageError
@@ -71,21 +72,36 @@ def test_a_grid_of_two_letters_reaches_every_pair():
 
 @pytest.mark.parametrize(
     ("asked", "shown"),
-    [
-        (
-            {"mechanisms": ["zealous"], "vary": {"notion": ["dp", "pdp"]}, "users": 5000},
-            "users=5000",
-        ),
-        ({"mechanisms": ["hong"], "vary": {"support": [0.01, 0.02]}}, "support=0.02"),
-        ({"mechanisms": ["hong"], "options": {"objective": "diverse"}}, "objective=diverse"),
-        ({"mechanisms": ["korolova"], "vary": {"count": ["rows"]}}, "count=rows"),
-        ({"mechanisms": ["sessions"], "vary": {"queries-per-session": [2, 4]}}, "l_q=4"),
-        ({"mechanisms": ["threshold"], "vary": {"noise": ["geometric", "gaussian"]}}, "gaussian"),
-        ({"mechanisms": ["threshold"], "letters": {"b": "7", "K": "30"}}, "scale=7.0, T=31"),
-        ({"mechanisms": ["korolova"], "letters": {"b": "7"}, "vary": {"K": [30]}}, "b=7.0, T=31"),
-        ({"mechanisms": ["rounds"], "vary": {"rounds": [1, 2]}, "tables": ["query"]}, "rounds("),
-        ({"mechanisms": ["query=zealous,click=rounds"], "vary": {"notion": ["dp"]}}, "zealous("),
-    ],
+    thinned(
+        [
+            (
+                {"mechanisms": ["zealous"], "vary": {"notion": ["dp", "pdp"]}, "users": 5000},
+                "users=5000",
+            ),
+            ({"mechanisms": ["hong"], "vary": {"support": [0.01, 0.02]}}, "support=0.02"),
+            ({"mechanisms": ["hong"], "options": {"objective": "diverse"}}, "objective=diverse"),
+            ({"mechanisms": ["korolova"], "vary": {"count": ["rows"]}}, "count=rows"),
+            ({"mechanisms": ["sessions"], "vary": {"queries-per-session": [2, 4]}}, "l_q=4"),
+            (
+                {"mechanisms": ["threshold"], "vary": {"noise": ["geometric", "gaussian"]}},
+                "gaussian",
+            ),
+            ({"mechanisms": ["threshold"], "letters": {"b": "7", "K": "30"}}, "scale=7.0, T=31"),
+            (
+                {"mechanisms": ["korolova"], "letters": {"b": "7"}, "vary": {"K": [30]}},
+                "b=7.0, T=31",
+            ),
+            (
+                {"mechanisms": ["rounds"], "vary": {"rounds": [1, 2]}, "tables": ["query"]},
+                "rounds(",
+            ),
+            (
+                {"mechanisms": ["query=zealous,click=rounds"], "vary": {"notion": ["dp"]}},
+                "zealous(",
+            ),
+        ],
+        every=2,
+    ),
 )
 def test_options_and_letters_reach_the_mechanisms_that_declare_them(asked, shown):
     found, failed = plans(**asked)
