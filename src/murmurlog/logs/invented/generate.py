@@ -178,7 +178,7 @@ def _from_population(
     rng = np.random.default_rng(seed)
     users = max(1, min(rows, round(rows * population.users / population.rows)))
     sizes = draw_sizes(rng, rows=rows, users=users, sigma=population.activity)
-    user, time, query, host, rank = numbers(
+    (user, time, query, host, rank), specialised = numbers(
         rng, population, seed=seed, sizes=sizes, advance=advance
     )
     query_codes = pa.array(query).dictionary_encode()
@@ -201,7 +201,7 @@ def _from_population(
         users=users,
         seed=seed,
         like=like,
-        labels=text.labels(queries, spelled, sites),
+        labels=text.labels(queries, spelled, host=sites, specialised=specialised),
     )
 
 

@@ -27,10 +27,12 @@ HEAD, WORDS, FEARS, _topics = (
 TOPICS = {name: words.split() for name, words in (line.split(": ") for line in _topics)}
 
 # Kinds of a query's number. SITE: the name of a host; OWN: a query of one user only.
-SHARED, OWN, SPECIAL, WRONG, FEAR, SITE, PERSONAL = range(7)
+SHARED, OWN, SPECIAL, WRONG, FEAR, SITE, PERSONAL, OWN_SPECIAL = range(8)
 KIND_BITS = 42
 NUMBERS = 1 << KIND_BITS
 SPECIALS, WRONGS, FORMS = 6, 3, 3  # variants of a base query, and ways to ask for a site
+SIBLINGS = 8  # neighbouring numbers of shared and own queries are of one subject
+PAGE = 10  # results on a page
 
 VOCABULARY, WORD_POWER = 1_000_000, 4.0
 TOPIC_WORD = 0.6  # the share of longer queries that begin with a word of their topic
@@ -39,7 +41,8 @@ HOSTS, HOST_POWER = 110_000, 6.7  # a topic
 ON_TOPIC = 0.9
 SITES = 50_000  # hosts that users search by name
 LABELLED_HOSTS = 24_000  # hosts whose topic is labelled; low numbers are clicked most
-VARIED = 5_000  # the most asked shared queries have misspellings and more special forms
+VARIED = 5_000  # the most asked shared queries have misspellings, and labels of more special forms
+AMBIGUOUS = (0.7, 0.9)  # the share of queries with one intent, and with at most two
 TOPLEVEL = (".com", ".com", ".com", ".org", ".net", ".info")
 PATTERNS = ("email", "phone", "card", "us-ssn", "address")  # as the screen calls them
 
@@ -89,28 +92,59 @@ def root(query: Ints) -> Ints:
     """The base query of a variant; any other query is its own base."""
     kind, number = kind_of(query), query & (NUMBERS - 1)
     found = np.where(kind == SPECIAL, number // SPECIALS, query)
+    found = np.where(kind == OWN_SPECIAL, pack(OWN, number // SPECIALS), found)
     return np.asarray(np.where(kind == WRONG, number // WRONGS, found))
 
 
 def topic_of(query: Ints) -> Ints:
-    """The topic of each query, as a place in TOPICS; variants have that of their root."""
-    return np.asarray((uniform(root(query), 11) * len(TOPICS)).astype(np.int64))
+    """The topic of each query, as a place in TOPICS; variants and siblings have the same."""
+    subject = root(query) // SIBLINGS
+    # Topics of shared queries take turns, so that each has queries of every popularity.
+    other = (uniform(subject, 11) * len(TOPICS)).astype(np.int64)
+    return np.asarray(np.where(kind_of(root(query)) == SHARED, subject % len(TOPICS), other))
+
+
+def intents(query: Ints) -> Ints:
+    """How many intents a query has, 1 to 3; one, if it is the name of a site."""
+    found = 1 + np.searchsorted(AMBIGUOUS, uniform(root(query), 19), side="right")
+    return np.where(kind_of(query) == SITE, 1, found)
+
+
+def _owner(query: Ints, rank: Ints) -> Ints:
+    """The query whose results stand at this rank: the first two of a variant are those of its root."""
+    return np.where(rank <= 2, root(query), query)
+
+
+def _intent(bits: Unsigned, of: Ints) -> Ints:
+    """The intent that a result serves, of so many: three quarters, or a half, serve the first."""
+    quarter = (bits >> np.uint64(4)).astype(np.int64) & 3
+    return np.maximum(quarter - (4 - of), 0)
+
+
+def result(query: Ints, rank: Ints) -> tuple[npt.NDArray[np.float64], Ints]:
+    """The attractiveness of the result at this rank, 0.1 to 1, and the intent that it serves."""
+    bits = _bits(query, rank)
+    attractiveness = 0.1 + 0.06 * (bits & np.uint64(15)).astype(np.float64)
+    return attractiveness, _intent(bits, intents(query))
+
+
+def _bits(query: Ints, rank: Ints) -> Unsigned:
+    """Six fixed random bits of a result."""
+    # Ranks go to 100, and 7 bits leave a packed number below 2^63.
+    place = (_owner(query, rank) << 7) + rank
+    return mixed(place.astype(np.uint64), 12) >> np.uint64(58)
 
 
 def clicked_host(query: Ints, rank: Ints) -> Ints:
     """The host at this place of the query's results; a host's topic is its number modulo TOPICS.
 
-    The first two results of a more special query are those of its root. The first of a site's name
-    is that site.
+    A result has the topic of the intent that it serves. The first of a site's name is that site.
     """
-    base = root(query)
-    # Ranks go to 100, and 7 bits leave a packed number below 2^63.
-    place = (np.where(rank <= 2, base, query) << 7) + rank
-    topic = np.where(
-        uniform(place, 12) < ON_TOPIC,
-        topic_of(query),
-        (uniform(place, 13) * len(TOPICS)).astype(np.int64),
-    )
+    place = (_owner(query, rank) << 7) + rank
+    intent = _intent(_bits(query, rank), intents(query))
+    stray = (uniform(place, 13) >= ON_TOPIC) | (intent > 0)
+    among = np.where(intent > 0, (root(query) << 2) + intent, place)
+    topic = np.where(stray, (uniform(among, 21) * len(TOPICS)).astype(np.int64), topic_of(query))
     found = pick(place, 14, HOSTS, HOST_POWER) * len(TOPICS) + topic
     named = (kind_of(query) == SITE) & (rank == 1)
     return np.asarray(np.where(named, (query & (NUMBERS - 1)) // FORMS, found))
@@ -171,7 +205,9 @@ def _phrases(query: Ints) -> pa.Array:
     for place in range(4):
         word = pick(query, 20 + place, VOCABULARY, WORD_POWER)
         if place == 0:
-            word = np.where((length > 1) & (uniform(query, 10) < TOPIC_WORD), _topical(query), word)
+            word = np.where(
+                (length > 1) & (uniform(query // SIBLINGS, 10) < TOPIC_WORD), _topical(query), word
+            )
         chosen = pa.array(word, mask=place >= length)
         words.append(vocabulary().take(chosen))
     found = _joined(words, " ")
@@ -182,7 +218,7 @@ def _phrases(query: Ints) -> pa.Array:
 
 def _topical(query: Ints) -> Ints:
     """For each query the vocabulary's place of a word of its topic."""
-    among = pick(query, 16, _TOPIC_WORDS, 1.5)
+    among = pick(query // SIBLINGS, 16, _TOPIC_WORDS, 1.5)
     return np.asarray(len(WORDS) + topic_of(query) * _TOPIC_WORDS + among)
 
 
@@ -262,6 +298,7 @@ def _luhn(number: str) -> str:
 
 SPELLED = {
     SPECIAL: _specials,
+    OWN_SPECIAL: _specials,
     WRONG: _wrongs,
     FEAR: _fears,
     SITE: _sites,
@@ -269,10 +306,10 @@ SPELLED = {
 }
 
 
-def labels(query: Ints, spelled: pa.Array, host: Ints) -> pa.Table:
+def labels(query: Ints, spelled: pa.Array, *, host: Ints, specialised: Ints) -> pa.Table:
     """The planted labels for the distinct queries and hosts of a log: kind, query, target.
 
-    Only if both occur in the log: a misspelling whose correct spelling nobody asks is left out.
+    `specialised` are the more special queries that someone asked directly after their root. Only if both occur in the log: a misspelling whose correct spelling nobody asks is left out.
     """
 
     def those(kind: int) -> tuple[Ints, pa.Array]:
@@ -290,6 +327,8 @@ def labels(query: Ints, spelled: pa.Array, host: Ints) -> pa.Table:
     for kind, name in ((WRONG, "misspelling"), (SPECIAL, "reformulation")):
         variant, spelling = those(kind)
         kept = np.isin(root(variant), shared[shared < VARIED])
+        if kind == SPECIAL:
+            kept &= np.isin(variant, specialised)
         ends = [spelling.filter(pa.array(kept)), texts(root(variant[kept]))]
         found.append(_labelled(name, *(ends if kind == WRONG else reversed(ends))))
     personal, strings = those(PERSONAL)

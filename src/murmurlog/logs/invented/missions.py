@@ -1,0 +1,189 @@
+"""The different queries of users in order: search missions, and how users change a query within one.
+
+A mission is what a user wants to find. Its first query is a shared one, the user's own, a site's name, a
+misspelling, a fear or a personal string. A user who goes on with a shared or own query
+
+- specialises it: asks it with one more word,
+- generalises it: drops that word,
+- moves in parallel: takes another added word, or a sibling, one of eight queries of one subject,
+- corrects it, if it was misspelled,
+
+or switches to another mission. All places of all users are drawn at once: the form of each query (base,
+special or wrong) is drawn for itself, and the step between two queries follows from their forms.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from murmurlog.logs.invented import texts as text
+from murmurlog.logs.invented.texts import Facts, Ints
+
+FIXED = 0.7  # the share of misspellings that the user corrects at once
+SPECIAL_FIRST, SPECIAL_LATER = (
+    0.1,
+    0.5,
+)  # the special form of a mission's first query, and of others
+MOVED = 0.25  # a changed query is also about a sibling
+INTERESTED = 0.5  # a shared query is of one of the user's two topics
+FAVOURITES = 4  # sites a user comes back to
+SITE_S, SITE_Q = 1.1, 3.0  # how unequal the sites are
+INTENTS = (0.75, 0.9)  # a user means the first intent of a query, or one of the first two
+
+
+class Behaviour(Protocol):
+    """What missions need to know of a population."""
+
+    new_session: float
+    reformulates: float
+    returns: float
+    own: float
+    site: float
+    wrong: float
+    fear: float
+    personal: float
+    shared: int
+    zipf_s: float
+    zipf_q: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Missions:
+    """For each place of the users' series of different queries:"""
+
+    query: Ints
+    intent: Ints  # which of the query's intents the user has
+    new_session: Facts
+    specialised: Facts  # one more word than the query directly before
+
+
+def begins(user: Ints) -> Facts:
+    """Whether a place is its user's first."""
+    return np.concatenate(([True], user[1:] != user[:-1]))
+
+
+def draw_missions(
+    rng: np.random.Generator, behaviour: Behaviour, *, seed: int, user: Ints
+) -> Missions:
+    """The missions of users, in ascending runs of users."""
+    b, size, first = behaviour, len(user), begins(user)
+    drawn, wrong = _first_queries(rng, b, seed=seed, user=user)
+    new_session = first | (rng.random(size) < b.new_session)
+    changes = ~new_session & (rng.random(size) < b.reformulates)
+    fixed = _after(wrong & ~changes) & ~first & (rng.random(size) < FIXED)
+    new_session &= ~fixed
+    changes = _going_on(drawn, changes | fixed)
+    wrong &= ~changes
+    start = np.maximum.accumulate(np.where(changes, 0, np.arange(size)))  # of each place's mission
+    base = _returned(rng, b.returns, drawn[start], user=user, at=~changes & ~wrong)[start]
+    special = (rng.random(size) < np.where(changes, SPECIAL_LATER, SPECIAL_FIRST)) & _varies(base)
+    special &= ~fixed & ~wrong
+    variant = np.minimum(rng.geometric(0.4, size), text.SPECIALS) - 1
+    # Without a move to a sibling, these would be the last query again.
+    same = (special == _after(special)) & (~special | (variant == np.roll(variant, 1)))
+    same &= ~_after(wrong)
+    moved = changes & ~fixed & (same | (rng.random(size) < MOVED))
+    # Siblings differ in the last three bits; all moves of a mission add up.
+    sibling = np.where(moved, np.minimum(rng.geometric(0.4, size), 7), 0)
+    moves = np.bitwise_xor.accumulate(sibling)
+    base = base ^ moves ^ moves[start]
+    return Missions(
+        query=_spelled(base, variant, special=special, wrong=wrong),
+        intent=np.searchsorted(INTENTS, rng.random(size), side="right")[start],
+        new_session=new_session,
+        specialised=special & changes & ~moved & ~_after(special | wrong),
+    )
+
+
+def _after(fact: Facts) -> Facts:
+    """Whether the fact held one place before."""
+    return np.concatenate(([False], fact[:-1]))
+
+
+def _varies(query: Ints) -> Facts:
+    """Whether users change such a query."""
+    return np.asarray(text.kind_of(query) <= text.OWN)
+
+
+def _going_on(drawn: Ints, changes: Facts) -> Facts:
+    """Where the last query is changed, if the mission's first is one that users change."""
+    start = np.maximum.accumulate(np.where(changes, 0, np.arange(len(drawn))))
+    return np.asarray(changes & _varies(drawn[start]))
+
+
+def _first_queries(
+    rng: np.random.Generator, behaviour: Behaviour, *, seed: int, user: Ints
+) -> tuple[Ints, Facts]:
+    """For each place the base query of a mission that begins there, and whether it is misspelled."""
+    b, size = behaviour, len(user)
+    query = _zipf(rng.random(size), size=b.shared, s=b.zipf_s, q=b.zipf_q)
+    query = _interesting(rng, query, shared=b.shared, seed=seed, user=user)
+    unique = rng.integers(0, text.NUMBERS // 8, size)  # so many that repeats are rare
+    others = {
+        text.OWN: (b.own, unique),
+        text.SITE: (b.site, _favourites(rng, seed=seed, user=user)),
+        text.FEAR: (b.fear, _zipf(rng.random(size), size=len(text.FEARS), s=1.01, q=1.0)),
+        text.PERSONAL: (b.personal, unique),
+    }
+    chance = rng.random(size)
+    wrong = chance < b.wrong
+    query[wrong] = _zipf(rng.random(int(wrong.sum())), size=text.VARIED, s=b.zipf_s, q=b.zipf_q)
+    edge = b.wrong
+    for kind, (share, number) in others.items():
+        there = (chance >= edge) & (chance < edge + share)
+        query[there] = text.pack(kind, number[there])
+        edge += share
+    return query, wrong
+
+
+def _zipf(u: npt.NDArray[np.float64], *, size: int, s: float, q: float) -> Ints:
+    """Ranks from 0 with weights (rank + q)^-s, for fractions u; the sum taken as an integral."""
+    low, high = q ** (1 - s), (size + q) ** (1 - s)
+    rank = (low + u * (high - low)) ** (1 / (1 - s)) - q
+    return np.asarray(np.clip(rank.astype(np.int64), 0, size - 1))
+
+
+def _interesting(
+    rng: np.random.Generator, query: Ints, *, shared: int, seed: int, user: Ints
+) -> Ints:
+    """The shared queries, some moved to a place near by that has one of the user's topics.
+
+    The most asked ones stay: there a few places are a large step in popularity.
+    """
+    group = len(text.TOPICS) * text.SIBLINGS
+    which = rng.random(len(query))
+    topic = text.uniform(2 * user + (which < INTERESTED / 2), seed + 4) * len(text.TOPICS)
+    near = query // group * group + topic.astype(np.int64) * text.SIBLINGS + query % text.SIBLINGS
+    there = (which < INTERESTED) & (query >= 10 * group) & (query < shared - group)
+    return np.where(there, near, query)
+
+
+def _favourites(rng: np.random.Generator, *, seed: int, user: Ints) -> Ints:
+    """For each place one of its user's favourite sites, always spelled the same way."""
+    which = np.minimum(rng.geometric(0.5, len(user)), FAVOURITES)
+    favourite = user * (FAVOURITES + 1) + which
+    site = _zipf(text.uniform(favourite, seed + 2), size=text.SITES, s=SITE_S, q=SITE_Q)
+    form = (text.uniform(favourite, seed + 3) * text.FORMS).astype(np.int64)
+    return np.asarray(site * text.FORMS + form)
+
+
+def _returned(rng: np.random.Generator, share: float, base: Ints, *, user: Ints, at: Facts) -> Ints:
+    """The base queries, some at these places replaced by that of an earlier mission of the user."""
+    place = np.arange(len(user))
+    first = np.maximum.accumulate(np.where(begins(user), place, 0))
+    earlier = first + (rng.random(len(user)) * (place - first)).astype(np.int64)
+    there = at & (rng.random(len(user)) < share) & _varies(base[earlier])
+    return np.where(there, base[earlier], base)
+
+
+def _spelled(base: Ints, variant: Ints, *, special: Facts, wrong: Facts) -> Ints:
+    """The numbers of queries, from those of base queries and their form."""
+    own = text.kind_of(base) == text.OWN
+    number = (base & (text.NUMBERS - 1)) * text.SPECIALS + variant
+    kind = np.where(own, text.OWN_SPECIAL, text.SPECIAL) << text.KIND_BITS
+    query = np.where(special, number + kind, base)
+    slip = base[wrong] * text.WRONGS + variant[wrong] % text.WRONGS
+    query[wrong] = text.pack(text.WRONG, slip)
+    return query
