@@ -13,11 +13,15 @@ import numpy.typing as npt
 from murmurlog.logs.invented import texts as text
 from murmurlog.logs.invented.texts import Facts, Ints
 
-# Fitted to the clicks at ranks 1 to 10 of the AOL log; the last result of a page gets more than the one before.
-EXAMINATION = (1.0, 0.54, 0.39, 0.28, 0.225, 0.185, 0.157, 0.138, 0.13, 0.137)
+# Fitted to the clicks by rank of the AOL log. On the first page the last place gets more than the one before.
+EXAMINATION = (
+    (1.0, 0.41, 0.29, 0.21, 0.17, 0.14, 0.118, 0.104, 0.098, 0.104),
+    (0.36, 0.28, 0.26, 0.25, 0.25, 0.25, 0.25, 0.25, 0.25, 0.25),  # on later pages
+)
 FIRST_OF_SITE, OTHERS_OF_SITE = 0.95, 0.06  # attractiveness of results for a site's name
 OTHER_INTENT = 0.2  # attractiveness for another intent, as a part of that for the user's own
-OF_MISSPELLING = 0.1  # attractiveness for a misspelling, as a part of that for the right spelling
+OF_OWN = 0.72  # attractiveness for queries of one user only, as a part of that for shared ones
+OF_MISSPELLING = 0.1  # the same for misspellings
 
 
 def clicked_ranks(
@@ -39,11 +43,14 @@ def _chances(query: Ints, intent: Ints, page: Ints) -> npt.NDArray[np.float32]:
     """The probability of a click on each of the ten results."""
     kind = text.kind_of(query)
     meant = np.minimum(intent, text.intents(query) - 1)
-    part = np.where(kind == text.WRONG, OF_MISSPELLING, 1.0).astype(np.float32)
+    part = np.ones(len(query), np.float32)
+    part[(kind == text.OWN) | (kind == text.OWN_SPECIAL)] = OF_OWN
+    part[kind == text.WRONG] = OF_MISSPELLING
     chances = np.empty((len(query), text.PAGE), np.float32)
     for place in range(text.PAGE):
         attractiveness, of_intent = text.result(query, 1 + place + text.PAGE * page)
-        there = EXAMINATION[place] * part * attractiveness.astype(np.float32)
+        examination = np.where(page == 0, EXAMINATION[0][place], EXAMINATION[1][place])
+        there = (examination * attractiveness).astype(np.float32) * part
         chances[:, place] = np.where(of_intent == meant, there, OTHER_INTENT * there)
     site = (kind == text.SITE) & (page == 0)
     chances[site] *= np.float32(OTHERS_OF_SITE)

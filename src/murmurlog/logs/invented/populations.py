@@ -116,14 +116,14 @@ class Population:
 POPULATIONS = {
     "aol": Population(
         rows=36_389_567, users=657_426, first_day="2006-03-01", days=92, activity=1.35,
-        silent=0.17, again=0.27, turned=0.3, engaged=0.62,
-        new_session=0.4, reformulates=0.6, returns=0.1, own=0.3, site=0.25,
+        silent=0.17, again=0.255, turned=0.3, engaged=0.65,
+        new_session=0.4, reformulates=0.75, returns=0.1, own=0.365, site=0.31,
         shared=20_000_000, zipf_s=0.94, zipf_q=20.0,
     ),
     "zealous": Population(
         rows=12_000_000, users=500_000, first_day="2026-03-01", days=30, activity=1.2,
-        silent=0.1, again=0.2, turned=0.3, engaged=0.9,
-        new_session=0.56, reformulates=0.6, returns=0.1, own=0.25, site=0.28,
+        silent=0.1, again=0.185, turned=0.2, engaged=0.89,
+        new_session=0.54, reformulates=0.75, returns=0.1, own=0.265, site=0.34,
         shared=6_000_000, zipf_s=0.95, zipf_q=20.0,
     ),
 }  # fmt: skip

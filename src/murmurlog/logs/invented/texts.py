@@ -37,7 +37,7 @@ PAGE = 10  # results on a page
 VOCABULARY, WORD_POWER = 1_000_000, 4.0
 TOPIC_WORD = 0.6  # the share of longer queries that begin with a word of their topic
 LENGTHS = (0.05, 0.35, 0.72)  # at most 1, 2, 3 words; the rest has 4
-HOSTS, HOST_POWER = 110_000, 6.7  # a topic
+HOSTS, HOST_POWER = 110_000, 7.0  # a topic
 ON_TOPIC = 0.9
 SITES = 50_000  # hosts that users search by name
 LABELLED_HOSTS = 24_000  # hosts whose topic is labelled; low numbers are clicked most
@@ -122,9 +122,9 @@ def _intent(bits: Unsigned, of: Ints) -> Ints:
 
 
 def result(query: Ints, rank: Ints) -> tuple[npt.NDArray[np.float64], Ints]:
-    """The attractiveness of the result at this rank, 0.1 to 1, and the intent that it serves."""
+    """The attractiveness of the result at this rank, 0.4 to 1, and the intent that it serves."""
     bits = _bits(query, rank)
-    attractiveness = 0.1 + 0.06 * (bits & np.uint64(15)).astype(np.float64)
+    attractiveness = 0.4 + 0.04 * (bits & np.uint64(15)).astype(np.float64)
     return attractiveness, _intent(bits, intents(query))
 
 
