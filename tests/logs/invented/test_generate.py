@@ -5,10 +5,13 @@ from dataclasses import replace
 from urllib.parse import urlsplit
 
 import duckdb
+import numpy as np
 import pytest
 
 from murmurlog.errors import UsageError
 from murmurlog.logs.engines.duckdb import connect
+from murmurlog.logs.invented import texts
+from murmurlog.logs.invented.clicks import clicked_ranks
 from murmurlog.logs.invented.generate import (
     POPULATIONS,
     check_labels,
@@ -213,6 +216,80 @@ def test_rows_fall_into_sessions(found):
         """,
     )
     assert 2 < queries / sessions < 5
+
+
+def test_repeats_and_clicks_are_as_many_as_printed_for_aol(found):
+    # U500k_README.txt of the AOL log: 21,011,340 new queries, 7,887,022 next pages, 16,946,938 without a click.
+    submissions, repeats, without = one(
+        found,
+        """
+        SELECT count(*), count(*) FILTER (query = before), count(*) FILTER (clicks = 0) FROM (
+            SELECT query, clicks, lag(query) OVER (PARTITION BY user ORDER BY time) AS before FROM
+            (SELECT user, time, query, count(url) AS clicks FROM log GROUP BY user, time, query)
+        )
+        """,
+    )
+    assert submissions == pytest.approx(28_898_362 / 50, rel=0.03)
+    assert repeats == pytest.approx(7_887_022 / 50, rel=0.05)
+    assert without == pytest.approx(16_946_938 / 50, rel=0.04)
+
+
+def test_clicks_fall_with_the_rank_as_in_aol(found):
+    shares = found.execute(
+        """
+        SELECT 100 * count(*) / (SELECT count(url) FROM log) FROM log
+        WHERE rank <= 10 GROUP BY rank ORDER BY rank
+        """
+    ).fetchall()
+    printed = (42.1, 11.9, 8.5, 6.1, 4.9, 4.1, 3.4, 3.0, 2.8, 3.0)
+    assert [share for (share,) in shares] == pytest.approx(printed, abs=0.8)
+
+
+def test_users_specialise_generalise_and_take_other_words(found):
+    specialised, generalised, moved, steps = one(
+        found,
+        """
+        SELECT count(*) FILTER (starts_with(query, before || ' ')),
+               count(*) FILTER (starts_with(before, query || ' ')),
+               count(*) FILTER (split_part(query, ' ', 1) = split_part(before, ' ', 1)
+                   AND query[: length(before)] <> before AND before[: length(query)] <> query),
+               count(*)
+        FROM (
+            SELECT query, time, lag(query) OVER w AS before, time - lag(time) OVER w AS gap FROM log
+            WINDOW w AS (PARTITION BY user ORDER BY time)
+        ) WHERE query <> before AND gap < INTERVAL 30 MINUTE
+        """,
+    )
+    assert 0.1 < specialised / steps < 0.2
+    assert 0.03 < generalised / steps < 0.1
+    assert 0.1 < moved / steps < 0.3
+
+
+def test_users_who_mean_another_intent_click_other_results():
+    query = np.arange(200_000)
+    of_two = query[texts.intents(query) == 2][:20_000]
+    page, engaged = np.zeros_like(of_two), np.ones(len(of_two), bool)
+    share = []
+    for intent in (0, 1):
+        submission, rank = clicked_ranks(
+            np.random.default_rng(1), query=of_two, intent=page + intent, page=page, engaged=engaged
+        )
+        _, served = texts.result(of_two[submission][rank > 0], rank[rank > 0])
+        share.append(served.mean())  # of clicks on results of the second intent
+    assert share[0] < 0.15
+    assert share[1] > 0.4
+
+
+def test_weekends_and_nights_are_quieter(found):
+    (weekend, night) = one(
+        found,
+        """
+        SELECT count(*) FILTER (dayofweek(time) IN (0, 6)) / count(*),
+               count(*) FILTER (hour(time) BETWEEN 2 AND 5) / count(*) FROM log
+        """,
+    )
+    assert weekend < 0.95 * 26 / 92  # of 92 days 26 are Saturdays or Sundays
+    assert 0.02 < night < 0.1
 
 
 def test_labels_point_to_queries_and_urls_that_are_there(found):

@@ -13,11 +13,11 @@ special or wrong) is drawn for itself, and the step between two queries follows 
 """
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from murmurlog.errors import UsageError
 from murmurlog.logs.invented import texts as text
 from murmurlog.logs.invented.texts import Facts, Ints
 
@@ -27,26 +27,37 @@ SPECIAL_FIRST, SPECIAL_LATER = (
     0.5,
 )  # the special form of a mission's first query, and of others
 MOVED = 0.25  # a changed query is also about a sibling
+PREFERRED = 0.6  # the share of the first of a query's added words, and of its siblings; geometric
 INTERESTED = 0.5  # a shared query is of one of the user's two topics
 FAVOURITES = 4  # sites a user comes back to
 SITE_S, SITE_Q = 1.1, 3.0  # how unequal the sites are
 INTENTS = (0.75, 0.9)  # a user means the first intent of a query, or one of the first two
 
 
-class Behaviour(Protocol):
-    """What missions need to know of a population."""
+@dataclass(frozen=True, kw_only=True)
+class Behaviour:
+    """What users ask, as probabilities.
+
+    `new_session` and `reformulates` are of a query that differs from the last, all others of the first query of
+    a mission. The remaining missions begin with a shared query.
+    """
 
     new_session: float
-    reformulates: float
-    returns: float
+    reformulates: float  # within a session: the last query is changed
+    returns: float  # a mission of the same user once more
     own: float
     site: float
-    wrong: float
-    fear: float
-    personal: float
-    shared: int
-    zipf_s: float
+    wrong: float = 0.023
+    fear: float = 0.003
+    personal: float = 0.00075
+    shared: int  # how many shared queries there are, a multiple of 8,
+    zipf_s: float  # and their popularity: rank r has weight (r + q)^-s
     zipf_q: float
+
+    def __post_init__(self) -> None:
+        kinds = self.own + self.site + self.wrong + self.fear + self.personal
+        if kinds > 1:
+            raise UsageError(f"kinds of queries have {kinds:.2f} of them: leave some to be shared")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,13 +91,13 @@ def draw_missions(
     base = _returned(rng, b.returns, drawn[start], user=user, at=~changes & ~wrong)[start]
     special = (rng.random(size) < np.where(changes, SPECIAL_LATER, SPECIAL_FIRST)) & _varies(base)
     special &= ~fixed & ~wrong
-    variant = np.minimum(rng.geometric(0.4, size), text.SPECIALS) - 1
+    variant = np.minimum(rng.geometric(PREFERRED, size), text.SPECIALS) - 1
     # Without a move to a sibling, these would be the last query again.
     same = (special == _after(special)) & (~special | (variant == np.roll(variant, 1)))
     same &= ~_after(wrong)
     moved = changes & ~fixed & (same | (rng.random(size) < MOVED))
     # Siblings differ in the last three bits; all moves of a mission add up.
-    sibling = np.where(moved, np.minimum(rng.geometric(0.4, size), 7), 0)
+    sibling = np.where(moved, np.minimum(rng.geometric(PREFERRED, size), 7), 0)
     moves = np.bitwise_xor.accumulate(sibling)
     base = base ^ moves ^ moves[start]
     return Missions(

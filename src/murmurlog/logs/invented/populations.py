@@ -11,10 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from murmurlog.errors import UsageError
 from murmurlog.logs.invented import texts as text
 from murmurlog.logs.invented.clicks import clicked_ranks
-from murmurlog.logs.invented.missions import begins, draw_missions
+from murmurlog.logs.invented.missions import Behaviour, begins, draw_missions
 from murmurlog.logs.invented.texts import Facts, Ints
 
 Numbers = npt.NDArray[np.integer]
@@ -78,12 +77,10 @@ WEEKEND = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Population:
+class Population(Behaviour):
     """The population of a generated log: its size, and the behaviour of its users.
 
-    The probability `silent` is of a user; `again`, `turned` and `engaged` of a submitted query; `new_session`
-    and `reformulates` of a query that differs from the last; all others of the first query of a search mission.
-    The remaining missions begin with a shared query.
+    The probability `silent` is of a user, `again`, `turned` and `engaged` of a submitted query.
     """
 
     rows: int
@@ -95,22 +92,6 @@ class Population:
     again: float  # the same query once more,
     turned: float  # and of these the next page of results
     engaged: float  # the user looks through the results
-    new_session: float
-    reformulates: float  # within a session: the last query is changed
-    returns: float  # a mission of the same user once more
-    own: float
-    site: float
-    wrong: float = 0.023
-    fear: float = 0.003
-    personal: float = 0.00075
-    shared: int  # how many shared queries there are, a multiple of 8,
-    zipf_s: float  # and their popularity: rank r has weight (r + q)^-s
-    zipf_q: float
-
-    def __post_init__(self) -> None:
-        kinds = self.own + self.site + self.wrong + self.fear + self.personal
-        if kinds > 1:
-            raise UsageError(f"kinds of queries have {kinds:.2f} of them: leave some to be shared")
 
 
 POPULATIONS = {

@@ -118,7 +118,7 @@ def _owner(query: Ints, rank: Ints) -> Ints:
 def _intent(bits: Unsigned, of: Ints) -> Ints:
     """The intent that a result serves, of so many: three quarters, or a half, serve the first."""
     quarter = (bits >> np.uint64(4)).astype(np.int64) & 3
-    return np.maximum(quarter - (4 - of), 0)
+    return np.asarray(np.maximum(quarter - (4 - of), 0))
 
 
 def result(query: Ints, rank: Ints) -> tuple[npt.NDArray[np.float64], Ints]:
