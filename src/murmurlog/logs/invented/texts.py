@@ -309,7 +309,8 @@ SPELLED = {
 def labels(query: Ints, spelled: pa.Array, *, host: Ints, specialised: Ints) -> pa.Table:
     """The planted labels for the distinct queries and hosts of a log: kind, query, target.
 
-    `specialised` are the more special queries that someone asked directly after their root. Only if both occur in the log: a misspelling whose correct spelling nobody asks is left out.
+    `specialised` are the more special queries that someone asked directly after their root.
+    Only if both occur in the log: a misspelling whose correct spelling nobody asks is left out.
     """
 
     def those(kind: int) -> tuple[Ints, pa.Array]:
