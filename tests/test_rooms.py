@@ -32,6 +32,8 @@ DRAWING = {
     "privacy/sampler",
     "logs/invented/generate",
     "logs/invented/populations",
+    "logs/invented/missions",
+    "logs/invented/clicks",
     "publishing/planning/stand_in_log",
     "publishing/planning/forecast",
     "publishing/planning/later_periods",

@@ -5,6 +5,7 @@ A result is clicked if the user looks at its place and finds it attractive:
     P(click) = examination of the place * attractiveness of the result for query and intent
 
 independently for the ten results of a page. Users who are not engaged look at nothing.
+Draws no privacy noise.
 """
 
 import numpy as np

@@ -9,7 +9,7 @@ misspelling, a fear or a personal string. A user who goes on with a shared or ow
 - corrects it, if it was misspelled,
 
 or switches to another mission. All places of all users are drawn at once: the form of each query (base,
-special or wrong) is drawn for itself, and the step between two queries follows from their forms.
+special or wrong) is drawn for itself, and the step between two queries follows from their forms. Draws no privacy noise.
 """
 
 from dataclasses import dataclass
