@@ -69,7 +69,7 @@ from murmurlog.bundle.progress import measure_all
 from murmurlog.bundle.read import load, read_table
 from murmurlog.counting.public_sets.result_lists import read_lists
 from murmurlog.counting.public_sets.sets import read_pools
-from murmurlog.errors import MurmurlogError, UsageError
+from murmurlog.errors import BundleError, UsageError
 from murmurlog.mechanisms import View, named, parse
 from murmurlog.privacy import Guarantee
 from murmurlog.privacy.sampler import SystemEntropy, below
@@ -353,7 +353,10 @@ class _Attacker:
         say(f"replaying {setting}")
         try:
             found = inspect_paths(names, folder=self.folder)
-        except MurmurlogError as error:  # the code that is checked refuses what it should do
+        except (
+            UsageError,
+            BundleError,
+        ) as error:  # it refuses what it should do; a full disk is no fault
             found = [f"stops with an error: {error}"]
         result.faults += [Fault(setting=setting, what=what) for what in found]
         result.did("reading and bounds")
@@ -364,7 +367,7 @@ class _Attacker:
         say(f"replaying {setting}")
         try:
             found = inspect_ledger(folder=self.folder, entropy=self.entropy)
-        except MurmurlogError as error:
+        except (UsageError, BundleError) as error:
             found = [f"stops with an error: {error}"]
         result.faults += [Fault(setting=setting, what=what) for what in found]
         result.did("the ledger")
