@@ -23,14 +23,28 @@ FIRST_OF_SITE, OTHERS_OF_SITE = 0.95, 0.06  # attractiveness of results for a si
 OTHER_INTENT = 0.2  # attractiveness for another intent, as a part of that for the user's own
 OF_OWN = 0.72  # attractiveness for queries of one user only, as a part of that for shared ones
 OF_MISSPELLING = 0.1  # the same for misspellings
+REFINDS = 0.8  # of submissions that repeat the one before: the same clicks
 
 
 def clicked_ranks(
-    rng: np.random.Generator, *, query: Ints, intent: Ints, page: Ints, engaged: Facts
+    rng: np.random.Generator,
+    *,
+    query: Ints,
+    intent: Ints,
+    page: Ints,
+    engaged: Facts,
+    again: Facts,
 ) -> tuple[Ints, Ints]:
-    """(submission, rank) of each row, in order: one row a click, or one of rank 0 without a click."""
+    """(submission, rank) of each row, in order: one row a click, or one of rank 0 without a click.
+
+    `again`: submissions that show what the one before showed. If the user looked there, a part of the users
+    clicks the same once more; each probability of a click stays the same.
+    """
     at = np.flatnonzero(engaged)
-    hit = rng.random((len(at), text.PAGE), np.float32) < _chances(query[at], intent[at], page[at])
+    luck = rng.random((len(at), text.PAGE), np.float32)
+    same = again[at] & (np.diff(at, prepend=-2) == 1) & (rng.random(len(at)) < REFINDS)
+    luck = luck[np.maximum.accumulate(np.where(same, 0, np.arange(len(at))))]
+    hit = luck < _chances(query[at], intent[at], page[at])
     which, place = np.nonzero(hit)
     clicks = np.zeros(len(query), np.int64)
     clicks[at] = np.bincount(which, minlength=len(at))

@@ -8,7 +8,8 @@ misspelling, a fear or a personal string. A user who goes on with a shared or ow
 - moves in parallel: takes another added word, or a sibling, one of eight queries of one subject,
 - corrects it, if it was misspelled,
 
-or switches to another mission. All places of all users are drawn at once: the form of each query (base,
+or switches to another mission. A user who asked for a site by its name tries another form of the name, ends the
+session or switches. All places of all users are drawn at once: the form of each query (base,
 special or wrong) is drawn for itself, and the step between two queries follows from their forms. Draws no privacy noise.
 """
 
@@ -22,10 +23,9 @@ from murmurlog.logs.invented import texts as text
 from murmurlog.logs.invented.texts import Facts, Ints
 
 FIXED = 0.7  # the share of misspellings that the user corrects at once
-SPECIAL_FIRST, SPECIAL_LATER = (
-    0.1,
-    0.5,
-)  # the special form of a mission's first query, and of others
+SPECIAL_FIRST, SPECIAL_LATER = 0.1, 0.5  # the special form of a mission's first query; of others
+RETRIED = 0.05  # within a session, after the name of a site: another form of it
+ALONE = 0.8  # before and after the name of a site: a new session, where there would be none
 MOVED = 0.25  # a changed query is also about a sibling
 PREFERRED = 0.6  # the share of the first of a query's added words, and of its siblings; geometric
 INTERESTED = 0.5  # a shared query is of one of the user's two topics
@@ -86,6 +86,10 @@ def draw_missions(
     fixed = _after(wrong & ~changes) & ~first & (rng.random(size) < FIXED)
     new_session &= ~fixed
     changes = _going_on(drawn, changes | fixed)
+    site = (text.kind_of(drawn) == text.SITE) & ~changes
+    retried = _after(site) & ~new_session & (rng.random(size) < RETRIED)
+    changes |= retried
+    new_session |= (site | _after(site)) & ~retried & (rng.random(size) < ALONE)
     wrong &= ~changes
     start = np.maximum.accumulate(np.where(changes, 0, np.arange(size)))  # of each place's mission
     base = _returned(rng, b.returns, drawn[start], user=user, at=~changes & ~wrong)[start]
@@ -95,11 +99,11 @@ def draw_missions(
     # Without a move to a sibling, these would be the last query again.
     same = (special == _after(special)) & (~special | (variant == np.roll(variant, 1)))
     same &= ~_after(wrong)
-    moved = changes & ~fixed & (same | (rng.random(size) < MOVED))
+    moved = changes & ~fixed & (same | (rng.random(size) < MOVED)) & _varies(base)
     # Siblings differ in the last three bits; all moves of a mission add up.
     sibling = np.where(moved, np.minimum(rng.geometric(PREFERRED, size), 7), 0)
     moves = np.bitwise_xor.accumulate(sibling)
-    base = base ^ moves ^ moves[start]
+    base = _other_form(rng, base ^ moves ^ moves[start], start=start)
     return Missions(
         query=_spelled(base, variant, special=special, wrong=wrong),
         intent=np.searchsorted(INTENTS, rng.random(size), side="right")[start],
@@ -178,6 +182,17 @@ def _favourites(rng: np.random.Generator, *, seed: int, user: Ints) -> Ints:
     site = _zipf(text.uniform(favourite, seed + 2), size=text.SITES, s=SITE_S, q=SITE_Q)
     form = (text.uniform(favourite, seed + 3) * text.FORMS).astype(np.int64)
     return np.asarray(site * text.FORMS + form)
+
+
+def _other_form(rng: np.random.Generator, query: Ints, *, start: Ints) -> Ints:
+    """The queries, but after the first of its mission each name of a site in a form other than the last."""
+    there = np.flatnonzero((text.kind_of(query) == text.SITE) & (start < np.arange(len(query))))
+    step = np.zeros(len(query), np.int64)
+    step[there] = rng.integers(1, text.FORMS, len(there))
+    steps = np.cumsum(step)
+    number = query & (text.NUMBERS - 1)
+    form = (number + steps - steps[start]) % text.FORMS
+    return np.where(step > 0, query - number % text.FORMS + form, query)
 
 
 def _returned(rng: np.random.Generator, share: float, base: Ints, *, user: Ints, at: Facts) -> Ints:

@@ -98,13 +98,13 @@ POPULATIONS = {
     "aol": Population(
         rows=36_389_567, users=657_426, first_day="2006-03-01", days=92, activity=1.35,
         silent=0.17, again=0.255, turned=0.3, engaged=0.65,
-        new_session=0.4, reformulates=0.75, returns=0.1, own=0.365, site=0.31,
+        new_session=0.25, reformulates=0.75, returns=0.1, own=0.365, site=0.31,
         shared=20_000_000, zipf_s=0.94, zipf_q=20.0,
     ),
     "zealous": Population(
         rows=12_000_000, users=500_000, first_day="2026-03-01", days=30, activity=1.2,
         silent=0.1, again=0.185, turned=0.2, engaged=0.89,
-        new_session=0.54, reformulates=0.75, returns=0.1, own=0.265, site=0.34,
+        new_session=0.37, reformulates=0.75, returns=0.1, own=0.265, site=0.34,
         shared=6_000_000, zipf_s=0.95, zipf_q=20.0,
     ),
 }  # fmt: skip
@@ -153,11 +153,17 @@ def _rows(
     again = (rng.random(len(user)) < p.again) & ~first
     missions = draw_missions(rng, p, seed=seed, user=user[~again])
     of = np.cumsum(~again) - 1  # which different query each submission asks
-    turns = np.cumsum(again & (rng.random(len(user)) < p.turned))
+    turned = again & (rng.random(len(user)) < p.turned)
+    turns = np.cumsum(turned)
     page = np.minimum(turns - turns[np.flatnonzero(~again)][of], 9)
     engaged = (rng.random(len(user)) < p.engaged) & ~(text.uniform(user, seed + 1) < p.silent)
     submission, rank = clicked_ranks(
-        rng, query=missions.query[of], intent=missions.intent[of], page=page, engaged=engaged
+        rng,
+        query=missions.query[of],
+        intent=missions.intent[of],
+        page=page,
+        engaged=engaged,
+        again=again & ~turned,
     )
     starts = np.flatnonzero(first[submission] & (np.diff(submission, prepend=-1) > 0))
     kept = np.arange(len(submission)) - np.repeat(
@@ -171,7 +177,8 @@ def _rows(
     second[asked] = _seconds(rng, p, user=user[asked], new_session=new_session)
     query, clicked = missions.query[of[submission]], rank > 0
     host = np.full(len(submission), -1)
-    host[clicked] = text.clicked_host(query[clicked], rank[clicked])
+    day = second[submission[clicked]] // 86_400
+    host[clicked] = text.clicked_host(query[clicked], rank[clicked], day)
     special = missions.query[of[asked & ~again & missions.specialised[of]]]
     # Small types: all chunks are in memory until they are ordered.
     narrow = (user[submission].astype(np.int32), second[submission].astype(np.int32), query)

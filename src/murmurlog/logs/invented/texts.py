@@ -39,6 +39,7 @@ TOPIC_WORD = 0.6  # the share of longer queries that begin with a word of their 
 LENGTHS = (0.05, 0.35, 0.72)  # at most 1, 2, 3 words; the rest has 4
 HOSTS, HOST_POWER = 110_000, 7.0  # a topic
 ON_TOPIC = 0.9
+LASTS = (30.0, 20.0)  # days until a query has another result at its first place; at any other
 SITES = 50_000  # hosts that users search by name
 LABELLED_HOSTS = 24_000  # hosts whose topic is labelled; low numbers are clicked most
 VARIED = 5_000  # the most asked shared queries have misspellings, and labels of more special forms
@@ -135,12 +136,15 @@ def _bits(query: Ints, rank: Ints) -> Unsigned:
     return mixed(place.astype(np.uint64), 12) >> np.uint64(58)
 
 
-def clicked_host(query: Ints, rank: Ints) -> Ints:
-    """The host at this place of the query's results; a host's topic is its number modulo TOPICS.
+def clicked_host(query: Ints, rank: Ints, day: Ints) -> Ints:
+    """The host at this place of the query's results on a day; a host's topic is its number modulo TOPICS.
 
-    A result has the topic of the intent that it serves. The first of a site's name is that site.
+    A result has the topic of the intent that it serves. The first of a site's name is that site. Every other
+    place has a new host now and then, each place on days of its own.
     """
     place = (_owner(query, rank) << 7) + rank
+    version = day / np.where(rank == 1, *LASTS) + uniform(place, 22)
+    place += version.astype(np.int64) << 52  # above the bits of query and rank
     intent = _intent(_bits(query, rank), intents(query))
     stray = (uniform(place, 13) >= ON_TOPIC) | (intent > 0)
     among = np.where(intent > 0, (root(query) << 2) + intent, place)
