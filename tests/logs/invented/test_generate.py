@@ -20,6 +20,7 @@ from murmurlog.logs.invented.generate import (
     write,
     write_labels,
 )
+from murmurlog.logs.invented.missions import draw_missions
 from murmurlog.logs.log import read
 from murmurlog.logs.source import find
 
@@ -272,12 +273,67 @@ def test_users_who_mean_another_intent_click_other_results():
     share = []
     for intent in (0, 1):
         submission, rank = clicked_ranks(
-            np.random.default_rng(1), query=of_two, intent=page + intent, page=page, engaged=engaged
+            np.random.default_rng(1),
+            query=of_two,
+            intent=page + intent,
+            page=page,
+            engaged=engaged,
+            again=~engaged,
         )
         _, served = texts.result(of_two[submission][rank > 0], rank[rank > 0])
         share.append(served.mean())  # of clicks on results of the second intent
     assert share[0] < 0.15
     assert share[1] > 0.4
+
+
+def test_users_who_repeat_a_query_mostly_click_the_same_as_often_as_others_click():
+    query = np.repeat(np.arange(20_000), 2)
+    second = np.tile([False, True], 20_000)
+    same, clicks = [], []
+    for again in (second, second & False):
+        submission, rank = clicked_ranks(
+            np.random.default_rng(1),
+            query=query,
+            intent=np.zeros_like(query),
+            page=np.zeros_like(query),
+            engaged=np.ones(len(query), bool),
+            again=again,
+        )
+        hit = np.zeros((len(query), 11), bool)
+        hit[submission, rank] = True
+        same.append((hit[::2] == hit[1::2]).all(axis=1).mean())
+        clicks.append(hit[1::2, 1:].sum())
+    assert same[0] > 0.8 > 0.4 > same[1]
+    assert clicks[0] == pytest.approx(clicks[1], rel=0.03)
+
+
+def test_results_change_with_time_but_a_site_stays_where_its_name_leads():
+    query = np.arange(50_000)
+    site = texts.pack(texts.SITE, query)
+    first = np.ones_like(query)
+
+    def changed(of, rank, days):
+        before, after = (texts.clicked_host(of, rank, first * day) for day in (0, days))
+        return (before != after).mean()
+
+    assert changed(query, first, 0) == changed(site, first, 90) == 0
+    assert changed(query, first, 10) == pytest.approx(1 / 3, abs=0.02)  # every 30 days
+    assert changed(query, 5 * first, 10) == pytest.approx(1 / 2, abs=0.02)  # every 20 days
+    assert changed(query, first, 40) > 0.95
+
+
+def test_names_of_sites_are_mostly_a_session_of_their_own_or_tried_in_another_form():
+    user = np.repeat(np.arange(2_000), 30)
+    missions = draw_missions(np.random.default_rng(1), POPULATIONS["aol"], seed=1, user=user)
+    site = texts.kind_of(missions.query) == texts.SITE
+    new = missions.new_session[1:]
+    assert new[site[:-1]].mean() > 0.75 > 0.5 > new[~site[:-1] & ~site[1:]].mean()
+    both = site[:-1] & site[1:] & ~new
+    number = missions.query & (texts.NUMBERS - 1)
+    named = number[:-1] // texts.FORMS == number[1:] // texts.FORMS
+    assert (both & named).sum() > 100
+    # The rest is a favourite site that comes back by chance.
+    assert (number[:-1] != number[1:])[both & named].mean() > 0.7
 
 
 def test_weekends_and_nights_are_quieter(found):
