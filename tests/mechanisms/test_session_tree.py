@@ -11,7 +11,6 @@ from tree_laws import items_of, law, worst
 
 import murmurlog
 from murmurlog.errors import Refused, UsageError
-from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.log import read
 from murmurlog.logs.source import find
 from murmurlog.mechanisms import Rounds, SessionTree, View, parse
@@ -115,7 +114,9 @@ def test_its_loss_is_that_of_all_levels_and_of_the_counts_once():
 
 
 @pytest.mark.parametrize("neighbours", RELATIONS)
-@pytest.mark.parametrize("options", [{}, {"rounds": 1, "queries_per_session": 2}, {"count_share": 0.0}])
+@pytest.mark.parametrize(
+    "options", [{}, {"rounds": 1, "queries_per_session": 2}, {"count_share": 0.0}]
+)
 def test_what_is_solved_keeps_the_budget_and_spends_it(options, neighbours):
     made = SessionTree.solve(epsilon=2.0, delta=1e-6, d=1, neighbours=neighbours, **options)
     assert 0.9e-6 < made.guarantee(epsilon=2.0, neighbours=neighbours).delta <= 1e-6
@@ -126,7 +127,7 @@ def test_what_is_solved_keeps_the_budget_and_spends_it(options, neighbours):
 def test_one_level_without_counts_is_rounds_on_pairs():
     given = {"mu": 0.4, "keys": 1e-6}
     made = SessionTree.for_loss(Loss(**given), d=1, queries_per_session=2, count_share=0.0)
-    alone = Rounds.for_loss(Loss(**given), d=10, rounds=2, count_share=0.0)
+    alone = Rounds.for_loss(Loss(**given), d=10, count_share=0.0)
     assert made.selection == alone
 
 

@@ -73,6 +73,7 @@ from murmurlog.errors import UsageError
 from murmurlog.mechanisms import View, named, parse
 from murmurlog.privacy import Guarantee
 from murmurlog.privacy.sampler import SystemEntropy, below
+from murmurlog.publishing.options import takes_bound
 from murmurlog.publishing.plan import DELTA, EPSILON, MECHANISM, Plan, mechanisms_for, plan_tables
 from murmurlog.publishing.release import release
 
@@ -304,6 +305,8 @@ class _Attacker:
         """Releases a log through `release` and returns the folder of the bundle."""
         self.releases += 1
         out = self.path("bundle")
+        names = mechanisms_for(setting.tables, setting.mechanism)
+        bounded = any(takes_bound(table, name) for table, name in names.items())
         release(
             str(log),
             out=out,
@@ -311,7 +314,7 @@ class _Attacker:
             mechanism=setting.mechanism,
             epsilon=setting.epsilon,
             delta=setting.delta,
-            per_user=setting.per_user,
+            per_user=setting.per_user if bounded else None,
             noise=setting.noise,
             neighbours=setting.neighbours,
             **setting.options,

@@ -243,6 +243,8 @@ def pairs_of_sessions(s: Sizes) -> list[Pair]:
              one=(*history(USER, ["ours0", "ours1"]),), near=known_sessions(s.near - 1, None)),
         Pair(name="a session of many", others=crowd(s.sure, ["ours0", "ours1"]),
              one=(*history(USER, ["ours0", "ours1"]),), counts=known_sessions(s.sure, 2)),
+        Pair(name="a session of many that goes on", others=crowd(s.sure, ["ours0", "ours1"]),
+             one=(*history(USER, ["ours0", "ours1", "mine0"]),)),
         Pair(name="a session of equal queries", others=crowd(s.sure, ["ours0", "ours1"]),
              one=(*history(USER, ["ours0"] * 12 + ["ours1"] + ["ours0"] * 12),)),
         Pair(name="more sessions than are kept",

@@ -20,7 +20,7 @@ from murmurlog.auditing.neighbouring_logs import (
     known_counts,
 )
 from murmurlog.errors import UsageError
-from murmurlog.mechanisms import Accounted, Mechanism, Rounds, named
+from murmurlog.mechanisms import Accounted, Mechanism, Rounds, SessionTree, named
 from murmurlog.privacy import noise_sd
 from murmurlog.privacy.counts import GRID
 
@@ -108,6 +108,8 @@ def _sizes(mechanisms: Sequence[Mechanism]) -> Sizes:
 def _threshold_and_sd(mechanism: Mechanism, d: int) -> tuple[float, float]:
     """(users that an item needs, standard deviation of the noise in users)."""
     parameters = mechanism.parameters()
+    if isinstance(mechanism, SessionTree):  # a session of two queries is its user's only item
+        mechanism, d = mechanism.selection, 1
     if isinstance(mechanism, Rounds):  # a user with d items gives each of them 1/sqrt d
         s = mechanism.schedule
         last = s.rounds - 1

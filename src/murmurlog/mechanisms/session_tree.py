@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from murmurlog.logs.log import Log
     from murmurlog.mechanisms.rounds.weights import Held
 
-L_S, L_Q, ROUNDS = 10, 4, 2
+L_S, L_Q = 10, 4
 KEY_SHARES = tuple(n / 20 for n in range(1, 20))  # of delta for new keys; the rest is for the noise
 MOST_EPSILON = 500.0
 
@@ -151,7 +151,7 @@ class SessionTree(Mechanism):
         neighbours: str = "add-remove",
         sessions_per_user: int = L_S,
         queries_per_session: int = L_Q,
-        rounds: int = ROUNDS,
+        rounds: int | None = None,
         count_share: float = COUNT_SHARE,
         count_per_user: int | None = None,
     ) -> Self:

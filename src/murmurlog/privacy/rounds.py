@@ -219,9 +219,7 @@ def solve_rounds(
     )
 
 
-def loss_of_rounds(
-    schedule: Schedule, *, levels: int = 1, neighbours: str = "add-remove"
-) -> Loss:
+def loss_of_rounds(schedule: Schedule, *, levels: int = 1, neighbours: str = "add-remove") -> Loss:
     """The cost of the schedule for joint accounting: all its noise, all its thresholds.
 
     `levels`: how often all rounds are run, each time on items that follow from what was published before
