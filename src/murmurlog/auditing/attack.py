@@ -69,7 +69,7 @@ from murmurlog.bundle.progress import measure_all
 from murmurlog.bundle.read import load, read_table
 from murmurlog.counting.public_sets.result_lists import read_lists
 from murmurlog.counting.public_sets.sets import read_pools
-from murmurlog.errors import UsageError
+from murmurlog.errors import BundleError, UsageError
 from murmurlog.mechanisms import View, named, parse
 from murmurlog.privacy import Guarantee
 from murmurlog.privacy.sampler import SystemEntropy, below
@@ -351,7 +351,13 @@ class _Attacker:
         """Checks reading and bounding on every path against plain models."""
         setting = path_setting(names[0]).name
         say(f"replaying {setting}")
-        found = inspect_paths(names, folder=self.folder)
+        try:
+            found = inspect_paths(names, folder=self.folder)
+        except (
+            UsageError,
+            BundleError,
+        ) as error:  # it refuses what it should do; a full disk is no fault
+            found = [f"stops with an error: {error}"]
         result.faults += [Fault(setting=setting, what=what) for what in found]
         result.did("reading and bounds")
 
@@ -359,7 +365,10 @@ class _Attacker:
         """Checks the account that a ledger keeps of releases, and when they are booked."""
         setting = ledger_setting(result.mechanism).name
         say(f"replaying {setting}")
-        found = inspect_ledger(folder=self.folder, entropy=self.entropy)
+        try:
+            found = inspect_ledger(folder=self.folder, entropy=self.entropy)
+        except (UsageError, BundleError) as error:
+            found = [f"stops with an error: {error}"]
         result.faults += [Fault(setting=setting, what=what) for what in found]
         result.did("the ledger")
 

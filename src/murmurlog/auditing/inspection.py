@@ -19,6 +19,7 @@ from murmurlog.auditing.series_replay import check_series
 from murmurlog.auditing.settings import Setting
 from murmurlog.auditing.stage_probe import StageResult, probe_stages
 from murmurlog.mechanisms import MECHANISMS, Mechanism, Rounds, named
+from murmurlog.mechanisms.protocol import Unprotected
 from murmurlog.privacy.sampler import Entropy
 from murmurlog.publishing.plan import Plan, plan, plan_tables
 
@@ -36,6 +37,8 @@ def stage_setting(mechanism: str, *, noise: str | None) -> Setting | None:
     if mechanism not in MECHANISMS or mechanism in ("pool", "hybrid", "hong"):
         return None
     kind = named(mechanism)
+    if issubclass(kind, Unprotected):  # it states no noise
+        return None
     tables = tuple(table for table in TABLES if table in kind.tables)
     if mechanism in ("zealous", "korolova"):
         tables = ("query",)
