@@ -75,6 +75,7 @@ class Sizes:
 
     d: int
     near: int  # an item of this many users passes about half of the time
+    below: int = 1  # an item of this many users passes seldom
     sure: int  # an item of this many users always passes
     crowd: int  # enough users for an item to pass in a later round, if they contribute it
     first: int = 1  # items of fewer users are dropped before the noise
@@ -116,6 +117,11 @@ def pairs_of_queries(s: Sizes) -> list[Pair]:
             others=crowd(s.near - 1, ours),
             one=(*history(USER, ours),),
             near=known_counts(s.near - 1),
+        ),
+        Pair(
+            name="items below the threshold",
+            others=crowd(s.below, ours),
+            one=(*history(USER, ours),),
         ),
         Pair(
             name="items of many",
