@@ -51,6 +51,7 @@ TEXTS = (
     "pool(d=1, b=1.0, N=100, T=5)",
     "hybrid(d=1, b=1.0, N=5, T_pool=2, T=9)",
     "sessions(l_s=1, l_q=2, subsequences=all, noise=geometric, scale=1.0, T=20)",
+    "session-tree(l_s=1, l_q=3, s=2.0_1.5, own=1_2, past=1, T=9000000_19000000, C=3.0, sigma1=2.0, sigma_h=9.0)",
     "label-paths(l_s=1, l_q=2, subsequences=all, b=1.0, L=1, T=5)",
     "profiles(noise=geometric, d=9, cap=3, scale=1.0, T=20)",
     "synthetic(d=2, scale=4, T=60, b_sizes=10, r=1, scale_r=5, T_r=70, b_hour=20)",

@@ -1,4 +1,4 @@
-"""Faults of weighted counts, public pools, earlier keys and the ledger, for the broken twins of `twins.py`.
+"""Faults of weighted counts, session trees, public pools, earlier keys and the ledger, for the broken twins of `twins.py`.
 
 Each function stands in the place of one of murmurlog's and does one thing wrong.
 """
@@ -16,10 +16,10 @@ import murmurlog.mechanisms.rounds.mechanism as rounds
 import murmurlog.mechanisms.rounds.weights as spread
 import murmurlog.privacy.budget_filter as budget_filter
 import murmurlog.publishing.ledger_records as ledger_records
-from murmurlog.mechanisms import Rounds
+from murmurlog.mechanisms import Rounds, SessionTree
 from murmurlog.mechanisms.rounds.holders import Holders
 from murmurlog.mechanisms.rounds.pools import pool_keys
-from murmurlog.privacy import Amounts
+from murmurlog.privacy import Amounts, Loss, loss_of_rounds
 from murmurlog.privacy.counts import GRID, WeightedCounts
 from murmurlog.privacy.sampler import draw
 from murmurlog.publishing.tables import make
@@ -57,6 +57,24 @@ def units_of_at_least(self: Holders) -> Any:
 
 def weight_rounded_up(m: int, d2: int) -> int:
     return GRID if m <= d2 else math.isqrt(GRID * GRID * d2 // m) + 1
+
+
+# --- session trees --------------------------------------------------------------------------------
+
+_real_select = Rounds.select
+
+
+def loss_of_one_level(self: SessionTree, *, neighbours: str = "add-remove") -> Loss:
+    """As if a unit held sessions of one length only."""
+    return loss_of_rounds(self.selection.schedule, neighbours=neighbours)
+
+
+def select_all_extensions(self: Rounds, held: Any, *, entropy: Any) -> Any:
+    """Whatever begins with a published session is published, too."""
+    lengths = held.names.queries.length() if held.kind == "session" and held.size else None
+    if lengths is not None and lengths.max().to_pyarrow().as_py() > 2:
+        return np.arange(held.size)
+    return _real_select(self, held, entropy=entropy)
 
 
 # --- public pools ---------------------------------------------------------------------------------

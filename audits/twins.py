@@ -49,7 +49,7 @@ from murmurlog.bundle import write
 from murmurlog.bundle.schema import BY_VALUE, By, count_columns
 from murmurlog.counting.bound import bound
 from murmurlog.counting.items import EncodedItems
-from murmurlog.mechanisms import Korolova, Rounds, Threshold, Zealous
+from murmurlog.mechanisms import Korolova, Rounds, SessionTree, Threshold, Zealous
 from murmurlog.mechanisms.baselines.k_anonymity import KQuery
 from murmurlog.mechanisms.hong.mechanism import Hong
 from murmurlog.mechanisms.rounds.holders import Holders
@@ -671,6 +671,10 @@ TWINS = (
          patches=lambda: [(spread, "hold", later.hold_what_is_common)]),
     Twin(name="earlier keys without noise", mechanism="rounds",
          patches=lambda: [(Rounds, "release", later.release_with_exact_earlier)]),
+    Twin(name="the loss of one length for all", mechanism="session-tree",
+         patches=lambda: [(SessionTree, "loss", later.loss_of_one_level)]),
+    Twin(name="extensions of published sessions without a threshold", mechanism="session-tree",
+         patches=lambda: [(Rounds, "select", later.select_all_extensions)]),
     Twin(name="a ledger that drops a charge", mechanism="threshold",
          patches=lambda: [(ledger_records, "sum_of", later.sum_without_first)]),
     Twin(name="a ledger that takes the largest charge", mechanism="threshold",

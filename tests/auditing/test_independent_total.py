@@ -24,6 +24,8 @@ CASES = [
     (("query",), "korolova", {}),
     (("query",), "zealous", {}),
     (("session",), "sessions", {}),
+    (("session",), "session-tree", {}),
+    (("query", "session"), "session-tree", {}),
     (("log",), "synthetic", {}),
     (("log",), "profiles", {}),
     (("query", "left_out"), "rounds", {}),

@@ -189,7 +189,7 @@ def test_small_units_are_warned_about(place, tmp_path):
         ),
         (("release", "good.csv", "--tables", "query,pages"), 2, "unknown table 'pages'"),
         (("release", "good.csv", "--columns", "user"), 2, "--columns takes name=value"),
-        (("release", "good.csv", "--engine", "spark"), 5, "engine (5)"),
+        (("release", "good.csv", "--engine", "spark"), 5, "engine (5): --engine spark needs Spark"),
         (("release", "good.csv", "--users", "2000000"), 3, "at least 1/users"),
         (("release", "good.csv", "--seed", "1"), 2, "No such option: --seed"),
         (("release", "good.csv", "--memory", "lots"), 2, "--memory 'lots' is not a size"),
@@ -219,6 +219,8 @@ def test_bad_input_names_the_cause_and_leaves_nothing(
     before = sorted(tmp_path.rglob("*"))
     # In this process: forty starts of the interpreter would take a minute.
     monkeypatch.chdir(tmp_path)
+    for name in ("pyspark", "pyspark.sql"):  # not installed, wherever the test runs
+        monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.setattr(sys, "argv", ["murmurlog", *map(str, arguments)])
     with pytest.raises(SystemExit) as stopped:
         entry.main()

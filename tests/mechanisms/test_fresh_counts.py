@@ -391,7 +391,7 @@ def summed(holders):
 def published_of(held):
     """Some of the items in bounded sets, and some that nobody holds; in an order of its own."""
     shown = np.arange(0, held.size, 3)
-    keys = Rounds.solve(epsilon=1.0, delta=1e-6, d=D)._keys(held, shown)
+    keys = Rounds.solve(epsilon=1.0, delta=1e-6, d=D).keys_of(held, shown)
     nobody = {name: keys[name][:1] for name in keys.column_names}
     last = keys.column_names[-1]
     odd = [["nobody asks this"]] if pa.types.is_list(keys[last].type) else ["nobody asks this"]

@@ -12,7 +12,7 @@ import murmurlog
 from murmurlog.counting.items import items
 from murmurlog.logs.log import read
 from murmurlog.logs.source import find
-from murmurlog.mechanisms import Rounds, Sessions, Threshold
+from murmurlog.mechanisms import Rounds, Sessions, SessionTree, Threshold
 from murmurlog.privacy import (
     Guarantee,
     Loss,
@@ -202,7 +202,7 @@ def test_losses_add_up_as_squares():
 
 
 @pytest.mark.parametrize("neighbours", RELATIONS)
-@pytest.mark.parametrize("kind", [Threshold, Sessions, Rounds])
+@pytest.mark.parametrize("kind", [Threshold, Sessions, SessionTree, Rounds])
 def test_what_is_made_for_a_loss_costs_no_more(kind, neighbours):
     for mu, keys, d in itertools.product((0.05, 0.4), (1e-9, 1e-4), (1, 7)):
         made = kind.for_loss(Loss(mu=mu, keys=keys), d=d, neighbours=neighbours)

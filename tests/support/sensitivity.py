@@ -427,7 +427,7 @@ class Replay:
         numbers = np.flatnonzero(published[self.sides[0].items])
         if not len(numbers):
             return
-        keys = self.mechanism._keys(self.sides[0].held, numbers)
+        keys = self.mechanism.keys_of(self.sides[0].held, numbers)
         item = self.sides[0].items[numbers]  # of each row of `keys`
         found = [counting.find_holders(side.held, keys) for side in self.sides]
         self._check_others(found, self.at[item])

@@ -8,6 +8,7 @@ import shutil
 import socket
 import threading
 import time
+from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import quote
 
@@ -449,6 +450,17 @@ def test_a_certificate_that_breaks_the_schema_is_a_corrupt_bundle(bundle, at, va
             reads(bundle)
         assert caught.value.exit_code == 6
         assert len(str(caught.value)) < 400
+
+
+@pytest.mark.parametrize("name", ["keys", "select_from", "count_from"])
+def test_what_later_formats_state_is_checked_in_bundles_of_the_first_format(tmp_path, name):
+    bundle = tmp_path / "bundle"
+    shutil.copytree(Path(__file__).parents[1] / "golden" / "bundle-1", bundle)
+    path = bundle / "privacy.json"
+    path.write_text(json.dumps(put(json.loads(path.read_text()), ("text", name), "\ud800")))
+    seal(bundle)
+    with pytest.raises(BundleError, match=f"privacy.json is damaged: text.{name} must"):
+        murmurlog.load(bundle)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pyarrow as pa
 from murmurlog.auditing.check import ROUNDING
 from murmurlog.bundle.certificate import COUNTING, TableClaim
 from murmurlog.bundle.schema import AT_LEAST, IN_LOG, Z95
-from murmurlog.mechanisms import Mechanism, Rounds
+from murmurlog.mechanisms import Mechanism, Rounds, SessionTree
 from murmurlog.mechanisms.rounds.user_estimates import (
     ALLOWANCE,
     EARLIER_ALLOWANCES,
@@ -26,6 +26,8 @@ def counting_fault(
 
     `runs`: sets of queries that follow one another, which every mechanism cuts from bounded units.
     """
+    if isinstance(mechanism, SessionTree):  # sessions are cut from bounded units, too
+        mechanism, runs = mechanism.selection, True
     counts = mechanism.schedule.counts if isinstance(mechanism, Rounds) else None
     if isinstance(counts, WeightedCounts) and claim.count is not None:
         return _weighted_fault(claim, counts, table, meaning=AT_LEAST if runs else IN_LOG)

@@ -165,6 +165,9 @@ def bound_of(name: str, given: Mapping[str, str]) -> int:
         l_s, l_q = int(given["l_s"]), int(given["l_q"])
         # Subsequences of two queries or more.
         return l_s * (2**l_q - 1 - l_q if given.get("subsequences", "all") == "all" else 1)
+    if name == "session-tree":  # of one length
+        l_q = int(given["l_q"])
+        return int(given["l_s"]) * max(math.comb(l_q, n) for n in range(2, l_q + 1))
     return int(given.get("d") or given.get("m") or 1)
 
 
@@ -181,6 +184,8 @@ def delta_of_table(text: str, epsilon: float, neighbours: str) -> float | None:
         return threshold("geometric", scale, int(given["T"]), d, epsilon, neighbours)
     if name == "rounds":
         return _Rounds.of(given).delta(epsilon, neighbours) if "sigma" not in given else None
+    if name == "session-tree":
+        return joint_delta([cost_of_table(text, (0.0, 0.0), neighbours)], epsilon)
     if name == "left-out":
         # d searches in one bin, and as many queries each of which may leave one bin for another.
         return gaussian(epsilon, c * math.sqrt(d * d + 2 * d * d) / float(given["sigma"]))
@@ -213,10 +218,12 @@ def cost_of_table(text: str, stated: tuple[float, float], neighbours: str) -> Co
         if noise == "geometric":
             return Cost(keys=keys, geometric=((scale, c * d),))
         return Cost(squares=c * d / scale**2, keys=keys)
-    if name == "rounds" and "sigma" not in given:
-        run = _Rounds.of(given)
-        squares = c * (sum(s**-2 for s in run.scales) + run.counts)
-        return Cost(squares=squares, keys=min(1.0, c * max(leak for leak, _ in run.sides())))
+    if name in ("rounds", "session-tree") and "sigma" not in given:
+        run = _Rounds.of({**given, "d": str(d)})
+        levels = int(given["l_q"]) - 1 if name == "session-tree" else 1  # lengths, each in full
+        squares = c * (levels * sum(s**-2 for s in run.scales) + run.counts)
+        keys = min(1.0, c * levels * max(leak for leak, _ in run.sides()))
+        return Cost(squares=squares, keys=keys)
     if name == "left-out":
         return Cost(squares=3 * (c * d / float(given["sigma"])) ** 2)
     return Cost(keys=stated[1], pure=(stated[0],))

@@ -75,6 +75,7 @@ class Sizes:
 
     d: int
     near: int  # an item of this many users passes about half of the time
+    below: int = 1  # an item of this many users passes seldom
     sure: int  # an item of this many users always passes
     crowd: int  # enough users for an item to pass in a later round, if they contribute it
     first: int = 1  # items of fewer users are dropped before the noise
@@ -116,6 +117,11 @@ def pairs_of_queries(s: Sizes) -> list[Pair]:
             others=crowd(s.near - 1, ours),
             one=(*history(USER, ours),),
             near=known_counts(s.near - 1),
+        ),
+        Pair(
+            name="items below the threshold",
+            others=crowd(s.below, ours),
+            one=(*history(USER, ours),),
         ),
         Pair(
             name="items of many",
@@ -243,6 +249,8 @@ def pairs_of_sessions(s: Sizes) -> list[Pair]:
              one=(*history(USER, ["ours0", "ours1"]),), near=known_sessions(s.near - 1, None)),
         Pair(name="a session of many", others=crowd(s.sure, ["ours0", "ours1"]),
              one=(*history(USER, ["ours0", "ours1"]),), counts=known_sessions(s.sure, 2)),
+        Pair(name="a session of many that goes on", others=crowd(s.sure, ["ours0", "ours1"]),
+             one=(*history(USER, ["ours0", "ours1", "mine0"]),)),
         Pair(name="a session of equal queries", others=crowd(s.sure, ["ours0", "ours1"]),
              one=(*history(USER, ["ours0"] * 12 + ["ours1"] + ["ours0"] * 12),)),
         Pair(name="more sessions than are kept",

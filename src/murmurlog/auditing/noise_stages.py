@@ -162,7 +162,7 @@ def stages(table: str, text: str) -> list[Stage]:
         laws = tuple(Law(noise=noise, scale=scale) for scale in scales)
         return Stage(table=table, name=stage, laws=laws)
 
-    if name == "rounds":
+    if name in ("rounds", "session-tree"):
         found = [
             one(f"round {k}", "gaussian", scale * STEPS)
             for k, scale in enumerate(numbers(given["s"]), 1)

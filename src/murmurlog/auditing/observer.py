@@ -149,7 +149,10 @@ def _fineness(values: Floats) -> Floats:
 def _odds(
     view: Observation, items: Sequence[Item], columns: Sequence[str], inside: Flags, training: Flags
 ) -> Floats:
-    """For each world, the odds that worlds with exactly this output had the user."""
+    """For each world, the odds that other training worlds with exactly this output had the user.
+
+    A training world does not count for itself: an output that occurs once would seem to prove its side.
+    """
     if not items:
         return np.zeros(view.worlds)
     stacked = np.stack([np.nan_to_num(view.of(i, c), nan=-1e9) for i in items for c in columns])
@@ -158,7 +161,9 @@ def _odds(
     size = int(kind.max()) + 1
     including = np.bincount(kind[training & inside], minlength=size)
     excluding = np.bincount(kind[training & ~inside], minlength=size)
-    return np.asarray(np.log((including + 0.5) / (excluding + 0.5)))[kind]
+    with_user = including[kind] - (training & inside)
+    without_user = excluding[kind] - (training & ~inside)
+    return np.asarray(np.log((with_user + 0.5) / (without_user + 0.5)))
 
 
 # --- events ---------------------------------------------------------------------------------------

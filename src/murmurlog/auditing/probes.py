@@ -42,6 +42,7 @@ from murmurlog.mechanisms import (
     Profiles,
     Rounds,
     Sessions,
+    SessionTree,
     Threshold,
     View,
     Zealous,
@@ -58,7 +59,7 @@ ENOUGH = 200  # published counts that suffice to test their law
 # SINGLE: whether an item passes depends on its own noise alone. COUNTING: far above the threshold, a
 # published count is the true count plus its own noise alone.
 SINGLE = (Threshold, Korolova, Zealous, Sessions, Profiles)
-COUNTING = (*SINGLE, KorolovaLists, Pool, Hybrid, Rounds)
+COUNTING = (*SINGLE, KorolovaLists, Pool, Hybrid, Rounds, SessionTree)
 
 
 # --- sensitivity ----------------------------------------------------------------------------------

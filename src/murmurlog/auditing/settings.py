@@ -20,7 +20,7 @@ from murmurlog.auditing.neighbouring_logs import (
     known_counts,
 )
 from murmurlog.errors import UsageError
-from murmurlog.mechanisms import Accounted, Mechanism, Rounds, named
+from murmurlog.mechanisms import Accounted, Mechanism, Rounds, SessionTree, named
 from murmurlog.privacy import noise_sd
 from murmurlog.privacy.counts import GRID
 
@@ -96,23 +96,27 @@ def _sizes(mechanisms: Sequence[Mechanism]) -> Sizes:
     """The sizes of groups that suffice for every one of these mechanisms."""
     d = max(int(each.parameters().get("per_user") or 3) for each in mechanisms)
     first = max(int(each.parameters().get("first_threshold") or 1) for each in mechanisms)
-    near, sure = 1, 1
+    near, below, sure = 1, 1, 1
     for each in mechanisms:
         middle, sd = _threshold_and_sd(each, d)
         near = max(near, math.ceil(middle))
-        # Sixteen standard deviations above the threshold, selection does not distort the count's law.
-        sure = max(sure, math.ceil(middle + 16 * sd + 4))
-    return Sizes(d=d, near=near, sure=sure, crowd=max(sure, 3 * near), first=first)
+        below = max(below, round(middle - 1.5 * sd))
+        # So far above the threshold, selection does not distort the count's law.
+        far = 8 if each.parameters().get("noise") == "gaussian" else 16
+        sure = max(sure, math.ceil(middle + far * sd + 4))
+    return Sizes(d=d, near=near, below=below, sure=sure, crowd=max(sure, 3 * near), first=first)
 
 
 def _threshold_and_sd(mechanism: Mechanism, d: int) -> tuple[float, float]:
     """(users that an item needs, standard deviation of the noise in users)."""
     parameters = mechanism.parameters()
+    if isinstance(mechanism, SessionTree):  # a session of two queries is its user's only item
+        mechanism, d = mechanism.selection, 1
     if isinstance(mechanism, Rounds):  # a user with d items gives each of them 1/sqrt d
         s = mechanism.schedule
         last = s.rounds - 1
         each = sum(s.coefficients(last)) / math.sqrt(d)
-        return s.thresholds[last] / GRID / each, s.sd(last) / each / 2
+        return s.thresholds[last] / GRID / each, s.sd(last) / each
     sd = 0.0
     if parameters.get("noise") and parameters.get("scale"):
         sd = noise_sd(noise=str(parameters["noise"]), scale=float(parameters["scale"]))
@@ -191,6 +195,11 @@ def standard_settings(mechanism: str, *, noise: str | None = None) -> list[Setti
                     only=(*QUICK, FIRST), options={"notion": "pdp", "users": DECLARED}, **shared)
         )  # fmt: skip
     if mechanism == "rounds":
+        # All of epsilon for the one measurement that decides: the attack comes near the claim.
+        found.append(
+            Setting(name="one round, keys only", epsilon=1.5, delta=0.05, only=(*QUICK[:3], "items below the threshold"), more=MORE,
+                    options={"rounds": 1, "count_share": 0.0}, **shared)
+        )  # fmt: skip
         found.append(
             Setting(name="two rounds with memory", epsilon=20.0, delta=0.1, per_user=10,
                     only=("new items", "one new item", "an item that is left alone",

@@ -38,7 +38,7 @@ from murmurlog.bundle.schema import count_of, keys_of
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.log import Log, read
 from murmurlog.logs.source import find
-from murmurlog.mechanisms import Mechanism, View
+from murmurlog.mechanisms import Mechanism, SessionTree, View
 from murmurlog.mechanisms.rounds import fresh_counts
 from murmurlog.mechanisms.rounds import mechanism as rounds
 from murmurlog.mechanisms.rounds.holders import holders_of_pairs
@@ -129,7 +129,7 @@ def sizes_for(mechanisms: Sequence[Mechanism]) -> tuple[int, int]:
     near, sure = 2.0, 2.0
     for mechanism in mechanisms:
         name, given = letters(str(mechanism))
-        if name == "rounds":
+        if name in ("rounds", "session-tree"):
             own, past, T = (numbers(given.get(each, "")) for each in ("own", "past", "T"))
             bar = T[-1] / STEPS / (sum(past) + own[-1]) * math.sqrt(2)
             near, sure = max(near, bar * 0.95), max(sure, 3 * bar)
@@ -183,19 +183,20 @@ def _runs(release: Callable[[], Any], enough: Callable[[], bool]) -> Iterator[An
 def _rounds(
     result: StageResult, table: str, mechanism: Mechanism, log: Log, *, sure: int, entropy: Entropy, wanted: int
 ) -> None:  # fmt: skip
-    if not isinstance(mechanism, rounds.Rounds) or mechanism.pools:
+    level = mechanism.selection if isinstance(mechanism, SessionTree) else mechanism
+    if not isinstance(level, rounds.Rounds) or level.pools:
         return
-    last = f"round {mechanism.schedule.rounds}"
-    counted = mechanism.schedule.counts is not None
+    last = f"round {level.schedule.rounds}"
+    counted = level.schedule.counts is not None
     follow_rounds(
         result, mechanism, log, _view(table, log), enough={last: wanted}, entropy=entropy,
-        more={"histogram": noise_of_histograms(mechanism, entropy, wanted)} if counted else {},
+        more={"histogram": noise_of_histograms(level, entropy, wanted)} if counted else {},
     )  # fmt: skip
 
 
 def follow_rounds(
     result: StageResult,
-    mechanism: rounds.Rounds,
+    mechanism: Mechanism,
     log: Log,
     view: View,
     *,

@@ -311,9 +311,10 @@ _grouping = {
     "consecutive": _optional(_boolean),
 }
 _windows = dict.fromkeys(("select_from", "count_from"), _line(SHORT, least=1))
+_later = {"source": _source, "keys": _keys, **_windows}  # read wherever a bundle states them
 _texts = {  # by format
-    1: _record(_reading, {"source": _source, **_grouping}),
-    2: _record({**_reading, **_grouping}, {"source": _source, "keys": _keys, **_windows}),
+    1: _record(_reading, {**_grouping, **_later}),
+    2: _record({**_reading, **_grouping}, _later),
 }
 _source_before = {"source": _line(), "releases_before": _whole(0)}
 _pair = {"epsilon": _number(), "delta": _number()}

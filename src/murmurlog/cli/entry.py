@@ -1,5 +1,6 @@
 """Where the process starts: signals are handled before anything that takes time is imported."""
 
+import gc
 import sys
 
 from murmurlog.cli import stop
@@ -8,6 +9,7 @@ from murmurlog.cli import stop
 def main() -> None:
     """Runs the command line."""
     stop.listen()
+    gc.set_threshold(10_000)  # imports make many objects and no garbage: 0.1 s of a small release
     try:
         from murmurlog.cli.main import main as run
 

@@ -6,6 +6,7 @@ that docs/options.py writes, so that help and completion need not load the mecha
 """
 
 import inspect
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,7 +16,7 @@ import typer
 from murmurlog.bundle.decimals import decimal, integer
 from murmurlog.bundle.options import Option, options_of, read_number
 from murmurlog.cli.completion import completer
-from murmurlog.cli.help_text import TITLES, GroupedCommand, mechanism_table
+from murmurlog.cli.help_text import TITLES, WIDTH, GroupedCommand, mechanism_table
 from murmurlog.cli.startup import skip_pandas
 
 __all__ = ["GroupedCommand", "MechanismCommand", "takes"]
@@ -45,7 +46,11 @@ class MechanismCommand(GroupedCommand):
                 for owner in option["mechanisms"]:
                     flags.setdefault(owner, []).append(option["flag"])
         yield "help MECHANISM", "These flags are explained by, for example, murmurlog help rounds."
-        yield from ((name, " ".join(some)) for name, some in flags.items())
+        for name, some in flags.items():
+            # The formatter would break a line inside a flag, at a hyphen.
+            first, *more = textwrap.wrap(" ".join(some), WIDTH - 25, break_on_hyphens=False)
+            yield name, first
+            yield from (("", line) for line in more)
 
     def invoke(self, ctx: Any) -> Any:
         """Calls the command; Typer knows its own parameters only, the others go by the context."""

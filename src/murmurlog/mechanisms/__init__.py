@@ -23,6 +23,7 @@ from murmurlog.mechanisms.protocol import (
     check_table,
 )
 from murmurlog.mechanisms.rounds.mechanism import Rounds
+from murmurlog.mechanisms.session_tree import SessionTree
 from murmurlog.mechanisms.sessions import LabelPaths, Sessions
 from murmurlog.mechanisms.synthetic.mechanism import Synthetic
 from murmurlog.mechanisms.synthetic.profiles import Profiles
@@ -40,6 +41,7 @@ REGISTERED: tuple[type[Mechanism], ...] = (
     ViaKeywords,
     Sessions,
     LabelPaths,
+    SessionTree,
     SafelogLiteral,
     KQuery,
     KClick,
@@ -68,6 +70,7 @@ __all__ = [
     "Profiles",
     "Remarking",
     "Rounds",
+    "SessionTree",
     "Sessions",
     "Synthetic",
     "Threshold",

@@ -174,9 +174,15 @@ class Sessions(_OfCut):
     name: ClassVar[str] = "sessions"
     options: ClassVar[tuple[Option, ...]] = (
         Option(
-            name="sessions_per_user", help="How many sessions of a unit. Default 1.", read=integer
+            name="sessions_per_user",
+            help="How many sessions of a unit. Default 1, session-tree 10.",
+            read=integer,
         ),
-        Option(name="queries_per_session", help="How many are kept. Default 3.", read=integer),
+        Option(
+            name="queries_per_session",
+            help="How many are kept. Default 3, session-tree 4.",
+            read=integer,
+        ),
         Option(name="subsequences", help="all or whole. Default all."),
         Option(
             name="map",

@@ -219,14 +219,18 @@ def solve_rounds(
     )
 
 
-def loss_of_rounds(schedule: Schedule, *, neighbours: str = "add-remove") -> Loss:
-    """The cost of the schedule for joint accounting: all its noise, all its thresholds."""
+def loss_of_rounds(schedule: Schedule, *, levels: int = 1, neighbours: str = "add-remove") -> Loss:
+    """The cost of the schedule for joint accounting: all its noise, all its thresholds.
+
+    `levels`: how often all rounds are run, each time on items that follow from what was published before
+    (docs/explanation/mechanisms/session-tree.md). Counts come once, at the end.
+    """
     c = sides(neighbours)
     leaks, _ = _sides(schedule)
-    parts = [1 / scale**2 for scale in schedule.scales]
+    parts = [levels / scale**2 for scale in schedule.scales]
     if schedule.counts is not None:
         parts.append(float(schedule.counts.moved(np.zeros(1), np.full(1, schedule.d))[0]))
-    return Loss(mu=math.sqrt(c * math.fsum(parts)), keys=min(1.0, c * float(leaks.max())))
+    return Loss(mu=math.sqrt(c * math.fsum(parts)), keys=min(1.0, c * levels * float(leaks.max())))
 
 
 @functools.lru_cache(maxsize=256)

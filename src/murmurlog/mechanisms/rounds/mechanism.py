@@ -291,20 +291,23 @@ class Rounds(Mechanism):
             )
         if tuple(pool.size for pool in held.pools) != tuple(pool.size for pool in self.pools):
             raise Refused("the pools are not those that the thresholds were made for")
-        found = [self._keys(held, self.select(held, entropy=entropy))]
+        found = [self.keys_of(held, self.select(held, entropy=entropy))]
         found += self._unheld(held, entropy)
         found += [] if held.earlier is None else [held.earlier.cast(found[0].schema)]
         # In public order: the last bits of the estimates depend on it, and must not tell who is held.
         keys = in_order(pa.concat_tables(found))
-        if self.schedule.counts is None:
-            return with_notes(keys, self._remarks())
-        # 5. Fresh counts: the set is public now, so every key gets a row, also if nobody holds it.
+        return with_notes(self.count(held, keys, entropy=entropy), self._remarks())
+
+    def count(self, held: Held, keys: pa.Table, *, entropy: Entropy) -> pa.Table:
+        """5. Fresh counts: the set is public now, so every key gets a row, also if nobody holds it."""
         from murmurlog.mechanisms.rounds.fresh_counts import count_users, with_users
         from murmurlog.mechanisms.rounds.holders import find_holders
 
+        if not isinstance(self.schedule.counts, WeightedCounts):
+            return keys
         noise = functools.partial(_drawn, entropy)
         counted = count_users(find_holders(held, keys), self.schedule.counts, noise)
-        return with_notes(with_users(keys, counted, in_log=held.in_log), self._remarks())
+        return with_users(keys, counted, in_log=held.in_log)
 
     def _unheld(self, held: Held, entropy: Entropy) -> list[pa.Table]:
         """Keys of the pools that nobody holds and that pass: for each pool, how many and which."""
@@ -423,7 +426,7 @@ class Rounds(Mechanism):
         least = max(1, round(FULL * self.focus))
         return np.asarray(np.clip(np.rint(FULL * bell), least, FULL), dtype=np.int64)
 
-    def _keys(self, held: Held, shown: Integers) -> pa.Table:
+    def keys_of(self, held: Held, shown: Integers) -> pa.Table:
         """The key columns of the published items, in order."""
         listed = held.engine.keep(pa.table({"item": shown}))
         found = held.names.join(listed, "item").select("item", *held.keys)

@@ -1,0 +1,294 @@
+"""Sessions by prefix-tree growth: pairs of queries first, then extensions of what was published.
+
+Each level is a selection by `rounds`, on those items of a unit whose prefix the level before published.
+Proof, line by line: docs/explanation/mechanisms/session-tree.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import pyarrow as pa
+
+from murmurlog.bundle.options import Option
+from murmurlog.bundle.progress import measure
+from murmurlog.bundle.schema import in_order
+from murmurlog.errors import Refused, UsageError
+from murmurlog.mechanisms.letters import number, whole
+from murmurlog.mechanisms.protocol import ITEMS, Mechanism, View, below_sampler, check_noise_kind
+from murmurlog.mechanisms.rounds.mechanism import COUNT_SHARE, Rounds
+from murmurlog.mechanisms.sessions import Cut, Sessions
+from murmurlog.privacy import (
+    ALWAYS,
+    SAFETY,
+    Guarantee,
+    Loss,
+    bisect,
+    check_budget,
+    check_neighbours,
+    delta_of_losses,
+    loss_of_rounds,
+    mu_of,
+)
+from murmurlog.privacy.rounds import MOST_ITEMS
+from murmurlog.privacy.sampler import Entropy, sampler_delta
+
+if TYPE_CHECKING:
+    from murmurlog.logs.log import Log
+    from murmurlog.mechanisms.rounds.weights import Held
+
+L_S, L_Q = 10, 4
+KEY_SHARES = tuple(n / 20 for n in range(1, 20))  # of delta for new keys; the rest is for the noise
+MOST_EPSILON = 500.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionTree(Mechanism):
+    """Sessions of two queries, then longer ones that begin with a published session; fresh counts.
+
+    Protects: everything one unit did.  Neighbours: add-remove or replace.
+    Needs: at most l_s sessions a unit, cut to l_q queries before they are mined.
+    Drops: what follows the first l_q queries; sessions that pass in no round of their level, or whose
+    prefix was not published.
+    """
+
+    l_s: int
+    l_q: int
+    selection: Rounds  # what every level runs; its counts come once, after the last level
+
+    name: ClassVar[str] = "session-tree"
+    tables: ClassVar[tuple[str, ...]] = ("session",)
+    ignored: ClassVar[tuple[str, ...]] = ("d",)  # the bound follows from l_s and l_q
+    options: ClassVar[tuple[Option, ...]] = (*Sessions.options[:2], *Rounds.options[:3])
+    settings: ClassVar[tuple[str, ...]] = ("set_only",)
+
+    def __post_init__(self) -> None:
+        d = items_a_level(self.l_s, self.l_q)
+        if self.selection.schedule.d != d:
+            raise UsageError(f"d must be {d} for {self.cut}, not {self.selection.schedule.d}")
+        if self.selection.pools:
+            raise UsageError("session-tree takes no pools: leave N and TP out")
+
+    @property
+    def cut(self) -> Cut:
+        """What counts of a unit's sessions."""
+        return Cut(l_s=self.l_s, l_q=self.l_q)
+
+    @property
+    def levels(self) -> int:
+        return self.l_q - 1
+
+    def __str__(self) -> str:
+        _, _, of_level = str(self.selection).partition(", ")  # without the name and d
+        return f"session-tree(l_s={self.l_s}, l_q={self.l_q}, {of_level}"
+
+    @classmethod
+    def from_letters(cls, letters: dict[str, str]) -> Self:
+        """From l_s, l_q, and the letters of `rounds` without d."""
+        left = {name: text for name, text in letters.items() if name not in cls.ignored}
+        l_s = whole(number(left, "l_s", default=L_S), "l_s")
+        l_q = whole(number(left, "l_q", default=L_Q), "l_q")
+        selection = Rounds.from_letters({"d": str(items_a_level(l_s, l_q)), **left})
+        return cls(l_s=l_s, l_q=l_q, selection=selection)
+
+    @classmethod
+    def for_table(cls, table: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        """Sessions by itself, all other tables by rounds; keys alone have no counts to spend on."""
+        known = Rounds.option_names()
+        name, chosen = Rounds.for_table(table, {n: options[n] for n in options if n in known})
+        if table in ITEMS:
+            return name, chosen
+        cut = {n: options[n] for n in options if n not in known}
+        return cls.name, {**cut, **chosen}
+
+    @classmethod
+    def solve(
+        cls,
+        *,
+        epsilon: float,
+        delta: float,
+        d: int,
+        neighbours: str = "add-remove",
+        noise: str | None = None,
+        **options: Any,
+    ) -> Self:
+        """The lowest thresholds that keep (epsilon, delta); d follows from the options."""
+        check_budget(epsilon, delta)
+        check_neighbours(neighbours)
+        check_noise_kind(cls.name, noise, "gaussian")
+        left = delta
+        for _ in range(2):  # the cost of the sampler depends slightly on the scales
+            made = min(
+                (
+                    cls.for_loss(
+                        Loss(
+                            mu=mu_of(epsilon, left * (1 - keys) / SAFETY), keys=left * keys / SAFETY
+                        ),
+                        d=d,
+                        neighbours=neighbours,
+                        **options,
+                    )
+                    for keys in KEY_SHARES
+                ),
+                key=cls.bar,
+            )
+            if made.guarantee(epsilon=epsilon, neighbours=neighbours).delta <= delta:
+                return made
+            left = delta - 1.1 * made._sampler_cost(epsilon)
+            if left <= delta / 2:
+                break
+        raise below_sampler(delta, epsilon)
+
+    @classmethod
+    def for_loss(
+        cls,
+        loss: Loss,
+        *,
+        d: int,
+        neighbours: str = "add-remove",
+        sessions_per_user: int = L_S,
+        queries_per_session: int = L_Q,
+        rounds: int | None = None,
+        count_share: float = COUNT_SHARE,
+        count_per_user: int | None = None,
+    ) -> Self:
+        """The lowest thresholds that cost at most this loss; every level gets the same share of it."""
+        bound = items_a_level(sessions_per_user, queries_per_session)
+        levels = queries_per_session - 1
+        # One level and the counts: what `rounds` is solved for.
+        part = (1 - count_share) / levels + count_share
+        selection = Rounds.for_loss(
+            Loss(mu=loss.mu * math.sqrt(part), keys=loss.keys / levels),
+            d=bound,
+            neighbours=neighbours,
+            rounds=rounds,
+            count_share=count_share / part,
+            count_per_user=count_per_user,
+        )
+        return cls(l_s=sessions_per_user, l_q=queries_per_session, selection=selection)
+
+    def loss(self, *, neighbours: str = "add-remove") -> Loss:
+        """That of all levels, however many of them have candidates, and of the counts."""
+        return loss_of_rounds(self.selection.schedule, levels=self.levels, neighbours=neighbours)
+
+    def bar(self) -> float:
+        """The weight that a session needs in the last round of a level."""
+        return self.selection.bar()
+
+    def guarantee(
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        unit: str = "user",
+        neighbours: str = "add-remove",
+    ) -> Guarantee:
+        """The proved delta at this epsilon, or the least epsilon at this delta."""
+        cost = self.loss(neighbours=neighbours)
+
+        def delta_at(epsilon: float) -> float:
+            proved = delta_of_losses([cost], epsilon=epsilon) * math.sqrt(SAFETY)
+            return min(1.0, proved + self._sampler_cost(epsilon))
+
+        if epsilon is None:
+            if delta is None:
+                raise UsageError("gaussian noise has no epsilon of its own: give epsilon or delta")
+            high = 1.0
+            while delta_at(high) > delta:  # the cost of the sampler grows with epsilon
+                high *= 2
+                if high > MOST_EPSILON:
+                    raise UsageError(f"{self} has delta {delta!r} at no epsilon: raise T or delta")
+            epsilon = bisect(lambda e: delta_at(e) - delta, good=high, bad=0.0, steps=60)
+        return Guarantee(
+            epsilon=epsilon,
+            delta=delta_at(epsilon),
+            unit=unit,
+            neighbours=neighbours,
+            assumptions=tuple(sorted((*ALWAYS, "A1"))),
+        )
+
+    def _sampler_cost(self, epsilon: float) -> float:
+        return sampler_delta(scale=float(self.parameters()["scale"]), epsilon=epsilon)
+
+    def gather(self, log: Log, view: View, *, entropy: Entropy) -> Held:
+        """Every subsequence of each unit's cut sessions, fixed here once for all levels."""
+        from murmurlog.mechanisms.rounds.weights import numbered
+
+        mined = self.cut.held(log, view, entropy)
+        # Subsequences exist only as they were cut, so that the log has at least as many.
+        items = view.items(log, longest=self.l_q).with_table(mined.table)
+        return replace(numbered(mined, items), in_log=False, say=view.say)
+
+    def release(self, held: Held, *, entropy: Entropy) -> pa.Table:
+        """(queries and, if there are counts, users, users_stderr, reliable) of what is published."""
+        if held.per_user > self.cut.d:
+            raise Refused(
+                f"the sessions have up to {held.per_user} subsequences a {held.unit}, the mechanism is "
+                f"proved for {self.cut.d}: cut them to {self.cut}"
+            )
+        advance = measure(held.say, total=self.levels, unit="lengths")
+        found: list[pa.Table] = []
+        for length in range(2, self.l_q + 1):
+            # 1. What this level is about: by the texts of the items and by what is public.
+            level = candidates(held, length, found[-1] if found else None)
+            # 2. The rounds of this level, with fresh noise.
+            chosen = self.selection.select(replace(level, say=lambda _: None), entropy=entropy)
+            found.append(self.selection.keys_of(level, chosen))
+            advance()
+            if not len(chosen):
+                break
+        # 3. Counts of all published sessions, in public order.
+        return self.selection.count(held, in_order(pa.concat_tables(found)), entropy=entropy)
+
+    def fault(self, table: pa.Table, others: Mapping[str, pa.Table]) -> str | None:
+        """A list that no cut session has, or wrong counts."""
+        return self.cut.fault(table) or self.selection.fault(table, others)
+
+    def parameters(self) -> dict[str, Any]:
+        """Those of a level; `per_user` is the bound of one level."""
+        return {
+            **self.selection.parameters(),
+            "levels": self.levels,
+            "sessions_per_user": self.l_s,
+            "queries_per_session": self.l_q,
+        }
+
+
+def items_a_level(l_s: int, l_q: int) -> int:
+    """At most how many items of one length a unit holds."""
+    Cut(l_s=l_s, l_q=l_q)  # checks them
+    most = l_s * max(math.comb(l_q, n) for n in range(2, l_q + 1))
+    if most > MOST_ITEMS:
+        raise UsageError(
+            f"{l_s} sessions of {l_q} queries have up to {most} subsequences of one length, more than "
+            f"{MOST_ITEMS}: use a smaller --sessions-per-user or --queries-per-session"
+        )
+    return most
+
+
+def candidates(held: Held, length: int, published: pa.Table | None) -> Held:
+    """The items of this length whose prefix was published, numbered anew, and who holds them.
+
+    Without `published` all items of this length. Whether an item is a candidate follows from its own
+    text and from what is public.
+    """
+    engine, (key,) = held.engine, held.keys
+    names = held.names.filter(held.names[key].length() == length)
+    if published is not None:
+        listed = engine.keep(published.select([key]).rename_columns(["prefix"]))
+        names = names.mutate(prefix=names[key][: length - 1]).semi_join(listed, "prefix")
+    chosen = engine.number_rows(names.select(key, old=names.item), "item")
+    rows = held.table.rename(old="item").join(chosen, "old").select("unit", "item")
+    if engine.local is None:
+        table = engine.materialise(rows)
+    else:  # in this process, the rounds work on arrays
+        table = engine.local.show(rows.cast({"unit": "int64", "item": "int64"}).to_pyarrow())
+    return replace(
+        held,
+        table=table,
+        names=chosen.select("item", key),
+        size=int(chosen.count().to_pyarrow().as_py()),
+    )
