@@ -278,21 +278,24 @@ def test_no_published_session_names_a_query_twice_in_a_row(write_tsv, tmp_path):
     assert sorted(lists) == [["x", "y"], ["x", "y", "x"], ["y", "x"]]
 
 
-@pytest.mark.parametrize("name", ["length", "file"])
+@pytest.mark.parametrize("name", ["length", "file", "words"])
 def test_paths_of_labels_are_released_with_pure_epsilon(write_tsv, tmp_path, name):
     path = tmp_path / "map.tsv"
-    path.write_text("weather\tWeather\nWEATHER berlin\tweather\n", encoding="utf-8")
+    path.write_text("weather\tWeather\nWEATHER berlin\tweather\nnews\tother\n", encoding="utf-8")
+    given = {"length": "length", "file": path, "words": f"words:{path}"}
     done = murmurlog.release(
         log_of_sessions(write_tsv), out=tmp_path / "out", tables=["session"], epsilon=4,
-        mechanism="sessions", map="length" if name == "length" else path, fakes=1,
+        mechanism="sessions", map=given[name], fakes=1,
     )  # fmt: skip
     assert done.guarantee.delta < 1e-15
     assert murmurlog.verify(tmp_path / "out").ok
     lists = murmurlog.load(tmp_path / "out").tables["session"]["queries"].to_pylist()
-    wanted = (
-        ["1 word", "2 words", "4 words"] if name == "length" else ["weather", "weather", "other"]
-    )
-    assert wanted in lists
+    wanted = {
+        "length": ["1 word", "2 words", "4 words"],
+        "file": ["weather", "weather", "other"],
+        "words": ["weather", "weather", "weather"],  # berlin is a word of a listed query
+    }
+    assert wanted[name] in lists
 
 
 def test_labels_are_public_names_and_every_query_has_one(write_tsv, engine):
@@ -301,6 +304,46 @@ def test_labels_are_public_names_and_every_query_has_one(write_tsv, engine):
     shown = labels.label(log.table, engine).label.to_pyarrow().to_pylist()
     assert sorted(shown) == ["1 word", "2 words", "4 words"]
     assert set(shown) <= set(labels.names)
+
+
+LABELLED = (
+    "cheap flights\ttravel\nflights to rome\ttravel\nhotel rome\ttravel\n"
+    "heart attack\thealth\nheart pain\thealth\nrome total war\tgames\n"
+)
+
+
+def test_words_of_listed_queries_label_others(tmp_path, write_tsv, engine):
+    (tmp_path / "labelled.tsv").write_text(LABELLED)
+    labels = read_labels(f"words:{tmp_path / 'labelled.tsv'}")
+    assert labels.names == ("games", "health", "other", "travel")
+    wanted = {
+        "cheap flights": "travel",  # listed
+        "Hotel  Paris": "travel",
+        "pain in the heart": "health",
+        "rome hotel flights": "travel",
+        "total war walkthrough": "games",
+        "zebra": "other",  # no word is known
+    }
+    rows = [{"user": f"u{n}", "query": query} for n, query in enumerate(wanted)]
+    log = read(find(str(write_tsv(rows, columns=("user", "query")))), engine=engine)
+    shown = labels.label(log.table, engine).select("query", "label").to_pyarrow().to_pylist()
+    assert {row["query"]: row["label"] for row in shown} == {
+        " ".join(query.lower().split()): label for query, label in wanted.items()
+    }
+    assert len(shown) == len(wanted)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a\tx\n", "1 labels: a classifier"),
+        ("".join(f"q{n}\tl{n}\n" for n in range(101)), "101 labels"),
+    ],
+)
+def test_a_classifier_needs_several_labels_and_not_too_many(tmp_path, text, message):
+    (tmp_path / "map.tsv").write_text(text)
+    with pytest.raises(InputError, match=message):
+        read_labels(f"words:{tmp_path / 'map.tsv'}")
 
 
 def test_label_paths_refuse_a_tally_of_queries(write_tsv, engine):

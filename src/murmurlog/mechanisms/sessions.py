@@ -186,7 +186,7 @@ class Sessions(_OfCut):
         Option(name="subsequences", help="all or whole. Default all."),
         Option(
             name="map",
-            help="length, or a public file of query<TAB>label lines.",
+            help="length, a public file of query<TAB>label lines, or words:FILE: learned from it.",
             public_file=True,
             prepare=_prepare_labels,
         ),

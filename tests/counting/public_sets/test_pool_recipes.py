@@ -54,6 +54,30 @@ def test_a_list_of_domains_may_have_a_header_and_no_ranks(write):
         list(site_names([write("c.csv", "1,x.org\n2,not a domain\n")]))
 
 
+def test_origins_with_ranks_are_sites(write):
+    crux = "origin,rank\nhttps://www.google.com,1000\nhttp://x.org:8080,5000\n"
+    assert list(site_names([write("crux.csv.gz", crux)])) == [
+        *("google", "google.com", "www.google.com"),
+        *("x", "x.org", "www.x.org"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "1:obama family tree\n2:AT&T: history\n",
+        "<top>\n<num> Number: 301\n<title> Topic:  Obama family\n  tree\n\n<desc> Description:\nx\n"
+        "</top>\n<top>\n<title>AT&T: history\n</top>\n",
+        '<webtrack2009>\n<topic number="1" type="faceted">\n<query>obama family tree</query>\n'
+        '<description>no</description>\n</topic>\n<topic number="2">\n<query>AT&amp;T: history</query>\n'
+        "</topic></webtrack2009>\n",
+    ],
+    ids=["numbered", "sgml", "xml"],
+)
+def test_topics_of_trec_are_queries(write, content):
+    assert public_queries([write("topics.txt", content)]) == ["obama family tree", "at&t: history"]
+
+
 def test_titles_lose_their_brackets_and_the_shared_and_short_come_first(write):
     found = titles([write("titles.txt", TITLES)])
     assert found == ["mercury", "river", "old town", "the old river"]

@@ -1,7 +1,8 @@
 """Public labels for queries: a finite set, so that paths of labels need no delta.
 
 Built in is `length`, the number of words of a query. A file can give others, as lines of
-query<TAB>label; queries it does not list are "other". It must not be derived from the log (A4).
+query<TAB>label; queries it does not list are "other", or get the label that their words suggest
+(`words:FILE`, in `label_classifier`). It must not be derived from the log (A4).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 LENGTHS = ("1 word", "2 words", "3 words", "4 words", "5 words or more")
 OTHER = "other"
+BY_WORDS = "words:"  # before the name of a file: a classifier is learned from it
 
 
 class Labels(Protocol):
@@ -74,9 +76,19 @@ def read_labels(text: str, *, keys: str | None = None) -> Labels:
     """The built-in labels of this name, or those of a file, cleaned as queries are."""
     if text == "length":
         return Lengths()
-    path = Path(text)
+    if text.startswith(BY_WORDS):
+        from murmurlog.counting.public_sets.label_classifier import learn
+
+        path = Path(text.removeprefix(BY_WORDS))
+        return learn(_listed(path, keys), name=path.name)
+    return _listed(Path(text), keys)
+
+
+def _listed(path: Path, keys: str | None) -> Listed:
     if not path.is_file():
-        raise InputError(f"--map takes length or a file of query<TAB>label lines; no file {text!r}")
+        raise InputError(
+            f"--map takes length, a file of query<TAB>label lines, or words:FILE; no file {str(path)!r}"
+        )
     labels: dict[str, str] = {}
     clean_key = cleaner(keys)
     try:

@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from html import unescape
 from itertools import chain, islice, pairwise, zip_longest
 from pathlib import Path
 
@@ -30,6 +31,9 @@ from murmurlog.errors import InputError, Refused, UsageError
 # Second levels below which names are registered, as in example.co.uk.
 _SECOND = frozenset(["ac", "co", "com", "edu", "gob", "gov", "go", "ne", "net", "nom", "or", "org"])
 _DOMAIN = re.compile(r"(?=.{1,253}$)(?:[^\W_](?:[\w-]{0,61}[^\W_])?\.)+[^\W\d_][\w-]*[^\W_]")
+_ORIGIN = re.compile(r"^https?://|(?::\d+)?/?$")
+_TOPIC = re.compile(r"<(title|query)>\s*(?:Topic:)?\s*([^<]*)")  # of TREC: SGML and XML
+_NUMBERED = re.compile(r"\d{1,6}:")  # of TREC's files of numbered queries
 _BRACKETS = re.compile(r"\s*\([^()]*\)$")
 MOST_WORDS = 8  # of a title: longer ones are hardly ever asked as they are
 
@@ -85,18 +89,20 @@ def interleave(lists: Sequence[Iterable[str]]) -> Iterator[str]:
 
 
 def site_names(paths: Sequence[Path]) -> Iterator[str]:
-    """Of ranked domains (rank,domain or a domain a line): the name, the domain, and it with www."""
+    """Of ranked domains (rank,domain, origin,rank, or a domain a line): the name, the domain, it with www."""
     for path in paths:
         row = 0
         for lines in lines_of(path):
             for line in lines.to_pylist():
                 row += 1
-                domain = normalise(line.rpartition(",")[2].strip().strip('"')) or ""
+                # Of rank,domain (Tranco) and origin,rank (CrUX), the field with a dot.
+                field = next((each for each in line.split(",") if "." in each), "")
+                domain = normalise(_ORIGIN.sub("", field.strip().strip('"'))) or ""
                 if not _DOMAIN.fullmatch(domain):
                     if row == 1 or not line.strip():
                         continue  # a header, or an empty line
                     raise InputError(
-                        f"{path.name}, line {row} has no domain: a line is a domain or rank,domain"
+                        f"{path.name}, line {row} has no domain: a line is a domain, rank,domain or origin,rank"
                     )
                 yield from _site_forms(domain.removeprefix("www."))
 
@@ -168,7 +174,7 @@ def words_and_pairs(paths: Sequence[Path]) -> list[str]:
 
 
 def public_queries(paths: Sequence[Path]) -> list[str]:
-    """Queries of public sets by how many lines have them: a query a line, or id<TAB>query.
+    """Queries of public sets by how many lines have them: a query a line, id<TAB>query, or TREC's topics.
 
     Further columns (ORCAS: documents) are ignored. An id belongs to one query; where it has several it
     is a user, and the file is a log.
@@ -176,7 +182,7 @@ def public_queries(paths: Sequence[Path]) -> list[str]:
     found: Counter[str] = Counter()
     for path in paths:
         by_id: dict[str, str] = {}
-        for line in _lines(path):
+        for line in _queries_of(path):
             columns = line.split("\t")
             text = columns[1] if len(columns) > 1 else columns[0]
             if len(columns) > 1 and by_id.setdefault(columns[0], text) != text:
@@ -184,6 +190,24 @@ def public_queries(paths: Sequence[Path]) -> list[str]:
             if (query := normalise(text)) is not None:
                 found[query] += 1
     return sorted(found, key=lambda query: -found[query])  # stable: in the files' order
+
+
+def _queries_of(path: Path) -> Iterator[str]:
+    """The lines of a file; of TREC's topics their titles, of its numbered queries the text after the number."""
+    lines = _lines(path)
+    first = next(lines, "")
+    if first.lstrip().startswith("<"):
+        text = "\n".join(chain([first], lines))
+        # A topic of the web track has a query, earlier topics only a title.
+        texts = {
+            tag: [t for name, t in _TOPIC.findall(text) if name == tag]
+            for tag in ("query", "title")
+        }
+        yield from (unescape(" ".join(text.split())) for text in texts["query"] or texts["title"])
+    elif _NUMBERED.match(first):
+        yield from (_NUMBERED.sub("", line, count=1) for line in chain([first], lines))
+    else:
+        yield from chain([first], lines)
 
 
 def _lines(path: Path) -> Iterator[str]:
