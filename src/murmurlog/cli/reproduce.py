@@ -1,12 +1,16 @@
-"""The command that computes the papers' tables again."""
+"""The command that computes the papers' tables again, and runs their experiments."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from murmurlog.cli.app import app
 from murmurlog.cli.flags import Json
-from murmurlog.cli.output import aligned, show, show_json
+from murmurlog.cli.output import aligned, progress, show, show_json, tell
+from murmurlog.errors import UsageError
+
+WORK = Path("reproduce-work")
 
 
 @app.command()
@@ -15,9 +19,44 @@ def reproduce(
         str | None,
         typer.Argument(help="korolova, zealous, hong or safelog. Default all.", show_default=False),
     ] = None,
+    experiments: Annotated[
+        bool, typer.Option("--experiments", help="Run the paper's experiments on a generated log.")
+    ] = False,
+    users: Annotated[
+        int | None,
+        typer.Option("--users", help="Of the generated log. Default one where the effects exist."),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", help="Of the generated log and the noise. Default 1.")
+    ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--only", help="One experiment, such as table-3; once for each."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="The page with the figures. Default PAPER.html in --work."),
+    ] = None,
+    work: Annotated[
+        Path | None,
+        typer.Option(
+            "--work", help=f"Where logs and results are kept for the next run. Default {WORK}."
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """The papers' printed tables beside the same numbers computed again, and what is true."""
+    """The papers' printed tables computed again, or their experiments run again, and what is true."""
+    if experiments:
+        _run_experiments(paper, users, seed, only or [], out, work or WORK, as_json)
+        return
+    given = {"--users": users, "--seed": seed, "--only": only, "--out": out, "--work": work}
+    for flag, value in given.items():
+        if value is not None:
+            raise UsageError(f"{flag} goes with --experiments: add it, or leave {flag} out")
+    _show_tables(paper, as_json)
+
+
+def _show_tables(paper: str | None, as_json: bool) -> None:
     from murmurlog.evaluation.reproduce.formulas import PAPERS, tables
 
     made = tables(PAPERS if paper is None else (paper,))
@@ -34,3 +73,43 @@ def reproduce(
     printed = [cell for cell in cells if cell.printed is not None]
     matched = sum(cell.matched is True for cell in printed)
     show(f"{len(printed)} printed numbers, {matched} of them matched; {len(cells)} cells in all")
+
+
+def _run_experiments(
+    paper: str | None,
+    users: int | None,
+    seed: int | None,
+    only: list[str],
+    out: Path | None,
+    work: Path,
+    as_json: bool,
+) -> None:
+    from murmurlog.evaluation.report import check_target
+    from murmurlog.evaluation.reproduce.experiments import PAPERS, page, runner
+
+    if paper is not None and paper not in PAPERS:
+        raise UsageError(f"unknown paper {paper!r}: use one of {', '.join(PAPERS)}")
+    chosen = list(PAPERS.values()) if paper is None else [PAPERS[paper]]
+    if paper is None and (only or out):
+        raise UsageError("--only and --out are for one paper: name it")
+    if out is not None:
+        check_target(out)
+    outcomes = []
+    for each in chosen:
+        with progress() as say:
+            found = runner.run(each, work=work, users=users, seed=seed, only=only, say=say)
+        target = out or work / f"{each.name}.html"
+        runner.write_page(target, page.page(each.title, found))
+        tell(f"wrote {target}")
+        outcomes += found
+    if as_json:
+        show_json({"experiments": [outcome.as_json() for outcome in outcomes]})
+        return
+    for outcome in outcomes:
+        show(f"{outcome.experiment.name}: {outcome.experiment.about}")
+        show(f"on {page.log_text(outcome)}")
+        for heading, rows in page.text_tables(outcome):
+            show(aligned([heading, *rows]))
+        show("")
+    show(aligned([page.SUMMARY, *page.summary_rows(outcomes)]))
+    show(page.RULE)
