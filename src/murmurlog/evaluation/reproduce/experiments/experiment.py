@@ -108,6 +108,7 @@ class LogSpec:
     users: int
     seed: int
     paper_users: int | None
+    full_users: int = 0  # at which the effects are expected
 
     @property
     def like_the_paper(self) -> bool:
@@ -134,6 +135,16 @@ class Outcome:
             return UNCOMPARED
         return AGREES if _within(row.measured, row.printed) else DIFFERS
 
+    def row_reason(self, row: Row) -> str:
+        """Why a number is not compared, or what the paper's own constraints allow."""
+        if row.printed is None:
+            return "not printed"
+        if row.measured is None or _missing(row.measured):
+            return "nothing was measured"
+        if row.sized and not self.spec.like_the_paper:
+            return "it grows with the log"
+        return "" if row.bound is None else f"at most {number(row.bound)} is possible"
+
     @property
     def verdict(self) -> str:
         """By the effects alone; `failed` if the experiment raised."""
@@ -159,7 +170,7 @@ class Outcome:
             rows, claims = self.measured.rows, self.measured.claims
             found = self.measured.as_json()
             for each, row in zip(found["rows"], rows, strict=True):
-                each["verdict"] = self.row_verdict(row)
+                each |= {"verdict": self.row_verdict(row), "reason": self.row_reason(row)}
             for each, claim in zip(found["claims"], claims, strict=True):
                 each["verdict"] = claim.verdict
         return {

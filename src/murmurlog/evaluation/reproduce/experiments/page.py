@@ -17,14 +17,19 @@ RULE = (
     f"of {FACTOR:g}, and numbers that grow with the log only where it has about as many users as the paper's."
 )
 EFFECTS = ("effect that the paper states", "verdict", "measured")
-NUMBERS = ("number", "printed", "measured", "verdict")
+NUMBERS = ("number", "printed", "measured", "verdict", "why")
 
 
 def log_text(outcome: Outcome) -> str:
     """The log of an experiment in one line."""
     spec = outcome.spec
     size = f"; the paper's had {spec.paper_users:,}" if spec.paper_users else ""
-    return f"a generated log like {spec.like}, {spec.users:,} users, seed {spec.seed}{size}"
+    small = (
+        f"; smaller than the {spec.full_users:,} at which the effects are expected"
+        if spec.users < spec.full_users
+        else ""
+    )
+    return f"a generated log like {spec.like}, {spec.users:,} users, seed {spec.seed}{size}{small}"
 
 
 def number_rows(outcome: Outcome) -> list[list[str]]:
@@ -35,8 +40,8 @@ def number_rows(outcome: Outcome) -> list[list[str]]:
             row.name,
             number(row.printed),
             number(row.measured),
-            outcome.row_verdict(row)
-            + ("" if row.bound is None else f"; at most {number(row.bound)} is possible"),
+            outcome.row_verdict(row),
+            outcome.row_reason(row),
         ]
         for row in rows
     ]

@@ -7,7 +7,7 @@ that fails is reported, and the others run.
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,7 @@ def run(
         paper.spec,
         users=paper.spec.users if users is None else users,
         seed=paper.spec.seed if seed is None else seed,
+        full_users=paper.spec.users,
     )
     check_users(spec.users)
     try:
@@ -97,25 +98,26 @@ def _outcome(
     log.begin(experiment.name)
     try:
         measured = experiment.run(log)
+        value = {"key": key, "measured": measured.as_json()}
+        text = json.dumps(value | {"seconds": time.monotonic() - started}, indent=1)
     except Exception as error:  # one experiment must not cost the results of the others
         say(f"{experiment.name} failed: {type(error).__name__}: {error}")
         return Outcome(
             experiment=experiment, spec=log.spec, error=f"{type(error).__name__}: {error}"
         )
-    seconds = time.monotonic() - started
     part = file.with_name(file.name + ".part")
-    value = {"key": key, "seconds": seconds, "measured": measured.as_json()}
     try:
-        part.write_text(json.dumps(value, indent=1))
+        part.write_text(text)
         part.replace(file)
     except OSError as error:
         raise DiskError(f"--work: cannot write {file.name}: {error.strerror}") from None
+    seconds = time.monotonic() - started
     return Outcome(experiment=experiment, spec=log.spec, measured=measured, seconds=seconds)
 
 
 def _key(experiment: Experiment, spec: LogSpec) -> dict[str, Any]:
     """What a result depends on."""
-    log = {name: value for name, value in asdict(spec).items() if name != "paper_users"}
+    log = {"like": spec.like, "users": spec.users, "seed": spec.seed}
     return {"experiment": experiment.name, "version": murmurlog.__version__, **log}
 
 
