@@ -235,6 +235,8 @@ def tables_4_5(log: PreparedLog) -> Measured:
         notes=(
             "Distances are those of the linear program, the paper's optimal value; recall and precision are of whole "
             "totals, for nobody publishes a tenth of a click.",
+            "The paper's reason for a precision of 1 does not hold: the objective has no term for pairs that are not "
+            "frequent, so nothing keeps their totals below s |O|; and where |O| < 1/s, a pair drawn once is frequent.",
         ),
     )
 

@@ -16,6 +16,7 @@ RULE = (
     f"The log is generated, so effects (directions, orders) decide; printed numbers are compared within a factor "
     f"of {FACTOR:g}, and numbers that grow with the log only where it has about as many users as the paper's."
 )
+FIRST, SHORT = 6, 12  # figures and numbers that are shown at once
 EFFECTS = ("effect that the paper states", "verdict", "measured")
 NUMBERS = ("number", "printed", "measured", "verdict", "why")
 
@@ -75,7 +76,12 @@ def draw(chart: Chart) -> str | None:
     if not drawn:
         return None
     return charts.lines(
-        drawn, title=chart.title, x_label=chart.x_label, percent=chart.percent, log=chart.log
+        drawn,
+        title=chart.title,
+        x_label=chart.x_label,
+        percent=chart.percent,
+        log=chart.log,
+        frame=charts.COLUMN,
     )
 
 
@@ -106,10 +112,14 @@ def _section(outcome: Outcome) -> str:
     if outcome.measured is not None:
         drawn = [svg for svg in map(draw, outcome.measured.charts) if svg is not None]
         if drawn:
-            parts.append(html.figures(drawn))
+            parts.append(html.figures(drawn[:FIRST]))
+        if more := drawn[FIRST:]:
+            parts.append(html.folded(f"{len(more)} more figures", html.figures(more)))
         if effects := effect_rows(outcome):
             parts.append(html.grid(EFFECTS, effects, wide=[0, 2], most=600))
         if rows := number_rows(outcome):
-            parts.append(html.grid(NUMBERS, rows, numbers=[1, 2]))
+            table = html.grid(NUMBERS, rows, numbers=[1, 2])
+            short = len(rows) <= SHORT
+            parts.append(html.folded(f"{len(rows)} numbers", table, shown=short))
         parts += [html.paragraph(note) for note in outcome.measured.notes]
     return html.section(f"{experiment.name}: {experiment.about}", *parts)
