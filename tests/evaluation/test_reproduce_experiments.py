@@ -24,7 +24,7 @@ from murmurlog.evaluation.reproduce.experiments.experiment import (
 )
 from murmurlog.evaluation.reproduce.experiments.prepared_log import PreparedLog
 from murmurlog.evaluation.reproduce.experiments.runner import Paper, run
-from murmurlog.evaluation.reproduce.experiments.zealous import document_frequencies
+from murmurlog.evaluation.reproduce.experiments.zealous_applications import document_frequencies
 from murmurlog.evaluation.reproduce.hong import clicks
 from murmurlog.logs.invented.generate import invent
 from murmurlog.mechanisms.hong.histories import preprocess
