@@ -6,7 +6,7 @@ Everything is a function of the log and the seed, so that a result can be stored
 import math
 import os
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property
@@ -20,7 +20,7 @@ from murmurlog.counting.bound import bound
 from murmurlog.counting.items import items
 from murmurlog.counting.tally import Tally, tally
 from murmurlog.errors import UsageError
-from murmurlog.evaluation.ground_truth import Truth, count_exactly, searches_of
+from murmurlog.evaluation.ground_truth import KINDS, Truth, count_exactly, searches_of
 from murmurlog.evaluation.label_files import read_planted
 from murmurlog.evaluation.recipes import Place, of_mechanism
 from murmurlog.evaluation.reproduce.experiments.experiment import LogSpec
@@ -48,6 +48,31 @@ class Scored(dict[str, Result]):
 
     def questions(self, measure: str) -> float:
         return float(self[measure].n) if measure in self else math.nan
+
+
+class CountedTables(Mapping[str, pa.Table]):
+    """The exact tables of a log, each counted when it is first used: few experiments need all."""
+
+    def __init__(self, log: Log, say: Callable[[str], None]) -> None:
+        self._log, self._say = log, say
+        self._counted: dict[str, pa.Table] = {}
+
+    def __getitem__(self, kind: str) -> pa.Table:
+        if kind not in KINDS:
+            raise KeyError(kind)
+        if kind not in self._counted:
+            self._say(f"counting {kind} items exactly")
+            self._counted |= count_exactly(self._log, gap=GAP, kinds=(kind,))[0]
+        return self._counted[kind]
+
+    def __contains__(self, kind: object) -> bool:
+        return kind in KINDS
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(KINDS)
+
+    def __len__(self) -> int:
+        return len(KINDS)
 
 
 class PreparedLog:
@@ -110,7 +135,6 @@ class PreparedLog:
     @cached_property
     def truth(self) -> Truth:
         """Exact counts of all users."""
-        self.say("counting exactly")
         return self._count(self.log)
 
     @cached_property
@@ -121,13 +145,12 @@ class PreparedLog:
     @cached_property
     def held_out(self) -> Truth:
         """Exact counts of the training users, and what the others did."""
-        self.say("counting exactly without the held-out users")
         held = split(self.log, fold=0, folds=FOLDS)[1]
         return replace(self._count(self.training), searches=searches_of(held, gap=GAP))
 
     def _count(self, log: Log) -> Truth:
-        tables, holders = count_exactly(log, gap=GAP)
-        return Truth(tables=tables, holders=holders, labels=self.labels)
+        # Who holds what is for intervals of statistics, which no experiment asks for.
+        return Truth(tables=CountedTables(log, self.say), holders={}, labels=self.labels)
 
     def begin(self, name: str) -> None:
         """Draws from here on depend on the seed and this name alone."""
@@ -182,6 +205,6 @@ def check_users(users: int) -> None:
         raise UsageError(f"--users must be at least 100, not {users}")
 
 
-def raw(truth: Truth) -> Mapping[str, pa.Table]:
-    """The exact tables as one more system."""
-    return dict(truth.tables)
+def raw(truth: Truth, *kinds: str) -> Tables:
+    """Exact tables of these kinds as one more system."""
+    return {kind: truth.tables[kind] for kind in kinds}

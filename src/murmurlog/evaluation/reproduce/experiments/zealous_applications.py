@@ -34,7 +34,7 @@ def figure_6(log: PreparedLog) -> Measured:
     """Index caching: hit probabilities by epsilon, by k and by m."""
     settings = Settings(doc_freq=document_frequencies(log.truth.tables["keyword"]["keyword"]))
     score = partial(log.score, "index-caching", settings=settings)
-    original = score(raw(log.held_out), label="raw").value(HIT)
+    original = score(raw(log.held_out, "keyword"), label="raw").value(HIT)
 
     def hit(m: int, epsilon: float, notion: str = "pdp") -> float:
         words = publish(log, "keyword", m, epsilon=epsilon, notion=notion, training=True)
