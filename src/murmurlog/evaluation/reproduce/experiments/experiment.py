@@ -187,16 +187,19 @@ class Outcome:
         }
 
 
-def trend(text: str, points: Points, *, up: bool) -> Claim:
+def trend(text: str, points: Points, *, up: bool, least: float = 0.0) -> Claim:
     """Whether values rise (or fall): the last is past the first, and no step back exceeds the slack.
 
     Values that are all the same say nothing: noise alone would make them differ if anything was published.
+    Nor do counts of which none reaches `least`.
     """
     measured = known(points)
     found = values_of(measured)
     values = [y if up else -y for _, y in measured]
     if len(values) < 2 or math.isclose(max(values), min(values)):
         return Claim(text=text, holds=None, found=found or "nothing was measured")
+    if max(y for _, y in measured) < least:
+        return Claim(text=text, holds=None, found=f"{found}; never {least:g} or more")
     room = SLACK * (max(values) - min(values))
     steps = zip(values, values[1:], strict=False)
     return Claim(

@@ -30,6 +30,7 @@ EPSILON, DELTA = 5.0, 1e-3
 KINDS = ("keyword", "query", "click", "pair")
 NOTIONS = ("pdp", "dp")
 M = (1, 4, 8, 20, 40)
+FEW = 10  # published items below which a table says nothing about effects
 TABLE_3A = {  # distinct items by m
     "keyword": (6667, 6043, 5372, 4062, 2964),
     "query": (3334, 2087, 1440, 751, 408),
@@ -88,17 +89,9 @@ def table_3(log: PreparedLog) -> Measured:
                 Row(name=f"{kind} {name}, m={m}", printed=p, measured=value, sized=True)
                 for p, (m, value) in zip(printed, found, strict=True)
             ]
-    claims = [
-        trend(f"distinct {kind} items fall as m grows", distinct[kind], up=False) for kind in KINDS
-    ]
-    lost = {kind: _lost(distinct[kind]) for kind in ("pair", "keyword")}
-    claims.append(
-        order("query pairs lose a larger part than keywords (96 % and 55 % from m = 1 to 40)", lost)
-    )
-    claims += [_tips(kind, total[kind]) for kind in ("query", "click", "pair")]
     return Measured(
         rows=rows,
-        claims=claims,
+        claims=table_3_claims(distinct, total),
         charts=[
             Chart(title="Distinct items published", x_label="m", series=distinct, log=True),
             Chart(title="Total counts, thousands", x_label="m", series=total, log=True),
@@ -106,18 +99,34 @@ def table_3(log: PreparedLog) -> Measured:
     )
 
 
+def table_3_claims(distinct: Mapping[str, Points], total: Mapping[str, Points]) -> list[Claim]:
+    """What the paper reads from its Table 3."""
+    lost = {kind: _lost(distinct[kind]) for kind in ("pair", "keyword")}
+    return [
+        *(
+            trend(f"distinct {kind} items fall as m grows", distinct[kind], up=False, least=FEW)
+            for kind in KINDS
+        ),
+        order(
+            "query pairs lose a larger part than keywords (96 % and 55 % from m = 1 to 40)", lost
+        ),
+        *(_tips(kind, total[kind], distinct[kind]) for kind in ("query", "click", "pair")),
+    ]
+
+
 def _lost(points: Points) -> float:
-    """The part of the first value that is gone at the last."""
+    """The part of the first value that is gone at the last; NaN of few items."""
     first, last = points[0][1], points[-1][1]
-    return 1 - last / first if first else math.nan
+    return 1 - last / first if first >= FEW else math.nan
 
 
-def _tips(kind: str, points: Points) -> Claim:
+def _tips(kind: str, points: Points, distinct: Points) -> Claim:
     values = [y for _, y in points]
     peak = points[int(np.argmax(values))][0]
+    few = max(y for _, y in distinct) < FEW
     return Claim(
         text=f"the total count of {kind} items rises with m up to a tipping point, then falls",
-        holds=None if not any(values) else points[0][0] < peak < points[-1][0],
+        holds=None if few else points[0][0] < peak < points[-1][0],
         found=f"largest at m = {peak:g}: " + ", ".join(number(y) for y in values),
     )
 
@@ -127,7 +136,7 @@ def figures_2_3(log: PreparedLog) -> Measured:
     claims, charts = list[Claim](), list[Chart]()
     for kind in KINDS:
         for notion, found in _top_j(log, kind).items():
-            claims += _top_claims(found, kind, notion)
+            claims += top_claims(found, kind, notion)
             charts += _top_charts(found, kind, notion)
     return Measured(claims=claims, charts=charts)
 
@@ -149,16 +158,22 @@ def _top_j(log: PreparedLog, kind: str) -> dict[str, Top]:
     return dict(found)
 
 
-def _top_claims(found: Top, kind: str, notion: str) -> list[Claim]:
+def top_claims(found: Top, kind: str, notion: str) -> list[Claim]:
+    """What the paper reads from its Figures 2 and 3."""
     lengths = sorted({j for _, _, j in found})
     long, short = lengths[-1], lengths[0]
     where = f"{kind}, {notion}"
     by_m = [(m, found["coverage", m, long]) for m in FIGURE_M]
     by_j = [(j, found["coverage", FIGURE_M[0], j]) for j in lengths]
     best = {j: min(FIGURE_M, key=lambda m, j=j: found["KL", m, j]) for j in (short, long)}  # type: ignore[misc]
-    published = any(value for (name, _, _), value in found.items() if name == "coverage")
+    published = max(found["coverage", m, long] for m in FIGURE_M) * long >= FEW
     return [
-        trend(f"coverage of the top {long:,} falls as m grows ({where})", by_m, up=False),
+        trend(
+            f"coverage of the top {long:,} falls as m grows ({where})",
+            by_m,
+            up=False,
+            least=FEW / long,
+        ),
         trend(f"coverage falls as j grows ({where}, m = 1)", by_j, up=False),
         Claim(
             text=f"for few top items some m > 1 is more precise than m = 1 ({where}, j = {short})",
@@ -293,34 +308,6 @@ def figure_5(log: PreparedLog) -> Measured:
         tables = log.release(f"k-query:{k}", tables=kinds)
         for kind in kinds:
             anonymous[kind].append((k, _difference(log, kind, tables[kind])))
-    claims = [
-        trend(f"the difference falls as epsilon grows ({kind}, {notion})", line, up=False)
-        for (notion, kind), line in zealous.items()
-    ]
-    claims += [
-        trend(f"the difference grows with k ({kind}, k-query)", line, up=True)
-        for kind, line in anonymous.items()
-    ]
-    words, queries, pairs = (dict(zealous["pdp", kind]) for kind in kinds)
-    worst = max(y for x, y in words.items() if x > 2)
-    claims += [
-        order(
-            "keywords: ZEALOUS is more accurate than a k-anonymous histogram for all epsilon > 2",
-            {"least of k-query": min(y for _, y in anonymous["keyword"]), "most of zealous": worst},
-        ),
-        similar(
-            "queries: about the same difference at k = 60 and epsilon = 6",
-            dict(anonymous["query"])[60],
-            queries[6.0],
-        ),
-        order(
-            "query pairs: the k-anonymous histogram is better",
-            {
-                "least of zealous": min(pairs.values()),
-                "most of k-query": max(y for _, y in anonymous["pair"]),
-            },
-        ),
-    ]
     charts = [
         Chart(
             title=f"Fig. 5, {kind}: average difference by epsilon",
@@ -332,7 +319,40 @@ def figure_5(log: PreparedLog) -> Measured:
     charts.append(
         Chart(title="Fig. 5: average difference by k (k-query)", x_label="k", series=anonymous)
     )
-    return Measured(claims=claims, charts=charts)
+    return Measured(claims=figure_5_claims(zealous, anonymous), charts=charts)
+
+
+def figure_5_claims(
+    zealous: Mapping[tuple[str, str], Points], anonymous: Mapping[str, Points]
+) -> list[Claim]:
+    """What the paper reads from its Figure 5; `zealous` by notion and table."""
+    words, queries, pairs = (dict(zealous["pdp", kind]) for kind in ("keyword", "query", "pair"))
+    return [
+        *(
+            trend(f"the difference falls as epsilon grows ({kind}, {notion})", line, up=False)
+            for (notion, kind), line in zealous.items()
+        ),
+        *(
+            trend(f"the difference grows with k ({kind}, k-query)", line, up=True)
+            for kind, line in anonymous.items()
+        ),
+        order(
+            "keywords: ZEALOUS is more accurate than k-query for all epsilon > 2 (and every k)",
+            {
+                "least of k-query": min(y for _, y in anonymous["keyword"]),
+                "most of zealous": max(y for x, y in words.items() if x > 2),
+            },
+        ),
+        similar(
+            "queries: about the same difference at k = 60 and epsilon = 6",
+            dict(anonymous["query"])[60],
+            queries[6.0],
+        ),
+        order(
+            "query pairs: k-query is better (k = 10 and epsilon = 5, where the thresholds are alike)",
+            {"zealous": pairs[5.0], "k-query": dict(anonymous["pair"])[10]},
+        ),
+    ]
 
 
 def _difference(log: PreparedLog, kind: str, table: pa.Table) -> float:
