@@ -131,8 +131,8 @@ def test_a_log_too_small_to_hold_users_out_is_refused(tmp_path):
         (200.0, False, 1000, "agrees"),
         (49.0, False, 1000, "differs"),
         (0.0, False, 1000, "differs"),
-        (100.0, True, 500, "agrees"),
-        (100.0, True, 499, "cannot be compared"),
+        (100.0, True, 800, "agrees"),
+        (100.0, True, 799, "cannot be compared"),
         (math.nan, False, 1000, "cannot be compared"),
     ],
 )
@@ -159,6 +159,12 @@ def test_a_trend_allows_small_steps_back_and_says_nothing_about_constants(values
     assert trend("it rises", list(enumerate(values)), up=True).holds is holds
     down = trend("it falls", [(x, -y) for x, y in enumerate(values)], up=False)
     assert down.holds is holds
+
+
+def test_counts_of_few_items_say_nothing():
+    points = [(1, 9), (2, 3)]
+    assert trend("it falls", points, up=False).holds is True
+    assert trend("it falls", points, up=False, least=10).holds is None
 
 
 def test_orders_and_least_values():

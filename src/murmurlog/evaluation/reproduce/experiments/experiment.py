@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from murmurlog.evaluation.reproduce.experiments.prepared_log import PreparedLog
 
 FACTOR = 2.0
+SAME_SIZE = (
+    1.25  # between the users of two logs, so that numbers that grow with the log can be compared
+)
 SLACK = 0.1  # of the range: a step against a trend that is taken for noise
 AGREES, DIFFERS, UNCOMPARED = "agrees", "differs", "cannot be compared"
 
@@ -113,7 +116,7 @@ class LogSpec:
     @property
     def like_the_paper(self) -> bool:
         """Whether numbers that grow with the log can be compared."""
-        return self.paper_users is not None and _within(self.users, self.paper_users)
+        return self.paper_users is not None and _within(self.users, self.paper_users, SAME_SIZE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,8 +249,8 @@ def _missing(value: float | None) -> bool:
     return value is None or math.isnan(value)
 
 
-def _within(a: float, b: float) -> bool:
-    return a == b or (min(a, b) > 0 and max(a, b) <= FACTOR * min(a, b))
+def _within(a: float, b: float, factor: float = FACTOR) -> bool:
+    return a == b or (min(a, b) > 0 and max(a, b) <= factor * min(a, b))
 
 
 def _count(verdicts: Sequence[str], of: str) -> str:
