@@ -190,7 +190,7 @@ class Outcome:
         }
 
 
-def trend(text: str, points: Points, *, up: bool, least: float = 0.0) -> Claim:
+def trend(text: str, points: Points, *, up: bool, least: float = -math.inf) -> Claim:
     """Whether values rise (or fall): the last is past the first, and no step back exceeds the slack.
 
     Values that are all the same say nothing: noise alone would make them differ if anything was published.
