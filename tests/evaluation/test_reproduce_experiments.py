@@ -2,7 +2,9 @@
 
 import json
 import math
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from command import run as command
@@ -223,11 +225,13 @@ def test_the_command_prints_json_writes_the_page_and_takes_results_again(tmp_pat
     assert rows["total tuples"]["reason"] == "it grows with the log"
 
 
-def test_every_experiment_has_a_name_of_its_paper():
+def test_every_experiment_has_a_name_of_its_paper_and_is_on_the_page_of_the_documents():
+    page = Path(__file__).parents[2] / "docs" / "explanation" / "reproduce-experiments.md"
+    listed = re.findall(r"^\| `([a-z]+\.[a-z0-9-]+)` \|", page.read_text(), re.MULTILINE)
+    names = [each.name for paper in PAPERS.values() for each in paper.experiments]
+    assert sorted(names) == sorted(set(names)) == sorted(set(listed))
     for name, each in PAPERS.items():
-        names = [experiment.name for experiment in each.experiments]
-        assert len(set(names)) == len(names)
-        assert all(one.startswith(f"{name}.") for one in names)
+        assert all(one.name.startswith(f"{name}.") for one in each.experiments)
 
 
 def test_documents_depend_on_the_word_alone_and_short_words_have_more():
