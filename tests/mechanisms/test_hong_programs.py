@@ -27,6 +27,7 @@ from murmurlog.mechanisms.hong.programs import (
     frequent,
     largest_output,
     least_breach,
+    precision,
     recall,
     rounded_down,
     size_bound,
@@ -386,6 +387,13 @@ def test_recall_is_the_share_of_frequent_pairs_that_stay_frequent():
     assert recall(log, np.array([9, 9, 1, 0]), support=0.1) == pytest.approx(2 / 3)
     assert recall(log, np.array([0, 0, 0, 0]), support=0.1) == 0
     assert recall(log, np.array([0, 0, 0, 0]), support=0.9) == 1  # there is none
+
+
+def test_precision_is_the_share_of_frequent_pairs_that_were_frequent():
+    log = histories([[5, 3, 1, 9], [5, 3, 1, 0]])  # the third is not frequent at 0.2
+    assert precision(log, np.array([1, 0, 0, 0]), support=0.2) == 1
+    assert precision(log, np.array([1, 0, 1, 0]), support=0.2) == pytest.approx(1 / 2)
+    assert math.isnan(precision(log, np.array([0, 0, 0, 0]), support=0.2))
 
 
 def test_the_least_breach_has_the_size_and_its_bound_is_proved():

@@ -92,7 +92,10 @@ EXAMPLES = {
         "murmurlog pool --sites top-1m.csv --titles titles.gz --size 1000000 --out pool.txt.zst",
         "murmurlog pool --from text.txt --size 50 --out pool.tsv",
     ),
-    "reproduce": ("murmurlog reproduce korolova",),
+    "reproduce": (
+        "murmurlog reproduce korolova",
+        "murmurlog reproduce hong --experiments --users 500 --only table-3",
+    ),
     "completion": (
         "murmurlog completion bash > ~/.local/share/bash-completion/completions/murmurlog",
     ),

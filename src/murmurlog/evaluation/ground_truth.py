@@ -4,7 +4,7 @@ All of it is private and for scoring only; models never see it. Exact tables loo
 so that the raw log can be evaluated as one more system.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,11 +45,13 @@ class Truth:
     has_times: bool = True
 
 
-def count_exactly(log: Log, *, gap: float = GAP) -> tuple[dict[str, pa.Table], dict[str, Holders]]:
+def count_exactly(
+    log: Log, *, gap: float = GAP, kinds: Sequence[str] = KINDS
+) -> tuple[dict[str, pa.Table], dict[str, Holders]]:
     """The exact table of every kind that the log has, and who holds its items."""
     kinds = [
         kind
-        for kind in KINDS
+        for kind in kinds
         if (kind != "click" or log.has_urls) and (kind not in ("pair", "session") or log.has_times)
     ]
     distinct = _arrow(log.engine, log.table.select("user").distinct())

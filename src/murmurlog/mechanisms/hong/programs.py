@@ -171,18 +171,25 @@ def frequent(given: Histories, *, B: float, support: float, size: int, fill: boo
 
 def support_distance(given: Histories, x: Integers, *, support: float) -> float:
     """The sum of |x / |x| - share| over frequent pairs, for whole totals x: the F-UMP's measure."""
-    often, share = _frequent_pairs(given, support)
+    often, share = frequent_pairs(given, support)
     return float(np.abs(x[often] / max(int(x.sum()), 1) - share).sum())
 
 
 def recall(given: Histories, x: Integers, *, support: float) -> float:
     """The share of frequent pairs that are frequent in an output of totals x as well; 1 of none."""
-    often, _ = _frequent_pairs(given, support)
+    often, _ = frequent_pairs(given, support)
     again = (x[often] > 0) & (x[often] >= support * x.sum())
     return float(again.mean()) if len(often) else 1.0
 
 
-def _frequent_pairs(given: Histories, support: float) -> tuple[Integers, Numbers]:
+def precision(given: Histories, x: Integers, *, support: float) -> float:
+    """The share of pairs frequent in an output of totals x that are frequent in the log; NaN of none."""
+    again = np.flatnonzero((x > 0) & (x >= support * x.sum()))
+    often, _ = frequent_pairs(given, support)
+    return float(np.isin(again, often).mean()) if len(again) else math.nan
+
+
+def frequent_pairs(given: Histories, support: float) -> tuple[Integers, Numbers]:
     """The pairs with at least that share of the rows, of pairs that two users have; their shares."""
     inner = np.where(given.holders >= 2, given.totals, 0)
     often = np.flatnonzero((inner > 0) & (inner >= support * inner.sum()))
