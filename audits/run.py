@@ -13,6 +13,7 @@ import json
 import statistics
 import sys
 import time
+import traceback
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from multiprocessing import get_context
@@ -51,13 +52,23 @@ def attacked(job: tuple[str, str, int, float]) -> tuple[str, Row]:
     """A mechanism or a twin by its name."""
     kind, name, trials, confidence = job
     began = time.monotonic()
+    try:
+        return kind, _audited(kind, name, trials, confidence, began)
+    except Exception as error:  # the results of the others must not be lost
+        traceback.print_exc()
+        text = f"the audit itself fails: {type(error).__name__}: {error}"
+        return "failed", Row(name=name, violations=[text], seconds=time.monotonic() - began,
+                             said=text, settings=[], worlds=0)  # fmt: skip
+
+
+def _audited(kind: str, name: str, trials: int, confidence: float, began: float) -> Row:
     if kind == "twin":
         twin = next(each for each in (*TWINS, *BLIND) if each.name == name)
         made, _ = twin.audited(trials=trials, confidence=confidence)
     else:
         made = audit(mechanism=name, trials=trials, confidence=confidence)
     best = [made.at(setting) for setting in dict.fromkeys(m.setting for m in made.measured)]
-    return kind, Row(
+    return Row(
         name=name,
         violations=made.violations,
         seconds=time.monotonic() - began,
@@ -100,11 +111,14 @@ def main() -> int:
         rows = [future.result() for future in done]
     real = [row for kind, row in rows if kind == "real"]
     twins = [row for kind, row in rows if kind == "twin"]
+    failed = [row for kind, row in rows if kind == "failed"]
     if given.json:
         print(json.dumps({"real": [asdict(r) for r in real], "twins": [asdict(r) for r in twins]}))
     else:
         show(real, twins, time.monotonic() - began)
-    good = all(row.violations for row in twins) and not any(row.violations for row in real)
+    for row in failed:
+        print(f"{row.name}: {row.said}", file=sys.stderr)
+    good = all(row.violations for row in twins) and not any(row.violations for row in real + failed)
     return 0 if good else 1
 
 

@@ -1,6 +1,7 @@
 """The audit: its bounds are right, it finds nothing wrong with the real road, and catches the twins."""
 
 import hashlib
+import itertools
 import json
 import math
 import subprocess
@@ -47,6 +48,7 @@ from murmurlog.auditing.neighbouring_logs import (
 )
 from murmurlog.auditing.observer import Observation, best_events, make_guesses, scores
 from murmurlog.auditing.probes import (
+    MOST_CANDIDATES,
     ExactCounts,
     check_counts,
     check_noise,
@@ -383,7 +385,7 @@ def bundles(tmp_path, line):
 
     def release(inside):
         out = tmp_path / str(next(made))
-        out.mkdir()
+        out.mkdir(parents=True)
         (out / "README.md").write_text(f"{line(inside)}\n")
         return out
 
@@ -407,6 +409,18 @@ def test_a_line_that_tells_is_found(tmp_path, line, told):
     assert bool(found) == told
     if told:
         assert any("README.md: line 1" in each for each in found)
+
+
+def test_many_lines_that_tell_are_found_and_many_that_seem_to_are_not(tmp_path):
+    """Each was a candidate once, which left no level for a test of any of them."""
+    coins = iter([True, False] * 40)
+    test = {"coin": lambda: next(coins), "epsilon": 0.1, "delta": 1e-6, "alpha": 1e-9}
+    found = find_leaks(bundles(tmp_path, lambda inside: f"{20 + inside} users\n" * 200), **test)
+    assert len(found) == MOST_CANDIDATES
+    # Six releases are as if the lines told; later ones are not.
+    lines = itertools.chain([0, 0, 0, 1, 1, 1], itertools.cycle([0, 1, 1, 0]))
+    seeming = bundles(tmp_path / "more", lambda _: f"{next(lines)} users\n" * 200)
+    assert find_leaks(seeming, **test) == []
 
 
 def test_a_bundles_own_id_and_sums_are_facts_and_hide_no_others(tmp_path):

@@ -55,6 +55,9 @@ from murmurlog.privacy.sampler import Entropy, Integers, SeededEntropy, draw
 DRAWS = 200  # equal by chance with probability below 2^-200
 SIMULATED = 200_000  # items in a simulation of the threshold
 KNOWN = 3  # releases of either side in which candidate leaks are collected
+MORE_KNOWN = 8  # further ones at most while there are many candidates, most of them by chance
+MOST_CANDIDATES = 10  # each candidate that is tested lowers the level of all tests
+LEAST_LEVEL = 5e-6  # of one test: guesses that are all right have p-values above twice delta (1e-6)
 ENOUGH = 200  # published counts that suffice to test their law
 # SINGLE: whether an item passes depends on its own noise alone. COUNTING: far above the threshold, a
 # published count is the true count plus its own noise alone.
@@ -378,26 +381,38 @@ def _without(texts: Sequence[str], line: str) -> str:
     return line
 
 
+def _telling(known: Mapping[bool, Sequence[Mapping[str, str]]]) -> dict[str, str | None]:
+    """The facts with one value in all releases with the user and another in all without it: the former."""
+    found = {}
+    for name in sorted({name for both in known.values() for each in both for name in each}):
+        values = [{each.get(name) for each in known[inside]} for inside in (False, True)]
+        if all(len(value) == 1 for value in values) and values[0] != values[1]:
+            found[name] = values[1].pop()
+    return found
+
+
 def find_leaks(
     release: Callable[[bool], Path], *, coin: Callable[[], bool], epsilon: float, delta: float,
     alpha: float,
 ) -> list[str]:  # fmt: skip
     """The facts of a bundle that reveal whether the one user is in the log.
 
-    Candidates have one value in all releases with the user and another in all without it. Further
+    Candidates have one value in all releases with the user and another in all without it. New
     releases, each with or without the user by a fair coin, are guessed by each candidate alone; a
     candidate that is right every time is a proven leak.
     """
     known = {inside: [facts(release(inside)) for _ in range(KNOWN)] for inside in (False, True)}
-    names = {name for both in known.values() for each in both for name in each}
-    candidates = {}
-    for name in sorted(names):
-        values = [{each.get(name) for each in known[inside]} for inside in (False, True)]
-        if all(len(value) == 1 for value in values) and values[0] != values[1]:
-            candidates[name] = values[1].pop()
+    candidates = _telling(known)
+    for _ in range(MORE_KNOWN):
+        if len(candidates) <= MOST_CANDIDATES:
+            break
+        for inside, some in known.items():
+            some.append(facts(release(inside)))
+        candidates = _telling(known)
     if not candidates:
         return []
-    share = alpha / len(candidates)
+    candidates = dict(list(candidates.items())[:MOST_CANDIDATES])
+    share = max(alpha / len(candidates), LEAST_LEVEL)
     # The smallest number of guesses that is significant if all are right.
     needed = next(
         n
