@@ -399,7 +399,7 @@ def find_leaks(
 
     Candidates have one value in all releases with the user and another in all without it. New
     releases, each with or without the user by a fair coin, are guessed by each candidate alone; a
-    candidate that is right every time is a proven leak.
+    candidate that is right every time is a proven leak. A test has at least LEAST_LEVEL, whatever alpha.
     """
     known = {inside: [facts(release(inside)) for _ in range(KNOWN)] for inside in (False, True)}
     candidates = _telling(known)
