@@ -23,7 +23,7 @@ from murmurlog.counting.subsequences import items_for, sets
 from murmurlog.errors import Refused, UsageError
 from murmurlog.logs.engines.protocol import Engine
 from murmurlog.logs.log import Log
-from murmurlog.logs.partitions import map_file
+from murmurlog.logs.partitions import Partitions, map_file
 from murmurlog.mechanisms.protocol import View
 from murmurlog.mechanisms.rounds.codes import Codes, HeldCodes, HeldFiles, keep_alive, sum_weights
 from murmurlog.privacy.counts import GRID
@@ -203,7 +203,10 @@ def _number_partitions(
     kept: PartitionedBounded, items: EncodedItems, *, in_order: bool, say: Callable[[str], None]
 ) -> Held:
     """The same for a log in partitions: rows and names stay in files of the engine."""
-    found = number_partitions(kept, in_order=in_order, advance=measure(say, unit="partitions"))
+    log = items.log.encoded
+    total = len(log.files) if isinstance(log, Partitions) else None
+    advance = measure(say, total=total, unit="partitions")
+    found = number_partitions(kept, in_order=in_order, advance=advance)
     rows, names = (
         kept.engine.show(pa.concat_tables(map(map_file, files)))
         for files in (found.rows, found.names)
