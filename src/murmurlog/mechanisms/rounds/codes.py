@@ -70,9 +70,8 @@ def sum_weights(rows: Codes, size: int) -> Integers:
 
 def _given(rows: HeldCodes) -> Integers:
     """What the unit of each row gives to the item."""
-    unit = (
-        rows.unit - rows.unit.min() if len(rows.unit) else rows.unit
-    )  # counted from 0 in a file, too
+    # Units of a later file do not begin at 0.
+    unit = rows.unit - rows.unit.min() if len(rows.unit) else rows.unit
     if isinstance(rows.attention, int):  # a unit's weights are equal
         squares = np.bincount(unit) * rows.attention**2
         return _root(np.int64(rows.attention), np.maximum(squares, 1))[unit]
