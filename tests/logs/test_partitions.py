@@ -3,7 +3,10 @@
 import json
 import os
 import stat
+from unittest.mock import patch
 
+import numpy as np
+import played
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -18,13 +21,15 @@ from murmurlog.counting.items import items
 from murmurlog.counting.tally import tally
 from murmurlog.errors import InputError
 from murmurlog.logs.encoded import EncodedRows
-from murmurlog.logs.engines.duckdb import connect
+from murmurlog.logs.engines.duckdb import DuckEngine, connect
 from murmurlog.logs.log import EncodedLog, read
 from murmurlog.logs.partitions import Partitions
 from murmurlog.logs.source import find
-from murmurlog.mechanisms import View
-from murmurlog.mechanisms.rounds.weights import hold
-from murmurlog.privacy.sampler import SeededEntropy
+from murmurlog.mechanisms import Rounds, View
+from murmurlog.mechanisms.rounds import weights
+from murmurlog.mechanisms.rounds.codes import HeldFiles
+from murmurlog.mechanisms.rounds.weights import hold, keys_of_items
+from murmurlog.privacy.sampler import SeededEntropy, SystemEntropy
 from murmurlog.publishing.ledger import Ledger
 
 SOME = [("query", "user", "first"), ("click", "user-week", "first")]
@@ -115,25 +120,122 @@ def test_parts_without_an_item_are_no_reason_to_stop(crowded, tmp_path):
     assert Ledger(tmp_path / "l.db").entries()[0].state == "committed"
 
 
-def test_rounds_hold_the_same_items_of_a_log_in_parts(crowded, tmp_path):
+@pytest.mark.parametrize("entropy", [SeededEntropy(1), SystemEntropy()], ids=["seed", "system"])
+@pytest.mark.parametrize("kind", ["query", "click", "session"])
+def test_rounds_hold_the_same_items_of_a_log_in_parts(kind, entropy, crowded, tmp_path):
     log = hostile_log(1500, seed=8)
     path = written(log, tmp_path / "log.parquet")
+    view = View(kind=kind, gap=86_400.0)
 
     def held():
         with connect() as engine:
             found = read(find(str(path)), engine=engine)
-            numbers = hold(found, View(kind="query"), per_user=20, entropy=SeededEntropy(1))
-            rows = numbers.table.join(numbers.names, "item").select("unit", "query")
+            numbers = hold(found, view, per_user=20, entropy=entropy)
+            names = [row for b in engine.batches(numbers.names) for row in b.to_pylist()]
+            texts = {row["item"]: json.dumps([row[key] for key in numbers.keys]) for row in names}
+            assert sorted(texts) == list(range(numbers.size))
+            assert len({*texts.values()}) == numbers.size
+            some = np.arange(0, numbers.size, 3)
+            shown = [
+                json.dumps([*row.values()]) for row in keys_of_items(numbers, some).to_pylist()
+            ]
+            assert shown == [texts[item] for item in some]
             units = {}
-            for batch in engine.batches(rows):
+            for batch in engine.batches(numbers.table):
                 for row in batch.to_pylist():
-                    units.setdefault(row["unit"], []).append(row["query"])
-            return sorted(sorted(unit) for unit in units.values())
+                    units.setdefault(row["unit"], []).append(texts[row["item"]])
+            files = numbers.partitions.names if numbers.partitions else ()
+            return sorted(sorted(unit) for unit in units.values()), len(files)
 
-    whole = held()
+    whole, none = held()
     crowded(log.nbytes / 3)
-    assert held() == whole
-    assert whole
+    parts, runs = held()
+    assert parts == whole
+    assert none == 0
+    assert runs == 1 if entropy.seeded else runs > 5
+
+
+def test_one_seed_gives_one_table_on_every_path(crowded, tmp_path, monkeypatch):
+    log = hostile_log(1500, seed=8)
+    path = written(log, tmp_path / "log.parquet")
+
+    def released(name):
+        made = murmurlog.release(
+            str(path), out=tmp_path / name, tables=["query", "click", "keyword"],
+            mechanism="rounds", epsilon=40.0, delta=1e-2, accept_delta=True,
+            entropy=SeededEntropy(5),
+        )  # fmt: skip
+        assert min(made.rows.values()) > 0
+        return {
+            table: pq.read_table(tmp_path / name / f"data/{table}.parquet") for table in made.rows
+        }
+
+    whole = released("memory")
+    crowded(log.nbytes / 3)
+    assert parts_of(path) >= 3
+    assert released("partitions") == whole
+    monkeypatch.setattr(DuckEngine, "local", None)
+    assert released("table") == whole
+
+
+EARLY, LATE = "2024-01-08", "2024-01-20"
+POOL = ["nobody asks this", *(f"query {n}" for n in range(20))]
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {
+            "kind": "query",
+            "unit": "user",
+            "way": "random",
+            "pool": POOL,
+        },
+        {"kind": "query", "unit": "user", "earlier": ["query 0", "nobody"], "count_from": EARLY},
+        {"kind": "click", "unit": "user-week", "select_from": EARLY, "count_from": LATE},
+    ],
+)
+def test_every_round_sums_and_counts_the_same_of_a_log_in_parts(wanted, crowded, tmp_path):
+    log = hostile_log(1500, seed=8)
+    asked = {"path": str(written(log, tmp_path / "log.parquet")), "d": 6, **wanted}
+    (whole,) = played.on_duckdb([asked], dense=True)
+    crowded(log.nbytes / 3)
+    monitored = HeldFiles.partitions
+    with patch.object(HeldFiles, "partitions", autospec=True, side_effect=monitored) as read_files:
+        (parts,) = played.on_duckdb([asked], dense=True)
+    assert read_files.called
+    assert parts == whole
+    assert len(whole["sums"]) == 4
+    assert whole["published"]
+    assert whole["holders"]
+
+
+def test_rounds_in_parts_leave_no_file_when_they_are_stopped(crowded, tmp_path, monkeypatch):
+    log = hostile_log(1500, seed=8)
+    path = written(log, tmp_path / "log.parquet")
+    crowded(log.nbytes / 3)
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    seen, keep_alive = [], weights.keep_alive
+
+    def looked_at(rows, given):
+        (folder,) = scratch.iterdir()
+        assert stat.S_IMODE(os.stat(folder).st_mode) == 0o700
+        seen.append(len(list(folder.glob("*.arrow"))))
+        if len(seen) == 3:
+            raise KeyboardInterrupt
+        return keep_alive(rows, given)
+
+    monkeypatch.setattr(weights, "keep_alive", looked_at)
+    mechanism = Rounds.solve(epsilon=8.0, delta=1e-3, d=6, rounds=4)
+    with connect(folder=scratch) as engine:
+        found = read(find(str(path)), engine=engine)
+        held = mechanism.gather(found, View(kind="query"), entropy=SeededEntropy(1))
+        with pytest.raises(KeyboardInterrupt):
+            mechanism.release(held, entropy=SeededEntropy(1))
+    # A round's files replace those of the round before.
+    assert seen[0] < seen[1] == seen[2]
+    assert not list(scratch.iterdir())
 
 
 def test_only_published_queries_count_in_parts_too(crowded, tmp_path):

@@ -5,7 +5,7 @@ A unit's items have a total order that no other unit's rows can change (A7): by 
 then item, or by a keyed hash of unit and item and then item. Never by the order of rows.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from functools import cached_property, partial
 from typing import Any, TypeAlias
@@ -84,21 +84,37 @@ class EncodedBounded(_Description):
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionedBounded(_Description):
-    """Bounded items of an encoded log in partitions; their rows and counts are on disk."""
+    """Bounded items of an encoded log in partitions, bounded one after the other when they are needed."""
 
     engine: LocalEngine
-    rows: pa.Table
-    counts: pa.Table  # of each partition: the key columns, users
+    holdings: Callable[[], Iterator[Holdings]]
+    first: Callable[[Holdings], FirstItems]
+    places: bool
+
+    def partitions(self) -> Iterator[tuple[Holdings, FirstItems]]:
+        """What units hold, and what is kept of it; no unit is in two partitions."""
+        for held in self.holdings():
+            yield held, self.first(held)
+            del held  # before the next partition is loaded
 
     @cached_property
     def table(self) -> Any:
-        return self.engine.show(self.rows)
+        return self._store(partial(_rows, places=self.places))
 
     def count_units(self) -> Any:
         # No unit is in two partitions, so the units of an item are those of the partitions together.
-        counts = self.engine.show(self.counts)
+        counts = self._store(_count)
         summed = counts.group_by(list(self.keys)).aggregate(users=counts.users.sum())
         return self.engine.materialise(summed.cast({"users": "int64"}))
+
+    def _store(self, make: Callable[[tuple[str, ...], Holdings, FirstItems], pa.Table]) -> Any:
+        """What is made of each partition, together as a table of the engine that stays on disk."""
+        stored = []
+        for held, kept in self.partitions():
+            # The result of a partition is written to disk before the next is loaded.
+            stored.append(map_file(self.engine.store(make(self.keys, held, kept))))
+            del held, kept
+        return self.engine.show(pa.concat_tables(stored))
 
 
 Bounded: TypeAlias = TableBounded | EncodedBounded | PartitionedBounded
@@ -209,17 +225,7 @@ def _bound_encoded(
     if isinstance(items.log.encoded, EncodedRows):
         (held,) = items.holdings()
         return EncodedBounded(**description, holdings=held, first=first(held), places=places)
-    rows: list[pa.Table] = []
-    counts: list[pa.Table] = []
-    for held in items.holdings():
-        kept = first(held)
-        # The result of a partition is written to disk before the next is loaded.
-        rows.append(map_file(engine.store(_rows(keys, held, kept, places=places))))
-        counts.append(map_file(engine.store(_count(keys, held, kept))))
-        del held, kept
-    return PartitionedBounded(
-        **description, rows=pa.concat_tables(rows), counts=pa.concat_tables(counts)
-    )
+    return PartitionedBounded(**description, holdings=items.holdings, first=first, places=places)
 
 
 def _rows(keys: tuple[str, ...], held: Holdings, kept: FirstItems, *, places: bool) -> pa.Table:

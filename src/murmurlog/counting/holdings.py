@@ -35,7 +35,7 @@ class Holdings:
 
     def ranks(self, items: Integers) -> Integers:
         """The ranks of some distinct items in the order of the bytes of their keys."""
-        return _ranks(self.keys, items)
+        return rank_keys(self.keys, items)
 
     def places(self, listed: pa.Table) -> Integers:
         """The place in a list of keys of each item's code; -1 where it is not listed."""
@@ -89,7 +89,8 @@ class Holdings:
         return pa.DictionaryArray.from_arrays(pa.array(which, pa.int32()), names)
 
 
-def _ranks(keys: tuple[EncodedColumn, ...], items: Integers) -> Integers:
+def rank_keys(keys: tuple[EncodedColumn, ...], items: Integers) -> Integers:
+    """The ranks of some distinct items in the order of the bytes of their keys."""
     columns = {
         str(i): _sortable(key.texts.take(pa.array(key.codes[items]))) for i, key in enumerate(keys)
     }
@@ -101,10 +102,10 @@ def _ranks(keys: tuple[EncodedColumn, ...], items: Integers) -> Integers:
 
 def _hash_codes(key: ChoiceKey, texts: pa.Array, place: int, codes: Integers) -> Words:
     """The hashes of the texts of distinct codes, in the key column at a place."""
-    return key.column(_joined(texts.take(pa.array(codes))), place)
+    return key.column(join_lists(texts.take(pa.array(codes))), place)
 
 
-def _joined(texts: pa.Array) -> pa.Array:
+def join_lists(texts: pa.Array) -> pa.Array:
     """The texts; lists of texts as one text each."""
     return pc.binary_join(texts, SEPARATOR) if pa.types.is_list(texts.type) else texts
 
@@ -142,7 +143,7 @@ def find_holdings(
     units, unit_user, unit_start = rows.user.codes, None, None
     if unit in PERIODS:
         start = _starts(rows.time, PERIODS[unit])
-        units, first = _number_pairs(rows.user.codes, start - start.min(initial=0))
+        units, first = number_pairs(rows.user.codes, start - start.min(initial=0))
         unit_user, unit_start = rows.user.codes[first], start[first]
     found = MAKERS[kind](rows, units, listed, cuts)
     return Holdings(
@@ -180,7 +181,7 @@ def _queries(rows: EncodedRows, unit: Integers, listed: Mask | None, cuts: Cuts)
 def _clicks(rows: EncodedRows, unit: Integers, listed: Mask | None, cuts: Cuts) -> _Made:
     if rows.url is None:
         return _queries(rows, unit, listed, cuts)
-    item, first = _number_pairs(rows.query.codes, rows.url.codes)
+    item, first = number_pairs(rows.query.codes, rows.url.codes)
     keys = (rows.query.at(first), rows.url.at(first))
     return _Made(unit=unit, time=rows.time, item=item, keys=keys)
 
@@ -228,7 +229,7 @@ def _pairs(rows: EncodedRows, unit: Integers, listed: Mask | None, cuts: Cuts) -
     if listed is not None:
         near &= listed[query[1:]] & listed[query[:-1]]
     at = np.flatnonzero(near)
-    item, first = _number_pairs(query[at], query[at + 1])
+    item, first = number_pairs(query[at], query[at + 1])
     keys = tuple(
         EncodedColumn(codes=query[at[first] + step], texts=rows.query.texts) for step in (0, 1)
     )
@@ -268,7 +269,7 @@ def _in_sequence(
     order, units, alike = in_time(unit, rows.time)
     if alike.any():
         texts = _every(rows.query.texts)
-        order = sort_ties(order, alike, rows.query.codes, lambda some: _ranks((texts,), some))
+        order = sort_ties(order, alike, rows.query.codes, lambda some: rank_keys((texts,), some))
     return order, units, rows.time[order], rows.query.codes[order]
 
 
@@ -293,8 +294,8 @@ def _number_lists(values: Integers, first: Integers, length: Integers) -> tuple[
     code = values[first].astype(np.int64)
     for place in range(1, int(length.max(initial=0))):
         some = np.flatnonzero(length > place)
-        code[some], _ = _number_pairs(code[some], values[first[some] + place])
-    return _number_pairs(length, code)
+        code[some], _ = number_pairs(code[some], values[first[some] + place])
+    return number_pairs(length, code)
 
 
 def _starts(time: Integers, period: str) -> Integers:
@@ -308,7 +309,7 @@ def _starts(time: Integers, period: str) -> Integers:
     return np.asarray(day)
 
 
-def _number_pairs(first: Integers, second: Integers) -> tuple[Integers, Integers]:
+def number_pairs(first: Integers, second: Integers) -> tuple[Integers, Integers]:
     """A code for each distinct pair of codes, and a row that has the pair."""
     if len(first) == 0:
         return np.zeros(0, np.int32), np.zeros(0, np.int64)

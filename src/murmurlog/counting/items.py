@@ -80,6 +80,7 @@ class EncodedItems(_Description):
             cuts = Cuts(gap=_longest(self.gap), longest=self.longest)
             held = find_holdings(rows, kind=self.kind, unit=self.unit, known=known, cuts=cuts)
             yield held if self.excluded is None else held.without(self.excluded)
+            del rows, held  # before the next partition is loaded
 
 
 Items: TypeAlias = TableItems | EncodedItems

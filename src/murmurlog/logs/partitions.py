@@ -74,7 +74,7 @@ def encode_log(
     """
     columns = columns_to_encode(raw, cleaning)
     rows = raw.select(**columns, bucket=engine.bucket(columns["user"], BUCKETS))
-    room = engine.memory * ROOM
+    room = room_of(engine)
     held: list[pa.RecordBatch] = []
     starts: list[list[int]] = []
     needs = np.zeros(BUCKETS)
@@ -84,7 +84,7 @@ def encode_log(
             advance(batch.num_rows)
             if not starts:
                 held.append(batch)
-                used += _need(batch, room)
+                used += share_of_room(batch, room)
                 if used <= 1:
                     continue
                 shared.enter_context(engine.halve_memory())
@@ -95,7 +95,7 @@ def encode_log(
             del batch
             while waiting:
                 placed, start = _by_bucket(waiting.pop(0))
-                needs += [_need(placed.slice(a, b - a), room) for a, b in pairwise(start)]
+                needs += [share_of_room(placed.slice(a, b - a), room) for a, b in pairwise(start)]
                 writer.write_batch(placed)
                 starts.append(start)
         if not starts:
@@ -105,10 +105,15 @@ def encode_log(
         open_file.close()  # all of it is on disk now
         shared.callback(file.unlink)
         fits = needs.max() <= 1
-        return _encode_file(file, starts, _runs(needs), engine, cleaning) if fits else None
+        return _encode_file(file, starts, group_buckets(needs), engine, cleaning) if fits else None
 
 
-def _need(batch: pa.RecordBatch, room: float) -> float:
+def room_of(engine: LocalEngine) -> float:
+    """The bytes that rows may take in memory."""
+    return engine.memory * ROOM
+
+
+def share_of_room(batch: pa.RecordBatch | pa.Table, room: float) -> float:
     """The share of a partition's memory that a batch takes."""
     largest = max((column.nbytes for column in batch.columns), default=0)
     return float(max(batch.nbytes / room, largest / MOST_TEXT))
@@ -122,10 +127,10 @@ def _by_bucket(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[int]]:
     return batch.take(order), [0, *ends.tolist()]
 
 
-def _runs(needs: Integers) -> list[tuple[int, int]]:
-    """Runs of buckets, none larger than a partition should be unless one bucket is."""
+def group_buckets(needs: Integers, part: float = PART) -> list[tuple[int, int]]:
+    """Runs of buckets, none larger than a part of the room unless one bucket is."""
     whole = needs.sum()
-    most = whole / np.ceil(whole / PART)  # of one size, not full ones and a rest
+    most = whole / max(np.ceil(whole / part), 1)  # of one size, not full ones and a rest
     ends, size = [0], 0.0
     for bucket, need in enumerate(needs):
         if size and size + need > most:

@@ -294,4 +294,5 @@ def candidates(held: Held, length: int, published: pa.Table | None) -> Held:
         table=table,
         names=chosen.select("item", key),
         size=int(chosen.count().to_pyarrow().as_py()),
+        partitions=None,  # those of all lengths
     )

@@ -353,7 +353,8 @@ class Rounds(Mechanism):
             if play is None:
                 break
             # 1. What each unit gives to each of its items that are alive, summed exactly.
-            W = weights(held, play.rows)[play.alive]
+            W = weights(held, play.rows)
+            W = W if len(play.alive) == len(W) else W[play.alive]
             # 2. One draw for every alive item.
             noise = draw(noise="gaussian", scale=scale * GRID, count=len(W), entropy=entropy)
             passed, play = self._step(held, play, k, W + noise)
@@ -363,9 +364,10 @@ class Rounds(Mechanism):
 
     def _step(self, held: Held, play: Play, k: int, z: Integers) -> tuple[Integers, Play | None]:
         """The items that pass in round k with measurements z, and the input of the next round."""
+        from murmurlog.mechanisms.rounds.streaming import judge_in_blocks
         from murmurlog.mechanisms.rounds.weights import Play, among
 
-        found = self.judged(k, z, play.remembered, play.pool)
+        found = judge_in_blocks(self.judged, k, z, play.remembered, play.pool)
         passed, alive = play.alive[found.passed], play.alive[found.on]
         if len(alive) == 0:
             return passed, None
@@ -428,11 +430,9 @@ class Rounds(Mechanism):
 
     def keys_of(self, held: Held, shown: Integers) -> pa.Table:
         """The key columns of the published items, in order."""
-        listed = held.engine.keep(pa.table({"item": shown}))
-        found = held.names.join(listed, "item").select("item", *held.keys)
-        schema = keys_schema(held.keys).insert(0, pa.field("item", pa.int64()))
-        batches = [batch.cast(schema) for batch in held.engine.batches(found)]
-        return pa.Table.from_batches(batches, schema).sort_by("item").drop_columns("item")
+        from murmurlog.mechanisms.rounds.weights import keys_of_items
+
+        return keys_of_items(held, shown)
 
     def fault(self, table: pa.Table, others: Mapping[str, pa.Table]) -> str | None:
         """Counts that were not drawn, or errors too small."""

@@ -6,7 +6,7 @@ stay in memory. `Rounds` gives the rules as `judge`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ from murmurlog.mechanisms.rounds.weights import (
 )
 from murmurlog.privacy.sampler import Entropy, Integers, draw
 
+BLOCK = 1 << 20  # items that are judged at once
 GOING_ON = pa.schema([(name, pa.int64()) for name in ("item", "attention", "remembered", "pool")])
 
 
@@ -36,6 +37,20 @@ class Judged:
 
 # Of a round, z, what is remembered, and the pool of each item.
 Judge = Callable[[int, Integers, Integers, Integers], Judged]
+
+
+def judge_in_blocks(
+    judge: Judge, k: int, z: Integers, remembered: Integers, pool: Integers
+) -> Judged:
+    """What `judge` says of all items; some at a time, because it takes many arrays as long as they are."""
+    found = [
+        judge(k, z[at : at + BLOCK], remembered[at : at + BLOCK], pool[at : at + BLOCK])
+        for at in range(0, max(len(z), 1), BLOCK)
+    ]
+    names = [each.name for each in fields(Judged)]
+    return Judged(
+        **{name: np.concatenate([getattr(each, name) for each in found]) for name in names}
+    )
 
 
 def select_streaming(

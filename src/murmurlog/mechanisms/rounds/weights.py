@@ -12,28 +12,23 @@ import ibis
 import numpy as np
 import pyarrow as pa
 
-from murmurlog.bundle.schema import keys_of
+from murmurlog.bundle.progress import measure
+from murmurlog.bundle.schema import keys_of, keys_schema
 from murmurlog.counting.bound import Bounded, EncodedBounded, PartitionedBounded, bound
 from murmurlog.counting.holdings import Holdings
 from murmurlog.counting.items import EncodedItems, Items, without
+from murmurlog.counting.numbering import NumberedPartitions, number_partitions
 from murmurlog.counting.public_sets.sets import Domain, distinct
 from murmurlog.counting.subsequences import items_for, sets
 from murmurlog.errors import Refused, UsageError
 from murmurlog.logs.engines.protocol import Engine
 from murmurlog.logs.log import Log
+from murmurlog.logs.partitions import Partitions, map_file
 from murmurlog.mechanisms.protocol import View
+from murmurlog.mechanisms.rounds.codes import Codes, HeldCodes, HeldFiles, keep_alive, sum_weights
 from murmurlog.privacy.counts import GRID
 from murmurlog.privacy.rounds import FULL
 from murmurlog.privacy.sampler import Entropy, Integers
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class HeldCodes:
-    """Rows of `Held.table` in arrays, with the attention that the unit gives to the item."""
-
-    unit: Integers
-    item: Integers
-    attention: Integers | int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +46,9 @@ class Held:
     items: Items  # everything that units hold, not bounded: for the counts
     in_log: bool = True  # else `items` are of bounded units too: the counts are "at least"
     holdings: Callable[[], Iterator[Holdings]] | None = None  # the same as codes, if it is encoded
+    partitions: NumberedPartitions | None = (
+        None  # the table and the names in files, if these are there
+    )
     dense: bool = True  # items are 0 ... size - 1; else their numbers have gaps
     pools: tuple[Domain, ...] = ()  # public keys, disjoint; noised also where nobody holds them
     # (item, pool): the number of the pool, from 1 on, of each item that is in one; None without pools
@@ -63,7 +61,7 @@ class Held:
 class Play:
     """The input of a round: the items that are alive, who holds them, and earlier measurements."""
 
-    rows: Any  # HeldCodes, or a table of unit, item, attention; of alive items only
+    rows: Any  # Codes, or a table of unit, item, attention; of alive items only
     alive: Integers
     remembered: Integers  # of each alive item: sum of past_j z_j
     pool: Integers  # of each alive item: the number of its pool, 0 for none
@@ -86,7 +84,9 @@ def hold(
     if earlier is not None:
         selected = without(selected, earlier)
     kept = bound(selected, per_user=per_user, way=view.way, entropy=entropy)
-    held = numbered(kept, items, complete=earlier is None and not apart)
+    held = numbered(
+        kept, items, complete=earlier is None and not apart, in_order=entropy.seeded, say=view.say
+    )
     return in_pools(replace(held, earlier=earlier), pools)
 
 
@@ -134,14 +134,25 @@ def in_pools(held: Held, pools: tuple[Domain, ...]) -> Held:
     return replace(held, pools=pools, in_pools=held.engine.materialise(listed))
 
 
-def numbered(kept: Bounded, items: Items, *, complete: bool = True) -> Held:
+def numbered(
+    kept: Bounded,
+    items: Items,
+    *,
+    complete: bool = True,
+    in_order: bool = False,
+    say: Callable[[str], None] = lambda _: None,
+) -> Held:
     """The bounded items with numbers for units and items, materialised once for all rounds.
 
-    `items` is everything that units hold; not `complete`: not all of it, or more, was bounded.
+    `items` is everything that units hold; not `complete`: not all of it, or more, was bounded. Numbers are
+    `in_order` of the bytes of the keys where draws repeat, so that equal seeds give equal tables on every
+    path; else in whatever order is cheapest.
     """
     engine, keys = kept.engine, list(kept.keys)
     if isinstance(kept, EncodedBounded) and isinstance(items, EncodedItems):
-        return _already_numbered(kept, items, complete=complete)
+        return _already_numbered(kept, items, complete=complete, in_order=in_order)
+    if isinstance(kept, PartitionedBounded) and isinstance(items, EncodedItems):
+        return _number_partitions(kept, items, in_order=in_order, say=say)
     names = engine.number_rows(kept.table.select(*keys).distinct(), "item")
     units = engine.number_rows(kept.table.select("unit").distinct(), "number")
     rows = kept.table.join(names, keys).join(units, "unit")
@@ -155,18 +166,19 @@ def numbered(kept: Bounded, items: Items, *, complete: bool = True) -> Held:
         unit=kept.unit,
         per_user=kept.per_user,
         items=items,
-        holdings=items.holdings
-        if isinstance(kept, PartitionedBounded) and isinstance(items, EncodedItems)
-        else None,
         dense=engine.dense,
     )
 
 
-def _already_numbered(kept: EncodedBounded, items: EncodedItems, *, complete: bool) -> Held:
+def _already_numbered(
+    kept: EncodedBounded, items: EncodedItems, *, complete: bool, in_order: bool
+) -> Held:
     """The same where units and items have codes: those of items that nobody holds are left out."""
     engine, holdings, firsts = kept.engine, kept.holdings, kept.first
     some = np.flatnonzero(np.bincount(firsts.item))
     number = np.zeros(int(some[-1]) + 1 if len(some) else 0, np.int64)
+    if in_order:
+        some = some[np.argsort(holdings.ranks(some))]
     number[some] = np.arange(len(some))
     rows = {"unit": firsts.unit, "item": number[firsts.item]}
     columns = {
@@ -187,6 +199,33 @@ def _already_numbered(kept: EncodedBounded, items: EncodedItems, *, complete: bo
     )
 
 
+def _number_partitions(
+    kept: PartitionedBounded, items: EncodedItems, *, in_order: bool, say: Callable[[str], None]
+) -> Held:
+    """The same for a log in partitions: rows and names stay in files of the engine."""
+    log = items.log.encoded
+    total = len(log.files) if isinstance(log, Partitions) else None
+    advance = measure(say, total=total, unit="partitions")
+    found = number_partitions(kept, in_order=in_order, advance=advance)
+    rows, names = (
+        kept.engine.show(pa.concat_tables(map(map_file, files)))
+        for files in (found.rows, found.names)
+    )
+    return Held(
+        engine=kept.engine,
+        table=rows,
+        names=names,
+        size=found.size,
+        kind=kept.kind,
+        keys=kept.keys,
+        unit=kept.unit,
+        per_user=kept.per_user,
+        items=items,
+        holdings=items.holdings,
+        partitions=found,
+    )
+
+
 def opening(held: Held) -> Play:
     """Round 1: (iii) every item of a bounded set and nothing else, all with equal attention."""
     return Play(
@@ -199,9 +238,11 @@ def opening(held: Held) -> Play:
     )
 
 
-def _codes_of(held: Held) -> HeldCodes | None:
-    """The rows of round 1 in arrays, if the table is in this process."""
+def _codes_of(held: Held) -> Codes | None:
+    """The rows of round 1 in arrays, if the table is in this process or in its files."""
     local = held.engine.local
+    if local is not None and held.partitions is not None:
+        return HeldFiles(engine=local, files=held.partitions.rows, opening=True)
     table = None if local is None else local.find_shown(held.table)
     if table is None:
         return None
@@ -216,8 +257,8 @@ def opening_rows(held: Held) -> Any:
 
 def weights(held: Held, rows: Any) -> Integers:
     """The sums of weights of all items, in steps of 1/GRID; 0 where nobody gives anything."""
-    if isinstance(rows, HeldCodes):
-        return _weights_of_codes(rows, held.size)
+    if isinstance(rows, Codes):
+        return sum_weights(rows, held.size)
     return by_item(held, summed_weights(rows), "weight")
 
 
@@ -237,41 +278,19 @@ def summed_weights(rows: Any) -> Any:
     return given.group_by("item").aggregate(weight=given.weight.sum().cast("int64"))
 
 
-def _weights_of_codes(rows: HeldCodes, size: int) -> Integers:
-    """What `summed_weights` gives, on arrays: the same operations on the same integers."""
-    # Sums of whole numbers below 2^53 are exact in floating point, which `bincount` adds.
-    if isinstance(rows.attention, int):  # a unit's weights are equal
-        squares = np.bincount(rows.unit) * rows.attention**2
-        given = _root(np.int64(rows.attention), np.maximum(squares, 1))[rows.unit]
-    else:
-        squares = np.bincount(rows.unit, weights=rows.attention**2).astype(np.int64)
-        given = _root(rows.attention, squares[rows.unit])
-    return np.bincount(rows.item, weights=given, minlength=size).astype(np.int64)
-
-
-def _root(attention: Integers | np.int64, squares: Integers) -> Integers:
-    """floor(GRID attention / sqrt(squares))."""
-    root = np.floor(attention * GRID / np.sqrt(squares)).astype(np.int64)
-    return np.asarray(root - (root * root * squares > attention * attention * GRID**2))
-
-
 def as_table(held: Held, rows: Any) -> Any:
     """The rows of a round as a table of the engine: unit, item, attention."""
-    if not isinstance(rows, HeldCodes):
+    if not isinstance(rows, Codes):
         return rows
-    attention = np.broadcast_to(np.int64(rows.attention), len(rows.item))
-    columns = {"unit": rows.unit, "item": rows.item, "attention": attention}
-    return held.engine.keep(pa.table({n: pa.array(c, pa.int64()) for n, c in columns.items()}))
+    return held.engine.keep(pa.concat_tables(part.table() for part in rows.partitions()))
 
 
 def among(held: Held, rows: Any, alive: Integers, attention: Integers) -> Any:
     """The rows of items that are alive, with the attention each item gets."""
-    if isinstance(rows, HeldCodes):
-        given = np.zeros(held.size, np.int64)  # attention is never 0
+    if isinstance(rows, Codes):
+        given = np.zeros(held.size, np.min_scalar_type(FULL))  # attention is never 0
         given[alive] = attention
-        found = given[rows.item]
-        some = found > 0
-        return HeldCodes(unit=rows.unit[some], item=rows.item[some], attention=found[some])
+        return keep_alive(rows, given)
     return attended(held, rows, held.engine.keep(pa.table({"item": alive, "attention": attention})))
 
 
@@ -287,3 +306,15 @@ def by_item(held: Held, sums: Any, column: str) -> Integers:
         at = batch.column("item").to_numpy(zero_copy_only=False)
         found[at] = batch.column(column).to_numpy(zero_copy_only=False)
     return found
+
+
+def keys_of_items(held: Held, shown: Integers) -> pa.Table:
+    """The key columns of some items, given in order."""
+    schema = keys_schema(held.keys)
+    if held.partitions is not None:
+        return pa.concat_tables(each.cast(schema) for each in held.partitions.keys_of(shown))
+    listed = held.engine.keep(pa.table({"item": shown}))
+    found = held.names.join(listed, "item").select("item", *held.keys)
+    schema = schema.insert(0, pa.field("item", pa.int64()))
+    batches = [batch.cast(schema) for batch in held.engine.batches(found)]
+    return pa.Table.from_batches(batches, schema).sort_by("item").drop_columns("item")
