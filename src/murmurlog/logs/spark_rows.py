@@ -257,7 +257,7 @@ def _through_this_process(
         with pq.ParquetWriter(file, schema) as out:
             for batch in duck.batches(rows):
                 out.write_batch(batch.cast(schema))
-    return engine.adopt(file)
+    return engine.adopt(file, schema)
 
 
 def _arrow(rows: Any) -> pa.Schema:

@@ -26,12 +26,23 @@ import pyarrow.parquet as pq
 from murmurlog.bundle.keys import NORMALISER, normalise
 from murmurlog.bundle.scratch import PREFIX, scratch
 from murmurlog.errors import EngineError, InputError, MurmurlogError, UsageError
+from murmurlog.logs.engines.protocol import SharedTable, Work
 from murmurlog.logs.engines.self_test import HOSTILE, self_test
-from murmurlog.logs.engines.spark_worker import apply_to_each, ipc, normalise_texts, pack, unpack
+from murmurlog.logs.engines.spark_worker import (
+    BroadcastTable,
+    MappedTable,
+    apply_to_each,
+    check_normaliser,
+    normalise_texts,
+    pack,
+)
 
 ROWS_A_BATCH = 20_000
 ROWS_A_GROUP = 1_000_000  # of a file that this process writes
-CHUNK = 50_000  # rows that go to the workers together
+BYTES_A_GROUP = 4 << 20  # of a source's files, for each partition of encoded rows
+MOST_GROUPS = 4096
+SHARDS_A_TASK = 4
+SENT = pa.schema([("shard", pa.int32()), ("packed", pa.binary())])
 ROW_GROUP = 16 << 20  # bytes; a stream holds about one row group
 IPC = "ipc binary"  # the schema of Arrow batches on their way
 # Settings that override the cluster's defaults.
@@ -154,6 +165,10 @@ class SparkEngine:
         self.folder = folder  # where workers write; deleted with the engine
         self.private = private  # a folder of this machine; deleted with the engine
         self._tables = 0
+        self._kept: dict[str, str] = {}  # the files of tables, by their names
+        # The same folder as a path of this machine, if it is one: Hadoop does not decode a %20.
+        on_disk = re.fullmatch(r"file:/+(?P<path>.*)", folder)
+        self._disk = Path("/" + on_disk["path"]) if on_disk else None
 
     @property
     def version(self) -> str:
@@ -165,21 +180,30 @@ class SparkEngine:
             return self.write(self.session.sql(self.backend.compile(expression)))
 
     def keep(self, table: pa.Table) -> Any:
-        """An Arrow table as a table of the engine."""
-        parts = [(ipc(batch),) for batch in table.to_batches(max_chunksize=CHUNK)]
-        with translate_errors():
-            sent = self.session.createDataFrame(parts, IPC)
-            return self.write(sent.mapInArrow(unpack, spark_schema(table.schema)))
+        """An Arrow table as a table of the engine, by way of a file on this machine."""
+        return self.store_batches(table.schema, table.to_batches())
 
     def batches(self, expression: Any) -> Iterator[pa.RecordBatch]:
-        """The rows as a stream of Arrow batches, unordered; one partition at a time is in memory."""
-        if not isinstance(expression.op(), ibis.expr.operations.DatabaseTable):
-            expression = self.materialise(
-                expression
-            )  # a task that is repeated must not change the rows
-        schema = expression.schema().to_pyarrow()
+        """The rows as a stream of Arrow batches, unordered; little of them is in memory at a time."""
+        if not isinstance(expression.op(), ibis.expr.operations.DatabaseTable) or (
+            expression.get_name() not in self._kept
+        ):
+            # A task that is repeated must not change the rows.
+            expression = self.materialise(expression)
+        yield from self.read(expression, *expression.columns)
+
+    def read(self, table: Any, *columns: str) -> Iterator[pa.RecordBatch]:
+        """Some columns of a table that was kept, in no particular order."""
+        schema, name = table.select(*columns).schema().to_pyarrow(), table.get_name()
+        if self._disk is not None:  # no job of Spark is needed where this process reads the files
+            path = self._disk / self._kept[name]
+            for file in [path] if path.is_file() else sorted(path.glob("part-*")):
+                with file.open("rb") as opened:
+                    for batch in pq.ParquetFile(opened).iter_batches(ROWS_A_BATCH, columns=columns):
+                        yield batch.select(columns).cast(schema)
+            return
         with translate_errors():
-            rows = self.session.sql(self.backend.compile(expression))
+            rows = self.session.table(name).select(*columns)
             for (one,) in rows.mapInArrow(pack, IPC).toLocalIterator():
                 with pa.ipc.open_stream(one) as stream:
                     for batch in stream:
@@ -193,9 +217,7 @@ class SparkEngine:
         The function runs on the workers, and more than once where a task is lost.
         """
         with translate_errors():
-            rows = self.session.sql(self.backend.compile(source))
-            work = partial(apply_to_each, function=function, normaliser=NORMALISER)
-            return self.write(rows.mapInArrow(work, spark_schema(schema)))
+            return self.map_stream(source, partial(apply_to_each, function=function), schema)
 
     def number_rows(self, expression: Any, name: str) -> Any:
         """The expression's rows, kept, with a whole number in a new column: no two have the same.
@@ -215,7 +237,61 @@ class SparkEngine:
         with pq.ParquetWriter(file, schema) as out:
             for batch in batches:
                 out.write_batch(batch, row_group_size=ROWS_A_GROUP)
-        return self.adopt(file)
+        return self.adopt(file, schema)
+
+    @property
+    def cluster(self) -> "SparkEngine":
+        return self
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks run at the same time."""
+        return int(self.session.sparkContext.defaultParallelism)
+
+    def group_rows(self, rows: Any, by: str, work: Work, schema: pa.Schema) -> Any:
+        """What `work` makes of each group of rows, kept; rows with one value of `by` are in one group."""
+        with translate_errors():
+            frame = self.session.sql(self.backend.compile(rows))
+            size = int(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())
+            groups = min(max(self.tasks, -(-size // BYTES_A_GROUP)), MOST_GROUPS)
+            return self.write(self._map(frame.repartition(groups, by), work, schema))
+
+    def map_stream(self, source: Any, work: Work, schema: pa.Schema) -> Any:
+        """What `work` makes of the rows of a table, as many at a time as a task has; kept."""
+        with translate_errors():
+            return self.write(self._map(self._frame(source), work, schema))
+
+    def exchange(
+        self, source: Any, work: Work, then: Work, schema: pa.Schema, *, shards: int
+    ) -> Any:
+        """What `then` makes of the rows (shard, bytes) that `work` makes, those of a shard together; kept."""
+        with translate_errors():
+            sent = self._map(self._frame(source), work, SENT)
+            together = sent.repartition(max(self.tasks, shards // SHARDS_A_TASK), "shard")
+            return self.write(self._map(together, then, schema))
+
+    def unpack(self, source: Any, work: Work, schema: pa.Schema) -> Any:
+        """What `work` makes of the rows of a table, computed whenever it is used."""
+        with translate_errors():
+            return self.view(self._map(self._frame(source), work, schema))
+
+    def _frame(self, source: Any) -> Any:
+        return self.session.sql(self.backend.compile(source))
+
+    def _map(self, frame: Any, work: Work, schema: pa.Schema) -> Any:
+        checked = partial(check_normaliser, work=work, normaliser=NORMALISER)
+        return frame.mapInArrow(checked, spark_schema(schema))
+
+    def share(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> SharedTable:
+        """The batches as a table that workers can open, a chunk for each."""
+        file = self.private / f"{self._new()}.arrow"
+        with pa.ipc.new_file(file, schema) as out:
+            for batch in batches:
+                out.write_batch(batch)
+        if self._disk is None:
+            sent = self.session.sparkContext.broadcast(file.read_bytes())
+            return BroadcastTable(sent)
+        return MappedTable(str(shutil.move(file, self._disk / file.name)))
 
     def microseconds(self, time: Any) -> Any:
         """A time as whole microseconds since 1970, so that differences are exact."""
@@ -227,6 +303,7 @@ class SparkEngine:
         path = f"{self.folder}/{name}"
         with translate_errors():
             rows.write.options(**WRITTEN).parquet(path)
+            self._kept[name] = name
             again = self.session.read.options(**LITERALLY).schema(rows.schema)
             return self.view(again.parquet(path), name)
 
@@ -237,15 +314,20 @@ class SparkEngine:
             rows.createTempView(name)
             return self.backend.table(name)
 
-    def adopt(self, file: Path) -> Any:
+    def adopt(self, file: Path, schema: pa.Schema) -> Any:
         """A Parquet file of this machine as a table; it is moved to where workers reach it."""
         name = self._new()
         target = f"{self.folder}/{name}.parquet"
         with translate_errors():
-            path = _hadoop_path(self.session, target)
-            files = path.getFileSystem(self.session.sparkContext._jsc.hadoopConfiguration())
-            files.moveFromLocalFile(_hadoop_path(self.session, literal(file)), path)
-            return self.view(self.session.read.options(**LITERALLY).parquet(target), name)
+            if self._disk is not None:
+                shutil.move(file, self._disk / f"{name}.parquet")
+            else:
+                path = _hadoop_path(self.session, target)
+                files = path.getFileSystem(self.session.sparkContext._jsc.hadoopConfiguration())
+                files.moveFromLocalFile(_hadoop_path(self.session, literal(file)), path)
+            self._kept[name] = f"{name}.parquet"
+            again = self.session.read.options(**LITERALLY).schema(spark_schema(schema))
+            return self.view(again.parquet(target), name)
 
     def _new(self) -> str:
         self._tables += 1

@@ -6,18 +6,25 @@ encoded. Draws no noise.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ibis
 import numpy as np
 import pyarrow as pa
 
 from murmurlog.bundle.schema import keys_of
-from murmurlog.counting.bound import Bounded, EncodedBounded, PartitionedBounded, bound
+from murmurlog.counting.bound import (
+    Bounded,
+    ClusterBounded,
+    EncodedBounded,
+    PartitionedBounded,
+    bound,
+)
 from murmurlog.counting.holdings import Holdings
 from murmurlog.counting.items import EncodedItems, Items, without
 from murmurlog.counting.public_sets.sets import Domain, distinct
 from murmurlog.counting.subsequences import items_for, sets
+from murmurlog.counting.unit_weights import HeldCodes, weights_of_codes
 from murmurlog.errors import Refused, UsageError
 from murmurlog.logs.engines.protocol import Engine
 from murmurlog.logs.log import Log
@@ -26,14 +33,8 @@ from murmurlog.privacy.counts import GRID
 from murmurlog.privacy.rounds import FULL
 from murmurlog.privacy.sampler import Entropy, Integers
 
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class HeldCodes:
-    """Rows of `Held.table` in arrays, with the attention that the unit gives to the item."""
-
-    unit: Integers
-    item: Integers
-    attention: Integers | int
+if TYPE_CHECKING:
+    from murmurlog.mechanisms.rounds.cluster import ClusterHeld
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +42,7 @@ class Held:
     """Which unit holds which item after bounding, as numbers, and the items' texts; private."""
 
     engine: Engine
-    table: Any  # unit, item; materialised
+    table: Any  # unit, item; materialised; None on a cluster
     names: Any  # item, the key columns; materialised
     size: int  # how many items
     kind: str
@@ -51,6 +52,7 @@ class Held:
     items: Items  # everything that units hold, not bounded: for the counts
     in_log: bool = True  # else `items` are of bounded units too: the counts are "at least"
     holdings: Callable[[], Iterator[Holdings]] | None = None  # the same as codes, if it is encoded
+    cluster: "ClusterHeld | None" = None  # the same on workers, without a table
     dense: bool = True  # items are 0 ... size - 1; else their numbers have gaps
     pools: tuple[Domain, ...] = ()  # public keys, disjoint; noised also where nobody holds them
     # (item, pool): the number of the pool, from 1 on, of each item that is in one; None without pools
@@ -86,7 +88,12 @@ def hold(
     if earlier is not None:
         selected = without(selected, earlier)
     kept = bound(selected, per_user=per_user, way=view.way, entropy=entropy)
-    held = numbered(kept, items, complete=earlier is None and not apart)
+    held = None
+    if isinstance(kept, ClusterBounded):
+        from murmurlog.mechanisms.rounds.cluster import hold_on_cluster
+
+        held = hold_on_cluster(kept, items, entropy=entropy)
+    held = held or numbered(kept, items, complete=earlier is None and not apart)
     return in_pools(replace(held, earlier=earlier), pools)
 
 
@@ -217,7 +224,7 @@ def opening_rows(held: Held) -> Any:
 def weights(held: Held, rows: Any) -> Integers:
     """The sums of weights of all items, in steps of 1/GRID; 0 where nobody gives anything."""
     if isinstance(rows, HeldCodes):
-        return _weights_of_codes(rows, held.size)
+        return weights_of_codes(rows, held.size, grid=GRID)
     return by_item(held, summed_weights(rows), "weight")
 
 
@@ -235,24 +242,6 @@ def summed_weights(rows: Any) -> Any:
     over = both.root * both.root * both.squares > both.attention * both.attention * GRID**2
     given = both.select("item", weight=both.root - over.cast("int64"))
     return given.group_by("item").aggregate(weight=given.weight.sum().cast("int64"))
-
-
-def _weights_of_codes(rows: HeldCodes, size: int) -> Integers:
-    """What `summed_weights` gives, on arrays: the same operations on the same integers."""
-    # Sums of whole numbers below 2^53 are exact in floating point, which `bincount` adds.
-    if isinstance(rows.attention, int):  # a unit's weights are equal
-        squares = np.bincount(rows.unit) * rows.attention**2
-        given = _root(np.int64(rows.attention), np.maximum(squares, 1))[rows.unit]
-    else:
-        squares = np.bincount(rows.unit, weights=rows.attention**2).astype(np.int64)
-        given = _root(rows.attention, squares[rows.unit])
-    return np.bincount(rows.item, weights=given, minlength=size).astype(np.int64)
-
-
-def _root(attention: Integers | np.int64, squares: Integers) -> Integers:
-    """floor(GRID attention / sqrt(squares))."""
-    root = np.floor(attention * GRID / np.sqrt(squares)).astype(np.int64)
-    return np.asarray(root - (root * root * squares > attention * attention * GRID**2))
 
 
 def as_table(held: Held, rows: Any) -> Any:
