@@ -233,7 +233,7 @@ class SparkEngine:
 
     def store_batches(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Any:
         """A stream of Arrow batches as a table, by way of a file on this machine."""
-        file = self.private / "batches.parquet"
+        file = self.private / f"{self._new()}.parquet"
         with pq.ParquetWriter(file, schema) as out:
             for batch in batches:
                 out.write_batch(batch, row_group_size=ROWS_A_GROUP)

@@ -105,11 +105,11 @@ class ClusterRounds:
 
     def _pools(self) -> pa.Table:
         """In round 1 nothing is remembered, and items of pools are known by these."""
-        found = (
-            [] if self.held.in_pools is None else [*self.held.engine.batches(self.held.in_pools)]
-        )
         schema = pa.schema([("item", pa.int64()), ("pool", pa.int64())])
-        listed = pa.Table.from_batches(found, schema).sort_by("item").combine_chunks()
+        pools = self.held.in_pools
+        found = [] if pools is None else self.held.engine.batches(pools)
+        batches = [batch.select(schema.names).cast(schema) for batch in found]
+        listed = pa.Table.from_batches(batches, schema).sort_by("item").combine_chunks()
         return listed.append_column("remembered", pa.array(np.zeros(len(listed), np.int64)))
 
     def store(self, going_on: Iterable[pa.RecordBatch]) -> None:
