@@ -30,8 +30,8 @@ from murmurlog.logs.engines.spark import (
     SparkEngine,
     literal,
     spark_schema,
-    translate_errors,
 )
+from murmurlog.logs.engines.spark_errors import translate_errors
 from murmurlog.logs.engines.spark_worker import run_duckdb
 from murmurlog.logs.options import SourceOptions
 from murmurlog.logs.parquet_types import INT96, NOTHING, Kind, types_of

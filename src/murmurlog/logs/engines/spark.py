@@ -13,7 +13,7 @@ import shutil
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -25,9 +25,10 @@ import pyarrow.parquet as pq
 
 from murmurlog.bundle.keys import NORMALISER, normalise
 from murmurlog.bundle.scratch import PREFIX, scratch
-from murmurlog.errors import EngineError, InputError, MurmurlogError, UsageError
+from murmurlog.errors import EngineError, UsageError
 from murmurlog.logs.engines.protocol import SharedTable, Work
 from murmurlog.logs.engines.self_test import HOSTILE, self_test
+from murmurlog.logs.engines.spark_errors import translate_errors
 from murmurlog.logs.engines.spark_worker import (
     BroadcastTable,
     MappedTable,
@@ -62,8 +63,16 @@ SETTINGS = {
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(ROWS_A_BATCH),
 }
+# Java compiles for short runs: its second compiler, which takes most of the time of a small release, waits
+# for code that runs ten times as often as by default.
+COMPILING = (
+    "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
+    "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
+)
 AT_START = {
     "spark.app.name": "murmurlog",
+    "spark.driver.defaultJavaOptions": COMPILING,
+    "spark.executor.defaultJavaOptions": COMPILING,
     "spark.ui.enabled": "false",  # it would show query plans to anyone who opens the port
     "spark.ui.showConsoleProgress": "false",
 }
@@ -82,62 +91,6 @@ LITERALLY = {
     "fs.file.impl.disable.cache": "true",
 }
 PIP = "pip install 'murmurlog[spark]'"
-# Errors of Spark by a part of their text, and the messages shown instead, since Spark's own can
-# quote rows.
-_ERRORS: Mapping[str, tuple[type[MurmurlogError], str]] = {
-    "No space left": (EngineError, "the disk of the scratch folder or of a worker is full"),
-    "OutOfMemoryError": (
-        EngineError,
-        "Spark ran out of memory: raise spark.executor.memory or spark.driver.memory",
-    ),
-    "TIMESTAMP(NANOS": (
-        InputError,
-        "the source has times in nanoseconds, which Spark does not read: write them in microseconds",
-    ),
-    "PARQUET_TYPE_ILLEGAL": (
-        InputError,
-        "the source has a column of a type that Spark does not read, such as uuid, float16 or time: "
-        "write it as text, or use --engine duckdb",
-    ),
-    "exceeds max precision": (
-        InputError,
-        "the source has decimals of more than 38 digits, which are not read exactly: write them as "
-        "text",
-    ),
-    "No module named": (
-        EngineError,
-        "the Python of the workers lacks a module. It needs pyarrow, and duckdb if times are text or "
-        "numbers: install both there, or name another Python with PYSPARK_PYTHON",
-    ),
-    "PYTHON_VERSION_MISMATCH": (
-        EngineError,
-        "the workers run another Python than this process: name the same version with "
-        "PYSPARK_PYTHON",
-    ),
-    "Cannot run program": (
-        EngineError,
-        "the workers have no such Python: name theirs with PYSPARK_PYTHON",
-    ),
-    "another normaliser": (
-        EngineError,
-        "the workers' Python has other Unicode tables than this process: use one version of Python",
-    ),
-    "ermission denied": (
-        EngineError,
-        "the scratch folder cannot be written by the workers: they must run as the same user",
-    ),
-    "CANNOT_MERGE": (InputError, "the files of the source have columns of different types"),
-    "FAILED_READ_FILE": (
-        InputError,
-        "a file of the source is damaged, or changed while it was read",
-    ),
-    "is not a Parquet file": (InputError, "a file of the source is not Parquet"),
-    "UnicodeDecodeError": (InputError, "the source holds text that is not valid UTF-8"),
-    "MALFORMED_CHARACTER": (InputError, "the source holds text that is not valid UTF-8"),
-    "SparkContext was shut down": (EngineError, "Spark was stopped while it was in use"),
-    "Master is unresponsive": (EngineError, "the Spark master does not answer: check --master"),
-    "All masters are": (EngineError, "the Spark master does not answer: check --master"),
-}
 
 
 def _time(time: Any) -> Any: ...
@@ -502,27 +455,6 @@ def _package(private: Path) -> Path:
             if file.is_file() and "__pycache__" not in file.parts:
                 packed.write(file, Path("murmurlog") / file.relative_to(home))
     return target
-
-
-@contextmanager
-def translate_errors() -> Iterator[None]:
-    """Spark's errors as ours. Its messages can quote values of the log, so they are dropped."""
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
-    try:
-        yield
-    except (Py4JError, PySparkException) as error:
-        text = str(error)
-        for part, (kind, message) in _ERRORS.items():
-            if part in text:
-                raise kind(message) from None
-        named = getattr(error, "getCondition", getattr(error, "getErrorClass", lambda: None))
-        what = named() or type(error).__name__
-        raise EngineError(
-            f"Spark failed with {what}. Its message may quote rows, so it is not shown here: see "
-            "the logs of the workers, or set spark.log.level"
-        ) from None
 
 
 def spark_schema(schema: pa.Schema) -> Any:
