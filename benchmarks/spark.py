@@ -16,12 +16,13 @@ import ctypes
 import json
 import os
 import re
-import resource
 import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 
 import duckdb
 import pyarrow.parquet as pq
@@ -113,21 +114,34 @@ def _peak(process):
     return int(re.search(r"VmHWM:\s+(\d+)", text)[1]) / 1024
 
 
-def _cpu():
-    """CPU seconds of all processes that this one and its children have started, ended or not."""
-    parents, used = {}, {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text(errors="replace").rpartition(")")[2].split()
-        except OSError:  # it has just ended
-            continue
-        parents[int(stat.parent.name)] = int(fields[1])
-        used[int(stat.parent.name)] = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
-    tree = {os.getpid()}
-    while more := {one for one, parent in parents.items() if parent in tree} - tree:
-        tree |= more
-    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return sum(used[one] for one in tree - {os.getpid()}) + ended.ru_utime + ended.ru_stime
+class Meter(Thread):
+    """Adds up the CPU seconds of all processes that this one and its children start, looking twice a second.
+
+    (The times of ended children, as wait4 has them, lacked those of Python workers of a local master.)
+    """
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.used = {}  # by process and when it started
+
+    def run(self):
+        while True:
+            self.look()
+            time.sleep(0.5)
+
+    def look(self):
+        """The CPU seconds so far."""
+        found = {}
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            with suppress(OSError):  # it has just ended
+                found[int(stat.parent.name)] = stat.read_text().rpartition(")")[2].split()
+        tree = {os.getpid()}
+        while more := {one for one, fields in found.items() if int(fields[1]) in tree} - tree:
+            tree |= more
+        for one in tree - {os.getpid()}:
+            ticks = sum(map(int, found[one][11:13]))
+            self.used[one, found[one][19]] = ticks / os.sysconf("SC_CLK_TCK")
+        return sum(self.used.values())
 
 
 def run(engine, log, out, master, whole):
@@ -154,19 +168,20 @@ def main() -> None:
         engine, log, out, master = options.run
         return run(engine, Path(log), Path(out), master, options.release)
     ctypes.CDLL(None).prctl(BECOME_SUBREAPER, 1, 0, 0, 0)
+    meter = Meter()
+    meter.start()
     with tempfile.TemporaryDirectory() as folder:
         cluster = None if options.local else Cluster(Path(folder))
         try:
             for rows in options.rows:
-                _compare(
-                    rows, Path(folder), cluster.url if cluster else "local[2]", options.release
-                )
+                master = cluster.url if cluster else "local[2]"
+                _compare(rows, Path(folder), master, meter, whole=options.release)
         finally:
             if cluster:
                 cluster.stop()
 
 
-def _compare(rows, folder, master, whole):
+def _compare(rows, folder, master, meter, *, whole):
     log = folder / f"{rows}.parquet"
     pq.write_table(hostile_log(rows, seed=rows), log, compression="zstd", row_group_size=250_000)
     print(f"{rows} rows of hostile text, {log.stat().st_size / 1e6:.0f} MB", flush=True)
@@ -175,12 +190,12 @@ def _compare(rows, folder, master, whole):
         out.mkdir()
         command = [sys.executable, __file__, "--run", engine, str(log), str(out), master]
         command += ["--release"] if whole else []
-        before = _cpu()
+        before = meter.look()
         done = subprocess.run(command, env=environment(), stdout=subprocess.PIPE, check=True)
         found = json.loads(done.stdout.splitlines()[-1])
         time.sleep(10)  # executors end after the driver
         print(
-            f"  {engine:7} {found['seconds']:6.1f} s; CPU s {_cpu() - before:6.1f}; jobs "
+            f"  {engine:7} {found['seconds']:6.1f} s; CPU s {meter.look() - before:6.1f}; jobs "
             f"{found.get('jobs', 0)}; driver's most: Python {found['python']:5.0f} MB, Java "
             f"{found['java']:5.0f} MB; rows {found['rows']}",
             flush=True,

@@ -19,7 +19,7 @@ from murmurlog.logs.encoded import EncodedRows, columns_to_encode, encode
 from murmurlog.logs.engines.protocol import ClusterEngine
 from murmurlog.logs.partitions import load_rows
 
-MOST_BYTES = 1 << 30  # of the rows of a partition, as a worker reads them
+MOST_BYTES = 1 << 28  # of the rows of a partition, as a worker reads them
 PACKED = pa.schema([("packed", pa.binary()), ("rows", pa.int64()), ("counts", pa.string())])
 CLEAN = {
     "user": pa.string(),

@@ -40,7 +40,7 @@ from murmurlog.logs.engines.spark_worker import (
 
 ROWS_A_BATCH = 20_000
 ROWS_A_GROUP = 1_000_000  # of a file that this process writes
-BYTES_A_GROUP = 4 << 20  # of a source's files, for each partition of encoded rows
+BYTES_A_GROUP = 2 << 20  # of a source's files, for each partition of encoded rows
 MOST_GROUPS = 4096
 SHARDS_A_TASK = 4
 SENT = pa.schema([("shard", pa.int32()), ("packed", pa.binary())])
@@ -63,16 +63,16 @@ SETTINGS = {
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(ROWS_A_BATCH),
 }
-# Java compiles for short runs: its second compiler, which takes most of the time of a small release, waits
-# for code that runs ten times as often as by default.
-COMPILING = (
+# Java compiles for short runs: its second compiler took most of the time of a small release. The driver, which
+# plans and moves rows of bytes, does without; on executors it waits for code that runs ten times as often.
+EXECUTORS = (
     "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
     "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
 )
 AT_START = {
     "spark.app.name": "murmurlog",
-    "spark.driver.defaultJavaOptions": COMPILING,
-    "spark.executor.defaultJavaOptions": COMPILING,
+    "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1",
+    "spark.executor.defaultJavaOptions": EXECUTORS,
     "spark.ui.enabled": "false",  # it would show query plans to anyone who opens the port
     "spark.ui.showConsoleProgress": "false",
 }

@@ -35,6 +35,7 @@ from murmurlog.privacy.counts import GRID
 from murmurlog.privacy.rounds import FULL
 from murmurlog.privacy.sampler import Entropy
 
+PARTITIONS_A_SHARD = 8  # each partition sends a row to each shard
 GOING_ON = pa.schema([(name, pa.int64()) for name in ("item", "attention", "remembered", "pool")])
 
 
@@ -59,7 +60,7 @@ def hold_on_cluster(kept: ClusterBounded, items: Items, *, entropy: Entropy) -> 
         hold_partition, finder=kept.items.finder, first=kept.first, names=kept.keys, key=key
     )
     held = log.partitions.map(hold, HELD)
-    bits = max(2, (log.partitions.count - 1).bit_length())
+    bits = max(2, (log.partitions.count // PARTITIONS_A_SHARD).bit_length())
     work = partial(sum_first, attention=FULL, grid=GRID, bits=bits)
     first = engine.exchange(held, work, add_first, FIRST, shards=1 << bits)
     counts = [row for batch in engine.read(first, "items", "alike") for row in batch.to_pylist()]
