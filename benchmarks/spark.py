@@ -1,14 +1,18 @@
-"""Tallies of one log by DuckDB and by Spark, held against each other row by row, and what they cost.
+"""One log by DuckDB and by Spark: the same tallies row by row, and what they or a whole release cost.
 
-    python benchmarks/spark.py [--rows 1000000 5000000] [--rounds]
+    python benchmarks/spark.py [--rows 1000000 5000000] [--release] [--local]
 
-Invents logs full of hostile text (tests/support/hostile.py), starts a cluster of one master and two workers
-on loopback, counts queries and clicks with both engines in processes of their own, and prints the
-number of rows that differ. Memory is the most that the driver held: its Python and its Java. With
---rounds it is queries by the mechanism `rounds` instead, noise and all, which no two runs publish alike.
+Invents logs full of hostile text (tests/support/hostile.py) and starts a cluster of one master and two workers
+on loopback; with --local the master is local[2]. Both engines count queries and clicks in processes of
+their own, and the number of rows that differ is printed. With --release it is the default release
+instead, queries and clicks by `rounds` at epsilon 1, which no two runs publish alike.
+
+CPU seconds are those of all processes: the driver's Python and Java, the workers, and their Python. Memory is
+the most that the driver held. Linux only.
 """
 
 import argparse
+import ctypes
 import json
 import os
 import re
@@ -16,7 +20,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 
 import duckdb
 import pyarrow.parquet as pq
@@ -34,10 +40,11 @@ from murmurlog.logs.engines.spark import connect as connect_spark
 from murmurlog.logs.log import read
 from murmurlog.logs.screen import load
 from murmurlog.logs.source import find
-from murmurlog.mechanisms import Rounds, View
-from murmurlog.privacy.sampler import SeededEntropy, SystemEntropy
+from murmurlog.privacy.sampler import SeededEntropy
+from murmurlog.publishing.release import release
 
 COUNTED = (("query", "first"), ("click", "random"))
+BECOME_SUBREAPER = 36  # of prctl: processes whose parent ended become children of this one
 
 
 def count(engine, log, out):
@@ -57,26 +64,38 @@ def count(engine, log, out):
     return _taken(started, sizes)
 
 
-def play(engine, log, out):
-    """Queries by `rounds`; returns what it took."""
+def publish(engine, log, out, master):
+    """The default release; returns what it took."""
     started = time.monotonic()
-    rows = read(find(str(log)), engine=engine, screen=load())
-    mechanism = Rounds.solve(epsilon=1.0, delta=1e-6, d=Rounds.usual_bound)
-    entropy = SystemEntropy()
-    held = mechanism.gather(rows, View(kind="query", way="first"), entropy=entropy)
-    published = mechanism.release(held, entropy=entropy)
-    return _taken(started, {"items": held.size, "published": published.num_rows})
+    asked = {} if engine == "duckdb" else {"engine": "spark", "master": master, "scratch": str(out)}
+    jobs = _count_jobs() if asked else []
+    made = release(
+        str(log), out=out / "bundle", tables=["query", "click"], epsilon=1, delta=1e-6, **asked
+    )
+    return _taken(started, dict(made.rows)) | {"jobs": sum(jobs)}
+
+
+def _count_jobs():
+    """A list that gets the number of Spark's jobs when its session ends."""
+    from pyspark import SparkContext
+
+    jobs, stop = [], SparkContext.stop
+
+    def count_and_stop(context):
+        jobs.append(len(context.statusTracker().getJobIdsForGroup(None)))
+        stop(context)
+
+    SparkContext.stop = count_and_stop
+    return jobs
 
 
 def _taken(started, sizes):
-    seconds = time.monotonic() - started
     java = _java()
     return {
-        "seconds": seconds,
+        "seconds": time.monotonic() - started,
         "rows": sizes,
         "python": _peak(os.getpid()),
         "java": _peak(java) if java else 0.0,
-        "cpu": _cpu(os.getpid()) + (_cpu(java) if java else 0.0),
     }
 
 
@@ -95,62 +114,93 @@ def _peak(process):
     return int(re.search(r"VmHWM:\s+(\d+)", text)[1]) / 1024
 
 
-def _cpu(process):
-    """CPU seconds of a process and of its children that have ended."""
-    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+class Meter(Thread):
+    """Adds up the CPU seconds of all processes that this one and its children start, looking twice a second.
+
+    (The times of ended children, as wait4 has them, lacked those of Python workers of a local master.)
+    """
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.used = {}  # by process and when it started
+
+    def run(self):
+        while True:
+            self.look()
+            time.sleep(0.5)
+
+    def look(self):
+        """The CPU seconds so far."""
+        found = {}
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            with suppress(OSError):  # it has just ended
+                found[int(stat.parent.name)] = stat.read_text().rpartition(")")[2].split()
+        tree = {os.getpid()}
+        while more := {one for one, fields in found.items() if int(fields[1]) in tree} - tree:
+            tree |= more
+        for one in tree - {os.getpid()}:
+            ticks = sum(map(int, found[one][11:13]))
+            self.used[one, found[one][19]] = ticks / os.sysconf("SC_CLK_TCK")
+        return sum(self.used.values())
 
 
-def run(engine, log, out, master, work):
+def run(engine, log, out, master, whole):
     """One engine, in this process."""
-    if engine == "duckdb":
+    if whole:
+        found = publish(engine, log, out, master)
+    elif engine == "duckdb":
         with connect() as duck:
-            found = work(duck, log, out)
+            found = count(duck, log, out)
     else:
         with connect_spark(master=master, scratch_at=str(out)) as spark:
-            found = work(spark, log, out)
+            found = count(spark, log, out)
     print(json.dumps(found))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000, 5_000_000])
-    parser.add_argument("--rounds", action="store_true")
+    parser.add_argument("--release", action="store_true")
+    parser.add_argument("--local", action="store_true")
     parser.add_argument("--run", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.run:
         engine, log, out, master = options.run
-        return run(engine, Path(log), Path(out), master, play if options.rounds else count)
+        return run(engine, Path(log), Path(out), master, options.release)
+    ctypes.CDLL(None).prctl(BECOME_SUBREAPER, 1, 0, 0, 0)
+    meter = Meter()
+    meter.start()
     with tempfile.TemporaryDirectory() as folder:
-        cluster = Cluster(Path(folder))
+        cluster = None if options.local else Cluster(Path(folder))
         try:
             for rows in options.rows:
-                _compare(rows, Path(folder), cluster, options.rounds)
+                master = cluster.url if cluster else "local[2]"
+                _compare(rows, Path(folder), master, meter, whole=options.release)
         finally:
-            cluster.stop()
+            if cluster:
+                cluster.stop()
 
 
-def _compare(rows, folder, cluster, rounds):
+def _compare(rows, folder, master, meter, *, whole):
     log = folder / f"{rows}.parquet"
-    pq.write_table(hostile_log(rows, seed=rows), log, compression="zstd")
+    pq.write_table(hostile_log(rows, seed=rows), log, compression="zstd", row_group_size=250_000)
     print(f"{rows} rows of hostile text, {log.stat().st_size / 1e6:.0f} MB", flush=True)
     for engine in ("duckdb", "spark"):
         out = folder / f"{engine}-{rows}"
         out.mkdir()
-        command = [sys.executable, __file__, "--run", engine, str(log), str(out), cluster.url]
-        command += ["--rounds"] if rounds else []
-        before = sum(_cpu(worker.pid) for worker in cluster.workers)
+        command = [sys.executable, __file__, "--run", engine, str(log), str(out), master]
+        command += ["--release"] if whole else []
+        before = meter.look()
         done = subprocess.run(command, env=environment(), stdout=subprocess.PIPE, check=True)
         found = json.loads(done.stdout.splitlines()[-1])
-        time.sleep(5)  # executors end after the driver
-        workers = sum(_cpu(worker.pid) for worker in cluster.workers) - before
+        time.sleep(10)  # executors end after the driver
         print(
-            f"  {engine:7} {found['seconds']:6.1f} s; CPU s: driver {found['cpu']:5.1f}, workers "
-            f"{workers:5.1f}; driver's most: Python {found['python']:5.0f} MB, Java "
-            f"{found['java']:5.0f} MB; items {found['rows']}",
+            f"  {engine:7} {found['seconds']:6.1f} s; CPU s {meter.look() - before:6.1f}; jobs "
+            f"{found.get('jobs', 0)}; driver's most: Python {found['python']:5.0f} MB, Java "
+            f"{found['java']:5.0f} MB; rows {found['rows']}",
             flush=True,
         )
-    for kind, _ in () if rounds else COUNTED:
+    for kind, _ in () if whole else COUNTED:
         one, other = (
             f"'{folder}/{engine}-{rows}/{kind}.parquet'" for engine in ("duckdb", "spark")
         )

@@ -27,7 +27,8 @@ import murmurlog.logs.partitions
 from murmurlog.bundle.canonical import CANONICAL, canonical
 from murmurlog.bundle.keys import clean_url
 from murmurlog.bundle.schema import BY_VALUE
-from murmurlog.counting.bound import EncodedBounded, bound, first_items
+from murmurlog.counting.bound import EncodedBounded, bound
+from murmurlog.counting.first_items import first_items
 from murmurlog.counting.holdings import Holdings
 from murmurlog.counting.items import EncodedItems, items
 from murmurlog.counting.tally import tally

@@ -13,7 +13,7 @@ from collections import Counter
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime
-from functools import partial
+from functools import partial, partialmethod
 from unittest.mock import patch
 
 import numpy as np
@@ -30,6 +30,7 @@ from murmurlog.mechanisms.public_pools import PublicPool
 from murmurlog.mechanisms.rounds import mechanism as rounds
 from murmurlog.mechanisms.rounds import streaming as streamed
 from murmurlog.mechanisms.rounds import weights as spread
+from murmurlog.mechanisms.rounds.cluster import ClusterRounds
 from murmurlog.mechanisms.rounds.holders import find_holders
 from murmurlog.privacy.counts import GRID
 from murmurlog.privacy.sampler import SeededEntropy
@@ -79,15 +80,30 @@ def played(engine, path, kind, unit, d, way="first", dense=False, pool=(), earli
         sums.append(sorted([texts[item], int(exact[item])] for item in np.flatnonzero(exact)))
         return exact + spread.by_item(held, table, f"n{len(sums)}")
 
+    def told_of_shards(real, source, **options):
+        """The same where sums come from workers."""
+        shards = [*real(source, **options)]
+        exact = pa.Table.from_batches(shards)
+        noise = engine.batches(table.select("item", noise=f"n{len(sums) + 1}"))
+        of = {row["item"]: row["noise"] for batch in noise for row in batch.to_pylist()}
+        weights = zip(exact["item"].to_pylist(), exact["weight"].to_pylist(), strict=True)
+        sums.append(sorted([texts[item], weight] for item, weight in weights))
+        for shard in shards:
+            items, given = (shard.column(name).to_pylist() for name in ("item", "weight"))
+            noised = [weight + of[item] for item, weight in zip(items, given, strict=True)]
+            yield shard.set_column(1, "weight", pa.array(noised, pa.int64()))
+
     def draw(*, count, **_):
         draws.append(count)
         return np.zeros(count, np.int64)
 
-    summed, weighed = streamed.summed_weights, spread.weights
+    summed, weighed, sharded = streamed.summed_weights, spread.weights, ClusterRounds.sums
     with ExitStack() as stack:
         note = partial(told, summed), partial(told_of_arrays, weighed)
         stack.enter_context(patch.object(streamed, "summed_weights", note[0]))
         stack.enter_context(patch.object(spread, "weights", note[1]))
+        shards = partialmethod(partial(told_of_shards, sharded))
+        stack.enter_context(patch.object(ClusterRounds, "sums", shards))
         for module in (rounds, streamed):
             stack.enter_context(patch.object(module, "draw", draw))
         released = mechanism.release(held, entropy=SeededEntropy(1))
@@ -116,11 +132,11 @@ def _table_of_noise(engine, texts, scales):
     return engine.keep(pa.table({"item": list(texts), **columns}))
 
 
-def on_duckdb(requests, **more):
+def on_duckdb(requests, connected=connect, **more):
     """The same in this process, an engine for each request."""
     found = []
     for request in requests:
-        with connect() as engine:
+        with connected() as engine:
             found.append(played(engine, **request, **more))
     return json.loads(json.dumps(found))
 

@@ -11,28 +11,25 @@ from functools import cached_property, partial
 from typing import Any, TypeAlias
 
 import ibis
-import numpy as np
 import pyarrow as pa
 
 from murmurlog.bundle.schema import SEPARATOR, WAYS
-from murmurlog.counting.choice import KEY_BYTES, ChoiceKey, choose, with_order
+from murmurlog.counting.choice import KEY_BYTES, ChoiceKey, with_order
+from murmurlog.counting.first_items import (
+    Bounder,
+    FirstItems,
+    apply_to_bounded,
+    bounded_rows,
+    count_units,
+)
 from murmurlog.counting.holdings import Holdings
 from murmurlog.counting.items import EncodedItems, Items
-from murmurlog.counting.sorting import group, in_time, sort_ties
-from murmurlog.errors import EngineError, InputError, UsageError
-from murmurlog.logs.encoded import EncodedRows, Integers, Mask
-from murmurlog.logs.engines.protocol import Engine, LocalEngine
+from murmurlog.errors import InputError, UsageError
+from murmurlog.logs.encoded import EncodedRows
+from murmurlog.logs.engines.protocol import ClusterEngine, Engine, LocalEngine
+from murmurlog.logs.log import ClusterLog
 from murmurlog.logs.partitions import map_file
 from murmurlog.privacy.sampler import Entropy
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class FirstItems:
-    """A row for each item that is kept, unit by unit and in the unit's own order; all are codes."""
-
-    unit: Integers
-    item: Integers
-    place: Integers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,10 +73,12 @@ class EncodedBounded(_Description):
 
     @cached_property
     def table(self) -> Any:
-        return self.engine.show(_rows(self.keys, self.holdings, self.first, places=self.places))
+        return self.engine.show(
+            bounded_rows(self.keys, self.holdings, self.first, places=self.places)
+        )
 
     def count_units(self) -> Any:
-        return self.engine.show(_count(self.keys, self.holdings, self.first))
+        return self.engine.show(count_units(self.keys, self.holdings, self.first))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,13 +98,10 @@ class PartitionedBounded(_Description):
 
     @cached_property
     def table(self) -> Any:
-        return self._store(partial(_rows, places=self.places))
+        return self._store(partial(bounded_rows, places=self.places))
 
     def count_units(self) -> Any:
-        # No unit is in two partitions, so the units of an item are those of the partitions together.
-        counts = self._store(_count)
-        summed = counts.group_by(list(self.keys)).aggregate(users=counts.users.sum())
-        return self.engine.materialise(summed.cast({"users": "int64"}))
+        return _add_up(self.engine, self._store(count_units), self.keys)
 
     def _store(self, make: Callable[[tuple[str, ...], Holdings, FirstItems], pa.Table]) -> Any:
         """What is made of each partition, together as a table of the engine that stays on disk."""
@@ -117,7 +113,44 @@ class PartitionedBounded(_Description):
         return self.engine.show(pa.concat_tables(stored))
 
 
-Bounded: TypeAlias = TableBounded | EncodedBounded | PartitionedBounded
+@dataclass(frozen=True, kw_only=True)
+class ClusterBounded(_Description):
+    """Bounded items of a log whose partitions the workers of a cluster hold; computed there when used."""
+
+    engine: ClusterEngine
+    items: EncodedItems
+    log: ClusterLog
+    first: Bounder
+
+    @cached_property
+    def table(self) -> Any:
+        names = [("unit", pa.string()), *((key, self._kind) for key in self.keys)]
+        schema = pa.schema(names + [("place", pa.int32())] * self.first.places)
+        return self._map(bounded_rows, schema, places=self.first.places)
+
+    def count_units(self) -> Any:
+        schema = pa.schema([*((key, self._kind) for key in self.keys), ("users", pa.int64())])
+        return _add_up(self.engine, self._map(count_units, schema), self.keys)
+
+    @property
+    def _kind(self) -> pa.DataType:
+        return pa.list_(pa.string()) if self.kind == "session" else pa.string()
+
+    def _map(self, work: Callable[..., pa.Table], schema: pa.Schema, **more: Any) -> Any:
+        """A table of what a function makes of the keys, holdings and bounded items of each partition."""
+        work = partial(work, self.keys, **more)
+        return self.log.partitions.map(
+            partial(apply_to_bounded, finder=self.items.finder, first=self.first, work=work), schema
+        )
+
+
+def _add_up(engine: Engine, counts: Any, keys: tuple[str, ...]) -> Any:
+    """The counts of all partitions: no unit is in two, so the units of an item are those of all together."""
+    summed = counts.group_by(list(keys)).aggregate(users=counts.users.sum())
+    return engine.materialise(summed.cast({"users": "int64"}))
+
+
+Bounded: TypeAlias = TableBounded | EncodedBounded | PartitionedBounded | ClusterBounded
 
 
 def choose_way(way: str | None, *, timed: bool) -> str:
@@ -202,123 +235,18 @@ def _with_order(items: Items, distinct: Any, key: ChoiceKey) -> Any:
 
 def _bound_encoded(
     items: EncodedItems, *, per_user: int, places: bool, key: ChoiceKey | None
-) -> EncodedBounded | PartitionedBounded:
+) -> EncodedBounded | PartitionedBounded | ClusterBounded:
     """The first distinct items of each unit (with a key: in its order), by sorting codes."""
-    engine, keys = items.log.engine, items.keys
+    keys = items.keys
     description: dict[str, Any] = {
-        "engine": engine, "kind": items.kind, "keys": keys, "unit": items.unit,
+        "engine": items.log.engine, "kind": items.kind, "keys": keys, "unit": items.unit,
         "per_user": per_user, "way": "random" if key else "first", "count": "users",
     }  # fmt: skip
 
-    def first(held: Holdings) -> FirstItems:
-        if key is not None:
-            return chosen_items(held, key=key, per_unit=per_user, places=places)
-        return first_items(
-            unit=held.unit,
-            time=held.time,
-            item=held.item,
-            per_unit=per_user,
-            ranks=held.ranks,
-            places=places,
-        )
-
+    first = Bounder(per_unit=per_user, key=key, places=places)
+    if isinstance(items.log, ClusterLog):
+        return ClusterBounded(**description, items=items, log=items.log, first=first)
     if isinstance(items.log.encoded, EncodedRows):
         (held,) = items.holdings()
         return EncodedBounded(**description, holdings=held, first=first(held), places=places)
     return PartitionedBounded(**description, holdings=items.holdings, first=first, places=places)
-
-
-def _rows(keys: tuple[str, ...], held: Holdings, kept: FirstItems, *, places: bool) -> pa.Table:
-    """Unit, keys and, with `places`, place; no string is copied."""
-    columns = {"unit": held.names(kept.unit)}
-    for name, key in zip(keys, held.keys, strict=True):
-        columns[name] = key.at(kept.item).column()
-    if places:
-        columns["place"] = pa.array(kept.place)
-    return pa.table(columns)
-
-
-def _count(keys: tuple[str, ...], held: Holdings, kept: FirstItems) -> pa.Table:
-    """How many units hold each item: a unit's items are distinct, so each row is one unit."""
-    users = np.bincount(kept.item)
-    some = np.flatnonzero(users)
-    columns = {
-        name: key.texts.take(pa.array(key.codes[some]))
-        for name, key in zip(keys, held.keys, strict=True)
-    }
-    return pa.table(columns | {"users": pa.array(users[some], pa.int64())})
-
-
-def chosen_items(held: Holdings, *, key: ChoiceKey, per_unit: int, places: bool) -> FirstItems:
-    """The first `per_unit` distinct items of each unit in the order of the random bound."""
-    unit, item, place = choose(
-        unit=held.unit,
-        item=held.item,
-        per_unit=per_unit,
-        unit_hashes=partial(held.unit_hashes, key=key),
-        item_hashes=partial(held.item_hashes, key=key),
-        ranks=held.ranks,
-        places=places,
-    )
-    _check(unit, per_unit)
-    return FirstItems(unit=unit, item=item, place=place)
-
-
-def _check(units: Integers, per_unit: int) -> None:
-    """The proofs depend on the bound, so the result is checked."""
-    if len(units) and np.bincount(units).max() > per_unit:
-        raise EngineError(f"bounding left a unit more than {per_unit} items: this is a bug")
-
-
-def first_items(
-    *,
-    unit: Integers,
-    time: Integers,
-    item: Integers,
-    per_unit: int,
-    ranks: Callable[[Integers], Integers],
-    places: bool,
-) -> FirstItems:
-    """The first `per_unit` distinct items of each unit.
-
-    `ranks` gives the ranks of distinct items in the order of their keys' bytes. Codes follow the
-    order in which rows were read, which other units' rows can change (A7), so they never decide:
-    `ranks` orders a unit's rows of one time. Without `places` that is done only where it decides
-    which items are kept.
-    """
-    if len(unit) == 0:
-        none = np.zeros(0, np.int64)
-        return FirstItems(unit=none, item=none, place=none.astype(np.int32))
-    order, units, alike = in_time(unit, time)
-    rows = np.bincount(units)
-    if not places:
-        # A unit with no more rows than it may keep keeps every item, in whatever order.
-        alike &= (rows > per_unit)[units[1:]]
-    if alike.any():
-        order = sort_ties(order, alike, item, ranks)
-    items = item[order]
-    del order, alike
-    new = _first_of_each(units, items)
-    # How many distinct items of its unit there are up to each row.
-    so_far = np.zeros(len(new) + 1, np.int32 if len(new) < 1 << 31 else np.int64)
-    np.cumsum(new, out=so_far[1:])
-    before = so_far[np.cumsum(rows) - rows]
-    kept = np.flatnonzero(new)
-    place = so_far[kept] - before[units[kept]]
-    few = place < per_unit
-    kept, place = kept[few], place[few]
-    _check(units[kept], per_unit)
-    # One type whatever the rows are: partitions of a log are concatenated.
-    return FirstItems(unit=units[kept], item=items[kept], place=place.astype(np.int32, copy=False))
-
-
-def _first_of_each(units: Integers, items: Integers) -> Mask:
-    """Whether a row is the first of its unit with its item; rows are sorted by unit."""
-    # Rows with one item, by position: those of one unit are adjacent, too, the first in front.
-    at, items = group(items)
-    same = items[1:] == items[:-1]
-    holder = units[at]
-    same &= holder[1:] == holder[:-1]
-    new = np.ones(len(items), bool)
-    new[at[1:][same]] = False
-    return new

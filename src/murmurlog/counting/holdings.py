@@ -5,6 +5,7 @@ Gives the same items as the Ibis expressions of `items`, for the most common tab
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
 
 import numpy as np
@@ -125,6 +126,24 @@ class Cuts:
 
     gap: int  # microseconds: the longest within a session
     longest: int | None  # queries of a session
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finder:
+    """Finds the items of every unit in encoded rows; a value that can be sent to workers."""
+
+    kind: str
+    unit: str
+    known: pa.Array | None  # only clicks, pairs and sessions of these queries
+    cuts: Cuts
+    since: datetime | None  # only rows from then on
+    excluded: pa.Table | None  # keys that are left out
+
+    def __call__(self, rows: EncodedRows) -> Holdings:
+        if self.since is not None:
+            rows = rows.since(self.since)
+        held = find_holdings(rows, kind=self.kind, unit=self.unit, known=self.known, cuts=self.cuts)
+        return held if self.excluded is None else held.without(self.excluded)
 
 
 def find_holdings(

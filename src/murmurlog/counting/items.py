@@ -17,11 +17,11 @@ import pyarrow as pa
 from murmurlog.bundle.keys import keywords
 from murmurlog.bundle.options import GAP
 from murmurlog.bundle.schema import KEYS, SEVERAL, By, keys_of
-from murmurlog.counting.holdings import MAKERS, PERIODS, Cuts, Holdings, find_holdings
+from murmurlog.counting.holdings import MAKERS, PERIODS, Cuts, Finder, Holdings
 from murmurlog.counting.public_sets.labels import Labels
 from murmurlog.errors import InputError, UsageError, did_you_mean
 from murmurlog.logs.engines.protocol import Engine
-from murmurlog.logs.log import EncodedLog, Log
+from murmurlog.logs.log import ClusterLog, EncodedLog, Log
 from murmurlog.logs.source import Source
 from murmurlog.privacy import UNITS
 
@@ -53,7 +53,7 @@ class TableItems(_Description):
 class EncodedItems(_Description):
     """The same where an encoded log holds the items."""
 
-    log: EncodedLog
+    log: EncodedLog | ClusterLog
     gap: float
     longest: int | None
     known: pa.Table | None  # only clicks of these queries
@@ -71,16 +71,27 @@ class EncodedItems(_Description):
             rows = rows.anti_join(self.engine.keep(self.excluded), list(self.keys))
         return rows.select("unit", "time", *self.keys, *self.also)
 
+    @property
+    def finder(self) -> Finder:
+        """How the items of a partition are found."""
+        return Finder(
+            kind=self.kind,
+            unit=self.unit,
+            known=None if self.known is None else self.known["query"].combine_chunks(),
+            cuts=Cuts(gap=_longest(self.gap), longest=self.longest),
+            since=self.since,
+            excluded=self.excluded,
+        )
+
     def holdings(self) -> Iterator[Holdings]:
         """The items as codes, one partition of the log after the other; no unit is in two."""
-        known = None if self.known is None else self.known["query"].combine_chunks()
-        for rows in self.log.encoded.partitions():
-            if self.since is not None:
-                rows = rows.since(self.since)
-            cuts = Cuts(gap=_longest(self.gap), longest=self.longest)
-            held = find_holdings(rows, kind=self.kind, unit=self.unit, known=known, cuts=cuts)
-            yield held if self.excluded is None else held.without(self.excluded)
-            del rows, held  # before the next partition is loaded
+        if isinstance(self.log, EncodedLog):
+            find = self.finder
+            for rows in self.log.encoded.partitions():
+                held = find(rows)
+                del rows
+                yield held
+                del held  # before the next partition is loaded
 
 
 Items: TypeAlias = TableItems | EncodedItems
@@ -150,7 +161,7 @@ def items(
     keys = keys_of(kind, by)
     description: dict[str, Any] = {"kind": kind, "keys": keys, "unit": unit, "timed": log.has_times}
     encodable = by is None and labels is None and kind in MAKERS and unit in ("user", *PERIODS)
-    if encodable and isinstance(log, EncodedLog):
+    if encodable and isinstance(log, EncodedLog | ClusterLog):
         return EncodedItems(
             engine=log.engine, log=log, known=known, since=since, also=also, gap=gap,
             longest=longest, **description,

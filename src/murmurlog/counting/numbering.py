@@ -14,8 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from murmurlog.bundle.progress import Advance
-from murmurlog.counting.bound import FirstItems, PartitionedBounded
+from murmurlog.counting.bound import PartitionedBounded
 from murmurlog.counting.choice import KEY_BYTES, ChoiceKey
+from murmurlog.counting.first_items import FirstItems
 from murmurlog.counting.holdings import Holdings, join_lists, number_pairs, rank_keys
 from murmurlog.logs.encoded import EncodedColumn, Integers
 from murmurlog.logs.engines.protocol import LocalEngine

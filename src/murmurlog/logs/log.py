@@ -1,7 +1,8 @@
 """A log: clean rows of user, time, query, url and rank, and how many rows were dropped on the way.
 
-There are two types behind the protocol `Log`: `EncodedLog` holds dictionary-encoded rows, in memory
-or in partitions on disk, and `TableLog` a table of any engine. Filtering either gives a `TableLog`.
+There are three types behind the protocol `Log`: `EncodedLog` holds dictionary-encoded rows, in memory
+or in partitions on disk; of a `ClusterLog` workers hold the partitions; `TableLog` has a table of any
+engine. Filtering gives a `TableLog`.
 Rows that cannot be used are dropped and counted by reason; the counts are for the owner and
 never reach a bundle. Steps follow A5: parse, drop rows without a user, normalise record by record.
 Restricting and screening look at one record at a time, too.
@@ -17,10 +18,11 @@ from murmurlog.bundle.keys import check_url_level
 from murmurlog.bundle.progress import measure
 from murmurlog.errors import InputError, UsageError
 from murmurlog.logs.cleaning import Cleaning
+from murmurlog.logs.cluster_partitions import ClusterPartitions, encode_on_workers
 from murmurlog.logs.columns import short
 from murmurlog.logs.duckdb_rows import count_rows, raw_rows
 from murmurlog.logs.encoded import EncodedRows
-from murmurlog.logs.engines.protocol import Engine, LocalEngine
+from murmurlog.logs.engines.protocol import ClusterEngine, Engine, LocalEngine
 from murmurlog.logs.likely_causes import likely_causes
 from murmurlog.logs.partitions import Partitions, encode_log
 from murmurlog.logs.screen import Screen
@@ -127,6 +129,25 @@ class EncodedLog(_Description):
         return self.engine.show(self.encoded.table())
 
 
+@dataclass(frozen=True, kw_only=True)
+class ClusterLog(_Description):
+    """A log whose dictionary-encoded rows the workers of a cluster hold."""
+
+    engine: ClusterEngine
+    partitions: ClusterPartitions
+
+    @property
+    def rows(self) -> int:
+        return self.partitions.rows
+
+    def empty(self) -> Log:
+        return replace(self, partitions=self.partitions.empty())
+
+    @cached_property
+    def table(self) -> Any:
+        return self.partitions.table()
+
+
 def check(
     source: Source,
     *,
@@ -216,11 +237,15 @@ def read_kept(
 def _clean(
     rows: Any, engine: Engine, cleaning: Cleaning, source: Source, advance: Callable[[int], None]
 ) -> Log:
-    """The log of a source's rows: encoded if the engine is local and there is room."""
+    """The log of a source's rows: encoded, here or on the workers, if there is room."""
     local = engine.local
     encoded = None if local is None else encode_log(rows, local, cleaning, advance)
     if local is not None and encoded is not None:
         return EncodedLog(engine=local, encoded=encoded, source=source, **_counts(cleaning))
+    cluster = engine.cluster
+    partitions = None if cluster is None else encode_on_workers(rows, cluster, cleaning)
+    if cluster is not None and partitions is not None:
+        return ClusterLog(engine=cluster, partitions=partitions, source=source, **_counts(cleaning))
     table = clean_table(rows, engine, cleaning)
     return TableLog(engine=engine, table=table, source=source, **_counts(cleaning))
 

@@ -52,7 +52,7 @@ class Partitions:
     def partitions(self) -> Iterator[EncodedRows]:
         """The partitions, one after the other."""
         for file in self.files:
-            yield _load(map_file(file))
+            yield load_rows(map_file(file))
 
 
 def map_file(file: Path) -> pa.Table:
@@ -165,7 +165,7 @@ def _encode_file(
     return Partitions(files=tuple(files), rows=rows)
 
 
-def _load(table: pa.Table) -> EncodedRows:
+def load_rows(table: pa.Table) -> EncodedRows:
     """The rows whose `EncodedRows.table` this is."""
     columns = {name: table[name].combine_chunks() for name in table.column_names}
     time = columns["time"].view(pa.int64())

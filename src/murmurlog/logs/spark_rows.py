@@ -30,8 +30,8 @@ from murmurlog.logs.engines.spark import (
     SparkEngine,
     literal,
     spark_schema,
-    translate_errors,
 )
+from murmurlog.logs.engines.spark_errors import translate_errors
 from murmurlog.logs.engines.spark_worker import run_duckdb
 from murmurlog.logs.options import SourceOptions
 from murmurlog.logs.parquet_types import INT96, NOTHING, Kind, types_of
@@ -257,7 +257,7 @@ def _through_this_process(
         with pq.ParquetWriter(file, schema) as out:
             for batch in duck.batches(rows):
                 out.write_batch(batch.cast(schema))
-    return engine.adopt(file)
+    return engine.adopt(file, schema)
 
 
 def _arrow(rows: Any) -> pa.Schema:

@@ -65,6 +65,10 @@ class DuckEngine:
     def local(self) -> "DuckEngine":
         return self
 
+    @property
+    def cluster(self) -> None:
+        return None
+
     def new_name(self) -> str:
         """A name that no table of the engine has."""
         self._tables += 1

@@ -25,6 +25,10 @@ class Engine(Protocol):
         """The engine itself if it shares the memory and the disk of this process, else None."""
 
     @property
+    def cluster(self) -> "ClusterEngine | None":
+        """The engine itself if workers of its own run Python functions, else None."""
+
+    @property
     def dense(self) -> bool:
         """Whether `number_rows` gives 0, 1, .. without gaps."""
 
@@ -84,3 +88,47 @@ class LocalEngine(Engine, Protocol):
 
     def halve_memory(self) -> AbstractContextManager[None]:
         """Temporarily halves the engine's memory limit; it spills what it holds beyond."""
+
+
+Work = Callable[["Iterator[pa.RecordBatch]"], "Iterator[pa.RecordBatch]"]
+
+
+class SharedTable(Protocol):
+    """An Arrow table that workers can open; a value that can be sent to them."""
+
+    def open(self) -> "pa.Table": ...
+
+
+class ClusterEngine(Engine, Protocol):
+    """An engine whose workers run Python functions on streams of Arrow batches.
+
+    The functions must be deterministic: a task that is lost is repeated. Their results are kept. A row of
+    bytes is never divided between tasks, so what belongs together is packed into one.
+    """
+
+    def group_rows(self, rows: Any, by: str, work: Work, schema: "pa.Schema") -> Any:
+        """What `work` makes of each group of rows; rows with one value of `by` are in one group."""
+
+    def map_stream(self, source: Any, work: Work, schema: "pa.Schema") -> Any:
+        """What `work` makes of the rows of `source`, as many at a time as a task has."""
+
+    def exchange(
+        self, source: Any, work: Work, then: Work, schema: "pa.Schema", *, shards: int
+    ) -> Any:
+        """What `then` makes of the rows (shard, bytes) that `work` makes of the rows of `source`.
+
+        Rows of one shard come to one task together, which may get several shards.
+        """
+
+    def unpack(self, source: Any, work: Work, schema: "pa.Schema") -> Any:
+        """The same as `map_stream`, but it is computed whenever it is used."""
+
+    def read(self, table: Any, *columns: str) -> "Iterator[pa.RecordBatch]":
+        """Some columns of a table that was kept, in no particular order."""
+
+    def share(self, schema: "pa.Schema", batches: "Iterable[pa.RecordBatch]") -> SharedTable:
+        """The batches as a table that workers can open, a chunk for each; the batches are on disk here."""
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks run at the same time."""

@@ -13,7 +13,7 @@ import shutil
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -25,13 +25,25 @@ import pyarrow.parquet as pq
 
 from murmurlog.bundle.keys import NORMALISER, normalise
 from murmurlog.bundle.scratch import PREFIX, scratch
-from murmurlog.errors import EngineError, InputError, MurmurlogError, UsageError
+from murmurlog.errors import EngineError, UsageError
+from murmurlog.logs.engines.protocol import SharedTable, Work
 from murmurlog.logs.engines.self_test import HOSTILE, self_test
-from murmurlog.logs.engines.spark_worker import apply_to_each, ipc, normalise_texts, pack, unpack
+from murmurlog.logs.engines.spark_errors import translate_errors
+from murmurlog.logs.engines.spark_worker import (
+    BroadcastTable,
+    MappedTable,
+    apply_to_each,
+    check_normaliser,
+    normalise_texts,
+    pack,
+)
 
 ROWS_A_BATCH = 20_000
 ROWS_A_GROUP = 1_000_000  # of a file that this process writes
-CHUNK = 50_000  # rows that go to the workers together
+BYTES_A_GROUP = 2 << 20  # of a source's files, for each partition of encoded rows
+MOST_GROUPS = 4096
+SHARDS_A_TASK = 4
+SENT = pa.schema([("shard", pa.int32()), ("packed", pa.binary())])
 ROW_GROUP = 16 << 20  # bytes; a stream holds about one row group
 IPC = "ipc binary"  # the schema of Arrow batches on their way
 # Settings that override the cluster's defaults.
@@ -51,8 +63,16 @@ SETTINGS = {
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(ROWS_A_BATCH),
 }
+# Java compiles for short runs: its second compiler took most of the time of a small release. The driver, which
+# plans and moves rows of bytes, does without; on executors it waits for code that runs ten times as often.
+EXECUTORS = (
+    "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
+    "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
+)
 AT_START = {
     "spark.app.name": "murmurlog",
+    "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1",
+    "spark.executor.defaultJavaOptions": EXECUTORS,
     "spark.ui.enabled": "false",  # it would show query plans to anyone who opens the port
     "spark.ui.showConsoleProgress": "false",
 }
@@ -71,62 +91,6 @@ LITERALLY = {
     "fs.file.impl.disable.cache": "true",
 }
 PIP = "pip install 'murmurlog[spark]'"
-# Errors of Spark by a part of their text, and the messages shown instead, since Spark's own can
-# quote rows.
-_ERRORS: Mapping[str, tuple[type[MurmurlogError], str]] = {
-    "No space left": (EngineError, "the disk of the scratch folder or of a worker is full"),
-    "OutOfMemoryError": (
-        EngineError,
-        "Spark ran out of memory: raise spark.executor.memory or spark.driver.memory",
-    ),
-    "TIMESTAMP(NANOS": (
-        InputError,
-        "the source has times in nanoseconds, which Spark does not read: write them in microseconds",
-    ),
-    "PARQUET_TYPE_ILLEGAL": (
-        InputError,
-        "the source has a column of a type that Spark does not read, such as uuid, float16 or time: "
-        "write it as text, or use --engine duckdb",
-    ),
-    "exceeds max precision": (
-        InputError,
-        "the source has decimals of more than 38 digits, which are not read exactly: write them as "
-        "text",
-    ),
-    "No module named": (
-        EngineError,
-        "the Python of the workers lacks a module. It needs pyarrow, and duckdb if times are text or "
-        "numbers: install both there, or name another Python with PYSPARK_PYTHON",
-    ),
-    "PYTHON_VERSION_MISMATCH": (
-        EngineError,
-        "the workers run another Python than this process: name the same version with "
-        "PYSPARK_PYTHON",
-    ),
-    "Cannot run program": (
-        EngineError,
-        "the workers have no such Python: name theirs with PYSPARK_PYTHON",
-    ),
-    "another normaliser": (
-        EngineError,
-        "the workers' Python has other Unicode tables than this process: use one version of Python",
-    ),
-    "ermission denied": (
-        EngineError,
-        "the scratch folder cannot be written by the workers: they must run as the same user",
-    ),
-    "CANNOT_MERGE": (InputError, "the files of the source have columns of different types"),
-    "FAILED_READ_FILE": (
-        InputError,
-        "a file of the source is damaged, or changed while it was read",
-    ),
-    "is not a Parquet file": (InputError, "a file of the source is not Parquet"),
-    "UnicodeDecodeError": (InputError, "the source holds text that is not valid UTF-8"),
-    "MALFORMED_CHARACTER": (InputError, "the source holds text that is not valid UTF-8"),
-    "SparkContext was shut down": (EngineError, "Spark was stopped while it was in use"),
-    "Master is unresponsive": (EngineError, "the Spark master does not answer: check --master"),
-    "All masters are": (EngineError, "the Spark master does not answer: check --master"),
-}
 
 
 def _time(time: Any) -> Any: ...
@@ -154,6 +118,10 @@ class SparkEngine:
         self.folder = folder  # where workers write; deleted with the engine
         self.private = private  # a folder of this machine; deleted with the engine
         self._tables = 0
+        self._kept: dict[str, str] = {}  # the files of tables, by their names
+        # The same folder as a path of this machine, if it is one: Hadoop does not decode a %20.
+        on_disk = re.fullmatch(r"file:/+(?P<path>.*)", folder)
+        self._disk = Path("/" + on_disk["path"]) if on_disk else None
 
     @property
     def version(self) -> str:
@@ -165,21 +133,30 @@ class SparkEngine:
             return self.write(self.session.sql(self.backend.compile(expression)))
 
     def keep(self, table: pa.Table) -> Any:
-        """An Arrow table as a table of the engine."""
-        parts = [(ipc(batch),) for batch in table.to_batches(max_chunksize=CHUNK)]
-        with translate_errors():
-            sent = self.session.createDataFrame(parts, IPC)
-            return self.write(sent.mapInArrow(unpack, spark_schema(table.schema)))
+        """An Arrow table as a table of the engine, by way of a file on this machine."""
+        return self.store_batches(table.schema, table.to_batches())
 
     def batches(self, expression: Any) -> Iterator[pa.RecordBatch]:
-        """The rows as a stream of Arrow batches, unordered; one partition at a time is in memory."""
-        if not isinstance(expression.op(), ibis.expr.operations.DatabaseTable):
-            expression = self.materialise(
-                expression
-            )  # a task that is repeated must not change the rows
-        schema = expression.schema().to_pyarrow()
+        """The rows as a stream of Arrow batches, unordered; little of them is in memory at a time."""
+        if not isinstance(expression.op(), ibis.expr.operations.DatabaseTable) or (
+            expression.get_name() not in self._kept
+        ):
+            # A task that is repeated must not change the rows.
+            expression = self.materialise(expression)
+        yield from self.read(expression, *expression.columns)
+
+    def read(self, table: Any, *columns: str) -> Iterator[pa.RecordBatch]:
+        """Some columns of a table that was kept, in no particular order."""
+        schema, name = table.select(*columns).schema().to_pyarrow(), table.get_name()
+        if self._disk is not None:  # no job of Spark is needed where this process reads the files
+            path = self._disk / self._kept[name]
+            for file in [path] if path.is_file() else sorted(path.glob("part-*")):
+                with file.open("rb") as opened:
+                    for batch in pq.ParquetFile(opened).iter_batches(ROWS_A_BATCH, columns=columns):
+                        yield batch.select(columns).cast(schema)
+            return
         with translate_errors():
-            rows = self.session.sql(self.backend.compile(expression))
+            rows = self.session.table(name).select(*columns)
             for (one,) in rows.mapInArrow(pack, IPC).toLocalIterator():
                 with pa.ipc.open_stream(one) as stream:
                     for batch in stream:
@@ -193,9 +170,7 @@ class SparkEngine:
         The function runs on the workers, and more than once where a task is lost.
         """
         with translate_errors():
-            rows = self.session.sql(self.backend.compile(source))
-            work = partial(apply_to_each, function=function, normaliser=NORMALISER)
-            return self.write(rows.mapInArrow(work, spark_schema(schema)))
+            return self.map_stream(source, partial(apply_to_each, function=function), schema)
 
     def number_rows(self, expression: Any, name: str) -> Any:
         """The expression's rows, kept, with a whole number in a new column: no two have the same.
@@ -211,11 +186,65 @@ class SparkEngine:
 
     def store_batches(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Any:
         """A stream of Arrow batches as a table, by way of a file on this machine."""
-        file = self.private / "batches.parquet"
+        file = self.private / f"{self._new()}.parquet"
         with pq.ParquetWriter(file, schema) as out:
             for batch in batches:
                 out.write_batch(batch, row_group_size=ROWS_A_GROUP)
-        return self.adopt(file)
+        return self.adopt(file, schema)
+
+    @property
+    def cluster(self) -> "SparkEngine":
+        return self
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks run at the same time."""
+        return int(self.session.sparkContext.defaultParallelism)
+
+    def group_rows(self, rows: Any, by: str, work: Work, schema: pa.Schema) -> Any:
+        """What `work` makes of each group of rows, kept; rows with one value of `by` are in one group."""
+        with translate_errors():
+            frame = self.session.sql(self.backend.compile(rows))
+            size = int(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())
+            groups = min(max(self.tasks, -(-size // BYTES_A_GROUP)), MOST_GROUPS)
+            return self.write(self._map(frame.repartition(groups, by), work, schema))
+
+    def map_stream(self, source: Any, work: Work, schema: pa.Schema) -> Any:
+        """What `work` makes of the rows of a table, as many at a time as a task has; kept."""
+        with translate_errors():
+            return self.write(self._map(self._frame(source), work, schema))
+
+    def exchange(
+        self, source: Any, work: Work, then: Work, schema: pa.Schema, *, shards: int
+    ) -> Any:
+        """What `then` makes of the rows (shard, bytes) that `work` makes, those of a shard together; kept."""
+        with translate_errors():
+            sent = self._map(self._frame(source), work, SENT)
+            together = sent.repartition(max(self.tasks, shards // SHARDS_A_TASK), "shard")
+            return self.write(self._map(together, then, schema))
+
+    def unpack(self, source: Any, work: Work, schema: pa.Schema) -> Any:
+        """What `work` makes of the rows of a table, computed whenever it is used."""
+        with translate_errors():
+            return self.view(self._map(self._frame(source), work, schema))
+
+    def _frame(self, source: Any) -> Any:
+        return self.session.sql(self.backend.compile(source))
+
+    def _map(self, frame: Any, work: Work, schema: pa.Schema) -> Any:
+        checked = partial(check_normaliser, work=work, normaliser=NORMALISER)
+        return frame.mapInArrow(checked, spark_schema(schema))
+
+    def share(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> SharedTable:
+        """The batches as a table that workers can open, a chunk for each."""
+        file = self.private / f"{self._new()}.arrow"
+        with pa.ipc.new_file(file, schema) as out:
+            for batch in batches:
+                out.write_batch(batch)
+        if self._disk is None:
+            sent = self.session.sparkContext.broadcast(file.read_bytes())
+            return BroadcastTable(sent)
+        return MappedTable(str(shutil.move(file, self._disk / file.name)))
 
     def microseconds(self, time: Any) -> Any:
         """A time as whole microseconds since 1970, so that differences are exact."""
@@ -227,6 +256,7 @@ class SparkEngine:
         path = f"{self.folder}/{name}"
         with translate_errors():
             rows.write.options(**WRITTEN).parquet(path)
+            self._kept[name] = name
             again = self.session.read.options(**LITERALLY).schema(rows.schema)
             return self.view(again.parquet(path), name)
 
@@ -237,15 +267,20 @@ class SparkEngine:
             rows.createTempView(name)
             return self.backend.table(name)
 
-    def adopt(self, file: Path) -> Any:
+    def adopt(self, file: Path, schema: pa.Schema) -> Any:
         """A Parquet file of this machine as a table; it is moved to where workers reach it."""
         name = self._new()
         target = f"{self.folder}/{name}.parquet"
         with translate_errors():
-            path = _hadoop_path(self.session, target)
-            files = path.getFileSystem(self.session.sparkContext._jsc.hadoopConfiguration())
-            files.moveFromLocalFile(_hadoop_path(self.session, literal(file)), path)
-            return self.view(self.session.read.options(**LITERALLY).parquet(target), name)
+            if self._disk is not None:
+                shutil.move(file, self._disk / f"{name}.parquet")
+            else:
+                path = _hadoop_path(self.session, target)
+                files = path.getFileSystem(self.session.sparkContext._jsc.hadoopConfiguration())
+                files.moveFromLocalFile(_hadoop_path(self.session, literal(file)), path)
+            self._kept[name] = f"{name}.parquet"
+            again = self.session.read.options(**LITERALLY).schema(spark_schema(schema))
+            return self.view(again.parquet(target), name)
 
     def _new(self) -> str:
         self._tables += 1
@@ -420,27 +455,6 @@ def _package(private: Path) -> Path:
             if file.is_file() and "__pycache__" not in file.parts:
                 packed.write(file, Path("murmurlog") / file.relative_to(home))
     return target
-
-
-@contextmanager
-def translate_errors() -> Iterator[None]:
-    """Spark's errors as ours. Its messages can quote values of the log, so they are dropped."""
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
-    try:
-        yield
-    except (Py4JError, PySparkException) as error:
-        text = str(error)
-        for part, (kind, message) in _ERRORS.items():
-            if part in text:
-                raise kind(message) from None
-        named = getattr(error, "getCondition", getattr(error, "getErrorClass", lambda: None))
-        what = named() or type(error).__name__
-        raise EngineError(
-            f"Spark failed with {what}. Its message may quote rows, so it is not shown here: see "
-            "the logs of the workers, or set spark.log.level"
-        ) from None
 
 
 def spark_schema(schema: pa.Schema) -> Any:

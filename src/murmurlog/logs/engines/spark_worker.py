@@ -5,45 +5,63 @@ of murmurlog and, late, DuckDB.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
 from murmurlog.bundle.keys import NORMALISER, normalise
 
 
-def ipc(batch: pa.RecordBatch) -> bytes:
-    """A batch as bytes."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as stream:
-        stream.write_batch(batch)
-    return bytes(sink.getvalue())
-
-
 def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Each batch as a row of bytes."""
     for batch in batches:
-        yield pa.RecordBatch.from_pydict({"ipc": pa.array([ipc(batch)], pa.binary())})
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema) as stream:
+            stream.write_batch(batch)
+        packed = pa.array([sink.getvalue().to_pybytes()], pa.binary())
+        yield pa.RecordBatch.from_pydict({"ipc": packed})
 
 
-def unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The batches that `pack` made bytes of."""
-    for batch in batches:
-        for one in batch.column(0).to_pylist():
-            with pa.ipc.open_stream(one) as stream:
-                yield from stream
+def check_normaliser(
+    batches: Iterator[pa.RecordBatch],
+    *,
+    work: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+    normaliser: str,
+) -> Iterator[pa.RecordBatch]:
+    """What `work` makes of the batches, if the text rules are those of the sending process."""
+    if normaliser != NORMALISER:
+        raise RuntimeError("another normaliser")
+    yield from work(batches)
 
 
 def apply_to_each(
-    batches: Iterator[pa.RecordBatch],
-    *,
-    function: Callable[[pa.RecordBatch], pa.RecordBatch],
-    normaliser: str,
+    batches: Iterator[pa.RecordBatch], *, function: Callable[[pa.RecordBatch], pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Applies a function to each batch, if the text rules are those of the sending process."""
-    if normaliser != NORMALISER:
-        raise RuntimeError("another normaliser")
+    """Applies a function to each batch."""
     for batch in batches:
         yield function(batch)
+
+
+@dataclass(frozen=True)
+class MappedTable:
+    """A table in an Arrow file on a disk that this process and all workers reach."""
+
+    path: str
+
+    def open(self) -> pa.Table:
+        with pa.memory_map(self.path) as source:
+            return pa.ipc.open_file(source).read_all()
+
+
+@dataclass(frozen=True)
+class BroadcastTable:
+    """A table in an Arrow file whose bytes Spark sends to the workers."""
+
+    sent: Any
+
+    def open(self) -> pa.Table:
+        return pa.ipc.open_file(pa.py_buffer(self.sent.value)).read_all()
 
 
 def run_duckdb(

@@ -9,32 +9,13 @@ from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
-import pyarrow as pa
 
+from murmurlog.counting.unit_weights import HeldCodes, give_weights, weights_of_codes
 from murmurlog.logs.engines.protocol import LocalEngine
 from murmurlog.logs.partitions import map_file
 from murmurlog.privacy.counts import GRID
 from murmurlog.privacy.rounds import FULL
 from murmurlog.privacy.sampler import Integers
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class HeldCodes:
-    """Rows of `Held.table` in arrays, with the attention that the unit gives to the item."""
-
-    unit: Integers
-    item: Integers
-    attention: Integers | int
-
-    def partitions(self) -> "Iterator[HeldCodes]":
-        """All rows at once."""
-        yield self
-
-    def table(self) -> pa.Table:
-        """unit, item, attention."""
-        attention = np.broadcast_to(np.int64(self.attention), len(self.item))
-        columns = {"unit": self.unit, "item": self.item, "attention": attention}
-        return pa.table({name: pa.array(column, pa.int64()) for name, column in columns.items()})
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -60,29 +41,11 @@ Codes: TypeAlias = HeldCodes | HeldFiles
 def sum_weights(rows: Codes, size: int) -> Integers:
     """What `weights.summed_weights` gives, as an array over items: the same operations on the same integers."""
     if isinstance(rows, HeldCodes):
-        # Sums of whole numbers below 2^53 are exact in floating point, which `bincount` adds.
-        return np.bincount(rows.item, weights=_given(rows), minlength=size).astype(np.int64)
+        return weights_of_codes(rows, size, grid=GRID)
     found = np.zeros(size, np.int64)
     for part in rows.partitions():
-        np.add.at(found, part.item, _given(part))
+        np.add.at(found, part.item, give_weights(part, grid=GRID))
     return found
-
-
-def _given(rows: HeldCodes) -> Integers:
-    """What the unit of each row gives to the item."""
-    # Units of a later file do not begin at 0.
-    unit = rows.unit - rows.unit.min() if len(rows.unit) else rows.unit
-    if isinstance(rows.attention, int):  # a unit's weights are equal
-        squares = np.bincount(unit) * rows.attention**2
-        return _root(np.int64(rows.attention), np.maximum(squares, 1))[unit]
-    squares = np.bincount(unit, weights=rows.attention**2).astype(np.int64)
-    return _root(rows.attention, squares[unit])
-
-
-def _root(attention: Integers | np.int64, squares: Integers) -> Integers:
-    """floor(GRID attention / sqrt(squares))."""
-    root = np.floor(attention * GRID / np.sqrt(squares)).astype(np.int64)
-    return np.asarray(root - (root * root * squares > attention * attention * GRID**2))
 
 
 def keep_alive(rows: Codes, given: Integers) -> Codes:

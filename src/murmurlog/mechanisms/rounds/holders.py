@@ -6,19 +6,22 @@ published ones. The histogram of m and the weighted counts are sums over it.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from murmurlog.counting.choice import distinct_pairs
+from murmurlog.counting.cluster_rounds import HOLDERS, holders_in_partition
 from murmurlog.counting.holdings import Holdings
+from murmurlog.counting.items import EncodedItems
+from murmurlog.counting.unit_weights import count_holders
+from murmurlog.logs.log import ClusterLog
 from murmurlog.mechanisms.rounds.weights import Held
 from murmurlog.privacy import count_weight, histogram_bins
 from murmurlog.privacy.sampler import Integers
 
-MOST_COUNTED = 10_000_000  # pairs of an item and m
 Pairs: TypeAlias = tuple[Integers, Integers, Integers]  # item, m, units
 
 
@@ -61,6 +64,14 @@ def find_holders(held: Held, published: pa.Table) -> Holders:
         parts: Iterable[Pairs] = ()
     elif held.holdings is not None:
         parts = (_from_codes(each, published) for each in held.holdings())
+    elif (
+        held.kind == held.items.kind
+        and isinstance(held.items, EncodedItems)
+        and isinstance(held.items.log, ClusterLog)
+    ):
+        find = partial(holders_in_partition, finder=held.items.finder, published=published)
+        # No unit is in two partitions, so the units of an item are those of all together.
+        parts = (_columns(held, held.items.log.partitions.map(find, HOLDERS)),)
     elif held.kind != held.items.kind:  # sets of items
         parts = (_from_table(held, _holders_of_sets(held, published)),)
     else:
@@ -81,19 +92,8 @@ def _from_codes(holdings: Holdings, published: pa.Table) -> Pairs:
 
 def holders_of_pairs(unit: Integers, item: Integers, *, size: int) -> Holders:
     """The holders of items 0 ... size - 1, from pairs of a unit and an item that may repeat."""
-    # A unit may hold an item in several rows: each pair counts once.
-    unit, item = distinct_pairs(unit, item)
-    m = np.bincount(unit)[unit] if len(unit) else unit
-    # Few units hold many of the items, so most pairs (item, m) repeat: they are counted, not sorted.
-    most = int(m.max(initial=0)) + 1
-    if size * most <= MOST_COUNTED:
-        found = np.bincount(item.astype(np.int64) * most + m, minlength=0)
-        both = np.flatnonzero(found)
-        units = found[both]
-    else:
-        both, units = np.unique(item.astype(np.int64) * most + m, return_counts=True)
-    item, m = np.divmod(both, most)
-    return Holders(item=item, m=m, units=units.astype(np.int64), size=size)
+    item, m, units = count_holders(unit, item, size=size)
+    return Holders(item=item, m=m, units=units, size=size)
 
 
 def _from_table(held: Held, rows: Any) -> Pairs:
@@ -101,6 +101,10 @@ def _from_table(held: Held, rows: Any) -> Pairs:
     sizes = rows.group_by("unit").aggregate(m=rows.count())
     both = rows.join(sizes, "unit").select("item", "m")
     counts = both.group_by(["item", "m"]).aggregate(units=both.count())
+    return _columns(held, counts)
+
+
+def _columns(held: Held, counts: Any) -> Pairs:
     found = pa.Table.from_batches(held.engine.batches(counts), counts.schema().to_pyarrow())
     return tuple(found[name].to_numpy().astype(np.int64) for name in ("item", "m", "units"))
 

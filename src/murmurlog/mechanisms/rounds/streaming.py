@@ -5,14 +5,16 @@ go on are stored as a table of the engine, which the next round is joined with. 
 stay in memory. `Rounds` gives the rules as `judge`.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from murmurlog.bundle.progress import measure
+from murmurlog.mechanisms.rounds.cluster import GOING_ON, ClusterRounds
 from murmurlog.mechanisms.rounds.weights import (
     Held,
     attended,
@@ -22,7 +24,6 @@ from murmurlog.mechanisms.rounds.weights import (
 from murmurlog.privacy.sampler import Entropy, Integers, draw
 
 BLOCK = 1 << 20  # items that are judged at once
-GOING_ON = pa.schema([(name, pa.int64()) for name in ("item", "attention", "remembered", "pool")])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,27 +59,54 @@ def select_streaming(
 ) -> Integers:
     """The published items' numbers, in order; `scales` are those of the draws, in grid steps."""
     shown: list[Integers] = [np.zeros(0, np.int64)]
-    rows, known = opening_rows(held), None
+    source: SumsOfRounds = (
+        TableRounds(held) if held.cluster is None else ClusterRounds(held, held.cluster)
+    )
     advance = measure(held.say, total=len(scales), unit="rounds")
     for k, scale in enumerate(scales):
-        # 1. What each unit gives to each of its items that are alive: all of these and no others.
-        sums = summed_weights(rows)
-        if known is not None:
-            sums = sums.join(known.select("item", "remembered", "pool"), "item")
-        elif held.in_pools is not None:
-            pools = sums.left_join(held.in_pools, "item")
-            sums = pools.select("item", "weight", pool=pools["pool"].fill_null(0))
         going = _Round()
-        # Of a seed the draws repeat: items come in order, whatever the engine's threads do.
-        batches = held.engine.batches(sums.order_by("item") if entropy.seeded else sums)
-        passing = going.process(batches, k=k, scale=scale, judge=judge, entropy=entropy)
-        known = held.engine.store_batches(GOING_ON, passing)
+        batches = source.sums(in_order=entropy.seeded)
+        source.store(going.process(batches, k=k, scale=scale, judge=judge, entropy=entropy))
         shown += going.passed
         advance()
         if going.count == 0:
             break
-        rows = attended(held, rows, known.select("item", "attention"))
     return np.sort(np.concatenate(shown))
+
+
+class SumsOfRounds(Protocol):
+    """The sums of weights of each round, in turn with the items that go on into the next."""
+
+    def sums(self, *, in_order: bool) -> Iterator[pa.RecordBatch]:
+        """Item, weight and, from round 2 on, remembered and pool: all items that are alive and no others.
+
+        Of a seed the draws repeat: then items come in order, whatever the engine's threads do.
+        """
+
+    def store(self, going_on: Iterable[pa.RecordBatch]) -> None:
+        """Takes the items that go on."""
+
+
+class TableRounds:
+    """Sums of weights by tables of an engine, which are joined with what goes on."""
+
+    def __init__(self, held: Held) -> None:
+        self.held, self.rows = held, opening_rows(held)
+        self.known: Any = None
+
+    def sums(self, *, in_order: bool) -> Iterator[pa.RecordBatch]:
+        if self.known is not None:
+            self.rows = attended(self.held, self.rows, self.known.select("item", "attention"))
+        sums = summed_weights(self.rows)
+        if self.known is not None:
+            sums = sums.join(self.known.select("item", "remembered", "pool"), "item")
+        elif self.held.in_pools is not None:
+            pools = sums.left_join(self.held.in_pools, "item")
+            sums = pools.select("item", "weight", pool=pools["pool"].fill_null(0))
+        return self.held.engine.batches(sums.order_by("item") if in_order else sums)
+
+    def store(self, going_on: Iterable[pa.RecordBatch]) -> None:
+        self.known = self.held.engine.store_batches(GOING_ON, going_on)
 
 
 class _Round:

@@ -6,7 +6,7 @@ encoded. Draws no noise.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ibis
 import numpy as np
@@ -14,21 +14,31 @@ import pyarrow as pa
 
 from murmurlog.bundle.progress import measure
 from murmurlog.bundle.schema import keys_of, keys_schema
-from murmurlog.counting.bound import Bounded, EncodedBounded, PartitionedBounded, bound
+from murmurlog.counting.bound import (
+    Bounded,
+    ClusterBounded,
+    EncodedBounded,
+    PartitionedBounded,
+    bound,
+)
 from murmurlog.counting.holdings import Holdings
 from murmurlog.counting.items import EncodedItems, Items, without
 from murmurlog.counting.numbering import NumberedPartitions, number_partitions
 from murmurlog.counting.public_sets.sets import Domain, distinct
 from murmurlog.counting.subsequences import items_for, sets
+from murmurlog.counting.unit_weights import HeldCodes
 from murmurlog.errors import Refused, UsageError
 from murmurlog.logs.engines.protocol import Engine
-from murmurlog.logs.log import Log
+from murmurlog.logs.log import EncodedLog, Log
 from murmurlog.logs.partitions import Partitions, map_file
 from murmurlog.mechanisms.protocol import View
-from murmurlog.mechanisms.rounds.codes import Codes, HeldCodes, HeldFiles, keep_alive, sum_weights
+from murmurlog.mechanisms.rounds.codes import Codes, HeldFiles, keep_alive, sum_weights
 from murmurlog.privacy.counts import GRID
 from murmurlog.privacy.rounds import FULL
 from murmurlog.privacy.sampler import Entropy, Integers
+
+if TYPE_CHECKING:
+    from murmurlog.mechanisms.rounds.cluster import ClusterHeld
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +46,7 @@ class Held:
     """Which unit holds which item after bounding, as numbers, and the items' texts; private."""
 
     engine: Engine
-    table: Any  # unit, item; materialised
+    table: Any  # unit, item; materialised; None on a cluster
     names: Any  # item, the key columns; materialised
     size: int  # how many items
     kind: str
@@ -49,6 +59,7 @@ class Held:
     partitions: NumberedPartitions | None = (
         None  # the table and the names in files, if these are there
     )
+    cluster: "ClusterHeld | None" = None  # the same on workers, without a table
     dense: bool = True  # items are 0 ... size - 1; else their numbers have gaps
     pools: tuple[Domain, ...] = ()  # public keys, disjoint; noised also where nobody holds them
     # (item, pool): the number of the pool, from 1 on, of each item that is in one; None without pools
@@ -84,7 +95,12 @@ def hold(
     if earlier is not None:
         selected = without(selected, earlier)
     kept = bound(selected, per_user=per_user, way=view.way, entropy=entropy)
-    held = numbered(
+    held = None
+    if isinstance(kept, ClusterBounded):
+        from murmurlog.mechanisms.rounds.cluster import hold_on_cluster
+
+        held = hold_on_cluster(kept, items, entropy=entropy)
+    held = held or numbered(
         kept, items, complete=earlier is None and not apart, in_order=entropy.seeded, say=view.say
     )
     return in_pools(replace(held, earlier=earlier), pools)
@@ -203,8 +219,9 @@ def _number_partitions(
     kept: PartitionedBounded, items: EncodedItems, *, in_order: bool, say: Callable[[str], None]
 ) -> Held:
     """The same for a log in partitions: rows and names stay in files of the engine."""
-    log = items.log.encoded
-    total = len(log.files) if isinstance(log, Partitions) else None
+    total = None
+    if isinstance(items.log, EncodedLog) and isinstance(items.log.encoded, Partitions):
+        total = len(items.log.encoded.files)
     advance = measure(say, total=total, unit="partitions")
     found = number_partitions(kept, in_order=in_order, advance=advance)
     rows, names = (
