@@ -29,6 +29,7 @@ ASKED = {
     "clicks of a week": {"kind": "click", "unit": "user-week", "d": 20, "way": "random"},
     "pairs": {"kind": "pair", "unit": "user", "d": 5},
     "keywords": {"kind": "keyword", "unit": "user-day", "d": 5, "way": "random"},
+    "sessions": {"kind": "session", "unit": "user", "d": 5},
     "sets": {"kind": "itemset", "unit": "user", "d": 10},
     "pools, earlier keys and windows": {
         **QUERIES,

@@ -124,16 +124,17 @@ class ClusterBounded(_Description):
 
     @cached_property
     def table(self) -> Any:
-        names = [("unit", pa.string()), *((key, self._kind) for key in self.keys)]
+        names = [("unit", pa.string()), *((key, self.key_type) for key in self.keys)]
         schema = pa.schema(names + [("place", pa.int32())] * self.first.places)
         return self._map(bounded_rows, schema, places=self.first.places)
 
     def count_units(self) -> Any:
-        schema = pa.schema([*((key, self._kind) for key in self.keys), ("users", pa.int64())])
+        schema = pa.schema([*((key, self.key_type) for key in self.keys), ("users", pa.int64())])
         return _add_up(self.engine, self._map(count_units, schema), self.keys)
 
     @property
-    def _kind(self) -> pa.DataType:
+    def key_type(self) -> pa.DataType:
+        """The type of each key column."""
         return pa.list_(pa.string()) if self.kind == "session" else pa.string()
 
     def _map(self, work: Callable[..., pa.Table], schema: pa.Schema, **more: Any) -> Any:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from murmurlog.counting.choice import ChoiceKey
 from murmurlog.counting.first_items import Bounder
-from murmurlog.counting.holdings import Finder
+from murmurlog.counting.holdings import Finder, join_lists
 from murmurlog.counting.unit_weights import HeldCodes, count_holders, weights_of_codes
 from murmurlog.logs.cluster_partitions import pack_table, unpack_table, values_of
 from murmurlog.logs.encoded import EncodedRows, Integers
@@ -70,7 +70,7 @@ def add_first(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         again = np.flatnonzero(same)
         alike = np.zeros(len(again), bool)
         for name in names:
-            column = parts[name].combine_chunks()
+            column = join_lists(parts[name].combine_chunks())
             one, other = (column.take(pa.array(order[again - back])) for back in (0, 1))
             alike |= ~pc.equal(one, other).to_numpy(zero_copy_only=False)
         keys = parts.select(names).take(pa.array(order[start]))

@@ -66,7 +66,7 @@ def hold_on_cluster(kept: ClusterBounded, items: Items, *, entropy: Entropy) -> 
     counts = [row for batch in engine.read(first, "items", "alike") for row in batch.to_pylist()]
     if any(row["alike"] for row in counts):
         return None
-    names = pa.schema([("item", pa.int64()), *((name, pa.string()) for name in kept.keys)])
+    names = pa.schema([("item", pa.int64()), *((name, kept.key_type) for name in kept.keys)])
     return Held(
         engine=engine,
         table=None,
