@@ -399,7 +399,6 @@ def _started(kind: Any, master: str | None, private: Path) -> Any:
                 )
             # Shuffled rows are written to the private folder and deleted with it.
             builder = builder.config("spark.local.dir", str(private))
-            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     try:
         session = builder.getOrCreate()
     except Exception as error:  # its type depends on where Java failed
@@ -413,8 +412,11 @@ def _started(kind: Any, master: str | None, private: Path) -> Any:
                 "Java could not start Spark: it needs Java 17 or 21 (see its message above)"
             ) from None
         raise EngineError(f"Spark could not start: {text.splitlines()[0]}") from None
+    context = session.sparkContext
+    if context.master.startswith("local") and "PYSPARK_PYTHON" not in os.environ:
+        context.pythonExec = sys.executable  # workers on this machine have what this process has
     if session.conf.get("spark.log.level", None) is None:
-        session.sparkContext.setLogLevel("OFF")  # its warnings quote values of the log
+        context.setLogLevel("OFF")  # its warnings quote values of the log
     return session
 
 
