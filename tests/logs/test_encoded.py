@@ -131,7 +131,7 @@ def test_times_with_a_zone_are_utc_on_both_paths_wherever_it_runs(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("reading", "texts"), thinned([(name, i % 2) for i, name in enumerate(READINGS)], every=3)
+    ("reading", "texts"), thinned([(name, i % 2) for i, name in enumerate(READINGS)], every=5)
 )
 def test_both_paths_agree_on_a_hostile_log(reading, texts, general, tmp_path):
     log = hostile_log(2500, seed=5)

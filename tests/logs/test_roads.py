@@ -15,14 +15,14 @@ import murmurlog.counting.items
 import murmurlog.logs.encoded
 
 
-def quick(logs=6, first=0):
+def quick(logs=4, first=0):
     return roads.run(logs=logs, spark=0, postgres=0, seed=7, first=first, patterns=False)
 
 
 def test_the_roads_of_duckdb_and_a_plain_model_agree():
     found = quick()
     assert found.differences == []
-    assert found.runs == {"encoded": 6, "general": 6, "parts": 6}
+    assert found.runs == {"encoded": 4, "general": 4, "parts": 4}
     assert found.taken["in parts"] > 0
 
 

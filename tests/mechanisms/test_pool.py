@@ -152,7 +152,7 @@ def test_what_appears_has_the_joint_law_of_a_draw_for_each_key(engine, counts):
     gathered = OnDomain(
         domain=Listed(table=pa.table({"query": ["a", "b", "c"]})), inside=counted(engine, counts)
     )
-    runs, seen = 250, Counter()
+    runs, seen = 200, Counter()
     entropy = SeededEntropy(5)  # so few runs tell scales apart often, but not always
     for _ in range(runs):
         table = m.release(gathered, entropy=entropy)

@@ -378,7 +378,7 @@ def weighed(held, attention=None):
     return dict(zip(names, weights(held, rows).tolist(), strict=True))
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=8)
 @given(
     rows=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 6)), unique=True),
     attention=st.lists(st.integers(1, FULL), min_size=7, max_size=7),

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 import workers
 from hostile import hostile_log
+from thinning import thinned
 
 from murmurlog.counting.cluster_rounds import look_up
 from murmurlog.counting.holdings import Holdings
@@ -44,7 +45,7 @@ ASKED = {
 @pytest.fixture(scope="module")
 def log(tmp_path_factory):
     path = tmp_path_factory.mktemp("log") / "log.parquet"
-    table = hostile_log(1200, seed=1)
+    table = hostile_log(800, seed=1)
     # Whole days, so that many rows of a unit are of one time.
     coarse = pa.compute.floor_temporal(table["time"], unit="day")
     pq.write_table(table.set_column(1, "time", coarse), path)
@@ -60,7 +61,7 @@ def on_the_general_path(request):
         return played.on_duckdb([request])[0]
 
 
-@pytest.mark.parametrize("asked", ASKED)
+@pytest.mark.parametrize("asked", thinned(ASKED, every=3))
 def test_every_round_is_that_of_the_general_path(asked, log):
     request = ASKED[asked] | {"path": log}
     here, there = on_workers(request), on_the_general_path(request)
