@@ -25,6 +25,7 @@ from murmurlog.evaluation.reproduce.experiments.experiment import (
     trend,
 )
 from murmurlog.evaluation.reproduce.experiments.prepared_log import PreparedLog
+from murmurlog.evaluation.reproduce.experiments.reasons import WHY
 from murmurlog.evaluation.reproduce.experiments.runner import Paper, run
 from murmurlog.evaluation.reproduce.experiments.zealous_applications import document_frequencies
 from murmurlog.evaluation.reproduce.hong import clicks
@@ -303,3 +304,23 @@ def test_a_log_that_was_stopped_half_way_is_generated_again(tmp_path, monkeypatc
             log.write()
     assert list(tmp_path.iterdir()) == []
     assert log.write().stat().st_size > 1000
+
+
+def test_a_reason_is_shown_where_something_differs_and_only_there():
+    names = {experiment.name for paper in PAPERS.values() for experiment in paper.experiments}
+    assert names >= WHY.keys()
+    (experiment,) = (e for p in PAPERS.values() for e in p.experiments if e.name == "safelog.p-g")
+    spec = LogSpec(like="aol", users=1000, seed=1, paper_users=None)
+
+    def outcome(holds, measured):
+        claims = [Claim(text="it grows", holds=holds, found="")]
+        rows = [Row(name="n", printed=1.0, measured=measured)]
+        found = Measured(rows=rows, claims=claims)
+        return Outcome(experiment=experiment, spec=spec, measured=found)
+
+    for case in (outcome(False, 1.0), outcome(True, 9.0)):
+        assert case.why == WHY["safelog.p-g"] == case.as_json()["why"]
+        assert "a fifth of the users" in page.page("SafeLog", [case])
+    fine = outcome(True, 1.0)
+    assert fine.why == ""
+    assert "a fifth of the users" not in page.page("SafeLog", [fine])

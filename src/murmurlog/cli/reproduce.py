@@ -103,6 +103,8 @@ def _run_experiments(
         show(f"on {page.log_text(outcome)}")
         for heading, rows in page.text_tables(outcome):
             show(aligned([heading, *rows]))
+        if outcome.why:
+            show(f"why it differs, most likely: {outcome.why}")
         show("")
     show(aligned([page.SUMMARY, *page.summary_rows(outcomes)]))
     show(page.RULE)

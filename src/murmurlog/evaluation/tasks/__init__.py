@@ -12,7 +12,9 @@ from murmurlog.evaluation.tasks import (
     autocomplete,
     index_caching,
     keyword_generation,
+    next_label,
     query_classification,
+    related_queries,
     session_search,
     sites,
     spelling,
@@ -43,6 +45,8 @@ TASKS: dict[str, Task] = {
         _task("sites", sites.score, "labels", "url"),
         _task("query-classification", query_classification.score, "labels", "url", held_out=True),
         _task("autocomplete", autocomplete.score, held_out=True),
+        _task("related-queries", related_queries.score, held_out=True),
+        _task("next-label", next_label.score, "time", held_out=True),
     )
 }
 

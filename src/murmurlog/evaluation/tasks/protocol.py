@@ -48,6 +48,11 @@ class Task:
     held_out: bool = False  # scored on users whom the release has not seen
 
 
+def is_raw(tables: Tables, truth: Truth) -> bool:
+    """Whether a system is the raw log: its tables are the exact ones."""
+    return tables.get("query") is not None and tables["query"] is truth.tables.get("query")
+
+
 def require_clicks(tables: Tables) -> None:
     """Raises Unfit unless the tables have clicks, or a log that has them."""
     if not {"click", "log"} & set(tables):

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from murmurlog.evaluation.reproduce.experiments.reasons import WHY
+
 if TYPE_CHECKING:
     from murmurlog.evaluation.reproduce.experiments.prepared_log import PreparedLog
 
@@ -157,6 +159,14 @@ class Outcome:
         return DIFFERS if DIFFERS in found else AGREES if AGREES in found else UNCOMPARED
 
     @property
+    def why(self) -> str:
+        """What likely makes it differ; nothing if neither an effect nor a number does."""
+        if self.measured is None:
+            return ""
+        rows = map(self.row_verdict, self.measured.rows)
+        return WHY.get(self.experiment.name, "") if DIFFERS in {self.verdict, *rows} else ""
+
+    @property
     def summary(self) -> str:
         """How many effects and numbers agree."""
         if self.measured is None:
@@ -183,6 +193,7 @@ class Outcome:
             "log": asdict(self.spec),
             "verdict": self.verdict,
             "summary": self.summary,
+            "why": self.why or None,
             "error": self.error or None,
             "seconds": self.seconds,
             "stored": self.stored,

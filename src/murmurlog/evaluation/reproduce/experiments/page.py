@@ -122,4 +122,6 @@ def _section(outcome: Outcome) -> str:
             short = len(rows) <= SHORT
             parts.append(html.folded(f"{len(rows)} numbers", table, shown=short))
         parts += [html.paragraph(note) for note in outcome.measured.notes]
+    if outcome.why:
+        parts.append(html.paragraph(f"Why it differs, most likely: {outcome.why}"))
     return html.section(f"{experiment.name}: {experiment.about}", *parts)
