@@ -1,11 +1,11 @@
 """How many sessions of two, three and four queries are published: `sessions` against `session-tree`.
 
     python benchmarks/sessions_by_length.py [--users 500000] [--like aol] [--epsilon 1,3,8] [--delta 1e-6]
-                                            [--seed 2] [--alone]
+                                            [--seed 2] [--alone] [--few]
 
 The log is invented. Each release publishes queries and sessions, so that published queries are the alphabet
 of both; --alone publishes sessions only. `sessions` is run with its defaults (l_s = 1, l_q = 3) and with other
-cuts, among them that of `session-tree`. One run each.
+cuts, among them that of `session-tree`; --few: its defaults and one cut of `session-tree`. One run each.
 """
 
 import argparse
@@ -41,6 +41,7 @@ def main() -> None:
     parser.add_argument("--delta", type=float, default=1e-6)
     parser.add_argument("--seed", type=int, default=2)
     parser.add_argument("--alone", action="store_true", help="publish sessions only")
+    parser.add_argument("--few", action="store_true", help="one setting of each mechanism")
     options = parser.parse_args()
     population = POPULATIONS[options.like]
     rows = round(population.rows * options.users / population.users)
@@ -51,7 +52,9 @@ def main() -> None:
         names = ["epsilon", "mechanism", "l_s", "l_q", "rounds", "queries", *LENGTHS, "seconds"]
         print("| " + " | ".join(map(str, names)) + " |\n" + "|---" * len(names) + "|", flush=True)
         for epsilon in map(float, options.epsilon.split(",")):
-            for number, (mechanism, chosen) in enumerate(RUNS):
+            for number, (mechanism, chosen) in enumerate(
+                RUNS[:: len(RUNS) - 2] if options.few else RUNS
+            ):
                 budget = {"epsilon": epsilon, "delta": options.delta}
                 out = Path(folder) / f"bundle-{epsilon:g}-{number}"
                 line = release(log, out, mechanism, chosen, budget, alone=options.alone)
