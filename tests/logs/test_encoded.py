@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import workers
 from hostile import QUERIES, hostile_log, with_texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -26,7 +27,7 @@ from thinning import thinned
 import murmurlog.logs.partitions
 from murmurlog.bundle.canonical import CANONICAL, canonical
 from murmurlog.bundle.keys import clean_url
-from murmurlog.bundle.schema import BY_VALUE
+from murmurlog.bundle.schema import BY_VALUE, By
 from murmurlog.counting.bound import EncodedBounded, bound
 from murmurlog.counting.first_items import first_items
 from murmurlog.counting.holdings import Holdings
@@ -36,17 +37,24 @@ from murmurlog.logs import cleaning
 from murmurlog.logs.cleaning import Cleaning
 from murmurlog.logs.encoded import NEVER, EncodedColumn, _plain_urls
 from murmurlog.logs.engines.duckdb import DuckEngine, connect
-from murmurlog.logs.log import EncodedLog, TableLog, read
+from murmurlog.logs.log import ClusterLog, EncodedLog, TableLog, read
 from murmurlog.logs.source import find
 from murmurlog.mechanisms import View
 from murmurlog.mechanisms.rounds.weights import hold
-from murmurlog.privacy.sampler import SystemEntropy
+from murmurlog.privacy.sampler import SeededEntropy, SystemEntropy
 
 COUNTED = [
     (kind, unit, way)
     for kind in ("query", "click", "pair", "session", "keyword")
     for unit in ("user", "user-day", "user-week", "user-month")
     for way in ("first", "random")
+]
+COUNTED += [
+    ("query", "session", "random"),
+    ("click", "session", "first"),
+    ("pair", "session", "first"),
+    ("session", "session", "random"),
+    ("keyword", "session", "first"),
 ]
 SCREENED = {"jane@gmail.com"}
 READINGS = {
@@ -146,6 +154,45 @@ def test_both_paths_agree_on_a_hostile_log(reading, texts, general, tmp_path):
     assert encoded == texts
     assert len(encoded["rows"]) > 100
     assert all(encoded[f"query, {unit}, first"] for unit in ("user", "user-day"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "unit", "way"),
+    [
+        ("query", "user", "first"),
+        ("click", "user-day", "random"),
+        ("keyword", "session", "first"),
+        ("keyword", "user", "random"),
+    ],
+)
+def test_a_column_of_public_values_is_part_of_an_item_on_every_path(
+    kind, unit, way, general, tmp_path, monkeypatch
+):
+    log = hostile_log(1500, seed=4)
+    coarse = pa.compute.floor_temporal(log["time"], unit="hour", multiple=6)
+    pq.write_table(log.set_column(1, "time", coarse), tmp_path / "log.parquet")
+    by = By(column=BY_VALUE, values=("FR", "DE", "nowhere"))
+
+    def count(connected, of):
+        with connected() as engine:
+            source = find(str(tmp_path / "log.parquet"))
+            rows = read(source, engine=engine, keep={BY_VALUE: "country"})
+            assert isinstance(rows, of)
+            held = items(rows, kind=kind, unit=unit, by=by, gap=3600 * 8)
+            assert isinstance(held, EncodedItems) == (of is not TableLog)
+            kept = tally(bound(held, per_user=2, way=way, entropy=SeededEntropy(7)))
+            found = pa.Table.from_batches(kept.batches()).to_pylist()
+            return sorted(tuple(row.values()) for row in found)
+
+    encoded, on_workers = count(connect, EncodedLog), count(workers.connect, ClusterLog)
+    with monkeypatch.context() as small:
+        small.setattr(murmurlog.logs.partitions, "ROOM", log.nbytes / 3 / 2**34)
+        small.setattr(murmurlog.logs.partitions, "ROWS_A_BATCH", 300)
+        in_partitions = count(lambda: connect(memory="16GiB"), EncodedLog)
+    general()
+    assert encoded == on_workers == in_partitions == count(connect, TableLog)
+    assert {row[-2] for row in encoded} == {"FR", "DE"}
+    assert len(encoded) > 20
 
 
 def test_both_paths_fold_the_spellings_of_a_query(general, tmp_path):

@@ -13,12 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from murmurlog.bundle.keys import keywords
-from murmurlog.bundle.schema import SEPARATOR
+from murmurlog.bundle.schema import SEPARATOR, By
 from murmurlog.counting.choice import ChoiceKey, Words, by_code, combine
 from murmurlog.counting.sorting import in_time, sort_ties
 from murmurlog.logs.encoded import NEVER, EncodedColumn, EncodedRows, Integers, Mask
 
 PERIODS = {"user-month": "M", "user-week": "W", "user-day": "D"}
+STARTED = (*PERIODS, "session")  # units that a start names
 MICROSECONDS_A_DAY = 86_400_000_000
 
 
@@ -32,7 +33,8 @@ class Holdings:
     keys: tuple[EncodedColumn, ...]  # the keys of each item, a column for each
     users: pa.Array
     unit_user: Integers | None  # the code of each unit's user; None if users are the units
-    unit_start: Integers | None  # the first day of each unit, since 1970
+    unit_start: Integers | None  # the first day of each unit, or the microsecond of a session
+    step: str = "D"  # what starts count since 1970: days, or microseconds ("us")
 
     def ranks(self, items: Integers) -> Integers:
         """The ranks of some distinct items in the order of the bytes of their keys."""
@@ -84,9 +86,9 @@ class Holdings:
             codes = pa.array(units, pa.int32())
             return pa.DictionaryArray.from_arrays(codes, self.users, safe=False)
         distinct, which = np.unique(units, return_inverse=True)
-        days = pa.array(self.unit_start[distinct].astype("datetime64[D]"))
+        start = pa.array(self.unit_start[distinct].astype(f"datetime64[{self.step}]"))
         user = self.users.take(pa.array(self.unit_user[distinct]))
-        names = pc.binary_join_element_wise(days.cast(pa.string()), user, "|")
+        names = pc.binary_join_element_wise(start.cast(pa.string()), user, "|")
         return pa.DictionaryArray.from_arrays(pa.array(which, pa.int32()), names)
 
 
@@ -138,42 +140,85 @@ class Finder:
     cuts: Cuts
     since: datetime | None  # only rows from then on
     excluded: pa.Table | None  # keys that are left out
+    by: By | None = None  # a kept column, whose value is part of the item
 
     def __call__(self, rows: EncodedRows) -> Holdings:
         if self.since is not None:
             rows = rows.since(self.since)
-        held = find_holdings(rows, kind=self.kind, unit=self.unit, known=self.known, cuts=self.cuts)
+        held = self._find(rows)
         return held if self.excluded is None else held.without(self.excluded)
 
+    def _find(self, rows: EncodedRows) -> Holdings:
+        """The items of every unit, as often as they occur; only of known queries, where these are given."""
+        kind, unit, by = self.kind, self.unit, self.by
+        if unit in STARTED or kind in IN_SEQUENCE:
+            rows = rows.at(rows.time != NEVER)
+        units = _find_units(rows, unit, self.cuts.gap)
+        some = np.ones(rows.rows, bool)
+        if kind == "click" and rows.url:
+            some &= rows.url.codes >= 0
+        if by is not None:
+            some &= _among(rows.kept[by.column], by.values)
+        listed = None if self.known is None else _listed(rows.query, self.known)
+        if listed is not None and kind == "click":
+            some &= listed[rows.query.codes]
+        rows = rows.at(some)
+        code = units.code if some.all() else units.code[some]
+        found = MAKERS[kind](rows, code, listed, self.cuts)
+        if by is not None:
+            found = _with_value(found, rows.kept[by.column])
+        return Holdings(
+            unit=found.unit,
+            time=found.time,
+            item=found.item,
+            keys=found.keys,
+            users=rows.user.texts,
+            unit_user=units.user,
+            unit_start=units.start,
+            step=units.step,
+        )
 
-def find_holdings(
-    rows: EncodedRows, *, kind: str, unit: str, known: pa.Array | None, cuts: Cuts
-) -> Holdings:
-    """The items of every unit, as often as they occur; only of known queries, where these are given."""
-    some = np.ones(rows.rows, bool)
-    if kind == "click" and rows.url:
-        some &= rows.url.codes >= 0
-    if unit in PERIODS or kind in IN_SEQUENCE:
-        some &= rows.time != NEVER
-    listed = None if known is None else _listed(rows.query, known)
-    if listed is not None and kind == "click":
-        some &= listed[rows.query.codes]
-    rows = rows.at(some)
-    units, unit_user, unit_start = rows.user.codes, None, None
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Units:
+    """The unit of each row; the user and the start of each unit, unless units are users."""
+
+    code: Integers
+    user: Integers | None = None
+    start: Integers | None = None
+    step: str = "D"
+
+
+def _find_units(rows: EncodedRows, unit: str, gap: int) -> _Units:
+    """The units of rows that all have times, unless units are users. A session is named by its start."""
+    user = rows.user.codes
+    if unit == "user":
+        return _Units(code=user)
     if unit in PERIODS:
-        start = _starts(rows.time, PERIODS[unit])
-        units, first = number_pairs(rows.user.codes, start - start.min(initial=0))
-        unit_user, unit_start = rows.user.codes[first], start[first]
-    found = MAKERS[kind](rows, units, listed, cuts)
-    return Holdings(
-        unit=found.unit,
-        time=found.time,
-        item=found.item,
-        keys=found.keys,
-        users=rows.user.texts,
-        unit_user=unit_user,
-        unit_start=unit_start,
-    )
+        start, step = _starts(rows.time, PERIODS[unit]), "D"
+    else:
+        order, users, _ = in_time(user, rows.time)
+        times, new = rows.time[order], np.ones(len(order), bool)
+        new[1:] = (users[1:] != users[:-1]) | (times[1:] - times[:-1] > gap)
+        start, step = np.empty(len(order), np.int64), "us"
+        start[order] = times[new][np.cumsum(new) - 1]
+    code, first = number_pairs(user, start - start.min(initial=0))
+    return _Units(code=code, user=user[first], start=start[first], step=step)
+
+
+def _among(column: EncodedColumn, values: tuple[str, ...]) -> Mask:
+    """Whether each row has one of these values."""
+    codes = pc.index_in(pa.array(values, pa.string()), value_set=column.texts).drop_null()
+    return np.isin(column.codes, codes.to_numpy())
+
+
+def _with_value(found: "_Made", column: EncodedColumn) -> "_Made":
+    """The items with the value of a column as their last key."""
+    codes = column.codes if found.row is None else column.codes[found.row]
+    item, first = number_pairs(found.item, codes)
+    keys = tuple(key.at(found.item[first]) for key in found.keys)
+    value = EncodedColumn(codes=codes[first], texts=column.texts)
+    return replace(found, item=item, keys=(*keys, value))
 
 
 def _listed(query: EncodedColumn, known: pa.Array) -> Mask:
@@ -190,6 +235,7 @@ class _Made:
     time: Integers
     item: Integers
     keys: tuple[EncodedColumn, ...]
+    row: Integers | None = None  # which row each is of; None: all rows in their order
 
 
 def _queries(rows: EncodedRows, unit: Integers, listed: Mask | None, cuts: Cuts) -> _Made:
@@ -223,6 +269,7 @@ def _keywords(rows: EncodedRows, unit: Integers, listed: Mask | None, cuts: Cuts
         time=np.repeat(rows.time, times),
         item=encoded.indices.to_numpy()[at],
         keys=(_every(encoded.dictionary),),
+        row=np.repeat(np.arange(rows.rows), times),
     )
 
 
@@ -298,6 +345,7 @@ def _every(texts: pa.Array) -> EncodedColumn:
 
 
 IN_SEQUENCE = ("pair", "session")
+OF_ONE_ROW = ("query", "click", "keyword")  # a value of the row can be part of the item
 Maker = Callable[[EncodedRows, Integers, "Mask | None", Cuts], _Made]
 MAKERS: Mapping[str, Maker] = {
     "query": _queries,

@@ -17,7 +17,7 @@ import pyarrow as pa
 from murmurlog.bundle.keys import keywords
 from murmurlog.bundle.options import GAP
 from murmurlog.bundle.schema import KEYS, SEVERAL, By, keys_of
-from murmurlog.counting.holdings import MAKERS, PERIODS, Cuts, Finder, Holdings
+from murmurlog.counting.holdings import MAKERS, OF_ONE_ROW, PERIODS, STARTED, Cuts, Finder, Holdings
 from murmurlog.counting.public_sets.labels import Labels
 from murmurlog.errors import InputError, UsageError, did_you_mean
 from murmurlog.logs.engines.protocol import Engine
@@ -60,12 +60,13 @@ class EncodedItems(_Description):
     also: tuple[str, ...]
     since: datetime | None = None  # only rows from then on
     excluded: pa.Table | None = None  # keys that are left out
+    by: By | None = None  # a column whose value is part of the item
 
     @cached_property
     def table(self) -> Any:
         rows = _rows(
-            self.log, kind=self.kind, unit=self.unit, known=self.known, since=self.since,
-            gap=self.gap, longest=self.longest,
+            self.log, kind=self.kind, unit=self.unit, by=self.by, known=self.known,
+            since=self.since, gap=self.gap, longest=self.longest,
         )  # fmt: skip
         if self.excluded is not None:
             rows = rows.anti_join(self.engine.keep(self.excluded), list(self.keys))
@@ -81,6 +82,7 @@ class EncodedItems(_Description):
             cuts=Cuts(gap=_longest(self.gap), longest=self.longest),
             since=self.since,
             excluded=self.excluded,
+            by=self.by,
         )
 
     def holdings(self) -> Iterator[Holdings]:
@@ -160,11 +162,16 @@ def items(
     kind = {"itemset": "query", "log": "click"}.get(kind, kind)
     keys = keys_of(kind, by)
     description: dict[str, Any] = {"kind": kind, "keys": keys, "unit": unit, "timed": log.has_times}
-    encodable = by is None and labels is None and kind in MAKERS and unit in ("user", *PERIODS)
+    encodable = (
+        kind in MAKERS
+        and (by is None or kind in OF_ONE_ROW)
+        and labels is None
+        and unit in ("user", *STARTED)
+    )
     if encodable and isinstance(log, EncodedLog | ClusterLog):
         return EncodedItems(
             engine=log.engine, log=log, known=known, since=since, also=also, gap=gap,
-            longest=longest, **description,
+            longest=longest, by=by, **description,
         )  # fmt: skip
     rows = _rows(
         log, kind=kind, unit=unit, by=by, gap=gap, longest=longest, labels=labels, known=known,
