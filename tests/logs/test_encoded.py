@@ -30,9 +30,10 @@ from murmurlog.bundle.keys import clean_url
 from murmurlog.bundle.schema import BY_VALUE, By
 from murmurlog.counting.bound import EncodedBounded, bound
 from murmurlog.counting.first_items import first_items
-from murmurlog.counting.holdings import Holdings
+from murmurlog.counting.holdings import Holdings, number_pairs
 from murmurlog.counting.items import EncodedItems, items
 from murmurlog.counting.tally import tally
+from murmurlog.errors import EngineError
 from murmurlog.logs import cleaning
 from murmurlog.logs.cleaning import Cleaning
 from murmurlog.logs.encoded import NEVER, EncodedColumn, _plain_urls
@@ -193,6 +194,29 @@ def test_a_column_of_public_values_is_part_of_an_item_on_every_path(
     assert encoded == on_workers == in_partitions == count(connect, TableLog)
     assert {row[-2] for row in encoded} == {"FR", "DE"}
     assert len(encoded) > 20
+
+
+def test_sessions_of_many_users_and_years_are_units_of_their_own(tmp_path):
+    """User and start of a session do not fit into one word."""
+    users, start = 3_000, np.datetime64("1971-01-01", "us")
+    rows = np.arange(2 * users)
+    time = start + (rows * 104_729 % (50 * 365 * 86_400)).astype("timedelta64[s]")
+    log = {"user": [f"u{n // 2}" for n in rows], "time": time, "query": ["q"] * len(rows)}
+    pq.write_table(pa.table(log), tmp_path / "log.parquet")
+    with connect() as engine:
+        held = items(
+            read(find(str(tmp_path / "log.parquet")), engine=engine), kind="query", unit="session"
+        )
+        (found,) = held.holdings()
+        assert len(np.unique(found.unit)) == len(rows)
+        assert len(set(found.names(found.unit).to_pylist())) == len(rows)
+
+
+def test_pairs_of_codes_that_do_not_fit_are_an_error():
+    fits = number_pairs(np.array([0, 2**31]), np.array([0, 2**31 - 1]))
+    assert [each.tolist() for each in fits] == [[0, 1], [0, 1]]
+    with pytest.raises(EngineError, match="64 bits"):
+        number_pairs(np.array([0, 2**31]), np.array([0, 2**33]))
 
 
 def test_both_paths_fold_the_spellings_of_a_query(general, tmp_path):

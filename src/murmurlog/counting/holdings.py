@@ -16,6 +16,7 @@ from murmurlog.bundle.keys import keywords
 from murmurlog.bundle.schema import SEPARATOR, By
 from murmurlog.counting.choice import ChoiceKey, Words, by_code, combine
 from murmurlog.counting.sorting import in_time, sort_ties
+from murmurlog.errors import EngineError
 from murmurlog.logs.encoded import NEVER, EncodedColumn, EncodedRows, Integers, Mask
 
 PERIODS = {"user-month": "M", "user-week": "W", "user-day": "D"}
@@ -195,15 +196,15 @@ def _find_units(rows: EncodedRows, unit: str, gap: int) -> _Units:
     if unit == "user":
         return _Units(code=user)
     if unit in PERIODS:
-        start, step = _starts(rows.time, PERIODS[unit]), "D"
-    else:
-        order, users, _ = in_time(user, rows.time)
-        times, new = rows.time[order], np.ones(len(order), bool)
-        new[1:] = (users[1:] != users[:-1]) | (times[1:] - times[:-1] > gap)
-        start, step = np.empty(len(order), np.int64), "us"
-        start[order] = times[new][np.cumsum(new) - 1]
-    code, first = number_pairs(user, start - start.min(initial=0))
-    return _Units(code=code, user=user[first], start=start[first], step=step)
+        start = _starts(rows.time, PERIODS[unit])
+        code, first = number_pairs(user, start - start.min(initial=0))
+        return _Units(code=code, user=user[first], start=start[first])
+    order, users, _ = in_time(user, rows.time)
+    times, new = rows.time[order], np.ones(len(order), bool)
+    new[1:] = (users[1:] != users[:-1]) | (times[1:] - times[:-1] > gap)
+    code = np.empty(len(order), np.int64)
+    code[order] = np.cumsum(new) - 1
+    return _Units(code=code, user=users[new], start=times[new], step="us")
 
 
 def _among(column: EncodedColumn, values: tuple[str, ...]) -> Mask:
@@ -381,6 +382,8 @@ def number_pairs(first: Integers, second: Integers) -> tuple[Integers, Integers]
     if len(first) == 0:
         return np.zeros(0, np.int32), np.zeros(0, np.int64)
     width = int(second.max()) + 1
+    if int(first.max()) >= (1 << 63) // width - 1:
+        raise EngineError("pairs of codes do not fit into 64 bits: this is a bug")
     pairs = pa.array(first.astype(np.int64) * width + second).dictionary_encode()
     number = pairs.indices.to_numpy()
     row = np.empty(len(pairs.dictionary), np.int64)
