@@ -12,6 +12,14 @@ from murmurlog.bundle import scratch as module
 from murmurlog.bundle.scratch import remove_rest, scratch, sweep
 
 
+@pytest.fixture(autouse=True)
+def _ctrl_c():
+    """Tests that run in the background are started without it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @contextmanager
 def outer(parent):
     """As an engine does: a folder inside of another context manager."""
