@@ -8,7 +8,6 @@ rows that a lower threshold lets through follow from the published counts (`bund
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -172,14 +171,10 @@ class _Forecast:
     def _solved(self, names: list[str], epsilon: float) -> float | None:
         """How many times as many users an item needs if only these tables are made, at this epsilon."""
         try:
-            now, then = _level(self._now), _level(self._plan(names, epsilon))
+            then = _level(self._plan(names, epsilon))
         except (MurmurlogError, ArithmeticError):  # no noise can be certified for this setting
             return None
-        return None if now is None or then is None else then / now
-
-    @cached_property
-    def _now(self) -> Mechanism:
-        return self._plan(list(self.certificate.tables), self.certificate.guarantee.epsilon)
+        return None if self.level is None or then is None else then / self.level
 
     def _plan(self, names: list[str], epsilon: float) -> Mechanism:
         claims = {name: self.certificate.tables[name] for name in names}
