@@ -15,6 +15,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+import murmurlog
 from murmurlog.bundle.options import GAP
 from murmurlog.counting.bound import bound
 from murmurlog.counting.items import items
@@ -80,8 +81,10 @@ class PreparedLog:
 
     def __init__(self, spec: LogSpec, folder: Path, say: Callable[[str], None]) -> None:
         self.spec, self.say = spec, say
-        self.path = folder / f"log-{spec.like}-{spec.users}-{spec.seed}.parquet"
-        self.labels_path = self.path.with_name(self.path.stem + "-labels.parquet")
+        # Another version may generate another log from the same seed.
+        name = f"log-{spec.like}-{spec.users}-{spec.seed}-{murmurlog.__version__}"
+        self.path = folder / f"{name}.parquet"
+        self.labels_path = folder / f"{name}-labels.parquet"
         self._stack = ExitStack()
         self._tallies: dict[tuple[str, int], Tally] = {}
         self._draws = 0
