@@ -10,9 +10,8 @@ from unittest.mock import patch
 
 import pyarrow as pa
 
-from murmurlog.counting.cluster_rounds import SENT
 from murmurlog.logs.engines import duckdb
-from murmurlog.logs.engines.spark_worker import MappedTable
+from murmurlog.logs.engines.spark_worker import SENT, MappedTable
 
 GROUPS = 5
 

@@ -18,8 +18,8 @@ from murmurlog.counting.unit_weights import HeldCodes, count_holders, weights_of
 from murmurlog.logs.cluster_partitions import pack_table, unpack_table, values_of
 from murmurlog.logs.encoded import EncodedRows, Integers
 from murmurlog.logs.engines.protocol import SharedTable
+from murmurlog.logs.engines.spark_worker import SENT
 
-SENT = pa.schema([("shard", pa.int32()), ("packed", pa.binary())])
 # Of a partition: units and the places of their items; the items' numbers, ascending; the items' keys.
 HELD = pa.schema([("held", pa.binary()), ("numbers", pa.binary()), ("keys", pa.binary())])
 SUMS = pa.schema([("shard", pa.int32()), ("sums", pa.binary())])

@@ -1,4 +1,4 @@
-"""Numbers for the items of a log in partitions, so that rows are numbers on disk and each key stands once.
+"""Numbers for the items of a log in partitions, so that rows are numbers on disk and each key is stored once.
 
 A partition numbers its own items. A hash puts the keys of all partitions into buckets, and equal keys of a
 run of buckets get one number: only the keys of one run are in memory. The hash decides where a key is

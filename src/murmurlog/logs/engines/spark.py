@@ -30,6 +30,7 @@ from murmurlog.logs.engines.protocol import SharedTable, Work
 from murmurlog.logs.engines.self_test import HOSTILE, self_test
 from murmurlog.logs.engines.spark_errors import translate_errors
 from murmurlog.logs.engines.spark_worker import (
+    SENT,
     BroadcastTable,
     MappedTable,
     apply_to_each,
@@ -43,7 +44,6 @@ ROWS_A_GROUP = 1_000_000  # of a file that this process writes
 BYTES_A_GROUP = 2 << 20  # of a source's files, for each partition of encoded rows
 MOST_GROUPS = 4096
 SHARDS_A_TASK = 4
-SENT = pa.schema([("shard", pa.int32()), ("packed", pa.binary())])
 ROW_GROUP = 16 << 20  # bytes; a stream holds about one row group
 IPC = "ipc binary"  # the schema of Arrow batches on their way
 # Settings that override the cluster's defaults.

@@ -12,6 +12,8 @@ import pyarrow as pa
 
 from murmurlog.bundle.keys import NORMALISER, normalise
 
+SENT = pa.schema([("shard", pa.int32()), ("packed", pa.binary())])  # rows for a shard, as bytes
+
 
 def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Each batch as a row of bytes."""
