@@ -34,8 +34,8 @@ def _take_decimals(function: Callable[..., Any]) -> None:
         for info in getattr(hint, "__metadata__", ()):
             kinds = {hint.__origin__, *get_args(hint.__origin__)}
             parser = integer if int in kinds else decimal if float in kinds else None
-            if parser and info.parser is None:
-                info.parser = _of_text(parser)
+            if parser:
+                info.parser = _of_text(info.parser or parser)
 
 
 def _complete_values(function: Callable[..., Any]) -> None:
@@ -48,8 +48,15 @@ def _complete_values(function: Callable[..., Any]) -> None:
 
 
 def _of_text(parser: Callable[[str], Any]) -> Callable[[Any], Any]:
-    """The parser; defaults come as numbers and stay."""
-    return lambda value: parser(value) if isinstance(value, str) else value
+    """The parser, whose error is printed as it is; defaults come as numbers and stay."""
+
+    def parse(value: Any) -> Any:
+        try:
+            return parser(value) if isinstance(value, str) else value
+        except ValueError as error:  # each version of Typer words a ValueError in another way
+            raise typer.BadParameter(str(error)) from None
+
+    return parse
 
 
 app = Commands(

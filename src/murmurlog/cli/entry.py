@@ -9,7 +9,7 @@ from murmurlog.cli import stop
 def main() -> None:
     """Runs the command line."""
     stop.listen()
-    gc.set_threshold(10_000)  # imports make many objects and no garbage: 0.1 s of a small release
+    gc.set_threshold(100_000)  # imports make many objects and no garbage: 0.2 s of a small release
     try:
         from murmurlog.cli.main import main as run
 

@@ -106,7 +106,7 @@ def delta_of_rounds(schedule: Schedule, *, epsilon: float, neighbours: str = "ad
 
 
 def _largest_delta(sides: tuple[Floats, Floats], *, epsilon: float, neighbours: str) -> float:
-    """The same for what `_sides` gives: it does not depend on epsilon."""
+    """The same for what `_sides` gives, which does not depend on epsilon, or the worst of it."""
     check_neighbours(neighbours)
     leaks, squares = sides
     nobody = np.zeros(1)
@@ -138,7 +138,10 @@ def _sides(schedule: Schedule) -> tuple[Floats, Floats]:
 
 
 def _worst(leaks: Floats, squares: Floats) -> tuple[Floats, Floats]:
-    """The sides that no other side exceeds in both numbers."""
+    """The sides that no other side exceeds in both numbers.
+
+    delta grows with 1 - psi and with mu^2 of either side, so the largest is at one of these.
+    """
     order = np.lexsort((-squares, -leaks))  # by leak, the largest first
     leaks, squares = leaks[order], squares[order]
     before = np.concatenate([[-1.0], np.maximum.accumulate(squares)[:-1]])
@@ -177,7 +180,7 @@ def epsilon_of_rounds(
 
     `cost` is added to the theorem's delta at an epsilon, such as that of the sampler.
     """
-    sides = _sides(schedule)
+    sides = _worst(*_sides(schedule))
 
     def excess(epsilon: float) -> float:
         found = _largest_delta(sides, epsilon=epsilon, neighbours=neighbours)
