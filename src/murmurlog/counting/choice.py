@@ -15,6 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from murmurlog.counting.sorting import distinct_pairs
+
 Words = npt.NDArray[np.uint64]
 Integers = npt.NDArray[Any]
 
@@ -155,21 +157,6 @@ def choose(
     kept = np.ones(len(units), bool)
     kept[rows] = _least(some_units, some_items, order, np.flatnonzero(large), held, per_unit, ranks)
     return units[kept], items[kept], np.zeros(int(kept.sum()), np.int32)
-
-
-def distinct_pairs(unit: Integers, item: Integers) -> tuple[Integers, Integers]:
-    """The distinct pairs of codes, by unit."""
-    bits = np.uint64(int(item.max(initial=0)).bit_length())
-    words = unit.astype(np.uint64)
-    words <<= bits
-    words |= item.astype(np.uint64)
-    words.sort()
-    new = np.ones(len(words), bool)
-    np.not_equal(words[1:], words[:-1], out=new[1:])
-    words = words[new]
-    units = (words >> bits).astype(unit.dtype)
-    words &= (np.uint64(1) << bits) - np.uint64(1)
-    return units, words.astype(item.dtype)
 
 
 def by_code(codes: Integers, hashes: Callable[[Integers], Words]) -> Words:

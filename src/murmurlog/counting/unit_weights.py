@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from murmurlog.counting.choice import distinct_pairs
+from murmurlog.counting.sorting import distinct_pairs
 from murmurlog.logs.encoded import Integers
 
 MOST_COUNTED = 10_000_000  # pairs of an item and m

@@ -192,7 +192,10 @@ def _encode_column(pieces: list[pa.Array]) -> EncodedColumn:
     if not pieces:
         return EncodedColumn(codes=np.zeros(0, np.int32), texts=pa.array([], pa.string()))
     chunks = pa.chunked_array(pieces).dictionary_encode().chunks
-    codes = [chunk.indices.fill_null(-1).to_numpy(zero_copy_only=False) for chunk in chunks]
+    codes = [
+        (chunk.indices.fill_null(-1) if chunk.null_count else chunk.indices).to_numpy()
+        for chunk in chunks
+    ]
     return EncodedColumn(codes=np.concatenate(codes), texts=chunks[0].dictionary.cast(pa.string()))
 
 
