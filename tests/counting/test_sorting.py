@@ -14,15 +14,29 @@ def test_counting_and_words_sort_alike(seed, items, monkeypatch):
     unit = random.integers(0, 2 * rows, rows, dtype=random.choice([np.int32, np.int64]))
     item = random.integers(0, items, rows, dtype=random.choice([np.int32, np.int64]))
     monkeypatch.setattr(sorting, "MANY", rows + 1)
-    by_words = *sorting.group(unit), *sorting.distinct_pairs(unit, item)
+    by_words = all_orders(unit, item)
     monkeypatch.setattr(sorting, "MANY", 1)
-    counted = *sorting.group(unit), *sorting.distinct_pairs(unit, item)
+    counted = all_orders(unit, item)
     for ours, other in zip(counted, by_words, strict=True):
         assert ours.dtype == other.dtype
         assert ours.tolist() == other.tolist()
+
+
+def all_orders(unit, item):
+    order, units = sorting.group(unit)
+    new = sorting.first_of_each(units, item[order], np.bincount(units))
+    return order, units, new, *sorting.distinct_pairs(unit, item)
 
 
 def test_groups_keep_the_order_of_rows():
     order, codes = sorting.group(np.array([2, 0, 2, 1, 0]))
     assert order.tolist() == [1, 4, 3, 0, 2]
     assert codes.tolist() == [0, 0, 1, 2, 2]
+
+
+@pytest.mark.parametrize("many", [1, 100])
+def test_the_first_row_of_a_unit_with_an_item_is_found(many, monkeypatch):
+    monkeypatch.setattr(sorting, "MANY", many)
+    units, items = np.array([0, 0, 0, 2, 2, 2, 2]), np.array([5, 3, 5, 5, 1, 1, 5])
+    found = sorting.first_of_each(units, items, np.bincount(units))
+    assert found.tolist() == [True, True, False, True, True, False, False]

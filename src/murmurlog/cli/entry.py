@@ -1,6 +1,7 @@
 """Where the process starts: signals are handled before anything that takes time is imported."""
 
 import gc
+import os
 import sys
 
 from murmurlog.cli import stop
@@ -10,6 +11,8 @@ def main() -> None:
     """Runs the command line."""
     stop.listen()
     gc.set_threshold(100_000)  # imports make many objects and no garbage: 0.2 s of a small release
+    # Threads of OpenBLAS wait for work by spinning, and no command has work for them.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         from murmurlog.cli.main import main as run
 

@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from murmurlog.counting.choice import ChoiceKey, choose
 from murmurlog.counting.holdings import Finder, Holdings
-from murmurlog.counting.sorting import group, in_time, sort_ties
+from murmurlog.counting.sorting import first_of_each, in_time, sort_ties
 from murmurlog.errors import EngineError
-from murmurlog.logs.encoded import EncodedRows, Integers, Mask
+from murmurlog.logs.encoded import EncodedRows, Integers
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -131,7 +131,7 @@ def first_items(
         order = sort_ties(order, alike, item, ranks)
     items = item[order]
     del order, alike
-    new = _first_of_each(units, items)
+    new = first_of_each(units, items, rows)
     # How many distinct items of its unit there are up to each row.
     so_far = np.zeros(len(new) + 1, np.int32 if len(new) < 1 << 31 else np.int64)
     np.cumsum(new, out=so_far[1:])
@@ -143,15 +143,3 @@ def first_items(
     _check(units[kept], per_unit)
     # One type whatever the rows are: partitions of a log are concatenated.
     return FirstItems(unit=units[kept], item=items[kept], place=place.astype(np.int32, copy=False))
-
-
-def _first_of_each(units: Integers, items: Integers) -> Mask:
-    """Whether a row is the first of its unit with its item; rows are sorted by unit."""
-    # Rows with one item, by position: those of one unit are adjacent, too, the first in front.
-    at, items = group(items)
-    same = items[1:] == items[:-1]
-    holder = units[at]
-    same &= holder[1:] == holder[:-1]
-    new = np.ones(len(items), bool)
-    new[at[1:][same]] = False
-    return new

@@ -33,8 +33,7 @@ def in_time(unit: Integers, time: Integers) -> tuple[Integers, Integers, Mask]:
 def group(number: Integers) -> tuple[Integers, Integers]:
     """The positions of equal codes side by side, in their order; and the codes there."""
     if _is_counted(number):
-        positions = np.arange(len(number), dtype=np.min_scalar_type(-len(number)))
-        at, codes = _count(number, positions)
+        at, codes = _count(number, _positions(number))
         return at.astype(np.int64, copy=False), codes
     words, bits = _words(number, np.arange(len(number), dtype=np.uint64))
     numbers = (words >> bits).astype(number.dtype)
@@ -54,6 +53,35 @@ def distinct_pairs(unit: Integers, item: Integers) -> tuple[Integers, Integers]:
     units = (words >> bits).astype(unit.dtype)
     words &= (np.uint64(1) << bits) - np.uint64(1)
     return units, words.astype(item.dtype)
+
+
+def first_of_each(units: Integers, items: Integers, sizes: Integers) -> Mask:
+    """Whether a row is the first of its unit with its item; rows are by unit, `sizes` how many each has."""
+    new = np.ones(len(items), bool)
+    if len(items) < MANY:
+        # Rows with one item, by position: those of one unit are adjacent, too, the first in front.
+        at, items = group(items)
+        same = items[1:] == items[:-1]
+        holder = units[at]
+        same &= holder[1:] == holder[:-1]
+        new[at[1:][same]] = False
+        return new
+    from scipy.sparse import csr_array
+
+    ends = np.cumsum(sizes)
+    matrix = csr_array((_positions(items), items.copy(), np.append(0, ends)))
+    matrix.sort_indices()  # of each unit
+    starts = np.ones(len(items), bool)
+    np.not_equal(matrix.indices[1:], matrix.indices[:-1], out=starts[1:])
+    starts[(ends - sizes)[sizes > 0]] = True
+    firsts = np.minimum.reduceat(matrix.data, np.flatnonzero(starts))
+    new[:] = False
+    new[firsts] = True
+    return new
+
+
+def _positions(codes: Integers) -> Integers:
+    return np.arange(len(codes), dtype=np.min_scalar_type(-len(codes)))
 
 
 def _is_counted(codes: Integers) -> bool:

@@ -73,7 +73,7 @@ def encode_log(
     the decision. All three give each unit the same bounded items, so no output depends on it.
     """
     columns = columns_to_encode(raw, cleaning)
-    rows = raw.select(**columns, bucket=engine.bucket(columns["user"], BUCKETS))
+    rows = raw.select(**columns)
     room = room_of(engine)
     held: list[pa.RecordBatch] = []
     starts: list[list[int]] = []
@@ -94,7 +94,7 @@ def encode_log(
                 waiting = [batch]
             del batch
             while waiting:
-                placed, start = _by_bucket(waiting.pop(0))
+                placed, start = _by_bucket(waiting.pop(0), engine)
                 needs += [share_of_room(placed.slice(a, b - a), room) for a, b in pairwise(start)]
                 writer.write_batch(placed)
                 starts.append(start)
@@ -119,9 +119,9 @@ def share_of_room(batch: pa.RecordBatch | pa.Table, room: float) -> float:
     return float(max(batch.nbytes / room, largest / MOST_TEXT))
 
 
-def _by_bucket(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[int]]:
+def _by_bucket(batch: pa.RecordBatch, engine: LocalEngine) -> tuple[pa.RecordBatch, list[int]]:
     """The rows put together by bucket, else in their order; and where each starts, and the end."""
-    bucket = batch.column("bucket").to_numpy()
+    bucket = engine.buckets(batch.column("user"), BUCKETS)
     ends = np.cumsum(np.bincount(bucket, minlength=BUCKETS))
     order = pa.array(np.argsort(bucket, kind="stable"))
     return batch.take(order), [0, *ends.tolist()]
@@ -156,8 +156,7 @@ def _encode_file(
                 reader.get_batch(i).slice(start[first], start[last] - start[first])
                 for i, start in enumerate(starts)
             ]
-        names = [name for name in reader.schema.names if name != "bucket"]
-        pieces = {name: [batch.column(name) for batch in batches] for name in names}
+        pieces = {name: [batch.column(name) for batch in batches] for name in reader.schema.names}
         del batches, reader
         log = encode(pieces, cleaning)
         files.append(engine.store(log.table()))

@@ -6,12 +6,13 @@ Knows nothing about logs.
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import ibis
+import numpy as np
 import pyarrow as pa
 
 from murmurlog.bundle.scratch import scratch
@@ -34,15 +35,6 @@ def _epoch_us(time: Any) -> Any: ...
 _MICROSECONDS = ibis.udf.scalar.builtin(
     _epoch_us, name="epoch_us", signature=(("timestamp",), "int64")
 )
-
-
-def _hash(text: Any) -> Any: ...
-
-
-_HASH = {
-    kind: ibis.udf.scalar.builtin(_hash, name="hash", signature=((kind,), "uint64"))
-    for kind in ("string", "int64")
-}
 
 
 class DuckEngine:
@@ -119,9 +111,16 @@ class DuckEngine:
             writer.write_table(table)
         return file
 
-    def bucket(self, text: Any, count: int) -> Any:
-        """A number below `count`, up to 256, that depends on the text (or whole number) alone."""
-        return (_HASH[str(text.type())](text) % count).cast("uint8")
+    def buckets(self, texts: pa.Array, count: int) -> Any:
+        """Of each text (or whole number) a number below `count`, up to 256, that depends on it alone."""
+        cursor = self.backend.con.cursor()
+        cursor.register("texts", pa.table({"text": texts, "place": np.arange(len(texts))}))
+        statement = f"SELECT place, (hash(text) % {count})::UTINYINT AS bucket FROM texts"
+        with _translate_errors(), closing(cursor):
+            found = cursor.execute(statement).fetchnumpy()
+        buckets = np.empty(len(texts), np.uint8)
+        buckets[found["place"]] = found["bucket"]  # rows come in any order
+        return buckets
 
     @property
     def memory(self) -> int:

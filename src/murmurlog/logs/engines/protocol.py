@@ -75,8 +75,8 @@ class LocalEngine(Engine, Protocol):
     def read_in_order(self, expression: Any, *, rows: int) -> "Iterator[pa.RecordBatch]":
         """The expression's rows as Arrow batches of `rows` rows; rows of a file in its order."""
 
-    def bucket(self, text: Any, count: int) -> Any:
-        """A number below `count`, up to 256, that depends on the text (or whole number) alone."""
+    def buckets(self, texts: "pa.Array", count: int) -> Any:
+        """Of each text (or whole number) a number below `count`, up to 256, that depends on it alone."""
 
     def open_file(
         self, schema: "pa.Schema"
