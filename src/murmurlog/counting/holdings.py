@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from murmurlog.bundle.keys import keywords
 from murmurlog.bundle.schema import SEPARATOR, By
 from murmurlog.counting.choice import ChoiceKey, Words, by_code, combine
-from murmurlog.counting.sorting import in_time, sort_ties
+from murmurlog.counting.sorting import group, in_time, sort_ties
 from murmurlog.errors import EngineError
 from murmurlog.logs.encoded import NEVER, EncodedColumn, EncodedRows, Integers, Mask
 
@@ -34,8 +34,10 @@ class Holdings:
     keys: tuple[EncodedColumn, ...]  # the keys of each item, a column for each
     users: pa.Array
     unit_user: Integers | None  # the code of each unit's user; None if users are the units
-    unit_start: Integers | None  # the first day of each unit, or the microsecond of a session
-    step: str = "D"  # what starts count since 1970: days, or microseconds ("us")
+    unit_start: (
+        Integers | None
+    )  # the first day of each unit, the microsecond of a session, a row's place
+    step: str = "D"  # what starts count since 1970: days, microseconds ("us"); "row": a user's rows
 
     def ranks(self, items: Integers) -> Integers:
         """The ranks of some distinct items in the order of the bytes of their keys."""
@@ -67,7 +69,9 @@ class Holdings:
         return replace(self, unit=self.unit[kept], time=self.time[kept], item=self.item[kept])
 
     def unit_hashes(self, units: Integers, key: ChoiceKey) -> Words:
-        """The hashes of distinct units for the random bound."""
+        """The hashes of distinct units for the random bound; rows have none, so their items decide."""
+        if self.step == "row":
+            return np.zeros(len(units), np.uint64)
         if self.unit_user is None:
             return key.units(self.users.take(pa.array(units)))
         names = self.names(units)
@@ -87,10 +91,14 @@ class Holdings:
             codes = pa.array(units, pa.int32())
             return pa.DictionaryArray.from_arrays(codes, self.users, safe=False)
         distinct, which = np.unique(units, return_inverse=True)
-        start = pa.array(self.unit_start[distinct].astype(f"datetime64[{self.step}]"))
+        start = pa.array(_as_time(self.unit_start[distinct], self.step))
         user = self.users.take(pa.array(self.unit_user[distinct]))
         names = pc.binary_join_element_wise(start.cast(pa.string()), user, "|")
         return pa.DictionaryArray.from_arrays(pa.array(which, pa.int32()), names)
+
+
+def _as_time(start: Integers, step: str) -> Integers:
+    return start if step == "row" else start.astype(f"datetime64[{step}]")
 
 
 def rank_keys(keys: tuple[EncodedColumn, ...], items: Integers) -> Integers:
@@ -129,6 +137,7 @@ class Cuts:
 
     gap: int  # microseconds: the longest within a session
     longest: int | None  # queries of a session
+    by: str | None = None  # a kept column that is part of a pair
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,10 +200,16 @@ class _Units:
 
 
 def _find_units(rows: EncodedRows, unit: str, gap: int) -> _Units:
-    """The units of rows that all have times, unless units are users. A session is named by its start."""
+    """The units of rows that all have times, unless units are users or rows. A start names a session."""
     user = rows.user.codes
     if unit == "user":
         return _Units(code=user)
+    if unit == "row":  # named by its place among its user's rows: no other user's row renames it
+        order, users = group(user)
+        sizes = np.bincount(users)
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order)) - (np.cumsum(sizes) - sizes)[users]
+        return _Units(code=np.arange(len(order)), user=user, start=place, step="row")
     if unit in PERIODS:
         start = _starts(rows.time, PERIODS[unit])
         code, first = number_pairs(user, start - start.min(initial=0))
@@ -290,7 +305,7 @@ def _cut_words(texts: pa.Array) -> pa.ListArray:
 
 def _pairs(rows: EncodedRows, unit: Integers, listed: Mask | None, cuts: Cuts) -> _Made:
     """Each query with the next, other one of its session."""
-    order, units, times, query = _in_sequence(rows, unit)
+    order, units, times, query = _in_sequence(rows, unit, by=cuts.by)
     near = (units[1:] == units[:-1]) & (times[1:] - times[:-1] <= cuts.gap)
     near &= query[1:] != query[:-1]
     if listed is not None:
@@ -300,7 +315,7 @@ def _pairs(rows: EncodedRows, unit: Integers, listed: Mask | None, cuts: Cuts) -
     keys = tuple(
         EncodedColumn(codes=query[at[first] + step], texts=rows.query.texts) for step in (0, 1)
     )
-    return _Made(unit=units[at], time=times[at], item=item, keys=keys)
+    return _Made(unit=units[at], time=times[at], item=item, keys=keys, row=order[at])
 
 
 def _sessions(rows: EncodedRows, unit: Integers, listed: Mask | None, cuts: Cuts) -> _Made:
@@ -330,13 +345,20 @@ def _sessions(rows: EncodedRows, unit: Integers, listed: Mask | None, cuts: Cuts
 
 
 def _in_sequence(
-    rows: EncodedRows, unit: Integers
+    rows: EncodedRows, unit: Integers, *, by: str | None = None
 ) -> tuple[Integers, Integers, Integers, Integers]:
-    """The rows by unit, time and the bytes of the query: their places, units, times and queries."""
+    """The rows by unit, time and the bytes of the query: their places, units, times and queries.
+
+    With `by`, rows of one query and time are in the order of the bytes of this column.
+    """
     order, units, alike = in_time(unit, rows.time)
     if alike.any():
-        texts = _every(rows.query.texts)
-        order = sort_ties(order, alike, rows.query.codes, lambda some: rank_keys((texts,), some))
+        code: Integers = rows.query.codes
+        keys: tuple[EncodedColumn, ...] = (_every(rows.query.texts),)
+        if by is not None:
+            code, first = number_pairs(code, rows.kept[by].codes)
+            keys = (rows.query.at(first), rows.kept[by].at(first))
+        order = sort_ties(order, alike, code, lambda some: rank_keys(keys, some))
     return order, units, rows.time[order], rows.query.codes[order]
 
 
@@ -346,7 +368,6 @@ def _every(texts: pa.Array) -> EncodedColumn:
 
 
 IN_SEQUENCE = ("pair", "session")
-OF_ONE_ROW = ("query", "click", "keyword")  # a value of the row can be part of the item
 Maker = Callable[[EncodedRows, Integers, "Mask | None", Cuts], _Made]
 MAKERS: Mapping[str, Maker] = {
     "query": _queries,

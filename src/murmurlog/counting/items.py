@@ -17,7 +17,7 @@ import pyarrow as pa
 from murmurlog.bundle.keys import keywords
 from murmurlog.bundle.options import GAP
 from murmurlog.bundle.schema import KEYS, SEVERAL, By, keys_of
-from murmurlog.counting.holdings import MAKERS, OF_ONE_ROW, PERIODS, STARTED, Cuts, Finder, Holdings
+from murmurlog.counting.holdings import PERIODS, Cuts, Finder, Holdings
 from murmurlog.counting.public_sets.labels import Labels
 from murmurlog.errors import InputError, UsageError, did_you_mean
 from murmurlog.logs.engines.protocol import Engine
@@ -79,7 +79,9 @@ class EncodedItems(_Description):
             kind=self.kind,
             unit=self.unit,
             known=None if self.known is None else self.known["query"].combine_chunks(),
-            cuts=Cuts(gap=_longest(self.gap), longest=self.longest),
+            cuts=Cuts(
+                gap=_longest(self.gap), longest=self.longest, by=self.by.column if self.by else None
+            ),
             since=self.since,
             excluded=self.excluded,
             by=self.by,
@@ -162,13 +164,7 @@ def items(
     kind = {"itemset": "query", "log": "click"}.get(kind, kind)
     keys = keys_of(kind, by)
     description: dict[str, Any] = {"kind": kind, "keys": keys, "unit": unit, "timed": log.has_times}
-    encodable = (
-        kind in MAKERS
-        and (by is None or kind in OF_ONE_ROW)
-        and labels is None
-        and unit in ("user", *STARTED)
-    )
-    if encodable and isinstance(log, EncodedLog | ClusterLog):
+    if labels is None and isinstance(log, EncodedLog | ClusterLog):
         return EncodedItems(
             engine=log.engine, log=log, known=known, since=since, also=also, gap=gap,
             longest=longest, by=by, **description,
