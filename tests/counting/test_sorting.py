@@ -1,5 +1,7 @@
 """Both ways to sort codes give the same: counting with SciPy, and sorting words."""
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -20,6 +22,16 @@ def test_counting_and_words_sort_alike(seed, items, monkeypatch):
     for ours, other in zip(counted, by_words, strict=True):
         assert ours.dtype == other.dtype
         assert ours.tolist() == other.tolist()
+
+
+def test_a_worker_without_scipy_sorts_words(monkeypatch):
+    monkeypatch.setattr(sorting, "MANY", 1)
+    monkeypatch.setattr(sorting, "_has_scipy", lambda: False)
+    monkeypatch.setitem(sys.modules, "scipy.sparse", None)
+    units, items = np.array([1, 0, 1]), np.array([4, 4, 4])
+    order, by_unit, new, *pairs = all_orders(units, items)
+    assert (order.tolist(), new.tolist()) == ([1, 0, 2], [True, True, False])
+    assert [column.tolist() for column in pairs] == [[0, 1], [4, 4]]
 
 
 def all_orders(unit, item):

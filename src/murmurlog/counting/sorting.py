@@ -1,6 +1,8 @@
 """Orders of dictionary-encoded rows: by unit, then by time, then by the bytes of what is held."""
 
 from collections.abc import Callable
+from functools import cache
+from importlib.util import find_spec
 
 import numpy as np
 import numpy.typing as npt
@@ -58,7 +60,7 @@ def distinct_pairs(unit: Integers, item: Integers) -> tuple[Integers, Integers]:
 def first_of_each(units: Integers, items: Integers, sizes: Integers) -> Mask:
     """Whether a row is the first of its unit with its item; rows are by unit, `sizes` how many each has."""
     new = np.ones(len(items), bool)
-    if len(items) < MANY:
+    if len(items) < MANY or not _has_scipy():
         # Rows with one item, by position: those of one unit are adjacent, too, the first in front.
         at, items = group(items)
         same = items[1:] == items[:-1]
@@ -86,7 +88,13 @@ def _positions(codes: Integers) -> Integers:
 
 def _is_counted(codes: Integers) -> bool:
     """Whether counting how often each code occurs is the faster way to sort: SciPy is imported for it."""
-    return len(codes) >= MANY and int(codes.max()) < 2 * len(codes)
+    return len(codes) >= MANY and int(codes.max()) < 2 * len(codes) and _has_scipy()
+
+
+@cache
+def _has_scipy() -> bool:
+    """Workers of a cluster need not have it."""
+    return find_spec("scipy") is not None
 
 
 def _count(row: Integers, column: Integers) -> tuple[Integers, Integers]:
