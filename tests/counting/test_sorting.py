@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from murmurlog.counting import sorting
+from murmurlog.logs.encoded import NEVER
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -16,9 +17,10 @@ def test_counting_and_words_sort_alike(seed, items, monkeypatch):
     unit = random.integers(0, 2 * rows, rows, dtype=random.choice([np.int32, np.int64]))
     item = random.integers(0, items, rows, dtype=random.choice([np.int32, np.int64]))
     monkeypatch.setattr(sorting, "MANY", rows + 1)
-    by_words = all_orders(unit, item)
+    time = random.choice([-5, 3, 4, NEVER - 1, NEVER], rows)
+    by_words = *all_orders(unit, item), *orders_in_time(unit, time)
     monkeypatch.setattr(sorting, "MANY", 1)
-    counted = all_orders(unit, item)
+    counted = *all_orders(unit, item), *orders_in_time(unit, time)
     for ours, other in zip(counted, by_words, strict=True):
         assert ours.dtype == other.dtype
         assert ours.tolist() == other.tolist()
@@ -38,6 +40,14 @@ def all_orders(unit, item):
     order, units = sorting.group(unit)
     new = sorting.first_of_each(units, item[order], np.bincount(units))
     return order, units, new, *sorting.distinct_pairs(unit, item)
+
+
+def orders_in_time(unit, time):
+    """The times in order, the units, and which are alike; rows of one unit and time come in any order."""
+    order, units, alike = sorting.in_time(unit, time)
+    assert sorted(order.tolist()) == list(range(len(unit)))
+    assert unit[order].tolist() == units.tolist()
+    return time[order], units, alike
 
 
 def test_groups_keep_the_order_of_rows():

@@ -15,14 +15,16 @@ MANY = 300_000  # codes: fewer are sorted before SciPy is imported
 def in_time(unit: Integers, time: Integers) -> tuple[Integers, Integers, Mask]:
     """An order of rows by unit and time, the units in it, and which neighbours are of one time.
 
-    Rows are grouped by unit first. In most logs they are then in order of time; only units whose
-    rows are not are sorted by time.
+    Rows are grouped by unit first. In most logs they are then in order of time; else they are sorted.
+    Rows of one unit and time come in any order.
     """
     order, units = group(unit)
     times = time[order]
     same = units[1:] == units[:-1]
     falls = np.flatnonzero(same & (times[1:] < times[:-1]))
-    if len(falls):
+    if len(falls) and len(order) >= MANY and _has_scipy():
+        times, order = _sort_rows(times, order, sizes=np.bincount(units))
+    elif len(falls):
         unsorted = np.zeros(int(units[-1]) + 1, bool)
         unsorted[units[falls]] = True
         rows = np.flatnonzero(unsorted[units])
@@ -68,15 +70,11 @@ def first_of_each(units: Integers, items: Integers, sizes: Integers) -> Mask:
         same &= holder[1:] == holder[:-1]
         new[at[1:][same]] = False
         return new
-    from scipy.sparse import csr_array
-
-    ends = np.cumsum(sizes)
-    matrix = csr_array((_positions(items), items.copy(), np.append(0, ends)))
-    matrix.sort_indices()  # of each unit
+    items, positions = _sort_rows(items, _positions(items), sizes=sizes)
     starts = np.ones(len(items), bool)
-    np.not_equal(matrix.indices[1:], matrix.indices[:-1], out=starts[1:])
-    starts[(ends - sizes)[sizes > 0]] = True
-    firsts = np.minimum.reduceat(matrix.data, np.flatnonzero(starts))
+    np.not_equal(items[1:], items[:-1], out=starts[1:])
+    starts[(np.cumsum(sizes) - sizes)[sizes > 0]] = True
+    firsts = np.minimum.reduceat(positions, np.flatnonzero(starts))
     new[:] = False
     new[firsts] = True
     return new
@@ -109,6 +107,19 @@ def _count(row: Integers, column: Integers) -> tuple[Integers, Integers]:
     matrix = coo_array((np.ones(len(row), bool), (row, column)), shape=shape).tocsr()
     rows = np.arange(shape[0], dtype=row.dtype)
     return matrix.indices, np.repeat(rows, np.diff(matrix.indptr))
+
+
+def _sort_rows(keys: Integers, values: Integers, *, sizes: Integers) -> tuple[Integers, Integers]:
+    """Keys and their values, those of each row sorted by key; `sizes` says how many each row has.
+
+    A sparse matrix again, whose columns are keys. Keys may be negative: SciPy only compares them.
+    """
+    from scipy.sparse import csr_array
+
+    shape = (len(sizes), np.iinfo(keys.dtype).max)
+    matrix = csr_array((values, keys.copy(), np.append(0, np.cumsum(sizes))), shape=shape)
+    matrix.sort_indices()
+    return matrix.indices, matrix.data
 
 
 def _words(
