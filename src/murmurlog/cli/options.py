@@ -17,7 +17,7 @@ from murmurlog.bundle.decimals import decimal, integer
 from murmurlog.bundle.options import Option, options_of, read_number
 from murmurlog.cli.completion import completer
 from murmurlog.cli.help_text import TITLES, WIDTH, GroupedCommand, mechanism_table
-from murmurlog.cli.startup import skip_pandas
+from murmurlog.cli.startup import import_special, skip_pandas
 
 __all__ = ["GroupedCommand", "MechanismCommand", "takes"]
 
@@ -125,6 +125,7 @@ def takes(**groups: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
                 values[name] = from_flags(group, given)
                 given = {n: v for n, v in given.items() if n not in _names(group)}
             if options is not None:
+                import_special()
                 values["options"] = mechanism_options(options)
             skip_pandas()
             return function(**given, **values)

@@ -2,7 +2,10 @@
 
 import sys
 from importlib.abc import MetaPathFinder
+from types import ModuleType
 from typing import Any
+
+UNUSED = ("f2py", "testing")
 
 
 class _Hidden(MetaPathFinder):
@@ -28,3 +31,23 @@ def skip_pandas() -> None:
         pa.array([0])
     finally:
         sys.meta_path.remove(hidden)
+
+
+def import_special() -> None:
+    """Imports scipy.special without modules of NumPy that SciPy copies a reference to and does not use.
+
+    Each is an empty module meanwhile; what needs one later can still import it.
+    """
+    if "scipy.special" in sys.modules:
+        return
+    import numpy as np
+
+    stubs = {name: ModuleType(name) for name in UNUSED if f"numpy.{name}" not in sys.modules}
+    for name, stub in stubs.items():
+        setattr(np, name, stub)
+    try:
+        import scipy.special  # noqa: F401
+    finally:
+        for name, stub in stubs.items():
+            if getattr(np, name) is stub:
+                delattr(np, name)
