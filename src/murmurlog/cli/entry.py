@@ -10,10 +10,11 @@ from murmurlog.cli import stop
 def main() -> None:
     """Runs the command line."""
     stop.listen()
-    gc.set_threshold(100_000)  # imports make many objects and no garbage: 0.2 s of a small release
-    # Threads of OpenBLAS wait for work by spinning, and no command has work for them.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
+        # Imports make many objects and no garbage: 0.2 s of a small release.
+        gc.set_threshold(100_000)
+        # Threads of OpenBLAS wait for work by spinning, and no command has work for them.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         from murmurlog.cli.main import main as run
 
         run()
