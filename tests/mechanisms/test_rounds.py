@@ -22,6 +22,7 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import binom
 
 import murmurlog.mechanisms.rounds.weights as module
+import murmurlog.privacy.rounds as account
 from murmurlog.auditing.verify import verify
 from murmurlog.counting.bound import bound
 from murmurlog.counting.items import TableItems
@@ -663,3 +664,35 @@ def test_what_cannot_be_solved_says_why():
         Rounds.solve(**at).guarantee()
     with pytest.raises(UsageError, match="at no epsilon"):
         Rounds.solve(**at).guarantee(delta=1e-12)
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+def test_only_the_worst_that_a_unit_can_hold_decides(neighbours):
+    """The exact law over all that a unit can hold, and over those that no other exceeds, is the same."""
+    schedule = solve_rounds(
+        epsilon=1.0,
+        delta=1e-6,
+        d=12,
+        shares=(0.4, 0.6),
+        memory=1.0,
+        late=0.5,
+        neighbours=neighbours,
+    )
+    every = account._sides(schedule)
+    few = account._worst(*every)
+    assert len(few[0]) < len(every[0])
+    for epsilon in (0.01, 0.5, 1.0, 4.0):
+        found = [
+            account._largest_delta(sides, epsilon=epsilon, neighbours=neighbours)
+            for sides in (every, few)
+        ]
+        assert found[0] == found[1] > 0
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_number_that_is_none_is_no_guarantee(place, monkeypatch):
+    schedule = solve_rounds(epsilon=1.0, delta=1e-6, d=3, shares=(1.0,), memory=0.0, late=1.0)
+    broken = [each.copy() for each in account._sides(schedule)]
+    broken[place][-1] = math.nan
+    monkeypatch.setattr(account, "_sides", lambda _: tuple(broken))
+    assert epsilon_of_rounds(schedule, delta=1e-6) == math.inf

@@ -61,8 +61,8 @@ def distinct_pairs(unit: Integers, item: Integers) -> tuple[Integers, Integers]:
 
 def first_of_each(units: Integers, items: Integers, sizes: Integers) -> Mask:
     """Whether a row is the first of its unit with its item; rows are by unit, `sizes` how many each has."""
-    new = np.ones(len(items), bool)
     if len(items) < MANY or not _has_scipy():
+        new = np.ones(len(items), bool)
         # Rows with one item, by position: those of one unit are adjacent, too, the first in front.
         at, items = group(items)
         same = items[1:] == items[:-1]
@@ -75,7 +75,7 @@ def first_of_each(units: Integers, items: Integers, sizes: Integers) -> Mask:
     np.not_equal(items[1:], items[:-1], out=starts[1:])
     starts[(np.cumsum(sizes) - sizes)[sizes > 0]] = True
     firsts = np.minimum.reduceat(positions, np.flatnonzero(starts))
-    new[:] = False
+    new = np.zeros(len(items), bool)
     new[firsts] = True
     return new
 

@@ -113,12 +113,12 @@ def _largest_delta(sides: tuple[Floats, Floats], *, epsilon: float, neighbours: 
     if neighbours == "add-remove":
         with_it = _delta(epsilon, leaks, squares, nobody, nobody)
         without = _delta(epsilon, nobody, nobody, leaks, squares)
-        return float(max(with_it.max(), without.max()))
+        return float(np.max([with_it.max(), without.max()]))  # Python's own passes over NaN
     leaks, squares = _worst(leaks, squares)
     rows = max(1, PAIRS_AT_ONCE // len(leaks))
     blocks = (slice(at, at + rows) for at in range(0, len(leaks), rows))
     each = [_delta(epsilon, leaks[b, None], squares[b, None], leaks, squares).max() for b in blocks]
-    return float(np.max(each))  # not Python's own, which passes over NaN
+    return float(np.max(each))
 
 
 def _sides(schedule: Schedule) -> tuple[Floats, Floats]:
@@ -145,7 +145,10 @@ def _worst(leaks: Floats, squares: Floats) -> tuple[Floats, Floats]:
     order = np.lexsort((-squares, -leaks))  # by leak, the largest first
     leaks, squares = leaks[order], squares[order]
     before = np.concatenate([[-1.0], np.maximum.accumulate(squares)[:-1]])
-    return leaks[squares > before], squares[squares > before]
+    kept = ~(squares <= before) | np.isnan(
+        leaks
+    )  # a number that is none stays: it must not be hidden
+    return leaks[kept], squares[kept]
 
 
 def _delta(
@@ -166,7 +169,7 @@ def _delta(
 def _hockey_sticks(epsilon: Floats, mu: Floats) -> Floats:
     """gaussian_delta for arrays."""
     nothing = -np.expm1(np.minimum(epsilon, 0.0))
-    return np.where(mu > 0, _gaussian(epsilon, np.where(mu > 0, mu, 1.0)), nothing)
+    return np.where(mu == 0, nothing, _gaussian(epsilon, np.where(mu == 0, 1.0, mu)))
 
 
 def epsilon_of_rounds(
@@ -187,7 +190,7 @@ def epsilon_of_rounds(
         return found * SAFETY + cost(epsilon) - delta
 
     high = 1.0
-    while excess(high) > 0:
+    while not excess(high) <= 0:  # also where it is not a number
         high *= 2
         if high > 500:
             return math.inf
@@ -279,7 +282,7 @@ def _solve(
         return found * SAFETY - delta * (1 - ROOM)
 
     low, high = -30.0, 0.0
-    if excess(low) > 0:
+    if not excess(low) <= 0:
         raise UsageError(
             f"no thresholds keep epsilon {epsilon:.4g} and delta {delta:.3g} over {len(shares)} "
             "rounds: use a larger delta"
