@@ -2,7 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+# Locks are complete: an installation resolves nothing, neither requirements nor tools to build with.
+INSTALL := python -m pip --quiet --disable-pip-version-check install --no-deps --no-build-isolation
 SLOW_WORKERS ?= 2
 FUZZ_FILES ?= 20000
 ROAD_LOGS ?= 500
@@ -23,22 +24,22 @@ help:
 $(VENV)/run: requirements.txt pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("murmurlog needs Python 3.11 or newer" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) install --require-hashes -r requirements.txt
-	$(PIP) install --no-deps --no-build-isolation -e .
+	$(BIN)/$(INSTALL) --require-hashes -r requirements.txt
+	$(BIN)/$(INSTALL) -e .
 	@touch $@
 
 $(VENV)/dev: $(VENV)/run requirements-dev.txt
-	$(PIP) install --require-hashes -r requirements-dev.txt
+	$(BIN)/$(INSTALL) --require-hashes -r requirements-dev.txt
 	@touch $@
 
 # For the slow tests; without a Java runtime on the machine they skip, and say so.
 $(VENV)/spark: $(VENV)/dev requirements-spark.txt
-	$(PIP) install --require-hashes --no-deps -r requirements-spark.txt
+	$(BIN)/$(INSTALL) --require-hashes -r requirements-spark.txt
 	@touch $@
 
 # For the tests in a browser; without one on the machine they skip, and say so.
 $(VENV)/browser: $(VENV)/dev requirements-browser.txt
-	$(PIP) install --require-hashes -r requirements-browser.txt
+	$(BIN)/$(INSTALL) --require-hashes -r requirements-browser.txt
 	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && \
 	apt-get install -y --no-install-recommends chromium fonts-noto-core fonts-noto-cjk; } || \
 	echo "there is no chromium: the tests in a browser will skip"
@@ -47,11 +48,17 @@ $(VENV)/browser: $(VENV)/dev requirements-browser.txt
 # For the tests of object stores; an environment of its own, since moto needs older packages than we do.
 $(VENV)/moto/made: $(VENV)/run requirements-moto.txt
 	$(PYTHON) -m venv $(VENV)/moto
-	$(VENV)/moto/bin/python -m pip --quiet --disable-pip-version-check install --require-hashes -r requirements-moto.txt
+	$(VENV)/moto/bin/$(INSTALL) --require-hashes -r requirements-moto.txt
+	@touch $@
+
+# For make lock; an environment of its own, since it needs a newer pip than Python brings.
+$(VENV)/lock/ready: $(VENV)/run requirements-lock.txt
+	$(PYTHON) -m venv $(VENV)/lock
+	$(VENV)/lock/bin/$(INSTALL) --require-hashes -r requirements-lock.txt
 	@touch $@
 
 $(VENV)/docs: $(VENV)/run requirements-docs.txt
-	$(PIP) install --require-hashes -r requirements-docs.txt
+	$(BIN)/$(INSTALL) --require-hashes -r requirements-docs.txt
 	@touch $@
 
 demo: $(VENV)/run
@@ -102,20 +109,21 @@ fuzz: $(VENV)/dev
 	$(BIN)/python audits/reader_fuzz.py --files $(FUZZ_FILES)
 	$(BIN)/python audits/roads.py --logs $(ROAD_LOGS)
 
-# New locks, with hashes and without the name of any index.
-LOCK := $(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-header \
-	--no-annotate --no-emit-index-url --no-emit-find-links --no-emit-trusted-host
-lock: $(VENV)/dev
-	$(PIP) install pip-tools
-	printf 'flit_core>=3.11,<4\n' | $(LOCK) --output-file requirements.txt pyproject.toml -
-	$(BIN)/python -c "import tomllib; print('\n'.join(tomllib.load(open('pyproject.toml', 'rb'))['dependency-groups']['dev']))" \
-	| $(LOCK) --constraint requirements.txt --output-file requirements-dev.txt pyproject.toml -
-	$(BIN)/python -c "import tomllib; print('\n'.join(tomllib.load(open('pyproject.toml', 'rb'))['dependency-groups']['browser']))" \
-	| $(LOCK) --constraint requirements-dev.txt --output-file requirements-browser.txt -
-	$(BIN)/python -c "import tomllib; print('\n'.join(tomllib.load(open('pyproject.toml', 'rb'))['dependency-groups']['docs']))" \
-	| $(LOCK) --constraint requirements-dev.txt --output-file requirements-docs.txt -
-	$(BIN)/python -c "import tomllib; print('\n'.join(tomllib.load(open('pyproject.toml', 'rb'))['dependency-groups']['moto']))" \
-	| $(LOCK) --output-file requirements-moto.txt -
+# New locks for every Python from 3.11 on, with hashes and without the name of any index, and the metadata of what
+# they pin. A pin stays while the requirements allow it; `make lock UPGRADE=--upgrade` takes the newest versions.
+LOCK := $(VENV)/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --fork-strategy fewest \
+	--generate-hashes --no-header --no-annotate $(UPGRADE)
+lock: $(VENV)/run $(VENV)/lock/ready
+	$(LOCK) --group build --output-file requirements.txt pyproject.toml
+	$(LOCK) --group build --group dev --constraint requirements.txt \
+	--output-file requirements-dev.txt pyproject.toml
+	$(LOCK) --group spark --extra spark --constraint requirements-dev.txt \
+	--output-file requirements-spark.txt pyproject.toml
+	$(LOCK) --group browser --constraint requirements-dev.txt --output-file requirements-browser.txt
+	$(LOCK) --group docs --constraint requirements-dev.txt --output-file requirements-docs.txt
+	$(LOCK) --group moto --output-file requirements-moto.txt
+	$(LOCK) --group lock --output-file requirements-lock.txt
+	$(BIN)/python tests/support/locks.py $(VENV)/lock/bin/python
 
 clean:
 	rm -rf $(VENV) demo site .pytest_cache .mypy_cache .ruff_cache .hypothesis

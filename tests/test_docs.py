@@ -298,12 +298,3 @@ def test_the_public_names_are_sorted_and_there():
         assert callable(value), name
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = murmurlog.nothing
-
-
-def test_the_locks_name_no_index_and_hash_everything():
-    for path in sorted(ROOT.glob("requirements*.txt")):
-        text = path.read_text()
-        assert "--index" not in text
-        assert "://" not in text
-        pinned = re.findall(r"^\S+==\S+ \\\n    --hash=sha256:", text, re.MULTILINE)
-        assert len(pinned) == len(re.findall(r"^[a-zA-Z]", text, re.MULTILINE))
