@@ -102,7 +102,7 @@ def _texts(content: bytes, _: Path) -> None:
     assert clean is None or normalise(clean) == clean
     for word in keywords(clean or ""):
         assert word
-    for level in ("host", "path", "full"):
+    for level in ("host", "path", "full", "id"):
         clean_url(given, level)
     load_screen().hits(clean or "")
 

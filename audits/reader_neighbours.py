@@ -161,7 +161,7 @@ def _options(choice: random.Random, form: str) -> Options:
     keeps = form in ("csv", "tsv", "parquet", "postgresql") and choice.random() < 0.4
     filters = form in ("csv", "tsv", "parquet", "postgresql") and choice.random() < 0.3
     return Options(
-        url=choice.choice(("path", "host", "full")),
+        url=choice.choice(("path", "host", "full", "id")),
         keep=("country",) if keeps else (),
         where={"country": choice.choice(("de", "fr"))} if filters else {},
         screen=choice.random() < 0.2,

@@ -28,6 +28,7 @@ USERS = ("a", "A", "b", "ü", " ", "u|1", "2024-01-01|a", "null", "u\x00", "")
 URLS = (
     *("http://www.Example.com/A?b=c#d", "example.com/A", "https://exämple.de/ü", "not a url"),
     *("http://[bad", "http://u:p@h.org:80/x/", "h.org/x", "HTTP://EXAMPLE.ORG/", "", "doc 7"),
+    *("aBcD", "abcd", "SKU 12/A", "//X.org/A", "www.Example.com/A?b=c", "e\u0301", "é"),
 )
 COUNTRIES = ("DE", "FR", "ÑÑ", "", "de")
 BAD_TIMES = ("x", "2023-02-29", "2024-01-05 25:00:00", "12:30", "yesterday")
@@ -135,7 +136,7 @@ def case(number: int, seed: int, *, patterns: bool = True) -> Case:
         number=number, format=format, rows=tuple(rows[i] for i in order), columns=tuple(columns),
         cells=tuple(cells[i] for i in order), types={}, time=time,
         files=min(len(rows), draw.choice((1, 1, 2, 3))) if format != "duckdb" else 1,
-        folder=folder, name=name, url=draw.choice(("host", "path", "full")),
+        folder=folder, name=name, url=draw.choice(("host", "path", "full", "id")),
         screen=draw.random() < 0.5, deny=draw.choice(((), (), ("red", "blue *"))),
         since=None, until=None, where={}, tables=(), spark=users.spark,
     )  # fmt: skip

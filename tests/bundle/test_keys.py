@@ -4,10 +4,11 @@ import re
 import sys
 import time
 import unicodedata
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from murmurlog.bundle import joiners
@@ -19,7 +20,7 @@ from murmurlog.bundle.keys import (
     NORMALISER,
     URL_LEVELS,
     VERSIONS,
-    _with_marks_in_order,
+    _composed,
     clean_url,
     is_ignorable,
     keywords,
@@ -211,10 +212,10 @@ def test_time_grows_with_the_length(part):
 
 
 @given(st.text(st.sampled_from("a\u0315\u0323\u0301\u0344\u0345éक़"), max_size=60))
-def test_marks_in_order_are_those_of_nfkc(text):
+def test_marks_that_are_sorted_before_give_the_same_normal_form(text):
     long = text + "b" * MOST_MARKS
-    ordered = _with_marks_in_order(long)
-    assert unicodedata.normalize("NFKC", ordered) == unicodedata.normalize("NFKC", long)
+    for form in ("NFC", "NFKC"):
+        assert _composed(long, form) == unicodedata.normalize(form, long)
 
 
 def test_the_rules_of_version_1_are_kept():
@@ -277,36 +278,141 @@ def test_latin_words_are_cut_as_ever(text):
     assert keywords(query) == list(dict.fromkeys(_WORDS.findall(query)))
 
 
+CUTS = URL_LEVELS[:3]
+
+
 @pytest.mark.parametrize(
     ("url", "host", "path", "full"),
     [
         ("http://www.Example.com/A/b/?q=1#x", "example.com", "example.com/A/b", "example.com/A/b?q=1"),
         ("https://example.com:443/", "example.com", "example.com", "example.com"),
         ("http://me:secret@x.org:8080/p", "x.org:8080", "x.org:8080/p", "x.org:8080/p"),
-        ("example.com", "example.com", "example.com", "example.com"),
-        ("doc-17", "doc-17", "doc-17", "doc-17"),
+        ("HTTP://X.org/ a", "x.org", "x.org/a", "x.org/a"),
+        ("//www.X.org:80/A/", "x.org:80", "x.org:80/A", "x.org:80/A"),
         ("http://bücher.example/ä", "bücher.example", "bücher.example/ä", "bücher.example/ä"),
         ("http://exa\u034fmple.com/a\ufe0f\u2800b\u200d", "example.com", "example.com/ab", "example.com/ab"),
-        ("[bad", None, None, None),
-        ("", None, None, None),
+        ("me:pw@http://x.org/A", "x.org", "x.org/A", "x.org/A"),
+        ("http://[bad", None, None, None),
+        ("http:///a", None, None, None),
+        ("http://./a", None, None, None),
+        ("http://x\uff0fy.com/", None, None, None),
         ("http://x.com:99999/", None, None, None),
+        ("http://" + "x" * (MOST_MARKS + 1), None, None, None),
     ],
 )  # fmt: skip
 def test_urls_are_cut_at_the_level_asked_for(url, host, path, full):
-    assert [clean_url(url, level) for level in URL_LEVELS] == [host, path, full]
+    assert [clean_url(url, level) for level in CUTS] == [host, path, full]
 
 
+@pytest.mark.parametrize(
+    ("text", "host", "path", "full"),
+    [
+        ("example.com", "example.com", "example.com", "example.com"),
+        ("doc-17", "doc-17", "doc-17", "doc-17"),
+        ("aBcD", "aBcD", "aBcD", "aBcD"),
+        ("P00038", "P00038", "P00038", "P00038"),
+        ("SKU 12/A", "SKU 12", "SKU 12/A", "SKU 12/A"),
+        ("doi:10.1000/182", "doi:10.1000", "doi:10.1000/182", "doi:10.1000/182"),
+        ("[bad", "[bad", "[bad", "[bad"),
+        ("www.X.com/A/?q=1#x", "www.X.com", "www.X.com/A/", "www.X.com/A/?q=1"),
+        ("X.com/a?u=http://y.com", "X.com", "X.com/a", "X.com/a?u=http://y.com"),
+        ("X.com//a", "X.com", "X.com//a", "X.com//a"),
+        ("/Products/12 ?id=7", None, "/Products/12", "/Products/12 ?id=7"),
+        ("me:secret@X.org/p@q", "X.org", "X.org/p@q", "X.org/p@q"),
+        ("mailto:me@X.org", "X.org", "X.org", "X.org"),
+        (" e\u0301\t1 \u200b", "\u00e9 1", "\u00e9 1", "\u00e9 1"),
+        ("?q=1", None, None, "?q=1"),
+        ("#x", None, None, None),
+        ("", None, None, None),
+    ],
+)  # fmt: skip
+def test_what_names_no_host_by_two_slashes_loses_only_what_can_be_personal(text, host, path, full):
+    assert [clean_url(text, level) for level in CUTS] == [host, path, full]
+
+
+@pytest.mark.parametrize(
+    ("text", "id"),
+    [
+        ("aBcD", "aBcD"),
+        ("http://www.X.com/A/?q=1#x", "http://www.X.com/A/?q=1#x"),
+        ("C#12?x@y", "C#12?x@y"),
+        ("  a  b\t\nc ", "a  b  c"),
+        ("e\u0301\ufb01", "\u00e9\ufb01"),
+        ("a\u202eb\u00ad\ue000\ud800c", "abc"),
+        ("\u0645\u06cc\u200c\u0634", "\u0645\u06cc\u200c\u0634"),
+        ("\x00\u200b", None),
+    ],
+)
+def test_an_id_stays_as_it_is(text, id):
+    assert clean_url(text, "id") == id
+
+
+@pytest.mark.parametrize("level", URL_LEVELS)
+def test_ids_that_differ_in_case_stay_apart(level):
+    assert [clean_url(text, level) for text in ("aBcD", "abcd")] == ["aBcD", "abcd"]
+
+
+@settings(deadline=None)
+@given(st.text(), st.sampled_from(URL_LEVELS))
+def test_a_clean_id_is_a_fixed_point_and_one_printable_line(text, level):
+    text = text.replace(":", "").lstrip("/")
+    clean = clean_url(text, level)
+    if clean is not None and level == "id":
+        assert clean_url(clean, level) == clean
+        assert unicodedata.is_normalized("NFC", clean)
+        assert all(c.isprintable() or c in (ZWNJ, ZWJ) for c in clean)
+    if text.isascii() and text.isprintable() and clean is not None:
+        assert clean in text
+
+
+@settings(deadline=None)
 @given(
     st.from_regex(re.compile(_PLAIN_URL.pattern, re.ASCII), fullmatch=True),
-    st.sampled_from(URL_LEVELS),
+    st.sampled_from(CUTS),
 )
-def test_the_short_cut_for_plain_urls_agrees_with_the_general_road(url, level):
-    general = clean_url(url.replace("//", "//me@", 1) if "//" in url[:8] else f"//me@{url}", level)
-    assert clean_url(url, level) == general
+def test_the_short_cut_for_plain_urls_agrees_with_the_general_code(url, level):
+    assert clean_url(url, level) == clean_url(url.replace("//", "//me@", 1), level)
 
 
-@given(st.text(), st.sampled_from(URL_LEVELS))
+@settings(deadline=None)
+@given(st.text(), st.sampled_from(CUTS))
 def test_no_url_raises_and_no_password_stays(text, level):
     clean_url(text, level)
-    cleaned = clean_url(f"http://name:hunter2@host.example/{text}", level)
-    assert cleaned is None or "hunter2" not in cleaned or "hunter2" in text
+    for start in ("http://", "//", ""):
+        cleaned = clean_url(f"{start}name:hunter2@host.example/{text}", level)
+        assert cleaned is None or "hunter2" not in cleaned or "hunter2" in text
+
+
+MARKED = st.text(st.sampled_from("a/\u0315\u0323\u0301\u0344\u0345éक़\uff9e\u3099ḝ=\u0338"))
+
+
+@settings(deadline=None)
+@given(MARKED, MARKED)
+def test_a_long_path_is_that_of_nfc(path, more):
+    """Combining marks of a long text are sorted before NFC."""
+    text = path + "b" * MOST_MARKS + more
+    clean = unicodedata.normalize("NFC", f"/{text}")
+    assert clean_url(f"http://x.com/{text}", "path") == f"x.com{clean}".rstrip("/")
+    assert clean_url(f"x.com/{text}", "path") == f"x.com{clean}"
+    assert clean_url(text, "id") == unicodedata.normalize("NFC", text)
+
+
+@pytest.mark.parametrize("level", URL_LEVELS)
+@pytest.mark.parametrize(
+    "form", ["{}", "http://{}", "http://{}@x.com", "http://x.com/{}", "x.com/{}?{}"]
+)
+@pytest.mark.parametrize("marks", ["\u0301\u0327", "\u0301\uff9e", "\u0301\ue000\u0327\ue000"])
+def test_no_url_makes_unicode_sort_many_marks(form, marks, level, monkeypatch):
+    """NFC and NFKC sort by insertion, in quadratic time: each mark before a smaller one costs them."""
+    falls, normalize = [], unicodedata.normalize
+
+    def count(form, text):
+        kind = "NFKD" if "K" in form else "NFD"
+        classes = [unicodedata.combining(part) for c in text for part in normalize(kind, c)]
+        falls.append(sum(a > b > 0 for a, b in pairwise(classes)))
+        return normalize(form, text)
+
+    text = form.format(*[marks * MOST_MARKS] * 2)
+    monkeypatch.setattr(unicodedata, "normalize", count)
+    clean_url(text, level)
+    assert max(falls, default=0) <= 1

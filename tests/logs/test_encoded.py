@@ -26,7 +26,7 @@ from thinning import thinned
 
 import murmurlog.logs.partitions
 from murmurlog.bundle.canonical import CANONICAL, canonical
-from murmurlog.bundle.keys import clean_url
+from murmurlog.bundle.keys import URL_LEVELS, clean_url
 from murmurlog.bundle.schema import BY_VALUE, By
 from murmurlog.counting.bound import EncodedBounded, bound
 from murmurlog.counting.first_items import first_items
@@ -36,7 +36,7 @@ from murmurlog.counting.tally import tally
 from murmurlog.errors import EngineError
 from murmurlog.logs import cleaning
 from murmurlog.logs.cleaning import Cleaning
-from murmurlog.logs.encoded import NEVER, EncodedColumn, _plain_urls
+from murmurlog.logs.encoded import NEVER, EncodedColumn, _clean_urls, _plain_urls
 from murmurlog.logs.engines.duckdb import DuckEngine, connect
 from murmurlog.logs.log import ClusterLog, EncodedLog, TableLog, read
 from murmurlog.logs.source import find
@@ -492,20 +492,32 @@ URLS = st.lists(
 
 
 @settings(deadline=None)
-@given(url=URLS, level=st.sampled_from(["host", "path", "full"]))
+@given(url=URLS, level=st.sampled_from(URL_LEVELS))
 def test_urls_of_the_common_form_are_cleaned_as_all_are(url, level):
     (found,) = _plain_urls(pa.array([url]), Cleaning(url=level)).to_pylist()
     assert found in (None, clean_url(url, level))
 
 
+@settings(deadline=None)
+@given(
+    urls=st.lists(URLS | st.sampled_from(["aBcD", "abcd", "SKU 12/A"])),
+    level=st.sampled_from(URL_LEVELS),
+)
+def test_every_url_is_cleaned_by_itself_whatever_the_column_holds(urls, level):
+    texts = pa.array(urls, pa.string())
+    column = EncodedColumn(codes=np.arange(len(urls), dtype=np.int32), texts=texts)
+    cleaned = _clean_urls(column, Cleaning(url=level)).column().to_pylist()
+    assert cleaned == [clean_url(url, level) for url in urls]
+
+
 def test_most_urls_are_of_the_common_form():
     urls = [
         "http://www.a.org/b/?q=1#x",
-        "a.org",
+        "http://a.org",
         "https://a-b.co.uk/c/",
-        "www.com",
-        "é.org",
-        "a.org:80",
+        "http://www.com",
+        "http://é.org",
+        "a.org",
     ]
     made = {
         level: _plain_urls(pa.array(urls), Cleaning(url=level)).to_pylist()

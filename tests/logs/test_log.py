@@ -463,7 +463,7 @@ def test_a_header_with_another_delimiter_is_pointed_out(found, name, tmp_path):
 
 
 def test_url_level_is_checked(write_tsv):
-    with pytest.raises(UsageError, match="--url must be one of host, path, full"):
+    with pytest.raises(UsageError, match="--url must be one of host, path, full, id, not 'domain'"):
         rows_of(write_tsv(ROWS), url="domain")
 
 

@@ -200,3 +200,42 @@ def test_answers_that_end_early_write_nothing(log, tmp_path, monkeypatch):
     with pytest.raises(UsageError, match="nothing was written"):
         murmurlog.init(log, out=tmp_path / "murmurlog.toml", yes=False)
     assert [path.name for path in tmp_path.iterdir()] == ["log.csv"]
+
+
+def _ids(path, name, ids):
+    lines = [f"u{i % 9},{('red lamp', 'blue shoes')[i % 2]},{ids[i % len(ids)]}" for i in range(90)]
+    path.write_text("\n".join([f"user,query,{name}", *lines]) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("name", ["doc", "DocID", "document_id", "SKU", "product", "article_id"])
+def test_clicks_that_are_ids_by_their_name_are_kept_as_they_are(tmp_path, name):
+    path = _ids(tmp_path / "log.csv", name, ["aBcD", "abcd", "P-1/2", "4711"])
+    made = murmurlog.init(path, out=tmp_path / "murmurlog.toml", ledger=None)
+    assert made.inspection.roles["url"] == name
+    found = tomllib.loads((tmp_path / "murmurlog.toml").read_text())
+    assert {section: found[section]["url"] for section in ("release", "profile", "evaluate")} == {
+        "release": "id", "profile": "id", "evaluate": "id",
+    }  # fmt: skip
+    assert "'url': 'id'" in repr(made)
+
+
+@pytest.mark.parametrize(
+    ("name", "values"), [("doc", ["http://x.com/a?b=1", "x.com/B"]), ("url", ["aBcD", "abcd"])]
+)
+def test_clicks_that_may_be_urls_are_cut_as_urls(tmp_path, name, values):
+    path = _ids(tmp_path / "log.csv", name, values)
+    assert "url" not in murmurlog.init(path, out=None, ledger=None).reading
+
+
+def test_another_column_of_clicks_is_not_taken_for_ids(tmp_path, monkeypatch):
+    path = _ids(tmp_path / "log.csv", "page,doc", ["x.com/a,aBcD", "x.com/B,abcd"])
+    made = murmurlog.init(path, out=None, ledger=None)
+    assert made.reading["columns"]["url"] == "page"
+    path = _ids(tmp_path / "ids.csv", "note,doc", ["x,aBcD", "y,abcd"])
+    answers = iter(["n", "", "", "", "", "", "note", *[""] * 20])
+    monkeypatch.setattr("builtins.input", lambda: next(answers))
+    made = murmurlog.init(path, out=None, yes=False, ledger=None)
+    assert made.inspection.settings["url"] == "id"
+    assert made.reading["columns"]["url"] == "note"
+    assert "url" not in made.reading

@@ -26,6 +26,8 @@ from murmurlog.bundle import write as write_module
 from murmurlog.bundle.files import sums
 from murmurlog.bundle.write import publish
 from murmurlog.errors import BundleError, MurmurlogError, Refused, UsageError
+from murmurlog.evaluation.evaluate import reading_of
+from murmurlog.logs.options import ReadOptions
 from murmurlog.privacy.sampler import SeededEntropy
 from murmurlog.publishing.ledger import Ledger
 from murmurlog.publishing.release import release
@@ -761,3 +763,22 @@ def test_a_bad_log_costs_nothing(tmp_path):
             **BUDGET,
         )
     assert book.entries() == []
+
+
+@pytest.mark.parametrize("chosen", [{}, {"url": "id"}])
+def test_documents_whose_ids_differ_in_case_stay_apart(tmp_path, chosen):
+    rows = [
+        {"user": i, "query": "lamp", "doc": ("aBcD", "abcd", "SKU 12/A")[i % 3]} for i in range(900)
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "log.parquet")
+    outcome = release(
+        tmp_path / "log.parquet", out=tmp_path / "bundle", tables=["click"], **chosen, **BUDGET
+    )
+    loaded = murmurlog.load(outcome.out)
+    users = {row["url"]: row["users"] for row in loaded.tables["click"].to_pylist()}
+    assert users == {id: pytest.approx(300, abs=60) for id in ("aBcD", "abcd", "SKU 12/A")}
+    assert loaded.certificate.text["url"] == chosen.get("url", "path")
+    assert reading_of(ReadOptions(), {"bundle": loaded}).url == chosen.get("url", "path")
+    assert verify(outcome.out).ok
+    card = (tmp_path / "bundle" / "README.md").read_text()
+    assert ("a clicked document, as the log names it" in card) == bool(chosen)

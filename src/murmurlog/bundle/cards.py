@@ -92,6 +92,8 @@ def columns_of(certificate: Certificate, table: str) -> dict[str, str]:
         texts |= {
             name: f"{texts[name]}, in {period}" for name in ("users", "users_low", "users_high")
         }
+    if certificate.text["url"] == "id":
+        texts["url"] = "a clicked document, as the log names it"
     if by := certificate.by:
         texts[by.column] = f"one of the public values {', '.join(by.values)}"
     return {name: texts[name] for name in names}

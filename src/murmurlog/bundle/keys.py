@@ -1,8 +1,9 @@
 """The normaliser: which texts are the same query, keyword or url. Pure functions of one string.
 
 Engines disagree about case (Turkish dotted I, final sigma), so text is normalised here, in
-Python, on distinct strings only. The rules have a version, which the certificate states: whoever
-changes a rule changes the version. Older versions stay, because older bundles are checked by them:
+Python, on distinct strings only. The rules for queries and keywords have a version, which the
+certificate states: whoever changes a rule changes the version. Older versions stay, because older
+bundles are checked by them (urls are not):
 
     1  NFKC, casefold, no control characters, single spaces
     2  also no default ignorable code points, and joiners only where they are visible
@@ -12,6 +13,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from functools import cache
+from typing import Literal
 from urllib.parse import urlsplit
 
 from murmurlog.bundle.joiners import JOINERS, without_idle_joiners
@@ -24,7 +26,7 @@ VERSIONS = {
 }
 NORMALISER, LATEST = list(VERSIONS.items())[-1]
 MOST_CHARACTERS = 10_000  # of one text by the owner
-URL_LEVELS = ("host", "path", "full")
+URL_LEVELS = ("host", "path", "full", "id")
 
 # Printable ASCII without capitals, single spaces inside: already normal, whatever the engine.
 # An engine may skip Python for strings that match this from end to end.
@@ -62,7 +64,7 @@ _THAI_SYLLABLE = re.compile(
 )
 # The form of most urls; the general code gives the same result, more slowly.
 PLAIN_URL = (
-    r"(?:https?://)?(?:www\.)?"
+    r"https?://(?:www\.)?"
     r"(?P<host>[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)+)"
     r"(?P<path>/[!\"$->@-~]*)?(?P<query>\?[!\"$-~]+)?(?:#[!-~]*)?"
 )
@@ -75,7 +77,9 @@ _IGNORABLE = re.compile(
 )
 _BLANK = "\u2800"  # the Braille pattern without dots: it looks like a space, but is a symbol
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-MOST_MARKS = 1000  # length from which combining marks are sorted here, not by NFKC
+# Normalising sorts combining marks in quadratic time: of a longer text they are sorted here, and a longer
+# site (a host has at most 253 characters) is none.
+MOST_MARKS = 1000
 
 
 def normalise(text: str, *, version: int = LATEST) -> str | None:
@@ -88,7 +92,7 @@ def normalise(text: str, *, version: int = LATEST) -> str | None:
     if version > 1:
         text = _without_ignorable(text)
     for _ in range(8):
-        composed = unicodedata.normalize("NFKC", _with_marks_in_order(text))
+        composed = _composed(text, "NFKC")
         folded = unicodedata.normalize("NFKC", composed.casefold())
         kept = _SPACES.sub(" ", _visible(folded)).strip()
         if kept == text and version > 1:
@@ -113,14 +117,19 @@ def _without_ignorable(text: str) -> str:
     return _IGNORABLE.sub("", text).replace(_BLANK, " ")
 
 
-def _with_marks_in_order(text: str) -> str:
-    """A text with the same NFKC and sorted combining marks, which NFKC sorts in quadratic time."""
-    if len(text) <= MOST_MARKS:
-        return text
+def _composed(text: str, form: Literal["NFC", "NFKC"]) -> str:
+    """The text in a normal form, in linear time."""
+    if len(text) > MOST_MARKS:
+        text = _with_marks_in_order(text, "NFD" if form == "NFC" else "NFKD")
+    return unicodedata.normalize(form, text)
+
+
+def _with_marks_in_order(text: str, form: Literal["NFD", "NFKD"]) -> str:
+    """The text decomposed character by character, with sorted combining marks."""
     out: list[str] = []
     run: list[str] = []
     for c in text:
-        for part in unicodedata.normalize("NFKD", c):
+        for part in unicodedata.normalize(form, c):
             if unicodedata.combining(part):
                 run.append(part)
                 continue
@@ -199,33 +208,63 @@ def check_url_level(level: str) -> None:
 
 
 def clean_url(url: str, level: str) -> str | None:
-    """The url without user name, scheme, default port and fragment, cut at `level`.
+    """A clicked url or document, cut at `level`; None if nothing readable is left.
 
-    "host" keeps the host, "path" host and path, "full" also the query string. Something that is
-    not a url (a document id) is normalised as text. None if nothing readable is left.
+    "host" keeps the host, "path" host and path, "full" also the query string. A url that names its
+    host by two slashes loses scheme, user name, `www.`, default port, fragment and capitals of the host.
+    Anything else can be the id of a document: it loses what can be personal (user name, query string,
+    fragment) and stays as it is otherwise. "id" cuts nothing.
     """
+    if level == "id":
+        return _as_text(url) or None
     if plain := _PLAIN_URL.fullmatch(url):
-        host, path, query = plain.groups("")
-        return host + (
-            path.rstrip("/") + (query if level == "full" else "") if level != "host" else ""
-        )
-    text = _without_ignorable("".join(c for c in url if c.isprintable()))
-    text = _SPACES.sub("", text)
+        site, path, query = plain.groups("")
+        path = path.rstrip("/")
+    else:
+        address, query = _without_fragment(_compact(url))
+        scheme, slashes, rest = address.partition("//")
+        if slashes and "/" not in scheme and scheme[-1:] in ("", ":"):
+            site, slash, path = rest.partition("/")
+            site = _clean_site(site, port=_DEFAULT_PORTS.get(scheme[:-1].lower()))
+            path = _composed(slash + path, "NFC").rstrip("/")
+            if not site:
+                return None
+        else:
+            address, query = _without_fragment(_as_text(url))
+            site, slash, path = address.partition("/")
+            site, path = site.rpartition("@")[2], slash + path
+    key = site + path * (level != "host") + query * (level == "full")
+    return key.strip() or None
+
+
+def _without_fragment(text: str) -> tuple[str, str]:
+    """A text in two parts: before its first question mark, and its query string with the mark."""
+    address, mark, query = text.partition("#")[0].partition("?")
+    return address, mark * bool(query) + query
+
+
+def _compact(text: str) -> str:
+    """The text without white space, control and invisible characters."""
+    text = _without_ignorable(text).replace(" ", "")
+    return text if text.isprintable() else "".join(c for c in text if c.isprintable())
+
+
+def _as_text(text: str) -> str:
+    """The text as it is: NFC, a space for each control character, nothing invisible or around it."""
+    return _composed(_visible(_without_ignorable(text)), "NFC").strip()
+
+
+def _clean_site(site: str, *, port: int | None) -> str:
+    """The host in lower case, and its port unless it is this one; empty if it cannot be read."""
+    if len(site) > MOST_MARKS:
+        return ""
     try:
-        parts = urlsplit(text if "//" in text else f"//{text}")
-        host, port = (parts.hostname or "").removeprefix("www."), parts.port
+        parts = urlsplit(f"//{site}")
+        host, other = (parts.hostname or "").removeprefix("www."), parts.port
     except ValueError:
-        return None
-    if not host:
-        return None
+        return ""
     host = normalise(host.rstrip(".")) or ""
-    if port and port != _DEFAULT_PORTS.get(parts.scheme):
-        host = f"{host}:{port}"
-    if level == "host":
-        return host or None
-    path = unicodedata.normalize("NFC", parts.path).rstrip("/")
-    query = f"?{parts.query}" if level == "full" and parts.query else ""
-    return (host + path + query) or None
+    return f"{host}:{other}" if host and other and other != port else host
 
 
 def odd_line(texts: Iterable[str]) -> str | None:

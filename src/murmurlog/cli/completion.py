@@ -24,7 +24,7 @@ VALUES: dict[str, tuple[str, ...] | Callable[[], Iterable[str]]] = {
     "--neighbours": ("add-remove", "replace"),
     "--noise": ("geometric", "gaussian"),
     "--bound": ("first", "random"),
-    "--url": ("host", "path", "full"),
+    "--url": ("host", "path", "full", "id"),
     "--keys": ("normalised", "canonical"),
     "--encoding": ("utf-8", "utf-16", "gb18030", "latin-1"),
     "--shape": ("aol", "sogou", "excite"),

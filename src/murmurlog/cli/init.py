@@ -86,6 +86,8 @@ def _described(made: "Proposal") -> str:
     if t := found.time:
         form = made.reading.get("time_format") or t.name
         lines.append(f"  times      {form}, from {t.first:%Y-%m-%d} to {t.last:%Y-%m-%d}")
+    if made.reading.get("url") == "id":
+        lines.append("  clicks     ids of documents, kept as they are (--url id)")
     role_of = {name: role for role, name in made.reading.get("columns", found.roles).items()}
     rows = [["  column", "is the", "a few values"]]
     unused = [column for column in found.columns if column.name not in role_of]

@@ -89,7 +89,9 @@ class ReadOptions(SourceOptions):
             variable=False,
         ),
     ] = None
-    url: Annotated[str, Option(help="How much of a url to keep: host, path or full.")] = "path"
+    url: Annotated[
+        str, Option(help="How much of a url to keep: host, path, full; id: documents as they are.")
+    ] = "path"
     keys: Annotated[
         str,
         Option(help="Which texts are one query: normalised, or canonical (www.x.com is x)."),

@@ -18,7 +18,6 @@ from murmurlog.bundle.scratch import scratch, settle
 from murmurlog.errors import InputError, UsageError
 from murmurlog.logs.inspection.inspect import Column, Inspection
 from murmurlog.logs.inspection.trial import Trial
-from murmurlog.logs.options import SourceOptions
 from murmurlog.publishing.ledger import Ledger
 from murmurlog.publishing.ledger_names import check_name
 from murmurlog.publishing.ledger_records import Account
@@ -162,7 +161,7 @@ class Proposal:
         return (
             f"Proposal for {self.source}, for your eyes only\n"
             f"  columns: {roles}\n"
-            f"  reading: {SourceOptions(**self.reading)!r}\n"
+            f"  reading: {dict(self.reading)}\n"
             f"  rows: {self.trial.rows:,}, unreadable {self.trial.share:.1%}\n"
             f"  {where}; next: {self.command}"
         )
@@ -196,6 +195,7 @@ WHY = {
     "columns": "Which column is what.",
     "time-format": "Of the times, as in strptime. Times without a zone are taken for UTC.",
     "missing": "What stands for no value.",
+    "url": "Clicks are ids of documents, published as they are; without this line they are cut as urls.",
     "shape": "The files of a well-known log.",
     "about": "What the cards of the bundle say.",
 }

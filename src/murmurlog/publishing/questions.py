@@ -141,6 +141,8 @@ def _change(made: Proposal, dialog: Dialog, say: Callable[[str], None]) -> Propo
     for role in ROLES:
         roles[role] = _ask_column(made, role, dialog)
     changed: dict[str, Any] = {"columns": roles}
+    if roles["url"] != made.inspection.roles.get("url"):  # of another column nothing is known
+        changed["url"] = None
     if roles["time"] != NONE:
         current = made.reading.get("time_format") or "ISO"
 

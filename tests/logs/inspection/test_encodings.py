@@ -1,5 +1,7 @@
 """The encoding of a text follows from most of its lines."""
 
+import time
+
 import pytest
 from owned_logs import QUERIES
 
@@ -41,3 +43,11 @@ def test_the_borders_of_blocks_do_not_matter():
     data = text.encode("gb18030")
     pieces = (data[at : at + 7] for at in range(0, len(data), 7))
     assert detect(whole_lines(pieces), ENCODINGS).name == "gb18030"
+
+
+def test_a_long_run_of_plain_letters_is_read_once():
+    """`init` looked for a foreign letter from every letter of a run: a minute for these, in quadratic time."""
+    started = time.process_time()
+    found = detect(iter([b"a" * 30_000 + b" f\xfcr\n"]), ENCODINGS)
+    assert found.name != "utf-8"
+    assert time.process_time() - started < 5

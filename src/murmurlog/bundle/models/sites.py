@@ -24,11 +24,16 @@ MERGE = 0.5
 SLACK = 1e-9  # tolerance for sums of shares that are exactly one half
 
 
+def site_of(url: str) -> str:
+    """The host of a published url or of a site in a list: they begin with it, without a scheme."""
+    return clean_url(url if "://" in url else f"//{url}", "host") or url
+
+
 def site_graph(tables: Tables) -> ClickGraph:
     """The click graph with sites instead of urls: clicks on all pages of a host are summed."""
     graph = click_graph(tables, pairs=False)
     urls: list[str] = graph.urls.to_pylist()
-    hosts = pa.array([clean_url(url, "host") or url for url in urls], pa.string())
+    hosts = pa.array(list(map(site_of, urls)), pa.string())
     sites = hosts.unique()
     sites = sites.take(pc.sort_indices(sites))
     of = places(hosts, sites)

@@ -14,8 +14,7 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-from murmurlog.bundle.keys import clean_url
-from murmurlog.bundle.models.sites import site_graph, topics_of
+from murmurlog.bundle.models.sites import site_graph, site_of, topics_of
 from murmurlog.evaluation.ground_truth import Truth
 from murmurlog.evaluation.scores import Ints, Scores, Scoring
 from murmurlog.evaluation.tasks.ad_hoc import held_out_clicks
@@ -48,7 +47,7 @@ def topic_questions(
     """Questions: user, query (a place among texts), clicked sites by topic; and the texts."""
     clicks = held_out_clicks(truth)
     number = {topic: n for n, topic in enumerate(topics)}
-    hosts = [clean_url(url, "host") or url for url in clicks.urls.to_pylist()]
+    hosts = list(map(site_of, clicks.urls.to_pylist()))
     topic = np.array([number[topic_of[h]] if h in topic_of else -1 for h in hosts], np.int64)
     site = np.unique(np.array(hosts, dtype=np.str_), return_inverse=True)[1]
     labelled = topic[clicks.url] >= 0

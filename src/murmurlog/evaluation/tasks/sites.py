@@ -16,8 +16,7 @@ thesis clustered a thousand. A site belongs to no user, so the intervals are ove
 import numpy as np
 import pyarrow.compute as pc
 
-from murmurlog.bundle.keys import clean_url
-from murmurlog.bundle.models.sites import clusters, site_graph
+from murmurlog.bundle.models.sites import clusters, site_graph, site_of
 from murmurlog.evaluation.ground_truth import Truth
 from murmurlog.evaluation.scores import Figure, Floats, Ints, Scores, Scoring
 from murmurlog.evaluation.tasks.protocol import Settings, Tables, Unfit, require_clicks
@@ -61,7 +60,7 @@ def directory(truth: Truth) -> dict[str, str]:
         raise Unfit("needs labels: what was planted")
     rows = truth.labels.filter(pc.equal(truth.labels["kind"], "topic"))
     pairs = zip(rows["query"].to_pylist(), rows["target"].to_pylist(), strict=True)
-    topics = {clean_url(host, "host") or host: topic for host, topic in pairs}
+    topics = {site_of(host): topic for host, topic in pairs}
     if not topics:
         raise Unfit("needs labels of the kind topic")
     return dict(sorted(topics.items()))

@@ -63,7 +63,8 @@ EAST: Mapping[str, tuple[str, tuple[tuple[int, int], ...], str]] = {
                "이다는가에의을로하고지기사나도서어한자인일대시스그해아리은정보게장수전라부주있만과"
                "날씨서울영화뉴음악게임가격방법추천다운로드"),
 }  # fmt: skip
-_WORD = re.compile(r"\w*[^\W\d_a-zA-Z]\w*")
+_WORD = re.compile(r"\w+")
+_FOREIGN = re.compile(r"[^\W\d_a-zA-Z]")
 _LONG = re.compile(r"[^\x00-\x7f]{4}")
 _MIXED = re.compile(r"[a-zA-Z]")
 _KANA = re.compile("[\u3040-\u30ff]")
@@ -125,7 +126,7 @@ def score(lines: Sequence[bytes], codec: str) -> float:
         return 0.0
     if codec in EAST:
         return decoded * _share_of_usual("".join(texts), codec)
-    words = [word for text in texts for word in _WORD.findall(text)]
+    words = [word for text in texts for word in _WORD.findall(text) if _FOREIGN.search(word)]
     odd = sum(not c.isalpha() for text in texts for c in text if not c.isascii())
     if codec in OTHER:
         fitting = [word for word in words if not _MIXED.search(word)]

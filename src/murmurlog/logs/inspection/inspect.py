@@ -25,7 +25,7 @@ from murmurlog.logs.inspection.blocks import BLOCK, TextFile
 from murmurlog.logs.inspection.delimiters import Delimiter
 from murmurlog.logs.inspection.encodings import Encoding
 from murmurlog.logs.inspection.headers import has_header
-from murmurlog.logs.inspection.roles import Facts, facts_of, is_known, propose
+from murmurlog.logs.inspection.roles import Facts, facts_of, has_ids, is_known, propose
 from murmurlog.logs.inspection.samples import (
     Sample,
     in_utf8,
@@ -315,6 +315,8 @@ def _settings(
         settings["columns"] = _explicit(roles, names)
     if time and time.format != STANDARD:
         settings["time_format"] = time.format
+    if "url" in roles and has_ids(roles["url"], facts[roles["url"]]):
+        settings["url"] = "id"
     used = {role: facts[name].missing for role, name in roles.items()}
     stated = [t for role, texts in used.items() for t in texts if role not in ("url", "rank")]
     stated += [t for role in ("url",) for t in used.get(role, ()) if t not in MISSING]

@@ -29,13 +29,19 @@ WORDS: Mapping[str, tuple[str, ...]] = {
         "klickurl", "angeklickteurl", "ergebnis", "ergebnisurl", "ziel", "zielurl", "webadresse",
         "urlcliquee", "resultat", "adresseweb", "resultado", "urlpulsada", "direccion", "risultato",
         "urlcliccato", "indirizzo", "resultaat", "aangekliktelink", "klikurl", "result", "dokument",
-        "target",
+        "target", "documentid", "sku", "product", "productid", "itemid", "articleid",
     ),
     "rank": (
         "trefferposition", "klickposition", "klickrang", "rango",
     ),
 }  # fmt: skip
+# Names of the role url whose values may be ids of documents rather than addresses.
+DOCUMENTS = frozenset(
+    ("doc", "docid", "document", "documentid", "dokument", "sku", "product", "productid", "itemid",
+     "articleid")
+)  # fmt: skip
 EXACT, PARTIAL = 3.0, 1.5
+MOST_URLS = 0.1  # share of addresses in a column of ids
 _URL = re.compile(r"(?:[a-z][a-z0-9+.-]*://\S+|(?:[\w-]+\.)+[a-z]{2,}(?::\d+)?(?:/\S*)?)", re.IGNORECASE)  # fmt: skip
 _MISSING = ("-", "NULL", "null", "\\N", "(null)", "N/A", "n/a", "None", "nan", "NaN")
 
@@ -114,6 +120,11 @@ def plain_name(name: str) -> str:
         text = text.replace(letter, instead)
     bare = unicodedata.normalize("NFKD", text)
     return "".join(c for c in bare if c.isalnum() and not unicodedata.combining(c))
+
+
+def has_ids(name: str, facts: Facts) -> bool:
+    """Whether a column of clicks holds ids of documents: by its name, unless many values are urls."""
+    return plain_name(name) in DOCUMENTS and facts.urls < MOST_URLS
 
 
 def is_known(name: str) -> bool:

@@ -12,7 +12,7 @@ from murmurlog.logs.cleaning import UNREADABLE_TIME, UNREADABLE_URL
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.inspection.inspect import Inspection
 from murmurlog.logs.log import read
-from murmurlog.logs.options import SourceOptions
+from murmurlog.logs.options import ReadOptions
 from murmurlog.logs.source import find
 
 
@@ -46,7 +46,7 @@ def try_reading(
     say: Callable[[str], None] = lambda _: None,
 ) -> Trial:
     """What a release would read; of a large text a sample is read, from a private copy."""
-    options = SourceOptions(**settings)
+    options = ReadOptions(**settings)
     if not inspection.sampled:
         return _try(inspection.source, options, memory, say, sampled=False)
     with scratch(Path(gettempdir())) as outer:
@@ -60,7 +60,7 @@ def try_reading(
 
 def _try(
     source: str,
-    options: SourceOptions,
+    options: ReadOptions,
     memory: str | None,
     say: Callable[[str], None],
     *,
@@ -68,7 +68,7 @@ def _try(
 ) -> Trial:
     try:
         with connect(memory=memory) as engine:
-            log = read(find(source, options), engine=engine, say=say)
+            log = read(find(source, options), engine=engine, url=options.url, say=say)
             return Trial(rows=log.rows, broken=dict(log.broken), sampled=sampled)
     except InputError as error:
         return Trial(rows=0, broken={}, sampled=sampled, failure=str(error))
