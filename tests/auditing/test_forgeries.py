@@ -145,6 +145,14 @@ def test_what_a_mechanism_cannot_make_is_caught(honest, tmp_path, tables, messag
     assert message in forge(honest, tmp_path / "out", tables)
 
 
+def test_a_set_of_more_queries_than_stated_is_caught(honest, tmp_path):
+    pairs = {"itemset": (THRESHOLD, counted("itemset", [["a"]], [["a", "b"]]))}
+    for size, message in ((2, ""), (1, "a set of more than 1 queries"), (None, "states no size")):
+        text = {**honest.text, "set_size": size, "consecutive": False}
+        said = forge(honest, tmp_path / str(size), pairs, text=text)
+        assert message in said if message else said == ""
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -171,6 +179,34 @@ def test_probabilistic_privacy_for_fewer_users_than_declared_is_caught(honest, t
         message = forge(honest, out, {"query": (text, QUERY)}, declared_users=declared)
         assert "fewer users than are declared" in message
     assert forge(honest, tmp_path / "ok", {"query": (text, QUERY)}, declared_users=10) == ""
+
+
+def test_a_stated_number_below_what_is_proved_is_caught(honest, tmp_path):
+    """Each number of the release, and of a table, made a little smaller by itself."""
+    plain = {
+        "query": (THRESHOLD, QUERY),
+        "pair": (THRESHOLD, counted("pair", ["weather", "maps"])),
+    }
+    zealous = "zealous(m=1, lam=1.0, tau=3, T=40, users=10)"
+    lists = {"query": (zealous, QUERY), "pair": (zealous, counted("pair", ["weather", "maps"]))}
+    for kind, tables in {"dp": plain, "pdp": lists}.items():
+        out = tmp_path / kind
+        assert forge(honest, out, tables, epsilon=1.001, declared_users=10) == ""
+        certificate, rows = read_certificate(out), murmurlog.load(out).tables
+        names = ["epsilon", "delta", *(["delta_dp"] if kind == "pdp" else [])]
+        for number, name in enumerate(names):
+            lower = {name: getattr(certificate.guarantee, name) * 0.99}
+            claim = certificate.tables["pair"]
+            own = replace(claim.guarantee, **{name: getattr(claim.guarantee, name) * 0.99})
+            claims = {**certificate.tables, "pair": replace(claim, guarantee=own)}
+            for place, forged in (
+                ("total", {"guarantee": replace(certificate.guarantee, **lower)}),
+                ("table", {"tables": claims}),
+            ):
+                target = tmp_path / f"{kind} {number} {place}"
+                publish(target, tables=rows, certificate=replace(certificate, **forged))
+                failed = [check.name for check in murmurlog.verify(target).checks if not check.ok]
+                assert "guarantee" in failed, (kind, name, place)
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,7 @@ def duck():
 # --- by hand --------------------------------------------------------------------------------------
 
 
+@functools.cache
 def exact_weight(m, d2):
     """min(1, sqrt(d2 / m)) in whole steps, rounded down, in long arithmetic."""
     with mpmath.mp.workdps(60):
@@ -108,6 +109,40 @@ def test_histogram_and_weighted_counts_are_those_by_hand(size, rows, d2):
     found = holders_of_pairs(unit, item, size=size)
     assert found.histogram().tolist() == histogram_by_hand(held, size)
     assert found.weighted(d2).tolist() == weighted_by_hand(held, size, d2)
+
+
+@pytest.mark.parametrize("many", [255, 256, 300, 66_000])
+def test_a_unit_may_hold_more_items_than_one_or_two_bytes_count(many):
+    """In arrays: 256 and 65 536 items are not taken for none, nor one more for one."""
+    holdings = [set(range(many)), {0, many}]
+    unit = np.repeat([0, 1], [many, 2])
+    item = np.concatenate([np.arange(many), [0, many]])
+    holders = holders_of_pairs(unit, item, size=many + 1)
+    assert holders.histogram().tolist() == histogram_by_hand(holdings, many + 1)
+    assert holders.weighted(3).tolist() == weighted_by_hand(holdings, many + 1, 3)
+    assert holders.m.max() == many
+
+
+def test_every_bin_and_every_row_has_its_own_noise_also_empty_ones():
+    """Numbers that tell the draws apart are in the output at the place of each bin and row."""
+    holdings = [*[{0}] * 300, *[{1, 2, 3, 4, 5}] * 200]  # no unit has two to four, nobody item 6
+    unit, item = np.array([(u, i) for u, items in enumerate(holdings) for i in items]).T
+    holders = holders_of_pairs(unit, item, size=7)
+    draws = []
+
+    def noise(scale, count):
+        draws.append(np.arange(11, 11 + count))
+        return draws[-1]
+
+    counts = WeightedCounts(scale=3.0, histogram_scale=5.0)
+    counted = count_users(holders, counts, noise)
+    true = np.array(histogram_by_hand(holdings, 7))
+    assert 0 in true
+    assert (counted.histogram - true).tolist() == draws[0].tolist()
+    exact = np.array(weighted_by_hand(holdings, 7, counted.d2))
+    assert exact[6] == 0
+    measured = counted.estimates.users * counted.estimates.ratio * GRID
+    assert (measured - exact).tolist() == pytest.approx(draws[1].tolist(), abs=1e-3)
 
 
 def test_the_order_of_steps_and_one_draw_for_every_bin_and_row():
@@ -432,6 +467,37 @@ def test_every_road_finds_the_same_holders(hostile, monkeypatch, name):
     assert max(m for _, m in found["by hand"]) > (1 if name != "row" else 0)
     for road in ("general", "encoded", "partitioned"):
         assert found[road] == found["by hand"], road
+
+
+@pytest.mark.parametrize("kind", ["query", "itemset"])
+def test_every_road_counts_the_items_of_a_unit_beyond_a_byte(tmp_path, monkeypatch, kind):
+    """One user asks 256 of the published queries, another 300, and they hold sets of one to three of them."""
+    path, published = tmp_path / "log.parquet", [f"q{n}" for n in range(300)]
+    queries_of = {"a": published[:256], "b": published, "c": ["q0", "q299"], "d": ["q1"]}
+    rows = [(user, query) for user, queries in queries_of.items() for query in queries]
+    user, query = zip(*rows, strict=True)
+    pq.write_table(pa.table({"user": user, "query": query}), path)
+    sets = [[query] for query in published]
+    if kind == "itemset":
+        sets += [["q0", "q1"], ["q0", "q299"], ["q0", "q1", "q2"], ["q0", "q1", "q299"]]
+    keys = pa.table({"items": sets}) if kind == "itemset" else pa.table({"query": published})
+    by_hand = Counter()
+    for queries in queries_of.values():
+        numbers = [n for n, key in enumerate(sets) if set(key) <= set(queries)]
+        by_hand.update((n, len(numbers)) for n in numbers)
+    most = {"query": {256, 300}, "itemset": {258, 304}}
+    assert {m for _, m in by_hand} >= most[kind]
+    for road in ("general", "encoded", "partitioned"):
+        with monkeypatch.context() as patched, connect() as engine:
+            if road == "general":
+                patched.setattr(DuckEngine, "local", None)
+            if road == "partitioned":
+                patched.setattr(murmurlog.logs.partitions, "ROOM", 1000 / engine.memory)
+                patched.setattr(murmurlog.logs.partitions, "ROWS_A_BATCH", 100)
+            log = read(find(str(path)), engine=engine)
+            mechanism = Rounds.solve(epsilon=1.0, delta=1e-6, d=2)
+            held = mechanism.gather(log, View(kind=kind, way="random"), entropy=SeededEntropy(3))
+            assert summed(find_holders(held, keys)) == dict(by_hand), road
 
 
 def test_users_beyond_their_bound_hold_what_is_published(hostile):

@@ -15,6 +15,7 @@ from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.log import read
 from murmurlog.logs.source import find
 from murmurlog.mechanisms import View, parse
+from murmurlog.mechanisms import left_out as module
 from murmurlog.mechanisms.left_out import BINS, GONE, HERE, QUERIES, LeftOut, _sensitivity
 from murmurlog.privacy import gaussian_delta
 from murmurlog.privacy.sampler import SystemEntropy
@@ -125,6 +126,13 @@ def test_every_bin_is_published_also_empty_ones():
     assert (
         np.abs(np.array(table["rows"].to_pylist()) - [40 * (b == BINS[3]) for b in BINS]).max() <= 3
     )
+
+
+def test_every_bin_has_its_own_noise_also_empty_ones(monkeypatch):
+    monkeypatch.setattr(module, "draw", lambda count, **_: np.arange(11, 11 + count))
+    table = LeftOut(d=1, sigma=9.0).release({BINS[3]: 40}, entropy=SystemEntropy())
+    expected = [40 * (b == BINS[3]) + n for n, b in enumerate(BINS, 11)]
+    assert table["rows"].to_pylist() == expected
 
 
 def test_it_is_released_verified_and_said_in_words(write_tsv, tmp_path):

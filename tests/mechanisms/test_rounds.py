@@ -29,6 +29,8 @@ from murmurlog.counting.items import TableItems
 from murmurlog.errors import Refused, UsageError
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.mechanisms import Rounds, View, parse
+from murmurlog.mechanisms.rounds import mechanism as selection
+from murmurlog.mechanisms.rounds import streaming
 from murmurlog.mechanisms.rounds.weights import FULL, Held, numbered, weights
 from murmurlog.privacy import (
     ClippedCounts,
@@ -226,6 +228,19 @@ def test_thresholds_that_prove_nothing_have_delta_1():
     assert epsilon_of_rounds(schedule_of(d=3, s=[1.0], T=[1.0]), delta=1e-6) == math.inf
 
 
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+def test_a_stated_epsilon_has_room_for_the_rounding_of_its_delta(neighbours):
+    """Where delta is met to the last digit at a round epsilon, a larger one is stated."""
+    schedule = schedule_of(d=3, s=[4.0, 3.0], T=[40.0, 30.0])
+    for epsilon in (0.5, 1.25):
+        exact = delta_of_rounds(schedule, epsilon=epsilon, neighbours=neighbours)
+        claim = {"delta": exact, "neighbours": neighbours}
+        assert epsilon < epsilon_of_rounds(schedule, **claim) < epsilon * 1.00001
+        cost = exact / 2  # of the sampler: it is added, whatever epsilon is
+        least = epsilon_of_rounds(schedule, **claim, cost=lambda _, cost=cost: cost)
+        assert delta_of_rounds(schedule, epsilon=least, neighbours=neighbours) <= exact / 2
+
+
 # --- the law of two rounds on two items -----------------------------------------------------------
 
 
@@ -396,6 +411,64 @@ def test_weights_of_arrays_are_those_of_tables(duck, rows, attention, alive):
         assert weights(held, shown).tolist() == weights(held, listed).tolist()
         own = np.array(attention)[some]
         shown, listed = (module.among(held, each, some, own) for each in (shown, listed))
+
+
+def test_weights_are_rounded_down_whatever_the_rounding_of_the_root(duck):
+    """Attention whose quotient rounds up to a whole number: no unit gives more than its root.
+
+    Attention up to FULL has no such quotient, if a root is rounded as IEEE 754 says; this one has.
+    """
+    heavy, root, others = 1959, 263443, [2047] * 13 + [1577, 39, 1, 1, 1]
+    squares = heavy**2 + sum(h * h for h in others)
+    assert squares == 60798851
+    assert math.floor(heavy * GRID / math.sqrt(squares)) == root  # and that is too much:
+    assert root**2 * squares > heavy**2 * GRID**2
+    attention = np.array([heavy, *others], np.int64)
+    items = np.arange(len(attention))
+    exact = [math.isqrt(h * h * GRID**2 // squares) for h in attention.tolist()]
+    held = replace(held_of(duck, [("a",)]), size=len(items))
+    columns = {"unit": np.zeros(len(items), np.int64), "item": items, "attention": attention}
+    for rows in (module.HeldCodes(**columns), duck.keep(pa.table(columns))):
+        assert weights(held, rows).tolist() == exact
+    assert sum(w * w for w in exact) <= GRID**2
+
+
+@pytest.mark.parametrize("many", [255, 256, 257, 1000])
+def test_weights_of_units_with_more_items_than_a_byte_counts(duck, many):
+    """In arrays and in tables, with equal attention and with that of later rounds."""
+    unit, item = np.repeat([0, 1], [many, 1]), np.append(np.arange(many), 0)
+    table = duck.show(pa.table({"unit": unit, "item": item}))
+    held = replace(held_of(duck, [("a",)]), table=table, size=many)
+    whole = [math.isqrt(GRID**2 // many)] * many
+    whole[0] += GRID
+    codes, table_rows = module.opening(held).rows, module.opening_rows(held)
+    assert isinstance(codes, module.HeldCodes)
+    own = np.where(np.arange(many) % 2, FULL, 1)
+    squares = int((own * own).sum())
+    later = [math.isqrt(int(h) ** 2 * GRID**2 // squares) for h in own]
+    later[0] += GRID
+    for expected in (whole, later):
+        assert weights(held, codes).tolist() == weights(held, table_rows).tolist() == expected
+        codes, table_rows = (
+            module.among(held, rows, np.arange(many), own) for rows in (codes, table_rows)
+        )
+
+
+@pytest.mark.parametrize("dense", [True, False])
+def test_every_path_draws_the_noise_that_is_certified(duck, monkeypatch, dense):
+    """In memory and in a stream: a draw for each item that is alive, of the schedule's scales."""
+    draws = []
+
+    def note(*, noise, scale, count, entropy):
+        draws.append((noise, scale, count))
+        return np.zeros(count, np.int64)
+
+    for place in (selection, streaming):
+        monkeypatch.setattr(place, "draw", note)
+    schedule = schedule_of(s=[3.0, 0.5, 7.25], T=[900.0] * 3, d=2)
+    held = replace(held_of(duck, [("a", "b"), ("b", "c")], d=2), dense=dense)
+    assert Rounds(schedule=schedule).select(held, entropy=SystemEntropy()).tolist() == []
+    assert draws == [("gaussian", s * GRID, 3) for s in schedule.scales]
 
 
 TEXTS = "abcdefgh"

@@ -3,13 +3,16 @@
 import math
 from dataclasses import replace
 
+import mpmath
 import numpy as np
 import played
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hostile import hostile_log
+from laws import mass
 from round_laws import law, passing, worlds_near, worst
+from scipy.special import ndtr
 from scipy.stats import binom, chi2
 
 import murmurlog
@@ -28,6 +31,7 @@ from murmurlog.mechanisms.rounds import pools as module
 from murmurlog.mechanisms.rounds.fresh_counts import count_users
 from murmurlog.mechanisms.rounds.holders import find_holders
 from murmurlog.mechanisms.rounds.pools import PoolKeys, pool_keys
+from murmurlog.mechanisms.rounds.streaming import Judged
 from murmurlog.mechanisms.rounds.weights import in_pools, numbered
 from murmurlog.privacy.counts import GRID
 from murmurlog.privacy.rounds import solve_rounds
@@ -268,6 +272,66 @@ def test_proposals_are_kept_once_and_lie_beyond_a_threshold():
     assert union / float(p) < 0.9  # else it would say little
 
 
+def test_a_proposal_is_made_for_every_noise_whose_rounding_reaches_a_threshold():
+    """Noise half a step below whole numbers that add up to the threshold is rounded to just these."""
+    mechanism = with_pools(parse(REFERENCE), (1000, 20.0))
+    s, (keys,) = mechanism.schedule, mechanism.pools
+    for k in range(s.rounds):
+        c = s.coefficients(k)
+        length = math.sqrt(sum((x * y * GRID) ** 2 for x, y in zip(c, s.scales, strict=False)))
+        least = keys.thresholds[k] - mpmath.mpf(sum(c)) / 2
+        with mpmath.workprec(300):
+            edge = module._edge(s, keys.thresholds, k) * length
+            assert abs(edge - least) < 1e-3 * sum(c)
+
+
+def test_lazy_draws_have_the_law_of_rounded_noise_on_a_coarse_grid(monkeypatch):
+    """With steps as large as the noise: its rounding decides who passes, by sums over all whole numbers."""
+    monkeypatch.setattr(module, "GRID", 1)
+    monkeypatch.setattr(module, "DIRECT", 10)
+    s = replace(
+        solve_rounds(epsilon=1.0, delta=1e-2, d=2, shares=(0.4, 0.6), memory=0.9, late=0.7),
+        scales=(0.9, 0.6), own=(2, 3), past=(1,), thresholds=(9, 9), counts=None,
+    )  # fmt: skip
+    keys, count = PoolKeys(size=4000, thresholds=(6, 6)), 4000
+
+    def judge(k, z, remembered):
+        y = s.own[k] * z + remembered
+        on = (y < 6) & (k == 0)
+        return Judged(passed=y >= 6, on=on, attention=y[on], remembered=(remembered + z)[on])
+
+    z = np.arange(-12, 13)
+    first, second = (mass("gaussian", scale, z) for scale in s.scales)
+    later = (z[:, None] + 3 * z >= 6) & (2 * z[:, None] < 6)
+    chance = first[2 * z >= 6].sum() + float(first @ later @ second)
+    passed_keys = module.pass_unheld(s, keys, judge, count=count, entropy=SeededEntropy(8))
+    assert abs(norm_score(passed_keys, count, chance)) < 4
+    # Proposals from half a step above the thresholds, not below, would be too few.
+    few = float(ndtr(-7 / 1.8) + ndtr(-8 / math.hypot(0.9, 1.8)))
+    assert norm_score(count * few, count, chance) < -5
+
+
+def test_a_proposal_is_of_each_round_as_often_as_its_chance(monkeypatch):
+    """Fractions at equal steps from 0 to 1: the rounds share them by P(H_k)."""
+    mechanism = with_pools(parse(REFERENCE), (1000, 20.0))
+    s, (keys,) = mechanism.schedule, mechanism.pools
+    steps, edges = 400, [module._edge(s, keys.thresholds, k) for k in range(s.rounds)]
+    rounds = []
+
+    def above(edge, *, entropy):
+        if edge is not None:
+            rounds.append(edges.index(edge))
+        return mpmath.mpf(0) if edge is None else edge
+
+    fractions = iter(x for n in range(steps) for x in ((n + 0.5) / steps, 0.0))
+    monkeypatch.setattr(module, "uniform_fraction", lambda entropy: next(fractions))
+    monkeypatch.setattr(module, "normal_above", above)
+    parts = [4e-4, 1e-4, 3e-4, 2e-4]
+    for _ in range(steps):
+        module._propose(s, keys, parts, sum(parts), None)
+    assert np.bincount(rounds).tolist() == [160, 40, 120, 80]
+
+
 def test_of_a_huge_pool_only_keys_that_pass_are_drawn():
     mechanism = with_pools(parse(REFERENCE), (1 << 25, 10.0))
     found = module.pass_unheld(
@@ -292,6 +356,19 @@ def test_of_a_huge_pool_only_keys_that_pass_are_drawn():
 def test_pools_that_make_no_sense_are_refused_by_public_numbers(make, message):
     with pytest.raises(UsageError, match=message):
         make(parse(REFERENCE))
+
+
+def test_a_pool_key_needs_less_than_a_key_outside():
+    """A step decides: at the threshold of keys outside a pool is refused, below it is not."""
+    schedule = parse(REFERENCE).schedule
+    last = pool_keys(schedule, size=1000, fakes=20.0, late=0.85).thresholds[-1]
+    for more in (0, 1):
+        bar = replace(schedule, thresholds=(*schedule.thresholds[:-1], last + more))
+        if more:
+            assert pool_keys(bar, size=1000, fakes=20.0, late=0.85).thresholds[-1] == last
+        else:
+            with pytest.raises(UsageError, match="asks more of a key than keys outside"):
+                pool_keys(bar, size=1000, fakes=20.0, late=0.85)
 
 
 def test_a_pool_of_another_size_than_the_thresholds_are_for_is_refused(duck):

@@ -17,6 +17,7 @@ from murmurlog.mechanisms import Rounds, SessionTree, View, parse
 from murmurlog.mechanisms.session_tree import candidates, items_a_level
 from murmurlog.privacy import Loss, delta_of_losses, loss_of_rounds
 from murmurlog.privacy.counts import GRID
+from murmurlog.privacy.safelog import LONGEST
 from murmurlog.privacy.sampler import SeededEntropy
 
 RELATIONS = ("add-remove", "replace")
@@ -56,8 +57,11 @@ def holding(held):
 
 
 def test_the_bound_of_a_level_is_its_largest_number_of_subsequences():
-    assert [items_a_level(1, l_q) for l_q in (2, 3, 4, 5)] == [1, 3, 6, 10]
-    assert max(Counter(map(len, items_of("abcde"))).values()) == items_a_level(1, 5)
+    for l_q in range(2, LONGEST + 1):  # by hand, on a session without repeats
+        lengths = Counter(map(len, items_of("abcdefghijkl"[:l_q])))
+        for l_s in (1, 1000 // max(lengths.values())):
+            assert items_a_level(l_s, l_q) == l_s * max(lengths.values())
+    assert [items_a_level(1, l_q) for l_q in (2, 3, 4, 5, 6, 7)] == [1, 3, 6, 10, 20, 35]
     with pytest.raises(UsageError, match="up to 1200 subsequences of one length, more than 1000"):
         items_a_level(200, 4)
 

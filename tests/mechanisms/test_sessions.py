@@ -23,6 +23,8 @@ from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.log import read
 from murmurlog.logs.source import find
 from murmurlog.mechanisms import View, parse
+from murmurlog.mechanisms.protocol import tally_view
+from murmurlog.mechanisms.rounds.weights import hold
 from murmurlog.mechanisms.sessions import Cut, LabelPaths, Sessions
 from murmurlog.privacy.safelog import subsequences_a_session
 from murmurlog.privacy.sampler import SeededEntropy, SystemEntropy
@@ -155,6 +157,33 @@ def test_sets_are_those_of_the_unit_s_items_and_no_more_than_the_bound(engine, k
         ("v", ("a",))
     }
     assert mined.per_user == sets_of(4, k, consecutive=consecutive) == len(found) - 1
+
+
+@pytest.mark.parametrize("consecutive", [False, True])
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_what_is_gathered_are_sets_of_at_most_the_size_within_the_bound(
+    engine, write_tsv, size, consecutive
+):
+    """By `rounds` and by counts with a threshold: of a unit's first items, every set and no larger one."""
+    order, per_user = "fbdace", 15
+    log = read(
+        find(str(write_tsv([at(n, query, "u") for n, query in enumerate(order)]))), engine=engine
+    )
+    view = View(kind="itemset", set_size=size, consecutive=consecutive)
+
+    def sets_of_first(n):
+        places = [p for k in range(1, size + 1) for p in itertools.combinations(range(n), k)]
+        runs = [p for p in places if p[-1] - p[0] == len(p) - 1]
+        choices = runs if consecutive else places
+        return sorted(sorted(order[place] for place in chosen_places) for chosen_places in choices)
+
+    by_size = [sets_of_first(n) for n in range(1, len(order) + 1)]
+    (*_, largest) = [choices for choices in by_size if len(choices) <= per_user]
+    held = hold(log, view, per_user=per_user, entropy=SeededEntropy(1))
+    assert sorted(held.names.to_pyarrow()["items"].to_pylist()) == largest
+    counted = tally_view(log, view, per_user=per_user, entropy=SeededEntropy(1))
+    assert sorted(counted.table.to_pyarrow()["items"].to_pylist()) == largest
+    assert len(largest) <= held.per_user <= per_user
 
 
 def test_the_number_of_items_follows_from_the_bound_on_sets():

@@ -200,7 +200,11 @@ def test_what_a_release_books():
     assert amounts_of(loss, as_pure=True) == near((squares, 3e-7, 0.0, 0.25), rel=2e-9)
     plain = amounts_of(Loss.of(Guarantee(epsilon=0.25, delta=1e-6)))
     assert plain[:2] == near((mu_of_pure(0.25) ** 2, 1e-6), rel=2e-9)
-    assert plain.mu2 > mu_of_pure(0.25) ** 2  # rounded up
+    # Rounded up: a sum of bookings is never below the sum of what was spent.
+    assert plain.mu2 > mu_of_pure(0.25) ** 2
+    assert plain.keys > 1e-6
+    assert amounts_of(loss).mu2 > squares + mu_of_pure(0.25) ** 2
+    assert amounts_of(loss).keys > 3e-7
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])

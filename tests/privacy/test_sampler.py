@@ -12,19 +12,24 @@ from scipy.stats import binom, chi2
 from thinning import thinned
 
 from murmurlog.errors import UsageError
+from murmurlog.privacy import sampler
 from murmurlog.privacy.sampler import (
     GUARD,
+    TAIL,
     SeededEntropy,
     SystemEntropy,
     _exactly,
     _propose,
     _survival,
     below,
+    binomial,
     check_passers,
     draw,
+    normal_above,
     passers,
     sampler_delta,
     tails,
+    uniform_fraction,
 )
 from murmurlog.privacy.sampler import (
     _binomial as _invert,
@@ -331,3 +336,120 @@ def test_limits_can_differ():
     assert below(9, count=0, entropy=SystemEntropy()).tolist() == []
     with pytest.raises(UsageError, match="no integer in"):
         below([3, 0], entropy=SystemEntropy())
+
+
+# --- every byte of entropy is used once -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [SystemEntropy, lambda: SeededEntropy(3)])
+def test_no_source_hands_out_the_same_bytes_twice(make):
+    """No eight bytes in a row come again, within a block or in a later one."""
+    entropy = make()
+    sizes = (8, 16, 16, 3, 4096, 8, 100, 1 << 14, 4096, 16, 4095)
+    blocks = [entropy.bytes(size) for size in sizes]
+    assert [len(block) for block in blocks] == list(sizes)
+    windows = [block[at : at + 8] for block in blocks for at in range(len(block) - 7)]
+    assert len(set(windows)) == len(windows)
+
+
+class Tape:
+    """Entropy that hands out known bytes in order, and tells how many are left."""
+
+    seeded = True
+
+    def __init__(self, data):
+        self.left = data
+
+    def bytes(self, count):
+        assert len(self.left) >= count, "more bytes are taken than the law needs"
+        block, self.left = self.left[:count], self.left[count:]
+        return block
+
+
+WORDS = [int.from_bytes(SeededEntropy(5).bytes(8), "little") for _ in range(100)]
+
+
+def inverted(noise, scale, word):
+    """The draw that one word stands for, whatever its further bits are."""
+    low, high = (_exactly(noise, scale, ((word >> 1) << 64) | more) for more in (0, 2**64 - 1))
+    assert low == high
+    return low if noise == "tail" or word % 2 == 0 else -low
+
+
+def tape_of(words):
+    return Tape(b"".join(word.to_bytes(8, "little") for word in words))
+
+
+@pytest.mark.parametrize("batch", [1, 16, 100, 1 << 20])
+def test_every_draw_takes_words_of_its_own(batch, monkeypatch):
+    """In batches of any size the draws are those of the words, each once and in order."""
+    monkeypatch.setattr(sampler, "BATCH", batch)
+    count, scale = len(WORDS), 7.5
+    for noise in ("geometric", "gaussian"):
+        tape = tape_of(WORDS)
+        draws = draw(noise=noise, scale=scale, count=count, entropy=tape)
+        assert draws.tolist() == [inverted(noise, scale, word) for word in WORDS]
+        assert not tape.left
+    tape = tape_of(WORDS)
+    draws = tails(scale=scale, T=4, count=count, entropy=tape)
+    assert draws.tolist() == [4 + inverted("tail", scale, word) for word in WORDS]
+    assert not tape.left
+
+
+def test_choices_and_fractions_take_words_of_their_own():
+    tape = tape_of(WORDS)
+    assert below(1 << 20, count=100, entropy=tape).tolist() == [w % (1 << 20) for w in WORDS]
+    assert not tape.left
+    tape = tape_of(WORDS)
+    pairs = [low | high << 64 for low, high in zip(WORDS[::2], WORDS[1::2], strict=True)]
+    with mpmath.workprec(300):
+        fractions = [uniform_fraction(tape) for _ in pairs]
+        assert fractions == [(mpmath.mpf(pair >> 1) + 0.5) / 2**127 for pair in pairs]
+        assert not tape.left
+        tape, edge = tape_of(WORDS), mpmath.mpf(1)
+        for at, fraction in enumerate(fractions):
+            least = edge if at % 2 else None
+            z = normal_above(least, entropy=tape)
+            above = mpmath.erfc(z / mpmath.sqrt(2)) / 2
+            whole = mpmath.erfc(edge / mpmath.sqrt(2)) / 2 if at % 2 else 1
+            assert abs(above / whole - fraction) < mpmath.mpf(2) ** -200
+        assert not tape.left
+    tape, laws = tape_of(WORDS[:4]), (8.0, 3, 20)
+    for pair in pairs[:2]:
+        assert passers(scale=8.0, T=3, count=20, entropy=tape) == _binomial(*laws, pair >> 1)
+    assert not tape.left
+
+
+@pytest.mark.parametrize("noise", ["geometric", "gaussian", "tail"])
+@pytest.mark.parametrize("upper", [1, 5, TAIL - 1])
+def test_a_draw_in_the_tail_has_the_127_bits_of_its_words(noise, upper):
+    """The further word follows the words of its batch; the survival function brackets V."""
+    scale, lower = 1000.25, 0x9E3779B97F4A7C15
+    safe = WORDS[0]
+    tape = tape_of([upper << 1, safe, lower])
+    if noise == "tail":
+        k, other = tails(scale=scale, T=0, count=2, entropy=tape)
+    else:
+        k, other = draw(noise=noise, scale=scale, count=2, entropy=tape)
+    assert not tape.left
+    assert other == inverted(noise, scale, safe)
+    with mpmath.workprec(300):
+        s, V = mpmath.mpf(scale), mpmath.mpf((upper << 64) | lower) / mpmath.mpf(2) ** 127
+
+        def survival(k):
+            if noise == "gaussian":
+                return mpmath.erfc((k - mpmath.mpf(1) / 2) / (s * mpmath.sqrt(2)))
+            times = 1 if noise == "tail" else 2 / (1 + mpmath.exp(-1 / s))
+            return times * mpmath.exp(-k / s)
+
+        assert survival(int(k) + 1) <= V < survival(int(k))
+
+
+def test_a_binomial_without_chance_takes_no_entropy():
+    nothing = Tape(b"")
+    assert binomial(0, mpmath.mpf("0.5"), entropy=nothing) == 0
+    assert binomial(7, mpmath.mpf(0), entropy=nothing) == 0
+    assert binomial(7, mpmath.mpf(1), entropy=nothing) == 7
+    for wrong in (-0.1, 1.1):
+        with pytest.raises(UsageError, match="no binomial of 7"):
+            binomial(7, mpmath.mpf(wrong), entropy=nothing)

@@ -1,5 +1,6 @@
 """The theorems against other roads to the same number: long arithmetic, dp-accounting, OpenDP."""
 
+import itertools
 import math
 
 import numpy as np
@@ -24,6 +25,8 @@ from murmurlog.privacy import (
     survival,
     turning_point,
 )
+from murmurlog.privacy import thresholds as module
+from murmurlog.privacy.thresholds import MOST_REPLACED
 
 dp.enable_features("contrib")
 LN10 = math.log(10)
@@ -80,6 +83,61 @@ def test_replace_is_never_cheaper_than_add_remove(noise):
     arguments = {"noise": noise, "epsilon": 1.0, "d": 4, "scale": 4.0, "threshold": 40}
     both = [delta_of_threshold(neighbours=n, **arguments) for n in ("add-remove", "replace")]
     assert both[0] < both[1] < 3 * both[0] + 0.2
+
+
+def plain_delta(*, noise, epsilon, d, scale, threshold, neighbours):
+    """T1 term by term: k items of the one side are new, `other` of the other side."""
+    dropped = 1 - survival(noise=noise, scale=scale, x=threshold - 1)
+    deltas = []
+    for k, other in itertools.product(range(d + 1), repeat=2):
+        if neighbours == "add-remove":
+            cases = [(k, 0, d - k), (0, k, d - k)]
+        else:
+            cases = [(k, other, 2 * d - k - other)]
+        for own, others, copies in cases:
+            at = epsilon + (others - own) * math.log(dropped)
+            stick = hockey_stick(noise=noise, epsilon=at, copies=copies, scale=scale)
+            deltas.append(1 - dropped**own + dropped**own * stick)
+    return max(deltas)
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+@pytest.mark.parametrize("noise", ["laplace", "geometric", "gaussian"])
+def test_delta_is_the_largest_over_all_that_can_be_new(noise, neighbours):
+    """Also at low thresholds, where the log without a user tells more than the one with it."""
+    for scale, threshold in ((1.0, 2), (2.0, 5), (2.0, 1), (4.0, 40)):
+        law = {"noise": noise, "epsilon": 0.1, "d": 2, "scale": scale, "threshold": threshold}
+        deltas = delta_of_threshold(**law, neighbours=neighbours)
+        assert deltas == pytest.approx(plain_delta(**law, neighbours=neighbours), rel=1e-9)
+
+
+def test_a_stated_delta_is_that_of_every_pair_of_replaced_users(monkeypatch):
+    """A pair far from the rim that searches try; for no noise known it is the worst."""
+    tried = []
+
+    def sticks(noise, epsilon, copies, scale):
+        tried.extend(zip(np.round(epsilon - 1.0, 9), copies, strict=True))
+        return np.zeros(len(copies))
+
+    monkeypatch.setattr(module, "hockey_sticks", sticks)
+    D, law = 6, {"noise": "geometric", "epsilon": 1.0, "scale": 2.0, "threshold": 9}
+    delta_of_threshold(d=2, releases=3, neighbours="replace", **law)
+    log_q = math.log1p(-survival(noise="geometric", scale=2.0, x=8))
+    pairs = itertools.product(range(D + 1), repeat=2)
+    assert sorted(tried) == sorted(
+        (round((other - k) * log_q, 9), 2 * D - k - other) for k, other in pairs
+    )
+
+
+def test_more_pairs_of_items_than_can_be_tried_are_refused():
+    law = {"noise": "geometric", "epsilon": 1.0, "scale": 2.0, "threshold": 9}
+    for d, releases in ((MOST_REPLACED + 1, 1), (1, MOST_REPLACED + 1), (MOST_REPLACED, 2)):
+        with pytest.raises(UsageError, match="use a smaller bound or add-remove"):
+            delta_of_threshold(**law, d=d, releases=releases, neighbours="replace")
+        with pytest.raises(UsageError, match="at least 1, not 0"):
+            delta_of_threshold(**law, d=0, releases=releases)
+    with pytest.raises(UsageError, match="at least 1, not 5 and 0"):
+        delta_of_threshold(**law, d=5, releases=0)
 
 
 def test_replace_at_add_remove_epsilon_fails_badly():
@@ -167,6 +225,14 @@ def test_a_guarantee_is_checked_at_birth():
         Guarantee(epsilon=-1, delta=0)
     with pytest.raises(UsageError, match="unknown assumptions: A17"):
         Guarantee(epsilon=1, delta=0, assumptions=("A17",))
+    with pytest.raises(UsageError, match="unknown notion 'almost'"):
+        Guarantee(epsilon=1, delta=0, notion="almost")
+    for notion, delta_dp in (("dp", 1e-9), ("pdp", None)):
+        with pytest.raises(UsageError, match="and it alone, states the delta of plain DP"):
+            Guarantee(epsilon=1, delta=1e-6, notion=notion, delta_dp=delta_dp)
+    for notion, epsilon in (("none", 1.0), ("dp", math.inf)):
+        with pytest.raises(UsageError, match="an infinite epsilon and the notion none"):
+            Guarantee(epsilon=epsilon, delta=1, notion=notion)
 
 
 def test_linked_units_lose_privacy_together():

@@ -354,6 +354,19 @@ def test_the_second_threshold_of_zealous_is_never_below_the_first():
         assert delta <= 0.9
 
 
+@pytest.mark.parametrize(("m", "epsilon"), [(1, 0.1), (3, 0.5), (2, 0.02)])
+def test_dropping_an_item_of_the_last_user_loses_no_more_than_epsilon(m, epsilon):
+    """The exact law where delta alone would allow a second threshold below the turning point.
+
+    Without the user its m items are never shown; with it all are dropped with (1 - p)^m.
+    """
+    lam, tau, tau2, _ = zealous_pdp(m, epsilon, 0.9, 1)
+    p = survival(noise="laplace", scale=lam, x=tau2 - tau)
+    assert -m * math.log1p(-p) == pytest.approx(epsilon, rel=1e-9)
+    at = zealous_pdp_threshold(m=m, epsilon=epsilon, delta=0.9, users=1, tau=tau)
+    assert at == tau2
+
+
 def test_an_empty_answer_is_the_baseline_of_inaccuracy():
     often = {"lam": 4, "tau_star": 50, "xi": 8}
     lost, baseline = zealous_inaccuracy(**often, frequencies=[1, 49, 57, 58, 60, 70, 100])

@@ -185,6 +185,30 @@ def test_a_forged_number_fails(forgery, honest, tmp_path):
     assert set(messages(murmurlog.verify(tmp_path / "out"))) == {"budget"}
 
 
+@pytest.mark.parametrize(
+    ("amount", "changes"),
+    [
+        ("mu2", {"epsilon": 0.5}),
+        ("keys", {"keys_share": 0.01}),
+        ("distance", {"distance": 1e-30}),
+    ],
+)
+def test_a_part_that_exceeds_a_right_rectangle_fails(amount, changes, honest, tmp_path):
+    """Cap and rectangle agree, and the part is what the mechanisms book: it is too large for them."""
+    bundle, _ = honest
+    certificate = read_certificate(bundle)
+    tables = {"query": pq.read_table(bundle / "data" / "query.parquet")}
+    cap = certificate.booked["cap"] | {n: x for n, x in changes.items() if n != "distance"}
+    limits = limits_of(**(cap | changes))
+    part = certificate.booked["part"]
+    assert [name for name, most in limits._asdict().items() if part[name] > most] == [amount]
+    booked = certificate.booked | {"cap": cap, "rectangle": limits._asdict()}
+    publish(tmp_path / "out", tables=tables, certificate=replace(certificate, booked=booked))
+    failed = messages(murmurlog.verify(tmp_path / "out"))
+    assert set(failed) == {"budget"}
+    assert "exceeds the rectangle" in failed["budget"]
+
+
 def test_a_booking_that_the_ledger_does_not_have_fails(honest, tmp_path):
     bundle, book = honest
     certificate = read_certificate(bundle)

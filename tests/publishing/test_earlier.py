@@ -343,6 +343,32 @@ def test_verify_finds_forged_statements(made, book, tmp_path, changes, fails):
     assert any(fails in message for message in found.values()), found
 
 
+def test_verify_holds_a_bundle_against_what_was_booked_before_it(made, book, tmp_path):
+    """Later releases change nothing, and neither they nor unpublished ones count as earlier."""
+    first = made(rows("weather"))
+    cost = first.guarantee
+    unit = book.find(first.release_id).unit
+    book.reserve("web", cost, release_id="f" * 32, what="stopped", unit=unit)
+    second = made(rows("news"), after=[first.out])
+    third = made(rows("maps"), after=[first.out])
+    for release in (first, second, third):
+        assert failed(murmurlog.verify(release.out, ledger=book.path)) == {}
+    certificate, tables = read_certificate(second.out), load(second.out).tables
+    assert certificate.after["releases"] == [first.release_id]
+    assert certificate.booked["releases_before"] == 2
+    for name in (third.release_id, "f" * 32, second.release_id):
+        stated = {**certificate.after, "releases": [name]}
+        forged = tmp_path / f"forged {name}"
+        publish(forged, tables=tables, certificate=replace(certificate, after=stated))
+        faults = failed(murmurlog.verify(forged, ledger=book.path))
+        assert "had not published before" in faults["ledger"], name
+    for number in (0, 1, 3):
+        booked = {**certificate.booked, "releases_before": number}
+        forged = tmp_path / f"forged {number}"
+        publish(forged, tables=tables, certificate=replace(certificate, booked=booked))
+        assert "ledger" in failed(murmurlog.verify(forged, ledger=book.path)), number
+
+
 # --- laws -----------------------------------------------------------------------------------------
 
 

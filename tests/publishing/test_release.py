@@ -28,8 +28,10 @@ from murmurlog.bundle.write import publish
 from murmurlog.errors import BundleError, MurmurlogError, Refused, UsageError
 from murmurlog.evaluation.evaluate import reading_of
 from murmurlog.logs.options import ReadOptions
+from murmurlog.privacy import sampler
 from murmurlog.privacy.sampler import SeededEntropy
 from murmurlog.publishing.ledger import Ledger
+from murmurlog.publishing.planning.private_profile import survey
 from murmurlog.publishing.release import release
 
 # So small a delta that one of the hundreds of single queries shows in one run of a billion.
@@ -596,6 +598,66 @@ def test_a_spent_budget_is_refused_and_nothing_is_written(log, tmp_path):
         release(str(log), out=tmp_path / "second", **options)
     assert not (tmp_path / "second").exists()
     assert len(book.entries()) == 1
+
+
+@pytest.mark.parametrize(
+    ("tables", "mechanism", "more"),
+    [
+        (["query", "click", "left_out"], "rounds", {}),
+        (["query", "click"], "threshold", {}),
+        (["query"], "pool", {"pool": "pool.txt"}),
+        (["query"], "rounds", {"pool": "pool.txt", "fakes": 1}),
+        (["session"], "session-tree", {"gap": 10**6}),
+        (["log"], "synthetic", {}),
+        ("profile", None, {}),
+    ],
+)
+def test_no_noise_is_drawn_before_its_cost_is_reserved(
+    log, tmp_path, monkeypatch, tables, mechanism, more
+):
+    """Every draw of the sampler is noted; a ledger that refuses at the last moment sees none."""
+    (tmp_path / "pool.txt").write_text("maps\nweather\nnobody asks this\n", encoding="utf-8")
+    options = {name: tmp_path / value if name == "pool" else value for name, value in more.items()}
+    events = []
+
+    def note(event, real):
+        def call(*arguments, **keywords):
+            events.append(event)
+            return real(*arguments, **keywords)
+
+        return call
+
+    for name in ("_draw_batch", "_bits"):  # all noise is made by these two
+        monkeypatch.setattr(sampler, name, note("drawn", getattr(sampler, name)))
+    reserve = Ledger.reserve
+    monkeypatch.setattr(Ledger, "reserve", note("reserved", reserve))
+
+    def run(name):
+        booking = {
+            "epsilon": 2,
+            "ledger": tmp_path / "l.db",
+            "source_name": "s",
+            "new_source": True,
+        }
+        if tables == "profile":
+            return survey(str(log), out=tmp_path / f"{name}.json", **booking)
+        return murmurlog.release(
+            log, out=tmp_path / name, tables=tables, mechanism=mechanism, **booking, **options
+        )
+
+    run("first")
+    assert events[0] == "reserved"
+    assert events.count("reserved") == 1
+    assert "drawn" in events
+    events.clear()
+
+    def refuse(*_, **__):
+        raise Refused("spent by another release meanwhile")
+
+    monkeypatch.setattr(Ledger, "reserve", refuse)
+    with pytest.raises(Refused, match="meanwhile"):
+        run("second")
+    assert events == []
 
 
 def test_a_failed_write_leaves_the_budget_spent_and_no_half_bundle(log, tmp_path, monkeypatch):

@@ -61,10 +61,23 @@ def table_fault(name: str, table: pa.Table, certificate: Certificate) -> str | N
         return f"has {table.num_rows} rows, not {claim.rows}"
     return (
         _characters(name, table, certificate)
+        or _sets(name, table, certificate)
         or _keys(table, keys_of(name, certificate.by))
         or _reliability(table)
         or _intervals(table, claim, certificate.consistent)
     )
+
+
+def _sets(name: str, table: pa.Table, certificate: Certificate) -> str | None:
+    """A message unless every set has at most as many queries as the certificate states."""
+    if name != "itemset" or not table.num_rows:
+        return None
+    most = certificate.text["set_size"]
+    if most is None:  # format 1 may leave it out
+        return None if certificate.format == 1 else "states no size of its sets"
+    if pc.max(pc.list_value_length(table["items"])).as_py() > most:
+        return f"holds a set of more than {most} queries"
+    return None
 
 
 def _intervals(table: pa.Table, claim: TableClaim, consistent: bool) -> str | None:

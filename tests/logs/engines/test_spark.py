@@ -5,9 +5,12 @@ import subprocess
 import sys
 import time
 import zipfile
+from contextlib import nullcontext
 from datetime import datetime
 from decimal import Decimal
+from types import SimpleNamespace
 
+import ibis
 import played
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,7 +24,17 @@ from murmurlog.auditing.verify import verify
 from murmurlog.bundle.canonical import CANONICAL
 from murmurlog.bundle.schema import BY_VALUE
 from murmurlog.errors import EngineError, UsageError
-from murmurlog.logs.engines.spark import PIP, check_settings, connect, is_uri
+from murmurlog.logs.cleaning import Cleaning
+from murmurlog.logs.cluster_partitions import encode_on_workers
+from murmurlog.logs.engines import spark
+from murmurlog.logs.engines.spark import (
+    BYTES_A_GROUP,
+    PIP,
+    SparkEngine,
+    check_settings,
+    connect,
+    is_uri,
+)
 from murmurlog.logs.invented.generate import invent, write
 from murmurlog.publishing.release import release
 
@@ -494,3 +507,58 @@ def test_a_uri_is_told_from_a_path():
     assert not is_uri("/logs/a.parquet")
     assert not is_uri("file.duckdb::table")
     assert not is_uri("logs/*.parquet")
+
+
+class Frame:
+    """A frame that notes by which columns its rows are grouped before Python sees them."""
+
+    def __init__(self):
+        self.steps = []
+
+    def __getattr__(self, name):
+        def step(*arguments):
+            self.steps.append((name, *arguments))
+            return self
+
+        return step
+
+    @property
+    def _jdf(self):
+        plan = SimpleNamespace(stats=lambda: SimpleNamespace(sizeInBytes=lambda: 9 * BYTES_A_GROUP))
+        return SimpleNamespace(queryExecution=lambda: SimpleNamespace(optimizedPlan=lambda: plan))
+
+
+def test_rows_are_brought_together_by_what_must_not_be_split(monkeypatch):
+    """Without Spark: all rows of a user are in one group, and all sums of a shard in one task."""
+    engine, frame = SparkEngine.__new__(SparkEngine), Frame()
+    engine.session = SimpleNamespace(
+        sql=lambda _: frame, sparkContext=SimpleNamespace(defaultParallelism=2)
+    )
+    engine.backend = SimpleNamespace(compile=lambda expression: expression)
+    monkeypatch.setattr(spark, "spark_schema", lambda schema: schema)
+    monkeypatch.setattr(spark, "translate_errors", nullcontext)  # it imports Spark's own
+    monkeypatch.setattr(engine, "write", lambda rows: rows, raising=False)
+    engine.group_rows("rows", "user", list, "schema")
+    engine.exchange("rows", list, list, "schema", shards=12)
+    names = [step[0] for step in frame.steps]
+    assert names == ["repartition", "mapInArrow", "mapInArrow", "repartition", "mapInArrow"]
+    assert frame.steps[0] == ("repartition", 9, "user")
+    assert frame.steps[3] == ("repartition", 3, "shard")
+
+
+def test_a_log_is_encoded_by_groups_of_users():
+    groupings = []
+
+    class Told(Exception):
+        pass
+
+    def group_rows(rows, by, work, schema):
+        groupings.append((by, rows.columns))
+        raise Told
+
+    table = ibis.table({"user": "string", "query": "string"}, name="log")
+    with pytest.raises(Told):
+        encode_on_workers(table, SimpleNamespace(group_rows=group_rows), Cleaning(timed=False))
+    ((by, columns),) = groupings
+    assert by == "user"
+    assert by in columns
