@@ -78,7 +78,7 @@ class WorkersEngine(duckdb.DuckEngine):
 
 
 @contextmanager
-def connect():
+def connect(**how):
     """An engine whose log and items are on workers."""
-    with patch.object(duckdb, "DuckEngine", WorkersEngine), duckdb.connect() as engine:
+    with patch.object(duckdb, "DuckEngine", WorkersEngine), duckdb.connect(**how) as engine:
         yield engine

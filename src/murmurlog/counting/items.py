@@ -56,7 +56,7 @@ class EncodedItems(_Description):
     log: EncodedLog | ClusterLog
     gap: float
     longest: int | None
-    known: pa.Table | None  # only clicks of these queries
+    known: pa.Table | None  # only items of these keys of the query table
     also: tuple[str, ...]
     since: datetime | None = None  # only rows from then on
     excluded: pa.Table | None = None  # keys that are left out
@@ -78,7 +78,7 @@ class EncodedItems(_Description):
         return Finder(
             kind=self.kind,
             unit=self.unit,
-            known=None if self.known is None else self.known["query"].combine_chunks(),
+            known=self.known,
             cuts=Cuts(
                 gap=_longest(self.gap), longest=self.longest, by=self.by.column if self.by else None
             ),
@@ -152,8 +152,8 @@ def items(
     out, record by record, and the value is part of the item. A session is a whole session, cut to
     its first `longest` queries (or their public labels); an item of a set or of a log is a single
     query or click. The rows of clicks also keep the columns `also`. With `known`, a table of
-    published queries, only items that name no other query count: a rule about a unit's own rows and
-    what is public, so units may be bounded after it (T3 iii). With `since` only rows from then on
+    published queries (with `by`: and values), only items that name no other query count (under their own
+    value): a rule about a unit's own rows and what is public, so units may be bounded after it (T3 iii). With `since` only rows from then on
     count, for units of which no other row decides what they are.
     """
     check(log.source, kind=kind, unit=unit, by=by is not None)
