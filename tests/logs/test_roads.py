@@ -17,7 +17,6 @@ import murmurlog.counting.items
 import murmurlog.logs.encoded
 from murmurlog.counting.holdings import PERIODS, Holdings, places_of
 
-
 ON_CODES = (" on encoded: ", " on parts: ", " on workers: ")
 
 

@@ -279,7 +279,6 @@ def test_pairs_are_subsequent_queries_of_one_session(tmp_path, write_tsv):
             UsageError,
             "held by users, not by rows",
         ),
-        ({"tables": ["pair"], "unit": "row"}, InputError, "a single row has no next query"),
     ],
 )
 def test_bad_choices_are_named_and_nothing_is_left(log, tmp_path, options, error, message):

@@ -266,13 +266,13 @@ def _hash(text: str, seed: int) -> int:
     return found
 
 
-def random_order(key: bytes, unit: str | None, item: Sequence[str]) -> int:
-    """The number by which a random bound orders an item of a unit; a unit may have no name."""
+def random_order(key: bytes, unit: str, item: Sequence[str]) -> int:
+    """The number by which a random bound orders an item of a unit."""
     of_unit, of_items = (int.from_bytes(key[at : at + 8], "little") for at in (0, 8))
     found = 0
     for place, text in enumerate(item, 1):
         found = _mix(found ^ _hash(text, _mix((of_items + place) % 2**64)))
-    return _mix((0 if unit is None else _hash(unit, of_unit)) ^ found)
+    return _mix(_hash(unit, of_unit) ^ found)
 
 
 # --- the comparison --------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from murmurlog.bundle.keys import keywords
 from murmurlog.bundle.schema import SEPARATOR, By
 from murmurlog.counting.choice import ChoiceKey, Words, by_code, combine
-from murmurlog.counting.sorting import group, in_time, sort_ties
+from murmurlog.counting.sorting import in_time, sort_ties
 from murmurlog.errors import EngineError
 from murmurlog.logs.encoded import NEVER, EncodedColumn, EncodedRows, Integers, Mask
 
@@ -34,10 +34,8 @@ class Holdings:
     keys: tuple[EncodedColumn, ...]  # the keys of each item, a column for each
     users: pa.Array
     unit_user: Integers | None  # the code of each unit's user; None if users are the units
-    unit_start: (
-        Integers | None
-    )  # the first day of each unit, the microsecond of a session, a row's place
-    step: str = "D"  # what starts count since 1970: days, microseconds ("us"); "row": a user's rows
+    unit_start: Integers | None  # the first day of each unit, the microsecond of a session
+    step: str = "D"  # what starts count since 1970: days, microseconds ("us")
 
     def ranks(self, items: Integers) -> Integers:
         """The ranks of some distinct items in the order of the bytes of their keys."""
@@ -67,9 +65,7 @@ class Holdings:
         return replace(self, unit=self.unit[rows], time=self.time[rows], item=self.item[rows])
 
     def unit_hashes(self, units: Integers, key: ChoiceKey) -> Words:
-        """The hashes of distinct units for the random bound; rows have none, so their items decide."""
-        if self.step == "row":
-            return np.zeros(len(units), np.uint64)
+        """The hashes of distinct units for the random bound."""
         if self.unit_user is None:
             return key.units(self.users.take(pa.array(units)))
         names = self.names(units)
@@ -89,14 +85,10 @@ class Holdings:
             codes = pa.array(units, pa.int32())
             return pa.DictionaryArray.from_arrays(codes, self.users, safe=False)
         distinct, which = np.unique(units, return_inverse=True)
-        start = pa.array(_as_time(self.unit_start[distinct], self.step))
+        start = pa.array(self.unit_start[distinct].astype(f"datetime64[{self.step}]"))
         user = self.users.take(pa.array(self.unit_user[distinct]))
         names = pc.binary_join_element_wise(start.cast(pa.string()), user, "|")
         return pa.DictionaryArray.from_arrays(pa.array(which, pa.int32()), names)
-
-
-def _as_time(start: Integers, step: str) -> Integers:
-    return start if step == "row" else start.astype(f"datetime64[{step}]")
 
 
 def places_of(keys: tuple[EncodedColumn, ...], listed: pa.Table) -> Integers:
@@ -219,16 +211,10 @@ class _Units:
 
 
 def _find_units(rows: EncodedRows, unit: str, gap: int) -> _Units:
-    """The units of rows that all have times, unless units are users or rows. A start names a session."""
+    """The units of rows that all have times, unless units are users. A start names a session."""
     user = rows.user.codes
     if unit == "user":
         return _Units(code=user)
-    if unit == "row":  # named by its place among its user's rows: no other user's row renames it
-        order, users = group(user)
-        sizes = np.bincount(users)
-        place = np.empty(len(order), np.int64)
-        place[order] = np.arange(len(order)) - (np.cumsum(sizes) - sizes)[users]
-        return _Units(code=np.arange(len(order)), user=user, start=place, step="row")
     if unit in PERIODS:
         start = _starts(rows.time, PERIODS[unit])
         code, first = number_pairs(user, start - start.min(initial=0))
