@@ -6,6 +6,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 SLOW_WORKERS ?= 2
 FUZZ_FILES ?= 20000
 ROAD_LOGS ?= 500
+ROAD_COMBINED ?= 10
 
 .PHONY: help lint demo docs test test-all check format lock bench audit faults fuzz clean
 
@@ -100,7 +101,7 @@ faults: $(VENV)/run
 fuzz: $(VENV)/dev
 	$(BIN)/python audits/fuzz.py
 	$(BIN)/python audits/reader_fuzz.py --files $(FUZZ_FILES)
-	$(BIN)/python audits/roads.py --logs $(ROAD_LOGS)
+	$(BIN)/python audits/roads.py --logs $(ROAD_LOGS) --combined $(ROAD_COMBINED)
 
 # New locks, with hashes and without the name of any index.
 LOCK := $(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-header \

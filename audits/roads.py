@@ -1,6 +1,6 @@
 """Count random small logs on every road and compare: all must find the same rows, sets and counts.
 
-    python audits/roads.py [--logs 2000] [--combined 40] [--spark 80] [--postgres 200] [--seed 1] [--first 0]
+    python audits/roads.py [--logs 2000] [--combined 10] [--spark 80] [--postgres 200] [--seed 1] [--first 0]
 
 A table has any of the options at once: --by, published queries, earlier keys, windows, the bound, the
 unit. `--combined` are long logs, each with many tables that have several of these.
@@ -408,7 +408,7 @@ def _temporary(folder: Path) -> Iterator[None]:
 def main() -> int:
     parser = argparse.ArgumentParser(description="One log, every road: the same sets and counts.")
     parser.add_argument("--logs", type=int, default=2000, help="for the roads of DuckDB")
-    parser.add_argument("--combined", type=int, default=40, help="long logs with many tables each")
+    parser.add_argument("--combined", type=int, default=10, help="long logs with many tables each")
     parser.add_argument("--spark", type=int, default=80, help="for Spark")
     parser.add_argument("--postgres", type=int, default=400, help="for PostgreSQL, where it fits")
     parser.add_argument("--seed", type=int, default=1)

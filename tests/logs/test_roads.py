@@ -150,7 +150,7 @@ class TestOnSpark:
 
     def test_spark_and_a_plain_model_agree(self):
         done = subprocess.run(
-            [sys.executable, str(Path(roads.__file__)), "--logs", "0", "--spark", "80",
+            [sys.executable, str(Path(roads.__file__)), "--logs", "0", "--combined", "0", "--spark", "80",
              "--postgres", "0"],
             env=environment(), capture_output=True, text=True, timeout=PATIENCE * 4,
         )  # fmt: skip
