@@ -33,6 +33,7 @@ FLAGS = (
 
 def log(users: int, *, hostile: bool) -> pa.Table:
     """Germans ask the common query first, the French second."""
+    rows: list[tuple[str | None, ...]]
     rows = [(f"de{n}", "2026-01-01 10:00", "common", "a.example", "DE") for n in range(users)]
     for n in range(users):
         rows.append((f"fr{n}", "2026-01-01 09:00", "first", None, "FR"))

@@ -33,7 +33,8 @@ class WorkersEngine(duckdb.DuckEngine):
         users = table[by].to_pylist()
         place = [hash((user, "group")) % self.groups for user in users]
         parts = [
-            table.filter(pa.array([at == group for at in place])) for group in range(self.groups)
+            table.filter(pa.array([at == group for at in place], pa.bool_()))
+            for group in range(self.groups)
         ]
         return self._run(work, [part.to_batches(max_chunksize=50) for part in parts], schema)
 
