@@ -7,6 +7,7 @@ INSTALL := python -m pip --quiet --disable-pip-version-check install --no-deps -
 SLOW_WORKERS ?= 2
 FUZZ_FILES ?= 20000
 ROAD_LOGS ?= 500
+ROAD_COMBINED ?= 10
 
 .PHONY: help lint demo docs test test-all check format lock bench audit faults fuzz clean
 
@@ -107,7 +108,7 @@ faults: $(VENV)/run
 fuzz: $(VENV)/dev
 	$(BIN)/python audits/fuzz.py
 	$(BIN)/python audits/reader_fuzz.py --files $(FUZZ_FILES)
-	$(BIN)/python audits/roads.py --logs $(ROAD_LOGS)
+	$(BIN)/python audits/roads.py --logs $(ROAD_LOGS) --combined $(ROAD_COMBINED)
 
 # New locks for every Python from 3.11 on, with hashes and without the name of any index, and the metadata of what
 # they pin. A pin stays while the requirements allow it; `make lock UPGRADE=--upgrade` takes the newest versions.

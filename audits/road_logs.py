@@ -4,6 +4,7 @@ Every value is drawn together with what docs/reference/sources.md says that it m
 read the file that an engine reads.
 """
 
+import itertools
 import json
 import random
 import uuid
@@ -17,6 +18,8 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from murmurlog.bundle.keys import clean_url, normalise
 
 QUERIES = (
     *("red", "Red", " red ", "blue shoes", "blue  shoes", "BLUE SHOES", "İstanbul", "istanbul"),
@@ -53,6 +56,9 @@ ODD = ("plain", "a b", "day=1", "ü", "100%", "a%20b", "a+b#c", "a:b", "a,b", "{
 PATTERNS = ("[a]", "a*b", "a?b", "**")
 
 
+Keys = tuple[tuple[str, ...], ...]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Row:
     """A row as it is meant: texts as they stand in the source, its time, or that it has a bad one."""
@@ -78,6 +84,10 @@ class Table:
     by: tuple[str, ...] = ()  # values of the column country
     seed: int
     gap: float = 1800
+    known: Keys | None = None  # keys of the query table, if only items of these count
+    earlier: Keys = ()  # keys that are public already: not selected, but counted
+    select_from: datetime | None = None  # rows from then on are selected from
+    count_from: datetime | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,20 +114,24 @@ class Case:
     spark: bool = True  # whether Spark reads these types
 
 
-def case(number: int, seed: int, *, patterns: bool = True) -> Case:
-    """A log, always the same for the same numbers."""
+def case(
+    number: int, seed: int, *, patterns: bool = True, tables: int = 2, whole: bool = False
+) -> Case:
+    """A log, always the same for the same numbers; a `whole` one is long and has every column."""
     draw = random.Random(f"{seed}:{number}")
     format = draw.choice(FORMATS)
     time = draw.choice((None, *TIMES)) if draw.random() < 0.9 else None
     if format != "parquet" and time is not None:
         time = "text" if format != "duckdb" else draw.choice(("us", "date", "text", "unix s"))
+    if whole:
+        time = None if number % 4 == 3 else "text" if format in ("csv", "tsv", "jsonl") else "us"
     columns = ["user", "query"] + ["time"] * (time is not None)
-    columns += [name for name in ("url", "rank", "country") if draw.random() < 0.75]
+    columns += [name for name in ("url", "rank", "country") if whole or draw.random() < 0.75]
     draw.shuffle(columns)
     users = _typed(draw, format)
     rows, cells = [], []
     last = datetime(2024, 1, 1) + timedelta(days=draw.randrange(60), hours=draw.randrange(24))
-    for _ in range(draw.choice((1, 3, 8, 20, 40))):
+    for _ in range(draw.choice((60, 120) if whole else (1, 3, 8, 20, 40))):
         last += timedelta(microseconds=draw.choice(PAUSES))
         row, cell = _row(draw, columns, time, last, users, format)
         rows.append(row)
@@ -141,11 +155,17 @@ def case(number: int, seed: int, *, patterns: bool = True) -> Case:
         since=None, until=None, where={}, tables=(), spark=users.spark,
     )  # fmt: skip
     types = {name: _types(draw, name, made, users) for name in columns}
-    return replace(made, types=types, **_restricted(draw, made))
+    restricted = {} if whole else _restricted(draw, made)
+    return replace(
+        made,
+        types=types,
+        **restricted,
+        tables=tuple(_table(draw, made, combine=whole) for _ in range(tables)),
+    )
 
 
 def _restricted(draw: random.Random, made: Case) -> dict[str, Any]:
-    """A period, a value of a column, and tables."""
+    """A period and a value of a column."""
     found: dict[str, Any] = {}
     times = sorted(row.time for row in made.rows if row.time)
     if times and draw.random() < 0.25:
@@ -156,30 +176,54 @@ def _restricted(draw: random.Random, made: Case) -> dict[str, Any]:
             found["until"] = until.isoformat()
     if "country" in made.columns and draw.random() < 0.2:
         found["where"] = {"country": draw.choice(("DE", ""))}
-    found["tables"] = tuple(_table(draw, made) for _ in range(2))
     return found
 
 
-def _table(draw: random.Random, made: Case) -> Table:
-    kinds, units, ways = ["query", "query", "keyword"], ["user", "user", "row"], ["random"]
+def _table(draw: random.Random, made: Case, *, combine: bool = False) -> Table:
+    """A table and its options. Each option is there by a draw of its own, so that any may meet any other;
+    to `combine` makes each of them likelier."""
+    kinds, units, ways = ["query", "query", "keyword"], ["user", "user"], ["random"]
     if "url" in made.columns:
         kinds += ["click", "click"]
     if made.time:
         units += ["user-day", "user-week", "user-month", "session"]
         ways += ["first", "first"]
         kinds += ["pair", "session"]
+    if combine:
+        kinds += [
+            kind for kind in kinds if kind in ("click", "pair")
+        ]  # those that wait for queries
     kind, unit, way = draw.choice(kinds), draw.choice(units), draw.choice(ways)
-    if kind in ("pair", "session") and unit == "row":
-        unit = "user"
+    some = 0.5 if combine else 0.3
     by: tuple[str, ...] = ()
-    if "country" in made.columns and kind != "session" and draw.random() < 0.3:
+    if "country" in made.columns and kind != "session" and draw.random() < some:
         by = draw.choice((("DE", "FR"), ("FR",), ("ÑÑ", "de", "nobody")))
     rows = way == "first" and kind != "session" and draw.random() < 0.2
-    return Table(
+    table = Table(
         kind=kind, unit=unit, way=way, count="rows" if rows else "users", by=by,
         per_user=draw.choice((1, 1, 2, 3, 5)), seed=draw.randrange(1000),
         gap=draw.choice((1800, 1800, 1800, 60, 0.5)),
     )  # fmt: skip
+    changes: dict[str, Any] = {}
+    if kind in ("click", "pair", "session") and draw.random() < some:
+        changes["known"] = _some_keys(draw, made, "query", by)
+    if kind in ("query", "click", "pair") and draw.random() < some:
+        changes["earlier"] = _some_keys(draw, made, kind, by)
+    times = sorted(row.time for row in made.rows if row.time)
+    if times and unit != "session":
+        for name in ("select_from", "count_from"):
+            if draw.random() < some:
+                changes[name] = draw.choice(times)
+    return replace(table, **changes)
+
+
+def _some_keys(draw: random.Random, made: Case, kind: str, by: tuple[str, ...]) -> Keys:
+    """About half of the keys that a table could have. A value of --by is drawn for each by itself."""
+    queries = sorted({key for row in made.rows if (key := normalise(row.query or ""))})
+    urls = sorted({key for row in made.rows if (key := clean_url(row.url or "", made.url))})
+    columns = [queries, *([urls] if kind == "click" else [queries] if kind == "pair" else [])]
+    every = itertools.product(*columns, *([by] if by else []))
+    return tuple(key for key in every if draw.random() < 0.5)
 
 
 # Values

@@ -33,6 +33,7 @@ class Outcome:
     screened: tuple[Any, ...] = ()
     bounded: tuple[Any, ...] = ()
     counts: tuple[Any, ...] = ()
+    holders: tuple[Any, ...] = ()
     refused: str = ""
 
 
@@ -49,11 +50,9 @@ def outcome(case: Case) -> Outcome:
         rows=in_order((r.user, r.time, r.query, r.url, r.rank, *([r.country or None] * by)) for r in rows),
         broken=in_order((+broken).items()),
         screened=in_order(screened.items()),
-        bounded=tuple(
-            groups(sets) if table.unit == "row" else in_order((unit, *item) for unit, item in sets)
-            for table, sets in zip(case.tables, kept, strict=True)
-        ),
+        bounded=tuple(in_order((unit, *item) for unit, item in sets) for sets in kept),
         counts=tuple(in_order((*item, n) for item, n in Counter(i for _, i in sets).items()) for sets in kept),
+        holders=tuple(holders(table, rows, sets) for table, sets in zip(case.tables, kept, strict=True)),
     )  # fmt: skip
 
 
@@ -64,12 +63,27 @@ def in_order(rows: Iterable[Any]) -> tuple[str, ...]:
     )
 
 
-def groups(sets: Iterable[tuple[str, Item]]) -> tuple[str, ...]:
-    """The items that are together, where the names of units mean nothing."""
-    units: dict[str, list[Item]] = {}
-    for unit, item in sets:
-        units.setdefault(unit, []).append(item)
-    return in_order([sorted(map(repr, items))] for items in units.values())
+def counts_holders(table: Table) -> bool:
+    """Whether it is also compared who holds the items: of some tables that `rounds` makes, for it takes long."""
+    return table.kind != "session" and table.count == "users" and table.seed % 3 == 0
+
+
+def published(table: Table, items: Iterable[Item]) -> list[Item]:
+    """What a release publishes of the items in bounded sets, and what was public before."""
+    return sorted({*sorted(set(items))[::2], *table.earlier})
+
+
+def holders(table: Table, rows: Sequence[Row], sets: Sequence[tuple[str, Item]]) -> tuple[str, ...]:
+    """Of each published item and m: how many units hold it among m published ones, whatever the bound."""
+    if not counts_holders(table):
+        return ()
+    listed = {*published(table, (item for _, item in sets))}
+    held: dict[str, set[Item]] = {}
+    for unit, _, item in _items(table, _with_units(table, rows, since=table.count_from)):
+        if item in listed:
+            held.setdefault(unit, set()).add(item)
+    found = Counter((item, len(items)) for items in held.values() for item in items)
+    return in_order((*item, m, units) for (item, m), units in found.items())
 
 
 def _usable(case: Case, broken: Counter[str], screened: Counter[str]) -> Iterable[Row]:
@@ -118,8 +132,9 @@ def _why(case: Case, query: str) -> str | None:
 def bounded(table: Table, rows: Sequence[Row]) -> list[tuple[str, Item]]:
     """Of each unit the first items, or a random choice of them, each with its unit."""
     held: dict[str, list[Held]] = {}
-    for one in _items(table, _with_units(table, rows)):
-        held.setdefault(one[0], []).append(one)
+    for one in _items(table, _with_units(table, rows, since=table.select_from)):
+        if one[2] not in table.earlier:
+            held.setdefault(one[0], []).append(one)
     key = SeededEntropy(table.seed).bytes(16)
     found = []
     for unit, items in held.items():
@@ -141,16 +156,18 @@ def _bytes(item: Item) -> list[Any]:
 
 
 def _hash(key: bytes, table: Table, one: Held) -> int:
-    """The keyed hash of unit and item; a row has no name of its own."""
+    """The keyed hash of unit and item."""
     parts = [SEPARATOR.join(k) if isinstance(k, tuple) else k for k in one[2]]
-    return random_order(key, None if table.unit == "row" else one[0], parts)
+    return random_order(key, one[0], parts)
 
 
-def _with_units(table: Table, rows: Sequence[Row]) -> list[tuple[str, Row]]:
-    """The rows with the names of their units; units of time have no row without one."""
-    if table.unit == "row":
-        found = [(str(i), row) for i, row in enumerate(rows)]
-    elif table.unit == "session":
+def _with_units(
+    table: Table, rows: Sequence[Row], *, since: datetime | None
+) -> list[tuple[str, Row]]:
+    """The rows of a window with the names of their units; units of time have no row without one."""
+    if since is not None:
+        rows = [row for row in rows if row.time and row.time >= since]
+    if table.unit == "session":
         found = _with_sessions(table, rows)
     else:
         timed = [row for row in rows if row.time or table.unit == "user"]
@@ -192,11 +209,16 @@ def _items(table: Table, rows: Sequence[tuple[str, Row]]) -> Iterable[Held]:
         more = (row.country,) if table.by else ()
         if table.kind == "query":
             yield unit, row.time, (row.query, *more)
-        elif table.kind == "click" and row.url is not None:
+        elif table.kind == "click" and row.url is not None and _known(table, row.query, *more):
             yield unit, row.time, (row.query, row.url, *more)
         elif table.kind == "keyword":
             for word in keywords(str(row.query)):
                 yield unit, row.time, (word, *more)
+
+
+def _known(table: Table, query: str | None, *value: str | None) -> bool:
+    """Whether a query is published, with --by under this very value."""
+    return table.known is None or (query, *value) in table.known
 
 
 def _in_order_items(table: Table, rows: Sequence[tuple[str, Row]]) -> Iterable[Held]:
@@ -211,17 +233,19 @@ def _in_order_items(table: Table, rows: Sequence[tuple[str, Row]]) -> Iterable[H
         asked.sort(key=lambda one: (one[0], one[1].encode(), one[2].encode()))
         if table.kind == "pair":
             for (time, query, more), (after, following, _) in zip(asked, asked[1:], strict=False):
-                if after - time <= gap and query != following:
-                    yield unit, time, (query, following, *((more,) if table.by else ()))
+                value = (more,) if table.by else ()
+                known = all(_known(table, each, *value) for each in (query, following))
+                if after - time <= gap and query != following and known:
+                    yield unit, time, (query, following, *value)
             continue
         sessions: list[list[tuple[datetime, str]]] = []
-        before: tuple[datetime, str] | None = None
+        before: datetime | None = None
         for time, query, _ in asked:
-            if before is None or time - before[0] > gap:
-                sessions.append([(time, query)])
-            elif query != before[1]:
+            if before is None or time - before > gap:
+                sessions.append([])
+            if _known(table, query) and (not sessions[-1] or query != sessions[-1][-1][1]):
                 sessions[-1].append((time, query))
-            before = time, query
+            before = time
         for session in sessions:
             if len(session) >= 2:
                 yield unit, session[0][0], (tuple(query for _, query in session),)

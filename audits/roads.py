@@ -1,10 +1,12 @@
 """Count random small logs on every road and compare: all must find the same rows, sets and counts.
 
-    python audits/roads.py [--logs 2000] [--spark 80] [--postgres 200] [--seed 1] [--first 0]
+    python audits/roads.py [--logs 2000] [--combined 10] [--spark 80] [--postgres 200] [--seed 1] [--first 0]
 
+A table has any of the options at once: --by, published queries, earlier keys, windows, the bound, the
+unit. `--combined` are long logs, each with many tables that have several of these.
 The roads are `encoded` (DuckDB, texts as numbers), `general` (without numbers), `parts` (numbers on
-disk, some users at a time), `spark` (on this machine), `postgres` (the log is a table of a server),
-and `model` (docs in plain Python, `road_model.py`). After each engine its folder for temporary files
+disk, some users at a time), `workers` (what the workers of a cluster run, in this process), `spark` (on
+this machine), `postgres` (the log is a table of a server), and `model` (docs in plain Python, `road_model.py`). After each engine its folder for temporary files
 must be empty, and while it runs that of the engine must be private. Exit 0 only if nothing differed.
 """
 
@@ -24,13 +26,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from road_logs import Case, arrow, case, write
-from road_model import EMPTY, SCREEN, Outcome, groups, in_order, outcome
+from road_logs import Case, Table, arrow, case, write
+from road_model import EMPTY, SCREEN, Outcome, counts_holders, in_order, outcome, published
 
 import murmurlog.logs.partitions
-from murmurlog.bundle.schema import BY_VALUE, By
+from murmurlog.bundle.schema import BY_VALUE, By, keys_of, keys_schema
 from murmurlog.counting.bound import bound
-from murmurlog.counting.items import items
+from murmurlog.counting.items import items, without
 from murmurlog.counting.tally import tally
 from murmurlog.errors import MurmurlogError
 from murmurlog.logs.engines.duckdb import DuckEngine, connect
@@ -39,10 +41,14 @@ from murmurlog.logs.engines.spark import connect as connect_spark
 from murmurlog.logs.log import EncodedLog, Log, read
 from murmurlog.logs.partitions import Partitions
 from murmurlog.logs.source import Source, find
+from murmurlog.mechanisms import View
+from murmurlog.mechanisms.rounds.holders import find_holders
+from murmurlog.mechanisms.rounds.weights import hold
 from murmurlog.privacy.sampler import SeededEntropy
 
 LOGS_AN_ENGINE = 25
 ROWS_A_BATCH = 7  # of a log in parts
+LONG = 60  # rows: such a log is in few parts
 
 
 @dataclass
@@ -72,32 +78,63 @@ def counted(made: Case, source: Source, engine: Engine, found: Found) -> Outcome
         return Outcome(refused=EMPTY if none else f"{type(error).__name__}: {error}")
     if isinstance(log, EncodedLog) and isinstance(log.encoded, Partitions):
         found.taken["in parts"] += 1
-    sets, counts = zip(*(_table(log, table) for table in made.tables), strict=True)
+    sets, counts, holders = zip(*(_table(log, table) for table in made.tables), strict=True)
     return Outcome(
         rows=in_order(_rows(engine, log.table)),
         broken=in_order(log.broken.items()),
         screened=in_order(log.screened.items()),
         bounded=sets,
         counts=counts,
+        holders=holders,
     )
 
 
-def _table(log: Log, table: Any) -> tuple[Any, Any]:
-    """The bounded sets and the counts of one table."""
+def _table(log: Log, table: Table) -> tuple[Any, Any, Any]:
+    """The bounded sets of one table, their counts, and who holds what is published of them."""
     by = By(column=BY_VALUE, values=table.by) if table.by else None
-    held = items(log, kind=table.kind, unit=table.unit, by=by, gap=table.gap)
+    known = None if table.known is None else _keys(table.known, keys_of("query", by))
+    earlier = _keys(table.earlier, keys_of(table.kind, by)) if table.earlier else None
+    held = items(
+        log, kind=table.kind, unit=table.unit, by=by, gap=table.gap, known=known,
+        since=table.select_from,
+    )  # fmt: skip
+    if earlier is not None:
+        held = without(held, earlier)
     kept = bound(
         held, per_user=table.per_user, way=table.way, count=table.count,
         entropy=SeededEntropy(table.seed),
     )  # fmt: skip
     sums = tally(kept)
     rows = _rows(log.engine, kept.table.select("unit", *kept.keys))
-    sets = (
-        groups((unit, tuple(item)) for unit, *item in rows)
-        if table.unit == "row"
-        else in_order(rows)
-    )
-    return sets, in_order(_rows(log.engine, sums.table.select(*sums.keys, sums.count)))
+    holders: tuple[str, ...] = ()
+    if counts_holders(table):
+        view = View(
+            kind=table.kind, unit=table.unit, by=by, way=table.way, gap=table.gap,
+            published={} if known is None else {"query": known},
+            earlier={} if earlier is None else {table.kind: earlier},
+            select_from=table.select_from, count_from=table.count_from,
+        )  # fmt: skip
+        listed = published(table, (tuple(item) for _, *item in rows))
+        holders = _holders(log, view, table, listed)
+    counts = in_order(_rows(log.engine, sums.table.select(*sums.keys, sums.count)))
+    return in_order(rows), counts, holders
+
+
+def _holders(log: Log, view: View, table: Table, listed: list[Any]) -> tuple[str, ...]:
+    """Who holds published items, as `rounds` counts them."""
+    held = hold(log, view, per_user=table.per_user, entropy=SeededEntropy(table.seed))
+    holders = find_holders(held, _keys(listed, held.keys))
+    units: Counter[tuple[Any, ...]] = Counter()
+    for item, m, count in zip(holders.item, holders.m, holders.units, strict=True):
+        units[*listed[item], int(m)] += int(count)  # a road may give a pair in several rows
+    return in_order((*key, count) for key, count in units.items())
+
+
+def _keys(rows: Sequence[Sequence[str]], names: tuple[str, ...]) -> pa.Table:
+    """Keys as a table."""
+    schema = keys_schema(names)
+    columns = [[row[place] for row in rows] for place in range(len(names))]
+    return pa.table(columns, schema=schema)
 
 
 def _rows(engine: Any, table: Any) -> list[list[Any]]:
@@ -131,13 +168,29 @@ def general(made: Case, source: Source, engine: DuckEngine, found: Found) -> Out
 
 def parts(made: Case, source: Source, engine: DuckEngine, found: Found) -> Outcome:
     # About the bytes of the largest of few users: some logs are in parts, some have no room at all.
-    room = len(made.rows) * (20 + 15 * (made.number % 5)) / engine.memory
-    with _changed(murmurlog.logs.partitions, ROOM=room, ROWS_A_BATCH=ROWS_A_BATCH):
+    long = len(made.rows) >= LONG
+    bytes_a_row = 40 if long else 20 + 15 * (made.number % 5)
+    room = len(made.rows) * bytes_a_row / engine.memory
+    rows = LONG // 2 if long else ROWS_A_BATCH
+    with _changed(murmurlog.logs.partitions, ROOM=room, ROWS_A_BATCH=rows):
         return counted(made, source, engine, found)
 
 
+def workers(made: Case, source: Source, engine: DuckEngine, found: Found) -> Outcome:
+    with _support("workers").connect(folder=engine.folder.parent) as cluster:
+        return counted(made, source, cluster, found)
+
+
+def _support(name: str) -> Any:
+    """A module of the tests."""
+    folder = str(Path(__file__).parents[1] / "tests" / "support")
+    if folder not in sys.path:
+        sys.path.append(folder)
+    return importlib.import_module(name)
+
+
 ROADS: dict[str, Callable[[Case, Source, DuckEngine, Found], Outcome]] = {
-    "encoded": encoded, "general": general, "parts": parts,
+    "encoded": encoded, "general": general, "parts": parts, "workers": workers,
 }  # fmt: skip
 
 
@@ -166,7 +219,7 @@ def compare(road: str, made: Case, here: Outcome, expected: Outcome, found: Foun
 
 
 def on_duckdb(cases: Sequence[Case], home: Path, found: Found) -> None:
-    """The three roads of DuckDB against the model, an engine for some logs at a time."""
+    """The roads of DuckDB against the model, an engine for some logs at a time."""
     for start in range(0, len(cases), LOGS_AN_ENGINE):
         some = cases[start : start + LOGS_AN_ENGINE]
         with _logs(home) as (logs, scratch):
@@ -262,8 +315,7 @@ def _without_sessions(made: Case) -> Case:
 
 def on_postgres(cases: Sequence[Case], found: Found) -> str:
     """Logs as tables of a server, if there is one; else why there is none."""
-    sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
-    servers = importlib.import_module("postgres_server")
+    servers = _support("postgres_server")
     if servers.binaries() is None:
         return "no PostgreSQL server on this machine"
     with ExitStack() as stack:
@@ -303,11 +355,22 @@ def _on_server(made: Case, server: Any, found: Found) -> None:
 
 
 def run(
-    *, logs: int, spark: int, postgres: int, seed: int, first: int = 0, patterns: bool = True
+    *,
+    logs: int,
+    spark: int,
+    postgres: int,
+    seed: int,
+    combined: int = 0,
+    tables: int = 40,
+    first: int = 0,
+    patterns: bool = True,
 ) -> Found:
-    """All roads on random logs."""
+    """All roads on random logs; `combined` are long logs with so many tables of several options each."""
     found = Found()
     cases = [case(first + i, seed, patterns=patterns) for i in range(logs)]
+    cases += [
+        case(first + i, seed, patterns=patterns, tables=tables, whole=True) for i in range(combined)
+    ]
     with tempfile.TemporaryDirectory() as folder, _temporary(Path(folder) / "tmp"):
         home = Path(folder)
         on_duckdb(cases, home, found)
@@ -345,14 +408,17 @@ def _temporary(folder: Path) -> Iterator[None]:
 def main() -> int:
     parser = argparse.ArgumentParser(description="One log, every road: the same sets and counts.")
     parser.add_argument("--logs", type=int, default=2000, help="for the roads of DuckDB")
+    parser.add_argument("--combined", type=int, default=10, help="long logs with many tables each")
     parser.add_argument("--spark", type=int, default=80, help="for Spark")
     parser.add_argument("--postgres", type=int, default=400, help="for PostgreSQL, where it fits")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--first", type=int, default=0, help="the number of the first log")
     asked = parser.parse_args()
     started = time.monotonic()
-    found = run(logs=asked.logs, spark=asked.spark, postgres=asked.postgres, seed=asked.seed,
-                first=asked.first)  # fmt: skip
+    found = run(
+        logs=asked.logs, combined=asked.combined, spark=asked.spark, postgres=asked.postgres,
+        seed=asked.seed, first=asked.first,
+    )  # fmt: skip
     for name, n in {**found.runs, **found.taken}.items():
         print(f"{name:<12}{n:>8}")
     print(f"{len(found.differences)} differences, {time.monotonic() - started:.0f} s")

@@ -70,7 +70,7 @@ NAMES = OWN + OTHERS
 # How each mechanism is asked for, beyond its own name; the others are tried as they are.
 PUBLIC = "public.tsv"  # a file beside the log, for options that name one
 VARIED: dict[str, tuple[dict[str, Any], ...]] = {
-    "threshold": ({}, {"unit": "session"}, {"consistent": True}),
+    "threshold": ({}, {"unit": "user-day"}, {"consistent": True}),
     "rounds": ({}, {"bound": "random"}),
     "korolova": ({}, {"count": "rows", "tables": ("query", "click")}),
     "korolova-lists": (

@@ -311,9 +311,27 @@ def test_a_reader_of_the_words_that_leaves_does_not_end_a_release(tmp_path):
 
 
 def test_a_large_delta_and_small_units_are_warned_about_in_plan(tmp_path):
-    done = run("plan", "--set", "T=5,b=1.35", "--per-user", 1, "--unit", "row", cwd=tmp_path)
+    done = run("plan", "--set", "T=5,b=1.35", "--per-user", 1, "--unit", "session", cwd=tmp_path)
     assert "warning: delta 0.035 is large" in done.stderr
-    assert "only a single row is protected" in done.stderr
+    assert "only a single session is protected" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["release", "plan", "profile"])
+def test_a_single_row_is_no_unit_of_privacy(tmp_path, command):
+    flags = {"release": ("no.csv", "--out", "b"), "plan": (), "profile": ("no.csv", "--epsilon", 1)}
+    ledger = () if command == "plan" else ("--ledger", "l.db", "--source", "web", "--new-source")
+    done = run(command, *flags[command], *ledger, "--unit", "row", cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    said = " ".join(done.stderr.split())
+    assert "unknown unit 'row': use one of user, user-month, user-week, user-day, session." in said
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_single_row_is_no_unit_of_privacy_in_settings_either(tmp_path):
+    (tmp_path / "murmurlog.toml").write_text('[release]\nunit = "row"\n')
+    done = run("release", "no.csv", "--out", "b", cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert "unknown unit 'row': use one of user" in " ".join(done.stderr.split())
 
 
 def test_settings_of_a_group_and_texts_with_commas(place, tmp_path):

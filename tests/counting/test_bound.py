@@ -21,7 +21,7 @@ from murmurlog.logs.source import find
 from murmurlog.privacy.sampler import SeededEntropy
 
 DAY = "2026-01-{:02d} {:02d}:00:00"
-UNITS = ("user", "user-month", "user-week", "user-day", "session", "row")
+UNITS = ("user", "user-month", "user-week", "user-day", "session")
 
 events = st.tuples(
     st.sampled_from("abcd"),  # user
@@ -126,20 +126,6 @@ def test_random_depends_on_the_key_and_not_on_the_rows(write_tsv):
     assert bounded_rows(write_tsv(rows[::-1]), seed=1, **way) == chosen
     assert bounded_rows(write_tsv(rows), seed=2, **way) != chosen
     assert len(chosen) == 14
-
-
-def test_a_row_is_its_own_unit(write_tsv):
-    rows = [{"user": "a", "query": "red shoes"}] * 3
-    assert tally_of_log(write_tsv(rows), unit="row") == {("red shoes",): 3}
-    assert tally_of_log(write_tsv(rows), unit="row", kind="keyword") == {("red",): 3, ("shoes",): 3}
-
-
-def test_random_words_of_a_row_do_not_depend_on_its_position(write_tsv):
-    rows = [{"user": "a", "query": f"w{i} x{i} y{i}"} for i in range(20)]
-    how = {"unit": "row", "kind": "keyword", "per_user": 1, "way": "random"}
-    kept = {word for _, word in bounded_rows(write_tsv(rows), **how)}
-    rest = {word for _, word in bounded_rows(write_tsv(rows[5:]), **how)}
-    assert rest == {word for word in kept if int(word[1:]) >= 5}
 
 
 def test_units_with_time_drop_rows_without(write_tsv):

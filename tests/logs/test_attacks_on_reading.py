@@ -4,8 +4,19 @@ import attacks.shared
 import command
 import pyarrow as pa
 import pytest
-from attacks import by_names, by_number, column_case, csv_border, head_shape, jsonl_roles
+from attacks import (
+    by_names,
+    by_number,
+    by_waiting,
+    column_case,
+    csv_border,
+    head_shape,
+    jsonl_roles,
+    unit_row,
+)
 from attacks.shared import ATTACKER, Done, Finding, Pair, compared, of_others, verdict
+
+from murmurlog.counting.holdings import Holdings, places_of
 
 NAMES = ("number", "item", "Place", "k0", "ｕｓｅｒｓ", 'a"b')
 
@@ -31,8 +42,13 @@ def in_this_process(monkeypatch):
         (jsonl_roles.attack, 600),
         # The units are exact; the draws only add to it.
         pytest.param(by_number.attack, 2, marks=pytest.mark.slow),
+        (by_waiting.attack, 400),
+        (unit_row.attack, 400),
     ],
-    ids=["csv_border", "head_shape", "column_case", "jsonl_roles", "by_number"],
+    ids=[
+        *("csv_border", "head_shape", "column_case", "jsonl_roles", "by_number"),
+        *("by_waiting", "unit_row"),
+    ],
 )
 def test_one_users_rows_change_nothing_for_the_others(attack, size, tmp_path):
     line, code = verdict(list(attack(tmp_path, size)))
@@ -129,6 +145,22 @@ def test_other_counts_and_other_keys_by_a_column_are_found():
     for code, booked, says in ((70, 0, "70"), (5, 1, "5, and it is booked"), (4, 1, "refused (4)")):
         assert says in by_names.wrong(ended(maps=9), by_names.Ended(code=code, booked=booked))
     assert by_names.wrong(ended(maps=9), by_names.Ended(code=2, booked=0)) is None
+
+
+def test_clicks_that_only_one_of_the_logs_publishes_are_found(tmp_path, monkeypatch):
+    def by_query_alone(self, known, *, queries):
+        return self._only(places_of(self.keys[:queries], known.select(["query"])) >= 0)
+
+    monkeypatch.setattr(Holdings, "of_known", by_query_alone)
+    line, code = verdict(list(by_waiting.attack(tmp_path, 400)))
+    assert code == 1
+    assert "('common', 'FR')" in line.partition("with it")[0]
+
+
+def test_a_row_that_only_one_of_the_logs_is_refused_for_is_found(tmp_path, monkeypatch):
+    ends = iter([Done(code=0, said="", entries=1), Done(code=2, said="no", entries=0)])
+    monkeypatch.setattr(unit_row, "release", lambda *_, **__: next(ends))
+    assert verdict(list(unit_row.attack(tmp_path, 5)))[1] == 1
 
 
 def test_the_lower_bound_on_delta_needs_both_logs():

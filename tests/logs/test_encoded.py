@@ -56,9 +56,6 @@ COUNTED += [
     ("pair", "session", "first"),
     ("session", "session", "random"),
     ("keyword", "session", "first"),
-    ("query", "row", "first"),
-    ("click", "row", "random"),
-    ("keyword", "row", "first"),
 ]
 SCREENED = {"jane@gmail.com"}
 READINGS = {
@@ -167,7 +164,6 @@ def test_both_paths_agree_on_a_hostile_log(reading, texts, general, tmp_path):
         ("click", "user-day", "random"),
         ("keyword", "session", "first"),
         ("keyword", "user", "random"),
-        ("keyword", "row", "first"),
         ("pair", "user", "first"),
         ("pair", "user-week", "random"),
     ],

@@ -14,9 +14,11 @@ import murmurlog
 import murmurlog.counting.tally
 import murmurlog.privacy.sampler
 from murmurlog.auditing.verify import verify
+from murmurlog.bundle.schema import BY_VALUE
 from murmurlog.errors import InputError, Refused, UsageError
 from murmurlog.logs.invented.generate import invent, write
 from murmurlog.mechanisms import Korolova, KorolovaLists, parse
+from murmurlog.mechanisms.korolova import keep_published
 from murmurlog.privacy import korolova_delta, korolova_optimum
 from murmurlog.publishing.release import release
 
@@ -279,7 +281,6 @@ def test_pairs_are_subsequent_queries_of_one_session(tmp_path, write_tsv):
             UsageError,
             "held by users, not by rows",
         ),
-        ({"tables": ["pair"], "unit": "row"}, InputError, "a single row has no next query"),
     ],
 )
 def test_bad_choices_are_named_and_nothing_is_left(log, tmp_path, options, error, message):
@@ -334,3 +335,14 @@ def test_letters_of_the_paper():
         m.guarantee(epsilon=1.0)
     with pytest.raises(UsageError, match="needs T > d"):
         Korolova(d=20, b=1.0, T=20, count="rows")
+
+
+def test_a_row_names_a_query_that_is_published_under_its_own_value():
+    tables = {
+        "query": pa.table({"query": ["a", "b", "b"], BY_VALUE: ["DE", "DE", "FR"]}),
+        "pair": pa.table(
+            {"query": ["a", "a", "b"], "next_query": ["b"] * 3, BY_VALUE: ["DE", "FR", "FR"]}
+        ),
+    }
+    kept = keep_published(tables)["pair"].select(["query", BY_VALUE]).to_pylist()
+    assert [tuple(row.values()) for row in kept] == [("a", "DE"), ("b", "FR")]

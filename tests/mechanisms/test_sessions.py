@@ -412,7 +412,6 @@ def test_its_text_is_its_name(made):
         ({"mechanism": "threshold"}, UsageError, "threshold makes no session table"),
         ({"mechanism": "threshold", "map": "length"}, UsageError, "--map is for sessions"),
         ({"mechanism": "label-paths"}, UsageError, "chosen by --mechanism sessions --map"),
-        ({"unit": "row"}, InputError, "a single row has no next query"),
     ],
 )
 def test_bad_choices_are_named_and_nothing_is_left(write_tsv, tmp_path, options, error, message):

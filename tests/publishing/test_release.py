@@ -444,7 +444,6 @@ def test_every_table_unit_and_bound_can_be_released(log, tmp_path):
             },
             {"unit": "user-day", "per_user": 2},
             {"unit": "session", "bound": "random"},
-            {"unit": "row", "per_user": 1},
             {"neighbours": "replace", "per_user": {"query": 3, "click": 2}},
             {"noise": "geometric", "url": "host"},
             {"letters": {"T": "60", "b": "5"}, "tables": ["query"], "per_user": 5},

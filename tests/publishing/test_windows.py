@@ -114,7 +114,6 @@ def test_the_command_and_its_file_take_windows(log, tmp_path):
         ({"count_from": "2026-02-01", "mechanism": "threshold"}, "for rounds, not for threshold"),
         ({"count_from": "2026-02-01", "tables": ["query", "left_out"]}, "not for left-out"),
         ({"select_from": "2026-02-01", "unit": "session"}, "does not go with --unit session"),
-        ({"select_from": "2026-02-01", "unit": "row"}, "does not go with --unit row"),
         ({"count_from": "2026-02-01", "set_only": True}, "--set-only publishes none"),
         ({"count_from": "2026-01-01", "since": "2026-02-01"}, "is before --since"),
         ({"select_from": "2026-02-01", "until": "2026-02-01"}, "is not before --until"),

@@ -33,7 +33,8 @@ class WorkersEngine(duckdb.DuckEngine):
         users = table[by].to_pylist()
         place = [hash((user, "group")) % self.groups for user in users]
         parts = [
-            table.filter(pa.array([at == group for at in place])) for group in range(self.groups)
+            table.filter(pa.array([at == group for at in place], pa.bool_()))
+            for group in range(self.groups)
         ]
         return self._run(work, [part.to_batches(max_chunksize=50) for part in parts], schema)
 
@@ -78,7 +79,7 @@ class WorkersEngine(duckdb.DuckEngine):
 
 
 @contextmanager
-def connect():
+def connect(**how):
     """An engine whose log and items are on workers."""
-    with patch.object(duckdb, "DuckEngine", WorkersEngine), duckdb.connect() as engine:
+    with patch.object(duckdb, "DuckEngine", WorkersEngine), duckdb.connect(**how) as engine:
         yield engine

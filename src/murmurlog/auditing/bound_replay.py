@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from murmurlog.auditing.replacement import replaced
 from murmurlog.auditing.rounds_replay import count_weight_of
 from murmurlog.bundle.options import GAP
-from murmurlog.bundle.schema import BY_VALUE, By
+from murmurlog.bundle.schema import BY_VALUE, By, keys_of
 from murmurlog.counting import bound as bounding
 from murmurlog.counting.items import items
 from murmurlog.logs import partitions
@@ -65,8 +65,9 @@ class Replayed(NamedTuple):
     published: bool = False  # only of queries that the release has published
 
     def __str__(self) -> str:
-        more = ", by a column" if self.by else ", of published queries" if self.published else ""
-        return f"{self.table} per {self.unit}, bound {self.way}{more}"
+        by = ", by a column" if self.by else ""
+        published = ", of published queries" if self.published else ""
+        return f"{self.table} per {self.unit}, bound {self.way}{by}{published}"
 
 
 REPLAYED = (
@@ -83,6 +84,9 @@ REPLAYED = (
     Replayed("pair"),
     Replayed("session"),
     Replayed("session", published=True),
+    Replayed("click", by=True, published=True),
+    Replayed("click", by=True, published=True, way="random", unit="user-month"),
+    Replayed("pair", by=True, published=True),
 )
 
 
@@ -181,11 +185,20 @@ def _unit_of(row: Row, unit: str) -> str | None:
 
 
 def _items_of(row: Row, replayed: Replayed) -> list[tuple[Any, ...]]:
+    value = (row.country,) if replayed.by else ()
     if replayed.table == "keyword":
         return [(word,) for word in row.query.split()]
     if replayed.table == "click":
-        return [(row.query, row.url)] if row.url else []
-    return [(row.query, row.country) if replayed.by else (row.query,)]
+        known = not replayed.published or (row.query, *value) in _published(by=replayed.by)
+        return [(row.query, row.url, *value)] if row.url and known else []
+    return [(row.query, *value)]
+
+
+def _published(*, by: bool) -> list[tuple[str, ...]]:
+    """The published keys of the query table; with --by each query under one of the values."""
+    if not by:
+        return [(query,) for query in PUBLISHED]
+    return [(query, COUNTRIES[n % 2]) for n, query in enumerate(PUBLISHED)]
 
 
 def model(rows: Sequence[Row], replayed: Replayed) -> dict[str, list[tuple[Any, ...]]] | None:
@@ -253,13 +266,13 @@ def _hash(text: str, seed: int) -> int:
     return found
 
 
-def random_order(key: bytes, unit: str | None, item: Sequence[str]) -> int:
-    """The number by which a random bound orders an item of a unit; a unit may have no name."""
+def random_order(key: bytes, unit: str, item: Sequence[str]) -> int:
+    """The number by which a random bound orders an item of a unit."""
     of_unit, of_items = (int.from_bytes(key[at : at + 8], "little") for at in (0, 8))
     found = 0
     for place, text in enumerate(item, 1):
         found = _mix(found ^ _hash(text, _mix((of_items + place) % 2**64)))
-    return _mix((0 if unit is None else _hash(unit, of_unit)) ^ found)
+    return _mix(_hash(unit, of_unit) ^ found)
 
 
 # --- the comparison --------------------------------------------------------------------------------
@@ -275,7 +288,10 @@ class _Bounded:
 
 def _bounded(log: Log, replayed: Replayed) -> _Bounded:
     by = By(column=BY_VALUE, values=COUNTRIES) if replayed.by else None
-    known = pa.table({"query": list(PUBLISHED)}) if replayed.published else None
+    known = None
+    if replayed.published:
+        keys = _published(by=replayed.by)
+        known = pa.table([*zip(*keys, strict=True)], names=keys_of("query", by))
     held = items(log, kind=replayed.table, unit=replayed.unit, by=by, known=known)
     found = bounding.bound(held, per_user=D, way=replayed.way, entropy=SeededEntropy(SEED))
     return _by_unit(found.table.select("unit", *found.keys).to_pyarrow(), found.keys)
@@ -307,6 +323,7 @@ def check_bounds(folder: Path) -> list[str]:
         files[name] = folder / f"bounds{n}.parquet"
         write_rows(files[name], rows)
     faults = []
+    first: dict[Replayed, _Bounded] = {}  # what the first path keeps
     for path, context in PATHS.items():
         found: dict[str, dict[Replayed, _Bounded]] = {}
         with connect() as engine, context(engine):
@@ -319,6 +336,8 @@ def check_bounds(folder: Path) -> list[str]:
         for each in REPLAYED:
             if fault := _fault(each, every["as it is"], [found[name][each] for name in every]):
                 faults.append(f"the {path} path, {each}: {fault}")
+            elif first.setdefault(each, found["as it is"][each]) != found["as it is"][each]:
+                faults.append(f"the {path} path, {each}: another path keeps other items")
     return faults
 
 

@@ -74,8 +74,8 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
 
 def warn_about(guarantee: Any) -> None:
     """Says what a small unit or a large delta means."""
-    if guarantee.unit in ("session", "row"):
-        tell(f"warning: only a single {guarantee.unit} is protected, not a user with many of them.")
+    if guarantee.unit == "session":
+        tell("warning: only a single session is protected, not a user with many of them.")
     if guarantee.notion == "none":
         tell("warning: nothing is proved about this release. Do not publish it.")
     elif guarantee.plain_delta >= LARGE_DELTA:

@@ -228,9 +228,7 @@ def _with_order(items: Items, distinct: Any, key: ChoiceKey) -> Any:
     """Distinct units and items with the order of the random bound, which Python computes in batches."""
     rows = distinct.select("unit", *items.keys)
     schema = rows.schema().to_pyarrow().append(pa.field("order", pa.int64()))
-    # The only name of a row is its position, which other rows can change.
-    unit = None if items.unit == "row" else "unit"
-    work = partial(with_order, key=key, unit=unit, keys=items.keys, separator=SEPARATOR)
+    work = partial(with_order, key=key, keys=items.keys, separator=SEPARATOR)
     return items.engine.map_batches(schema, rows, work)
 
 

@@ -111,7 +111,7 @@ def _hash_some(texts: pa.Array, seed: np.uint64) -> Words:
 
 
 def with_order(
-    batch: pa.RecordBatch, *, key: ChoiceKey, unit: str | None, keys: Sequence[str], separator: str
+    batch: pa.RecordBatch, *, key: ChoiceKey, keys: Sequence[str], separator: str
 ) -> pa.RecordBatch:
     """A batch of distinct units and items with a column `order` of whole numbers."""
 
@@ -121,7 +121,7 @@ def with_order(
         return pc.binary_join(column, separator) if nested else column
 
     items = key.items([texts(name) for name in keys])
-    order = order_of(key.units(texts(unit)) if unit else np.zeros_like(items), items)
+    order = order_of(key.units(batch.column("unit")), items)
     # Engines have signed integers: the first bit is flipped, so that the order stays.
     signed = (order ^ np.uint64(1 << 63)).view(np.int64)
     return batch.append_column("order", pa.array(signed))

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from murmurlog.bundle.keys import keywords
 from murmurlog.bundle.schema import SEPARATOR, By
 from murmurlog.counting.choice import ChoiceKey, Words, by_code, combine
-from murmurlog.counting.sorting import group, in_time, sort_ties
+from murmurlog.counting.sorting import in_time, sort_ties
 from murmurlog.errors import EngineError
 from murmurlog.logs.encoded import NEVER, EncodedColumn, EncodedRows, Integers, Mask
 
@@ -34,10 +34,8 @@ class Holdings:
     keys: tuple[EncodedColumn, ...]  # the keys of each item, a column for each
     users: pa.Array
     unit_user: Integers | None  # the code of each unit's user; None if users are the units
-    unit_start: (
-        Integers | None
-    )  # the first day of each unit, the microsecond of a session, a row's place
-    step: str = "D"  # what starts count since 1970: days, microseconds ("us"); "row": a user's rows
+    unit_start: Integers | None  # the first day of each unit, the microsecond of a session
+    step: str = "D"  # what starts count since 1970: days, microseconds ("us")
 
     def ranks(self, items: Integers) -> Integers:
         """The ranks of some distinct items in the order of the bytes of their keys."""
@@ -45,33 +43,29 @@ class Holdings:
 
     def places(self, listed: pa.Table) -> Integers:
         """The place in a list of keys of each item's code; -1 where it is not listed."""
-        items = np.zeros(len(self.keys[0].codes), np.int64)
-        wanted = np.zeros(listed.num_rows, np.int64)
-        known = np.full(len(items), listed.num_rows > 0)
-        for key, name in zip(self.keys, listed.column_names, strict=True):
-            column = listed[name].combine_chunks().dictionary_encode()
-            found = pc.fill_null(pc.index_in(key.texts, value_set=column.dictionary), -1)
-            code = found.to_numpy()[key.codes]
-            known &= code >= 0
-            items = items * len(column.dictionary) + code
-            wanted = wanted * len(column.dictionary) + column.indices.to_numpy()
-        order = np.argsort(wanted)
-        at = np.searchsorted(wanted[order], items[known])
-        at = np.minimum(at, max(len(order) - 1, 0))
-        there = wanted[order][at] == items[known]
-        places = np.full(len(items), -1, np.int64)
-        places[np.flatnonzero(known)[there]] = order[at[there]]
-        return places
+        return places_of(self.keys, listed)
 
     def without(self, listed: pa.Table) -> "Holdings":
         """Only rows whose item is not listed."""
-        kept = self.places(listed)[self.item] < 0
-        return replace(self, unit=self.unit[kept], time=self.time[kept], item=self.item[kept])
+        return self._only(self.places(listed) < 0)
+
+    def of_known(self, known: pa.Table, *, queries: int) -> "Holdings":
+        """Only rows whose item names known queries alone: its first `queries` keys.
+
+        All columns of the list count. With --by its last is the value, which is the last key of an item:
+        a query that is known under one value is not known under another.
+        """
+        value = self.keys[-1:] if known.num_columns > 1 else ()
+        places = [places_of((query, *value), known) for query in self.keys[:queries]]
+        return self._only(np.minimum.reduce(places) >= 0)
+
+    def _only(self, items: Mask) -> "Holdings":
+        """Only rows of some items."""
+        rows = items[self.item]
+        return replace(self, unit=self.unit[rows], time=self.time[rows], item=self.item[rows])
 
     def unit_hashes(self, units: Integers, key: ChoiceKey) -> Words:
-        """The hashes of distinct units for the random bound; rows have none, so their items decide."""
-        if self.step == "row":
-            return np.zeros(len(units), np.uint64)
+        """The hashes of distinct units for the random bound."""
         if self.unit_user is None:
             return key.units(self.users.take(pa.array(units)))
         names = self.names(units)
@@ -91,14 +85,31 @@ class Holdings:
             codes = pa.array(units, pa.int32())
             return pa.DictionaryArray.from_arrays(codes, self.users, safe=False)
         distinct, which = np.unique(units, return_inverse=True)
-        start = pa.array(_as_time(self.unit_start[distinct], self.step))
+        start = pa.array(self.unit_start[distinct].astype(f"datetime64[{self.step}]"))
         user = self.users.take(pa.array(self.unit_user[distinct]))
         names = pc.binary_join_element_wise(start.cast(pa.string()), user, "|")
         return pa.DictionaryArray.from_arrays(pa.array(which, pa.int32()), names)
 
 
-def _as_time(start: Integers, step: str) -> Integers:
-    return start if step == "row" else start.astype(f"datetime64[{step}]")
+def places_of(keys: tuple[EncodedColumn, ...], listed: pa.Table) -> Integers:
+    """The place of each row of key columns in a list with the same columns; -1 where it is not listed."""
+    items = np.zeros(len(keys[0].codes), np.int64)
+    wanted = np.zeros(listed.num_rows, np.int64)
+    known = np.full(len(items), listed.num_rows > 0)
+    for key, name in zip(keys, listed.column_names, strict=True):
+        column = listed[name].combine_chunks().dictionary_encode()
+        codes = pc.fill_null(pc.index_in(key.texts, value_set=column.dictionary), -1)
+        code = codes.to_numpy()[key.codes]
+        known &= code >= 0
+        items = items * len(column.dictionary) + code
+        wanted = wanted * len(column.dictionary) + column.indices.to_numpy()
+    order = np.argsort(wanted)
+    at = np.searchsorted(wanted[order], items[known])
+    at = np.minimum(at, max(len(order) - 1, 0))
+    there = wanted[order][at] == items[known]
+    places = np.full(len(items), -1, np.int64)
+    places[np.flatnonzero(known)[there]] = order[at[there]]
+    return places
 
 
 def rank_keys(keys: tuple[EncodedColumn, ...], items: Integers) -> Integers:
@@ -146,7 +157,7 @@ class Finder:
 
     kind: str
     unit: str
-    known: pa.Array | None  # only clicks, pairs and sessions of these queries
+    known: pa.Table | None  # only clicks, pairs and sessions of these keys of the query table
     cuts: Cuts
     since: datetime | None  # only rows from then on
     excluded: pa.Table | None  # keys that are left out
@@ -169,15 +180,12 @@ class Finder:
             some &= rows.url.codes >= 0
         if by is not None:
             some &= _among(rows.kept[by.column], by.values)
-        listed = None if self.known is None else _listed(rows.query, self.known)
-        if listed is not None and kind == "click":
-            some &= listed[rows.query.codes]
         rows = rows.at(some)
         code = units.code if some.all() else units.code[some]
-        found = MAKERS[kind](rows, code, listed, self.cuts)
+        found = MAKERS[kind](rows, code, self.known, self.cuts)
         if by is not None:
             found = _with_value(found, rows.kept[by.column])
-        return Holdings(
+        held = Holdings(
             unit=found.unit,
             time=found.time,
             item=found.item,
@@ -187,6 +195,9 @@ class Finder:
             unit_start=units.start,
             step=units.step,
         )
+        if self.known is None or kind not in QUERIES_NAMED:
+            return held
+        return held.of_known(self.known, queries=QUERIES_NAMED[kind])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -200,16 +211,10 @@ class _Units:
 
 
 def _find_units(rows: EncodedRows, unit: str, gap: int) -> _Units:
-    """The units of rows that all have times, unless units are users or rows. A start names a session."""
+    """The units of rows that all have times, unless units are users. A start names a session."""
     user = rows.user.codes
     if unit == "user":
         return _Units(code=user)
-    if unit == "row":  # named by its place among its user's rows: no other user's row renames it
-        order, users = group(user)
-        sizes = np.bincount(users)
-        place = np.empty(len(order), np.int64)
-        place[order] = np.arange(len(order)) - (np.cumsum(sizes) - sizes)[users]
-        return _Units(code=np.arange(len(order)), user=user, start=place, step="row")
     if unit in PERIODS:
         start = _starts(rows.time, PERIODS[unit])
         code, first = number_pairs(user, start - start.min(initial=0))
@@ -237,12 +242,6 @@ def _with_value(found: "_Made", column: EncodedColumn) -> "_Made":
     return replace(found, item=item, keys=(*keys, value))
 
 
-def _listed(query: EncodedColumn, known: pa.Array) -> Mask:
-    """Whether the query of each code is known."""
-    found = pc.is_in(query.texts, value_set=known)
-    return np.asarray(found.to_numpy(zero_copy_only=False), dtype=bool)
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Made:
     """Units, times and codes of items, and the keys of each item."""
@@ -254,20 +253,20 @@ class _Made:
     row: Integers | None = None  # which row each is of; None: all rows in their order
 
 
-def _queries(rows: EncodedRows, unit: Integers, listed: Mask | None, cuts: Cuts) -> _Made:
+def _queries(rows: EncodedRows, unit: Integers, known: pa.Table | None, cuts: Cuts) -> _Made:
     keys = (_every(rows.query.texts),)
     return _Made(unit=unit, time=rows.time, item=rows.query.codes, keys=keys)
 
 
-def _clicks(rows: EncodedRows, unit: Integers, listed: Mask | None, cuts: Cuts) -> _Made:
+def _clicks(rows: EncodedRows, unit: Integers, known: pa.Table | None, cuts: Cuts) -> _Made:
     if rows.url is None:
-        return _queries(rows, unit, listed, cuts)
+        return _queries(rows, unit, known, cuts)
     item, first = number_pairs(rows.query.codes, rows.url.codes)
     keys = (rows.query.at(first), rows.url.at(first))
     return _Made(unit=unit, time=rows.time, item=item, keys=keys)
 
 
-def _keywords(rows: EncodedRows, unit: Integers, listed: Mask | None, cuts: Cuts) -> _Made:
+def _keywords(rows: EncodedRows, unit: Integers, known: pa.Table | None, cuts: Cuts) -> _Made:
     """The words of each query."""
     asked = np.zeros(len(rows.query.texts), bool)
     asked[rows.query.codes] = True
@@ -303,13 +302,11 @@ def _cut_words(texts: pa.Array) -> pa.ListArray:
     return both.take(pa.array(order))
 
 
-def _pairs(rows: EncodedRows, unit: Integers, listed: Mask | None, cuts: Cuts) -> _Made:
+def _pairs(rows: EncodedRows, unit: Integers, known: pa.Table | None, cuts: Cuts) -> _Made:
     """Each query with the next, other one of its session."""
     order, units, times, query = _in_sequence(rows, unit, by=cuts.by)
     near = (units[1:] == units[:-1]) & (times[1:] - times[:-1] <= cuts.gap)
     near &= query[1:] != query[:-1]
-    if listed is not None:
-        near &= listed[query[1:]] & listed[query[:-1]]
     at = np.flatnonzero(near)
     item, first = number_pairs(query[at], query[at + 1])
     keys = tuple(
@@ -318,14 +315,14 @@ def _pairs(rows: EncodedRows, unit: Integers, listed: Mask | None, cuts: Cuts) -
     return _Made(unit=units[at], time=times[at], item=item, keys=keys, row=order[at])
 
 
-def _sessions(rows: EncodedRows, unit: Integers, listed: Mask | None, cuts: Cuts) -> _Made:
+def _sessions(rows: EncodedRows, unit: Integers, known: pa.Table | None, cuts: Cuts) -> _Made:
     """The queries of each session in order, at least two; one that is asked again at once is one."""
     order, units, times, query = _in_sequence(rows, unit)
     starts = np.ones(len(query), bool)
     starts[1:] = (units[1:] != units[:-1]) | (times[1:] - times[:-1] > cuts.gap)
     session = np.cumsum(starts)
-    if listed is not None:
-        kept = listed[query]
+    if known is not None:  # --by does not go with sessions, so the query is the whole key
+        kept = places_of((_every(rows.query.texts),), known)[query] >= 0
         session, units, times, query = session[kept], units[kept], times[kept], query[kept]
     asked = np.ones(len(query), bool)
     asked[1:] = (session[1:] != session[:-1]) | (query[1:] != query[:-1])
@@ -368,7 +365,8 @@ def _every(texts: pa.Array) -> EncodedColumn:
 
 
 IN_SEQUENCE = ("pair", "session")
-Maker = Callable[[EncodedRows, Integers, "Mask | None", Cuts], _Made]
+QUERIES_NAMED = {"click": 1, "pair": 2}  # how many of an item's first keys are queries
+Maker = Callable[[EncodedRows, Integers, "pa.Table | None", Cuts], _Made]
 MAKERS: Mapping[str, Maker] = {
     "query": _queries,
     "click": _clicks,

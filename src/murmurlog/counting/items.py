@@ -1,7 +1,7 @@
 """What is counted: the items each privacy unit holds, as (unit, time, key columns) per row.
 
-The unit is assigned here, before anything is counted: a user, a user's month, week or day, a
-session, or a single row. Units with time drop rows without one (A6).
+The unit is assigned here, before anything is counted: a user, a user's month, week or day, or a
+session. Units with time drop rows without one (A6).
 """
 
 import math
@@ -23,7 +23,7 @@ from murmurlog.errors import InputError, UsageError, did_you_mean
 from murmurlog.logs.engines.protocol import Engine
 from murmurlog.logs.log import ClusterLog, EncodedLog, Log
 from murmurlog.logs.source import Source
-from murmurlog.privacy import UNITS
+from murmurlog.privacy import check_unit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +56,7 @@ class EncodedItems(_Description):
     log: EncodedLog | ClusterLog
     gap: float
     longest: int | None
-    known: pa.Table | None  # only clicks of these queries
+    known: pa.Table | None  # only items of these keys of the query table
     also: tuple[str, ...]
     since: datetime | None = None  # only rows from then on
     excluded: pa.Table | None = None  # keys that are left out
@@ -78,7 +78,7 @@ class EncodedItems(_Description):
         return Finder(
             kind=self.kind,
             unit=self.unit,
-            known=None if self.known is None else self.known["query"].combine_chunks(),
+            known=self.known,
             cuts=Cuts(
                 gap=_longest(self.gap), longest=self.longest, by=self.by.column if self.by else None
             ),
@@ -111,25 +111,21 @@ def check(source: Source, *, kind: str, unit: str, by: bool = False) -> None:
         raise UsageError(
             f"unknown table {kind!r:.60}: use one of {', '.join(KEYS)}.{did_you_mean(kind, KEYS)}"
         )
-    if unit not in UNITS:
-        raise UsageError(
-            f"unknown unit {unit!r:.60}: use one of {', '.join(UNITS)}.{did_you_mean(unit, UNITS)}"
-        )
+    check_unit(unit)
     if kind in ("click", "log") and "url" not in source.columns:
         raise InputError(
             f"{source.name} has no column of clicked urls, so there is no {kind} table. "
             f"Map one with --columns url=..., or leave {kind} out of --tables."
         )
-    if unit not in ("user", "row") and "time" not in source.columns:
+    if unit != "user" and "time" not in source.columns:
         raise InputError(
             f"{source.name} has no time column, so there are no units {unit!r}. "
             "Map one with --columns time=..., or use --unit user."
         )
-    if kind in ("pair", "session") and (unit == "row" or "time" not in source.columns):
-        why = "a single row has no next query" if unit == "row" else "it has no time column"
+    if kind in ("pair", "session") and "time" not in source.columns:
         raise InputError(
-            f"there are no subsequent queries in {source.name}, so no {kind} table: {why}. "
-            f"Leave {kind} out of --tables."
+            f"there are no subsequent queries in {source.name}, so no {kind} table: it has no time "
+            f"column. Leave {kind} out of --tables."
         )
 
 
@@ -152,8 +148,8 @@ def items(
     out, record by record, and the value is part of the item. A session is a whole session, cut to
     its first `longest` queries (or their public labels); an item of a set or of a log is a single
     query or click. The rows of clicks also keep the columns `also`. With `known`, a table of
-    published queries, only items that name no other query count: a rule about a unit's own rows and
-    what is public, so units may be bounded after it (T3 iii). With `since` only rows from then on
+    published queries (with `by`: and values), only items that name no other query count (under their own
+    value): a rule about a unit's own rows and what is public, so units may be bounded after it (T3 iii). With `since` only rows from then on
     count, for units of which no other row decides what they are.
     """
     check(log.source, kind=kind, unit=unit, by=by is not None)
@@ -233,8 +229,6 @@ def _with_unit(log: Log, unit: str, session_gap: float) -> Any:
     rows = log.table
     if unit == "user":
         return rows.mutate(unit=rows.user)
-    if unit == "row":
-        return log.engine.materialise(rows.mutate(unit=ibis.row_number().cast("string")))
     rows = rows.filter(rows.time.notnull())
     if unit in PERIODS:
         # The date has a fixed length and comes first, so no two (date, user) share a name.

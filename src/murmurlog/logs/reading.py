@@ -94,16 +94,6 @@ class Reading:
         )  # fmt: skip
         return log
 
-    def unit(self, unit: str, *, gap: float) -> str:
-        """What is protected, as a ledger books it.
-
-        A session ends at a long enough gap among the rows that are read. With another gap, or other
-        rows excluded, sessions differ, and their costs do not add up.
-        """
-        if unit != "session":
-            return unit
-        return f"session (gap {gap:g} s, rows {self.rules[:8]})"
-
     @property
     def rules(self) -> str:
         """A digest of what decides, besides the source and the period, which rows are left out."""

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from murmurlog.bundle.options import Option, read_shares
-from murmurlog.bundle.schema import COUNTED, count_columns, keys_schema
+from murmurlog.bundle.schema import BY_VALUE, COUNTED, SEPARATOR, count_columns, keys_schema
 from murmurlog.errors import Refused, UsageError
 from murmurlog.mechanisms.letters import Letter, check_letters
 from murmurlog.mechanisms.protocol import (
@@ -306,16 +306,23 @@ class KorolovaLists(Pure):
 
 
 def keep_published(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-    """The tables without rows that name a query which the query table does not hold."""
+    """The tables without rows that name a query which the query table does not hold under their value."""
     if "query" not in tables:
         return dict(tables)
-    known = tables["query"]["query"]
+    known = _queries_in(tables["query"], "query")
     kept = dict(tables)
     for name in ("click", "pair"):
         for key in ("query", "next_query"):
             if name in kept and key in kept[name].column_names:
-                kept[name] = kept[name].filter(pc.is_in(kept[name][key], value_set=known))
+                queries = _queries_in(kept[name], key)
+                kept[name] = kept[name].filter(pc.is_in(queries, value_set=known))
     return kept
+
+
+def _queries_in(table: pa.Table, key: str) -> pa.ChunkedArray:
+    """The queries of a column, each with the value of --by, if there is one."""
+    value = [table[BY_VALUE]] if BY_VALUE in table.column_names else []
+    return pc.binary_join_element_wise(table[key], *value, SEPARATOR)
 
 
 def _table(kept: list[pa.RecordBatch], keys: tuple[str, ...], count: str | None) -> pa.Table:

@@ -19,7 +19,7 @@ from murmurlog.privacy.composition import (
     mu_of,
 )
 from murmurlog.privacy.counts import ClippedCounts, WeightedCounts, count_weight, histogram_bins
-from murmurlog.privacy.guarantee import ALWAYS, ASSUMPTIONS, NOTIONS, UNITS, Guarantee
+from murmurlog.privacy.guarantee import ALWAYS, ASSUMPTIONS, NOTIONS, UNITS, Guarantee, check_unit
 from murmurlog.privacy.korolova import (
     group,
     korolova,
@@ -99,6 +99,7 @@ __all__ = [
     "bisect",
     "check_budget",
     "check_neighbours",
+    "check_unit",
     "click_delta",
     "click_printed_epsilon",
     "click_printed_transition_epsilon",

@@ -3,10 +3,10 @@
 import math
 from dataclasses import dataclass
 
-from murmurlog.errors import UsageError
+from murmurlog.errors import UsageError, did_you_mean
 from murmurlog.privacy.thresholds import check_neighbours
 
-UNITS = ("user", "user-month", "user-week", "user-day", "session", "row")
+UNITS = ("user", "user-month", "user-week", "user-day", "session")
 NOTIONS = ("dp", "pdp", "none")
 
 ASSUMPTIONS = {
@@ -27,6 +27,14 @@ ASSUMPTIONS = {
     "randomness.",
 }
 ALWAYS = ("A0", "A5", "A6", "A7", "A8", "A9")
+
+
+def check_unit(unit: str) -> None:
+    """Raises unless it is a unit of privacy."""
+    if unit not in UNITS:
+        raise UsageError(
+            f"unknown unit {unit!r:.60}: use one of {', '.join(UNITS)}.{did_you_mean(unit, UNITS)}"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,8 +66,7 @@ class Guarantee:
 
     def __post_init__(self) -> None:
         check_neighbours(self.neighbours)
-        if self.unit not in UNITS:
-            raise UsageError(f"unknown unit {self.unit!r}: use one of {', '.join(UNITS)}")
+        check_unit(self.unit)
         if self.notion not in NOTIONS:
             raise UsageError(f"unknown notion {self.notion!r}: use one of {', '.join(NOTIONS)}")
         if unknown := sorted(set(self.assumptions) - set(ASSUMPTIONS)):

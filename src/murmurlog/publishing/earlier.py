@@ -79,7 +79,7 @@ def find_earlier(
 ) -> Earlier:
     """The keys for the tables of a release; raises unless every bundle is one of the source's own.
 
-    `mechanisms` are those of the tables, `unit` is the one that the ledger books.
+    `mechanisms` are those of the tables.
     """
     if not after:
         return Earlier()

@@ -164,13 +164,12 @@ class Ledger(LedgerFile):
         source: str,
         cost: Guarantee,
         *,
-        unit: str | None = None,
         new_source: bool = False,
         loss: Loss | None = None,
         distance: float = 0.0,
         step: Step | None = None,
     ) -> Account:
-        """Raises Refused unless the cost fits; books nothing. `unit` may be more specific than the cost's.
+        """Raises Refused unless the cost fits; books nothing.
 
         A source that the ledger does not have is refused unless `new_source` accepts it. `loss` and the
         `distance` of the sampler count under the rule filter; without a loss the cost counts as (epsilon,
@@ -180,7 +179,7 @@ class Ledger(LedgerFile):
         with self._transaction() as db:
             name = known_name(db, source)
             check_step(read_entries(db), name, step)
-            account, _ = self._fits(db, name, cost, unit or cost.unit, new_source, loss, distance)
+            account, _ = self._fits(db, name, cost, new_source, loss, distance)
             return account
 
     def reserve(
@@ -190,7 +189,6 @@ class Ledger(LedgerFile):
         *,
         release_id: str,
         what: str,
-        unit: str | None = None,
         title: str = "",
         new_source: bool = False,
         loss: Loss | None = None,
@@ -202,9 +200,7 @@ class Ledger(LedgerFile):
         with self._transaction(write=True, make=new_source) as db:
             name = known_name(db, source)
             check_step(read_entries(db), name, step)
-            before, amounts = self._fits(
-                db, name, cost, unit or cost.unit, new_source, loss, distance
-            )
+            before, amounts = self._fits(db, name, cost, new_source, loss, distance)
             _open_source(db, name)
             db.execute(
                 "INSERT INTO entries VALUES (?, ?, 'reserved', ?, ?, ?, ?, ?, ?, NULL, ?, ?, ?, ?, ?, NULL, "
@@ -214,7 +210,7 @@ class Ledger(LedgerFile):
                     name,
                     cost.epsilon,
                     cost.delta,
-                    unit or cost.unit,
+                    cost.unit,
                     cost.neighbours,
                     what,
                     _now(),
@@ -309,12 +305,18 @@ class Ledger(LedgerFile):
         db: sqlite3.Connection,
         source: str,
         cost: Guarantee,
-        unit: str,
         new_source: bool,
         loss: Loss | None,
         distance: float,
     ) -> tuple[Account, Amounts | None]:
         """The account before the booking, and what is booked under the rule filter."""
+        if cost.unit == "session":
+            raise Refused(
+                "releases per session cannot be added up: which rows make a session depends on how they are "
+                "read (--missing, --columns time=, --time-format, --gap, --where, --deny, the screen), so "
+                "the sessions of two releases are not the same units. Nothing was booked. Use --unit user, "
+                "user-month, user-week or user-day, or release without a ledger."
+            )
         account, required = read_account(db, source), requires_cap(db)
         if source not in read_names(db) and not new_source:
             accept = "" if required else ", or accept it without a cap: --new-source"
@@ -328,12 +330,14 @@ class Ledger(LedgerFile):
                 f"Set it first: {self._cap_command(source)}"
             )
         for entry in read_entries(db):
-            if entry.source == source and (entry.unit, entry.neighbours) != (unit, cost.neighbours):
+            if entry.source == source and (entry.unit, entry.neighbours) != (
+                cost.unit,
+                cost.neighbours,
+            ):
                 raise Refused(
                     f'source "{source}" is accounted per {entry.unit} ({entry.neighbours}); a release '
-                    f"per {unit} ({cost.neighbours}) does not add to that. Use the same unit and "
-                    "neighbours for every release of a source; of sessions the same --gap, --where, "
-                    "--deny and screen."
+                    f"per {cost.unit} ({cost.neighbours}) does not add to that. Use the same unit and "
+                    "neighbours for every release of a source."
                 )
         amounts = amounts_for(account, cost, loss=loss, distance=distance)
         if amounts is not None:
@@ -348,7 +352,7 @@ class Ledger(LedgerFile):
                 smaller = f"Try --{name} {left:.4g}, or raise" if left > 0 else "Raise"
                 releases = f"{account.releases} release{'s' * (account.releases != 1)}"
                 raise Refused(
-                    f"this release costs {name} {cost_of_it:.4g} per {unit} on source "
+                    f"this release costs {name} {cost_of_it:.4g} per {cost.unit} on source "
                     f'"{source}", {spent:.4g} of its cap {cap:.4g} is spent ({releases}); '
                     f"{left:.4g} is left.\n  {smaller} the cap: {self._cap_command(source)} --reason ..."
                 )

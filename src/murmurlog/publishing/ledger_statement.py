@@ -322,7 +322,7 @@ def meaning(account: Account) -> list[str]:
     unit = _base(account)
     filtered = account.largest_cap is not None
     total_of = account.largest_cap or account
-    total = Guarantee(epsilon=total_of.epsilon, delta=min(1.0, total_of.delta), unit=unit)
+    total = Guarantee(epsilon=total_of.epsilon, delta=min(1.0, total_of.delta))
     which = "of the cap" if filtered else "spent"
     what = (
         f"whether one {unit} is in the log"

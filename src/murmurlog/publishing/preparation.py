@@ -63,7 +63,6 @@ class Prepared:
     total: Guarantee
     book: Ledger | None
     account: str  # its name in the ledger
-    booked_unit: str
     release_id: str
     earlier: Earlier  # what the source published before and this release counts again
     windows: Windows
@@ -144,7 +143,7 @@ class Prepared:
             return None
         what = "; ".join(f"{kind}: {plan.mechanism}" for kind, plan in self.plans.items())
         return self.book.reserve(
-            self.account, self.total, release_id=self.release_id, what=what, unit=self.booked_unit,
+            self.account, self.total, release_id=self.release_id, what=what,
             title=(self.request.statements.about or {}).get("title", ""),
             new_source=self.request.booking.new_source, loss=self.loss, distance=self.distance,
             step=self.request.step,
@@ -190,9 +189,8 @@ def prepare(request: ReleaseRequest, copies: ExitStack, say: Callable[[str], Non
     chosen = prepare_options(chosen, asked, log=found.files)
     booking = request.booking
     book, account = opened(booking.ledger, booking.source_name, new_source=booking.new_source)
-    booked_unit = reading.unit(budget.unit, gap=content.gap)
     earlier = find_earlier(
-        content.after, by_table, book=book, source=account, unit=booked_unit,
+        content.after, by_table, book=book, source=account, unit=budget.unit,
         neighbours=budget.neighbours, reading=reading, say=say,
     )  # fmt: skip
     chosen = earlier.outside(chosen)
@@ -228,13 +226,13 @@ def prepare(request: ReleaseRequest, copies: ExitStack, say: Callable[[str], Non
     prepared = Prepared(
         request=request, place=place, target=target, source=found, reading=reading, view=view,
         plans=plans, total=total, book=book, account=account,
-        booked_unit=booked_unit, release_id=secrets.token_hex(16), earlier=earlier,
+        release_id=secrets.token_hex(16), earlier=earlier,
         windows=windows, state=_state(request, by_table, reading),
     )  # fmt: skip
     if book is None:
         return prepared
     known = book.check(
-        account, total, unit=prepared.booked_unit, new_source=booking.new_source,
+        account, total, new_source=booking.new_source,
         loss=prepared.loss, distance=prepared.distance, step=request.step,
     )  # fmt: skip
     return replace(prepared, limited=known.limits is not None)

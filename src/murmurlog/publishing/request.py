@@ -60,9 +60,15 @@ class Privacy:
     ] = None
     unit: Annotated[
         str,
-        Option(help="What is protected: user, user-month, user-week, user-day, session, row."),
+        Option(help="What is protected: user, user-month, user-week, user-day, session."),
     ] = "user"
     neighbours: Annotated[str, Option(help="add-remove or replace.")] = "add-remove"
+
+    def __post_init__(self) -> None:
+        if self.unit != "user":
+            from murmurlog.privacy import check_unit  # late: --help answers at once
+
+            check_unit(self.unit)
 
 
 @dataclass(frozen=True, kw_only=True)

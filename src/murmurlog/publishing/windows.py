@@ -82,7 +82,7 @@ def _check(flag: str, content: Content, mechanisms: Mapping[str, str], unit: str
     if other := [name for name in mechanisms.values() if not named(name).takes_windows]:
         raise UsageError(f"{flag} is for rounds, not for {other[0]}: use --since, or leave it out")
     if unit not in ("user", *PERIODS):
-        # Of what a session or a row is, other rows have a say: it could differ between windows.
+        # Of what a session is, other rows have a say: it could differ between windows.
         raise UsageError(
             f"{flag} does not go with --unit {unit}: use user, {', '.join(PERIODS)}, or --since"
         )

@@ -403,7 +403,7 @@ HOSTILE = [
     (("format",), "murmurlog-outline-9", "not of the format"),
     (("kind",), 3, "kind is not a text"),
     (("kind",), "session", "--kind must be one of"),
-    (("unit",), "row", "its guarantee is not that of a measured outline"),
+    (("unit",), "user-day", "its guarantee is not that of a measured outline"),
     (("per_user",), 20.5, "per_user is not a whole number"),
     (("per_user",), True, "per_user is not a number"),
     (("per_user",), 21, "its noise gives delta"),
@@ -509,13 +509,14 @@ def test_units_kinds_and_restrictions_are_those_of_a_release(place, monkeypatch)
     monkeypatch.setattr("murmurlog.publishing.planning.private_profile.measure", watched)
     source = str(place / "log.tsv")
     survey(source, epsilon=1, max_broken=1, kind="click", per_user=3, neighbours="replace")
-    survey(source, epsilon=1, max_broken=1, unit="row", until="2026-01-01T10:30:00", screen=False)
-    click, row = seen
+    survey(source, epsilon=1, max_broken=1, unit="user-day", until="2026-01-01T10:30:00")
+    click, day = seen
     assert (click.kind, click.per_user, sum(click.sizes)) == ("click", 3, 400)
-    early = sum(i % 60 < 30 for i in range(7919))
-    assert sum(row.sizes) == row.sizes[0] == early + 6133
+    assert (day.unit, sum(day.sizes)) == ("user-day", 400)
     with pytest.raises(UsageError, match="replace is proved for whole users only"):
-        survey(source, epsilon=1, max_broken=1, unit="row", neighbours="replace")
+        survey(source, epsilon=1, max_broken=1, unit="user-day", neighbours="replace")
+    with pytest.raises(UsageError, match="unknown unit 'row': use one of user, user-month"):
+        survey(source, epsilon=1, max_broken=1, unit="row")
     with pytest.raises(UsageError, match="--kind must be one of"):
         survey(source, epsilon=1, max_broken=1, kind="session")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from murmurlog.errors import InputError, UsageError
-from murmurlog.privacy import SAFETY, UNITS, Guarantee
+from murmurlog.privacy import SAFETY, Guarantee, check_unit
 from murmurlog.privacy.sampler import Entropy
 from murmurlog.publishing.planning.outline_counts import Counted, check_kind
 from murmurlog.publishing.planning.outline_noise import BINS, BLOCKS, Measurement, check_per_user
@@ -82,8 +82,7 @@ class Outline:
         if not self.sizes or not self.popularity:
             raise UsageError("an outline needs sizes and popularity: measure it again")
         check_kind(self.kind)
-        if self.unit not in UNITS:
-            raise UsageError(f"unknown unit {self.unit!r}: use one of {', '.join(UNITS)}")
+        check_unit(self.unit)
         check_per_user(self.per_user)
         if any(one.most >= other.least for one, other in pairwise(self.sizes)):
             raise UsageError("the sizes of an outline go from small to large and do not overlap")

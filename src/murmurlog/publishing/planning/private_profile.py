@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from murmurlog.bundle.keys import check_url_level
-from murmurlog.bundle.options import GAP, split_keywords
+from murmurlog.bundle.options import split_keywords
 from murmurlog.bundle.scratch import scratch, settle
 from murmurlog.bundle.write import check_target
 from murmurlog.counting.bound import choose_way
@@ -135,12 +135,10 @@ def _carry_out(
     booking = request.booking
     book, name = opened(booking.ledger, booking.source_name, new_source=booking.new_source)
     reading = Reading.of(read)
-    booked_unit = reading.unit(unit, gap=GAP)
     cost: dict[str, Any] = {
         "loss": noise.loss(neighbours=neighbours),
         "distance": sampler_distance(noise.largest()),
         "new_source": booking.new_source,
-        "unit": booked_unit,
     }
     if book:
         account = book.check(name, guarantee, **cost)
