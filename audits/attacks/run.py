@@ -11,7 +11,9 @@ import sys
 import time
 from pathlib import Path
 
-ATTACKS = ("csv_border", "head_shape", "column_case", "by_number", "jsonl_roles", "by_names")
+ATTACKS = (
+    "csv_border", "head_shape", "column_case", "by_number", "jsonl_roles", "by_names", "frame_objects",
+)  # fmt: skip
 QUICK = {"by_names": ("--names", "8"), "by_number": ("--size", "50")}
 
 

@@ -4,7 +4,15 @@ import attacks.shared
 import command
 import pyarrow as pa
 import pytest
-from attacks import by_names, by_number, column_case, csv_border, head_shape, jsonl_roles
+from attacks import (
+    by_names,
+    by_number,
+    column_case,
+    csv_border,
+    frame_objects,
+    head_shape,
+    jsonl_roles,
+)
 from attacks.shared import ATTACKER, Done, Finding, Pair, compared, of_others, verdict
 
 NAMES = ("number", "item", "Place", "k0", "ｕｓｅｒｓ", 'a"b')
@@ -29,10 +37,11 @@ def in_this_process(monkeypatch):
         pytest.param(head_shape.attack, 600, marks=pytest.mark.slow),
         (column_case.attack, 600),
         (jsonl_roles.attack, 600),
+        (frame_objects.attack, 600),
         # The units are exact; the draws only add to it.
         pytest.param(by_number.attack, 2, marks=pytest.mark.slow),
     ],
-    ids=["csv_border", "head_shape", "column_case", "jsonl_roles", "by_number"],
+    ids=["csv_border", "head_shape", "column_case", "jsonl_roles", "frame_objects", "by_number"],
 )
 def test_one_users_rows_change_nothing_for_the_others(attack, size, tmp_path):
     line, code = verdict(list(attack(tmp_path, size)))
