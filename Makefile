@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 INSTALL := python -m pip --quiet --disable-pip-version-check install --no-deps --no-build-isolation
 SLOW_WORKERS ?= 2
 FUZZ_FILES ?= 20000
+FUZZ_FRAMES ?= 20000
 ROAD_LOGS ?= 500
 ROAD_COMBINED ?= 10
 
@@ -20,7 +21,7 @@ help:
 	@echo "make bench     the benchmarks"
 	@echo "make audit     attack every mechanism, and broken twins of them"
 	@echo "make faults    kill and starve releases and series, damage ledgers, look at what is left"
-	@echo "make fuzz      hostile logs, files, parameters and bundles by the thousand; one log on every road"
+	@echo "make fuzz      hostile logs, files, frames, parameters and bundles by the thousand; one log on every road"
 
 $(VENV)/run: requirements.txt pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("murmurlog needs Python 3.11 or newer" if sys.version_info < (3, 11) else 0)'
@@ -108,6 +109,7 @@ faults: $(VENV)/run
 fuzz: $(VENV)/dev
 	$(BIN)/python audits/fuzz.py
 	$(BIN)/python audits/reader_fuzz.py --files $(FUZZ_FILES)
+	$(BIN)/python audits/frames_fuzz.py --frames $(FUZZ_FRAMES)
 	$(BIN)/python audits/roads.py --logs $(ROAD_LOGS) --combined $(ROAD_COMBINED)
 
 # New locks for every Python from 3.11 on, with hashes and without the name of any index, and the metadata of what

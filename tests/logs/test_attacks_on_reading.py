@@ -10,6 +10,7 @@ from attacks import (
     by_waiting,
     column_case,
     csv_border,
+    frame_objects,
     head_shape,
     jsonl_roles,
     unit_row,
@@ -40,14 +41,15 @@ def in_this_process(monkeypatch):
         pytest.param(head_shape.attack, 600, marks=pytest.mark.slow),
         (column_case.attack, 600),
         (jsonl_roles.attack, 600),
+        (frame_objects.attack, 600),
         # The units are exact; the draws only add to it.
         pytest.param(by_number.attack, 2, marks=pytest.mark.slow),
         (by_waiting.attack, 400),
         (unit_row.attack, 400),
     ],
     ids=[
-        *("csv_border", "head_shape", "column_case", "jsonl_roles", "by_number"),
-        *("by_waiting", "unit_row"),
+        *("csv_border", "head_shape", "column_case", "jsonl_roles", "frame_objects"),
+        *("by_number", "by_waiting", "unit_row"),
     ],
 )
 def test_one_users_rows_change_nothing_for_the_others(attack, size, tmp_path):

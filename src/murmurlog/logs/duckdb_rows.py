@@ -32,6 +32,7 @@ from murmurlog.logs.times import pattern
 
 ROWS_A_BATCH = 20_000
 WHOLE_NUMBERS = ("BIGINT", "INTEGER", "SMALLINT", "TINYINT", "UINTEGER", "USMALLINT", "UTINYINT")
+MOST_WHOLE = 2**64  # floats below it are written as integers are, if they are whole
 STANDARD = ("user", "time", "query", "url", "rank")
 
 
@@ -219,9 +220,23 @@ def _rename(source: Source, names: Sequence[str]) -> Iterator[str]:
         # A collation of a database may treat different texts as equal (COLLATE NOACCENT).
         exact = " COLLATE C" if source.format == "duckdb" else ""
         for i, name in enumerate(names):
-            yield f"src.{identifier(name)}::VARCHAR{exact} AS c{i}"
+            yield f"{_plain_text(f'src.{identifier(name)}')}{exact} AS c{i}"
         if time:
             yield f"src.{identifier(time)} AS moment"
+
+
+def _plain_text(column: str) -> str:
+    """The SQL of a column's text; whole numbers have their digits, also in a column of floats.
+
+    pandas makes floats of integers beside one that is missing.
+    """
+    text = f"{column}::VARCHAR"
+    number = f"TRY_CAST({text} AS DOUBLE)"
+    whole = f"{number} = trunc({number}) AND abs({number}) < {MOST_WHOLE}"
+    return (
+        f"(CASE WHEN typeof({column}) IN ('FLOAT', 'DOUBLE') AND {whole} "
+        f"THEN {number}::HUGEINT::VARCHAR ELSE {text} END)"
+    )
 
 
 def _role(source: Source, role: str, own: Mapping[str, str], day: str) -> str:

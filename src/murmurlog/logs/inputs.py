@@ -80,7 +80,7 @@ def local_source(
     with scratch(Path(tempfile.gettempdir())) as folder:
         file = folder / f"{name}.parquet"
         try:
-            write_parquet(source, file, rows=rows)
+            write_parquet(source, file, rows=rows, say=say)
         except OSError as error:
             raise DiskError(
                 f"the rows of the {name} could not be copied to the folder for temporary files "
