@@ -120,7 +120,7 @@ def bounded(table: Table, rows: Sequence[Row]) -> list[tuple[str, Item]]:
     held: dict[str, list[Held]] = {}
     for one in _items(table, _with_units(table, rows)):
         held.setdefault(one[0], []).append(one)
-    key = SeededEntropy(table.seed).bytes(16)
+    key = SeededEntropy(table.seed).stream("choice").bytes(16)
     found = []
     for unit, items in held.items():
         if table.count == "users":
