@@ -53,7 +53,7 @@ def loss_of_counts_alone(self: WeightedCounts) -> float:
 def release_with_exact_reliability(self: Any, tally: Any, *, entropy: Entropy) -> pa.Table:
     threshold.check_bound(tally, self.d)
     kept, noisy, exact = [], [], []
-    for batch in tally.batches(entropy):
+    for batch in tally.batches():
         users = batch.column("users").to_numpy(zero_copy_only=False)
         noise = threshold.draw(
             noise=self.noise, scale=self.scale, count=len(users), entropy=entropy
@@ -79,7 +79,7 @@ def release_with_exact_reliability(self: Any, tally: Any, *, entropy: Entropy) -
 def release_counts_above_T(self: Any, tally: Any, *, entropy: Entropy) -> pa.Table:
     korolova.check_bound(tally, self.d)
     kept = []
-    for batch in tally.batches(entropy):
+    for batch in tally.batches():
         true = batch.column(tally.count).to_numpy(zero_copy_only=False)
         first = korolova.draw(noise="geometric", scale=self.b, count=len(true), entropy=entropy)
         selected = true + first >= self.T

@@ -135,7 +135,7 @@ def bounded(table: Table, rows: Sequence[Row]) -> list[tuple[str, Item]]:
     for one in _items(table, _with_units(table, rows, since=table.select_from)):
         if one[2] not in table.earlier:
             held.setdefault(one[0], []).append(one)
-    key = SeededEntropy(table.seed).bytes(16)
+    key = SeededEntropy(table.seed).stream("choice").bytes(16)
     found = []
     for unit, items in held.items():
         if table.count == "users":

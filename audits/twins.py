@@ -116,11 +116,11 @@ def claims(*, epsilon: float, delta: float) -> Callable[..., Guarantee]:
 # --- noise ----------------------------------------------------------------------------------------
 
 
-def halved(*, noise: str, scale: float, count: int, entropy: Any) -> Any:
+def halved(*, noise: str, scale: float, count: int, entropy: Any, **_: Any) -> Any:
     return draw(noise=noise, scale=scale / 2, count=count, entropy=entropy)
 
 
-def halved_where_it_selects(*, noise: str, scale: float, count: int, entropy: Any) -> Any:
+def halved_where_it_selects(*, noise: str, scale: float, count: int, entropy: Any, **_: Any) -> Any:
     """Weights are counted in steps of 1/GRID, users as they are."""
     selecting = scale > GRID / 16
     return draw(noise=noise, scale=scale / (1 + selecting), count=count, entropy=entropy)
@@ -134,7 +134,7 @@ def clicks_halved(self: Threshold, tally: Any, *, entropy: Any) -> Any:
         return _threshold_release(self, tally, entropy=entropy)
 
 
-def discrete_gaussian(*, noise: str, scale: float, count: int, entropy: Any) -> Any:
+def discrete_gaussian(*, noise: str, scale: float, count: int, entropy: Any, **_: Any) -> Any:
     """Mass proportional to e^(-k^2 / 2 scale^2): another law than the rounded Gaussian."""
     k = np.arange(-int(12 * scale) - 4, int(12 * scale) + 5)
     mass = np.exp(-(k**2) / (2 * scale**2))
@@ -323,7 +323,7 @@ def urls_bare(self: Korolova, tally: Any, *, entropy: Any) -> Any:
     if "url" not in tally.keys:
         return _korolova_release(self, tally, entropy=entropy)
     kept = []
-    for batch in tally.batches(entropy):
+    for batch in tally.batches():
         true = batch.column(tally.count).to_numpy(zero_copy_only=False)
         keys = batch.select(list(tally.keys))
         kept.append(korolova._counted(keys, true, tally.count, self.b_q, entropy))
@@ -335,7 +335,7 @@ def only_what_was_seen(tally: Any, candidates: Any) -> Any:
     return replace(tally, public=True)
 
 
-def fakes_at_the_threshold(*, scale: float, T: int, count: int, entropy: Any) -> Any:
+def fakes_at_the_threshold(*, scale: float, T: int, count: int, entropy: Any, **_: Any) -> Any:
     """Keys that nobody holds, each with the least count that there is."""
     return np.full(count, T, np.int64)
 
@@ -386,11 +386,11 @@ SMALLER = 0.9
 _rounds_select, _rounds_release, _real_judged = Rounds.select, Rounds.release, Rounds.judged
 
 
-def of_a_smaller_scale(*, noise: str, scale: float, count: int, entropy: Any) -> Any:
+def of_a_smaller_scale(*, noise: str, scale: float, count: int, entropy: Any, **_: Any) -> Any:
     return draw(noise=noise, scale=SMALLER * scale, count=count, entropy=entropy)
 
 
-def smaller(*, noise: str, scale: float, count: int, entropy: Any) -> Any:
+def smaller(*, noise: str, scale: float, count: int, entropy: Any, **_: Any) -> Any:
     """Nine tenths of the noise, taken after an honest draw: the sampler itself sees nothing wrong."""
     drawn = draw(noise=noise, scale=scale, count=count, entropy=entropy)
     return np.rint(SMALLER * drawn).astype(np.int64)
@@ -399,7 +399,7 @@ def smaller(*, noise: str, scale: float, count: int, entropy: Any) -> Any:
 def selected_with_less_at_last(self: Rounds, held: Any, *, entropy: Any) -> Any:
     last = self.schedule.scales[-1] * GRID
 
-    def less_at_last(*, noise: str, scale: float, count: int, entropy: Any) -> Any:
+    def less_at_last(*, noise: str, scale: float, count: int, entropy: Any, **_: Any) -> Any:
         chosen = smaller if scale == last else draw
         return chosen(noise=noise, scale=scale, count=count, entropy=entropy)
 

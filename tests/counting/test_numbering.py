@@ -42,17 +42,14 @@ def bounded(engine, parts):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("in_order", [True, False])
 @pytest.mark.parametrize("hashes", ["usual", "all equal"])
-def test_a_key_has_one_number_in_all_partitions(hashes, in_order, monkeypatch):
+def test_a_key_has_one_number_in_all_partitions(hashes, monkeypatch):
     monkeypatch.setattr(numbering, "RUN", 1e-12)  # a bucket at a time
     if hashes == "all equal":
         monkeypatch.setattr(Holdings, "item_hashes", lambda _, some, key: np.zeros(len(some), "u8"))
     done = []
     with connect() as engine:
-        found = number_partitions(
-            bounded(engine, PARTS), in_order=in_order, advance=lambda: done.append(1)
-        )
+        found = number_partitions(bounded(engine, PARTS), advance=lambda: done.append(1))
         files = set(engine.folder.glob("*.arrow"))
         assert files == {*found.rows, *found.names}
         names = pa.concat_tables(map(map_file, found.names)).to_pylist()
@@ -67,13 +64,11 @@ def test_a_key_has_one_number_in_all_partitions(hashes, in_order, monkeypatch):
     for row in rows:
         held.setdefault(row["unit"], []).append(keys[row["item"]])
     assert [held[unit] for unit in sorted(held)] == units
-    if in_order:
-        assert keys == sorted(keys, key=lambda key: [text.encode() for text in key])
     assert len(done) == len(PARTS)
 
 
 def test_nothing_has_no_numbers():
     with connect() as engine:
-        found = number_partitions(bounded(engine, [[]]), in_order=False, advance=lambda: None)
+        found = number_partitions(bounded(engine, [[]]), advance=lambda: None)
         assert found.size == 0
         assert pa.concat_tables(found.keys_of(np.zeros(0, np.int64))).num_rows == 0

@@ -82,8 +82,8 @@ def test_nothing_depends_on_the_number_of_partitions(groups, log):
 def test_a_sum_that_differs_is_seen(log):
     real = ClusterRounds.sums
 
-    def one_more(self, *, in_order):
-        for shard in real(self, in_order=in_order):
+    def one_more(self):
+        for shard in real(self):
             yield shard.set_column(1, "weight", pa.compute.add(shard.column("weight"), 1))
 
     with patch.object(ClusterRounds, "sums", one_more):

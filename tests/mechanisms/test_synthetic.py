@@ -154,7 +154,7 @@ def test_the_law_catches_sizes_drawn_only_where_somebody_is():
 def test_every_bin_gets_a_draw_of_the_stated_scale(monkeypatch, write_tsv):
     calls = []
 
-    def counting(*, noise, scale, count, entropy):
+    def counting(*, noise, scale, count, entropy, **_):
         calls.append((noise, scale, count))
         return np.zeros(count, np.int64)
 

@@ -355,7 +355,7 @@ def test_no_source_hands_out_the_same_bytes_twice(make):
 class Tape:
     """Entropy that hands out known bytes in order, and tells how many are left."""
 
-    seeded = True
+    seeded = False
 
     def __init__(self, data):
         self.left = data
@@ -453,3 +453,69 @@ def test_a_binomial_without_chance_takes_no_entropy():
     for wrong in (-0.1, 1.1):
         with pytest.raises(UsageError, match="no binomial of 7"):
             binomial(7, mpmath.mpf(wrong), entropy=nothing)
+
+
+def keys_of(count):
+    return np.stack([np.arange(count), np.arange(count) % 7], axis=1).astype(np.uint64)
+
+
+@pytest.mark.parametrize(("noise", "scale"), [("geometric", 3.0), ("gaussian", 2.0**23)])
+def test_a_seeded_item_draws_the_same_in_any_order_and_batch(noise, scale):
+    """At the large scale some draws need further bits; they are the item's, too."""
+
+    def drawn(rows):
+        keys = keys_of(4000)[rows]
+        return draw(
+            noise=noise, scale=scale, count=len(rows), entropy=SeededEntropy(3).stream("x"),
+            keys=lambda: keys,
+        )  # fmt: skip
+
+    rows = np.arange(4000)
+    together = drawn(rows)
+    assert (drawn(rows[::-1]) == together[::-1]).all()
+    assert (np.concatenate([drawn(rows[:1500]), drawn(rows[1500:])]) == together).all()
+    others = draw(
+        noise=noise, scale=scale, count=4000, entropy=SeededEntropy(3).stream("y"),
+        keys=lambda: keys_of(4000),
+    )  # fmt: skip
+    assert (others != together).mean() > 0.3
+
+
+@pytest.mark.parametrize(("noise", "scale"), [("geometric", 3.0), ("gaussian", 2.0**23)])
+def test_ten_seeded_draws_are_five_and_five(noise, scale):
+    at_once, in_parts = SeededEntropy(3), SeededEntropy(3)
+    together = draw(noise=noise, scale=scale, count=4000, entropy=at_once)
+    parts = [
+        draw(noise=noise, scale=scale, count=count, entropy=in_parts) for count in (1, 2499, 1500)
+    ]
+    assert (np.concatenate(parts) == together).all()
+
+
+def test_seeded_bytes_do_not_depend_on_how_many_are_taken_at_once():
+    whole = SeededEntropy(4).bytes(100)
+    parts = SeededEntropy(4)
+    assert b"".join(parts.bytes(count) for count in (1, 7, 0, 30, 62)) == whole
+    assert len(set(whole)) > 60
+
+
+def test_streams_differ_by_label_and_by_how_often_they_came():
+    entropy = SeededEntropy(4)
+    labels = [("a",), ("b",), ("a", "b"), ("a", 1), ("a",), (1, "a")]
+    streams = [entropy.stream(*label) for label in labels]
+    assert len({stream.bytes(8) for stream in [entropy, *streams]}) == 7
+    nested = SeededEntropy(4).stream("a").stream("b")
+    assert nested.bytes(8) == SeededEntropy(4).stream("a").stream("b").bytes(8)
+    assert SystemEntropy().stream("a").bytes(8) != SystemEntropy().stream("a").bytes(8)
+
+
+def test_seeded_draws_with_keys_follow_the_law():
+    sample = draw(
+        noise="geometric", scale=2.0, count=50_000, entropy=SeededEntropy(9),
+        keys=lambda: keys_of(50_000),
+    )  # fmt: skip
+    values, counts = np.unique(np.clip(sample, -8, 8), return_counts=True)
+    a = math.exp(-1 / 2.0)
+    mass = np.array([(1 - a) / (1 + a) * a ** abs(k) for k in values])
+    mass[[0, -1]] = a**8 / (1 + a)
+    expected = mass * len(sample)
+    assert chi2.sf(np.sum((counts - expected) ** 2 / expected), len(values) - 1) > 1e-9

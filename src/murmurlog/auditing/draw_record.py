@@ -51,8 +51,8 @@ def recorded_draws() -> Iterator[list[Draws]]:
     found: list[Draws] = []
     draw_batch: Callable[..., Integers] = sampler._draw_batch
 
-    def record(noise: str, scale: float, count: int, entropy: sampler.Entropy) -> Integers:
-        made = draw_batch(noise, scale, count, entropy)
+    def record(noise: str, scale: float, *rest: Any) -> Integers:
+        made = draw_batch(noise, scale, *rest)
         found.append(Draws(noise=noise, scale=scale, values=made[:MOST_RECORDED].copy()))
         return made
 

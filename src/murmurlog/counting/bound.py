@@ -221,7 +221,7 @@ def bound(
 
 def _key(entropy: Entropy) -> ChoiceKey:
     # The key only makes the choice unpredictable; the proof holds for any fixed key.
-    return ChoiceKey(secret=entropy.bytes(KEY_BYTES))
+    return ChoiceKey(secret=entropy.stream("choice").bytes(KEY_BYTES))
 
 
 def _with_order(items: Items, distinct: Any, key: ChoiceKey) -> Any:

@@ -17,7 +17,7 @@ from murmurlog.bundle.progress import Advance
 from murmurlog.counting.bound import PartitionedBounded
 from murmurlog.counting.choice import KEY_BYTES, ChoiceKey
 from murmurlog.counting.first_items import FirstItems
-from murmurlog.counting.holdings import Holdings, join_lists, number_pairs, rank_keys
+from murmurlog.counting.holdings import Holdings, join_lists, number_pairs
 from murmurlog.logs.encoded import EncodedColumn, Integers
 from murmurlog.logs.engines.protocol import LocalEngine
 from murmurlog.logs.partitions import PART, group_buckets, map_file, room_of, share_of_room
@@ -59,10 +59,8 @@ class _Partition:
         return map_file(self.keys).slice(start, self.starts[last] - start)
 
 
-def number_partitions(
-    kept: PartitionedBounded, *, in_order: bool, advance: Advance
-) -> NumberedPartitions:
-    """A number for each distinct item, 0, 1, ..; `in_order`: by the bytes of their keys."""
+def number_partitions(kept: PartitionedBounded, *, advance: Advance) -> NumberedPartitions:
+    """A number for each distinct item, 0, 1, .."""
     engine, room, units = kept.engine, room_of(kept.engine), 0
     parts: list[_Partition] = []
     needs = np.zeros(BUCKETS)
@@ -73,8 +71,7 @@ def number_partitions(
         units += int(first.unit.max(initial=-1)) + 1
         del held, first, keys, rows
         advance()
-    runs = [(0, BUCKETS)] if in_order else group_buckets(needs, RUN)
-    names, numbers = _number_keys(parts, runs, engine, in_order=in_order)
+    names, numbers = _number_keys(parts, group_buckets(needs, RUN), engine)
     files = []
     for part, number in zip(parts, numbers, strict=True):
         rows = map_file(part.rows)
@@ -108,8 +105,6 @@ def _number_keys(
     parts: Sequence[_Partition],
     runs: Sequence[tuple[int, int]],
     engine: LocalEngine,
-    *,
-    in_order: bool,
 ) -> tuple[list[Path], list[Integers]]:
     """Files of distinct keys with their numbers, and the number of each item of each partition."""
     most = sum(part.starts[-1] for part in parts)
@@ -119,7 +114,7 @@ def _number_keys(
     names, size = [], 0
     for first, last in runs:
         pieces = [part.keys_in(first, last) for part in parts]
-        number, keys = _number_run(pa.concat_tables(pieces), in_order=in_order)
+        number, keys = _number_run(pa.concat_tables(pieces))
         at = 0
         for part, piece, found in zip(parts, pieces, numbers, strict=True):
             own = slice(part.starts[first], part.starts[last])
@@ -135,17 +130,13 @@ def _number_keys(
     return names, numbers
 
 
-def _number_run(table: pa.Table, *, in_order: bool) -> tuple[Integers, pa.Table]:
+def _number_run(table: pa.Table) -> tuple[Integers, pa.Table]:
     """The number of each row's key among the distinct ones, and these."""
     columns = [_encode(table[name]) for name in table.column_names]
     number, row = columns[0].codes, _row_of_each(columns[0])
     for column in columns[1:]:
         number, row = number_pairs(number, column.codes)
     keys = tuple(column.at(row) for column in columns)
-    if in_order:
-        ranks = rank_keys(keys, np.arange(len(row)))
-        number, order = ranks[number], np.argsort(ranks)
-        keys = tuple(key.at(order) for key in keys)
     texts = [key.texts.take(pa.array(key.codes)) for key in keys]
     return number, pa.table(texts, table.column_names)
 

@@ -1,14 +1,15 @@
 """The tally: how many units hold each item. Exact, private, and made of bounded items only."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
 from murmurlog.counting.bound import Bounded
+from murmurlog.counting.text_keys import item_keys
 from murmurlog.logs.engines.protocol import Engine
-from murmurlog.privacy.sampler import Entropy
+from murmurlog.privacy.sampler import Entropy, Keys
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,14 +25,13 @@ class Tally:
     count: str = "users"  # the name of the count column
     public: bool = False  # the keys are those of a public list, held by somebody or not
 
-    def batches(self, entropy: Entropy | None = None) -> Iterator[pa.RecordBatch]:
-        """The rows as a stream of Arrow batches, for draws of this entropy.
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows as a stream of Arrow batches, in an order that depends on the engine's threads."""
+        return self.engine.batches(self.table)
 
-        They are in no particular order, which depends on the engine's threads. Of a seed the draws repeat,
-        so rows are in the order of their keys: equal seeds give equal tables.
-        """
-        rows = self.table.order_by(list(self.keys)) if entropy and entropy.seeded else self.table
-        return self.engine.batches(rows)
+    def item_keys(self, batch: pa.RecordBatch, entropy: Entropy) -> Callable[[], Keys]:
+        """The keys of the batch's items, for `draw`."""
+        return item_keys([batch.column(name) for name in self.keys], entropy)
 
 
 def tally(bounded: Bounded) -> Tally:

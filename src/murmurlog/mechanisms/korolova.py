@@ -195,15 +195,18 @@ class Korolova(Mechanism):
         check_bound(tally, self.d)
         if tally.count != self.count:
             raise UsageError(f"the tally counts {tally.count}, the mechanism {self.count}")
-        kept = []
-        for batch in tally.batches(entropy):  # key columns, count
+        kept, selecting, counting = [], entropy.stream("select"), entropy.stream("count")
+        for batch in tally.batches():  # key columns, count
             true = batch.column(tally.count).to_numpy(zero_copy_only=False)
             # Select-Queries: M(q, D) + Lap(b) > K, one draw for every item in the tally.
-            first = draw(noise="geometric", scale=self.b, count=len(true), entropy=entropy)
+            first = draw(
+                noise="geometric", scale=self.b, count=len(true), entropy=selecting,
+                keys=tally.item_keys(batch, selecting),
+            )  # fmt: skip
             selected = true + first >= self.T
             keys = batch.select(list(tally.keys)).filter(pa.array(selected))
             # Get-Query-Counts: fresh noise, independent of the selection, hence without its bias.
-            kept.append(_counted(keys, true[selected], tally.count, self.b_q, entropy))
+            kept.append(_counted(tally, keys, true[selected], self.b_q, counting))
         return _table(kept, tally.keys, self.count if self.b_q else None)
 
     def fault(self, table: pa.Table, others: Mapping[str, pa.Table]) -> str | None:
@@ -279,12 +282,12 @@ class KorolovaLists(Pure):
         check_bound(tally, self.d)
         if not tally.public:  # noising only what was seen would show that it was seen
             raise Refused("korolova-lists is proved for the keys of a public list, not of a log")
-        kept = []
-        for batch in tally.batches(entropy):
+        kept, counting = [], entropy.stream("count")
+        for batch in tally.batches():
             true = batch.column("users").to_numpy(zero_copy_only=False)
             keys = batch.select(list(tally.keys))
             # Get-Click-Counts: number of users who clicked u for q, plus Lap(b_c).
-            kept.append(_counted(keys, true, "users", self.b_c, entropy))
+            kept.append(_counted(tally, keys, true, self.b_c, counting))
         return _table(kept, tally.keys, "users")
 
     def fault(self, table: pa.Table, others: Mapping[str, pa.Table]) -> str | None:
@@ -331,17 +334,20 @@ def _table(kept: list[pa.RecordBatch], keys: tuple[str, ...], count: str | None)
 
 
 def _counted(
+    tally: Tally,
     keys: pa.RecordBatch,
     true: np.ndarray[Any, np.dtype[np.int64]],
-    count: str,
     scale: float | None,
     entropy: Entropy,
 ) -> pa.RecordBatch:
     """The keys with a fresh noisy count, its standard error and whether it is reliable."""
     if scale is None:
         return keys
-    noisy = true + draw(noise="geometric", scale=scale, count=len(true), entropy=entropy)
-    return with_noise_error(keys, noisy, scale=scale, count=count)
+    noisy = true + draw(
+        noise="geometric", scale=scale, count=len(true), entropy=entropy,
+        keys=tally.item_keys(keys, entropy),
+    )  # fmt: skip
+    return with_noise_error(keys, noisy, scale=scale, count=tally.count)
 
 
 def _scale(sensitivity: int, epsilon: float) -> float:

@@ -165,7 +165,9 @@ class LeftOut(Mechanism):
 
     def release(self, gathered: dict[tuple[str, str, str], int], *, entropy: Entropy) -> pa.Table:
         """(what, words, clicked, rows, ...) of every bin there is, also empty ones."""
-        noise = draw(noise="gaussian", scale=self.sigma, count=len(BINS), entropy=entropy)
+        noise = draw(
+            noise="gaussian", scale=self.sigma, count=len(BINS), entropy=entropy.stream("count")
+        )
         true = np.array([gathered.get(key, 0) for key in BINS], np.int64)
         noisy = true + noise
         columns = [pa.array(column, pa.string()) for column in zip(*BINS, strict=True)]

@@ -374,10 +374,13 @@ def _check_gathered(mechanism: str, gathered: OnDomain, d: int, N: int) -> None:
 
 def _noised(tally: Tally, *, scale: float, T: int, entropy: Entropy) -> Noisy:
     """The keys that somebody holds and that pass, each by one draw."""
-    kept, noisy = [], []
-    for batch in tally.batches(entropy):  # key columns, users
+    kept, noisy, stream = [], [], entropy.stream("select")
+    for batch in tally.batches():  # key columns, users
         users = batch.column("users").to_numpy(zero_copy_only=False)
-        shown = users + draw(noise="geometric", scale=scale, count=len(users), entropy=entropy)
+        shown = users + draw(
+            noise="geometric", scale=scale, count=len(users), entropy=stream,
+            keys=tally.item_keys(batch, stream),
+        )  # fmt: skip
         passed = shown >= T
         kept.append(batch.select(list(tally.keys)).filter(pa.array(passed)))
         noisy.append(shown[passed])
@@ -392,9 +395,10 @@ def _noised_pool(gathered: OnDomain, *, scale: float, T: int, entropy: Entropy) 
     keys, values = _noised(held, scale=scale, T=T, entropy=entropy)
     # 2. The others: how many pass, which, and what they show, given that they pass.
     count = domain.size - _rows(held.table)
-    many = passers(scale=scale, T=T, count=count, entropy=entropy)
-    chosen = unheld(domain, count=many, held=held.table, engine=held.engine, entropy=entropy)
-    shown = tails(scale=scale, T=T, count=many, entropy=entropy)
+    many = passers(scale=scale, T=T, count=count, entropy=entropy.stream("fakes"))
+    choice = entropy.stream("choose fakes")
+    chosen = unheld(domain, count=many, held=held.table, engine=held.engine, entropy=choice)
+    shown = tails(scale=scale, T=T, count=many, entropy=entropy.stream("counts of fakes"))
     both = [keys, chosen.select(list(held.keys)).cast(keys.schema)]
     return pa.concat_tables(both), np.concatenate([values, shown])
 

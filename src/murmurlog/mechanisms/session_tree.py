@@ -238,7 +238,9 @@ class SessionTree(Mechanism):
             # 1. What this level is about: by the texts of the items and by what is public.
             level = candidates(held, length, found[-1] if found else None)
             # 2. The rounds of this level, with fresh noise.
-            chosen = self.selection.select(replace(level, say=lambda _: None), entropy=entropy)
+            chosen = self.selection.select(
+                replace(level, say=lambda _: None), entropy=entropy.stream("length", length)
+            )
             found.append(self.selection.keys_of(level, chosen))
             advance()
             if not len(chosen):

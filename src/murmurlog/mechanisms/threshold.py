@@ -159,12 +159,14 @@ class Threshold(Mechanism):
     def release(self, tally: Tally, *, entropy: Entropy) -> pa.Table:
         """(key columns, users, users_stderr, reliable) of the published items."""
         check_bound(tally, self.d)
-        kept, noisy = [], []
-        for batch in tally.batches(entropy):  # key columns, users
+        kept, noisy, stream = [], [], entropy.stream("select")
+        for batch in tally.batches():  # key columns, users
             # 1. One draw for every item somebody holds.
             users = batch.column("users").to_numpy(zero_copy_only=False)
-            noise = draw(noise=self.noise, scale=self.scale, count=len(users), entropy=entropy)
-            shown = users + noise
+            keys = tally.item_keys(batch, stream)
+            shown = users + draw(
+                noise=self.noise, scale=self.scale, count=len(users), entropy=stream, keys=keys
+            )
             # 2. Publish what passes.
             passed = shown >= self.T
             kept.append(batch.select(list(tally.keys)).filter(pa.array(passed)))

@@ -257,14 +257,16 @@ class Zealous(Mechanism):
     def release(self, tally: Tally, *, entropy: Entropy) -> pa.Table:
         """(key columns, users, users_stderr, reliable) of the published items."""
         check_bound(tally, self.m)
-        kept, noisy = [], []
-        for batch in tally.batches(entropy):  # key columns, users
+        kept, noisy, stream = [], [], entropy.stream("select")
+        for batch in tally.batches():  # key columns, users
             users = batch.column("users").to_numpy(zero_copy_only=False)
             # 3. Only items of at least tau users go on.
             users, keys = users[users >= self.tau], batch.filter(pa.array(users >= self.tau))
             # 4. One draw for each.
-            draws = draw(noise="geometric", scale=self.lam, count=len(users), entropy=entropy)
-            shown = users + draws
+            shown = users + draw(
+                noise="geometric", scale=self.lam, count=len(users), entropy=stream,
+                keys=tally.item_keys(keys, stream),
+            )  # fmt: skip
             # 5. and 6. Publish what passes tau'.
             passed = shown >= self.T
             kept.append(keys.select(list(tally.keys)).filter(pa.array(passed)))

@@ -18,7 +18,8 @@ them, by the same inversion; `below` draws public choices (which of many equal c
 import hashlib
 import math
 import os
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import mpmath
@@ -29,6 +30,10 @@ from scipy.special import erfcinv
 from murmurlog.errors import UsageError
 
 Integers = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint64]
+Keys = npt.NDArray[np.uint64]  # of each item a row: the two words of its 128-bit key
+
+STEP = np.uint64(0x9E3779B97F4A7C15)  # the increment of splitmix64
 
 BATCH = 1 << 20
 MOST_DRAWS = 1 << 40  # a public bound on the draws of a release, for `sampler_delta`
@@ -45,7 +50,14 @@ class Entropy(Protocol):
 
     seeded: bool
 
-    def bytes(self, count: int) -> bytes: ...
+    def bytes(self, count: int) -> bytes:
+        """Fresh bytes; of a seeded source the next ones of its stream."""
+
+    def stream(self, *label: str | int) -> "Entropy":
+        """A source of its own for one purpose: a table, a step, a round."""
+
+    def words(self, keys: Keys, place: int) -> Words:
+        """A word for each item; of a seeded source a function of its stream, the key and the place."""
 
 
 class SystemEntropy:
@@ -56,27 +68,72 @@ class SystemEntropy:
     def bytes(self, count: int) -> bytes:
         return os.urandom(count)
 
+    def stream(self, *label: str | int) -> "SystemEntropy":
+        return self
+
+    def words(self, keys: Keys, place: int) -> Words:
+        return np.frombuffer(self.bytes(8 * len(keys)), np.uint64)
+
 
 class SeededEntropy:
-    """Reproducible bytes for demonstrations and tests. The output is not private."""
+    """Reproducible bytes for demonstrations and tests. The output is not private.
+
+    What an item draws depends on the seed, the stream and the item's key alone: not on the order of
+    items, nor on how they are spread over batches, partitions or workers. Other draws take the bytes
+    of their stream one after the other. A label that comes again is another stream.
+    """
 
     seeded = True
 
-    def __init__(self, seed: int) -> None:
-        self._seed, self._calls = seed, 0
+    def __init__(self, seed: int, *label: str | int) -> None:
+        self.seed, self.label = seed, label
+        digest = hashlib.shake_128(repr((seed, *label)).encode()).digest(32)
+        self._start, self._first, self._second, self._position = (
+            *np.frombuffer(digest, "<u8")[:3],
+            0,
+        )
+        self._streams: Counter[tuple[str | int, ...]] = Counter()
 
     def bytes(self, count: int) -> bytes:
-        self._calls += 1
-        return hashlib.shake_128(f"{self._seed}:{self._calls}".encode()).digest(count)
+        first, self._position = self._position, self._position + count
+        words = np.arange(first // 8, (first + count + 7) // 8, dtype=np.uint64)
+        return _mix(self._start + words * STEP).tobytes()[first % 8 :][:count]
+
+    def stream(self, *label: str | int) -> "SeededEntropy":
+        self._streams[label] += 1
+        return SeededEntropy(self.seed, *self.label, *label, f"#{self._streams[label]}")
+
+    def words(self, keys: Keys, place: int) -> Words:
+        return _mix(
+            _mix((keys[:, 0] ^ self._first) + np.uint64(place) * STEP) + (keys[:, 1] ^ self._second)
+        )
 
 
-def draw(*, noise: str, scale: float, count: int, entropy: Entropy) -> Integers:
-    """`count` independent integers of the law."""
+def _mix(words: Words) -> Words:
+    """A bijection of 64-bit words whose every bit depends on every bit (the finaliser of splitmix64)."""
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))
+
+
+def draw(
+    *,
+    noise: str,
+    scale: float,
+    count: int,
+    entropy: Entropy,
+    keys: Callable[[], Keys] | None = None,
+) -> Integers:
+    """`count` independent integers of the law; with `keys`, one for each item that has this key.
+
+    An item must not draw twice from one stream: a seeded source would repeat its bits.
+    """
     if noise not in ("geometric", "gaussian"):
         raise UsageError(f"unknown noise {noise!r}: mechanisms draw geometric or gaussian")
     _check_scale(scale)
+    items = keys() if keys and entropy.seeded else None
     parts = [
-        _draw_batch(noise, scale, min(BATCH, count - start), entropy)
+        _draw_batch(noise, scale, min(BATCH, count - start), entropy, items, start)
         for start in range(0, count, BATCH)
     ]
     return np.concatenate(parts) if parts else np.zeros(0, np.int64)
@@ -199,17 +256,35 @@ def _check_scale(scale: float) -> None:
         raise UsageError(f"the noise scale must lie between 0 and 2^40, not {scale!r}")
 
 
-def _draw_batch(noise: str, scale: float, count: int, entropy: Entropy) -> Integers:
-    words = np.frombuffer(entropy.bytes(8 * count), np.uint64)
+def _draw_batch(
+    noise: str,
+    scale: float,
+    count: int,
+    entropy: Entropy,
+    keys: Keys | None = None,
+    start: int = 0,
+) -> Integers:
+    if keys is not None:
+        keys = keys[start : start + count]
+    elif entropy.seeded:  # numbered in the order of the stream, however many are drawn at once
+        keys = np.frombuffer(entropy.bytes(16 * count), np.uint64).reshape(count, 2)
+    words = _words(entropy, count, keys, 0)
     upper = words >> np.uint64(1)  # 63 bits of V
     k, sure = _propose(noise, scale, upper)
-    for i in np.flatnonzero(~sure):
-        lower = int.from_bytes(entropy.bytes(8), "little")
-        k[i] = _exactly(noise, scale, (int(upper[i]) << 64) | lower)
+    unsure = np.flatnonzero(~sure)
+    lower = _words(entropy, len(unsure), None if keys is None else keys[unsure], 1)
+    for i, bits in zip(unsure, lower, strict=True):
+        k[i] = _exactly(noise, scale, (int(upper[i]) << 64) | int(bits))
     if noise == "tail":
         return k
     negative = (words & np.uint64(1)).astype(bool)
     return np.where(negative, -k, k)
+
+
+def _words(entropy: Entropy, count: int, keys: Keys | None, place: int) -> Words:
+    if keys is None:
+        return np.frombuffer(entropy.bytes(8 * count), np.uint64)
+    return entropy.words(keys, place)
 
 
 def _propose(

@@ -89,7 +89,8 @@ def _count_and_draw(
     def count(kind: str) -> None:
         say(f"counting {kind}")
         own = replace(view, kind=kind, published=published, say=say)
-        gathered[kind] = plans[kind].mechanism.gather(log, own, entropy=entropy)
+        bounding = entropy.stream(kind, "bound")
+        gathered[kind] = plans[kind].mechanism.gather(log, own, entropy=bounding)
 
     for kind in plans:
         if kind not in waiting:
@@ -102,7 +103,7 @@ def _count_and_draw(
             count(kind)
         say(f"drawing {kind}")
         plan = plans[kind]
-        table = plan.mechanism.release(gathered.pop(kind), entropy=entropy)
+        table = plan.mechanism.release(gathered.pop(kind), entropy=entropy.stream(kind))
         from_log = plan.mechanism.needs_delta and "A4" not in plan.guarantee.assumptions
         published[kind] = table if from_log else reading.allowed(table)
     return account, {kind: published[kind] for kind in plans}

@@ -232,7 +232,7 @@ def test_every_number_gets_the_noise_that_the_theorem_is_about(monkeypatch):
     asked = []
     real = measuring.draw
 
-    def watched(*, noise, scale, count, entropy):
+    def watched(*, noise, scale, count, entropy, **_):
         asked.append((noise, scale, count))
         return real(noise=noise, scale=scale, count=count, entropy=entropy)
 

@@ -140,18 +140,24 @@ class SafelogLiteral(Unprotected):
 
     def release(self, tally: Tally, /, *, entropy: Entropy) -> pa.Table:
         """Steps 6 and 7: (key columns, rows, rows_stderr, reliable)."""
-        kept = []
-        for batch in tally.batches(entropy):
+        kept, selecting, counting = [], entropy.stream("select"), entropy.stream("count")
+        for batch in tally.batches():
             rows = batch.column("rows").to_numpy(zero_copy_only=False)
             keys, scale = batch.select(list(tally.keys)), self.b_c
             # Differs: Lap(b) is drawn on the integers; on floats, digits alone give counts away.
             if "url" not in tally.keys:
                 # 6. selectFinalQuerySet: M(q, Q+) + Lap(b) > K.
-                first = draw(noise="geometric", scale=self.b, count=len(rows), entropy=entropy)
+                first = draw(
+                    noise="geometric", scale=self.b, count=len(rows), entropy=selecting,
+                    keys=tally.item_keys(batch, selecting),
+                )  # fmt: skip
                 chosen = rows + first > self.K
                 keys, rows, scale = keys.filter(pa.array(chosen)), rows[chosen], self.b_q
             # 7. generateLogStats: fresh noise; every clicked url gets a row.
-            noise = draw(noise="geometric", scale=scale, count=len(rows), entropy=entropy)
+            noise = draw(
+                noise="geometric", scale=scale, count=len(rows), entropy=counting,
+                keys=tally.item_keys(keys, counting),
+            )  # fmt: skip
             kept.append(with_noise_error(keys, rows + noise, scale=scale, count="rows"))
         columns = (pa.field(*column) for column in count_columns("rows").items())
         return pa.Table.from_batches(kept, pa.schema([*keys_schema(tally.keys), *columns]))

@@ -141,10 +141,10 @@ class Hong(Unprotected):
 
         given = gathered.histories
         x, notes = self._totals(given, gathered.pairs)
-        drawn = sample(given, x, entropy=entropy)
+        drawn = sample(given, x, entropy=entropy.stream("users"))
         shown, who = np.unique(drawn.users, return_inverse=True)
         # Random names: no id of the log by chance, and their order says nothing.
-        name = entropy.bytes(NAME * len(shown)).hex()
+        name = entropy.stream("names").bytes(NAME * len(shown)).hex()
         names = [name[2 * NAME * n : 2 * NAME * (n + 1)] for n in who]
         pairs = gathered.pairs.take(pa.array(drawn.pairs))
         columns = [pa.array(names, pa.string()), pairs["query"], pairs["url"]]

@@ -55,7 +55,7 @@ def hold_on_cluster(kept: ClusterBounded, items: Items, *, entropy: Entropy) -> 
     The key only makes it unpredictable which items could: no result depends on it.
     """
     engine, log = kept.engine, kept.log
-    key = ChoiceKey(secret=entropy.bytes(KEY_BYTES))
+    key = ChoiceKey(secret=entropy.stream("numbers").bytes(KEY_BYTES))
     hold = partial(
         hold_partition, finder=kept.items.finder, first=kept.first, names=kept.keys, key=key
     )
@@ -89,7 +89,7 @@ class ClusterRounds:
         self.held, self.cluster = held, cluster
         self.known: SharedTable | None = None
 
-    def sums(self, *, in_order: bool) -> Iterator[pa.RecordBatch]:
+    def sums(self) -> Iterator[pa.RecordBatch]:
         """Item, weight, remembered and pool, a shard at a time."""
         engine, table = self.cluster.engine, self.cluster.first
         listed = self._pools() if self.known is None else self.known.open()
@@ -98,7 +98,7 @@ class ClusterRounds:
             rows = self.cluster.held.select("held", "numbers")
             table = engine.exchange(rows, work, add_later, SUMS, shards=1 << self.cluster.bits)
         shards = (row for b in engine.read(table, "shard", "sums") for row in b.to_pylist())
-        for shard in sorted(shards, key=lambda row: int(row["shard"])) if in_order else shards:
+        for shard in shards:
             sums = unpack_table(shard["sums"])
             remembered, pool = look_up(sums["item"].to_numpy(), listed, "remembered", "pool")
             whole = sums.append_column("remembered", pa.array(remembered))

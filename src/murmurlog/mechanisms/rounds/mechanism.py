@@ -305,7 +305,7 @@ class Rounds(Mechanism):
 
         if not isinstance(self.schedule.counts, WeightedCounts):
             return keys
-        noise = functools.partial(_drawn, entropy)
+        noise = functools.partial(_drawn, entropy.stream("count"))
         counted = count_users(find_holders(held, keys), self.schedule.counts, noise)
         return with_users(keys, counted, in_log=held.in_log)
 
@@ -322,8 +322,10 @@ class Rounds(Mechanism):
             def judge(k: int, z: Integers, remembered: Integers, n: int = n) -> Judged:
                 return self.judged(k, z, remembered, n)
 
-            many = pass_unheld(self.schedule, pool, judge, count=count, entropy=entropy)
-            keys = unheld(domain, count=many, held=taken, engine=held.engine, entropy=entropy)
+            fakes = entropy.stream("fakes", n)
+            many = pass_unheld(self.schedule, pool, judge, count=count, entropy=fakes)
+            choice = entropy.stream("choose fakes", n)
+            keys = unheld(domain, count=many, held=taken, engine=held.engine, entropy=choice)
             chosen.append(keys.select(list(held.keys)).cast(keys_schema(held.keys)))
         return chosen
 
@@ -347,7 +349,7 @@ class Rounds(Mechanism):
             scales = [scale * GRID for scale in self.schedule.scales]
             return select_streaming(held, scales=scales, judge=self.judged, entropy=entropy)
         advance = measure(held.say, total=self.schedule.rounds, unit="rounds")
-        shown = []
+        shown, keys = [], held.item_keys(entropy)
         play: Play | None = opening(held)
         for k, scale in enumerate(self.schedule.scales):
             if play is None:
@@ -356,7 +358,10 @@ class Rounds(Mechanism):
             W = weights(held, play.rows)
             W = W if len(play.alive) == len(W) else W[play.alive]
             # 2. One draw for every alive item.
-            noise = draw(noise="gaussian", scale=scale * GRID, count=len(W), entropy=entropy)
+            noise = draw(
+                noise="gaussian", scale=scale * GRID, count=len(W),
+                entropy=entropy.stream("round", k + 1), keys=functools.partial(keys, play.alive),
+            )  # fmt: skip
             passed, play = self._step(held, play, k, W + noise)
             shown.append(passed)
             advance()

@@ -7,6 +7,7 @@ stay in memory. `Rounds` gives the rules as `judge`.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,7 +22,7 @@ from murmurlog.mechanisms.rounds.weights import (
     opening_rows,
     summed_weights,
 )
-from murmurlog.privacy.sampler import Entropy, Integers, draw
+from murmurlog.privacy.sampler import Entropy, Integers, Keys, draw
 
 BLOCK = 1 << 20  # items that are judged at once
 
@@ -63,10 +64,14 @@ def select_streaming(
         TableRounds(held) if held.cluster is None else ClusterRounds(held, held.cluster)
     )
     advance = measure(held.say, total=len(scales), unit="rounds")
+    keys = held.item_keys(entropy)
     for k, scale in enumerate(scales):
         going = _Round()
-        batches = source.sums(in_order=entropy.seeded)
-        source.store(going.process(batches, k=k, scale=scale, judge=judge, entropy=entropy))
+        stream = entropy.stream("round", k + 1)
+        batches = source.sums()
+        source.store(
+            going.process(batches, k=k, scale=scale, judge=judge, entropy=stream, keys=keys)
+        )
         shown += going.passed
         advance()
         if going.count == 0:
@@ -77,11 +82,8 @@ def select_streaming(
 class SumsOfRounds(Protocol):
     """The sums of weights of each round, in turn with the items that go on into the next."""
 
-    def sums(self, *, in_order: bool) -> Iterator[pa.RecordBatch]:
-        """Item, weight and, from round 2 on, remembered and pool: all items that are alive and no others.
-
-        Of a seed the draws repeat: then items come in order, whatever the engine's threads do.
-        """
+    def sums(self) -> Iterator[pa.RecordBatch]:
+        """Item, weight and, from round 2 on, remembered and pool: all items that are alive and no others."""
 
     def store(self, going_on: Iterable[pa.RecordBatch]) -> None:
         """Takes the items that go on."""
@@ -94,7 +96,7 @@ class TableRounds:
         self.held, self.rows = held, opening_rows(held)
         self.known: Any = None
 
-    def sums(self, *, in_order: bool) -> Iterator[pa.RecordBatch]:
+    def sums(self) -> Iterator[pa.RecordBatch]:
         if self.known is not None:
             self.rows = attended(self.held, self.rows, self.known.select("item", "attention"))
         sums = summed_weights(self.rows)
@@ -103,7 +105,7 @@ class TableRounds:
         elif self.held.in_pools is not None:
             pools = sums.left_join(self.held.in_pools, "item")
             sums = pools.select("item", "weight", pool=pools["pool"].fill_null(0))
-        return self.held.engine.batches(sums.order_by("item") if in_order else sums)
+        return self.held.engine.batches(sums)
 
     def store(self, going_on: Iterable[pa.RecordBatch]) -> None:
         self.known = self.held.engine.store_batches(GOING_ON, going_on)
@@ -124,6 +126,7 @@ class _Round:
         scale: float,
         judge: Judge,
         entropy: Entropy,
+        keys: Callable[[Integers], Keys],
     ) -> Iterator[pa.RecordBatch]:
         """The items that go on, batch by batch."""
         for batch in batches:
@@ -133,7 +136,10 @@ class _Round:
                 for name in ("remembered", "pool")
             )
             # 2. One draw for every alive item: it is in one batch, once.
-            noise = draw(noise="gaussian", scale=scale, count=len(W), entropy=entropy)
+            noise = draw(
+                noise="gaussian", scale=scale, count=len(W), entropy=entropy,
+                keys=partial(keys, item),
+            )  # fmt: skip
             found = judge(k, W + noise, remembered, pool)
             self.passed.append(item[found.passed])
             columns = [item[found.on], found.attention, found.remembered, pool[found.on]]

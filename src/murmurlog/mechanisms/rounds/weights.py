@@ -6,6 +6,7 @@ encoded. Draws no noise.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import ibis
@@ -26,6 +27,7 @@ from murmurlog.counting.items import EncodedItems, Items, without
 from murmurlog.counting.numbering import NumberedPartitions, number_partitions
 from murmurlog.counting.public_sets.sets import Domain, distinct
 from murmurlog.counting.subsequences import items_for, sets
+from murmurlog.counting.text_keys import item_keys
 from murmurlog.counting.unit_weights import HeldCodes
 from murmurlog.errors import Refused, UsageError
 from murmurlog.logs.engines.protocol import Engine
@@ -35,7 +37,7 @@ from murmurlog.mechanisms.protocol import View
 from murmurlog.mechanisms.rounds.codes import Codes, HeldFiles, keep_alive, sum_weights
 from murmurlog.privacy.counts import GRID
 from murmurlog.privacy.rounds import FULL
-from murmurlog.privacy.sampler import Entropy, Integers
+from murmurlog.privacy.sampler import Entropy, Integers, Keys
 
 if TYPE_CHECKING:
     from murmurlog.mechanisms.rounds.cluster import ClusterHeld
@@ -66,6 +68,23 @@ class Held:
     in_pools: Any = None
     earlier: pa.Table | None = None  # keys that are public already: never selected, always counted
     say: Callable[[str], None] = field(default=lambda _: None, compare=False, repr=False)
+
+    def item_keys(self, entropy: Entropy) -> Callable[[Integers], Keys]:
+        """The keys of some items, given by their numbers, for `draw`: looked up where a seed decides."""
+
+        @cache
+        def all_keys() -> tuple[Integers, Keys]:
+            names = pa.Table.from_batches(
+                self.engine.batches(self.names), self.names.schema().to_pyarrow()
+            ).sort_by("item")
+            columns = [names[name].combine_chunks() for name in self.keys]
+            return names["item"].to_numpy().astype(np.int64), item_keys(columns, entropy)()
+
+        def look_up(items: Integers) -> Keys:
+            numbers, keys = all_keys()
+            return np.asarray(keys[np.searchsorted(numbers, items)])
+
+        return look_up
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,9 +119,7 @@ def hold(
         from murmurlog.mechanisms.rounds.cluster import hold_on_cluster
 
         held = hold_on_cluster(kept, items, entropy=entropy)
-    held = held or numbered(
-        kept, items, complete=earlier is None and not apart, in_order=entropy.seeded, say=view.say
-    )
+    held = held or numbered(kept, items, complete=earlier is None and not apart, say=view.say)
     return in_pools(replace(held, earlier=earlier), pools)
 
 
@@ -155,20 +172,17 @@ def numbered(
     items: Items,
     *,
     complete: bool = True,
-    in_order: bool = False,
     say: Callable[[str], None] = lambda _: None,
 ) -> Held:
     """The bounded items with numbers for units and items, materialised once for all rounds.
 
-    `items` is everything that units hold; not `complete`: not all of it, or more, was bounded. Numbers are
-    `in_order` of the bytes of the keys where draws repeat, so that equal seeds give equal tables on every
-    path; else in whatever order is cheapest.
+    `items` is everything that units hold; not `complete`: not all of it, or more, was bounded.
     """
     engine, keys = kept.engine, list(kept.keys)
     if isinstance(kept, EncodedBounded) and isinstance(items, EncodedItems):
-        return _already_numbered(kept, items, complete=complete, in_order=in_order)
+        return _already_numbered(kept, items, complete=complete)
     if isinstance(kept, PartitionedBounded) and isinstance(items, EncodedItems):
-        return _number_partitions(kept, items, in_order=in_order, say=say)
+        return _number_partitions(kept, items, say=say)
     names = engine.number_rows(kept.table.select(*keys).distinct(), "item")
     units = engine.number_rows(kept.table.select("unit").distinct(), "number")
     rows = kept.table.join(names, keys).join(units, "unit")
@@ -186,15 +200,11 @@ def numbered(
     )
 
 
-def _already_numbered(
-    kept: EncodedBounded, items: EncodedItems, *, complete: bool, in_order: bool
-) -> Held:
+def _already_numbered(kept: EncodedBounded, items: EncodedItems, *, complete: bool) -> Held:
     """The same where units and items have codes: those of items that nobody holds are left out."""
     engine, holdings, firsts = kept.engine, kept.holdings, kept.first
     some = np.flatnonzero(np.bincount(firsts.item))
     number = np.zeros(int(some[-1]) + 1 if len(some) else 0, np.int64)
-    if in_order:
-        some = some[np.argsort(holdings.ranks(some))]
     number[some] = np.arange(len(some))
     rows = {"unit": firsts.unit, "item": number[firsts.item]}
     columns = {
@@ -216,14 +226,14 @@ def _already_numbered(
 
 
 def _number_partitions(
-    kept: PartitionedBounded, items: EncodedItems, *, in_order: bool, say: Callable[[str], None]
+    kept: PartitionedBounded, items: EncodedItems, *, say: Callable[[str], None]
 ) -> Held:
     """The same for a log in partitions: rows and names stay in files of the engine."""
     total = None
     if isinstance(items.log, EncodedLog) and isinstance(items.log.encoded, Partitions):
         total = len(items.log.encoded.files)
     advance = measure(say, total=total, unit="partitions")
-    found = number_partitions(kept, in_order=in_order, advance=advance)
+    found = number_partitions(kept, advance=advance)
     rows, names = (
         kept.engine.show(pa.concat_tables(map(map_file, files)))
         for files in (found.rows, found.names)

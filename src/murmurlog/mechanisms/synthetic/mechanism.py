@@ -277,19 +277,20 @@ class Synthetic(Mechanism):
     def release(self, clicks: Clicks, *, entropy: Entropy) -> pa.Table:
         """(user, query, url, count and, where measured, rank and hour) of invented users."""
         # 1. Pairs that pass the threshold, with noisy numbers of users: public from here on.
-        pairs = in_order(self.pairs.release(clicks.tally, entropy=entropy))
+        pairs = in_order(self.pairs.release(clicks.tally, entropy=entropy.stream("pairs")))
         held = _published(clicks, pairs)  # unit, pair, place, what is measured
         # 2. How many units hold how many published pairs; one draw for each of the bins 0..d.
-        noisy = _noisy(self._sizes(clicks, held), self.b_sizes, entropy)
+        noisy = _noisy(self._sizes(clicks, held), self.b_sizes, entropy.stream("sizes"))
         # 3. What else was asked for. One entry a unit; at most r pairs of pairs a unit.
         spreads = {
-            name: _noisy(_spread(held, name), scale, entropy)
+            name: _noisy(_spread(held, name), scale, entropy.stream(name))
             for name, scale in self._spreads().items()
         }
         couples = None
         if self.together:
-            some = self._couples(clicks, held, entropy)
-            couples = in_order(self.together.release(some, entropy=entropy))
+            stream = entropy.stream("together")
+            some = self._couples(clicks, held, stream)
+            couples = in_order(self.together.release(some, entropy=stream))
         # 4. From here on only published numbers.
         users = pairs["users"].to_numpy()
         sizes = invented.whole_sizes(noisy[1 : len(users) + 1])
@@ -298,13 +299,15 @@ class Synthetic(Mechanism):
         else:
             links = None if couples is None else _links(couples, users, sizes)
             weights = invented.fitted_weights(users, sizes)
-            user, pair = invented.choose(weights, sizes, links=links, entropy=entropy)
+            choice = entropy.stream("users")
+            user, pair = invented.choose(weights, sizes, links=links, entropy=choice)
         columns = {
-            name: invented.draw_bins(spread, count=len(pair), entropy=entropy) + FIRST[name]
+            name: FIRST[name]
+            + invented.draw_bins(spread, count=len(pair), entropy=entropy.stream("users", name))
             for name, spread in spreads.items()
         }
         table = pairs.select(["query", "url"]).take(pa.array(pair))
-        table = table.add_column(0, "user", invented.names(user, entropy=entropy))
+        table = table.add_column(0, "user", invented.names(user, entropy=entropy.stream("names")))
         counts = columns.get("count", np.ones(len(pair), np.int64))
         table = table.append_column("count", pa.array(counts, pa.int64()))
         for name in self._columns():
