@@ -277,6 +277,8 @@ def test_demo_with_a_seed_is_marked_as_not_private(tmp_path):
     done = run("demo", "--rows", 60_000, "--seed", 3, "--out", "d", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "NOT private" in done.stdout
+    assert "ledger" not in done.stdout
+    assert not (tmp_path / "d" / "ledger.db").exists()
     assert run("verify", "d/bundle", cwd=tmp_path).returncode == 1
 
 

@@ -20,6 +20,7 @@ from murmurlog.bundle.files import SUMS
 from murmurlog.bundle.read import read_certificate
 from murmurlog.errors import DiskError, InputError, Refused, UsageError
 from murmurlog.privacy import Guarantee, Loss
+from murmurlog.privacy.sampler import SeededEntropy
 from murmurlog.publishing import release
 from murmurlog.publishing.ledger import Ledger
 from murmurlog.publishing.ledger_file import VERSION
@@ -77,6 +78,14 @@ def states(spec, now=APRIL):
 
 def booked():
     return [(entry.period, entry.state) for entry in Ledger("budget.db").entries()]
+
+
+def test_a_series_with_a_known_seed_is_refused_and_loses_no_period(make):
+    spec = make()
+    with pytest.raises(Refused, match="known seed protects nobody"):
+        run_series(spec, now=APRIL, entropy=SeededEntropy(1))
+    assert booked() == []
+    assert states(spec)["2026-01"] == "due"
 
 
 def test_every_period_that_is_due_is_released_in_order_and_once(make):

@@ -1,14 +1,24 @@
-"""A release and the cap of its source: the part it is to spend, and what its certificate states."""
+"""A release and its source in a ledger: what may be booked, which part of the cap, and what its certificate states."""
 
 from typing import Any
 
-from murmurlog.errors import UsageError
+from murmurlog.errors import Refused, UsageError
 from murmurlog.privacy import Guarantee, Loss
+from murmurlog.privacy.sampler import Entropy
 from murmurlog.publishing.ledger import Ledger
 from murmurlog.publishing.ledger_filter import amounts_for
 from murmurlog.publishing.ledger_records import Account
 from murmurlog.publishing.plan import Part
 from murmurlog.publishing.request import Budget
+
+
+def check_noise(entropy: Entropy, book: Ledger | None) -> None:
+    """Refuses to book noise from a known seed: it protects nobody, whatever is said to be spent."""
+    if entropy.seeded and book is not None:
+        raise Refused(
+            f"noise from a known seed protects nobody, so {book.path.name} cannot book it as private: leave the "
+            "seed or the ledger out. Nothing was booked."
+        )
 
 
 def part_of_cap(budget: Budget, book: Ledger | None, source: str) -> Part | None:

@@ -4,7 +4,7 @@ import json
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from murmurlog.bundle.certificate import (
@@ -25,7 +25,6 @@ from murmurlog.logs.state import UNITS as STATE_UNITS
 from murmurlog.logs.state import State
 from murmurlog.mechanisms import Asked, View, named
 from murmurlog.privacy import Guarantee, Loss, join_losses
-from murmurlog.privacy.sampler import Entropy
 from murmurlog.publishing.booking import part_of_cap
 from murmurlog.publishing.claims import check_delta, check_guarantee, check_pdp
 from murmurlog.publishing.earlier import Earlier, find_earlier
@@ -68,7 +67,6 @@ class Prepared:
     earlier: Earlier  # what the source published before and this release counts again
     windows: Windows
     state: State | None = None
-    limited: bool = False  # whether its source is accounted by the rule filter
     # Whether a bundle was put to a URI; None while it is being put there, and if nobody can say.
     sent: list[bool | None] = field(default_factory=list)
 
@@ -117,14 +115,6 @@ class Prepared:
             stated = json.loads((self.target / CERTIFICATE).read_text(encoding="utf-8"))
             return bool(stated["release_id"] == self.release_id)
         return False
-
-    def check_entropy(self, entropy: Entropy) -> None:
-        """Refuses noise from a known seed on a source whose limits count noise."""
-        if entropy.seeded and self.limited:
-            raise Refused(
-                f'source "{self.account}" is accounted by the rule filter, which counts noise, and noise from '
-                "a known seed is none: leave the seed or the ledger out"
-            )
 
     @property
     def loss(self) -> Loss:
@@ -231,13 +221,12 @@ def prepare(request: ReleaseRequest, copies: ExitStack, say: Callable[[str], Non
         booked_unit=booked_unit, release_id=secrets.token_hex(16), earlier=earlier,
         windows=windows, state=_state(request, by_table, reading),
     )  # fmt: skip
-    if book is None:
-        return prepared
-    known = book.check(
-        account, total, unit=prepared.booked_unit, new_source=booking.new_source,
-        loss=prepared.loss, distance=prepared.distance, step=request.step,
-    )  # fmt: skip
-    return replace(prepared, limited=known.limits is not None)
+    if book is not None:
+        book.check(
+            account, total, unit=prepared.booked_unit, new_source=booking.new_source,
+            loss=prepared.loss, distance=prepared.distance, step=request.step,
+        )  # fmt: skip
+    return prepared
 
 
 def _check_statements(request: ReleaseRequest) -> None:

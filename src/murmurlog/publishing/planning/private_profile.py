@@ -17,13 +17,14 @@ from murmurlog.bundle.scratch import scratch, settle
 from murmurlog.bundle.write import check_target
 from murmurlog.counting.bound import choose_way
 from murmurlog.counting.items import check
-from murmurlog.errors import DiskError, Refused, UsageError
+from murmurlog.errors import DiskError, UsageError
 from murmurlog.logs.engines.duckdb import check_memory, connect
 from murmurlog.logs.inputs import LogSource, local_source
 from murmurlog.logs.options import ReadOptions
 from murmurlog.logs.reading import Reading
 from murmurlog.logs.source import find
 from murmurlog.privacy.sampler import Entropy, SystemEntropy, sampler_distance
+from murmurlog.publishing.booking import check_noise
 from murmurlog.publishing.ledger import committing, opened
 from murmurlog.publishing.plan import DELTA
 from murmurlog.publishing.planning.outline import Outline, measure
@@ -134,6 +135,7 @@ def _carry_out(
     guarantee = noise.guarantee(epsilon=privacy.epsilon, unit=unit, neighbours=neighbours)
     booking = request.booking
     book, name = opened(booking.ledger, booking.source_name, new_source=booking.new_source)
+    check_noise(entropy, book)
     reading = Reading.of(read)
     booked_unit = reading.unit(unit, gap=GAP)
     cost: dict[str, Any] = {
@@ -143,9 +145,7 @@ def _carry_out(
         "unit": booked_unit,
     }
     if book:
-        account = book.check(name, guarantee, **cost)
-        if account.limits is not None and entropy.seeded:
-            raise Refused(f'noise from a known seed cannot be booked on source "{name}"')
+        book.check(name, guarantee, **cost)
     path = copies.enter_context(local_source(request.source, read, say=say))
     found = find(path, read)
     check(found, kind=kind, unit=unit)
