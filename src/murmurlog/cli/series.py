@@ -73,6 +73,13 @@ def series_run(
             help="Release a period that was lost; spends another part of the cap.",
         ),
     ] = None,
+    same_users: Annotated[
+        bool,
+        typer.Option(
+            "--same-users",
+            help="Accept another column of users or times than the source's releases had.",
+        ),
+    ] = False,
     expect: Annotated[
         bool,
         typer.Option("--expect", help="Fail if the log of a period that is over is not there."),
@@ -87,7 +94,7 @@ def series_run(
     with chdir(path.parent):
         with progress() as say:
             run = run_series(
-                spec, once=once, again=again, say=say,
+                spec, once=once, again=again, same_users=same_users, say=say,
                 done=lambda period, outcome: say(f"{period}: published in {outcome.out}"),
             )  # fmt: skip
         for period in run.finished:

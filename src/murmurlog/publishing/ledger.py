@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 from murmurlog.bundle.keys import normalise, odd_line
 from murmurlog.errors import Refused, UsageError
 from murmurlog.privacy import Amounts, Guarantee, Loss
+from murmurlog.publishing.ledger_columns import check_columns
 from murmurlog.publishing.ledger_file import LedgerFile
 from murmurlog.publishing.ledger_filter import (
     amounts_for,
@@ -169,17 +169,22 @@ class Ledger(LedgerFile):
         loss: Loss | None = None,
         distance: float = 0.0,
         step: Step | None = None,
+        columns: Mapping[str, str] | None = None,
+        same_users: bool = False,
     ) -> Account:
         """Raises Refused unless the cost fits; books nothing. `unit` may be more specific than the cost's.
 
         A source that the ledger does not have is refused unless `new_source` accepts it. `loss` and the
         `distance` of the sampler count under the rule filter; without a loss the cost counts as (epsilon,
         delta) of which no more is known. `step` is the place of the release in a series, if it is of one.
+        `columns` are those of the log that decide what a unit is, by their roles. Others than those that
+        are booked are refused unless the owner says with `same_users` that they mean the same.
         """
         check_name(source)
         with self._transaction() as db:
             name = known_name(db, source)
             check_step(read_entries(db), name, step)
+            check_columns(read_entries(db), name, columns or {}, same_users)
             account, _ = self._fits(db, name, cost, unit or cost.unit, new_source, loss, distance)
             return account
 
@@ -196,19 +201,22 @@ class Ledger(LedgerFile):
         loss: Loss | None = None,
         distance: float = 0.0,
         step: Step | None = None,
+        columns: Mapping[str, str] | None = None,
+        same_users: bool = False,
     ) -> Account:
         """Books the cost as spent, or raises Refused. Returns the account as it was before."""
         check_name(source)
         with self._transaction(write=True, make=new_source) as db:
             name = known_name(db, source)
             check_step(read_entries(db), name, step)
+            check_columns(read_entries(db), name, columns or {}, same_users)
             before, amounts = self._fits(
                 db, name, cost, unit or cost.unit, new_source, loss, distance
             )
             _open_source(db, name)
             db.execute(
                 "INSERT INTO entries VALUES (?, ?, 'reserved', ?, ?, ?, ?, ?, ?, NULL, ?, ?, ?, ?, ?, NULL, "
-                "NULL, ?, ?, NULL)",
+                "NULL, ?, ?, NULL, ?, ?)",
                 (
                     release_id,
                     name,
@@ -222,6 +230,7 @@ class Ledger(LedgerFile):
                     *(amounts or (None,) * len(Amounts._fields)),
                     step and step.series,
                     step and step.period,
+                    *((columns or {}).get(role) for role in ("user", "time")),
                 ),
             )
         return before
@@ -467,22 +476,3 @@ def committing(
             with suppress(Refused):
                 book.reopen(release_id)
         raise
-
-
-def opened(
-    ledger: str | Path | None, source_name: str | None, *, new_source: bool = False
-) -> tuple[Ledger | None, str]:
-    """The ledger and the account of a release; neither without the other."""
-    if ledger is None:
-        if new_source:
-            raise UsageError(
-                "--new-source is about a source of a ledger: give --ledger and --source"
-            )
-        if source_name is not None:
-            raise UsageError("--source names an account of a ledger: give --ledger too")
-        return None, ""
-    if not source_name:
-        raise UsageError(
-            "--ledger needs --source: the name of the population of users this log is about"
-        )
-    return Ledger(Path(ledger)), source_name

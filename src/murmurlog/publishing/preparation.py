@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from murmurlog.bundle.certificate import (
     ABOUT,
@@ -25,10 +26,10 @@ from murmurlog.logs.state import UNITS as STATE_UNITS
 from murmurlog.logs.state import State
 from murmurlog.mechanisms import Asked, View, named
 from murmurlog.privacy import Guarantee, Loss, join_losses
-from murmurlog.publishing.booking import part_of_cap
+from murmurlog.publishing.booking import open_ledger, part_of_cap, unit_columns
 from murmurlog.publishing.claims import check_delta, check_guarantee, check_pdp
 from murmurlog.publishing.earlier import Earlier, find_earlier
-from murmurlog.publishing.ledger import Ledger, committing, opened
+from murmurlog.publishing.ledger import Ledger, committing
 from murmurlog.publishing.ledger_records import Account
 from murmurlog.publishing.options import bounds_of, chosen_options, prepare_options
 from murmurlog.publishing.plan import (
@@ -134,11 +135,29 @@ class Prepared:
             return None
         what = "; ".join(f"{kind}: {plan.mechanism}" for kind, plan in self.plans.items())
         return self.book.reserve(
-            self.account, self.total, release_id=self.release_id, what=what, unit=self.booked_unit,
+            self.account, self.total, release_id=self.release_id, what=what,
             title=(self.request.statements.about or {}).get("title", ""),
-            new_source=self.request.booking.new_source, loss=self.loss, distance=self.distance,
-            step=self.request.step,
+            **self._booking,
         )  # fmt: skip
+
+    def check_booking(self) -> None:
+        """Raises unless the ledger, if there is one, would book the cost."""
+        if self.book is not None:
+            self.book.check(self.account, self.total, **self._booking)
+
+    @property
+    def _booking(self) -> dict[str, Any]:
+        """What decides whether the ledger books the cost."""
+        booking, unit = self.request.booking, self.request.budget.unit
+        return {
+            "unit": self.booked_unit,
+            "columns": unit_columns(unit, self.source, windows=self.windows.stated is not None),
+            "new_source": booking.new_source,
+            "same_users": booking.same_users,
+            "loss": self.loss,
+            "distance": self.distance,
+            "step": self.request.step,
+        }
 
 
 def prepare(request: ReleaseRequest, copies: ExitStack, say: Callable[[str], None]) -> Prepared:
@@ -179,7 +198,7 @@ def prepare(request: ReleaseRequest, copies: ExitStack, say: Callable[[str], Non
     )
     chosen = prepare_options(chosen, asked, log=found.files)
     booking = request.booking
-    book, account = opened(booking.ledger, booking.source_name, new_source=booking.new_source)
+    book, account = open_ledger(booking)
     booked_unit = reading.unit(budget.unit, gap=content.gap)
     earlier = find_earlier(
         content.after, by_table, book=book, source=account, unit=booked_unit,
@@ -221,11 +240,7 @@ def prepare(request: ReleaseRequest, copies: ExitStack, say: Callable[[str], Non
         booked_unit=booked_unit, release_id=secrets.token_hex(16), earlier=earlier,
         windows=windows, state=_state(request, by_table, reading),
     )  # fmt: skip
-    if book is not None:
-        book.check(
-            account, total, unit=prepared.booked_unit, new_source=booking.new_source,
-            loss=prepared.loss, distance=prepared.distance, step=request.step,
-        )  # fmt: skip
+    prepared.check_booking()
     return prepared
 
 

@@ -26,7 +26,18 @@ ALL, OWN = "all", "period"  # what keys are selected from
 LOOKED_AT = 1000  # periods whose paths must differ
 # What a series says for each of its releases.
 SET_BY_SERIES = (
-    *("out", "ledger", "source", "new-source", "epsilon", "delta", "of-cap", "tables", "after"),
+    *(
+        "out",
+        "ledger",
+        "source",
+        "new-source",
+        "same-users",
+        "epsilon",
+        "delta",
+        "of-cap",
+        "tables",
+        "after",
+    ),
     *("select-from", "count-from", "dry-run", "json"),
 )
 

@@ -24,8 +24,8 @@ from murmurlog.logs.options import ReadOptions
 from murmurlog.logs.reading import Reading
 from murmurlog.logs.source import find
 from murmurlog.privacy.sampler import Entropy, SystemEntropy, sampler_distance
-from murmurlog.publishing.booking import check_noise
-from murmurlog.publishing.ledger import committing, opened
+from murmurlog.publishing.booking import check_noise, open_ledger, unit_columns
+from murmurlog.publishing.ledger import committing
 from murmurlog.publishing.plan import DELTA
 from murmurlog.publishing.planning.outline import Outline, measure
 from murmurlog.publishing.planning.outline_counts import check_kind, count
@@ -134,20 +134,21 @@ def _carry_out(
     )
     guarantee = noise.guarantee(epsilon=privacy.epsilon, unit=unit, neighbours=neighbours)
     booking = request.booking
-    book, name = opened(booking.ledger, booking.source_name, new_source=booking.new_source)
+    book, name = open_ledger(booking)
     check_noise(entropy, book)
     reading = Reading.of(read)
-    booked_unit = reading.unit(unit, gap=GAP)
+    path = copies.enter_context(local_source(request.source, read, say=say))
+    found = find(path, read)
     cost: dict[str, Any] = {
         "loss": noise.loss(neighbours=neighbours),
         "distance": sampler_distance(noise.largest()),
         "new_source": booking.new_source,
-        "unit": booked_unit,
+        "same_users": booking.same_users,
+        "unit": reading.unit(unit, gap=GAP),
+        "columns": unit_columns(unit, found),
     }
     if book:
         book.check(name, guarantee, **cost)
-    path = copies.enter_context(local_source(request.source, read, say=say))
-    found = find(path, read)
     check(found, kind=kind, unit=unit)
     way = choose_way(request.profile.bound, timed="time" in found.columns)
     reading.check(found)
