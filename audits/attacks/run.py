@@ -1,4 +1,4 @@
-"""All attacks on reading, one after the other, and a table of what came of them.
+"""All attacks on reading and on budgets, one after the other, and a table of what came of them.
 
     python audits/attacks/run.py [--only csv] [--quick]
 
@@ -11,8 +11,20 @@ import sys
 import time
 from pathlib import Path
 
-ATTACKS = ("csv_border", "head_shape", "column_case", "by_number", "jsonl_roles", "by_names")
-QUICK = {"by_names": ("--names", "8"), "by_number": ("--size", "50")}
+ATTACKS = (
+    "csv_border",
+    "head_shape",
+    "column_case",
+    "by_number",
+    "jsonl_roles",
+    "by_names",
+    "init_budget",
+)
+QUICK = {
+    "by_names": ("--names", "8"),
+    "by_number": ("--size", "50"),
+    "init_budget": ("--size", "3"),
+}
 
 
 def main() -> int:

@@ -484,7 +484,10 @@ def test_the_commands_on_caps_say_what_they_did(tmp_path):
     again = run(*cap, "--epsilon", 3, cwd=tmp_path)
     assert "nothing was changed" in again.stderr
     near = run("ledger", "cap", "wbe", "--epsilon", 1, "--delta", "1e-5", *at, cwd=tmp_path)
-    assert 'the source is new, and its name resembles that of "web"' in near.stderr
+    assert near.returncode == 3
+    assert "did you mean 'web'? Nothing was changed." in near.stderr
+    near = run("ledger", "cap", "wbe", "--epsilon", 1, "--delta", "1e-5", "--new-source", *at, cwd=tmp_path)  # fmt: skip
+    assert near.returncode == 0, near.stderr
     cost = Guarantee(epsilon=2, delta=1e-6)
     Ledger(tmp_path / "l.db").reserve("web", cost, release_id="one", what="x")
     lower = run(*cap, "--epsilon", 1, cwd=tmp_path)

@@ -80,6 +80,23 @@ def booked():
     return [(entry.period, entry.state) for entry in Ledger("budget.db").entries()]
 
 
+def test_a_series_on_an_unknown_source_of_a_ledger_is_refused(make):
+    Ledger("budget.db").cap("app", epsilon=3, delta=1e-5)
+    with pytest.raises(Refused, match="budget.db has no source 'web'; it has 'app'"):
+        make()
+    assert not Path("series.toml").exists()
+    assert [account.name for account in Ledger("budget.db").accounts()] == ["app"]
+    said = {"logs": "logs/{period}.tsv", "source_name": "web", "epsilon": 1.0, "delta": 1e-6}
+    init_series(Path("series.toml"), SeriesOptions(**said), new_source=True, reason="other users")
+    assert [account.name for account in Ledger("budget.db").accounts()] == ["app", "web"]
+
+
+def test_a_series_goes_to_the_ledger_that_is_beside_it(make):
+    Ledger("murmurlog-ledger.db").cap("web", epsilon=8, delta=1e-4, rule="filter")
+    assert make().ledger == "murmurlog-ledger.db"
+    assert not Path("budget.db").exists()
+
+
 def test_a_series_with_a_known_seed_is_refused_and_loses_no_period(make):
     spec = make()
     with pytest.raises(Refused, match="known seed protects nobody"):

@@ -29,12 +29,21 @@ File = Annotated[
 @series_app.command("init")
 @takes(series=SeriesOptions, decision=Decision)
 def series_init(
-    path: File, series: SeriesOptions, decision: Decision, as_json: Json = False
+    path: File,
+    series: SeriesOptions,
+    decision: Decision,
+    new_source: Annotated[
+        bool,
+        typer.Option(
+            "--new-source", help="Add a source to a ledger that has others: for other users."
+        ),
+    ] = False,
+    as_json: Json = False,
 ) -> None:
     """Write the file of a series, and set the cap of its source if the ledger has none."""
     from murmurlog.publishing.series_init import init_series
 
-    started = init_series(path, series, **asdict(decision))
+    started = init_series(path, series, new_source=new_source, **asdict(decision))
     spec = started.spec
     cap = f'source "{spec.source}": epsilon {spec.epsilon:.4g}, delta {spec.delta:.3g} in all, by the rule filter'
     tell(f"{cap}; " + ("set in " if started.cap_set else "as it was in ") + spec.ledger)

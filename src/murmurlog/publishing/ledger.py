@@ -66,8 +66,12 @@ class Ledger(LedgerFile):
         pure: float | None = None,
         reason: str | None = None,
         by_whom: str | None = None,
+        new_source: bool = False,
     ) -> CapChange:
         """Sets what may be spent on a source in all; creates the source if there is none.
+
+        A new name that resembles a known one is refused unless `new_source` accepts it: a misspelled
+        name must not open a second budget.
 
         Raising a cap needs a reason. The same cap again changes nothing. A cap below what is spent
         is allowed: every further release is then refused. The first cap fixes the rule, by default
@@ -82,7 +86,12 @@ class Ledger(LedgerFile):
         check_name(source)
         made = _signature(by_whom, reason)
         with self._transaction(write=True) as db:
-            name = known_name(db, source)
+            name, names = known_name(db, source), read_names(db)
+            if name not in names and not new_source and similar_names(name, names):
+                raise Refused(
+                    f"{self._unknown(db, name)} Nothing was changed.\n  For users that no source of this ledger "
+                    "is about, give --new-source."
+                )
             before = read_account(db, name)
             change = _change(before, rule_of(before, rule), epsilon, delta, pure, made)
             if change.rule == FILTER and (change.changed or keys_share is not None):
@@ -308,10 +317,12 @@ class Ledger(LedgerFile):
                 raise UsageError(self._unknown(db, name))
             return read_account(db, name)
 
-    def similar(self, source: str) -> list[str]:
-        """The other sources whose names resemble this one."""
+    def known(self, source: str) -> Account | None:
+        """The account of a source, if there is one; raises UsageError if it has nearly this name."""
+        check_name(source)
         with self._transaction() as db:
-            return similar_names(source, read_names(db))
+            name = known_name(db, source)
+            return read_account(db, name) if name in read_names(db) else None
 
     def _fits(
         self,
@@ -326,10 +337,11 @@ class Ledger(LedgerFile):
         """The account before the booking, and what is booked under the rule filter."""
         account, required = read_account(db, source), requires_cap(db)
         if source not in read_names(db) and not new_source:
+            new = " --new-source" * bool(similar_names(source, read_names(db)))
             accept = "" if required else ", or accept it without a cap: --new-source"
             raise Refused(
                 f"{self._unknown(db, source)} Nothing was booked.\n  For users that no source "
-                f"of this ledger is about, create it: {self._cap_command(source)}{accept}"
+                f"of this ledger is about, create it: {self._cap_command(source)}{new}{accept}"
             )
         if required and account.epsilon_cap is None:
             raise Refused(

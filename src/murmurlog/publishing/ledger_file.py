@@ -225,6 +225,29 @@ class LedgerFile:
         )
 
 
+def usual_ledger(folder: Path, name: str) -> Path:
+    """The ledger of a folder if none is named: of this name, or else the one that is there.
+
+    Users must not get a second budget because two commands call their files differently.
+    """
+    others = [path for path in sorted(folder.glob("*.db")) if _is_ledger(path)]
+    if not others or (folder / name).exists():
+        return folder / name
+    if len(others) > 1:
+        listed = ", ".join(path.name for path in others)
+        raise UsageError(f"there are several ledgers beside it, {listed}: name one with --ledger")
+    return others[0]
+
+
+def _is_ledger(path: Path) -> bool:
+    """Whether a file has the header of a ledger."""
+    try:
+        with path.open("rb") as file:
+            return file.read(72)[68:] == APPLICATION_ID.to_bytes(4)
+    except OSError:
+        return False
+
+
 def _copy(db: sqlite3.Connection) -> sqlite3.Connection:
     """A copy in memory."""
     copy = sqlite3.connect(":memory:", isolation_level=None)
