@@ -1,4 +1,4 @@
-"""All attacks on reading and counting, one after the other, and a table of what came of them.
+"""All attacks on reading, counting and budgets, one after the other, and a table of what came of them.
 
     python audits/attacks/run.py [--only csv] [--quick]
 
@@ -13,9 +13,13 @@ from pathlib import Path
 
 ATTACKS = (
     *("csv_border", "head_shape", "column_case", "by_number", "jsonl_roles", "by_waiting"),
-    *("unit_row", "by_names", "frame_objects"),
+    *("unit_row", "by_names", "frame_objects", "init_budget"),
 )
-QUICK = {"by_names": ("--names", "8"), "by_number": ("--size", "50")}
+QUICK = {
+    "by_names": ("--names", "8"),
+    "by_number": ("--size", "50"),
+    "init_budget": ("--size", "3"),
+}
 
 
 def main() -> int:

@@ -277,6 +277,8 @@ def test_demo_with_a_seed_is_marked_as_not_private(tmp_path):
     done = run("demo", "--rows", 60_000, "--seed", 3, "--out", "d", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "NOT private" in done.stdout
+    assert "ledger" not in done.stdout
+    assert not (tmp_path / "d" / "ledger.db").exists()
     assert run("verify", "d/bundle", cwd=tmp_path).returncode == 1
 
 
@@ -500,7 +502,10 @@ def test_the_commands_on_caps_say_what_they_did(tmp_path):
     again = run(*cap, "--epsilon", 3, cwd=tmp_path)
     assert "nothing was changed" in again.stderr
     near = run("ledger", "cap", "wbe", "--epsilon", 1, "--delta", "1e-5", *at, cwd=tmp_path)
-    assert 'the source is new, and its name resembles that of "web"' in near.stderr
+    assert near.returncode == 3
+    assert "did you mean 'web'? Nothing was changed." in near.stderr
+    near = run("ledger", "cap", "wbe", "--epsilon", 1, "--delta", "1e-5", "--new-source", *at, cwd=tmp_path)  # fmt: skip
+    assert near.returncode == 0, near.stderr
     cost = Guarantee(epsilon=2, delta=1e-6)
     Ledger(tmp_path / "l.db").reserve("web", cost, release_id="one", what="x")
     lower = run(*cap, "--epsilon", 1, cwd=tmp_path)

@@ -103,6 +103,49 @@ def test_what_was_there_stays(folder):
     assert account.epsilon_cap == 1.5
 
 
+def test_a_log_of_the_next_month_gets_no_second_budget(folder):
+    """Twelve months of one service are one source, whatever the files are called."""
+    write(folder / "2025-01.csv", list(rows(300)))
+    write(folder / "2025-02.csv", list(rows(300)))
+    init = ("init", "2025-02.csv", "--yes", "--force")
+    assert run("init", "2025-01.csv", "--yes", cwd=folder).returncode == 0
+    second = run(*init, cwd=folder)
+    assert second.returncode == 0, second.stderr
+    assert 'source "2025-01" keeps its cap' in second.stderr
+    misspelled = run(*init, "--source", "2025-10", cwd=folder)
+    assert misspelled.returncode == 3
+    assert "it has '2025-01'. A new source has a budget of its own" in misspelled.stderr
+    added = run(*init, "--new-source", "--source", "staff", cwd=folder)
+    assert added.returncode == 0, added.stderr
+    several = run(*init, cwd=folder)
+    assert several.returncode == 2
+    assert "has 2 sources: '2025-01', 'staff'. Name the one" in several.stderr
+    chosen = run(*init, "--source", "2025-01", cwd=folder)
+    assert chosen.returncode == 0, chosen.stderr
+    caps = [account.epsilon_cap for account in Ledger(folder / "murmurlog-ledger.db").accounts()]
+    assert (caps, settings(folder)["release"]["source"]) == ([3.0, 3.0], "2025-01")
+
+
+def test_enter_at_the_keyboard_takes_the_known_source(folder):
+    Ledger(folder / "murmurlog-ledger.db").cap("web", epsilon=3, delta=1e-5)
+    terminal = Keyboard("init", "log.csv", cwd=folder)
+    terminal.answer("Read the log this way?")
+    for question in ("Title", "Publisher", "Licence", "Publicly known", "Epsilon of", "Ledger"):
+        terminal.answer(question)
+    terminal.answer("Name of the source (the population of users) [web]")
+    code, _ = terminal.end()
+    assert code == 0, terminal.all
+    assert [a.name for a in Ledger(folder / "murmurlog-ledger.db").accounts()] == ["web"]
+
+
+@pytest.mark.parametrize("key", ["new-source", "same-users"])
+def test_settings_take_no_decision_about_later_logs(folder, key):
+    (folder / "murmurlog.toml").write_text(f"[release]\n{key} = true\n")
+    done = run("release", "log.csv", cwd=folder)
+    assert done.returncode == 2
+    assert f"[release] {key} is a decision about one command" in done.stderr
+
+
 def test_without_a_terminal_it_says_so(folder):
     done = subprocess.run(
         [*MURMURLOG, "init", "log.csv"],

@@ -138,9 +138,16 @@ def test_a_part_needs_a_ledger(log, tmp_path):
 
 
 def test_noise_from_a_known_seed_is_refused(log, book, tmp_path):
-    with pytest.raises(Refused, match="noise from a known seed is none"):
-        release(log, book, tmp_path / "out", of_cap=0.5, entropy=SeededEntropy(1))
+    book.cap("sums", epsilon=3, delta=1e-5)
+    for source in ("web", "sums"):
+        for dry_run in (False, True):
+            with pytest.raises(Refused, match="known seed protects nobody.* Nothing was booked"):
+                release(
+                    log, book, tmp_path / "out", epsilon=0.5, delta=1e-6, source_name=source,
+                    dry_run=dry_run, entropy=SeededEntropy(1),
+                )  # fmt: skip
     assert book.entries() == []
+    assert not (tmp_path / "out").exists()
 
 
 FORGED = {

@@ -19,6 +19,7 @@ from murmurlog.logs.inspection import blocks
 from murmurlog.publishing.init import propose, source_name
 from murmurlog.publishing.ledger import Ledger
 from murmurlog.publishing.proposal import Answers
+from murmurlog.publishing.proposal import write as write_settings
 
 
 @pytest.fixture
@@ -174,6 +175,84 @@ def test_a_second_log_of_the_same_users_keeps_their_cap(log, tmp_path):
     murmurlog.init(log, out=tmp_path / "b.toml", source_name="web", cap_epsilon=9.0)
     (account,) = Ledger(tmp_path / "murmurlog-ledger.db").accounts()
     assert (account.name, account.epsilon_cap) == ("web", 3.0)
+
+
+def test_a_second_log_is_proposed_for_the_source_that_the_ledger_has(log, tmp_path):
+    first, second = tmp_path / "2025-01.csv", tmp_path / "2025-02.csv"
+    for each in (first, second):
+        each.write_bytes(log.read_bytes())
+    out, ledger = tmp_path / "murmurlog.toml", tmp_path / "murmurlog-ledger.db"
+    murmurlog.init(first, out=out)
+    made = murmurlog.init(second, out=out, force=True)
+    assert made.settings["release"]["source"] == "2025-01"
+    assert [account.name for account in Ledger(ledger).accounts()] == ["2025-01"]
+    for more in ({"source_name": "2025-02"}, {"source_name": "mail"}):
+        with pytest.raises(murmurlog.Refused, match="it has '2025-01'. A new source has a budget"):
+            murmurlog.init(second, out=out, force=True, **more)
+    murmurlog.init(second, out=out, force=True, new_source=True)
+    assert [account.name for account in Ledger(ledger).accounts()] == ["2025-01", "2025-02"]
+    before = out.read_bytes(), ledger.read_bytes()
+    with pytest.raises(UsageError, match="has 2 sources: '2025-01', '2025-02'. Name the one"):
+        murmurlog.init(second, out=out, force=True)
+    assert (out.read_bytes(), ledger.read_bytes()) == before
+    made = murmurlog.init(second, out=out, force=True, source_name="2025-01")
+    assert made.settings["release"]["source"] == "2025-01"
+
+
+def test_the_ledger_is_the_one_that_the_settings_name_or_that_is_beside_them(log, tmp_path):
+    (tmp_path / "other").mkdir()
+    budget, elsewhere = tmp_path / "budget.db", tmp_path / "other" / "b.db"
+    (tmp_path / "cache.db").write_bytes(b"SQLite format 3\0" + bytes(100))  # of another program
+    Ledger(budget).cap("web", epsilon=3, delta=1e-5)
+    Ledger(elsewhere).cap("mail", epsilon=3, delta=1e-5)
+    out = tmp_path / "murmurlog.toml"
+    assert murmurlog.init(log, out=out).answers.ledger == budget
+    murmurlog.init(log, out=out, force=True, ledger=elsewhere)
+    again = murmurlog.init(log, out=out, force=True)
+    assert (again.answers.ledger, again.answers.source_name) == (elsewhere, "mail")
+    Ledger(tmp_path / "more.db").cap("web", epsilon=3, delta=1e-5)
+    with pytest.raises(UsageError, match="several ledgers beside it, budget.db, more.db"):
+        murmurlog.init(log, out=tmp_path / "new.toml")
+    assert not (tmp_path / "murmurlog-ledger.db").exists()
+
+
+def test_two_that_start_at_once_do_not_both_open_a_source(log, tmp_path):
+    out = tmp_path / "murmurlog.toml"
+    with propose(log, out=out) as made:
+        Ledger(tmp_path / "murmurlog-ledger.db").cap("web", epsilon=3, delta=1e-5)
+        with pytest.raises(murmurlog.Refused, match="has no source 'log'; it has 'web'"):
+            write_settings(made, out)
+    assert not out.exists()
+
+
+def test_enter_takes_the_source_that_the_ledger_has(log, tmp_path, monkeypatch):
+    Ledger(tmp_path / "murmurlog-ledger.db").cap("web", epsilon=3, delta=1e-5)
+    monkeypatch.setattr("builtins.input", lambda: "")
+    murmurlog.init(log, out=tmp_path / "murmurlog.toml", yes=False)
+    assert [a.name for a in Ledger(tmp_path / "murmurlog-ledger.db").accounts()] == ["web"]
+
+
+def test_of_several_sources_enter_takes_none(log, tmp_path, monkeypatch, capsys):
+    book = Ledger(tmp_path / "murmurlog-ledger.db")
+    for name in ("mail", "web"):
+        book.cap(name, epsilon=3, delta=1e-5)
+    texts = iter([*[""] * 7, "", "", "2"])
+    monkeypatch.setattr("builtins.input", lambda: next(texts))
+    made = murmurlog.init(log, out=tmp_path / "murmurlog.toml", yes=False)
+    assert made.settings["release"]["source"] == "web"
+    assert list(texts) == []
+    told = capsys.readouterr().err
+    assert told.count("answer with a number from 1 to 2, or with a name") == 2
+    assert "Another name opens one more: only for users that are in none of them" in told
+
+
+def test_a_new_source_is_opened_by_the_name_that_is_typed(log, tmp_path, monkeypatch):
+    book = Ledger(tmp_path / "murmurlog-ledger.db")
+    book.cap("web", epsilon=3, delta=1e-5)
+    texts = iter([*[""] * 7, "WEB", "web-2", "2", ""])  # "WEB" is nearly a known name
+    monkeypatch.setattr("builtins.input", lambda: next(texts))
+    murmurlog.init(log, out=tmp_path / "murmurlog.toml", yes=False)
+    assert {a.name: a.epsilon_cap for a in book.accounts()} == {"web": 3.0, "web-2": 2.0}
 
 
 def test_names_of_sources_come_from_files():

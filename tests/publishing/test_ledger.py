@@ -283,7 +283,7 @@ def test_a_name_that_looks_like_another_opens_no_second_account(twin, book):
     ):
         with pytest.raises(UsageError, match="but it has 'Web search': use that name"):
             use()
-    book.cap("Web search 2", epsilon=1, delta=1e-5)
+    book.cap("Web search 2", epsilon=1, delta=1e-5, new_source=True)
     assert [account.name for account in book.accounts()] == ["Web search", "Web search 2"]
 
 
@@ -368,8 +368,8 @@ def test_a_source_that_is_not_there_is_refused_and_near_names_are_pointed_out(bo
     book.cap("search-2025", epsilon=3, delta=1e-5)
     message = (
         r"there is no source 'serach-2025' in ledger.db; did you mean 'search-2025'\? Nothing was "
-        r"booked.\n.*create it: murmurlog ledger cap serach-2025 --epsilon .* or accept it without a "
-        r"cap: --new-source"
+        r"booked.\n.*create it: murmurlog ledger cap serach-2025 --epsilon .* --new-source, or accept it "
+        r"without a cap: --new-source"
     )
     for use in (
         lambda: book.check("serach-2025", COST),
@@ -384,11 +384,23 @@ def test_a_source_that_is_not_there_is_refused_and_near_names_are_pointed_out(bo
     assert (len(book.accounts()), book.entries()) == (1, [])
     book.reserve("serach-2025", COST, release_id="one", what="x", new_source=True)
     book.reserve("serach-2025", COST, release_id="two", what="x")
-    assert book.similar("search-2025") == ["serach-2025"]
     assert {account.name: account.epsilon for account in book.accounts()} == {
         "search-2025": 0.0,
         "serach-2025": 2.0,
     }
+
+
+def test_a_cap_of_a_misspelled_source_is_refused(book):
+    book.cap("search-2025", epsilon=3, delta=1e-5)
+    with pytest.raises(
+        Refused, match=r"did you mean 'search-2025'\? Nothing was changed.*\n.*--new-"
+    ):
+        book.cap("serach-2025", epsilon=9, delta=1e-5)
+    assert [account.name for account in book.accounts()] == ["search-2025"]
+    book.cap("mail", epsilon=1, delta=1e-5)  # resembles no other
+    book.cap("search-2026", epsilon=1, delta=1e-5, new_source=True)
+    book.cap("search-2026", epsilon=0.5, delta=1e-5)
+    assert [account.epsilon_cap for account in book.accounts()] == [1.0, 3.0, 0.5]
 
 
 def test_a_ledger_that_is_not_there_is_begun_by_a_cap_or_a_new_source_only(book):

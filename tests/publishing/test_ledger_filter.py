@@ -307,11 +307,14 @@ def test_a_private_profile_books_its_noise(book, write_tsv):
     assert 0 < booked.mu2 < mu_of_pure(0.5) ** 2 / 4
     assert booked.keys == 0
     assert booked.distance > 0
-    with pytest.raises(Refused, match="known seed cannot be booked"):
-        survey(
-            log, epsilon=0.5, delta=1e-6, ledger=book.path, source_name="web",
-            entropy=murmurlog.privacy.sampler.SeededEntropy(1),
-        )  # fmt: skip
+    book.cap("sums", epsilon=3, delta=1e-5, rule="sum")
+    for source in ("web", "sums"):
+        with pytest.raises(Refused, match="known seed protects nobody"):
+            survey(
+                log, epsilon=0.5, delta=1e-6, ledger=book.path, source_name=source,
+                entropy=murmurlog.privacy.sampler.SeededEntropy(1),
+            )  # fmt: skip
+    assert len(book.entries()) == 1
 
 
 def test_the_commands_of_a_budget_filter(tmp_path):

@@ -20,6 +20,7 @@ from murmurlog.bundle.files import SUMS
 from murmurlog.bundle.read import read_certificate
 from murmurlog.errors import DiskError, InputError, Refused, UsageError
 from murmurlog.privacy import Guarantee, Loss
+from murmurlog.privacy.sampler import SeededEntropy
 from murmurlog.publishing import release
 from murmurlog.publishing.ledger import Ledger
 from murmurlog.publishing.ledger_file import VERSION
@@ -77,6 +78,31 @@ def states(spec, now=APRIL):
 
 def booked():
     return [(entry.period, entry.state) for entry in Ledger("budget.db").entries()]
+
+
+def test_a_series_on_an_unknown_source_of_a_ledger_is_refused(make):
+    Ledger("budget.db").cap("app", epsilon=3, delta=1e-5)
+    with pytest.raises(Refused, match="budget.db has no source 'web'; it has 'app'"):
+        make()
+    assert not Path("series.toml").exists()
+    assert [account.name for account in Ledger("budget.db").accounts()] == ["app"]
+    said = {"logs": "logs/{period}.tsv", "source_name": "web", "epsilon": 1.0, "delta": 1e-6}
+    init_series(Path("series.toml"), SeriesOptions(**said), new_source=True, reason="other users")
+    assert [account.name for account in Ledger("budget.db").accounts()] == ["app", "web"]
+
+
+def test_a_series_goes_to_the_ledger_that_is_beside_it(make):
+    Ledger("murmurlog-ledger.db").cap("web", epsilon=8, delta=1e-4, rule="filter")
+    assert make().ledger == "murmurlog-ledger.db"
+    assert not Path("budget.db").exists()
+
+
+def test_a_series_with_a_known_seed_is_refused_and_loses_no_period(make):
+    spec = make()
+    with pytest.raises(Refused, match="known seed protects nobody"):
+        run_series(spec, now=APRIL, entropy=SeededEntropy(1))
+    assert booked() == []
+    assert states(spec)["2026-01"] == "due"
 
 
 def test_every_period_that_is_due_is_released_in_order_and_once(make):

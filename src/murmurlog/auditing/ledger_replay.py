@@ -163,7 +163,9 @@ class _Replay:
             shares = (None, 0.5, 0.0) if self.number > 1 else (None, 0.5)
             more["keys_share"] = self.dice.one_of(shares)
             more["pure"] = self.dice.one_of((None, epsilon / 3))
-        change = self.book.cap(name, epsilon=epsilon, delta=delta, rule=rule, **more)
+        change = self.book.cap(
+            name, epsilon=epsilon, delta=delta, rule=rule, new_source=True, **more
+        )
         source = _Source(name=name, rule=rule, epsilon=epsilon, delta=delta)
         if change.limits is not None:
             self._take(source, change.limits, epsilon, delta)

@@ -13,6 +13,8 @@ from murmurlog.cli.completion import completer
 from murmurlog.cli.help_text import WIDTH, Group, GroupedCommand
 from murmurlog.errors import UsageError, did_you_mean
 
+DECISIONS = ("new-source", "same-users")  # about the users of one log
+
 
 class Commands(typer.Typer):
     """Commands whose flags take plain decimals for numbers, without being told one by one."""
@@ -130,6 +132,11 @@ def settings_of(path: Path) -> dict[str, Any]:
             raise UsageError(
                 f"{path.name}: [{section:.60}] is no command of murmurlog."
                 f"{did_you_mean(section, commands)}"
+            )
+        if decided := sorted(set(values) & set(DECISIONS)):
+            raise UsageError(
+                f"{path.name}: [{section}] {decided[0]} is a decision about one command, which no file takes for "
+                f"all later ones: give --{decided[0]} on the command line"
             )
         group = getattr(commands[section], "commands", None)
         members = group or {section: commands[section]}

@@ -74,7 +74,7 @@ class Demo:
             f"  {self.outcome.out}/README.md       what it is, in words",
             f"  {self.outcome.out}/privacy.json    the certificate",
             f"  {self.outcome.out}/data            the tables, as Parquet",
-            f"  murmurlog ledger show --ledger {self.folder}/ledger.db",
+            *[f"  murmurlog ledger show --ledger {self.folder}/ledger.db"] * self.outcome.booked,
             "",
             f"Look at it in a browser: {self.report_page}",
         ]
@@ -84,19 +84,20 @@ class Demo:
 def demo(
     *, out: Path, rows: int, seed: int | None = None, say: Callable[[str], None] = lambda _: None
 ) -> Demo:
-    """Generates a log, releases it under a cap, books and verifies it."""
+    """Generates a log, releases it under a cap, books and verifies it. With a seed nothing is booked."""
     check_target(out)
     say(f"inventing a log of {rows} rows")
     log = synth.invent(rows=rows, seed=1 if seed is None else seed)
     out.mkdir()
     synth.write(log, out / "log.parquet")
-    ledger = out / "ledger.db"
-    Ledger(ledger).cap(SOURCE, epsilon=CAP_EPSILON, delta=CAP_DELTA)
+    ledger = out / "ledger.db" if seed is None else None
+    if ledger is not None:
+        Ledger(ledger).cap(SOURCE, epsilon=CAP_EPSILON, delta=CAP_DELTA)
     outcome = release(
         str(out / "log.parquet"),
         out=out / "bundle",
         ledger=ledger,
-        source_name=SOURCE,
+        source_name=None if ledger is None else SOURCE,
         users=log.users,
         about={"title": "An invented search log", "license": "CC0-1.0"},
         entropy=SystemEntropy() if seed is None else SeededEntropy(seed),

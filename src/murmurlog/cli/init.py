@@ -3,7 +3,7 @@
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -29,6 +29,20 @@ def init(
         "murmurlog.toml"
     ),
     force: Annotated[bool, typer.Option("--force", help="Replace the file of settings.")] = False,
+    ledger: Annotated[
+        Path | None,
+        typer.Option("--ledger", metavar="FILE", help="The ledger. Default: the one beside --out."),
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option("--source", help="The population of users, as the ledger calls it."),
+    ] = None,
+    new_source: Annotated[
+        bool,
+        typer.Option(
+            "--new-source", help="Add a source to a ledger that has others: for other users."
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Look at your log with you, ask what its rows do not say, and write murmurlog.toml."""
@@ -51,10 +65,14 @@ def init(
             tell(_described(proposal))
 
     check_out(out, force=force)
+    flags = {"ledger": ledger, "source_name": name, "new_source": new_source or None}
+    answers: dict[str, Any] = {key: value for key, value in flags.items() if value is not None}
     try:
         with ExitStack() as copies:
             with progress() as say:
-                made = copies.enter_context(propose(source, out=out, say=say))
+                made = copies.enter_context(
+                    propose(source, out=out, asks=not yes, say=say, **answers)
+                )
             if yes:
                 (tell if as_json else show)(_described(made))
             else:

@@ -94,6 +94,10 @@ def ledger_cap(
         str | None,
         typer.Option("--rule", help="How releases add up: sum or filter. Fixed by the first cap."),
     ] = None,
+    new_source: Annotated[
+        bool,
+        typer.Option("--new-source", help="Accept a new name that resembles a known one."),
+    ] = False,
     ledger: LedgerFile = None,
     as_json: Json = False,
 ) -> None:
@@ -101,10 +105,10 @@ def ledger_cap(
     from murmurlog.publishing.ledger import Ledger
 
     book = Ledger(_path(ledger))
-    known = [account.name for account in book.accounts()]
     change = book.cap(
-        name, epsilon=epsilon, delta=delta, rule=rule, **asdict(parts), **asdict(decision)
-    )
+        name, epsilon=epsilon, delta=delta, rule=rule, new_source=new_source, **asdict(parts),
+        **asdict(decision),
+    )  # fmt: skip
     account = book.account(change.source)
     tell(
         f'source "{account.name}" may spend epsilon {epsilon:.4g}, delta {delta:.3g} per unit in all'
@@ -117,9 +121,6 @@ def ledger_cap(
         )
     if not change.changed:
         tell("this is the cap it had: nothing was changed")
-    if account.name not in known and (similar := book.similar(account.name)):
-        names = ", ".join(f'"{each}"' for each in similar)
-        tell(f"note: the source is new, and its name resembles that of {names}")
     if account.limits is not None and not account.fits_limits:
         tell(
             "warning: more than this cap allows is spent already: every further release of this source is "

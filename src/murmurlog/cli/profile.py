@@ -30,6 +30,7 @@ PRIVATE = {
     "ledger": "--ledger",
     "source_name": "--source",
     "new_source": "--new-source",
+    "same_users": "--same-users",
     "out": "--out",
 }
 SHOWN_RANKS = (1, 10, 100, 1000, 10_000, 100_000)

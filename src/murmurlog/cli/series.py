@@ -29,12 +29,21 @@ File = Annotated[
 @series_app.command("init")
 @takes(series=SeriesOptions, decision=Decision)
 def series_init(
-    path: File, series: SeriesOptions, decision: Decision, as_json: Json = False
+    path: File,
+    series: SeriesOptions,
+    decision: Decision,
+    new_source: Annotated[
+        bool,
+        typer.Option(
+            "--new-source", help="Add a source to a ledger that has others: for other users."
+        ),
+    ] = False,
+    as_json: Json = False,
 ) -> None:
     """Write the file of a series, and set the cap of its source if the ledger has none."""
     from murmurlog.publishing.series_init import init_series
 
-    started = init_series(path, series, **asdict(decision))
+    started = init_series(path, series, new_source=new_source, **asdict(decision))
     spec = started.spec
     cap = f'source "{spec.source}": epsilon {spec.epsilon:.4g}, delta {spec.delta:.3g} in all, by the rule filter'
     tell(f"{cap}; " + ("set in " if started.cap_set else "as it was in ") + spec.ledger)
@@ -73,6 +82,13 @@ def series_run(
             help="Release a period that was lost; spends another part of the cap.",
         ),
     ] = None,
+    same_users: Annotated[
+        bool,
+        typer.Option(
+            "--same-users",
+            help="Accept another column of users or times than the source's releases had.",
+        ),
+    ] = False,
     expect: Annotated[
         bool,
         typer.Option("--expect", help="Fail if the log of a period that is over is not there."),
@@ -87,7 +103,7 @@ def series_run(
     with chdir(path.parent):
         with progress() as say:
             run = run_series(
-                spec, once=once, again=again, say=say,
+                spec, once=once, again=again, same_users=same_users, say=say,
                 done=lambda period, outcome: say(f"{period}: published in {outcome.out}"),
             )  # fmt: skip
         for period in run.finished:

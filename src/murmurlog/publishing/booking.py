@@ -1,14 +1,58 @@
-"""A release and the cap of its source: the part it is to spend, and what its certificate states."""
+"""A release and its source in a ledger: what may be booked, which part of the cap, and what its certificate states."""
 
+from pathlib import Path
 from typing import Any
 
-from murmurlog.errors import UsageError
+from murmurlog.counting.holdings import PERIODS
+from murmurlog.errors import Refused, UsageError
+from murmurlog.logs.source import Source
 from murmurlog.privacy import Guarantee, Loss
+from murmurlog.privacy.sampler import Entropy
 from murmurlog.publishing.ledger import Ledger
 from murmurlog.publishing.ledger_filter import amounts_for
 from murmurlog.publishing.ledger_records import Account
 from murmurlog.publishing.plan import Part
-from murmurlog.publishing.request import Budget
+from murmurlog.publishing.request import Booking, Budget
+
+
+def open_ledger(booking: Booking) -> tuple[Ledger | None, str]:
+    """The ledger and the account of a release; neither without the other."""
+    if booking.ledger is None:
+        for flag, value in {
+            "--new-source": booking.new_source,
+            "--same-users": booking.same_users,
+        }.items():
+            if value:
+                raise UsageError(
+                    f"{flag} is about a source of a ledger: give --ledger and --source"
+                )
+        if booking.source_name is not None:
+            raise UsageError("--source names an account of a ledger: give --ledger too")
+        return None, ""
+    if not booking.source_name:
+        raise UsageError(
+            "--ledger needs --source: the name of the population of users this log is about"
+        )
+    return Ledger(Path(booking.ledger)), booking.source_name
+
+
+def unit_columns(unit: str, source: Source, *, windows: bool = False) -> dict[str, str]:
+    """The columns that decide what a unit is, by their roles: of the user, and of the time where that counts.
+
+    Time counts where it cuts units, and where `windows` say from when on rows are read.
+    """
+    timed = windows or unit == "session" or unit in PERIODS
+    roles = () if unit == "row" else ("user", "time") if timed else ("user",)
+    return {role: source.columns[role] for role in roles if role in source.columns}
+
+
+def check_noise(entropy: Entropy, book: Ledger | None) -> None:
+    """Refuses to book noise from a known seed: it protects nobody, whatever is said to be spent."""
+    if entropy.seeded and book is not None:
+        raise Refused(
+            f"noise from a known seed protects nobody, so {book.path.name} cannot book it as private: leave the "
+            "seed or the ledger out. Nothing was booked."
+        )
 
 
 def part_of_cap(budget: Budget, book: Ledger | None, source: str) -> Part | None:

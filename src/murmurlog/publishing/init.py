@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +12,16 @@ from murmurlog.logs.inputs import ArrowStream, LogSource, is_table, local_source
 from murmurlog.logs.inspection.inspect import inspect
 from murmurlog.logs.inspection.trial import try_reading
 from murmurlog.logs.options import SourceOptions
+from murmurlog.publishing.ledger_file import usual_ledger
 from murmurlog.publishing.proposal import (
     LEDGER,
     TOML,
     Answers,
     Proposal,
     check_out,
+    check_source,
+    ledger_of,
+    propose_source,
     write,
 )
 from murmurlog.publishing.questions import Dialog, ask_owner
@@ -40,13 +44,14 @@ def init(
     copied to a private file as a stream. A stream that can be read once is refused: nothing would be
     left to release.
     What is found is for the owner's eyes only. `answers` are what rows do not say: title, publisher,
-    license, users, epsilon, ledger, source_name, cap_epsilon, cap_delta. `yes=False` asks for them at
-    the keyboard. `out=None` writes nothing.
+    license, users, epsilon, ledger, source_name, new_source, cap_epsilon, cap_delta. `yes=False` asks
+    for them at the keyboard. A ledger that has one source keeps to it: another one needs a name and
+    `new_source=True`, which says that it is about other users. `out=None` writes nothing.
     """
     target = None if out is None else Path(out)
     if target is not None:
         check_out(target, force=force)
-    with propose(source, out=target, say=say, **answers) as made:
+    with propose(source, out=target, asks=not yes, say=say, **answers) as made:
         if not yes:
             made = ask_owner(made, Dialog(), say=say)
     return made if target is None else write(made, target, force=force)
@@ -57,10 +62,14 @@ def propose(
     source: LogSource,
     *,
     out: Path | None = None,
+    asks: bool = False,
     say: Callable[[str], None] = lambda _: None,
     **answers: Any,
 ) -> Iterator[Proposal]:
-    """The proposal for a log, which can be read again while the block lasts; writes nothing."""
+    """The proposal for a log, which can be read again while the block lasts; writes nothing.
+
+    Raises if the ledger has several sources and none is named, unless that `asks` the owner later.
+    """
     if unknown := set(answers) - {each.name for each in fields(Answers)}:
         raise UsageError(f"init has no option {', '.join(sorted(unknown))}")
     if is_table(source):
@@ -79,21 +88,24 @@ def propose(
         raise UsageError(
             "init reads a log more than once, and stdin can be read once: save it first"
         )
-    usual: dict[str, Any] = {
-        "title": title,
-        "ledger": (out.parent if out else Path()) / LEDGER,
-        "source_name": name,
-    }
-    if (ledger := answers.get("ledger")) is not None:
-        answers["ledger"] = Path(ledger)
-    said = Answers(**{**usual, **answers})
+    if "ledger" not in answers:
+        # The settings that are replaced name it, or it is beside them.
+        folder = out.parent if out else Path()
+        answers["ledger"] = (out and ledger_of(out)) or usual_ledger(folder, LEDGER)
+    elif answers["ledger"] is not None:
+        answers["ledger"] = Path(answers["ledger"])
+    said = Answers(**{"title": title, **answers})
+    if not said.source_name:
+        said = replace(said, source_name=propose_source(said, name))
+    if said.source_name or not asks:
+        check_source(said)
     with local_source(source, SourceOptions(), say=say) as path:
         say(f"looking at {name_of(path.partition('::')[0]) or shown}")
         found = inspect(path)
         say("reading it as a release would")
         trial = try_reading(found, found.settings, say=say)
         yield Proposal(
-            source=shown, is_table=is_table(source), inspection=found, reading=found.settings,
+            source=shown, name=name, is_table=is_table(source), inspection=found, reading=found.settings,
             trial=trial, answers=said,
         )  # fmt: skip
 

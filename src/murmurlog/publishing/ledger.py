@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 from murmurlog.bundle.keys import normalise, odd_line
 from murmurlog.errors import Refused, UsageError
 from murmurlog.privacy import Amounts, Guarantee, Loss
+from murmurlog.publishing.ledger_columns import check_columns
 from murmurlog.publishing.ledger_file import LedgerFile
 from murmurlog.publishing.ledger_filter import (
     amounts_for,
@@ -66,8 +66,12 @@ class Ledger(LedgerFile):
         pure: float | None = None,
         reason: str | None = None,
         by_whom: str | None = None,
+        new_source: bool = False,
     ) -> CapChange:
         """Sets what may be spent on a source in all; creates the source if there is none.
+
+        A new name that resembles a known one is refused unless `new_source` accepts it: a misspelled
+        name must not open a second budget.
 
         Raising a cap needs a reason. The same cap again changes nothing. A cap below what is spent
         is allowed: every further release is then refused. The first cap fixes the rule, by default
@@ -82,7 +86,12 @@ class Ledger(LedgerFile):
         check_name(source)
         made = _signature(by_whom, reason)
         with self._transaction(write=True) as db:
-            name = known_name(db, source)
+            name, names = known_name(db, source), read_names(db)
+            if name not in names and not new_source and similar_names(name, names):
+                raise Refused(
+                    f"{self._unknown(db, name)} Nothing was changed.\n  For users that no source of this ledger "
+                    "is about, give --new-source."
+                )
             before = read_account(db, name)
             change = _change(before, rule_of(before, rule), epsilon, delta, pure, made)
             if change.rule == FILTER and (change.changed or keys_share is not None):
@@ -168,17 +177,22 @@ class Ledger(LedgerFile):
         loss: Loss | None = None,
         distance: float = 0.0,
         step: Step | None = None,
+        columns: Mapping[str, str] | None = None,
+        same_users: bool = False,
     ) -> Account:
         """Raises Refused unless the cost fits; books nothing.
 
         A source that the ledger does not have is refused unless `new_source` accepts it. `loss` and the
         `distance` of the sampler count under the rule filter; without a loss the cost counts as (epsilon,
         delta) of which no more is known. `step` is the place of the release in a series, if it is of one.
+        `columns` are those of the log that decide what a unit is, by their roles. Others than those that
+        are booked are refused unless the owner says with `same_users` that they mean the same.
         """
         check_name(source)
         with self._transaction() as db:
             name = known_name(db, source)
             check_step(read_entries(db), name, step)
+            check_columns(read_entries(db), name, columns or {}, same_users)
             account, _ = self._fits(db, name, cost, new_source, loss, distance)
             return account
 
@@ -194,17 +208,20 @@ class Ledger(LedgerFile):
         loss: Loss | None = None,
         distance: float = 0.0,
         step: Step | None = None,
+        columns: Mapping[str, str] | None = None,
+        same_users: bool = False,
     ) -> Account:
         """Books the cost as spent, or raises Refused. Returns the account as it was before."""
         check_name(source)
         with self._transaction(write=True, make=new_source) as db:
             name = known_name(db, source)
             check_step(read_entries(db), name, step)
+            check_columns(read_entries(db), name, columns or {}, same_users)
             before, amounts = self._fits(db, name, cost, new_source, loss, distance)
             _open_source(db, name)
             db.execute(
                 "INSERT INTO entries VALUES (?, ?, 'reserved', ?, ?, ?, ?, ?, ?, NULL, ?, ?, ?, ?, ?, NULL, "
-                "NULL, ?, ?, NULL)",
+                "NULL, ?, ?, NULL, ?, ?)",
                 (
                     release_id,
                     name,
@@ -218,6 +235,7 @@ class Ledger(LedgerFile):
                     *(amounts or (None,) * len(Amounts._fields)),
                     step and step.series,
                     step and step.period,
+                    *((columns or {}).get(role) for role in ("user", "time")),
                 ),
             )
         return before
@@ -295,10 +313,12 @@ class Ledger(LedgerFile):
                 raise UsageError(self._unknown(db, name))
             return read_account(db, name)
 
-    def similar(self, source: str) -> list[str]:
-        """The other sources whose names resemble this one."""
+    def known(self, source: str) -> Account | None:
+        """The account of a source, if there is one; raises UsageError if it has nearly this name."""
+        check_name(source)
         with self._transaction() as db:
-            return similar_names(source, read_names(db))
+            name = known_name(db, source)
+            return read_account(db, name) if name in read_names(db) else None
 
     def _fits(
         self,
@@ -319,10 +339,11 @@ class Ledger(LedgerFile):
             )
         account, required = read_account(db, source), requires_cap(db)
         if source not in read_names(db) and not new_source:
+            new = " --new-source" * bool(similar_names(source, read_names(db)))
             accept = "" if required else ", or accept it without a cap: --new-source"
             raise Refused(
                 f"{self._unknown(db, source)} Nothing was booked.\n  For users that no source "
-                f"of this ledger is about, create it: {self._cap_command(source)}{accept}"
+                f"of this ledger is about, create it: {self._cap_command(source)}{new}{accept}"
             )
         if required and account.epsilon_cap is None:
             raise Refused(
@@ -471,22 +492,3 @@ def committing(
             with suppress(Refused):
                 book.reopen(release_id)
         raise
-
-
-def opened(
-    ledger: str | Path | None, source_name: str | None, *, new_source: bool = False
-) -> tuple[Ledger | None, str]:
-    """The ledger and the account of a release; neither without the other."""
-    if ledger is None:
-        if new_source:
-            raise UsageError(
-                "--new-source is about a source of a ledger: give --ledger and --source"
-            )
-        if source_name is not None:
-            raise UsageError("--source names an account of a ledger: give --ledger too")
-        return None, ""
-    if not source_name:
-        raise UsageError(
-            "--ledger needs --source: the name of the population of users this log is about"
-        )
-    return Ledger(Path(ledger)), source_name

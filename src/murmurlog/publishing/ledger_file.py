@@ -18,7 +18,7 @@ from murmurlog.errors import Refused, UsageError
 
 WAIT_SECONDS = 30
 APPLICATION_ID = 0x6D75726D  # "murm", in the file's header
-VERSION = 5  # user_version in the file's header; ledgers of version 1 have 0 there
+VERSION = 6  # user_version in the file's header; ledgers of version 1 have 0 there
 # A cap's history is the cap: the last row of a source holds. The rule by which releases of a source
 # add up is part of its cap, and so are the limits of a budget filter, which are stored and not
 # computed again. Histories are append-only, for other programs, too.
@@ -63,6 +63,10 @@ BUNDLES = tuple(f"ALTER TABLE entries ADD COLUMN {name} TEXT" for name in ("bund
 SERIES = tuple(
     f"ALTER TABLE entries ADD COLUMN {name} TEXT" for name in ("series", "period", "placed_at")
 )
+# Of the log, the columns that say who a unit belongs to and, where time has a part in it, when.
+COLUMNS = tuple(
+    f"ALTER TABLE entries ADD COLUMN {name} TEXT" for name in ("user_column", "time_column")
+)
 # From each version to the next one.
 UPGRADES = {
     1: (
@@ -81,6 +85,7 @@ UPGRADES = {
     2: FILTER,
     3: BUNDLES,
     4: SERIES,
+    5: COLUMNS,
 }
 SEALED = {
     1: ("sources", "entries"),
@@ -88,6 +93,7 @@ SEALED = {
     3: ("sources", "entries", "cap_history", "requirement_history"),
     4: ("sources", "entries", "cap_history", "requirement_history"),
     5: ("sources", "entries", "cap_history", "requirement_history"),
+    6: ("sources", "entries", "cap_history", "requirement_history"),
 }
 
 
@@ -219,6 +225,29 @@ class LedgerFile:
         )
 
 
+def usual_ledger(folder: Path, name: str) -> Path:
+    """The ledger of a folder if none is named: of this name, or else the one that is there.
+
+    Users must not get a second budget because two commands call their files differently.
+    """
+    others = [path for path in sorted(folder.glob("*.db")) if _is_ledger(path)]
+    if not others or (folder / name).exists():
+        return folder / name
+    if len(others) > 1:
+        listed = ", ".join(path.name for path in others)
+        raise UsageError(f"there are several ledgers beside it, {listed}: name one with --ledger")
+    return others[0]
+
+
+def _is_ledger(path: Path) -> bool:
+    """Whether a file has the header of a ledger."""
+    try:
+        with path.open("rb") as file:
+            return file.read(72)[68:] == APPLICATION_ID.to_bytes(4)
+    except OSError:
+        return False
+
+
 def _copy(db: sqlite3.Connection) -> sqlite3.Connection:
     """A copy in memory."""
     copy = sqlite3.connect(":memory:", isolation_level=None)
@@ -253,7 +282,7 @@ def _create(db: sqlite3.Connection) -> None:
     """The tables of a new ledger."""
     db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     db.execute(f"PRAGMA user_version = {VERSION}")
-    for statement in (*SCHEMA, *FILTER, *BUNDLES, *SERIES):
+    for statement in (*SCHEMA, *FILTER, *BUNDLES, *SERIES, *COLUMNS):
         db.execute(statement)
     _seal(db)
 

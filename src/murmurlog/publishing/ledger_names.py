@@ -6,11 +6,12 @@ import unicodedata
 from collections.abc import Sequence
 
 from murmurlog.bundle.keys import normalise, odd_line
-from murmurlog.errors import UsageError
+from murmurlog.errors import Refused, UsageError
 from murmurlog.publishing.ledger_records import read_names
 
 LIKE = 0.65  # difflib's ratio from which two names count as similar
 MOST_NAMES = 3  # of known sources in a message
+MOST_LISTED = 10  # the same, where the owner has to choose one
 
 
 def check_name(source: str) -> None:
@@ -37,6 +38,22 @@ def known_name(db: sqlite3.Connection, source: str) -> str:
             "two sources must differ in more than case, spaces and forms of letters."
         )
     return new
+
+
+def check_new(source: str, names: Sequence[str], *, ledger: str) -> None:
+    """Refuses a source beside those that a ledger has: users of one of them need no second budget."""
+    if names:
+        raise Refused(
+            f"{ledger} has no source {source!r:.60}; it has {list_names(names)}. A new source has a budget of its "
+            "own, so\n  it must be about other users. Name the source of these users with --source, or give "
+            "--new-source."
+        )
+
+
+def list_names(names: Sequence[str]) -> str:
+    """Names of sources in a message."""
+    more = [f"{len(names) - MOST_LISTED} more"] if len(names) > MOST_LISTED else []
+    return ", ".join([f"{name!r:.60}" for name in names[:MOST_LISTED]] + more)
 
 
 def similar_names(source: str, names: Sequence[str]) -> list[str]:

@@ -42,11 +42,20 @@ class Entry:
     series: str | None = None  # this and the next two: of a release of a series
     period: str | None = None
     placed_at: str | None = None  # when its runner saw the bundle in its place
+    # The columns of the log that decide what a unit is; None: they have no part in it, or were not recorded.
+    user_column: str | None = None
+    time_column: str | None = None
 
     @property
     def amounts(self) -> Amounts | None:
         """What it books under the rule filter; None if it was booked under the rule sum."""
         return _amounts(self)
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The known ones of these columns, by their roles."""
+        named = {"user": self.user_column, "time": self.time_column}
+        return {role: column for role, column in named.items() if column is not None}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,6 +18,7 @@ from murmurlog.charts import html
 from murmurlog.errors import DiskError, UsageError
 from murmurlog.privacy import Amounts, Guarantee
 from murmurlog.publishing.ledger import Ledger
+from murmurlog.publishing.ledger_columns import columns_of
 from murmurlog.publishing.ledger_filter import left_in_words, percent, spent_in_words
 from murmurlog.publishing.ledger_records import FILTER, Account, CapChange, Contents, Entry
 
@@ -148,6 +149,9 @@ def as_text(contents: Contents, name: str) -> str:
 def _facts(account: Account, entries: Sequence[Entry]) -> Iterator[tuple[str, str]]:
     """The state of a source: what it protects, its cap, what is spent and left."""
     yield "per", _unit(account)
+    for role in ("user", "time"):
+        if columns := columns_of(entries, role):
+            yield f"{role}s", f"in column {_columns(columns)}"
     capped = account.epsilon_cap is not None
     yield "cap", _pair(account.epsilon_cap, account.delta_cap) if capped else "none"
     if account.rule == FILTER:
@@ -192,6 +196,12 @@ def _left(account: Account) -> str:
 
 def _unit(account: Account) -> str:
     return "-" if account.unit is None else f"{account.unit} ({account.neighbours})"
+
+
+def _columns(names: Sequence[str]) -> str:
+    """The columns of one role; all but the first were booked because the owner said that they mean the same."""
+    first, *others = (f"{name!r:.80}" for name in names)
+    return f"{first}; the same by the owner's word: {', '.join(others)}" if others else first
 
 
 def _pair(epsilon: float | None, delta: float | None) -> str:
@@ -283,6 +293,9 @@ def _label(account: Account, entries: Sequence[Entry]) -> Iterator[tuple[str, st
         other = "without it" if account.neighbours == "add-remove" else "with another in its place"
         what = f"Protects all of one {_base(account)}: a log with it is compared with one {other}."
         yield "Unit", _unit(account), what
+    for role in ("user", "time"):
+        if columns := columns_of(entries, role):
+            yield f"{role.title()}s", "", f"In column {_columns(columns)}."
     if account.epsilon_cap is None:
         yield "Cap", "none", "Releases are booked and never refused for their cost."
     else:

@@ -4,8 +4,9 @@ import json
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from murmurlog.bundle.certificate import (
     ABOUT,
@@ -25,11 +26,10 @@ from murmurlog.logs.state import UNITS as STATE_UNITS
 from murmurlog.logs.state import State
 from murmurlog.mechanisms import Asked, View, named
 from murmurlog.privacy import Guarantee, Loss, join_losses
-from murmurlog.privacy.sampler import Entropy
-from murmurlog.publishing.booking import part_of_cap
+from murmurlog.publishing.booking import open_ledger, part_of_cap, unit_columns
 from murmurlog.publishing.claims import check_delta, check_guarantee, check_pdp
 from murmurlog.publishing.earlier import Earlier, find_earlier
-from murmurlog.publishing.ledger import Ledger, committing, opened
+from murmurlog.publishing.ledger import Ledger, committing
 from murmurlog.publishing.ledger_records import Account
 from murmurlog.publishing.options import bounds_of, chosen_options, prepare_options
 from murmurlog.publishing.plan import (
@@ -67,7 +67,6 @@ class Prepared:
     earlier: Earlier  # what the source published before and this release counts again
     windows: Windows
     state: State | None = None
-    limited: bool = False  # whether its source is accounted by the rule filter
     # Whether a bundle was put to a URI; None while it is being put there, and if nobody can say.
     sent: list[bool | None] = field(default_factory=list)
 
@@ -117,14 +116,6 @@ class Prepared:
             return bool(stated["release_id"] == self.release_id)
         return False
 
-    def check_entropy(self, entropy: Entropy) -> None:
-        """Refuses noise from a known seed on a source whose limits count noise."""
-        if entropy.seeded and self.limited:
-            raise Refused(
-                f'source "{self.account}" is accounted by the rule filter, which counts noise, and noise from '
-                "a known seed is none: leave the seed or the ledger out"
-            )
-
     @property
     def loss(self) -> Loss:
         """What all tables cost together."""
@@ -145,9 +136,26 @@ class Prepared:
         return self.book.reserve(
             self.account, self.total, release_id=self.release_id, what=what,
             title=(self.request.statements.about or {}).get("title", ""),
-            new_source=self.request.booking.new_source, loss=self.loss, distance=self.distance,
-            step=self.request.step,
+            **self._booking,
         )  # fmt: skip
+
+    def check_booking(self) -> None:
+        """Raises unless the ledger, if there is one, would book the cost."""
+        if self.book is not None:
+            self.book.check(self.account, self.total, **self._booking)
+
+    @property
+    def _booking(self) -> dict[str, Any]:
+        """What decides whether the ledger books the cost."""
+        booking, unit = self.request.booking, self.request.budget.unit
+        return {
+            "columns": unit_columns(unit, self.source, windows=self.windows.stated is not None),
+            "new_source": booking.new_source,
+            "same_users": booking.same_users,
+            "loss": self.loss,
+            "distance": self.distance,
+            "step": self.request.step,
+        }
 
 
 def prepare(request: ReleaseRequest, copies: ExitStack, say: Callable[[str], None]) -> Prepared:
@@ -188,7 +196,7 @@ def prepare(request: ReleaseRequest, copies: ExitStack, say: Callable[[str], Non
     )
     chosen = prepare_options(chosen, asked, log=found.files)
     booking = request.booking
-    book, account = opened(booking.ledger, booking.source_name, new_source=booking.new_source)
+    book, account = open_ledger(booking)
     earlier = find_earlier(
         content.after, by_table, book=book, source=account, unit=budget.unit,
         neighbours=budget.neighbours, reading=reading, say=say,
@@ -229,13 +237,8 @@ def prepare(request: ReleaseRequest, copies: ExitStack, say: Callable[[str], Non
         release_id=secrets.token_hex(16), earlier=earlier,
         windows=windows, state=_state(request, by_table, reading),
     )  # fmt: skip
-    if book is None:
-        return prepared
-    known = book.check(
-        account, total, new_source=booking.new_source,
-        loss=prepared.loss, distance=prepared.distance, step=request.step,
-    )  # fmt: skip
-    return replace(prepared, limited=known.limits is not None)
+    prepared.check_booking()
+    return prepared
 
 
 def _check_statements(request: ReleaseRequest) -> None:

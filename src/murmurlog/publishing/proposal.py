@@ -8,6 +8,7 @@ declared must be public.
 import json
 import os
 import shlex
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from murmurlog.errors import InputError, UsageError
 from murmurlog.logs.inspection.inspect import Column, Inspection
 from murmurlog.logs.inspection.trial import Trial
 from murmurlog.publishing.ledger import Ledger
-from murmurlog.publishing.ledger_names import check_name
+from murmurlog.publishing.ledger_names import check_name, check_new, list_names
 from murmurlog.publishing.ledger_records import Account
 
 TOML = "murmurlog.toml"
@@ -38,7 +39,8 @@ class Answers:
     users: int | None = None  # publicly known, at most so many
     epsilon: float = EPSILON  # of each release
     ledger: Path | None = None  # None: releases are not booked
-    source_name: str = ""  # of the population of users, in the ledger
+    source_name: str = ""  # of the population of users, in the ledger; empty: not decided yet
+    new_source: bool = False  # whether no source that the ledger has is about these users
     cap_epsilon: float = CAP_EPSILON  # of all releases
     cap_delta: float | None = None  # None: by the number of users
 
@@ -49,7 +51,8 @@ class Answers:
         if not 0 < self.epsilon < float("inf"):
             raise UsageError(f"epsilon is above 0 and finite, not {self.epsilon}")
         if self.ledger is not None:
-            check_name(self.source_name)
+            if self.source_name:
+                check_name(self.source_name)
             if self.epsilon > self.cap_epsilon:
                 raise UsageError(
                     f"epsilon {self.epsilon:g} of a release exceeds the cap of all releases, "
@@ -83,6 +86,7 @@ class Proposal:
     """
 
     source: str  # as the owner gave it; of an object, its kind
+    name: str  # for a source in the ledger, if there is none yet
     is_table: bool = False  # an object with its rows
     inspection: Inspection  # of the source, or of a copy of it
     reading: Mapping[str, Any]  # the reader's options by keyword
@@ -252,6 +256,15 @@ def _key(name: str) -> str:
     return name if name.isidentifier() and name.isascii() else json.dumps(name)
 
 
+def ledger_of(settings: Path) -> Path | None:
+    """The ledger that a file of settings names, if there is one."""
+    try:
+        stated = tomllib.loads(settings.read_text(encoding="utf-8"))["release"]["ledger"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
+    return Path(stated) if isinstance(stated, str) else None
+
+
 def check_out(out: Path, *, force: bool) -> None:
     """Raises unless the settings can be written there."""
     if out.suffix != ".toml":
@@ -268,12 +281,44 @@ def check_out(out: Path, *, force: bool) -> None:
         )
 
 
+def sources_in(said: Answers) -> list[str]:
+    """The name of every source of the ledger; raises if the ledger is unusable."""
+    return [] if said.ledger is None else [each.name for each in Ledger(said.ledger).accounts()]
+
+
 def account_of(said: Answers) -> Account | None:
     """The account of the source in the ledger, if there is one; raises if the ledger is unusable."""
-    if said.ledger is None:
+    if said.ledger is None or not said.source_name:
         return None
-    accounts = Ledger(said.ledger).accounts()
-    return next((each for each in accounts if each.name == said.source_name), None)
+    return Ledger(said.ledger).known(said.source_name)
+
+
+def propose_source(said: Answers, name: str) -> str:
+    """The source to propose: the one that the ledger has, so that its users get no second budget.
+
+    Of a ledger without sources, or if the users are new, the name; of several sources none: empty.
+    """
+    names = sources_in(said)
+    if not names or said.new_source:
+        return said.source_name or name
+    if account := account_of(said):
+        return account.name
+    return names[0] if len(names) == 1 else ""
+
+
+def check_source(said: Answers) -> None:
+    """Refuses another source in a ledger that has some, unless the owner says that its users are others."""
+    account = account_of(said)  # raises for a name that is nearly a known one
+    if said.ledger is None or said.new_source or account is not None:
+        return
+    names = sources_in(said)
+    if said.source_name:
+        check_new(said.source_name, names, ledger=said.ledger.name)
+    else:
+        raise UsageError(
+            f"{said.ledger.name} has {len(names)} sources: {list_names(names)}. Name the one that these users are "
+            "in with --source; if they are in\n  none of them, give --new-source."
+        )
 
 
 def write(proposal: Proposal, out: Path, *, force: bool = False) -> Proposal:
@@ -285,13 +330,15 @@ def write(proposal: Proposal, out: Path, *, force: bool = False) -> Proposal:
     if proposal.trial.failure:
         raise InputError(proposal.trial.failure)
     said, made = proposal.answers, replace(proposal, out=out)
+    check_source(said)
     account = account_of(said)
     with scratch(out.parent) as folder:
         new = folder / out.name
         new.write_text(made.toml(), encoding="utf-8")
         if said.ledger is not None and (account is None or account.epsilon_cap is None):
             Ledger(said.ledger).cap(
-                said.source_name, epsilon=said.cap_epsilon, delta=said.whole_delta
-            )
+                said.source_name, epsilon=said.cap_epsilon, delta=said.whole_delta,
+                new_source=said.new_source,
+            )  # fmt: skip
         settle(new, out)
     return made

@@ -15,7 +15,13 @@ from murmurlog.logs.encodings import check_encoding
 from murmurlog.logs.inspection.inspect import inspect
 from murmurlog.logs.inspection.trial import try_reading
 from murmurlog.logs.times import check_time_format
-from murmurlog.publishing.proposal import Answers, Proposal, account_of
+from murmurlog.publishing.proposal import (
+    Answers,
+    Proposal,
+    account_of,
+    propose_source,
+    sources_in,
+)
 
 
 class Dialog:
@@ -31,7 +37,8 @@ class Dialog:
 
     def ask(self, question: str, default: str) -> str:
         """The answer, without white space around it; the default if there is none."""
-        print(f"{question} [{default}]: ", end="", file=sys.stderr, flush=True)
+        proposal = f" [{default}]" if default else ""
+        print(f"{question}{proposal}: ", end="", file=sys.stderr, flush=True)
         try:
             return input().strip() or default
         except EOFError:
@@ -85,7 +92,7 @@ def ask_owner(
         made = _change(made, dialog, say)
         dialog.show(made)
     dialog.tell("What follows the rows do not say. Enter takes the proposal; - leaves it out.")
-    return replace(made, answers=_ask_answers(made.answers, dialog))
+    return replace(made, answers=_ask_answers(made.answers, made.name, dialog))
 
 
 def _settle(made: Proposal, dialog: Dialog, say: Callable[[str], None]) -> Proposal:
@@ -166,7 +173,7 @@ def _ask_column(made: Proposal, role: str, dialog: Dialog) -> str:
     return str(dialog.value(f"Column of the {role}", default, read))
 
 
-def _ask_answers(said: Answers, dialog: Dialog) -> Answers:
+def _ask_answers(said: Answers, source_name: str, dialog: Dialog) -> Answers:
     """What the rows do not say, as the owner answers."""
     for name, question in {
         "title": "Title",
@@ -183,8 +190,7 @@ def _ask_answers(said: Answers, dialog: Dialog) -> Answers:
     said = _ask(said, dialog, "ledger", "Ledger file", str(said.ledger or "-"), _path)
     if said.ledger is None:
         return said
-    name = "Name of the source (the population of users)"
-    said = _ask(said, dialog, "source_name", name, said.source_name, str)
+    said = _ask_source(said, propose_source(said, source_name), dialog)
     if (account := account_of(said)) and account.epsilon_cap is not None:
         dialog.tell(f"The ledger has a cap for {said.source_name}, which stays as it is.")
         return said
@@ -198,6 +204,33 @@ def _ask_answers(said: Answers, dialog: Dialog) -> Answers:
         f"{said.whole_delta:g}",
         read_number,
     )
+
+
+def _ask_source(said: Answers, proposal: str, dialog: Dialog) -> Answers:
+    """The answers with the source: one that the ledger has, or a new one whose name the owner types."""
+    names = sources_in(said)
+    if names:
+        dialog.tell(
+            f"{said.ledger} has a budget for each of these sources. Another name opens one more: only for users "
+            "that are in none of them."
+        )
+    for number, name in enumerate(names, 1):
+        dialog.tell(f"  {number}  {name}")
+
+    def read(text: str) -> Answers:
+        if text not in names and text.isdecimal() and 1 <= int(text) <= len(names):
+            text = names[int(text) - 1]
+        if not text:
+            raise UsageError(f"answer with a number from 1 to {len(names)}, or with a name")
+        named = replace(said, source_name=text)
+        account = account_of(named)
+        if account is not None:
+            return replace(named, source_name=account.name, new_source=False)
+        return replace(named, new_source=bool(names))
+
+    question = "Name of the source (the population of users)"
+    answers: Answers = dialog.value(question, proposal, read)
+    return answers
 
 
 def _ask(

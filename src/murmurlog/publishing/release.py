@@ -30,7 +30,7 @@ from murmurlog.logs.inputs import LogSource
 from murmurlog.logs.log import Log
 from murmurlog.privacy import Guarantee
 from murmurlog.privacy.sampler import Entropy, SystemEntropy
-from murmurlog.publishing.booking import state_booking
+from murmurlog.publishing.booking import check_noise, state_booking
 from murmurlog.publishing.plan import (
     Plan,
     drawn_with,
@@ -128,7 +128,7 @@ def _carry_out(
     request: ReleaseRequest, copies: ExitStack, *, entropy: Entropy, say: Callable[[str], None]
 ) -> Outcome:
     asked = prepare(request, copies, say)
-    asked.check_entropy(entropy)
+    check_noise(entropy, asked.book)
     if request.dry_run:
         return _outcome(asked)
     with spending(asked.spending()):

@@ -211,6 +211,14 @@ class Booking:
             help="Accept a source that the ledger does not have yet.", switch=True, variable=False
         ),
     ] = False
+    same_users: Annotated[
+        bool,
+        Option(
+            help="Accept another column of users or times than the source's releases had.",
+            switch=True,
+            variable=False,
+        ),
+    ] = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import takewhile
 from pathlib import Path
@@ -121,6 +121,7 @@ class _Opened:
     spec: Spec
     book: Ledger
     account: Account
+    same_users: bool = False  # the owner's word, for releases of this run
 
     def entries(self) -> list[Entry]:
         """The bookings of the series, oldest first."""
@@ -224,6 +225,7 @@ def run_series(
     *,
     once: bool = False,
     again: str | None = None,
+    same_users: bool = False,
     now: datetime | None = None,
     entropy: Entropy | None = None,
     say: Callable[[str], None] = lambda _: None,
@@ -232,9 +234,10 @@ def run_series(
     """Releases every period that is due, in order; `done` is called after each.
 
     `once`: one period only. `again` names a period that was lost, for which another part of the cap is
-    spent. A run that finds a period lost does nothing more, so that the owner may decide first.
+    spent. `same_users` accepts another column of users or times than earlier releases had. A run that
+    finds a period lost does nothing more, so that the owner may decide first.
     """
-    opened = _open(spec)
+    opened = replace(_open(spec), same_users=same_users)
     repeated = None if again is None else Period.parse(again, spec.first.kind)
     with _lock(opened) as mine:
         if not mine:
@@ -313,7 +316,7 @@ def _request(
         }
     return ReleaseRequest.of(
         source, out=spec.bundle(period), tables=spec.tables, of_cap=1 / spec.releases,
-        ledger=spec.ledger, source_name=spec.source,
+        ledger=spec.ledger, source_name=spec.source, same_users=opened.same_users,
         step=Step(series=spec.name, period=str(period), again=again), **keywords,
     )  # fmt: skip
 

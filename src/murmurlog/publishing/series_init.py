@@ -1,13 +1,16 @@
 """Starts a series: checks its description against the ledger, sets the cap, writes the file."""
 
-from contextlib import chdir, suppress
+from contextlib import chdir
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from murmurlog.errors import UsageError
 from murmurlog.publishing.ledger import Ledger
+from murmurlog.publishing.ledger_file import usual_ledger
+from murmurlog.publishing.ledger_names import check_new
 from murmurlog.publishing.ledger_records import FILTER
 from murmurlog.publishing.series_spec import (
+    LEDGER,
     SeriesOptions,
     Spec,
     check_spec_target,
@@ -26,18 +29,27 @@ class Started:
 
 
 def init_series(
-    path: Path, said: SeriesOptions, *, reason: str | None = None, by_whom: str | None = None
+    path: Path,
+    said: SeriesOptions,
+    *,
+    new_source: bool = False,
+    reason: str | None = None,
+    by_whom: str | None = None,
 ) -> Started:
-    """Writes the file of a series, which must not exist, and sets the cap of its source if it has none."""
+    """Writes the file of a series, which must not exist, and sets the cap of its source if it has none.
+
+    A ledger that has sources gets another one only if `new_source` says that it is about other users.
+    """
     check_spec_target(path)
+    if said.ledger is None:
+        said = replace(said, ledger=usual_ledger(path.parent, LEDGER).name)
     spec = spec_of(said)
     with chdir(path.parent):
         book = Ledger(spec.ledger)
-        account = None
-        with suppress(
-            UsageError
-        ):  # there is none; a name that is nearly a known one is refused below
-            account = book.account(spec.source)
+        account = book.known(spec.source)
+        if account is None and not new_source:
+            names = [each.name for each in book.accounts()]
+            check_new(spec.source, names, ledger=book.path.name)
         has_cap = account is not None and account.epsilon_cap is not None
         if account is not None and has_cap:
             cap = account.epsilon_cap, account.delta_cap
@@ -68,7 +80,7 @@ def init_series(
         else:
             book.cap(
                 spec.source, epsilon=said.epsilon, delta=said.delta, rule=FILTER, reason=reason,
-                by_whom=by_whom,
+                by_whom=by_whom, new_source=new_source,
             )  # fmt: skip
         series = [entry.series for entry in book.entries(spec.source) if entry.series]
     write_spec(spec, path)

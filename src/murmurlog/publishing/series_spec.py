@@ -23,10 +23,22 @@ from murmurlog.publishing.series_periods import FORMS, Period
 
 RELEASES = {"month": 12, "week": 52, "day": 365}  # a year's
 ALL, OWN = "all", "period"  # what keys are selected from
+LEDGER = "budget.db"
 LOOKED_AT = 1000  # periods whose paths must differ
 # What a series says for each of its releases.
 SET_BY_SERIES = (
-    *("out", "ledger", "source", "new-source", "epsilon", "delta", "of-cap", "tables", "after"),
+    *(
+        "out",
+        "ledger",
+        "source",
+        "new-source",
+        "same-users",
+        "epsilon",
+        "delta",
+        "of-cap",
+        "tables",
+        "after",
+    ),
     *("select-from", "count-from", "dry-run", "json"),
 )
 
@@ -76,7 +88,10 @@ class SeriesOptions:
         ),
     ] = ()
     out: Annotated[str, Option(help="The bundle of a period.", variable=False)] = "bundles/{period}"
-    ledger: Annotated[str, Option(help="The ledger file.", variable=False)] = "budget.db"
+    ledger: Annotated[
+        str | None,
+        Option(help="The ledger file. Default: the one beside SPEC, or budget.db.", variable=False),
+    ] = None
     source_name: Annotated[
         str | None,
         Option(
@@ -273,7 +288,7 @@ def spec_of(said: SeriesOptions, *, now: datetime | None = None) -> Spec:
         first=Period.parse(said.first, said.period) if said.first else over,
         last=Period.parse(said.last, said.period) if said.last else None,
         skip=tuple(Period.parse(each, said.period) for each in said.skip),
-        out=said.out, ledger=said.ledger, source=said.source_name,
+        out=said.out, ledger=said.ledger or LEDGER, source=said.source_name,
         epsilon=said.epsilon or 0.0, delta=said.delta or 0.0,
         releases=RELEASES[said.period] if said.releases is None else said.releases,
         tables=tuple(said.tables), select=said.select, after=said.after,

@@ -525,8 +525,8 @@ def test_a_cap_refuses_before_a_row_is_read(place, tmp_path, monkeypatch):
     book = Ledger(tmp_path / "l.db")
     book.cap("web", epsilon=0.5, delta=1e-5)
     monkeypatch.setattr(
-        "murmurlog.publishing.planning.private_profile.find",
-        lambda *_, **__: pytest.fail("was looked at"),
+        "murmurlog.publishing.planning.private_profile.connect",
+        lambda *_, **__: pytest.fail("was read"),
     )
     with pytest.raises(Refused, match=r"costs epsilon 1 per user .* 0\.5 is left"):
         survey(

@@ -17,14 +17,15 @@ from murmurlog.bundle.scratch import scratch, settle
 from murmurlog.bundle.write import check_target
 from murmurlog.counting.bound import choose_way
 from murmurlog.counting.items import check
-from murmurlog.errors import DiskError, Refused, UsageError
+from murmurlog.errors import DiskError, UsageError
 from murmurlog.logs.engines.duckdb import check_memory, connect
 from murmurlog.logs.inputs import LogSource, local_source
 from murmurlog.logs.options import ReadOptions
 from murmurlog.logs.reading import Reading
 from murmurlog.logs.source import find
 from murmurlog.privacy.sampler import Entropy, SystemEntropy, sampler_distance
-from murmurlog.publishing.ledger import committing, opened
+from murmurlog.publishing.booking import check_noise, open_ledger, unit_columns
+from murmurlog.publishing.ledger import committing
 from murmurlog.publishing.plan import DELTA
 from murmurlog.publishing.planning.outline import Outline, measure
 from murmurlog.publishing.planning.outline_counts import check_kind, count
@@ -133,19 +134,20 @@ def _carry_out(
     )
     guarantee = noise.guarantee(epsilon=privacy.epsilon, unit=unit, neighbours=neighbours)
     booking = request.booking
-    book, name = opened(booking.ledger, booking.source_name, new_source=booking.new_source)
+    book, name = open_ledger(booking)
+    check_noise(entropy, book)
     reading = Reading.of(read)
+    path = copies.enter_context(local_source(request.source, read, say=say))
+    found = find(path, read)
     cost: dict[str, Any] = {
         "loss": noise.loss(neighbours=neighbours),
         "distance": sampler_distance(noise.largest()),
         "new_source": booking.new_source,
+        "same_users": booking.same_users,
+        "columns": unit_columns(unit, found),
     }
     if book:
-        account = book.check(name, guarantee, **cost)
-        if account.limits is not None and entropy.seeded:
-            raise Refused(f'noise from a known seed cannot be booked on source "{name}"')
-    path = copies.enter_context(local_source(request.source, read, say=say))
-    found = find(path, read)
+        book.check(name, guarantee, **cost)
     check(found, kind=kind, unit=unit)
     way = choose_way(request.profile.bound, timed="time" in found.columns)
     reading.check(found)
