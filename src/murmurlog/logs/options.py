@@ -6,7 +6,14 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from murmurlog.bundle.canonical import check_keys
-from murmurlog.bundle.options import Option, read_list, read_number, read_pairs, read_repeated
+from murmurlog.bundle.options import (
+    Group,
+    Option,
+    read_list,
+    read_number,
+    read_pairs,
+    read_repeated,
+)
 from murmurlog.errors import UsageError
 from murmurlog.logs.delimiters import check_delimiter
 from murmurlog.logs.encodings import check_encoding
@@ -21,7 +28,7 @@ FORMATS = ("csv", "tsv", "jsonl", "json", "parquet")
 
 
 @dataclass(frozen=True, kw_only=True)
-class SourceOptions:
+class SourceOptions(Group):
     """What a file is, where its name and header do not say it."""
 
     columns: Annotated[
@@ -47,7 +54,7 @@ class SourceOptions:
         str | None, Option(help="Of times in text that are not ISO 8601: '%d.%m.%Y %H:%M'.")
     ] = None
     missing: Annotated[
-        Sequence[str] | None,
+        Sequence[str] | str | None,
         Option(help="What stands for no user, query, time or url: '-,NULL'.", read=read_list),
     ] = None
     shape: Annotated[
@@ -56,6 +63,7 @@ class SourceOptions:
     ] = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.format is not None and self.format not in FORMATS:
             raise UsageError(
                 f"--format must be one of {', '.join(FORMATS)}, not {self.format!r:.60}"

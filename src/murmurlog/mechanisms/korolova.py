@@ -176,8 +176,6 @@ class Korolova(Mechanism):
         largest = max(self.b, self.b_q or 0.0)
         rounding = sampler_delta(scale=largest, epsilon=epsilon) + exact * (SAFETY - 1) / 2
         total = min(1.0, exact + rounding)
-        if delta is not None and total > delta * SAFETY:
-            raise UsageError(f"{self} has delta {total:.3g} per {unit}, more than {delta:.3g}")
         return Guarantee(
             epsilon=epsilon,
             delta=total,

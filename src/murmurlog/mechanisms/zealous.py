@@ -227,8 +227,6 @@ class Zealous(Mechanism):
                 raise UsageError(f"--notion pdp counts users; use --unit user, not {unit}")
             total = self._breach(epsilon, cost)
             assumptions |= {"A3"}
-        if delta is not None and total > delta * SAFETY:
-            raise UsageError(f"{self} has delta {total:.3g} per {unit}, more than {delta:.3g}")
         return Guarantee(
             epsilon=epsilon,
             delta=total,

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from murmurlog.bundle.decimals import integer
 from murmurlog.bundle.options import (
     GAP,
+    Group,
     Option,
     read_bounds,
     read_number,
@@ -49,7 +50,7 @@ def read_by(text: str) -> tuple[str, list[str]]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Privacy:
+class Privacy(Group):
     """Budget and unit of privacy."""
 
     epsilon: Annotated[
@@ -95,7 +96,7 @@ class Budget(Privacy):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
+class Choice(Group):
     """Tables and mechanisms."""
 
     mechanism: Annotated[
@@ -154,7 +155,7 @@ class Content(Choice):
         bool, Option(help="itemset: only queries that follow one another.", switch=True)
     ] = False
     after: Annotated[
-        Sequence[str | Path],
+        Sequence[str | Path] | str | Path,
         Option(
             help="rounds: count published keys of this bundle again; ledger: of all bundles.",
             read=tuple,
@@ -183,6 +184,7 @@ class Content(Choice):
     ] = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         given = self.after or ()
         several = (given,) if isinstance(given, str | Path) else tuple(given)  # in Python, also one
         object.__setattr__(self, "after", several)
@@ -191,7 +193,7 @@ class Content(Choice):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Booking:
+class Booking(Group):
     """Ledger."""
 
     ledger: Annotated[str | Path | None, Option(help="The ledger file.", read=Path)] = None
@@ -208,7 +210,7 @@ class Booking:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Running:
+class Running(Group):
     """Engine."""
 
     engine: Annotated[str, Option(help="Where it runs: duckdb or spark.")] = "duckdb"
@@ -218,7 +220,7 @@ class Running:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Statements:
+class Statements(Group):
     """Statements for the certificate and the cards."""
 
     about: Annotated[
