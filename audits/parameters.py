@@ -125,27 +125,31 @@ def bases(folder: Path) -> list[Base]:
     lists.write_text("".join(f"q{n}\tx.com\n" for n in range(40)), encoding="utf-8")
     labels.write_text("".join(f"q{n}\tlabel{n % 2}\n" for n in range(40)), encoding="utf-8")
 
-    def solved(name: str, *tables: str, title: str = "", **more: Any) -> Base:
+    def by_budget(name: str, *tables: str, title: str = "", **more: Any) -> Base:
         own = {n: more.pop(n) for n in list(more) if n.startswith("try_")}
         parameters = {**COMMON, **{n.removeprefix("try_"): values for n, values in own.items()}}
         keywords = {"mechanism": name, "tables": tables, "epsilon": 5.0, "delta": 1e-3, **more}
         return Base(name=title or f"{name} {'+'.join(tables)}", keywords=keywords, parameters=parameters)  # fmt: skip
 
-    def lettered(name: str, table: str, text: str, *others: str, **more: Any) -> Base:
+    def by_letters(name: str, table: str, text: str, *others: str, **more: Any) -> Base:
         letters = dict(part.split("=") for part in text.split(","))
         parameters = {n: COMMON[n] for n in ("epsilon", "delta", "users", "neighbours")}
         keywords = {"mechanism": name, "tables": (table,), "letters": letters, **more}
         return Base(name=f"{name} --set", keywords=keywords, parameters=parameters, letters=(*letters, *others))  # fmt: skip
 
-    def unprotected(name: str, *tables: str, **more: Any) -> Base:
+    def without_guarantee(name: str, *tables: str, **more: Any) -> Base:
         own = {n: more.pop(n) for n in list(more) if n.startswith("try_")}
         parameters = {**COMMON, **{n.removeprefix("try_"): values for n, values in own.items()}}
         keywords = {"mechanism": name, "tables": tables, "accept_no_guarantee": True, **more}
         return Base(name=name, keywords=keywords, parameters=parameters, booked=False)  # fmt: skip
 
-    cut = {"try_sessions_per_user": WHOLE, "try_queries_per_session": WHOLE}
-    rounds = {"try_rounds": WHOLE, "try_count_share": REAL, "try_count_per_user": WHOLE}
-    pooled = {"pool": str(pool), "try_fakes": REAL, "try_pool": TEXT}
+    cut: dict[str, Any] = {"try_sessions_per_user": WHOLE, "try_queries_per_session": WHOLE}
+    rounds: dict[str, Any] = {
+        "try_rounds": WHOLE,
+        "try_count_share": REAL,
+        "try_count_per_user": WHOLE,
+    }
+    pooled: dict[str, Any] = {"pool": str(pool), "try_fakes": REAL, "try_pool": TEXT}
     spent = {"epsilon": 3.0, "accept_delta": True}
     s = "1.5_1.4_1.3"
     return [
@@ -154,55 +158,55 @@ def bases(folder: Path) -> list[Base]:
             keywords={"tables": ("query", "click"), "epsilon": 5.0, "delta": 1e-3},
             parameters=GENERAL,
         ),
-        solved("threshold", "query", "click", try_shares=SHARES),
-        solved("threshold", "itemset", "pair", "keyword"),
-        lettered("threshold", "query", "d=2,b=2,T=12", "K", "scale", "sigma", "noise"),
-        lettered("threshold", "query", "d=2,sigma=2,T=12", **spent),
-        solved("rounds", "query", "click", try_shares=SHARES, **rounds),
-        solved("rounds", "query", title="rounds with a pool", **rounds, **pooled),
-        solved("rounds", "query", "left_out", title="left_out"),
-        lettered(
+        by_budget("threshold", "query", "click", try_shares=SHARES),
+        by_budget("threshold", "itemset", "pair", "keyword"),
+        by_letters("threshold", "query", "d=2,b=2,T=12", "K", "scale", "sigma", "noise"),
+        by_letters("threshold", "query", "d=2,sigma=2,T=12", **spent),
+        by_budget("rounds", "query", "click", try_shares=SHARES, **rounds),
+        by_budget("rounds", "query", title="rounds with a pool", **rounds, **pooled),
+        by_budget("rounds", "query", "left_out", title="left_out"),
+        by_letters(
             "rounds", "query", f"d=2,s={s},T=9e6_9e6_9e6", "own", "past", "C", "reach", "focus", "sigma1", "sigma_h", "d2",
             "sigma", "N", "TP", **spent
         ),
-        lettered(
+        by_letters(
             "rounds", "query", "d=2,s=1.5,T=9e6,own=1,C=3,reach=1.3,focus=0.3,sigma1=1.5,sigma_h=4,d2=2", **spent
         ),
-        lettered(
+        by_letters(
             "rounds", "query", "d=2,s=1.5,T=9e6,N=400,TP=6e6", pool=str(pool), **spent
         ),
-        solved("korolova", "query", "click", try_count=TEXT, try_shares=SHARES),
-        solved("korolova", "query", title="korolova split", try_split=SPLITS, try_count=("rows",)),
-        solved("korolova", "query", "click", title="korolova-lists", result_lists=str(lists), try_result_lists=TEXT),
-        lettered("korolova", "query", "d=2,b=2,T=12,b_q=2", "K", "count", "b_c"),
-        solved("zealous", "query", try_notion=TEXT, try_fakes=REAL),
-        solved("zealous", "query", title="zealous pdp", notion="pdp", users=60, accept_delta=True),
-        solved("zealous", "keyword", "query", title="zealous-keywords", via_keywords=True, try_fakes=REAL),
-        lettered("zealous", "query", "m=2,lam=2,T=12", "tau", "users", "K"),
-        lettered("zealous", "query", "m=2,lam=2,T=30,users=60", users=60, accept_delta=True),
-        solved("pool", "query", **pooled),
-        lettered("pool", "query", "d=2,b=2,N=400,T=12", pool=str(pool)),
-        solved("sessions", "session", "query", **cut, try_subsequences=TEXT, try_shares=(
+        by_budget("korolova", "query", "click", try_count=TEXT, try_shares=SHARES),
+        by_budget("korolova", "query", title="korolova split", try_split=SPLITS, try_count=("rows",)),
+        by_budget("korolova", "query", "click", title="korolova-lists", result_lists=str(lists), try_result_lists=TEXT),
+        by_letters("korolova", "query", "d=2,b=2,T=12,b_q=2", "K", "count", "b_c"),
+        by_budget("zealous", "query", try_notion=TEXT, try_fakes=REAL),
+        by_budget("zealous", "query", title="zealous pdp", notion="pdp", users=60, accept_delta=True),
+        by_budget("zealous", "keyword", "query", title="zealous-keywords", via_keywords=True, try_fakes=REAL),
+        by_letters("zealous", "query", "m=2,lam=2,T=12", "tau", "users", "K"),
+        by_letters("zealous", "query", "m=2,lam=2,T=30,users=60", users=60, accept_delta=True),
+        by_budget("pool", "query", **pooled),
+        by_letters("pool", "query", "d=2,b=2,N=400,T=12", pool=str(pool)),
+        by_budget("sessions", "session", "query", **cut, try_subsequences=TEXT, try_shares=(
             {"session": 1e-300, "query": 1}, {"session": 0.5, "query": 0.5})),
-        solved("sessions", "session", title="label-paths", map=str(labels), try_map=(*TEXT, "length"), try_fakes=REAL, **cut),
-        lettered("sessions", "session", "l_s=1,l_q=3,b=2,T=20", "subsequences", "noise"),
-        solved("session-tree", "session", **cut, **rounds),
-        lettered("session-tree", "session", f"l_s=1,l_q=3,s={s},T=9e6_9e6_9e6", "sigma1", "sigma_h", "d2", **spent),
-        solved("synthetic", "log", try_measure=(*TEXT, "together", "rank,hour,count")),
-        solved("synthetic", "log", title="synthetic measured", measure="together,rank,hour,count"),
-        lettered("synthetic", "log", "noise=geometric,d=2,scale=2,T=12,b_sizes=2", "b_rank", "b_hour", "b_count", "r"),
-        unprotected("hong", "log", try_objective=TEXT, try_support=REAL, try_output_size=WHOLE, try_diversity=TEXT),
-        unprotected("hong", "log", objective="frequent", try_support=REAL, try_output_size=WHOLE),
-        unprotected("hong", "log", objective="breach", try_output_size=WHOLE),
-        unprotected("hong", "log", objective="diverse", diversity="queries"),
-        unprotected("safelog-literal", "query", "click", try_pool=TEXT, pool=str(pool)),
+        by_budget("sessions", "session", title="label-paths", map=str(labels), try_map=(*TEXT, "length"), try_fakes=REAL, **cut),
+        by_letters("sessions", "session", "l_s=1,l_q=3,b=2,T=20", "subsequences", "noise"),
+        by_budget("session-tree", "session", **cut, **rounds),
+        by_letters("session-tree", "session", f"l_s=1,l_q=3,s={s},T=9e6_9e6_9e6", "sigma1", "sigma_h", "d2", **spent),
+        by_budget("synthetic", "log", try_measure=(*TEXT, "together", "rank,hour,count")),
+        by_budget("synthetic", "log", title="synthetic measured", measure="together,rank,hour,count"),
+        by_letters("synthetic", "log", "noise=geometric,d=2,scale=2,T=12,b_sizes=2", "b_rank", "b_hour", "b_count", "r"),
+        without_guarantee("hong", "log", try_objective=TEXT, try_support=REAL, try_output_size=WHOLE, try_diversity=TEXT),
+        without_guarantee("hong", "log", objective="frequent", try_support=REAL, try_output_size=WHOLE),
+        without_guarantee("hong", "log", objective="breach", try_output_size=WHOLE),
+        without_guarantee("hong", "log", objective="diverse", diversity="queries"),
+        without_guarantee("safelog-literal", "query", "click", try_pool=TEXT, pool=str(pool)),
         *(
-            unprotected(f"{name}:2", table, try_mechanism=tuple(f"{name}:{x}" for x in (*LETTER, "02")))
+            without_guarantee(f"{name}:2", table, try_mechanism=tuple(f"{name}:{x}" for x in (*LETTER, "02")))
             for name, table in (("k-query", "query"), ("k-click", "click"), ("k-session", "session"), ("k-keyword", "keyword"))
         ),
-        unprotected("users-30", "query"),
-        solved("hybrid", "query", **pooled),
-        solved("profiles", "log"),
+        without_guarantee("users-30", "query"),
+        by_budget("hybrid", "query", **pooled),
+        by_budget("profiles", "log"),
         Base(
             name="private profile", keywords={"epsilon": 1.0, "delta": 1e-3}, run=survey, published=False,
             parameters={n: COMMON[n] for n in ("epsilon", "delta", "per_user", "bound", "unit", "neighbours", "memory", "max_broken")}
@@ -251,7 +255,7 @@ class Walk:
         books.cap("filter", epsilon=20, delta=0.1, rule="filter")
 
     def run(self, base: Base, *changes: tuple[str, Any]) -> tuple[str, str]:
-        """What came of a setting, and how it ended."""
+        """What came of a setting, and its ending."""
         self.number += 1
         own = self.folder / f"run-{self.number}"
         own.mkdir()
@@ -270,29 +274,29 @@ class Walk:
         try:
             with _limited():
                 base.run(self.log, out=out, **keywords)
-                ended, outcome = "", "released"
+                ending, outcome = "", "released"
                 if base.booked and base.published and self.verified:
-                    ended, outcome = _verified(out)
+                    ending, outcome = _verified(out)
         except MurmurlogError as error:
-            ended = f"exit {error.exit_code}: {error}"
+            ending = f"exit {error.exit_code}: {error}"
             outcome = "refused" if error.exit_code in REFUSALS else "violation"
         except OSError as error:
-            ended, outcome = repr(error), "refused" if error.errno in NO_PATH else "violation"
+            ending, outcome = repr(error), "refused" if error.errno in NO_PATH else "violation"
         except Slow:
-            ended, outcome = f"more than {SECONDS} s", "violation"
+            ending, outcome = f"more than {SECONDS} s", "violation"
         except Exception as error:
-            ended, outcome = f"{type(error).__name__}: {error}", "violation"
+            ending, outcome = f"{type(error).__name__}: {error}", "violation"
             if self.traces:
                 traceback.print_exc()
         states = [e.state for e in Ledger(books).entries()] if books.exists() else []
         if outcome == "refused" and (states or out.exists()):
-            outcome, ended = "violation", f"booked ({', '.join(states)}) and refused, {ended}"
+            outcome, ending = "violation", f"booked ({', '.join(states)}) and refused, {ending}"
         if outcome == "released" and (
             not out.exists() or (base.booked and states != ["committed"])
         ):
-            outcome, ended = "violation", f"released but booked as {states}"
+            outcome, ending = "violation", f"released but booked as {states}"
         shutil.rmtree(own, ignore_errors=True)
-        return outcome, ended
+        return outcome, ending
 
 
 def _verified(out: Path) -> tuple[str, str]:
@@ -329,35 +333,33 @@ def walk(
 ) -> dict[str, Counts]:
     """Every setting, or a share of them drawn by the seed, and pairs of settings."""
     choice = random.Random(seed)
-    made: dict[str, Counts] = {}
+    results: dict[str, Counts] = {}
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         runner = Walk(Path(folder), traces=traces)
         for base in bases(Path(folder)):
+            if not base.name.startswith(only):
+                continue
             settings = list(base.settings())
-            chosen = [((), True)] if base.name.startswith(only) else []
-            if chosen:
-                singles = [each for each in settings if choice.random() < share]
-                chosen += [((each,), False) for each in singles]
-                chosen += [
-                    (tuple(choice.sample(settings, 2)), False) for _ in range(round(pairs * share))
-                ]
-            counts = made.setdefault(base.name, Counts()) if chosen else Counts()
-            for changes, works in chosen:
-                started = time.process_time()
-                outcome, ended = runner.run(base, *changes)
-                if works and outcome != "released":
+            singles = [(setting,) for setting in settings if choice.random() < share]
+            doubles = [tuple(choice.sample(settings, 2)) for _ in range(round(pairs * share))]
+            runs: list[tuple[tuple[str, Any], ...]] = [(), *singles, *doubles]
+            counts = results.setdefault(base.name, Counts())
+            for changes in runs:
+                start = time.process_time()
+                outcome, ending = runner.run(base, *changes)
+                if not changes and outcome != "released":
                     outcome = "violation"
                 counts.outcomes[outcome] += 1
                 shown = ", ".join(f"{name}={value!r:.50}" for name, value in changes)
                 if outcome == "violation":
-                    counts.violations.append(f"{base.name}: {shown or 'as it is'}: {ended:.300}")
+                    counts.violations.append(f"{base.name}: {shown or 'as it is'}: {ending:.300}")
                     say(f"VIOLATION {counts.violations[-1]}")
                 elif traces:
-                    say(f"{outcome} {shown} {ended:.200}")
-                if (took := time.process_time() - started) > 10:
-                    say(f"slow ({took:.0f} s) {base.name}: {shown}")
-    return made
+                    say(f"{outcome} {shown} {ending:.200}")
+                if (seconds := time.process_time() - start) > 10:
+                    say(f"slow ({seconds:.0f} s) {base.name}: {shown}")
+    return results
 
 
 def main() -> int:
@@ -367,20 +369,24 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, default=PAIRS)
     parser.add_argument("--only", default="", help="mechanisms whose name begins so")
     parser.add_argument("--traces", action="store_true", help="print tracebacks and outcomes")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    started = time.monotonic()
-    made = walk(
-        share=asked.share, seed=asked.seed, only=asked.only, pairs=asked.pairs, traces=asked.traces
+    start = time.monotonic()
+    results = walk(
+        share=arguments.share,
+        seed=arguments.seed,
+        only=arguments.only,
+        pairs=arguments.pairs,
+        traces=arguments.traces,
     )
     line = "{:<34}{:>7}{:>10}{:>10}{:>12}"
     print(line.format("mechanism", "tried", "refused", "released", "violations"))
-    for name, counts in made.items():
+    for name, counts in results.items():
         shown = counts.outcomes
         print(line.format(name, counts.tried, shown["refused"], shown["released"], len(counts.violations)))  # fmt: skip
-    total = sum((counts.outcomes for counts in made.values()), Counter[str]())
+    total = sum((counts.outcomes for counts in results.values()), Counter[str]())
     print(line.format("all", total.total(), total["refused"], total["released"], total["violation"]))  # fmt: skip
-    print(f"{time.monotonic() - started:.0f} s")
+    print(f"{time.monotonic() - start:.0f} s")
     return 0 if not total["violation"] else 1
 
 

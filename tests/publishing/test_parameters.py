@@ -23,7 +23,12 @@ from murmurlog.publishing.request import Budget
 
 SETTINGS = [
     ("rounds --set", ("set.T", "1e19_1e19_1e19"), "refused"),
+    ("rounds --set", ("set.T", "-1_9e6_9e6"), "refused"),
     ("rounds --set", ("set.reach", "1e300"), "refused"),
+    ("threshold query+click", ("of_cap", 1e-300), "refused"),
+    ("zealous-keywords", ("fakes", 1e-300), "refused"),
+    ("zealous-keywords", ("fakes", 1), "released"),
+    ("k-session:2", ("gap", 1), "released"),
     ("rounds --set", ("set.d", "1000"), "released"),
     ("rounds with a pool", ("fakes", 5e-324), "refused"),
     ("threshold query+click", ("delta", 5e-324), "refused"),

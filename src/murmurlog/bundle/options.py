@@ -23,7 +23,7 @@ GAP = 30 * 60  # seconds without a query that end a session, unless the owner sa
 MOST = 1 << 62  # a whole number beyond it fits into no certificate
 WORDS = {
     bool: "true or false", int: "a whole number up to 2^62", float: "a finite number", str: "a text without NUL",
-    Path: "a path", tuple: "a pair", Sequence: "a list", Mapping: "names with values",
+    Path: "a path", tuple: "a pair", Sequence: "a list", Mapping: "names with values", dict: "names with values",
 }  # fmt: skip
 
 
@@ -101,7 +101,7 @@ def _fit(value: Any, kind: Any) -> Any:
     elif kind is float and isinstance(value, Real) and not isinstance(value, bool):
         with suppress(OverflowError):
             if math.isfinite(value):
-                return int(value) if isinstance(value, Integral) else float(value)
+                return float(value)
     elif kind is str and isinstance(value, str):
         if "\0" not in value:
             return value
@@ -122,7 +122,8 @@ class Group:
     """A group of options, whose values are of the types that its fields declare."""
 
     def __post_init__(self) -> None:
-        for option in options_of(type(self)):
+        group: type = type(self)
+        for option in options_of(group):
             object.__setattr__(self, option.name, option.fit(getattr(self, option.name)))
 
 
@@ -134,7 +135,7 @@ def options_of(group: type) -> tuple[Option, ...]:
     for each in fields(group):
         for option in getattr(hints[each.name], "__metadata__", ()):
             if isinstance(option, Option):
-                kind = hints[each.name].__origin__
+                kind = option.kind or hints[each.name].__origin__
                 found.append(replace(option, name=each.name, default=each.default, kind=kind))
     return tuple(found)
 

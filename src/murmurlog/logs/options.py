@@ -54,8 +54,12 @@ class SourceOptions(Group):
         str | None, Option(help="Of times in text that are not ISO 8601: '%d.%m.%Y %H:%M'.")
     ] = None
     missing: Annotated[
-        Sequence[str] | str | None,
-        Option(help="What stands for no user, query, time or url: '-,NULL'.", read=read_list),
+        Sequence[str] | None,
+        Option(
+            help="What stands for no user, query, time or url: '-,NULL'.",
+            read=read_list,
+            kind=Sequence[str] | str | None,
+        ),
     ] = None
     shape: Annotated[
         str | None,

@@ -149,6 +149,7 @@ class Korolova(Mechanism):
         c = sides(neighbours)
         b = _scale(c * d, epsilon * select if counts else epsilon)
         b_q = _scale(c * d, epsilon * (1 - select)) if counts else None
+        check_letters(b=b, b_q=b_q)
         target = delta / SAFETY - sampler_delta(scale=max(b, b_q or 0.0), epsilon=epsilon)
         if target <= 0:
             raise below_sampler(delta, epsilon)

@@ -169,6 +169,7 @@ class Zealous(Mechanism):
         check_noise_kind("zealous", noise)
         check_letters(d=d)
         lam = rounded_up(sides(neighbours) * d / epsilon * SAFETY)
+        check_letters(lam=lam)
         if users is not None:
             return cls._solve_pdp(d, lam, delta, users)
         target = delta / SAFETY - sampler_delta(scale=lam, epsilon=epsilon)

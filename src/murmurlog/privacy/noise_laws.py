@@ -104,12 +104,12 @@ def _geometric(epsilon: Floats, copies: npt.NDArray[np.int64], scale: float) -> 
     a = math.exp(-1 / scale)
     last = np.ceil((copies - epsilon * scale) / 2) - 1
     last = np.clip(last, -1, copies)
-    inside, all_of_them = last >= 0, last >= copies
+    inside, complete = last >= 0, last >= copies
     at = np.clip(last, 0, copies - 1)
     with np.errstate(divide="ignore"):
         # P(X <= last), as P(copies - X > copies - last - 1): 1 - p would lose digits.
-        first = np.where(all_of_them, 1.0, bdtrc(copies - at - 1, copies, 1 / (1 + a)))
-        second = np.where(all_of_them, 1.0, bdtrc(copies - at - 1, copies, a / (1 + a)))
+        first = np.where(complete, 1.0, bdtrc(copies - at - 1, copies, 1 / (1 + a)))
+        second = np.where(complete, 1.0, bdtrc(copies - at - 1, copies, a / (1 + a)))
         value = first - np.exp(np.minimum(epsilon + np.log(second), 0.0))
     error = TAIL_ERROR * (1 + copies) + ULPS * (copies / scale + np.abs(epsilon))
     return np.where(inside, np.maximum(value, 0.0) + error * first, 0.0)

@@ -22,6 +22,7 @@ from murmurlog.privacy.noise_laws import (
     hockey_sticks,
     survival,
 )
+from murmurlog.privacy.sampler import MOST_SCALE
 
 Integers = npt.NDArray[np.int64]
 Pairs = tuple[Integers, Integers, Integers]
@@ -120,8 +121,8 @@ def _pairs(D: int, neighbours: str, *, every_pair: bool = True) -> Iterator[Pair
     if every_pair:
         rows = max(1, PAIRS_AT_ONCE // (D + 1))
         for start in range(0, D + 1, rows):
-            some = np.arange(start, min(start + rows, D + 1))
-            k, other = (each.ravel() for each in np.meshgrid(some, np.arange(D + 1)))
+            block = np.arange(start, min(start + rows, D + 1))
+            k, other = (column.ravel() for column in np.meshgrid(block, np.arange(D + 1)))
             yield k, other - k, 2 * D - k - other
         return
     line, edges = np.arange(D + 1), (0, min(1, D), D)
@@ -136,11 +137,10 @@ def _deltas(
     """delta(epsilon) of each pair; log_q is the log of "a new item is dropped"."""
     new, shift, copies = pairs
     with np.errstate(invalid="ignore"):
-        kept, moved = (np.where(n == 0, 0.0, n * log_q) for n in (new, shift))
-    shown = -np.expm1(kept)
-    return np.asarray(
-        shown + (1 - shown) * hockey_sticks(noise, epsilon + moved, copies, scale), np.float64
-    )
+        log_unseen, log_ratio = (np.where(n == 0, 0.0, n * log_q) for n in (new, shift))
+    seen = -np.expm1(log_unseen)
+    sticks = hockey_sticks(noise, epsilon + log_ratio, copies, scale)
+    return np.asarray(seen + (1 - seen) * sticks, np.float64)
 
 
 def _exact_delta(
@@ -157,8 +157,8 @@ def _exact_delta(
     """
     new, shift, copies = (np.concatenate(column) for column in zip(*parts, strict=True))
     bound = np.concatenate(bounds)
-    some = min(MOST_EXACT, len(bound))
-    order = np.argpartition(-bound, some - 1)[:some]
+    many = min(MOST_EXACT, len(bound))
+    order = np.argpartition(-bound, many - 1)[:many]
     order = order[np.argsort(-bound[order])]
     best = 0.0
     with mpmath.workprec(140):
@@ -168,8 +168,8 @@ def _exact_delta(
             stick = exact_geometric(
                 mpmath.mpf(epsilon) + int(shift[n]) * mpmath.mpf(log_q), int(copies[n]), scale
             )
-            shown = -mpmath.expm1(int(new[n]) * mpmath.mpf(log_q))
-            best = max(best, float(shown + (1 - shown) * stick))
+            seen = -mpmath.expm1(int(new[n]) * mpmath.mpf(log_q))
+            best = max(best, float(seen + (1 - seen) * stick))
     bound[order] = 0.0
     return max(best, float(bound.max()))
 
@@ -297,6 +297,10 @@ def _threshold_at(noise: str, scale: float, p: float) -> float:
 
 def _least_integer(noise: str, scale: float, p: float) -> int:
     """The least integer T of the rule ">= T" that a single user's item passes with at most p."""
+    if scale > MOST_SCALE:  # then T + 1 can be the same number as T
+        raise UsageError(
+            f"noise of scale {scale:.3g} cannot be drawn: use a larger epsilon or delta"
+        )
     half = 0.5 if noise == "gaussian" else 0.0
     T = max(2, math.ceil(_threshold_at(noise, scale, p) + half - 1e-6))
     while pass_probability(noise=noise, scale=scale, threshold=T - half) > p:

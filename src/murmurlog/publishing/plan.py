@@ -122,12 +122,12 @@ def plan(
 
     `options` are the mechanism's own choices, such as count="rows" for korolova.
     """
-    made = _plan(
+    result = _plan(
         mechanism=mechanism, epsilon=epsilon, delta=delta, per_user=per_user, noise=noise, unit=unit,
         neighbours=neighbours, letters=letters, options=options,
     )  # fmt: skip
-    check_budget_kept(made.guarantee, epsilon, delta)
-    return made
+    check_budget_kept(result.guarantee, epsilon, delta)
+    return result
 
 
 def check_budget_kept(proved: Guarantee, epsilon: float | None, delta: float | None) -> None:

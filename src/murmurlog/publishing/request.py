@@ -155,8 +155,9 @@ class Content(Choice):
         bool, Option(help="itemset: only queries that follow one another.", switch=True)
     ] = False
     after: Annotated[
-        Sequence[str | Path] | str | Path,
+        Sequence[str | Path],
         Option(
+            kind=Sequence[str | Path] | str | Path,
             help="rounds: count published keys of this bundle again; ledger: of all bundles.",
             read=tuple,
             repeated=True,

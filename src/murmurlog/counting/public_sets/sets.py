@@ -387,5 +387,5 @@ def check_fakes(fakes: float) -> None:
     """Raises unless so few keys that nobody holds can be accepted, on average."""
     if not LEAST_FAKES <= fakes < math.inf:
         raise UsageError(
-            f"the expected number of fakes must be at least {LEAST_FAKES:g}, not {fakes!r}"
+            f"the expected number of fakes must be positive, at least {LEAST_FAKES:g}, not {fakes!r}"
         )

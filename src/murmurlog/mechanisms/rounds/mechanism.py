@@ -115,13 +115,19 @@ class Rounds(Mechanism):
 
     def __post_init__(self) -> None:
         if not (0 <= self.C <= MOST_FACTOR or (math.isinf(self.C) and self.C > 0)):
-            raise UsageError(f"C must lie between 0 and {MOST_FACTOR:g}, or be inf, not {self.C!r}")
+            raise UsageError(
+                f"C must be at least 0 and at most {MOST_FACTOR:g}, or inf, not {self.C!r}"
+            )
         if not 0 < self.reach <= MOST_FACTOR:
             raise UsageError(
-                f"reach must be positive and at most {MOST_FACTOR:g}, not {self.reach!r}"
+                f"reach must be a positive number up to {MOST_FACTOR:g}, not {self.reach!r}"
             )
         if not 1 / FULL <= self.focus <= 1:
             raise UsageError(f"focus must lie between {1 / FULL} and 1, not {self.focus!r}")
+        if min(self.schedule.thresholds) < 0:
+            raise UsageError(
+                f"T must be at least 0, not {min(self.schedule.thresholds)}: a single user would show"
+            )
         if any(len(pool.thresholds) != self.schedule.rounds for pool in self.pools):
             raise UsageError(f"a pool needs a threshold for each of {self.schedule.rounds} rounds")
         for pool in self.pools:  # by public numbers: a refusal must not depend on who holds what
