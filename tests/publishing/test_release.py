@@ -524,7 +524,7 @@ def test_delta_is_held_against_declared_users_only(log, tmp_path):
     [
         ({"epsilon": 0}, UsageError, "epsilon must be a positive number"),
         ({"epsilon": -1}, UsageError, "epsilon must be a positive number"),
-        ({"epsilon": math.nan}, UsageError, "epsilon must be a positive number"),
+        ({"epsilon": math.nan}, UsageError, "epsilon must be a finite number"),
         ({"delta": 0}, UsageError, "delta must lie between"),
         ({"delta": 1e-30}, UsageError, "below what the noise sampler can certify"),
         ({"tables": ["query", "query"]}, UsageError, "names a table twice"),

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from murmurlog.bundle.decimals import integer
-from murmurlog.bundle.options import Option, read_number
+from murmurlog.bundle.options import Group, Option, read_number
 from murmurlog.publishing.request import Privacy
 
 PER_USER = 20
@@ -22,7 +22,7 @@ class Measured(Privacy):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProfileOptions:
+class ProfileOptions(Group):
     """Private profile."""
 
     kind: Annotated[
