@@ -48,7 +48,6 @@ EXAMPLES = {
     "plan": (
         "murmurlog plan --epsilon 1 --delta 1e-6 --per-user 20",
         "murmurlog plan --profile p.json --target volume=0.1 --out plan.toml",
-        "murmurlog plan --of-cap 1/12 --releases 12 --epsilon 3 --delta 1e-5 --profile p.json",
     ),
     "release": (
         "murmurlog release log.parquet --epsilon 1 --out first",
