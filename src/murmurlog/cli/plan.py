@@ -30,10 +30,6 @@ class Forecast:
         str | None,
         Option(help="What the budget goes to: coverage or precision.", variable=False),
     ] = None
-    profile: Annotated[
-        Path | None,
-        Option(help="Forecast from what profile --epsilon wrote.", read=Path, variable=False),
-    ] = None
     public: Annotated[
         str | None, Option(help="Forecast from a public or invented log.", variable=False)
     ] = None
@@ -49,15 +45,13 @@ class Forecast:
     ] = None
     sweep: Annotated[
         bool,
-        Option(
-            help="Write the trade-off as chart and table to --out.", switch=True, variable=False
-        ),
+        Option(help="What is published at which epsilon.", switch=True, variable=False),
     ] = False
 
     @property
     def wanted(self) -> bool:
         """Whether any forecast option is given."""
-        chosen = (self.target, self.goal, self.profile, self.public, self.like, self.raw)
+        chosen = (self.target, self.goal, self.public, self.like, self.raw)
         return self.sweep or any(value is not None for value in chosen)
 
 
@@ -75,7 +69,7 @@ class Planned(Privacy):
 def plan(
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="A .toml file for release; with --sweep a folder. Must be new."),
+        typer.Option("--out", help="A .toml file for release. Must be new."),
     ] = None,
     memory: Memory = None,
     as_json: Json = False,
@@ -92,7 +86,6 @@ def plan(
     from murmurlog.publishing.planning.planner import FORECAST_OPTIONS, forecast_by_users
 
     source = {
-        "profile": forecast.profile,
         "public": forecast.public,
         "like": forecast.like,
         "raw": forecast.raw,
@@ -126,7 +119,7 @@ def plan(
         return
     if out is not None:
         raise UsageError(
-            "--out is for a forecast: give --users, --profile, --target, --goal or --sweep, too"
+            "--out is for a forecast: give --users, --public, --raw, --target or --goal, too"
         )
     from murmurlog.publishing.options import plan_mechanism
     from murmurlog.publishing.planning.forecast import explain

@@ -12,7 +12,7 @@ from murmurlog.publishing.planning.goals import Target, TargetPlan, Terms, plan_
 
 FORECAST_MECHANISMS = (None, "rounds", "threshold", "korolova")
 FORECAST_OPTIONS = ("rounds", "count_share", "count_per_user")  # what a forecast can vary
-FORECAST = ("profile", "public", "like", "raw", "kind")
+FORECAST = ("public", "like", "raw", "kind")
 SHARED = ("users", "unit", "memory")  # of a plan and of the log that a forecast is made from
 TERMS = ("delta", "neighbours", "set_only", "mechanism", "per_user")
 
@@ -29,8 +29,8 @@ def plan(
     """The parameters of a mechanism for a budget; looks at no log.
 
     With a `target` ("volume=0.4" or "queries=10000") or a `goal` ("coverage" or "precision"): the
-    release that reaches it at the least epsilon, by a forecast from `profile`, `public`, `like` (with
-    `users`) or `raw`. With `users` alone: the forecast for a generated log of so many. All keywords are named
+    release that reaches it at the least epsilon, by a forecast from `public`, `like` (with `users`) or
+    `raw`. With `users` alone: the forecast for a generated log of so many. All keywords are named
     as the flags of `murmurlog plan` are.
     """
     asked = {**keywords, **(options or {})}
