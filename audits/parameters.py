@@ -33,7 +33,6 @@ from typing import Any
 
 from murmurlog import Ledger, MurmurlogError, release, verify
 from murmurlog.cli.main import NO_PATH
-from murmurlog.publishing.planning.private_profile import survey
 
 SECONDS = 60  # of a processor, for one setting
 MEMORY = 12 << 30  # of the address space
@@ -78,7 +77,7 @@ COMMON: Mapping[str, tuple[Any, ...]] = {
 # What is the same for all mechanisms, so that one of them is enough.
 GENERAL: Mapping[str, tuple[Any, ...]] = {
     "tables": LISTS, "mechanism": (*TEXT, {}, {"query": ""}), "url": TEXT, "keys": TEXT, "since": TEXT, "until": TEXT,
-    "where": MAPPINGS, "by": BY, "about": (*MAPPINGS, {"title": ""}), "unprotected": LISTS, "planned_by": TEXT,
+    "where": MAPPINGS, "by": BY, "about": (*MAPPINGS, {"title": ""}), "unprotected": LISTS,
     "source_name": TEXT, "after": ("", [""], [0], ["ledger"], 0), "select_from": TEXT, "count_from": TEXT,
     "columns": MAPPINGS, "format": TEXT, "delimiter": TEXT, "encoding": TEXT, "time_format": TEXT, "missing": LISTS,
     "shape": TEXT, "patterns": TEXT, "deny": TEXT, "engine": TEXT, "state": ("", 0), "shares": SHARES, "per_user": (
@@ -94,9 +93,7 @@ class Base:
     keywords: Mapping[str, Any]
     parameters: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     letters: tuple[str, ...] = ()  # of `--set`, each of which is changed
-    run: Callable[..., Any] = release
     booked: bool = True  # a mechanism without a guarantee cannot be
-    published: bool = True  # as a folder with a certificate
 
     def settings(self) -> Iterator[tuple[str, Any]]:
         """Every parameter with every value; a letter is called set.X."""
@@ -207,11 +204,6 @@ def bases(folder: Path) -> list[Base]:
         without_guarantee("users-30", "query"),
         by_budget("hybrid", "query", **pooled),
         by_budget("profiles", "log"),
-        Base(
-            name="private profile", keywords={"epsilon": 1.0, "delta": 1e-3}, run=survey, published=False,
-            parameters={n: COMMON[n] for n in ("epsilon", "delta", "per_user", "bound", "unit", "neighbours", "memory", "max_broken")}
-            | {"kind": TEXT},
-        ),
     ]  # fmt: skip
 
 
@@ -273,9 +265,9 @@ class Walk:
                 }
         try:
             with _limited():
-                base.run(self.log, out=out, **keywords)
+                release(self.log, out=out, **keywords)
                 ending, outcome = "", "released"
-                if base.booked and base.published and self.verified:
+                if base.booked and self.verified:
                     ending, outcome = _verified(out)
         except MurmurlogError as error:
             ending = f"exit {error.exit_code}: {error}"

@@ -36,7 +36,6 @@ DRAWING = {
     "logs/invented/clicks",
     "publishing/planning/stand_in_log",
     "publishing/planning/forecast",
-    "publishing/planning/later_periods",
     "publishing/preparation",
     "auditing/probes",
     "evaluation/scores",

@@ -16,7 +16,7 @@ import murmurlog
 from murmurlog.bundle.canonical import CANONICAL, ENDINGS, canonical, changeable, cleaner
 from murmurlog.bundle.keys import VERSIONS, normalise
 from murmurlog.bundle.write import publish
-from murmurlog.cli.serve import planned, verified
+from murmurlog.cli.serve import verified
 from murmurlog.errors import BundleError, UsageError
 from murmurlog.evaluation.evaluate import reading_of
 from murmurlog.logs.options import ReadOptions
@@ -161,7 +161,7 @@ def test_lookups_fold_as_the_bundle_does(query, log, tmp_path):
     release = made(log, tmp_path / "shop")
     assert release.complete(query)[0][0] == "shop"
     shelf, hosts = Shelf([tmp_path / "shop"]), Hosts(port=8765)
-    site = app.make(shelf, planner=planned, verifier=verified, hosts=hosts)
+    site = app.make(shelf, verifier=verified, hosts=hosts)
     client = TestClient(site, base_url="http://127.0.0.1:8765")
     assert client.get("/api/query", params={"q": query}).json()["published"]
     assert client.get("/api/top", params={"match": query}).json()["rows"] == 1

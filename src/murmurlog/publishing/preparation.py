@@ -248,7 +248,7 @@ def _check_statements(request: ReleaseRequest) -> None:
     if unknown := sorted(set(stated.about or {}) - set(ABOUT)):
         raise UsageError(f"--about has no {', '.join(unknown)}: use {', '.join(ABOUT)}")
     check_lines(
-        stated.about, stated.unprotected, stated.planned_by, request.booking.source_name,
+        stated.about, stated.unprotected, request.booking.source_name,
         request.read.where, names=request.content.by,
     )  # fmt: skip
 

@@ -256,9 +256,6 @@ class Statements(Group):
             variable=False,
         ),
     ] = ()
-    planned_by: Annotated[
-        str | None, Option(help="The private profile by which parameters were chosen.")
-    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
