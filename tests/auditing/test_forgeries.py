@@ -92,6 +92,14 @@ def test_the_forger_can_make_an_honest_bundle(honest, tmp_path):
     assert forge(honest, tmp_path / "out", {"query": (THRESHOLD, QUERY)}) == ""
 
 
+def test_a_bundle_of_an_older_version_keeps_the_profile_it_was_planned_by(honest, tmp_path):
+    planned_by = "profile ab, epsilon 1"
+    forged = forge(honest, tmp_path / "out", {"query": (THRESHOLD, QUERY)}, planned_by=planned_by)
+    assert forged == ""
+    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert f"chosen by {planned_by}; its cost adds to this guarantee" in card
+
+
 @pytest.mark.parametrize(
     ("tables", "message"),
     thinned([
