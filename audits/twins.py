@@ -59,7 +59,6 @@ from murmurlog.privacy.counts import GRID, WeightedCounts
 from murmurlog.privacy.rounds import FULL, Schedule
 from murmurlog.privacy.sampler import draw
 from murmurlog.privacy.thresholds import per_item
-from murmurlog.privacy.zealous import zealous_printed_tau2
 from murmurlog.publishing import release as road
 from murmurlog.publishing.tables import make
 
@@ -209,9 +208,8 @@ def solved_by_one_item(**asked: Any) -> tuple[float, int]:
 
 def solved_by_equation_3(cls: Any, /, *, epsilon: float, delta: float, d: int, **asked: Any) -> Any:
     """lam = 2 m / epsilon and tau' by eq. (3), as printed."""
-    return cls(
-        m=d, lam=2 * d / epsilon, T=max(2, math.floor(zealous_printed_tau2(d, epsilon, delta)) + 1)
-    )
+    tau2 = d * (1 - math.log(2 * delta / d) / epsilon)
+    return cls(m=d, lam=2 * d / epsilon, T=max(2, math.floor(tau2) + 1))
 
 
 def guaranteed_by_equation_3(self: Zealous, **asked: Any) -> Guarantee:

@@ -16,7 +16,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from murmurlog.bundle.keys import normalise
-from murmurlog.counting.public_sets.build_pool import (
+from murmurlog.counting.public_sets.sets import lines_of
+from murmurlog.errors import InputError, Refused, UsageError
+from tools.build_pool import (
     FUNCTION,
     LOOKS_LIKE_LOG,
     build,
@@ -25,8 +27,6 @@ from murmurlog.counting.public_sets.build_pool import (
     check_text,
     split_runs,
 )
-from murmurlog.counting.public_sets.sets import lines_of
-from murmurlog.errors import InputError, Refused, UsageError
 
 # Second levels below which names are registered, as in example.co.uk.
 _SECOND = frozenset(["ac", "co", "com", "edu", "gob", "gov", "go", "ne", "net", "nom", "or", "org"])

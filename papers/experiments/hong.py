@@ -13,8 +13,19 @@ from functools import cached_property
 import numpy as np
 import pyarrow.parquet as pq
 
-from murmurlog.evaluation.reproduce import printed_numbers as printed
-from murmurlog.evaluation.reproduce.experiments.experiment import (
+from murmurlog.mechanisms.hong.diversity import diverse, eliminate, most_diverse
+from murmurlog.mechanisms.hong.histories import Histories, preprocess, sample
+from murmurlog.mechanisms.hong.programs import (
+    budget,
+    frequent,
+    frequent_pairs,
+    largest_output,
+    precision,
+    recall,
+    size_bound,
+)
+from papers import printed_numbers as printed
+from papers.experiments.experiment import (
     Chart,
     Claim,
     Experiment,
@@ -27,20 +38,9 @@ from murmurlog.evaluation.reproduce.experiments.experiment import (
     order,
     trend,
 )
-from murmurlog.evaluation.reproduce.experiments.prepared_log import PreparedLog
-from murmurlog.evaluation.reproduce.experiments.runner import Paper
-from murmurlog.evaluation.reproduce.hong import LAMBDA, clicks
-from murmurlog.mechanisms.hong.diversity import diverse, eliminate, most_diverse
-from murmurlog.mechanisms.hong.histories import Histories, preprocess, sample
-from murmurlog.mechanisms.hong.programs import (
-    budget,
-    frequent,
-    frequent_pairs,
-    largest_output,
-    precision,
-    recall,
-    size_bound,
-)
+from papers.experiments.prepared_log import PreparedLog
+from papers.experiments.runner import Paper
+from papers.hong import LAMBDA, clicks
 
 SUPPORTS = (1000, 750, 500, 250, 100)
 EXPONENTIALS = (1.001, 1.01, 1.1, 1.4, 1.7, 2.0, 2.3)

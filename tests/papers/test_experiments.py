@@ -4,15 +4,19 @@ import json
 import math
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
-from command import run as command
+from command import run as run_command
 
 import murmurlog
 from murmurlog.errors import UsageError
-from murmurlog.evaluation.reproduce.experiments import PAPERS, page
-from murmurlog.evaluation.reproduce.experiments.experiment import (
+from murmurlog.logs.invented.generate import invent
+from murmurlog.mechanisms.hong.histories import preprocess
+from papers import __main__ as papers_command
+from papers.experiments import PAPERS, page
+from papers.experiments.experiment import (
     Chart,
     Claim,
     Experiment,
@@ -24,14 +28,13 @@ from murmurlog.evaluation.reproduce.experiments.experiment import (
     order,
     trend,
 )
-from murmurlog.evaluation.reproduce.experiments.prepared_log import PreparedLog
-from murmurlog.evaluation.reproduce.experiments.reasons import WHY
-from murmurlog.evaluation.reproduce.experiments.runner import Paper, run
-from murmurlog.evaluation.reproduce.experiments.zealous_applications import document_frequencies
-from murmurlog.evaluation.reproduce.hong import clicks
-from murmurlog.logs.invented.generate import invent
-from murmurlog.mechanisms.hong.histories import preprocess
+from papers.experiments.prepared_log import PreparedLog
+from papers.experiments.reasons import WHY
+from papers.experiments.runner import Paper, run
+from papers.experiments.zealous_applications import document_frequencies
+from papers.hong import clicks
 
+run_papers = partial(run_command, main=papers_command.main)
 SPEC = LogSpec(like="aol", users=1000, seed=1, paper_users=1000)
 FOUND = Measured(
     rows=[Row(name="a", printed=2, measured=3.0), Row(name="b", printed=1, measured=math.nan)],
@@ -201,21 +204,21 @@ def test_the_page_has_figures_verdicts_and_reasons(tmp_path):
 
 
 def test_flags_of_experiments_need_it(tmp_path):
-    done = command("reproduce", "zealous", "--users", "500", cwd=tmp_path)
+    done = run_papers("zealous", "--users", "500", cwd=tmp_path)
     assert done.returncode == 2
     assert "--users goes with --experiments" in done.stderr
-    done = command("reproduce", "--experiments", "--only", "table-3", cwd=tmp_path)
+    done = run_papers("--experiments", "--only", "table-3", cwd=tmp_path)
     assert done.returncode == 2
     assert "for one paper: name it" in done.stderr
-    done = command("reproduce", "zeal", "--experiments", cwd=tmp_path)
+    done = run_papers("zeal", "--experiments", cwd=tmp_path)
     assert done.returncode == 2
     assert "unknown paper 'zeal'" in done.stderr
 
 
 def test_the_command_prints_json_writes_the_page_and_takes_results_again(tmp_path):
-    given = ("reproduce", "hong", "--experiments", "--users", "200", "--only", "table-2", "--json")
+    given = ("hong", "--experiments", "--users", "200", "--only", "table-2", "--json")
     for stored in (False, True):
-        done = command(*given, "--out", "w", cwd=tmp_path)
+        done = run_papers(*given, "--out", "w", cwd=tmp_path)
         (found,) = json.loads(done.stdout)["experiments"]
         assert found["stored"] is stored
     assert (tmp_path / "w" / "hong.html").exists()
@@ -292,7 +295,7 @@ def test_safelog_loses_data_as_k_grows(small):
 
 def test_a_log_that_was_stopped_half_way_is_generated_again(tmp_path, monkeypatch):
     log = PreparedLog(replace(SPEC, users=100), tmp_path, lambda _: None)
-    module = "murmurlog.evaluation.reproduce.experiments.prepared_log.generate"
+    module = "papers.experiments.prepared_log.generate"
 
     def stop(*, out, **_):
         out.write_bytes(b"half")

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from murmurlog.evaluation.reproduce.experiments.reasons import WHY
+from papers.experiments.reasons import WHY
 
 if TYPE_CHECKING:
-    from murmurlog.evaluation.reproduce.experiments.prepared_log import PreparedLog
+    from papers.experiments.prepared_log import PreparedLog
 
 FACTOR = 2.0
 SAME_SIZE = (

@@ -1,8 +1,8 @@
 """Götz et al. 2012, ZEALOUS: its experiments and the log they run on."""
 
-from murmurlog.evaluation.reproduce.experiments import zealous_applications, zealous_statistics
-from murmurlog.evaluation.reproduce.experiments.experiment import Experiment, LogSpec
-from murmurlog.evaluation.reproduce.experiments.runner import Paper
+from papers.experiments import zealous_applications, zealous_statistics
+from papers.experiments.experiment import Experiment, LogSpec
+from papers.experiments.runner import Paper
 
 _SAME = (
     "Neighbours replace a user, delta is 0.001, and each table has all of epsilon, as in the paper."

@@ -1,7 +1,7 @@
 """The papers' own tables, recomputed: what is printed, what the printed formula gives, what is true.
 
 Korolova et al. 2009, ZEALOUS (Götz et al. 2012) and SafeLog (Zhang 2017) are formulas only; Hong
-et al. 2012 is in `reproduce_hong`, for it needs a log. Every difference has its reason.
+et al. 2012 is in `papers.hong`, for it needs a log. Every difference has its reason.
 """
 
 import itertools
@@ -9,33 +9,35 @@ import math
 from collections.abc import Sequence
 
 from murmurlog.errors import UsageError
-from murmurlog.evaluation.reproduce import hong as reproduce_hong
-from murmurlog.evaluation.reproduce import printed_numbers as printed
-from murmurlog.evaluation.reproduce.cells import Cell, PaperTable
 from murmurlog.privacy import (
-    click_delta,
-    click_printed_epsilon,
-    click_printed_transition_epsilon,
     hockey_stick,
     impossible_domain,
     korolova,
     korolova_optimum,
-    korolova_tight_optimum,
-    pool_epsilon,
     sessions,
-    sessions_exact_delta,
-    sessions_with_clicks,
     survival,
     turning_point,
-    zealous_breach_mass,
     zealous_dp,
     zealous_dp_delta,
+    zealous_tau,
+)
+from papers import hong
+from papers import printed_numbers as printed
+from papers.cells import Cell, PaperTable
+from papers.formulas import (
+    click_delta,
+    click_printed_epsilon,
+    click_printed_transition_epsilon,
+    korolova_tight_optimum,
+    pool_epsilon,
+    sessions_exact_delta,
+    sessions_with_clicks,
+    zealous_breach_mass,
     zealous_pdp_threshold,
     zealous_printed_deltas,
     zealous_printed_pdp_tau2,
     zealous_printed_tau,
     zealous_printed_tau2,
-    zealous_tau,
 )
 
 PAPERS = ("korolova", "zealous", "hong", "safelog")
@@ -49,7 +51,7 @@ def tables(papers: Sequence[str] = PAPERS) -> list[PaperTable]:
     makers = {
         "korolova": _korolova,
         "zealous": _zealous,
-        "hong": reproduce_hong.tables,
+        "hong": hong.tables,
         "safelog": _safelog,
     }
     return [table for name in papers for table in makers[name]()]

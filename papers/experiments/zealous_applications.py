@@ -7,7 +7,8 @@ from functools import partial
 
 import pyarrow as pa
 
-from murmurlog.evaluation.reproduce.experiments.experiment import (
+from murmurlog.evaluation.tasks import Settings
+from papers.experiments.experiment import (
     Chart,
     Claim,
     Measured,
@@ -16,14 +17,13 @@ from murmurlog.evaluation.reproduce.experiments.experiment import (
     number,
     order,
 )
-from murmurlog.evaluation.reproduce.experiments.prepared_log import PreparedLog, Scored, raw
-from murmurlog.evaluation.reproduce.experiments.zealous_statistics import (
+from papers.experiments.prepared_log import PreparedLog, Scored, raw
+from papers.experiments.zealous_statistics import (
     EPSILON,
     NOTIONS,
     publish,
     similar,
 )
-from murmurlog.evaluation.tasks import Settings
 
 FEW_EPSILONS, FEW_KS = (1.0, 2.0, 5.0, 10.0), (10, 60, 100)
 CACHED_M = (1, 2, 6, 10, 20, 40)

@@ -9,8 +9,11 @@ import math
 import numpy as np
 
 from murmurlog.evaluation import count_errors as errors
-from murmurlog.evaluation.reproduce import printed_numbers as printed
-from murmurlog.evaluation.reproduce.experiments.experiment import (
+from murmurlog.evaluation.tasks import Settings, Tables
+from murmurlog.evaluation.tasks.statistics import match_tables
+from murmurlog.mechanisms import Korolova
+from papers import printed_numbers as printed
+from papers.experiments.experiment import (
     Chart,
     Claim,
     Experiment,
@@ -22,11 +25,8 @@ from murmurlog.evaluation.reproduce.experiments.experiment import (
     order,
     trend,
 )
-from murmurlog.evaluation.reproduce.experiments.prepared_log import PreparedLog, Scored
-from murmurlog.evaluation.reproduce.experiments.runner import Paper
-from murmurlog.evaluation.tasks import Settings, Tables
-from murmurlog.evaluation.tasks.statistics import match_tables
-from murmurlog.mechanisms import Korolova
+from papers.experiments.prepared_log import PreparedLog, Scored
+from papers.experiments.runner import Paper
 
 EPSILON, DELTA = math.log(10), 1e-5  # the paper's e^epsilon = 10
 D = 20  # of the lists and uses

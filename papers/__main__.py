@@ -1,20 +1,26 @@
-"""The command that computes the papers' tables again, and runs their experiments."""
+"""Computes the papers' tables again, and runs their experiments.
+
+python -m papers [korolova|zealous|hong|safelog] [--json]
+python -m papers hong --experiments --users 500 --only table-3
+"""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from murmurlog.cli.app import app
 from murmurlog.cli.flags import Json
 from murmurlog.cli.output import aligned, progress, show, show_json, tell
 from murmurlog.errors import UsageError
+from papers.experiments import PAPERS as EXPERIMENTS
+from papers.experiments import page, runner
+from papers.tables import PAPERS, tables
+from tools.command import run
 
 OUT = Path("reproduced")
 
 
-@app.command()
-def reproduce(
+def papers(
     paper: Annotated[
         str | None,
         typer.Argument(help="korolova, zealous, hong or safelog. Default all.", show_default=False),
@@ -54,8 +60,6 @@ def reproduce(
 
 
 def _show_tables(paper: str | None, as_json: bool) -> None:
-    from murmurlog.evaluation.reproduce.formulas import PAPERS, tables
-
     made = tables(PAPERS if paper is None else (paper,))
     if as_json:
         show_json({"tables": [table.as_json() for table in made]})
@@ -80,11 +84,9 @@ def _run_experiments(
     out: Path,
     as_json: bool,
 ) -> None:
-    from murmurlog.evaluation.reproduce.experiments import PAPERS, page, runner
-
-    if paper is not None and paper not in PAPERS:
-        raise UsageError(f"unknown paper {paper!r}: use one of {', '.join(PAPERS)}")
-    chosen = list(PAPERS.values()) if paper is None else [PAPERS[paper]]
+    if paper is not None and paper not in EXPERIMENTS:
+        raise UsageError(f"unknown paper {paper!r}: use one of {', '.join(EXPERIMENTS)}")
+    chosen = list(EXPERIMENTS.values()) if paper is None else [EXPERIMENTS[paper]]
     if paper is None and only:
         raise UsageError("--only is for one paper: name it")
     outcomes = []
@@ -108,3 +110,11 @@ def _run_experiments(
         show("")
     show(aligned([page.SUMMARY, *page.summary_rows(outcomes)]))
     show(page.RULE)
+
+
+def main() -> None:
+    run(papers, name="python -m papers")
+
+
+if __name__ == "__main__":
+    main()

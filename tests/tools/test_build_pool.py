@@ -3,14 +3,18 @@
 import gzip
 import itertools
 import json
+from functools import partial
 
 import pyarrow as pa
 import pytest
 from command import run
 
 from murmurlog.bundle.keys import normalise
-from murmurlog.counting.public_sets import build_pool as pool_text
-from murmurlog.counting.public_sets.build_pool import (
+from murmurlog.counting.public_sets.sets import read_pool
+from murmurlog.errors import InputError, Refused, UsageError
+from tools import build_pool as pool_text
+from tools import pool as pool_command
+from tools.build_pool import (
     FUNCTION,
     build,
     coverage,
@@ -18,9 +22,8 @@ from murmurlog.counting.public_sets.build_pool import (
     is_noun,
     write,
 )
-from murmurlog.counting.public_sets.sets import read_pool
-from murmurlog.errors import InputError, Refused, UsageError
 
+run_pool = partial(run, main=pool_command.main)
 TEXT = "The old town hall. The town hall is near the old river!\nCheap hotels (in Berlin)\n"
 
 
@@ -78,7 +81,7 @@ def test_combinations_come_by_product_of_frequencies_then_by_text():
 
 
 def test_rare_phrases_are_let_go_before_memory_is(tmp_path, monkeypatch):
-    monkeypatch.setattr("murmurlog.counting.public_sets.build_pool.MOST_COUNTED", 50)
+    monkeypatch.setattr("tools.build_pool.MOST_COUNTED", 50)
     monkeypatch.setattr("murmurlog.logs.formats.BLOCK", 1000)
     nouns = sorted(word for word in dictionary()[0] - FUNCTION if len(word) == 7)[:400]
     path = tmp_path / "long.txt"
@@ -155,7 +158,7 @@ def test_a_size_out_of_reach_is_a_usage_error(text, size):
 
 def test_the_command_writes_a_pool_and_says_what_it_covers(text, tmp_path):
     out = tmp_path / "pool.txt"
-    done = run("pool", "--from", text, "--size", 60_000, "--out", out, "--json")
+    done = run_pool("--from", text, "--size", 60_000, "--out", out, "--json")
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     assert result["size"] == 60_000 == len(out.read_text().splitlines())
@@ -182,7 +185,7 @@ def test_bad_input_has_its_exit_code_and_leaves_no_file(
     (tmp_path / "there.txt").write_text("x")
     if content is not None:
         (tmp_path / "in.txt").write_text(content)
-    done = run("pool", "--from", tmp_path / "in.txt", "--size", size, "--out", tmp_path / out)
+    done = run_pool("--from", tmp_path / "in.txt", "--size", size, "--out", tmp_path / out)
     assert done.returncode == code, done.stderr
     assert message in done.stderr
     assert not (tmp_path / "pool.txt").exists()

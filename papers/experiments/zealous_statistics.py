@@ -12,7 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from murmurlog.evaluation import count_errors as errors
-from murmurlog.evaluation.reproduce.experiments.experiment import (
+from murmurlog.evaluation.tasks.statistics import MatchedTable, match_tables
+from murmurlog.mechanisms import Zealous
+from papers.experiments.experiment import (
     Chart,
     Claim,
     Measured,
@@ -22,9 +24,7 @@ from murmurlog.evaluation.reproduce.experiments.experiment import (
     order,
     trend,
 )
-from murmurlog.evaluation.reproduce.experiments.prepared_log import PreparedLog
-from murmurlog.evaluation.tasks.statistics import MatchedTable, match_tables
-from murmurlog.mechanisms import Zealous
+from papers.experiments.prepared_log import PreparedLog
 
 EPSILON, DELTA = 5.0, 1e-3
 KINDS = ("keyword", "query", "click", "pair")

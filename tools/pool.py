@@ -1,25 +1,31 @@
-"""The command that makes a public pool of queries."""
+"""Makes a public pool of queries from public files.
+
+python -m tools.pool --sites top-1m.csv --titles titles.gz --size 1000000 --out pool.txt.zst
+python -m tools.pool --from text.txt --size 50 --out pool.tsv
+"""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+import pyarrow as pa
 import typer
 
-from murmurlog.cli.app import app
 from murmurlog.cli.flags import Json
 from murmurlog.cli.output import progress, show, show_json, tell
 from murmurlog.errors import Refused
-
-if TYPE_CHECKING:
-    from murmurlog.counting.public_sets.build_pool import Coverage
-    from murmurlog.logs.source import Source
+from murmurlog.logs.engines.duckdb import connect
+from murmurlog.logs.invented import generate
+from murmurlog.logs.log import read
+from murmurlog.logs.source import Source, find
+from tools import build_pool, pool_recipes
+from tools.build_pool import Coverage
+from tools.command import run
 
 ROWS = 200_000  # of each invented log that the pool is compared with
 MODELS = (None, "aol")
 FILES = "UTF-8 (+ .gz, .zst); once for each file."
 
 
-@app.command()
 def pool(
     size: Annotated[int, typer.Option("--size", help="How many queries, at most.")],
     out: Annotated[Path, typer.Option("--out", help="A file (+ .gz, .zst); must not exist.")],
@@ -46,11 +52,7 @@ def pool(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Make a public pool of queries from public files, for rounds, pool and hybrid."""
-    from murmurlog.counting.public_sets import build_pool, pool_recipes
-    from murmurlog.logs.invented import generate
-    from murmurlog.logs.source import find
-
+    """Make a public pool of queries from public files, for rounds and pool."""
     build_pool.check_out(out)
     log = None if against is None else find(str(against))
     sources = pool_recipes.PoolSources(
@@ -82,18 +84,14 @@ def pool(
         )
 
 
-def _measure(made: Any, source: "Source") -> "Coverage":
+def _measure(queries: pa.Array, source: Source) -> Coverage:
     """The cover of a log, read as a release reads it by default."""
-    from murmurlog.counting.public_sets.build_pool import coverage
-    from murmurlog.logs.engines.duckdb import connect
-    from murmurlog.logs.log import read
-
     with connect() as engine:
         log = read(source, engine=engine)
-        return coverage(made, log.table.select("user", "query").to_pyarrow())
+        return build_pool.coverage(queries, log.table.select("user", "query").to_pyarrow())
 
 
-def _shares(found: "Coverage") -> str:
+def _shares(found: Coverage) -> str:
     publishable = ", ".join(
         f"{n}: {'none there' if share is None else f'{share:.1%}'}"
         for n, share in found.publishable.items()
@@ -104,7 +102,7 @@ def _shares(found: "Coverage") -> str:
     )
 
 
-def _as_json(found: "dict[str, Coverage]") -> dict[str, Any]:
+def _as_json(found: dict[str, Coverage]) -> dict[str, Any]:
     return {
         name: {
             "distinct": each.distinct,
@@ -113,3 +111,11 @@ def _as_json(found: "dict[str, Coverage]") -> dict[str, Any]:
         }
         for name, each in found.items()
     }
+
+
+def main() -> None:
+    run(pool, name="python -m tools.pool")
+
+
+if __name__ == "__main__":
+    main()

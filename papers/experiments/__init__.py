@@ -4,8 +4,8 @@ To add one: a function of a prepared log that returns what it measured, an `Expe
 paper, and a line on docs/explanation/reproduce-experiments.md.
 """
 
-from murmurlog.evaluation.reproduce.experiments import hong, korolova, safelog, zealous
-from murmurlog.evaluation.reproduce.experiments.runner import Paper
+from papers.experiments import hong, korolova, safelog, zealous
+from papers.experiments.runner import Paper
 
 PAPERS: dict[str, Paper] = {
     paper.name: paper for paper in (korolova.PAPER, zealous.PAPER, hong.PAPER, safelog.PAPER)

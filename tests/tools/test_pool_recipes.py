@@ -2,12 +2,16 @@
 
 import gzip
 import json
+from functools import partial
 
 import pytest
 from command import run
 
 from murmurlog.bundle.keys import normalise
-from murmurlog.counting.public_sets.pool_recipes import (
+from murmurlog.counting.public_sets.sets import read_pool
+from murmurlog.errors import InputError, Refused, UsageError
+from tools import pool as pool_command
+from tools.pool_recipes import (
     PoolSources,
     interleave,
     make_pool,
@@ -16,9 +20,8 @@ from murmurlog.counting.public_sets.pool_recipes import (
     titles,
     words_and_pairs,
 )
-from murmurlog.counting.public_sets.sets import read_pool
-from murmurlog.errors import InputError, Refused, UsageError
 
+run_pool = partial(run, main=pool_command.main)
 SITES = "1,google.com\n2,www.bbc.co.uk\n3,maps.google.com\n4,coca-cola.com\n5,münchen.de\n"
 TITLES = "page_title\nMercury_(planet)\nMercury_(element)\nThe_Old_River\nRiver\n\nOld_Town\n"
 QUERIES = "174\tWeather  in Berlin\n175\tmaps\n175\tmaps\n176\t\n"
@@ -153,7 +156,7 @@ def test_the_command_measures_publishable_queries_and_a_log_for_the_owner_alone(
     rows = [{"user": f"u{n}", "time": "2026-01-01", "query": "google"} for n in range(12)]
     log = write_tsv([*rows, {"user": "u1", "time": "2026-01-01", "query": "mine alone"}])
     words = write("words.txt", "maps weather news videos\n")
-    done = run("pool", "--sites", sites, "--text", words, "--size", 50, "--out", out, "--json",
+    done = run_pool("--sites", sites, "--text", words, "--size", 50, "--out", out, "--json",
                "--against", log)  # fmt: skip
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
@@ -169,10 +172,10 @@ def test_the_command_measures_publishable_queries_and_a_log_for_the_owner_alone(
 def test_a_pool_is_not_measured_on_what_it_is_made_of(write, tmp_path):
     log = write("log.csv", "user,time,query\n1,2020-01-01,maps\n")
     out = tmp_path / "pool.txt"
-    done = run("pool", "--queries", log, "--size", 5, "--out", out, "--against", log)
+    done = run_pool("--queries", log, "--size", 5, "--out", out, "--against", log)
     assert done.returncode == 3
     assert "log.csv is the log" in done.stderr
-    none = run("pool", "--size", 5, "--out", out)
+    none = run_pool("--size", 5, "--out", out)
     assert none.returncode == 2
     assert "--sites, --titles" in none.stderr
     assert not out.exists()

@@ -14,13 +14,13 @@ from typing import Any
 import murmurlog
 from murmurlog.bundle.progress import measure_all
 from murmurlog.errors import DiskError, UsageError, did_you_mean
-from murmurlog.evaluation.reproduce.experiments.experiment import (
+from papers.experiments.experiment import (
     Experiment,
     LogSpec,
     Measured,
     Outcome,
 )
-from murmurlog.evaluation.reproduce.experiments.prepared_log import PreparedLog, check_users
+from papers.experiments.prepared_log import PreparedLog, check_users
 
 
 @dataclass(frozen=True, kw_only=True)

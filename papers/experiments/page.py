@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import murmurlog
 from murmurlog.charts import charts, html
-from murmurlog.evaluation.reproduce.experiments.experiment import (
+from papers.experiments.experiment import (
     FACTOR,
     Chart,
     Outcome,
@@ -97,7 +97,7 @@ def page(title: str, outcomes: Sequence[Outcome]) -> str:
     parts += [_section(outcome) for outcome in outcomes]
     return html.printed(
         title=f"The experiments of {title}",
-        kicker=f"murmurlog {murmurlog.__version__}, reproduce",
+        kicker=f"murmurlog {murmurlog.__version__}, papers",
         lead=f"Run on {log_text(outcomes[0])}.",
         parts=parts,
         foot="Everything here is about a generated log: nobody's searches.",

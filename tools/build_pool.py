@@ -13,7 +13,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from heapq import heappop, heappush, merge
-from importlib.resources import files
 from itertools import islice
 from pathlib import Path
 
@@ -66,7 +65,7 @@ class Coverage:
 @cache
 def dictionary() -> tuple[frozenset[str], frozenset[str]]:
     """The nouns and the adjectives of WordNet that are single words."""
-    text = (files("murmurlog.counting.public_sets") / "wordnet.txt").read_text("utf-8")
+    text = Path(__file__).with_name("wordnet.txt").read_text("utf-8")
     _, nouns, adjectives = text.split("\n\n")
     return frozenset(nouns.split()), frozenset(adjectives.split())
 

@@ -24,7 +24,6 @@ from murmurlog.errors import UsageError
 from murmurlog.evaluation.ground_truth import KINDS, Truth, count_exactly, searches_of
 from murmurlog.evaluation.label_files import read_planted
 from murmurlog.evaluation.recipes import Place, of_mechanism
-from murmurlog.evaluation.reproduce.experiments.experiment import LogSpec
 from murmurlog.evaluation.request import EvaluationRequest
 from murmurlog.evaluation.runner import split
 from murmurlog.evaluation.scores import Result, results
@@ -35,6 +34,7 @@ from murmurlog.logs.log import Log
 from murmurlog.logs.reading import Reading
 from murmurlog.logs.source import find
 from murmurlog.privacy.sampler import Entropy, SeededEntropy
+from papers.experiments.experiment import LogSpec
 
 ROWS_A_USER = {"aol": 55.35, "zealous": 24.0}  # as in the logs of the papers
 KEPT_TALLIES = 8

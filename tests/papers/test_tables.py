@@ -2,26 +2,25 @@
 
 import json
 import math
-import sys
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from command import run
-from typer.testing import CliRunner
 
-from murmurlog.cli.main import app
 from murmurlog.errors import UsageError
-from murmurlog.evaluation.reproduce import hong as reproduce_hong
-from murmurlog.evaluation.reproduce import printed_numbers as printed
-from murmurlog.evaluation.reproduce.cells import Cell, PaperTable, difference
-from murmurlog.evaluation.reproduce.formulas import PAPERS, tables
-from murmurlog.evaluation.reproduce.hong import clicks
 from murmurlog.logs.invented.generate import invent
 from murmurlog.mechanisms.hong.histories import preprocess
 from murmurlog.mechanisms.hong.programs import budget
+from papers import __main__ as papers_command
+from papers import hong as hong_tables
+from papers import printed_numbers as printed
+from papers.cells import Cell, PaperTable, difference
+from papers.hong import clicks
+from papers.tables import PAPERS, tables
 
-MURMURLOG = Path(sys.executable).with_name("murmurlog")
+run_papers = partial(run, main=papers_command.main)
 
 NOT_MATCHED = {
     ("Table 1", "lambda=1 tau'=200 delta'"): "rounded up; 5.1e-85 when rounded",
@@ -213,7 +212,7 @@ def test_a_note_is_told_once_with_its_cells():
 
 
 def test_the_command_never_wraps_or_cuts():
-    done = run("reproduce", "zealous", env={"COLUMNS": "40"})
+    done = run_papers("zealous", env={"COLUMNS": "40"})
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert (
@@ -225,7 +224,7 @@ def test_the_command_never_wraps_or_cuts():
 
 
 def test_the_command_prints_json_of_one_paper_or_of_all():
-    done = run("reproduce", "safelog", "--json")
+    done = run_papers("safelog", "--json")
     assert done.returncode == 0, done.stderr
     made = json.loads(done.stdout)["tables"]
     assert {table["paper"] for table in made} == {"safelog"}
@@ -237,8 +236,8 @@ def test_the_command_prints_json_of_one_paper_or_of_all():
 
 def test_the_command_takes_all_papers_unless_told_and_only_known_ones(monkeypatch):
     small = PaperTable(paper="hong", name="Table 3", about="", cells=())
-    monkeypatch.setattr(reproduce_hong, "tables", lambda: [small])
-    done = CliRunner().invoke(app, ["reproduce", "--json"])
-    assert done.exit_code == 0
+    monkeypatch.setattr(hong_tables, "tables", lambda: [small])
+    done = run_papers("--json")
+    assert done.returncode == 0
     assert {table["paper"] for table in json.loads(done.stdout)["tables"]} == set(PAPERS)
-    assert run("reproduce", "aol").returncode == 2
+    assert run_papers("aol").returncode == 2

@@ -11,7 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from murmurlog.evaluation.reproduce.experiments.experiment import (
+from murmurlog.evaluation.tasks import Tables
+from murmurlog.mechanisms.baselines.safelog_literal import TAU
+from murmurlog.privacy import turning_point
+from papers.experiments.experiment import (
     Chart,
     Claim,
     Experiment,
@@ -22,11 +25,9 @@ from murmurlog.evaluation.reproduce.experiments.experiment import (
     order,
     trend,
 )
-from murmurlog.evaluation.reproduce.experiments.prepared_log import PreparedLog, Scored, raw
-from murmurlog.evaluation.reproduce.experiments.runner import Paper
-from murmurlog.evaluation.tasks import Tables
-from murmurlog.mechanisms.baselines.safelog_literal import TAU
-from murmurlog.privacy import click_printed_epsilon, turning_point
+from papers.experiments.prepared_log import PreparedLog, Scored, raw
+from papers.experiments.runner import Paper
+from papers.formulas import click_printed_epsilon
 
 WALK = "nDCG@10, walk, per query"
 WALKS = {"RW": "walk", "RW-2": "walk with impact", "IF": "feedback"}

@@ -14,8 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from scipy import sparse
 
-from murmurlog.evaluation.reproduce import printed_numbers as printed
-from murmurlog.evaluation.reproduce.cells import Cell, PaperTable
 from murmurlog.logs.invented.generate import invent
 from murmurlog.mechanisms.hong.diversity import Diverse, diverse, eliminate, most_diverse
 from murmurlog.mechanisms.hong.histories import Histories, histories, preprocess
@@ -28,6 +26,8 @@ from murmurlog.mechanisms.hong.programs import (
     size_bound,
     support_distance,
 )
+from papers import printed_numbers as printed
+from papers.cells import Cell, PaperTable
 
 ROWS, SEED = 138_400, 1  # 2,500 users, as many as the paper drew from the AOL log
 LAMBDA = 13088  # the paper's at e^epsilon = 2, delta = 0.5, for its |O| (Table 3)
