@@ -19,6 +19,8 @@ import later_twins as later
 import numpy as np
 import pyarrow as pa
 from scipy.special import log_ndtr, ndtri
+from white_box import audit
+from white_box_result import WhiteBoxAudit
 
 import murmurlog.counting.bound as bounding
 import murmurlog.counting.public_sets.sets as public_sets
@@ -43,8 +45,6 @@ import murmurlog.publishing.ledger as ledger
 import murmurlog.publishing.ledger_filter as ledger_filter
 import murmurlog.publishing.ledger_records as ledger_records
 import murmurlog.publishing.plan as plans
-from murmurlog.auditing.attack import audit
-from murmurlog.auditing.result import Audit
 from murmurlog.bundle import write
 from murmurlog.bundle.schema import BY_VALUE, By, count_columns
 from murmurlog.counting.bound import bound
@@ -84,7 +84,7 @@ class Twin:
             _forget()
             yield
 
-    def audited(self, **more: Any) -> tuple[Audit, float]:
+    def audited(self, **more: Any) -> tuple[WhiteBoxAudit, float]:
         """What the audit says of it, and after how many seconds."""
         began = time.monotonic()
         with self.broken():

@@ -9,7 +9,7 @@ name and certify nothing.
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cache
 
 from murmurlog.errors import UsageError
@@ -55,23 +55,6 @@ def zealous_breach_mass(*, m: int, tau: int, tau2: float, lam: float, users: int
     """The exact delta of probabilistic DP: that some item of exactly tau users is published."""
     p = survival(noise="laplace", scale=lam, x=tau2 - tau)
     return some_shown(p, critical_items(m, tau, users))
-
-
-def zealous_inaccuracy(
-    *, lam: float, tau_star: float, xi: float, frequencies: Iterable[int]
-) -> tuple[float, int]:
-    """(ZEALOUS, always empty): how many items each gets wrong on average, with slack xi.
-
-    tau = tau_star - xi, tau2 = tau_star + xi; frequencies are counts after the bound m. An item of
-    frequency tau2 is lost with probability 1/2, so no more than 1/2 is sure for a very frequent
-    one. Items below tau are never shown, by either.
-    """
-    check_noise("laplace", lam)
-    if not xi >= 0:
-        raise UsageError(f"the slack xi must not be negative, but is {xi!r}")
-    often = [f for f in frequencies if f >= tau_star + xi]
-    lost = (survival(noise="laplace", scale=lam, x=f - tau_star - xi) for f in often)
-    return math.fsum(lost), len(often)
 
 
 def zealous_printed_tau(m: int, epsilon: float) -> int:

@@ -27,7 +27,7 @@ FORBIDDEN = {  # beyond the order
     "auditing": {"evaluation"},
     "web": set(ROOMS) - {"errors", "privacy", "charts", "bundle", "web"},
 }
-# Who may draw besides the sampler: generated logs, plans, probes of an audit, names of releases,
+# Who may draw besides the sampler: generated logs, plans, names of releases,
 # and confidence intervals of scores. No published count depends on any of them.
 DRAWING = {
     "privacy/sampler",
@@ -39,7 +39,6 @@ DRAWING = {
     "publishing/planning/forecast",
     "publishing/planning/later_periods",
     "publishing/preparation",
-    "auditing/probes",
     "evaluation/scores",
     "evaluation/count_errors",
 }

@@ -29,6 +29,7 @@ from murmurlog.privacy import (
     turning_point,
     zealous_dp,
     zealous_dp_delta,
+    zealous_inaccuracy,
     zealous_pdp,
     zealous_tau,
 )
@@ -42,7 +43,6 @@ from papers.formulas import (
     sessions_exact_delta,
     sessions_with_clicks,
     zealous_breach_mass,
-    zealous_inaccuracy,
     zealous_pdp_threshold,
     zealous_printed_deltas,
     zealous_printed_pdp_tau2,

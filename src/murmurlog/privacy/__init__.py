@@ -62,6 +62,7 @@ from murmurlog.privacy.zealous import (
     impossible_domain,
     zealous_dp,
     zealous_dp_delta,
+    zealous_inaccuracy,
     zealous_pdp,
     zealous_tau,
 )
@@ -128,6 +129,7 @@ __all__ = [
     "turning_point",
     "zealous_dp",
     "zealous_dp_delta",
+    "zealous_inaccuracy",
     "zealous_pdp",
     "zealous_tau",
 ]

@@ -5,6 +5,7 @@ lam, second threshold tau2 (tau prime) with the rule "> tau2".
 """
 
 import math
+from collections.abc import Iterable
 
 from murmurlog.errors import UsageError
 from murmurlog.privacy.noise_laws import check_noise, survival
@@ -103,6 +104,23 @@ def critical_items(m: int, tau: int, users: int) -> int:
     check_users(users)
     check_tau(tau)
     return max(1, users * m // tau)
+
+
+def zealous_inaccuracy(
+    *, lam: float, tau_star: float, xi: float, frequencies: Iterable[int]
+) -> tuple[float, int]:
+    """(ZEALOUS, always empty): how many items each gets wrong on average, with slack xi.
+
+    tau = tau_star - xi, tau2 = tau_star + xi; frequencies are counts after the bound m. An item of
+    frequency tau2 is lost with probability 1/2, so no more than 1/2 is sure for a very frequent
+    one. Items below tau are never shown, by either.
+    """
+    check_noise("laplace", lam)
+    if not xi >= 0:
+        raise UsageError(f"the slack xi must not be negative, but is {xi!r}")
+    often = [f for f in frequencies if f >= tau_star + xi]
+    lost = (survival(noise="laplace", scale=lam, x=f - tau_star - xi) for f in often)
+    return math.fsum(lost), len(often)
 
 
 def impossible_domain(

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from bound_replay import PATHS
+from probes import exact_counts
+from replacement import replaced
 
-from murmurlog.auditing.bound_replay import PATHS
-from murmurlog.auditing.probes import exact_counts
-from murmurlog.auditing.replacement import replaced
 from murmurlog.bundle.read import load as load_bundle
 from murmurlog.errors import UsageError
 from murmurlog.logs import formats

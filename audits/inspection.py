@@ -9,15 +9,16 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from murmurlog.auditing.bound_replay import check_bounds, check_count_weights
-from murmurlog.auditing.independent_total import check_total
-from murmurlog.auditing.ledger_replay import check_ledger
-from murmurlog.auditing.pool_keys_probe import check_pool_keys
-from murmurlog.auditing.pool_probe import pool_options, probe_pools
-from murmurlog.auditing.reading_replay import check_by, check_distinct, check_reading, check_screen
-from murmurlog.auditing.series_replay import check_series
+from bound_replay import check_bounds, check_count_weights
+from independent_total import check_total
+from ledger_replay import check_ledger
+from pool_keys_probe import check_pool_keys
+from pool_probe import pool_options, probe_pools
+from reading_replay import check_by, check_distinct, check_reading, check_screen
+from series_replay import check_series
+from stage_probe import StageResult, probe_stages
+
 from murmurlog.auditing.settings import Setting
-from murmurlog.auditing.stage_probe import StageResult, probe_stages
 from murmurlog.mechanisms import MECHANISMS, Mechanism, Rounds, named
 from murmurlog.mechanisms.protocol import Unprotected
 from murmurlog.privacy.sampler import Entropy

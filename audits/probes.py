@@ -20,10 +20,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from noise_stages import fit_p_value
 from scipy.special import ndtr
 from scipy.stats import chi2, fisher_exact
 
-from murmurlog.auditing.epsilon_bounds import fit_p_value, p_value
+from murmurlog.auditing.epsilon_bounds import p_value
 from murmurlog.auditing.neighbouring_logs import LETTERS, Known, Pair, place_of, write_log
 from murmurlog.auditing.observer import Observation
 from murmurlog.bundle.files import CERTIFICATE, SUMS, sums

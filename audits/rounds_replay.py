@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-
-from murmurlog.auditing.noise_stages import STEPS, Integers
-from murmurlog.auditing.pool_replay import (
+from noise_stages import STEPS, Integers
+from pool_replay import (
     EARLIER,
     FULL,
     Printed,
@@ -24,7 +23,8 @@ from murmurlog.auditing.pool_replay import (
     check_keys,
     keys_in,
 )
-from murmurlog.auditing.replacement import replaced
+from replacement import replaced
+
 from murmurlog.bundle.schema import notes_of
 from murmurlog.mechanisms import Rounds
 from murmurlog.mechanisms.rounds import fresh_counts

@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from noise_stages import STAGE_ALPHA, Law, fit_p_value, letters
 from scipy.stats import binom
 
-from murmurlog.auditing.epsilon_bounds import fit_p_value
 from murmurlog.auditing.neighbouring_logs import ALPHABET, START
-from murmurlog.auditing.noise_stages import STAGE_ALPHA, Law, letters
 from murmurlog.counting.public_sets.sets import Listed
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.log import read

@@ -1,15 +1,15 @@
 """Logs go through the text readers, the normaliser and the screen; what changes them is caught."""
 
 import pytest
-from twins import TWINS
-
-from murmurlog.auditing.reading_replay import (
+from reading_replay import (
     check_by,
     check_distinct,
     check_reading,
     check_screen,
     make_rows,
 )
+from twins import TWINS
+
 from murmurlog.bundle.keys import normalise
 from murmurlog.mechanisms import parse
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from noise_stages import STAGE_ALPHA, Integers, Law, Stage
+from replacement import replaced
 
-from murmurlog.auditing.noise_stages import STAGE_ALPHA, Integers, Law, Stage
-from murmurlog.auditing.replacement import replaced
 from murmurlog.privacy import sampler
 
 MOST_RECORDED = 200_000  # draws of one call that are kept: more add no power that anybody needs

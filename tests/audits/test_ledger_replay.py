@@ -1,11 +1,11 @@
 """A second account agrees with an honest ledger, and contradicts every broken one."""
 
 import pytest
+from independent_total import gaussian, geometric
+from ledger_replay import check_ledger, least_mu
 from thinning import thinned
 from twins import TWINS
 
-from murmurlog.auditing.independent_total import gaussian, geometric
-from murmurlog.auditing.ledger_replay import check_ledger, least_mu
 from murmurlog.privacy.sampler import SeededEntropy
 
 BROKEN = {twin.name: twin for twin in TWINS}

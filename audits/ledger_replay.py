@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from independent_total import Cost, gaussian, joint_delta
 from scipy.special import ndtr
 from scipy.stats import binom
 
-from murmurlog.auditing.independent_total import Cost, gaussian, joint_delta
 from murmurlog.errors import MurmurlogError, Refused, UsageError
 from murmurlog.privacy import Amounts, Guarantee, Loss
 from murmurlog.privacy.sampler import Entropy, below

@@ -14,15 +14,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-
-from murmurlog.auditing.draw_record import (
+from draw_record import (
     StagePower,
     check_draw_number,
     check_draws,
     recorded_draws,
 )
-from murmurlog.auditing.neighbouring_logs import START
-from murmurlog.auditing.noise_stages import (
+from noise_stages import (
     STAGE_ALPHA,
     STEPS,
     Integers,
@@ -31,9 +29,11 @@ from murmurlog.auditing.noise_stages import (
     numbers,
     stages,
 )
-from murmurlog.auditing.pool_replay import RoundsRun
-from murmurlog.auditing.replacement import replaced
-from murmurlog.auditing.rounds_replay import replayed_rounds
+from pool_replay import RoundsRun
+from replacement import replaced
+from rounds_replay import replayed_rounds
+
+from murmurlog.auditing.neighbouring_logs import START
 from murmurlog.bundle.schema import count_of, keys_of
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.log import Log, read

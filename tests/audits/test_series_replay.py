@@ -1,10 +1,9 @@
 """Releases in a row: booked before any noise, with the keys of the earlier bundle and no others."""
 
 import pytest
+from series_replay import check_series
 from thinning import thinned
 from twins import TWINS
-
-from murmurlog.auditing.series_replay import check_series
 
 BROKEN = {twin.name: twin for twin in TWINS}
 ANSWERS = {

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from replacement import replaced
+from rounds_replay import count_weight_of
 
-from murmurlog.auditing.replacement import replaced
-from murmurlog.auditing.rounds_replay import count_weight_of
 from murmurlog.bundle.options import GAP
 from murmurlog.bundle.schema import BY_VALUE, By, keys_of
 from murmurlog.counting import bound as bounding
@@ -214,7 +214,7 @@ def model(rows: Sequence[Row], replayed: Replayed) -> dict[str, list[tuple[Any, 
         for item in _items_of(row, replayed):
             first = held.setdefault(unit, {})
             first[item] = min(first.get(item, datetime.max), row.time or datetime.max)
-    key = SeededEntropy(SEED).bytes(16)
+    key = SeededEntropy(SEED).stream("choice").bytes(16)
 
     def order(unit: str, item: tuple[Any, ...]) -> tuple[Any, ...]:
         by = held[unit][item] if replayed.way == "first" else random_order(key, unit, item)

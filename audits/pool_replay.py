@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-
-from murmurlog.auditing.noise_stages import STEPS, Integers, letters, numbers
+from noise_stages import STEPS, Integers, letters, numbers
 
 FULL = 10  # the largest attention
 NEAR = 1e-6  # relative distance from a border below which floating point may decide either way

@@ -4,8 +4,7 @@ import math
 from dataclasses import replace
 
 import pytest
-
-from murmurlog.auditing.independent_total import (
+from independent_total import (
     Cost,
     check_total,
     delta_of_table,
@@ -13,6 +12,7 @@ from murmurlog.auditing.independent_total import (
     geometric,
     joint_delta,
 )
+
 from murmurlog.privacy import Loss, delta_of_losses, hockey_stick
 from murmurlog.publishing.plan import plan_tables
 

@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from independent_total import cost_of_table
+from noise_stages import STAGE_ALPHA, STEPS, Law, letters
+from pool_replay import EARLIER, RoundsRun
+from replacement import replaced
+from rounds_replay import replayed_rounds
+from stage_probe import word
 
-from murmurlog.auditing.independent_total import cost_of_table
 from murmurlog.auditing.neighbouring_logs import START
-from murmurlog.auditing.noise_stages import STAGE_ALPHA, STEPS, Law, letters
-from murmurlog.auditing.pool_replay import EARLIER, RoundsRun
-from murmurlog.auditing.replacement import replaced
-from murmurlog.auditing.rounds_replay import replayed_rounds
-from murmurlog.auditing.stage_probe import word
 from murmurlog.bundle.read import load
 from murmurlog.errors import Refused
 from murmurlog.privacy import sampler

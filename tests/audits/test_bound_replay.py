@@ -3,20 +3,26 @@
 from datetime import timedelta
 from itertools import pairwise
 
+import bound_replay
 import pytest
 from blind_twins import BLIND
-from twins import TWINS
-
-from murmurlog.auditing.bound_replay import (
+from bound_replay import (
     PUBLISHED,
     REPLAYED,
     Replayed,
+    Row,
     check_bounds,
     check_count_weights,
     make_rows,
     model,
     variants,
 )
+from twins import TWINS
+
+from murmurlog.bundle.schema import BY_VALUE
+from murmurlog.logs.engines.duckdb import connect
+from murmurlog.logs.log import read
+from murmurlog.logs.source import find
 
 BROKEN = {twin.name: twin for twin in (*TWINS, *BLIND)}
 OF_BOUNDS = (
@@ -62,6 +68,16 @@ def test_the_weights_of_counts_are_those_of_the_proof():
     assert check_count_weights() == []
     with BROKEN["d2 clip off by one"].broken():
         assert "a unit with 2 published items" in check_count_weights()[0]
+
+
+def test_the_random_bound_is_that_of_the_model(tmp_path):
+    """One path and one table; the slow test follows them all."""
+    rows, table = make_rows(), Replayed("query", way="random")
+    bound_replay.write_rows(tmp_path / "log.parquet", rows)
+    source = find(str(tmp_path / "log.parquet"), columns={n: n for n in Row._fields[:4]})
+    with connect() as engine:
+        kept = bound_replay._bounded(read(source, engine=engine, keep={BY_VALUE: "country"}), table)
+    assert bound_replay._fault(table, rows, [kept] * 3) is None
 
 
 @pytest.mark.slow

@@ -11,12 +11,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-
-from murmurlog.auditing.draw_record import check_draws, recorded_draws
-from murmurlog.auditing.epsilon_bounds import fit_p_value
-from murmurlog.auditing.noise_stages import STAGE_ALPHA, stages
-from murmurlog.auditing.pool_replay import CELLS, EARLIER, UNHELD
-from murmurlog.auditing.stage_probe import (
+from draw_record import check_draws, recorded_draws
+from noise_stages import STAGE_ALPHA, fit_p_value, stages
+from pool_replay import CELLS, EARLIER, UNHELD
+from stage_probe import (
     WANTED,
     StageResult,
     follow_rounds,
@@ -25,6 +23,7 @@ from murmurlog.auditing.stage_probe import (
     sizes_for,
     word,
 )
+
 from murmurlog.counting.public_sets.sets import Listed
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.log import read

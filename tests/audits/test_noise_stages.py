@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from draw_record import check_draws, recorded_draws
+from noise_stages import STEPS, Law, letters, stages
 
-from murmurlog.auditing.draw_record import check_draws, recorded_draws
-from murmurlog.auditing.noise_stages import STEPS, Law, letters, stages
 from murmurlog.privacy.sampler import SeededEntropy, draw, tails
 
 ROUNDS = (

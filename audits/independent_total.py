@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from noise_stages import STEPS, letters, numbers
 from scipy.signal import fftconvolve
 from scipy.special import ndtr
 from scipy.stats import binom
-
-from murmurlog.auditing.noise_stages import STEPS, letters, numbers
 
 Floats = npt.NDArray[np.float64]
 

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
+from inspection import plans_of, pool_setting
+from pool_probe import probe_pools
+from probes import pass_p_value
 from thinning import thinned
 from twins import TWINS
 
-from murmurlog.auditing.inspection import plans_of, pool_setting
-from murmurlog.auditing.pool_probe import probe_pools
-from murmurlog.auditing.probes import pass_p_value
 from murmurlog.mechanisms import parse
 from murmurlog.privacy.sampler import SeededEntropy
 

@@ -2,10 +2,10 @@
 
 import pytest
 from blind_twins import BLIND
+from inspection import STAGES, inspect_totals, stage_setting
+from stage_probe import probe_stages
 from twins import TWINS
 
-from murmurlog.auditing.inspection import STAGES, inspect_totals, stage_setting
-from murmurlog.auditing.stage_probe import probe_stages
 from murmurlog.mechanisms import parse
 from murmurlog.privacy.sampler import SeededEntropy
 from murmurlog.publishing.plan import plan

@@ -16,8 +16,6 @@ import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 from scipy.stats import binom, chi2, nbinom
 
-from murmurlog.auditing.epsilon_bounds import fit_p_value
-
 Integers = npt.NDArray[np.int64]
 
 # Of one test of one stage. All stages of all mechanisms are below 500 tests a run, so 20 runs raise a false
@@ -29,6 +27,32 @@ CELLS = 64  # of about equal chance
 POWER = 0.99
 ROUNDED_UP = 1e-5  # a scale that follows from printed ones may be rounded up to six digits
 D2 = (2, 3, 4, 6, 8, 11, 16, 23, 32, 45, 64, 91, 128)  # that a noisy histogram can choose
+
+
+def fit_p_value(
+    values: npt.NDArray[np.int64], chances: npt.NDArray[np.floating[Any]], first: int
+) -> float:
+    """The exact p-value of whole numbers against a law that gives `first + i` probability chances[i].
+
+    Three families of events are tested against their binomial laws: each number, all numbers up to
+    it, and all numbers at most as far from the middle. The smallest p-value gets a Bonferroni
+    correction. Chi-squared would be inaccurate in the far tail, which matters here.
+    """
+    n, ends = len(values), len(chances) - 1
+    seen = np.bincount(np.clip(values - first, 0, ends), minlength=ends + 1)
+    chances = np.asarray(chances, dtype=np.float64).copy()
+    chances[[0, -1]] += max(0.0, 1 - chances.sum()) / 2  # the mass beyond both ends
+    expected, hits = np.minimum(1.0, _events(chances)), _events(seen)
+    p = 2 * np.minimum(binom.cdf(hits, n, expected), binom.sf(hits - 1, n, expected))
+    return float(min(1.0, p.min() * len(p)))
+
+
+def _events(masses: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The mass of each number, of all numbers up to it, and of all as near to the middle."""
+    middle, below = len(masses) // 2, np.cumsum(masses)
+    reach = np.arange(1, middle)
+    around = below[middle + reach] - below[middle - reach - 1]
+    return np.concatenate([masses, below[:-1], around])
 
 
 @dataclass(frozen=True, kw_only=True)
