@@ -112,6 +112,7 @@ faults: $(VENV)/run
 
 fuzz: $(VENV)/dev
 	$(BIN)/python audits/fuzz.py
+	$(BIN)/python audits/parameters.py
 	$(BIN)/python audits/reader_fuzz.py --files $(FUZZ_FILES)
 	$(BIN)/python audits/frames_fuzz.py --frames $(FUZZ_FRAMES)
 	$(BIN)/python audits/roads.py --logs $(ROAD_LOGS) --combined $(ROAD_COMBINED)

@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ import murmurlog
 from murmurlog.bundle.certificate_schema import FORMATS
 from murmurlog.bundle.schema import count_of, in_order, is_reliable
 from murmurlog.bundle.write import publish
-from murmurlog.cli.serve import planned, verified
+from murmurlog.cli.serve import verified
 from murmurlog.errors import BundleError
 from murmurlog.web import app as application
 from murmurlog.web.bundles import Shelf
@@ -49,10 +48,10 @@ RELEASES: tuple[dict[str, Any], ...] = (
 ADDRESSES = (
     "/", "/?q=common", "/?q=common+1", "/?q=no+such+thing", "/?q=%E0%B8%82", "/top", "/top?size=200",
     "/top?match=*o*&sort=text", "/top?sort=error&order=rising", "/top?table=click&column=url&match=a",
-    "/top?page=2&size=25", "/top.csv", "/top.tsv?match=c", "/privacy", "/plan",
-    "/plan?mechanism=threshold&part=outcome", "/compare", "/compare?table=query", "/api",
+    "/top?page=2&size=25", "/top.csv", "/top.tsv?match=c", "/privacy",
+    "/compare", "/compare?table=query", "/api",
     "/api/bundles", "/api/complete?q=", "/api/complete?q=c&k=50", "/api/query?q=common+0",
-    "/api/query?q=x", "/api/top?size=200", "/api/top?sort=text", "/api/certificate", "/api/plan",
+    "/api/query?q=x", "/api/top?size=200", "/api/top?sort=text", "/api/certificate",
     "/api/compare?with=forged", "/api/openapi.json",
 )  # fmt: skip
 SLOW = ("/api/verify", "/privacy?check=now")  # for one bundle in twenty
@@ -289,9 +288,6 @@ SERVED: dict[str, Callable[[Path, random.Random], str]] = {
 # --- what is asked of them ------------------------------------------------------------------------
 
 
-_planned = lru_cache(maxsize=64)(planned)
-
-
 def serve_forged(
     name: str, *, seed: int, inputs: int, sound: Sequence[Path] | None = None
 ) -> Served:
@@ -329,7 +325,7 @@ def _watched(found: Served, what: str) -> Iterator[None]:
 
 def ask(shelf: Shelf, found: Served, choice: random.Random, what: str) -> None:
     """Asks the page for some addresses and holds the answers against the limits."""
-    guard = application.make(shelf, planner=_planned, verifier=verified, hosts=Hosts())
+    guard = application.make(shelf, verifier=verified, hosts=Hosts())
     guard.meter = Unmetered()
     asked = choice.sample(ADDRESSES, ASKED)
     asked += [choice.choice(SLOW)] if choice.random() < 0.05 else []

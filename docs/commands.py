@@ -45,7 +45,7 @@ NOT_RUN = {
 }
 # Sentences that name a command in part, or one that another page shows in full.
 MENTIONED = re.compile(
-    r"murmurlog (release --consistent|plan --profile|(init|release) log\.csv|generate (?!.*--out).*)$"
+    r"murmurlog (release --consistent|(init|release) log\.csv|generate (?!.*--out).*)$"
 )
 PAGES_NOT_RUN = {
     "docs/reference/messages.md": "a test makes its files: tests/cli/test_mistakes.py",
@@ -53,7 +53,6 @@ PAGES_NOT_RUN = {
 }
 # Exit codes that a page explains, at the size of our log.
 CODES = {
-    ("README.md", "murmurlog plan --target queries=10000"): 1,
     # The page says it of a month that was lost, and none was.
     ("docs/how-to/publish-every-month.md", "murmurlog series run series.toml --again"): 3,
 }
@@ -64,7 +63,6 @@ SETUP = {
     "docs/how-to/evaluate.md": [BUNDLE],
     "docs/how-to/export.md": MONTHS,
     "docs/how-to/series.md": MONTHS,
-    "docs/how-to/plan.md": ["murmurlog profile log.parquet --epsilon 0.5 --out january.json"],
     "docs/reference/report.md": [BUNDLE],
 }
 

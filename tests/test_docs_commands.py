@@ -29,8 +29,8 @@ Text `murmurlog verify bundle` and `murmurlog generate --rows 5` and `murmurlog 
 
 ```sh
 # a comment
-murmurlog profile log.parquet --epsilon 0.3 \\
-    --out shape.json
+murmurlog plan --users 300 \\
+    --out plan.toml
 murmurlog release SOURCE [flags]
 ```
 
@@ -45,7 +45,7 @@ murmurlog is no command here
         ("murmurlog verify bundle", 0),
         ("murmurlog release log.parquet --epsilon 'ln(10)'", 0),
         ("python -m papers korolova", 0),
-        ("murmurlog profile log.parquet --epsilon 0.3 --out shape.json", 0),
+        ("murmurlog plan --users 300 --out plan.toml", 0),
         ("murmurlog release log.parquet", 3),
         ("python -c \"print('X')\"", 3),
     ]

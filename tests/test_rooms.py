@@ -37,7 +37,6 @@ DRAWING = {
     "logs/invented/clicks",
     "publishing/planning/stand_in_log",
     "publishing/planning/forecast",
-    "publishing/planning/later_periods",
     "publishing/preparation",
     "evaluation/scores",
     "evaluation/count_errors",

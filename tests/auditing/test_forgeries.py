@@ -359,17 +359,6 @@ def test_a_pool_of_another_size_is_refused_before_anything_is_booked(log, tmp_pa
     assert not (tmp_path / "l.db").exists()
 
 
-def test_a_profile_that_was_planned_by_is_in_the_certificate(log, tmp_path):
-    murmurlog.release(
-        log, out=tmp_path / "out", tables=["query"], epsilon=2, planned_by="profile ab, epsilon 1",
-        unprotected=["per-user 7"],
-    )  # fmt: skip
-    assert murmurlog.verify(tmp_path / "out").ok
-    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
-    assert "chosen by profile ab, epsilon 1; its cost adds to this guarantee" in card
-    assert "conditional on: per-user 7" in card
-
-
 # --- output that the mechanism cannot have given --------------------------------------------------
 
 PROFILES = "profiles(noise=geometric, d=9, cap=3, scale=1.0, T=20)"
@@ -525,7 +514,6 @@ def test_words_and_numbers_that_no_release_has_are_caught(honest, tmp_path, chan
     [
         {"about": {"title": "x\n# y"}},
         {"about": {"description": "x" * 10_001}},
-        {"planned_by": "a\x1b[2J"},
         {"unprotected": ["a\nb"]},
         {"source_name": "a\nb"},
         {"by": ("country", ["D\nE"])},

@@ -129,7 +129,9 @@ def test_the_budget_falls_from_tables_to_what_is_stated(bundle):
 
 
 def test_the_demonstration_ends_with_it(bundle):
-    outcome = SimpleNamespace(out=bundle, guarantee=load(bundle).guarantee, as_json=dict)
+    outcome = SimpleNamespace(
+        out=bundle, guarantee=load(bundle).guarantee, as_json=dict, booked=False
+    )
     shown = Demo(folder=bundle.parent, outcome=outcome, report=verify(bundle), log_rows=5)
     assert shown.lines()[-1] == f"Look at it in a browser: {bundle / 'report.html'}"
     assert shown.as_json()["report"] == str(bundle / "report.html")

@@ -46,7 +46,7 @@ def test_a_road_that_compares_the_query_but_not_its_value_of_by_is_seen(monkeypa
         return self._only(np.minimum.reduce(places) >= 0)
 
     monkeypatch.setattr(Holdings, "of_known", by_query_alone)
-    found = quick(logs=0, combined=1, tables=1, first=41)
+    found = quick(logs=0, combined=1, tables=1, first=49)
     assert len(found.differences) == 3
     for road in ON_CODES:
         assert any(road in words for words in found.differences)

@@ -358,7 +358,7 @@ def test_solving_keeps_the_budget_and_the_fakes(epsilon, d, neighbours):
     assert h.guarantee(epsilon=epsilon, neighbours=neighbours).delta <= 1e-6
     assert h.fakes() <= 10 * (1 + 1e-9)
     assert h.passes(0.5) == h.T
-    with pytest.raises(UsageError, match="costs epsilon"):
+    with pytest.raises(Refused, match="costs epsilon"):
         m.guarantee(epsilon=epsilon / 2, neighbours=neighbours)
 
 

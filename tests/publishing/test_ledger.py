@@ -16,7 +16,6 @@ import murmurlog
 from murmurlog.errors import Refused, UsageError
 from murmurlog.privacy import Guarantee
 from murmurlog.publishing.ledger import Ledger, os_user
-from murmurlog.publishing.planning.private_profile import survey
 
 COST = Guarantee(epsilon=1.0, delta=1e-6)
 
@@ -101,8 +100,6 @@ def test_sessions_do_not_add_up_so_a_ledger_books_none(tmp_path, write_tsv):
             Refused, match=r"per session cannot be added up: .*--unit user, user-month"
         ):
             murmurlog.release(log, out=tmp_path / "a", dry_run=dry_run, **asked, **booked)
-    with pytest.raises(Refused, match="per session cannot be added up"):
-        survey(log, epsilon=0.5, **asked, **booked)
     session = Guarantee(epsilon=1, delta=1e-6, unit="session")
     with pytest.raises(Refused, match="per session cannot be added up"):
         Ledger(ledger).reserve("web", session, release_id="one", what="x")
@@ -422,7 +419,6 @@ def test_a_release_on_an_unknown_source_reads_no_row(tmp_path, write_tsv, monkey
     for use in (
         lambda: murmurlog.release(log, out=tmp_path / "b", tables=["query"], **asked),
         lambda: murmurlog.release(log, out=tmp_path / "b", dry_run=True, **asked),
-        lambda: survey(log, epsilon=0.5, **asked),
     ):
         with pytest.raises(Refused, match="did you mean 'web-2'") as refused:
             use()

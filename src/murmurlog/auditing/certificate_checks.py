@@ -106,7 +106,8 @@ def check_guarantee(root: Path, certificate: Certificate) -> str:
             "probabilistic DP is computed for fewer users than are declared",
         )
     summed = compose([claim.guarantee for claim in certificate.tables.values()])
-    if len(certificate.tables) > 1 and summed.epsilon > total.epsilon * ROUNDING:
+    over = summed.epsilon > total.epsilon * ROUNDING or summed.delta > total.delta * ROUNDING
+    if len(certificate.tables) > 1 and over:  # then they share one account
         claims = certificate.tables.values()
         parts = [(parse(claim.mechanism), claim.guarantee) for claim in claims]
         summed = total_of(parts, total.epsilon) or summed

@@ -29,7 +29,6 @@ TITLES = {
     "Budget": "Budget",
     "Privacy": "Budget",
     "Planned": "Budget",
-    "Measured": "Budget",
     "Booking": "Budget",
     "SeriesOptions": "Series",
     "ReadOptions": "Your log",
@@ -41,14 +40,10 @@ FIRST = ("--tables", "--out")  # in their groups
 METAVARS = {"path": "FILE", "int": "N", "float": "X"}
 EXAMPLES = {
     "init": ("murmurlog init log.csv", "murmurlog init log.csv --yes"),
-    "profile": (
-        "murmurlog profile log.parquet",
-        "murmurlog profile log.parquet --epsilon 0.3 --ledger budget.db --source web --out p.json",
-    ),
+    "profile": ("murmurlog profile log.parquet",),
     "plan": (
         "murmurlog plan --epsilon 1 --delta 1e-6 --per-user 20",
-        "murmurlog plan --profile p.json --target volume=0.1 --out plan.toml",
-        "murmurlog plan --of-cap 1/12 --releases 12 --epsilon 3 --delta 1e-5 --profile p.json",
+        "murmurlog plan --like aol --users 10000 --target volume=0.1 --out plan.toml",
     ),
     "release": (
         "murmurlog release log.parquet --epsilon 1 --out first",

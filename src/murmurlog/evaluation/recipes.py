@@ -17,7 +17,7 @@ from murmurlog.bundle.options import GAP
 from murmurlog.bundle.read import Release
 from murmurlog.bundle.schema import with_lists
 from murmurlog.counting.bound import choose_way
-from murmurlog.errors import BundleError, MurmurlogError, UsageError
+from murmurlog.errors import BundleError, MurmurlogError, Refused, UsageError
 from murmurlog.evaluation.grid import (
     Grid,
     Value,
@@ -426,5 +426,5 @@ def _with_letters(
     epsilon = EPSILON if request.epsilon is None else request.epsilon
     try:
         return plan_tables(list(plans), mechanism=texts, epsilon=epsilon, options=files)
-    except UsageError:
+    except (UsageError, Refused):
         return plan_tables(list(plans), mechanism=texts, options=files)

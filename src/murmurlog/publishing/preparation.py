@@ -35,6 +35,7 @@ from murmurlog.publishing.options import bounds_of, chosen_options, prepare_opti
 from murmurlog.publishing.plan import (
     MECHANISM,
     Plan,
+    check_budget_kept,
     distance_of,
     losses_of,
     mechanisms_for,
@@ -247,7 +248,7 @@ def _check_statements(request: ReleaseRequest) -> None:
     if unknown := sorted(set(stated.about or {}) - set(ABOUT)):
         raise UsageError(f"--about has no {', '.join(unknown)}: use {', '.join(ABOUT)}")
     check_lines(
-        stated.about, stated.unprotected, stated.planned_by, request.booking.source_name,
+        stated.about, stated.unprotected, request.booking.source_name,
         request.read.where, names=request.content.by,
     )  # fmt: skip
 
@@ -258,6 +259,7 @@ def _check_claims(
     """Refuses guarantees that say nothing, unless the owner accepts that."""
     budget, content = request.budget, request.content
     check_guarantee(total, ", ".join(names), budget.accept_no_guarantee)
+    check_budget_kept(total, budget.epsilon, budget.delta)
     if total.notion == "pdp":
         check_pdp(plans, budget.users, content.set_only or content.consistent)
     composing = [name for name, each in plans.items() if each.mechanism.composes]

@@ -245,7 +245,6 @@ def _certificate(asked: Prepared, made: Made, *, engine: Engine, entropy: Entrop
         unprotected=tuple(stated.unprotected),
         consistent=asked.request.content.consistent,
         after=asked.earlier.as_json(),
-        planned_by=stated.planned_by,
         booked=None
         if account is None
         else state_booking(account, asked.total, loss=asked.loss, distance=asked.distance),

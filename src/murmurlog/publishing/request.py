@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from murmurlog.bundle.decimals import integer
 from murmurlog.bundle.options import (
     GAP,
+    Group,
     Option,
     read_bounds,
     read_number,
@@ -49,7 +50,7 @@ def read_by(text: str) -> tuple[str, list[str]]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Privacy:
+class Privacy(Group):
     """Budget and unit of privacy."""
 
     epsilon: Annotated[
@@ -101,7 +102,7 @@ class Budget(Privacy):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
+class Choice(Group):
     """Tables and mechanisms."""
 
     mechanism: Annotated[
@@ -162,6 +163,7 @@ class Content(Choice):
     after: Annotated[
         Sequence[str | Path],
         Option(
+            kind=Sequence[str | Path] | str | Path,
             help="rounds: count published keys of this bundle again; ledger: of all bundles.",
             read=tuple,
             repeated=True,
@@ -189,6 +191,7 @@ class Content(Choice):
     ] = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         given = self.after or ()
         several = (given,) if isinstance(given, str | Path) else tuple(given)  # in Python, also one
         object.__setattr__(self, "after", several)
@@ -197,7 +200,7 @@ class Content(Choice):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Booking:
+class Booking(Group):
     """Ledger."""
 
     ledger: Annotated[str | Path | None, Option(help="The ledger file.", read=Path)] = None
@@ -222,7 +225,7 @@ class Booking:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Running:
+class Running(Group):
     """Engine."""
 
     engine: Annotated[str, Option(help="Where it runs: duckdb or spark.")] = "duckdb"
@@ -232,7 +235,7 @@ class Running:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Statements:
+class Statements(Group):
     """Statements for the certificate and the cards."""
 
     about: Annotated[
@@ -253,9 +256,6 @@ class Statements:
             variable=False,
         ),
     ] = ()
-    planned_by: Annotated[
-        str | None, Option(help="The private profile by which parameters were chosen.")
-    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)

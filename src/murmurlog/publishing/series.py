@@ -21,7 +21,7 @@ from typing import Any
 from murmurlog.bundle.files import checksum_of, stated_sums, sums
 from murmurlog.bundle.keys import normalise
 from murmurlog.bundle.read import read_certificate
-from murmurlog.bundle.scratch import abandoned, scratch, sweep
+from murmurlog.bundle.scratch import abandoned, make_folders, scratch, sweep
 from murmurlog.bundle.write import put_in_place
 from murmurlog.errors import BundleError, InputError, MurmurlogError, Refused, UsageError
 from murmurlog.logs.reading import Reading
@@ -275,7 +275,7 @@ def _release(
     say: Callable[[str], None],
 ) -> Outcome:
     """Releases one period and records that its bundle is in its place."""
-    opened.spec.bundle(period).parent.mkdir(parents=True, exist_ok=True)
+    make_folders(opened.spec.bundle(period).parent)
     try:
         with _source(opened.spec, period) as source:
             request = _request(opened, period, source, again, say)

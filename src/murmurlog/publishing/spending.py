@@ -16,19 +16,18 @@ from murmurlog.publishing.ledger import Ledger
 class Spending:
     """A release that was begun.
 
-    `published` tells whether its output is there, or returns None if that cannot be known; without the
-    function there is no output.
+    `published` tells whether its output is there, or returns None if that cannot be known.
     """
 
     book: Ledger | None
     release_id: str
     out: str
-    published: Callable[[], bool | None] | None
+    published: Callable[[], bool | None]
 
     def sentence(self) -> str:
         """What is booked and published; a booking without its output is marked as not published."""
-        there = None if self.published is None else self.published()
-        public = "" if self.published is None else f"; {publication(there, self.out)}"
+        there = self.published()
+        public = f"; {publication(there, self.out)}"
         try:
             entry = self.book.find(self.release_id) if self.book else None
             if entry and self.book and there is False and entry.state == "committed":

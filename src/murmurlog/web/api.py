@@ -9,7 +9,6 @@ from murmurlog.web import parameters
 from murmurlog.web.compare import combined_cost, compare_tables, shared_tables
 from murmurlog.web.index import Ints, Sheet, count_json
 from murmurlog.web.openapi import description
-from murmurlog.web.plan import Setting, TradeOff, forecast_for
 from murmurlog.web.query_lookup import look_up
 from murmurlog.web.template_helpers import TextBudget
 from murmurlog.web.top_list import list_page, list_request
@@ -85,50 +84,6 @@ def certificate(request: Request, context: "Context") -> JSONResponse:
 def verify(request: Request, context: "Context") -> JSONResponse:
     book = parameters.book(request, context.shelf)
     return JSONResponse(dict(context.verify(book.path)))
-
-
-def setting(request: Request, trade_off: TradeOff) -> Setting:
-    """The setting of the sliders, each by value or by step."""
-    usual = Setting.usual()
-    mechanism = parameters.one_of(request, "mechanism", usual.mechanism, trade_off.mechanisms)
-    bounds = trade_off.bounds[mechanism]
-    usual_bound = usual.per_user if usual.per_user in bounds else bounds[-2]
-    return Setting(
-        mechanism=mechanism,
-        epsilon=_step(request, "epsilon", usual.epsilon, trade_off.epsilons),
-        delta=_step(request, "delta", usual.delta, trade_off.deltas),
-        per_user=int(_step(request, "per_user", usual_bound, bounds)),
-    )
-
-
-def _step(request: Request, name: str, usual: float, steps: Any) -> float:
-    """One of the steps: given by its value, or by its index as the parameter NAME_step."""
-    if f"{name}_step" in request.query_params:
-        step = parameters.integer(request, f"{name}_step", 0, least=0, most=len(steps) - 1)
-        return float(steps[step])
-    value = parameters.number(request, name, usual, least=min(steps), most=max(steps))
-    if value not in steps:
-        listed = ", ".join(f"{step:g}" for step in steps)
-        raise parameters.bad_request(f"{name} must be one of {listed}, not {value:g}")
-    return value
-
-
-def plan(request: Request, context: "Context") -> JSONResponse:
-    book = parameters.book(request, context.shelf)
-    chosen = setting(request, context.trade_off)
-    planned = context.plan_for(chosen)
-    forecast = forecast_for(book, chosen, context.trade_off)
-    return JSONResponse(
-        {
-            "setting": vars(chosen),
-            "mechanism": planned.mechanism,
-            "guarantee": planned.guarantee.as_json(),
-            "sentence": planned.sentence,
-            "passes": dict(planned.passes),
-            "command": planned.command,
-            "forecast": None if forecast is None else vars(forecast),
-        }
-    )
 
 
 def compare(request: Request, context: "Context") -> JSONResponse:

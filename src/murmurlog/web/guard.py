@@ -35,7 +35,7 @@ HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::(\d{1,5}))?")
 BURST, A_SECOND, CLIENTS = 300.0, 150.0, 1024
 HEAVY = {
     **dict.fromkeys(("/api/verify", "/privacy", "/top.csv", "/top.tsv"), 30.0),
-    **dict.fromkeys(("/plan", "/api/plan", "/compare", "/api/compare"), 10.0),
+    **dict.fromkeys(("/compare", "/api/compare"), 10.0),
 }
 LISTS = ("/top", "/api/top")
 # Per token: bytes of the address, rows searched or sorted, rows written.

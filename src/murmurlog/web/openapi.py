@@ -115,16 +115,6 @@ PATHS: dict[str, Any] = {
     "/api/verify": _get(
         "verify", "Check the bundle now, as murmurlog verify does", "every check", BUNDLE
     ),
-    "/api/plan": _get(
-        "plan",
-        "Thresholds, forecast and command for a budget",
-        "the plan, which depends on no log, and a forecast from the bundle's noisy counts",
-        BUNDLE,
-        _parameter("mechanism", "rounds, threshold or korolova"),
-        _parameter("epsilon", "one of the simulated values", {"type": "number"}),
-        _parameter("delta", "one of the simulated values", {"type": "number"}),
-        _parameter("per_user", "one of the mechanism's simulated values", {"type": "integer"}),
-    ),
     "/api/compare": _get(
         "compare",
         "Two bundles: gained, lost and changed rows, and the combined privacy cost",

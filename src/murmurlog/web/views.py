@@ -10,7 +10,6 @@ from murmurlog.web import api, openapi, parameters
 from murmurlog.web.bundles import Book
 from murmurlog.web.compare import Comparison, combined_cost, compare_tables, shared_tables
 from murmurlog.web.index import Ints
-from murmurlog.web.plan import WORDS, forecast_for
 from murmurlog.web.query_lookup import look_up
 from murmurlog.web.top_list import Row, list_page, list_request, rows_of, write_rows
 
@@ -77,26 +76,6 @@ def privacy(request: Request, context: "Context") -> Response:
         facts=Markup(book.facts),
         waterfall=Markup(book.waterfall),
         fine_print=Markup(book.fine_print),
-    )
-
-
-def plan(request: Request, context: "Context") -> Response:
-    book = parameters.book(request, context.shelf)
-    chosen = api.setting(request, context.trade_off)
-    planned = context.plan_for(chosen)
-    forecast = forecast_for(book, chosen, context.trade_off)
-    pictures = context.trade_off.pictures(chosen, book)
-    part = parameters.one_of(request, "part", "all", ("all", "outcome")) == "outcome"
-    return context.render(
-        request,
-        "outcome.html" if part else "plan.html",
-        book=book,
-        chosen=chosen,
-        planned=planned,
-        trade_off=context.trade_off,
-        forecast=forecast,
-        pictures=[Markup(svg) for svg in pictures],
-        words=WORDS,
     )
 
 
