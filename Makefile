@@ -10,7 +10,7 @@ FUZZ_FRAMES ?= 20000
 ROAD_LOGS ?= 500
 ROAD_COMBINED ?= 10
 
-.PHONY: help lint demo docs test test-all check format lock bench audit faults fuzz clean
+.PHONY: help lint demo docs test test-all check format lock bench audit faults fuzz papers clean
 
 help:
 	@echo "make demo      set up, and release and verify an invented log"
@@ -20,6 +20,7 @@ help:
 	@echo "make check     format, lint, types, tests"
 	@echo "make bench     the benchmarks"
 	@echo "make audit     attack every mechanism, and broken twins of them"
+	@echo "make papers    the tables of the papers, computed again"
 	@echo "make faults    kill and starve releases and series, damage ledgers, look at what is left"
 	@echo "make fuzz      hostile logs, files, frames, parameters and bundles by the thousand; one log on every road"
 
@@ -101,6 +102,9 @@ bench: $(VENV)/dev
 
 audit: $(VENV)/run
 	$(BIN)/python audits/run.py
+
+papers: $(VENV)/run
+	$(BIN)/python -m papers
 
 faults: $(VENV)/run
 	$(BIN)/python audits/faults.py

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from bound_replay import random_order
 from road_logs import Case, Row, Table
 
-from murmurlog.auditing.bound_replay import random_order
 from murmurlog.bundle.keys import clean_url, keywords, normalise
 from murmurlog.bundle.schema import SEPARATOR
 from murmurlog.logs.screen import load

@@ -108,13 +108,13 @@ def commands(page: Path) -> Iterator[Command]:
     for blocks in (fenced, INDENTED.finditer(unfenced)):
         for block in blocks:
             joined = block[0].replace("\\\n", "  ")
-            for line in re.finditer(r"^ *(murmurlog [a-z].*)$", joined, re.MULTILINE):
+            for line in re.finditer(r"^ *((?:murmurlog|python -m) [a-z].*)$", joined, re.MULTILINE):
                 found.setdefault(block.start() + line.start(), (line[1], 0))
     for line in INLINE.finditer(unfenced):
         found.setdefault(line.start(), (line[1], 0))
     once = dict.fromkeys(found[place] for place in sorted(found))
     for command, code in once:
-        if not command.startswith("murmurlog"):
+        if not command.startswith(("murmurlog", "python -m")):
             yield Command(page=name, text=command, code=code)
             continue
         plain = re.sub(r"\s+#.*", "", re.sub(r"\s+", " ", command)).strip()
@@ -161,9 +161,12 @@ def run(command: Command, folder: Path) -> Outcome:
     before = set(folder.rglob("privacy.json"))
     if text.startswith("murmurlog generate"):
         (folder / text.partition(" --out ")[2].split()[0]).unlink(missing_ok=True)
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    paths = {  # commands such as `python -m papers` run in a clone
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")]),
+    }
     done = subprocess.run(
-        text, shell=True, cwd=folder, env=os.environ | {"PATH": path, "HOME": str(folder)},
+        text, shell=True, cwd=folder, env=os.environ | paths | {"HOME": str(folder)},
         capture_output=True, text=True, timeout=SECONDS,
     )  # fmt: skip
     made = sorted(set(folder.rglob("privacy.json")) - before)

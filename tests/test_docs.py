@@ -133,7 +133,7 @@ def test_the_limits_of_a_page_are_checked(tmp_path, monkeypatch):
 
 def test_the_files_of_the_project_that_pages_name_exist():
     named = re.compile(
-        r"`((?:src|tests|audits|benchmarks|docs)/[\w./-]+\.(?:py|md|json|toml|txt))`"
+        r"`((?:src|tests|audits|benchmarks|docs|papers|tools)/[\w./-]+\.(?:py|md|json|toml|txt))`"
     )
     for page in PAGES:
         for path in named.findall(page.read_text()):

@@ -14,7 +14,7 @@ WIDTH = 100
 COMMANDS = (
     *("init", "profile", "plan", "release", "verify", "serve"),
     *("estimate", "compare", "export", "series", "ledger"),
-    *("evaluate", "sweep", "audit", "demo", "generate", "pool", "reproduce"),
+    *("evaluate", "sweep", "audit", "demo", "generate"),
     *("completion", "help"),
 )
 SECTIONS = (
@@ -83,14 +83,6 @@ EXAMPLES = {
     "audit": ("murmurlog audit --mechanism threshold --epsilon 1 --trials 300",),
     "demo": ("murmurlog demo --out demo",),
     "generate": ("murmurlog generate --rows 60000 --out log.parquet",),
-    "pool": (
-        "murmurlog pool --sites top-1m.csv --titles titles.gz --size 1000000 --out pool.txt.zst",
-        "murmurlog pool --from text.txt --size 50 --out pool.tsv",
-    ),
-    "reproduce": (
-        "murmurlog reproduce korolova",
-        "murmurlog reproduce hong --experiments --users 500 --only table-3",
-    ),
     "completion": (
         "murmurlog completion bash > ~/.local/share/bash-completion/completions/murmurlog",
     ),
