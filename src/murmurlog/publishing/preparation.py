@@ -4,7 +4,7 @@ import json
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,7 @@ from murmurlog.bundle.keys import check_url_level
 from murmurlog.bundle.write import check_target
 from murmurlog.counting.bound import choose_way
 from murmurlog.counting.items import check
-from murmurlog.errors import DiskError, EngineError, Refused, UsageError
-from murmurlog.logs.addresses import mask
+from murmurlog.errors import DiskError, Refused, UsageError
 from murmurlog.logs.reading import Reading
 from murmurlog.logs.source import Source
 from murmurlog.logs.state import TABLES as STATE_TABLES
@@ -41,11 +40,9 @@ from murmurlog.publishing.plan import (
     plan_tables,
     usual_mechanism,
 )
-from murmurlog.publishing.remote_target import Landing
 from murmurlog.publishing.request import ReleaseRequest
 from murmurlog.publishing.spending import Spending, publication
-from murmurlog.publishing.store_target import StoreLanding
-from murmurlog.publishing.target import Place
+from murmurlog.publishing.target import Place, local_path
 from murmurlog.publishing.windows import Windows, find_windows
 
 
@@ -55,7 +52,7 @@ class Prepared:
 
     request: ReleaseRequest
     place: Place
-    target: Path | str
+    target: Path
     source: Source
     reading: Reading
     view: View
@@ -67,8 +64,6 @@ class Prepared:
     earlier: Earlier  # what the source published before and this release counts again
     windows: Windows
     state: State | None = None
-    # Whether a bundle was put to a URI; None while it is being put there, and if nobody can say.
-    sent: list[bool | None] = field(default_factory=list)
 
     def spending(self) -> Spending:
         """What to look at if the release is stopped."""
@@ -78,39 +73,23 @@ class Prepared:
         )  # fmt: skip
 
     @contextmanager
-    def sending(self, far: Landing | StoreLanding) -> Iterator[None]:
-        """Around the copying to a URI. If it does not come to its end, the target itself is asked."""
-        try:
-            self.sent[:] = [None]
-            yield
-        except BaseException:
-            self.sent[:] = [far.is_there()]
-            raise
-        self.sent[:] = [True]
-
-    @contextmanager
     def booked(self) -> Iterator[Callable[[str], None]]:
         """Around the writing of a bundle. The block commits the booking before the bundle appears."""
-        target = self.target
-        place = "" if isinstance(target, Path) else mask(target)
-        if isinstance(target, Path) and self.book:
-            place = self.book.seen_from(target)
+        place = self.book.seen_from(self.target) if self.book else ""
         try:
             with committing(self.book, self.release_id, published=self._published) as commit:
                 yield lambda checksum: commit(bundle=place, checksum=checksum)
-        except (OSError, UsageError, EngineError) as error:
+        except (OSError, UsageError) as error:
             spent = f"; its budget stays booked as {self.release_id}" if self.book else ""
             why = error.strerror if isinstance(error, OSError) else error
             public = publication(self._published(), "it")
             raise DiskError(
-                f"the bundle could not be written to {mask(str(target))!r} ({why}); {public}{spent}. "
-                f"{_remedy(target)} or choose another --out, and release again."
+                f"the bundle could not be written to {str(self.target)!r} ({why}); {public}{spent}. "
+                "Free some room or choose another --out, and release again."
             ) from error
 
-    def _published(self) -> bool | None:
-        """Whether the bundle at the target is the one of this release; None: nobody can say."""
-        if not isinstance(self.target, Path):
-            return self.sent[0] if self.sent else False
+    def _published(self) -> bool:
+        """Whether the bundle at the target is the one of this release."""
         with suppress(OSError, ValueError):
             stated = json.loads((self.target / CERTIFICATE).read_text(encoding="utf-8"))
             return bool(stated["release_id"] == self.release_id)
@@ -162,11 +141,10 @@ def prepare(request: ReleaseRequest, copies: ExitStack, say: Callable[[str], Non
     """Finds the source, plans the tables and checks all that can fail before a row is read."""
     budget, content, read = request.budget, request.content, request.read
     place = Place(running=request.running)
-    target = place.target(request.out)
+    target = local_path(request.out)
     _check_statements(request)
     check_url_level(read.url)
-    if isinstance(target, Path):
-        check_target(target)
+    check_target(target)
     found = place.find(request.source, read, copies, rows=not request.dry_run, say=say)
     mechanism = content.mechanism or usual_mechanism(noise=content.noise, letters=content.letters)
     kinds = _tables(content.tables, found, mechanism)
@@ -269,10 +247,6 @@ def _check_claims(
     if content.consistent and total.notion == "none":
         raise UsageError("--consistent is for noisy counts, and these are exact: leave it out")
     check_delta(total, budget.delta, budget.users, budget.accept_delta)
-
-
-def _remedy(target: Path | str) -> str:
-    return "Free some room" if isinstance(target, Path) else "Repair the connection"
 
 
 def _state(

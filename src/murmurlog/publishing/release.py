@@ -21,10 +21,8 @@ from murmurlog.bundle.certificate import (
     Certificate,
     TableClaim,
 )
-from murmurlog.bundle.files import SUMS, checksum_of
 from murmurlog.bundle.schema import count_of
 from murmurlog.bundle.write import publish
-from murmurlog.logs.addresses import mask
 from murmurlog.logs.engines.protocol import Engine
 from murmurlog.logs.inputs import LogSource
 from murmurlog.logs.log import Log
@@ -49,7 +47,7 @@ class Outcome:
     guarantee: Guarantee
     plans: Mapping[str, Plan]
     rows: Mapping[str, int]
-    out: Path | str  # the URI of what only Spark reaches
+    out: Path
     release_id: str
     booked: bool
     broken: Mapping[str, int]  # for the owner's eyes
@@ -76,7 +74,7 @@ class Outcome:
                 }
                 for name, plan in self.plans.items()
             },
-            "out": mask(str(self.out)) if self.rows else None,
+            "out": str(self.out) if self.rows else None,
             "release_id": self.release_id if self.rows else None,
             "booked": self.booked,
             "verdict": None if self.verdict is None else self.verdict.as_json(),
@@ -138,26 +136,17 @@ def _carry_out(
 def _make(asked: Prepared, entropy: Entropy, say: Callable[[str], None]) -> Outcome:
     """Reads, counts, books, draws and writes what was prepared."""
     request = asked.request
-    reading, target = asked.reading, asked.target
-    with asked.place.connect() as running, asked.place.landing(running, target) as far:
+    with asked.place.connect() as running:
         log, dropped = _read(asked, running, say)
         made = make(
-            asked.plans, log, asked.view, reading, entropy=entropy,
+            asked.plans, log, asked.view, asked.reading, entropy=entropy,
             set_only=request.content.set_only, consistent=request.content.consistent,
             reserve=asked.reserve, say=say,
         )  # fmt: skip
         certificate = _certificate(asked, made, engine=running, entropy=entropy)
-        if far:
-            say("writing the bundle")
-            with asked.booked() as commit:
-                publish(far.made, tables=made.tables, certificate=certificate)
-                commit(checksum_of(far.made))
-                with asked.sending(far):
-                    far.put(last=SUMS)
-    if isinstance(target, Path):
-        say("writing the bundle")
-        with asked.booked() as commit:
-            publish(target, tables=made.tables, certificate=certificate, ready=commit)
+    say("writing the bundle")
+    with asked.booked() as commit:
+        publish(asked.target, tables=made.tables, certificate=certificate, ready=commit)
     return _outcome(
         asked,
         rows={kind: table.num_rows for kind, table in made.tables.items()},
