@@ -45,7 +45,7 @@ NOT_RUN = {
 }
 # Sentences that name a command in part, or one that another page shows in full.
 MENTIONED = re.compile(
-    r"murmurlog (release --consistent|plan --profile|(init|release) log\.csv|generate (?!.*--out).*)$"
+    r"murmurlog (plan --profile|(init|release) log\.csv|generate (?!.*--out).*)$"
 )
 PAGES_NOT_RUN = {
     "docs/reference/messages.md": "a test makes its files: tests/cli/test_mistakes.py",

@@ -22,7 +22,6 @@ VIEWS = ("/", "/?q=weather", "/top", "/privacy", "/plan", "/compare", "/api")
 # Each table that a mechanism publishes without one row: nobody asks what another asks.
 RELEASES = {
     "threshold": {"tables": FOUR, **BUDGET},
-    "threshold, consistent": {"tables": FOUR, "consistent": True, **BUDGET},
     "threshold of sets": {"tables": ("itemset",), **BUDGET},
     "rounds": {"mechanism": "rounds", "tables": FOUR, **BUDGET},
     "korolova": {"mechanism": "korolova", "tables": ("query", "click"), "count": "rows", **BUDGET},

@@ -237,15 +237,13 @@ def _check_claims(
     budget, content = request.budget, request.content
     check_guarantee(total, ", ".join(names), budget.accept_no_guarantee)
     if total.notion == "pdp":
-        check_pdp(plans, budget.users, content.set_only or content.consistent)
+        check_pdp(plans, budget.users, content.set_only)
     composing = [name for name, each in plans.items() if each.mechanism.composes]
     if composing and request.read.keys == "canonical":
         raise UsageError(
             f"the {composing[0]} table is composed of published keywords, which need not make canonical "
             "keys: leave --keys canonical out"
         )
-    if content.consistent and total.notion == "none":
-        raise UsageError("--consistent is for noisy counts, and these are exact: leave it out")
     check_delta(total, budget.delta, budget.users, budget.accept_delta)
 
 

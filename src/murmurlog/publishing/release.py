@@ -140,8 +140,7 @@ def _make(asked: Prepared, entropy: Entropy, say: Callable[[str], None]) -> Outc
         log, dropped = _read(asked, running, say)
         made = make(
             asked.plans, log, asked.view, asked.reading, entropy=entropy,
-            set_only=request.content.set_only, consistent=request.content.consistent,
-            reserve=asked.reserve, say=say,
+            set_only=request.content.set_only, reserve=asked.reserve, say=say,
         )  # fmt: skip
         certificate = _certificate(asked, made, engine=running, entropy=entropy)
     say("writing the bundle")
@@ -232,7 +231,6 @@ def _certificate(asked: Prepared, made: Made, *, engine: Engine, entropy: Entrop
         by=asked.reading.by,
         declared_users=asked.request.budget.users,
         unprotected=tuple(stated.unprotected),
-        consistent=asked.request.content.consistent,
         after=asked.earlier.as_json(),
         planned_by=stated.planned_by,
         booked=None

@@ -24,7 +24,6 @@ from murmurlog.bundle.options import (
     read_span,
     split_keywords,
 )
-from murmurlog.errors import UsageError
 from murmurlog.logs.inputs import LogSource
 from murmurlog.logs.options import ReadOptions
 from murmurlog.publishing.series_periods import Step
@@ -147,10 +146,6 @@ class Content(Choice):
         str | None,
         Option(help="first (by time) or random. Default first if there are times."),
     ] = None
-    consistent: Annotated[
-        bool,
-        Option(help="Counts that go together; the drawn ones stay beside them.", switch=True),
-    ] = False
     gap: Annotated[
         float,
         Option(help="A pause that ends a session: 90s, 30m, 1h. Default 30m.", read=read_span),
@@ -192,8 +187,6 @@ class Content(Choice):
         given = self.after or ()
         several = (given,) if isinstance(given, str | Path) else tuple(given)  # in Python, also one
         object.__setattr__(self, "after", several)
-        if self.consistent and self.set_only:
-            raise UsageError("--consistent is about counts, and --set-only publishes none")
 
 
 @dataclass(frozen=True, kw_only=True)
