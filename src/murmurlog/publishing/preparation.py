@@ -20,9 +20,6 @@ from murmurlog.counting.items import check
 from murmurlog.errors import DiskError, Refused, UsageError
 from murmurlog.logs.reading import Reading
 from murmurlog.logs.source import Source
-from murmurlog.logs.state import TABLES as STATE_TABLES
-from murmurlog.logs.state import UNITS as STATE_UNITS
-from murmurlog.logs.state import State
 from murmurlog.mechanisms import Asked, View, named
 from murmurlog.privacy import Guarantee, Loss, join_losses
 from murmurlog.publishing.booking import open_ledger, part_of_cap, unit_columns
@@ -63,7 +60,6 @@ class Prepared:
     release_id: str
     earlier: Earlier  # what the source published before and this release counts again
     windows: Windows
-    state: State | None = None
 
     def spending(self) -> Spending:
         """What to look at if the release is stopped."""
@@ -213,7 +209,7 @@ def prepare(request: ReleaseRequest, copies: ExitStack, say: Callable[[str], Non
         request=request, place=place, target=target, source=found, reading=reading, view=view,
         plans=plans, total=total, book=book, account=account,
         release_id=secrets.token_hex(16), earlier=earlier,
-        windows=windows, state=_state(request, by_table, reading),
+        windows=windows,
     )  # fmt: skip
     prepared.check_booking()
     return prepared
@@ -245,31 +241,6 @@ def _check_claims(
             "keys: leave --keys canonical out"
         )
     check_delta(total, budget.delta, budget.users, budget.accept_delta)
-
-
-def _state(
-    request: ReleaseRequest, mechanisms: Mapping[str, str], reading: Reading
-) -> State | None:
-    """The state to release from; raises where its distinct rows would not make the same tables."""
-    if (folder := request.content.state) is None:
-        return None
-    unfit = (
-        {f"the {kind} table": kind not in STATE_TABLES for kind in mechanisms}
-        | {f"--mechanism {name}": not named(name).takes_windows for name in mechanisms.values()}
-        | {
-            f"--unit {request.budget.unit}": request.budget.unit not in STATE_UNITS,
-            "--by": bool(request.content.by),
-            "--since": bool(reading.since),
-            "--until": bool(reading.until),
-            "--engine spark": request.running.engine != "duckdb",
-        }
-    )
-    if found := [what for what, given in unfit.items() if given]:
-        raise UsageError(
-            f"--state keeps the distinct queries and clicks of each user and day, from which {found[0]} cannot "
-            "be applied: leave one of the two out. Windows are given by --select-from and --count-from"
-        )
-    return State(folder, reading)
 
 
 def _tables(

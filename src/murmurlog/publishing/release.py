@@ -160,21 +160,11 @@ def _make(asked: Prepared, entropy: Entropy, say: Callable[[str], None]) -> Outc
 def _read(
     asked: Prepared, engine: Engine, say: Callable[[str], None]
 ) -> tuple[Log, Mapping[str, int]]:
-    """The rows to release, and how many of the source were dropped, by reason.
-
-    With a state the source's rows are added to it, and the rows are all that the windows reach there.
-    """
-    found, reading, state = asked.source, asked.reading, asked.state
+    """The rows to release, and how many of the source were dropped, by reason."""
+    found = asked.source
     urls = "url" in found.columns and not {"click", "log", "left_out"}.isdisjoint(asked.plans)
-    if state is None:
-        log = reading.read(found, engine=engine, urls=urls, say=say)
-        return log, {**log.broken, **log.screened}
-    log = reading.read(found, engine=engine, urls="url" in found.columns, say=say)
-    dropped = {**log.broken, **log.screened}
-    say("keeping clean rows")
-    state.add(log)
-    del log  # so that both are not in memory at once
-    return state.log(since=asked.windows.first_day, engine=engine, urls=urls, say=say), dropped
+    log = asked.reading.read(found, engine=engine, urls=urls, say=say)
+    return log, {**log.broken, **log.screened}
 
 
 def _outcome(asked: Prepared, **made: Any) -> Outcome:

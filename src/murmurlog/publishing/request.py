@@ -171,13 +171,6 @@ class Content(Choice):
         str | None,
         Option(help="rounds: count in rows from this day on, or all. Default all."),
     ] = None
-    state: Annotated[
-        str | Path | None,
-        Option(
-            help="rounds: keep clean rows in this folder, and release from all kept there.",
-            read=Path,
-        ),
-    ] = None
     by: Annotated[
         tuple[str, Sequence[str]] | None,
         Option(help="A column with public values in the key: country=DE,FR,IT.", read=read_by),

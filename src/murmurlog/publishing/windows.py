@@ -26,13 +26,6 @@ class Windows:
     count_from: datetime | None = None
     stated: Mapping[str, str] | None = None  # as the owner wrote them; None if there are no windows
 
-    @property
-    def first_day(self) -> str | None:
-        """The first day from which rows are read; None: all rows."""
-        if self.select_from is None or self.count_from is None:
-            return None
-        return min(self.select_from, self.count_from).date().isoformat()
-
 
 def find_windows(
     content: Content,
