@@ -20,7 +20,6 @@ from murmurlog.cli.serve import planned, verified
 from murmurlog.errors import BundleError, UsageError
 from murmurlog.evaluation.evaluate import reading_of
 from murmurlog.logs.options import ReadOptions
-from murmurlog.logs.reading import Reading
 from murmurlog.web import app
 from murmurlog.web.bundles import Shelf
 from murmurlog.web.guard import Hosts
@@ -178,12 +177,6 @@ def test_bundles_with_other_keys_are_neither_compared_nor_evaluated_together(log
     with pytest.raises(UsageError, match=r"read in different ways \(keys\)"):
         reading_of(ReadOptions(), both)
     assert reading_of(ReadOptions(), {"a": both["a"]}).keys == CANONICAL
-
-
-def test_sessions_cut_with_other_keys_are_booked_apart():
-    """Which rows are screened or denied depends on the keys, and so do the sessions."""
-    plain, folded = (Reading(keys=keys).unit("session", gap=1800) for keys in (None, CANONICAL))
-    assert plain != folded
 
 
 # --- forged bundles -------------------------------------------------------------------------------

@@ -178,14 +178,6 @@ def test_the_truth_has_the_sessions_of_the_bundle(tmp_path, looks):
         evaluate(str(log), bundles=[out, tmp_path / "other"])
 
 
-def test_a_session_as_the_protected_unit_is_defined_in_the_certificate(place, tmp_path):
-    out = tmp_path / "bundle"
-    log = str(place / "log.parquet")
-    release(log, out=out, mechanism="threshold", tables=["query"], unit="session", gap=300.0)
-    assert load(out).certificate.text["gap"] == 300.0
-    assert of_bundle("b", load(out).certificate, {}).view.gap == 300.0
-
-
 def test_a_table_without_counts_takes_none_from_the_others(place, tmp_path):
     out = tmp_path / "bundle"
     mechanism = {"query": "rounds", "click": "threshold"}

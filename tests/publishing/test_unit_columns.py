@@ -84,7 +84,6 @@ TIMED = {
     "days": {"unit": "user-day"},
     "weeks": {"unit": "user-week"},
     "months": {"unit": "user-month"},
-    "sessions": {"unit": "session", "mechanism": "threshold"},
     "windows": {"count_from": "2026-01-01"},
 }
 
@@ -102,12 +101,6 @@ def test_of_users_time_has_no_say(release, book):
     release(time="asked_at")
     release(time="stored_at")
     assert [entry.time_column for entry in book.entries()] == [None, None]
-
-
-def test_of_rows_no_column_decides_what_a_unit_is(release, book):
-    release(unit="row", mechanism="threshold")
-    release(unit="row", mechanism="threshold", user="cookie")
-    assert {(e.user_column, e.time_column) for e in book.entries()} == {(None, None)}
 
 
 def test_a_private_profile_is_booked_by_its_column_too(log, release, book, tmp_path):

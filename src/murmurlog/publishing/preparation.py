@@ -176,7 +176,7 @@ def prepare(request: ReleaseRequest, copies: ExitStack, say: Callable[[str], Non
         neighbours=budget.neighbours, reading=reading, say=say,
     )  # fmt: skip
     chosen = earlier.outside(chosen)
-    windows = find_windows(content, read, by_table, source=found, unit=budget.unit)
+    windows = find_windows(content, read, by_table, source=found)
     plans, total = plan_tables(
         kinds,
         mechanism=mechanism,

@@ -206,8 +206,7 @@ def _certificate(asked: Prepared, made: Made, *, engine: Engine, entropy: Entrop
                 "format_from": found.settled["format"],
                 "columns_from": found.settled["columns"],
             },
-            # Of what is protected, too, where that is a session.
-            "gap": view.gap if {"pair", "session"} & {view.unit, *plans} else None,
+            "gap": view.gap if {"pair", "session"} & {*plans} else None,
             "set_size": view.set_size if "itemset" in plans else None,
             "consecutive": view.consecutive if "itemset" in plans else None,
             **(asked.windows.stated or {}),
