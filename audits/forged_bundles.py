@@ -42,7 +42,7 @@ RELEASES: tuple[dict[str, Any], ...] = (
     {"tables": ["query"], "epsilon": 6},
     {"tables": ["keyword", "session"],
      "mechanism": {"keyword": "threshold", "session": "sessions"}},
-    {"tables": ["log"], "mechanism": "profiles"},
+    {"tables": ["log"], "mechanism": "synthetic"},
     {"tables": ["query", "click"], "mechanism": "threshold", "by": ("country", ["DE", "FR"])},
     {"tables": ["query", "click"], "mechanism": "threshold", "users": 10_000},
 )  # fmt: skip

@@ -75,7 +75,6 @@ VARIED: dict[str, tuple[dict[str, Any], ...]] = {
         {"mechanism": "korolova", "result_lists": PUBLIC, "tables": ("query", "click")},
     ),
     "pool": ({"pool": PUBLIC, "tables": ("query",)},),
-    "hybrid": ({"pool": PUBLIC, "tables": ("query",)},),
     "zealous-keywords": (
         {"mechanism": "zealous", "via_keywords": True, "tables": ("keyword", "query")},
     ),

@@ -29,7 +29,6 @@ RELEASES = {
     "sessions": {"mechanism": "sessions", "tables": ("session",), **BUDGET},
     "session-tree": {"mechanism": "session-tree", "tables": ("session",), **BUDGET},
     "synthetic": {"mechanism": "synthetic", "tables": ("log",), **BUDGET},
-    "profiles": {"mechanism": "profiles", "tables": ("log",), **BUDGET},
     "k-query": {"mechanism": "k-query:5", "tables": ("query", "keyword", "pair"), **NONE},
     "k-click": {"mechanism": "k-click:5", "tables": ("query", "click"), **NONE},
     "k-keyword": {"mechanism": "k-keyword:5", "tables": ("keyword",), **NONE},

@@ -189,7 +189,7 @@ def test_a_table_without_counts_takes_none_from_the_others(place, tmp_path):
     assert counts == {"query": None, "click": "users"}
     assert not of_bundle("b", load(out).certificate, {}).set_only
     certificate = load(out).certificate
-    text = "profiles(noise=geometric, d=9, cap=3, scale=1.0, T=20)"
+    text = "synthetic(d=9, scale=1.0, T=20, b_sizes=10.0)"
     log = replace(certificate.tables["query"], mechanism=text)
     assert not of_bundle("b", replace(certificate, tables={"log": log}), {}).set_only
 

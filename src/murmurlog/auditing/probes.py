@@ -34,12 +34,10 @@ from murmurlog.logs.log import read
 from murmurlog.logs.source import find
 from murmurlog.mechanisms import (
     FOLLOWING,
-    Hybrid,
     Korolova,
     KorolovaLists,
     Mechanism,
     Pool,
-    Profiles,
     Rounds,
     Sessions,
     SessionTree,
@@ -61,8 +59,8 @@ LEAST_LEVEL = 5e-6  # of one test: guesses that are all right have p-values abov
 ENOUGH = 200  # published counts that suffice to test their law
 # SINGLE: whether an item passes depends on its own noise alone. COUNTING: far above the threshold, a
 # published count is the true count plus its own noise alone.
-SINGLE = (Threshold, Korolova, Zealous, Sessions, Profiles)
-COUNTING = (*SINGLE, KorolovaLists, Pool, Hybrid, Rounds, SessionTree)
+SINGLE = (Threshold, Korolova, Zealous, Sessions)
+COUNTING = (*SINGLE, KorolovaLists, Pool, Rounds, SessionTree)
 
 
 # --- sensitivity ----------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ def pool(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Make a public pool of queries from public files, for rounds, pool and hybrid."""
+    """Make a public pool of queries from public files, for rounds and pool."""
     from murmurlog.counting.public_sets import build_pool, pool_recipes
     from murmurlog.logs.invented import generate
     from murmurlog.logs.source import find

@@ -50,7 +50,6 @@ from murmurlog.publishing.tables import make
 
 FILES = {  # public files by the mechanisms that are made with one, named as in options
     "pool": "pool",
-    "hybrid": "pool",
     "korolova-lists": "result_lists",
     "label-paths": "map",
 }
