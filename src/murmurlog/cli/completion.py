@@ -45,7 +45,7 @@ VALUES: dict[str, tuple[str, ...] | Callable[[], Iterable[str]]] = {
     "--tasks": (
         "statistics", "ad-hoc", "suggestion", "session-search", "index-caching", "substitution",
         "keyword-generation", "top-list", "spelling", "sites", "query-classification",
-        "autocomplete", "related-queries", "next-label",
+        "autocomplete", "related-queries",
     ),
 }  # fmt: skip
 
