@@ -125,7 +125,7 @@ lock: $(VENV)/run $(VENV)/lock/ready
 	$(LOCK) --group build --output-file requirements.txt pyproject.toml
 	$(LOCK) --group build --group dev --constraint requirements.txt \
 	--output-file requirements-dev.txt pyproject.toml
-	$(LOCK) --group spark --extra spark --constraint requirements-dev.txt \
+	$(LOCK) --extra spark --constraint requirements-dev.txt \
 	--output-file requirements-spark.txt pyproject.toml
 	$(LOCK) --group browser --constraint requirements-dev.txt --output-file requirements-browser.txt
 	$(LOCK) --group docs --constraint requirements-dev.txt --output-file requirements-docs.txt

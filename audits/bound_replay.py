@@ -74,7 +74,6 @@ REPLAYED = (
     Replayed("query"),
     Replayed("query", way="random"),
     Replayed("query", unit="user-day"),
-    Replayed("query", unit="session"),
     Replayed("query", by=True),
     Replayed("query", by=True, way="random"),
     Replayed("click"),
@@ -205,7 +204,7 @@ def model(rows: Sequence[Row], replayed: Replayed) -> dict[str, list[tuple[Any, 
     """The distinct items of each unit in the order of the bound; None for what the model does not have."""
     if replayed.table == "session":
         return _model_of_sessions(rows, published=replayed.published)
-    if replayed.table == "pair" or replayed.unit == "session":
+    if replayed.table == "pair":
         return None
     held: dict[str, dict[tuple[Any, ...], datetime]] = {}
     for row in rows:

@@ -41,9 +41,9 @@ RELEASES: tuple[dict[str, Any], ...] = (
     {"tables": ["query"], "epsilon": 6},
     {"tables": ["keyword", "session"],
      "mechanism": {"keyword": "threshold", "session": "sessions"}},
-    {"tables": ["log"], "mechanism": "profiles"},
+    {"tables": ["log"], "mechanism": "synthetic"},
     {"tables": ["query", "click"], "mechanism": "threshold", "by": ("country", ["DE", "FR"])},
-    {"tables": ["query", "click"], "mechanism": "threshold", "consistent": True, "users": 10_000},
+    {"tables": ["query", "click"], "mechanism": "threshold", "users": 10_000},
 )  # fmt: skip
 ADDRESSES = (
     "/", "/?q=common", "/?q=common+1", "/?q=no+such+thing", "/?q=%E0%B8%82", "/top", "/top?size=200",

@@ -158,8 +158,6 @@ def sides_of(neighbours: str) -> int:
 
 def bound_of(name: str, given: Mapping[str, str]) -> int:
     """How many distinct items of a unit count, by the printed text."""
-    if name == "profiles":
-        return 1  # one profile a unit
     if name == "sessions":
         l_s, l_q = int(given["l_s"]), int(given["l_q"])
         # Subsequences of two queries or more.
@@ -175,11 +173,11 @@ def delta_of_table(text: str, epsilon: float, neighbours: str) -> float | None:
     name, given = letters(text)
     c = sides_of(neighbours)
     d = bound_of(name, given)
-    if name in ("threshold", "profiles", "sessions"):
+    if name in ("threshold", "sessions"):
         scale, T = float(given["scale"]), int(given["T"])
         return threshold(given["noise"], scale, T, d, epsilon, neighbours)
-    if name == "hybrid" or (name == "zealous" and given.get("tau", "1") == "1"):
-        scale = float(given.get("b") or given["lam"])
+    if name == "zealous" and given.get("tau", "1") == "1":
+        scale = float(given["lam"])
         return threshold("geometric", scale, int(given["T"]), d, epsilon, neighbours)
     if name == "rounds":
         return _Rounds.of(given).delta(epsilon, neighbours) if "sigma" not in given else None

@@ -35,7 +35,7 @@ BUDGETS = ((1.0, 1e-6), (8.0, 1e-2))
 
 def stage_setting(mechanism: str, *, noise: str | None) -> Setting | None:
     """The tables whose stages are tested, at a budget that needs few users; None if there are none."""
-    if mechanism not in MECHANISMS or mechanism in ("pool", "hybrid", "hong"):
+    if mechanism not in MECHANISMS or mechanism in ("pool", "hong"):
         return None
     kind = named(mechanism)
     if issubclass(kind, Unprotected):  # it states no noise
@@ -136,7 +136,7 @@ def inspect_paths(mechanisms: Sequence[str], *, folder: Path) -> list[str]:
         if name in COUNTING:
             made = plan(mechanism=name, epsilon=BUDGETS[1][0], delta=BUDGETS[1][1], per_user=4)
             found += check_distinct(made.mechanism, "query", folder)
-        if name in ("pool", "hybrid"):
-            found += check_pool_keys(name, folder)
+        if name == "pool":
+            found += check_pool_keys(folder)
         found += check_by(name, folder)
     return found

@@ -80,7 +80,7 @@ GENERAL: Mapping[str, tuple[Any, ...]] = {
     "where": MAPPINGS, "by": BY, "about": (*MAPPINGS, {"title": ""}), "unprotected": LISTS,
     "source_name": TEXT, "after": ("", [""], [0], ["ledger"], 0), "select_from": TEXT, "count_from": TEXT,
     "columns": MAPPINGS, "format": TEXT, "delimiter": TEXT, "encoding": TEXT, "time_format": TEXT, "missing": LISTS,
-    "shape": TEXT, "patterns": TEXT, "deny": TEXT, "engine": TEXT, "state": ("", 0), "shares": SHARES, "per_user": (
+    "shape": TEXT, "patterns": TEXT, "deny": TEXT, "engine": TEXT, "shares": SHARES, "per_user": (
         {}, {"query": 0}, {"query": 1 << 63}, {"query": math.nan}, {"": 1}, {"click": 1}, {"query": ""}),
 }  # fmt: skip
 
@@ -202,8 +202,6 @@ def bases(folder: Path) -> list[Base]:
             for name, table in (("k-query", "query"), ("k-click", "click"), ("k-session", "session"), ("k-keyword", "keyword"))
         ),
         without_guarantee("users-30", "query"),
-        by_budget("hybrid", "query", **pooled),
-        by_budget("profiles", "log"),
     ]  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from murmurlog.counting.public_sets.sets import Listed
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.log import read
 from murmurlog.logs.source import find
-from murmurlog.mechanisms import View, named
+from murmurlog.mechanisms import Pool, View
 from murmurlog.privacy.sampler import SystemEntropy
 
 EPSILON, DELTA = 1.0, 0.05
@@ -33,14 +33,12 @@ def _keys(name: str, count: int) -> list[str]:
     return [f"{name} {letter}" for letter in ALPHABET[:count]]
 
 
-NOBODY, SOME, OUTSIDE = _keys("nobody", UNHELD), _keys("some", HELD), _keys("outside", HELD)
+NOBODY, SOME = _keys("nobody", UNHELD), _keys("some", HELD)
 
 
-def check_pool_keys(name: str, folder: Path) -> list[str]:
+def check_pool_keys(folder: Path) -> list[str]:
     """One sentence for each class of keys whose number of published keys the printed text does not explain."""
-    mechanism = named(name).solve(
-        epsilon=EPSILON, delta=DELTA, d=1, size=UNHELD + HELD, fakes=FAKES
-    )
+    mechanism = Pool.solve(epsilon=EPSILON, delta=DELTA, d=1, size=UNHELD + HELD, fakes=FAKES)
     found = _published(mechanism, folder)
     faults = []
     for keys, users, T in _classes(str(mechanism)):
@@ -49,24 +47,20 @@ def check_pool_keys(name: str, folder: Path) -> list[str]:
         mass = binom.pmf(np.arange(len(keys) + 1), len(keys), chance)
         if (p := fit_p_value(shown, mass, 0)) < STAGE_ALPHA:
             faults.append(
-                f"{name}: of {len(keys)} keys like {keys[0]!r} with {users} users {shown.mean():.3g} are "
+                f"pool: of {len(keys)} keys like {keys[0]!r} with {users} users {shown.mean():.3g} are "
                 f"published on average of {len(shown)} releases, which is not binomial with a mean of "
                 f"{len(keys) * chance:.3g} (p = {p:.1g})"
             )
     places = np.array([NOBODY.index(key) for table in found for key in table if key in NOBODY])
     if (p := fit_p_value(places, np.full(UNHELD, 1 / UNHELD), 0)) < STAGE_ALPHA:
-        faults.append(f"{name}: some keys that nobody holds show more often (p = {p:.1g})")
+        faults.append(f"pool: some keys that nobody holds show more often (p = {p:.1g})")
     return faults
 
 
 def _classes(text: str) -> list[tuple[list[str], int, int]]:
     """The keys of each class, how many users hold one, and the threshold for it."""
-    name, given = letters(text)
-    if name == "pool":
-        T = int(given["T"])
-        return [(NOBODY, 0, T), (SOME, USERS, T)]
-    T, T_pool = int(given["T"]), int(given["T_pool"])
-    return [(NOBODY, 0, T_pool), (SOME, USERS, T_pool), (OUTSIDE, USERS, T)]
+    T = int(letters(text)[1]["T"])
+    return [(NOBODY, 0, T), (SOME, USERS, T)]
 
 
 def _chance(text: str, needed: int) -> float:
@@ -77,7 +71,7 @@ def _chance(text: str, needed: int) -> float:
 
 def _published(mechanism: Any, folder: Path) -> list[Mapping[str, int]]:
     """The published numbers of users by key, of many releases."""
-    rows = [(f"{key} {n}", key) for key in (*SOME, *OUTSIDE) for n in range(USERS)]
+    rows = [(f"{key} {n}", key) for key in SOME for n in range(USERS)]
     users, queries = zip(*rows, strict=True)
     times = pa.array([START] * len(rows), pa.timestamp("us"))
     path = folder / "pool-keys.parquet"

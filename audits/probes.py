@@ -35,12 +35,10 @@ from murmurlog.logs.log import read
 from murmurlog.logs.source import find
 from murmurlog.mechanisms import (
     FOLLOWING,
-    Hybrid,
     Korolova,
     KorolovaLists,
     Mechanism,
     Pool,
-    Profiles,
     Rounds,
     Sessions,
     SessionTree,
@@ -62,8 +60,8 @@ LEAST_LEVEL = 5e-6  # of one test: guesses that are all right have p-values abov
 ENOUGH = 200  # published counts that suffice to test their law
 # SINGLE: whether an item passes depends on its own noise alone. COUNTING: far above the threshold, a
 # published count is the true count plus its own noise alone.
-SINGLE = (Threshold, Korolova, Zealous, Sessions, Profiles)
-COUNTING = (*SINGLE, KorolovaLists, Pool, Hybrid, Rounds, SessionTree)
+SINGLE = (Threshold, Korolova, Zealous, Sessions)
+COUNTING = (*SINGLE, KorolovaLists, Pool, Rounds, SessionTree)
 
 
 # --- sensitivity ----------------------------------------------------------------------------------
@@ -106,10 +104,9 @@ class ExactCounts(NamedTuple):
 def exact_counts(gathered: Any) -> ExactCounts | None:
     """The exact counts in a mechanism's intermediate result; None if it holds none."""
     if isinstance(gathered, Tally):
-        return _sum_tallies([gathered])
+        return _counts_of(gathered)
     if isinstance(gathered, OnDomain):
-        both = [gathered.inside, *([gathered.outside] if gathered.outside else [])]
-        return _sum_tallies(both)
+        return _counts_of(gathered.inside)
     if isinstance(gathered, Held):
         rows = gathered.table.group_by("item").aggregate(users=gathered.table.count())
         table = gathered.names.join(rows, "item").select(*gathered.keys, "users").to_pyarrow()
@@ -117,11 +114,9 @@ def exact_counts(gathered: Any) -> ExactCounts | None:
     return None
 
 
-def _sum_tallies(tallies: Sequence[Tally]) -> ExactCounts:
-    found: dict[str, int] = {}
-    for tally in tallies:
-        found |= _by_key(tally.table.to_pyarrow(), tally.keys, tally.count)
-    return ExactCounts(found, tallies[0].per_user, by_one=tallies[0].count == "users")
+def _counts_of(tally: Tally) -> ExactCounts:
+    counts = _by_key(tally.table.to_pyarrow(), tally.keys, tally.count)
+    return ExactCounts(counts, tally.per_user, by_one=tally.count == "users")
 
 
 def _by_key(table: pa.Table, keys: Sequence[str], count: str) -> dict[str, int]:

@@ -547,8 +547,6 @@ TWINS = (
          patches=lambda: [(Threshold, "release", clicks_halved)]),
     Twin(name="noise of sessions halved", mechanism="sessions",
          patches=lambda: [(threshold, "draw", halved)]),
-    Twin(name="noise of profiles halved", mechanism="profiles",
-         patches=lambda: [(threshold, "draw", halved)]),
     Twin(name="threshold without the +1", mechanism="threshold",
          patches=lambda: [(Threshold, "release", without_the_one)]),
     Twin(name="T used for K", mechanism="threshold", more={"noise": "gaussian"},

@@ -406,7 +406,7 @@ def test_what_names_no_world_is_not_audited(tmp_path, release):
     [
         ("[plan]\n", "no [release] section"),
         ("[release]\nset = 'T=3'\n", "letters"),
-        ("[release]\nunit = 'session'\n", "unit user"),
+        ("[release]\nunit = 'user-day'\n", "unit user"),
         ("[release\n", "not TOML"),
         ("[release]\nepsilon = 'much'\n", "no number"),
     ],

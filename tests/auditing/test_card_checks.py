@@ -179,7 +179,7 @@ FORGERIES = {
     "deployment.yaml": [
         swap(r"epsilon: [\d.]+", "epsilon: 0.1"),
         swap(r"delta: [\d.e-]+", "delta: 1.0e-30"),
-        swap('privacy_unit: "user"', 'privacy_unit: "session"'),
+        swap('privacy_unit: "user"', 'privacy_unit: "user-day"'),
         swap("urls: path", "urls: host"),
         swap("bounded \\(first\\)", "bounded (random)"),
         swap("entropy: operating system", "entropy: dice"),

@@ -27,7 +27,6 @@ CASES = [
     (("session",), "session-tree", {}),
     (("query", "session"), "session-tree", {}),
     (("log",), "synthetic", {}),
-    (("log",), "profiles", {}),
     (("query", "left_out"), "rounds", {}),
     (("query", "left_out", "pair"), "threshold", {}),
     (("query", "left_out"), "korolova", {}),

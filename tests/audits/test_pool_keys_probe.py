@@ -3,29 +3,28 @@
 import pool_keys_probe
 import pytest
 from blind_twins import BLIND
-from pool_keys_probe import HELD, NOBODY, OUTSIDE, SOME, USERS, check_pool_keys
+from pool_keys_probe import NOBODY, SOME, USERS, check_pool_keys
 
 BROKEN = {twin.name: twin for twin in BLIND}
 
 
-def check_honest_and_limited(name, folder):
-    assert check_pool_keys(name, folder) == []
+def check_honest_and_limited(folder):
+    assert check_pool_keys(folder) == []
     with BROKEN["pool: never more fakes than accepted"].broken():
-        (found,) = check_pool_keys(name, folder)
-    assert found.startswith(f"{name}: of {len(NOBODY)} keys like 'nobody a' with 0 users")
+        (found,) = check_pool_keys(folder)
+    assert found.startswith(f"pool: of {len(NOBODY)} keys like 'nobody a' with 0 users")
 
 
 @pytest.mark.slow
 def test_an_honest_pool_passes_and_a_limit_on_fakes_is_caught(tmp_path, monkeypatch):
     monkeypatch.setattr(pool_keys_probe, "RELEASES", 60)
     monkeypatch.setattr(pool_keys_probe, "STAGE_ALPHA", 1e-5)  # few releases prove less
-    check_honest_and_limited("pool", tmp_path)
+    check_honest_and_limited(tmp_path)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["pool", "hybrid"])
-def test_the_same_at_the_size_of_an_audit(name, tmp_path):
-    check_honest_and_limited(name, tmp_path)
+def test_the_same_at_the_size_of_an_audit(tmp_path):
+    check_honest_and_limited(tmp_path)
 
 
 def test_every_class_has_its_own_threshold():
@@ -33,12 +32,9 @@ def test_every_class_has_its_own_threshold():
         (NOBODY, 0, 4),
         (SOME, USERS, 4),
     ]
-    inside, held, outside = pool_keys_probe._classes("hybrid(d=1, b=1.0, N=32, T_pool=2, T=5)")
-    assert (inside[2], held[2], outside) == (2, 2, (OUTSIDE, USERS, 5))
-    assert len(outside[0]) == HELD
 
 
 def test_a_choice_of_keys_that_is_not_uniform_is_caught(tmp_path, monkeypatch):
     always = [dict.fromkeys(NOBODY[:n], 3) for n in (0, 1, 2, 1) * 100]
     monkeypatch.setattr(pool_keys_probe, "_published", lambda *_: always)
-    assert any("show more often" in what for what in check_pool_keys("pool", tmp_path))
+    assert any("show more often" in what for what in check_pool_keys(tmp_path))

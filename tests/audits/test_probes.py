@@ -110,8 +110,6 @@ TABLES = {
               "a click at the threshold"),
     "session": ("sessions(l_s=1, l_q=3, subsequences=all, noise=geometric, scale=2.0, T=20)",
                 "sessions", "a session of many", "a session at the threshold"),
-    "log": ("profiles(noise=geometric, d=2, cap=3, scale=2.0, T=20)", "logs", "clicks of many",
-            "clicks at the threshold"),
     "keyword": ("zealous(m=2, lam=2.0, T=20)", "queries", "items of many",
                 "items at the threshold"),
 }  # fmt: skip

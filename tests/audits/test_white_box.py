@@ -62,7 +62,7 @@ def test_the_audit_catches_every_twin(twin):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "mechanism", ["threshold", "rounds", "korolova", "zealous", "pool", "hybrid", "sessions", "session-tree", "profiles"]
+    "mechanism", ["threshold", "rounds", "korolova", "zealous", "pool", "sessions", "session-tree"]
 )  # fmt: skip
 def test_no_real_mechanism_is_caught(mechanism):
     made = audit(mechanism=mechanism, confidence=SURE)

@@ -22,7 +22,6 @@ VIEWS = ("/", "/?q=weather", "/top", "/privacy", "/compare", "/api")
 # Each table that a mechanism publishes without one row: nobody asks what another asks.
 RELEASES = {
     "threshold": {"tables": FOUR, **BUDGET},
-    "threshold, consistent": {"tables": FOUR, "consistent": True, **BUDGET},
     "threshold of sets": {"tables": ("itemset",), **BUDGET},
     "rounds": {"mechanism": "rounds", "tables": FOUR, **BUDGET},
     "korolova": {"mechanism": "korolova", "tables": ("query", "click"), "count": "rows", **BUDGET},
@@ -30,7 +29,6 @@ RELEASES = {
     "sessions": {"mechanism": "sessions", "tables": ("session",), **BUDGET},
     "session-tree": {"mechanism": "session-tree", "tables": ("session",), **BUDGET},
     "synthetic": {"mechanism": "synthetic", "tables": ("log",), **BUDGET},
-    "profiles": {"mechanism": "profiles", "tables": ("log",), **BUDGET},
     "k-query": {"mechanism": "k-query:5", "tables": ("query", "keyword", "pair"), **NONE},
     "k-click": {"mechanism": "k-click:5", "tables": ("query", "click"), **NONE},
     "k-keyword": {"mechanism": "k-keyword:5", "tables": ("keyword",), **NONE},

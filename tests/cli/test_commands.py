@@ -144,24 +144,6 @@ def test_an_empty_release_says_why(place, tmp_path):
     assert run("verify", "b", cwd=tmp_path).returncode == 0
 
 
-@pytest.mark.slow
-def test_small_units_are_warned_about(place, tmp_path):
-    done = run(
-        "release",
-        place / "log.parquet",
-        "--unit",
-        "session",
-        "--epsilon",
-        4,
-        "--out",
-        "b",
-        cwd=tmp_path,
-    )
-    assert done.returncode == 0
-    assert "only a single session is protected" in done.stderr
-    assert "per session" in done.stderr
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
@@ -311,20 +293,19 @@ def test_a_reader_of_the_words_that_leaves_does_not_end_a_release(tmp_path):
     assert (tmp_path / "b" / "privacy.json").is_file()
 
 
-def test_a_large_delta_and_small_units_are_warned_about_in_plan(tmp_path):
-    done = run("plan", "--set", "T=5,b=1.35", "--per-user", 1, "--unit", "session", cwd=tmp_path)
+def test_a_large_delta_is_warned_about_in_plan(tmp_path):
+    done = run("plan", "--set", "T=5,b=1.35", "--per-user", 1, cwd=tmp_path)
     assert "warning: delta 0.035 is large" in done.stderr
-    assert "only a single session is protected" in done.stderr
 
 
-@pytest.mark.parametrize("command", ["release", "plan"])
-def test_a_single_row_is_no_unit_of_privacy(tmp_path, command):
+@pytest.mark.parametrize(("command", "unit"), [("release", "row"), ("plan", "session")])
+def test_a_row_or_a_session_is_no_unit_of_privacy(tmp_path, command, unit):
     flags = {"release": ("no.csv", "--out", "b"), "plan": ()}
     ledger = () if command == "plan" else ("--ledger", "l.db", "--source", "web", "--new-source")
-    done = run(command, *flags[command], *ledger, "--unit", "row", cwd=tmp_path)
+    done = run(command, *flags[command], *ledger, "--unit", unit, cwd=tmp_path)
     assert done.returncode == 2, done.stderr
     said = " ".join(done.stderr.split())
-    assert "unknown unit 'row': use one of user, user-month, user-week, user-day, session." in said
+    assert f"unknown unit '{unit}': use one of user, user-month, user-week, user-day." in said
     assert list(tmp_path.iterdir()) == []
 
 

@@ -36,7 +36,7 @@ SOME = [("query", "user", "first"), ("click", "user-week", "first")]
 EVERYTHING = [
     *SOME,
     ("query", "user", "random"),
-    ("pair", "session", "first"),
+    ("pair", "user-day", "first"),
     ("keyword", "user-month", "first"),
 ]
 READINGS = {

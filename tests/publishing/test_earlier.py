@@ -134,7 +134,7 @@ def test_clicks_make_their_queries_known_and_wait_for_all_known_ones(made):
     found = {row["query"]: row["users"] for row in second.tables["click"].to_pylist()}
     assert set(found) == {"weather", "maps", "news"}
     assert found["maps"] > 100 > abs(found["weather"])
-    third = made(rows("maps"), tables=["query", "click"], after=[second.out], consistent=True)
+    third = made(rows("maps"), tables=["query", "click"], after=[second.out])
     assert keys(third) == keys(third, "click") == {"weather", "maps", "news"}
     assert murmurlog.verify(third.out).ok
 

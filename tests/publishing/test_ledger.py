@@ -84,30 +84,6 @@ def test_a_booking_outlasts_a_loss_of_power(book):
         assert db.execute("PRAGMA synchronous").fetchone() == (3,)
 
 
-def test_sessions_do_not_add_up_so_a_ledger_books_none(tmp_path, write_tsv):
-    """How rows are read decides which of them make a session, and a ledger books none of that."""
-    rows = [
-        {"user": f"u{n}", "time": f"2026-01-01 00:{20 * m:02}:00", "query": "-ab"[m]}
-        for n in range(40)
-        for m in range(3)
-    ]
-    log, ledger = str(write_tsv(rows)), tmp_path / "ledger.db"
-    Ledger(ledger).cap("web", epsilon=4, delta=1e-5)
-    asked = {"unit": "session", "max_broken": 1}
-    booked = {"ledger": ledger, "source_name": "web"}
-    for dry_run in (True, False):
-        with pytest.raises(
-            Refused, match=r"per session cannot be added up: .*--unit user, user-month"
-        ):
-            murmurlog.release(log, out=tmp_path / "a", dry_run=dry_run, **asked, **booked)
-    session = Guarantee(epsilon=1, delta=1e-6, unit="session")
-    with pytest.raises(Refused, match="per session cannot be added up"):
-        Ledger(ledger).reserve("web", session, release_id="one", what="x")
-    assert Ledger(ledger).entries() == []
-    murmurlog.release(log, out=tmp_path / "a", tables=["query"], **asked)
-    assert murmurlog.verify(tmp_path / "a").ok
-
-
 def test_a_source_has_one_unit(book):
     book.reserve("web", COST, release_id="one", what="x", new_source=True)
     day = Guarantee(epsilon=1, delta=1e-6, unit="user-day")

@@ -442,7 +442,7 @@ def test_every_table_unit_and_bound_can_be_released(log, tmp_path):
                 "shares": {"keyword": 0.2, "query": 0.5, "click": 0.3},
             },
             {"unit": "user-day", "per_user": 2},
-            {"unit": "session", "bound": "random"},
+            {"unit": "user-week", "bound": "random"},
             {"neighbours": "replace", "per_user": {"query": 3, "click": 2}},
             {"noise": "geometric", "url": "host"},
             {"letters": {"T": "60", "b": "5"}, "tables": ["query"], "per_user": 5},

@@ -113,7 +113,6 @@ def test_the_command_and_its_file_take_windows(log, tmp_path):
         ({"count_from": "soon"}, "--count-from 'soon' is not a date or time"),
         ({"count_from": "2026-02-01", "mechanism": "threshold"}, "for rounds, not for threshold"),
         ({"count_from": "2026-02-01", "tables": ["query", "left_out"]}, "not for left-out"),
-        ({"select_from": "2026-02-01", "unit": "session"}, "does not go with --unit session"),
         ({"count_from": "2026-02-01", "set_only": True}, "--set-only publishes none"),
         ({"count_from": "2026-01-01", "since": "2026-02-01"}, "is before --since"),
         ({"select_from": "2026-02-01", "until": "2026-02-01"}, "is not before --until"),
@@ -145,7 +144,6 @@ def test_a_log_without_times_has_no_windows(write_tsv, tmp_path):
     [
         ({"count_from": None}, "one of two windows only"),
         ({"count_from": "soon"}, "neither a date nor all"),
-        ({"unit": "session"}, "do not go with the unit session"),
         ({"mechanism": "threshold(d=10, noise=geometric, scale=10, T=200)"}, "has no windows"),
     ],
 )

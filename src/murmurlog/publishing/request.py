@@ -25,7 +25,6 @@ from murmurlog.bundle.options import (
     read_span,
     split_keywords,
 )
-from murmurlog.errors import UsageError
 from murmurlog.logs.inputs import LogSource
 from murmurlog.logs.options import ReadOptions
 from murmurlog.publishing.series_periods import Step
@@ -148,10 +147,6 @@ class Content(Choice):
         str | None,
         Option(help="first (by time) or random. Default first if there are times."),
     ] = None
-    consistent: Annotated[
-        bool,
-        Option(help="Counts that go together; the drawn ones stay beside them.", switch=True),
-    ] = False
     gap: Annotated[
         float,
         Option(help="A pause that ends a session: 90s, 30m, 1h. Default 30m.", read=read_span),
@@ -178,13 +173,6 @@ class Content(Choice):
         str | None,
         Option(help="rounds: count in rows from this day on, or all. Default all."),
     ] = None
-    state: Annotated[
-        str | Path | None,
-        Option(
-            help="rounds: keep clean rows in this folder, and release from all kept there.",
-            read=Path,
-        ),
-    ] = None
     by: Annotated[
         tuple[str, Sequence[str]] | None,
         Option(help="A column with public values in the key: country=DE,FR,IT.", read=read_by),
@@ -195,8 +183,6 @@ class Content(Choice):
         given = self.after or ()
         several = (given,) if isinstance(given, str | Path) else tuple(given)  # in Python, also one
         object.__setattr__(self, "after", several)
-        if self.consistent and self.set_only:
-            raise UsageError("--consistent is about counts, and --set-only publishes none")
 
 
 @dataclass(frozen=True, kw_only=True)
