@@ -105,8 +105,7 @@ def exact_counts(gathered: Any) -> ExactCounts | None:
     if isinstance(gathered, Tally):
         return _sum_tallies([gathered])
     if isinstance(gathered, OnDomain):
-        both = [gathered.inside, *([gathered.outside] if gathered.outside else [])]
-        return _sum_tallies(both)
+        return _sum_tallies([gathered.inside])
     if isinstance(gathered, Held):
         rows = gathered.table.group_by("item").aggregate(users=gathered.table.count())
         table = gathered.names.join(rows, "item").select(*gathered.keys, "users").to_pyarrow()
