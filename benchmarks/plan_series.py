@@ -65,7 +65,7 @@ def main() -> None:
 def run(root: Path, road: str, starts: list) -> list[tuple[int, int, float]]:
     """Keys so far, reliable counts and the median error of every release of a road."""
     ledger = root / f"{road}.db"
-    Ledger(ledger).cap("web", rule="filter", **CAP)
+    Ledger(ledger).cap("web", pure=0.0, **CAP)
     keys: set[str] = set()
     found = []
     for n, start in enumerate(starts):
