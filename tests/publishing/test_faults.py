@@ -13,7 +13,6 @@ from murmurlog.publishing.ledger import Ledger
 
 SOME = [
     "killed",
-    "killed, budget filter",
     "disk full",
     "read-only",
     "ledger damaged",
