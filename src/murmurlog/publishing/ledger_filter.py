@@ -37,12 +37,12 @@ def check_rule(account: Account, ledger: str) -> None:
     if account.epsilon_cap is not None:
         cap = f"of a cap of epsilon {account.epsilon_cap:.6g}, delta {account.delta_cap:.3g}"
     else:
-        first = "set its cap with that version, and "
+        first = "set its cap and "
     raise Refused(
         f'source "{account.name}" of {ledger} is under the rule sum, which this version does not have: epsilon '
         f"{account.epsilon_by_sum:.6g}, delta {account.delta_by_sum:.3g}\n  {cap} is spent, by {account.releases} "
         f"release{'s' * (account.releases != 1)}. Nothing was changed. murmurlog {LAST_WITH_SUMS} is the last "
-        f"version that puts what is left\n  under the filter: {first}run there: murmurlog ledger convert "
+        f"version that puts what is left\n  under the filter. There, {first}run: murmurlog ledger convert "
         f"{shlex.quote(account.name)} --to filter --ledger {shlex.quote(ledger)}"
     )
 
