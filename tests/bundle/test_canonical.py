@@ -164,9 +164,9 @@ def test_lookups_fold_as_the_bundle_does(query, log, tmp_path):
     shelf, hosts = Shelf([tmp_path / "shop"]), Hosts(port=8765)
     site = app.make(shelf, planner=planned, verifier=verified, hosts=hosts)
     client = TestClient(site, base_url="http://127.0.0.1:8765")
-    assert client.get("/api/query", params={"q": query}).json()["published"]
-    assert client.get("/api/top", params={"match": query}).json()["rows"] == 1
-    assert client.get("/api/top", params={"match": "sho?"}).json()["rows"] == 1
+    assert client.get("/complete", params={"q": query}).json()["completions"]
+    for match in (query, "sho?"):
+        assert len(client.get("/top.tsv", params={"match": match}).text.splitlines()) == 2
 
 
 def test_bundles_with_other_keys_are_neither_compared_nor_evaluated_together(log, tmp_path):

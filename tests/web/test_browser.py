@@ -36,7 +36,6 @@ VIEWS = {
     "privacy": "/privacy",
     "plan": "/plan",
     "compare": "/compare",
-    "interface": "/api",
 }
 # What axe calls serious or critical fails; of the others it is the same list, printed.
 SERIOUS = ("serious", "critical")

@@ -25,9 +25,9 @@ from murmurlog import __version__
 from murmurlog.bundle.estimates import describe_interval
 from murmurlog.charts import html
 from murmurlog.errors import MurmurlogError
-from murmurlog.web import api, template_helpers, views
+from murmurlog.web import template_helpers, views
 from murmurlog.web.bundles import Shelf
-from murmurlog.web.guard import Guard, Hosts, Meter
+from murmurlog.web.guard import Guard, Hosts
 from murmurlog.web.plan import Planned, Planner, Setting, TradeOff
 
 STATIC = {
@@ -42,7 +42,6 @@ TITLES = {
     413: "Request body not allowed",
     414: "Address too long",
     421: "Unknown host name",
-    429: "Too many requests",
     500: "Internal error",
 }
 Verifier = Callable[[Path], Mapping[str, Any]]  # the report of verify, as JSON
@@ -77,7 +76,7 @@ class Context:
     def limiter(self, request: Request) -> CapacityLimiter:
         """The limiter on concurrent requests of this kind."""
         path, check = request.url.path, request.query_params.get("check")
-        if path == "/api/verify" or (path == "/privacy" and check == "now"):
+        if path == "/verify" or (path == "/privacy" and check == "now"):
             return self._checks
         return self._plans if path in PLANNING else self._others
 
@@ -118,7 +117,7 @@ def make(shelf: Shelf, *, planner: Planner, verifier: Verifier, hosts: Hosts) ->
             (HTTPException, MurmurlogError, Exception), _error_handler(context)
         ),
     )
-    return Guard(app, hosts=hosts, refusal=_refusal(context), meter=Meter(), rows=shelf.rows)
+    return Guard(app, hosts=hosts, refusal=_refusal(context))
 
 
 HANDLERS: dict[str, Handler] = {
@@ -129,22 +128,15 @@ HANDLERS: dict[str, Handler] = {
     "/privacy": views.privacy,
     "/plan": views.plan,
     "/compare": views.compare,
-    "/api": views.interface,
-    "/api/bundles": api.bundles,
-    "/api/complete": api.complete,
-    "/api/query": api.query,
-    "/api/top": api.top,
-    "/api/certificate": api.certificate,
-    "/api/verify": api.verify,
-    "/api/plan": api.plan,
-    "/api/compare": api.compare,
-    "/api/openapi.json": api.openapi,
+    "/complete": views.complete,
+    "/verify": views.verify,
 }
 
 
 # Concurrent requests of each kind. Checks take long and must not delay others.
 CHECKS, PLANS, OTHERS = 2, 2, 8
-PLANNING = ("/plan", "/api/plan", "/compare", "/api/compare")
+PLANNING = ("/plan", "/compare")
+FOR_SCRIPT = ("/complete", "/verify")  # answered as JSON, errors too
 
 
 def _in_thread(handler: Handler, context: Context) -> Callable[[Request], Any]:
@@ -193,9 +185,9 @@ def _static() -> list[Route]:
 
 
 def _error_response(context: Context, request: Request, status: int, words: str) -> Response:
-    """An error: as JSON under /api/, else as a page."""
-    if request.url.path.startswith("/api/"):
-        return JSONResponse({"status": status, "error": words}, status)
+    """An error: as JSON for the script, else as a page."""
+    if request.url.path in FOR_SCRIPT:
+        return JSONResponse({"error": words}, status)
     title = TITLES.get(status, "Request failed")
     return context.render(
         request, "error.html", status, title=title, words=words, code=status, book=None

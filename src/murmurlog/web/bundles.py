@@ -115,14 +115,6 @@ class Shelf:
             advance()
 
     @property
-    def rows(self) -> int:
-        """The number of rows of the largest table."""
-        books = self.books.values()
-        return max(
-            (len(sheet) for book in books for sheet in book.index.sheets.values()), default=0
-        )
-
-    @property
     def first(self) -> Book:
         return next(iter(self.books.values()))
 

@@ -1,16 +1,16 @@
-"""The HTML views: each renders a template."""
+"""The views: each renders a template; completions and a verification are JSON for the script."""
 
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from murmurlog.web import api, openapi, parameters
+from murmurlog.web import parameters
 from murmurlog.web.bundles import Book
 from murmurlog.web.compare import Comparison, combined_cost, compare_tables, shared_tables
 from murmurlog.web.index import Ints
-from murmurlog.web.plan import WORDS, forecast_for
+from murmurlog.web.plan import WORDS, Setting, TradeOff, forecast_for
 from murmurlog.web.query_lookup import look_up
 from murmurlog.web.top_list import Row, list_page, list_request, rows_of, write_rows
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from murmurlog.web.app import Context
 
 MOST_ASKED = 12
+COMPLETIONS = 8
 COMPARED = 15  # rows in each list of a comparison
 EXPORTS = {"csv": "text/csv; charset=utf-8", "tsv": "text/tab-separated-values; charset=utf-8"}
 
@@ -40,6 +41,19 @@ def _first_look(book: Book) -> dict[str, Any]:
         "pictures": Markup(book.pictures),
         "warnings": Markup(book.warnings),
     }
+
+
+def complete(request: Request, context: "Context") -> JSONResponse:
+    """The most frequent published queries with a prefix, without those too long to be looked up."""
+    book = parameters.book(request, context.shelf)
+    prefix = parameters.prefix(request, "q", book.certificate)
+    completions = [
+        {"query": text, "count": amount and amount.as_json()}
+        for text, _ in book.index.complete(prefix, COMPLETIONS)
+        if len(text) <= parameters.MOST_LETTERS
+        for amount in [book.index.amount(text)]
+    ]
+    return JSONResponse({"completions": completions})
 
 
 def top(request: Request, context: "Context") -> Response:
@@ -80,9 +94,15 @@ def privacy(request: Request, context: "Context") -> Response:
     )
 
 
+def verify(request: Request, context: "Context") -> JSONResponse:
+    """Every check of the bundle, run now."""
+    book = parameters.book(request, context.shelf)
+    return JSONResponse(dict(context.verify(book.path)))
+
+
 def plan(request: Request, context: "Context") -> Response:
     book = parameters.book(request, context.shelf)
-    chosen = api.setting(request, context.trade_off)
+    chosen = _setting(request, context.trade_off)
     planned = context.plan_for(chosen)
     forecast = forecast_for(book, chosen, context.trade_off)
     pictures = context.trade_off.pictures(chosen, book)
@@ -100,8 +120,34 @@ def plan(request: Request, context: "Context") -> Response:
     )
 
 
+def _setting(request: Request, trade_off: TradeOff) -> Setting:
+    """The setting of the sliders, each by value or by step."""
+    usual = Setting.usual()
+    mechanism = parameters.one_of(request, "mechanism", usual.mechanism, trade_off.mechanisms)
+    bounds = trade_off.bounds[mechanism]
+    usual_bound = usual.per_user if usual.per_user in bounds else bounds[-2]
+    return Setting(
+        mechanism=mechanism,
+        epsilon=_step(request, "epsilon", usual.epsilon, trade_off.epsilons),
+        delta=_step(request, "delta", usual.delta, trade_off.deltas),
+        per_user=int(_step(request, "per_user", usual_bound, bounds)),
+    )
+
+
+def _step(request: Request, name: str, usual: float, steps: Any) -> float:
+    """One of the steps: given by its value, or by its index as the parameter NAME_step."""
+    if f"{name}_step" in request.query_params:
+        step = parameters.integer(request, f"{name}_step", 0, least=0, most=len(steps) - 1)
+        return float(steps[step])
+    value = parameters.number(request, name, usual, least=min(steps), most=max(steps))
+    if value not in steps:
+        listed = ", ".join(f"{step:g}" for step in steps)
+        raise parameters.bad_request(f"{name} must be one of {listed}, not {value:g}")
+    return value
+
+
 def compare(request: Request, context: "Context") -> Response:
-    a, b, table = api.pair(request, context)
+    a, b, table = _pair(request, context)
     if b is None:
         return context.render(request, "compare.html", book=a, other=None, tables=[], found=None)
     tables = shared_tables(a, b)
@@ -111,6 +157,17 @@ def compare(request: Request, context: "Context") -> Response:
         found = compare_tables(a, b, table)
         values |= {"found": found, "table": table, "lists": _lists(found)}
     return context.render(request, "compare.html", **values)
+
+
+def _pair(request: Request, context: "Context") -> tuple[Any, Any, str | None]:
+    """The two bundles and the table of a comparison; None for what is missing."""
+    a = parameters.book(request, context.shelf)
+    others = [book for book in context.shelf.books.values() if book is not a]
+    b = parameters.book(request, context.shelf, "with", others[0] if others else a)
+    if b is a:
+        return a, None, None
+    tables = shared_tables(a, b)
+    return a, b, parameters.one_of(request, "table", tables[0], tables) if tables else None
 
 
 def _lists(found: Comparison) -> list[dict[str, Any]]:
@@ -142,7 +199,3 @@ def _lists(found: Comparison) -> list[dict[str, Any]]:
         }
         for title, words, before, after in parts
     ]
-
-
-def interface(request: Request, context: "Context") -> Response:
-    return context.render(request, "interface.html", book=None, paths=openapi.PATHS)
