@@ -7,10 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 from hostile_bundles import seal
 from thinning import thinned
-from wording import OTHER, word_otherwise
 
 import murmurlog
-from murmurlog.bundle import write
 from murmurlog.bundle.certificate import TableClaim
 from murmurlog.bundle.files import sums
 from murmurlog.bundle.read import read_certificate
@@ -24,8 +22,8 @@ from murmurlog.publishing.plan import PROBABILITIES, drawn_with
 
 
 @pytest.fixture(params=["own", "another"])
-def honest(request, write_tsv, tmp_path, monkeypatch):
-    """The certificate of a bundle of this version, and of one that words its cards otherwise."""
+def honest(request, write_tsv, tmp_path):
+    """The certificate of a bundle of this version, and of another one."""
     rows = [
         {"user": f"u{i}", "time": "2026-01-01 00:00:00", "query": "weather", "url": "example.org"}
         for i in range(200)
@@ -34,17 +32,7 @@ def honest(request, write_tsv, tmp_path, monkeypatch):
     murmurlog.release(str(write_tsv(rows)), out=out, tables=["query"], epsilon=4, users=10_000)
     assert murmurlog.verify(out).ok
     made = read_certificate(out)
-    if request.param == "own":
-        return made
-    real = write.make_cards
-
-    def worded(*given):
-        with monkeypatch.context() as patch:
-            word_otherwise(patch)
-            return real(*given)
-
-    monkeypatch.setattr(write, "make_cards", worded)
-    return replace(made, murmurlog=OTHER)
+    return made if request.param == "own" else replace(made, murmurlog="0.0.9")
 
 
 def counted(kind, *keys, users=500):
@@ -482,15 +470,6 @@ def test_remarks_where_nothing_follows_are_caught(honest, tmp_path):
 
 
 # --- cards, words and files -----------------------------------------------------------------------
-
-
-def test_another_version_does_not_make_cards_believed(honest, tmp_path):
-    out = tmp_path / "out"
-    assert forge(honest, out, {"query": (THRESHOLD, QUERY)}, murmurlog="0.0.1") == ""
-    (out / "README.md").write_text("# epsilon 0.001\n")
-    seal(out)
-    (failed,) = [check for check in murmurlog.verify(out).checks if not check.ok]
-    assert failed.message.startswith("README.md is not a well-formed card")
 
 
 @pytest.mark.parametrize(
