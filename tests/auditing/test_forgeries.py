@@ -287,7 +287,9 @@ def test_counts_that_no_mechanism_drew_are_caught(honest, tmp_path):
     query = counted("query", ("weather",))
     keys = query.select(["query"])
     rows = query.rename_columns(["query", "rows", "rows_stderr", "reliable"])
-    bare, fresh = (str(parse(text)) for text in (ROUNDS, ROUNDS[:-1] + ", d2=5, sigma=40.0)"))
+    bare, fresh = (
+        str(parse(text)) for text in (ROUNDS, ROUNDS[:-1] + ", sigma1=40.0, sigma_h=40.0)")
+    )
     korolova = "korolova(d=1, b=1.0, T=40, count=users)"
     threshold = "threshold(noise=gaussian, d=1, scale=9.0, T=80)"
     for n, (text, table, message) in enumerate(
@@ -347,14 +349,12 @@ def test_a_pool_of_another_size_is_refused_before_anything_is_booked(log, tmp_pa
     assert not (tmp_path / "l.db").exists()
 
 
-def test_a_profile_that_was_planned_by_is_in_the_certificate(log, tmp_path):
+def test_what_the_guarantee_is_conditional_on_is_in_the_cards(log, tmp_path):
     murmurlog.release(
-        log, out=tmp_path / "out", tables=["query"], epsilon=2, planned_by="profile ab, epsilon 1",
-        unprotected=["per-user 7"],
-    )  # fmt: skip
+        log, out=tmp_path / "out", tables=["query"], epsilon=2, unprotected=["per-user 7"]
+    )
     assert murmurlog.verify(tmp_path / "out").ok
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
-    assert "chosen by profile ab, epsilon 1; its cost adds to this guarantee" in card
     assert "conditional on: per-user 7" in card
 
 
@@ -454,9 +454,6 @@ def test_what_is_left_out_needs_the_queries_and_says_what_its_table_says(honest,
         ),
     }
     assert forge(honest, tmp_path / "ok", both, notes=right) == ""
-    *same, margin = right.items()
-    before = dict(same) | {"queries left out, give or take": margin[1]}  # as version 0.1 named it
-    assert forge(honest, tmp_path / "old", both, notes=before) == ""
     for number, wrong in enumerate(
         ({}, {"searches left out, %": 1}, right | {"queries left out": 1})
     ):

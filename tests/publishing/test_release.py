@@ -300,7 +300,7 @@ def test_what_is_no_bundle_is_said(tmp_path, copy):
     (copy / "privacy.json").write_text("[" * 100_000)
     with pytest.raises(BundleError, match="privacy.json"):
         verify(copy)
-    (copy / "privacy.json").write_text('{"format": "murmurlog-bundle-1"}')
+    (copy / "privacy.json").write_text('{"format": 2}')
     with pytest.raises(BundleError, match="damaged"):
         verify(copy)
     (copy / "privacy.json").write_text('{"format": "other"}')

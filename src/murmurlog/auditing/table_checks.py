@@ -13,7 +13,7 @@ from murmurlog.bundle.certificate import Certificate, TableClaim
 from murmurlog.bundle.consistency import noisy_table, reconciled
 from murmurlog.bundle.files import metadata
 from murmurlog.bundle.read import read_table
-from murmurlog.bundle.schema import NOISY, OLD_NOTES, in_order, tied
+from murmurlog.bundle.schema import NOISY, in_order, tied
 from murmurlog.bundle.table_rules import table_fault
 from murmurlog.mechanisms import Limited, Mechanism, Remarking, parse
 
@@ -88,7 +88,7 @@ def _notes(
     """Raises unless the notes on a table follow from it, where they can be derived."""
     if claim.guarantee.notion == "none":
         return  # the certificate claims nothing
-    stated = {OLD_NOTES.get(name, name): note for name, note in claim.notes.items()}
+    stated = dict(claim.notes)
     if isinstance(mechanism, Remarking):
         follows = mechanism.remarks(noisy_table(table), others)
         same = follows is None or stated == follows
