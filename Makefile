@@ -10,7 +10,7 @@ FUZZ_FRAMES ?= 20000
 ROAD_LOGS ?= 500
 ROAD_COMBINED ?= 10
 
-.PHONY: help lint demo docs test test-all check format lock bench audit faults fuzz clean
+.PHONY: help lint demo docs test test-all check format lock bench audit faults fuzz papers clean
 
 help:
 	@echo "make demo      set up, and release and verify an invented log"
@@ -20,6 +20,7 @@ help:
 	@echo "make check     format, lint, types, tests"
 	@echo "make bench     the benchmarks"
 	@echo "make audit     attack every mechanism, and broken twins of them"
+	@echo "make papers    the tables of the papers, computed again"
 	@echo "make faults    kill and starve releases and series, damage ledgers, look at what is left"
 	@echo "make fuzz      hostile logs, files, frames, parameters and bundles by the thousand; one log on every road"
 
@@ -102,12 +103,16 @@ bench: $(VENV)/dev
 audit: $(VENV)/run
 	$(BIN)/python audits/run.py
 
+papers: $(VENV)/run
+	$(BIN)/python -m papers
+
 faults: $(VENV)/run
 	$(BIN)/python audits/faults.py
 	$(BIN)/python audits/series_faults.py
 
 fuzz: $(VENV)/dev
 	$(BIN)/python audits/fuzz.py
+	$(BIN)/python audits/parameters.py
 	$(BIN)/python audits/reader_fuzz.py --files $(FUZZ_FILES)
 	$(BIN)/python audits/frames_fuzz.py --frames $(FUZZ_FRAMES)
 	$(BIN)/python audits/roads.py --logs $(ROAD_LOGS) --combined $(ROAD_COMBINED)
@@ -120,7 +125,7 @@ lock: $(VENV)/run $(VENV)/lock/ready
 	$(LOCK) --group build --output-file requirements.txt pyproject.toml
 	$(LOCK) --group build --group dev --constraint requirements.txt \
 	--output-file requirements-dev.txt pyproject.toml
-	$(LOCK) --group spark --extra spark --constraint requirements-dev.txt \
+	$(LOCK) --extra spark --constraint requirements-dev.txt \
 	--output-file requirements-spark.txt pyproject.toml
 	$(LOCK) --group browser --constraint requirements-dev.txt --output-file requirements-browser.txt
 	$(LOCK) --group docs --constraint requirements-dev.txt --output-file requirements-docs.txt

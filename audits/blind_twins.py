@@ -154,22 +154,6 @@ def at_most_the_accepted_fakes(*, scale: float, T: int, count: int, entropy: Ent
 _real_passers = pool.passers
 
 
-# "Keys of the pool should not crowd out the others": each side gets a bound of its own.
-def gather_each_side(self: Any, log: Any, view: Any, *, entropy: Entropy) -> Any:
-    from murmurlog.counting.bound import bound
-    from murmurlog.counting.tally import tally
-
-    domain = pool._domain("hybrid", view, self.N)
-    held = view.items(log)
-    inside = domain.restrict(held.table, held.engine)
-    outside = held.table.anti_join(inside, list(held.keys))
-    sides = [
-        tally(bound(held.with_table(side), per_user=self.d, way=view.way, entropy=entropy))
-        for side in (inside, outside)
-    ]
-    return pool.OnDomain(domain=domain, inside=sides[0], outside=sides[1])
-
-
 # "A release that failed has published nothing, so it must not use up the cap."
 def account_of_published(db: Any, source: str) -> Account:
     account: Account = _real_account(db, source)
@@ -228,11 +212,6 @@ BLIND = (
         name="pool: never more fakes than accepted",
         mechanism="pool",
         patches=lambda: [(pool, "passers", at_most_the_accepted_fakes)],
-    ),
-    Twin(
-        name="hybrid: a bound inside the pool and another outside",
-        mechanism="hybrid",
-        patches=lambda: [(pool.Hybrid, "gather", gather_each_side)],
     ),
     Twin(
         name="ledger: releases that failed are not counted",

@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from starlette.testclient import TestClient
 import murmurlog
 from murmurlog.bundle.schema import count_of, in_order, is_reliable
 from murmurlog.bundle.write import publish
-from murmurlog.cli.serve import planned, verified
+from murmurlog.cli.serve import verified
 from murmurlog.errors import BundleError, OtherVersion
 from murmurlog.web import app as application
 from murmurlog.web.bundles import Shelf
@@ -41,16 +40,15 @@ RELEASES: tuple[dict[str, Any], ...] = (
     {"tables": ["query"], "epsilon": 6},
     {"tables": ["keyword", "session"],
      "mechanism": {"keyword": "threshold", "session": "sessions"}},
-    {"tables": ["log"], "mechanism": "profiles"},
+    {"tables": ["log"], "mechanism": "synthetic"},
     {"tables": ["query", "click"], "mechanism": "threshold", "by": ("country", ["DE", "FR"])},
     {"tables": ["query", "click"], "mechanism": "threshold", "users": 10_000},
 )  # fmt: skip
 ADDRESSES = (
     "/", "/?q=common", "/?q=common+1", "/?q=no+such+thing", "/?q=%E0%B8%82", "/top", "/top?size=200",
     "/top?match=*o*&sort=text", "/top?sort=error&order=rising", "/top?table=click&column=url&match=a",
-    "/top?page=2&size=25", "/top.csv", "/top.tsv?match=c", "/privacy", "/plan",
-    "/plan?mechanism=threshold&part=outcome", "/compare", "/compare?table=query",
-    "/complete?q=", "/complete?q=c",
+    "/top?page=2&size=25", "/top.csv", "/top.tsv?match=c", "/privacy", "/compare",
+    "/compare?table=query", "/complete?q=", "/complete?q=c",
 )  # fmt: skip
 SLOW = ("/verify", "/privacy?check=now")  # for one bundle in twenty
 TEXTS = (
@@ -278,9 +276,6 @@ SERVED: dict[str, Callable[[Path, random.Random], str]] = {
 # --- what is asked of them ------------------------------------------------------------------------
 
 
-_planned = lru_cache(maxsize=64)(planned)
-
-
 def serve_forged(
     name: str, *, seed: int, inputs: int, sound: Sequence[Path] | None = None
 ) -> Served:
@@ -318,7 +313,7 @@ def _watched(found: Served, what: str) -> Iterator[None]:
 
 def ask(shelf: Shelf, found: Served, choice: random.Random, what: str) -> None:
     """Asks the page for some addresses and holds the answers against the limits."""
-    guard = application.make(shelf, planner=_planned, verifier=verified, hosts=Hosts())
+    guard = application.make(shelf, verifier=verified, hosts=Hosts())
     asked = choice.sample(ADDRESSES, ASKED)
     asked += [choice.choice(SLOW)] if choice.random() < 0.05 else []
     with TestClient(guard, base_url="http://127.0.0.1", raise_server_exceptions=False) as client:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from cases import QUERY, Case, Content, bomb, mutated, packed, release, text, writes
+from cases import Case, Content, bomb, mutated, packed, release, text, writes
 
 from murmurlog.cli.app import app
 
@@ -231,17 +231,3 @@ def _public(choice: random.Random, share: float) -> Iterator[Case]:
         arguments = ("release", "log.tsv", "--out", "out/b", *more, "--patterns", "p.toml")
         make = _with_log(writes("p.toml", patterns), writes("log.tsv", log))
         yield Case("regular expressions", f"bomb {n}", make, arguments, frozenset({0, 2}))
-    for name in ("nothing.json", "profile.json"):
-        for profile in (
-            "",
-            "{}",
-            "[" * 99_999,
-            '{"a": 1e999}',
-            "null",
-            "NaN",
-            '{"format": "murmurlog-profile-1"}',
-            QUERY[:3],
-        ):
-            arguments = ("plan", "--target", "queries=10", "--profile", name)
-            yield Case("public files", f"--profile {profile[:20]!a}", _with_log(writes("profile.json", profile)),
-                       arguments, frozenset({1, 2, 4, 6}))  # fmt: skip

@@ -186,7 +186,7 @@ def _table(draw: random.Random, made: Case, *, combine: bool = False) -> Table:
     if "url" in made.columns:
         kinds += ["click", "click"]
     if made.time:
-        units += ["user-day", "user-week", "user-month", "session"]
+        units += ["user-day", "user-week", "user-month"]
         ways += ["first", "first"]
         kinds += ["pair", "session"]
     if combine:
@@ -210,7 +210,7 @@ def _table(draw: random.Random, made: Case, *, combine: bool = False) -> Table:
     if kind in ("query", "click", "pair") and draw.random() < some:
         changes["earlier"] = _some_keys(draw, made, kind, by)
     times = sorted(row.time for row in made.rows if row.time)
-    if times and unit != "session":
+    if times:
         for name in ("select_from", "count_from"):
             if draw.random() < some:
                 changes[name] = draw.choice(times)

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from bound_replay import random_order
 from road_logs import Case, Row, Table
 
-from murmurlog.auditing.bound_replay import random_order
 from murmurlog.bundle.keys import clean_url, keywords, normalise
 from murmurlog.bundle.schema import SEPARATOR
 from murmurlog.logs.screen import load
@@ -167,11 +167,8 @@ def _with_units(
     """The rows of a window with the names of their units; units of time have no row without one."""
     if since is not None:
         rows = [row for row in rows if row.time and row.time >= since]
-    if table.unit == "session":
-        found = _with_sessions(table, rows)
-    else:
-        timed = [row for row in rows if row.time or table.unit == "user"]
-        found = [(_period(table.unit, row), row) for row in timed]
+    timed = [row for row in rows if row.time or table.unit == "user"]
+    found = [(_period(table.unit, row), row) for row in timed]
     return [(u, row) for u, row in found if not table.by or row.country in table.by]
 
 
@@ -184,20 +181,6 @@ def _period(unit: str, row: Row) -> str:
     if unit == "user-month":
         day = day.replace(day=1)
     return f"{day.isoformat()}|{row.user}"
-
-
-def _with_sessions(table: Table, rows: Sequence[Row]) -> list[tuple[str, Row]]:
-    """A session ends where a user pauses for longer than the gap, and is named by its start."""
-    found = []
-    for user in {row.user for row in rows}:
-        start = last = datetime.min
-        own = [(row.time, i) for i, row in enumerate(rows) if row.user == user and row.time]
-        for time, i in sorted(own):
-            if last == datetime.min or time - last > timedelta(seconds=table.gap):
-                start = time
-            last = time
-            found.append((f"{start.isoformat(sep=' ', timespec='microseconds')}|{user}", rows[i]))
-    return found
 
 
 def _items(table: Table, rows: Sequence[tuple[str, Row]]) -> Iterable[Held]:

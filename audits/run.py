@@ -1,4 +1,4 @@
-"""Every mechanism and every broken twin through the same audit. `make audit` runs it.
+"""Every mechanism and every broken twin through the same audit, which also looks inside. `make audit` runs it.
 
     python audits/run.py [--trials 4000] [--confidence 0.99] [--only NAME] [--real | --blind] [--runs 1] [--json]
 
@@ -23,8 +23,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from blind_twins import BLIND
 from twins import TWINS
+from white_box import audit
+from white_box_result import noise_in_rows
 
-from murmurlog.auditing.attack import audit
+from murmurlog.cli.output import aligned
 from murmurlog.mechanisms import MECHANISMS
 from murmurlog.mechanisms.protocol import Unprotected
 
@@ -46,6 +48,7 @@ class Row:
     said: str
     settings: list[tuple[str, float, float, float]]  # name, claim, delta, at least
     worlds: int
+    noise: list[tuple[str, ...]]  # the power of the tests of the noise, in rows
 
 
 def attacked(job: tuple[str, str, int, float]) -> tuple[str, Row]:
@@ -58,7 +61,7 @@ def attacked(job: tuple[str, str, int, float]) -> tuple[str, Row]:
         traceback.print_exc()
         text = f"the audit itself fails: {type(error).__name__}: {error}"
         return "failed", Row(name=name, violations=[text], seconds=time.monotonic() - began,
-                             said=text, settings=[], worlds=0)  # fmt: skip
+                             said=text, settings=[], worlds=0, noise=[])  # fmt: skip
 
 
 def _audited(kind: str, name: str, trials: int, confidence: float, began: float) -> Row:
@@ -75,6 +78,7 @@ def _audited(kind: str, name: str, trials: int, confidence: float, began: float)
         said=made.sentence(),
         settings=[(b.setting, b.claim, b.delta, b.least) for b in best if b],
         worlds=made.worlds,
+        noise=noise_in_rows(made) if made.power else [],
     )
 
 
@@ -152,6 +156,8 @@ def show_mechanism(name: str, rows: list[Row]) -> None:
     took = max(row.seconds for row in rows)
     if len(rows) == 1:
         print(f"  {'':12} {rows[0].said} ({rows[0].worlds} worlds, {took:.0f} s)")
+        for line in aligned(rows[0].noise).splitlines():
+            print(f"  {'':12} {line}")
     else:
         wrong = sum(bool(row.violations) for row in rows)
         print(

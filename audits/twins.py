@@ -19,6 +19,8 @@ import later_twins as later
 import numpy as np
 import pyarrow as pa
 from scipy.special import log_ndtr, ndtri
+from white_box import audit
+from white_box_result import WhiteBoxAudit
 
 import murmurlog.counting.bound as bounding
 import murmurlog.counting.public_sets.sets as public_sets
@@ -43,8 +45,6 @@ import murmurlog.publishing.ledger as ledger
 import murmurlog.publishing.ledger_filter as ledger_filter
 import murmurlog.publishing.ledger_records as ledger_records
 import murmurlog.publishing.plan as plans
-from murmurlog.auditing.attack import audit
-from murmurlog.auditing.result import Audit
 from murmurlog.bundle import write
 from murmurlog.bundle.schema import BY_VALUE, By, count_columns
 from murmurlog.counting.bound import bound
@@ -59,7 +59,6 @@ from murmurlog.privacy.counts import GRID, WeightedCounts
 from murmurlog.privacy.rounds import FULL, Schedule
 from murmurlog.privacy.sampler import draw
 from murmurlog.privacy.thresholds import per_item
-from murmurlog.privacy.zealous import zealous_printed_tau2
 from murmurlog.publishing import release as road
 from murmurlog.publishing.tables import make
 
@@ -85,7 +84,7 @@ class Twin:
             _forget()
             yield
 
-    def audited(self, **more: Any) -> tuple[Audit, float]:
+    def audited(self, **more: Any) -> tuple[WhiteBoxAudit, float]:
         """What the audit says of it, and after how many seconds."""
         began = time.monotonic()
         with self.broken():
@@ -209,9 +208,8 @@ def solved_by_one_item(**asked: Any) -> tuple[float, int]:
 
 def solved_by_equation_3(cls: Any, /, *, epsilon: float, delta: float, d: int, **asked: Any) -> Any:
     """lam = 2 m / epsilon and tau' by eq. (3), as printed."""
-    return cls(
-        m=d, lam=2 * d / epsilon, T=max(2, math.floor(zealous_printed_tau2(d, epsilon, delta)) + 1)
-    )
+    tau2 = d * (1 - math.log(2 * delta / d) / epsilon)
+    return cls(m=d, lam=2 * d / epsilon, T=max(2, math.floor(tau2) + 1))
 
 
 def guaranteed_by_equation_3(self: Zealous, **asked: Any) -> Guarantee:
@@ -548,8 +546,6 @@ TWINS = (
     Twin(name="noise of clicks halved", mechanism="threshold",
          patches=lambda: [(Threshold, "release", clicks_halved)]),
     Twin(name="noise of sessions halved", mechanism="sessions",
-         patches=lambda: [(threshold, "draw", halved)]),
-    Twin(name="noise of profiles halved", mechanism="profiles",
          patches=lambda: [(threshold, "draw", halved)]),
     Twin(name="threshold without the +1", mechanism="threshold",
          patches=lambda: [(Threshold, "release", without_the_one)]),

@@ -3,9 +3,8 @@
     python benchmarks/daily.py [--days 365] [--rows 100000] [--select 7] [--seed 7401]
 
 The logs are invented as in benchmarks/series.py: 100,000 users, each active on one day in three; the popularity of
-queries drifts from month to month. Keys are selected from the last seven days, from a state, and published keys are
-counted again every day. Printed are seconds a release (median of ten), the peak of resident memory and the size of the
-state by then, and what was published.
+queries drifts from month to month. Keys are selected from the last seven days, and published keys are counted again
+every day. Printed are seconds a release (median of ten), the peak of resident memory by then, and what was published.
 """
 
 import argparse
@@ -65,7 +64,7 @@ def write_days(folder: Path, days: int, rows: int, seed: int) -> None:
 
 
 def watch(here: Path, options: argparse.Namespace) -> None:
-    spec, bundles, state = here / "series.toml", here / "bundles", here / "state"
+    spec, bundles = here / "series.toml", here / "bundles"
     os.chdir(here)
     command(
         "series", "init", str(spec), "--logs", "logs/{period}.parquet", "--period", "day",
@@ -73,8 +72,6 @@ def watch(here: Path, options: argparse.Namespace) -> None:
         str(DELTA), "--releases", str(options.days), "--select", str(options.select), "--reason",
         "a year of days",
     )  # fmt: skip
-    with spec.open("a") as file:
-        file.write('state = "state"\n')
     code = "from murmurlog.cli.main import main; main()"
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     began = time.perf_counter()
@@ -92,11 +89,9 @@ def watch(here: Path, options: argparse.Namespace) -> None:
         if there > len(ends):
             ends += [time.perf_counter() - began] * (there - len(ends))
             if there in (10, 30, options.days // 2, options.days - 1):
-                kept = sum(path.stat().st_size for path in state.iterdir() if path.is_file())
                 last = median(np.diff([0.0, *ends])[-10:])
                 print(
-                    f"after {there}: {last:.2f} s a release, peak {peak(running.pid):.0f} MB, state {kept / 1e6:.1f} MB, "
-                    f"{cpu:.0f} CPU s",
+                    f"after {there}: {last:.2f} s a release, peak {peak(running.pid):.0f} MB, {cpu:.0f} CPU s",
                     flush=True,
                 )
     if running.returncode:

@@ -1,100 +1,270 @@
-"""How large the package is, and how much of it a release and a check execute.
+"""How large the project is, how its names read, and how much of the package its main commands execute.
 
-    python benchmarks/layout.py [CHECKOUT ...]
+    python benchmarks/layout.py [CHECKOUT ...] [--static]
 
-For each checkout (default: this one): entries at the top of the package, modules, lines, the largest
-module, the longest parameter list; the files of the package that a default release and a `verify` of
-its bundle execute, and the modules that `verify` imports, of all packages.
+For each checkout (default: this one). A line of code is one that is neither blank nor comment nor
+docstring. Files, pairs of files, functions and types are those of the package that run between the start
+of the command and its end; `--static` leaves these out.
 """
 
+import argparse
 import ast
+import io
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
+import tokenize
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+OUTSIDE = ("papers", "audits", "tools", "benchmarks", "tests")
+OTHER_FILES = (".html", ".js", ".css", ".toml", ".json")
+VAGUE = frozenset(
+    [
+        "found",
+        "each",
+        "made",
+        "given",
+        "held",
+        "asked",
+        "shown",
+        "told",
+        "kept",
+        "listed",
+        "said",
+        "taken",
+        "named",
+        "tied",
+        "drawn",
+        "played",
+        "known",
+        "one",
+        "ones",
+        "these",
+        "those",
+        "this",
+        "that",
+        "it",
+        "its",
+        "own",
+        "such",
+    ]
+)
+PARTICIPLES = re.compile(r"_?[a-z]+(ed|en|wn)|_?(up|only|made|held|kept|told|said|found|tied)")
+VERBS = frozenset(
+    [
+        "need",
+        "feed",
+        "seed",
+        "speed",
+        "embed",
+        "proceed",
+        "exceed",
+        "succeed",
+        "open",
+        "widen",
+        "listen",
+        "happen",
+    ]
+)
 RUN = """
-import json, os, sys
-home = os.environ["HOME_OF_PACKAGE"]
-seen = set()
+import json, sys
+home = sys.argv[1]
+files, functions, pairs, types = {}, set(), set(), set()
 OPTIMIZED = 1  # of functions; not of the bodies of modules and classes, which run at import
 def trace(frame, event, arg):
-    name = frame.f_code.co_filename
-    if event == "call" and name.startswith(home) and frame.f_code.co_flags & OPTIMIZED:
-        seen.add(name)
-    return None
-import murmurlog
-murmurlog.{function}
-sys.setprofile(trace)
-murmurlog.{function}({arguments})
-sys.setprofile(None)
-print(json.dumps([len(seen), len(sys.modules), sum(m.startswith("murmurlog") for m in sys.modules)]))
+    code = frame.f_code
+    if event != "call" or not code.co_filename.startswith(home) or not code.co_flags & OPTIMIZED:
+        return
+    function = (code.co_filename, code.co_qualname)
+    if function not in functions:
+        functions.add(function)
+        files[code.co_filename] = files.get(code.co_filename, 0) + 1
+    caller = frame.f_back.f_code.co_filename
+    if caller.startswith(home) and caller != code.co_filename:
+        pairs.add((caller, code.co_filename))
+    if code.co_name in ("__init__", "__post_init__"):
+        types.add(code.co_qualname.rpartition(".")[0])
+def trace_inits(frame, event, arg):
+    trace(frame, event, arg)
+    if event == "call" and frame.f_code.co_name == "__init__" and "self" in frame.f_locals:
+        kind = type(frame.f_locals["self"])
+        if kind.__module__.startswith("murmurlog"):
+            types.add(kind.__qualname__)
+from murmurlog.cli.main import main
+sys.argv = ["murmurlog", *sys.argv[2:]]
+sys.setprofile(trace_inits)
+try:
+    main()
+except SystemExit as stop:
+    assert not stop.code, stop.code
+finally:
+    sys.setprofile(None)
+few = sum(count <= 2 for count in files.values())
+with open("counts.json", "w") as file:
+    json.dump({"files": len(files), "pairs of files": len(pairs), "functions": len(functions),
+               "types made": len(types), "files that run at most two functions": few,
+               "modules imported": len(sys.modules)}, file)
 """
-ARGUMENTS = {"release": '"log.parquet", out="bundle"', "verify": '"bundle"'}
+COMMANDS = {
+    "release": ("release", "log.parquet", "--out", "bundle"),
+    "verify": ("verify", "bundle"),
+    "evaluate": ("evaluate", "log.parquet", "--bundle", "bundle", "--tasks", "autocomplete", "--out", "r.html"),
+}  # fmt: skip
 
 
-def size(package: Path) -> dict[str, int]:
-    """What can be counted in the source."""
-    modules = sorted(package.rglob("*.py"))
-    lines = [len(module.read_text().splitlines()) for module in modules]
-    longest = 0
-    for module in modules:
-        for node in ast.walk(ast.parse(module.read_text())):
-            if isinstance(node, ast.FunctionDef):
-                a = node.args
-                names = [x.arg for x in (*a.posonlyargs, *a.args, *a.kwonlyargs)]
-                longest = max(longest, len([n for n in names if n not in ("self", "cls")]))
-    entries = [e for e in package.iterdir() if e.name != "__pycache__"]
-    return {
-        "entries at the top": len(entries),
-        "modules": len(modules),
-        "lines": sum(lines),
-        "lines of the largest module": max(lines),
-        "longest parameter list": longest,
+def code_lines(text: str) -> int:
+    """Lines that are neither blank nor comment nor docstring."""
+    documentation: set[int] = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            first = node.body[0] if node.body else None
+            value = first.value if isinstance(first, ast.Expr) else None
+            if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                documentation.update(range(value.lineno, (value.end_lineno or 0) + 1))
+    lines: set[int] = set()
+    silent = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in silent | {tokenize.ENDMARKER}:
+            lines.update(range(token.start[0], token.end[0] + 1))
+    return len(lines - documentation)
+
+
+def names_of(tree: ast.AST) -> Iterator[str]:
+    """Every name that is bound: variables, parameters."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.arg):
+            yield node.arg
+
+
+def fan_out(package: Path) -> tuple[int, str]:
+    """The most modules of the package that one of its modules imports."""
+    counts = {}
+    for path in package.rglob("*.py"):
+        imported = {
+            node.module
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("murmurlog.")
+        }
+        counts[str(path.relative_to(package))] = len(imported)
+    name = max(counts, key=lambda path: counts[path])
+    return counts[name], name
+
+
+def count_source(checkout: Path) -> dict[str, object]:
+    """What can be counted in the files."""
+    package = checkout / "src" / "murmurlog"
+    texts = {path: path.read_text() for path in sorted(package.rglob("*.py"))}
+    trees = [ast.parse(text) for text in texts.values()]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    functions = [n for n in nodes if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+    names = Counter(name for tree in trees for name in names_of(tree))
+    vague = sum(count for name, count in names.items() if name.strip("_") in VAGUE)
+    participles = {
+        f.name
+        for f in functions
+        if PARTICIPLES.fullmatch(f.name) and f.name.strip("_") not in VERBS
+    }
+    widest, where = fan_out(package)
+    found: dict[str, object] = {"wheel: code lines of Python": sum(map(code_lines, texts.values()))}
+    for ending in OTHER_FILES:
+        lines = [len(path.read_text().splitlines()) for path in package.rglob(f"*{ending}")]
+        found[f"wheel: lines of {ending}"] = sum(lines)
+    for folder in OUTSIDE:
+        files = sorted((checkout / folder).rglob("*.py"))
+        found[f"{folder}: code lines"] = sum(code_lines(path.read_text()) for path in files)
+    rooms = Counter[str]()
+    for path, text in texts.items():
+        rooms[path.relative_to(package).parts[0].removesuffix(".py")] += code_lines(text)
+    return found | {
+        "by room": ", ".join(f"{room} {lines:,}" for room, lines in rooms.most_common()),
+        "modules": len(texts),
+        "functions": len(functions),
+        "classes": sum(isinstance(node, ast.ClassDef) for node in nodes),
+        "widest fan-out": f"{widest} ({where})",
+        "bound names that are pronouns or participles, %": round(100 * vague / names.total(), 1),
+        "functions named by a participle": len(participles),
+        "catch-all ** parameters": sum(f.args.kwarg is not None for f in functions),
+        "words of docs": sum(
+            len(path.read_text().split()) for path in (checkout / "docs").rglob("*.md")
+        ),
     }
 
 
-def executed(source: Path, function: str, folder: Path) -> list[int]:
-    """Files of the package whose functions ran, modules loaded, and modules of the package loaded."""
-    home = str((source / "murmurlog").resolve())
-    environment = os.environ | {"PYTHONPATH": str(source.resolve()), "HOME_OF_PACKAGE": home}
-    done = subprocess.run(
-        [sys.executable, "-c", RUN.format(function=function, arguments=ARGUMENTS[function])], cwd=folder, env=environment,
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    found: list[int] = json.loads(done.stdout.splitlines()[-1])
+def count_flags(checkout: Path) -> dict[str, object]:
+    """Commands and flags, as the command line itself lists them."""
+    script = """
+import json, typer
+from murmurlog.cli import main as module
+from murmurlog.cli.main import *
+import murmurlog.cli.main, click
+app = next(v for v in vars(murmurlog.cli.main).values() if isinstance(v, typer.Typer))
+root = typer.main.get_command(app)
+def walk(command, name):
+    if hasattr(command, "commands"):
+        for part, child in command.commands.items():
+            yield from walk(child, (*name, part))
+    else:
+        yield name, {o for p in command.params for o in p.opts if o.startswith("--")}
+found = {" ".join(name): sorted(flags) for name, flags in walk(root, ())}
+print(json.dumps(found))
+"""
+    done = run(checkout, ["-c", script], Path.cwd())
+    commands = json.loads(done.splitlines()[-1])
+    return {
+        "commands": len(commands),
+        "flags": len({flag for flags in commands.values() for flag in flags}),
+        "flags of release": len(commands["release"]),
+    }
+
+
+def count_runs(checkout: Path) -> dict[str, object]:
+    """What a default release, a check of its bundle and an evaluation of it execute."""
+    found: dict[str, object] = {}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        generate = "from murmurlog.cli.main import main; main()"
+        run(
+            checkout,
+            ["-c", generate, "generate", "--rows", "20000", "--seed", "1", "--out", "log.parquet"],
+            folder,
+        )
+        for command, words in COMMANDS.items():
+            run(checkout, ["-c", RUN, str(checkout / "src" / "murmurlog"), *words], folder)
+            counts = json.loads((folder / "counts.json").read_text())
+            found |= {f"{command}: {what}": count for what, count in counts.items()}
     return found
 
 
-def measure(checkout: Path) -> dict[str, int]:
-    """All figures of one checkout."""
-    source = checkout / "src"
-    figures = size(source / "murmurlog")
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        command = [sys.executable, "-c", "from murmurlog.cli.main import main; main()"]
-        generate = ["generate", "--rows", "20000", "--seed", "1", "--out", "log.parquet"]
-        environment = os.environ | {"PYTHONPATH": str(source.resolve())}
-        subprocess.run(
-            [*command, *generate], cwd=folder, env=environment, check=True, capture_output=True
-        )
-        files, _, _ = executed(source, "release", folder)
-        figures["files executed by a default release"] = files
-        files, every, own = executed(source, "verify", folder)
-        figures["files executed by verify"] = files
-        figures["modules imported by verify"] = every
-        figures["modules of murmurlog imported by verify"] = own
-    return figures
+def run(checkout: Path, arguments: list[str], folder: Path) -> str:
+    """The standard output of Python with the checkout's package."""
+    environment = os.environ | {"PYTHONPATH": str(checkout / "src"), "MURMURLOG_PROGRESS": "none"}
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True
+    )
+    if done.returncode:
+        raise SystemExit(f"{checkout}: {done.stderr[-2000:]}")
+    return done.stdout
 
 
 def main() -> None:
-    checkouts = [Path(text) for text in sys.argv[1:]] or [ROOT]
-    measured = [measure(checkout) for checkout in checkouts]
-    for name in measured[0]:
-        print(f"{name:45}", *(f"{figures[name]:>8,}" for figures in measured))
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("checkouts", nargs="*", type=Path, default=[ROOT])
+    parser.add_argument("--static", action="store_true")
+    options = parser.parse_args()
+    columns = []
+    for checkout in (path.resolve() for path in options.checkouts):
+        column = count_source(checkout) | count_flags(checkout)
+        columns.append(column if options.static else column | count_runs(checkout))
+    for what in columns[-1]:
+        print(f"{what:55}", *(f"{column.get(what, '')!s:>12}" for column in columns))
 
 
 if __name__ == "__main__":

@@ -150,17 +150,13 @@ def run(road: str, logs: Sequence[Path], folder: Path) -> dict:
             budget += ["--after", "ledger"]
         if road == "all rows":
             start = f"{log.stem}-01"
-            budget += [
-                "--state",
-                str(here / "state"),
-                "--select-from",
-                "all",
-                "--count-from",
-                start,
-            ]
+            budget += ["--select-from", "all", "--count-from", start]
         out = here / log.stem
+        all_logs = here / "logs"
+        all_logs.mkdir(exist_ok=True)
+        (all_logs / log.name).symlink_to(log.resolve())
         source = ["--source", "searches", "--tables", "query", "--out", str(out)]
-        command("release", str(log), *budget, *ledger, *source)
+        command("release", str(all_logs if road == "all rows" else log), *budget, *ledger, *source)
         published = pq.read_table(out / "data" / "query.parquet")
         distinct |= set(published["query"].to_pylist())
         rows.append({"month": log.stem, "distinct": len(distinct)} | score(log, published))

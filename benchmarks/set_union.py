@@ -11,7 +11,7 @@ budget: items, and the median error of the 100 most frequent (1 for one that is 
 
 The third table is keys alone with a public pool of N keys: 30, 60 or 90 % of the items that at least 10
 users hold, chosen at random, and keys that nobody holds. Accepted fakes are 1 % of the items without a
-pool; fakes are not counted as items. A public list of one's own covers what it covers: `murmurlog pool`.
+pool; fakes are not counted as items. A public list of one's own covers what it covers: `python -m tools.pool`.
 """
 
 import argparse

@@ -44,16 +44,13 @@ NOT_RUN = {
     "murmurlog release logs.parquet --engine spark": "needs Spark: tests/logs/engines/test_spark.py",
 }
 # Sentences that name a command in part, or one that another page shows in full.
-MENTIONED = re.compile(
-    r"murmurlog (release --consistent|plan --profile|(init|release) log\.csv|generate (?!.*--out).*)$"
-)
+MENTIONED = re.compile(r"murmurlog ((init|release) log\.csv|generate (?!.*--out).*)$")
 PAGES_NOT_RUN = {
     "docs/reference/messages.md": "a test makes its files: tests/cli/test_mistakes.py",
     "docs/explanation/evaluation-results.md": "takes an hour at the size it names",
 }
 # Exit codes that a page explains, at the size of our log.
 CODES = {
-    ("README.md", "murmurlog plan --target queries=10000"): 1,
     # The page says it of a month that was lost, and none was.
     ("docs/how-to/publish-every-month.md", "murmurlog series run series.toml --again"): 3,
 }
@@ -64,7 +61,6 @@ SETUP = {
     "docs/how-to/evaluate.md": [BUNDLE],
     "docs/how-to/export.md": MONTHS,
     "docs/how-to/series.md": MONTHS,
-    "docs/how-to/plan.md": ["murmurlog profile log.parquet --epsilon 0.5 --out january.json"],
     "docs/reference/report.md": [BUNDLE],
 }
 
@@ -110,13 +106,13 @@ def commands(page: Path) -> Iterator[Command]:
     for blocks in (fenced, INDENTED.finditer(unfenced)):
         for block in blocks:
             joined = block[0].replace("\\\n", "  ")
-            for line in re.finditer(r"^ *(murmurlog [a-z].*)$", joined, re.MULTILINE):
+            for line in re.finditer(r"^ *((?:murmurlog|python -m) [a-z].*)$", joined, re.MULTILINE):
                 found.setdefault(block.start() + line.start(), (line[1], 0))
     for line in INLINE.finditer(unfenced):
         found.setdefault(line.start(), (line[1], 0))
     once = dict.fromkeys(found[place] for place in sorted(found))
     for command, code in once:
-        if not command.startswith("murmurlog"):
+        if not command.startswith(("murmurlog", "python -m")):
             yield Command(page=name, text=command, code=code)
             continue
         plain = re.sub(r"\s+#.*", "", re.sub(r"\s+", " ", command)).strip()
@@ -163,9 +159,12 @@ def run(command: Command, folder: Path) -> Outcome:
     before = set(folder.rglob("privacy.json"))
     if text.startswith("murmurlog generate"):
         (folder / text.partition(" --out ")[2].split()[0]).unlink(missing_ok=True)
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    paths = {  # commands such as `python -m papers` run in a clone
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")]),
+    }
     done = subprocess.run(
-        text, shell=True, cwd=folder, env=os.environ | {"PATH": path, "HOME": str(folder)},
+        text, shell=True, cwd=folder, env=os.environ | paths | {"HOME": str(folder)},
         capture_output=True, text=True, timeout=SECONDS,
     )  # fmt: skip
     made = sorted(set(folder.rglob("privacy.json")) - before)

@@ -24,11 +24,13 @@ def test_commands_are_found_in_every_form_and_forms_are_not(tmp_path, monkeypatc
 Text `murmurlog verify bundle` and `murmurlog generate --rows 5` and `murmurlog plan`.
 
     murmurlog release log.parquet --epsilon 'ln(10)'
+    python -m papers korolova
+    python -m papers [PAPER]
 
 ```sh
 # a comment
-murmurlog profile log.parquet --epsilon 0.3 \\
-    --out shape.json
+murmurlog plan --users 300 \\
+    --out plan.toml
 murmurlog release SOURCE [flags]
 ```
 
@@ -42,7 +44,8 @@ murmurlog is no command here
     assert page_of(tmp_path, monkeypatch, text) == [
         ("murmurlog verify bundle", 0),
         ("murmurlog release log.parquet --epsilon 'ln(10)'", 0),
-        ("murmurlog profile log.parquet --epsilon 0.3 --out shape.json", 0),
+        ("python -m papers korolova", 0),
+        ("murmurlog plan --users 300 --out plan.toml", 0),
         ("murmurlog release log.parquet", 3),
         ("python -c \"print('X')\"", 3),
     ]

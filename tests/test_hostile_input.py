@@ -479,11 +479,11 @@ def test_what_breaks_the_page_is_seen(sound_bundles, monkeypatch):
     def broken(*given):
         raise RuntimeError
 
-    monkeypatch.setattr(forged_bundles, "_planned", broken)
-    monkeypatch.setattr(forged_bundles, "ADDRESSES", ["/plan"] * 8)
+    monkeypatch.setattr(forged_bundles, "verified", broken)
+    monkeypatch.setattr(forged_bundles, "ADDRESSES", ["/privacy?check=now"] * 8)
     found = forged_bundles.Served()
     forged_bundles.ask(Shelf([sound_bundles[0]]), found, random.Random(1), "sound")
-    assert "/plan: status 500" in found.violations[0]
+    assert "/privacy?check=now: status 500" in found.violations[0]
 
 
 @pytest.mark.parametrize("name", PROPERTIES)

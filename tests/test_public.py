@@ -8,7 +8,6 @@ import pytest
 
 import murmurlog
 from murmurlog.errors import UsageError
-from murmurlog.publishing.planning.private_profile import Survey
 
 
 def test_every_public_name_is_there_and_listed():
@@ -30,11 +29,8 @@ def test_generate_profile_and_plan_are_functions(tmp_path):
     log = murmurlog.generate(rows=3000, out=tmp_path / "log.parquet", seed=3)
     path = str(tmp_path / "log.parquet")
     assert murmurlog.profile(path)["rows"] == log.rows == 3000
-    private = murmurlog.profile(path, epsilon=5.0, per_user=5)
-    assert isinstance(private, Survey)
-    assert private.outline.guarantee.epsilon == 5.0
-    with pytest.raises(UsageError, match="an exact profile has no option kind"):
-        murmurlog.profile(path, kind="click")
+    with pytest.raises(UsageError, match="a profile has no option epsilon"):
+        murmurlog.profile(path, epsilon=5.0)
     assert murmurlog.plan(epsilon=1.0, delta=1e-6).guarantee.epsilon == 1.0
     reached = murmurlog.plan(target="queries=5", like="plain", users=3000)
     assert reached.met

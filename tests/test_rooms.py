@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parents[1] / "src" / "murmurlog"
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "murmurlog"
 ROOMS = (
     "errors",
     "privacy",
@@ -26,7 +27,7 @@ FORBIDDEN = {  # beyond the order
     "auditing": {"evaluation"},
     "web": set(ROOMS) - {"errors", "privacy", "charts", "bundle", "web"},
 }
-# Who may draw besides the sampler: generated logs, plans, probes of an audit, names of releases,
+# Who may draw besides the sampler: generated logs, plans, names of releases,
 # and confidence intervals of scores. No published count depends on any of them.
 DRAWING = {
     "privacy/sampler",
@@ -36,13 +37,13 @@ DRAWING = {
     "logs/invented/clicks",
     "publishing/planning/stand_in_log",
     "publishing/planning/forecast",
-    "publishing/planning/later_periods",
     "publishing/preparation",
-    "auditing/probes",
     "evaluation/scores",
     "evaluation/count_errors",
 }
 PLANNING = "publishing/planning/"
+# What runs from a clone only: two packages, and a folder of scripts that import each other by name.
+OUTSIDE = {"papers", "tools", "audits", *(path.stem for path in (ROOT / "audits").rglob("*.py"))}
 
 
 def name(path):
@@ -90,6 +91,27 @@ def test_a_room_imports_only_from_rooms_above_it(module):
     allowed = set(ROOMS[: ROOMS.index(here) + 1]) - FORBIDDEN.get(here, set())
     for other in imports(module):
         assert room(other) in allowed, f"{module} must not import {other}"
+
+
+def packages(text):
+    """The first names of all absolute imports of a module, late ones and those for types included."""
+    names = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names.add((node.module or "").partition(".")[0])
+    return names
+
+
+def test_the_package_imports_nothing_that_runs_from_a_clone_only():
+    for path in SOURCE.rglob("*.py"):
+        assert not packages(path.read_text()) & OUTSIDE, path
+
+
+def test_an_import_of_what_runs_from_a_clone_is_seen():
+    late = "def run():\n    from papers.tables import tables\n    import tools.pool, twins"
+    assert packages(late) & OUTSIDE == {"papers", "tools", "twins"}
 
 
 def test_every_folder_is_a_room():

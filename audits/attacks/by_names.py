@@ -68,14 +68,13 @@ NAMES = OWN + OTHERS
 # How each mechanism is asked for, beyond its own name; the others are tried as they are.
 PUBLIC = "public.tsv"  # a file beside the log, for options that name one
 VARIED: dict[str, tuple[dict[str, Any], ...]] = {
-    "threshold": ({}, {"unit": "user-day"}, {"consistent": True}),
+    "threshold": ({}, {"unit": "user-day"}),
     "rounds": ({}, {"bound": "random"}),
     "korolova": ({}, {"count": "rows", "tables": ("query", "click")}),
     "korolova-lists": (
         {"mechanism": "korolova", "result_lists": PUBLIC, "tables": ("query", "click")},
     ),
     "pool": ({"pool": PUBLIC, "tables": ("query",)},),
-    "hybrid": ({"pool": PUBLIC, "tables": ("query",)},),
     "zealous-keywords": (
         {"mechanism": "zealous", "via_keywords": True, "tables": ("keyword", "query")},
     ),
@@ -86,7 +85,7 @@ VARIED: dict[str, tuple[dict[str, Any], ...]] = {
 }
 START = 1_769_882_400  # a time in 2026
 CHANCE = {"safelog-literal": 4}  # of 8 keys in a table, each is left out now and then
-SHOWN = ("bound", "unit", "consistent", "count")  # options that tell settings apart
+SHOWN = ("bound", "unit", "count")  # options that tell settings apart
 
 
 @dataclass(frozen=True, kw_only=True)

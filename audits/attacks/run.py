@@ -13,7 +13,7 @@ from pathlib import Path
 
 ATTACKS = (
     *("csv_border", "head_shape", "column_case", "by_number", "jsonl_roles", "by_waiting"),
-    *("unit_row", "by_names", "frame_objects", "init_budget"),
+    *("by_names", "frame_objects", "init_budget"),
 )
 QUICK = {
     "by_names": ("--names", "8"),

@@ -80,7 +80,6 @@ STATEMENTS = [
 CLAIMS = [
     lambda c: c.update(release_id="0" * 32),
     lambda c: c["guarantee"].update(epsilon=c["guarantee"]["epsilon"] * 2),
-    lambda c: c["tables"]["query"]["guarantee"].update(delta=1e-3),
     lambda c: c["guarantee"].update(epsilon=0.1),
     lambda c: c["tables"]["query"]["guarantee"].update(epsilon=0.1),
     lambda c: c["tables"]["query"].update(mechanism="k-query(k=5)"),

@@ -16,11 +16,10 @@ import murmurlog
 from murmurlog.bundle.canonical import CANONICAL, ENDINGS, canonical, changeable, cleaner
 from murmurlog.bundle.keys import VERSIONS, normalise
 from murmurlog.bundle.write import publish
-from murmurlog.cli.serve import planned, verified
+from murmurlog.cli.serve import verified
 from murmurlog.errors import BundleError, OtherVersion, UsageError
 from murmurlog.evaluation.evaluate import reading_of
 from murmurlog.logs.options import ReadOptions
-from murmurlog.logs.reading import Reading
 from murmurlog.web import app
 from murmurlog.web.bundles import Shelf
 from murmurlog.web.guard import Hosts
@@ -162,7 +161,7 @@ def test_lookups_fold_as_the_bundle_does(query, log, tmp_path):
     release = made(log, tmp_path / "shop")
     assert release.complete(query)[0][0] == "shop"
     shelf, hosts = Shelf([tmp_path / "shop"]), Hosts(port=8765)
-    site = app.make(shelf, planner=planned, verifier=verified, hosts=hosts)
+    site = app.make(shelf, verifier=verified, hosts=hosts)
     client = TestClient(site, base_url="http://127.0.0.1:8765")
     assert client.get("/complete", params={"q": query}).json()["completions"]
     for match in (query, "sho?"):
@@ -178,12 +177,6 @@ def test_bundles_with_other_keys_are_neither_compared_nor_evaluated_together(log
     with pytest.raises(UsageError, match=r"read in different ways \(keys\)"):
         reading_of(ReadOptions(), both)
     assert reading_of(ReadOptions(), {"a": both["a"]}).keys == CANONICAL
-
-
-def test_sessions_cut_with_other_keys_are_booked_apart():
-    """Which rows are screened or denied depends on the keys, and so do the sessions."""
-    plain, folded = (Reading(keys=keys).unit("session", gap=1800) for keys in (None, CANONICAL))
-    assert plain != folded
 
 
 # --- forged bundles -------------------------------------------------------------------------------

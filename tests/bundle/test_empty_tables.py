@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 import murmurlog
 from murmurlog.bundle.schema import AT_LEAST, KEYS, SEVERAL, By, with_intervals
 from murmurlog.bundle.table_rules import table_fault
-from murmurlog.cli.serve import planned, verified
+from murmurlog.cli.serve import verified
 from murmurlog.web import app
 from murmurlog.web.bundles import Shelf
 from murmurlog.web.guard import Hosts
@@ -18,11 +18,10 @@ BY = ("country", ["DE", "FR"])
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}
 NONE = {"accept_no_guarantee": True}
 FOUR = ("keyword", "query", "pair", "click")
-VIEWS = ("/", "/?q=weather", "/top", "/privacy", "/plan", "/compare")
+VIEWS = ("/", "/?q=weather", "/top", "/privacy", "/compare")
 # Each table that a mechanism publishes without one row: nobody asks what another asks.
 RELEASES = {
     "threshold": {"tables": FOUR, **BUDGET},
-    "threshold, consistent": {"tables": FOUR, "consistent": True, **BUDGET},
     "threshold of sets": {"tables": ("itemset",), **BUDGET},
     "rounds": {"mechanism": "rounds", "tables": FOUR, **BUDGET},
     "korolova": {"mechanism": "korolova", "tables": ("query", "click"), "count": "rows", **BUDGET},
@@ -30,7 +29,6 @@ RELEASES = {
     "sessions": {"mechanism": "sessions", "tables": ("session",), **BUDGET},
     "session-tree": {"mechanism": "session-tree", "tables": ("session",), **BUDGET},
     "synthetic": {"mechanism": "synthetic", "tables": ("log",), **BUDGET},
-    "profiles": {"mechanism": "profiles", "tables": ("log",), **BUDGET},
     "k-query": {"mechanism": "k-query:5", "tables": ("query", "keyword", "pair"), **NONE},
     "k-click": {"mechanism": "k-click:5", "tables": ("query", "click"), **NONE},
     "k-keyword": {"mechanism": "k-keyword:5", "tables": ("keyword",), **NONE},
@@ -85,7 +83,7 @@ def test_a_release_without_rows_verifies_loads_and_is_served(name, by, tmp_path)
         ["this bundle has NO privacy guarantee and claims none"] if settings.keys() & NONE else []
     )
     shelf = Shelf((tmp_path / "b",))
-    page = app.make(shelf, planner=planned, verifier=verified, hosts=Hosts(port=8765))
+    page = app.make(shelf, verifier=verified, hosts=Hosts(port=8765))
     client = TestClient(page, base_url="http://127.0.0.1:8765", raise_server_exceptions=False)
     answers = {view: client.get(view).status_code for view in VIEWS}
     assert max(answers.values()) < 500, answers

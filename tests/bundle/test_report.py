@@ -129,7 +129,9 @@ def test_the_budget_falls_from_tables_to_what_is_stated(bundle):
 
 
 def test_the_demonstration_ends_with_it(bundle):
-    outcome = SimpleNamespace(out=bundle, guarantee=load(bundle).guarantee, as_json=dict)
+    outcome = SimpleNamespace(
+        out=bundle, guarantee=load(bundle).guarantee, as_json=dict, booked=False
+    )
     shown = Demo(folder=bundle.parent, outcome=outcome, report=verify(bundle), log_rows=5)
     assert shown.lines()[-1] == f"Look at it in a browser: {bundle / 'report.html'}"
     assert shown.as_json()["report"] == str(bundle / "report.html")
@@ -157,7 +159,7 @@ def kinds():
         "pair": (THRESHOLD, counted("pair", ["rain", "snow", 60, 2.0])),
         "session": (session, counted("session", [["a", "b"], 50, 2.0])),
         "itemset": (THRESHOLD, counted("itemset", [["a", "b"], 50, 2.0])),
-        "log": ("profiles(noise=geometric, d=1, cap=9, scale=1.0, T=20)", log),
+        "log": ("synthetic(d=1, scale=1.0, T=20, b_sizes=10.0, b_count=9.0)", log),
         "left_out": (
             "left-out(d=3, sigma=5.0)",
             counted("left_out", ["searches left out", "1", "yes", -3, 5.0], count="rows"),

@@ -23,7 +23,6 @@ from murmurlog.cli.plan import Planned
 from murmurlog.logs.invented.generate import invent, write
 from murmurlog.privacy import Guarantee
 from murmurlog.publishing.ledger import Ledger
-from murmurlog.publishing.planning.profile_options import Measured, ProfileOptions
 from murmurlog.publishing.request import Budget, Choice, Content
 
 MURMURLOG = Path(sys.executable).with_name("murmurlog")
@@ -143,24 +142,6 @@ def test_an_empty_release_says_why(place, tmp_path):
     assert "from the shape of a generated log" in done.stderr
     assert "epsilon 0.02 instead of 0.01: about" in done.stderr
     assert run("verify", "b", cwd=tmp_path).returncode == 0
-
-
-@pytest.mark.slow
-def test_small_units_are_warned_about(place, tmp_path):
-    done = run(
-        "release",
-        place / "log.parquet",
-        "--unit",
-        "session",
-        "--epsilon",
-        4,
-        "--out",
-        "b",
-        cwd=tmp_path,
-    )
-    assert done.returncode == 0
-    assert "only a single session is protected" in done.stderr
-    assert "per session" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -312,21 +293,27 @@ def test_a_reader_of_the_words_that_leaves_does_not_end_a_release(tmp_path):
     assert (tmp_path / "b" / "privacy.json").is_file()
 
 
-def test_a_large_delta_and_small_units_are_warned_about_in_plan(tmp_path):
-    done = run("plan", "--set", "T=5,b=1.35", "--per-user", 1, "--unit", "session", cwd=tmp_path)
+def test_a_large_delta_is_warned_about_in_plan(tmp_path):
+    done = run("plan", "--set", "T=5,b=1.35", "--per-user", 1, cwd=tmp_path)
     assert "warning: delta 0.035 is large" in done.stderr
-    assert "only a single session is protected" in done.stderr
 
 
-@pytest.mark.parametrize("command", ["release", "plan", "profile"])
-def test_a_single_row_is_no_unit_of_privacy(tmp_path, command):
-    flags = {"release": ("no.csv", "--out", "b"), "plan": (), "profile": ("no.csv", "--epsilon", 1)}
+@pytest.mark.parametrize(("command", "unit"), [("release", "row"), ("plan", "session")])
+def test_a_row_or_a_session_is_no_unit_of_privacy(tmp_path, command, unit):
+    flags = {"release": ("no.csv", "--out", "b"), "plan": ()}
     ledger = () if command == "plan" else ("--ledger", "l.db", "--source", "web", "--new-source")
-    done = run(command, *flags[command], *ledger, "--unit", "row", cwd=tmp_path)
+    done = run(command, *flags[command], *ledger, "--unit", unit, cwd=tmp_path)
     assert done.returncode == 2, done.stderr
     said = " ".join(done.stderr.split())
-    assert "unknown unit 'row': use one of user, user-month, user-week, user-day, session." in said
+    assert f"unknown unit '{unit}': use one of user, user-month, user-week, user-day." in said
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("flags", [("--screen",), ("--no-screen",), ("--deny", "no.txt")])
+def test_a_profile_drops_no_row(tmp_path, flags):
+    done = run("profile", "no.csv", *flags, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "a profile drops no row: leave --" in done.stderr
 
 
 def test_a_single_row_is_no_unit_of_privacy_in_settings_either(tmp_path):
@@ -351,7 +338,6 @@ def test_settings_of_a_group_and_texts_with_commas(place, tmp_path):
 GROUPS = {
     "release": (Budget, Content),
     "plan": (Planned, Choice),
-    "profile": (Measured, ProfileOptions),
     "evaluate": (Released, Scoring),
     "sweep": (Released, Scoring),
     "audit": (Attacked,),
@@ -453,7 +439,6 @@ LOOPS = [
     ("release", "loop", "--out", "b"),
     ("release", "loop.parquet", "--out", "b"),
     ("profile", "loop"),
-    ("profile", "LOG", "--epsilon", "1", "--out", "loop"),
     ("generate", "--rows", "10", "--out", "loop.parquet"),
     ("generate", "--rows", "10", "--like", "aol", "--out", "a.csv", "--labels", "loop"),
     ("evaluate", "LOG", "--bundle", "loop"),

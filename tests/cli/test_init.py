@@ -55,7 +55,7 @@ def test_the_settings_say_how_the_log_is_read_and_booked(folder):
     budget = {"epsilon": 1.0, "delta": 1e-6}
     assert found == {
         "release": {**budget, **booking, **reading, "about": about},
-        "profile": {**booking, **reading},
+        "profile": reading,
         "evaluate": reading,
         "sweep": reading,
         "ledger": {"ledger": "murmurlog-ledger.db"},

@@ -3,9 +3,6 @@
 import random
 from datetime import date, timedelta
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from counts import bounded_rows, tally_of_log
 from hypothesis import given, settings
@@ -21,7 +18,7 @@ from murmurlog.logs.source import find
 from murmurlog.privacy.sampler import SeededEntropy
 
 DAY = "2026-01-{:02d} {:02d}:00:00"
-UNITS = ("user", "user-month", "user-week", "user-day", "session")
+UNITS = ("user", "user-month", "user-week", "user-day")
 
 events = st.tuples(
     st.sampled_from("abcd"),  # user
@@ -53,7 +50,7 @@ def test_no_unit_keeps_more_than_its_bound(tmp_path_factory, rows, unit, way, ki
 
 
 @given(rows=logs, way=st.sampled_from(("first", "random")),
-       unit=st.sampled_from(("user", "user-month", "user-week", "user-day", "session")))  # fmt: skip
+       unit=st.sampled_from(UNITS))  # fmt: skip
 @settings(max_examples=15, deadline=None)
 def test_removing_a_unit_changes_no_other_units_choice(tmp_path_factory, rows, way, unit):
     # A1, A6, A7: others' bounded sets are the same with and without it, whatever the row order.
@@ -73,14 +70,12 @@ def test_removing_a_unit_changes_no_other_units_choice(tmp_path_factory, rows, w
 
 def _unit_of(row, unit, rows):
     """The name of a row's unit, computed a second time, in Python."""
-    user, d, h = row[0], row[1], row[2]
+    user, d = row[0], row[1]
     day = date(2026, 1, d)
     if unit == "user-month":
         day = day.replace(day=1)
     if unit == "user-week":
         day -= timedelta(days=day.weekday())
-    if unit == "session":  # a gap of more than 30 minutes cuts; hours here are 0, 9, 10, 23
-        return f"{day} {h:02d}:00:00.000000|{user}"
     return f"{day}|{user}"
 
 
@@ -137,37 +132,6 @@ def test_units_with_time_drop_rows_without(write_tsv):
     assert tally_of_log(write_tsv(rows), unit="user-day") == {("red",): 2}
     assert tally_of_log(write_tsv(rows), unit="user-month") == {("red",): 1}
     assert tally_of_log(write_tsv(rows), unit="user") == {("red",): 1}
-
-
-def test_sessions_are_cut_by_a_gap_of_more_than_half_an_hour(write_tsv):
-    times = ["10:00:00", "10:30:00", "11:00:01", "12:00:00"]
-    rows = [{"user": "a", "time": f"2026-01-01 {t}", "query": "red"} for t in times]
-    assert tally_of_log(write_tsv(rows), unit="session") == {("red",): 3}
-
-
-def test_rows_that_a_session_begins_with_twice_stay_in_it(tmp_path, engine):
-    """Equal rows stand in any order, so a start must not be looked for among them by place.
-
-    It takes many rows for an engine to order them in two ways.
-    """
-    users, sessions = 20_000, 4
-    chance = np.random.default_rng(2)
-    times = chance.integers(1, 4, users * sessions)  # how often the first row is there
-    user, session = np.divmod(np.repeat(np.arange(users * sessions), times), sessions)
-    order = chance.permutation(len(user))
-    user, session = user[order], session[order]
-    log = pa.table({
-        "user": pa.array(user).cast(pa.string()),
-        "time": pa.array(1_700_000_000_000_000 + session * 7_200_000_000, pa.timestamp("us")),
-        "query": pa.array(session).cast(pa.string()),
-    })  # fmt: skip
-    pq.write_table(log, tmp_path / "log.parquet", row_group_size=5000)
-    found = read(find(str(tmp_path / "log.parquet")), engine=engine)
-    kept = bound(items(found, kind="query", unit="session"), per_user=5, entropy=SeededEntropy(1))
-    held = kept.table.group_by("unit").agg(n=kept.table.count())
-    assert held.n.max().to_pyarrow().as_py() == 1
-    assert held.count().to_pyarrow().as_py() == users * sessions
-    assert kept.table.unit.isnull().sum().to_pyarrow().as_py() == 0
 
 
 def test_pairs_of_rows_that_differ_in_the_split_alone_do_not_hang_on_the_order_of_rows(tmp_path):

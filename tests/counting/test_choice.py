@@ -3,11 +3,11 @@
 import numpy as np
 import pyarrow as pa
 import pytest
+from bound_replay import random_order
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from replacement import replaced
 
-from murmurlog.auditing.bound_replay import random_order
-from murmurlog.auditing.replacement import replaced
 from murmurlog.counting import choice
 from murmurlog.counting.choice import ChoiceKey, choose, combine, hash_texts, order_of
 

@@ -178,14 +178,6 @@ def test_the_truth_has_the_sessions_of_the_bundle(tmp_path, looks):
         evaluate(str(log), bundles=[out, tmp_path / "other"])
 
 
-def test_a_session_as_the_protected_unit_is_defined_in_the_certificate(place, tmp_path):
-    out = tmp_path / "bundle"
-    log = str(place / "log.parquet")
-    release(log, out=out, mechanism="threshold", tables=["query"], unit="session", gap=300.0)
-    assert load(out).certificate.text["gap"] == 300.0
-    assert of_bundle("b", load(out).certificate, {}).view.gap == 300.0
-
-
 def test_a_table_without_counts_takes_none_from_the_others(place, tmp_path):
     out = tmp_path / "bundle"
     mechanism = {"query": "rounds", "click": "threshold"}
@@ -197,7 +189,7 @@ def test_a_table_without_counts_takes_none_from_the_others(place, tmp_path):
     assert counts == {"query": None, "click": "users"}
     assert not of_bundle("b", load(out).certificate, {}).set_only
     certificate = load(out).certificate
-    text = "profiles(noise=geometric, d=9, cap=3, scale=1.0, T=20)"
+    text = "synthetic(d=9, scale=1.0, T=20, b_sizes=10.0)"
     log = replace(certificate.tables["query"], mechanism=text)
     assert not of_bundle("b", replace(certificate, tables={"log": log}), {}).set_only
 
@@ -594,32 +586,24 @@ def test_every_task_runs_on_a_log_that_has_what_it_needs(tmp_path):
     done = evaluate(str(tmp_path / "log.parquet"), baselines=["raw", "users-30"], **asked)
     skipped = {(s.system, s.task): s.why for s in done.skipped}
     told = {result.task for result in done.results if result.system == "raw"}
-    assert told == set(TASKS) - {"next-label"}
-    lacking = ("substitution", "spelling", "related-queries", "next-label")
-    assert set(skipped) == {("raw", "next-label"), *(("users-30", task) for task in lacking)}
+    assert told == set(TASKS)
+    lacking = ("substitution", "spelling", "related-queries")
+    assert set(skipped) == {("users-30", task) for task in lacking}
     assert done.top_list[0][1] == 1
     raw = {r.measure: r.value for r in done.results if (r.system, r.task) == ("raw", "statistics")}
     assert raw["query distinct kept"] == raw["click volume kept (rows)"] == 1.0
 
 
-def test_sets_and_paths_of_labels_have_tasks_of_their_own(tmp_path):
+def test_sets_have_a_task_of_their_own(tmp_path):
     log = invent(rows=6_000, seed=5, like="aol")
     write(log, tmp_path / "log.parquet")
     source = str(tmp_path / "log.parquet")
-    paths = evaluate(source, mechanisms=["sessions"], tables=["session"], tasks=["next-label"],
-                     options={"map": "length"}, epsilon=10, folds=1)  # fmt: skip
-    sets = evaluate(source, mechanisms=["rounds"], tables=["itemset"], tasks=["related-queries"],
+    done = evaluate(source, mechanisms=["rounds"], tables=["itemset"], tasks=["related-queries"],
                     epsilon=10, delta=0.01, folds=1)  # fmt: skip
-
-    def cover_of(done):
-        return {r.system: r.value for r in done.results if r.measure == "coverage"}
-
-    for done, system in ((paths, "sessions"), (sets, "rounds")):
-        assert not done.skipped
-        cover = cover_of(done)
-        assert set(cover) == {"raw", system}
-        assert cover["raw"] > 0
-    assert cover_of(paths)["sessions"] > 0
+    assert not done.skipped
+    cover = {r.system: r.value for r in done.results if r.measure == "coverage"}
+    assert set(cover) == {"raw", "rounds"}
+    assert cover["raw"] > 0
 
 
 def test_tasks_that_need_clicks_or_times_say_so_and_the_rest_run(tmp_path):
@@ -636,7 +620,6 @@ def test_tasks_that_need_clicks_or_times_say_so_and_the_rest_run(tmp_path):
         "spelling": "the log has no planted truth (--labels) and no times",
         "sites": "the log has no planted truth (--labels) and no clicked urls",
         "query-classification": "the log has no planted truth (--labels) and no clicked urls",
-        "next-label": "the log has no times",
     }
     assert {result.task for result in done.results} == {
         "statistics",

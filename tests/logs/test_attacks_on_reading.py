@@ -13,7 +13,6 @@ from attacks import (
     frame_objects,
     head_shape,
     jsonl_roles,
-    unit_row,
 )
 from attacks.shared import ATTACKER, Done, Finding, Pair, compared, of_others, verdict
 
@@ -45,11 +44,10 @@ def in_this_process(monkeypatch):
         # The units are exact; the draws only add to it.
         pytest.param(by_number.attack, 2, marks=pytest.mark.slow),
         (by_waiting.attack, 400),
-        (unit_row.attack, 400),
     ],
     ids=[
         *("csv_border", "head_shape", "column_case", "jsonl_roles", "frame_objects"),
-        *("by_number", "by_waiting", "unit_row"),
+        *("by_number", "by_waiting"),
     ],
 )
 def test_one_users_rows_change_nothing_for_the_others(attack, size, tmp_path):
@@ -157,12 +155,6 @@ def test_clicks_that_only_one_of_the_logs_publishes_are_found(tmp_path, monkeypa
     line, code = verdict(list(by_waiting.attack(tmp_path, 400)))
     assert code == 1
     assert "('common', 'FR')" in line.partition("with it")[0]
-
-
-def test_a_row_that_only_one_of_the_logs_is_refused_for_is_found(tmp_path, monkeypatch):
-    ends = iter([Done(code=0, said="", entries=1), Done(code=2, said="no", entries=0)])
-    monkeypatch.setattr(unit_row, "release", lambda *_, **__: next(ends))
-    assert verdict(list(unit_row.attack(tmp_path, 5)))[1] == 1
 
 
 def test_the_lower_bound_on_delta_needs_both_logs():

@@ -30,9 +30,9 @@ SOGOU = (
     "23:59:59\tu3\t[[x]]\t2 10\twww.example.cn/b?c=1\n"
 )
 SOGOU_ROWS = [
-    ("07594220010824798", "00:00:07", '"下载', "news.example.cn", 1),
-    ("2982199073774412", "00:00:05", "红楼梦", "example.cn/a", 8),
-    ("u3", "23:59:59", "[x]", "example.cn/b", 2),
+    ("07594220010824798", "00:00:07", '"下载', "news.example.cn/", 1),
+    ("2982199073774412", "00:00:05", "红楼梦", "www.example.cn/a", 8),
+    ("u3", "23:59:59", "[x]", "www.example.cn/b", 2),
 ]
 EXCITE = "2A9E\t970916105432\t+md foods +proteins\nBED7\t970916001949\tyahoo chat\nBED7\t990101000000\t\n"
 EXCITE_ROWS = [

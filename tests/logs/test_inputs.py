@@ -352,7 +352,7 @@ def test_spark_takes_no_object(tmp_path):
 def test_profile_evaluate_sweep_and_plan_take_objects(log):
     frame = pd.read_parquet(log)
     assert murmurlog.profile(frame)["users"] == frame.user.nunique()
-    assert murmurlog.profile(pl.from_pandas(frame), epsilon=5.0).outline.guarantee.epsilon == 5.0
+    assert murmurlog.profile(pl.from_pandas(frame))["users"] == frame.user.nunique()
 
     def scores(source, test):
         return murmurlog.evaluate(source, test=test, tasks=["statistics", "ad-hoc"]).results

@@ -308,8 +308,8 @@ def test_that_exhibit_can_fail(write_tsv, name, kind, others, does):
 def test_they_claim_nothing(name):
     mechanism = parse(name)
     for asked_for in ({}, {"epsilon": 1.0}, {"delta": 1e-6}):
-        claim = mechanism.guarantee(**asked_for, unit="session")
-        assert (claim.notion, claim.delta, claim.unit) == ("none", 1.0, "session")
+        claim = mechanism.guarantee(**asked_for, unit="user-day")
+        assert (claim.notion, claim.delta, claim.unit) == ("none", 1.0, "user-day")
         assert str(claim) == "NO formal privacy guarantee"
     k = mechanism.k
     assert [mechanism.passes(p) for p in (0.5, 0.99)] == [k, k]

@@ -376,7 +376,7 @@ VIEWS = {
     "click of a day": View(kind="click", unit="user-day"),
     "query of a week": View(kind="query", unit="user-week"),
     "query of a month": View(kind="query", unit="user-month", way="random"),
-    "query of a session": View(kind="query", unit="session", gap=3 * DAY),
+    "keyword of a week": View(kind="keyword", unit="user-week"),
     "sets": View(kind="itemset"),
     "sets of three": View(kind="itemset", set_size=3, way="random"),
     "consecutive": View(kind="itemset", consecutive=True),

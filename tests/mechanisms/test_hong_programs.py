@@ -17,7 +17,6 @@ from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 from scipy.stats import chi2
 
 from murmurlog.errors import UsageError
-from murmurlog.evaluation.reproduce.hong import clicks
 from murmurlog.logs.invented.generate import invent
 from murmurlog.mechanisms.hong.diversity import diverse, eliminate, most_diverse
 from murmurlog.mechanisms.hong.histories import exposures, histories, preprocess, sample, spent
@@ -34,6 +33,7 @@ from murmurlog.mechanisms.hong.programs import (
     support_distance,
 )
 from murmurlog.privacy.sampler import SeededEntropy, SystemEntropy
+from papers.hong import clicks
 
 LN2 = math.log(2)
 VECTORS = json.loads((Path(__file__).parents[1] / "privacy" / "vectors.json").read_text())

@@ -331,7 +331,7 @@ def test_letters_of_the_paper():
     assert m == Korolova(d=20, b=17.4, T=241, b_q=17.4)
     assert m.guarantee().epsilon == pytest.approx(40 / 17.4)
     assert m.guarantee(neighbours="replace").epsilon == pytest.approx(80 / 17.4)
-    with pytest.raises(UsageError, match=r"costs epsilon 2.29885\d* per user, more than 1"):
+    with pytest.raises(Refused, match=r"costs epsilon 2.29885\d* per user, more than 1"):
         m.guarantee(epsilon=1.0)
     with pytest.raises(UsageError, match="needs T > d"):
         Korolova(d=20, b=1.0, T=20, count="rows")

@@ -1,4 +1,4 @@
-"""pool and hybrid: exact laws, broken twins, the short road to the same law, failing closed."""
+"""pool: exact laws, broken twins, the short road to the same law, failing closed."""
 
 import itertools
 import math
@@ -21,7 +21,7 @@ from murmurlog.errors import Refused, UsageError
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.log import read
 from murmurlog.logs.source import find
-from murmurlog.mechanisms import Hybrid, Pool, Threshold, View, parse
+from murmurlog.mechanisms import Pool, View, parse
 from murmurlog.mechanisms.pool import OnDomain
 from murmurlog.privacy import survival
 from murmurlog.privacy.sampler import SeededEntropy, SystemEntropy, draw
@@ -86,40 +86,6 @@ def test_noising_only_what_was_seen_is_caught():
         claim = m.guarantee(neighbours=neighbours)
         truth = worst(laws, T=m.T, d=1, epsilon=claim.epsilon, neighbours=neighbours)
         assert truth > 0.05 > claim.delta
-
-
-@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
-@pytest.mark.parametrize(("epsilon", "delta", "d"), [(2.0, 1e-4, 1), (3.0, 1e-2, 2)])
-def test_a_hybrid_keeps_its_claim_and_uses_it(epsilon, delta, d, neighbours):
-    m = Hybrid.solve(epsilon=epsilon, delta=delta, d=d, neighbours=neighbours, size=50, fakes=10)
-    claim = m.guarantee(epsilon=epsilon, neighbours=neighbours)
-    assert claim.delta <= delta
-    inside = [lambda c, base: pool_law(m.b, m.T_pool, c, base)]
-    outside = [lambda c, base: item_law("geometric", m.b, m.T, c, shown(m.T, m.b, base))]
-    for laws in (inside + 2 * outside, 2 * inside + outside):
-        truth = worst(laws, T=m.T, d=d, epsilon=epsilon, neighbours=neighbours)
-        assert truth <= claim.delta + 1e-12
-        if laws.count(outside[0]) >= d:
-            assert truth > claim.delta / 2
-
-
-def test_a_hybrid_whose_pool_keys_are_noised_only_if_seen_is_caught():
-    m = Hybrid(d=1, b=1.5, N=50, T_pool=3, T=14)
-    claim = m.guarantee()
-    twin = [lambda c, base: twin_law(m.b, m.T_pool, c, base)] * 2
-    assert worst(twin, T=m.T_pool, d=1, epsilon=claim.epsilon, neighbours="add-remove") > 0.05
-    assert claim.delta < 1e-3
-
-
-def test_a_hybrid_costs_what_its_threshold_outside_costs():
-    m = Hybrid(d=5, b=4.0, N=10**6, T_pool=40, T=60)
-    outside = Threshold(noise="geometric", d=5, scale=4.0, T=60)
-    for neighbours in ("add-remove", "replace"):
-        ours, theirs = (x.guarantee(neighbours=neighbours) for x in (m, outside))
-        assert (ours.epsilon, ours.delta) == (theirs.epsilon, theirs.delta)
-        p = survival(noise="geometric", scale=4.0, x=59)
-        assert ours.delta == pytest.approx(1 - (1 - p) ** 5, rel=1e-6)
-        assert set(ours.assumptions) == {*theirs.assumptions, "A4"}
 
 
 # --- the short road to the same law ---------------------------------------------------------------
@@ -261,17 +227,6 @@ def test_only_keys_of_the_pool_are_published_and_bounded(log):
     assert table.column_names == ["query", "users", "users_stderr", "reliable"]
 
 
-def test_a_hybrid_publishes_both_kinds(log):
-    m = Hybrid(d=4, b=1.0, N=3, T_pool=10, T=40)
-    gathered = m.gather(log, view("maps", "weather", "unasked"), entropy=SystemEntropy())
-    assert {r["query"] for r in gathered.outside.table.to_pyarrow().to_pylist()} == {
-        "my own name",
-        "rare",
-    }
-    table = m.release(gathered, entropy=SystemEntropy())
-    assert table["query"].to_pylist() == ["weather", "maps", "my own name"]
-
-
 def test_an_empty_tally_still_gives_fakes(engine):
     keys = [f"q{i}" for i in range(500)]
     gathered = OnDomain(domain=Listed(table=pa.table({"query": keys})), inside=counted(engine, {}))
@@ -286,22 +241,18 @@ def test_an_empty_tally_still_gives_fakes(engine):
 def test_a_tally_that_is_not_on_the_pool_is_refused(engine, log):
     domain = Listed(table=pa.table({"query": ["maps", "weather"]}))
     plain = counted(engine, {"maps": 5})
-    for m in (Pool(d=1, b=1.0, N=2, T=5), Hybrid(d=1, b=1.0, N=2, T_pool=5, T=9)):
-        with pytest.raises(Refused, match="the 2 keys of a public pool, not of a log"):
-            m.release(plain, entropy=SystemEntropy())
-        with pytest.raises(UsageError, match="N=2 keys; it has 3"):
-            m.gather(log, view("a", "b", "c"), entropy=SystemEntropy())
+    m = Pool(d=1, b=1.0, N=2, T=5)
+    with pytest.raises(Refused, match="the 2 keys of a public pool, not of a log"):
+        m.release(plain, entropy=SystemEntropy())
+    with pytest.raises(UsageError, match="N=2 keys; it has 3"):
+        m.gather(log, view("a", "b", "c"), entropy=SystemEntropy())
     with pytest.raises(Refused, match="not in the public pool"):
         OnDomain(domain=domain, inside=counted(engine, {"maps": 5, "mine": 1}))
-    with pytest.raises(Refused, match="as if they were outside"):
-        OnDomain(domain=domain, inside=plain, outside=counted(engine, {"weather": 1}))
     with pytest.raises(Refused, match="the tally other ones"):
         OnDomain(domain=domain, inside=counted(engine, {"maps": 5}, name="keyword"))
     gathered = OnDomain(domain=domain, inside=plain)
     with pytest.raises(Refused, match="not of a log"):
         Pool(d=1, b=1.0, N=3, T=5).release(gathered, entropy=SystemEntropy())
-    with pytest.raises(Refused, match="without the keys outside"):
-        Hybrid(d=1, b=1.0, N=2, T_pool=5, T=9).release(gathered, entropy=SystemEntropy())
     loose = OnDomain(domain=domain, inside=replace(plain, per_user=2))
     with pytest.raises(Refused, match="proved for 1"):
         Pool(d=1, b=1.0, N=2, T=5).release(loose, entropy=SystemEntropy())
@@ -313,7 +264,7 @@ def test_a_release_without_a_fitting_pool_says_what_to_do(log):
     with pytest.raises(UsageError, match="leave it out of --tables"):
         Pool.for_table("click", {"pool": Listed(table=pa.table({"query": ["a"]}))})
     with pytest.raises(UsageError, match="give its file with --pool"):
-        Hybrid.solve(epsilon=1.0, delta=1e-6, d=1)
+        Pool.solve(epsilon=1.0, delta=1e-6, d=1)
     with pytest.raises(UsageError, match="geometric noise only"):
         Pool.solve(epsilon=1.0, delta=1e-6, d=1, size=5, noise="gaussian")
     pools = {"query": Listed(table=pa.table({"query": ["a", "b"]}))}
@@ -335,12 +286,6 @@ def test_the_text_of_a_pool_is_its_name(d, b, N, T):
     assert parse(str(m)) == m
 
 
-@given(st.integers(1, 99), scales, sizes, st.integers(1, 10**6), st.integers(2, 10**6))
-def test_the_text_of_a_hybrid_is_its_name(d, b, N, T_pool, T):
-    m = Hybrid(d=d, b=b, N=N, T_pool=T_pool, T=T)
-    assert parse(str(m)) == m
-
-
 def test_a_size_beyond_what_a_float_holds_is_kept():
     m = Pool(d=1, b=1.0, N=10**15 + 1, T=40)
     assert parse(str(m)).N == 10**15 + 1
@@ -354,11 +299,7 @@ def test_solving_keeps_the_budget_and_the_fakes(epsilon, d, neighbours):
     m = Pool.solve(**more, fakes=4)
     assert m.guarantee(neighbours=neighbours).epsilon <= epsilon
     assert m.fakes() <= 4 * (1 + 1e-9)
-    h = Hybrid.solve(**more)
-    assert h.guarantee(epsilon=epsilon, neighbours=neighbours).delta <= 1e-6
-    assert h.fakes() <= 10 * (1 + 1e-9)
-    assert h.passes(0.5) == h.T
-    with pytest.raises(UsageError, match="costs epsilon"):
+    with pytest.raises(Refused, match="costs epsilon"):
         m.guarantee(epsilon=epsilon / 2, neighbours=neighbours)
 
 
@@ -372,9 +313,6 @@ def test_solving_keeps_the_budget_and_the_fakes(epsilon, d, neighbours):
         ("pool(d=1, b=1.0, T=2)", "N must be a whole number"),
         ("pool(d=1, b=1.0, N=5, T=2, K=1)", "pool has no parameter K: use d, b, N, T"),
         ("pool(d=1, b=1.0, N=1000000000000, T=1)", "raise T"),
-        ("hybrid(d=1, b=1.0, N=5, T_pool=2, T=1)", "a single user would show"),
-        ("hybrid(d=1, b=1.0, N=5, T_pool=0, T=9)", "T_pool must be at least 1"),
-        ("hybrid(d=1, b=1.0, N=5, T=9)", "missing parameter T_pool"),
     ],
 )
 def test_bad_letters_are_named(text, message):
@@ -382,11 +320,7 @@ def test_bad_letters_are_named(text, message):
         parse(text)
 
 
-def test_nothing_published_is_below_what_is_promised():
-    m = Hybrid(d=1, b=3.0, N=1000, T_pool=12, T=40)
-    assert m.least_users() == min(
-        m.outside().least_users(), Pool(d=1, b=3.0, N=1000, T=12).least_users()
-    )
+def test_a_pool_passes_what_its_threshold_says():
     assert Pool(d=1, b=3.0, N=5, T=12).passes(0.5) == 12
     assert Pool(d=1, b=3.0, N=5, T=1).passes(0.1) == 0
 

@@ -453,7 +453,7 @@ def test_every_path_draws_the_noise_that_is_certified(duck, monkeypatch, dense):
     """In memory and in a stream: a draw for each item that is alive, of the schedule's scales."""
     draws = []
 
-    def note(*, noise, scale, count, entropy):
+    def note(*, noise, scale, count, **_):
         draws.append((noise, scale, count))
         return np.zeros(count, np.int64)
 

@@ -154,12 +154,3 @@ def test_runs_are_counted_where_they_were_cut(hostile):
         log = read(find(str(path)), engine=engine)
         with pytest.raises(UsageError, match="rows that they were cut from"):
             Rounds.solve(epsilon=4.0, delta=1e-3, d=5).gather(log, view, entropy=SeededEntropy(1))
-
-
-def test_sessions_which_other_rows_decide_have_no_windows(hostile):
-    path, _, _, times = hostile
-    view = View(kind="query", unit="session", way="first", select_from=times[9])
-    with connect() as engine:
-        log = read(find(str(path)), engine=engine)
-        with pytest.raises(UsageError, match="may begin before a window does"):
-            Rounds.solve(epsilon=4.0, delta=1e-3, d=5).gather(log, view, entropy=SeededEntropy(1))

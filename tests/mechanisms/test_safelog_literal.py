@@ -22,9 +22,10 @@ from murmurlog.logs.log import read
 from murmurlog.logs.source import find
 from murmurlog.mechanisms import View, parse
 from murmurlog.mechanisms.baselines.safelog_literal import SafelogLiteral
-from murmurlog.privacy import click_printed_epsilon, survival, turning_point
+from murmurlog.privacy import survival, turning_point
 from murmurlog.privacy.sampler import SystemEntropy
 from murmurlog.publishing.release import release
+from papers.formulas import click_printed_epsilon
 
 MURMURLOG = Path(sys.executable).with_name("murmurlog")
 QUIET = {"b": 0.01, "b_q": 0.01, "b_c": 0.01}  # noise that is 0 but for a chance of e^-100

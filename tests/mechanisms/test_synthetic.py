@@ -17,7 +17,7 @@ from scipy.stats import chi2
 import murmurlog
 from murmurlog.auditing.verify import verify
 from murmurlog.bundle.schema import schema
-from murmurlog.errors import InputError, UsageError
+from murmurlog.errors import InputError, Refused, UsageError
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.invented.generate import invent, write
 from murmurlog.logs.log import read
@@ -522,7 +522,7 @@ def test_letters_state_the_sum_and_are_kept_to():
     assert twice.epsilon == pytest.approx(2 * claim.epsilon)
     at = m.guarantee(delta=1e-4)
     assert at.delta <= 1e-4
-    with pytest.raises(UsageError, match=r"costs epsilon 0\.15\d* per user and more, not 0\.1"):
+    with pytest.raises(Refused, match=r"costs epsilon 0\.15\d* per user and more, not 0\.1"):
         m.guarantee(epsilon=0.1)
     with pytest.raises(UsageError, match="at no epsilon: raise T or delta"):
         m.guarantee(delta=1e-12)

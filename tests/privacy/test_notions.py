@@ -7,14 +7,8 @@ import pytest
 from laws import fresh_law, worst_delta
 from laws import hockey_stick as summed
 
-from murmurlog.privacy import (
-    hockey_stick,
-    korolova,
-    korolova_delta,
-    survival,
-    zealous_dp,
-    zealous_printed_tau2,
-)
+from murmurlog.privacy import hockey_stick, korolova, korolova_delta, survival, zealous_dp
+from papers.formulas import zealous_printed_tau2
 
 CLOSE = 1 + 1e-12
 

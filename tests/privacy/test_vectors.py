@@ -11,9 +11,6 @@ from murmurlog.counting.public_sets.sets import least_threshold
 from murmurlog.errors import UsageError
 from murmurlog.privacy import (
     advanced,
-    click_delta,
-    click_printed_epsilon,
-    click_printed_transition_epsilon,
     compose,
     delta_of_threshold,
     group,
@@ -22,31 +19,36 @@ from murmurlog.privacy import (
     korolova,
     korolova_alpha,
     korolova_optimum,
-    korolova_tight_optimum,
     noise_sd,
     per_item,
-    pool_epsilon,
     pool_threshold,
     sessions,
-    sessions_exact_delta,
     sessions_sensitivity,
-    sessions_with_clicks,
     solve_threshold,
     survival,
     turning_point,
-    zealous_breach_mass,
     zealous_dp,
     zealous_dp_delta,
     zealous_inaccuracy,
     zealous_pdp,
+    zealous_tau,
+)
+from murmurlog.privacy.guarantee import Guarantee
+from papers.formulas import (
+    click_delta,
+    click_printed_epsilon,
+    click_printed_transition_epsilon,
+    korolova_tight_optimum,
+    pool_epsilon,
+    sessions_exact_delta,
+    sessions_with_clicks,
+    zealous_breach_mass,
     zealous_pdp_threshold,
     zealous_printed_deltas,
     zealous_printed_pdp_tau2,
     zealous_printed_tau,
     zealous_printed_tau2,
-    zealous_tau,
 )
-from murmurlog.privacy.guarantee import Guarantee
 
 VECTORS = json.loads((Path(__file__).parent / "vectors.json").read_text())
 NOISE = {"lap": "laplace", "dlap": "geometric", "gauss": "gaussian"}

@@ -133,7 +133,7 @@ def test_clicks_make_their_queries_known_and_wait_for_all_known_ones(made):
     found = {row["query"]: row["users"] for row in second.tables["click"].to_pylist()}
     assert set(found) == {"weather", "maps", "news"}
     assert found["maps"] > 100 > abs(found["weather"])
-    third = made(rows("maps"), tables=["query", "click"], after=[second.out], consistent=True)
+    third = made(rows("maps"), tables=["query", "click"], after=[second.out])
     assert keys(third) == keys(third, "click") == {"weather", "maps", "news"}
     assert murmurlog.verify(third.out).ok
 
@@ -344,8 +344,7 @@ def test_verify_holds_a_bundle_against_what_was_booked_before_it(made, book, tmp
     """Later releases change nothing, and neither they nor unpublished ones count as earlier."""
     first = made(rows("weather"))
     cost = first.guarantee
-    unit = book.find(first.release_id).unit
-    book.reserve("web", cost, release_id="f" * 32, what="stopped", unit=unit)
+    book.reserve("web", cost, release_id="f" * 32, what="stopped")
     second = made(rows("news"), after=[first.out])
     third = made(rows("maps"), after=[first.out])
     for release in (first, second, third):

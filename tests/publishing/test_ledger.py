@@ -16,7 +16,6 @@ import murmurlog
 from murmurlog.errors import Refused, UsageError
 from murmurlog.privacy import Guarantee
 from murmurlog.publishing.ledger import Ledger, os_user
-from murmurlog.publishing.planning.private_profile import survey
 
 COST = Guarantee(epsilon=1.0, delta=1e-6)
 
@@ -83,32 +82,6 @@ def test_a_booking_outlasts_a_loss_of_power(book):
     book.cap("web", epsilon=3, delta=1e-5)
     with book._transaction() as db:
         assert db.execute("PRAGMA synchronous").fetchone() == (3,)
-
-
-def test_sessions_do_not_add_up_so_a_ledger_books_none(tmp_path, write_tsv):
-    """How rows are read decides which of them make a session, and a ledger books none of that."""
-    rows = [
-        {"user": f"u{n}", "time": f"2026-01-01 00:{20 * m:02}:00", "query": "-ab"[m]}
-        for n in range(40)
-        for m in range(3)
-    ]
-    log, ledger = str(write_tsv(rows)), tmp_path / "ledger.db"
-    Ledger(ledger).cap("web", epsilon=4, delta=1e-5)
-    asked = {"unit": "session", "max_broken": 1}
-    booked = {"ledger": ledger, "source_name": "web"}
-    for dry_run in (True, False):
-        with pytest.raises(
-            Refused, match=r"per session cannot be added up: .*--unit user, user-month"
-        ):
-            murmurlog.release(log, out=tmp_path / "a", dry_run=dry_run, **asked, **booked)
-    with pytest.raises(Refused, match="per session cannot be added up"):
-        survey(log, epsilon=0.5, **asked, **booked)
-    session = Guarantee(epsilon=1, delta=1e-6, unit="session")
-    with pytest.raises(Refused, match="per session cannot be added up"):
-        Ledger(ledger).reserve("web", session, release_id="one", what="x")
-    assert Ledger(ledger).entries() == []
-    murmurlog.release(log, out=tmp_path / "a", tables=["query"], **asked)
-    assert murmurlog.verify(tmp_path / "a").ok
 
 
 def test_a_source_has_one_unit(book):
@@ -422,7 +395,6 @@ def test_a_release_on_an_unknown_source_reads_no_row(tmp_path, write_tsv, monkey
     for use in (
         lambda: murmurlog.release(log, out=tmp_path / "b", tables=["query"], **asked),
         lambda: murmurlog.release(log, out=tmp_path / "b", dry_run=True, **asked),
-        lambda: survey(log, epsilon=0.5, **asked),
     ):
         with pytest.raises(Refused, match="did you mean 'web-2'") as refused:
             use()

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from command import run
 
-import murmurlog
 from murmurlog.errors import Refused, UsageError
 from murmurlog.privacy import Amounts, Guarantee, Loss, limits_of, loss_of_part, mu_of_pure
 from murmurlog.publishing.ledger import Ledger
@@ -295,26 +294,6 @@ def test_percentages_never_flatter(some, most, spent, left):
     assert percent(some, most) == spent
     assert percent_left(some, most) == left
     assert not math.isnan(some)
-
-
-def test_a_private_profile_books_its_noise(book, write_tsv):
-    rows = [{"user": f"u{i}", "query": f"q{i % 7}"} for i in range(50)]
-    from murmurlog.publishing.planning.private_profile import survey
-
-    log = str(write_tsv(rows))
-    made = survey(log, epsilon=0.5, delta=1e-6, ledger=book.path, source_name="web")
-    booked = book.find(made.release_id).amounts
-    assert 0 < booked.mu2 < mu_of_pure(0.5) ** 2 / 4
-    assert booked.keys == 0
-    assert booked.distance > 0
-    book.cap("sums", epsilon=3, delta=1e-5, rule="sum")
-    for source in ("web", "sums"):
-        with pytest.raises(Refused, match="known seed protects nobody"):
-            survey(
-                log, epsilon=0.5, delta=1e-6, ledger=book.path, source_name=source,
-                entropy=murmurlog.privacy.sampler.SeededEntropy(1),
-            )  # fmt: skip
-    assert len(book.entries()) == 1
 
 
 def test_the_commands_of_a_budget_filter(tmp_path):

@@ -494,32 +494,6 @@ def test_keys_are_selected_from_the_window_and_counted_in_the_period(make):
     assert spec.window(january) == [january]
 
 
-def test_with_a_state_earlier_logs_are_not_read_again(make):
-    make(months=(), select="all")
-    with Path("series.toml").open("a") as file:
-        file.write('state = "state"\n')
-    spec = read_spec(Path("series.toml"))
-    for month, query in ((1, "january"), (2, "february")):
-        write_log(Path("logs"), month, queries=[query])
-        run = run_series(spec, now=APRIL)
-        Path(f"logs/2026-{month:02}.tsv").unlink()
-    rows = run.released["2026-02"].tables["query"]["query"].to_pylist()
-    assert sorted(rows) == ["february", "january"]
-    certificate = read_certificate(Path("bundles/2026-02"))
-    assert certificate.period("count_from") == "rows from 2026-02-01 on"
-    assert verify("bundles/2026-02", ledger="budget.db").ok
-
-
-def test_of_a_state_only_what_later_periods_read_is_kept(make):
-    make(months=(1, 2, 3), select=2)
-    with Path("series.toml").open("a") as file:
-        file.write('state = "state"\n')
-    run_series(read_spec(Path("series.toml")), now=APRIL)
-    kept = json.loads(Path("state/state.json").read_text())["parts"]
-    assert [part["first"][:7] for part in kept] == ["2026-03"]
-    assert len(list(Path("state").glob("*.parquet"))) == 1
-
-
 def test_a_series_without_after_counts_only_what_it_selects(make):
     spec = make(months=(), after=False)
     for month, query in ((1, "january"), (2, "february")):

@@ -13,7 +13,6 @@ from murmurlog.privacy import Guarantee, Loss
 from murmurlog.publishing.ledger import Ledger
 from murmurlog.publishing.ledger_file import VERSION
 from murmurlog.publishing.ledger_statement import as_html, as_text
-from murmurlog.publishing.planning.private_profile import survey
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 COST = Guarantee(epsilon=0.1, delta=1e-7)
@@ -84,7 +83,6 @@ TIMED = {
     "days": {"unit": "user-day"},
     "weeks": {"unit": "user-week"},
     "months": {"unit": "user-month"},
-    "sessions": {"unit": "session", "mechanism": "threshold"},
     "windows": {"count_from": "2026-01-01"},
 }
 
@@ -102,21 +100,6 @@ def test_of_users_time_has_no_say(release, book):
     release(time="asked_at")
     release(time="stored_at")
     assert [entry.time_column for entry in book.entries()] == [None, None]
-
-
-def test_of_rows_no_column_decides_what_a_unit_is(release, book):
-    release(unit="row", mechanism="threshold")
-    release(unit="row", mechanism="threshold", user="cookie")
-    assert {(e.user_column, e.time_column) for e in book.entries()} == {(None, None)}
-
-
-def test_a_private_profile_is_booked_by_its_column_too(log, release, book, tmp_path):
-    release(user="account")
-    asked = {"epsilon": 0.5, "ledger": book.path, "source_name": "web"}
-    with pytest.raises(Refused, match="'account', and this one is by 'cookie'"):
-        survey(log, columns={"user": "cookie"}, **asked)
-    survey(log, columns={"user": "cookie"}, same_users=True, **asked)
-    assert [entry.user_column for entry in book.entries()] == ["account", "cookie"]
 
 
 def test_two_releases_at_once_do_not_both_choose_the_column(book):

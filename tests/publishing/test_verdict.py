@@ -121,10 +121,10 @@ def test_what_has_no_guarantee_or_no_forecast_says_so():
     nothing = judge(certified(tables, {"query": "k-query:20"}), tables)
     assert (nothing.needed, nothing.levers) == ({}, ())
     log = pa.table({"user": ["u"], "query": ["a"], "url": ["b"], "count": [1]})
-    mechanism = {"log": "profiles(noise=geometric, d=1, cap=9, scale=1.0, T=20)"}
+    mechanism = {"log": "synthetic(d=1, scale=1.0, T=20, b_sizes=10.0)"}
     unknown = judge(certified({"log": log}, mechanism), {"log": log})
     assert unknown.levers == ()
-    assert unknown.lines()[-1] == "no forecast is available for profiles"
+    assert unknown.lines()[-1] == "no forecast is available for synthetic"
 
 
 # --- the forecasts are right ----------------------------------------------------------------------

@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 import murmurlog
 from murmurlog.bundle.read import load
 from murmurlog.bundle.write import publish
-from murmurlog.cli.serve import planned, verified
+from murmurlog.cli.serve import verified
 from murmurlog.errors import InputError, UsageError
 from murmurlog.publishing.ledger import Ledger
 from murmurlog.web.app import make
@@ -51,7 +51,7 @@ def test_keys_of_all_rows_are_counted_over_one_month(log, tmp_path):
     for card in ("README.md", "report.html"):
         assert words in (out / card).read_text()
     assert "hold the item, in rows from 2026-02-01 on" in (out / "README.md").read_text()
-    page = make(Shelf([out]), planner=planned, verifier=verified, hosts=Hosts(port=8765))
+    page = make(Shelf([out]), verifier=verified, hosts=Hosts(port=8765))
     client = TestClient(page, base_url="http://127.0.0.1:8765")
     for view in ("/", "/top", "/privacy"):
         assert "rows from 2026-02-01 on" in client.get(view).text, view
@@ -113,7 +113,6 @@ def test_the_command_and_its_file_take_windows(log, tmp_path):
         ({"count_from": "soon"}, "--count-from 'soon' is not a date or time"),
         ({"count_from": "2026-02-01", "mechanism": "threshold"}, "for rounds, not for threshold"),
         ({"count_from": "2026-02-01", "tables": ["query", "left_out"]}, "not for left-out"),
-        ({"select_from": "2026-02-01", "unit": "session"}, "does not go with --unit session"),
         ({"count_from": "2026-02-01", "set_only": True}, "--set-only publishes none"),
         ({"count_from": "2026-01-01", "since": "2026-02-01"}, "is before --since"),
         ({"select_from": "2026-02-01", "until": "2026-02-01"}, "is not before --until"),
@@ -145,7 +144,6 @@ def test_a_log_without_times_has_no_windows(write_tsv, tmp_path):
     [
         ({"count_from": None}, "one of two windows only"),
         ({"count_from": "soon"}, "neither a date nor all"),
-        ({"unit": "session"}, "do not go with the unit session"),
         ({"mechanism": "threshold(d=10, noise=geometric, scale=10, T=200)"}, "has no windows"),
     ],
 )

@@ -21,8 +21,11 @@ class Done:
     stderr: str
 
 
-def run(*arguments, cwd=None, env=None):
-    """`murmurlog ARGUMENTS` in a folder, with no settings from the environment but `env`."""
+def run(*arguments, cwd=None, env=None, main=main):
+    """`murmurlog ARGUMENTS` in a folder, with no settings from the environment but `env`.
+
+    `main` is another command's, such as that of `python -m papers`.
+    """
     kept = {k: v for k, v in os.environ.items() if not k.startswith("MURMURLOG_")}
     out, err = io.StringIO(), io.StringIO()
     with (

@@ -84,7 +84,7 @@ def read_roots(lock: str, root: Path = ROOT) -> list[Need]:
             *groups["build"],
         ],
         "dev": [*groups["dev"], *extras["postgres"]],
-        "spark": [*groups["spark"], *extras["spark"]],
+        "spark": extras["spark"],
     }.get(lock) or groups[lock]
     return [Need("pyproject.toml", parse(line)) for line in lines]
 

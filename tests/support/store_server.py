@@ -17,6 +17,8 @@ from pathlib import Path
 from urllib.parse import unquote, urlencode
 from urllib.request import Request, urlopen
 
+from pyarrow import fs
+
 BUCKET = "bucket"
 POLICY = '{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"*","Resource":"*"}]}'
 REQUEST = re.compile(rb"^(GET|PUT|HEAD|POST|DELETE) (\S+) HTTP/1", re.MULTILINE)
@@ -74,6 +76,23 @@ class S3:
             "AWS_REGION": "us-east-1",
             "AWS_EC2_METADATA_DISABLED": "true",
         }
+
+    def put(self, key, data):
+        """Writes an object."""
+        with self._files().open_output_stream(f"{BUCKET}/{key}") as stream:
+            stream.write(data)
+
+    def remove(self, key):
+        """Removes an object, if it is there."""
+        with suppress(FileNotFoundError):
+            self._files().delete_file(f"{BUCKET}/{key}")
+
+    def _files(self):
+        return fs.S3FileSystem(
+            endpoint_override=f"127.0.0.1:{self.port}", scheme="http", region="us-east-1",
+            access_key=self.key, secret_key=self.secret,
+            allow_delayed_open=True,  # a small object is one request
+        )  # fmt: skip
 
     def stop(self):
         self.process.kill()

@@ -23,7 +23,7 @@ EVERY = (
     ("query", "user", "random"),
     ("query", "user-day", "first"),
     ("click", "user-week", "first"),
-    ("pair", "session", "first"),
+    ("pair", "user-day", "first"),
     ("keyword", "user-month", "random"),
 )
 

@@ -21,7 +21,7 @@ from starlette.testclient import TestClient
 from murmurlog.bundle import estimates
 from murmurlog.bundle.export import unescape_cell
 from murmurlog.bundle.schema import keys_of
-from murmurlog.cli.serve import planned, verified
+from murmurlog.cli.serve import verified
 from murmurlog.errors import BundleError, Refused, UsageError
 from murmurlog.web import app as application
 from murmurlog.web import guard as limits
@@ -29,11 +29,10 @@ from murmurlog.web.bundles import Shelf
 from murmurlog.web.compare import combined_cost, compare_tables
 from murmurlog.web.guard import HEADERS, Hosts
 from murmurlog.web.index import Index
-from murmurlog.web.plan import Setting, TradeOff, forecast_for, popularity_of
 from murmurlog.web.query_lookup import look_up
 
 PAGE = Path(application.__file__).parent
-VIEWS = ("/", "/?q=weather", "/?q=no+such+thing", "/top", "/privacy", "/plan", "/compare")
+VIEWS = ("/", "/?q=weather", "/?q=no+such+thing", "/top", "/privacy", "/compare")
 AT = "http://127.0.0.1:8765"
 
 
@@ -57,9 +56,7 @@ def book(shelf):
 
 
 def guarded(shelf, **hosts):
-    made = application.make(
-        shelf, planner=planned, verifier=verified, hosts=Hosts(**{"port": 8765, **hosts})
-    )
+    made = application.make(shelf, verifier=verified, hosts=Hosts(**{"port": 8765, **hosts}))
     return TestClient(made, base_url=AT, raise_server_exceptions=False)
 
 
@@ -480,13 +477,7 @@ def test_no_address_leads_to_a_file(client, path):
         ("/top?table=query&column=url", 400, "column must be one of query"),
         ("/?b=nothing", 404, "there is no bundle"),
         ("/?b=../spring", 404, "there is no bundle"),
-        ("/plan?epsilon=nan", 400, "epsilon must be a number"),
-        ("/plan?epsilon=1e99", 400, "epsilon must be a number"),
-        ("/plan?epsilon=1.23", 400, "epsilon must be one of"),
-        ("/plan?mechanism=threshold&per_user=7", 400, "per_user must be one of"),
         ("/api", 404, "There is no such page"),
-        ("/plan?mechanism=hong", 400, "mechanism must be one of"),
-        ("/plan?epsilon_step=99", 400, "epsilon_step must lie between"),
         ("/privacy?check=maybe", 400, "check must be one of"),
         ("/compare?with=none", 404, "there is no bundle"),
         ("/nowhere", 404, "There is no such page"),
@@ -508,15 +499,16 @@ def test_the_script_is_told_in_json(client, address):
 
 
 def test_what_breaks_inside_says_nothing_about_itself(shelf):
-    def broken(setting):
+    def broken(path):
         raise RuntimeError("a path of this machine")
 
-    made = application.make(shelf, planner=broken, verifier=verified, hosts=Hosts(port=8765))
+    made = application.make(shelf, verifier=broken, hosts=Hosts(port=8765))
     asked = TestClient(made, base_url=AT, raise_server_exceptions=False)
-    answer = asked.get("/plan")
+    answer = asked.get("/privacy?check=now")
     assert answer.status_code == 500
     assert "a path" not in answer.text
     assert answer.headers["content-security-policy"] == limits.POLICY
+    assert asked.get("/verify").json()["error"] == "murmurlog has an internal error."
 
 
 # --- the other views ------------------------------------------------------------------------------
@@ -549,9 +541,7 @@ def test_a_bundle_is_verified_again_only_when_a_file_has_changed(folders, tmp_pa
         calls.append(path)
         return {"ok": True, "checks": []}
 
-    made = application.make(
-        Shelf([copy]), planner=planned, verifier=counting, hosts=Hosts(port=8765)
-    )
+    made = application.make(Shelf([copy]), verifier=counting, hosts=Hosts(port=8765))
     asked = TestClient(made, base_url=AT)
     for _ in range(3):
         asked.get("/verify")
@@ -562,64 +552,6 @@ def test_a_bundle_is_verified_again_only_when_a_file_has_changed(folders, tmp_pa
     (copy / "more.txt").write_text("")
     asked.get("/verify")
     assert len(calls) == 3
-
-
-def test_plan_gives_what_plan_gives_and_a_command_that_runs(client, book):
-    from murmurlog.publishing.plan import plan
-
-    asked = {"mechanism": "threshold", "epsilon": 0.5, "delta": 1e-7, "per_user": 3}
-    made = plan(**asked)
-    page = client.get("/plan", params=asked).text
-    assert made.sentence() in page
-    forecast = forecast_for(book, Setting(**asked), TradeOff.built_in())
-    assert f"<b>{forecast.queries:,}</b>queries would be published from the log of" in page
-    assert "Queries that would be published" in page
-    assert "50,000" not in page.split("The trade-off")[0]
-    steps = {"mechanism": "threshold", "epsilon_step": 3, "delta_step": 1, "per_user_step": 1}
-    assert made.sentence() in client.get("/plan", params=steps).text
-    part = client.get("/plan?part=outcome", params={**asked, "part": "outcome"}).text
-    assert "<html" not in part
-    assert made.sentence() in part
-
-
-def test_the_plan_forecasts_for_the_bundle_at_hand(client, book):
-    """Its own setting gives about its own number of queries; more budget gives more."""
-    claim = book.certificate.tables["query"]
-    trade_off = TradeOff.built_in()
-    popularity = popularity_of(book, trade_off)
-    assert popularity.rows(popularity.level) == claim.rows == len(_rows(book, "query"))
-    asked = {"mechanism": "threshold", "per_user": 10, "delta": 1e-6}
-    found = [
-        forecast_for(book, Setting(**asked, epsilon=epsilon), trade_off)
-        for epsilon in (0.5, 1, 2, 8)
-    ]
-    assert [f.basis for f in found] == ["its published counts"] * 4
-    queries = [f.queries for f in found]
-    assert queries == sorted(queries)
-    assert queries[0] < claim.rows < queries[-1]
-
-
-def test_the_planned_command_is_one_of_the_command_line(write_tsv, tmp_path):
-    command = planned(Setting.usual()).command.split()
-    log = write_tsv([{"user": "1", "time": "2026-01-01", "query": "a", "url": ""}])
-    words = [str(log) if word == "SOURCE" else word for word in command[1:]]
-    done = run(*words, "--dry-run", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "epsilon 1, delta" in done.stderr
-
-
-def test_the_trade_off_is_a_trade_off():
-    table = TradeOff.built_in()
-    assert "generated" in table.source
-    for mechanism in table.mechanisms:
-        for per_user in table.bounds[mechanism]:
-            for delta in table.deltas:
-                s = Setting(mechanism=mechanism, epsilon=1.0, delta=delta, per_user=per_user)
-                volumes = [point.volume for _, point in table.curve(s)]
-                assert len(volumes) == len(table.epsilons)
-                assert volumes[-1] > volumes[0]
-                assert all(b >= a - 0.01 for a, b in zip(volumes, volumes[1:], strict=False))
-    assert table.at(Setting(mechanism="rounds", epsilon=1.01, delta=1e-6, per_user=100)) is None
 
 
 def test_compare_tells_gained_from_lost(client, shelf):

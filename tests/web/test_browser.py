@@ -34,7 +34,6 @@ VIEWS = {
     "unknown": "/?q=weather+in+atlantis",
     "top": "/top?table=click",
     "privacy": "/privacy",
-    "plan": "/plan",
     "compare": "/compare",
 }
 # What axe calls serious or critical fails; of the others it is the same list, printed.
@@ -152,7 +151,7 @@ def test_with_keys_alone(opened):
         page.keyboard.press("Tab")
         seen.append(page.evaluate("document.activeElement.textContent.trim()"))
     assert seen[0] == "Skip to the content"
-    assert seen[2:7] == ["Explore", "Top", "Privacy", "Plan", "Compare"]
+    assert seen[2:6] == ["Explore", "Top", "Privacy", "Compare"]
     assert (
         page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
     )  # where one is can be seen
@@ -192,35 +191,6 @@ def test_sort_filter_turn_and_take(opened):
         page.click("a:has-text('CSV')")
     assert wanted.value.suggested_filename == "query.csv"
     assert Path(wanted.value.path()).read_text().startswith("query,users")
-
-
-def test_slide_and_copy(opened):
-    watched = opened(permissions=["clipboard-read", "clipboard-write"])
-    page = watched.open("/plan")
-    before, drawn = (
-        page.inner_text("[data-sentence]"),
-        page.inner_html("[data-outcome] svg >> nth=0"),
-    )
-    page.focus("#epsilon")
-    page.keyboard.press("ArrowRight")
-    page.keyboard.press("ArrowRight")
-    page.wait_for_url("**epsilon=2*", timeout=30_000)
-    assert page.inner_text("#epsilon-value") == "2"
-    assert page.inner_text("[data-sentence]") != before
-    assert page.inner_html("[data-outcome] svg >> nth=0") != drawn
-    page.check("input[value=threshold]")
-    page.wait_for_url("**mechanism=threshold*", timeout=30_000)
-    assert page.inner_text("#per_user-value") == "30"
-    assert "published with even odds" in page.inner_text("[data-sentence]")
-    page.click("[data-copy]")
-    page.wait_for_selector("text=Copied")
-    copied = page.evaluate("navigator.clipboard.readText()")
-    assert copied == (
-        "murmurlog release SOURCE --tables query --mechanism threshold --epsilon 2 --delta 1e-06 "
-        "--per-user 30 --out bundle"
-    )
-    page.reload()
-    assert page.inner_text("#epsilon-value") == "2"
 
 
 def test_verify_runs_live(opened):
@@ -283,7 +253,3 @@ def test_everything_works_without_script(opened):
     page.goto(page.url.split("/?")[0] + "/privacy")
     page.click("text=Check again")
     assert page.inner_text("[data-verify-status]") == "All claims hold."
-    page.goto(page.url.split("/privacy")[0] + "/plan")
-    page.check("input[value=threshold]")
-    page.click("#plan button")
-    assert page.locator("input[value=threshold]").is_checked()

@@ -8,10 +8,8 @@ run", 2023), which needs no independence. Neither can show that a guarantee hold
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.stats import beta, binom
 
 MOST_EPSILON = 30.0  # larger values protect nothing, so bounds stop here
@@ -98,29 +96,3 @@ def least_by_guesses(
         middle = (low + high) / 2
         low, high = (middle, high) if refuted(middle) else (low, middle)
     return low
-
-
-def fit_p_value(
-    values: npt.NDArray[np.int64], chances: npt.NDArray[np.floating[Any]], first: int
-) -> float:
-    """The exact p-value of whole numbers against a law that gives `first + i` probability chances[i].
-
-    Three families of events are tested against their binomial laws: each number, all numbers up to
-    it, and all numbers at most as far from the middle. The smallest p-value gets a Bonferroni
-    correction. Chi-squared would be inaccurate in the far tail, which matters here.
-    """
-    n, ends = len(values), len(chances) - 1
-    seen = np.bincount(np.clip(values - first, 0, ends), minlength=ends + 1)
-    chances = np.asarray(chances, dtype=np.float64).copy()
-    chances[[0, -1]] += max(0.0, 1 - chances.sum()) / 2  # the mass beyond both ends
-    expected, hits = np.minimum(1.0, _events(chances)), _events(seen)
-    p = 2 * np.minimum(binom.cdf(hits, n, expected), binom.sf(hits - 1, n, expected))
-    return float(min(1.0, p.min() * len(p)))
-
-
-def _events(masses: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The mass of each number, of all numbers up to it, and of all as near to the middle."""
-    middle, below = len(masses) // 2, np.cumsum(masses)
-    reach = np.arange(1, middle)
-    around = below[middle + reach] - below[middle - reach - 1]
-    return np.concatenate([masses, below[:-1], around])

@@ -50,17 +50,6 @@ class Measurement:
         }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Fault:
-    """A condition of the proof that does not hold."""
-
-    setting: str
-    what: str
-
-    def as_json(self) -> dict[str, str]:
-        return {"setting": self.setting, "what": self.what}
-
-
 def measure(
     claim: Guarantee, setting: Setting, pair: Pair, view: Observation, inside: Flags, alpha: float
 ) -> list[Measurement]:

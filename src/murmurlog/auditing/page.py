@@ -1,8 +1,5 @@
 """The verdict of an audit for its owner: rows for the terminal, and one HTML page without external resources."""
 
-from collections.abc import Sequence
-
-from murmurlog.auditing.draw_record import StagePower
 from murmurlog.auditing.figure import Bar, intervals
 from murmurlog.auditing.measurement import Measurement
 from murmurlog.auditing.result import Audit
@@ -20,10 +17,6 @@ SEEN = (
     "Seen from: the smallest epsilon that this attack would have shown with a probability of 99 %, if the code had "
     "this epsilon and the two logs differed as much as it allows. Own item: the chance from which on an item "
     "that one user alone holds would have been seen to be published too often."
-)
-NOISE = (
-    "The part by which the noise of a stage can be smaller and still be seen with a probability of 99 %. A scale "
-    "that differs from the printed one in the call of the sampler is seen at any size."
 )
 
 
@@ -45,59 +38,20 @@ def attacks_in_rows(made: Audit) -> Rows:
     return rows
 
 
-def noise_in_rows(made: Audit) -> Rows:
-    """A head and a row for each table: the weakest and the strongest of its tests."""
-    rows: Rows = [("noise of table", "stages", "draws of each", "less noise is seen from")]
-    groups: dict[str, list[StagePower]] = {}
-    for each in made.power:
-        extra = ", pools and earlier keys" if " of " in each.stage and each.table == "query" else ""
-        groups.setdefault(each.table + extra, []).append(each)
-    for name, some in groups.items():
-        draws, parts = [each.draws for each in some], [100 * each.smallest for each in some]
-        rows.append(
-            (name, str(len(some)), _span(draws, "{:,.0f}"), _span(parts, "{:.1f} %"))
-        )  # fmt: skip
-    return rows
-
-
-def _span(values: Sequence[float], form: str) -> str:
-    texts = form.format(min(values)), form.format(max(values))
-    return texts[0] if texts[0] == texts[1] else " to ".join(texts)
-
-
 def verdict_page(made: Audit) -> str:
     """The whole verdict as one HTML page."""
     claim = made.claim
-    attacks, (head, *noise) = attacks_in_rows(made), noise_in_rows(made)
+    attacks = attacks_in_rows(made)
     parts = [banner(text) for text in made.violations]
     parts.append(
         section(
             "What was attacked",
             grid(attacks[0], attacks[1:], numbers=range(1, 6)),
             paragraph(SEEN, "note"),
-            grid(
-                ("checked without worlds", "what was compared", "would have been seen"),
-                [(each.name, each.what, each.seen) for each in made.checks],
-                wide=(1, 2), most=MOST_LETTERS,
-            ),
             note=f"{made.worlds:,} worlds in {made.releases} releases, each of them one of two logs that differ in "
             f"one {claim.unit}; {made.tests} tests. All bounds hold together at {100 * made.confidence:g} %.",
         )
     )  # fmt: skip
-    if made.power:
-        every = [
-            (each.table, each.stage, f"{each.draws:,}", f"{100 * each.smallest:.1f} %")
-            for each in made.power
-        ]
-        stages = grid(("table", "stage", "draws", head[3]), every, numbers=(2, 3))
-        parts.append(
-            section(
-                "How small a fault of the noise would have been seen",
-                grid(head, noise, numbers=(1, 2, 3)),
-                folded(f"All {len(every)} stages", stages),
-                note=NOISE,
-            )
-        )
     parts.append(
         section(
             "What was not attacked",

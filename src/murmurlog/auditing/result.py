@@ -1,11 +1,10 @@
-"""The result of an audit: every attack with its outcome, every fault, what would have been seen, what was left out."""
+"""The result of an audit: every attack with its outcome, what would have been seen, what was left out."""
 
 from dataclasses import dataclass, field
 from typing import Any
 
-from murmurlog.auditing.draw_record import StagePower
-from murmurlog.auditing.measurement import Fault, Measurement
-from murmurlog.auditing.verdict import CHECKS, AttackPower, Check, Omission
+from murmurlog.auditing.measurement import Measurement
+from murmurlog.auditing.verdict import AttackPower, Omission
 from murmurlog.privacy import Guarantee
 
 
@@ -18,32 +17,22 @@ class Audit:
     confidence: float
     tests: int
     measured: list[Measurement] = field(default_factory=list)
-    faults: list[Fault] = field(default_factory=list)
-    power: list[StagePower] = field(default_factory=list)  # what tests of the noise would show
     attack_power: list[AttackPower] = field(default_factory=list)  # what attacks would show
-    checks: list[Check] = field(default_factory=list)  # made without worlds
     not_attacked: list[Omission] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)  # settings that the mechanism does not support
     worlds: int = 0
     releases: int = 0
     seconds: float = 0.0
 
-    def did(self, check: str) -> None:
-        """Notes a check by its name."""
-        if CHECKS[check] not in self.checks:
-            self.checks.append(CHECKS[check])
-
     @property
     def violations(self) -> list[str]:
         """One sentence for each violation."""
-        found = [f"{fault.setting}: {fault.what}" for fault in self.faults]
-        for each in self.measured:
-            if each.violates:
-                found.append(
-                    f"{each.setting}, {each.pair} ({each.way}): claimed {each.claim:.4g}, "
-                    f"measured at least {each.least:.3g} at delta {each.delta:.3g}"
-                )
-        return found
+        return [
+            f"{each.setting}, {each.pair} ({each.way}): claimed {each.claim:.4g}, "
+            f"measured at least {each.least:.3g} at delta {each.delta:.3g}"
+            for each in self.measured
+            if each.violates
+        ]
 
     @property
     def best(self) -> Measurement | None:
@@ -82,10 +71,7 @@ class Audit:
             "releases": self.releases,
             "seconds": round(self.seconds, 1),
             "measured": [each.as_json() for each in self.measured],
-            "faults": [each.as_json() for each in self.faults],
-            "power": [each.as_json() for each in self.power],
             "attack_power": [each.as_json() for each in self.attack_power],
-            "checked": [each.as_json() for each in self.checks],
             "not_attacked": [each.as_json() for each in self.not_attacked],
             "not_offered": self.skipped,
         }

@@ -80,9 +80,7 @@ class Setting:
         outside = [
             replace(pair, name=f"{pair.name} outside the pool", listed=False)
             for pair in found
-            if POOL in self.files
-            and any(name in str(self.mechanism) for name in ("hybrid", "rounds"))
-            and pair.name in QUICK
+            if POOL in self.files and "rounds" in str(self.mechanism) and pair.name in QUICK
         ]
         return inside + outside
 
@@ -143,7 +141,7 @@ def claimed_setting(
     if pairs == "queries" and more.get("neighbours") == "replace":
         pairs, only = "exchanges", ("items of many for others", "items at the threshold for others")
         more["more"] = MORE
-    if names & {"pool", "hybrid"}:
+    if "pool" in names:
         files = (*files, POOL)
     return Setting(
         name="as claimed", mechanism=mechanism, epsilon=epsilon, delta=delta, tables=tables,
@@ -164,7 +162,7 @@ def standard_settings(mechanism: str, *, noise: str | None = None) -> list[Setti
     """The audit's standard settings for one mechanism."""
     kind = named(mechanism)
     shared: dict[str, Any] = {"mechanism": mechanism, "noise": noise}
-    if mechanism in ("pool", "hybrid"):
+    if mechanism == "pool":
         shared |= {"files": (POOL,)}
     if "query" not in kind.tables:
         return _of_other_tables(kind.tables, shared)
@@ -175,7 +173,7 @@ def standard_settings(mechanism: str, *, noise: str | None = None) -> list[Setti
         Setting(name="one user for another", epsilon=2.0, delta=0.02, neighbours="replace",
                 pairs="exchanges", more=MORE, **shared),
     ]  # fmt: skip
-    if mechanism in ("pool", "hybrid"):
+    if mechanism == "pool":
         return found
     if "click" in kind.tables:
         found.append(

@@ -10,10 +10,9 @@ import pyarrow.parquet as pq
 from murmurlog.auditing.check import require
 from murmurlog.auditing.count_checks import counting_fault
 from murmurlog.bundle.certificate import Certificate, TableClaim
-from murmurlog.bundle.consistency import noisy_table, reconciled
 from murmurlog.bundle.files import metadata
 from murmurlog.bundle.read import read_table
-from murmurlog.bundle.schema import NOISY, in_order, tied
+from murmurlog.bundle.schema import noisy_table
 from murmurlog.bundle.table_rules import table_fault
 from murmurlog.mechanisms import Limited, Mechanism, Remarking, parse
 
@@ -109,19 +108,3 @@ def _too_low(table: pa.Table, claim: TableClaim, mechanism: Mechanism) -> str | 
     if not isinstance(low, int) or low >= least:
         return None
     return f"holds a count of {low}; the mechanism gives {least} or more"
-
-
-def check_consistent(root: Path, certificate: Certificate) -> str:
-    stored = {
-        name: read_checked(root, certificate, name)
-        for name, claim in certificate.tables.items()
-        if tied(name, claim.count, claim.parameters)
-    }
-    made = reconciled({name: noisy_table(table) for name, table in stored.items()})
-    for name, table in stored.items():
-        require(
-            in_order(made[name]).equals(table),
-            f"{name}: `users` is not what the noisy counts of all tables give",
-        )
-    moved = sum(pc.sum(pc.not_equal(t["users"], t[NOISY])).as_py() or 0 for t in stored.values())
-    return f"recomputed from the noisy counts: {moved} rows changed"

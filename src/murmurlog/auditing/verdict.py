@@ -10,22 +10,10 @@ from dataclasses import asdict, dataclass
 from scipy.stats import binom
 
 from murmurlog.auditing.epsilon_bounds import MOST_EPSILON, Counts, lower_bound
-from murmurlog.auditing.noise_stages import POWER
 from murmurlog.auditing.observer import TRAINING
 
+POWER = 0.99
 STEPS = 40  # of a bisection
-
-
-@dataclass(frozen=True, kw_only=True)
-class Check:
-    """A check without worlds: what it looked at, and what it would have seen."""
-
-    name: str
-    what: str
-    seen: str
-
-    def as_json(self) -> dict[str, str]:
-        return asdict(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,64 +109,24 @@ def _least_chance(trials: int, delta: float, alpha: float) -> float | None:
     return float(f"{high:.3g}")
 
 
-# --- checks ---------------------------------------------------------------------------------------
-
-CHECKS = {
-    check.name: check
-    for check in (
-        Check(
-            name="repeated noise",
-            what="two sources of noise in one process and in two forked ones",
-            seen="noise that comes twice",
-        ),
-        Check(
-            name="counting",
-            what="the counts of both logs of every pair, with the same randomness",
-            seen="one user who moves one count more, or by more, than the bound allows",
-        ),
-        Check(
-            name="the ledger",
-            what="random charges against a second account; releases published, stopped and refused",
-            seen="an answer or a remainder that is off by 1e-5 of the cap; noise before the booking",
-        ),
-        Check(
-            name="reading and bounds",
-            what="text files in small pieces, the screen, --by; bounds of tables and units on all paths",
-            seen="one row lost or changed; one item beyond the bound, or chosen by other users' rows",
-        ),
-        Check(
-            name="totals",
-            what="epsilon and delta of tables and of the release, from the printed texts",
-            seen="a delta that is stated too small by 1e-6 of it",
-        ),
-        Check(
-            name="pools and earlier keys",
-            what="every round of keys that somebody or nobody holds; which keys have a row",
-            seen="a key without noise, a wrong threshold, a row too many or too few",
-        ),
-        Check(
-            name="rounds",
-            what="weights, memory, thresholds, attention, histogram and counts of every round",
-            seen="any number that the printed text does not give",
-        ),
-        Check(
-            name="side channels",
-            what="every line, size and sum of bundles with and without one user",
-            seen="what differs in every release",
-        ),
-    )
-}
-
 # --- what is left out -----------------------------------------------------------------------------
 
 ALWAYS = (
+    Omission(
+        what="the steps inside a release: draws of noise, counts and bounds, reading, totals, the ledger",
+        why="`make audit` in a clone of murmurlog checks them, and that it catches broken twins",
+    ),
+    Omission(
+        what="everything in a bundle besides its rows",
+        why="`make audit` in a clone looks for side channels in cards, sizes and sums",
+    ),
     Omission(
         what="chances below one in a thousand",
         why="too few worlds: a delta of 1e-6 that is really 1e-4 is left to proofs and exact laws",
     ),
     Omission(what="your log, pools and ledger file", why="the audit writes its own"),
-    Omission(what="units other than users", why="only their bounds are replayed"),
-    Omission(what="Spark", why="its steps are not followed; the attacks run on DuckDB"),
+    Omission(what="units other than users", why="a world is one user more or less"),
+    Omission(what="Spark", why="the attacks run on DuckDB"),
     Omission(what="left_out and --map", why="what they publish names no world"),
     Omission(what="time, memory and the machine", why="a bundle does not show them"),
 )
@@ -186,41 +134,22 @@ MIXED = Omission(
     what="samples of worlds",
     why="this mechanism mixes users of all worlds: only guesses and own items are counted",
 )
-UNSTAGED = Omission(
-    what="stages of the noise one by one",
-    why="only the recorded draws and published counts of this mechanism are tested",
-)
 
 
 def omissions(
-    *,
-    tables: Sequence[str],
-    attacked: Sequence[str],
-    tested: Sequence[str],
-    skipped: Sequence[str],
-    mixed: bool,
-    staged: bool,
+    *, tables: Sequence[str], attacked: Sequence[str], skipped: Sequence[str], mixed: bool
 ) -> list[Omission]:
     """Everything that was not attacked: settings, tables, and what no audit attacks.
 
-    `tables` are those that the mechanism can make, `attacked` those of released worlds, `tested` those whose
-    noise was tested.
+    `tables` are those that the mechanism can make, `attacked` those of released worlds.
     """
     found = []
     for text in skipped:
         what, _, why = text.partition(": ")
         found.append(Omission(what=what, why=why))
-    if noise_only := [
-        t for t in dict.fromkeys((*tables, *tested)) if t in tested and t not in attacked
-    ]:
-        found.append(
-            Omission(
-                what=_tables(noise_only), why="noise and totals are tested, no world is released"
-            )
-        )
-    if left := [t for t in tables if t not in tested and t not in attacked]:
+    if left := [t for t in tables if t not in attacked]:
         found.append(Omission(what=_tables(left), why="attacked only if a --spec names it"))
-    return [*found, *([MIXED] if mixed else []), *([] if staged else [UNSTAGED]), *ALWAYS]
+    return [*found, *([MIXED] if mixed else []), *ALWAYS]
 
 
 def _tables(names: Sequence[str]) -> str:

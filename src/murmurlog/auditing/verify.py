@@ -23,7 +23,7 @@ from murmurlog.auditing.certificate_checks import (
     check_windows,
 )
 from murmurlog.auditing.check import ROUNDING, Check, CheckFailed, require
-from murmurlog.auditing.table_checks import check_consistent, check_table
+from murmurlog.auditing.table_checks import check_table
 from murmurlog.bundle.certificate import WINDOWS, Certificate
 from murmurlog.bundle.files import SUMS, expected_files, stated_sums, sums
 from murmurlog.bundle.read import read_certificate
@@ -73,8 +73,6 @@ def verify(folder: str | Path, *, ledger: str | Path | None = None) -> Report:
             _check(f"table {name}", check_table(name), root, certificate)
             for name in certificate.tables
         ]
-        if certificate.consistent:
-            checks.append(_check("consistent", check_consistent, root, certificate))
         checks.append(_check("cards", check_cards, root, certificate))
     if book:
         checks.append(_check("ledger", _booked(book), root, certificate))

@@ -22,7 +22,6 @@ from murmurlog.bundle.schema import (
     IN_LOG,
     LISTS,
     MORE,
-    NOISY,
     keys_of,
 )
 from murmurlog.bundle.table_rules import stated_schema
@@ -59,11 +58,6 @@ CROISSANT_CONTEXT = {
         )
     },
 }
-CONSISTENT = {  # descriptions of columns where counts were made consistent
-    "users": f"the number of {{unit}}s nearest to `{NOISY}` that goes with the other tables: what "
-    "names a query has no more {unit}s than the query",
-    "users_stderr": f"standard error of `{NOISY}`",
-}
 NOT_PRIVATE = (
     "NOT PRIVATE: the noise was drawn from a known seed, for demonstration. The guarantee below is "
     "what the same parameters give with secret noise; this bundle does not have it."
@@ -85,8 +79,6 @@ def columns_of(certificate: Certificate, table: str) -> dict[str, str]:
     descriptions = DESCRIPTIONS | MORE
     if certificate.tables[table].meaning != IN_LOG:
         descriptions |= BOUNDED_DESCRIPTIONS
-    if NOISY in names:
-        descriptions |= CONSISTENT
     texts = {name: text.format(unit=unit) for name, text in descriptions.items()}
     if period := certificate.period("count_from"):
         texts |= {
@@ -271,9 +263,7 @@ def deployment(certificate: Certificate) -> str:
                 "access_type": "Non-interactive",
             },
             "accounting": {
-                "post_processing": f"{_corrections(certificate)}; "
-                + ("counts of different tables made consistent; " if certificate.consistent else "")
-                + "rows sorted.",
+                "post_processing": f"{_corrections(certificate)}; rows sorted.",
                 "composition": f"Sequential: {certificate.composition}.",
             },
             "implementation": {
@@ -381,10 +371,6 @@ def limits(certificate: Certificate) -> list[str]:
         limits.insert(0, counts)
     if certificate.keys:
         limits.append(FOLDED)
-    if certificate.consistent:
-        limits.append(
-            f"`users` was made consistent between tables; for sums and error bars use `{NOISY}`."
-        )
     if "log" in certificate.tables:
         limits.insert(0, "The users of `log` are invented; no row of it is anybody's.")
     if any("expected_fakes" in claim.parameters for claim in certificate.tables.values()):

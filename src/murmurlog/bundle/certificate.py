@@ -94,7 +94,7 @@ class Certificate:
     unprotected: tuple[str, ...]
     booked: Mapping[str, Any] | None
     about: Mapping[str, str]
-    planned_by: str | None = None  # the private output that parameters were chosen by; costs extra
+    planned_by: str | None = None  # a private profile of an older version; its cost adds
     consistent: bool = False  # whether counts were made consistent between tables
     # Releases of the same source whose published keys are counted again, and how many keys by table.
     after: Mapping[str, Any] | None = None

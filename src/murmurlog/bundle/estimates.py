@@ -27,8 +27,7 @@ import pyarrow.compute as pc
 from scipy.special import ndtr, ndtri
 
 from murmurlog.bundle.certificate import TableClaim
-from murmurlog.bundle.consistency import noisy_table
-from murmurlog.bundle.schema import AT_LEAST, IN_LOG, LISTS, count_of
+from murmurlog.bundle.schema import AT_LEAST, IN_LOG, LISTS, count_of, noisy_table
 from murmurlog.errors import BundleError, MurmurlogError, UsageError
 from murmurlog.privacy import noise_sd
 from murmurlog.privacy.selection_bias import Selection

@@ -7,16 +7,25 @@ declarations. Imports nothing heavy: `murmurlog --help` reads them.
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from functools import cache
+from numbers import Integral, Real
+from os import PathLike
 from pathlib import Path
-from typing import Any, get_type_hints
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from murmurlog.bundle.decimals import decimal, integer
 from murmurlog.errors import UsageError
 
 GAP = 30 * 60  # seconds without a query that end a session, unless the owner says otherwise
+MOST = 1 << 62  # a whole number beyond it fits into no certificate
+WORDS = {
+    bool: "true or false", int: "a whole number up to 2^62", float: "a finite number", str: "a text without NUL",
+    Path: "a path", tuple: "a pair", Sequence: "a list", Mapping: "names with values", dict: "names with values",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +44,7 @@ class Option:
     prepare: Callable[[Any, Any], Any] | None = (
         None  # of a mechanism: checks the value, reads files
     )
+    kind: Any = None  # the type of a value; by default that of the field, or what `read` returns
 
     @property
     def flag(self) -> str:
@@ -48,6 +58,20 @@ class Option:
         several = value if isinstance(value, list | tuple) else [value]  # in Python, also one alone
         return [each[0] if isinstance(each, tuple) else Path(str(each)) for each in several]
 
+    def fit(self, value: Any) -> Any:
+        """The value, if it is of the option's type; from Python it can be anything."""
+        kind = self.kind
+        if kind is None:
+            kind = bool if self.switch else str if self.read is None else _returned(self.read)
+        try:
+            return _fit(value, kind)
+        except ValueError:
+            parts = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+            words = [WORDS[get_origin(part) or part] for part in parts if part is not type(None)]
+            raise UsageError(
+                f"{self.flag} must be {' or '.join(words)}, not {value!r:.60}"
+            ) from None
+
     def value(self, text: Any) -> Any:
         """The value of what is written after the flag; raises UsageError with the flag's name."""
         if text is None or self.read is None:
@@ -60,6 +84,50 @@ class Option:
             raise UsageError(f"{self.flag}: {error}") from None
 
 
+def _returned(read: Callable[[Any], Any]) -> Any:
+    """The type of the values that a parser returns."""
+    return str | Path if read is Path else get_type_hints(read)["return"]
+
+
+def _fit(value: Any, kind: Any) -> Any:
+    """The value, with numbers as Python's own; raises ValueError unless it is of this type."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        for part in parts:
+            with suppress(ValueError):
+                return _fit(value, part)
+    elif kind is int and isinstance(value, Integral) and not isinstance(value, bool):
+        if abs(int(value)) <= MOST:
+            return int(value)
+    elif kind is float and isinstance(value, Real) and not isinstance(value, bool):
+        with suppress(OverflowError):
+            if math.isfinite(value):
+                return float(value)
+    elif kind is str and isinstance(value, str):
+        if "\0" not in value:
+            return value
+    elif kind is Path and isinstance(value, PathLike):
+        return value
+    elif origin is tuple and isinstance(value, list | tuple) and len(value) == len(parts):
+        return tuple(_fit(one, part) for one, part in zip(value, parts, strict=True))
+    elif origin in (Sequence, list) and isinstance(value, list | tuple):
+        return type(value)(_fit(one, parts[0]) for one in value)
+    elif origin in (Mapping, dict) and isinstance(value, Mapping):
+        return {_fit(name, parts[0]): _fit(one, parts[1]) for name, one in value.items()}
+    elif kind in (bool, type(None)) and isinstance(value, kind):
+        return value
+    raise ValueError
+
+
+class Group:
+    """A group of options, whose values are of the types that its fields declare."""
+
+    def __post_init__(self) -> None:
+        group: type = type(self)
+        for option in options_of(group):
+            object.__setattr__(self, option.name, option.fit(getattr(self, option.name)))
+
+
 @cache
 def options_of(group: type) -> tuple[Option, ...]:
     """The options that the fields of a group declare, in order."""
@@ -68,7 +136,8 @@ def options_of(group: type) -> tuple[Option, ...]:
     for each in fields(group):
         for option in getattr(hints[each.name], "__metadata__", ()):
             if isinstance(option, Option):
-                found.append(replace(option, name=each.name, default=each.default))
+                kind = option.kind or hints[each.name].__origin__
+                found.append(replace(option, name=each.name, default=each.default, kind=kind))
     return tuple(found)
 
 

@@ -38,7 +38,8 @@ COUNTED = ("users", "rows")  # the units of counts
 IN_LOG, AT_LEAST = "users in the log", "at least"  # what a count is about: all users, or those kept
 Z95 = 1.959963984540054  # standard errors to each side of a 95 % interval
 TIED = ("query", "pair", "click", "session", "itemset")  # counts of users that limit each other
-NOISY = "users_noisy"  # the drawn numbers of users, where `users` was made consistent
+# The drawn numbers of users, where `users` was made consistent: by --consistent of versions up to 0.2.
+NOISY = "users_noisy"
 DESCRIPTIONS = {
     "keyword": "a word of a query, normalised",
     "query": "a query, normalised",
@@ -119,8 +120,19 @@ def with_intervals(table: pa.Table) -> pa.Table:
 
 
 def tied(kind: str, count: str | None, parameters: Mapping[str, Any]) -> bool:
-    """Whether the counts of a table are made consistent with others: it names queries, not labels."""
+    """Whether --consistent changed the counts of a table: it names queries, not labels."""
     return kind in TIED and count == "users" and "labels" not in parameters
+
+
+def noisy_table(table: pa.Table) -> pa.Table:
+    """The table with the counts that the mechanism drew, up to the order of rows."""
+    if NOISY not in table.column_names:
+        return table
+    reliable = is_reliable(table[NOISY], table["users_stderr"])
+    for name, column in (("users", table[NOISY]), ("reliable", reliable)):
+        place = table.column_names.index(name)
+        table = table.set_column(place, table.schema.field(name), column)
+    return table.drop_columns([NOISY])
 
 
 def with_lists(table: pa.Table, mechanism: str) -> pa.Table:

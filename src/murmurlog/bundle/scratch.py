@@ -118,9 +118,11 @@ def _own(parent: Path) -> Iterator[Path]:
 def settle(made: Path, out: Path, *, ready: Callable[[], None] = lambda: None) -> None:
     """Flushes a finished file or folder to disk and moves it to its target in one step.
 
-    `ready` is called just before that step; if it raises, nothing is moved.
+    Only its owner may write it, whatever the umask is. `ready` is called just before the step; if it
+    raises, nothing is moved.
     """
     for path in (*sorted(made.rglob("*")), made):
+        path.chmod(path.stat().st_mode & 0o755)
         _to_disk(path)
     ready()
     made.rename(out)
@@ -129,6 +131,13 @@ def settle(made: Path, out: Path, *, ready: Callable[[], None] = lambda: None) -
     except OSError:
         out.rename(made)  # undo: the caller reports that nothing was written
         raise
+
+
+def make_folders(folder: Path) -> None:
+    """Makes a folder and those above it that are missing; only their owner may write them."""
+    for path in (*reversed(folder.parents), folder):
+        if not path.exists():
+            path.mkdir(mode=0o755, exist_ok=True)
 
 
 def _to_disk(path: Path) -> None:

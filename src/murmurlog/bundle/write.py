@@ -76,10 +76,9 @@ def put_in_place(
 
 
 def _plain_marks(root: Path, published: str) -> None:
-    """Only the owner may write the files; their times state the day, not when each was written."""
+    """The times of the files state the day, not when each was written."""
     day = datetime.fromisoformat(published).replace(tzinfo=UTC).timestamp()
     for path in (*root.rglob("*"), root):
-        path.chmod(path.stat().st_mode & 0o755)
         os.utime(path, (day, day))
 
 

@@ -1,18 +1,14 @@
-"""Charts as SVG, and a page for them: no script, no external resources, deterministic output.
+"""Charts as SVG: no script, no external resources, deterministic output.
 
 Every line has its name at its end and its own dash pattern, so that a chart is readable in grey.
 Most charts are as wide as a phone; a page puts several side by side where they fit.
 """
 
-import html
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from murmurlog.charts.svg import (
-    COLOURS,
-    DRAWING,
-    FONTS,
     Axis,
     Frame,
     clip,
@@ -31,18 +27,6 @@ from murmurlog.charts.svg import (
 DASHES = ("", "7 3", "2 3", "9 3 2 3", "4 4", "1 4", "12 3", "6 2 1 2")
 APART = 15  # pixels between the names of two lines
 NONE_AT = 28  # pixels right of the axis, for values without an x
-STYLE = f"""
-{COLOURS}
-body {{ font: 16px/1.5 {FONTS}; color: var(--ink); background: var(--paper);
-  max-width: 46rem; margin: 2rem auto; padding: 0 1rem; }}
-svg {{ width: 100%; height: auto; }}
-table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; }}
-th, td {{ padding: 0.15rem 0.7rem; text-align: right; border-bottom: 1px solid var(--grid); }}
-th:first-child, td:first-child {{ text-align: left; }}
-{DRAWING}
-"""
-
-
 WIDE = Frame(width=720, height=380, left=70, right=150, top=40, bottom=48)
 COLUMN = Frame(width=400, height=264, left=58, right=130, top=34, bottom=46)
 SQUARE = Frame(width=400, height=276, left=58, right=24, top=34, bottom=44)
@@ -325,25 +309,3 @@ def _vertical_interval(
         return []
     a, b = frame.y(axis, low), frame.y(axis, high)
     return [f'<line class="error" x1="{x}" x2="{x}" y1="{a}" y2="{b}"/>']
-
-
-# --- a page ---------------------------------------------------------------------------------------
-
-
-def page(*, title: str, words: Sequence[str], charts: Sequence[str], table: str = "") -> str:
-    """An HTML page with paragraphs, then charts, then a table."""
-    paragraphs = "\n".join(f"<p>{html.escape(text)}</p>" for text in words)
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{html.escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
-        f"<h1>{html.escape(title)}</h1>\n{paragraphs}\n" + "\n".join(charts) + f"\n{table}\n"
-        "</body>\n</html>\n"
-    )
-
-
-def rows_of(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """An HTML table."""
-    cells = ["".join(f"<th>{html.escape(cell)}</th>" for cell in head)]
-    cells += ["".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in rows]
-    return "<table>\n" + "\n".join(f"<tr>{row}</tr>" for row in cells) + "\n</table>"

@@ -73,7 +73,7 @@ def audit(
     *,
     attacked: Attacked,
 ) -> None:
-    """Attack a mechanism on the whole road: a lower bound on epsilon against the claim."""
+    """Attack a mechanism by its bundles: a lower bound on epsilon against the claim."""
     from murmurlog.auditing import attack as auditing
     from murmurlog.auditing.page import verdict_page
     from murmurlog.cli.release_section import audited
@@ -105,19 +105,12 @@ def audit(
 
 
 def _print(made: "Audit") -> None:
-    from murmurlog.auditing.page import attacks_in_rows, noise_in_rows
+    from murmurlog.auditing.page import attacks_in_rows
 
     show(made.sentence())
     show("")
     show(f"Attacked: {made.worlds:,} worlds in {made.releases} releases.")
     show(aligned(attacks_in_rows(made)))
-    if made.power:
-        show("")
-        show(aligned(noise_in_rows(made)))
-    if made.checks:
-        show("")
-        show(aligned([("checked without worlds", "would have been seen")]
-                     + [(each.name, each.seen) for each in made.checks]))  # fmt: skip
     if made.not_attacked:
         show("")
         show(aligned([("not attacked", "because")]

@@ -21,7 +21,7 @@ VALUES: dict[str, tuple[str, ...] | Callable[[], Iterable[str]]] = {
     "--mechanism": lambda: (each["name"] for each in mechanism_table()["mechanisms"]),
     "--mechanisms": lambda: (each["name"] for each in mechanism_table()["mechanisms"]),
     "--baselines": ("raw", "k-query:20", "k-click:20", "k-session:5", "k-keyword:20", "users-30"),
-    "--unit": ("user", "user-month", "user-week", "user-day", "session"),
+    "--unit": ("user", "user-month", "user-week", "user-day"),
     "--neighbours": ("add-remove", "replace"),
     "--noise": ("geometric", "gaussian"),
     "--bound": ("first", "random"),
@@ -46,7 +46,7 @@ VALUES: dict[str, tuple[str, ...] | Callable[[], Iterable[str]]] = {
     "--tasks": (
         "statistics", "ad-hoc", "suggestion", "session-search", "index-caching", "substitution",
         "keyword-generation", "top-list", "spelling", "sites", "query-classification",
-        "autocomplete", "related-queries", "next-label",
+        "autocomplete", "related-queries",
     ),
 }  # fmt: skip
 

@@ -10,6 +10,8 @@ from murmurlog.cli import stop
 def main() -> None:
     """Runs the command line."""
     stop.listen()
+    # Only its owner may write what a command makes: whoever writes settings decides what is published.
+    os.umask(os.umask(0o022) | 0o022)
     try:
         # Imports make many objects and no garbage: 0.2 s of a small release.
         gc.set_threshold(100_000)

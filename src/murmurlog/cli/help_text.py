@@ -11,7 +11,7 @@ WIDTH = 100
 COMMANDS = (
     *("init", "profile", "plan", "release", "verify", "serve"),
     *("estimate", "compare", "export", "series", "ledger"),
-    *("evaluate", "sweep", "audit", "demo", "generate", "pool", "reproduce"),
+    *("evaluate", "sweep", "audit", "demo", "generate"),
     *("completion", "help"),
 )
 SECTIONS = (
@@ -26,7 +26,6 @@ TITLES = {
     "Budget": "Budget",
     "Privacy": "Budget",
     "Planned": "Budget",
-    "Measured": "Budget",
     "Booking": "Budget",
     "SeriesOptions": "Series",
     "ReadOptions": "Your log",
@@ -38,14 +37,10 @@ FIRST = ("--tables", "--out")  # in their groups
 METAVARS = {"path": "FILE", "int": "N", "float": "X"}
 EXAMPLES = {
     "init": ("murmurlog init log.csv", "murmurlog init log.csv --yes"),
-    "profile": (
-        "murmurlog profile log.parquet",
-        "murmurlog profile log.parquet --epsilon 0.3 --ledger budget.db --source web --out p.json",
-    ),
+    "profile": ("murmurlog profile log.parquet",),
     "plan": (
         "murmurlog plan --epsilon 1 --delta 1e-6 --per-user 20",
-        "murmurlog plan --profile p.json --target volume=0.1 --out plan.toml",
-        "murmurlog plan --of-cap 1/12 --releases 12 --epsilon 3 --delta 1e-5 --profile p.json",
+        "murmurlog plan --like aol --users 10000 --target volume=0.1 --out plan.toml",
     ),
     "release": (
         "murmurlog release log.parquet --epsilon 1 --out first",
@@ -85,14 +80,6 @@ EXAMPLES = {
     "audit": ("murmurlog audit --mechanism threshold --epsilon 1 --trials 300",),
     "demo": ("murmurlog demo --out demo",),
     "generate": ("murmurlog generate --rows 60000 --out log.parquet",),
-    "pool": (
-        "murmurlog pool --sites top-1m.csv --titles titles.gz --size 1000000 --out pool.txt.zst",
-        "murmurlog pool --from text.txt --size 50 --out pool.tsv",
-    ),
-    "reproduce": (
-        "murmurlog reproduce korolova",
-        "murmurlog reproduce hong --experiments --users 500 --only table-3",
-    ),
     "completion": (
         "murmurlog completion bash > ~/.local/share/bash-completion/completions/murmurlog",
     ),

@@ -73,9 +73,7 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
 
 
 def warn_about(guarantee: Any) -> None:
-    """Says what a small unit or a large delta means."""
-    if guarantee.unit == "session":
-        tell("warning: only a single session is protected, not a user with many of them.")
+    """Says what a large delta means, or a release without a guarantee."""
     if guarantee.notion == "none":
         tell("warning: nothing is proved about this release. Do not publish it.")
     elif guarantee.plain_delta >= LARGE_DELTA:

@@ -8,13 +8,12 @@ from typing import Annotated, Any
 import typer
 
 from murmurlog.bundle.decimals import integer
-from murmurlog.bundle.options import Option, read_list, read_number, read_part
+from murmurlog.bundle.options import Option
 from murmurlog.cli.app import app
 from murmurlog.cli.flags import Json, Memory
 from murmurlog.cli.options import MechanismCommand, takes
 from murmurlog.cli.output import show, show_json, warn_about
 from murmurlog.cli.plan_goal import plan_on_forecast
-from murmurlog.cli.plan_series import plan_series
 from murmurlog.errors import UsageError
 from murmurlog.logs.options import SourceOptions
 from murmurlog.publishing.request import Choice, Privacy
@@ -31,10 +30,6 @@ class Forecast:
         str | None,
         Option(help="What the budget goes to: coverage or precision.", variable=False),
     ] = None
-    profile: Annotated[
-        Path | None,
-        Option(help="Forecast from what profile --epsilon wrote.", read=Path, variable=False),
-    ] = None
     public: Annotated[
         str | None, Option(help="Forecast from a public or invented log.", variable=False)
     ] = None
@@ -50,15 +45,13 @@ class Forecast:
     ] = None
     sweep: Annotated[
         bool,
-        Option(
-            help="Write the trade-off as chart and table to --out.", switch=True, variable=False
-        ),
+        Option(help="What is published at which epsilon.", switch=True, variable=False),
     ] = False
 
     @property
     def wanted(self) -> bool:
         """Whether any forecast option is given."""
-        chosen = (self.target, self.goal, self.profile, self.public, self.like, self.raw)
+        chosen = (self.target, self.goal, self.public, self.like, self.raw)
         return self.sweep or any(value is not None for value in chosen)
 
 
@@ -71,44 +64,12 @@ class Planned(Privacy):
     ] = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Series:
-    """A series of releases under one cap."""
-
-    of_cap: Annotated[
-        float | None,
-        Option(
-            help="Forecast releases that each spend this part of a cap, 1/12 or 0.08; --epsilon and --delta are "
-            "the cap.",
-            read=read_part,
-            variable=False,
-        ),
-    ] = None
-    releases: Annotated[
-        int | None,
-        Option(help="How many releases. Default: all that fit.", read=integer, variable=False),
-    ] = None
-    counts_share: Annotated[
-        tuple[float, ...],
-        Option(
-            help="Part of each release on counts, one after the other: 0.3,0.7; the last repeats.",
-            read=lambda text: tuple(read_number(each) for each in read_list(text)),
-            variable=False,
-        ),
-    ] = ()
-
-    @property
-    def wanted(self) -> bool:
-        """Whether a series is to be forecast."""
-        return self.of_cap is not None or self.releases is not None or bool(self.counts_share)
-
-
 @app.command(cls=MechanismCommand)
-@takes(privacy=Planned, choice=Choice, forecast=Forecast, series=Series, read=SourceOptions)
+@takes(privacy=Planned, choice=Choice, forecast=Forecast, read=SourceOptions)
 def plan(
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="A .toml file for release; with --sweep a folder. Must be new."),
+        typer.Option("--out", help="A .toml file for release. Must be new."),
     ] = None,
     memory: Memory = None,
     as_json: Json = False,
@@ -116,17 +77,15 @@ def plan(
     privacy: Planned,
     choice: Choice,
     forecast: Forecast,
-    series: Series,
     read: SourceOptions,
     options: dict[str, Any],
 ) -> None:
-    """Thresholds for a budget, the budget for a target, or a series, before the log is read."""
+    """Thresholds for a budget, or the budget for a target, before the log is read."""
     if isinstance(choice.per_user, Mapping) or isinstance(choice.mechanism, Mapping):
         raise UsageError("plan is for one table: --per-user takes one number, --mechanism one name")
     from murmurlog.publishing.planning.planner import FORECAST_OPTIONS, forecast_by_users
 
     source = {
-        "profile": forecast.profile,
         "public": forecast.public,
         "like": forecast.like,
         "raw": forecast.raw,
@@ -136,25 +95,6 @@ def plan(
         "read": read,
         "memory": memory,
     }
-    if series.wanted:
-        others: dict[str, Any] = {"set": choice.letters, "noise": choice.noise, "out": out}
-        others |= {"set-only": choice.set_only, "sweep": forecast.sweep}
-        others |= {"target": forecast.target, "goal": forecast.goal}
-        plan_series(
-            source,
-            vars(series),
-            terms={
-                "epsilon": privacy.epsilon,
-                "delta": privacy.delta,
-                "neighbours": privacy.neighbours,
-                "per_user": choice.per_user,
-                "mechanism": choice.mechanism,
-            },
-            others=others,
-            options=options,
-            as_json=as_json,
-        )
-        return
     given = {**options, "letters": choice.letters, "noise": choice.noise, "users": privacy.users}
     if forecast.wanted or forecast_by_users(choice.mechanism, given):
         own = {name: options.pop(name) for name in list(options) if name in FORECAST_OPTIONS}
@@ -179,7 +119,7 @@ def plan(
         return
     if out is not None:
         raise UsageError(
-            "--out is for a forecast: give --users, --profile, --target, --goal or --sweep, too"
+            "--out is for a forecast: give --users, --public, --raw, --target or --goal, too"
         )
     from murmurlog.publishing.options import plan_mechanism
     from murmurlog.publishing.planning.forecast import explain

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from murmurlog.cli.output import progress, show, show_json, tell, warn_about
+from murmurlog.cli.output import aligned, progress, show, show_json, tell, warn_about
 from murmurlog.errors import UsageError
 
 if TYPE_CHECKING:
-    from murmurlog.publishing.planning.goals import Choice, TargetPlan
-
-SETTINGS = "murmurlog.toml"
+    from murmurlog.publishing.planning.forecast_source import ForecastSource
+    from murmurlog.publishing.planning.goals import TargetPlan, Terms
 
 
 def plan_on_forecast(
@@ -28,7 +27,7 @@ def plan_on_forecast(
     out: Path | None,
     as_json: bool,
 ) -> None:
-    """Chooses a release, prints its forecast, and writes the files that --out asks for."""
+    """Chooses a release, prints its forecast, and writes its settings to --out."""
     for name, value in others.items():
         if value is not None:
             given = "--set" if name == "letters" else "--" + name.replace("_", "-")
@@ -38,46 +37,54 @@ def plan_on_forecast(
     from murmurlog.publishing.planning.forecast_source import ForecastSource
     from murmurlog.publishing.planning.goals import Terms, plan_for_target
     from murmurlog.publishing.planning.planner import read_target
-    from murmurlog.publishing.planning.sweep_report import FILES, write_sweep
 
+    fixed = Terms(**{name: value for name, value in terms.items() if value is not None})
+    if sweep:
+        for flag, value in {"--target": target, "--epsilon": epsilon, "--out": out}.items():
+            if value is not None:
+                raise UsageError(f"--sweep prints what every epsilon gives: leave {flag} out")
+        _show_sweep(ForecastSource(**source), fixed, goal, as_json=as_json)
+        return
     wanted = None if target is None else read_target(target)
-    check_out(out, sweep=sweep)
+    check_out(out)
     with progress() as say:
         planned = plan_for_target(
-            ForecastSource(**source),
-            Terms(**{name: value for name, value in terms.items() if value is not None}),
-            target=wanted,
-            goal=goal,
-            epsilon=epsilon,
-            with_sweep=sweep,
-            say=say,
+            ForecastSource(**source), fixed, target=wanted, goal=goal, epsilon=epsilon, say=say
         )
-    if planned.log.note:
-        tell(planned.log.note)
-    if out is not None and sweep:
-        write_sweep(out, planned.sweep, planned.log)
-        tell(f"wrote {out / FILES[0]} and {out / FILES[1]}")
-        if planned.log.exact:
-            tell(
-                "they are exact figures of the log itself: keep them private, and all that is tuned by them"
-            )
-    if planned.choice is None:
-        if as_json:
-            show_json(planned.as_json())
-        return
-    _show(planned, planned.choice, as_json=as_json)
+    _show(planned, as_json=as_json)
     if planned.shortfall:
         tell(planned.shortfall)
     if out is not None:
-        _write_settings(out / SETTINGS if sweep else out, planned)
+        _write_settings(out, planned)
     if planned.shortfall:
         raise typer.Exit(1)
 
 
-def check_out(out: Path | None, *, sweep: bool) -> None:
+def _show_sweep(
+    source: "ForecastSource", terms: "Terms", goal: str | None, *, as_json: bool
+) -> None:
+    """Prints what the mechanism publishes at each epsilon."""
+    from murmurlog.publishing.planning.goals import sweep
+
+    with progress() as say:
+        log, rows = sweep(source, terms, goal=goal, say=say)
+    if log.exact:
+        tell("exact figures of the log itself: keep them private, and all that is tuned by them")
+    if as_json:
+        show_json({"from": log.description, "sweep": rows})
+        return
+    listing = [["epsilon", "per user", "items", "volume", "error"]]
+    for row in rows:
+        error = row["median_error"]
+        numbers = [f"{row['epsilon']:g}", str(row["per_user"]), f"{row['queries']:,}"]
+        shares = [f"{row['volume']:.1%}", "" if error is None else f"{error:.1%}"]
+        listing.append([*numbers, *shares])
+    show(aligned(listing))
+    show(f"{terms.mechanism}, delta {terms.delta:g}; from: {log.description}")
+
+
+def check_out(out: Path | None) -> None:
     """Raises unless the output can be written there."""
-    if sweep and out is None:
-        raise UsageError("--sweep writes a chart and a table: give --out, a folder for them")
     if out is None:
         return
     if out.exists() or out.is_symlink():
@@ -86,15 +93,16 @@ def check_out(out: Path | None, *, sweep: bool) -> None:
         raise UsageError(
             f"--out {str(out)!r}: there is no folder {str(out.parent)!r}: make it first"
         )
-    if not sweep and out.suffix != ".toml":
+    if out.suffix != ".toml":
         raise UsageError(f"--out {out.name} must end in .toml: it holds settings of a release")
     from murmurlog.evaluation.report import outside_bundles
 
     outside_bundles(out)
 
 
-def _show(planned: "TargetPlan", choice: "Choice", *, as_json: bool) -> None:
+def _show(planned: "TargetPlan", *, as_json: bool) -> None:
     """Prints the choice and its forecast."""
+    choice = planned.choice
     warn_about(choice.plan.guarantee)
     if as_json:
         show_json(planned.as_json())

@@ -1,6 +1,5 @@
 """The command that makes a release. Imports are late: --help answers at once."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from murmurlog.cli.app import app
@@ -32,9 +31,7 @@ if TYPE_CHECKING:
 )
 def release(
     source: Source,
-    out: Annotated[
-        str, flag("--out", help="The bundle's folder, or s3://bucket/name; must not exist.")
-    ] = "bundle",
+    out: Annotated[str, flag("--out", help="The bundle's folder; must not exist.")] = "bundle",
     dry_run: Annotated[
         bool, flag("--dry-run", help="Say what would be done; read no row.")
     ] = False,
@@ -84,8 +81,7 @@ def _report(outcome: "Outcome", users: int | None) -> None:
     if users is None:
         tell("delta was not checked against a number of users; declare one with --users.")
     tell(_booking(outcome))
-    here = outcome.out if isinstance(outcome.out, Path) else "a copy of it"
-    tell(f"wrote {outcome.out}; check it: murmurlog verify {here}")
+    tell(f"wrote {outcome.out}; check it: murmurlog verify {outcome.out}")
 
 
 def _booking(outcome: "Outcome") -> str:

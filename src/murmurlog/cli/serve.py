@@ -1,12 +1,11 @@
 """The command that shows bundles in a browser. Imports are late: --help answers at once."""
 
 import ipaddress
-import shlex
 import threading
 import webbrowser
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -14,9 +13,6 @@ from murmurlog.cli.app import app
 from murmurlog.cli.output import progress, tell
 from murmurlog.cli.stop import Stopped
 from murmurlog.errors import EngineError, UsageError
-
-if TYPE_CHECKING:
-    from murmurlog.web.plan import Planned, Setting
 
 MOST_HEAD = 96_000  # bytes of a request's head: a long address and a few headers
 MOST_AT_ONCE = 100  # connections
@@ -38,7 +34,7 @@ def serve(
         typer.Option("--name", help="A name by which it is reached, once for each."),
     ] = None,
 ) -> None:
-    """Look at bundles, and choose a budget, in a browser."""
+    """Look at bundles in a browser."""
     if not 0 <= port <= 65535:
         raise UsageError(f"--port must lie between 0 and 65535, not {port}")
     try:
@@ -47,7 +43,6 @@ def serve(
         from murmurlog.web.app import make
         from murmurlog.web.bundles import Shelf
         from murmurlog.web.guard import Hosts
-        from murmurlog.web.plan import Setting
     except ModuleNotFoundError as error:
         raise EngineError(
             f"the page needs {error.name}, which is not installed: pip install starlette uvicorn jinja2"
@@ -59,7 +54,7 @@ def serve(
     hosts = Hosts(
         address=address, port=listening.getsockname()[1], names=tuple(n.lower() for n in name or ())
     )
-    application = make(shelf, planner=planned, verifier=verified, hosts=hosts)
+    application = make(shelf, verifier=verified, hosts=hosts)
     here = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)
     shown = f"[{here}]" if ":" in here else here
     url = f"http://{shown}:{hosts.port}/"
@@ -69,8 +64,6 @@ def serve(
             tell("warning: not on loopback: whoever reaches this machine can read these bundles.")
         if not no_browser:
             threading.Timer(0.5, webbrowser.open, [url]).start()
-        # The first plan loads the mechanisms; that need not wait for the first reader.
-        threading.Thread(target=planned, args=[Setting.usual()], daemon=True).start()
         server = uvicorn.Server(
             uvicorn.Config(
                 application,
@@ -122,30 +115,6 @@ def _listen(address: str, port: int) -> Any:
 
 
 # --- what the page may not reach itself -----------------------------------------------------------
-
-
-def planned(setting: "Setting") -> "Planned":
-    """What the Plan view says about a setting. No log is read."""
-    from murmurlog.publishing.plan import plan
-    from murmurlog.publishing.planning.forecast import explain
-    from murmurlog.web.plan import Planned
-
-    made = plan(
-        mechanism=setting.mechanism,
-        epsilon=setting.epsilon,
-        delta=setting.delta,
-        per_user=setting.per_user,
-    )
-    words = ["murmurlog", "release", "SOURCE", "--tables", "query"]
-    words += ["--mechanism", setting.mechanism, "--epsilon", f"{setting.epsilon:g}"]
-    words += ["--delta", f"{setting.delta:g}", "--per-user", str(setting.per_user)]
-    return Planned(
-        mechanism=str(made.mechanism),
-        guarantee=made.guarantee,
-        sentence=explain(made),
-        passes=made.passes(),
-        command=shlex.join([*words, "--out", "bundle"]),
-    )
 
 
 def verified(folder: Path) -> dict[str, Any]:

@@ -20,7 +20,6 @@ from murmurlog.errors import EngineError
 from murmurlog.logs.encoded import NEVER, EncodedColumn, EncodedRows, Integers, Mask
 
 PERIODS = {"user-month": "M", "user-week": "W", "user-day": "D"}
-STARTED = (*PERIODS, "session")  # units that a start names
 MICROSECONDS_A_DAY = 86_400_000_000
 
 
@@ -34,8 +33,7 @@ class Holdings:
     keys: tuple[EncodedColumn, ...]  # the keys of each item, a column for each
     users: pa.Array
     unit_user: Integers | None  # the code of each unit's user; None if users are the units
-    unit_start: Integers | None  # the first day of each unit, the microsecond of a session
-    step: str = "D"  # what starts count since 1970: days, microseconds ("us")
+    unit_start: Integers | None  # the first day of each unit, since 1970
 
     def ranks(self, items: Integers) -> Integers:
         """The ranks of some distinct items in the order of the bytes of their keys."""
@@ -85,7 +83,7 @@ class Holdings:
             codes = pa.array(units, pa.int32())
             return pa.DictionaryArray.from_arrays(codes, self.users, safe=False)
         distinct, which = np.unique(units, return_inverse=True)
-        start = pa.array(self.unit_start[distinct].astype(f"datetime64[{self.step}]"))
+        start = pa.array(self.unit_start[distinct].astype("datetime64[D]"))
         user = self.users.take(pa.array(self.unit_user[distinct]))
         names = pc.binary_join_element_wise(start.cast(pa.string()), user, "|")
         return pa.DictionaryArray.from_arrays(pa.array(which, pa.int32()), names)
@@ -172,9 +170,9 @@ class Finder:
     def _find(self, rows: EncodedRows) -> Holdings:
         """The items of every unit, as often as they occur; only of known queries, where these are given."""
         kind, unit, by = self.kind, self.unit, self.by
-        if unit in STARTED or kind in IN_SEQUENCE:
+        if unit in PERIODS or kind in IN_SEQUENCE:
             rows = rows.at(rows.time != NEVER)
-        units = _find_units(rows, unit, self.cuts.gap)
+        units = _find_units(rows, unit)
         some = np.ones(rows.rows, bool)
         if kind == "click" and rows.url:
             some &= rows.url.codes >= 0
@@ -193,7 +191,6 @@ class Finder:
             users=rows.user.texts,
             unit_user=units.user,
             unit_start=units.start,
-            step=units.step,
         )
         if self.known is None or kind not in QUERIES_NAMED:
             return held
@@ -207,24 +204,16 @@ class _Units:
     code: Integers
     user: Integers | None = None
     start: Integers | None = None
-    step: str = "D"
 
 
-def _find_units(rows: EncodedRows, unit: str, gap: int) -> _Units:
-    """The units of rows that all have times, unless units are users. A start names a session."""
+def _find_units(rows: EncodedRows, unit: str) -> _Units:
+    """The units of rows that all have times, unless units are users."""
     user = rows.user.codes
     if unit == "user":
         return _Units(code=user)
-    if unit in PERIODS:
-        start = _starts(rows.time, PERIODS[unit])
-        code, first = number_pairs(user, start - start.min(initial=0))
-        return _Units(code=code, user=user[first], start=start[first])
-    order, users, _ = in_time(user, rows.time)
-    times, new = rows.time[order], np.ones(len(order), bool)
-    new[1:] = (users[1:] != users[:-1]) | (times[1:] - times[:-1] > gap)
-    code = np.empty(len(order), np.int64)
-    code[order] = np.cumsum(new) - 1
-    return _Units(code=code, user=users[new], start=times[new], step="us")
+    start = _starts(rows.time, PERIODS[unit])
+    code, first = number_pairs(user, start - start.min(initial=0))
+    return _Units(code=code, user=user[first], start=start[first])
 
 
 def _among(column: EncodedColumn, values: tuple[str, ...]) -> Mask:

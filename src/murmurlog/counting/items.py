@@ -150,13 +150,11 @@ def items(
     query or click. The rows of clicks also keep the columns `also`. With `known`, a table of
     published queries (with `by`: and values), only items that name no other query count (under their own
     value): a rule about a unit's own rows and what is public, so units may be bounded after it (T3 iii). With `since` only rows from then on
-    count, for units of which no other row decides what they are.
+    count.
     """
     check(log.source, kind=kind, unit=unit, by=by is not None)
     if not 0 < gap < 1e9:
         raise UsageError(f"--gap must be longer than 0 seconds, not {gap:g}")
-    if since is not None and unit not in ("user", *PERIODS):
-        raise UsageError(f"a unit {unit} may begin before a window does: use --unit user")
     kind = {"itemset": "query", "log": "click"}.get(kind, kind)
     keys = keys_of(kind, by)
     description: dict[str, Any] = {"kind": kind, "keys": keys, "unit": unit, "timed": log.has_times}
@@ -187,7 +185,7 @@ def _rows(
     since: datetime | None = None,
 ) -> Any:
     """The rows of the items as an expression, with a column `unit`."""
-    rows = _with_unit(log, unit, gap)
+    rows = _with_unit(log, unit)
     if since is not None:
         rows = rows.filter(rows.time >= ibis.literal(since))
     if by:
@@ -224,27 +222,15 @@ def without(held: Items, public: pa.Table) -> Items:
     return held.with_table(held.table.anti_join(listed, list(held.keys)))
 
 
-def _with_unit(log: Log, unit: str, session_gap: float) -> Any:
+def _with_unit(log: Log, unit: str) -> Any:
     """The log's rows with a column `unit`: neighbouring logs differ in the rows of one unit."""
     rows = log.table
     if unit == "user":
         return rows.mutate(unit=rows.user)
     rows = rows.filter(rows.time.notnull())
-    if unit in PERIODS:
-        # The date has a fixed length and comes first, so no two (date, user) share a name.
-        start = rows.time.truncate(PERIODS[unit]).strftime("%Y-%m-%d")
-        return rows.mutate(unit=start + "|" + rows.user)
-    # A session is named by its own start: removing another session renames nothing.
-    ordered = ibis.window(group_by="user", order_by=["time", "query", "url"])
-    micro = log.engine.microseconds
-    gap = micro(rows.time) - micro(rows.time.lag().over(ordered))
-    starts = rows.mutate(
-        start=ibis.ifelse(gap.isnull() | (gap > _longest(session_gap)), rows.time, ibis.null())
-    )
-    # By time alone: the order of equal rows is arbitrary and may differ between windows.
-    so_far = ibis.window(group_by="user", order_by="time", range=(None, 0))
-    start = starts.start.max().over(so_far).strftime("%Y-%m-%d %H:%M:%S.%f")
-    return log.engine.materialise(starts.mutate(unit=start + "|" + starts.user))
+    # The date has a fixed length and comes first, so no two (date, user) share a name.
+    start = rows.time.truncate(PERIODS[unit]).strftime("%Y-%m-%d")
+    return rows.mutate(unit=start + "|" + rows.user)
 
 
 def _longest(session_gap: float) -> int:

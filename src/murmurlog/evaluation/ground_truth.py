@@ -5,7 +5,7 @@ so that the raw log can be evaluated as one more system.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 from murmurlog.bundle.options import GAP
 from murmurlog.bundle.schema import SEPARATOR, flattened
 from murmurlog.counting.items import items
-from murmurlog.counting.public_sets.labels import Labels
 from murmurlog.logs.engines.protocol import Engine
 from murmurlog.logs.log import Log
 
@@ -42,7 +41,6 @@ class Truth:
     holders: Mapping[str, Holders]  # by the same kinds
     searches: pa.Table | None = None  # of held-out users: user, session, query, url; in order
     labels: pa.Table | None = None  # kind, query, target: what was planted
-    query_labels: pa.Table | None = None  # query, label: by a public map, if one is given
     has_urls: bool = True
     has_times: bool = True
 
@@ -116,18 +114,6 @@ def searches_of(log: Log, *, gap: float = GAP) -> pa.Table:
             "url": url.cast(pa.string()),
         }
     )
-
-
-def label_queries(truth: Truth, labels: Labels, engine: Engine) -> Truth:
-    """The same with the public label of every query of the log and of held-out users."""
-    found = [truth.tables["query"]["query"]]
-    found += [] if truth.searches is None else [truth.searches["query"]]
-    queries = pc.unique(
-        pa.chunked_array([chunk for each in found for chunk in each.chunks], pa.string())
-    )
-    rows = engine.keep(pa.table({"query": queries}))
-    labelled = labels.label(rows, engine).select("query", "label")
-    return replace(truth, query_labels=_arrow(engine, labelled))
 
 
 def _arrow(engine: Engine, expression: Any) -> pa.Table:

@@ -17,7 +17,7 @@ from murmurlog.bundle.options import GAP
 from murmurlog.bundle.read import Release
 from murmurlog.bundle.schema import with_lists
 from murmurlog.counting.bound import choose_way
-from murmurlog.errors import BundleError, MurmurlogError, UsageError
+from murmurlog.errors import BundleError, MurmurlogError, Refused, UsageError
 from murmurlog.evaluation.grid import (
     Grid,
     Value,
@@ -50,7 +50,6 @@ from murmurlog.publishing.tables import make
 
 FILES = {  # public files by the mechanisms that are made with one, named as in options
     "pool": "pool",
-    "hybrid": "pool",
     "korolova-lists": "result_lists",
     "label-paths": "map",
 }
@@ -67,7 +66,6 @@ class Recipe:
     view: View
     guarantee: Guarantee
     set_only: bool = False
-    consistent: bool = False
     point: tuple[str, float] | None = None  # of a sweep: the line of a chart, and where on it
 
     @property
@@ -92,7 +90,7 @@ class Recipe:
         """The tables of one more release, which is not booked and must stay with the owner."""
         made = make(
             self.plans, log, self.view, reading,
-            entropy=entropy, set_only=self.set_only, consistent=self.consistent,
+            entropy=entropy, set_only=self.set_only,
         )  # fmt: skip
         return {
             kind: with_lists(table, str(self.plans[kind].mechanism))
@@ -286,7 +284,6 @@ def of_bundle(name: str, certificate: Certificate, options: Mapping[str, Any]) -
         # A mechanism that releases no counts needs no flag for it.
         set_only={claim.count for kind, claim in certificate.tables.items() if kind != "log"}
         == {None},
-        consistent=certificate.consistent,
     )
 
 
@@ -426,5 +423,5 @@ def _with_letters(
     epsilon = EPSILON if request.epsilon is None else request.epsilon
     try:
         return plan_tables(list(plans), mechanism=texts, epsilon=epsilon, options=files)
-    except UsageError:
+    except (UsageError, Refused):
         return plan_tables(list(plans), mechanism=texts, options=files)

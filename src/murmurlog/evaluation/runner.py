@@ -15,10 +15,9 @@ import pyarrow as pa
 
 from murmurlog.bundle.progress import measure, measure_all
 from murmurlog.bundle.read import Release
-from murmurlog.counting.public_sets.labels import read_labels
 from murmurlog.errors import MurmurlogError
 from murmurlog.evaluation import tasks
-from murmurlog.evaluation.ground_truth import Truth, count_exactly, label_queries, searches_of
+from murmurlog.evaluation.ground_truth import Truth, count_exactly, searches_of
 from murmurlog.evaluation.recipes import Recipe
 from murmurlog.evaluation.request import RAW, EvaluationRequest
 from murmurlog.evaluation.result import Evaluation, Point, Skipped, System
@@ -166,9 +165,6 @@ class Runner:
                 advance()
             complete = list(released)  # those that no fold has stopped yet
             for fold, training in self._held_out(log, truth) if held_out else ():
-                if (given := request.options.get("map")) is not None:
-                    labels = read_labels(str(given), keys=self.reading.keys)
-                    fold = label_queries(fold, labels, engine)
                 for name in list(complete):
                     tables = (
                         released[name]

@@ -1,4 +1,4 @@
-"""Addresses with a scheme: which of them are read or written, and how they are shown.
+"""Addresses with a scheme: which of them are read, and how they are shown.
 
 An address may hold a password or a signature, so every message shows it by `mask`. Imports nothing
 heavy.
@@ -6,7 +6,7 @@ heavy.
 
 import re
 
-STORES = ("s3", "gs", "az", "abfs")  # are read and written
+STORES = ("s3", "gs", "az", "abfs")
 READ = (*STORES, "https")
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 # In the name of an object ? is a wildcard and # a letter; a query has a name and an equals sign.

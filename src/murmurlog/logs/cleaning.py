@@ -39,14 +39,6 @@ class Columns(Protocol):
         """Whether the time is earlier; means nothing where it is missing."""
 
 
-MARK = "="  # before urls of a state, so that none reads as a missing one
-
-
-def kept_url(text: str) -> str:
-    """A url as a state keeps it, without its mark."""
-    return text.removeprefix(MARK)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Cleaning:
     """How rows of a source become rows of a log, and how many did not, by reason."""
@@ -54,7 +46,6 @@ class Cleaning:
     timed: bool = True  # whether the source has a column of times
     url: str | None = None  # how much of a url is kept; None: no urls
     keys: str | None = None  # the rules for canonical keys, by their name in a certificate
-    kept: bool = False  # the rows are of a state: their text was cleaned before
     keep: tuple[str, ...] = ()  # the names of further columns: k0, k1, .. of the source's rows
     since: datetime | None = None
     until: datetime | None = None
@@ -66,8 +57,6 @@ class Cleaning:
     @property
     def cleaners(self) -> dict[str, Callable[[str], str | None]]:
         """The functions that clean the distinct strings of a column; they return None for empty text."""
-        if self.kept:  # cleaning a url twice is not cleaning it once
-            return {"query": str} | ({} if self.url is None else {"url": kept_url})
         urls = {} if self.url is None else {"url": partial(clean_url, level=self.url)}
         return {"query": cleaner(self.keys), **urls}
 

@@ -286,7 +286,7 @@ def _clean_urls(url: EncodedColumn, cleaning: Cleaning) -> EncodedColumn:
 
 def _plain_urls(texts: pa.Array, cleaning: Cleaning) -> pa.Array:
     """What `clean_url` makes of urls of the most common form; null where Python has to look."""
-    if cleaning.kept or cleaning.url == "id":
+    if cleaning.url == "id":
         return pa.nulls(len(texts), pa.string())
     parts = pc.extract_regex(texts, rf"\A{PLAIN_URL}\z")  # null where it does not match
     names = {"host": ["host"], "path": ["host", "path"], "full": ["host", "path", "query"]}

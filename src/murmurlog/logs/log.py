@@ -224,16 +224,6 @@ def read(
     return log
 
 
-def read_kept(
-    source: Source, *, engine: Engine, url: str | None, say: Callable[[str], None]
-) -> Log:
-    """The log of rows that were read and cleaned before, as a state keeps them; url=None leaves urls out."""
-    say(f"reading {source.name}")
-    cleaning = Cleaning(url=url, kept=True)
-    rows = ROWS[engine.name](source, engine, cleaning.broken, {}, [], say)
-    return _clean(rows, engine, cleaning, source, measure(say, total=partial(count_rows, source)))
-
-
 def _clean(
     rows: Any, engine: Engine, cleaning: Cleaning, source: Source, advance: Callable[[int], None]
 ) -> Log:

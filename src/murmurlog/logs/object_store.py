@@ -1,4 +1,4 @@
-"""Objects of a store, copied to this machine and from it: s3://, gs://, az://, abfs://; https:// is read.
+"""Objects of a store, copied to this machine: s3://, gs://, az://, abfs://; files of https://.
 
 Arrow's file systems do the work. Credentials come from the variables and files of each ecosystem (AWS_*,
 GOOGLE_APPLICATION_CREDENTIALS, AZURE_*), never from an address. Every step has a time limit. Words of a
@@ -10,7 +10,7 @@ import os
 import re
 import ssl
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from glob import escape
@@ -90,7 +90,6 @@ def _file_system(scheme: str, account: str | None) -> Any:
         return fs.S3FileSystem(
             connect_timeout=CONNECT_SECONDS,
             retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS),
-            allow_delayed_open=True,  # a small object is one request: whole or not there
             **given,
         )
     if scheme == "gs":
@@ -139,12 +138,6 @@ def is_waiting() -> bool:
     return any(thread.is_alive() for thread in _threads)
 
 
-def wait_for_steps() -> None:
-    """Waits for steps that were interrupted, each as long as a step may take."""
-    for thread in _threads:
-        thread.join(PATIENCE)
-
-
 def _explain(error: BaseException) -> BaseException:
     """An error of a client in our words; errors of the program itself stay as they are."""
     if isinstance(error, (StoreError, MurmurlogError)):
@@ -172,9 +165,6 @@ def _explain(error: BaseException) -> BaseException:
     if code and code[1] in ("INVALID_ACCESS_KEY_ID", "SIGNATURE_DOES_NOT_MATCH"):
         return StoreError("access denied: check the credentials and what they allow")
     return StoreError(f"the store answered {code[1]}" if code else "the store failed")
-
-
-# --- reading --------------------------------------------------------------------------------------
 
 
 def copy_source(address: str, folder: Path, say: Callable[[str], None]) -> str:
@@ -329,41 +319,3 @@ def _download(address: str, folder: Path, say: Callable[[str], None]) -> Path:
     except StoreError as error:
         raise _unreadable(shown, error) from None
     return target
-
-
-# --- writing --------------------------------------------------------------------------------------
-
-
-def is_free(store: Store) -> bool:
-    """Whether there is no object of this name and none below it."""
-
-    def look() -> bool:
-        if store.files.get_file_info(store.path).type == fs.FileType.File:
-            return False
-        return not _list(store, store.path, recursive=True)
-
-    return bounded(look)
-
-
-def has_object(store: Store, key: str) -> bool:
-    """Whether there is an object of this name."""
-    return bounded(lambda: bool(store.files.get_file_info(key).type == fs.FileType.File))
-
-
-def put_object(store: Store, key: str, pieces: Iterator[bytes], size: int) -> None:
-    """Writes an object and checks that it is there in full."""
-    stream = bounded(lambda: store.files.open_output_stream(key))
-    for piece in pieces:
-        bounded(lambda piece=piece: stream.write(piece))  # type: ignore[misc]
-    bounded(stream.close)
-    if bounded(lambda: store.files.get_file_info(key)).size != size:
-        raise StoreError(f"{key.rpartition('/')[2]} was not written to its end")
-
-
-def remove_objects(store: Store, keys: list[str]) -> None:
-    """Removes objects, as far as they are there."""
-    for key in keys:
-        try:
-            bounded(lambda key=key: store.files.delete_file(key))  # type: ignore[misc]
-        except Gone:
-            continue

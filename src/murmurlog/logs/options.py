@@ -6,7 +6,14 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from murmurlog.bundle.canonical import check_keys
-from murmurlog.bundle.options import Option, read_list, read_number, read_pairs, read_repeated
+from murmurlog.bundle.options import (
+    Group,
+    Option,
+    read_list,
+    read_number,
+    read_pairs,
+    read_repeated,
+)
 from murmurlog.errors import UsageError
 from murmurlog.logs.delimiters import check_delimiter
 from murmurlog.logs.encodings import check_encoding
@@ -21,7 +28,7 @@ FORMATS = ("csv", "tsv", "jsonl", "json", "parquet")
 
 
 @dataclass(frozen=True, kw_only=True)
-class SourceOptions:
+class SourceOptions(Group):
     """What a file is, where its name and header do not say it."""
 
     columns: Annotated[
@@ -48,7 +55,11 @@ class SourceOptions:
     ] = None
     missing: Annotated[
         Sequence[str] | None,
-        Option(help="What stands for no user, query, time or url: '-,NULL'.", read=read_list),
+        Option(
+            help="What stands for no user, query, time or url: '-,NULL'.",
+            read=read_list,
+            kind=Sequence[str] | str | None,
+        ),
     ] = None
     shape: Annotated[
         str | None,
@@ -56,6 +67,7 @@ class SourceOptions:
     ] = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.format is not None and self.format not in FORMATS:
             raise UsageError(
                 f"--format must be one of {', '.join(FORMATS)}, not {self.format!r:.60}"

@@ -1,7 +1,5 @@
 """Which rows of a source are read and how their text is cleaned, as one value."""
 
-import hashlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,14 +91,6 @@ class Reading:
             period=bool(self.since or self.until), max_broken=self.max_broken, say=say,
         )  # fmt: skip
         return log
-
-    @property
-    def rules(self) -> str:
-        """A digest of what decides, besides the source and the period, which rows are left out."""
-        patterns = self.screen.patterns if self.screen else ()
-        screened = [(p.name, p.check, [e.pattern for e in p.expressions]) for p in patterns]
-        excluded = [dict(self.where or {}), sorted(self.deny), screened, *filter(None, [self.keys])]
-        return hashlib.sha256(json.dumps(excluded, sort_keys=True).encode()).hexdigest()
 
     def allowed(self, table: pa.Table) -> pa.Table:
         """The rows whose queries are neither denied nor screened: public keys may hold such queries."""

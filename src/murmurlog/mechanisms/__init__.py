@@ -11,7 +11,7 @@ from murmurlog.mechanisms.hong.mechanism import Hong
 from murmurlog.mechanisms.korolova import Korolova, KorolovaLists
 from murmurlog.mechanisms.left_out import LeftOut
 from murmurlog.mechanisms.letters import read_letters
-from murmurlog.mechanisms.pool import Hybrid, Pool
+from murmurlog.mechanisms.pool import Pool
 from murmurlog.mechanisms.protocol import (
     FOLLOWING,
     Accounted,
@@ -26,7 +26,6 @@ from murmurlog.mechanisms.rounds.mechanism import Rounds
 from murmurlog.mechanisms.session_tree import SessionTree
 from murmurlog.mechanisms.sessions import LabelPaths, Sessions
 from murmurlog.mechanisms.synthetic.mechanism import Synthetic
-from murmurlog.mechanisms.synthetic.profiles import Profiles
 from murmurlog.mechanisms.threshold import Threshold
 from murmurlog.mechanisms.zealous import Zealous
 from murmurlog.mechanisms.zealous_keywords import ViaKeywords
@@ -36,7 +35,6 @@ REGISTERED: tuple[type[Mechanism], ...] = (
     Korolova,
     KorolovaLists,
     Pool,
-    Hybrid,
     Zealous,
     ViaKeywords,
     Sessions,
@@ -49,7 +47,6 @@ REGISTERED: tuple[type[Mechanism], ...] = (
     KKeyword,
     Users30,
     Synthetic,
-    Profiles,
     Rounds,
     Hong,
     LeftOut,
@@ -61,13 +58,11 @@ __all__ = [
     "MECHANISMS",
     "Accounted",
     "Asked",
-    "Hybrid",
     "Korolova",
     "KorolovaLists",
     "Limited",
     "Mechanism",
     "Pool",
-    "Profiles",
     "Remarking",
     "Rounds",
     "SessionTree",

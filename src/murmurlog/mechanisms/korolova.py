@@ -149,6 +149,7 @@ class Korolova(Mechanism):
         c = sides(neighbours)
         b = _scale(c * d, epsilon * select if counts else epsilon)
         b_q = _scale(c * d, epsilon * (1 - select)) if counts else None
+        check_letters(b=b, b_q=b_q)
         target = delta / SAFETY - sampler_delta(scale=max(b, b_q or 0.0), epsilon=epsilon)
         if target <= 0:
             raise below_sampler(delta, epsilon)
@@ -176,8 +177,6 @@ class Korolova(Mechanism):
         largest = max(self.b, self.b_q or 0.0)
         rounding = sampler_delta(scale=largest, epsilon=epsilon) + exact * (SAFETY - 1) / 2
         total = min(1.0, exact + rounding)
-        if delta is not None and total > delta * SAFETY:
-            raise UsageError(f"{self} has delta {total:.3g} per {unit}, more than {delta:.3g}")
         return Guarantee(
             epsilon=epsilon,
             delta=total,

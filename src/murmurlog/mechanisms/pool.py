@@ -1,8 +1,7 @@
 """Noisy counts on a public pool, where keys that nobody holds are noised as well.
 
 `Pool` is the correct pure form of the SafeLog thesis's A_Click: only keys of the pool
-are counted, and delta is 0. `Hybrid` adds the keys outside the pool under the higher threshold that
-keys of a log need (T3 v). Proofs: docs/explanation/mechanisms/pool.md and hybrid.md.
+are counted, and delta is 0. Proof: docs/explanation/mechanisms/pool.md.
 
 Keys that nobody holds are not drawn one by one: the number that passes is binomial, the choice of
 keys uniform, and their counts follow the tail of the noise. The law is the same; it takes seconds
@@ -15,7 +14,7 @@ Differs: the thesis's pool is a secret sample; its urls come from the log; it fi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import numpy as np
@@ -28,14 +27,12 @@ from murmurlog.counting.public_sets.sets import Domain, least_threshold, unheld
 from murmurlog.errors import Refused, UsageError
 from murmurlog.mechanisms.letters import Letter, check_letters
 from murmurlog.mechanisms.protocol import (
-    Mechanism,
     Pure,
     View,
     check_bound,
     check_noise_kind,
     fault_of_counts,
     least_count,
-    tally_view,
     with_counts,
 )
 from murmurlog.mechanisms.public_pools import (
@@ -46,10 +43,8 @@ from murmurlog.mechanisms.public_pools import (
     pools_of,
     remarks_on_fakes,
 )
-from murmurlog.mechanisms.threshold import Threshold
 from murmurlog.privacy import (
     SAFETY,
-    Guarantee,
     check_budget,
     check_neighbours,
     rounded_up,
@@ -73,11 +68,10 @@ Noisy = tuple[pa.Table, npt.NDArray[np.int64]]  # keys, and a noisy count for ea
 
 @dataclass(frozen=True, kw_only=True)
 class OnDomain:
-    """The tally of a public set of keys and, for `Hybrid`, the tally of all other keys."""
+    """The tally of a public set of keys."""
 
     domain: Domain
     inside: Tally  # keys of the set that somebody holds
-    outside: Tally | None = None
 
     def __post_init__(self) -> None:
         names, engine = self.domain.names, self.inside.engine
@@ -86,32 +80,10 @@ class OnDomain:
         # A key outside the set that is noised as if inside, or a key drawn twice, would be recognisable.
         if _rows(self.domain.restrict(self.inside.table, engine)) < _rows(self.inside.table):
             raise Refused("the tally holds keys that are not in the public pool")
-        if self.outside and _rows(self.domain.restrict(self.outside.table, engine)):
-            raise Refused("keys of the public pool are tally_view as if they were outside of it")
-
-
-class _OnPool(Mechanism):
-    """What `Pool` and `Hybrid` share: the options of a pool, and keys that nobody holds."""
-
-    tables: ClassVar[tuple[str, ...]] = TABLES
-    options: ClassVar[tuple[Option, ...]] = (POOL_OPTION, FAKES_OPTION)
-
-    @classmethod
-    def for_table(cls, table: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-        """Itself, with the size of the table's pool and the accepted number of fakes."""
-        return cls.name, _arguments(cls.name, table, options)
-
-    def fakes(self) -> float:
-        """The expected number of published rows that nobody holds, at most."""
-        raise NotImplementedError
-
-    def remarks(self, table: pa.Table, others: Mapping[str, pa.Table]) -> dict[str, Any] | None:
-        """How many rows nobody holds."""
-        return remarks_on_fakes(self.fakes())
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pool(_OnPool, Pure):
+class Pool(Pure):
     """Every key of a public pool gets a noisy count, and is published if that is at least T.
 
     Protects: everything one unit did.  Neighbours: add-remove or replace.
@@ -126,9 +98,26 @@ class Pool(_OnPool, Pure):
 
     name: ClassVar[str] = "pool"
     public: ClassVar[str] = "A4"
+    tables: ClassVar[tuple[str, ...]] = TABLES
+    options: ClassVar[tuple[Option, ...]] = (POOL_OPTION, FAKES_OPTION)
 
     def __post_init__(self) -> None:
-        _check(self.d, self.b, self.N, self.T, "T")
+        check_letters(d=self.d, b=self.b, T=self.T)
+        if self.N < 1:
+            raise UsageError(f"N must be at least 1, not {self.N}")
+        if self.T < 1:
+            raise UsageError(f"T must be at least 1, not {self.T}: a count of 0 tells nothing")
+        # By public numbers, not by how many keys are held: a refusal must reveal nothing of the log.
+        check_passers(scale=self.b, T=self.T, count=self.N)
+
+    @classmethod
+    def for_table(cls, table: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        """Itself, with the size of the table's pool and the accepted number of fakes."""
+        pool = _pool_of(table, options)
+        fakes = options.get("fakes") if pool.fakes is None else pool.fakes
+        return cls.name, {"size": pool.keys.size} | (
+            {} if fakes is None else {"fakes": float(fakes)}
+        )
 
     @classmethod
     def solve(
@@ -145,18 +134,22 @@ class Pool(_OnPool, Pure):
         """b = c d / epsilon and the least T with at most `fakes` rows that nobody holds, on average."""
         check_budget(epsilon, delta)
         check_neighbours(neighbours)
-        N = _size("pool", size, noise)
+        check_noise_kind("pool", noise)
+        if size is None:
+            raise UsageError(
+                "pool needs a public pool: give its file with --pool, or plan with --set d=..,b=..,N=.."
+            )
         check_letters(d=d)
         b = rounded_up(sides(neighbours) * d / epsilon * SAFETY)
         check_sampler(b, epsilon, delta)
-        return cls(d=d, b=b, N=N, T=least_threshold(scale=b, size=N, fakes=fakes))
+        return cls(d=d, b=b, N=size, T=least_threshold(scale=b, size=size, fakes=fakes))
 
     def gather(self, log: Log, view: View, *, entropy: Entropy) -> OnDomain:
         """The tally of at most d keys of the pool a unit; what is outside is dropped first."""
         from murmurlog.counting.bound import bound
         from murmurlog.counting.tally import tally
 
-        domain = _domain("pool", view, self.N)
+        domain = _domain(view, self.N)
         held = view.items(log)
         held = held.with_table(domain.restrict(held.table, held.engine))
         kept = bound(held, per_user=self.d, way=view.way, entropy=entropy)
@@ -164,7 +157,10 @@ class Pool(_OnPool, Pure):
 
     def release(self, gathered: OnDomain, *, entropy: Entropy) -> pa.Table:
         """(key columns, users, users_stderr, reliable) of the published keys, in public order."""
-        _check_gathered("pool", gathered, self.d, self.N)
+        # Fails closed: noising only what was seen would show that it was seen.
+        if not isinstance(gathered, OnDomain) or gathered.domain.size != self.N:
+            raise Refused(f"pool is proved for the {self.N} keys of a public pool, not of a log")
+        check_bound(gathered.inside, self.d)
         noisy = _noised_pool(gathered, scale=self.b, T=self.T, entropy=entropy)
         table = _published(noisy, self.selection(), pool=self.N)
         return with_notes(in_order(table), remarks_on_fakes(self.fakes()))
@@ -179,11 +175,18 @@ class Pool(_OnPool, Pure):
         """The law of the published values."""
         return Selection("geometric", self.b, self.T)
 
+    def remarks(self, table: pa.Table, others: Mapping[str, pa.Table]) -> dict[str, Any] | None:
+        """How many rows nobody holds."""
+        return remarks_on_fakes(self.fakes())
+
     def fakes(self) -> float:
+        """The expected number of published rows that nobody holds, at most."""
         return self.N * survival(noise="geometric", scale=self.b, x=self.T)
 
     def passes(self, probability: float) -> int:
-        return _passes(self.b, self.T, probability)
+        return least_count(
+            lambda n: survival(noise="geometric", scale=self.b, x=self.T - n), probability, start=0
+        )
 
     def least_users(self) -> int | None:
         return self.selection().least_estimate()
@@ -199,112 +202,6 @@ class Pool(_OnPool, Pure):
         }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Hybrid(_OnPool):
-    """Keys of a public pool as in `Pool`, over T_pool; all others as in `Threshold`, over T.
-
-    Protects: everything one unit did.  Neighbours: add-remove or replace.
-    Needs: a pool of N keys fixed in public before the log (A4); at most d distinct items a unit.
-    Drops: keys of the pool below T_pool, others below T.
-    """
-
-    d: Annotated[int, Letter(parameter="per_user")]
-    b: Annotated[float, Letter(parameter="scale", also=("scale",))]
-    N: Annotated[int, Letter(parameter="pool_size", exact=True)]
-    T_pool: Annotated[int, Letter(parameter="pool_threshold")]
-    T: Annotated[int, Letter(parameter="threshold")]
-
-    name: ClassVar[str] = "hybrid"
-
-    def __post_init__(self) -> None:
-        _check(self.d, self.b, self.N, self.T_pool, "T_pool")
-        self.outside()  # checks T
-
-    @classmethod
-    def solve(
-        cls,
-        *,
-        epsilon: float,
-        delta: float,
-        d: int,
-        neighbours: str = "add-remove",
-        noise: str | None = None,
-        size: int | None = None,
-        fakes: float = FAKES,
-    ) -> Self:
-        """The least T that keeps (epsilon, delta), with its scale; T_pool by the number of fakes."""
-        N = _size("hybrid", size, noise)
-        rest = Threshold.solve(
-            epsilon=epsilon, delta=delta, d=d, neighbours=neighbours, noise="geometric"
-        )
-        T_pool = least_threshold(scale=rest.scale, size=N, fakes=fakes)
-        return cls(d=d, b=rest.scale, N=N, T_pool=T_pool, T=rest.T)
-
-    def outside(self) -> Threshold:
-        """The mechanism for keys that are not in the pool."""
-        return Threshold(noise="geometric", d=self.d, scale=self.b, T=self.T)
-
-    def guarantee(self, **terms: Any) -> Guarantee:
-        """That of `Threshold` for keys outside the pool, whatever T_pool is: see docs."""
-        proved = self.outside().guarantee(**terms)
-        return replace(proved, assumptions=tuple(sorted((*proved.assumptions, "A4"))))
-
-    def gather(self, log: Log, view: View, *, entropy: Entropy) -> OnDomain:
-        """One tally of at most d distinct items a unit, split into keys inside and outside the pool."""
-        domain = _domain("hybrid", view, self.N)
-        every = tally_view(log, view, per_user=self.d, entropy=entropy)
-        engine = every.engine
-        inside = engine.materialise(domain.restrict(every.table, engine))
-        outside = engine.materialise(every.table.anti_join(inside, list(every.keys)))
-        return OnDomain(
-            domain=domain,
-            inside=replace(every, table=inside),
-            outside=replace(every, table=outside),
-        )
-
-    def release(self, gathered: OnDomain, *, entropy: Entropy) -> pa.Table:
-        """(key columns, users, users_stderr, reliable) of the published keys, in public order."""
-        _check_gathered("hybrid", gathered, self.d, self.N)
-        if gathered.outside is None:
-            raise Refused("hybrid was given a tally without the keys outside the pool")
-        check_bound(gathered.outside, self.d)
-        inside = _noised_pool(gathered, scale=self.b, T=self.T_pool, entropy=entropy)
-        outside = _noised(gathered.outside, scale=self.b, T=self.T, entropy=entropy)
-        both = [
-            _published(inside, Selection("geometric", self.b, self.T_pool), pool=self.N),
-            _published(outside, self.outside().selection()),
-        ]
-        return with_notes(in_order(pa.concat_tables(both)), remarks_on_fakes(self.fakes()))
-
-    def fault(self, table: pa.Table, others: Mapping[str, pa.Table]) -> str | None:
-        """Other counts than of users, or errors too small."""
-        inside = Selection("geometric", self.b, self.T_pool).least_error()
-        least = min(inside, self.outside().selection().least_error())
-        return fault_of_counts(table, count="users", least_error=least)
-
-    def fakes(self) -> float:
-        return self.N * survival(noise="geometric", scale=self.b, x=self.T_pool)
-
-    def passes(self, probability: float) -> int:
-        """The least true count outside the pool that is published with at least this probability."""
-        return _passes(self.b, self.T, probability)
-
-    def least_users(self) -> int | None:
-        inside = Selection("geometric", self.b, self.T_pool).least_estimate()
-        return min(inside, self.outside().selection().least_estimate())
-
-    def parameters(self) -> dict[str, Any]:
-        return {
-            "noise": "geometric",
-            "per_user": self.d,
-            "scale": self.b,
-            "threshold": self.T,
-            "pool_threshold": self.T_pool,
-            "pool_size": self.N,
-            "expected_fakes": self.fakes(),
-        }
-
-
 def check_sampler(scale: float, epsilon: float, delta: float) -> None:
     """Raises if the sampler's own error exceeds delta."""
     if sampler_delta(scale=scale, epsilon=epsilon) > delta:
@@ -314,32 +211,13 @@ def check_sampler(scale: float, epsilon: float, delta: float) -> None:
         )
 
 
-def _check(d: int, b: float, N: int, T: int, name: str) -> None:
-    check_letters(d=d, b=b, T=T)
-    if N < 1:
-        raise UsageError(f"N must be at least 1, not {N}")
-    if T < 1:
-        raise UsageError(f"{name} must be at least 1, not {T}: a count of 0 tells nothing")
-    # By public numbers, not by how many keys are held: a refusal must reveal nothing of the log.
-    check_passers(scale=b, T=T, count=N)
-
-
-def _size(mechanism: str, size: int | None, noise: str | None) -> int:
-    check_noise_kind(mechanism, noise)
-    if size is None:
-        raise UsageError(
-            f"{mechanism} needs a public pool: give its file with --pool, or plan with --set d=..,b=..,N=.."
-        )
-    return size
-
-
-def _pool_of(mechanism: str, table: str, options: Mapping[str, Any]) -> PublicPool:
+def _pool_of(table: str, options: Mapping[str, Any]) -> PublicPool:
     """The one pool for a table."""
     pools = pools_of(options, table)
     if not pools:
-        raise UsageError(f"{mechanism} needs a public pool for the {table} table: use --pool FILE")
+        raise UsageError(f"pool needs a public pool for the {table} table: use --pool FILE")
     if len(pools) > 1:
-        raise UsageError(f"{mechanism} takes one --pool, not {len(pools)}: rounds takes several")
+        raise UsageError(f"pool takes one --pool, not {len(pools)}: rounds takes several")
     names = pools[0].keys.names
     if names != KEYS[table]:
         raise UsageError(
@@ -349,27 +227,14 @@ def _pool_of(mechanism: str, table: str, options: Mapping[str, Any]) -> PublicPo
     return pools[0]
 
 
-def _arguments(mechanism: str, table: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    pool = _pool_of(mechanism, table, options)
-    fakes = options.get("fakes") if pool.fakes is None else pool.fakes
-    return {"size": pool.keys.size} | ({} if fakes is None else {"fakes": float(fakes)})
-
-
-def _domain(mechanism: str, view: View, N: int) -> Domain:
+def _domain(view: View, N: int) -> Domain:
     """The view's pool, which must be the one that the mechanism is proved for."""
-    domain = _pool_of(mechanism, view.kind, view.options).keys
+    domain = _pool_of(view.kind, view.options).keys
     if keys_of(view.kind, view.by) != domain.names:
         raise UsageError("--by and --pool do not go together: a pool has no such column")
     if domain.size != N:
-        raise UsageError(f"{mechanism} was planned for a pool of N={N} keys; it has {domain.size}")
+        raise UsageError(f"pool was planned for a pool of N={N} keys; it has {domain.size}")
     return domain
-
-
-def _check_gathered(mechanism: str, gathered: OnDomain, d: int, N: int) -> None:
-    """Fails closed: noising only what was seen would show that it was seen."""
-    if not isinstance(gathered, OnDomain) or gathered.domain.size != N:
-        raise Refused(f"{mechanism} is proved for the {N} keys of a public pool, not of a log")
-    check_bound(gathered.inside, d)
 
 
 def _noised(tally: Tally, *, scale: float, T: int, entropy: Entropy) -> Noisy:
@@ -403,7 +268,7 @@ def _noised_pool(gathered: OnDomain, *, scale: float, T: int, entropy: Entropy) 
     return pa.concat_tables(both), np.concatenate([values, shown])
 
 
-def _published(noisy: Noisy, selection: Selection, *, pool: int | None = None) -> pa.Table:
+def _published(noisy: Noisy, selection: Selection, *, pool: int) -> pa.Table:
     """The table of noisy values, corrected for selection bias, with their standard errors.
 
     In a pool of this many keys, noise alone reaches low values: those may belong to keys that nobody
@@ -411,19 +276,12 @@ def _published(noisy: Noisy, selection: Selection, *, pool: int | None = None) -
     """
     table, values = noisy
     estimates = selection.estimates(values)
-    stderr, reliable = estimates.stderr, estimates.reliable
-    if pool is not None:
-        sure = least_threshold(scale=selection.scale, size=pool, fakes=FAKES_BELIEVED)
-        stderr = np.where(values < sure, np.maximum(stderr, estimates.users), stderr)
-        reliable = 4 * stderr <= estimates.users
+    sure = least_threshold(scale=selection.scale, size=pool, fakes=FAKES_BELIEVED)
+    lower = np.maximum(estimates.stderr, estimates.users)
+    stderr = np.where(values < sure, lower, estimates.stderr)
+    reliable = 4 * stderr <= estimates.users
     published: pa.Table = with_counts(table, estimates.users, stderr=stderr, reliable=reliable)
     return published
-
-
-def _passes(scale: float, T: int, probability: float) -> int:
-    return least_count(
-        lambda n: survival(noise="geometric", scale=scale, x=T - n), probability, start=0
-    )
 
 
 def _rows(table: Any) -> int:

@@ -276,9 +276,7 @@ def tally_view(
 def check_epsilon(mechanism: Mechanism, epsilon: float | None, *, cost: float, unit: str) -> float:
     """The epsilon to state: the cost, or a larger value if one is given; raises if it is smaller."""
     if epsilon is not None and epsilon < cost:
-        raise UsageError(
-            f"{mechanism} costs epsilon {cost:.9g} per {unit}, more than {epsilon:.9g}"
-        )
+        raise Refused(f"{mechanism} costs epsilon {cost:.9g} per {unit}, more than {epsilon:.9g}")
     return cost if epsilon is None else epsilon
 
 

@@ -102,6 +102,7 @@ POOL_OPTION = Option(
     name="pool",
     help="Public queries, a file of query or query<TAB>url lines; rounds takes several, FILE:FAKES.",
     read=_read_pools,
+    kind=str | Path | Sequence[str | Path | tuple[str | Path, float | None]],
     repeated=True,
     public_file=True,
     prepare=_prepare_pools,

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import pyarrow as pa
@@ -187,6 +188,7 @@ class Sessions(_OfCut):
         Option(
             name="map",
             help="length, a public file of query<TAB>label lines, or words:FILE: learned from it.",
+            kind=str | Path,
             public_file=True,
             prepare=_prepare_labels,
         ),

@@ -205,6 +205,7 @@ class Threshold(Mechanism):
         check_letters(d=d)
         c = sides(neighbours)
         scale = rounded_up(math.sqrt(c * d) / loss.mu)
+        check_letters(scale=scale)  # beyond it, T + 1 can be the same number as T
         p = per_item(loss.keys / c, d)
         T = math.ceil(1 - scale * float(ndtri(p)) + 0.5)
         while survival(noise="gaussian", scale=scale, x=T - 1.5) > p:

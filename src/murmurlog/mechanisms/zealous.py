@@ -169,6 +169,7 @@ class Zealous(Mechanism):
         check_noise_kind("zealous", noise)
         check_letters(d=d)
         lam = rounded_up(sides(neighbours) * d / epsilon * SAFETY)
+        check_letters(lam=lam)
         if users is not None:
             return cls._solve_pdp(d, lam, delta, users)
         target = delta / SAFETY - sampler_delta(scale=lam, epsilon=epsilon)
@@ -227,8 +228,6 @@ class Zealous(Mechanism):
                 raise UsageError(f"--notion pdp counts users; use --unit user, not {unit}")
             total = self._breach(epsilon, cost)
             assumptions |= {"A3"}
-        if delta is not None and total > delta * SAFETY:
-            raise UsageError(f"{self} has delta {total:.3g} per {unit}, more than {delta:.3g}")
         return Guarantee(
             epsilon=epsilon,
             delta=total,

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 WORDS = 3
 MOST_FAKES = 1e6
+MOST_QUERIES = 1 << 120  # of three keywords each; no log has 2^40 keywords
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +59,8 @@ class ViaKeywords(Mechanism):
         check_letters(d=self.d, b=self.b)
         if not 0 < self.fakes <= MOST_FAKES:
             raise UsageError(f"--fakes must lie between 0 and {MOST_FAKES:g}, not {self.fakes!r}")
+        # T follows from the number of published keywords: for any number of them it must be possible.
+        check_letters(T=least_threshold(scale=self.b, size=MOST_QUERIES, fakes=self.fakes))
 
     @classmethod
     def solve(

@@ -26,7 +26,6 @@ from murmurlog.privacy.korolova import (
     korolova_alpha,
     korolova_delta,
     korolova_optimum,
-    korolova_tight_optimum,
 )
 from murmurlog.privacy.noise_laws import NOISES, gaussian_delta, hockey_stick, noise_sd, survival
 from murmurlog.privacy.rounds import (
@@ -38,15 +37,9 @@ from murmurlog.privacy.rounds import (
     solve_rounds,
 )
 from murmurlog.privacy.safelog import (
-    click_delta,
-    click_printed_epsilon,
-    click_printed_transition_epsilon,
-    pool_epsilon,
     pool_threshold,
     sessions,
-    sessions_exact_delta,
     sessions_sensitivity,
-    sessions_with_clicks,
 )
 from murmurlog.privacy.thresholds import (
     NEIGHBOURS,
@@ -67,16 +60,10 @@ from murmurlog.privacy.thresholds import (
 )
 from murmurlog.privacy.zealous import (
     impossible_domain,
-    zealous_breach_mass,
     zealous_dp,
     zealous_dp_delta,
     zealous_inaccuracy,
     zealous_pdp,
-    zealous_pdp_threshold,
-    zealous_printed_deltas,
-    zealous_printed_pdp_tau2,
-    zealous_printed_tau,
-    zealous_printed_tau2,
     zealous_tau,
 )
 
@@ -99,9 +86,6 @@ __all__ = [
     "check_budget",
     "check_neighbours",
     "check_unit",
-    "click_delta",
-    "click_printed_epsilon",
-    "click_printed_transition_epsilon",
     "compose",
     "count_weight",
     "delta_of_limits",
@@ -120,7 +104,6 @@ __all__ = [
     "korolova_alpha",
     "korolova_delta",
     "korolova_optimum",
-    "korolova_tight_optimum",
     "limits_of",
     "loss_of_part",
     "loss_of_rounds",
@@ -130,31 +113,22 @@ __all__ = [
     "noise_sd",
     "pass_probability",
     "per_item",
-    "pool_epsilon",
     "pool_threshold",
     "real_threshold",
     "rectangle",
     "rounded_up",
     "rounds_for_loss",
     "sessions",
-    "sessions_exact_delta",
     "sessions_sensitivity",
-    "sessions_with_clicks",
     "sides",
     "solve_integer_threshold",
     "solve_rounds",
     "solve_threshold",
     "survival",
     "turning_point",
-    "zealous_breach_mass",
     "zealous_dp",
     "zealous_dp_delta",
     "zealous_inaccuracy",
     "zealous_pdp",
-    "zealous_pdp_threshold",
-    "zealous_printed_deltas",
-    "zealous_printed_pdp_tau2",
-    "zealous_printed_tau",
-    "zealous_printed_tau2",
     "zealous_tau",
 ]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from murmurlog.errors import UsageError, did_you_mean
 from murmurlog.privacy.thresholds import check_neighbours
 
-UNITS = ("user", "user-month", "user-week", "user-day", "session")
+UNITS = ("user", "user-month", "user-week", "user-day")
 NOTIONS = ("dp", "pdp", "none")
 
 ASSUMPTIONS = {

@@ -9,22 +9,13 @@ import math
 
 from murmurlog.errors import UsageError
 from murmurlog.privacy.noise_laws import check_noise, survival
-from murmurlog.privacy.thresholds import check_budget, per_item, turning_point
+from murmurlog.privacy.thresholds import check_budget
 
 
 def korolova_optimum(d: int, epsilon: float, delta: float) -> tuple[float, float]:
     """(b, K) as the paper chooses them: all of epsilon on the selection, nothing on counts."""
     check_budget(epsilon, delta)
     return d / epsilon, d * (1 - math.log(2 * delta / d) / epsilon)
-
-
-def korolova_tight_optimum(d: int, epsilon: float, delta: float) -> tuple[float, float]:
-    """(b, K) when a user's queries may repeat, with the exact delta in place of the printed one."""
-    check_budget(epsilon, delta)
-    b = d / epsilon
-    repeated = d + b * math.log(1 / (2 * delta))
-    distinct = 1 - b * math.log(2 * per_item(delta, d))
-    return b, max(repeated, distinct, turning_point(b), d)
 
 
 def korolova_alpha(b: float, K: float) -> float:

@@ -39,6 +39,7 @@ MOST_ROUNDS = 8
 MOST_ITEMS = 1000  # pairs (t, d) are half a million
 PAIRS_AT_ONCE = 1 << 20  # of sides that are compared at a time
 MOST_COEFFICIENT = 1 << 12
+MOST_THRESHOLD = 1 << 62  # sums of weights and noise are 64-bit integers
 COEFFICIENTS = 1000  # own and past are fractions of this
 ROOM = 1e-6  # of delta is kept in reserve, so that the search from delta to epsilon succeeds
 HISTOGRAM_PART = 0.05  # of the counts' mu^2 goes to the histogram
@@ -63,6 +64,7 @@ class Schedule:
                 f"between 1 and {MOST_ROUNDS} rounds, each with its scale, coefficients and "
                 f"threshold, not {sorted(lengths)} of them"
             )
+        check_thresholds("T", self.thresholds)
         if not 1 <= self.d <= MOST_ITEMS:
             raise UsageError(f"d must lie between 1 and {MOST_ITEMS}, not {self.d}")
         for scale in self.scales:
@@ -98,6 +100,12 @@ class Schedule:
         # y_k sums grid steps rounded to the nearest: up to half a step a round above its noise.
         room = self.thresholds[k] / GRID - sum(c) * 0.5 / GRID - sum(c[1:]) - c[0] / np.sqrt(d)
         return np.asarray(-np.expm1(t * log_ndtr(room / self.sd(k))))
+
+
+def check_thresholds(name: str, thresholds: Sequence[int]) -> None:
+    """Raises unless each threshold is a 64-bit integer with room to spare."""
+    if large := [T for T in thresholds if abs(T) > MOST_THRESHOLD]:
+        raise UsageError(f"{name} must lie between -2^62 and 2^62, not {large[0]}")
 
 
 def delta_of_rounds(schedule: Schedule, *, epsilon: float, neighbours: str = "add-remove") -> float:

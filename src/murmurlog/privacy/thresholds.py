@@ -7,18 +7,33 @@ the integer T of ">= T". Proofs: docs/explanation/guarantee.md.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
+import mpmath
 import numpy as np
+import numpy.typing as npt
 from scipy.special import ndtri
 
 from murmurlog.errors import UsageError
-from murmurlog.privacy.noise_laws import check_noise, hockey_stick, hockey_sticks, survival
+from murmurlog.privacy.noise_laws import (
+    check_noise,
+    exact_geometric,
+    hockey_stick,
+    hockey_sticks,
+    survival,
+)
+from murmurlog.privacy.sampler import MOST_SCALE
+
+Integers = npt.NDArray[np.int64]
+Pairs = tuple[Integers, Integers, Integers]
 
 NEIGHBOURS = ("add-remove", "replace")
 SAFETY = 1 + 1e-9  # a computed delta is multiplied by this before it is compared with a claim
 MOST_REPLACED = 3000  # items a user under replace: all pairs (k, k') are computed
 ALL_PAIRS_UP_TO = 24  # replace: a search tries all pairs (k, k') up to this d, then the rim only
+LEAST = 1e-100  # of epsilon and delta: quotients of numbers stay finite
+PAIRS_AT_ONCE = 1 << 20  # of pairs whose delta is computed at a time
+MOST_EXACT = 64  # pairs whose delta is computed in long arithmetic
 
 
 def check_neighbours(neighbours: str) -> None:
@@ -30,11 +45,16 @@ def check_neighbours(neighbours: str) -> None:
 
 
 def check_budget(epsilon: float, delta: float) -> None:
-    """Raises unless 0 < epsilon < infinity and 0 < delta < 1."""
+    """Raises unless LEAST <= epsilon < infinity and LEAST <= delta < 1."""
     if not (epsilon > 0 and math.isfinite(epsilon)):
         raise UsageError(f"epsilon must be a positive number, not {epsilon!r}")
     if not 0 < delta < 1:
         raise UsageError(f"delta must lie between 0 and 1, not {delta!r}")
+    for name, value in (("epsilon", epsilon), ("delta", delta)):
+        if value < LEAST:
+            raise UsageError(
+                f"{name} {value!r} is too small to compute with: use {LEAST:g} or more"
+            )
 
 
 def pass_probability(*, noise: str, scale: float, threshold: float) -> float:
@@ -57,13 +77,13 @@ def delta_of_threshold(
     check_neighbours(neighbours)
     if d < 1 or releases < 1:
         raise UsageError(f"d and releases must be at least 1, not {d} and {releases}")
-    if neighbours == "replace" and d * releases > MOST_REPLACED:
-        raise UsageError(
-            f"under replace delta is computed for at most {MOST_REPLACED} items a user, not "
-            f"{d * releases}: use a smaller bound or add-remove"
-        )
     p = pass_probability(noise=noise, scale=scale, threshold=threshold)
-    return _delta(noise, epsilon, d * releases, scale, p, neighbours)
+    D, log_q = d * releases, math.log1p(-p)
+    parts = list(_pairs(D, neighbours))
+    bounds = [_deltas(noise, epsilon, part, scale, log_q) for part in parts]
+    if noise != "geometric":
+        return float(max(bound.max() for bound in bounds))
+    return _exact_delta(epsilon, parts, bounds, scale, log_q)
 
 
 def _delta(
@@ -76,21 +96,82 @@ def _delta(
     *,
     every_pair: bool = True,
 ) -> float:
-    # k of the user's D items are held by nobody else; log_q is the log of "one of them is dropped".
-    log_q = math.log1p(-p)
+    """delta(epsilon), at most by floating point too large: quick, for searches."""
+    log_q = math.log1p(-p) if p < 1 else -math.inf
+    parts = _pairs(D, neighbours, every_pair=every_pair)
+    return max(float(_deltas(noise, epsilon, part, scale, log_q).max()) for part in parts)
+
+
+def _pairs(D: int, neighbours: str, *, every_pair: bool = True) -> Iterator[Pairs]:
+    """What two neighbours can hold, in blocks: (new, shift, copies).
+
+    `new` of the one's D items are held by nobody else, the other has `shift` + `new` such items, and
+    `copies` items that others hold too tell them apart.
+    """
     if neighbours == "add-remove":
         k = np.arange(D + 1)
-        shown = -np.expm1(k * log_q)
-        with_user = hockey_sticks(noise, epsilon - k * log_q, D - k, scale)
-        without = hockey_sticks(noise, epsilon + k * log_q, D - k, scale)
-        return float(np.max(np.maximum(shown + (1 - shown) * with_user, without)))
-    k, other = np.divmod(np.arange((D + 1) ** 2), D + 1)  # new items of the one and of the other
-    if not every_pair:
-        rim = (k == other) | np.isin(k, (0, 1, D)) | np.isin(other, (0, 1, D))
-        k, other = k[rim], other[rim]
-    shown = -np.expm1(k * log_q)
-    shifted = hockey_sticks(noise, epsilon + (other - k) * log_q, 2 * D - k - other, scale)
-    return float(np.max(shown + (1 - shown) * shifted))
+        yield k, -k, D - k
+        yield np.zeros_like(k), k, D - k
+        return
+    if D > MOST_REPLACED:
+        raise UsageError(
+            f"under replace delta is computed for at most {MOST_REPLACED} items a user, not {D}: use a "
+            "smaller bound or add-remove"
+        )
+    if every_pair:
+        rows = max(1, PAIRS_AT_ONCE // (D + 1))
+        for start in range(0, D + 1, rows):
+            block = np.arange(start, min(start + rows, D + 1))
+            k, other = (column.ravel() for column in np.meshgrid(block, np.arange(D + 1)))
+            yield k, other - k, 2 * D - k - other
+        return
+    line, edges = np.arange(D + 1), (0, min(1, D), D)
+    k = np.concatenate([line, *(np.full(D + 1, n) for n in edges), *(line for _ in edges)])
+    other = np.concatenate([line, *(line for _ in edges), *(np.full(D + 1, n) for n in edges)])
+    yield k, other - k, 2 * D - k - other
+
+
+def _deltas(
+    noise: str, epsilon: float, pairs: Pairs, scale: float, log_q: float
+) -> npt.NDArray[np.float64]:
+    """delta(epsilon) of each pair; log_q is the log of "a new item is dropped"."""
+    new, shift, copies = pairs
+    with np.errstate(invalid="ignore"):
+        log_unseen, log_ratio = (np.where(n == 0, 0.0, n * log_q) for n in (new, shift))
+    seen = -np.expm1(log_unseen)
+    sticks = hockey_sticks(noise, epsilon + log_ratio, copies, scale)
+    return np.asarray(seen + (1 - seen) * sticks, np.float64)
+
+
+def _exact_delta(
+    epsilon: float,
+    parts: list[Pairs],
+    bounds: list[npt.NDArray[np.float64]],
+    scale: float,
+    log_q: float,
+) -> float:
+    """The largest delta of geometric noise, in long arithmetic.
+
+    The upper bounds say where it can be: of the pairs with the largest ones the delta is computed, until
+    it reaches all other bounds. Where that takes too long the next bound is the result.
+    """
+    new, shift, copies = (np.concatenate(column) for column in zip(*parts, strict=True))
+    bound = np.concatenate(bounds)
+    many = min(MOST_EXACT, len(bound))
+    order = np.argpartition(-bound, many - 1)[:many]
+    order = order[np.argsort(-bound[order])]
+    best = 0.0
+    with mpmath.workprec(140):
+        for n in order:
+            if bound[n] <= best:
+                return best
+            stick = exact_geometric(
+                mpmath.mpf(epsilon) + int(shift[n]) * mpmath.mpf(log_q), int(copies[n]), scale
+            )
+            seen = -mpmath.expm1(int(new[n]) * mpmath.mpf(log_q))
+            best = max(best, float(seen + (1 - seen) * stick))
+    bound[order] = 0.0
+    return max(best, float(bound.max()))
 
 
 def epsilon_of_threshold(
@@ -104,19 +185,12 @@ def epsilon_of_threshold(
 ) -> float:
     """The least epsilon (rounded up) at which the mechanism has this delta; inf if none has."""
 
+    check_noise(noise, scale)
+    check_neighbours(neighbours)
+    p = pass_probability(noise=noise, scale=scale, threshold=threshold)
+
     def excess(epsilon: float) -> float:
-        return (
-            SAFETY
-            * delta_of_threshold(
-                noise=noise,
-                epsilon=epsilon,
-                d=d,
-                scale=scale,
-                threshold=threshold,
-                neighbours=neighbours,
-            )
-            - delta
-        )
+        return SAFETY * _delta(noise, epsilon, d, scale, p, neighbours) - delta
 
     high = 1.0
     while excess(high) > 0:
@@ -223,6 +297,10 @@ def _threshold_at(noise: str, scale: float, p: float) -> float:
 
 def _least_integer(noise: str, scale: float, p: float) -> int:
     """The least integer T of the rule ">= T" that a single user's item passes with at most p."""
+    if scale > MOST_SCALE:  # then T + 1 can be the same number as T
+        raise UsageError(
+            f"noise of scale {scale:.3g} cannot be drawn: use a larger epsilon or delta"
+        )
     half = 0.5 if noise == "gaussian" else 0.0
     T = max(2, math.ceil(_threshold_at(noise, scale, p) + half - 1e-6))
     while pass_probability(noise=noise, scale=scale, threshold=T - half) > p:

@@ -1,8 +1,7 @@
-"""ZEALOUS (Götz et al. 2012): the formulas as printed and corrected.
+"""ZEALOUS (Götz et al. 2012): the corrected formulas.
 
 Letters are the paper's: m distinct items a user, first threshold tau on exact counts, Laplace noise
-lam, second threshold tau2 (tau prime) with the rule "> tau2". Formulas that are false, or true only
-by chance, have `printed` in their name and certify nothing.
+lam, second threshold tau2 (tau prime) with the rule "> tau2".
 """
 
 import math
@@ -20,26 +19,26 @@ from murmurlog.privacy.thresholds import (
 )
 
 
-def _check_m(m: int) -> None:
+def check_m(m: int) -> None:
     if m < 1:
         raise UsageError(f"m must be at least 1 item a user, not {m}")
 
 
-def _check_users(users: int) -> None:
+def check_users(users: int) -> None:
     if users < 1:
         raise UsageError(f"users must be a public number of at least 1, not {users}")
 
 
-def _scale(m: int, epsilon: float, neighbours: str) -> float:
+def scale_of(m: int, epsilon: float, neighbours: str) -> float:
     """lam: a user moves m counts by one, and under replace another m."""
-    _check_m(m)
+    check_m(m)
     check_neighbours(neighbours)
     if not (epsilon > 0 and math.isfinite(epsilon)):
         raise UsageError(f"epsilon must be a positive number, not {epsilon!r}")
     return sides(neighbours) * m / epsilon
 
 
-def _some(p: float, items: int) -> float:
+def some_shown(p: float, items: int) -> float:
     """The probability that at least one of so many independent items, each with p, shows."""
     return -math.expm1(items * math.log1p(-p)) if p < 1 else 1.0
 
@@ -51,7 +50,7 @@ def zealous_dp(
 
     Takes the place of the paper's Theorem 2, whose eq. (3) is false for its own noise.
     """
-    _check_m(m)
+    check_m(m)
     return solve_threshold(
         noise="laplace", epsilon=epsilon, delta=delta, d=m, neighbours=neighbours, method="closed"
     )
@@ -62,9 +61,9 @@ def zealous_dp_delta(*, m: int, lam: float, tau2: float, tau: int = 1) -> float:
 
     Only items that the user lifts to tau can tell, so delta depends on tau2 - tau.
     """
-    _check_m(m)
-    _check_tau(tau)
-    return _some(survival(noise="laplace", scale=lam, x=tau2 - tau), m)
+    check_m(m)
+    check_tau(tau)
+    return some_shown(survival(noise="laplace", scale=lam, x=tau2 - tau), m)
 
 
 def zealous_tau(lam: float) -> int:
@@ -81,43 +80,30 @@ def zealous_pdp(
     users is a public number or upper bound, never read off the log. Probabilistic DP is a property
     of the raw file only: it does not survive post-processing. (epsilon, delta_dp)-DP does.
     """
-    lam = _scale(m, epsilon, neighbours)
+    lam = scale_of(m, epsilon, neighbours)
     tau = zealous_tau(lam)
-    tau2 = _pdp_tau2(m, delta, users, tau, lam)
+    tau2 = pdp_tau2(m, delta, users, tau, lam)
     return lam, tau, tau2, zealous_dp_delta(m=m, lam=lam, tau2=tau2, tau=tau)
 
 
-def zealous_pdp_threshold(
-    *, m: int, epsilon: float, delta: float, users: int, tau: int, neighbours: str = "add-remove"
-) -> float:
-    """tau2 for a chosen tau: as `zealous_pdp`, for the other rows of the paper's Table 2."""
-    return _pdp_tau2(m, delta, users, tau, _scale(m, epsilon, neighbours))
-
-
-def _pdp_tau2(m: int, delta: float, users: int, tau: int, lam: float) -> float:
+def pdp_tau2(m: int, delta: float, users: int, tau: int, lam: float) -> float:
     check_budget(1.0, delta)
-    exact = -lam * math.log(2 * per_item(delta, _critical_items(m, tau, users)))
+    exact = -lam * math.log(2 * per_item(delta, critical_items(m, tau, users)))
     # tau2 >= tau is needed too: the turning point lies below it where lam < 1 / ln 2.
     return tau + max(exact, turning_point(lam) - 1, 0.0)
 
 
-def _check_tau(tau: int) -> None:
+def check_tau(tau: int) -> None:
     if tau < 1:
         raise UsageError(f"tau must be at least 1 user, not {tau}")
 
 
-def _critical_items(m: int, tau: int, users: int) -> int:
+def critical_items(m: int, tau: int, users: int) -> int:
     """How many items can have exactly tau users: each takes tau of the users' m places."""
-    _check_m(m)
-    _check_users(users)
-    _check_tau(tau)
+    check_m(m)
+    check_users(users)
+    check_tau(tau)
     return max(1, users * m // tau)
-
-
-def zealous_breach_mass(*, m: int, tau: int, tau2: float, lam: float, users: int) -> float:
-    """The exact delta of probabilistic DP: that some item of exactly tau users is published."""
-    p = survival(noise="laplace", scale=lam, x=tau2 - tau)
-    return _some(p, _critical_items(m, tau, users))
 
 
 def zealous_inaccuracy(
@@ -146,8 +132,8 @@ def impossible_domain(
     The printed size follows from its Lemma 1, which is false for m >= 2: to make an item frequent
     takes tau + xi users, each a step of epsilon, however many items a user may have.
     """
-    _check_users(users)
-    _check_m(m)
+    check_users(users)
+    check_m(m)
     if not 0 < c <= 1:
         raise UsageError(f"the accuracy c must lie between 0 and 1, not {c!r}")
     if not (epsilon > 0 and math.isfinite(epsilon)):
@@ -166,41 +152,3 @@ def impossible_domain(
 
 def _exp(x: float) -> float:
     return math.exp(x) if x < 700 else math.inf
-
-
-def zealous_printed_tau(m: int, epsilon: float) -> int:
-    """Proposition 4 as printed, ceil(2 m / epsilon): not always the minimiser; see `zealous_tau`."""
-    return math.ceil(_scale(m, epsilon, "replace"))
-
-
-def zealous_printed_tau2(m: int, epsilon: float, delta: float) -> float:
-    """Eq. (3) as printed: with the paper's lam = 2 m / epsilon its delta is NOT kept."""
-    _check_m(m)
-    check_budget(epsilon, delta)
-    return m * (1 - math.log(2 * delta / m) / epsilon)
-
-
-def zealous_printed_pdp_tau2(
-    *, m: int, epsilon: float, delta: float, users: int, tau: int
-) -> float:
-    """Eq. (5) as printed, by which Table 2 is made: true, by the union bound."""
-    _check_users(users)
-    _check_tau(tau)
-    check_budget(epsilon, delta)
-    lam = _scale(m, epsilon, "replace")
-    union = -lam * math.log(2 * delta * tau / (users * m))
-    return tau + max(turning_point(lam) - 1, union)
-
-
-def zealous_printed_deltas(
-    *, m: int, tau: int, tau2: float, lam: float, users: int
-) -> tuple[float, float]:
-    """(delta, delta') by the formulas that give the paper's Table 1; delta' is not from eq. (3)."""
-    _check_m(m)
-    _check_users(users)
-    _check_tau(tau)
-    check_noise("laplace", lam)
-    return (
-        users * m / (2 * tau) * math.exp((tau - tau2) / lam),
-        m / 2 * math.exp((m - tau2) / lam),
-    )

@@ -41,8 +41,7 @@ def unit_columns(unit: str, source: Source, *, windows: bool = False) -> dict[st
 
     Time counts where it cuts units, and where `windows` say from when on rows are read.
     """
-    timed = windows or unit == "session" or unit in PERIODS
-    roles = () if unit == "row" else ("user", "time") if timed else ("user",)
+    roles = ("user", "time") if windows or unit in PERIODS else ("user",)
     return {role: source.columns[role] for role in roles if role in source.columns}
 
 

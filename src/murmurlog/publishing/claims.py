@@ -20,7 +20,7 @@ def check_guarantee(total: Guarantee, mechanism: str, accepted: bool) -> None:
         )
 
 
-def check_pdp(plans: Mapping[str, Plan], users: int | None, changed: bool) -> None:
+def check_pdp(plans: Mapping[str, Plan], users: int | None, set_only: bool) -> None:
     """Probabilistic DP is about a declared number of users, and about tables as they are drawn."""
     for each in plans.values():
         if each.mechanism.parameters()["users"] != users:
@@ -28,10 +28,10 @@ def check_pdp(plans: Mapping[str, Plan], users: int | None, changed: bool) -> No
                 f"{each.mechanism} is probabilistic DP for its own number of users: declare the "
                 f"same with --users, which is {users or 'not given'}"
             )
-    if changed:
+    if set_only:
         raise UsageError(
-            "probabilistic DP does not survive dropping or changing counts, so --set-only and "
-            "--consistent do not go with it. Use --notion dp."
+            "probabilistic DP does not survive dropping counts, so --set-only does not go with it. Use "
+            "--notion dp."
         )
 
 

@@ -330,13 +330,6 @@ class Ledger(LedgerFile):
         distance: float,
     ) -> tuple[Account, Amounts | None]:
         """The account before the booking, and what is booked under the rule filter."""
-        if cost.unit == "session":
-            raise Refused(
-                "releases per session cannot be added up: which rows make a session depends on how they are "
-                "read (--missing, --columns time=, --time-format, --gap, --where, --deny, the screen), so "
-                "the sessions of two releases are not the same units. Nothing was booked. Use --unit user, "
-                "user-month, user-week or user-day, or release without a ledger."
-            )
         account, required = read_account(db, source), requires_cap(db)
         if source not in read_names(db) and not new_source:
             new = " --new-source" * bool(similar_names(source, read_names(db)))

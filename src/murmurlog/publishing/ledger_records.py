@@ -36,7 +36,7 @@ class Entry:
     keys: float | None = None
     distance: float | None = None
     pure: float | None = None
-    # Where the bundle was written, seen from the ledger's folder; None: not published, or a profile.
+    # Where the bundle was written, seen from the ledger's folder; None: not published.
     bundle: str | None = None
     checksum: str | None = None  # the SHA-256 of the bundle's list of checksums
     series: str | None = None  # this and the next two: of a release of a series

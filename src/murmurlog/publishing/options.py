@@ -33,6 +33,7 @@ def chosen_options(
         del given["count"]
     check_options(mechanisms, given)
     declared = declared_options()
+    given = {n: declared[n][0].fit(v) if n in declared else v for n, v in given.items()}
     for text in mechanisms if letters else (name for name in mechanisms if name not in MECHANISMS):
         own = [n for n in given if n in named(text).option_names() and not _needed(n, declared)]
         if letters and "map" in own:  # it selects the mechanism whose letters these are

@@ -4,7 +4,7 @@ import json
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,9 @@ from murmurlog.bundle.keys import check_url_level
 from murmurlog.bundle.write import check_target
 from murmurlog.counting.bound import choose_way
 from murmurlog.counting.items import check
-from murmurlog.errors import DiskError, EngineError, Refused, UsageError
-from murmurlog.logs.addresses import mask
+from murmurlog.errors import DiskError, Refused, UsageError
 from murmurlog.logs.reading import Reading
 from murmurlog.logs.source import Source
-from murmurlog.logs.state import TABLES as STATE_TABLES
-from murmurlog.logs.state import UNITS as STATE_UNITS
-from murmurlog.logs.state import State
 from murmurlog.mechanisms import Asked, View, named
 from murmurlog.privacy import Guarantee, Loss, join_losses
 from murmurlog.publishing.booking import open_ledger, part_of_cap, unit_columns
@@ -35,17 +31,16 @@ from murmurlog.publishing.options import bounds_of, chosen_options, prepare_opti
 from murmurlog.publishing.plan import (
     MECHANISM,
     Plan,
+    check_budget_kept,
     distance_of,
     losses_of,
     mechanisms_for,
     plan_tables,
     usual_mechanism,
 )
-from murmurlog.publishing.remote_target import Landing
 from murmurlog.publishing.request import ReleaseRequest
 from murmurlog.publishing.spending import Spending, publication
-from murmurlog.publishing.store_target import StoreLanding
-from murmurlog.publishing.target import Place
+from murmurlog.publishing.target import Place, local_path
 from murmurlog.publishing.windows import Windows, find_windows
 
 
@@ -55,7 +50,7 @@ class Prepared:
 
     request: ReleaseRequest
     place: Place
-    target: Path | str
+    target: Path
     source: Source
     reading: Reading
     view: View
@@ -66,9 +61,6 @@ class Prepared:
     release_id: str
     earlier: Earlier  # what the source published before and this release counts again
     windows: Windows
-    state: State | None = None
-    # Whether a bundle was put to a URI; None while it is being put there, and if nobody can say.
-    sent: list[bool | None] = field(default_factory=list)
 
     def spending(self) -> Spending:
         """What to look at if the release is stopped."""
@@ -78,39 +70,23 @@ class Prepared:
         )  # fmt: skip
 
     @contextmanager
-    def sending(self, far: Landing | StoreLanding) -> Iterator[None]:
-        """Around the copying to a URI. If it does not come to its end, the target itself is asked."""
-        try:
-            self.sent[:] = [None]
-            yield
-        except BaseException:
-            self.sent[:] = [far.is_there()]
-            raise
-        self.sent[:] = [True]
-
-    @contextmanager
     def booked(self) -> Iterator[Callable[[str], None]]:
         """Around the writing of a bundle. The block commits the booking before the bundle appears."""
-        target = self.target
-        place = "" if isinstance(target, Path) else mask(target)
-        if isinstance(target, Path) and self.book:
-            place = self.book.seen_from(target)
+        place = self.book.seen_from(self.target) if self.book else ""
         try:
             with committing(self.book, self.release_id, published=self._published) as commit:
                 yield lambda checksum: commit(bundle=place, checksum=checksum)
-        except (OSError, UsageError, EngineError) as error:
+        except (OSError, UsageError) as error:
             spent = f"; its budget stays booked as {self.release_id}" if self.book else ""
             why = error.strerror if isinstance(error, OSError) else error
             public = publication(self._published(), "it")
             raise DiskError(
-                f"the bundle could not be written to {mask(str(target))!r} ({why}); {public}{spent}. "
-                f"{_remedy(target)} or choose another --out, and release again."
+                f"the bundle could not be written to {str(self.target)!r} ({why}); {public}{spent}. "
+                "Free some room or choose another --out, and release again."
             ) from error
 
-    def _published(self) -> bool | None:
-        """Whether the bundle at the target is the one of this release; None: nobody can say."""
-        if not isinstance(self.target, Path):
-            return self.sent[0] if self.sent else False
+    def _published(self) -> bool:
+        """Whether the bundle at the target is the one of this release."""
         with suppress(OSError, ValueError):
             stated = json.loads((self.target / CERTIFICATE).read_text(encoding="utf-8"))
             return bool(stated["release_id"] == self.release_id)
@@ -162,11 +138,10 @@ def prepare(request: ReleaseRequest, copies: ExitStack, say: Callable[[str], Non
     """Finds the source, plans the tables and checks all that can fail before a row is read."""
     budget, content, read = request.budget, request.content, request.read
     place = Place(running=request.running)
-    target = place.target(request.out)
+    target = local_path(request.out)
     _check_statements(request)
     check_url_level(read.url)
-    if isinstance(target, Path):
-        check_target(target)
+    check_target(target)
     found = place.find(request.source, read, copies, rows=not request.dry_run, say=say)
     mechanism = content.mechanism or usual_mechanism(noise=content.noise, letters=content.letters)
     kinds = _tables(content.tables, found, mechanism)
@@ -202,7 +177,7 @@ def prepare(request: ReleaseRequest, copies: ExitStack, say: Callable[[str], Non
         neighbours=budget.neighbours, reading=reading, say=say,
     )  # fmt: skip
     chosen = earlier.outside(chosen)
-    windows = find_windows(content, read, by_table, source=found, unit=budget.unit)
+    windows = find_windows(content, read, by_table, source=found)
     plans, total = plan_tables(
         kinds,
         mechanism=mechanism,
@@ -235,7 +210,7 @@ def prepare(request: ReleaseRequest, copies: ExitStack, say: Callable[[str], Non
         request=request, place=place, target=target, source=found, reading=reading, view=view,
         plans=plans, total=total, book=book, account=account,
         release_id=secrets.token_hex(16), earlier=earlier,
-        windows=windows, state=_state(request, by_table, reading),
+        windows=windows,
     )  # fmt: skip
     prepared.check_booking()
     return prepared
@@ -247,7 +222,7 @@ def _check_statements(request: ReleaseRequest) -> None:
     if unknown := sorted(set(stated.about or {}) - set(ABOUT)):
         raise UsageError(f"--about has no {', '.join(unknown)}: use {', '.join(ABOUT)}")
     check_lines(
-        stated.about, stated.unprotected, stated.planned_by, request.booking.source_name,
+        stated.about, stated.unprotected, request.booking.source_name,
         request.read.where, names=request.content.by,
     )  # fmt: skip
 
@@ -258,46 +233,16 @@ def _check_claims(
     """Refuses guarantees that say nothing, unless the owner accepts that."""
     budget, content = request.budget, request.content
     check_guarantee(total, ", ".join(names), budget.accept_no_guarantee)
+    check_budget_kept(total, budget.epsilon, budget.delta)
     if total.notion == "pdp":
-        check_pdp(plans, budget.users, content.set_only or content.consistent)
+        check_pdp(plans, budget.users, content.set_only)
     composing = [name for name, each in plans.items() if each.mechanism.composes]
     if composing and request.read.keys == "canonical":
         raise UsageError(
             f"the {composing[0]} table is composed of published keywords, which need not make canonical "
             "keys: leave --keys canonical out"
         )
-    if content.consistent and total.notion == "none":
-        raise UsageError("--consistent is for noisy counts, and these are exact: leave it out")
     check_delta(total, budget.delta, budget.users, budget.accept_delta)
-
-
-def _remedy(target: Path | str) -> str:
-    return "Free some room" if isinstance(target, Path) else "Repair the connection"
-
-
-def _state(
-    request: ReleaseRequest, mechanisms: Mapping[str, str], reading: Reading
-) -> State | None:
-    """The state to release from; raises where its distinct rows would not make the same tables."""
-    if (folder := request.content.state) is None:
-        return None
-    unfit = (
-        {f"the {kind} table": kind not in STATE_TABLES for kind in mechanisms}
-        | {f"--mechanism {name}": not named(name).takes_windows for name in mechanisms.values()}
-        | {
-            f"--unit {request.budget.unit}": request.budget.unit not in STATE_UNITS,
-            "--by": bool(request.content.by),
-            "--since": bool(reading.since),
-            "--until": bool(reading.until),
-            "--engine spark": request.running.engine != "duckdb",
-        }
-    )
-    if found := [what for what, given in unfit.items() if given]:
-        raise UsageError(
-            f"--state keeps the distinct queries and clicks of each user and day, from which {found[0]} cannot "
-            "be applied: leave one of the two out. Windows are given by --select-from and --count-from"
-        )
-    return State(folder, reading)
 
 
 def _tables(

@@ -114,8 +114,7 @@ class Proposal:
             booking = {"ledger": str(said.ledger), "source": said.source_name}
         about = {"about": said.about} if said.about else {}
         sections = {"release": {**release, **booking, **read, **about}}
-        sections["profile"] = {**booking, **read}
-        sections |= {name: dict(read) for name in READERS if name != "profile"}
+        sections |= {name: dict(read) for name in READERS}
         if said.ledger is not None:
             sections["ledger"] = {"ledger": str(said.ledger)}
         return {name: section for name, section in sections.items() if section}

@@ -21,10 +21,8 @@ from murmurlog.bundle.certificate import (
     Certificate,
     TableClaim,
 )
-from murmurlog.bundle.files import SUMS, checksum_of
 from murmurlog.bundle.schema import count_of
 from murmurlog.bundle.write import publish
-from murmurlog.logs.addresses import mask
 from murmurlog.logs.engines.protocol import Engine
 from murmurlog.logs.inputs import LogSource
 from murmurlog.logs.log import Log
@@ -49,7 +47,7 @@ class Outcome:
     guarantee: Guarantee
     plans: Mapping[str, Plan]
     rows: Mapping[str, int]
-    out: Path | str  # the URI of what only Spark reaches
+    out: Path
     release_id: str
     booked: bool
     broken: Mapping[str, int]  # for the owner's eyes
@@ -76,7 +74,7 @@ class Outcome:
                 }
                 for name, plan in self.plans.items()
             },
-            "out": mask(str(self.out)) if self.rows else None,
+            "out": str(self.out) if self.rows else None,
             "release_id": self.release_id if self.rows else None,
             "booked": self.booked,
             "verdict": None if self.verdict is None else self.verdict.as_json(),
@@ -138,26 +136,16 @@ def _carry_out(
 def _make(asked: Prepared, entropy: Entropy, say: Callable[[str], None]) -> Outcome:
     """Reads, counts, books, draws and writes what was prepared."""
     request = asked.request
-    reading, target = asked.reading, asked.target
-    with asked.place.connect() as running, asked.place.landing(running, target) as far:
+    with asked.place.connect() as running:
         log, dropped = _read(asked, running, say)
         made = make(
-            asked.plans, log, asked.view, reading, entropy=entropy,
-            set_only=request.content.set_only, consistent=request.content.consistent,
-            reserve=asked.reserve, say=say,
+            asked.plans, log, asked.view, asked.reading, entropy=entropy,
+            set_only=request.content.set_only, reserve=asked.reserve, say=say,
         )  # fmt: skip
         certificate = _certificate(asked, made, engine=running, entropy=entropy)
-        if far:
-            say("writing the bundle")
-            with asked.booked() as commit:
-                publish(far.made, tables=made.tables, certificate=certificate)
-                commit(checksum_of(far.made))
-                with asked.sending(far):
-                    far.put(last=SUMS)
-    if isinstance(target, Path):
-        say("writing the bundle")
-        with asked.booked() as commit:
-            publish(target, tables=made.tables, certificate=certificate, ready=commit)
+    say("writing the bundle")
+    with asked.booked() as commit:
+        publish(asked.target, tables=made.tables, certificate=certificate, ready=commit)
     return _outcome(
         asked,
         rows={kind: table.num_rows for kind, table in made.tables.items()},
@@ -172,21 +160,11 @@ def _make(asked: Prepared, entropy: Entropy, say: Callable[[str], None]) -> Outc
 def _read(
     asked: Prepared, engine: Engine, say: Callable[[str], None]
 ) -> tuple[Log, Mapping[str, int]]:
-    """The rows to release, and how many of the source were dropped, by reason.
-
-    With a state the source's rows are added to it, and the rows are all that the windows reach there.
-    """
-    found, reading, state = asked.source, asked.reading, asked.state
+    """The rows to release, and how many of the source were dropped, by reason."""
+    found = asked.source
     urls = "url" in found.columns and not {"click", "log", "left_out"}.isdisjoint(asked.plans)
-    if state is None:
-        log = reading.read(found, engine=engine, urls=urls, say=say)
-        return log, {**log.broken, **log.screened}
-    log = reading.read(found, engine=engine, urls="url" in found.columns, say=say)
-    dropped = {**log.broken, **log.screened}
-    say("keeping clean rows")
-    state.add(log)
-    del log  # so that both are not in memory at once
-    return state.log(since=asked.windows.first_day, engine=engine, urls=urls, say=say), dropped
+    log = asked.reading.read(found, engine=engine, urls=urls, say=say)
+    return log, {**log.broken, **log.screened}
 
 
 def _outcome(asked: Prepared, **made: Any) -> Outcome:
@@ -228,8 +206,7 @@ def _certificate(asked: Prepared, made: Made, *, engine: Engine, entropy: Entrop
                 "format_from": found.settled["format"],
                 "columns_from": found.settled["columns"],
             },
-            # Of what is protected, too, where that is a session.
-            "gap": view.gap if {"pair", "session"} & {view.unit, *plans} else None,
+            "gap": view.gap if {"pair", "session"} & {*plans} else None,
             "set_size": view.set_size if "itemset" in plans else None,
             "consecutive": view.consecutive if "itemset" in plans else None,
             **(asked.windows.stated or {}),
@@ -243,9 +220,7 @@ def _certificate(asked: Prepared, made: Made, *, engine: Engine, entropy: Entrop
         by=asked.reading.by,
         declared_users=asked.request.budget.users,
         unprotected=tuple(stated.unprotected),
-        consistent=asked.request.content.consistent,
         after=asked.earlier.as_json(),
-        planned_by=stated.planned_by,
         booked=None
         if account is None
         else state_booking(account, asked.total, loss=asked.loss, distance=asked.distance),

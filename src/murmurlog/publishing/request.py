@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from murmurlog.bundle.decimals import integer
 from murmurlog.bundle.options import (
     GAP,
+    Group,
     Option,
     read_bounds,
     read_number,
@@ -24,7 +25,6 @@ from murmurlog.bundle.options import (
     read_span,
     split_keywords,
 )
-from murmurlog.errors import UsageError
 from murmurlog.logs.inputs import LogSource
 from murmurlog.logs.options import ReadOptions
 from murmurlog.publishing.series_periods import Step
@@ -49,7 +49,7 @@ def read_by(text: str) -> tuple[str, list[str]]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Privacy:
+class Privacy(Group):
     """Budget and unit of privacy."""
 
     epsilon: Annotated[
@@ -101,7 +101,7 @@ class Budget(Privacy):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
+class Choice(Group):
     """Tables and mechanisms."""
 
     mechanism: Annotated[
@@ -147,10 +147,6 @@ class Content(Choice):
         str | None,
         Option(help="first (by time) or random. Default first if there are times."),
     ] = None
-    consistent: Annotated[
-        bool,
-        Option(help="Counts that go together; the drawn ones stay beside them.", switch=True),
-    ] = False
     gap: Annotated[
         float,
         Option(help="A pause that ends a session: 90s, 30m, 1h. Default 30m.", read=read_span),
@@ -162,6 +158,7 @@ class Content(Choice):
     after: Annotated[
         Sequence[str | Path],
         Option(
+            kind=Sequence[str | Path] | str | Path,
             help="rounds: count published keys of this bundle again; ledger: of all bundles.",
             read=tuple,
             repeated=True,
@@ -176,28 +173,20 @@ class Content(Choice):
         str | None,
         Option(help="rounds: count in rows from this day on, or all. Default all."),
     ] = None
-    state: Annotated[
-        str | Path | None,
-        Option(
-            help="rounds: keep clean rows in this folder, and release from all kept there.",
-            read=Path,
-        ),
-    ] = None
     by: Annotated[
         tuple[str, Sequence[str]] | None,
         Option(help="A column with public values in the key: country=DE,FR,IT.", read=read_by),
     ] = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         given = self.after or ()
         several = (given,) if isinstance(given, str | Path) else tuple(given)  # in Python, also one
         object.__setattr__(self, "after", several)
-        if self.consistent and self.set_only:
-            raise UsageError("--consistent is about counts, and --set-only publishes none")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Booking:
+class Booking(Group):
     """Ledger."""
 
     ledger: Annotated[str | Path | None, Option(help="The ledger file.", read=Path)] = None
@@ -222,7 +211,7 @@ class Booking:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Running:
+class Running(Group):
     """Engine."""
 
     engine: Annotated[str, Option(help="Where it runs: duckdb or spark.")] = "duckdb"
@@ -232,7 +221,7 @@ class Running:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Statements:
+class Statements(Group):
     """Statements for the certificate and the cards."""
 
     about: Annotated[
@@ -253,9 +242,6 @@ class Statements:
             variable=False,
         ),
     ] = ()
-    planned_by: Annotated[
-        str | None, Option(help="The private profile by which parameters were chosen.")
-    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)

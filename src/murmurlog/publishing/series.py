@@ -21,12 +21,10 @@ from typing import Any
 from murmurlog.bundle.files import checksum_of, stated_sums, sums
 from murmurlog.bundle.keys import normalise
 from murmurlog.bundle.read import read_certificate
-from murmurlog.bundle.scratch import abandoned, scratch, sweep
+from murmurlog.bundle.scratch import abandoned, make_folders, scratch, sweep
 from murmurlog.bundle.write import put_in_place
 from murmurlog.errors import BundleError, InputError, MurmurlogError, Refused, UsageError
-from murmurlog.logs.reading import Reading
 from murmurlog.logs.source import files_at
-from murmurlog.logs.state import State
 from murmurlog.privacy.sampler import Entropy
 from murmurlog.publishing.ledger import Ledger
 from murmurlog.publishing.ledger_filter import left_in_words
@@ -275,7 +273,7 @@ def _release(
     say: Callable[[str], None],
 ) -> Outcome:
     """Releases one period and records that its bundle is in its place."""
-    opened.spec.bundle(period).parent.mkdir(parents=True, exist_ok=True)
+    make_folders(opened.spec.bundle(period).parent)
     try:
         with _source(opened.spec, period) as source:
             request = _request(opened, period, source, again, say)
@@ -293,10 +291,6 @@ def _release(
             f"{period.next}. To spend another part on it: murmurlog series run SPEC --again {period}"
         ) from error
     opened.book.place(outcome.release_id)
-    if opened.spec.select != ALL and request.content.state is not None:
-        # Rows that no later period reads are not kept.
-        state = State(request.content.state, Reading.of(request.read))
-        state.drop_before(opened.spec.window(period.next)[0].start.isoformat())
     return outcome
 
 
@@ -308,7 +302,7 @@ def _request(
     keywords = dict(spec.release)
     if spec.after:
         keywords["after"] = _earlier(opened, say)
-    if spec.select != OWN or _has_state(spec):
+    if spec.select != OWN:
         start = spec.window(period)[0].start.isoformat()
         keywords |= {
             "select_from": "all" if spec.select == ALL else start,
@@ -346,11 +340,8 @@ def _earlier(opened: _Opened, say: Callable[[str], None]) -> list[Path]:
 
 @contextmanager
 def _source(spec: Spec, period: Period) -> Iterator[str]:
-    """The log of a release: of one period, or a folder with links to the logs of several.
-
-    A state has the rows of earlier periods.
-    """
-    window = [period] if _has_state(spec) else spec.window(period)
+    """The log of a release: of one period, or a folder with links to the logs of several."""
+    window = spec.window(period)
     if len(window) == 1:
         yield period.fill(spec.logs)
         return
@@ -367,10 +358,6 @@ def _source(spec: Spec, period: Period) -> Iterator[str]:
             for number, file in enumerate(files):
                 (logs / f"{each}-{number}-{file.name}").symlink_to(file.absolute())
         yield str(logs)
-
-
-def _has_state(spec: Spec) -> bool:
-    return spec.release.get("state") is not None
 
 
 def _logs(spec: Spec, period: Period) -> list[Path]:

@@ -298,7 +298,10 @@ def spec_of(said: SeriesOptions, *, now: datetime | None = None) -> Spec:
 def write_spec(spec: Spec, path: Path) -> None:
     """Writes a series as a file with comments, which must not exist."""
     check_spec_target(path)
-    with path.open("x", encoding="utf-8") as file:
+    # 644 at most, whatever the umask is: whoever writes this file decides what is published.
+    with os.fdopen(
+        os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644), "w", encoding="utf-8"
+    ) as file:
         file.write(as_toml(spec))
         file.flush()
         os.fsync(file.fileno())

@@ -16,22 +16,21 @@ from murmurlog.publishing.ledger import Ledger
 class Spending:
     """A release that was begun.
 
-    `published` tells whether its output is there, or returns None if that cannot be known; without the
-    function there is no output.
+    `published` tells whether its output is there.
     """
 
     book: Ledger | None
     release_id: str
     out: str
-    published: Callable[[], bool | None] | None
+    published: Callable[[], bool]
 
     def sentence(self) -> str:
         """What is booked and published; a booking without its output is marked as not published."""
-        there = None if self.published is None else self.published()
-        public = "" if self.published is None else f"; {publication(there, self.out)}"
+        there = self.published()
+        public = f"; {publication(there, self.out)}"
         try:
             entry = self.book.find(self.release_id) if self.book else None
-            if entry and self.book and there is False and entry.state == "committed":
+            if entry and self.book and not there and entry.state == "committed":
                 self.book.reopen(self.release_id)
         except MurmurlogError as error:
             return (
@@ -45,10 +44,8 @@ class Spending:
         )
 
 
-def publication(there: bool | None, out: str) -> str:
+def publication(there: bool, out: str) -> str:
     """Whether the output is there, in words."""
-    if there is None:
-        return f"{out} may have been published, which could not be checked: look there"
     return f"{out} was published" if there else "nothing was published"
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from murmurlog.bundle.consistency import reconciled
 from murmurlog.bundle.schema import (
     AT_LEAST,
     count_of,
@@ -14,7 +13,6 @@ from murmurlog.bundle.schema import (
     keys_schema,
     named_as,
     notes_of,
-    tied,
     with_intervals,
 )
 from murmurlog.logs.log import Log
@@ -43,7 +41,6 @@ def make(
     *,
     entropy: Entropy,
     set_only: bool = False,
-    consistent: bool = False,
     reserve: Callable[[], Account | None] = lambda: None,
     say: Callable[[str], None] = lambda _: None,
 ) -> Made:
@@ -58,14 +55,6 @@ def make(
     drawn = {kind: with_intervals(table) for kind, table in drawn.items()}
     for mechanism in dict.fromkeys(type(plan.mechanism) for plan in plans.values()):
         drawn = mechanism.finish(drawn)
-    if consistent:
-        drawn |= reconciled(
-            {
-                kind: table
-                for kind, table in drawn.items()
-                if tied(kind, count_of(table), plans[kind].mechanism.parameters())
-            }
-        )
     if set_only:
         drawn = {kind: rows.select(list(keys_of(kind, view.by))) for kind, rows in drawn.items()}
     tables = {kind: named_as(table, reading.by) for kind, table in drawn.items()}

@@ -4,15 +4,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import cast
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 from murmurlog.errors import EngineError, UsageError, did_you_mean
-from murmurlog.logs.addresses import STORES, mask, scheme_of
+from murmurlog.logs.addresses import mask
 from murmurlog.logs.engines.duckdb import check_memory, connect
 from murmurlog.logs.engines.protocol import Engine
-from murmurlog.logs.engines.spark import SparkEngine, check_settings, is_uri
+from murmurlog.logs.engines.spark import check_settings, is_uri
 from murmurlog.logs.engines.spark import connect as connect_spark
 from murmurlog.logs.inputs import LogSource, is_table, local_source, name_of
 from murmurlog.logs.options import SourceOptions
@@ -22,12 +19,20 @@ from murmurlog.logs.spark_rows import find_at
 from murmurlog.logs.standard_input import on_disk
 from murmurlog.mechanisms import MECHANISMS
 from murmurlog.publishing.plan import Plan
-from murmurlog.publishing.remote_target import Landing, landing
 from murmurlog.publishing.request import Running
-from murmurlog.publishing.store_target import StoreLanding, check_address, store_landing
 
 # What is made on Spark without holding every item in this process.
 SPARK_TABLES = ("keyword", "query", "pair", "click")
+
+
+def local_path(out: str | Path) -> Path:
+    """The path of a bundle; raises for an address, to which nothing is written."""
+    if isinstance(out, str) and is_uri(out):
+        raise UsageError(
+            f"--out {mask(out)!r} is an address: a bundle is written to a folder of this machine. Name one, "
+            "and copy the finished bundle with the tools of the store"
+        )
+    return Path(out)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,20 +85,6 @@ class Place:
         with connect_spark(master=asked.master, scratch_at=asked.scratch, test=False) as engine:
             return find_at(source, read, engine=engine)
 
-    def target(self, out: str | Path) -> Path | str:
-        """Where a bundle goes: a path of this machine, a URI that Spark reaches, or that of a store."""
-        if isinstance(out, Path) or not is_uri(out):
-            return Path(out)
-        if self.running.engine != "spark":
-            if scheme_of(out) in STORES:
-                check_address(out)
-                return out
-            raise UsageError(
-                f"--out {mask(out)!r} is reached by Spark only: name a path of this machine or "
-                f"{'://, '.join(STORES)}://, or use --engine spark"
-            )
-        return out if urlsplit(out).scheme != "file" else Path(url2pathname(urlsplit(out).path))
-
     def check(self, plans: Mapping[str, Plan]) -> None:
         """Raises if a table cannot be made there."""
         for kind, each in plans.items():
@@ -107,20 +98,6 @@ class Place:
                 f"a {kind} table by {made.name} is not made on Spark, which makes "
                 f"{', '.join(SPARK_TABLES)} by {', '.join(able)}: use --engine duckdb"
             )
-
-    @contextmanager
-    def landing(
-        self, engine: Engine, target: Path | str
-    ) -> Iterator[Landing | StoreLanding | None]:
-        """What takes a bundle to a URI; None for a path of this machine."""
-        if isinstance(target, Path):
-            yield None
-        elif self.running.engine == "duckdb":
-            with store_landing(target) as store:
-                yield store
-        else:
-            with landing(cast(SparkEngine, engine), target) as found:
-                yield found
 
     @contextmanager
     def connect(self) -> Iterator[Engine]:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from murmurlog.bundle.certificate import ALL
-from murmurlog.counting.holdings import PERIODS
 from murmurlog.errors import InputError, UsageError
 from murmurlog.logs.log import moment_of
 from murmurlog.logs.options import ReadOptions
@@ -26,13 +25,6 @@ class Windows:
     count_from: datetime | None = None
     stated: Mapping[str, str] | None = None  # as the owner wrote them; None if there are no windows
 
-    @property
-    def first_day(self) -> str | None:
-        """The first day from which rows are read; None: all rows."""
-        if self.select_from is None or self.count_from is None:
-            return None
-        return min(self.select_from, self.count_from).date().isoformat()
-
 
 def find_windows(
     content: Content,
@@ -40,7 +32,6 @@ def find_windows(
     mechanisms: Mapping[str, str],
     *,
     source: Source,
-    unit: str,
 ) -> Windows:
     """The windows that the owner chose; raises where they cannot be used. Reads no row."""
     given = {"select_from": content.select_from, "count_from": content.count_from}
@@ -51,7 +42,7 @@ def find_windows(
         flag = "--" + name.replace("_", "-")
         moments[name] = _moment(flag, text, read, source)
         if text is not None:
-            _check(flag, content, mechanisms, unit)
+            _check(flag, mechanisms)
     if content.set_only and content.count_from:
         raise UsageError("--count-from is about counts, and --set-only publishes none")
     if moments["select_from"] != moments["count_from"] and content.consecutive:
@@ -78,11 +69,6 @@ def _moment(flag: str, text: str | None, read: ReadOptions, source: Source) -> d
     return start
 
 
-def _check(flag: str, content: Content, mechanisms: Mapping[str, str], unit: str) -> None:
+def _check(flag: str, mechanisms: Mapping[str, str]) -> None:
     if other := [name for name in mechanisms.values() if not named(name).takes_windows]:
         raise UsageError(f"{flag} is for rounds, not for {other[0]}: use --since, or leave it out")
-    if unit not in ("user", *PERIODS):
-        # Of what a session is, other rows have a say: it could differ between windows.
-        raise UsageError(
-            f"{flag} does not go with --unit {unit}: use user, {', '.join(PERIODS)}, or --since"
-        )

@@ -1,13 +1,12 @@
 """The web application: routes, error pages and the guard in front of them.
 
-`make` takes the bundles and two functions from rooms that this room may not import: one plans, one
-verifies. No address maps to a file: styles and scripts are read at start.
+`make` takes the bundles and a function from a room that this room may not import: it verifies. No address maps to a file: styles and scripts are read at start.
 """
 
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache, lru_cache, partial
+from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,6 @@ from murmurlog.errors import MurmurlogError
 from murmurlog.web import template_helpers, views
 from murmurlog.web.bundles import Shelf
 from murmurlog.web.guard import Guard, Hosts
-from murmurlog.web.plan import Planned, Planner, Setting, TradeOff
 
 STATIC = {
     "page.js": "text/javascript; charset=utf-8",
@@ -61,29 +59,21 @@ class Context:
     """The state that all views share."""
 
     shelf: Shelf
-    trade_off: TradeOff
-    planner: Planner
     verifier: Verifier
     templates: Environment
-    _planning: threading.Lock = field(default_factory=threading.Lock)
     _verifying: threading.Lock = field(default_factory=threading.Lock)
     _reports: dict[Path, tuple[Stamp, Mapping[str, Any]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._planned = lru_cache(maxsize=1024)(self.planner)
-        self._checks, self._plans, self._others = map(CapacityLimiter, (CHECKS, PLANS, OTHERS))
+        limiters = map(CapacityLimiter, (CHECKS, COMPARISONS, OTHERS))
+        self._checks, self._comparisons, self._others = limiters
 
     def limiter(self, request: Request) -> CapacityLimiter:
         """The limiter on concurrent requests of this kind."""
         path, check = request.url.path, request.query_params.get("check")
         if path == "/verify" or (path == "/privacy" and check == "now"):
             return self._checks
-        return self._plans if path in PLANNING else self._others
-
-    def plan_for(self, setting: Setting) -> Planned:
-        """The plan for a setting; plans are made one at a time and cached."""
-        with self._planning:
-            return self._planned(setting)
+        return self._comparisons if path in COMPARING else self._others
 
     def verify(self, path: Path) -> Mapping[str, Any]:
         """The verification report on a bundle; cached until a file of the bundle changes."""
@@ -101,12 +91,10 @@ class Context:
         )
 
 
-def make(shelf: Shelf, *, planner: Planner, verifier: Verifier, hosts: Hosts) -> Guard:
+def make(shelf: Shelf, *, verifier: Verifier, hosts: Hosts) -> Guard:
     """The application behind its guard."""
     context = Context(
         shelf=shelf,
-        trade_off=TradeOff.built_in(),
-        planner=planner,
         verifier=verifier,
         templates=_templates(),
     )
@@ -126,7 +114,6 @@ HANDLERS: dict[str, Handler] = {
     "/top.csv": partial(views.table_file, kind="csv"),
     "/top.tsv": partial(views.table_file, kind="tsv"),
     "/privacy": views.privacy,
-    "/plan": views.plan,
     "/compare": views.compare,
     "/complete": views.complete,
     "/verify": views.verify,
@@ -134,8 +121,8 @@ HANDLERS: dict[str, Handler] = {
 
 
 # Concurrent requests of each kind. Checks take long and must not delay others.
-CHECKS, PLANS, OTHERS = 2, 2, 8
-PLANNING = ("/plan", "/compare")
+CHECKS, COMPARISONS, OTHERS = 2, 2, 8
+COMPARING = ("/compare",)
 FOR_SCRIPT = ("/complete", "/verify")  # answered as JSON, errors too
 
 

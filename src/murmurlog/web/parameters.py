@@ -1,6 +1,5 @@
 """Parses and checks the parameters of a request; a wrong value raises an error, never a guess."""
 
-import math
 from collections.abc import Callable, Sequence
 
 from starlette.exceptions import HTTPException
@@ -75,21 +74,6 @@ def integer(request: Request, name: str, usual: int, *, least: int, most: int) -
     if not least <= int(digits) <= most:
         raise bad_request(f"{name} must lie between {least} and {most:,}, not {int(digits):,}")
     return int(digits)
-
-
-def number(request: Request, name: str, usual: float, *, least: float, most: float) -> float:
-    given = request.query_params.get(name)
-    if given in (None, ""):
-        return usual
-    try:
-        value = float(str(given)[:40])
-    except ValueError:
-        value = math.nan
-    if not least <= value <= most:
-        raise bad_request(
-            f"{name} must be a number from {least:g} to {most:g}, not {str(given)[:40]!r}"
-        )
-    return value
 
 
 def one_of(request: Request, name: str, usual: str, among: Sequence[str]) -> str:

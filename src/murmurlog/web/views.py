@@ -10,7 +10,6 @@ from murmurlog.web import parameters
 from murmurlog.web.bundles import Book
 from murmurlog.web.compare import Comparison, combined_cost, compare_tables, shared_tables
 from murmurlog.web.index import Ints
-from murmurlog.web.plan import WORDS, Setting, TradeOff, forecast_for
 from murmurlog.web.query_lookup import look_up
 from murmurlog.web.top_list import Row, list_page, list_request, rows_of, write_rows
 
@@ -98,52 +97,6 @@ def verify(request: Request, context: "Context") -> JSONResponse:
     """Every check of the bundle, run now."""
     book = parameters.book(request, context.shelf)
     return JSONResponse(dict(context.verify(book.path)))
-
-
-def plan(request: Request, context: "Context") -> Response:
-    book = parameters.book(request, context.shelf)
-    chosen = _setting(request, context.trade_off)
-    planned = context.plan_for(chosen)
-    forecast = forecast_for(book, chosen, context.trade_off)
-    pictures = context.trade_off.pictures(chosen, book)
-    part = parameters.one_of(request, "part", "all", ("all", "outcome")) == "outcome"
-    return context.render(
-        request,
-        "outcome.html" if part else "plan.html",
-        book=book,
-        chosen=chosen,
-        planned=planned,
-        trade_off=context.trade_off,
-        forecast=forecast,
-        pictures=[Markup(svg) for svg in pictures],
-        words=WORDS,
-    )
-
-
-def _setting(request: Request, trade_off: TradeOff) -> Setting:
-    """The setting of the sliders, each by value or by step."""
-    usual = Setting.usual()
-    mechanism = parameters.one_of(request, "mechanism", usual.mechanism, trade_off.mechanisms)
-    bounds = trade_off.bounds[mechanism]
-    usual_bound = usual.per_user if usual.per_user in bounds else bounds[-2]
-    return Setting(
-        mechanism=mechanism,
-        epsilon=_step(request, "epsilon", usual.epsilon, trade_off.epsilons),
-        delta=_step(request, "delta", usual.delta, trade_off.deltas),
-        per_user=int(_step(request, "per_user", usual_bound, bounds)),
-    )
-
-
-def _step(request: Request, name: str, usual: float, steps: Any) -> float:
-    """One of the steps: given by its value, or by its index as the parameter NAME_step."""
-    if f"{name}_step" in request.query_params:
-        step = parameters.integer(request, f"{name}_step", 0, least=0, most=len(steps) - 1)
-        return float(steps[step])
-    value = parameters.number(request, name, usual, least=min(steps), most=max(steps))
-    if value not in steps:
-        listed = ", ".join(f"{step:g}" for step in steps)
-        raise parameters.bad_request(f"{name} must be one of {listed}, not {value:g}")
-    return value
 
 
 def compare(request: Request, context: "Context") -> Response:

@@ -481,16 +481,22 @@ def test_what_does_not_go_with_spark_is_refused_before_it_starts(tmp_path):
         release(log, out=tmp_path / "b", master="local[1]")
     with pytest.raises(EngineError, match="log table by synthetic is not made on Spark"):
         release(log, **spark, mechanism="synthetic")
-    with pytest.raises(UsageError, match="'hdfs://x/y' is reached by Spark only"):
-        release(log, out="hdfs://x/y")
-    with pytest.raises(UsageError, match="'file:///x/y' is reached by Spark only"):
-        release(log, out="file:///x/y")
-    with pytest.raises(UsageError, match="exists: choose another folder"):
-        release(log, **spark | {"out": tmp_path.as_uri()})
+    with pytest.raises(UsageError, match="--out 'hdfs://x/y' is an address"):
+        release(log, **spark | {"out": "hdfs://x/y"})
     with pytest.raises(UsageError, match="--engine 'flink' is not known"):
         release(log, out=tmp_path / "b", engine="flink")
     check_settings(master="spark://x:1", scratch_at="hdfs://y/z", memory=None)
     check_settings(master="local[*]", scratch_at=None, memory=None)
+
+
+def test_a_driver_on_a_machine_of_the_cluster_is_refused(monkeypatch):
+    conf = {"spark.submit.deployMode": "cluster"}
+    context = SimpleNamespace(getConf=lambda: conf, master="yarn", addPyFile=pytest.fail)
+    session = SimpleNamespace(sparkContext=context)
+    monkeypatch.setattr(spark, "_session", lambda *_: (session, False))
+    refused = pytest.raises(UsageError, match="Submit with --deploy-mode client")
+    with refused, connect(scratch_at="hdfs://x/y"):
+        pass
 
 
 def test_missing_parts_are_named_with_what_to_do(monkeypatch):

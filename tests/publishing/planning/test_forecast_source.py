@@ -1,4 +1,4 @@
-"""The log that a forecast is based on: one of four, and what its use means."""
+"""The log that a forecast is based on: one of three, and what its use means."""
 
 import pytest
 
@@ -23,7 +23,7 @@ def test_a_forecast_has_one_log(keywords, message):
 
 def test_a_generated_log_protects_nobody_and_needs_nobody():
     log = ForecastSource(users=300).load()
-    assert (log.kind, log.unit, log.exact, log.private) == ("query", "user", False, None)
+    assert (log.kind, log.exact) == ("query", False)
     assert log.description == "a generated log, plain, 300 users"
 
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 BLOCK = 1 << 22  # bytes; cleaning a line takes up to forty times its size
 MOST_LINE = 1 << 30  # bytes; a text without line feeds can be a pool, too
+LEAST_FAKES = 1e-100  # quotients of it stay finite
 LIST_AT_MOST = 4  # sets up to this many times the held and drawn keys are listed as a whole
 
 
@@ -377,7 +378,14 @@ def least_threshold(*, scale: float, size: int, fakes: float) -> int:
 
     T >= b ln(N / (F (1 + a))): the chance of one is a^T / (1 + a).
     """
-    if not (fakes > 0 and math.isfinite(fakes)):
-        raise UsageError(f"the expected number of fakes must be positive, not {fakes!r}")
+    check_fakes(fakes)
     over = math.log(size) - math.log(fakes) - math.log1p(math.exp(-1 / scale))
     return max(1, math.ceil(scale * over - 1e-9))
+
+
+def check_fakes(fakes: float) -> None:
+    """Raises unless so few keys that nobody holds can be accepted, on average."""
+    if not LEAST_FAKES <= fakes < math.inf:
+        raise UsageError(
+            f"the expected number of fakes must be positive, at least {LEAST_FAKES:g}, not {fakes!r}"
+        )

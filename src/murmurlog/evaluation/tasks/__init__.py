@@ -12,7 +12,6 @@ from murmurlog.evaluation.tasks import (
     autocomplete,
     index_caching,
     keyword_generation,
-    next_label,
     query_classification,
     related_queries,
     session_search,
@@ -46,7 +45,6 @@ TASKS: dict[str, Task] = {
         _task("query-classification", query_classification.score, "labels", "url", held_out=True),
         _task("autocomplete", autocomplete.score, held_out=True),
         _task("related-queries", related_queries.score, held_out=True),
-        _task("next-label", next_label.score, "time", held_out=True),
     )
 }
 

@@ -344,6 +344,7 @@ def connect(
         session, own = _session(master, private)
         if own:
             stack.callback(session.stop)
+        _check_driver(session)
         check_settings(master=session.sparkContext.master, scratch_at=scratch_at, memory=None)
         folder = stack.enter_context(_folder(session, scratch_at, private))
         session.sparkContext.addPyFile(_package(private).as_uri())  # a URI indeed: # would end it
@@ -351,6 +352,15 @@ def connect(
         if test:
             engine.self_test()
         yield engine
+
+
+def _check_driver(session: Any) -> None:
+    """Raises if the disk of this process, and a bundle and a ledger on it, would be gone at its end."""
+    if session.sparkContext.getConf().get("spark.submit.deployMode", "client") == "cluster":
+        raise UsageError(
+            "spark.submit.deployMode is cluster: this process runs on a machine of the cluster, whose disk is "
+            "gone at its end, and the bundle and the ledger with it. Submit with --deploy-mode client"
+        )
 
 
 def _session(master: str | None, private: Path) -> tuple[Any, bool]:

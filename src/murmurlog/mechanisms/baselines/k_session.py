@@ -40,9 +40,7 @@ class KSession(AtLeast):
 
     def release(self, held: Held, /, *, entropy: Entropy) -> pa.Table:
         """(queries, users, users_stderr, reliable) of the sessions after editing."""
-        batches = held.engine.batches(held.table)
-        sessions = pa.Table.from_batches(batches, held.table.schema().to_pyarrow())
-        words, holders = _by_keywords(sessions)
+        words, holders = _by_keywords(held.table.to_pyarrow())
         published: dict[Words, set[str]] = {}
         for form, units in _edited(holders, self.k):
             published.setdefault(form, set()).update(units)

@@ -14,9 +14,10 @@ import mpmath
 import numpy as np
 from scipy.special import ndtri
 
+from murmurlog.counting.public_sets.sets import check_fakes
 from murmurlog.errors import UsageError
 from murmurlog.privacy.counts import GRID
-from murmurlog.privacy.rounds import Schedule
+from murmurlog.privacy.rounds import Schedule, check_thresholds
 from murmurlog.privacy.sampler import (
     Entropy,
     Integers,
@@ -45,6 +46,7 @@ class PoolKeys:
     def __post_init__(self) -> None:
         if not 1 <= self.size <= MOST_KEYS:
             raise UsageError(f"a pool has 1 to 2^40 keys, not {self.size}")
+        check_thresholds("TP", self.thresholds)
 
     def fakes(self, schedule: Schedule) -> float:
         """At most how many keys that nobody holds pass, on average."""
@@ -56,8 +58,7 @@ def pool_keys(schedule: Schedule, *, size: int, fakes: float, late: float) -> Po
 
     `late` of them in the last round, the others in equal parts.
     """
-    if not (fakes > 0 and math.isfinite(fakes)):
-        raise UsageError(f"the expected number of fakes must be positive, not {fakes!r}")
+    check_fakes(fakes)
     R = schedule.rounds
     parts = [1.0] if R == 1 else [(1 - late) / (R - 1)] * (R - 1) + [late]
     if size < 1 or max(parts) * fakes / size >= 0.5:

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from murmurlog.bundle.options import Option
 from murmurlog.bundle.schema import MORE, in_order, schema, with_notes
-from murmurlog.errors import InputError, UsageError
+from murmurlog.errors import InputError, Refused, UsageError
 from murmurlog.mechanisms.letters import check_letters, number
 from murmurlog.mechanisms.protocol import Mechanism, View, below_sampler
 from murmurlog.mechanisms.synthetic import users as invented
@@ -205,9 +205,7 @@ class Synthetic(Mechanism):
         elif epsilon is None:
             epsilon = self._epsilon(delta or 0.0, pure, at)
         if epsilon <= pure:
-            raise UsageError(
-                f"{self} costs epsilon {pure:.9g} per {unit} and more, not {epsilon:.9g}"
-            )
+            raise Refused(f"{self} costs epsilon {pure:.9g} per {unit} and more, not {epsilon:.9g}")
         return self._guarantee(epsilon, epsilon - pure, at)
 
     def _guarantee(self, epsilon: float, left: float, at: dict[str, Any]) -> Guarantee:

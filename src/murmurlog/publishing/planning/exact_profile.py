@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from murmurlog.bundle.canonical import CHOICES
 from murmurlog.bundle.options import split_keywords
@@ -17,31 +17,21 @@ from murmurlog.logs.options import ReadOptions
 from murmurlog.logs.screen import load
 from murmurlog.logs.source import find, guess
 
-if TYPE_CHECKING:
-    from murmurlog.publishing.planning.private_profile import Survey
-
 
 def profile(
     source: LogSource,
     *,
-    epsilon: float | None = None,
     memory: str | None = None,
     say: Callable[[str], None] = lambda _: None,
     **keywords: Any,
-) -> "dict[str, Any] | Survey":
-    """The profile of a log: exact and for the owner only, or with `epsilon` private.
+) -> dict[str, Any]:
+    """The exact profile of a log, for its owner only: what `look` counts, as a dictionary.
 
-    `keywords` are named as the flags of `murmurlog profile` are. Exact: rows, users, shape, columns,
-    rows that are broken or hit by the screen, and distinct items a user, as a dictionary (`look`).
-    Private: an outline under a guarantee, booked as a release is (`private_profile.survey`).
+    `keywords` are named as the flags of `murmurlog profile` are.
     """
-    if epsilon is not None:
-        from murmurlog.publishing.planning.private_profile import survey
-
-        return survey(source, epsilon=epsilon, memory=memory, say=say, **keywords)
     (read,), others = split_keywords(keywords, ReadOptions)
     if others:
-        raise UsageError(f"an exact profile has no option {', '.join(sorted(others))}")
+        raise UsageError(f"a profile has no option {', '.join(sorted(others))}")
     return look(source, ReadOptions(**read), memory=memory, say=say)
 
 

@@ -1,16 +1,12 @@
-"""The log that a forecast is based on: a profile, a public log, a generated one, or the log itself."""
+"""The log that a forecast is based on: a public log, a generated one, or the log itself."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from murmurlog.errors import UsageError
 from murmurlog.logs.inputs import LogSource, name_of
 from murmurlog.logs.options import SourceOptions
-from murmurlog.publishing.planning.outline import read_outline
-from murmurlog.publishing.planning.stand_in_log import StandInLog, of_file, of_outline, of_shape
-
-WIDE = 50  # items a unit; with fewer, a profile says little about rounds
+from murmurlog.publishing.planning.stand_in_log import StandInLog, of_file, of_shape
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,18 +16,13 @@ class ForecastLog:
     stand_in: StandInLog
     description: str
     kind: str
-    unit: str
     exact: bool  # the owner's log itself
-    reach: int | None = None  # the first items of a unit, whose popularity was measured
-    private: str | None = None  # names a private profile, whose cost adds to that of the release
-    note: str | None = None  # for the person who plans
 
 
 @dataclass(frozen=True, kw_only=True)
 class ForecastSource:
-    """Where to forecast from: at most one of the first four."""
+    """Where to forecast from: at most one of the first three."""
 
-    profile: Path | None = None
     public: LogSource | None = None
     like: str | None = None
     raw: LogSource | None = None
@@ -42,23 +33,21 @@ class ForecastSource:
     memory: str | None = None
 
     def __post_init__(self) -> None:
-        names = ("profile", "public", "like", "raw")
+        names = ("public", "like", "raw")
         given = [f"--{name}" for name in names if getattr(self, name) is not None]
         if len(given) > 1:
             raise UsageError(f"{' and '.join(given)} are two logs to forecast from: give one")
         if not given and self.users is None:
             raise UsageError(
-                "a forecast needs a log that is not secret: give --profile FILE (measured by "
-                "murmurlog profile --epsilon), --public FILE, or --users N for a generated log (--like "
-                "aol, zealous or plain). --raw FILE reads your own log, and that is not protected."
+                "a forecast needs a log that is not secret: give --users N for a generated log (--like "
+                "aol, zealous or plain), or --public FILE. --raw FILE reads your own log, and that is "
+                "not protected."
             )
         if self.like is not None and self.users is None:
             raise UsageError(f"--like {self.like} needs --users: how many users the log has, about")
 
     def load(self, say: Callable[[str], None] = lambda _: None) -> ForecastLog:
         """The log to forecast from."""
-        if self.profile:
-            return self._profile(self.profile, say)
         source = self.raw if self.public is None else self.public
         if source is not None:
             return self._file(source, say)
@@ -69,7 +58,6 @@ class ForecastSource:
             stand_in=of_shape(like, users=users, kind=kind, unit=self.unit),
             description=f"a generated log, {like}, {users} users",
             kind=kind,
-            unit=self.unit,
             exact=False,
         )
 
@@ -94,32 +82,5 @@ class ForecastSource:
             stand_in=stand_in,
             description=f"{what} {name}, {stand_in.units} {self.unit}s",
             kind=kind,
-            unit=self.unit,
             exact=self.public is None,
-        )
-
-    def _profile(self, path: Path, say: Callable[[str], None]) -> ForecastLog:
-        outline = read_outline(path)
-        if self.kind not in (None, outline.kind):
-            raise UsageError(f"{path.name} is of kind {outline.kind}, not {self.kind}")
-        if self.unit not in ("user", outline.unit):
-            raise UsageError(f"{path.name} is of unit {outline.unit}, not {self.unit}")
-        if self.users is not None:
-            raise UsageError("--users goes with --like and --public: a profile has its own number")
-        say("inventing a log with the measured outline")
-        note = (
-            f"this profile counts {outline.per_user} items a {outline.unit}; a profile with --per-user 50 "
-            "gives a better forecast for rounds"
-        )
-        cost = f", {outline.guarantee}; its cost adds to that of the release"
-        exact = ", which is exact: it is not protected"
-        return ForecastLog(
-            stand_in=of_outline(outline),
-            description=f"the profile {path.name}" + (cost if outline.private else exact),
-            kind=outline.kind,
-            unit=outline.unit,
-            exact=not outline.private,
-            reach=outline.per_user,
-            private=f"a private profile ({outline.guarantee})" if outline.private else None,
-            note=note if outline.per_user < WIDE else None,
         )

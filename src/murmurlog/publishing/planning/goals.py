@@ -1,4 +1,4 @@
-"""From a target to a plan: the least epsilon, and the mechanism, bound and split that reach it.
+"""From a target to a plan: the least epsilon, and the bound and split of a mechanism that reach it.
 
 All numbers come from simulations on a `StandInLog`; the log to be released is not read.
 """
@@ -29,10 +29,11 @@ SHARES: dict[str | None, tuple[float, ...]] = {
     "precision": (0.3, 0.5, 0.7),
 }
 # Flags of the release that are given, not chosen on a log.
-GIVEN = ("tables", "delta", "unit", "neighbours", "set-only")
+GIVEN = ("tables", "mechanism", "delta", "unit", "neighbours", "set-only")
 ROUNDS = (4, 6)
 # The default comes first: the coarse search uses it.
-ROUNDS_BOUNDS, THRESHOLD_BOUNDS, KOROLOVA_BOUNDS = (100, 300, 30), (3, 10, 30), (1, 2, 4, 8)
+ROUNDS_BOUNDS = (100, 300, 30)
+BOUNDS = {"threshold": (3, 10, 30), "korolova": (1, 2, 4, 8)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,10 +72,9 @@ class Terms:
     unit: str = "user"
     neighbours: str = "add-remove"
     set_only: bool = False
-    mechanism: str | None = None
+    mechanism: str = "rounds"
     per_user: int | None = None
     options: Mapping[str, Any] = field(default_factory=dict)  # rounds, count_share, count_per_user
-    reach: int | None = None  # items of a unit whose popularity was measured; None: of all
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,24 +108,26 @@ class Choice:
 
 
 def candidates(terms: Terms, goal: str | None = None) -> list[Candidate]:
-    """All candidates, the default first."""
+    """The settings of the mechanism that are tried, its default first."""
     if goal not in (None, *GOALS):
         raise UsageError(f"--goal must be {' or '.join(GOALS)}, not {goal!r}")
     if goal == "precision" and terms.set_only:
         raise UsageError("--goal precision is about counts, and --set-only publishes none")
-    made = [*_rounds(terms, goal), *_others(terms)]
-    if terms.mechanism is not None:
-        made = [each for each in made if each.mechanism == terms.mechanism]
-    if not made:
-        raise UsageError(no_forecast(str(terms.mechanism)))
-    return made
+    if terms.mechanism == "rounds":
+        return list(_rounds(terms, goal))
+    if terms.mechanism not in BOUNDS:
+        raise UsageError(no_forecast(terms.mechanism))
+    if terms.options:
+        flag = "--" + next(iter(terms.options)).replace("_", "-")
+        raise UsageError(f"{flag} is of rounds, not of {terms.mechanism}: leave it out")
+    bounds = BOUNDS[terms.mechanism] if terms.per_user is None else (terms.per_user,)
+    counted = {"counts": not terms.set_only} if terms.mechanism == "korolova" else {}
+    return [Candidate(mechanism=terms.mechanism, per_user=d, options=counted) for d in bounds]
 
 
 def _rounds(terms: Terms, goal: str | None) -> Iterable[Candidate]:
     asked = terms.options
-    known = math.inf if terms.reach is None else max(terms.reach, ROUNDS_BOUNDS[0])
-    bounds = [d for d in ROUNDS_BOUNDS if d <= known]
-    for d in bounds if terms.per_user is None else (terms.per_user,):
+    for d in ROUNDS_BOUNDS if terms.per_user is None else (terms.per_user,):
         usual = ROUNDS[:1] if goal == "precision" else ROUNDS
         for rounds in (asked["rounds"],) if "rounds" in asked else usual:
             if terms.set_only:
@@ -140,19 +142,6 @@ def _rounds(terms: Terms, goal: str | None) -> Iterable[Candidate]:
             for share in (asked["count_share"],) if "count_share" in asked else SHARES[goal]:
                 split = {"rounds": rounds, "count_share": share, **counted}
                 yield Candidate(mechanism="rounds", per_user=d, options=split)
-
-
-def _others(terms: Terms) -> Iterable[Candidate]:
-    if terms.options:  # they are of rounds
-        return
-    asked = None if terms.per_user is None else (terms.per_user,)
-    for d in asked or THRESHOLD_BOUNDS:
-        yield Candidate(mechanism="threshold", per_user=d, options={})
-    if terms.mechanism == "korolova":  # threshold is better at every budget
-        for d in asked or KOROLOVA_BOUNDS:
-            yield Candidate(
-                mechanism="korolova", per_user=d, options={"counts": not terms.set_only}
-            )
 
 
 class Search:
@@ -171,7 +160,7 @@ class Search:
         """The best candidate for the goal at this epsilon, of those that meet the target if any does."""
         tried = candidates(self.terms, goal)
         self._say(f"comparing {len(tried)} candidates at epsilon {epsilon:.3g}")
-        return self._final(self._best(tried, epsilon, target, goal))
+        return self._final(self.best(tried, epsilon, target=target, goal=goal))
 
     def least(self, target: Target, *, goal: str | None = None) -> Choice:
         """The least epsilon whose best choice meets the target; at the most epsilon if none does."""
@@ -179,7 +168,7 @@ class Search:
         self._say("looking for an epsilon")
         low, high = self._coarse(tried[0], target)
         self._say(f"comparing {len(tried)} candidates at epsilon {high:.3g}")
-        best = self._best(tried, high, None, goal, of=target, repeats=1).candidate
+        best = self.best(tried, high, goal=goal, of=target, repeats=1).candidate
         if not target.met(self._forecast(best, high).forecast):
             low, high = high, MOST
         else:
@@ -209,16 +198,17 @@ class Search:
                 low = middle
         return _step(low), _step(high)
 
-    def _best(
+    def best(
         self,
         tried: Sequence[Candidate],
         epsilon: float,
-        target: Target | None,
-        goal: str | None,
         *,
+        target: Target | None = None,
+        goal: str | None = None,
         of: Target | None = None,
         repeats: int | None = None,
     ) -> Choice:
+        """The candidate that publishes most, or has the least error if precision is the goal."""
         found = []
         advance = measure(self._say, total=len(tried), unit="candidates")
         for each in tried:
@@ -267,34 +257,24 @@ def _rounded_up(epsilon: float) -> float:
 
 
 def sweep(
-    simulation: Simulation, terms: Terms, *, say: Callable[[str], None] = lambda _: None
-) -> list[dict[str, Any]]:
-    """The trade-off: what each mechanism publishes at each epsilon, at its best bound."""
-    lines: dict[str, tuple[Terms, list[Candidate]]] = {}
-    free = Terms(delta=terms.delta, unit=terms.unit, neighbours=terms.neighbours)
-    for name, set_only in (("rounds", False), ("rounds, keys alone", True)):
-        own = replace(free, mechanism="rounds", set_only=set_only)
-        lines[name] = (own, candidates(own)[:1])
-    for name in ("threshold", "korolova"):
-        own = replace(free, mechanism=name)
-        lines[name] = (own, candidates(own))
+    source: ForecastSource,
+    terms: Terms,
+    *,
+    goal: str | None = None,
+    say: Callable[[str], None] = lambda _: None,
+) -> tuple[ForecastLog, list[dict[str, Any]]]:
+    """The trade-off: what the mechanism publishes at each epsilon, at its best bound."""
+    tried = candidates(terms, goal)  # refused before anything is read
+    log = source.load(say)
+    search = Search(Simulation(log.stand_in), replace(terms, unit=source.unit))
+    advance = measure(say, total=len(EPSILONS), unit="values")
     rows = []
-    for name, (own, tried) in lines.items():
-        say(f"sweeping over {name}")
-        advance = measure(say, total=len(EPSILONS), unit="values")
-        search = Search(simulation, own)
-        for epsilon in EPSILONS:
-            choice = search._best(tried, epsilon, None, None)
-            rows.append(
-                {
-                    "mechanism": name,
-                    "epsilon": epsilon,
-                    "delta": terms.delta,
-                    **choice.forecast.as_json(),
-                }
-            )
-            advance()
-    return rows
+    for epsilon in EPSILONS:
+        choice = search.best(tried, epsilon, goal=goal)
+        named = {"mechanism": terms.mechanism, "per_user": choice.candidate.per_user}
+        rows.append(named | {"epsilon": epsilon, "delta": terms.delta, **choice.forecast.as_json()})
+        advance()
+    return log, rows
 
 
 def release_flags(choice: Choice, terms: Terms, *, kind: str = "query") -> dict[str, Any]:
@@ -325,29 +305,27 @@ def release_flags(choice: Choice, terms: Terms, *, kind: str = "query") -> dict[
 class TargetPlan:
     """A release that was planned on a forecast, and what it is expected to hold."""
 
-    choice: Choice | None  # None: the request was for the trade-off only
+    choice: Choice
     terms: Terms
     log: ForecastLog
     target: Target | None
     epsilon: float | None  # as it was given
     explanation: str
-    sweep: Sequence[Mapping[str, Any]] = ()
     limit: Choice | None = None  # at the largest epsilon, where even that misses the target
 
     @property
     def met(self) -> bool | None:
         """Whether the target is reached; None without one."""
-        if self.target is None or self.choice is None:
+        if self.target is None:
             return None
         return self.target.met(self.choice.forecast)
 
     @property
     def unprotected(self) -> list[str]:
         """The settings that were chosen on the owner's log itself."""
-        if self.choice is None or not self.log.exact:
+        if not self.log.exact:
             return []
         fixed = {name.replace("_", "-") for name in self.terms.options} | set(GIVEN)
-        fixed |= {"mechanism"} if self.terms.mechanism else set()
         fixed |= {"per-user"} if self.terms.per_user else set()
         fixed |= {"epsilon"} if self.target is None or self.epsilon is not None else set()
         flags = release_flags(self.choice, self.terms, kind=self.log.kind)
@@ -360,11 +338,7 @@ class TargetPlan:
     @property
     def settings(self) -> dict[str, Any]:
         """The flags of the release by name, as in a [release] section of murmurlog.toml."""
-        if self.choice is None:
-            return {}
         flags = release_flags(self.choice, self.terms, kind=self.log.kind)
-        if self.log.private:
-            flags["planned-by"] = self.log.private
         if self.unprotected:
             flags["unprotected"] = self.unprotected
         return flags
@@ -385,8 +359,6 @@ class TargetPlan:
     @property
     def sentence(self) -> str:
         """The forecast in one sentence."""
-        if self.choice is None:
-            return ""
         f, g = self.choice.forecast, self.choice.plan.guarantee
         what = {"query": "queries", "pair": "pairs of queries", "click": "pairs of query and url"}
         items = what.get(self.log.kind, f"{self.log.kind}s")
@@ -398,7 +370,7 @@ class TargetPlan:
     @property
     def shortfall(self) -> str | None:
         """How much of the target can be had; None if it is reached."""
-        if self.met is not False or self.target is None or self.choice is None:
+        if self.met is not False or self.target is None:
             return None
 
         def best(choice: Choice) -> str:
@@ -418,9 +390,7 @@ class TargetPlan:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """Everything known about the choice; of the trade-off alone, its points."""
-        if self.choice is None:
-            return {"from": self.log.description, "sweep": list(self.sweep)}
+        """Everything known about the choice."""
         return self.choice.plan.as_json() | {
             "sentence": self.sentence,
             "explained": self.explanation,
@@ -440,36 +410,27 @@ def plan_for_target(
     target: Target | None = None,
     goal: str | None = None,
     epsilon: float | None = None,
-    with_sweep: bool = False,
     say: Callable[[str], None] = lambda _: None,
 ) -> TargetPlan:
-    """The release that reaches the target at the least epsilon, or the best one at a given epsilon.
-
-    `with_sweep` adds the trade-off over epsilon; without target, goal and epsilon nothing else.
-    """
-    candidates(replace(terms, unit=source.unit), goal)  # refused before anything is read
+    """The release that reaches the target at the least epsilon, or the best one at a given epsilon."""
+    candidates(terms, goal)  # refused before anything is read
     log = source.load(say)
-    terms = replace(terms, unit=log.unit, reach=log.reach)
+    terms = replace(terms, unit=source.unit)
     simulation = Simulation(log.stand_in)
-    rows = sweep(simulation, terms, say=say) if with_sweep else []
-    choice, limit, explanation = None, None, ""
-    if not with_sweep or target is not None or epsilon is not None or goal is not None:
-        search = Search(simulation, terms, say=say)
-        if target is not None and epsilon is None:
-            choice = search.least(target, goal=goal)
-            if not target.met(choice.forecast):
-                # The settings of a release are no place for the largest epsilon that was tried.
-                limit, choice = choice, search.at(EPSILON, target=target, goal=goal)
-        else:
-            choice = search.at(EPSILON if epsilon is None else epsilon, target=target, goal=goal)
-        explanation = explain(choice.plan, simulation)
+    search, limit = Search(simulation, terms, say=say), None
+    if target is not None and epsilon is None:
+        choice = search.least(target, goal=goal)
+        if not target.met(choice.forecast):
+            # The settings of a release are no place for the largest epsilon that was tried.
+            limit, choice = choice, search.at(EPSILON, target=target, goal=goal)
+    else:
+        choice = search.at(EPSILON if epsilon is None else epsilon, target=target, goal=goal)
     return TargetPlan(
         choice=choice,
         terms=terms,
         log=log,
         target=target,
         epsilon=epsilon,
-        explanation=explanation,
-        sweep=rows,
+        explanation=explain(choice.plan, simulation),
         limit=limit,
     )

@@ -1,4 +1,4 @@
-// Completion, verification, sliders and copying. Every view also works without this script.
+// Completion and live verification. Every view also works without this script.
 "use strict";
 
 document.documentElement.classList.add("script");
@@ -153,93 +153,6 @@ async function verify(box) {
   button.disabled = false;
 }
 
-// --- the sliders of Plan -------------------------------------------------------------------------
-
-function plan(form) {
-  const outcome = document.querySelector("[data-outcome]");
-  const status = document.querySelector("[data-plan-status]");
-  const sliders = [...form.querySelectorAll("input[type=range]")];
-  let waiting = null;
-  let asking = null;
-
-  const steps = (slider) => slider.dataset.steps.split(" ");
-  const value = (slider) => steps(slider)[Number(slider.value)];
-
-  function say(slider) {
-    form.querySelector(`#${slider.id}-value`).textContent = value(slider);
-    slider.setAttribute("aria-valuetext", value(slider));
-  }
-
-  function rebound() {
-    // Each mechanism has its own bounds: choose the one nearest to the previous bound.
-    const slider = form.querySelector("#per_user");
-    const before = Math.log(Number(value(slider)));
-    const bounds = form.querySelector("input[name=mechanism]:checked").dataset.bounds;
-    const far = bounds.split(" ").map((bound) => Math.abs(Math.log(Number(bound)) - before));
-    slider.dataset.steps = bounds;
-    slider.max = String(far.length - 1);
-    slider.value = String(far.indexOf(Math.min(...far)));
-    say(slider);
-  }
-
-  async function show() {
-    const wanted = new URLSearchParams({ b: form.dataset.bundle });
-    wanted.set("mechanism", form.querySelector("input[name=mechanism]:checked").value);
-    for (const slider of sliders) wanted.set(slider.dataset.name, value(slider));
-    if (asking) asking.abort();
-    asking = new AbortController();
-    outcome.setAttribute("aria-busy", "true");
-    try {
-      const response = await fetch(`/plan?part=outcome&${wanted}`, { signal: asking.signal });
-      if (!response.ok) throw new Error(String(response.status));
-      const page = new DOMParser().parseFromString(await response.text(), "text/html");
-      outcome.replaceChildren(...page.body.childNodes);
-      history.replaceState(null, "", `/plan?${wanted}`);
-      status.textContent = outcome.querySelector("[data-sentence]").textContent;
-    } catch (error) {
-      if (error.name === "AbortError") return;
-      status.textContent = `The plan could not be loaded: ${error.message}`;
-    }
-    outcome.setAttribute("aria-busy", "false");
-  }
-
-  function soon() {
-    clearTimeout(waiting);
-    waiting = setTimeout(show, 150);
-  }
-
-  sliders.forEach((slider) =>
-    slider.addEventListener("input", () => {
-      say(slider);
-      soon();
-    }),
-  );
-  form.querySelectorAll("input[name=mechanism]").forEach((radio) =>
-    radio.addEventListener("change", () => {
-      rebound();
-      soon();
-    }),
-  );
-  form.addEventListener("submit", (event) => {
-    event.preventDefault();
-    show();
-  });
-}
-
-async function copy(button) {
-  const code = button.parentElement.querySelector("[data-command]");
-  try {
-    await navigator.clipboard.writeText(code.textContent);
-    button.textContent = "Copied";
-  } catch {
-    getSelection().selectAllChildren(code); // so that the reader can copy it by keyboard
-    button.textContent = "Selected: press Ctrl+C";
-  }
-  setTimeout(() => {
-    button.textContent = "Copy";
-  }, 2500);
-}
-
 // --- start ---------------------------------------------------------------------------------------
 
 document.querySelectorAll("[data-combo]").forEach(complete);
@@ -250,14 +163,9 @@ document.querySelectorAll("[data-verify]").forEach((box) => {
     verify(box);
   });
 });
-document.querySelectorAll("[data-plan]").forEach(plan);
 document.querySelectorAll("form[data-auto] select").forEach((select) =>
   select.addEventListener("change", () => select.form.requestSubmit()),
 );
-document.addEventListener("click", (event) => {
-  const button = event.target.closest("[data-copy]");
-  if (button) copy(button);
-});
 document.addEventListener("keydown", (event) => {
   const writing = /^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement.tagName);
   const box = document.querySelector("#q, #match");

@@ -1,1 +1,0 @@
-"""The papers' numbers, computed again."""
