@@ -34,7 +34,7 @@ READ = {
     "export tsv": ("export", "bundle", "--to", "tsv", "--out", "out/e"),
     "export trec": ("export", "bundle", "--to", "trec", "--out", "out/e"),
     "export hf": ("export", "bundle", "--to", "hf", "--out", "out/e"),
-    "export graph": ("export", "bundle", "--to", "graph", "--out", "out/e.graphml"),
+    "export graph": ("export", "bundle", "--to", "graph", "--out", "out/e"),
     "estimate": ("estimate", "bundle"),
     "evaluate": (
         *(

@@ -72,7 +72,7 @@ def addresses(texts: list[str], kind: str, rng: np.random.Generator) -> Iterator
     while True:
         text = texts[int(len(texts) * rng.random() ** 3)]
         if kind == "complete":
-            yield f"/api/complete?q={quote(text[: int(rng.integers(1, 9))])}&k=8"
+            yield f"/complete?q={quote(text[: int(rng.integers(1, 9))])}"
         elif kind == "query page":
             yield f"/?q={quote(text)}"
         elif kind == "top page":

@@ -2,7 +2,7 @@
 
     python docs/options.py
 
-These are docs/reference/mechanism-options.md and src/murmurlog/cli/mechanism_table.json, from which the
+These are docs/reference/mechanism-options.md and src/murmurlog/bundle/mechanism_table.json, from which the
 command line makes flags, help and completion without loading the mechanisms. A test compares both with
 the declarations.
 """
@@ -14,7 +14,7 @@ from murmurlog.cli.options import METAVARS
 from murmurlog.mechanisms import MECHANISMS, declared_options
 
 PAGE = Path(__file__).parent / "reference" / "mechanism-options.md"
-TABLE = Path(__file__).parents[1] / "src" / "murmurlog" / "cli" / "mechanism_table.json"
+TABLE = Path(__file__).parents[1] / "src" / "murmurlog" / "bundle" / "mechanism_table.json"
 HEAD = """# Options of the mechanisms
 
 <!-- Written by docs/options.py from the declarations in src/murmurlog/mechanisms; do not edit. -->

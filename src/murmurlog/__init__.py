@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         EngineError,
         InputError,
         MurmurlogError,
+        OtherVersion,
         Refused,
         UsageError,
     )
@@ -48,6 +49,7 @@ _WHERE = {
     "InputError": "errors",
     "Ledger": "publishing.ledger",
     "MurmurlogError": "errors",
+    "OtherVersion": "errors",
     "Outcome": "publishing.release",
     "Plan": "publishing.plan",
     "Refused": "errors",
@@ -83,6 +85,7 @@ __all__ = [
     "InputError",
     "Ledger",
     "MurmurlogError",
+    "OtherVersion",
     "Outcome",
     "Plan",
     "Refused",

@@ -3,6 +3,7 @@
     MurmurlogError              70  something of ours is broken
     +-- UsageError (ValueError)  2  a parameter or the configuration is wrong
     |   +-- UnknownTable (KeyError) a bundle has no table of this name
+    +-- OtherVersion             2  a bundle needs another version of murmurlog
     +-- Refused                  3  refused for privacy: budget, unknown bound, no guarantee
     +-- InputError (ValueError)  4  the log cannot be used as it is
     +-- EngineError              5  an engine is missing or fails its self-test
@@ -41,6 +42,13 @@ class UnknownTable(UsageError, KeyError):
     """A bundle has no table of this name."""
 
     __str__ = Exception.__str__  # that of KeyError would quote the sentence
+
+
+class OtherVersion(MurmurlogError):
+    """A bundle was made by something that this version does not know, so it says nothing about it."""
+
+    exit_code = 2
+    word = "version"
 
 
 class Refused(MurmurlogError):

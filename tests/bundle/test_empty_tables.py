@@ -18,7 +18,7 @@ BY = ("country", ["DE", "FR"])
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}
 NONE = {"accept_no_guarantee": True}
 FOUR = ("keyword", "query", "pair", "click")
-VIEWS = ("/", "/?q=weather", "/top", "/privacy", "/compare", "/api")
+VIEWS = ("/", "/?q=weather", "/top", "/privacy", "/compare")
 # Each table that a mechanism publishes without one row: nobody asks what another asks.
 RELEASES = {
     "threshold": {"tables": FOUR, **BUDGET},

@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 import sys
-import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,14 +21,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from command import run
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 import murmurlog.bundle.export as module
 from murmurlog.auditing.verify import verify
 from murmurlog.bundle.export import escape_cell, export, ids, relevance, unescape_cell
 from murmurlog.bundle.files import sums
-from murmurlog.bundle.graph import EDGES, NODES, NOT_XML, Graph, graph, graphml
+from murmurlog.bundle.graph import EDGES, NODES, graph
 from murmurlog.bundle.read import load
 from murmurlog.errors import BundleError, UsageError
 from murmurlog.privacy.sampler import SeededEntropy
@@ -37,7 +36,6 @@ from murmurlog.publishing.release import release
 
 BUDGET = {"epsilon": 4.0, "delta": 1e-4}
 QUERIES = ("weather", "null", "=1+1", '"quoted', "'tis", "-5", "a<b & c]]>")
-GRAPHML = "{http://graphml.graphdrawing.org/xmlns}"
 MURMURLOG = Path(sys.executable).with_name("murmurlog")
 
 
@@ -203,8 +201,6 @@ def test_an_export_of_a_seeded_bundle_is_marked_as_not_private(log, tmp_path):
         export(seeded, to=to, out=tmp_path / to)
         readme = "README.md" if to == "hf" else "README.txt"
         assert "NOT PRIVATE" in (tmp_path / to / readme).read_text()
-    export(seeded, to="graph", out=tmp_path / "g.graphml")
-    assert "NOT PRIVATE" in (tmp_path / "g.graphml").read_text()
 
 
 @pytest.mark.parametrize("to", ["csv", "tsv", "trec", "ir-datasets", "graph", "hf"])
@@ -221,8 +217,6 @@ def test_a_bundle_that_published_nothing_gives_empty_files(log, tmp_path):
     empty = released(tmp_path / "few.parquet", tmp_path / "bundle", entropy=seed)
     for to in ("csv", "tsv", "trec", "ir-datasets", "graph", "hf"):
         assert set(export(empty, to=to, out=tmp_path / to).files.values()) == {0}
-    export(empty, to="graph", out=tmp_path / "g.graphml")
-    assert ElementTree.parse(tmp_path / "g.graphml").find(f".//{GRAPHML}node") is None
 
 
 def test_an_export_never_loads_what_reads_logs():
@@ -504,52 +498,10 @@ def test_a_bundle_with_pairs_gives_edges_between_queries(tmp_path):
     assert ends == {("query:a", "query:b"), ("query:b", "query:c")}
 
 
-def test_graphml_is_xml_with_the_same_nodes_and_edges(bundle, tmp_path):
-    done = export(bundle, to="graph", out=tmp_path / "g.graphml")
-    assert done.files == {"g.graphml": 21}
-    assert list(tmp_path.iterdir()) == [tmp_path / "g.graphml"]
-    tree = ElementTree.parse(done.out).getroot()
-    keys = {key.get("id") for key in tree.iter(f"{GRAPHML}key")}
-    assert {data.get("key") for data in tree.iter(f"{GRAPHML}data")} <= keys
-
-    def data(element):
-        return {d.get("key").split("_", 1)[1]: d.text for d in element.findall(f"{GRAPHML}data")}
-
-    certificate = load(bundle).certificate
-    about = data(tree.find(f"{GRAPHML}graph"))
-    assert about["dp.unit"] == "user"
-    assert float(about["dp.epsilon"]) == 4.0
-    assert float(about["dp.delta"]) == certificate.guarantee.delta
-    assert about["dp.release_id"] == certificate.release_id
-    assert "Protected unit: one user" in about["privacy"]
-    texts = {n.get("id"): data(n)["text"] for n in tree.iter(f"{GRAPHML}node")}
-    assert set(texts.values()) == set(QUERIES) | {page(q) for q in QUERIES}
-    edges = {
-        (texts[e.get("source")], texts[e.get("target")]): int(data(e)["users"])
-        for e in tree.iter(f"{GRAPHML}edge")
-    }
-    assert edges == users(bundle, "click")
-
-
-@given(st.text())
-@example("\x00")
-@example("a\t\r\n<&>\"'")
-def test_any_text_survives_graphml_or_is_refused(text):
-    nodes = {"id": [f"query:{text}"], "kind": ["query"], "text": [text]}
-    made = Graph(nodes=pa.table(nodes), edges=EDGES.empty_table())
-    if NOT_XML.search(text):
-        with pytest.raises(BundleError, match="which XML does not allow.*murmurlog verify"):
-            "".join(graphml(made, about={}))
-        return
-    xml = "".join(graphml(made, about={}))
-    node = ElementTree.fromstring(xml.encode()).find(f".//{GRAPHML}node")
-    assert node.get("id") == f"query:{text}"
-
-
 def test_a_graph_without_clicks_has_no_edges_and_says_so(queries_only, tmp_path):
-    done = export(queries_only, to="graph", out=tmp_path / "g.graphml")
+    done = export(queries_only, to="graph", out=tmp_path / "graph")
     assert done.notes == ("There is no click table in this bundle: the graph has no click edges.",)
-    assert done.files == {"g.graphml": 7}
+    assert done.files == {"nodes.tsv": 7, "edges.tsv": 0}
 
 
 # --- what is refused ------------------------------------------------------------------------------
@@ -567,9 +519,9 @@ def test_an_out_that_exists_is_refused_and_stays(bundle, tmp_path):
     out.mkdir()
     with pytest.raises(UsageError, match="out' exists: choose another"):
         export(bundle, to="tsv", out=out)
-    file = tmp_path / "g.graphml"
+    file = tmp_path / "graph"
     file.write_text("mine")
-    with pytest.raises(UsageError, match="g.graphml' exists: choose another"):
+    with pytest.raises(UsageError, match="graph' exists: choose another"):
         export(bundle, to="graph", out=file)
     assert file.read_text() == "mine"
     with pytest.raises(UsageError, match="there is no folder"):
@@ -873,10 +825,6 @@ def test_the_queries_and_urls_of_an_invented_log_are_nodes_without_counts_or_cli
         "There is no click table in this bundle: the graph has no click edges.",
         "Not in this form: the rows of log. Use --to tsv for them.",
     )
-    export(invented, to="graph", out=tmp_path / "g.graphml")
-    tree = ElementTree.parse(tmp_path / "g.graphml").getroot()
-    told = {d.get("key"): d.text for d in tree.find(f"{GRAPHML}graph").findall(f"{GRAPHML}data")}
-    assert told["graph_left_out"] == "log"
     for to in ("trec", "ir-datasets"):
         done = export(invented, to=to, out=tmp_path / to)
         assert {line.split("\t")[1] for line in lines(done.out / "queries.tsv")} == set(QUERIES)

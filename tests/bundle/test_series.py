@@ -168,31 +168,6 @@ def test_sums_of_bounded_counts_have_no_upper_end_and_add_noise_alone(folder):
     assert total.meaning == AT_LEAST
 
 
-def test_smoothed_counts_are_beside_the_published_ones():
-    rng = np.random.default_rng(5)
-    true = [40 * (k + 2) for k in range(60)]
-    names = [f"q{k}" for k in range(60)]
-    releases = [
-        in_log(n, [(q, round(x + SIGMA * rng.standard_normal()), SIGMA) for q, x in zip(names, true, strict=True)])
-        for n in range(12)
-    ]  # fmt: skip
-    series = load_series(releases)
-    table = series.smoothed()
-    assert table.select(series.table().column_names).equals(series.table())
-    truth = np.array(true * 12)
-    raw, smooth = (table[n].to_numpy() - truth for n in ("users", "users_smoothed"))
-    assert np.sqrt((smooth**2).mean()) < 0.5 * np.sqrt((raw**2).mean())
-    low, high = (table[f"users_smoothed_{end}"].to_numpy() for end in ("low", "high"))
-    assert np.mean((low <= truth) & (truth <= high)) >= 0.93
-
-
-def test_smoothed_bounded_counts_have_no_interval(folder):
-    table = murmurlog.load_series(folder).smoothed()
-    assert table["users_smoothed"].null_count == 0
-    for end in ("low", "high", "stderr"):
-        assert table[f"users_smoothed_{end}"].null_count == table.num_rows
-
-
 def test_releases_that_do_not_belong_together_are_refused(folder):
     with pytest.raises(UsageError, match="are the same release"):
         load_series([folder / "b1", folder / "b1"])
@@ -217,7 +192,7 @@ def test_periods_that_overlap_are_not_added_up():
     a, b = in_log(1, [("a", 100, 20.0)]), in_log(2, [("a", 100, 20.0)])
     series = load_series([a, b], periods=[("2026-01-01", "2026-03-01"), "2026-02"])
     assert series.table().num_rows == 2
-    for add in (series.sums, series.total, series.smoothed):
+    for add in (series.sums, series.total):
         with pytest.raises(UsageError, match="overlap.* A sum would count rows twice"):
             add()
     so_far = load_series([a, b], periods=[(None, "2026-02-01"), (None, "2026-03-01")])

@@ -22,7 +22,6 @@ import murmurlog.logs.partitions
 from murmurlog.bundle.schema import BY_VALUE, By, notes_of
 from murmurlog.counting.bound import bound
 from murmurlog.counting.items import TableItems
-from murmurlog.errors import Refused
 from murmurlog.logs.engines.duckdb import DuckEngine, connect
 from murmurlog.logs.log import read
 from murmurlog.logs.source import find
@@ -33,7 +32,6 @@ from murmurlog.mechanisms.rounds.holders import Holders, find_holders, holders_o
 from murmurlog.mechanisms.rounds.user_estimates import choose_d2, smooth
 from murmurlog.mechanisms.rounds.weights import numbered, opening_rows, weights
 from murmurlog.privacy import (
-    ClippedCounts,
     WeightedCounts,
     histogram_bins,
     noise_sd,
@@ -219,12 +217,6 @@ def test_every_published_item_gets_a_count_and_nothing_is_cut_off(duck):
     for row in released.to_pylist():
         assert row["users_low"] <= row["users"] <= row["users_high"]
         assert row["reliable"]
-
-
-def test_clipped_counts_are_checked_and_no_longer_made(duck):
-    schedule = schedule_of(d=2, s=0.5, T=30.0, counts=ClippedCounts(scale=1.0, per_user=2))
-    with pytest.raises(Refused, match="no longer made: give sigma1"):
-        Rounds(schedule=schedule).release(held_of(duck, [("a",)], d=2), entropy=SystemEntropy())
 
 
 # --- the law against the claim --------------------------------------------------------------------

@@ -18,7 +18,6 @@ from murmurlog.errors import UsageError
 from murmurlog.logs.log import read
 from murmurlog.logs.source import find
 from murmurlog.mechanisms import Rounds, View
-from murmurlog.privacy import ClippedCounts
 from murmurlog.privacy.sampler import SeededEntropy
 from murmurlog.publishing import earlier
 from murmurlog.publishing.ledger import Ledger
@@ -317,7 +316,6 @@ def test_itemsets_of_earlier_releases_are_refused(made, book):
             ({"releases": ["0" * 32, "1" * 32]}, "names 2 releases, and 1 were booked before"),
             ({"keys": {"query": 99}}, "fewer than the 99 keys"),
             ({"keys": {"pair": 1}}, "a pair table that is not there"),
-            ({"mechanism": "clipped"}, "bounded for selected keys only"),
             ({"private": False}, "booked and private only"),
             ({"releases": ["0" * 32]}, "had not published before"),
         ],
@@ -333,13 +331,6 @@ def test_verify_finds_forged_statements(made, book, tmp_path, changes, fails):
         **{n: v for n, v in changes.items() if n in ("releases", "keys")},
     }
     certificate = replace(certificate, after=stated, private=changes.get("private", True))
-    if "mechanism" in changes:
-        claim = certificate.tables["query"]
-        schedule = murmurlog.parse(claim.mechanism).schedule
-        schedule = replace(schedule, counts=ClippedCounts(scale=50.0, per_user=5))
-        made = replace(murmurlog.parse(claim.mechanism), schedule=schedule)
-        claims = {"query": replace(claim, mechanism=str(made))}
-        certificate = replace(certificate, tables=claims)
     publish(tmp_path / "forged", tables=load(second.out).tables, certificate=certificate)
     if fails is None:
         with pytest.raises(murmurlog.BundleError, match="after.releases"):

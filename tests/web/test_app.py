@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 import re
 import shutil
 from dataclasses import replace
@@ -26,15 +25,14 @@ from murmurlog.cli.serve import verified
 from murmurlog.errors import BundleError, Refused, UsageError
 from murmurlog.web import app as application
 from murmurlog.web import guard as limits
-from murmurlog.web import openapi
 from murmurlog.web.bundles import Shelf
-from murmurlog.web.compare import combined_cost
-from murmurlog.web.guard import BURST, HEADERS, Hosts, Meter
+from murmurlog.web.compare import combined_cost, compare_tables
+from murmurlog.web.guard import HEADERS, Hosts
 from murmurlog.web.index import Index
 from murmurlog.web.query_lookup import look_up
 
 PAGE = Path(application.__file__).parent
-VIEWS = ("/", "/?q=weather", "/?q=no+such+thing", "/top", "/privacy", "/compare", "/api")
+VIEWS = ("/", "/?q=weather", "/?q=no+such+thing", "/top", "/privacy", "/compare")
 AT = "http://127.0.0.1:8765"
 
 
@@ -64,9 +62,7 @@ def guarded(shelf, **hosts):
 
 @pytest.fixture(scope="module")
 def client(shelf):
-    made = guarded(shelf)
-    made.app.meter = SimpleNamespace(take=lambda client, cost: 0.0)  # tests ask faster than people
-    return made
+    return guarded(shelf)
 
 
 class Parsed(HTMLParser):
@@ -148,17 +144,17 @@ def test_a_query_shows_its_numbers_with_their_intervals(client, book):
     answer = client.get("/?q=Weather").text
     assert f"<b>{row['users']:,}</b>" in answer
     assert f"{sure.low:,.0f} to {sure.high:,.0f}" in answer
-    found = client.get("/api/query?q=weather").json()
-    assert found["counts"][0]["count"]["low"] == pytest.approx(sure.low)
+    finding = look_up(book, "weather")
+    assert finding.counts[0].amount.low == pytest.approx(sure.low)
     clicks = book.release.tables["click"].to_pylist()
-    assert [line["text"] for line in found["clicks"]["first"]] == [
+    assert [line.text for line in finding.clicks.lines] == [
         c["url"] for c in clicks if c["query"] == "weather"
     ]
     pairs = book.release.tables["pair"].to_pylist()
-    assert [line["text"] for line in found["next"]["first"]] == [
+    assert [line.text for line in finding.after.lines] == [
         p["next_query"] for p in pairs if p["query"] == "weather"
     ]
-    assert {line["text"] for line in found["before"]["first"]} == {
+    assert {line.text for line in finding.before.lines} == {
         p["query"] for p in pairs if p["next_query"] == "weather"
     }
 
@@ -179,9 +175,7 @@ def test_an_unknown_query_gets_a_sentence_and_its_neighbours(client, book):
         f"fewer than about {needed} users searched for it, or the noise removed it" in answer.text
     )
     assert "<bdi>weather</bdi></a>" in answer.text
-    said = client.get("/api/query?q=%20%00").json()
-    assert said["published"] is False
-    assert said["message"] == "No text remains after normalisation."
+    assert "No text remains after normalisation." in client.get("/?q=%20%00").text
 
 
 # --- the index ------------------------------------------------------------------------------------
@@ -189,9 +183,9 @@ def test_an_unknown_query_gets_a_sentence_and_its_neighbours(client, book):
 
 def test_completions_and_related_queries_are_those_of_the_release(client, book):
     for begun in ("w", "weather ", "be", "zz", "", "<", "=h"):
-        got = client.get("/api/complete", params={"q": begun, "k": 7}).json()["completions"]
+        got = client.get("/complete", params={"q": begun}).json()["completions"]
         said = [(c["query"], c["count"]["value"]) for c in got]
-        assert said == book.release.complete(begun, 7)
+        assert said == book.release.complete(begun, 8)
         assert all(c["count"]["low"] < c["count"]["value"] < c["count"]["high"] for c in got)
     for query in ("weather", "news", "no such", "<script>alert(1)</script>"):
         ours = book.index.related(book.index.place(query), 9)
@@ -224,31 +218,35 @@ def test_intervals_of_rows_are_those_of_sums_of_one_row(book):
 )
 def test_top_finds_what_a_loop_would(client, book, match, kept):
     rows = [r for r in book.release.tables["query"].to_pylist() if kept(r["query"])]
-    got = client.get("/api/top", params={"match": match, "size": 200}).json()
-    assert got["rows"] == len(rows)
-    assert [item["query"] for item in got["items"]] == [row["query"] for row in rows][:200]
+    assert listed(client, match=match) == [row["query"] for row in rows]
+
+
+def listed(client, **wanted):
+    """The first key of each row of the list that these parameters select."""
+    lines = client.get("/top.tsv", params=wanted).content.decode().split("\n")[1:-1]
+    return [unescape_cell(line.split("\t")[0]) for line in lines]
 
 
 def test_top_sorts_and_turns_pages(client, book):
     rows = book.release.tables["query"].to_pylist()
-
-    def listed(**wanted):
-        items = client.get("/api/top", params={"size": 200, **wanted}).json()["items"]
-        return [item["query"] for item in items]
-
     texts = sorted(row["query"] for row in rows)
-    assert listed(sort="text") == texts[:200]
-    assert listed(sort="text", order="falling") == texts[::-1][:200]
-    assert listed(order="rising") == [row["query"] for row in rows][::-1][:200]
+    assert listed(client, sort="text") == texts
+    assert listed(client, sort="text", order="falling") == texts[::-1]
+    assert listed(client, order="rising") == [row["query"] for row in rows][::-1]
     error = [r["users_stderr"] / r["users"] for r in rows]
     least = sorted(range(len(rows)), key=lambda n: error[n])
-    assert listed(sort="error") == [rows[n]["query"] for n in least][:200]
-    assert listed(page=2) + listed(page=3) == [row["query"] for row in rows][200:]
-    assert client.get("/api/top?page=99999&size=200").json()["page"] == 3
+    assert listed(client, sort="error") == [rows[n]["query"] for n in least]
+    places = [
+        place
+        for page in (1, 2, 3)
+        for place in re.findall(r'place">([\d,]+)<', client.get(f"/top?size=200&page={page}").text)
+    ]
+    assert places == [f"{n:,}" for n in range(1, len(rows) + 1)]
+    assert "Page 3 of 3" in client.get("/top?page=99999&size=200").text
     assert "No published row matches" in client.get("/top?match=zzzz").text
     assert 'aria-sort="ascending"' in client.get("/top?sort=text").text
-    both = client.get("/api/top?table=click&column=url&match=wiki").json()
-    assert both["rows"] == sum(r["url"] == "wiki.example" for r in _rows(book, "click"))
+    visits = listed(client, table="click", column="url", match="wiki")
+    assert len(visits) == sum(r["url"] == "wiki.example" for r in _rows(book, "click"))
 
 
 def _rows(book, name):
@@ -365,9 +363,9 @@ def test_counts_by_a_column_are_shown_one_by_one(book):
     ],
 )
 def test_only_names_of_this_machine_are_answered(client, host, status):
-    answer = client.get("/api/bundles", headers={"host": host.encode()})
+    answer = client.get("/complete?q=w", headers={"host": host.encode()})
     assert answer.status_code == status
-    assert ("bundles" in answer.json()) == (status == 200)
+    assert ("completions" in answer.json()) == (status == 200)
 
 
 def test_beyond_loopback_addresses_count_and_names_that_were_told():
@@ -382,7 +380,7 @@ def test_beyond_loopback_addresses_count_and_names_that_were_told():
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "X"])
 def test_the_page_is_read_only(client, method):
-    for address in ("/", "/api/top", "/static/page.js", "/nowhere"):
+    for address in ("/", "/verify", "/static/page.js", "/nowhere"):
         answer = client.request(method, address)
         assert answer.status_code == 405
         assert answer.headers["allow"] == "GET, HEAD"
@@ -391,42 +389,17 @@ def test_the_page_is_read_only(client, method):
 def test_large_requests_are_refused(client):
     body = client.request("GET", "/", content=b"x" * 10)
     assert body.status_code == 413
-    chunked = client.request("GET", "/api/bundles", headers={"transfer-encoding": "chunked"})
+    chunked = client.request("GET", "/complete", headers={"transfer-encoding": "chunked"})
     assert chunked.status_code == 413
-    assert asked_raw(client, "/api/complete", b"q=" + b"a" * 70_000)[0] == 414
+    assert asked_raw(client, "/complete", b"q=" + b"a" * 70_000)[0] == 414
     letters = client.get("/?q=" + "a" * 13_000)
     assert letters.status_code == 400
     assert "at most 12,000" in letters.text
     assert client.get("/?q=" + quote("\u0e02" * 3_300)).status_code == 200  # 30 kB as it is written
 
 
-def test_too_many_questions_have_to_wait(shelf):
-    asked = guarded(shelf)
-    asked.app.meter = Meter(clock=lambda: 0.0)
-    asked.app.meter.take("testclient", BURST - 2)
-    assert [asked.get("/api/bundles").status_code for _ in range(3)] == [200, 200, 429]
-    late = asked.get("/api/bundles")
-    assert int(late.headers["retry-after"]) >= 1
-    assert "too many" in late.json()["error"]
-    assert "Too many requests" in asked.get("/top").text
-
-
-def test_the_meter_forgets_with_time_and_keeps_addresses_apart():
-    now = [0.0]
-    meter = Meter(clock=lambda: now[0])
-    assert [meter.take("a", BURST / 2) for _ in range(2)] == [0.0, 0.0]
-    assert meter.take("a", 30.0) == pytest.approx(30.0 / limits.A_SECOND)
-    assert meter.take("b", 30.0) == 0.0
-    now[0] = 1.0
-    assert meter.take("a", limits.A_SECOND) == 0.0
-    assert meter.take("a", 1.0) > 0.0
-    for n in range(limits.CLIENTS + 10):
-        meter.take(str(n), 1.0)
-    assert len(meter._left) == limits.CLIENTS
-
-
 @pytest.mark.parametrize(
-    "address", ["/", "/nowhere", "/api/top?page=x", "/static/page.css", "/top.csv", "/api/bundles"]
+    "address", ["/", "/nowhere", "/top?page=x", "/static/page.css", "/top.csv", "/complete?q=w"]
 )
 def test_every_answer_keeps_to_itself(client, address):
     headers = client.get(address).headers
@@ -481,7 +454,7 @@ def asked_raw(client, path, query=b""):
         "/SHA256SUMS",
         "/templates/base.html",
         "//etc/passwd",
-        "/api/../../privacy.json",
+        "/complete/../../privacy.json",
     ],
 )
 def test_no_address_leads_to_a_file(client, path):
@@ -504,6 +477,7 @@ def test_no_address_leads_to_a_file(client, path):
         ("/top?table=query&column=url", 400, "column must be one of query"),
         ("/?b=nothing", 404, "there is no bundle"),
         ("/?b=../spring", 404, "there is no bundle"),
+        ("/api", 404, "There is no such page"),
         ("/privacy?check=maybe", 400, "check must be one of"),
         ("/compare?with=none", 404, "there is no bundle"),
         ("/nowhere", 404, "There is no such page"),
@@ -517,19 +491,11 @@ def test_a_wrong_parameter_gives_a_page_that_says_so(client, address, status, wo
     assert "Traceback" not in answer.text
 
 
-@pytest.mark.parametrize(
-    ("address", "words"),
-    [
-        ("/api/complete?q=a&k=51", "k must lie between 1 and 50"),
-        ("/api/query", "q is missing"),
-        ("/api/compare?b=spring&with=spring", "with is missing"),
-    ],
-)
-def test_programs_are_told_in_json(client, address, words):
+@pytest.mark.parametrize("address", ["/complete?q=a&b=x", "/verify?b=x"])
+def test_the_script_is_told_in_json(client, address):
     answer = client.get(address)
-    assert answer.status_code == 400
-    assert words in answer.json()["error"]
-    assert client.get("/api/nowhere").json()["status"] == 404
+    assert answer.status_code == 404
+    assert "there is no bundle" in answer.json()["error"]
 
 
 def test_what_breaks_inside_says_nothing_about_itself(shelf):
@@ -542,7 +508,7 @@ def test_what_breaks_inside_says_nothing_about_itself(shelf):
     assert answer.status_code == 500
     assert "a path" not in answer.text
     assert answer.headers["content-security-policy"] == limits.POLICY
-    assert asked.get("/api/verify").json()["status"] == 500
+    assert asked.get("/verify").json()["error"] == "murmurlog has an internal error."
 
 
 # --- the other views ------------------------------------------------------------------------------
@@ -564,7 +530,7 @@ def test_privacy_has_the_label_the_hashes_and_a_live_check(client, book, folders
     copy = shutil.copytree(folders[0], tmp_path / "copy")
     asked = guarded(Shelf([copy]))
     (copy / "README.md").write_text("something else")
-    assert asked.get("/api/verify").json()["ok"] is False
+    assert asked.get("/verify").json()["ok"] is False
 
 
 def test_a_bundle_is_verified_again_only_when_a_file_has_changed(folders, tmp_path):
@@ -578,13 +544,13 @@ def test_a_bundle_is_verified_again_only_when_a_file_has_changed(folders, tmp_pa
     made = application.make(Shelf([copy]), verifier=counting, hosts=Hosts(port=8765))
     asked = TestClient(made, base_url=AT)
     for _ in range(3):
-        asked.get("/api/verify")
+        asked.get("/verify")
     assert len(calls) == 1
     (copy / "README.md").write_bytes((copy / "README.md").read_bytes())  # the same, but touched
-    asked.get("/api/verify")
+    asked.get("/verify")
     assert len(calls) == 2
     (copy / "more.txt").write_text("")
-    asked.get("/api/verify")
+    asked.get("/verify")
     assert len(calls) == 3
 
 
@@ -592,16 +558,17 @@ def test_compare_tells_gained_from_lost(client, shelf):
     a, b = shelf.books.values()
     ours = {row["query"]: row for row in _rows(a, "query")}
     theirs = {row["query"]: row for row in _rows(b, "query")}
-    got = client.get("/api/compare?b=spring&with=summer").json()
-    assert got["gained"]["rows"] == len(set(theirs) - set(ours))
-    assert got["lost"]["rows"] == len(set(ours) - set(theirs))
-    assert got["kept"]["rows"] == len(set(ours) & set(theirs))
-    first = [row["query"] for row in _rows(a, "query") if row["query"] not in theirs][:20]
-    assert [item["query"] for item in got["lost"]["first"]] == first
-    assert got["cost"]["sum"]["epsilon"] == pytest.approx(4.0)
-    assert any(item["query"] == "weather" for item in got["rose"]["first"])
-    pairs = client.get("/api/compare?b=spring&with=summer&table=pair").json()
-    assert pairs["kept"]["rows"] == len(
+    found = compare_tables(a, b, "query")
+    assert len(found.gained) == len(set(theirs) - set(ours))
+    assert len(found.lost) == len(set(ours) - set(theirs))
+    assert len(found.kept[0]) == len(set(ours) & set(theirs))
+    lost = [row["query"] for row in _rows(a, "query") if row["query"] not in theirs]
+    assert [keys["query"] for keys in found.before.texts(found.lost)] == lost
+    assert {"query": "weather"} in found.after.texts(found.rose[1])
+    assert combined_cost(a, b).sum.epsilon == pytest.approx(4.0)
+    page = client.get("/compare?b=spring&with=summer").text
+    assert all(f"<bdi>{text}</bdi>" in page for text in lost[:15] if text.isalnum())
+    assert len(compare_tables(a, b, "pair").kept[0]) == len(
         {(r["query"], r["next_query"]) for r in _rows(a, "pair")}
         & {(r["query"], r["next_query"]) for r in _rows(b, "pair")}
     )
@@ -613,25 +580,6 @@ def _alone(book):
     shelf = Shelf.__new__(Shelf)
     shelf.books = {book.name: book}
     return shelf
-
-
-def test_the_description_of_the_interface_is_the_interface(client):
-    described = client.get("/api/openapi.json").json()
-    routes = {path for path in application.HANDLERS if path.startswith("/api/")}
-    assert set(described["paths"]) == routes
-    assert described["openapi"].startswith("3.1")
-    names = [what["get"]["operationId"] for what in described["paths"].values()]
-    assert len(set(names)) == len(names)
-    for path, what in described["paths"].items():
-        required = {
-            p["name"]: {"q": "weather", "with": "summer"}[p["name"]]
-            for p in what["get"]["parameters"]
-            if p["required"]
-        }
-        answer = client.get(path, params=required)
-        assert answer.status_code == 200, path
-        json.loads(answer.text)
-    assert openapi.description()["info"]["version"]
 
 
 # --- what is put on the shelf ---------------------------------------------------------------------

@@ -35,7 +35,6 @@ VIEWS = {
     "top": "/top?table=click",
     "privacy": "/privacy",
     "compare": "/compare",
-    "interface": "/api",
 }
 # What axe calls serious or critical fails; of the others it is the same list, printed.
 SERIOUS = ("serious", "critical")

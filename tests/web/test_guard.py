@@ -1,15 +1,11 @@
-"""What one reader, or one forged bundle, can cost the page: time, memory, connections."""
+"""What one reader, or one forged bundle, can cost the page: time and memory."""
 
 import asyncio
-import contextlib
 import json
 import random
 import shutil
-import socket
 import threading
 import time
-from pathlib import Path
-from types import SimpleNamespace
 from urllib.parse import quote
 
 import numpy as np
@@ -17,7 +13,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import shown
-import uvicorn
 from hostile_bundles import put, seal
 from starlette.testclient import TestClient
 
@@ -28,13 +23,11 @@ from murmurlog.bundle.table_rules import MOST_MARKS
 from murmurlog.cli.serve import verified
 from murmurlog.errors import BundleError
 from murmurlog.web import app as application
-from murmurlog.web import guard as limits
 from murmurlog.web import parameters as asked
-from murmurlog.web import template_helpers as marks
+from murmurlog.web import template_helpers
 from murmurlog.web.answers import Answers
 from murmurlog.web.bundles import Shelf
-from murmurlog.web.connections import TimedProtocol
-from murmurlog.web.guard import BURST, Hosts, cost
+from murmurlog.web.guard import Hosts
 from murmurlog.web.index import A_QUESTION, Sheet
 from murmurlog.web.query_lookup import similar_queries
 
@@ -44,7 +37,6 @@ AT = "http://127.0.0.1:8765"
 
 def client_of(shelf):
     made = application.make(shelf, verifier=verified, hosts=Hosts(port=8765))
-    made.meter = SimpleNamespace(take=lambda client, tokens: 0.0)
     return TestClient(made, base_url=AT, raise_server_exceptions=False)
 
 
@@ -77,9 +69,7 @@ def cpu(work):
 # --- long texts (2) -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "address", ["/?q=", "/api/query?q=", "/api/complete?q=", "/top?match=", "/api/top?match="]
-)
+@pytest.mark.parametrize("address", ["/?q=", "/complete?q=", "/top?match="])
 def test_a_text_that_grows_when_it_is_normalised_is_refused_in_little_time(client, address):
     answer, seconds = cpu(lambda: client.get(address + quote(LIGATURE * 6_900)))
     assert answer.status_code == 400
@@ -104,7 +94,7 @@ def test_marks_on_one_letter_are_counted_before_they_are_put_in_order(client):
 
 def test_a_query_of_many_words_takes_no_more_time_than_its_letters(client):
     words = "w " * 5_999
-    answer, seconds = cpu(lambda: client.get("/api/query?q=" + quote(words)))
+    answer, seconds = cpu(lambda: client.get("/?q=" + quote(words)))
     assert answer.status_code == 200
     assert seconds < 0.5
 
@@ -186,27 +176,6 @@ async def status(app, path, query=b""):
 
     await app(scope, receive, send)
     return answers[0]["status"]
-
-
-def test_a_question_costs_what_its_work_does():
-    million = 1_000_000
-    assert cost("/", b"q=weather", million) < 1.1
-    assert cost("/", b"q=" + b"x" * 60_000, million) > 30
-    assert cost("/top", b"match=we", million) < 1.1
-    for query in (b"match=*we*", b"match=w%3Fe", b"match=%2awe", b"b=x&sort=text", b"sort=error"):
-        assert cost("/api/top", query, million) == pytest.approx(21, abs=0.1)
-        assert cost("/api/top", query, 500) < 1.1
-    assert cost("/api/top", b"sort=count&match=a", million) < 1.1
-    assert cost("/top.csv", b"", million) == pytest.approx(230)
-    assert cost("/top.csv", b"", 10**9) == BURST  # else it could never be asked
-
-
-def test_long_addresses_are_charged(sound):
-    asked_for = client_of(Shelf([sound]))
-    asked_for.app.meter = limits.Meter(clock=lambda: 0.0)
-    long = "/api/complete?q=" + "a" * 11_000
-    answers = [asked_for.get(long).status_code for _ in range(60)]
-    assert 30 < answers.index(429) < 55
 
 
 # --- forged tables (3) ----------------------------------------------------------------------------
@@ -318,8 +287,8 @@ def test_a_bundle_without_noise_can_be_shown_and_added_up(write_tsv, tmp_path):
     total = murmurlog.load(out).total("query")
     assert (total.value, total.low, total.high) == (30, 30, float("inf"))
     assert str(total) == "at least 30 users in the log, 95 % sure (30 counted)"
-    shown_count = client_of(Shelf([out])).get("/api/query?q=weather").json()["counts"][0]["count"]
-    assert (shown_count["value"], shown_count["low"]) == (30, 30)
+    (count,) = client_of(Shelf([out])).get("/complete?q=weather").json()["completions"]
+    assert (count["count"]["value"], count["count"]["low"]) == (30, 30)
 
 
 def test_an_empty_value_in_a_list_is_refused(sound, tmp_path):
@@ -390,26 +359,18 @@ def test_long_texts_do_not_make_large_answers(bundle):
     rewrite(bundle, "query", counted(texts, [900] * len(texts)))
     made = client_of(Shelf([bundle]))
     for address in (
-        "/", "/top?size=200", "/api/top?size=200", "/api/complete?q=0&k=50", "/api/query?q=0001",
-        "/?q=0001", "/?q=zz",
+        "/", "/top?size=200", "/complete?q=0", "/?q=0001", "/?q=zz",
     ):  # fmt: skip
         answer = made.get(address)
         assert answer.status_code == 200
         assert len(answer.content) < 2_000_000, address
-    listed = made.get("/api/top?size=200").json()["items"]
-    assert listed[0]["query"] == texts[0]  # whole, as long as there is room
-    assert listed[-1]["query"] == marks.clip(texts[199])
+    # Completions that are too long to be looked up are left out.
+    assert made.get("/complete?q=0").json()["completions"] == []
 
 
-def test_room_gives_texts_whole_and_then_their_beginnings():
-    room = marks.TextBudget(1_000)
-    assert room.keys({"a": "x" * 900, "b": "y" * 99}) == {"a": "x" * 900, "b": "y" * 99}
-    assert room.text("z" * 1_000) == "z" * 159 + "…"
-    assert room.text("short") == "short"
-    lists = marks.TextBudget(10).key(["w" * 200] * 1_000)
-    assert len("".join(lists)) <= marks.LONGEST
-    assert marks.address("weather", "spring") == "/?q=weather&b=spring"
-    assert marks.address("w" * 2_000, "spring") == ""
+def test_a_link_that_would_be_too_long_is_left_out():
+    assert template_helpers.address("weather", "spring") == "/?q=weather&b=spring"
+    assert template_helpers.address("w" * 2_000, "spring") == ""
 
 
 # --- forged certificates (5) ----------------------------------------------------------------------
@@ -431,7 +392,7 @@ def test_room_gives_texts_whole_and_then_their_beginnings():
         (("tables", "query", "rows"), True, "tables.query.rows"),
         (("tables", "query", "guarantee", "delta"), 5e-324, "tables.query.guarantee.delta"),
         (("guarantee", "epsilon"), None, "guarantee.epsilon"),
-        (("guarantee", "unit"), "person", "guarantee.unit"),
+        (("guarantee", "unit"), "\x1b", "guarantee.unit"),
         (("published",), "31.1.2026", "published"),
         (("release_id",), "x", "release_id"),
         (("by",), {"column": "c", "values": []}, "by.values"),
@@ -450,17 +411,6 @@ def test_a_certificate_that_breaks_the_schema_is_a_corrupt_bundle(bundle, at, va
             reads(bundle)
         assert caught.value.exit_code == 6
         assert len(str(caught.value)) < 400
-
-
-@pytest.mark.parametrize("name", ["keys", "select_from", "count_from"])
-def test_what_later_formats_state_is_checked_in_bundles_of_the_first_format(tmp_path, name):
-    bundle = tmp_path / "bundle"
-    shutil.copytree(Path(__file__).parents[1] / "golden" / "bundle-1", bundle)
-    path = bundle / "privacy.json"
-    path.write_text(json.dumps(put(json.loads(path.read_text()), ("text", name), "\ud800")))
-    seal(bundle)
-    with pytest.raises(BundleError, match=f"privacy.json is damaged: text.{name} must"):
-        murmurlog.load(bundle)
 
 
 def test_a_page_answers_where_a_certificate_says_less_than_a_release_would(tmp_path, write_tsv):
@@ -508,72 +458,4 @@ def test_one_bad_bundle_among_several_is_named(sound, bundle):
     seal(bundle)
     with pytest.raises(BundleError, match="^forged cannot be shown: .*about.title"):
         Shelf([sound, bundle])
-    assert client_of(Shelf([sound])).get("/api/bundles").status_code == 200
-
-
-# --- connections (7) ------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def listening(sound, **seconds):
-    """The page as `serve` runs it, with room for ten connections."""
-    made = application.make(Shelf([sound]), verifier=verified, hosts=Hosts(port=None))
-    timed = type("Timed", (TimedProtocol,), seconds)
-    server = uvicorn.Server(
-        uvicorn.Config(
-            made, log_level="critical", http=timed, ws="none", lifespan="off",
-            limit_concurrency=10, timeout_graceful_shutdown=1,
-        )
-    )  # fmt: skip
-    server.install_signal_handlers = lambda: None
-    place = socket.socket()
-    place.bind(("127.0.0.1", 0))
-    place.listen(64)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [place]}, daemon=True)
-    thread.start()
-    try:
-        yield place.getsockname()
-    finally:
-        server.should_exit = True
-        thread.join(10)
-        place.close()
-
-
-def answered(place):
-    with socket.create_connection(place, timeout=5) as link:
-        link.sendall(b"GET /api/bundles HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
-        return link.recv(100).split(b" ")[1]
-
-
-def test_connections_that_ask_nothing_do_not_keep_others_out(sound):
-    with listening(sound) as place, contextlib.ExitStack() as links:
-        for n in range(25):
-            link = links.enter_context(socket.create_connection(place, timeout=5))
-            link.sendall(b"GET / HTTP/1.1\r\nHost: 127.0" if n % 2 else b"")
-        time.sleep(0.2)
-        assert answered(place) == b"200"
-
-
-def test_a_head_has_to_come_in_time_however_slowly_it_is_sent(sound):
-    with listening(sound, head_seconds=0.5) as place:
-        with socket.create_connection(place, timeout=5) as link:
-            start = time.monotonic()
-            try:
-                while time.monotonic() - start < 5:
-                    link.sendall(b"G")
-                    time.sleep(0.05)
-            except OSError:
-                pass
-            assert 0.3 < time.monotonic() - start < 3
-        assert answered(place) == b"200"
-
-
-def test_a_client_that_has_said_all_it_will_still_gets_its_answer(sound):
-    with listening(sound) as place, socket.create_connection(place, timeout=5) as link:
-        link.sendall(b"GET /?q=weather HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-        link.shutdown(socket.SHUT_WR)
-        answer = b""
-        while part := link.recv(65_536):
-            answer += part
-        assert answer.startswith(b"HTTP/1.1 200")
-        assert answer.endswith(b"</html>")
+    assert client_of(Shelf([sound])).get("/").status_code == 200

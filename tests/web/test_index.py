@@ -1,4 +1,4 @@
-"""What the page and its JSON say about a count, by what the count is about."""
+"""What the page says about a count, by what the count is about."""
 
 from dataclasses import replace
 
@@ -50,8 +50,8 @@ def test_counts_of_users_in_the_log_have_both_ends(client):
     assert (
         "<b>1,250</b> <span>users in the log</span> <small>95 % interval 1,191 to 1,310" in answer
     )
-    count = client.get("/api/query?q=weather").json()["counts"][0]["count"]
-    assert (count["meaning"], count["low"], count["high"]) == (IN_LOG, 1191, 1310)
+    count = client.get("/complete?q=weather").json()["completions"][0]["count"]
+    assert (count["low"], count["high"]) == (1191, 1310)
     top = client.get("/top").text
     assert ">users in the log<" in top
     assert "1,191 to 1,310" in top
@@ -63,8 +63,8 @@ def test_counts_of_bounded_items_say_at_least(client):
     answer = client.get("/?q=weather").text
     assert "<span>at least</span> <b>1,191</b> <span>users in the log</span>" in answer
     assert "95 % sure (1,250 counted)" in answer
-    count = client.get("/api/query?q=weather").json()["counts"][0]["count"]
-    assert (count["meaning"], count["low"], count["high"]) == (AT_LEAST, 1191, None)
+    count = client.get("/complete?q=weather").json()["completions"][0]["count"]
+    assert (count["low"], count["high"]) == (1191, None)
     top = client.get("/top").text
     assert ">users counted<" in top
     assert "in the log, 95 % sure" in top

@@ -9,7 +9,7 @@ import pytest
 import shown
 
 pytestmark = pytest.mark.slow
-HOST = b"Host: 127.0.0.1\r\n"
+HOST, CLOSE = b"Host: 127.0.0.1\r\n", b"Connection: close\r\n"
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,6 @@ def said(place, request, *, wait=5.0):
     """All that comes back for these bytes."""
     with socket.create_connection(place, timeout=wait) as link:
         link.sendall(request)
-        link.shutdown(socket.SHUT_WR)
         answer = b""
         try:
             while part := link.recv(65_536):
@@ -53,7 +52,7 @@ def status(answer):
         (b"CONNECT evil.example:443 HTTP/1.1", 405),
         (b"TRACE / HTTP/1.1", 405),
         (b"PROPFIND / HTTP/1.1", 405),
-        (b"POST /api/verify HTTP/1.1", 405),
+        (b"POST /verify HTTP/1.1", 405),
         (b"GET /?" + b"a=b&" * 15_000 + b" HTTP/1.1", 200),
         (b"GET /?q=" + b"a" * 70_000 + b" HTTP/1.1", 414),
         (b"GET /" + b"a" * 200_000 + b" HTTP/1.1", 400),
@@ -63,7 +62,7 @@ def status(answer):
     ids=lambda value: str(value)[:48],
 )
 def test_odd_requests_are_answered_as_they_should(place, request_line, expected):
-    answer = said(place, request_line + b"\r\n" + HOST + b"Connection: close\r\n\r\n")
+    answer = said(place, request_line + b"\r\n" + HOST + CLOSE + b"\r\n")
     assert status(answer) == expected, answer[:300]
     assert b"root:" not in answer
     assert b"set-cookie" not in answer.split(b"\r\n\r\n")[0].lower()
@@ -82,25 +81,25 @@ def test_odd_requests_are_answered_as_they_should(place, request_line, expected)
         (b"Host: 127.0.0.1\r\nContent-Length: 5\r\n", 413),
         (b"Host: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n", 413),
         (b"Host: 127.0.0.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n", 413),
-        (b"Host: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n", 200),
+        (b"Host: 127.0.0.1\r\nUpgrade: websocket\r\n", 200),
         (b"Host: 127.0.0.1\r\nX: " + b"y" * 150_000 + b"\r\n", 400),
     ],
     ids=lambda value: str(value)[:48],
 )
 def test_odd_headers_are_answered_as_they_should(place, headers, expected):
-    answer = said(place, b"GET /api/bundles HTTP/1.1\r\n" + headers + b"\r\n")
+    answer = said(place, b"GET /privacy HTTP/1.1\r\n" + headers + CLOSE + b"\r\n")
     assert status(answer) == expected, answer[:300]
     if expected != 200:
-        assert b"release_id" not in answer
+        assert b"SHA-256" not in answer
     assert b"access-control-allow-origin" not in answer.lower()  # other sites cannot read along
 
 
 def test_a_second_request_hidden_in_the_first_is_not_answered(place):
-    hidden = b"GET /api/certificate HTTP/1.1\r\n" + HOST + b"\r\n"
-    first = b"GET / HTTP/1.1\r\n" + HOST + b"Content-Length: %d\r\n\r\n" % len(hidden)
+    hidden = b"GET /privacy HTTP/1.1\r\n" + HOST + CLOSE + b"\r\n"
+    first = b"GET / HTTP/1.1\r\n" + HOST + CLOSE + b"Content-Length: %d\r\n\r\n" % len(hidden)
     answer = said(place, first + hidden)
     assert status(answer) == 413
-    assert b"release_id" not in answer
+    assert b"SHA-256" not in answer
     assert answer.count(b"HTTP/1.1 ") == 1
 
 
@@ -110,7 +109,7 @@ def test_idle_and_slow_clients_do_not_stop_others(place):
         for link in links:
             link.sendall(b"GET / HTTP/1.1\r\nHost: 127.0")
         start = time.monotonic()
-        answer = said(place, b"GET /api/bundles HTTP/1.1\r\n" + HOST + b"\r\n")
+        answer = said(place, b"GET /complete?q=w HTTP/1.1\r\n" + HOST + CLOSE + b"\r\n")
         assert status(answer) == 200
         assert time.monotonic() - start < 3
     finally:

@@ -7,13 +7,7 @@ from murmurlog.auditing.check import ROUNDING
 from murmurlog.bundle.certificate import COUNTING, TableClaim
 from murmurlog.bundle.schema import AT_LEAST, IN_LOG, Z95
 from murmurlog.mechanisms import Mechanism, Rounds, SessionTree
-from murmurlog.mechanisms.rounds.user_estimates import (
-    ALLOWANCE,
-    EARLIER_ALLOWANCES,
-    choose_d2,
-    common_error,
-    smooth,
-)
+from murmurlog.mechanisms.rounds.user_estimates import choose_d2, common_error, smooth
 from murmurlog.privacy import WeightedCounts, histogram_bins, noise_sd
 
 FITTED = 1e-6  # tolerance for numbers that follow from a fitted curve
@@ -29,7 +23,7 @@ def counting_fault(
     if isinstance(mechanism, SessionTree):  # sessions are cut from bounded units, too
         mechanism, runs = mechanism.selection, True
     counts = mechanism.schedule.counts if isinstance(mechanism, Rounds) else None
-    if isinstance(counts, WeightedCounts) and claim.count is not None:
+    if counts is not None and claim.count is not None:
         return _weighted_fault(claim, counts, table, meaning=AT_LEAST if runs else IN_LOG)
     stated = dict(claim.counting or {})
     if stated and (claim.count is None or stated != {"meaning": AT_LEAST}):
@@ -51,11 +45,8 @@ def _weighted_fault(
     sd = noise_sd(noise="gaussian", scale=counts.histogram_scale)
     profile = smooth(np.array(histogram, np.float64), sd=sd, size=claim.rows)
     d2 = stated["d2"]
-    choices = [
-        choose_d2(counts, profile, allowance=each) for each in (ALLOWANCE, *EARLIER_ALLOWANCES)
-    ]
-    if d2 not in choices:
-        return f"states d2 = {d2}, and its histogram gives {choices[0]}"
+    if d2 != (chosen := choose_d2(counts, profile)):
+        return f"states d2 = {d2}, and its histogram gives {chosen}"
     common = stated["common_error"]
     if common < common_error(profile, sd=sd, d2=d2) * (1 - FITTED):
         return "states a smaller common error than its histogram has"

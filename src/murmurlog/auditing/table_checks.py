@@ -12,7 +12,7 @@ from murmurlog.auditing.count_checks import counting_fault
 from murmurlog.bundle.certificate import Certificate, TableClaim
 from murmurlog.bundle.files import metadata
 from murmurlog.bundle.read import read_table
-from murmurlog.bundle.schema import OLD_NOTES, noisy_table
+from murmurlog.bundle.schema import noisy_table
 from murmurlog.bundle.table_rules import table_fault
 from murmurlog.mechanisms import Limited, Mechanism, Remarking, parse
 
@@ -87,7 +87,7 @@ def _notes(
     """Raises unless the notes on a table follow from it, where they can be derived."""
     if claim.guarantee.notion == "none":
         return  # the certificate claims nothing
-    stated = {OLD_NOTES.get(name, name): note for name, note in claim.notes.items()}
+    stated = dict(claim.notes)
     if isinstance(mechanism, Remarking):
         follows = mechanism.remarks(noisy_table(table), others)
         same = follows is None or stated == follows

@@ -1,8 +1,8 @@
 """Verifies a bundle without the log and without trusting its statements.
 
 The guarantee is recomputed from the mechanisms' parameters. The tables are compared with what the
-mechanism can produce. The cards are compared with what certificate and tables give: byte by byte
-where this version wrote them, else by the facts that they state.
+mechanism can produce. The cards are compared, byte by byte, with what certificate and tables give if
+this version wrote them.
 """
 
 import math

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from murmurlog.bundle.canonical import cleaner
-from murmurlog.bundle.certificate_schema import FORMAT, FORMATS, MOST_WORDS, check, format_of
+from murmurlog.bundle.certificate_schema import FORMAT, MOST_WORDS, check
 from murmurlog.bundle.keys import LATEST, MOST_CHARACTERS, VERSIONS, odd_line
 from murmurlog.bundle.schema import By
 from murmurlog.errors import BundleError, UsageError
@@ -98,7 +98,6 @@ class Certificate:
     consistent: bool = False  # whether counts were made consistent between tables
     # Releases of the same source whose published keys are counted again, and how many keys by table.
     after: Mapping[str, Any] | None = None
-    format: int = FORMAT  # of the bundle
 
     @property
     def title(self) -> str:
@@ -143,7 +142,7 @@ class Certificate:
     def as_json(self) -> dict[str, Any]:
         users = self.declared_users
         return {
-            "format": FORMATS[self.format],
+            "format": FORMAT,
             "murmurlog": self.murmurlog,
             "release_id": self.release_id,
             "published": self.published,
@@ -206,8 +205,7 @@ class Certificate:
                 about=data["about"],
                 planned_by=data["planned_by"],
                 consistent=data["consistent"],
-                after=data.get("after") if format_of(data) > 1 else None,
-                format=format_of(data),
+                after=data.get("after"),
             )
         except UsageError as error:  # each value is valid, but not their combination
             raise BundleError(f"privacy.json is damaged: {str(error)[:200]}") from None
@@ -229,16 +227,16 @@ def _claim(claim: Mapping[str, Any], assumptions: tuple[str, ...]) -> TableClaim
 def _text(data: Mapping[str, Any]) -> dict[str, Any]:
     """The settings for reading the log; known keys only."""
     names = ("normaliser", "url", "screen", "deny", "since", "until", "where")
-    gap = data.get("gap")
-    # Older bundles state neither the source nor the rules for keys; windows are stated where there are any.
+    gap = data["gap"]
+    # Some bundles state neither the source nor the rules for keys; windows are stated where there are any.
     names_of_later = ("keys", "source", *WINDOWS)
     later = {name: data[name] for name in names_of_later if name in data}
     return {
         **{name: data[name] for name in names},
         **later,
         "gap": None if gap is None else float(gap),
-        "set_size": data.get("set_size"),
-        "consecutive": data.get("consecutive"),
+        "set_size": data["set_size"],
+        "consecutive": data["consecutive"],
     }
 
 

@@ -14,14 +14,17 @@ from typing import Any
 from murmurlog import __version__
 from murmurlog.bundle.canonical import CANONICAL
 from murmurlog.bundle.keys import MOST_CHARACTERS, odd_line
+from murmurlog.bundle.options import mechanism_table
 from murmurlog.bundle.schema import AT_LEAST, COUNTED, IN_LOG, KEYS
-from murmurlog.errors import BundleError
+from murmurlog.errors import BundleError, OtherVersion
 from murmurlog.privacy import ASSUMPTIONS, NEIGHBOURS, NOISES, NOTIONS, UNITS
 
-# The format of a bundle fixes its files and the keys and facts in them, but no wording. By its number,
-# the value of `format` in privacy.json.
-FORMATS: dict[int, int | str] = {1: "murmurlog-bundle-1", 2: 2}
-FORMAT = max(FORMATS)  # that this version writes
+# The format of a bundle fixes its files and the keys and facts in them, but no wording.
+FORMAT = 2
+FIRST_FORMAT = "murmurlog-bundle-1"  # what bundles of format 1 state
+# The last version that could check bundles of format 1, clipped counts, and mechanisms, units and options
+# that are no longer part of this one.
+LAST_VERSION = "0.2.0"
 PASSES = ("0.5", "0.95", "0.99")  # the probabilities for which `passes` states a number of units
 MOST_WORDS = 100_000  # characters of all texts by the owner
 MOST_WHOLE = 1 << 62  # for numbers used in computations; they fit in 64 bits
@@ -36,32 +39,69 @@ Rule = Callable[[Any, str], None]  # of a value and its key; raises where the va
 
 
 def check(data: Any) -> None:
-    """Raises BundleError, with the key, unless a parsed privacy.json keeps to the schema."""
-    _SCHEMAS[format_of(data)](data, "")
+    """Raises BundleError, with the key, unless a parsed privacy.json keeps to the schema.
+
+    Raises OtherVersion where a sound one states something that is not part of this version.
+    """
+    _check_format(data)
+    _certificate(data, "")
     if sum(map(len, _own_words(data))) > MOST_WORDS:
         raise _damaged(
             "about, unprotected, planned_by, ledger.source and text.where",
             f"hold at most {MOST_WORDS:,} characters together",
         )
+    if unknown := next(_unknown_parts(data), None):
+        raise _other_version(data, unknown)
 
 
-def format_of(data: Any) -> int:
-    """The number of the format that a parsed privacy.json states; raises where it is unknown."""
+def _unknown_parts(data: Mapping[str, Any]) -> Iterator[str]:
+    """What a release was made by and this version does not know."""
+    claims = data["tables"].values()
+    for guarantee in (data["guarantee"], *(claim["guarantee"] for claim in claims)):
+        if guarantee["unit"] not in UNITS:
+            yield f"the unit {guarantee['unit']:.60}"
+    for claim in claims:
+        name = re.split(r"[:(]", claim["mechanism"])[0]
+        if name not in {mechanism["name"] for mechanism in mechanism_table()["mechanisms"]}:
+            yield f"the mechanism {name:.60}"
+        elif name == "rounds" and re.search(r"\bsigma=", claim["mechanism"]):
+            yield "clipped counts"
+    if (keys := data["text"].get("keys")) not in (None, CANONICAL):
+        yield f"the option --keys {keys:.60}"
+    if data["consistent"]:
+        yield "the option --consistent"
+    if data["planned_by"] is not None:
+        yield "the option --planned-by"
+
+
+def _other_version(data: Mapping[str, Any], part: str) -> OtherVersion:
+    """The error for something that this version does not know: an older version did, or a later one does."""
+    stated = _release_numbers(data.get("murmurlog"))
+    version = f"murmurlog {LAST_VERSION}"
+    if not stated:
+        version = "the version that made it"
+    elif stated > _release_numbers(__version__):
+        version = f"murmurlog {data['murmurlog']}"
+    return OtherVersion(f"made by {part}, which this version cannot check: use {version}")
+
+
+def _release_numbers(version: Any) -> list[int]:
+    """[0, 2, 0] of 0.2.0 or 0.2.0a1; none if it is no version."""
+    pattern = r"(\d{1,4}(?:\.\d{1,4}){1,3})[a-z0-9.]{0,20}"
+    match = isinstance(version, str) and re.fullmatch(pattern, version, re.ASCII)
+    return [int(number) for number in match[1].split(".")] if match else []
+
+
+def _check_format(data: Any) -> None:
+    """Raises unless a parsed privacy.json states the format that this version reads."""
     stated = data.get("format") if isinstance(data, dict) else None
-    for number, text in FORMATS.items():
-        if stated == text and type(stated) is type(text):
-            return number
-    if type(stated) is int and stated > FORMAT:
-        made = data.get("murmurlog")
-        named = isinstance(made, str) and len(made) <= SHORT and odd_line([made]) is None
+    if stated == FIRST_FORMAT or (type(stated) is int and stated > FORMAT):
+        number = 1 if stated == FIRST_FORMAT else _shown(stated)
+        raise _other_version(data, f"bundle format {number}")
+    if stated != FORMAT or type(stated) is not int:
         raise BundleError(
-            f"this bundle is of format {_shown(stated)}, and murmurlog {__version__} reads formats up to "
-            f"{FORMAT}: use {f'murmurlog {made}' if named else 'the version that made it'} or a later one"
+            f"privacy.json is not of the format of a bundle: `format` is {_shown(stated)}, not {FORMAT}"
         )
-    raise BundleError(
-        f"privacy.json is not of the format of a bundle: `format` is {_shown(stated)}, not one of "
-        f"{', '.join(map(str, FORMATS.values()))}"
-    )
 
 
 def _own_words(data: Mapping[str, Any]) -> Iterator[str]:
@@ -224,7 +264,7 @@ _delta = _must(
     lambda v: type(v) in (int, float) and (v == 0 or LEAST_DELTA <= v <= 1),
 )
 _kind = {
-    "unit": _one_of(*UNITS),
+    "unit": _line(SHORT, least=1),
     "neighbours": _one_of(*NEIGHBOURS),
     "notion": _one_of(*NOTIONS),
 }
@@ -304,7 +344,7 @@ _reading = {
     "until": _optional(_line(SHORT, least=1)),
     "where": _optional(_object(_line(), key=_line())),
 }
-_keys = _optional(_one_of(CANONICAL))
+_keys = _optional(_line(SHORT, least=1))
 _grouping = {
     "gap": _optional(_number(above=True)),
     "set_size": _optional(_whole(1)),
@@ -312,10 +352,7 @@ _grouping = {
 }
 _windows = dict.fromkeys(("select_from", "count_from"), _line(SHORT, least=1))
 _later = {"source": _source, "keys": _keys, **_windows}  # read wherever a bundle states them
-_texts = {  # by format
-    1: _record(_reading, {**_grouping, **_later}),
-    2: _record({**_reading, **_grouping}, _later),
-}
+_text = _record({**_reading, **_grouping}, _later)
 _source_before = {"source": _line(), "releases_before": _whole(0)}
 _pair = {"epsilon": _number(), "delta": _number()}
 _amounts = _record({name: _number() for name in ("mu2", "keys", "distance", "pure")})
@@ -374,7 +411,4 @@ _needed = {
 }
 # Releases whose published keys are counted again, and how many keys of each table.
 _after = _record({"releases": _list(_id, least=1), "keys": _object(_whole(1), key=_one_of(*KEYS))})
-_SCHEMAS = {
-    1: _record({**_needed, "text": _texts[1]}),
-    2: _record({**_needed, "text": _texts[2]}, {"after": _after}),
-}
+_certificate = _record({**_needed, "text": _text}, {"after": _after})

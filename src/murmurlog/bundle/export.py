@@ -1,7 +1,6 @@
 """Exports a bundle to the formats of other tools. Bundles are public, so an export costs no privacy.
 
-Every export states the guarantee: in a README, or in attributes of the graph in GraphML. It is
-written beside its target and moved there in one step. Never sees a log.
+Every export states the guarantee: in a README. It is written beside its target and moved there in one step. Never sees a log.
 """
 
 import csv
@@ -26,7 +25,7 @@ import pyarrow as pa
 from murmurlog.bundle.cards import columns_of, statement
 from murmurlog.bundle.certificate import Certificate
 from murmurlog.bundle.files import SUMS, expected_files, metadata, stated_sums, sums
-from murmurlog.bundle.graph import graph, graphml, rows
+from murmurlog.bundle.graph import graph, rows
 from murmurlog.bundle.ids import (
     DOCID_DIGITS,
     QID_DIGITS,
@@ -121,15 +120,11 @@ def export(bundle: str | Path | Sequence[str | Path], *, to: str, out: str | Pat
     with scratch(out.parent) as place:
         root = place / "export"
         root.mkdir()
-        if to == "graph" and out.suffix == ".graphml":
-            files = _write_graphml(root / out.name, release)
-            made = root / out.name
-        else:
-            files, made = WRITERS[to](root, release), root
-            if to != "hf":  # which copies the README and checksums of the bundle
-                seal(root, _readme(release.certificate, to, files, notes))
+        files = WRITERS[to](root, release)
+        if to != "hf":  # which copies the README and checksums of the bundle
+            seal(root, _readme(release.certificate, to, files, notes))
         check_target(out)
-        settle(made, out)
+        settle(root, out)
     return Exported(to=to, out=out, files=files, notes=notes)
 
 
@@ -254,14 +249,6 @@ def _write_graph(root: Path, release: Release) -> dict[str, int]:
         "nodes.tsv": _table(root / "nodes.tsv", made.nodes),
         "edges.tsv": _table(root / "edges.tsv", made.edges),
     }
-
-
-def _write_graphml(path: Path, release: Release) -> dict[str, int]:
-    about = metadata(release.certificate) | {"privacy": statement(release.certificate)}
-    made = graph(release.tables)
-    with _text(path) as file:
-        file.writelines(graphml(made, about=about))
-    return {path.name: made.nodes.num_rows + made.edges.num_rows}
 
 
 WRITERS: dict[str, Callable[[Path, Release], dict[str, int]]] = {

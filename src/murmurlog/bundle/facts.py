@@ -7,18 +7,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from murmurlog.bundle.certificate import Certificate
+from murmurlog.bundle.certificate_schema import FORMAT
 from murmurlog.bundle.files import CERTIFICATE
 
 KEY = "dp"
 
 
 def facts(certificate: Certificate, sha256: Mapping[str, str]) -> dict[str, Any]:
-    """The facts under their key; empty for bundles of format 1, whose cards state none."""
-    if certificate.format < 2:
-        return {}
+    """The facts under their key."""
     return {
         KEY: {
-            "format": certificate.format,
+            "format": FORMAT,
             "certificate": f"sha256:{sha256[CERTIFICATE]}",
             "release_id": certificate.release_id,
             "published": certificate.published,

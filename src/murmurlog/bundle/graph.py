@@ -6,17 +6,15 @@ itemsets give no edges. The rows of a synthetic log do not count people: its que
 nodes, without counts. `left_out` names the tables that the graph does not fully represent.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
-from xml.sax.saxutils import escape, quoteattr
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from murmurlog.bundle.schema import COUNTED
-from murmurlog.errors import BundleError, UsageError
+from murmurlog.errors import UsageError
 
 COUNTS = {
     **{
@@ -35,14 +33,6 @@ NODES = pa.schema(
 EDGES = pa.schema(
     [("source", pa.string()), ("target", pa.string()), ("kind", pa.string()), *COUNTS.items()]
 )
-XML_TYPES = {
-    pa.string(): "string",
-    pa.int64(): "long",
-    pa.float64(): "double",
-    pa.bool_(): "boolean",
-}
-# Characters that XML 1.0 does not allow, not even escaped.
-NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,29 +55,6 @@ def graph(tables: Mapping[str, pa.Table]) -> Graph:
         edges=pa.concat_tables([EDGES.empty_table(), *edges]),
         left_out=tuple(name for name, table in tables.items() if _left_out(table)),
     )
-
-
-def graphml(graph: Graph, *, about: Mapping[str, str | float | bool]) -> Iterator[str]:
-    """The lines of a GraphML file; `about` becomes attributes of the graph itself."""
-    attributes = {**about, "left_out": ", ".join(graph.left_out)} if graph.left_out else about
-    header = pa.table({name: pa.array([value]) for name, value in attributes.items()})
-    yield '<?xml version="1.0" encoding="UTF-8"?>\n'
-    yield '<graphml xmlns="http://graphml.graphdrawing.org/xmlns">\n'
-    for part, fields in (("graph", header.schema), ("node", NODES), ("edge", EDGES)):
-        for field in _attributes(fields):
-            yield (
-                f'  <key id="{part}_{field.name}" for="{part}" attr.name="{field.name}" '
-                f'attr.type="{XML_TYPES[field.type]}"/>\n'
-            )
-    yield '  <graph id="release" edgedefault="directed">\n'
-    for row in rows(header):
-        yield f"    {_data('graph', row)}\n"
-    for row in rows(graph.nodes):
-        yield f"    <node id={_quoted(row.pop('id'))}>{_data('node', row)}</node>\n"
-    for row in rows(graph.edges):
-        ends = f"source={_quoted(row.pop('source'))} target={_quoted(row.pop('target'))}"
-        yield f"    <edge {ends}>{_data('edge', row)}</edge>\n"
-    yield "  </graph>\n</graphml>\n"
 
 
 def rows(table: pa.Table) -> Iterator[dict[str, Any]]:
@@ -168,35 +135,3 @@ def _with_counts(columns: Mapping[str, pa.ChunkedArray | str], table: pa.Table) 
         for name, kind in COUNTS.items()
     }
     return pa.table({**keys, **counts})
-
-
-def _attributes(fields: pa.Schema) -> list[pa.Field]:
-    """The columns written as data elements, not as XML attributes."""
-    return [field for field in fields if field.name not in ("id", "source", "target")]
-
-
-def _data(part: str, row: Mapping[str, Any]) -> str:
-    return "".join(
-        f'<data key="{part}_{name}">{_value(value)}</data>'
-        for name, value in row.items()
-        if value is not None
-    )
-
-
-def _value(value: str | int | float | bool) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return escape(_fit(value)) if isinstance(value, str) else repr(value)
-
-
-def _quoted(text: str) -> str:
-    return quoteattr(_fit(text))
-
-
-def _fit(text: str) -> str:
-    if found := NOT_XML.search(text):
-        raise BundleError(
-            f"a text holds the character U+{ord(found[0]):04X}, which XML does not allow and "
-            "normalised text never has. Check the bundle: murmurlog verify"
-        )
-    return text

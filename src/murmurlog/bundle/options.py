@@ -5,6 +5,7 @@ lists its own options. Flags, settings in murmurlog.toml and the reference are d
 declarations. Imports nothing heavy: `murmurlog --help` reads them.
 """
 
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -138,6 +139,13 @@ def options_of(group: type) -> tuple[Option, ...]:
                 kind = option.kind or hints[each.name].__origin__
                 found.append(replace(option, name=each.name, default=each.default, kind=kind))
     return tuple(found)
+
+
+@cache
+def mechanism_table() -> Any:
+    """What mechanisms declare, as docs/options.py wrote it: loading them all takes half a second."""
+    file = Path(__file__).with_name("mechanism_table.json")
+    return json.loads(file.read_text(encoding="utf-8"))
 
 
 def split_keywords(

@@ -20,7 +20,7 @@ from murmurlog.bundle.files import CERTIFICATE, MOST_JSON_BYTES, is_own_file
 from murmurlog.bundle.graph import Graph, graph
 from murmurlog.bundle.schema import KEYS, lists_of, with_lists
 from murmurlog.bundle.table_rules import table_fault
-from murmurlog.errors import BundleError, EngineError, UnknownTable, UsageError
+from murmurlog.errors import BundleError, EngineError, OtherVersion, UnknownTable, UsageError
 from murmurlog.privacy import Guarantee
 
 if TYPE_CHECKING:
@@ -63,6 +63,8 @@ def read_certificate(root: Path) -> Certificate:
         if path.stat().st_size > MOST_JSON_BYTES:
             raise BundleError(f"{CERTIFICATE} is larger than a certificate can be")
         return Certificate.from_json(stated_json(root))
+    except OtherVersion as error:
+        raise OtherVersion(f"the bundle {root.name!r} was {error}") from None
     except OSError as error:
         raise BundleError(f"{CERTIFICATE} cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:

@@ -52,14 +52,8 @@ def make_report(
     certificate: Certificate,
     tables: Mapping[str, pa.Table],
     sha256: Mapping[str, str] | None = None,
-    *,
-    plus_minus: bool = False,
 ) -> str:
-    """The page. `tables` are the published ones, in their order on disk; with checksums, facts too.
-
-    Pages of earlier versions state two standard errors after each count, not an interval: `plus_minus`
-    gives that form, which `verify` compares them with.
-    """
+    """The page. `tables` are the published ones, in their order on disk; with checksums, facts too."""
     views = [view_of(certificate, name, tables[name]) for name in certificate.tables]
     drawn, one = pictures(certificate, views), len(certificate.tables) == 1
     beside = [html.facts(facts(certificate, views)), waterfall(certificate)]
@@ -68,7 +62,7 @@ def make_report(
     parts = [*warnings(certificate), html.columns(label(certificate), "".join(beside))]
     if drawn and not one:
         parts.append(html.section(HEADING, html.figures(drawn), note=caption(views)))
-    parts += [_rows(certificate, views, plus_minus), bounds(certificate), assumptions(certificate)]
+    parts += [_rows(certificate, views), bounds(certificate), assumptions(certificate)]
     nothing = certificate.guarantee.notion == "none"
     return html.printed(
         title=certificate.title,
@@ -229,7 +223,7 @@ def _marks(view: View) -> list[charts.Mark]:
     return marks
 
 
-def _rows(certificate: Certificate, views: Sequence[View], plus_minus: bool) -> str:
+def _rows(certificate: Certificate, views: Sequence[View]) -> str:
     """The first rows of each table with their uncertainty."""
     parts = []
     for view in views:
@@ -238,7 +232,7 @@ def _rows(certificate: Certificate, views: Sequence[View], plus_minus: bool) -> 
             continue
         head, numbers = list(view.keys), list[int]()
         if view.counts is not None:
-            head += _heads(view, plus_minus) if view.intervals else [view.counted]
+            head += _heads(view) if view.intervals else [view.counted]
             numbers = [len(view.keys), len(view.keys) + 1]
         cells, dim = list[list[str]](), list[int]()
         for place, row in enumerate(view.top):
@@ -252,8 +246,6 @@ def _rows(certificate: Certificate, views: Sequence[View], plus_minus: bool) -> 
                 text = f"{low:,.0f} to {high:,.0f}"
                 if math.isinf(high):
                     text = f"at least {low:,.0f}"
-                if plus_minus:
-                    text = f"{2 * row[f'{count}_stderr']:,.0f}"
                 line.append(text + unsure)
                 dim += [place] if unsure else []
             cells.append(line)
@@ -279,12 +271,12 @@ def _rows(certificate: Certificate, views: Sequence[View], plus_minus: bool) -> 
     return html.section("First rows of each table", html.tables(parts), note=note)
 
 
-def _heads(view: View, plus_minus: bool) -> list[str]:
+def _heads(view: View) -> list[str]:
     """The heads of the columns of a count and its uncertainty."""
     if view.meaning == AT_LEAST:
         return [f"{view.counted} counted", "in the log, 95 % sure"]
     counted = f"{view.counted} in the log" if view.meaning == IN_LOG else view.counted
-    return [counted, "±" if plus_minus else "95 % interval"]
+    return [counted, "95 % interval"]
 
 
 def facts(certificate: Certificate, views: Sequence[View]) -> list[tuple[str, str, str]]:

@@ -28,11 +28,10 @@ SEVERAL = ("session", "itemset", "log", "left_out")  # a row represents several 
 OTHER_LISTS = {"label-paths": "labels", "k-session": "keywords"}
 SEPARATOR = "\ufdd0"  # a noncharacter: normalised text never contains it
 LEFT_OUT_MARGIN = "queries left out, 95 % interval, plus or minus"
-OLD_NOTES = {"queries left out, give or take": LEFT_OUT_MARGIN}  # names before version 0.2
 NOTES = {  # the names of numbers that the notes on a table with a guarantee may hold
     *("queries that could be", "published from", "rows of the pool that nobody holds, expected"),
     *("invented users", "published profiles", "published pairs", "published pairs of pairs"),
-    *("searches left out, %", "queries left out", LEFT_OUT_MARGIN, *OLD_NOTES),
+    *("searches left out, %", "queries left out", LEFT_OUT_MARGIN),
 }
 BY_VALUE = "by_value"  # the internal name of the --by column while tables are made
 COUNTED = ("users", "rows")  # the units of counts

@@ -31,7 +31,6 @@ from murmurlog.bundle.estimates import Estimate
 from murmurlog.bundle.files import CERTIFICATE
 from murmurlog.bundle.read import Release, load
 from murmurlog.bundle.schema import AT_LEAST, IN_LOG, Z95, count_of, is_reliable, keys_of
-from murmurlog.bundle.smoothing import smooth
 from murmurlog.errors import BundleError, UsageError
 
 Floats = npt.NDArray[np.float64]
@@ -167,35 +166,6 @@ class Series:
             meaning=meaning,
             of=f"{unit}s" if counted == "users" else counted,
         )
-
-    def smoothed(self, name: str = "query") -> pa.Table:
-        """The table with smoothed counts beside those published (murmurlog.bundle.smoothing).
-
-        They have intervals only if all counts are of users in the log. A key gets no value in a period
-        in which it has no row.
-        """
-        table, rows = self._counted(name)
-        made = smooth(
-            key=rows.key, time=rows.release, values=rows.values, noise=rows.noise,
-            others=(np.hypot(rows.model, rows.common), rows.lean),
-        )  # fmt: skip
-        model, lean = made.others
-        error = np.sqrt(made.variance + model**2)
-        counted = self._count(name)
-        in_log = self.meaning(name) == IN_LOG
-        low = np.floor(np.maximum(0.0, made.values - Z95 * error - lean))
-        high = np.ceil(np.maximum(0.0, made.values + Z95 * error))
-        columns = _interval_columns(
-            f"{counted}_smoothed", np.maximum(made.values, 0.0), low, high, bounded=not in_log
-        )
-        if not in_log:
-            columns[f"{counted}_smoothed_low"] = pa.nulls(len(table), pa.int64())
-        columns[f"{counted}_smoothed_stderr"] = pa.array(
-            error, mask=np.full(len(error), not in_log)
-        )
-        for column, values in columns.items():
-            table = table.append_column(column, values)
-        return table
 
     def _claims(self, name: str) -> list[tuple[int, TableClaim]]:
         """The place of each release that has a table, and what it claims about it."""

@@ -73,8 +73,8 @@ def _sets(name: str, table: pa.Table, certificate: Certificate) -> str | None:
     if name != "itemset" or not table.num_rows:
         return None
     most = certificate.text["set_size"]
-    if most is None:  # format 1 may leave it out
-        return None if certificate.format == 1 else "states no size of its sets"
+    if most is None:
+        return "states no size of its sets"
     if pc.max(pc.list_value_length(table["items"])).as_py() > most:
         return f"holds a set of more than {most} queries"
     return None

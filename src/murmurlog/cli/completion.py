@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from murmurlog.cli.help_text import COMMANDS, mechanism_table
+from murmurlog.bundle.options import mechanism_table
+from murmurlog.cli.help_text import COMMANDS
 from murmurlog.errors import UsageError
 
 NAME, VARIABLE = "murmurlog", "_MURMURLOG_COMPLETE"

@@ -22,10 +22,7 @@ def export(
             "--to", help="csv, tsv, trec, hf, ir-datasets or graph; of a series, csv or parquet."
         ),
     ],
-    out: Annotated[
-        Path,
-        typer.Option("--out", help="A folder, or with --to graph a .graphml; must not exist."),
-    ],
+    out: Annotated[Path, typer.Option("--out", help="A folder; must not exist.")],
     as_json: Json = False,
 ) -> None:
     """Write a bundle, or a series of them, in the files that other tools read."""

@@ -4,9 +4,10 @@ from typing import Annotated
 
 import typer
 
+from murmurlog.bundle.options import mechanism_table
 from murmurlog.cli import completion
 from murmurlog.cli.app import app
-from murmurlog.cli.help_text import mechanism_table, with_default
+from murmurlog.cli.help_text import with_default
 from murmurlog.cli.output import aligned, show
 from murmurlog.errors import UsageError
 

@@ -1,10 +1,7 @@
 """How `--help` looks: flags in groups by task, defaults in one form, examples, commands in order."""
 
-import json
 import re
 from collections.abc import Iterator
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
@@ -93,13 +90,6 @@ _DEFAULT = re.compile(r"[.;]?\s+[Dd]efault:? ([^\[\]]+?)\.?(?=$|  \[)")
 def with_default(text: str) -> str:
     """The help of a flag with its default in the one form, [default: X]."""
     return _DEFAULT.sub(lambda found: f".  [default: {found[1]}]", text)
-
-
-@cache
-def mechanism_table() -> Any:
-    """What mechanisms declare, as docs/options.py wrote it: loading them all takes half a second."""
-    file = Path(__file__).with_name("mechanism_table.json")
-    return json.loads(file.read_text(encoding="utf-8"))
 
 
 def _plain(parameter: Any, record: tuple[str, str]) -> tuple[str, str]:

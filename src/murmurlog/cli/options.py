@@ -14,9 +14,9 @@ from typing import Annotated, Any
 import typer
 
 from murmurlog.bundle.decimals import decimal, integer
-from murmurlog.bundle.options import Option, options_of, read_number
+from murmurlog.bundle.options import Option, mechanism_table, options_of, read_number
 from murmurlog.cli.completion import completer
-from murmurlog.cli.help_text import TITLES, WIDTH, GroupedCommand, mechanism_table
+from murmurlog.cli.help_text import TITLES, WIDTH, GroupedCommand
 from murmurlog.cli.startup import import_special, skip_pandas
 
 __all__ = ["GroupedCommand", "MechanismCommand", "takes"]

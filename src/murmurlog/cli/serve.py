@@ -42,7 +42,6 @@ def serve(
 
         from murmurlog.web.app import make
         from murmurlog.web.bundles import Shelf
-        from murmurlog.web.connections import TimedProtocol
         from murmurlog.web.guard import Hosts
     except ModuleNotFoundError as error:
         raise EngineError(
@@ -72,7 +71,7 @@ def serve(
                 access_log=False,
                 server_header=False,
                 date_header=False,
-                http=TimedProtocol,
+                http="h11",
                 ws="none",
                 lifespan="off",
                 proxy_headers=False,

@@ -24,7 +24,6 @@ from murmurlog.mechanisms.sessions import Cut, Sessions
 from murmurlog.privacy import (
     ALWAYS,
     SAFETY,
-    ClippedCounts,
     Guarantee,
     Loss,
     bisect,
@@ -72,8 +71,6 @@ class SessionTree(Mechanism):
             raise UsageError(f"d must be {d} for {self.cut}, not {self.selection.schedule.d}")
         if self.selection.pools:
             raise UsageError("session-tree takes no pools: leave N and TP out")
-        if isinstance(self.selection.schedule.counts, ClippedCounts):
-            raise UsageError("session-tree has weighted counts: give sigma1 and sigma_h, not sigma")
 
     @property
     def cut(self) -> Cut:

@@ -18,7 +18,7 @@ from murmurlog.privacy.composition import (
     join_losses,
     mu_of,
 )
-from murmurlog.privacy.counts import ClippedCounts, WeightedCounts, count_weight, histogram_bins
+from murmurlog.privacy.counts import WeightedCounts, count_weight, histogram_bins
 from murmurlog.privacy.guarantee import ALWAYS, ASSUMPTIONS, NOTIONS, UNITS, Guarantee, check_unit
 from murmurlog.privacy.korolova import (
     group,
@@ -76,7 +76,6 @@ __all__ = [
     "SAFETY",
     "UNITS",
     "Amounts",
-    "ClippedCounts",
     "Guarantee",
     "Loss",
     "Schedule",

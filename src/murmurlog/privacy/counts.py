@@ -4,9 +4,6 @@ Weighted counts look at every distinct item that a unit holds. A unit that holds
 gives each of them the same weight, 1 while m is at most d2 and sqrt(d2/m) beyond it, so that its
 vector of weights has a norm of at most sqrt(d2) and nothing is cut off. A noisy histogram of m comes first;
 d2 is chosen from it. Proof: docs/explanation/mechanisms/rounds-proof.md.
-
-Clipped counts, the first d2 published items of a unit, are those of bundles that versions before 0.2
-wrote. They are checked, not made.
 """
 
 import math
@@ -95,27 +92,3 @@ class WeightedCounts:
     def loss(self) -> float:
         """The part of mu^2."""
         return 1 / self.scale**2 + 1 / self.histogram_scale**2
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClippedCounts:
-    """Counts of the first d2 published items of a unit's bounded set."""
-
-    scale: float
-    per_user: int
-
-    def __post_init__(self) -> None:
-        if not LEAST_SCALE <= self.scale < GRID:
-            raise UsageError(
-                f"a scale must lie between {LEAST_SCALE:g} and 2^20, not {self.scale!r}"
-            )
-        if self.per_user < 1:
-            raise UsageError(f"counts need at least 1 item a unit, not {self.per_user}")
-
-    @property
-    def largest_scale(self) -> float:
-        return self.scale
-
-    def moved(self, t: Floats, d: Floats) -> Floats:
-        """What one unit moves on the items of others, squared and in standard deviations."""
-        return np.asarray(np.minimum(self.per_user, d - t) / self.scale**2)

@@ -22,7 +22,7 @@ from scipy.special import log_ndtr, ndtri
 
 from murmurlog.errors import UsageError
 from murmurlog.privacy.composition import Loss
-from murmurlog.privacy.counts import GRID, LEAST_SCALE, ClippedCounts, WeightedCounts
+from murmurlog.privacy.counts import GRID, LEAST_SCALE, WeightedCounts
 from murmurlog.privacy.noise_laws import Floats, _gaussian, gaussian_delta
 from murmurlog.privacy.thresholds import (
     SAFETY,
@@ -55,7 +55,7 @@ class Schedule:
     own: tuple[int, ...]  # what z_k counts for in round k
     past: tuple[int, ...]  # what z_k counts for in all later rounds
     thresholds: tuple[int, ...]  # T_k, in grid steps times coefficients
-    counts: WeightedCounts | ClippedCounts | None = None
+    counts: WeightedCounts | None = None
 
     def __post_init__(self) -> None:
         lengths = {len(self.scales), len(self.own), len(self.past) + 1, len(self.thresholds)}

@@ -18,7 +18,7 @@ from murmurlog.bundle.files import checksum_of, stated_sums, sums
 from murmurlog.bundle.read import read_certificate, sound_table
 from murmurlog.bundle.schema import in_order, keys_of, keys_schema
 from murmurlog.counting.public_sets.sets import Listed, distinct
-from murmurlog.errors import BundleError, UsageError
+from murmurlog.errors import BundleError, OtherVersion, UsageError
 from murmurlog.logs.reading import Reading
 from murmurlog.mechanisms import named
 from murmurlog.mechanisms.protocol import ITEMS
@@ -186,7 +186,7 @@ def _checked(root: Path, entries: Mapping[str, Entry], book: Ledger) -> Certific
             )
         if checksum_of(root) != entry.checksum or stated_sums(root) != sums(root):
             raise _refused(root, "its files are not those that were published")
-    except BundleError as error:
+    except (BundleError, OtherVersion) as error:
         raise _refused(root, str(error)) from None
     return certificate
 

@@ -24,9 +24,9 @@ from murmurlog import __version__
 from murmurlog.bundle.estimates import describe_interval
 from murmurlog.charts import html
 from murmurlog.errors import MurmurlogError
-from murmurlog.web import api, template_helpers, views
+from murmurlog.web import template_helpers, views
 from murmurlog.web.bundles import Shelf
-from murmurlog.web.guard import Guard, Hosts, Meter
+from murmurlog.web.guard import Guard, Hosts
 
 STATIC = {
     "page.js": "text/javascript; charset=utf-8",
@@ -40,7 +40,6 @@ TITLES = {
     413: "Request body not allowed",
     414: "Address too long",
     421: "Unknown host name",
-    429: "Too many requests",
     500: "Internal error",
 }
 Verifier = Callable[[Path], Mapping[str, Any]]  # the report of verify, as JSON
@@ -72,7 +71,7 @@ class Context:
     def limiter(self, request: Request) -> CapacityLimiter:
         """The limiter on concurrent requests of this kind."""
         path, check = request.url.path, request.query_params.get("check")
-        if path == "/api/verify" or (path == "/privacy" and check == "now"):
+        if path == "/verify" or (path == "/privacy" and check == "now"):
             return self._checks
         return self._comparisons if path in COMPARING else self._others
 
@@ -106,7 +105,7 @@ def make(shelf: Shelf, *, verifier: Verifier, hosts: Hosts) -> Guard:
             (HTTPException, MurmurlogError, Exception), _error_handler(context)
         ),
     )
-    return Guard(app, hosts=hosts, refusal=_refusal(context), meter=Meter(), rows=shelf.rows)
+    return Guard(app, hosts=hosts, refusal=_refusal(context))
 
 
 HANDLERS: dict[str, Handler] = {
@@ -116,21 +115,15 @@ HANDLERS: dict[str, Handler] = {
     "/top.tsv": partial(views.table_file, kind="tsv"),
     "/privacy": views.privacy,
     "/compare": views.compare,
-    "/api": views.interface,
-    "/api/bundles": api.bundles,
-    "/api/complete": api.complete,
-    "/api/query": api.query,
-    "/api/top": api.top,
-    "/api/certificate": api.certificate,
-    "/api/verify": api.verify,
-    "/api/compare": api.compare,
-    "/api/openapi.json": api.openapi,
+    "/complete": views.complete,
+    "/verify": views.verify,
 }
 
 
 # Concurrent requests of each kind. Checks take long and must not delay others.
 CHECKS, COMPARISONS, OTHERS = 2, 2, 8
-COMPARING = ("/compare", "/api/compare")
+COMPARING = ("/compare",)
+FOR_SCRIPT = ("/complete", "/verify")  # answered as JSON, errors too
 
 
 def _in_thread(handler: Handler, context: Context) -> Callable[[Request], Any]:
@@ -179,9 +172,9 @@ def _static() -> list[Route]:
 
 
 def _error_response(context: Context, request: Request, status: int, words: str) -> Response:
-    """An error: as JSON under /api/, else as a page."""
-    if request.url.path.startswith("/api/"):
-        return JSONResponse({"status": status, "error": words}, status)
+    """An error: as JSON for the script, else as a page."""
+    if request.url.path in FOR_SCRIPT:
+        return JSONResponse({"error": words}, status)
     title = TITLES.get(status, "Request failed")
     return context.render(
         request, "error.html", status, title=title, words=words, code=status, book=None

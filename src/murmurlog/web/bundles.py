@@ -13,7 +13,7 @@ from murmurlog.bundle.label import label
 from murmurlog.bundle.progress import measure_all
 from murmurlog.bundle.read import load
 from murmurlog.charts import html
-from murmurlog.errors import BundleError, Refused, UsageError
+from murmurlog.errors import BundleError, OtherVersion, Refused, UsageError
 from murmurlog.web.answers import Answers
 from murmurlog.web.index import Index
 
@@ -110,17 +110,9 @@ class Shelf:
             say(f"loading {name}")
             try:
                 self.books[name] = Book(name, root, answers)
-            except BundleError as error:
-                raise BundleError(f"{name} cannot be shown: {error}") from None
+            except (BundleError, OtherVersion) as error:
+                raise type(error)(f"{name} cannot be shown: {error}") from None
             advance()
-
-    @property
-    def rows(self) -> int:
-        """The number of rows of the largest table."""
-        books = self.books.values()
-        return max(
-            (len(sheet) for book in books for sheet in book.index.sheets.values()), default=0
-        )
 
     @property
     def first(self) -> Book:

@@ -1,4 +1,4 @@
-"""Access control and rate limits: middleware that sees every request before the application.
+"""Access control: middleware that sees every request before the application.
 
 Read-only: GET and HEAD. It refuses foreign Host headers, so that no other site can reach the page
 through its own name (DNS rebinding), and adds headers that isolate every response from other sites.
@@ -6,8 +6,6 @@ through its own name (DNS rebinding), and adds headers that isolate every respon
 
 import ipaddress
 import re
-import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -30,27 +28,6 @@ METHODS = ("GET", "HEAD")
 MOST_TARGET = 64_000  # bytes of path and query string: a query of 10 kB fits, however it is written
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::(\d{1,5}))?")
-# A token bucket for each address: its capacity, and tokens a second. A token is worth about 1/150 s
-# of one core, so that one address cannot occupy more than one core.
-BURST, A_SECOND, CLIENTS = 300.0, 150.0, 1024
-HEAVY = {
-    **dict.fromkeys(("/api/verify", "/privacy", "/top.csv", "/top.tsv"), 30.0),
-    **dict.fromkeys(("/compare", "/api/compare"), 10.0),
-}
-LISTS = ("/top", "/api/top")
-# Per token: bytes of the address, rows searched or sorted, rows written.
-BYTES_A_TOKEN, ROWS_A_TOKEN, WRITTEN_A_TOKEN = 2000, 50_000, 5_000
-SEARCHES = re.compile(rb"(?:^|&)(?:match=[^&]*(?:[*?]|%2a|%3f)|sort=(?!count))", re.I)
-
-
-def cost(path: str, query: bytes, rows: int) -> float:
-    """The tokens of a request, at most BURST; `rows` is the size of the largest table."""
-    tokens = HEAVY.get(path, 1.0) + len(query) / BYTES_A_TOKEN
-    if path in LISTS and SEARCHES.search(query):
-        tokens += rows / ROWS_A_TOKEN
-    if path.startswith("/top."):
-        tokens += rows / WRITTEN_A_TOKEN
-    return min(BURST, tokens)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,39 +62,14 @@ def _is_address(host: str) -> bool:
     return True
 
 
-class Meter:
-    """The remaining tokens of each client address."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
-
-    def take(self, client: str, cost: float) -> float:
-        """0 if the address may make the request now, else the seconds to wait."""
-        now = self._clock()
-        left, before = self._left.pop(client, (BURST, now))
-        left = min(BURST, left + (now - before) * A_SECOND)
-        wait = max(0.0, (cost - left) / A_SECOND)
-        self._left[client] = (left if wait else left - cost, now)
-        while len(self._left) > CLIENTS:
-            self._left.popitem(last=False)
-        return wait
-
-
 Refusal = Callable[[str, int, str], ASGIApp]  # makes a response from a path, a status and a message
 
 
 class Guard:
-    """The application behind all checks. `refusal` makes the response to a refused request.
+    """The application behind all checks. `refusal` makes the response to a refused request."""
 
-    `rows` is the size of the largest table: requests about whole tables cost more tokens.
-    """
-
-    def __init__(
-        self, app: ASGIApp, *, hosts: Hosts, refusal: Refusal, meter: Meter, rows: int = 0
-    ) -> None:
-        self.app, self.hosts, self.refusal, self.meter = app, hosts, refusal, meter
-        self.rows = rows
+    def __init__(self, app: ASGIApp, *, hosts: Hosts, refusal: Refusal) -> None:
+        self.app, self.hosts, self.refusal = app, hosts, refusal
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
@@ -151,11 +103,6 @@ class Guard:
         body = dict(headers)
         if b"transfer-encoding" in body or body.get(b"content-length", b"0").strip() != b"0":
             return 413, "This page accepts no request body: leave it empty."
-        client = (scope.get("client") or ("", 0))[0]
-        tokens = cost(scope["path"], scope["query_string"], self.rows)
-        if wait := self.meter.take(client, tokens):
-            more.append((b"retry-after", str(max(1, round(wait + 0.5))).encode()))
-            return 429, "There were too many requests at once: wait a moment and try again."
         return None
 
 

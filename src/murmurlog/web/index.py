@@ -115,21 +115,8 @@ class Amount:
         return self.value if self.high is None else max(self.value, self.high)
 
     def as_json(self) -> dict[str, Any]:
-        return {
-            "value": self.value,
-            "of": self.counted,
-            "meaning": self.meaning,
-            "low": self.low,
-            "high": self.high,
-            "confidence": None if self.low is None else estimates.CONFIDENCE,
-            "stderr": self.stderr,
-            "reliable": self.reliable,
-        }
-
-
-def count_json(amount: Amount | None) -> dict[str, Any] | None:
-    """A count as JSON; None where there is none."""
-    return None if amount is None else amount.as_json()
+        """What the script shows of it."""
+        return {"value": self.value, "low": self.low, "high": self.high, "reliable": self.reliable}
 
 
 class Sheet:

@@ -1,12 +1,10 @@
 """Everything a release publishes about one query, and an explanation where it publishes nothing."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from murmurlog.bundle.label import needs
 from murmurlog.web.bundles import Book
-from murmurlog.web.index import Amount, Ints, Sheet, count_json
-from murmurlog.web.template_helpers import TextBudget
+from murmurlog.web.index import Amount, Ints, Sheet
 
 SHOWN = 15  # rows of each list
 MOST_COUNTS = 100  # of one query, where the tables are split by a column
@@ -23,10 +21,6 @@ class Line:
     amount: Amount | None
     also: str = ""  # further keys
 
-    def as_json(self, budget: TextBudget) -> dict[str, Any]:
-        also = {"by": budget.text(self.also)} if self.also else {}
-        return {"text": budget.text(self.text), "count": count_json(self.amount)} | also
-
 
 @dataclass(frozen=True, kw_only=True)
 class Listing:
@@ -35,9 +29,6 @@ class Listing:
     lines: list[Line]
     all: int
     most: float
-
-    def as_json(self, budget: TextBudget) -> dict[str, Any]:
-        return {"rows": self.all, "first": [line.as_json(budget) for line in self.lines]}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,28 +47,6 @@ class Finding:
     related: list[tuple[str, float]] | None
     absent: str  # why it may be missing
     near: list[str]
-
-    def as_json(self) -> dict[str, Any]:
-        budget = TextBudget()
-
-        def listed(listing: Listing | None) -> dict[str, Any] | None:
-            return None if listing is None else listing.as_json(budget)
-
-        return {
-            "query": self.query,
-            "published": self.known,
-            "message": None if self.known else self.absent,
-            "counts": [line.as_json(budget) for line in self.counts],
-            "counts_rows": self.counted,
-            "rank": self.rank,
-            "clicks": listed(self.clicks),
-            "next": listed(self.after),
-            "before": listed(self.before),
-            "related": None
-            if self.related is None
-            else [{"query": budget.text(text), "share": share} for text, share in self.related],
-            "near": [budget.text(text) for text in self.near],
-        }
 
 
 def look_up(book: Book, query: str) -> Finding:

@@ -1,6 +1,5 @@
 """Helpers for templates: bars with intervals, formatted numbers, links. No inline styles."""
 
-from typing import Any
 from urllib.parse import urlencode
 
 from markupsafe import Markup
@@ -10,7 +9,6 @@ from murmurlog.web.index import Amount
 WIDE, TALL = 240, 14
 LONGEST = 160  # letters of a text in a list; the page of a query shows all of it
 MOST_ADDRESS = 2000  # bytes of a link in a list
-MOST_ANSWER = 500_000  # bytes of unclipped texts in a JSON response; later texts are clipped
 
 
 def bar(amount: Amount | None, most: float) -> Markup:
@@ -59,29 +57,3 @@ def address(text: str, book: str) -> str:
         return ""
     made = f"/?{urlencode({'q': text, 'b': book})}"
     return made if len(made) <= MOST_ADDRESS else ""
-
-
-class TextBudget:
-    """The bytes of unclipped text that a response may still hold."""
-
-    def __init__(self, left: int = MOST_ANSWER) -> None:
-        self.left = left
-
-    def text(self, text: str) -> str:
-        """The text, clipped if the budget does not suffice."""
-        size = len(text.encode())
-        if size > self.left and len(text) > LONGEST:
-            return clip(text)
-        self.left -= size
-        return text
-
-    def key(self, value: Any) -> Any:
-        """A key: a text, or a list of texts, clipped if the budget does not suffice."""
-        if not isinstance(value, list):
-            return self.text(str(value))
-        if sum(len(text.encode()) for text in value) <= self.left:
-            return [self.text(text) for text in value]
-        return clip("  ".join(text[:LONGEST] for text in value[:LONGEST])).split("  ")
-
-    def keys(self, keys: dict[str, Any]) -> dict[str, Any]:
-        return {name: self.key(value) for name, value in keys.items()}

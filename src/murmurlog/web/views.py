@@ -1,12 +1,12 @@
-"""The HTML views: each renders a template."""
+"""The views: each renders a template; completions and a verification are JSON for the script."""
 
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from murmurlog.web import api, openapi, parameters
+from murmurlog.web import parameters
 from murmurlog.web.bundles import Book
 from murmurlog.web.compare import Comparison, combined_cost, compare_tables, shared_tables
 from murmurlog.web.index import Ints
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from murmurlog.web.app import Context
 
 MOST_ASKED = 12
+COMPLETIONS = 8
 COMPARED = 15  # rows in each list of a comparison
 EXPORTS = {"csv": "text/csv; charset=utf-8", "tsv": "text/tab-separated-values; charset=utf-8"}
 
@@ -39,6 +40,19 @@ def _first_look(book: Book) -> dict[str, Any]:
         "pictures": Markup(book.pictures),
         "warnings": Markup(book.warnings),
     }
+
+
+def complete(request: Request, context: "Context") -> JSONResponse:
+    """The most frequent published queries with a prefix, without those too long to be looked up."""
+    book = parameters.book(request, context.shelf)
+    prefix = parameters.prefix(request, "q", book.certificate)
+    completions = [
+        {"query": text, "count": amount and amount.as_json()}
+        for text, _ in book.index.complete(prefix, COMPLETIONS)
+        if len(text) <= parameters.MOST_LETTERS
+        for amount in [book.index.amount(text)]
+    ]
+    return JSONResponse({"completions": completions})
 
 
 def top(request: Request, context: "Context") -> Response:
@@ -79,8 +93,14 @@ def privacy(request: Request, context: "Context") -> Response:
     )
 
 
+def verify(request: Request, context: "Context") -> JSONResponse:
+    """Every check of the bundle, run now."""
+    book = parameters.book(request, context.shelf)
+    return JSONResponse(dict(context.verify(book.path)))
+
+
 def compare(request: Request, context: "Context") -> Response:
-    a, b, table = api.pair(request, context)
+    a, b, table = _pair(request, context)
     if b is None:
         return context.render(request, "compare.html", book=a, other=None, tables=[], found=None)
     tables = shared_tables(a, b)
@@ -90,6 +110,17 @@ def compare(request: Request, context: "Context") -> Response:
         found = compare_tables(a, b, table)
         values |= {"found": found, "table": table, "lists": _lists(found)}
     return context.render(request, "compare.html", **values)
+
+
+def _pair(request: Request, context: "Context") -> tuple[Any, Any, str | None]:
+    """The two bundles and the table of a comparison; None for what is missing."""
+    a = parameters.book(request, context.shelf)
+    others = [book for book in context.shelf.books.values() if book is not a]
+    b = parameters.book(request, context.shelf, "with", others[0] if others else a)
+    if b is a:
+        return a, None, None
+    tables = shared_tables(a, b)
+    return a, b, parameters.one_of(request, "table", tables[0], tables) if tables else None
 
 
 def _lists(found: Comparison) -> list[dict[str, Any]]:
@@ -121,7 +152,3 @@ def _lists(found: Comparison) -> list[dict[str, Any]]:
         }
         for title, words, before, after in parts
     ]
-
-
-def interface(request: Request, context: "Context") -> Response:
-    return context.render(request, "interface.html", book=None, paths=openapi.PATHS)

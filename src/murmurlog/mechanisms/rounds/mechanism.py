@@ -42,11 +42,8 @@ from murmurlog.mechanisms.rounds.text import letters_of, pools_from, schedule_fr
 from murmurlog.privacy import (
     ALWAYS,
     SAFETY,
-    ClippedCounts,
     Guarantee,
     Loss,
-    WeightedCounts,
-    noise_sd,
 )
 from murmurlog.privacy.counts import GRID
 from murmurlog.privacy.noise_laws import Floats
@@ -141,10 +138,7 @@ class Rounds(Mechanism):
 
     @classmethod
     def from_letters(cls, letters: dict[str, str]) -> Self:
-        """From d, C, reach, focus, sigma1, sigma_h, d2; s, own, past, T: a number a round, joined by _.
-
-        Bundles of older versions have d2 and sigma: clipped counts.
-        """
+        """From d, C, reach, focus, sigma1, sigma_h, d2; s, own, past, T: a number a round, joined by _."""
         left = dict(letters)
         check_noise_kind("rounds", left.pop("noise", None), "gaussian")
         schedule = schedule_from(left)
@@ -289,12 +283,7 @@ class Rounds(Mechanism):
         return replace(held, say=view.say)
 
     def _check(self, pools: Sequence[Domain]) -> None:
-        """Refuses counts that are no longer made, and pools without thresholds."""
-        if isinstance(self.schedule.counts, ClippedCounts):
-            raise Refused(
-                "counts of the first d2 published items of a unit are no longer made: give sigma1 and "
-                "sigma_h instead of sigma"
-            )
+        """Refuses pools without thresholds."""
         if tuple(pool.size for pool in pools) != tuple(pool.size for pool in self.pools):
             raise Refused("the pools are not those that the thresholds were made for")
 
@@ -318,7 +307,7 @@ class Rounds(Mechanism):
         from murmurlog.mechanisms.rounds.fresh_counts import count_users, with_users
         from murmurlog.mechanisms.rounds.holders import find_holders
 
-        if not isinstance(self.schedule.counts, WeightedCounts):
+        if self.schedule.counts is None:
             return keys
         noise = functools.partial(_drawn, entropy.stream("count"))
         counted = count_users(find_holders(held, keys), self.schedule.counts, noise)
@@ -459,19 +448,19 @@ class Rounds(Mechanism):
         counts = self.schedule.counts
         if counts is None:
             return fault_of_counts(table, count=None)
-        if isinstance(counts, WeightedCounts):  # drawn in steps of 2^-20: rounding adds nothing
-            return fault_of_counts(table, count="users", least_error=counts.least_noise)
-        sd = noise_sd(noise="gaussian", scale=counts.scale)
-        return fault_of_counts(table, count="users", least_error=sd)
+        # Drawn in steps of 2^-20: rounding adds nothing.
+        return fault_of_counts(table, count="users", least_error=counts.least_noise)
 
     def parameters(self) -> dict[str, Any]:
         """The parameters by their full names; `scale` and `threshold` in steps of 1/grid."""
         s = self.schedule
         counts: dict[str, Any] = {"count_per_user": None, "count_scale": None}
         if s.counts is not None:
-            counts = {"count_per_user": s.counts.per_user, "count_scale": s.counts.scale}
-        if isinstance(s.counts, WeightedCounts):
-            counts["histogram_scale"] = s.counts.histogram_scale
+            counts = {
+                "count_per_user": s.counts.per_user,
+                "count_scale": s.counts.scale,
+                "histogram_scale": s.counts.histogram_scale,
+            }
         return {
             "noise": "gaussian",
             "per_user": s.d,

@@ -6,7 +6,7 @@ from typing import Any
 from murmurlog.errors import UsageError
 from murmurlog.mechanisms.letters import number, whole
 from murmurlog.mechanisms.rounds.pools import PoolKeys
-from murmurlog.privacy import ClippedCounts, Schedule, WeightedCounts
+from murmurlog.privacy import Schedule, WeightedCounts
 
 
 def letters_of(
@@ -21,9 +21,7 @@ def letters_of(
         "T": _listed(s.thresholds),
         **limits,
     }
-    if isinstance(s.counts, ClippedCounts):
-        parts |= {"d2": s.counts.per_user, "sigma": s.counts.scale}
-    elif s.counts is not None:
+    if s.counts is not None:
         parts |= {"sigma1": s.counts.scale, "sigma_h": s.counts.histogram_scale}
         parts |= {} if s.counts.per_user is None else {"d2": s.counts.per_user}
     if pools:
@@ -33,7 +31,7 @@ def letters_of(
 
 
 def schedule_from(letters: dict[str, str]) -> Schedule:
-    """From d, s, own, past, T, sigma1, sigma_h, d2 (or sigma); takes them out of `letters`."""
+    """From d, s, own, past, T, sigma1, sigma_h, d2; takes them out of `letters`."""
     scales = _numbers(letters, "s")
     return Schedule(
         d=whole(number(letters, "d"), "d"),
@@ -45,16 +43,10 @@ def schedule_from(letters: dict[str, str]) -> Schedule:
     )
 
 
-def _counts(letters: dict[str, str]) -> WeightedCounts | ClippedCounts | None:
-    """The noise of the counts from sigma1, sigma_h, d2 or, of older bundles, d2 and sigma."""
-    given = {
-        name: number(letters, name)
-        for name in ("sigma1", "sigma_h", "sigma", "d2")
-        if name in letters
-    }
+def _counts(letters: dict[str, str]) -> WeightedCounts | None:
+    """The noise of the counts from sigma1, sigma_h and d2."""
+    given = {name: number(letters, name) for name in ("sigma1", "sigma_h", "d2") if name in letters}
     d2 = whole(given.pop("d2"), "d2") if "d2" in given else None
-    if given.keys() == {"sigma"} and d2 is not None:
-        return ClippedCounts(scale=given["sigma"], per_user=d2)
     if given.keys() == {"sigma1", "sigma_h"}:
         return WeightedCounts(scale=given["sigma1"], histogram_scale=given["sigma_h"], per_user=d2)
     if given or d2 is not None:

@@ -22,7 +22,6 @@ from murmurlog.privacy.sampler import Integers
 # Of 1 - r: how far r of an item may lie from the model's, as a standard deviation. Invented logs have up
 # to 0.45; Debian's lists of dependencies and of files, where like units hold like items, have 1.0 to 1.2.
 ALLOWANCE = 1.0
-EARLIER_ALLOWANCES = (0.4,)  # of bundles made by development versions of 0.2.0
 COMMON_ALLOWANCE = 0.1  # the same for all items together
 TAIL_FROM = 4  # bins from this m on are smoothed by a fitted curve
 TAIL_ERROR = 0.3  # relative error of the fitted curve

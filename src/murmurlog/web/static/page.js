@@ -85,9 +85,9 @@ function complete(combo) {
       return;
     }
     asking = new AbortController();
-    const wanted = new URLSearchParams({ b: combo.dataset.bundle, q: typed, k: "8" });
+    const wanted = new URLSearchParams({ b: combo.dataset.bundle, q: typed });
     try {
-      const found = await ask(`/api/complete?${wanted}`, asking.signal);
+      const found = await ask(`/complete?${wanted}`, asking.signal);
       if (document.activeElement === input) show(found.completions);
     } catch (error) {
       if (error.name !== "AbortError") close();
@@ -138,7 +138,7 @@ async function verify(box) {
   status.textContent = "Checking …";
   button.disabled = true;
   try {
-    const report = await ask(`/api/verify?${new URLSearchParams({ b: box.dataset.verify })}`);
+    const report = await ask(`/verify?${new URLSearchParams({ b: box.dataset.verify })}`);
     list.replaceChildren(
       ...report.checks.map((check) => {
         const line = make("li", "", { class: check.ok ? "ok" : "bad" });

@@ -1,0 +1,146 @@
+"""A loaded bundle in Python: what it answers."""
+
+import re
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from murmurlog import load
+from murmurlog.bundle.read import Release
+from murmurlog.errors import UsageError
+from murmurlog.publishing.release import release
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "python.md"
+ASKED = (("weather", "w.example"), ("weather paris", "w.example"), ("news", "n.example"))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """400 users who all ask for the weather, the weather in Paris and the news, in this order."""
+    rows = [
+        {"user": f"u{i}", "time": f"2026-01-01 10:{minute:02}:00", "query": query, "url": url}
+        for i in range(400)
+        for minute, (query, url) in enumerate(ASKED)
+    ]
+    place = tmp_path_factory.mktemp("python")
+    pq.write_table(pa.Table.from_pylist(rows), place / "log.parquet")
+    release(
+        str(place / "log.parquet"),
+        out=place / "bundle",
+        tables=["query", "click", "pair"],
+        epsilon=20.0,
+        delta=1e-4,
+    )
+    return place
+
+
+@pytest.fixture(scope="module")
+def loaded(folder):
+    found = load(folder / "bundle")
+    assert {name: table.num_rows for name, table in found.tables.items()} == {
+        "query": 3,
+        "click": 3,
+        "pair": 2,
+    }
+    return found
+
+
+def with_tables(loaded, **tables):
+    """The release with other tables: what a bundle of these would be."""
+    other = Release(loaded.path, loaded.certificate)
+    other.__dict__["tables"] = tables
+    return other
+
+
+def texts(found):
+    return [text for text, _ in found]
+
+
+# --- what it answers ------------------------------------------------------------------------------
+
+
+def test_complete(loaded):
+    assert set(texts(loaded.complete("WEA"))) == {"weather", "weather paris"}
+    assert texts(loaded.complete("weather ")) == ["weather paris"]
+    assert texts(loaded.complete("  ne")) == ["news"]
+    assert len(loaded.complete("")) == 3
+    assert len(loaded.complete("", 1)) == 1
+    counts = dict(loaded.complete("")).values()
+    assert all(300 < count < 500 for count in counts)
+
+
+def test_suggest_says_what_people_asked_next(loaded):
+    assert loaded.suggest("Weather ") == [("weather paris", 1.0)]
+    assert loaded.suggest("weather paris") == [("news", 1.0)]
+    assert loaded.suggest("nobody asked this") == []
+    assert loaded.suggest(" ") == []
+
+
+def test_suggest_falls_back_to_what_is_related(loaded):
+    without = with_tables(loaded, click=loaded.tables["click"])
+    assert texts(without.suggest("weather")) == ["weather paris"]
+    assert without.suggest("weather") == without.related("weather")
+    assert without.suggest("news") == []
+    only = with_tables(loaded, pair=loaded.tables["pair"])
+    assert only.suggest("news") == []
+
+
+def test_suggest_takes_sessions_where_there_are_any(loaded):
+    session = pa.table({"queries": [["weather", "weather paris", "news"]], "users": [400]})
+    with_sessions = with_tables(loaded, session=session, pair=loaded.tables["pair"])
+    assert dict(with_sessions.suggest("weather")) == {"weather paris": 0.5, "news": 0.5}
+
+
+def test_search_and_related(loaded):
+    assert loaded.search("weather", 1)[0][0] == "w.example"
+    assert texts(loaded.related("weather")) == ["weather paris"]
+    assert loaded.search("") == loaded.related("\t") == []
+    assert all(0 < p <= 1 for _, p in loaded.search("news"))
+
+
+def test_what_is_asked_for_is_built_once(loaded):
+    loaded.search("weather")
+    assert loaded._searcher is loaded._searcher
+
+
+@pytest.mark.parametrize(
+    ("method", "needs"),
+    [
+        ("complete", "a query table"),
+        ("suggest", "a pair or click table"),
+        ("search", "a click table"),
+        ("related", "a click table"),
+    ],
+)
+def test_a_release_without_the_table_says_what_it_has(loaded, method, needs):
+    words = with_tables(loaded, keyword=pa.table({"keyword": ["a"], "users": [3]}))
+    with pytest.raises(UsageError, match=f"{method} needs {needs}; this release has keyword"):
+        getattr(words, method)("a")
+    with pytest.raises(UsageError, match="k must be at least 1, not 0"):
+        getattr(loaded, method)("a", 0)
+
+
+def test_a_log_of_invented_users_answers_too(loaded):
+    log = pa.table(
+        {
+            "user": ["1", "2", "2"],
+            "query": ["weather", "weather", "news"],
+            "url": ["a.example", "a.example", "b.example"],
+            "count": [1, 1, 1],
+        }
+    )
+    invented = with_tables(loaded, log=log)
+    assert invented.complete("w") == [("weather", 2.0)]
+    assert invented.search("news")[0][0] == "b.example"
+
+
+def test_the_examples_of_the_page_run(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 4
+    names = {}
+    for code in blocks:
+        exec(code, names)
+    assert names["release"].complete("we")
