@@ -27,7 +27,7 @@ from murmurlog.mechanisms import Asked, View, named
 from murmurlog.privacy import Guarantee, Loss, join_losses
 from murmurlog.privacy.sampler import Entropy
 from murmurlog.publishing.booking import part_of_cap
-from murmurlog.publishing.claims import check_delta, check_guarantee, check_pdp
+from murmurlog.publishing.claims import check_budget_kept, check_delta, check_guarantee, check_pdp
 from murmurlog.publishing.earlier import Earlier, find_earlier
 from murmurlog.publishing.ledger import Ledger, committing, opened
 from murmurlog.publishing.ledger_records import Account
@@ -35,7 +35,6 @@ from murmurlog.publishing.options import bounds_of, chosen_options, prepare_opti
 from murmurlog.publishing.plan import (
     MECHANISM,
     Plan,
-    check_budget_kept,
     distance_of,
     losses_of,
     mechanisms_for,
