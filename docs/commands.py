@@ -49,7 +49,7 @@ MENTIONED = re.compile(
 )
 PAGES_NOT_RUN = {
     "docs/reference/messages.md": "a test makes its files: tests/cli/test_mistakes.py",
-    "docs/explanation/evaluation-results.md": "takes an hour at the size it names",
+    "docs/explanation/results.md": "takes hours at the sizes it names",
 }
 # Exit codes that a page explains, at the size of our log.
 CODES = {
@@ -66,6 +66,10 @@ SETUP = {
     "docs/how-to/series.md": MONTHS,
     "docs/how-to/plan.md": ["murmurlog profile log.parquet --epsilon 0.5 --out january.json"],
     "docs/reference/report.md": [BUNDLE],
+    "docs/reference/tasks.md": [
+        BUNDLE,
+        "murmurlog generate --like aol --rows 60000 --seed 1 --out log.parquet --labels planted.csv",
+    ],
 }
 
 
