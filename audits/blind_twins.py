@@ -162,12 +162,7 @@ def account_of_published(db: Any, source: str) -> Account:
     booked = Amounts(
         *(total - math.fsum(parts) for total, *parts in zip(account.booked, *spent, strict=True))
     )
-    return replace(
-        account,
-        epsilon=account.epsilon - math.fsum(entry.epsilon for entry in open_ones),
-        delta=account.delta - math.fsum(entry.delta for entry in open_ones),
-        booked=booked,
-    )
+    return replace(account, booked=booked)
 
 
 _real_account = ledger.read_account

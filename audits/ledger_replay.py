@@ -98,12 +98,10 @@ class _Source:
     """A source by the second account: its caps, and what was charged, whatever became of it."""
 
     name: str
-    rule: str
     epsilon: float
     delta: float
-    caps: list[Amounts] = field(default_factory=list)  # under the rule filter; the last one counts
+    caps: list[Amounts] = field(default_factory=list)  # the last one counts
     charges: list[Charge] = field(default_factory=list)
-    by_sum: list[Charge] = field(default_factory=list)  # before it was converted
 
     @property
     def as_pure(self) -> bool:
@@ -115,18 +113,9 @@ class _Source:
 
     def verdict(self, charge: Charge) -> bool | None:
         """Whether the charge fits; None where rounding decides."""
-        if self.rule == "sum":
-            pairs = [
-                (math.fsum(c.cost.epsilon for c in (*self.charges, charge)), self.epsilon),
-                (math.fsum(c.cost.delta for c in (*self.charges, charge)), self.delta),
-            ]
-            room = ROUNDING
-        else:
-            new = charge.amounts(as_pure=self.as_pure)
-            pairs = [
-                (s + n, most) for s, n, most in zip(self.spent(), new, self.caps[-1], strict=True)
-            ]
-            room = ROUNDING if all(c.exact for c in (*self.charges, charge)) else SEARCH
+        new = charge.amounts(as_pure=self.as_pure)
+        pairs = [(s + n, most) for s, n, most in zip(self.spent(), new, self.caps[-1], strict=True)]
+        room = ROUNDING if all(c.exact for c in (*self.charges, charge)) else SEARCH
         if any(some > most * (1 + room) for some, most in pairs):
             return False
         return True if all(some <= most * (1 - room) for some, most in pairs) else None
@@ -153,26 +142,25 @@ class _Replay:
 
     # --- caps
 
-    def open(self, rule: str) -> _Source:
+    def open(self) -> _Source:
         """A source with a cap."""
         name = f"population {'abcdefgh'[self.number]}"
         self.number += 1
         epsilon, delta = self.dice.part(0.5, 6), 10 ** self.dice.part(-7, -3)
-        more: dict[str, Any] = {}
-        if rule == "filter":
-            shares = (None, 0.5, 0.0) if self.number > 1 else (None, 0.5)
-            more["keys_share"] = self.dice.one_of(shares)
-            more["pure"] = self.dice.one_of((None, epsilon / 3))
+        shares = (None, 0.5, 0.0) if self.number > 1 else (None, 0.5)
         change = self.book.cap(
-            name, epsilon=epsilon, delta=delta, rule=rule, new_source=True, **more
-        )
-        source = _Source(name=name, rule=rule, epsilon=epsilon, delta=delta)
-        if change.limits is not None:
-            self._take(source, change.limits, epsilon, delta)
+            name, epsilon=epsilon, delta=delta, new_source=True, keys_share=self.dice.one_of(shares),
+            pure=self.dice.one_of((None, 0.0)),
+        )  # fmt: skip
+        source = _Source(name=name, epsilon=epsilon, delta=delta)
+        self._take(source, change.limits, epsilon, delta)
         return source
 
-    def _take(self, source: _Source, limits: Amounts, epsilon: float, delta: float) -> None:
+    def _take(self, source: _Source, limits: Amounts | None, epsilon: float, delta: float) -> None:
         """Checks that everything within the limits is (epsilon, delta)-DP, and keeps them."""
+        if limits is None:
+            self.fault("a cap has no limits")
+            return
         total = gaussian(epsilon - limits.pure, math.sqrt(limits.mu2)) + limits.keys
         total += (1 + math.exp(epsilon)) * limits.distance
         if total > delta * (1 + ROUNDING):
@@ -189,50 +177,24 @@ class _Replay:
             lambda: self.book.cap(name, epsilon=2 * epsilon, delta=delta * 2),
             "raises a cap without a reason",
         )
-        if source.rule == "filter":
+        if source.caps[-1].keys:  # else there would be more noise and nothing less
             self._must_refuse(
-                lambda: self.book.cap(
-                    name, epsilon=epsilon, delta=delta, rule="sum", reason="audit"
-                ),
-                "goes back from the rule filter to the rule sum",
+                lambda: self.book.cap(name, epsilon=1.5 * epsilon, delta=delta / 4, reason="audit"),
+                "takes a cap with more of one amount and less of another",
             )
-            if source.caps[-1].keys:  # else there would be more noise and nothing less
-                self._must_refuse(
-                    lambda: self.book.cap(
-                        name, epsilon=1.5 * epsilon, delta=delta / 4, reason="audit"
-                    ),
-                    "takes a cap with more of one amount and less of another",
-                )
         source.epsilon, source.delta = 1.5 * epsilon, 2 * delta
         change = self.book.cap(name, epsilon=source.epsilon, delta=source.delta, reason="audit")
-        if change.limits is not None:
-            for old, new, what in zip(source.caps[-1], change.limits, NAMES, strict=True):
-                if new < old:
-                    self.fault(f"a raised cap allows less {what} than before")
-            self._take(source, change.limits, source.epsilon, source.delta)
-
-    def convert(self, source: _Source) -> None:
-        """Puts what is left of sums under the rule filter."""
-        change = self.book.convert(source.name, reason="audit")
-        spent = source.charges
-        epsilon = source.epsilon - math.fsum(each.cost.epsilon for each in spent)
-        delta = source.delta - math.fsum(each.cost.delta for each in spent)
-        source.rule, source.by_sum, source.charges = "filter", spent, []
-        if change.limits is None:
-            self.fault("a converted source has no limits")
-        else:
-            self._take(source, change.limits, epsilon, delta)
+        before = source.caps[-1]
+        self._take(source, change.limits, source.epsilon, source.delta)
+        for old, new, what in zip(before, source.caps[-1], NAMES, strict=True):
+            if new < old:
+                self.fault(f"a raised cap allows less {what} than before")
 
     # --- charges
 
     def draw_charge(self, source: _Source) -> Charge:
         """A charge of about a tenth of the cap; at times one that leaves exactly nothing, or is just too much."""
         dice = self.dice
-        if source.rule == "sum":
-            cost = self._cost(
-                source.epsilon * dice.part(0.02, 0.3), source.delta * dice.part(0, 0.3)
-            )
-            return Charge(kind="stated", cost=cost, loss=None)
         limits = source.caps[-1]
         if dice.part(0, 1) < 0.2:
             return self._last_charge(source, dice.one_of((1 - 1e-7, 1.01)))
@@ -296,9 +258,9 @@ class _Replay:
             self.fault("the answer before a release is not the one at its booking")
         accepted = answers[1]
         if expected is False and accepted:
-            self.fault(f"{source.rule}: accepts a release ({charge.kind}) that exceeds the cap")
+            self.fault(f"accepts a release ({charge.kind}) that exceeds the cap")
         if expected is True and not accepted:
-            self.fault(f"{source.rule}: refuses a release ({charge.kind}) that fits the cap")
+            self.fault(f"refuses a release ({charge.kind}) that fits the cap")
         if accepted:
             source.charges.append(charge)
             self._finish(release_id)
@@ -315,17 +277,8 @@ class _Replay:
     def compare(self, source: _Source) -> None:
         """What the ledger says is left, against the second account."""
         account = self.book.account(source.name)
-        every = [*source.by_sum, *source.charges]
-        sums = (math.fsum(c.cost.epsilon for c in every), math.fsum(c.cost.delta for c in every))
-        for name, booked, own in zip(
-            ("epsilon", "delta"), (account.epsilon, account.delta), sums, strict=True
-        ):
-            if abs(booked - own) > ROUNDING * own:
-                self.fault(f"the ledger has {name} {booked:.6g} of releases that cost {own:.6g}")
-        if source.rule == "sum":
-            return
         if account.left is None:
-            self.fault("the ledger does not say what is left under the rule filter")
+            self.fault("the ledger does not say what is left")
             return
         room = ROUNDING if all(c.exact for c in source.charges) else SEARCH
         for left, most, spent, name in zip(
@@ -339,8 +292,6 @@ class _Replay:
 
     def check_total(self, source: _Source) -> None:
         """Everything that was accepted, convolved, is within the largest cap."""
-        if source.rule == "sum" or source.by_sum:
-            return
         found = joint_delta([charge.as_cost() for charge in source.charges], source.epsilon)
         if found > source.delta * (1 + ROUNDING):
             self.fault(
@@ -390,7 +341,7 @@ class _Replay:
 
 
 def check_ledger(folder: Path, *, entropy: Entropy, sequences: int = 3) -> list[str]:
-    """Random sequences of charges on sources of both rules; one sentence for each wrong answer."""
+    """Random sequences of charges on several sources; one sentence for each wrong answer."""
     dice = _Dice(entropy)
     found: list[str] = []
     for number in range(sequences):
@@ -404,15 +355,12 @@ def check_ledger(folder: Path, *, entropy: Entropy, sequences: int = 3) -> list[
 
 
 def _run(replay: _Replay) -> None:
-    sources = [replay.open("filter"), replay.open("sum"), replay.open("filter")]
+    sources = [replay.open() for _ in range(3)]
     for number in range(CHARGES):
         source = replay.dice.one_of(sources) if number >= len(sources) else sources[number]
         replay.charge(source, replay.draw_charge(source))
     replay.change_cap(sources[0])
     replay.check_series(sources[0])
-    left = replay.book.account(sources[1].name)
-    if left.epsilon_left and left.delta_left:
-        replay.convert(sources[1])
     for number in range(CHARGES):
         source = sources[number % len(sources)]
         replay.charge(source, replay.draw_charge(source))

@@ -241,8 +241,7 @@ class Walk:
         self.number = 0
         self.template = folder / "template.db"
         books = Ledger(self.template)
-        books.cap("sum", epsilon=1e6, delta=0.999_999, rule="sum")
-        books.cap("filter", epsilon=20, delta=0.1, rule="filter")
+        books.cap("web", epsilon=20, delta=0.1, pure=10)
 
     def run(self, base: Base, *changes: tuple[str, Any]) -> tuple[str, str]:
         """What came of a setting, and its ending."""
@@ -253,9 +252,8 @@ class Walk:
         out, books = own / "bundle", own / "books.db"
         if base.booked:
             shutil.copy(self.template, books)
-            cap = "filter" if keywords.get("of_cap") is not None else "sum"
-            keywords = {"ledger": books, "source_name": cap, **keywords}
-            if cap == "filter":  # which takes the place of both
+            keywords = {"ledger": books, "source_name": "web", **keywords}
+            if keywords.get("of_cap") is not None:  # which takes the place of both
                 keywords |= {
                     n: None
                     for n in ("epsilon", "delta")

@@ -1,4 +1,4 @@
-"""What an attacker gains: sybils, joined pseudonyms, inverted hashes. docs/explanation/attacks.md quotes it.
+"""What an attacker gains: sybils, joined pseudonyms, inverted hashes. docs/explanation/results.md quotes it.
 
     python benchmarks/attacks.py [--rows 400000] [--words 1000000] [--trials 50000]
 

@@ -39,14 +39,16 @@ def page() -> str:
     """The page as the declarations have it."""
     text = HEAD
     for option, owners in declared_options().values():
-        links = ", ".join(f"[{name}](../explanation/mechanisms/{name}.md)" for name in owners)
+        links = ", ".join(
+            f"[{name}](../explanation/mechanisms/{MECHANISMS[name].page()})" for name in owners
+        )
         public = " A public file." if option.public_file else ""
         text += f"| `{option.flag}` | {links} | {option.help}{public} |\n"
     text += MIDDLE
     for name, mechanism in MECHANISMS.items():
         asked = mechanism.chosen_by or f"--mechanism {name}"
         text += (
-            f"| [{name}](../explanation/mechanisms/{name}.md) | {', '.join(mechanism.tables)} | "
+            f"| [{name}](../explanation/mechanisms/{mechanism.page()}) | {', '.join(mechanism.tables)} | "
             f"{', '.join(mechanism.engines)} | {mechanism.usual_bound} | `{asked}` |\n"
         )
     return text
@@ -72,6 +74,7 @@ def table() -> str:
             "engines": ", ".join(mechanism.engines),
             "bound": str(mechanism.usual_bound),
             "asked_for_by": mechanism.chosen_by or f"--mechanism {name}",
+            "page": mechanism.page(),
         }
         for name, mechanism in MECHANISMS.items()
     ]

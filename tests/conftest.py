@@ -2,10 +2,15 @@
 
 import csv
 import json
+import signal
 
 import pytest
 
 from murmurlog.logs.engines.duckdb import connect
+
+# A shell that starts the tests in the background may ignore Ctrl-C; processes that tests start would too.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from murmurlog.bundle.certificate import ABOUT
 from murmurlog.cli.app import parameters_of
 from murmurlog.cli.main import app
 from murmurlog.cli.options import MechanismCommand
+from murmurlog.evaluation.tasks import TASKS
 from murmurlog.logs.invented.generate import invent, write
 from murmurlog.mechanisms import MECHANISMS, declared_options
 from murmurlog.privacy import ASSUMPTIONS
@@ -95,9 +96,23 @@ def test_every_flag_in_the_docs_exists():
 
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_every_mechanism_has_its_page(name):
-    text = (DOCS / "explanation" / "mechanisms" / f"{name}.md").read_text()
+    page, _, anchor = MECHANISMS[name].page().partition("#")
+    text = (DOCS / "explanation" / "mechanisms" / page).read_text()
+    assert not anchor or f"\n## {anchor}\n" in text
     for word in ("Protects", "Neighbours", "Needs", "Drops", "Guarantee"):
         assert word in text
+
+
+def test_every_task_has_its_section_and_its_row():
+    sections = re.findall(r"^## (.+)$", (DOCS / "reference" / "tasks.md").read_text(), re.MULTILINE)
+    rows = re.findall(
+        r"^\| \[`(.+)`\]\(\.\./reference/tasks\.md#(.+)\) \|",
+        (DOCS / "how-to" / "evaluate.md").read_text(),
+        re.MULTILINE,
+    )
+    names = set(TASKS) - {"next-label"}  # it leaves
+    assert set(sections) == names
+    assert set(rows) == {(name, name) for name in names}
 
 
 def test_every_assumption_is_kept_or_a_gap():
@@ -117,18 +132,16 @@ def test_links_between_pages_lead_somewhere():
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_a_page_is_short_and_its_lines_fit(page):
+def test_the_lines_of_a_page_fit(page):
     assert not list(faults(page))
 
 
-def test_the_limits_of_a_page_are_checked(tmp_path, monkeypatch):
+def test_lines_that_do_not_fit_are_reported(tmp_path, monkeypatch):
     monkeypatch.setattr("page_limits.ROOT", tmp_path)
     page = tmp_path / "page.md"
     wide = "word " * 25
     page.write_text(f"{wide}\n\n| {wide} |\n\n```\n{wide}\n```\n`{'x' * 130}`\n")
     assert list(faults(page)) == ["page.md:1 has 125 characters"]
-    page.write_text("a\n" * 2501)
-    assert list(faults(page)) == ["page.md has 2501 words"]
 
 
 def test_the_files_of_the_project_that_pages_name_exist():

@@ -1,4 +1,4 @@
-"""The attacks of docs/explanation/attacks.md in small: each succeeds where it should, and can fail."""
+"""The attacks of benchmarks/attacks.py in small: each succeeds where it should, and can fail."""
 
 import importlib.util
 import math

@@ -198,7 +198,7 @@ def test_questions_are_answered_at_the_keyboard(folder):
     terminal.answer("Ledger file")
     terminal.answer("Name of the source", "bücherei")
     terminal.answer("Cap: epsilon", "0.1")  # less than a release costs
-    terminal.answer("exceeds the cap", "2")
+    terminal.answer("does not fit a cap", "2")
     terminal.answer("Cap: delta")
     code, _ = terminal.end()
     assert code == 0, terminal.all

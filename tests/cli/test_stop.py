@@ -82,9 +82,9 @@ def begun(tmp_path, *, published):
 def test_the_sentence_follows_the_ledger(tmp_path):
     book, spent = begun(tmp_path, published=lambda: False)
     assert spent.sentence() == "nothing was booked; nothing was published"
-    cost = Guarantee(epsilon=1.5, delta=1e-6)
+    cost = Guarantee(epsilon=0.5, delta=1e-6)
     book.reserve("web", cost, release_id="r1", what="", new_source=True)
-    booked = "epsilon 1.5, delta 1e-06 stay booked on source web as r1"
+    booked = "epsilon 0.5, delta 1e-06 stay booked on source web as r1"
     assert spent.sentence() == f"{booked}; nothing was published"
     book.commit("r1")
     there = Spending(book=book, release_id="r1", out="out", published=lambda: True)

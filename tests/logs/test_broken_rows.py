@@ -133,10 +133,8 @@ def test_the_format_of_most_times_is_proposed(times, proposed):
 @pytest.mark.parametrize(
     ("name", "content", "reason", "cause"),
     [
-        ("a.csv", b"user,query,more;x\na,b\n", "too few columns", "header holds ';': give --delimiter ';'"),
-        ("a.csv", b"user,query\na,b,c\n", "too many columns", "do not have the 2 fields of the header"),
+        ("a.csv", b"user,query\na,b,c\n", "too many columns", "do not have the fields of the header"),
         ("a.csv", "user,query\na,süße rote schuhe\n".encode("cp1252"), "not UTF-8", "try --encoding cp1252"),
-        ("a.csv", "user,query\na,日本語の検索\n".encode("shift_jis"), "not UTF-8", "try --encoding shift_jis"),
         ("a.csv", b"user,query\n,x\n", "no user", 'column "user" has no value'),
         ("a.jsonl", b"[{}]\n", "not JSON", "give --format json"),
         ("a.csv", b"user,query,time\na,b,soon\n", "unreadable time", "give --columns time=none"),
@@ -180,22 +178,6 @@ def test_a_log_without_usable_rows_names_the_cause(tmp_path):
         read(find(str(path)), engine=engine, since="2025-01-01")
 
 
-def test_utf_8_that_is_read_in_another_encoding_is_pointed_out(tmp_path):
-    said = []
-    log = tmp_path / "log.csv"
-    for text, encoding, doubtful in (
-        ("user,query\na,müsli\nb,weather\n", "utf-8", True),
-        ("user,query\na,müsli\nb,weather\n", "latin-1", False),
-        ("user,query\na,weather\n", "utf-8", False),
-    ):
-        said.clear()
-        log.write_bytes(text.encode(encoding))
-        release(
-            str(log), out=tmp_path / f"{encoding}-{doubtful}", encoding="latin-1", say=said.append
-        )
-        assert ("give --encoding utf-8" in " ".join(said)) is doubtful
-
-
 @pytest.mark.parametrize(
     "far",
     [pa.array([2**31 - 1], pa.int32()).cast(pa.date32()), pa.array([2**62], pa.timestamp("us"))],
@@ -206,8 +188,6 @@ def test_times_that_python_does_not_have_are_rows_like_others(far, tmp_path):
     pq.write_table(
         pa.table({"user": users, "query": ["x"] * n, "time": pa.concat_arrays([far] * n)}), path
     )
-    with pytest.raises(
-        InputError, match="times lie beyond the year 9999: see that --columns time="
-    ):
+    with pytest.raises(InputError, match="see that --columns time=... names the right"):
         release(path, out=tmp_path / "out")
     assert inspect(str(path)).columns[2].samples == ("out of range",)

@@ -2,7 +2,9 @@
 
 import json
 import math
+import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -17,6 +19,7 @@ from murmurlog.privacy.sampler import SeededEntropy
 from murmurlog.publishing.ledger import Ledger
 from murmurlog.publishing.plan import Part, losses_of, plan_tables
 
+GOLDEN = Path(__file__).parents[1] / "golden"
 LIMITS = limits_of(3.0, 1e-5)
 
 
@@ -32,7 +35,7 @@ def log(write_tsv):
 @pytest.fixture
 def book(tmp_path):
     book = Ledger(tmp_path / "ledger.db")
-    book.cap("web", epsilon=3, delta=1e-5, rule="filter")
+    book.cap("web", epsilon=3, delta=1e-5, pure=0)
     return book
 
 
@@ -91,16 +94,14 @@ def test_other_releases_book_what_is_known_of_them(log, book, tmp_path):
     assert book.find(plain.release_id).keys <= 1.1e-7
 
 
-def test_a_converted_source_certifies_its_remainder(log, book, tmp_path):
-    book.cap("old", epsilon=3, delta=1e-5)
-    release(log, book, tmp_path / "a", source_name="old", epsilon=1, delta=2e-6)
-    book.convert("old")
-    made = release(log, book, tmp_path / "b", source_name="old", of_cap=0.5)
-    assert murmurlog.verify(tmp_path / "a", ledger=book.path).ok
+def test_a_converted_source_certifies_its_remainder(log, tmp_path):
+    """murmurlog 0.2.0 converted it, after a release of epsilon 1 that it had booked by sums."""
+    book = Ledger(Path(shutil.copyfile(GOLDEN / "ledger-6.db", tmp_path / "old.db")))
+    made = release(log, book, tmp_path / "b", source_name="converted", of_cap=0.5)
     assert murmurlog.verify(tmp_path / "b", ledger=book.path).ok
     assert made.certificate.booked["spent_by_sum"]["epsilon"] == 1.0
-    book.cap("old", epsilon=4, delta=1e-5, reason="more")
-    release(log, book, tmp_path / "c", source_name="old", of_cap=0.1)
+    book.cap("converted", epsilon=4, delta=1e-5, reason="more")
+    release(log, book, tmp_path / "c", source_name="converted", of_cap=0.1)
     for name in ("b", "c"):
         assert murmurlog.verify(tmp_path / name, ledger=book.path).ok
 
@@ -110,7 +111,6 @@ def test_a_converted_source_certifies_its_remainder(log, book, tmp_path):
     [
         ({"epsilon": 1.0}, "takes the place of --epsilon"),
         ({"delta": 1e-6}, "takes the place of --epsilon"),
-        ({"source_name": "sums"}, "accounted by the rule sum, and --of-cap needs the rule filter"),
         ({"source_name": "wbe"}, "no source 'wbe'"),
         ({"mechanism": "korolova"}, "korolova cannot: give --epsilon and --delta"),
         ({"mechanism": "threshold", "noise": "geometric"}, "chooses Gaussian noise itself"),
@@ -125,8 +125,7 @@ def test_a_converted_source_certifies_its_remainder(log, book, tmp_path):
 def test_what_a_part_of_the_cap_cannot_be_is_said_before_anything_is_booked(
     asked, message, log, book, tmp_path
 ):
-    book.cap("sums", epsilon=3, delta=1e-5)
-    book.cap("no keys", epsilon=3, delta=1e-5, rule="filter", keys_share=0.0)
+    book.cap("no keys", epsilon=3, delta=1e-5, keys_share=0.0, pure=0)
     with pytest.raises(UsageError, match=message):
         release(log, book, tmp_path / "out", **{"of_cap": 0.5, **asked})
     assert book.entries() == []
@@ -138,14 +137,12 @@ def test_a_part_needs_a_ledger(log, tmp_path):
 
 
 def test_noise_from_a_known_seed_is_refused(log, book, tmp_path):
-    book.cap("sums", epsilon=3, delta=1e-5)
-    for source in ("web", "sums"):
-        for dry_run in (False, True):
-            with pytest.raises(Refused, match="known seed protects nobody.* Nothing was booked"):
-                release(
-                    log, book, tmp_path / "out", epsilon=0.5, delta=1e-6, source_name=source,
-                    dry_run=dry_run, entropy=SeededEntropy(1),
-                )  # fmt: skip
+    for dry_run in (False, True):
+        with pytest.raises(Refused, match="known seed protects nobody.* Nothing was booked"):
+            release(
+                log, book, tmp_path / "out", epsilon=0.5, delta=1e-6, dry_run=dry_run,
+                entropy=SeededEntropy(1),
+            )  # fmt: skip
     assert book.entries() == []
     assert not (tmp_path / "out").exists()
 
@@ -173,7 +170,7 @@ def honest(tmp_path_factory):
     path = folder / "log.csv"
     path.write_text("user,query\n" + "".join(f"u{i},weather\n" for i in range(400)))
     book = Ledger(folder / "ledger.db")
-    book.cap("web", epsilon=3, delta=1e-5, rule="filter")
+    book.cap("web", epsilon=3, delta=1e-5, pure=0)
     release(str(path), book, folder / "bundle", of_cap=0.5)
     return folder / "bundle", book
 
@@ -236,6 +233,28 @@ def test_a_booking_that_the_ledger_does_not_have_fails(honest, tmp_path):
         failed = messages(murmurlog.verify(out, ledger=book.path))
         assert list(failed) == ["ledger"]
         assert message in failed["ledger"]
+
+
+def test_a_bundle_that_was_booked_by_sums_verifies_against_its_ledger(honest, tmp_path):
+    """As murmurlog 0.2.0 wrote it; its source may be converted by now, or refused."""
+    bundle, _ = honest
+    certificate = read_certificate(bundle)
+    tables = {"query": pq.read_table(bundle / "data" / "query.parquet")}
+    book = Ledger(Path(shutil.copyfile(GOLDEN / "ledger-6.db", tmp_path / "old.db")))
+    _, second = book.entries("sums")
+    with book._transaction(write=True) as db:
+        db.execute(
+            "UPDATE entries SET release_id = ?, epsilon = 3, delta = 1e-5 WHERE release_id = ?",
+            (certificate.release_id, second.release_id),
+        )
+    booked = {"source": "sums", "releases_before": 1, "epsilon_before": 1.0, "delta_before": 1e-6}
+    publish(tmp_path / "a", tables=tables, certificate=replace(certificate, booked=booked))
+    assert murmurlog.verify(tmp_path / "a", ledger=book.path).ok
+    booked |= {"epsilon_before": 0.5}
+    publish(tmp_path / "b", tables=tables, certificate=replace(certificate, booked=booked))
+    assert "with epsilon 0.5; the ledger" in messages(
+        murmurlog.verify(tmp_path / "b", ledger=book.path)
+    )["ledger"]  # fmt: skip
 
 
 def test_a_part_of_the_limits_leaves_room_for_rounding():

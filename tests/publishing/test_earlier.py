@@ -36,8 +36,8 @@ def rows(*queries, users=300, url="a.org/x"):
 @pytest.fixture
 def book(tmp_path):
     book = Ledger(tmp_path / "ledger.db")
-    book.cap("web", epsilon=30, delta=1e-3)
-    book.cap("app", epsilon=30, delta=1e-3)
+    book.cap("web", epsilon=20, delta=1e-3)
+    book.cap("app", epsilon=20, delta=1e-3)
     return book
 
 

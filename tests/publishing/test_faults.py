@@ -13,7 +13,6 @@ from murmurlog.publishing.ledger import Ledger
 
 SOME = [
     "killed",
-    "killed, budget filter",
     "disk full",
     "read-only",
     "ledger damaged",
@@ -73,7 +72,7 @@ def test_the_harness_sees_broken_promises(tmp_path):
 
 def test_the_harness_sees_a_rectangle_that_is_exceeded(tmp_path, monkeypatch):
     book = Ledger(tmp_path / "ledger.db")
-    book.cap("web", epsilon=3, delta=1e-5, rule="filter")
+    book.cap("web", epsilon=3, delta=1e-5, pure=0)
     cost, loss = Guarantee(epsilon=1, delta=1e-6), Loss(mu=0.5, keys=1e-6)
     book.reserve("web", cost, release_id="one", what="x", loss=loss)
     assert exceeded(book) == []

@@ -69,7 +69,7 @@ def test_the_cap_follows_from_the_number_of_users():
     [
         ({"users": 0}, "at least 1"),
         ({"epsilon": 0.0}, "above 0"),
-        ({"epsilon": 4.0}, "exceeds the cap of all releases, 3"),
+        ({"epsilon": 4.0}, "does not fit a cap of 3 for all"),
         ({"title": "two\nlines"}, "line"),
         ({"source_name": " "}, "not a valid name"),
         ({"colour": "red"}, "init has no option colour"),

@@ -17,7 +17,9 @@ from murmurlog.errors import Refused, UsageError
 from murmurlog.privacy import Guarantee
 from murmurlog.publishing.ledger import Ledger, os_user
 
-COST = Guarantee(epsilon=1.0, delta=1e-6)
+COST = Guarantee(
+    epsilon=0.25, delta=1e-7
+)  # booked as pure epsilon: a cap keeps a third of epsilon for it
 
 
 @pytest.fixture
@@ -28,37 +30,38 @@ def book(tmp_path):
 def test_a_reservation_is_spent_before_it_is_committed(book):
     book.cap("web", epsilon=3, delta=1e-5)
     before = book.reserve("web", COST, release_id="one", what="threshold")
-    assert (before.epsilon, before.releases) == (0, 0)
+    assert (before.booked.pure, before.releases) == (0, 0)
     (account,) = book.accounts()
-    assert (account.epsilon, account.delta, account.releases) == (1.0, 1e-6, 1)
+    assert (account.booked.pure, account.releases) == (0.25, 1)
+    assert account.booked.keys == pytest.approx(1e-7)
     assert book.find("one").state == "reserved"
     book.commit("one")
     assert book.find("one").state == "committed"
-    assert book.accounts()[0].epsilon == 1.0
+    assert book.accounts()[0].booked == account.booked
 
 
 def test_what_does_not_fit_is_refused_with_the_numbers(book):
-    book.cap("web", epsilon=2.5, delta=1e-5)
+    book.cap("web", epsilon=1.875, delta=1e-5)
     for name in ("one", "two"):
         book.reserve("web", COST, release_id=name, what="x")
     message = (
-        r'costs epsilon 1 per user on source "web", 2 of its cap 2.5 is spent \(2 releases\); '
-        r"0.5 is left.\n  Try --epsilon 0.5, or raise the cap: murmurlog ledger cap web"
+        r"needs 40 % of the epsilon for pure releases \(20 % is left\) on source \"web\" \(2 releases so far\)."
+        r"\n  Try --epsilon 0.125, or raise the cap: murmurlog ledger cap web"
     )
     with pytest.raises(Refused, match=message):
         book.reserve("web", COST, release_id="three", what="x")
     assert len(book.entries()) == 2
     book.cap("tight", epsilon=10, delta=1e-7)
-    with pytest.raises(Refused, match="costs delta 1e-06"):
+    with pytest.raises(Refused, match="needs 250 % of the chance that keys show"):
         book.check("tight", COST)
 
 
-def test_ten_tenths_fit_a_cap_of_one(book):
-    book.cap("web", epsilon=1, delta=1e-5)
+def test_ten_tenths_fit_a_pure_part_of_one(book):
+    book.cap("web", epsilon=3, delta=1e-4)
     tenth = Guarantee(epsilon=0.1, delta=1e-6)
     for i in range(10):
         book.reserve("web", tenth, release_id=str(i), what="x")
-    with pytest.raises(Refused, match="0 is left"):
+    with pytest.raises(Refused, match="0 % is left"):
         book.reserve("web", tenth, release_id="more", what="x")
 
 
@@ -73,8 +76,8 @@ def test_sixteen_at_once_cannot_overspend(book):
         return 1
 
     with ThreadPoolExecutor(16) as pool:
-        assert sum(pool.map(one, range(16))) == 3
-    assert book.accounts()[0].epsilon == 3
+        assert sum(pool.map(one, range(16))) == 4
+    assert book.accounts()[0].booked.pure == 1
 
 
 def test_a_booking_outlasts_a_loss_of_power(book):
@@ -155,7 +158,7 @@ def test_a_name_that_sqlite_reads_as_more_is_a_file_of_its_owners(name, tmp_path
     assert [path.name for path in tmp_path.iterdir()] == [name]
     assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
     assert Ledger(Path(name), must_exist=True).find("one").state == "committed"
-    with pytest.raises(Refused, match="costs epsilon 1000"):
+    with pytest.raises(Refused, match="needs 100000 % of the epsilon for pure"):
         Ledger(Path(name)).check("web", Guarantee(epsilon=1e3, delta=1e-6))
 
 
@@ -209,7 +212,7 @@ def test_a_reopened_booking_stays_spent(book):
     book.commit("one")
     book.reopen("one")
     assert (book.find("one").state, book.find("one").committed_at) == ("reserved", None)
-    assert book.accounts()[0].epsilon == 1.0
+    assert book.accounts()[0].booked.pure == 0.25
 
 
 @pytest.mark.parametrize(
@@ -238,11 +241,11 @@ def test_a_cap_is_finite_and_positive(epsilon, book):
 
 
 def test_the_same_name_in_another_form_is_the_same_account(book):
-    assert book.cap(" caf\u00e9 ", epsilon=3, delta=1e-5).source == "caf\u00e9"
+    assert book.cap(" caf\u00e9 ", epsilon=2.25, delta=1e-5).source == "caf\u00e9"
     for number, name in enumerate(("caf\u00e9", "cafe\u0301", " cafe\u0301\u00a0")):
         book.reserve(name, COST, release_id=str(number), what="x")
-    assert [(a.name, a.epsilon) for a in book.accounts()] == [("caf\u00e9", 3.0)]
-    with pytest.raises(Refused, match="0 is left"):
+    assert [(a.name, a.booked.pure) for a in book.accounts()] == [("caf\u00e9", 0.75)]
+    with pytest.raises(Refused, match="0 % is left"):
         book.reserve("cafe\u0301 ", COST, release_id="more", what="x")
 
 
@@ -267,8 +270,9 @@ def test_twins_of_older_ledgers_keep_their_accounts(book):
         db.executemany("INSERT INTO sources VALUES (?, NULL, NULL)", twins)
     for number, name in enumerate(("s", "s ", "S", "e\u0301")):
         book.reserve(name, COST, release_id=str(number), what="x")
-    spent = {account.name: account.epsilon for account in book.accounts()}
-    assert spent == {"s": 1.0, "s ": 1.0, "S": 1.0, "e\u0301": 1.0}
+    caps = {account.name: account.epsilon_cap for account in book.accounts()}
+    assert caps == {"s": 1.0, "s ": 3.0, "S": 3.0, "e\u0301": 3.0}
+    assert {account.releases for account in book.accounts()} == {1}
     with pytest.raises(UsageError, match="but it has"):
         book.check("ｓ", COST)
 
@@ -327,22 +331,22 @@ def test_a_new_ledger_is_never_an_empty_file_and_its_owners_alone(links, book, m
     assert sizes[0] > 0
     assert stat.S_IMODE(book.path.stat().st_mode) == 0o600
     assert [path.name for path in book.path.parent.iterdir()] == ["ledger.db"]
-    assert Ledger(book.path).find("one").epsilon == 1
+    assert Ledger(book.path).find("one").epsilon == 0.25
 
 
 def test_a_ledger_behind_a_link_is_made_where_it_points(book, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     book.path.symlink_to(tmp_path / "elsewhere" / "real.db")
     book.reserve("web", COST, release_id="one", what="x", new_source=True)
-    assert Ledger(tmp_path / "elsewhere" / "real.db").find("one").epsilon == 1
+    assert Ledger(tmp_path / "elsewhere" / "real.db").find("one").epsilon == 0.25
 
 
 def test_a_source_that_is_not_there_is_refused_and_near_names_are_pointed_out(book):
     book.cap("search-2025", epsilon=3, delta=1e-5)
     message = (
         r"there is no source 'serach-2025' in ledger.db; did you mean 'search-2025'\? Nothing was "
-        r"booked.\n.*create it: murmurlog ledger cap serach-2025 --epsilon .* --new-source, or accept it "
-        r"without a cap: --new-source"
+        r"booked.\n.*create it: murmurlog ledger cap serach-2025 --epsilon .* --new-source, or open it under a "
+        r"cap of epsilon 3, delta 1e-05: --new-source"
     )
     for use in (
         lambda: book.check("serach-2025", COST),
@@ -357,10 +361,26 @@ def test_a_source_that_is_not_there_is_refused_and_near_names_are_pointed_out(bo
     assert (len(book.accounts()), book.entries()) == (1, [])
     book.reserve("serach-2025", COST, release_id="one", what="x", new_source=True)
     book.reserve("serach-2025", COST, release_id="two", what="x")
-    assert {account.name: account.epsilon for account in book.accounts()} == {
-        "search-2025": 0.0,
-        "serach-2025": 2.0,
+    assert {account.name: account.releases for account in book.accounts()} == {
+        "search-2025": 0,
+        "serach-2025": 2,
     }
+
+
+def test_a_release_opens_a_new_source_under_the_default_cap(book):
+    """Limits are fixed before the first release, so no source is without them."""
+    before = book.check("web", COST, new_source=True)
+    assert (book.path.exists(), before.epsilon_cap) == (False, 3.0)
+    reserved = book.reserve("web", COST, release_id="one", what="x", new_source=True)
+    assert reserved.limits == before.limits
+    (change,) = book.cap_history("web")
+    assert (change.epsilon, change.delta, change.pure) == (3.0, 1e-5, 1.0)
+    assert (change.by_whom, change.reason) == (os_user(), "the default cap")
+    assert book.account("web").limits == before.limits
+    too_much = Guarantee(epsilon=1.1, delta=0)
+    with pytest.raises(Refused, match="needs 110 % of the epsilon for pure releases"):
+        book.reserve("mail", too_much, release_id="two", what="x", new_source=True)
+    assert [account.name for account in book.accounts()] == ["web"]
 
 
 def test_a_cap_of_a_misspelled_source_is_refused(book):
@@ -407,7 +427,7 @@ def test_a_release_on_an_unknown_source_reads_no_row(tmp_path, write_tsv, monkey
 def test_caps_keep_their_history_and_are_raised_with_a_reason_only(book):
     first = book.cap("web", epsilon=2, delta=1e-5)
     assert (first.epsilon_before, first.by_whom, first.reason) == (None, os_user(), None)
-    for raised in ({"epsilon": 3, "delta": 1e-5}, {"epsilon": 1, "delta": 1e-4}):
+    for raised in ({"epsilon": 3, "delta": 1e-5}, {"epsilon": 2, "delta": 1e-4}):
         with pytest.raises(UsageError, match=r"raising the cap of source \"web\" from epsilon 2"):
             book.cap("web", **raised)
     book.cap("web", epsilon=3, delta=1e-5, reason="agreed by the board", by_whom="Jane Doe")
@@ -420,7 +440,7 @@ def test_caps_keep_their_history_and_are_raised_with_a_reason_only(book):
     assert [change.delta_before for change in history] == [None, 1e-5, 1e-5]
     second = history[1]
     assert (second.by_whom, second.os_user) == ("Jane Doe", os_user())
-    assert (second.reason, second.rule) == ("agreed by the board", "sum")
+    assert (second.reason, second.rule) == ("agreed by the board", "filter")
     assert [change.changed_at for change in history] == sorted(c.changed_at for c in history)
     assert book.account("web").epsilon_cap == 1.0
 
@@ -438,17 +458,16 @@ def test_a_cap_below_what_is_spent_ends_releases(book):
     book.cap("web", epsilon=3, delta=1e-5)
     book.reserve("web", COST, release_id="one", what="x")
     book.cap("web", epsilon=0.5, delta=1e-5)
-    with pytest.raises(Refused, match="1 of its cap 0.5 is spent .* 0 is left"):
+    with pytest.raises(Refused, match=r"pure releases \(0 % is left\)"):
         book.reserve("web", Guarantee(epsilon=1e-6, delta=0), release_id="two", what="x")
 
 
 def test_a_ledger_that_requires_caps_refuses_sources_without_one(book):
-    book.reserve("web", COST, release_id="one", what="x", new_source=True)
     assert book.require_cap()
     assert not book.require_cap()
     for use in (
-        lambda: book.check("web", COST),
-        lambda: book.reserve("mail", COST, release_id="two", what="x", new_source=True),
+        lambda: book.check("web", COST, new_source=True),
+        lambda: book.reserve("web", COST, release_id="two", what="x", new_source=True),
     ):
         with pytest.raises(Refused, match=r"has no cap, and ledger.db requires one .*ledger cap"):
             use()
@@ -494,7 +513,7 @@ def test_changes_of_caps_and_reservations_at_once_keep_history_and_sums(book):
         own = Ledger(book.path)
         barrier.wait()
         for epsilon in (2 + number, 10 - number):
-            with suppress(UsageError):
+            with suppress(UsageError, Refused):
                 reason = "more" if number % 2 else None  # without one only lower caps are taken
                 own.cap("web", epsilon=epsilon, delta=1e-4, reason=reason, by_whom=f"t{number}")
             with suppress(Refused):
@@ -504,10 +523,11 @@ def test_changes_of_caps_and_reservations_at_once_keep_history_and_sums(book):
         list(pool.map(one, range(8)))
     contents = book.contents()
     (account,), history = contents.accounts, contents.cap_history
-    assert account.epsilon == sum(entry.epsilon for entry in contents.entries) == account.releases
+    assert account.releases == len(contents.entries)
+    assert account.booked.pure == sum(entry.epsilon for entry in contents.entries)
     assert account.epsilon_cap == history[-1].epsilon
     for before, after in pairwise(history):
         assert (after.epsilon_before, after.delta_before) == (before.epsilon, before.delta)
     assert all(change.reason for change in history if change.raised)
     assert len({change.by_whom for change in history}) > 1
-    assert account.epsilon <= max(change.epsilon for change in history)
+    assert account.booked.pure <= max(change.pure for change in history)

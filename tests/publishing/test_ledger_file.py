@@ -27,14 +27,10 @@ def version(book):
 
 
 def balances(book):
-    return {a.name: (a.epsilon_cap, a.delta_cap, a.epsilon, a.releases) for a in book.accounts()}
+    return {a.name: (a.epsilon_cap, a.epsilon_by_sum, a.releases) for a in book.accounts()}
 
 
-SPENT = {
-    "caf\u00e9 logs": (None, None, 1.0, 1),
-    "search-2025": (3.0, 1e-5, 1.8, 3),
-    "unused": (1.0, 1e-6, 0.0, 0),
-}
+SPENT = {"caf\u00e9 logs": (None, 1.0, 1), "search-2025": (3.0, 1.8, 3), "unused": (1.0, 0.0, 0)}
 
 
 def test_an_old_ledger_is_read_without_being_changed(old):
@@ -49,27 +45,31 @@ def test_an_old_ledger_is_read_without_being_changed(old):
     (change,) = old.cap_history("search-2025")
     assert (change.epsilon, change.changed_at, change.by_whom) == (3.0, None, None)
     assert change.reason == "set before the ledger kept a history"
-    old.check("search-2025", COST)
+    old.check("new", COST, new_source=True)
     assert old.path.read_bytes() == before
     assert list(old.path.parent.iterdir()) == [old.path]
 
 
 def test_the_first_booking_converts_an_old_ledger(old):
     entries = old.entries()
-    old.reserve("search-2025", COST, release_id="new", what="query: x(d=1)", title="Autumn")
+    old.reserve(
+        "new", COST, release_id="new", what="query: x(d=1)", title="Autumn", new_source=True
+    )
     assert version(old) == VERSION
     assert old.entries()[:-1] == entries
     assert old.find("new").title == "Autumn"
-    assert balances(old) == SPENT | {"search-2025": (3.0, 1e-5, 2.8, 4)}
+    assert balances(old) == SPENT | {"new": (3.0, 0.0, 1)}
     old.commit("c" * 32)
-    old.cap("search-2025", epsilon=4, delta=1e-5, reason="more")
-    assert [change.epsilon for change in old.cap_history("search-2025")] == [3.0, 4.0]
+    old.cap("new", epsilon=4, delta=1e-5, reason="more")
+    assert [change.epsilon for change in old.cap_history("new")] == [3.0, 4.0]
 
 
 def test_a_refused_or_interrupted_booking_leaves_an_old_ledger_as_it_was(old):
     before = old.path.read_bytes()
-    with pytest.raises(Refused, match="1.8 of its cap 3 is spent"):
-        old.reserve("search-2025", Guarantee(epsilon=2, delta=0), release_id="new", what="x")
+    with pytest.raises(Refused, match="needs 200 % of the epsilon for pure releases"):
+        old.reserve(
+            "new", Guarantee(epsilon=2, delta=0), release_id="new", what="x", new_source=True
+        )
     with suppress(KeyboardInterrupt), old._transaction(write=True) as db:
         db.execute("DELETE FROM entries")
         raise KeyboardInterrupt
@@ -85,7 +85,7 @@ def test_a_ledger_of_version_3_keeps_its_rectangle_and_records_bundles_from_now_
     assert {entry.checksum for entry in book.entries()} == {None}
     assert book.path.read_bytes() == file
     entries = book.entries()
-    book.reserve("shop", Guarantee(epsilon=1.0, delta=1e-7), release_id="new", what="x")
+    book.reserve("mail", COST, release_id="new", what="x", new_source=True)
     book.commit("new", bundle="/bundles/new", checksum="0" * 64)
     assert version(book) == VERSION
     assert book.entries()[:-1] == entries
@@ -109,7 +109,7 @@ def test_a_ledger_from_before_seals_is_sealed_by_its_next_booking(old):
         db.execute("DROP TABLE seal")
         db.commit()
     assert balances(old) == SPENT
-    old.reserve("search-2025", COST, release_id="new", what="x")
+    old.reserve("new", COST, release_id="new", what="x", new_source=True)
     with closing(sqlite3.connect(old.path)) as db:
         db.execute("DELETE FROM entries WHERE release_id = 'new'")
         db.commit()

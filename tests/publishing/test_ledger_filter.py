@@ -1,7 +1,8 @@
-"""The rule filter of a ledger: limits fixed by the cap, amounts booked, changes of caps, conversion."""
+"""The budget filter of a ledger: limits fixed by the cap, amounts booked, changes of caps, earlier versions."""
 
 import json
 import math
+import re
 import shutil
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
@@ -11,11 +12,12 @@ from pathlib import Path
 import pytest
 from command import run
 
+import murmurlog
 from murmurlog.errors import Refused, UsageError
-from murmurlog.privacy import Amounts, Guarantee, Loss, limits_of, loss_of_part, mu_of_pure
+from murmurlog.privacy import Guarantee, Loss, limits_of, loss_of_part, mu_of_pure
 from murmurlog.publishing.ledger import Ledger
 from murmurlog.publishing.ledger_filter import percent, percent_left
-from murmurlog.publishing.ledger_statement import as_html, as_json, as_text
+from murmurlog.publishing.ledger_statement import as_html, as_json, as_text, write_statement
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 COST = Guarantee(epsilon=0.9, delta=8e-7)
@@ -26,7 +28,7 @@ LIMITS = limits_of(3.0, 1e-5)
 @pytest.fixture
 def book(tmp_path):
     book = Ledger(tmp_path / "ledger.db")
-    book.cap("web", **CAP, rule="filter")
+    book.cap("web", **CAP, pure=0)
     return book
 
 
@@ -38,7 +40,7 @@ def reserve(book, release_id, part=1 / 12, source="web", **more):
 def test_the_first_cap_fixes_and_stores_the_rectangle(book):
     account = book.account("web")
     assert (account.rule, account.keys_share, account.limits) == ("filter", 0.4, LIMITS)
-    book.cap("known keys", epsilon=1, delta=1e-6, rule="filter", keys_share=0.0, pure=0.2)
+    book.cap("known keys", epsilon=1, delta=1e-6, keys_share=0.0, pure=0.2)
     assert book.account("known keys").limits == limits_of(1, 1e-6, keys_share=0.0, pure=0.2)
     with closing(sqlite3.connect(book.path)) as db:  # stored, and sealed with the cap
         db.execute("DROP TRIGGER cap_history_keeps_update")
@@ -53,7 +55,7 @@ def test_twelve_twelfths_fit_though_their_epsilons_add_up_to_more(book):
         before = reserve(book, str(month), distance=2.7e-17)
         assert before.releases == month
     account = book.account("web")
-    assert account.epsilon > 10
+    assert sum(entry.epsilon for entry in book.entries()) > 10
     assert account.booked == pytest.approx((*LIMITS[:2], 12 * 2.7e-17, 0), rel=1e-8)
     with pytest.raises(Refused, match=r"needs 8.4 % of the noise budget \(0 % is left\)"):
         reserve(book, "more")
@@ -108,7 +110,7 @@ def test_without_a_loss_anything_with_this_epsilon_and_delta_is_booked(book):
 
 
 def test_a_part_of_epsilon_that_is_kept_for_pure_releases_is_booked_as_such(book):
-    book.cap("pure", **CAP, rule="filter", pure=1.0)
+    book.cap("pure", **CAP, pure=1.0)
     for name in ("one", "two"):
         book.reserve("pure", Guarantee(epsilon=0.5, delta=0), release_id=name, what="x")
     assert book.account("pure").booked == (0.0, 0.0, 0.0, 1.0)
@@ -124,24 +126,7 @@ def test_units_and_neighbours_do_not_mix(book):
             book.check("web", Guarantee(epsilon=0.1, delta=1e-9, **other))
 
 
-# --- the rule, and changes of caps --------------------------------------------------------------------
-
-
-def test_the_rule_is_fixed_by_the_first_cap_or_release(book):
-    with pytest.raises(
-        Refused, match="accounted by the rule filter, which its first cap or release"
-    ):
-        book.cap("web", **CAP, rule="sum")
-    book.cap("sums", **CAP)
-    assert book.account("sums").rule == "sum"
-    book.reserve("uncapped", COST, release_id="one", what="x", new_source=True)
-    for name in ("sums", "uncapped"):
-        with pytest.raises(Refused, match=r"by the rule sum, .*ledger convert .* --to filter"):
-            book.cap(name, **CAP, rule="filter")
-    with pytest.raises(UsageError, match="unknown: use sum or filter"):
-        book.cap("new", **CAP, rule="zcdp")
-    with pytest.raises(UsageError, match="are for the rule filter"):
-        book.cap("new", **CAP, keys_share=0.5)
+# --- changes of caps -----------------------------------------------------------------------------------
 
 
 def test_the_share_of_keys_is_fixed_for_good(book):
@@ -178,64 +163,140 @@ def test_a_lowered_cap_refuses_more_and_a_raised_one_is_compared_with_all_earlie
     assert book.account("web").limits == LIMITS
 
 
-# --- conversion ---------------------------------------------------------------------------------------
-
-
-def test_a_conversion_puts_the_remainder_under_the_filter(book):
-    book.cap("old", **CAP)
-    book.reserve("old", Guarantee(epsilon=1, delta=2e-6), release_id="sum", what="x")
-    change = book.convert("old", reason="monthly from now on", by_whom="Jane Doe")
-    assert (change.rule_before, change.rule) == ("sum", "filter")
-    account = book.account("old")
-    assert account.limits == pytest.approx(limits_of(2, 8e-6), rel=1e-12)
-    assert (account.epsilon_by_sum, account.delta_by_sum) == (1, 2e-6)
-    assert account.booked == Amounts()
-    book.reserve("old", COST, release_id="part", what="x", loss=loss_of_part(account.limits, 1))
-    with pytest.raises(Refused, match="0 % is left"):
-        reserve(book, "more", 0.01, source="old")
-    raised = book.cap("old", epsilon=4, delta=1e-5, reason="more")
-    assert raised.limits.keys == account.limits.keys
-    assert raised.limits == pytest.approx(
-        limits_of(3, 8e-6, distance=account.limits.distance), rel=1e-12
-    )
-    with pytest.raises(UsageError, match="a cap of its filter must be larger than both"):
-        book.cap("old", epsilon=0.5, delta=1e-5)
-    text = as_text(book.contents(), "l")
-    assert "by sums   epsilon 1, delta 2e-06 of the cap, by 1 release before the filter" in text
-    assert "rule filter (keys 0.4) instead of epsilon 3, delta 1e-05, rule sum, by Jane Doe" in text
-
-
-def test_what_cannot_be_converted_is_refused(book):
-    with pytest.raises(Refused, match="by the rule filter already"):
-        book.convert("web")
-    with pytest.raises(UsageError, match="no source 'wbe'"):
-        book.convert("wbe")
-    book.reserve("uncapped", COST, release_id="one", what="x", new_source=True)
-    with pytest.raises(UsageError, match="has no cap: set one first"):
-        book.convert("uncapped")
-    book.cap("uncapped", epsilon=0.9, delta=1e-5)
-    with pytest.raises(Refused, match="nothing is left"):
-        book.convert("uncapped")
-    with pytest.raises(UsageError, match="to the rule filter only"):
-        book.convert("web", to="sum")
+# --- sources of earlier versions -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("golden", "source", "left"),
-    [("ledger-1.db", "search-2025", 1.2), ("ledger-2.db", "search-2026", 2.0)],
-)
-def test_old_ledgers_stay_on_sums_until_they_are_converted(golden, source, left, tmp_path):
+    ("golden", "source", "spent"),
+    [
+        ("ledger-1.db", "search-2025", r"epsilon 1.8, delta 3e-06\n  of a cap of epsilon 3, .* 3 rel"),
+        ("ledger-1.db", "caf\u00e9 logs", r"epsilon 1, delta 1e-07\n  without a cap"),
+        ("ledger-2.db", "search-2026", r"epsilon 1, delta 3e-06\n"),
+        ("ledger-2.db", "no cap", r"epsilon 1, delta 0\n  without a cap is spent, by 1 release\."),
+        ("ledger-2.db", "unused", r"epsilon 0, delta 0\n  of a cap of epsilon 1, .* by 0 releases"),
+        ("ledger-3.db", "shop", r"epsilon 0.5, delta 1e-07\n  of a cap of epsilon 2, delta 1e-06"),
+        ("ledger-4.db", "shop", r"epsilon 1, delta 1e-07\n"),
+        ("ledger-5.db", "mail", r"epsilon 0.1, delta 1e-07\n"),
+        ("ledger-6.db", "sums", r"epsilon 2, delta 2e-06\n"),
+    ],
+)  # fmt: skip
+def test_a_source_under_sums_is_refused_by_name_and_with_what_it_has_spent(
+    golden, source, spent, tmp_path
+):
     old = Ledger(Path(shutil.copyfile(GOLDEN / golden, tmp_path / "ledger.db")))
-    bytes_before, entries = old.path.read_bytes(), old.entries()
-    assert {account.rule for account in old.accounts()} == {"sum"}
-    assert all(entry.amounts is None for entry in entries)
-    assert old.path.read_bytes() == bytes_before
-    old.convert(source)
-    account = old.account(source)
-    delta = 1e-5 - account.delta_by_sum
-    assert account.limits == pytest.approx(limits_of(left, delta), rel=1e-9)
-    assert old.entries() == entries
-    assert old.account("unused").rule == "sum"
+    file = old.path.read_bytes()
+    words = re.compile(
+        rf'source "{source}" of ledger.db is under the rule sum.*{spent}.*murmurlog 0\.2\.0 is the last .*'
+        r"ledger convert .* --to filter --ledger ledger.db",
+        re.DOTALL,
+    )
+    for use in (
+        lambda: old.check(source, COST, new_source=True),
+        lambda: old.reserve(source, COST, release_id="new", what="x", new_source=True),
+        lambda: old.cap(source, **CAP, reason="more"),
+        lambda: old.account(source),
+        lambda: old.known(source),
+        lambda: write_statement(old, source, out=tmp_path / "s.html"),
+    ):
+        with pytest.raises(Refused, match=words) as refused:
+            use()
+        assert refused.value.exit_code == 3
+    assert old.path.read_bytes() == file
+    shown = {each["name"]: each for each in as_json(old.contents())["sources"]}[source]
+    assert (shown["rule"], shown["rectangle"], shown["spent"], shown["left"]) == (
+        "sum",
+        None,
+        None,
+        None,
+    )
+    assert shown["spent_by_sum"]["epsilon"] == sum(e.epsilon for e in old.entries(source))
+    assert "refused   under the rule sum, which this version does not" in as_text(
+        old.contents(), "l"
+    )
+
+
+@pytest.mark.parametrize("golden", ["ledger-3.db", "ledger-4.db", "ledger-5.db", "ledger-6.db"])
+def test_other_sources_of_the_same_file_go_on(golden, tmp_path):
+    book = Ledger(Path(shutil.copyfile(GOLDEN / golden, tmp_path / "ledger.db")))
+    source = "search" if golden == "ledger-6.db" else "search-2026"
+    before = book.account(source)
+    assert before.limits == LIMITS
+    columns = {"user": "user"} if golden == "ledger-6.db" else {}
+    reserve(book, "new", source=source, columns=columns)
+    assert book.account(source).releases == before.releases + 1
+    shown = {each["name"]: each["rule"] for each in as_json(book.contents())["sources"]}
+    assert (shown[source], "sum" in shown.values()) == ("filter", True)
+
+
+def test_a_source_that_an_earlier_version_converted_keeps_its_remainder(tmp_path):
+    book = Ledger(Path(shutil.copyfile(GOLDEN / "ledger-6.db", tmp_path / "ledger.db")))
+    account = book.account("converted")
+    assert account.limits == pytest.approx(limits_of(2, 9e-6), rel=1e-12)
+    assert (account.epsilon_by_sum, account.delta_by_sum) == (1, 1e-6)
+    assert account.booked.mu2 == pytest.approx(0.25 * account.limits.mu2)
+    raised = book.cap("converted", epsilon=4, delta=1e-5, reason="more")
+    assert raised.limits == pytest.approx(
+        limits_of(3, 9e-6, distance=account.limits.distance), rel=1e-12
+    )
+    with pytest.raises(
+        UsageError, match="were spent before its filter began: a cap must be larger"
+    ):
+        book.cap("converted", epsilon=0.5, delta=1e-5)
+    text = as_text(book.contents(), "l")
+    assert "by sums   epsilon 1, delta 1e-06, by 1 release before the filter" in text
+    assert "(keys 0.4, pure 0) instead of epsilon 3, delta 1e-05, rule sum, by Jane Doe" in text
+    page = as_html(book.contents(), "converted", ledger="l.db", day="2026-11-18")
+    assert "epsilon 1, delta 1e-06, by 1 release before the filter" in page
+
+
+# --- the pure part of a default cap ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mechanism", ["korolova", "zealous", "pool"])
+def test_a_default_cap_of_3_books_a_pure_release_of_1_and_rounds_beside_it(
+    mechanism, tmp_path, write_tsv
+):
+    users = [{"user": f"u{n}", "query": ("weather", "news")[n % 2]} for n in range(300)]
+    log, ledger = str(write_tsv(users)), tmp_path / "ledger.db"
+    Ledger(ledger).cap("web", epsilon=3, delta=1e-5)
+    (tmp_path / "pool.txt").write_text("weather\nnews\nsport\n")
+    options = {"pool": str(tmp_path / "pool.txt")} if mechanism == "pool" else {}
+    booked = {"tables": ["query"], "ledger": ledger, "source_name": "web"}
+    murmurlog.release(
+        log, out=tmp_path / "a", mechanism=mechanism, epsilon=1, delta=1e-6, **booked, **options
+    )
+    spent = Ledger(ledger).account("web").booked
+    assert spent.mu2 == 0
+    assert 0.9 < spent.pure <= 1
+    for number in range(4):
+        murmurlog.release(log, out=tmp_path / f"b{number}", epsilon=1, delta=1e-6, **booked)
+    with pytest.raises(Refused, match="of the noise budget"):
+        murmurlog.release(log, out=tmp_path / "c", epsilon=1, delta=1e-6, **booked)
+    for bundle in ("a", "b0", "b3"):
+        assert murmurlog.verify(tmp_path / bundle, ledger=ledger).ok
+
+
+def test_a_third_of_epsilon_is_pure_unless_the_owner_says_otherwise(tmp_path):
+    book = Ledger(tmp_path / "ledger.db")
+    book.cap("web", **CAP)
+    assert book.account("web").limits == limits_of(**CAP, pure=1.0)
+    lowered = book.cap("web", epsilon=0.6, delta=1e-5)
+    assert lowered.pure == pytest.approx(0.2)
+    book.cap("web", **CAP, reason="as before")
+    assert book.account("web").limits == limits_of(**CAP, pure=1.0)
+    raised = book.cap("web", epsilon=6, delta=1e-5, reason="more")
+    assert raised.pure == 1.0
+    raised = book.cap("web", epsilon=9, delta=1e-5, pure=2, reason="more pure releases")
+    assert raised.pure == 2
+
+
+def test_a_cap_above_20_says_why_it_cannot_be_kept(tmp_path):
+    book = Ledger(tmp_path / "ledger.db")
+    with pytest.raises(
+        UsageError, match=r"epsilon 21 is above 20, the most .*\n.*sampler.*\n.*20 or less"
+    ):
+        book.cap("web", epsilon=21, delta=1e-5)
+    book.cap("web", epsilon=20, delta=1e-5)
 
 
 # --- words and JSON -----------------------------------------------------------------------------------
@@ -250,7 +311,6 @@ def test_the_json_has_the_rectangle_and_no_sum_of_epsilons(book):
     assert web["spent"]["mu2"] == pytest.approx(0.25 * LIMITS.mu2)
     assert web["left"]["keys"] == pytest.approx(0.75 * LIMITS.keys)
     assert web["releases_like_the_last"] == 3
-    assert (web["epsilon"], web["delta"]) == (None, None)
     assert web["entries"][0]["mu2"] == pytest.approx(0.25 * LIMITS.mu2)
     assert web["cap_history"][0]["mu2"] == LIMITS.mu2
 
@@ -306,8 +366,8 @@ def test_the_commands_of_a_budget_filter(tmp_path):
         return done
 
     cap = ("ledger", "cap", "web", "--epsilon", "3", "--delta", "1e-5")
-    made = told(*cap, "--rule", "filter", "--keys-share", "0.3", "--pure", "0.5", "--json")
-    assert "in all, by the rule filter" in made.stderr
+    made = told(*cap, "--keys-share", "0.3", "--pure", "0.5", "--json")
+    assert "in all, of it epsilon 0.5 by pure releases" in made.stderr
     stated = json.loads(made.stdout)
     assert (stated["rule"], stated["keys_share"], stated["pure"]) == ("filter", 0.3, 0.5)
     release = ("release", "log.csv", "--tables", "query", "--source", "web")
@@ -323,19 +383,11 @@ def test_the_commands_of_a_budget_filter(tmp_path):
     assert "warning: if this cap was raised because of what a release showed" in raised.stderr
     lowered = told("ledger", "cap", "web", "--epsilon", "1", "--delta", "1e-7")
     assert "warning: more than this cap allows is spent already" in lowered.stderr
-    told("ledger", "cap", "old", "--epsilon", "3", "--delta", "1e-5")
-    converted = told("ledger", "convert", "old", "--to", "filter", "--reason", "monthly", "--json")
-    assert (
-        "what is left of its cap, epsilon 3, delta 1e-05, is under the rule filter"
-        in converted.stderr
-    )
-    assert json.loads(converted.stdout)["mu2"] == LIMITS.mu2
-    assert told("ledger", "convert", "old", "--to", "sum", code=2)
     shown = {
         each["name"]: each
         for each in json.loads(told("ledger", "show", "--json").stdout)["sources"]
     }
-    assert shown["web"]["rectangle"]["pure"] == 0.5
+    assert shown["web"]["rectangle"]["pure"] == 0.125
     assert "left      " in told("ledger", "show").stdout
     told("ledger", "statement", "web", "--out", "web.html")
     assert "mu2,keys,distance,pure" in told("ledger", "export").stdout

@@ -34,6 +34,7 @@ from murmurlog.publishing.release import release
 
 # So small a delta that one of the hundreds of single queries shows in one run of a billion.
 BUDGET = {"epsilon": 4.0, "delta": 1e-10}
+CAP = {"epsilon": 20, "delta": 1e-3}
 SECRET = "the secret illness of user 17"
 
 
@@ -59,7 +60,7 @@ def log(tmp_path_factory):
 def bundle(log, tmp_path_factory):
     """A bundle of that log, with its ledger beside it. Do not change it: copy it."""
     folder = tmp_path_factory.mktemp("released")
-    Ledger(folder / "ledger.db").cap("shop", epsilon=10, delta=1e-3)
+    Ledger(folder / "ledger.db").cap("shop", **CAP)
     release(
         str(log),
         out=folder / "bundle",
@@ -155,12 +156,9 @@ def test_certificate_states_unit_guarantee_and_parameters(bundle):
     assert set(stated["assumptions"]) == {"A0", "A1", "A5", "A6", "A7", "A8", "A9"}
     assert stated["tables"]["query"]["parameters"]["per_user"] == 10
     assert stated["noise"]["entropy"] == "operating system"
-    assert stated["ledger"] == {
-        "source": "shop",
-        "releases_before": 0,
-        "epsilon_before": 0.0,
-        "delta_before": 0.0,
-    }
+    booked = stated["ledger"]
+    assert (booked["source"], booked["releases_before"], booked["rule"]) == ("shop", 0, "filter")
+    assert booked["cap"] == {**CAP, "keys_share": 0.4}
 
 
 def test_tables_are_sorted_typed_and_carry_their_privacy(bundle):
@@ -482,7 +480,7 @@ def test_two_releases_differ(log, tmp_path):
 
 
 def test_a_dry_run_reads_and_books_nothing(log, tmp_path):
-    Ledger(tmp_path / "l.db").cap("shop", epsilon=10, delta=1e-3)
+    Ledger(tmp_path / "l.db").cap("shop", **CAP)
     outcome = release(
         str(log),
         out=tmp_path / "b",
@@ -501,7 +499,6 @@ def test_a_dry_run_reads_and_books_nothing(log, tmp_path):
         source_name="x",
         new_source=True,
         dry_run=True,
-        **BUDGET,
     )
     assert not (tmp_path / "new.db").exists()
 
@@ -585,10 +582,12 @@ def test_an_existing_target_is_refused_before_anything_is_reserved(log, tmp_path
 
 def test_a_spent_budget_is_refused_and_nothing_is_written(log, tmp_path):
     book = Ledger(tmp_path / "l.db")
-    book.cap("shop", epsilon=5, delta=1e-3)
-    options = {"ledger": book.path, "source_name": "shop", "new_source": True, **BUDGET}
+    book.cap("shop", epsilon=6, delta=1e-9)
+    options = {"ledger": book.path, "source_name": "shop", **BUDGET}
     release(str(log), out=tmp_path / "first", **options)
-    with pytest.raises(Refused, match="4 of its cap 5 is spent"):
+    with pytest.raises(
+        Refused, match=r"of the noise budget \(\d+ % is left\) .*\(1 release so far\)"
+    ):
         release(str(log), out=tmp_path / "second", **options)
     assert not (tmp_path / "second").exists()
     assert len(book.entries()) == 1
@@ -625,13 +624,10 @@ def test_no_noise_is_drawn_before_its_cost_is_reserved(
     reserve = Ledger.reserve
     monkeypatch.setattr(Ledger, "reserve", note("reserved", reserve))
 
+    Ledger(tmp_path / "l.db").cap("s", **CAP)
+
     def run(name):
-        booking = {
-            "epsilon": 2,
-            "ledger": tmp_path / "l.db",
-            "source_name": "s",
-            "new_source": True,
-        }
+        booking = {"epsilon": 2, "ledger": tmp_path / "l.db", "source_name": "s"}
         return murmurlog.release(
             log, out=tmp_path / name, tables=tables, mechanism=mechanism, **booking, **options
         )
@@ -653,6 +649,7 @@ def test_no_noise_is_drawn_before_its_cost_is_reserved(
 
 def test_a_failed_write_leaves_the_budget_spent_and_no_half_bundle(log, tmp_path, monkeypatch):
     book = Ledger(tmp_path / "l.db")
+    book.cap("shop", **CAP)
 
     def full(*_, **__):
         raise OSError(28, "No space left on device")
@@ -664,7 +661,6 @@ def test_a_failed_write_leaves_the_budget_spent_and_no_half_bundle(log, tmp_path
             out=tmp_path / "b",
             ledger=book.path,
             source_name="shop",
-            new_source=True,
             **BUDGET,
         )
     assert [entry.state for entry in book.entries()] == ["reserved"]
@@ -688,7 +684,7 @@ def for_reading_only(path):
 def begun_anew(path):
     """A sound ledger without bookings in the place of the first."""
     path.unlink()
-    Ledger(path).cap("shop", epsilon=10, delta=1e-3)
+    Ledger(path).cap("shop", **CAP)
 
 
 LEDGER_FAULTS = {
@@ -704,6 +700,7 @@ LEDGER_FAULTS = {
 def test_a_booking_that_cannot_be_committed_publishes_nothing(log, tmp_path, monkeypatch, fault):
     spoil, message = LEDGER_FAULTS[fault]
     book, saved, held = Ledger(tmp_path / "l.db"), tmp_path / "backup", []
+    book.cap("shop", **CAP)
     (tmp_path / "out").mkdir()
     real = write_module._plain_marks
 
@@ -720,7 +717,6 @@ def test_a_booking_that_cannot_be_committed_publishes_nothing(log, tmp_path, mon
             out=tmp_path / "out" / "b",
             ledger=book.path,
             source_name="shop",
-            new_source=True,
             **BUDGET,
         )
     assert list((tmp_path / "out").iterdir()) == []
@@ -733,11 +729,12 @@ def test_a_booking_that_cannot_be_committed_publishes_nothing(log, tmp_path, mon
 
 def test_a_bundle_is_committed_before_it_appears(log, tmp_path, monkeypatch):
     book, out, seen = Ledger(tmp_path / "l.db"), tmp_path / "b", []
+    book.cap("shop", **CAP)
     real = Ledger.commit
     monkeypatch.setattr(
         Ledger, "commit", lambda *given, **more: (seen.append(out.exists()), real(*given, **more))
     )
-    release(str(log), out=out, ledger=book.path, source_name="shop", new_source=True, **BUDGET)
+    release(str(log), out=out, ledger=book.path, source_name="shop", **BUDGET)
     assert seen == [False]
     assert [entry.state for entry in book.entries()] == ["committed"]
 
@@ -746,6 +743,7 @@ def test_a_bundle_is_committed_before_it_appears(log, tmp_path, monkeypatch):
 def test_a_bundle_that_cannot_be_moved_is_not_committed(log, tmp_path, monkeypatch, step):
     """Whether the move fails or only its record on the disk: nothing appears, and the message is true."""
     book, out = Ledger(tmp_path / "l.db"), tmp_path / "b"
+    book.cap("shop", **CAP)
     real = scratch_module._to_disk
 
     def to_disk(path):
@@ -761,7 +759,7 @@ def test_a_bundle_that_cannot_be_moved_is_not_committed(log, tmp_path, monkeypat
     else:
         monkeypatch.setattr(scratch_module, "_to_disk", to_disk)
     with pytest.raises(MurmurlogError, match="nothing was published; its budget stays booked as"):
-        release(str(log), out=out, ledger=book.path, source_name="shop", new_source=True, **BUDGET)
+        release(str(log), out=out, ledger=book.path, source_name="shop", **BUDGET)
     assert [(entry.state, entry.epsilon) for entry in book.entries()] == [("reserved", 4.0)]
     assert [path.name for path in tmp_path.iterdir()] == ["l.db"]
 
@@ -813,7 +811,6 @@ def test_a_bad_log_costs_nothing(tmp_path):
             ledger=book.path,
             source_name="x",
             new_source=True,
-            **BUDGET,
         )
     assert book.entries() == []
 

@@ -11,6 +11,7 @@ import pytest
 from command import run
 
 from murmurlog.bundle.scratch import PREFIX, sweep
+from murmurlog.publishing.ledger import Ledger
 
 MECHANISM = ("--mechanism", "threshold(noise=geometric, d=1, scale=1.0, T=24)", "--tables", "query")
 USERS = 397  # no other number of a release is likely to be the same
@@ -28,7 +29,7 @@ def masked(umask):
 def release(folder, *more, umask=0o022):
     with masked(umask):
         return run(
-            "release", "log.tsv", "--out", "bundle", "--ledger", "ledger.db", "--source", "web", "--new-source",
+            "release", "log.tsv", "--out", "bundle", "--ledger", "ledger.db", "--source", "web",
             *MECHANISM, *more, cwd=folder, env={"TMPDIR": str(folder / "tmp")},
         )  # fmt: skip
 
@@ -38,6 +39,7 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "log.tsv").write_text(cases.text("tsv", USERS - 1))
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr("tempfile.tempdir", None)
+    Ledger(tmp_path / "ledger.db").cap("web", epsilon=20, delta=1e-3)
     return tmp_path
 
 

@@ -92,7 +92,7 @@ def test_a_series_on_an_unknown_source_of_a_ledger_is_refused(make):
 
 
 def test_a_series_goes_to_the_ledger_that_is_beside_it(make):
-    Ledger("murmurlog-ledger.db").cap("web", epsilon=8, delta=1e-4, rule="filter")
+    Ledger("murmurlog-ledger.db").cap("web", epsilon=8, delta=1e-4, pure=0)
     assert make().ledger == "murmurlog-ledger.db"
     assert not Path("budget.db").exists()
 
@@ -355,7 +355,7 @@ def test_a_staged_bundle_that_differs_from_the_commit_is_not_published(make):
 
 def test_a_lost_release_cannot_be_committed_any_more(tmp_path):
     book = Ledger(tmp_path / "ledger.db")
-    book.cap("web", epsilon=3, delta=1e-5, rule="filter")
+    book.cap("web", epsilon=3, delta=1e-5, pure=0)
     step = Step(series="web", period="2026-01")
     book.reserve("web", COST, release_id="a", what="x", loss=LOSS, step=step)
     book.lose("a")
@@ -380,7 +380,7 @@ def test_what_is_in_its_place_is_never_lost(make):
 
 def test_of_sixteen_reservations_of_a_period_one_is_booked(tmp_path):
     book = Ledger(tmp_path / "ledger.db")
-    book.cap("web", epsilon=3, delta=1e-5, rule="filter")
+    book.cap("web", epsilon=3, delta=1e-5, pure=0)
 
     def reserve(number):
         step = Step(series="web", period="2026-01")
@@ -399,7 +399,7 @@ def test_of_sixteen_reservations_of_a_period_one_is_booked(tmp_path):
 
 def test_steps_of_a_series_are_booked_in_order_each_series_by_itself(tmp_path):
     book = Ledger(tmp_path / "ledger.db")
-    book.cap("web", epsilon=3, delta=1e-5, rule="filter")
+    book.cap("web", epsilon=3, delta=1e-5, pure=0)
 
     def reserve(name, series, period):
         step = Step(series=series, period=period)
@@ -566,7 +566,7 @@ def test_the_commands_of_a_series(tmp_path):
     done = command.run(*init, *cap, "--reason", "monthly", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["cap_set"]
-    assert "by the rule filter; set in ../b.db" in done.stderr
+    assert "delta 0.0001 in all; set in ../b.db" in done.stderr
     assert command.run(*init, *cap, "--reason", "again", cwd=tmp_path).returncode == 2
     (change,) = Ledger(tmp_path / "b.db").cap_history()
     assert (change.rule, change.reason) == ("filter", "monthly")
@@ -603,18 +603,20 @@ def test_a_series_keeps_the_cap_that_the_ledger_has(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     said = {"logs": "{period}.tsv", "first": "2026-01", "source_name": "web"}
     book = Ledger("budget.db")
-    book.cap("web", epsilon=2, delta=1e-5, rule="filter")
+    book.cap("web", epsilon=2, delta=1e-5, pure=0)
     with pytest.raises(UsageError, match="has a cap of epsilon 2"):
         init_series(Path("s.toml"), SeriesOptions(**said, epsilon=3.0, delta=1e-5), reason="x")
     started = init_series(Path("s.toml"), SeriesOptions(**said))
     assert not started.cap_set
     assert read_spec(Path("s.toml")).epsilon == 2
-    book.cap("app", epsilon=2, delta=1e-5)
-    with pytest.raises(UsageError, match="accounted by the rule sum"):
-        init_series(Path("t.toml"), SeriesOptions(**said | {"source_name": "app"}))
+    shutil.copyfile(GOLDEN / "ledger-6.db", "old.db")
+    with pytest.raises(Refused, match='source "sums" of old.db is under the rule sum'):
+        init_series(
+            Path("t.toml"), SeriesOptions(**said | {"source_name": "sums", "ledger": "old.db"})
+        )
     with pytest.raises(UsageError, match="exists"):
         init_series(Path("s.toml"), SeriesOptions(**said))
-    book.cap("caf\u00e9", epsilon=2, delta=1e-5, rule="filter")
+    book.cap("caf\u00e9", epsilon=2, delta=1e-5, pure=0)
     other = said | {"source_name": "cafe\u0301", "epsilon": 3.0, "delta": 1e-5}
     with pytest.raises(UsageError, match="has a cap of epsilon 2"):
         init_series(Path("t.toml"), SeriesOptions(**other), reason="the same name in another form")

@@ -21,7 +21,7 @@ COST = Guarantee(epsilon=0.1, delta=1e-7)
 @pytest.fixture
 def book(tmp_path):
     book = Ledger(tmp_path / "ledger.db")
-    book.cap("web", epsilon=30, delta=1e-3)
+    book.cap("web", epsilon=20, delta=1e-3)
     return book
 
 

@@ -80,7 +80,7 @@ def test_keys_may_be_of_the_shorter_period(log, tmp_path):
 def test_a_month_after_the_month_before(log, tmp_path):
     """Keys of January are free in February, new ones are selected from all rows, counts are of February."""
     book = Ledger(tmp_path / "l.db")
-    book.cap("web", epsilon=3, delta=1e-5, rule="filter")
+    book.cap("web", epsilon=3, delta=1e-5, pure=0)
     asked = {"tables": ["query"], "ledger": book.path, "source_name": "web", "of_cap": 0.4}
     first = murmurlog.release(log, out=tmp_path / "1", until="2026-02-01", **asked)
     assert set(users(first)) == {"weather"}
@@ -124,7 +124,7 @@ def test_the_command_and_its_file_take_windows(log, tmp_path):
 )
 def test_windows_that_cannot_be_used_are_refused(log, tmp_path, asked, match):
     book = Ledger(tmp_path / "l.db")
-    book.cap("web", epsilon=30, delta=1e-3)
+    book.cap("web", epsilon=20, delta=1e-3)
     before = book.path.read_bytes()
     with pytest.raises(UsageError, match=match):
         murmurlog.release(

@@ -13,10 +13,10 @@ from murmurlog.bundle.write import check_target
 from murmurlog.logs.invented import generate as synth
 from murmurlog.privacy.sampler import SeededEntropy, SystemEntropy
 from murmurlog.publishing.ledger import Ledger
+from murmurlog.publishing.ledger_filter import CAP_DELTA, CAP_EPSILON
 from murmurlog.publishing.release import Outcome, release
 
 SOURCE = "demo"
-CAP_EPSILON, CAP_DELTA = 3.0, 1e-5
 
 
 @dataclass(frozen=True, kw_only=True)

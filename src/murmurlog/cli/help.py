@@ -54,5 +54,5 @@ def _lines(mechanism: dict[str, str], options: list[dict[str, str]]) -> list[str
             (f"  {each['flag']} {each['metavar']}", with_default(each["help"])) for each in own
         ]
         lines += ["", "Flags of release and plan:", aligned(flags)]
-    page = f"docs/explanation/mechanisms/{mechanism['name']}.md"
+    page = f"docs/explanation/mechanisms/{mechanism['page']}"
     return [*lines, "", f"Guarantee and proof: {page}"]

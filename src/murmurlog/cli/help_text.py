@@ -60,7 +60,6 @@ EXAMPLES = {
     "ledger show": ("murmurlog ledger show --ledger budget.db",),
     "ledger export": ("murmurlog ledger export --ledger budget.db > bookings.csv",),
     "ledger cap": ("murmurlog ledger cap web --epsilon 4 --delta 1e-5 --ledger budget.db",),
-    "ledger convert": ("murmurlog ledger convert web --to filter --ledger budget.db",),
     "ledger require-cap": ("murmurlog ledger require-cap --ledger budget.db",),
     "ledger statement": ("murmurlog ledger statement web --ledger budget.db --out web.html",),
     "series init": (

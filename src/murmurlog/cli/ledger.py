@@ -33,7 +33,7 @@ class Decision:
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """The rule filter."""
+    """What a cap is split into."""
 
     keys_share: Annotated[
         float | None,
@@ -46,7 +46,7 @@ class Parts:
     pure: Annotated[
         float | None,
         Option(
-            help="Of epsilon, for releases booked as pure epsilon. Default 0.",
+            help="Of epsilon, for releases booked as pure epsilon. Default: a third.",
             read=read_number,
             variable=False,
         ),
@@ -90,10 +90,6 @@ def ledger_cap(
     delta: Annotated[float, typer.Option("--delta", help="In all.", parser=read_number)],
     parts: Parts,
     decision: Decision,
-    rule: Annotated[
-        str | None,
-        typer.Option("--rule", help="How releases add up: sum or filter. Fixed by the first cap."),
-    ] = None,
     new_source: Annotated[
         bool,
         typer.Option("--new-source", help="Accept a new name that resembles a known one."),
@@ -106,55 +102,32 @@ def ledger_cap(
 
     book = Ledger(_path(ledger))
     change = book.cap(
-        name, epsilon=epsilon, delta=delta, rule=rule, new_source=new_source, **asdict(parts),
+        name,
+        epsilon=epsilon,
+        delta=delta,
+        new_source=new_source,
+        **asdict(parts),
         **asdict(decision),
-    )  # fmt: skip
+    )
     account = book.account(change.source)
     tell(
-        f'source "{account.name}" may spend epsilon {epsilon:.4g}, delta {delta:.3g} per unit in all'
-        + (", by the rule filter" if account.rule == "filter" else "")
+        f'source "{account.name}" may spend epsilon {epsilon:.4g}, delta {delta:.3g} per unit in all, of it '
+        f"epsilon {change.pure:.4g} by pure releases"
     )
-    if account.rule == "filter" and change.changed and change.raised and account.releases:
+    if change.changed and change.raised and account.releases:
         tell(
             "warning: if this cap was raised because of what a release showed, all releases together are "
             "not covered by it: add the deltas of all caps that might have been chosen"
         )
     if not change.changed:
         tell("this is the cap it had: nothing was changed")
-    if account.limits is not None and not account.fits_limits:
+    if not account.fits_limits:
         tell(
             "warning: more than this cap allows is spent already: every further release of this source is "
             "refused"
         )
-    elif account.rule == "sum" and (account.epsilon > epsilon or account.delta > delta):
-        tell(
-            f"warning: epsilon {account.epsilon:.4g}, delta {account.delta:.3g} is spent already, which "
-            "is more than this cap: every further release of this source is refused"
-        )
     if as_json:
         show_json({**asdict(change), "changed": change.changed})
-
-
-@ledger_app.command("convert")
-@takes(parts=Parts, decision=Decision)
-def ledger_convert(
-    name: Name,
-    to: Annotated[str, typer.Option("--to", help="The rule: filter.")],
-    parts: Parts,
-    decision: Decision,
-    ledger: LedgerFile = None,
-    as_json: Json = False,
-) -> None:
-    """Put what is left of a source's cap under the rule filter, for good."""
-    book = _open(ledger)
-    change = book.convert(name, to=to, **asdict(parts), **asdict(decision))
-    account = book.account(change.source)
-    tell(
-        f'source "{account.name}": what is left of its cap, epsilon {account.epsilon_left:.4g}, delta '
-        f"{account.delta_left:.3g}, is under the rule filter now"
-    )
-    if as_json:
-        show_json(asdict(change))
 
 
 @ledger_app.command("require-cap")

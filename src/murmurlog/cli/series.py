@@ -45,7 +45,7 @@ def series_init(
 
     started = init_series(path, series, new_source=new_source, **asdict(decision))
     spec = started.spec
-    cap = f'source "{spec.source}": epsilon {spec.epsilon:.4g}, delta {spec.delta:.3g} in all, by the rule filter'
+    cap = f'source "{spec.source}": epsilon {spec.epsilon:.4g}, delta {spec.delta:.3g} in all'
     tell(f"{cap}; " + ("set in " if started.cap_set else "as it was in ") + spec.ledger)
     if spec.name in started.known:
         tell(

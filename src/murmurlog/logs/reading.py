@@ -13,7 +13,6 @@ from murmurlog.bundle.keys import NORMALISER
 from murmurlog.bundle.schema import BY_VALUE, By, check_public_name
 from murmurlog.logs.broken_rows import check_broken
 from murmurlog.logs.engines.protocol import Engine
-from murmurlog.logs.likely_causes import misread_encoding
 from murmurlog.logs.log import Log, read
 from murmurlog.logs.log import check as check_rows
 from murmurlog.logs.options import ReadOptions
@@ -69,9 +68,7 @@ class Reading:
         urls: bool,
         say: Callable[[str], None],
     ) -> Log:
-        """The log; raises if too many of its rows are broken, and warns if some are or seem misread."""
-        if doubt := misread_encoding(source):
-            say(f"warning: for your eyes only: {doubt}")
+        """The log; raises if too many of its rows are broken, and warns if some are."""
         log = read(
             source,
             engine=engine,

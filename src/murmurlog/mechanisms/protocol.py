@@ -118,6 +118,11 @@ class Mechanism:
         return cls(**from_letters(cls.name, cls, used))
 
     @classmethod
+    def page(cls) -> str:
+        """Its page in docs/explanation/mechanisms."""
+        return f"{cls.name}.md"
+
+    @classmethod
     def option_names(cls) -> frozenset[str]:
         """The names of its options and of the settings it reads."""
         return frozenset((*(option.name for option in cls.options), *cls.settings))

@@ -66,8 +66,10 @@ def limits_of(
     check_budget(epsilon, delta)
     if epsilon > MOST_EPSILON:
         raise UsageError(
-            f"a budget filter needs a cap of epsilon {MOST_EPSILON:g} or less, not {epsilon:.6g}: use the "
-            "rule sum"
+            f"a cap of epsilon {epsilon:.6g} is above {MOST_EPSILON:g}, the most that a ledger can keep: all "
+            "releases together\n  have e^epsilon times the error of the sampler in their delta, which leaves "
+            "nothing of it, and odds that\n  may change by e^epsilon protect nobody. Set a cap of epsilon "
+            f"{MOST_EPSILON:g} or less"
         )
     if not 0 <= keys_share <= MOST_KEYS_SHARE:
         raise UsageError(

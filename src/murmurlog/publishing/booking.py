@@ -64,10 +64,7 @@ def part_of_cap(budget: Budget, book: Ledger | None, source: str) -> Part | None
         raise UsageError("--of-cap is a part of a source's cap: give --ledger and --source")
     account = book.account(source)
     if account.limits is None or account.delta_cap is None:
-        raise UsageError(
-            f'source "{account.name}" is accounted by the rule sum, and --of-cap needs the rule filter: give '
-            "--epsilon and --delta, or convert what is left of its cap with `murmurlog ledger convert`"
-        )
+        raise UsageError(f'source "{account.name}" has no cap: set one with `murmurlog ledger cap`')
     delta = account.delta_cap - account.delta_by_sum
     return Part.of(account.limits, budget.of_cap, delta=delta)
 
@@ -77,15 +74,15 @@ def state_booking(
 ) -> dict[str, Any]:
     """What the certificate states about the booking, given the account before it.
 
-    Under the rule filter no sum of what was spent before: only the cap is a guarantee, and of several
-    caps the largest.
+    No sum of what was spent before: only the cap is a guarantee, and of several caps the largest.
     """
-    stated: dict[str, Any] = {"source": before.name, "releases_before": before.releases}
-    part = amounts_for(before, total, loss=loss, distance=distance)
     cap = before.largest_cap
-    if part is None or cap is None or cap.limits is None:
-        return stated | {"epsilon_before": before.epsilon, "delta_before": before.delta}
-    return stated | {
+    assert cap is not None
+    assert cap.limits is not None
+    part = amounts_for(before, total, loss=loss, distance=distance)
+    return {
+        "source": before.name,
+        "releases_before": before.releases,
         "rule": before.rule,
         "cap": {"epsilon": cap.epsilon, "delta": cap.delta, "keys_share": cap.keys_share},
         "spent_by_sum": {"epsilon": before.epsilon_by_sum, "delta": before.delta_by_sum},

@@ -2,10 +2,10 @@
 
 A release reserves its cost before any noise is drawn, and commits when its bundle is written and
 before the bundle appears. A reservation counts as spent, so a crash in between can only leave too
-much booked. Costs add up by the rule of the source, which holds even when a release is planned after
-seeing earlier ones: `sum` adds epsilons and deltas, `filter` keeps amounts of noise and keys within
-limits that the cap fixes (`ledger_filter`). A source is a population of users, not a file: two quarters
-of one service are one source. Changes of caps are kept with their reasons.
+much booked. Amounts of noise and keys stay within limits that the cap of the source fixes before its
+first release (`ledger_filter`), which holds even when a release is planned after seeing earlier ones. A
+source is a population of users, not a file: two quarters of one service are one source. Changes of caps
+are kept with their reasons.
 """
 
 import math
@@ -13,7 +13,7 @@ import os
 import pwd
 import shlex
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -24,21 +24,21 @@ from murmurlog.privacy import Amounts, Guarantee, Loss
 from murmurlog.publishing.ledger_columns import check_columns
 from murmurlog.publishing.ledger_file import LedgerFile
 from murmurlog.publishing.ledger_filter import (
+    CAP_DELTA,
+    CAP_EPSILON,
     amounts_for,
     check_room,
+    check_rule,
     limits_after,
-    remainder,
-    rule_of,
+    pure_after,
 )
 from murmurlog.publishing.ledger_names import MOST_NAMES, check_name, known_name, similar_names
 from murmurlog.publishing.ledger_records import (
     FILTER,
-    ROUNDING,
     Account,
     CapChange,
     Contents,
     Entry,
-    amount_left,
     read_account,
     read_cap_history,
     read_contents,
@@ -61,7 +61,6 @@ class Ledger(LedgerFile):
         *,
         epsilon: float,
         delta: float,
-        rule: str | None = None,
         keys_share: float | None = None,
         pure: float | None = None,
         reason: str | None = None,
@@ -74,9 +73,9 @@ class Ledger(LedgerFile):
         name must not open a second budget.
 
         Raising a cap needs a reason. The same cap again changes nothing. A cap below what is spent
-        is allowed: every further release is then refused. The first cap fixes the rule, by default
-        `sum`. Under `filter` it also fixes the share of delta for keys; `pure` of epsilon is for
-        releases that are booked as pure epsilon-DP.
+        is allowed: every further release is then refused. The first cap fixes the share of delta for
+        keys; `pure` of epsilon, by default a third of it, is for releases that are booked as pure
+        epsilon-DP.
         """
         if not (0 < epsilon < math.inf and 0 < delta < 1):
             raise UsageError(
@@ -93,17 +92,9 @@ class Ledger(LedgerFile):
                     "is about, give --new-source."
                 )
             before = read_account(db, name)
-            change = _change(before, rule_of(before, rule), epsilon, delta, pure, made)
-            if change.rule == FILTER and (change.changed or keys_share is not None):
-                history = [each for each in read_cap_history(db) if each.source == name]
-                share, limits = limits_after(
-                    before, history, epsilon=epsilon, delta=delta, keys_share=keys_share, pure=pure
-                )
-                change = replace(change, keys_share=share, **limits._asdict())
-            elif change.rule != FILTER and (keys_share, pure) != (None, None):
-                raise UsageError(
-                    "--keys-share and --pure are for the rule filter: add --rule filter"
-                )
+            check_rule(before, self.path.name)
+            history = [each for each in read_cap_history(db) if each.source == name]
+            change = _change(before, history, epsilon, delta, keys_share, pure, made)
             if change.raised and not reason:
                 raise UsageError(
                     f'raising the cap of source "{name}" from epsilon {before.epsilon_cap:.4g}, delta '
@@ -113,36 +104,6 @@ class Ledger(LedgerFile):
             _open_source(db, name)
             if change.changed:
                 _keep(db, change)
-        return change
-
-    def convert(
-        self,
-        source: str,
-        *,
-        to: str = FILTER,
-        keys_share: float | None = None,
-        pure: float | None = None,
-        reason: str | None = None,
-        by_whom: str | None = None,
-    ) -> CapChange:
-        """Puts what is left of a cap under the rule filter. There is no way back to sums."""
-        check_name(source)
-        made = _signature(by_whom, reason)
-        if to != FILTER:
-            raise UsageError(
-                f"--to {to!r:.40}: a source can be converted to the rule {FILTER} only"
-            )
-        with self._transaction(write=True, make=False) as db:
-            name = known_name(db, source)
-            if name not in read_names(db):
-                raise UsageError(self._unknown(db, name))
-            before = read_account(db, name)
-            share, limits = remainder(before, keys_share=keys_share, pure=pure)
-            assert before.epsilon_cap is not None
-            assert before.delta_cap is not None
-            change = _change(before, FILTER, before.epsilon_cap, before.delta_cap, pure, made)
-            change = replace(change, keys_share=share, **limits._asdict())
-            _keep(db, change)
         return change
 
     def require_cap(
@@ -182,9 +143,9 @@ class Ledger(LedgerFile):
     ) -> Account:
         """Raises Refused unless the cost fits; books nothing.
 
-        A source that the ledger does not have is refused unless `new_source` accepts it. `loss` and the
-        `distance` of the sampler count under the rule filter; without a loss the cost counts as (epsilon,
-        delta) of which no more is known. `step` is the place of the release in a series, if it is of one.
+        A source that the ledger does not have is refused unless `new_source` opens it, under the default cap. `loss` and the
+        `distance` of the sampler decide; without a loss the cost counts as (epsilon, delta) of which no
+        more is known. `step` is the place of the release in a series, if it is of one.
         `columns` are those of the log that decide what a unit is, by their roles. Others than those that
         are booked are refused unless the owner says with `same_users` that they mean the same.
         """
@@ -193,8 +154,7 @@ class Ledger(LedgerFile):
             name = known_name(db, source)
             check_step(read_entries(db), name, step)
             check_columns(read_entries(db), name, columns or {}, same_users)
-            account, _ = self._fits(db, name, cost, new_source, loss, distance)
-            return account
+            return self._fits(db, name, cost, new_source, loss, distance)[0]
 
     def reserve(
         self,
@@ -211,7 +171,7 @@ class Ledger(LedgerFile):
         columns: Mapping[str, str] | None = None,
         same_users: bool = False,
     ) -> Account:
-        """Books the cost as spent, or raises Refused. Returns the account as it was before."""
+        """Books the cost as spent, or raises Refused. Returns the account as it was before, with its cap."""
         check_name(source)
         with self._transaction(write=True, make=new_source) as db:
             name = known_name(db, source)
@@ -219,6 +179,9 @@ class Ledger(LedgerFile):
             check_columns(read_entries(db), name, columns or {}, same_users)
             before, amounts = self._fits(db, name, cost, new_source, loss, distance)
             _open_source(db, name)
+            if not read_account(db, name).limits:
+                assert before.largest_cap is not None
+                _keep(db, before.largest_cap)
             db.execute(
                 "INSERT INTO entries VALUES (?, ?, 'reserved', ?, ?, ?, ?, ?, ?, NULL, ?, ?, ?, ?, ?, NULL, "
                 "NULL, ?, ?, NULL, ?, ?)",
@@ -232,7 +195,7 @@ class Ledger(LedgerFile):
                     what,
                     _now(),
                     title,
-                    *(amounts or (None,) * len(Amounts._fields)),
+                    *amounts,
                     step and step.series,
                     step and step.period,
                     *((columns or {}).get(role) for role in ("user", "time")),
@@ -311,14 +274,19 @@ class Ledger(LedgerFile):
             name = known_name(db, source)
             if name not in read_names(db):
                 raise UsageError(self._unknown(db, name))
-            return read_account(db, name)
+            account = read_account(db, name)
+        check_rule(account, self.path.name)
+        return account
 
     def known(self, source: str) -> Account | None:
         """The account of a source, if there is one; raises UsageError if it has nearly this name."""
         check_name(source)
         with self._transaction() as db:
             name = known_name(db, source)
-            return read_account(db, name) if name in read_names(db) else None
+            account = read_account(db, name) if name in read_names(db) else None
+        if account is not None:
+            check_rule(account, self.path.name)
+        return account
 
     def _fits(
         self,
@@ -328,12 +296,14 @@ class Ledger(LedgerFile):
         new_source: bool,
         loss: Loss | None,
         distance: float,
-    ) -> tuple[Account, Amounts | None]:
-        """The account before the booking, and what is booked under the rule filter."""
+    ) -> tuple[Account, Amounts]:
+        """The account before the booking, with the cap that it has or gets, and what is booked."""
         account, required = read_account(db, source), requires_cap(db)
+        check_rule(account, self.path.name)
         if source not in read_names(db) and not new_source:
             new = " --new-source" * bool(similar_names(source, read_names(db)))
-            accept = "" if required else ", or accept it without a cap: --new-source"
+            default = f"epsilon {CAP_EPSILON:g}, delta {CAP_DELTA:g}"
+            accept = "" if required else f", or open it under a cap of {default}: --new-source"
             raise Refused(
                 f"{self._unknown(db, source)} Nothing was booked.\n  For users that no source "
                 f"of this ledger is about, create it: {self._cap_command(source)}{new}{accept}"
@@ -353,24 +323,16 @@ class Ledger(LedgerFile):
                     f"per {cost.unit} ({cost.neighbours}) does not add to that. Use the same unit and "
                     "neighbours for every release of a source."
                 )
+        if account.limits is None:
+            made = _signature(None, "the default cap")
+            change = _change(account, [], CAP_EPSILON, CAP_DELTA, None, None, made)
+            account = replace(
+                account, epsilon_cap=change.epsilon, delta_cap=change.delta,
+                keys_share=change.keys_share, limits=change.limits, largest_cap=change,
+            )  # fmt: skip
         amounts = amounts_for(account, cost, loss=loss, distance=distance)
-        if amounts is not None:
-            check_room(account, amounts)
-            return account, amounts
-        for name, cap, spent, cost_of_it in (
-            ("epsilon", account.epsilon_cap, account.epsilon, cost.epsilon),
-            ("delta", account.delta_cap, account.delta, cost.delta),
-        ):
-            if cap is not None and spent + cost_of_it > cap * ROUNDING:
-                left = amount_left(cap, spent) or 0.0
-                smaller = f"Try --{name} {left:.4g}, or raise" if left > 0 else "Raise"
-                releases = f"{account.releases} release{'s' * (account.releases != 1)}"
-                raise Refused(
-                    f"this release costs {name} {cost_of_it:.4g} per {cost.unit} on source "
-                    f'"{source}", {spent:.4g} of its cap {cap:.4g} is spent ({releases}); '
-                    f"{left:.4g} is left.\n  {smaller} the cap: {self._cap_command(source)} --reason ..."
-                )
-        return account, None
+        check_room(account, amounts)
+        return account, amounts
 
     def _unknown(self, db: sqlite3.Connection, source: str) -> str:
         """A sentence: there is no such source, and which one may have been meant."""
@@ -414,23 +376,29 @@ def _signature(by_whom: str | None, reason: str | None) -> dict[str, str | None]
 
 def _change(
     before: Account,
-    rule: str,
+    history: Sequence[CapChange],
     epsilon: float,
     delta: float,
+    keys_share: float | None,
     pure: float | None,
     made: Mapping[str, str | None],
 ) -> CapChange:
-    """A change of a cap; its limits are those before until they are computed."""
+    """A change of a cap; raises unless it is allowed. Limits are computed for another cap only."""
+    pure = pure_after(before, epsilon, pure)
     had: dict[str, float] = before.limits._asdict() if before.limits else {}
-    if rule == FILTER:
-        had |= {"pure": had.get("pure", 0.0) if pure is None else pure}
-    return CapChange(
-        source=before.name, rule=rule, rule_before=None if before.epsilon_cap is None else before.rule,
+    change = CapChange(
+        source=before.name, rule=FILTER, rule_before=before.rule if before.limits else None,
         epsilon_before=before.epsilon_cap, delta_before=before.delta_cap,
         pure_before=before.limits.pure if before.limits else None, epsilon=epsilon, delta=delta,
-        keys_share=before.keys_share, **had, changed_at=made["changed_at"],
+        keys_share=before.keys_share, **(had | {"pure": pure}), changed_at=made["changed_at"],
         by_whom=made["by_whom"], os_user=made["os_user"], reason=made["reason"],
     )  # fmt: skip
+    if not change.changed and keys_share is None:
+        return change
+    share, limits = limits_after(
+        before, history, epsilon=epsilon, delta=delta, keys_share=keys_share, pure=pure
+    )
+    return replace(change, keys_share=share, **limits._asdict())
 
 
 def _keep(db: sqlite3.Connection, change: CapChange) -> None:

@@ -23,7 +23,7 @@ VERSION = 6  # user_version in the file's header; ledgers of version 1 have 0 th
 # add up is part of its cap, and so are the limits of a budget filter, which are stored and not
 # computed again. Histories are append-only, for other programs, too.
 LIMITS = tuple(f"{name} REAL" for name in ("keys_share", "mu2", "keys", "distance", "pure"))
-AMOUNTS = LIMITS[1:]  # what an entry books under the rule filter; NULL under the rule sum
+AMOUNTS = LIMITS[1:]  # what an entry books; NULL under the rule sum, which versions up to 0.2.0 had
 HISTORIES = (
     """CREATE TABLE cap_history (
         number INTEGER PRIMARY KEY, source TEXT NOT NULL, rule TEXT NOT NULL,

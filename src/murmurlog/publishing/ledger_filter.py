@@ -1,4 +1,4 @@
-"""The rule `filter` of a ledger's source: limits that a cap fixes, and what fits them.
+"""The budget filter of a ledger's source: limits that a cap fixes, and what fits them.
 
 What is allowed here is what the proof of the filter needs (docs/explanation/budget-filter.md): limits are fixed
 before the first release under them, a changed cap keeps what earlier caps promised, and nothing but booked
@@ -12,7 +12,11 @@ from collections.abc import Callable, Sequence
 from murmurlog.errors import Refused, UsageError
 from murmurlog.privacy import Amounts, Guarantee, Loss, amounts_of, limits_of
 from murmurlog.privacy.budget_filter import KEYS_SHARE, contains, fits
-from murmurlog.publishing.ledger_records import FILTER, RULES, SUM, Account, CapChange
+from murmurlog.publishing.ledger_records import FILTER, Account, CapChange
+
+CAP_EPSILON, CAP_DELTA = 3.0, 1e-5  # of a new source for which the owner sets no other
+PURE_SHARE = 1 / 3  # of a first cap's epsilon (docs/explanation/decisions/privacy.md)
+LAST_WITH_SUMS = "0.2.0"  # the last version that adds up epsilons, and converts such sources
 
 NAMES = {
     "mu2": "the noise budget",
@@ -22,21 +26,41 @@ NAMES = {
 }
 
 
-def rule_of(account: Account, asked: str | None) -> str:
-    """The rule of a source: as asked before its first cap and booking, and from then on the one it has."""
-    if asked is not None and asked not in RULES:
-        raise UsageError(f"--rule {asked!r:.40} is unknown: use {' or '.join(RULES)}")
-    if account.epsilon_cap is None and not account.releases:
-        return asked or SUM
-    if asked not in (None, account.rule):
-        convert = f" `murmurlog ledger convert {shlex.quote(account.name)} --to filter` converts what is left."
-        raise Refused(
-            f'source "{account.name}" is accounted by the rule {account.rule}, which its first cap or release '
-            f"fixed for good: a rule chosen after seeing output promises nothing."
-            + convert
-            * (account.rule == SUM)
-        )
-    return account.rule
+def check_rule(account: Account, ledger: str) -> None:
+    """Refuses a source whose releases were added up, as ledgers did by default up to version 0.2.0.
+
+    What it has spent says nothing about a rectangle, and one made now could be chosen by what was seen.
+    """
+    if account.rule == FILTER:
+        return
+    cap, first = "without a cap", ""
+    if account.epsilon_cap is not None:
+        cap = f"of a cap of epsilon {account.epsilon_cap:.6g}, delta {account.delta_cap:.3g}"
+    else:
+        first = "set its cap and "
+    raise Refused(
+        f'source "{account.name}" of {ledger} is under the rule sum, which this version does not have: epsilon '
+        f"{account.epsilon_by_sum:.6g}, delta {account.delta_by_sum:.3g}\n  {cap} is spent, by {account.releases} "
+        f"release{'s' * (account.releases != 1)}. Nothing was changed. murmurlog {LAST_WITH_SUMS} is the last "
+        f"version that puts what is left\n  under the filter. There, {first}run: murmurlog ledger convert "
+        f"{shlex.quote(account.name)} --to filter --ledger {shlex.quote(ledger)}"
+    )
+
+
+def pure_after(account: Account, epsilon: float, pure: float | None) -> float:
+    """The pure part of a cap: as said, else a third of epsilon, else that of the largest cap.
+
+    A lowered cap keeps its proportion, so that the next one can be the largest again.
+    """
+    if pure is not None:
+        return pure
+    largest = account.largest_cap
+    if largest is None or largest.pure is None:
+        return epsilon * PURE_SHARE
+    if epsilon >= largest.epsilon:
+        return largest.pure
+    before = largest.epsilon - account.epsilon_by_sum
+    return largest.pure * max(0.0, epsilon - account.epsilon_by_sum) / before
 
 
 def limits_after(
@@ -46,7 +70,7 @@ def limits_after(
     epsilon: float,
     delta: float,
     keys_share: float | None,
-    pure: float | None,
+    pure: float,
 ) -> tuple[float, Amounts]:
     """The share of keys and the limits of a cap, first or changed; raises unless the change is allowed.
 
@@ -64,17 +88,15 @@ def limits_after(
     if epsilon <= account.epsilon_by_sum or delta <= account.delta_by_sum:
         raise UsageError(
             f'epsilon {account.epsilon_by_sum:.6g}, delta {account.delta_by_sum:.3g} of source "{account.name}" '
-            "were spent under the rule sum: a cap of its filter must be larger than both"
+            "were spent before its filter began: a cap must be larger than both"
         )
     share = first.keys_share if first is not None else keys_share
     share = KEYS_SHARE if share is None else share
-    if account.limits is not None and pure is None:
-        pure = account.limits.pure
     limits = limits_of(
         epsilon - account.epsilon_by_sum,
         delta - account.delta_by_sum,
         keys_share=share,
-        pure=pure or 0.0,
+        pure=pure,
         distance=earlier[0].distance if earlier else None,
     )
     if not contains(limits, earlier) and not any(contains(each, [limits]) for each in earlier):
@@ -86,34 +108,13 @@ def limits_after(
     return share, limits
 
 
-def remainder(
-    account: Account, *, keys_share: float | None, pure: float | None
-) -> tuple[float, Amounts]:
-    """The share of keys and the limits of what is left of a cap that was spent under the rule sum."""
-    if account.rule == FILTER:
-        raise Refused(f'source "{account.name}" is accounted by the rule filter already')
-    if account.epsilon_cap is None or account.delta_cap is None:
-        raise UsageError(
-            f'source "{account.name}" has no cap: set one first, for what was spent and for what may follow'
-        )
-    epsilon, delta = account.epsilon_left or 0.0, account.delta_left or 0.0
-    if not (epsilon > 0 and delta > 0):
-        raise Refused(
-            f'nothing is left of the cap of source "{account.name}" that could be converted'
-        )
-    share = KEYS_SHARE if keys_share is None else keys_share
-    return share, limits_of(epsilon, delta, keys_share=share, pure=pure or 0.0)
-
-
 def amounts_for(
     account: Account, cost: Guarantee, *, loss: Loss | None, distance: float
-) -> Amounts | None:
-    """What a release books on a source beside epsilon and delta; None under the rule sum.
+) -> Amounts:
+    """What a release books on a source beside epsilon and delta.
 
     Of a release without a loss nothing is known but (epsilon, delta).
     """
-    if account.limits is None:
-        return None
     if cost.notion == "none":
         raise Refused("what has no guarantee cannot be booked")
     known = loss or Loss(keys=cost.plain_delta, pure=(cost.epsilon,))
@@ -135,7 +136,11 @@ def check_room(account: Account, more: Amounts) -> None:
     ]
     pairs = list(zip(account.left, account.limits, strict=True))
     part = min(left / most for left, most in pairs[:2] if most) if account.limits.mu2 else 0.0
-    smaller = f"Try --of-cap {_rounded_down(part)}, or raise" if part >= 1e-4 else "Raise"
+    if not fits(Amounts(account.limits.pure), [Amounts(account.booked.pure)], Amounts(more.pure)):
+        flag, part = "epsilon", account.left.pure
+    else:
+        flag = "of-cap"
+    smaller = f"Try --{flag} {_rounded_down(part)}, or raise" if part >= 1e-4 else "Raise"
     raise Refused(
         f'this release needs {" and ".join(short)} on source "{account.name}" '
         f"({account.releases} release{'s' * (account.releases != 1)} so far).\n  {smaller} the cap: murmurlog "

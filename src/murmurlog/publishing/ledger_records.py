@@ -9,12 +9,9 @@ from murmurlog.privacy import Amounts
 from murmurlog.privacy.budget_filter import TOLERANCE, fits, sum_of
 from murmurlog.publishing.ledger_file import digest
 
-ROUNDING = 1 + 1e-9  # ten releases of 0.1 fit a cap of 1
-SUM = "sum"  # the rule of a source: epsilons and deltas add up
-FILTER = (
-    "filter"  # the rule of a source: amounts of noise and keys stay in the rectangle of its cap
-)
-RULES = (SUM, FILTER)
+# The rule of a source: amounts of noise and keys stay in the rectangle of its cap. Up to version 0.2.0 epsilons
+# and deltas of a source could add up instead: such a source is shown, and nothing else is done with it.
+FILTER, SUM = "filter", "sum"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +29,7 @@ class Entry:
     reserved_at: str
     committed_at: str | None
     title: str  # of the bundle, if the owner gave one
-    mu2: float | None = None  # these four: under the rule filter
+    mu2: float | None = None  # these four: None if it was booked under the rule sum
     keys: float | None = None
     distance: float | None = None
     pure: float | None = None
@@ -48,7 +45,7 @@ class Entry:
 
     @property
     def amounts(self) -> Amounts | None:
-        """What it books under the rule filter; None if it was booked under the rule sum."""
+        """What it books; None if it was booked under the rule sum."""
         return _amounts(self)
 
     @property
@@ -73,7 +70,7 @@ class CapChange:
     os_user: str | None  # the account on the machine
     reason: str | None
     rule_before: str | None = None
-    keys_share: float | None = None  # this and the next four: under the rule filter
+    keys_share: float | None = None  # this and the next four: None under the rule sum
     mu2: float | None = None
     keys: float | None = None
     distance: float | None = None
@@ -82,7 +79,7 @@ class CapChange:
 
     @property
     def limits(self) -> Amounts | None:
-        """The rectangle of the cap under the rule filter."""
+        """The rectangle of the cap; None under the rule sum."""
         return _amounts(self)
 
     @property
@@ -112,32 +109,22 @@ class RequirementChange:
 
 @dataclass(frozen=True, kw_only=True)
 class Account:
-    """A source: its caps (None: no cap) and what is booked on it."""
+    """A source: its cap (None: it has none yet) and what is booked on it."""
 
     name: str
+    rule: str
     epsilon_cap: float | None
     delta_cap: float | None
-    epsilon: float
-    delta: float
     unit: str | None  # of its releases; None if there are none
+    neighbours: str | None
     releases: int
-    neighbours: str | None = None
-    rule: str = SUM
-    keys_share: float | None = None  # this and the rest: under the rule filter
+    keys_share: float | None = None
     limits: Amounts | None = None  # of its cap: the rectangle
     largest_cap: "CapChange | None" = None  # of all that it had: this is what holds
     booked: Amounts = Amounts()
     last: Amounts | None = None  # what its last release booked
-    epsilon_by_sum: float = 0.0  # spent before it was converted from the rule sum
+    epsilon_by_sum: float = 0.0  # spent under the rule sum
     delta_by_sum: float = 0.0
-
-    @property
-    def epsilon_left(self) -> float | None:
-        return amount_left(self.epsilon_cap, self.epsilon)
-
-    @property
-    def delta_left(self) -> float | None:
-        return amount_left(self.delta_cap, self.delta)
 
     @property
     def left(self) -> Amounts | None:
@@ -227,33 +214,30 @@ def read_account(db: sqlite3.Connection, source: str) -> Account:
         "SELECT epsilon, delta, rule, keys_share, mu2, keys, distance, pure FROM cap_history "
         "WHERE source = ? ORDER BY number DESC LIMIT 1",
         (source,),
-    ).fetchone() or (None, None, SUM, None, None)
-    epsilon, delta, unit, neighbours, releases = db.execute(
-        "SELECT total(epsilon), total(delta), min(unit), min(neighbours), count(*) FROM entries "
-        "WHERE source = ?",
+    ).fetchone()
+    entries = [entry for entry in read_entries(db) if entry.source == source]
+    # By the database's sum, as the version that converted sources had it: its limits must come out again.
+    epsilon, delta = db.execute(
+        "SELECT total(epsilon), total(delta) FROM entries WHERE source = ? AND mu2 IS NULL",
         (source,),
     ).fetchone()
     account = Account(
-        name=source, epsilon_cap=cap[0], delta_cap=cap[1], rule=cap[2], epsilon=epsilon, delta=delta,
-        unit=unit, neighbours=neighbours, releases=releases,
+        name=source, epsilon_cap=cap and cap[0], delta_cap=cap and cap[1],
+        rule=cap[2] if cap else SUM if entries else FILTER,  # without a cap releases could add up only
+        unit=entries[0].unit if entries else None,
+        neighbours=entries[0].neighbours if entries else None,
+        releases=len(entries), epsilon_by_sum=epsilon, delta_by_sum=delta,
     )  # fmt: skip
-    if account.rule != FILTER:
+    if cap is None or account.rule != FILTER:
         return account
-    entries = [entry for entry in read_entries(db) if entry.source == source]
     booked = [entry.amounts for entry in entries if entry.amounts is not None]
     caps = [c for c in read_cap_history(db) if c.source == source and c.limits is not None]
     largest = max(
         caps, key=lambda cap: cap.limits or Amounts()
     )  # they form a chain (ledger_filter)
-    # By the same sum as under the rule sum: limits that a conversion fixed must come out again.
-    by_sum = db.execute(
-        "SELECT total(epsilon), total(delta) FROM entries WHERE source = ? AND mu2 IS NULL",
-        (source,),
-    ).fetchone()
     return replace(
         account, keys_share=cap[3], limits=Amounts(*cap[4:]), largest_cap=largest, booked=sum_of(booked),
         last=booked[-1] if booked else None,
-        epsilon_by_sum=by_sum[0], delta_by_sum=by_sum[1],
     )  # fmt: skip
 
 
@@ -270,10 +254,3 @@ def read_requirements(db: sqlite3.Connection) -> list[RequirementChange]:
 def _amounts(row: Entry | CapChange) -> Amounts | None:
     found = (row.mu2, row.keys, row.distance, row.pure)
     return None if row.mu2 is None else Amounts(*(number or 0.0 for number in found))
-
-
-def amount_left(cap: float | None, spent: float) -> float | None:
-    """What is left under a cap; 0 if the rest is within rounding."""
-    if cap is None:
-        return None
-    return cap - spent if cap > spent * ROUNDING else 0.0

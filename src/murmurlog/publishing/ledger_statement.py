@@ -19,18 +19,23 @@ from murmurlog.errors import DiskError, UsageError
 from murmurlog.privacy import Amounts, Guarantee
 from murmurlog.publishing.ledger import Ledger
 from murmurlog.publishing.ledger_columns import columns_of
-from murmurlog.publishing.ledger_filter import left_in_words, percent, spent_in_words
-from murmurlog.publishing.ledger_records import FILTER, Account, CapChange, Contents, Entry
+from murmurlog.publishing.ledger_filter import (
+    CAP_DELTA,
+    CAP_EPSILON,
+    LAST_WITH_SUMS,
+    left_in_words,
+    percent,
+    spent_in_words,
+)
+from murmurlog.publishing.ledger_records import FILTER, SUM, Account, CapChange, Contents, Entry
 
 STATES = {"committed": "published", "reserved": "not published", "lost": "lost"}
 WAITING = "booked and not published: still running, or failed after the booking. Counts as spent"
 REQUIRED = {
-    True: "Every source needs a cap: releases on a source without one are refused.",
-    False: "A source may be without a cap.",
+    True: "Every source needs a cap of its own: releases on one without are refused.",
+    False: f"A new source has a cap of epsilon {CAP_EPSILON:g}, delta {CAP_DELTA:g} unless its owner sets another.",
 }
-OF_FILTER = (
-    "keys_share", "limits", "largest_cap", "booked", "last", "epsilon_by_sum", "delta_by_sum",
-)  # fmt: skip
+BY_SUMS = f"under the rule sum, which this version does not have: only murmurlog {LAST_WITH_SUMS} can convert it"
 STYLE = """
 @page { size: A4; margin: 17mm 16mm 18mm; }
 main, header, footer { max-width: 52rem; }
@@ -76,42 +81,21 @@ def as_json(contents: Contents) -> dict[str, Any]:
 
 def _source(contents: Contents, account: Account) -> dict[str, Any]:
     _, entries, history = contents.of(account.name)
-    waiting = _waiting(entries)
-    capped = account.epsilon_cap is not None
-    own = {name: value for name, value in asdict(account).items() if name not in OF_FILTER}
-    if account.rule == FILTER:
-        return own | _filtered(account, entries, history)
+    by_sum = {"epsilon": account.epsilon_by_sum, "delta": account.delta_by_sum}
+    cap = {"epsilon": account.epsilon_cap, "delta": account.delta_cap}
+    limits, left = account.limits, account.left
     return {
-        **own,
-        "cap": {"epsilon": account.epsilon_cap, "delta": account.delta_cap} if capped else None,
-        "rectangle": None,  # of another rule than the sum
-        "spent": {"epsilon": account.epsilon, "delta": account.delta},
-        "left": {"epsilon": account.epsilon_left, "delta": account.delta_left} if capped else None,
-        "not_published": {
-            "releases": len(waiting),
-            "epsilon": sum(entry.epsilon for entry in waiting),
-            "delta": sum(entry.delta for entry in waiting),
-        },
-        "entries": [asdict(entry) for entry in entries],
-        "cap_history": [asdict(change) for change in history],
-    }
-
-
-def _filtered(
-    account: Account, entries: Sequence[Entry], history: Sequence[CapChange]
-) -> dict[str, Any]:
-    """A source under the rule filter. Sums of epsilon and delta would say nothing: they are null."""
-    assert account.limits is not None
-    assert account.left is not None
-    return {
-        "epsilon": None,
-        "delta": None,
-        "cap": {"epsilon": account.epsilon_cap, "delta": account.delta_cap},
+        "name": account.name,
+        "rule": account.rule,
+        "unit": account.unit,
+        "neighbours": account.neighbours,
+        "releases": account.releases,
+        "cap": None if account.epsilon_cap is None else cap,
         "keys_share": account.keys_share,
-        "rectangle": account.limits._asdict(),
-        "spent": account.booked._asdict(),
-        "left": account.left._asdict(),
-        "spent_by_sum": {"epsilon": account.epsilon_by_sum, "delta": account.delta_by_sum},
+        "rectangle": limits and limits._asdict(),
+        "spent": limits and account.booked._asdict(),
+        "left": left and left._asdict(),
+        "spent_by_sum": by_sum,
         "releases_like_the_last": account.room_for(account.last) if account.last else None,
         "not_published": {"releases": len(_waiting(entries))},
         "entries": [asdict(entry) for entry in entries],
@@ -154,44 +138,24 @@ def _facts(account: Account, entries: Sequence[Entry]) -> Iterator[tuple[str, st
             yield f"{role}s", f"in column {_columns(columns)}"
     capped = account.epsilon_cap is not None
     yield "cap", _pair(account.epsilon_cap, account.delta_cap) if capped else "none"
-    if account.rule == FILTER:
-        filtered = [entry for entry in entries if entry.amounts is not None]
-        yield "rule", "filter: the cap holds for all releases together, whenever they stop"
-        if len(filtered) < len(entries):
-            yield "by sums", _by_sum(account, len(entries) - len(filtered))
-        yield "spent", f"{spent_in_words(account)}, by {_many(len(filtered), 'release')}"
+    by_sum = [entry for entry in entries if entry.amounts is None]
+    if by_sum:
+        yield "by sums", _by_sum(account, len(by_sum))
+    if account.rule != FILTER:
+        yield "refused", BY_SUMS
+    elif capped:
+        number = len(entries) - len(by_sum)
+        yield "spent", f"{spent_in_words(account)}, by {_many(number, 'release')}"
         yield "left", left_in_words(account)
-    else:
-        yield (
-            "spent",
-            f"{_pair(account.epsilon, account.delta)}, by {_many(len(entries), 'release')}",
-        )
-        if capped:
-            yield "left", _left(account)
     if waiting := _waiting(entries):
         yield "of these", f"{_many(len(waiting), 'release')} {WAITING}."
 
 
 def _by_sum(account: Account, releases: int) -> str:
-    return (
-        f"{_pair(account.epsilon_by_sum, account.delta_by_sum)} of the cap, by {_many(releases, 'release')} "
-        "before the filter"
+    spent = (
+        f"{_pair(account.epsilon_by_sum, account.delta_by_sum)}, by {_many(releases, 'release')}"
     )
-
-
-def _left(account: Account) -> str:
-    text = _pair(account.epsilon_left, account.delta_left)
-    over = [
-        f"{name} {spent - cap:.6g}"
-        for name, spent, cap, left in (
-            ("epsilon", account.epsilon, account.epsilon_cap, account.epsilon_left),
-            ("delta", account.delta, account.delta_cap, account.delta_left),
-        )
-        if cap is not None and left == 0 and spent > cap * (1 + 1e-9)
-    ]
-    if over:
-        return f"{text}; {' and '.join(over)} more than the cap is spent: every release is refused"
-    return text if account.epsilon_left and account.delta_left else f"{text}: the cap is reached"
+    return f"{spent} before the filter" if account.rule == FILTER else spent
 
 
 def _unit(account: Account) -> str:
@@ -214,13 +178,15 @@ def _change(change: CapChange) -> str:
 
 
 def _with_rule(change: CapChange) -> tuple[str, str | None]:
-    """The cap after a change and before it; with its rule where that is not the sum."""
+    """The cap after a change and before it; a rectangle that is new with its shares."""
     after, before = _pair(change.epsilon, change.delta), None
     if change.epsilon_before is not None:
         before = _pair(change.epsilon_before, change.delta_before)
-    if change.rule == FILTER and change.rule_before != FILTER:
-        shares = f"keys {change.keys_share:g}" + (f", pure {change.pure:g}" if change.pure else "")
-        after += f", rule filter ({shares})"
+    if change.rule == SUM:
+        after += ", rule sum"
+    elif change.limits and (change.rule_before, change.pure_before) != (FILTER, change.pure):
+        after += f" (keys {change.keys_share:g}, pure {change.pure:g})"
+    if change.rule_before == SUM:
         before = before and f"{before}, rule sum"
     return after, before
 
@@ -296,30 +262,17 @@ def _label(account: Account, entries: Sequence[Entry]) -> Iterator[tuple[str, st
     for role in ("user", "time"):
         if columns := columns_of(entries, role):
             yield f"{role.title()}s", "", f"In column {_columns(columns)}."
-    if account.epsilon_cap is None:
-        yield "Cap", "none", "Releases are booked and never refused for their cost."
-    else:
-        yield (
-            "Cap",
-            _pair(account.epsilon_cap, account.delta_cap),
-            "The most that all releases together may cost.",
-        )
-    if account.rule == FILTER:
-        filtered = [entry for entry in entries if entry.amounts is not None]
-        if len(filtered) < len(entries):
-            yield "By sums", "", f"{_by_sum(account, len(entries) - len(filtered))}."
-        yield "Spent", "", f"{spent_in_words(account)}, by {_many(len(filtered), 'release')}."
-        yield "Left", "", f"{left_in_words(account)}."
-    else:
-        yield (
-            "Spent",
-            _pair(account.epsilon, account.delta),
-            f"The sum over {_many(len(entries), 'release')}.",
-        )
-    if account.epsilon_cap is not None and account.rule != FILTER:
-        text, _, remark = _left(account).partition("; ")
-        remark = f"{remark[:1].upper()}{remark[1:]}." if remark else ""
-        yield "Left", text.removesuffix(": the cap is reached"), remark
+    yield (
+        "Cap",
+        _pair(account.epsilon_cap, account.delta_cap),
+        "The most that all releases together may cost.",
+    )
+    by_sum = [entry for entry in entries if entry.amounts is None]
+    if by_sum:
+        yield "By sums", "", f"{_by_sum(account, len(by_sum))}."
+    number = len(entries) - len(by_sum)
+    yield "Spent", "", f"{spent_in_words(account)}, by {_many(number, 'release')}."
+    yield "Left", "", f"{left_in_words(account)}."
     if waiting := _waiting(entries):
         yield (
             "Not published",
@@ -329,14 +282,12 @@ def _label(account: Account, entries: Sequence[Entry]) -> Iterator[tuple[str, st
 
 
 def meaning(account: Account) -> list[str]:
-    """Two plain sentences on what the sum promises; a third where a unit is less than a user."""
-    if account.unit is None:
+    """Three plain sentences on what the cap promises; a fourth where a unit is less than a user."""
+    cap = account.largest_cap
+    if account.unit is None or cap is None:
         return ["Nothing was released from this source, so no release says anything about anyone."]
     unit = _base(account)
-    filtered = account.largest_cap is not None
-    total_of = account.largest_cap or account
-    total = Guarantee(epsilon=total_of.epsilon, delta=min(1.0, total_of.delta))
-    which = "of the cap" if filtered else "spent"
+    total = Guarantee(epsilon=cap.epsilon, delta=min(1.0, cap.delta))
     what = (
         f"whether one {unit} is in the log"
         if account.neighbours == "add-remove"
@@ -344,18 +295,13 @@ def meaning(account: Account) -> list[str]:
     )
     sentences = [
         f"Whoever sees all of these releases, whatever else they know, can change their odds on {what} "
-        f"by a factor of at most {html.odds(total)}, which is e to the epsilon {which}.",
-        "This holds without exception: the delta spent is 0."
-        if total.delta == 0
-        else f"This holds but for a chance of at most {html.chance(total.delta)} for each {unit}, "
-        f"which is the delta {which}.",
+        f"by a factor of at most {html.odds(total)}, which is e to the epsilon of the cap.",
+        f"This holds but for a chance of at most {html.chance(total.delta)} for each {unit}, which is the "
+        "delta of the cap.",
+        "This is a promise about all releases together, those to come included, and less is not "
+        "promised before the cap is spent. Of several caps the largest counts. If a cap was raised because "
+        "of what a release showed, the promise is weaker.",
     ]
-    if filtered:
-        sentences.append(
-            "This is a promise about all releases together, those to come included, and less is not "
-            "promised before the cap is spent. Of several caps the largest counts. If a cap was raised because "
-            "of what a release showed, the promise is weaker."
-        )
     if unit != "user":
         sentences.append(html.several(unit))
     return sentences
@@ -376,24 +322,24 @@ def _releases(account: Account, entries: Sequence[Entry]) -> str:
         for entry in entries
     ]
     head = ["booked (UTC)", "release", "id", "state", "epsilon", "delta"]
-    if account.limits is None:
-        rows.append(["Sum", "", "", "", f"{account.epsilon:.6g}", f"{account.delta:.6g}"])
-        return html.section("Releases", html.grid(head, rows, numbers=(4, 5), most=MOST_CHARACTERS))
+    assert account.limits is not None
     for row, entry in zip(rows, entries, strict=True):
         row += _parts(account.limits, entry.amounts)
     rows.append(["Sum", "", "", "", "", "", *_parts(account.limits, account.booked)])
-    grid = html.grid([*head, "noise", "keys"], rows, numbers=(4, 5, 6, 7), most=MOST_CHARACTERS)
+    head += ["noise", "keys", "pure"]
+    grid = html.grid(head, rows, numbers=(4, 5, 6, 7, 8), most=MOST_CHARACTERS)
     note = (
-        "epsilon and delta are what each release costs alone and do not add up here; noise and keys are its "
-        "parts of what the cap allows."
+        "epsilon and delta are what each release costs alone and do not add up here; noise, keys and pure epsilon "
+        "are its parts of what the cap allows."
     )
     return html.section("Releases", grid, note=note)
 
 
 def _parts(limits: Amounts, booked: Amounts | None) -> list[str]:
     if booked is None:
-        return ["-", "-"]
-    return [percent(booked.mu2, limits.mu2), percent(booked.keys, limits.keys)]
+        return ["-", "-", "-"]
+    pairs = ((booked.mu2, limits.mu2), (booked.keys, limits.keys), (booked.pure, limits.pure))
+    return [percent(some, most) for some, most in pairs]
 
 
 def _changes(history: Sequence[CapChange], contents: Contents) -> str:

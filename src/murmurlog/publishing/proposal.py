@@ -20,12 +20,16 @@ from murmurlog.errors import InputError, UsageError
 from murmurlog.logs.inspection.inspect import Column, Inspection
 from murmurlog.logs.inspection.trial import Trial
 from murmurlog.publishing.ledger import Ledger
+from murmurlog.publishing.ledger_filter import CAP_DELTA, CAP_EPSILON, PURE_SHARE
 from murmurlog.publishing.ledger_names import check_name, check_new, list_names
 from murmurlog.publishing.ledger_records import Account
 
 TOML = "murmurlog.toml"
 LEDGER = "murmurlog-ledger.db"
-EPSILON, CAP_EPSILON, CAP_DELTA, DELTA = 1.0, 3.0, 1e-5, 1e-6
+EPSILON, DELTA = 1.0, 1e-6
+LEAST_CAP = 1 / (
+    1 - PURE_SHARE
+)  # times epsilon of a release: its noise must fit beside the pure part
 READERS = ("profile", "evaluate", "sweep")  # commands that read the log as `release` does
 
 
@@ -53,10 +57,10 @@ class Answers:
         if self.ledger is not None:
             if self.source_name:
                 check_name(self.source_name)
-            if self.epsilon > self.cap_epsilon:
+            if self.cap_epsilon < LEAST_CAP * self.epsilon:
                 raise UsageError(
-                    f"epsilon {self.epsilon:g} of a release exceeds the cap of all releases, "
-                    f"{self.cap_epsilon:g}"
+                    f"epsilon {self.epsilon:g} of a release does not fit a cap of {self.cap_epsilon:g} for all "
+                    f"releases, a third of\n  which is for pure releases: it needs {LEAST_CAP * self.epsilon:g}"
                 )
 
     @property

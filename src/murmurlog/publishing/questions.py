@@ -16,6 +16,7 @@ from murmurlog.logs.inspection.inspect import inspect
 from murmurlog.logs.inspection.trial import try_reading
 from murmurlog.logs.times import check_time_format
 from murmurlog.publishing.proposal import (
+    LEAST_CAP,
     Answers,
     Proposal,
     account_of,
@@ -245,8 +246,8 @@ def _ask(
 
     def fit(text: str) -> Answers:
         changed = {name: read(text)}
-        if name == "epsilon" and changed[name] > said.cap_epsilon:  # the cap is asked for later
-            changed["cap_epsilon"] = changed[name]
+        if name == "epsilon":  # the cap is asked for later
+            changed["cap_epsilon"] = max(said.cap_epsilon, LEAST_CAP * changed[name])
         answers = replace(said, **changed)
         account_of(answers)
         return answers

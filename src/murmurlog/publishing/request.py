@@ -197,7 +197,9 @@ class Booking(Group):
     new_source: Annotated[
         bool,
         Option(
-            help="Accept a source that the ledger does not have yet.", switch=True, variable=False
+            help="Open a source that the ledger does not have yet, under the default cap.",
+            switch=True,
+            variable=False,
         ),
     ] = False
     same_users: Annotated[

@@ -145,8 +145,8 @@ def _open(spec: Spec) -> _Opened:
     account = book.account(spec.source)
     if account.limits is None:
         raise UsageError(
-            f'source "{account.name}" has no cap by the rule filter, which a series needs: murmurlog ledger cap '
-            "NAME --epsilon ... --delta ... --rule filter, or murmurlog ledger convert NAME --to filter"
+            f'source "{account.name}" has no cap, which a series needs: murmurlog ledger cap NAME --epsilon ... '
+            "--delta ..."
         )
     opened = _Opened(spec=spec, book=book, account=account)
     for other in {entry.series for entry in book.entries(spec.source) if entry.series}:

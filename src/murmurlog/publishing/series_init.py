@@ -8,7 +8,6 @@ from murmurlog.errors import UsageError
 from murmurlog.publishing.ledger import Ledger
 from murmurlog.publishing.ledger_file import usual_ledger
 from murmurlog.publishing.ledger_names import check_new
-from murmurlog.publishing.ledger_records import FILTER
 from murmurlog.publishing.series_spec import (
     LEDGER,
     SeriesOptions,
@@ -53,11 +52,6 @@ def init_series(
         has_cap = account is not None and account.epsilon_cap is not None
         if account is not None and has_cap:
             cap = account.epsilon_cap, account.delta_cap
-            if account.rule != FILTER:
-                raise UsageError(
-                    f'source "{spec.source}" is accounted by the rule {account.rule}, and a series needs the rule '
-                    f"filter: murmurlog ledger convert NAME --to filter puts what is left of its cap under it"
-                )
             asked = said.epsilon or cap[0], said.delta or cap[1]
             if asked != cap:
                 raise UsageError(
@@ -74,13 +68,13 @@ def init_series(
             )
         elif not reason:
             raise UsageError(
-                f'init sets the cap of source "{spec.source}", for good in its rule, and the ledger keeps why: '
-                "give --reason"
+                f'init sets the cap of source "{spec.source}", and the ledger keeps why: give --reason'
             )
         else:
             book.cap(
-                spec.source, epsilon=said.epsilon, delta=said.delta, rule=FILTER, reason=reason,
-                by_whom=by_whom, new_source=new_source,
+                spec.source, epsilon=said.epsilon, delta=said.delta, reason=reason, by_whom=by_whom,
+                pure=0.0,  # a series has Gaussian noise only, and wants all of the cap for it
+                new_source=new_source,
             )  # fmt: skip
         series = [entry.series for entry in book.entries(spec.source) if entry.series]
     write_spec(spec, path)

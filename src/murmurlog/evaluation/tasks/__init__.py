@@ -1,7 +1,7 @@
 """The evaluation tasks: each runs on a system's tables and is scored against the log.
 
 To add one: a module with a function `score` here, what it computes from tables in `bundle/models/`, a
-line in TASKS, a page in docs/reference/tasks/, and a case small enough to do by hand in the tests.
+line in TASKS, a section in docs/reference/tasks.md, and a case small enough to do by hand in the tests.
 """
 
 from collections.abc import Sequence

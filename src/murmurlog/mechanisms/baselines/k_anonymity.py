@@ -86,6 +86,11 @@ class AtLeast(Unprotected):
         return f"{self.name}:{self.k}"
 
     @classmethod
+    def page(cls) -> str:
+        """A section of the page that these baselines share."""
+        return f"baselines.md#{cls.name}"
+
+    @classmethod
     def solve(cls, **_: Any) -> Self:
         """Raises: no k keeps any epsilon."""
         raise UsageError(
