@@ -47,7 +47,7 @@ NOT_RUN = {
 MENTIONED = re.compile(r"murmurlog ((init|release) log\.csv|generate (?!.*--out).*)$")
 PAGES_NOT_RUN = {
     "docs/reference/messages.md": "a test makes its files: tests/cli/test_mistakes.py",
-    "docs/explanation/evaluation-results.md": "takes an hour at the size it names",
+    "docs/explanation/results.md": "takes hours at the sizes it names",
 }
 # Exit codes that a page explains, at the size of our log.
 CODES = {
@@ -62,6 +62,10 @@ SETUP = {
     "docs/how-to/export.md": MONTHS,
     "docs/how-to/series.md": MONTHS,
     "docs/reference/report.md": [BUNDLE],
+    "docs/reference/tasks.md": [
+        BUNDLE,
+        "murmurlog generate --like aol --rows 60000 --seed 1 --out log.parquet --labels planted.csv",
+    ],
 }
 
 

@@ -18,6 +18,7 @@ from murmurlog.errors import BundleError, Refused, UsageError
 from murmurlog.mechanisms import parse
 from murmurlog.mechanisms.left_out import BINS
 from murmurlog.privacy import compose, noise_sd
+from murmurlog.publishing.ledger import Ledger
 from murmurlog.publishing.plan import PROBABILITIES, drawn_with
 
 
@@ -340,14 +341,16 @@ def test_what_is_left_out_waits_for_queries_that_wait_for_keywords(log, tmp_path
 def test_a_pool_of_another_size_is_refused_before_anything_is_booked(log, tmp_path):
     pool = tmp_path / "pool.tsv"
     pool.write_text("".join(f"q{n}\texample.org\n" for n in range(20)), encoding="utf-8")
+    book = Ledger(tmp_path / "l.db")
+    book.cap("s", epsilon=20, delta=1e-3)
     with pytest.raises(UsageError, match="a pool of N=7 keys; it has 20"):
         murmurlog.release(
             log, out=tmp_path / "out", tables=["query", "click"], pool=pool, epsilon=2,
             mechanism={"query": "threshold(d=1, scale=1.0, T=20)",
                        "click": "pool(d=5, b=5.0, N=7, T=20)"},
-            ledger=tmp_path / "l.db", source_name="s", new_source=True,
+            ledger=book.path, source_name="s",
         )  # fmt: skip
-    assert not (tmp_path / "l.db").exists()
+    assert book.entries() == []
 
 
 def test_what_the_guarantee_is_conditional_on_is_in_the_cards(log, tmp_path):
@@ -507,7 +510,7 @@ def test_what_a_certificate_says_of_the_ledger_is_compared_with_it(log, tmp_path
             log,
             out=tmp_path / name,
             tables=["query"],
-            epsilon=2,
+            epsilon=1,
             ledger=book,
             source_name="s",
             new_source=True,
@@ -519,8 +522,6 @@ def test_what_a_certificate_says_of_the_ledger_is_compared_with_it(log, tmp_path
     for n, wrong in enumerate(
         (
             {"releases_before": 0},
-            {"epsilon_before": 0.0},
-            {"delta_before": 0.0},
             {"source": "another log"},
             None,
         )

@@ -29,6 +29,8 @@ SETTINGS = [
     ("zealous-keywords", ("fakes", 1e-300), "refused"),
     ("zealous-keywords", ("fakes", 1), "released"),
     ("k-session:2", ("gap", 1), "released"),
+    ("synthetic log", ("per_user", 1 << 31), "refused"),
+    ("synthetic --set", ("set.b_sizes", "1e12"), "refused"),
     ("rounds --set", ("set.d", "1000"), "released"),
     ("rounds with a pool", ("fakes", 5e-324), "refused"),
     ("threshold query+click", ("delta", 5e-324), "refused"),

@@ -92,6 +92,7 @@ class Threshold(Mechanism):
         noise: str | None = None,
     ) -> Self:
         """The parameters with the least T that keep (epsilon, delta); by default either noise."""
+        check_letters(d=d)  # the search keeps a number for each item
         found = []
         for name in (noise,) if noise else NOISES:
             scale, T = solve_integer_threshold(

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from murmurlog.errors import Refused, UsageError
-from murmurlog.privacy import Guarantee
+from murmurlog.privacy import SAFETY, Guarantee
 from murmurlog.publishing.plan import Plan
 
 
@@ -18,6 +18,18 @@ def check_guarantee(total: Guarantee, mechanism: str, accepted: bool) -> None:
             f"{mechanism} has no privacy guarantee: one person can make its output differ for sure. "
             "It is here for comparison. Say --accept-no-guarantee to run it, and do not publish it."
         )
+
+
+def check_budget_kept(proved: Guarantee, epsilon: float | None, delta: float | None) -> None:
+    """Refuses a guarantee that is weaker than the one that was asked for; None: not asked for."""
+    if proved.notion == "none":
+        return  # accepted by its owner, or refused for that
+    for name, cost, most in (("epsilon", proved.epsilon, epsilon), ("delta", proved.delta, delta)):
+        if most is not None and cost > most * SAFETY**2:
+            raise Refused(
+                f"these parameters have {name} {cost:.6g} per {proved.unit}, more than --{name} {most:.6g}: "
+                f"change them, raise --{name}, or leave it out to accept what follows from them"
+            )
 
 
 def check_pdp(plans: Mapping[str, Plan], users: int | None, set_only: bool) -> None:

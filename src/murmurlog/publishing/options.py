@@ -6,6 +6,7 @@ from typing import Any
 
 from murmurlog.errors import Refused, UsageError
 from murmurlog.mechanisms import MECHANISMS, Asked, declared_options, named
+from murmurlog.publishing.claims import check_budget_kept
 from murmurlog.publishing.plan import (
     MECHANISM,
     Plan,
@@ -122,6 +123,8 @@ def plan_mechanism(
     general["per_user"] = bounds.get(table)
     chosen = prepare_options(chosen, Asked(mechanisms={table: mechanism}, url=url))
     if general.get("letters") or mechanism not in MECHANISMS:
-        return plan(mechanism=mechanism, **general)
+        result = plan(mechanism=mechanism, **general)
+        check_budget_kept(result.guarantee, general.get("epsilon"), general.get("delta"))
+        return result
     name, options = kind.for_table(table, chosen)
     return plan(mechanism=name, options=options, **general)

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from murmurlog.errors import Refused, UsageError
+from murmurlog.errors import UsageError
 from murmurlog.mechanisms import MECHANISMS, Accounted, Mechanism, check_table, named, parse
 from murmurlog.privacy import (
     SAFETY,
@@ -122,39 +122,6 @@ def plan(
 
     `options` are the mechanism's own choices, such as count="rows" for korolova.
     """
-    result = _plan(
-        mechanism=mechanism, epsilon=epsilon, delta=delta, per_user=per_user, noise=noise, unit=unit,
-        neighbours=neighbours, letters=letters, options=options,
-    )  # fmt: skip
-    check_budget_kept(result.guarantee, epsilon, delta)
-    return result
-
-
-def check_budget_kept(proved: Guarantee, epsilon: float | None, delta: float | None) -> None:
-    """Refuses a guarantee that is weaker than the one that was asked for; None: not asked for."""
-    if proved.notion == "none":
-        return  # accepted by its owner, or refused for that
-    for name, cost, most in (("epsilon", proved.epsilon, epsilon), ("delta", proved.delta, delta)):
-        if most is not None and cost > most * SAFETY**2:
-            raise Refused(
-                f"these parameters have {name} {cost:.6g} per {proved.unit}, more than --{name} {most:.6g}: "
-                f"change them, raise --{name}, or leave it out to accept what follows from them"
-            )
-
-
-def _plan(
-    *,
-    mechanism: str,
-    epsilon: float | None,
-    delta: float | None,
-    per_user: int | None,
-    noise: str | None,
-    unit: str,
-    neighbours: str,
-    letters: Mapping[str, str] | None,
-    options: Mapping[str, Any] | None,
-) -> Plan:
-    """The same for a part of a budget: whether the whole is kept is seen when all parts are known."""
     kind = named(mechanism)
     per_user = usual_bound(mechanism) if per_user is None else per_user
     if letters or mechanism not in MECHANISMS:
@@ -355,7 +322,7 @@ class _Request:
         # Keys from a public set need no delta: it goes to the tables whose keys come from the log.
         needing = [t.share for t in self.tables.values() if named(t.mechanism).needs_delta]
         return {
-            table: _plan(
+            table: plan(
                 mechanism=its.mechanism,
                 epsilon=None if epsilon is None else epsilon * its.share,
                 delta=None if delta is None else delta * min(1.0, its.share / (sum(needing) or 1)),

@@ -23,7 +23,7 @@ from murmurlog.logs.source import Source
 from murmurlog.mechanisms import Asked, View, named
 from murmurlog.privacy import Guarantee, Loss, join_losses
 from murmurlog.publishing.booking import open_ledger, part_of_cap, unit_columns
-from murmurlog.publishing.claims import check_delta, check_guarantee, check_pdp
+from murmurlog.publishing.claims import check_budget_kept, check_delta, check_guarantee, check_pdp
 from murmurlog.publishing.earlier import Earlier, find_earlier
 from murmurlog.publishing.ledger import Ledger, committing
 from murmurlog.publishing.ledger_records import Account
@@ -31,7 +31,6 @@ from murmurlog.publishing.options import bounds_of, chosen_options, prepare_opti
 from murmurlog.publishing.plan import (
     MECHANISM,
     Plan,
-    check_budget_kept,
     distance_of,
     losses_of,
     mechanisms_for,

@@ -37,8 +37,14 @@ from murmurlog.mechanisms.public_pools import (
     pools_of,
     remarks_on_fakes,
 )
-from murmurlog.mechanisms.rounds.pools import PoolKeys, check_proposals, pass_unheld, pool_keys
-from murmurlog.mechanisms.rounds.text import letters_of, pools_from, schedule_from
+from murmurlog.mechanisms.rounds.pools import (
+    PoolKeys,
+    check_pools,
+    check_proposals,
+    pass_unheld,
+    pool_keys,
+)
+from murmurlog.mechanisms.rounds.text import check_limits, letters_of, pools_from, schedule_from
 from murmurlog.privacy import (
     ALWAYS,
     SAFETY,
@@ -60,7 +66,6 @@ from murmurlog.privacy.rounds import (
 from murmurlog.privacy.sampler import Entropy, Integers, draw, sampler_delta
 
 if TYPE_CHECKING:
-    from murmurlog.counting.public_sets.sets import Domain
     from murmurlog.logs.log import Log
     from murmurlog.mechanisms.rounds.streaming import Judged
     from murmurlog.mechanisms.rounds.weights import Held, Play
@@ -74,7 +79,6 @@ LAST_TO_FIRST = 3.5  # the last round's share of mu^2, in shares of the first
 MEMORY = 0.9  # how much of their precision earlier rounds keep
 LATE = 0.85  # the last round's part of the thresholds' delta
 C, REACH, FOCUS = 3.0, 1.3, 0.3
-MOST_FACTOR = 1e9  # of C and reach: products with 64-bit numbers stay finite
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,20 +115,7 @@ class Rounds(Mechanism):
     usual_bound: ClassVar[int] = 100  # weights are spread, so a larger bound costs little
 
     def __post_init__(self) -> None:
-        if not (0 <= self.C <= MOST_FACTOR or (math.isinf(self.C) and self.C > 0)):
-            raise UsageError(
-                f"C must be at least 0 and at most {MOST_FACTOR:g}, or inf, not {self.C!r}"
-            )
-        if not 0 < self.reach <= MOST_FACTOR:
-            raise UsageError(
-                f"reach must be a positive number up to {MOST_FACTOR:g}, not {self.reach!r}"
-            )
-        if not 1 / FULL <= self.focus <= 1:
-            raise UsageError(f"focus must lie between {1 / FULL} and 1, not {self.focus!r}")
-        if min(self.schedule.thresholds) < 0:
-            raise UsageError(
-                f"T must be at least 0, not {min(self.schedule.thresholds)}: a single user would show"
-            )
+        check_limits(self.schedule, {"C": self.C, "reach": self.reach, "focus": self.focus})
         if any(len(pool.thresholds) != self.schedule.rounds for pool in self.pools):
             raise UsageError(f"a pool needs a threshold for each of {self.schedule.rounds} rounds")
         for pool in self.pools:  # by public numbers: a refusal must not depend on who holds what
@@ -278,14 +269,9 @@ class Rounds(Mechanism):
         from murmurlog.mechanisms.rounds.weights import hold
 
         pools = tuple(p.keys for p in pools_of(view.options, view.kind)) if self.pools else ()
-        self._check(pools)  # here, too: before anything is booked
+        check_pools(self.pools, pools)  # here, too: before anything is booked
         held = hold(log, view, per_user=self.schedule.d, pools=pools, entropy=entropy)
         return replace(held, say=view.say)
-
-    def _check(self, pools: Sequence[Domain]) -> None:
-        """Refuses pools without thresholds."""
-        if tuple(pool.size for pool in pools) != tuple(pool.size for pool in self.pools):
-            raise Refused("the pools are not those that the thresholds were made for")
 
     def release(self, held: Held, *, entropy: Entropy) -> pa.Table:
         """(key columns and, if there are counts, users, users_stderr, reliable)."""
@@ -294,7 +280,7 @@ class Rounds(Mechanism):
                 f"the {held.kind} items are up to {held.per_user} a {held.unit}, the mechanism is "
                 f"proved for {self.schedule.d}: bound the log to {self.schedule.d}"
             )
-        self._check(held.pools)
+        check_pools(self.pools, held.pools)
         found = [self.keys_of(held, self.select(held, entropy=entropy))]
         found += self._unheld(held, entropy)
         found += [] if held.earlier is None else [held.earlier.cast(found[0].schema)]

@@ -6,7 +6,7 @@ are alike. So their number is drawn, and which keys they are is a uniform choice
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +14,8 @@ import mpmath
 import numpy as np
 from scipy.special import ndtri
 
-from murmurlog.counting.public_sets.sets import check_fakes
-from murmurlog.errors import UsageError
+from murmurlog.counting.public_sets.sets import Domain, check_fakes
+from murmurlog.errors import Refused, UsageError
 from murmurlog.privacy.counts import GRID
 from murmurlog.privacy.rounds import Schedule, check_thresholds
 from murmurlog.privacy.sampler import (
@@ -74,6 +74,12 @@ def pool_keys(schedule: Schedule, *, size: int, fakes: float, late: float) -> Po
             "the pool need: use a smaller pool, or accept more fakes with --fakes"
         )
     return made
+
+
+def check_pools(pools: Sequence[PoolKeys], domains: Sequence[Domain]) -> None:
+    """Refuses pools without thresholds of their own."""
+    if tuple(domain.size for domain in domains) != tuple(pool.size for pool in pools):
+        raise Refused("the pools are not those that the thresholds were made for")
 
 
 def check_proposals(schedule: Schedule, keys: PoolKeys) -> None:

@@ -1,5 +1,6 @@
 """The public numbers of `rounds` as letters, and back: what a certificate names it by."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -7,6 +8,9 @@ from murmurlog.errors import UsageError
 from murmurlog.mechanisms.letters import number, whole
 from murmurlog.mechanisms.rounds.pools import PoolKeys
 from murmurlog.privacy import Schedule, WeightedCounts
+from murmurlog.privacy.rounds import FULL
+
+MOST_FACTOR = 1e9  # of C and reach: products with 64-bit numbers stay finite
 
 
 def letters_of(
@@ -28,6 +32,19 @@ def letters_of(
         thresholds = [T for pool in pools for T in pool.thresholds]
         parts |= {"N": _listed([pool.size for pool in pools]), "TP": _listed(thresholds)}
     return parts
+
+
+def check_limits(s: Schedule, limits: Mapping[str, float]) -> None:
+    """Raises unless rounds can be played by these thresholds, C, reach and focus."""
+    C, reach, focus = limits["C"], limits["reach"], limits["focus"]
+    if not (0 <= C <= MOST_FACTOR or (math.isinf(C) and C > 0)):
+        raise UsageError(f"C must be at least 0 and at most {MOST_FACTOR:g}, or inf, not {C!r}")
+    if not 0 < reach <= MOST_FACTOR:
+        raise UsageError(f"reach must be a positive number up to {MOST_FACTOR:g}, not {reach!r}")
+    if not 1 / FULL <= focus <= 1:
+        raise UsageError(f"focus must lie between {1 / FULL} and 1, not {focus!r}")
+    if min(s.thresholds) < 0:
+        raise UsageError(f"T must be at least 0, not {min(s.thresholds)}: a single user would show")
 
 
 def schedule_from(letters: dict[str, str]) -> Schedule:

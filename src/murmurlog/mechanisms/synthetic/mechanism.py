@@ -51,6 +51,7 @@ BINS = {"rank": 10, "hour": 24, "count": 5}  # from FIRST on; the last bin is "o
 FIRST = {"rank": 1, "hour": 0, "count": 1}
 SPREADS = tuple(BINS)  # what is measured as a histogram with one entry a unit
 MEASURES = ("together", *SPREADS)
+MOST_INVENTED = 1 << 24
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +91,12 @@ class Synthetic(Mechanism):
         check_letters(
             b_sizes=self.b_sizes, b_rank=self.b_rank, b_hour=self.b_hour, b_count=self.b_count
         )
+        if self.b_sizes * (self.pairs.d + 1) > MOST_INVENTED:  # noise alone invents half as many
+            raise UsageError(
+                f"b_sizes {self.b_sizes:.6g} for units of up to {self.pairs.d} pairs makes more invented users "
+                f"than fit into memory: b_sizes (d + 1) must be at most {MOST_INVENTED}. Use a larger epsilon or a "
+                "smaller --per-user"
+            )
         if self.together and self.pairs.d < 2:
             raise UsageError("together needs units with 2 pairs or more: d must be at least 2")
 
