@@ -15,8 +15,6 @@ import murmurlog.cli.main as entry
 from murmurlog.bundle.certificate import TableClaim
 from murmurlog.bundle.estimates import Counts, counts, match_rows, ratio, selection_lean, total
 from murmurlog.bundle.read import load
-from murmurlog.bundle.schema import NOISY, is_reliable
-from murmurlog.bundle.write import publish
 from murmurlog.errors import UsageError
 from murmurlog.privacy import Guarantee
 from murmurlog.privacy.sampler import SeededEntropy, draw
@@ -285,24 +283,6 @@ def test_a_release_adds_up_and_divides(bundle):
         bundle.total("pair")
     with pytest.raises(UsageError, match="between 0 and 1"):
         bundle.total("query", confidence=95)
-
-
-def with_other_users(table):
-    """The table as `--consistent` of version 0.2 wrote it: other counts, and the drawn ones beside them."""
-    users = pc.add(table["users"], 1)
-    for name, column in (("users", users), ("reliable", is_reliable(users, table["users_stderr"]))):
-        table = table.set_column(table.column_names.index(name), name, column)
-    return table.append_column(NOISY, pc.subtract(users, 1))
-
-
-def test_consistent_tables_are_added_up_as_drawn(bundle, tmp_path):
-    tables = {name: with_other_users(table) for name, table in bundle.tables.items()}
-    publish(
-        tmp_path / "made", tables=tables, certificate=replace(bundle.certificate, consistent=True)
-    )
-    made = load(tmp_path / "made")
-    for name in made.tables:
-        assert made.total(name) == bundle.total(name)
 
 
 def test_keys_without_counts_cannot_be_added_up():

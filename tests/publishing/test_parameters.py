@@ -90,10 +90,8 @@ def test_the_walk_sees_a_booking_without_a_bundle(walk, releases, monkeypatch):
     assert ended.startswith("booked (reserved) and refused")
 
 
-def test_counts_that_are_no_longer_made_are_refused_before_the_booking(walk, releases):
+def test_pools_without_thresholds_are_refused_before_the_booking(walk, releases):
     base = releases["rounds --set"]
-    outcome, ended = walk.run(base, ("set.sigma", "2"), ("set.d2", "2"))
-    assert (outcome, "no longer made" in ended) == ("refused", True)
     outcome, ended = walk.run(base, ("set.N", "3"), ("set.TP", "9000000_9000000_9000000"))
     assert (outcome, "the pools are not those" in ended) == ("refused", True)
 

@@ -12,7 +12,6 @@ from murmurlog.auditing.count_checks import counting_fault
 from murmurlog.bundle.certificate import Certificate, TableClaim
 from murmurlog.bundle.files import metadata
 from murmurlog.bundle.read import read_table
-from murmurlog.bundle.schema import noisy_table
 from murmurlog.bundle.table_rules import table_fault
 from murmurlog.mechanisms import Limited, Mechanism, Remarking, parse
 
@@ -35,12 +34,12 @@ def check_table(name: str) -> Callable[[Path, Certificate], str]:
             stated == metadata(certificate),
             "the dp.* metadata in the file are not the certificate's",
         )
-        others = _NoisyTables(root, certificate)
+        others = _Tables(root, certificate)
         if isinstance(mechanism, Limited):
-            fault = mechanism.fault(noisy_table(table), others)
+            fault = mechanism.fault(table, others)
             require(fault is None, f"{fault}, which {mechanism} cannot give")
         runs = name == "itemset" and bool(certificate.text.get("consecutive"))
-        fault = counting_fault(claim, mechanism, noisy_table(table), runs=runs)
+        fault = counting_fault(claim, mechanism, table, runs=runs)
         require(fault is None, str(fault))
         _notes(claim, mechanism, table, others)
         return f"{table.num_rows} rows"
@@ -56,8 +55,8 @@ def read_checked(root: Path, certificate: Certificate, name: str) -> pa.Table:
     return table
 
 
-class _NoisyTables(Mapping[str, pa.Table]):
-    """The tables of a bundle with the counts that the mechanisms drew, each read on access."""
+class _Tables(Mapping[str, pa.Table]):
+    """The tables of a bundle, each read on access."""
 
     def __init__(self, root: Path, certificate: Certificate) -> None:
         self.root, self.certificate = root, certificate
@@ -65,7 +64,7 @@ class _NoisyTables(Mapping[str, pa.Table]):
     def __getitem__(self, name: str) -> pa.Table:
         if name not in self.certificate.tables:
             raise KeyError(name)
-        return noisy_table(read_checked(self.root, self.certificate, name))
+        return read_checked(self.root, self.certificate, name)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.certificate.tables)
@@ -89,7 +88,7 @@ def _notes(
         return  # the certificate claims nothing
     stated = dict(claim.notes)
     if isinstance(mechanism, Remarking):
-        follows = mechanism.remarks(noisy_table(table), others)
+        follows = mechanism.remarks(table, others)
         same = follows is None or stated == follows
     elif "user" in table.column_names:
         users = pc.count_distinct(table["user"]).as_py()
@@ -104,7 +103,7 @@ def _too_low(table: pa.Table, claim: TableClaim, mechanism: Mechanism) -> str | 
     least = mechanism.least_users()
     if least is None or claim.count not in table.column_names:
         return None
-    low = pc.min(noisy_table(table)[claim.count]).as_py()  # None for an empty table
+    low = pc.min(table[claim.count]).as_py()  # None for an empty table
     if not isinstance(low, int) or low >= least:
         return None
     return f"holds a count of {low}; the mechanism gives {least} or more"

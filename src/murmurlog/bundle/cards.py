@@ -381,10 +381,6 @@ def limits(certificate: Certificate) -> list[str]:
         limits.append(known_keys(certificate))
     if g.unit != "user":
         limits.append(several(g.unit))
-    if certificate.planned_by:
-        limits.append(
-            f"Parameters were chosen by {certificate.planned_by}; its cost adds to this guarantee."
-        )
     if certificate.unprotected:
         limits.append("The guarantee is conditional on: " + "; ".join(certificate.unprotected))
     return limits

@@ -94,8 +94,6 @@ class Certificate:
     unprotected: tuple[str, ...]
     booked: Mapping[str, Any] | None
     about: Mapping[str, str]
-    planned_by: str | None = None  # a private profile of an older version; its cost adds
-    consistent: bool = False  # whether counts were made consistent between tables
     # Releases of the same source whose published keys are counted again, and how many keys by table.
     after: Mapping[str, Any] | None = None
 
@@ -152,7 +150,7 @@ class Certificate:
             "delta_times_users": None if users is None else self.guarantee.plain_delta * users,
             "assumptions": {name: ASSUMPTIONS[name] for name in self.guarantee.assumptions},
             "unprotected": list(self.unprotected),
-            "planned_by": self.planned_by,
+            "planned_by": None,  # an option of version 0.2, as is `consistent`; the format has both
             "tables": {
                 name: {
                     "rows": claim.rows,
@@ -167,7 +165,7 @@ class Certificate:
                 for name, claim in self.tables.items()
             },
             "composition": self.composition,
-            "consistent": self.consistent,
+            "consistent": False,
             "bound": self.bound,
             "by": None
             if self.by is None
@@ -203,8 +201,6 @@ class Certificate:
                 unprotected=tuple(data["unprotected"]),
                 booked=data["ledger"],
                 about=data["about"],
-                planned_by=data["planned_by"],
-                consistent=data["consistent"],
                 after=data.get("after"),
             )
         except UsageError as error:  # each value is valid, but not their combination

@@ -47,7 +47,7 @@ def check(data: Any) -> None:
     _certificate(data, "")
     if sum(map(len, _own_words(data))) > MOST_WORDS:
         raise _damaged(
-            "about, unprotected, planned_by, ledger.source and text.where",
+            "about, unprotected, ledger.source and text.where",
             f"hold at most {MOST_WORDS:,} characters together",
         )
     if unknown := next(_unknown_parts(data), None):
@@ -108,7 +108,6 @@ def _own_words(data: Mapping[str, Any]) -> Iterator[str]:
     """The texts by the owner; not the values of `by`, which are names and may be many."""
     yield from data["about"].values()
     yield from data["unprotected"]
-    yield data["planned_by"] or ""
     yield data["ledger"]["source"] if data["ledger"] else ""
     for column, value in (data["text"]["where"] or {}).items():
         yield from (column, value)

@@ -154,7 +154,7 @@ def _with_differences(name: str, before: Side, after: Side, found: Changes) -> p
     error = np.hypot(old.errors, new.errors)
     spread = estimates.quantile(estimates.CONFIDENCE, max(old.excess, new.excess)) * error
     low, high = _ends_of_difference(before, after, old, new, spread)
-    made = made.append_column("difference", _whole(new.drawn - old.drawn))
+    made = made.append_column("difference", _whole(new.values - old.values))
     made = made.append_column("difference_low", _whole(np.floor(low)))
     made = made.append_column("difference_high", _whole(np.ceil(high)))
     return made.append_column("difference_stderr", pa.array(error, mask=np.isnan(error)))
@@ -168,7 +168,6 @@ class _Counts:
     values: Floats
     low: Floats
     high: Floats
-    drawn: Floats  # before counts were made consistent: their errors are independent
     errors: Floats
     too_high: Floats
     too_low: Floats
@@ -179,7 +178,7 @@ class _Counts:
     def of(cls, name: str, table: pa.Table, claim: TableClaim | None) -> "_Counts":
         ends = None if claim is None else estimates.published_intervals(name, table, claim)
         if ends is None or claim is None:
-            columns = ("values", "low", "high", "drawn", "errors", "too_high", "too_low")
+            columns = ("values", "low", "high", "errors", "too_high", "too_low")
             none: dict[str, Any] = dict.fromkeys(columns, np.full(table.num_rows, math.nan))
             return cls(count=None, **none)
         of, count = estimates.counts(name, table, claim), count_of(table)
@@ -188,7 +187,6 @@ class _Counts:
             values=table[count].to_numpy().astype(np.float64),
             low=ends[0],
             high=ends[1],
-            drawn=of.values,
             errors=of.errors,
             too_high=of.too_high,
             too_low=of.too_low,
@@ -269,7 +267,7 @@ def _ends_of_difference(
     If only one of the tables counts users in the log, the other has fewer users than the log, and the
     difference has no end on that side.
     """
-    difference = new.drawn - old.drawn
+    difference = new.values - old.values
     low = difference - spread - new.too_high - old.too_low
     high = difference + spread + new.too_low + old.too_high
     in_log = [claim is not None and claim.meaning == IN_LOG for _, claim, _ in (before, after)]

@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 from scipy.special import ndtr, ndtri
 
 from murmurlog.bundle.certificate import TableClaim
-from murmurlog.bundle.schema import AT_LEAST, IN_LOG, LISTS, count_of, noisy_table
+from murmurlog.bundle.schema import AT_LEAST, IN_LOG, LISTS, count_of
 from murmurlog.errors import BundleError, MurmurlogError, UsageError
 from murmurlog.privacy import noise_sd
 from murmurlog.privacy.selection_bias import Selection
@@ -100,11 +100,7 @@ class Counts:
 
 
 def counts(name: str, table: pa.Table, claim: TableClaim) -> Counts:
-    """The noisy counts of a table, even where consistent ones exist.
-
-    Noisy counts have a known law and independent errors. The errors of consistent counts depend on
-    each other in a way that the table does not show.
-    """
+    """The noisy counts of a table, with what is known about their errors."""
     try:
         return _counts(name, table, claim)
     except MurmurlogError:
@@ -118,7 +114,6 @@ def counts(name: str, table: pa.Table, claim: TableClaim) -> Counts:
 
 
 def _counts(name: str, table: pa.Table, claim: TableClaim) -> Counts:
-    table = noisy_table(table)
     counted = count_of(table)
     if counted is None:
         raise UsageError(f"the table {name} has no counts: there is nothing to add up")

@@ -91,10 +91,6 @@ def label(certificate: Certificate) -> str:
                 "Chosen by looking at the log: " + "; ".join(certificate.unprotected),
             )
         )
-    if certificate.planned_by:
-        rows.append(
-            ("Planned by", "", f"{certificate.planned_by}; its cost adds to this guarantee.")
-        )
     if certificate.booked:
         rows.append(("Booked", "", _booked(certificate.booked)))
     if selected := certificate.period("select_from"):

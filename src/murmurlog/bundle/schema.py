@@ -37,9 +37,6 @@ BY_VALUE = "by_value"  # the internal name of the --by column while tables are m
 COUNTED = ("users", "rows")  # the units of counts
 IN_LOG, AT_LEAST = "users in the log", "at least"  # what a count is about: all users, or those kept
 Z95 = 1.959963984540054  # standard errors to each side of a 95 % interval
-TIED = ("query", "pair", "click", "session", "itemset")  # counts of users that limit each other
-# The drawn numbers of users, where `users` was made consistent: by --consistent of versions up to 0.2.
-NOISY = "users_noisy"
 DESCRIPTIONS = {
     "keyword": "a word of a query, normalised",
     "query": "a query, normalised",
@@ -61,7 +58,6 @@ DESCRIPTIONS = {
     "rows_high": "empty: the log may have more rows with the item than were counted",
     "rows_stderr": "standard error of `rows`; does not cover rows that were not counted",
     "reliable": "true where the standard error is at most a quarter of the count",
-    NOISY: "the number of {unit}s as drawn, before counts were made consistent",
 }
 # Of a table whose counts are of bounded items: every {unit} counts with some of its items only.
 BOUNDED_DESCRIPTIONS = {
@@ -117,22 +113,6 @@ def with_intervals(table: pa.Table) -> pa.Table:
     counted = [count, low, high, f"{count}_stderr", "reliable"]
     keys = [name for name in table.column_names if name not in counted]
     return table.select([*keys, *counted])
-
-
-def tied(kind: str, count: str | None, parameters: Mapping[str, Any]) -> bool:
-    """Whether --consistent changed the counts of a table: it names queries, not labels."""
-    return kind in TIED and count == "users" and "labels" not in parameters
-
-
-def noisy_table(table: pa.Table) -> pa.Table:
-    """The table with the counts that the mechanism drew, up to the order of rows."""
-    if NOISY not in table.column_names:
-        return table
-    reliable = is_reliable(table[NOISY], table["users_stderr"])
-    for name, column in (("users", table[NOISY]), ("reliable", reliable)):
-        place = table.column_names.index(name)
-        table = table.set_column(place, table.schema.field(name), column)
-    return table.drop_columns([NOISY])
 
 
 def with_lists(table: pa.Table, mechanism: str) -> pa.Table:
@@ -208,14 +188,12 @@ def schema(
     count: str | None = "users",
     by: By | None = None,
     parameters: Mapping[str, Any] | None = None,
-    consistent: bool = False,
     intervals: bool = False,
 ) -> pa.Schema:
     """The columns of a table. In a log, `count` is how often one user did one thing.
 
-    A log also has the columns of `MORE` that the parameters of its mechanism list. Where counts were
-    made consistent, the table also holds the noisy ones. Published tables have `intervals`; those of
-    bundles before version 0.2 have none.
+    A log also has the columns of `MORE` that the parameters of its mechanism list. Published
+    tables have `intervals`.
     """
     if kind == "log":
         listed = (parameters or {}).get("columns")
@@ -225,8 +203,6 @@ def schema(
         columns = count_columns(count)
         if count and intervals:
             columns = {count: columns.pop(count), **interval_columns(count), **columns}
-        if consistent and tied(kind, count, parameters or {}):
-            columns |= {NOISY: pa.int64()}
     return pa.schema([*keys_schema(keys_of(kind, by)), *(pa.field(*c) for c in columns.items())])
 
 

@@ -17,7 +17,6 @@ from murmurlog.bundle.schema import (
     AT_LEAST,
     KEYS,
     LISTS,
-    NOISY,
     count_of,
     flattened,
     is_reliable,
@@ -41,7 +40,6 @@ def stated_schema(certificate: Certificate, name: str) -> pa.Schema:
         count=claim.count,
         by=certificate.by,
         parameters=claim.parameters,
-        consistent=certificate.consistent,
         intervals=claim.meaning is not None,
     )
 
@@ -64,7 +62,7 @@ def table_fault(name: str, table: pa.Table, certificate: Certificate) -> str | N
         or _sets(name, table, certificate)
         or _keys(table, keys_of(name, certificate.by))
         or _reliability(table)
-        or _intervals(table, claim, certificate.consistent)
+        or _intervals(table, claim)
     )
 
 
@@ -80,7 +78,7 @@ def _sets(name: str, table: pa.Table, certificate: Certificate) -> str | None:
     return None
 
 
-def _intervals(table: pa.Table, claim: TableClaim, consistent: bool) -> str | None:
+def _intervals(table: pa.Table, claim: TableClaim) -> str | None:
     """A message unless every count lies in its interval; None if there are no intervals."""
     if claim.meaning is None or claim.count is None or not table.num_rows:
         return None
@@ -89,9 +87,9 @@ def _intervals(table: pa.Table, claim: TableClaim, consistent: bool) -> str | No
         return "states an upper end for counts of bounded items"
     if pc.min(low).as_py() < 0:
         return "has an interval that begins below 0"
-    drawn = table[NOISY] if consistent and NOISY in table.column_names else table[claim.count]
-    below = pc.less(pc.max_element_wise(drawn, 0), low)
-    above = pc.fill_null(pc.greater(drawn, high), False)
+    count = table[claim.count]
+    below = pc.less(pc.max_element_wise(count, 0), low)
+    above = pc.fill_null(pc.greater(count, high), False)
     if pc.any(pc.or_(below, above)).as_py():
         return "has a count outside its interval"
     return None

@@ -142,7 +142,6 @@ class Sheet:
             self.values = table[count].to_numpy().astype(np.float64)
         ends = None if claim is None else estimates.published_intervals(name, table, claim)
         if claim is not None and ends is not None:
-            # The noisy counts, even where consistent ones exist: the intervals are about the former.
             counts = estimates.counts(name, table, claim)
             self.values, self.stderr = counts.values, counts.errors
             self.low, self.high = ends
