@@ -48,13 +48,23 @@ class Charge:
         """Whether its amounts need no search."""
         return self.kind == "gaussian"
 
-    def amounts(self, *, as_pure: bool) -> list[float]:
+    def choices(self, largest: Amounts) -> list[tuple[float, float, float]]:
+        """Each part that is not Gaussian: its square of mu, its pure epsilon, and how much dearer the first is."""
+        known = self.loss or Loss(keys=self.cost.delta, pure=(self.cost.epsilon,))
+        # A randomised response is one geometric draw that is moved by one.
+        draws = [*known.draws, *((1 / epsilon, 1) for epsilon in known.pure)]
+        pairs = [(least_mu(scale, n) ** 2, n / scale) for scale, n in draws]
+        return [
+            (s, e, s / largest.mu2 / (e / largest.pure) if largest.pure else 0.0) for s, e in pairs
+        ]
+
+    def amounts(self, largest: Amounts) -> list[float]:
         """What it costs: squares of mu, keys, distance, pure epsilon."""
         known = self.loss or Loss(keys=self.cost.delta, pure=(self.cost.epsilon,))
-        squares = known.mu**2 + sum(least_mu(scale, n) ** 2 for scale, n in known.draws)
-        if not as_pure:  # a randomised response is one geometric draw that is moved by one
-            squares += sum(least_mu(1 / epsilon, 1) ** 2 for epsilon in known.pure)
-        return [squares, known.keys, self.distance, sum(known.pure) if as_pure else 0.0]
+        choices = self.choices(largest)
+        squares = known.mu**2 + sum(square for square, _, dearer in choices if dearer <= 1)
+        pure = sum(epsilon for _, epsilon, dearer in choices if dearer > 1)
+        return [squares, known.keys, self.distance, pure]
 
     def as_cost(self) -> Cost:
         """For the convolution of everything that was accepted."""
@@ -102,18 +112,24 @@ class _Source:
     delta: float
     caps: list[Amounts] = field(default_factory=list)  # the last one counts
     charges: list[Charge] = field(default_factory=list)
+    amounts: list[list[float]] = field(
+        default_factory=list
+    )  # of the charges, under the cap of then
 
     @property
-    def as_pure(self) -> bool:
-        return any(cap.pure for cap in self.caps)
+    def largest(self) -> Amounts:
+        return max(self.caps)
+
+    def take(self, charge: Charge) -> None:
+        self.charges.append(charge)
+        self.amounts.append(charge.amounts(self.largest))
 
     def spent(self) -> list[float]:
-        every = [charge.amounts(as_pure=self.as_pure) for charge in self.charges]
-        return [math.fsum(column) for column in zip([0.0] * 4, *every, strict=True)]
+        return [math.fsum(column) for column in zip([0.0] * 4, *self.amounts, strict=True)]
 
     def verdict(self, charge: Charge) -> bool | None:
         """Whether the charge fits; None where rounding decides."""
-        new = charge.amounts(as_pure=self.as_pure)
+        new = charge.amounts(self.largest)
         pairs = [(s + n, most) for s, n, most in zip(self.spent(), new, self.caps[-1], strict=True)]
         room = ROUNDING if all(c.exact for c in (*self.charges, charge)) else SEARCH
         if any(some > most * (1 + room) for some, most in pairs):
@@ -193,6 +209,13 @@ class _Replay:
     # --- charges
 
     def draw_charge(self, source: _Source) -> Charge:
+        """A charge for which rounding does not decide which amount it is booked by."""
+        while True:
+            charge = self._draw_charge(source)
+            if all(abs(dearer - 1) > 1e-3 for *_, dearer in charge.choices(source.largest)):
+                return charge
+
+    def _draw_charge(self, source: _Source) -> Charge:
         """A charge of about a tenth of the cap; at times one that leaves exactly nothing, or is just too much."""
         dice = self.dice
         limits = source.caps[-1]
@@ -203,8 +226,8 @@ class _Replay:
         loss: Loss | None = Loss(mu=math.sqrt(square), keys=keys)
         # Of n draws of scale b, mu is about sqrt(n)/b; of a pure epsilon, about 1.25 epsilon.
         n, pure = int(dice.part(1, 20)), math.sqrt(square) / 1.3
-        if source.as_pure:
-            pure = min(pure, limits.pure / 4)
+        if limits.pure and dice.one_of((True, False)):
+            pure = limits.pure * dice.part(0.05, 0.4)
         draws = ((math.sqrt(n / square), n),)
         if kind == "geometric":
             loss = Loss(keys=keys, draws=draws)
@@ -262,7 +285,7 @@ class _Replay:
         if expected is True and not accepted:
             self.fault(f"refuses a release ({charge.kind}) that fits the cap")
         if accepted:
-            source.charges.append(charge)
+            source.take(charge)
             self._finish(release_id)
         self.compare(source)
 
@@ -323,7 +346,7 @@ class _Replay:
         cost = self._cost(source.epsilon * 1e-4, source.delta * 1e-4)
         given: dict[str, Any] = {"what": "audit", "loss": part}
         self.book.reserve(source.name, cost, release_id=f"period{self.number}", step=step, **given)
-        source.charges.append(Charge(kind="gaussian", cost=cost, loss=part))
+        source.take(Charge(kind="gaussian", cost=cost, loss=part))
         for state in ("booked", "lost"):
             ask = partial(
                 self.book.reserve, source.name, cost, release_id=f"{state}{self.number}", step=step, **given

@@ -156,7 +156,8 @@ def released(path: Path, column: str, setting: Setting, folder: Path) -> Ended:
     if "accept_no_guarantee" in asked:
         cost = {}
     else:
-        cost |= {"ledger": ledger, "source_name": "web", "new_source": True}
+        murmurlog.Ledger(ledger).cap("web", epsilon=20, delta=1e-3)
+        cost |= {"ledger": ledger, "source_name": "web"}
     try:
         murmurlog.release(
             str(path), out=folder / "bundle", columns=ROLES, by=(column, VALUES), **cost, **asked,

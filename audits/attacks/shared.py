@@ -103,7 +103,8 @@ def release(log: Path, *flags: str, name: str) -> Done:
     """A release of a log with a ledger of its own, made by the command line beside the log."""
     folder = log.parent
     bundle, ledger = folder / f"{name}.bundle", folder / f"{name}.db"
-    where = ("--out", str(bundle), "--ledger", str(ledger), "--source", "web", "--new-source")
+    murmurlog.Ledger(ledger).cap("web", epsilon=20, delta=1e-3)
+    where = ("--out", str(bundle), "--ledger", str(ledger), "--source", "web")
     code, said = run_command(("release", str(log), *where, *flags), folder)
     if "No such option" in said:
         raise RuntimeError(f"this murmurlog does not know a flag of the attack: {said.strip()}")

@@ -115,7 +115,7 @@ def test_a_part_of_epsilon_that_is_kept_for_pure_releases_is_booked_as_such(book
         book.reserve("pure", Guarantee(epsilon=0.5, delta=0), release_id=name, what="x")
     assert book.account("pure").booked == (0.0, 0.0, 0.0, 1.0)
     with pytest.raises(Refused, match=r"of the epsilon for pure releases \(0 % is left\)"):
-        book.reserve("pure", Guarantee(epsilon=0.1, delta=0), release_id="three", what="x")
+        book.reserve("pure", Guarantee(epsilon=0.4, delta=0), release_id="three", what="x")
     assert "100 % of the epsilon for pure releases" in as_text(book.contents(), "l")
 
 
@@ -274,6 +274,21 @@ def test_a_default_cap_of_3_books_a_pure_release_of_1_and_rounds_beside_it(
         murmurlog.release(log, out=tmp_path / "c", epsilon=1, delta=1e-6, **booked)
     for bundle in ("a", "b0", "b3"):
         assert murmurlog.verify(tmp_path / bundle, ledger=ledger).ok
+
+
+def test_a_release_is_booked_by_the_amount_of_which_it_takes_the_smaller_share(tmp_path):
+    book = Ledger(tmp_path / "ledger.db")
+    book.cap("web", **CAP)
+    book.reserve("web", Guarantee(epsilon=0.1, delta=0), release_id="small", what="x")
+    assert book.find("small").amounts == pytest.approx((mu_of_pure(0.1) ** 2, 0, 0, 0), rel=2e-9)
+    one_draw = Loss(
+        keys=1e-7, draws=((2.0, 1),)
+    )  # threshold with geometric noise and one item a user
+    book.reserve("web", COST, release_id="draw", what="x", loss=one_draw)
+    assert book.find("draw").amounts == pytest.approx((0, 1e-7, 0, 0.5), rel=2e-9)
+    many_draws = Loss(keys=0, draws=((100.0, 50),))
+    book.reserve("web", COST, release_id="draws", what="x", loss=many_draws)
+    assert book.find("draws").pure == 0
 
 
 def test_a_third_of_epsilon_is_pure_unless_the_owner_says_otherwise(tmp_path):

@@ -196,7 +196,7 @@ def check_budget(root: Path, certificate: Certificate) -> str:
     booking = amounts_of(
         join_losses(losses_of(parts)),
         distance=distance_of(mechanism for mechanism, _ in parts),
-        as_pure=limits.pure > 0,
+        limits=limits,
     )
     require(_same(part, booking), f"the mechanisms book {booking}, the certificate states {part}")
     require(fits(limits, [], part), "the part of this release exceeds the rectangle of the cap")

@@ -126,20 +126,25 @@ def mu_of_draws(scale: float, draws: int) -> float:
     return float(np.max(one + other))
 
 
-def amounts_of(loss: Loss, *, distance: float = 0.0, as_pure: bool = False) -> Amounts:
-    """What a release with this loss books, rounded up.
+def amounts_of(loss: Loss, *, distance: float = 0.0, limits: Amounts | None = None) -> Amounts:
+    """What a release with this loss books under these limits, rounded up.
 
-    `as_pure` books its pure epsilons as such, where a source keeps a part of its epsilon for them; else
-    the mu that covers each of them.
+    A pure epsilon, or n geometric draws, which are n/scale-DP, may be booked as the mu that covers them or as
+    such: the one that takes the smaller share of its limit. It depends on nothing but loss and limits.
     """
-    squares = [loss.mu**2, *(mu_of_draws(scale, n) ** 2 for scale, n in loss.draws)]
-    if not as_pure:
-        squares += [mu_of_pure(epsilon) ** 2 for epsilon in loss.pure]
+    squares, pure = [loss.mu**2], []
+    parts = [(mu_of_draws(scale, n) ** 2, n / scale) for scale, n in loss.draws]
+    parts += [(mu_of_pure(epsilon) ** 2, epsilon) for epsilon in loss.pure]
+    for square, epsilon in parts:
+        if limits is not None and epsilon * limits.mu2 < square * limits.pure:
+            pure.append(epsilon)
+        else:
+            squares.append(square)
     return Amounts(
         mu2=math.fsum(squares) * (1 + TOLERANCE),
         keys=loss.keys * (1 + TOLERANCE),
         distance=distance,
-        pure=math.fsum(loss.pure) if as_pure else 0.0,
+        pure=math.fsum(pure),
     )
 
 

@@ -118,8 +118,8 @@ def amounts_for(
     if cost.notion == "none":
         raise Refused("what has no guarantee cannot be booked")
     known = loss or Loss(keys=cost.plain_delta, pure=(cost.epsilon,))
-    most = account.largest_cap and account.largest_cap.limits
-    return amounts_of(known, distance=distance, as_pure=bool(most and most.pure))
+    assert account.largest_cap is not None
+    return amounts_of(known, distance=distance, limits=account.largest_cap.limits)
 
 
 def check_room(account: Account, more: Amounts) -> None:
