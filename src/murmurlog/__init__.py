@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.2.0"
+__version__ = "0.3.0a1"
 
 if TYPE_CHECKING:
     from murmurlog.auditing.attack import audit

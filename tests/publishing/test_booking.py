@@ -14,7 +14,7 @@ from murmurlog.bundle.read import read_certificate
 from murmurlog.bundle.write import publish
 from murmurlog.errors import Refused, UsageError
 from murmurlog.mechanisms import parse
-from murmurlog.privacy import Amounts, limits_of, loss_of_part
+from murmurlog.privacy import Amounts, amounts_of, limits_of, loss_of_part
 from murmurlog.privacy.sampler import SeededEntropy
 from murmurlog.publishing.ledger import Ledger
 from murmurlog.publishing.plan import Part, losses_of, plan_tables
@@ -211,6 +211,32 @@ def test_a_part_that_exceeds_a_right_rectangle_fails(amount, changes, honest, tm
     failed = messages(murmurlog.verify(tmp_path / "out"))
     assert set(failed) == {"budget"}
     assert "exceeds the rectangle" in failed["budget"]
+
+
+def test_geometric_draws_booked_by_mu_as_earlier_versions_did_verify(log, tmp_path):
+    """Of a cap with a pure part, draws may be booked as either; half of the noise is neither."""
+    book = Ledger(tmp_path / "pure.db")
+    book.cap("web", epsilon=3, delta=1e-5)
+    cost = {"epsilon": 0.5, "delta": 1e-6}
+    release(log, book, tmp_path / "a", mechanism="threshold", noise="geometric", per_user=1, **cost)
+    certificate = read_certificate(tmp_path / "a")
+    tables = {"query": pq.read_table(tmp_path / "a" / "data" / "query.parquet")}
+    part = certificate.booked["part"]
+    assert part["pure"] > 0.4
+    claim = certificate.tables["query"]
+    (loss,) = losses_of([(parse(claim.mechanism), claim.guarantee)])
+    by_mu = amounts_of(loss, distance=part["distance"])
+    large = limits_of(19.0, 1e-5, pure=1.0)
+    cap = certificate.booked["cap"] | {"epsilon": 19.0}
+    for name, amounts, fails in (
+        ("mu", by_mu, []),
+        ("less", by_mu._replace(mu2=by_mu.mu2 / 2), ["budget"]),
+    ):
+        booked = certificate.booked | {
+            "cap": cap, "rectangle": large._asdict(), "part": amounts._asdict()
+        }  # fmt: skip
+        publish(tmp_path / name, tables=tables, certificate=replace(certificate, booked=booked))
+        assert list(messages(murmurlog.verify(tmp_path / name))) == fails
 
 
 def test_a_booking_that_the_ledger_does_not_have_fails(honest, tmp_path):
