@@ -259,7 +259,7 @@ def test_the_noise_has_its_size():
         ({"epsilon": 0}, "epsilon must be a positive number"),
         ({"epsilon": math.inf}, "epsilon must be a positive number"),
         ({"delta": 1}, "delta must lie between 0 and 1"),
-        ({"delta": 1e-300}, "below what the noise sampler can certify"),
+        ({"delta": 1e-30}, "below what the noise sampler can certify"),
         ({"d": 0}, "--per-user must lie between 1 and 100000, not 0"),
         ({"d": 100_001}, "--per-user must lie between"),
         ({"neighbours": "swap"}, "unknown neighbour relation 'swap'"),
