@@ -13,7 +13,7 @@ from murmurlog.cli.app import app
 USAGE = frozenset({2})
 ANY = frozenset({0, 2, 3, 4})
 VALUES = (
-    "", " ", "0", "-1", "nan", "inf", "-inf", "1e999", "1e-400", "9" * 25, "9" * 5000, "ln(0)", "ln(-1)",
+    "", " ", "0", "-1", "nan", "inf", "-inf", "1e999", "1e-400", "1e-300", "1e19", "9223372036854775808", "0.5", "9" * 25, "9" * 5000, "ln(0)", "ln(-1)",
     "ln(ln(2))", "1_0", "0x10", "\u0663", "a=b=c", "=", ",,,", "a=1,a=2", "../../x", "'; DROP TABLE raw",
     "%s%n", "{0}", "\udcff", "\u202e", "\x1b[2J", "x" * 70_000, "true", "query", "query=1", "user=user",
     "per-user=inf", "threshold=1e308,1", "epsilon=inf", "k=0.5",

@@ -26,7 +26,7 @@ import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -197,6 +197,10 @@ def bases(folder: Path) -> list[Base]:
         without_guarantee("hong", "log", objective="breach", try_output_size=WHOLE),
         without_guarantee("hong", "log", objective="diverse", diversity="queries"),
         without_guarantee("safelog-literal", "query", "click", try_pool=TEXT, pool=str(pool)),
+        replace(
+            by_letters("safelog-literal", "query", "q_f=2,c_f=2,b=2,b_q=2,b_c=2,K=5", accept_no_guarantee=True),
+            booked=False,
+        ),
         *(
             without_guarantee(f"{name}:2", table, try_mechanism=tuple(f"{name}:{x}" for x in (*LETTER, "02")))
             for name, table in (("k-query", "query"), ("k-click", "click"), ("k-session", "session"), ("k-keyword", "keyword"))

@@ -250,7 +250,7 @@ def log(write_tsv):
           "by": ("country", ["DE"])}, "do not go together|is not in log.tsv"),
         ({"mechanism": "zealous", "epsilon": 1e-14}, "scale of noise"),
         ({"mechanism": "pool", "epsilon": 1e-14}, "scale of noise|needs a public pool"),
-        ({"gap": float("nan"), "tables": ["pair"]}, "longer than 0 seconds"),
+        ({"gap": float("nan"), "tables": ["pair"]}, "--gap must be a finite number"),
         ({"per_user": 0}, "at least 1"),
         ({"tables": ["query", "click"], "mechanism": {"query": "rounds", "click": "korolova"},
           "count": "rows", "bound": "random"}, "needs --bound first"),

@@ -136,7 +136,7 @@ def test_a_command_that_books_nothing_says_so(tmp_path, number, code):
         [*MAIN, "audit", "--trials", "4000"], cwd=tmp_path, stderr=subprocess.PIPE, text=True,
         env={**os.environ, "TMPDIR": str(tmp_path)},
     ) as process:  # fmt: skip
-        assert process.stderr.readline().startswith("replaying")
+        assert process.stderr.readline().startswith("attacking")
         process.send_signal(number)
         said = process.stderr.read()
     assert process.returncode == code

@@ -47,7 +47,7 @@ def test_a_delimiter_cuts_fields_that_are_quoted_as_in_csv(name, given, characte
 
 @pytest.mark.parametrize("given", ["", ";;", "a", "7", '"', "\n", "ä", "colon"])
 def test_what_is_no_delimiter_is_refused(given):
-    with pytest.raises(UsageError, match="is not a delimiter: give one ASCII character"):
+    with pytest.raises(UsageError, match="not a delimiter: give one ASCII|without NUL"):
         find("log.csv", delimiter=given)
 
 

@@ -271,12 +271,12 @@ def test_passes_is_the_least_count_that_is_selected():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("safelog-literal(q_f=0)", "q_f must be at least 1, not 0"),
+        ("safelog-literal(q_f=0)", "the bound must lie between 1 and 100000 items a unit, not 0"),
         ("safelog-literal(c_f=1.5)", "c_f must be a whole number"),
         ("safelog-literal(c_f=inf)", "c_f must be a whole number, not inf"),
-        ("safelog-literal(b=0)", "b must be a positive number, not 0.0"),
-        ("safelog-literal(b_c=inf)", "b_c must be a positive number, not inf"),
-        ("safelog-literal(K=0.5)", "threshold K must be at least 1, not 0.5"),
+        ("safelog-literal(b=0)", "b, a scale of noise, must lie between"),
+        ("safelog-literal(b_c=inf)", "b_c, a scale of noise, must lie between"),
+        ("safelog-literal(K=0.5)", "threshold K must lie between 1 and"),
         ("safelog-literal(tau=3)", "has no parameter tau"),
     ],
 )

@@ -141,7 +141,7 @@ def test_one_level_without_counts_is_rounds_on_pairs():
         ("session-tree(l_s=1, l_q=1, s=1.0, T=9)", "--queries-per-session must lie between 2 and"),
         ("session-tree(l_s=0, l_q=3, s=1.0, T=9)", "--sessions-per-user must be at least 1"),
         ("session-tree(l_s=1, l_q=3, s=1.0, T=9, N=5, TP=3)", "takes no pools"),
-        ("session-tree(l_s=1, l_q=3, s=1.0, T=9, sigma=2, d2=1)", "give sigma1 and sigma_h"),
+        ("session-tree(l_s=1, l_q=3, s=1.0, T=9, sigma=2, d2=1)", "counts need sigma1 and sigma_h"),
         ("session-tree(l_s=1, l_q=3, s=1.0, T=9, x=5)", "has no parameter x"),
     ],
 )

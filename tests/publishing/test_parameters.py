@@ -43,7 +43,6 @@ SETTINGS = [
     ("threshold query+click", ("gap", 10**400), "refused"),
     ("general", ("tables", 0), "refused"),
     ("general", ("unprotected", "text"), "refused"),
-    ("general", ("planned_by", []), "refused"),
     ("general", ("deny", "\x00"), "refused"),
     ("general", ("shares", {"query": 0.999999, "click": 1e-6}), "released"),
     ("pool query", ("epsilon", 5e-324), "refused"),
@@ -118,10 +117,11 @@ def letters_of(mechanism):
 def test_a_delta_beside_own_parameters_is_kept_or_the_release_refused(walk, tmp_path, mechanism):
     """It was ignored: asked for 1e-6, threshold was released at 0.27."""
     asked = {"mechanism": mechanism, "letters": letters_of(mechanism), "tables": ["query"]}
-    asked |= {"ledger": tmp_path / "l.db", "source_name": "web", "new_source": True, "epsilon": 1.0}
+    Ledger(tmp_path / "l.db").cap("web", epsilon=20, delta=0.9, pure=10)
+    asked |= {"ledger": tmp_path / "l.db", "source_name": "web", "epsilon": 1.0}
     with pytest.raises(Refused, match=r"have delta \S+ per user, more than --delta 1e-06"):
         release(walk.log, out=tmp_path / "b", delta=1e-6, **asked)
-    assert not (tmp_path / "l.db").exists()
+    assert Ledger(tmp_path / "l.db").entries() == []
     assert release(walk.log, out=tmp_path / "b", **asked).guarantee.delta > 1e-6
     assert release(walk.log, out=tmp_path / "c", delta=0.5, **asked).guarantee.epsilon == 1.0
 
@@ -225,9 +225,7 @@ def test_more_items_than_can_be_computed_are_refused_at_once(walk, tmp_path):
 
 
 @pytest.mark.parametrize(("mask", "file", "folder"), [(0, 0o644, 0o755), (0o077, 0o600, 0o700)])
-def test_nobody_else_can_write_what_a_series_and_settings_are_made_of(
-    walk, tmp_path, mask, file, folder
-):
+def test_nobody_else_can_write_what_a_series_and_settings_are_made_of(tmp_path, mask, file, folder):
     def mode(path):
         return stat.S_IMODE(path.stat().st_mode)
 
@@ -239,13 +237,11 @@ def test_nobody_else_can_write_what_a_series_and_settings_are_made_of(
         words = ["series", "init", "s.toml", "--logs", "logs/{period}.csv", "--source", "pop"]
         words += ["--epsilon", "3", "--delta", "1e-5", "--first", "2026-01", "--reason", "x"]
         assert run(*words, cwd=tmp_path).returncode == 0
-        words = ["profile", str(walk.log), "--epsilon", "1", "--out", "outline.json"]
-        assert run(*words, cwd=tmp_path).returncode == 0
     finally:
         os.umask(before)
     assert [mode(tmp_path / name) for name in ("a", "a/bundles")] == [folder] * 2
-    names = ("settings.toml", "s.toml", "outline.json")
-    assert [mode(tmp_path / name) for name in names] == [file] * 3
+    names = ("settings.toml", "s.toml")
+    assert [mode(tmp_path / name) for name in names] == [file] * 2
     assert Ledger(tmp_path / "budget.db").path.stat().st_mode & 0o077 == 0
 
 

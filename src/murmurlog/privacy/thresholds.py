@@ -7,7 +7,7 @@ the integer T of ">= T". Proofs: docs/explanation/guarantee.md.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import mpmath
 import numpy as np
@@ -79,11 +79,10 @@ def delta_of_threshold(
         raise UsageError(f"d and releases must be at least 1, not {d} and {releases}")
     p = pass_probability(noise=noise, scale=scale, threshold=threshold)
     D, log_q = d * releases, math.log1p(-p)
-    parts = list(_pairs(D, neighbours))
-    bounds = [_deltas(noise, epsilon, part, scale, log_q) for part in parts]
-    if noise != "geometric":
-        return float(max(bound.max() for bound in bounds))
-    return _exact_delta(epsilon, parts, bounds, scale, log_q)
+    if noise == "geometric":
+        return _exact_delta(epsilon, _pairs(D, neighbours), scale, log_q)
+    parts = (_deltas(noise, epsilon, part, scale, log_q) for part in _pairs(D, neighbours))
+    return max(float(part.max()) for part in parts)
 
 
 def _delta(
@@ -143,35 +142,30 @@ def _deltas(
     return np.asarray(seen + (1 - seen) * sticks, np.float64)
 
 
-def _exact_delta(
-    epsilon: float,
-    parts: list[Pairs],
-    bounds: list[npt.NDArray[np.float64]],
-    scale: float,
-    log_q: float,
-) -> float:
+def _exact_delta(epsilon: float, parts: Iterable[Pairs], scale: float, log_q: float) -> float:
     """The largest delta of geometric noise, in long arithmetic.
 
     The upper bounds say where it can be: of the pairs with the largest ones the delta is computed, until
     it reaches all other bounds. Where that takes too long the next bound is the result.
     """
-    new, shift, copies = (np.concatenate(column) for column in zip(*parts, strict=True))
-    bound = np.concatenate(bounds)
-    many = min(MOST_EXACT, len(bound))
-    order = np.argpartition(-bound, many - 1)[:many]
-    order = order[np.argsort(-bound[order])]
+    columns = []
+    for part in parts:
+        bound = _deltas("geometric", epsilon, part, scale, log_q)
+        many = min(MOST_EXACT + 1, len(bound))
+        top = np.argpartition(-bound, many - 1)[:many]
+        columns.append((bound[top], *(column[top] for column in part)))
+    rows = [np.concatenate(column) for column in zip(*columns, strict=True)]
     best = 0.0
     with mpmath.workprec(140):
-        for n in order:
-            if bound[n] <= best:
-                return best
-            stick = exact_geometric(
-                mpmath.mpf(epsilon) + int(shift[n]) * mpmath.mpf(log_q), int(copies[n]), scale
-            )
-            seen = -mpmath.expm1(int(new[n]) * mpmath.mpf(log_q))
+        for n, row in enumerate(np.argsort(-rows[0])):
+            bound, new, shift, copies = (column[row].item() for column in rows)
+            if bound <= best or n == MOST_EXACT:
+                return max(best, bound) if n == MOST_EXACT else best
+            log = mpmath.mpf(log_q)
+            stick = exact_geometric(mpmath.mpf(epsilon) + shift * log, copies, scale)
+            seen = -mpmath.expm1(new * log)
             best = max(best, float(seen + (1 - seen) * stick))
-    bound[order] = 0.0
-    return max(best, float(bound.max()))
+    return best
 
 
 def epsilon_of_threshold(

@@ -60,11 +60,12 @@ class Privacy(Group):
     ] = None
     unit: Annotated[
         str,
-        Option(help="What is protected: user, user-month, user-week, user-day, session."),
+        Option(help="What is protected: user, user-month, user-week, user-day."),
     ] = "user"
     neighbours: Annotated[str, Option(help="add-remove or replace.")] = "add-remove"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.unit != "user":
             from murmurlog.privacy import check_unit  # late: --help answers at once
 

@@ -21,8 +21,14 @@ from murmurlog.bundle.schema import count_columns, keys_of, keys_schema
 from murmurlog.counting.public_sets.sets import Domain
 from murmurlog.errors import UsageError
 from murmurlog.mechanisms.korolova import keep_published
-from murmurlog.mechanisms.letters import number, whole
-from murmurlog.mechanisms.protocol import Unprotected, View, check_noise_kind, with_noise_error
+from murmurlog.mechanisms.letters import MOST_THRESHOLD, check_letters, number, whole
+from murmurlog.mechanisms.protocol import (
+    Unprotected,
+    View,
+    check_noise_kind,
+    least_count,
+    with_noise_error,
+)
 from murmurlog.mechanisms.public_pools import POOL_OPTION, pools_of
 from murmurlog.privacy import check_budget, survival, turning_point
 from murmurlog.privacy.sampler import Entropy, draw
@@ -59,14 +65,10 @@ class SafelogLiteral(Unprotected):
     needs_delta: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        for name, n in (("q_f", self.q_f), ("c_f", self.c_f)):
-            if n < 1:
-                raise UsageError(f"{name} must be at least 1, not {n}")
-        for name, scale in (("b", self.b), ("b_q", self.b_q), ("b_c", self.b_c)):
-            if not (scale > 0 and math.isfinite(scale)):
-                raise UsageError(f"{name} must be a positive number, not {scale!r}")
-        if not (self.K >= 1 and math.isfinite(self.K)):
-            raise UsageError(f"the threshold K must be at least 1, not {self.K!r}")
+        check_letters(d=self.q_f, b=self.b, b_q=self.b_q, b_c=self.b_c)
+        check_letters(d=self.c_f)
+        if not 1 <= self.K <= MOST_THRESHOLD:
+            raise UsageError(f"the threshold K must lie between 1 and 2^40, not {self.K!r}")
 
     def __str__(self) -> str:
         letters = ", ".join(f"{name}={_short(getattr(self, name))}" for name in LETTERS)
@@ -164,10 +166,7 @@ class SafelogLiteral(Unprotected):
 
     def passes(self, probability: float) -> int:
         """The least number of rows at which a query is selected with at least this probability."""
-        n = TAU
-        while self.selected(n) < probability:
-            n += 1
-        return n
+        return least_count(self.selected, probability, start=TAU)
 
     def selected(self, n: int) -> float:
         """P(n + noise > K)."""
