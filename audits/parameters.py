@@ -245,7 +245,7 @@ class Walk:
         self.number = 0
         self.template = folder / "template.db"
         books = Ledger(self.template)
-        books.cap("web", epsilon=20, delta=0.1, pure=10)
+        books.cap("web", epsilon=20, delta=0.999, pure=10)
 
     def run(self, base: Base, *changes: tuple[str, Any]) -> tuple[str, str]:
         """What came of a setting, and its ending."""

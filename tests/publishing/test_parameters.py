@@ -123,6 +123,7 @@ def test_a_delta_beside_own_parameters_is_kept_or_the_release_refused(walk, tmp_
         release(walk.log, out=tmp_path / "b", delta=1e-6, **asked)
     assert Ledger(tmp_path / "l.db").entries() == []
     assert release(walk.log, out=tmp_path / "b", **asked).guarantee.delta > 1e-6
+    asked |= {"ledger": None, "source_name": None}
     assert release(walk.log, out=tmp_path / "c", delta=0.5, **asked).guarantee.epsilon == 1.0
 
 
