@@ -7,20 +7,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from murmurlog.bundle.decimals import integer
 from murmurlog.bundle.options import Option, read_list, read_number, read_pair, read_pairs
-from murmurlog.cli.app import app
-from murmurlog.cli.flags import Json, Memory, Source
-from murmurlog.cli.options import MechanismCommand, takes
+from murmurlog.cli.options import (
+    FILE,
+    INTEGER,
+    command,
+    json_option,
+    memory_option,
+    option,
+    source_argument,
+    takes,
+)
 from murmurlog.cli.output import aligned, progress, show, show_json, tell
 from murmurlog.errors import UsageError
 from murmurlog.logs.options import ReadOptions
 
-Folds = Annotated[
-    int, typer.Option("--folds", help="Parts of the users; 1 holds out one user in five.")
-]
+FOLDS = "Parts of the users; 1 holds out one user in five."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,34 +111,41 @@ class Scoring:
 GROUPS = {"released": Released, "scoring": Scoring, "read": ReadOptions}
 
 
-@app.command(cls=MechanismCommand)
-@takes(**GROUPS)
+@command(
+    examples=[
+        "murmurlog evaluate log.parquet --bundle bundle --out report.html",
+        "murmurlog evaluate log.parquet --mechanisms rounds --tasks statistics --out rounds.html",
+    ]
+)
+@source_argument
+@option("--bundle", type=FILE, multiple=True, help="A bundle made from this log; once for each.")
+@option(
+    "--out",
+    type=FILE,
+    default="report.html",
+    help="The report; numbers and charts are put beside it.",
+)
+@option("--test", help="A separate log to score the bundles on, instead of folds.")
+@option(
+    "--baselines", default="raw,k-query:20,users-30", help="raw and mechanisms to compare with."
+)
+@option("--mechanisms", help="Also releases made for this alone: korolova,rounds.")
+@option("--tasks", help="Which tasks, with commas. Default all.")
+@option("--folds", type=INTEGER, default=5, help=FOLDS)
+@memory_option
+@json_option
+@takes(**GROUPS, mechanisms=True)
 def evaluate(
-    source: Source,
-    bundle: Annotated[
-        list[Path] | None,
-        typer.Option("--bundle", help="A bundle made from this log; once for each."),
-    ] = None,
-    out: Annotated[
-        Path, typer.Option("--out", help="The report; numbers and charts are put beside it.")
-    ] = Path("report.html"),
-    test: Annotated[
-        str | None,
-        typer.Option("--test", help="A separate log to score the bundles on, instead of folds."),
-    ] = None,
-    baselines: Annotated[
-        str, typer.Option("--baselines", help="raw and mechanisms to compare with.")
-    ] = "raw,k-query:20,users-30",
-    mechanisms: Annotated[
-        str | None,
-        typer.Option("--mechanisms", help="Also releases made for this alone: korolova,rounds."),
-    ] = None,
-    tasks: Annotated[
-        str | None, typer.Option("--tasks", help="Which tasks, with commas. Default all.")
-    ] = None,
-    folds: Folds = 5,
-    memory: Memory = None,
-    as_json: Json = False,
+    source: str,
+    bundle: tuple[Path, ...],
+    out: Path,
+    test: str | None,
+    baselines: str,
+    mechanisms: str | None,
+    tasks: str | None,
+    folds: int,
+    memory: str | None,
+    as_json: bool,
     **groups: Any,
 ) -> None:
     """Score bundles on every task of the papers, against the log they come from. Internal."""
@@ -146,7 +156,7 @@ def evaluate(
     with progress() as say:
         done = run(
             source,
-            bundles=bundle or (),
+            bundles=bundle,
             test=test,
             baselines=read_systems(baselines),
             mechanisms=read_systems(mechanisms or ""),
@@ -160,37 +170,45 @@ def evaluate(
     _tell(done, out, as_json)
 
 
-@app.command(cls=MechanismCommand)
-@takes(**GROUPS)
+@command(
+    examples=["murmurlog sweep log.parquet --mechanisms rounds --vary epsilon=1,4 --out sweep"]
+)
+@source_argument
+@option(
+    "--mechanisms",
+    required=True,
+    help="Which ones: threshold,rounds or 'threshold(d=1, b=5, K=20)'.",
+)
+@option(
+    "--vary",
+    required=True,
+    help="epsilon=0.5,1,2; or another flag or letter of the mechanisms; two as 'K=10,20;b=5,10'.",
+)
+@option("--out", type=FILE, default="sweep", help="A folder; must not exist.")
+@option(
+    "--baselines",
+    default="k-query:20,users-30",
+    help="Mechanisms to compare with, at one value.",
+)
+@option(
+    "--x", default="value", help="What the charts are over: value, or evaluated (how many were)."
+)
+@option("--tasks", default="statistics", help="Which tasks, with commas, or all.")
+@option("--folds", type=INTEGER, default=1, help=FOLDS)
+@memory_option
+@json_option
+@takes(**GROUPS, mechanisms=True)
 def sweep(
-    source: Source,
-    mechanisms: Annotated[
-        str,
-        typer.Option(
-            "--mechanisms", help="Which ones: threshold,rounds or 'threshold(d=1, b=5, K=20)'."
-        ),
-    ],
-    vary: Annotated[
-        str,
-        typer.Option(
-            "--vary",
-            help="epsilon=0.5,1,2; or another flag or letter of the mechanisms; two as 'K=10,20;b=5,10'.",
-        ),
-    ],
-    out: Annotated[Path, typer.Option("--out", help="A folder; must not exist.")] = Path("sweep"),
-    baselines: Annotated[
-        str, typer.Option("--baselines", help="Mechanisms to compare with, at one value.")
-    ] = "k-query:20,users-30",
-    x: Annotated[
-        str,
-        typer.Option("--x", help="What the charts are over: value, or evaluated (how many were)."),
-    ] = "value",
-    tasks: Annotated[
-        str, typer.Option("--tasks", help="Which tasks, with commas, or all.")
-    ] = "statistics",
-    folds: Folds = 1,
-    memory: Memory = None,
-    as_json: Json = False,
+    source: str,
+    mechanisms: str,
+    vary: str,
+    out: Path,
+    baselines: str,
+    x: str,
+    tasks: str,
+    folds: int,
+    memory: str | None,
+    as_json: bool,
     **groups: Any,
 ) -> None:
     """Vary one or two parameters of mechanisms and see what use is left. Internal."""
