@@ -2,7 +2,7 @@
 
 A group of options is a dataclass whose fields declare options (`murmurlog.bundle.options`). Flags,
 MURMURLOG_* variables and settings in murmurlog.toml all become one value of that group. Options of
-mechanisms come from a table that docs/generate.py writes, so that help and completion need not load
+mechanisms come from a table that docs/options.py writes, so that help and completion need not load
 the mechanisms.
 """
 
