@@ -683,7 +683,12 @@ def test_the_examples_of_the_export_page_run(bundle, offline, tmp_path, monkeypa
 
 # --- lists, and logs of invented users ------------------------------------------------------------
 
-OTHERS = [("lists", "session"), ("lists", "itemset"), ("sets", "itemset"), ("invented", "log")]
+OTHERS = [
+    ("bundle_of_lists", "session"),
+    ("bundle_of_lists", "itemset"),
+    ("bundle_of_sets", "itemset"),
+    ("invented", "log"),
+]
 others = pytest.mark.parametrize(("name", "table"), OTHERS)
 
 

@@ -422,14 +422,12 @@ class DroppedKeys(Rounds):
 
 
 @pytest.mark.parametrize(
-    ("made", "tells"), [(Rounds, False), (KnownByCount, True), (DroppedKeys, True)]
+    ("kind", "tells"), [(Rounds, False), (KnownByCount, True), (DroppedKeys, True)]
 )
-def test_which_rows_there_are_does_not_tell_who_is_in_the_log(
-    engine, write_tsv, release_rows, tells
-):
+def test_which_rows_there_are_does_not_tell_who_is_in_the_log(engine, write_tsv, kind, tells):
     """One user more, who asks what four others ask, and what nobody else asks."""
     solved = Rounds.solve(epsilon=1.0, delta=1e-6, d=10)
-    mechanism = release_rows(
+    mechanism = kind(
         **{name: getattr(solved, name) for name in ("schedule", "C", "reach", "focus")}
     )
     four = rows("rare", users=4)

@@ -20,6 +20,7 @@ from starlette.testclient import TestClient
 
 from murmurlog.bundle import estimates
 from murmurlog.bundle.export import unescape_cell
+from murmurlog.bundle.keys import normalise
 from murmurlog.bundle.schema import keys_of
 from murmurlog.cli.serve import verified
 from murmurlog.errors import BundleError, Refused, UsageError
@@ -125,7 +126,7 @@ def test_no_template_switches_escaping_off():
 
 @pytest.mark.parametrize("text", sample_bundles.HOSTILE, ids=lambda text: ascii(text[:16]))
 def test_hostile_queries_are_shown_as_text(client, book, text):
-    query = sample_bundles._normal(text)
+    query = normalise(text)
     answer = client.get("/", params={"q": text})
     page = ParsedPage(answer.text)
     assert answer.status_code == 200
