@@ -110,7 +110,8 @@ def _rows(options: Iterable[click.Parameter], context: click.Context) -> dict[st
             "yes" if option.envvar else "",
         )
         row = "".join(f"| {cell} ".replace("  ", " ") for cell in cells)
-        rows[f"`{option.opts[0]}`"] = row.replace("<", "&lt;") + "|\n"
+        names = (f"`{name}`" for name in (*option.opts, *option.secondary_opts))
+        rows[", ".join(names)] = row.replace("<", "&lt;") + "|\n"
     return rows
 
 
