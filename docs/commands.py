@@ -46,7 +46,6 @@ NOT_RUN = {
 # Sentences that name a command in part, or one that another page shows in full.
 MENTIONED = re.compile(r"murmurlog ((init|release) log\.csv|generate (?!.*--out).*)$")
 PAGES_NOT_RUN = {
-    "docs/reference/messages.md": "a test makes its files: tests/cli/test_mistakes.py",
     "docs/explanation/results.md": "takes hours at the sizes it names",
 }
 # Exit codes that a page explains, at the size of our log.

@@ -1,6 +1,6 @@
 """Mistakes of a new owner, each with its message and exit code; nothing is booked or written.
 
-The table is the page docs/reference/messages.md: every row is typed as it stands there.
+The table is tests/cli/mistakes.md: every row is typed as it stands there.
 """
 
 import gzip
@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 from command import run
 
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "messages.md"
+PAGE = Path(__file__).parent / "mistakes.md"
 ROW = re.compile(r"\| (.+?) \| `(.+?)` \| (\d) \| `(.+)` \|")
 MISTAKES = [match.groups() for line in PAGE.read_text().splitlines() if (match := ROW.match(line))]
 NAMES = ("user", "time", "query", "url")

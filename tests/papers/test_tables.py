@@ -152,22 +152,8 @@ def test_our_diversity_beside_spe_the_exact_one_and_the_bound(hong):
         assert exact[0] is None or ours[0] <= exact[0] <= exact[1]
     assert [kept[f"{solver} delta=0.2"][0] for solver in ("SPE", "ours", "exact")] == [7, 25, 25]
     text = (Path(__file__).parents[2] / "docs" / "explanation" / "reproduce.md").read_text()
-    for delta in ("0.1", "0.2", "0.5"):
-        spe, ours, exact = (kept[f"{solver} delta={delta}"] for solver in ("SPE", "ours", "exact"))
-        shown = "not proved" if exact[0] is None else str(exact[0])
-        assert f"| {delta} | {spe[0]} | {ours[0]} | {shown} | {ours[1]} |" in text
-
-
-def test_the_docs_show_our_frequent_outputs(hong):
-    text = (Path(__file__).parents[2] / "docs" / "explanation" / "reproduce.md").read_text()
-    for found, far in zip(hong[1].cells, hong[2].cells, strict=True):
-        size = found.name.split("=")[-1]
-        if size in ("3000", "6000", "8000"):
-            ours, least = far.true
-            s = found.name.split()[0].removeprefix("s=")
-            printed_ = f"{found.printed}, {far.printed}"
-            line = f"| {s} | {size} | {printed_} | {found.recomputed} | {found.true:.2f} | "
-            assert f"{line}{ours:.3f} | {abs(least):.3f} |" in text
+    spe, ours = (kept[f"{solver} delta=0.5"][0] for solver in ("SPE", "ours"))
+    assert f"({ours} and {spe} of 1,259 at e^epsilon = 2, delta = 0.5)" in " ".join(text.split())
 
 
 def test_the_docs_say_how_many_match(hong):

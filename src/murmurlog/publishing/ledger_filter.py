@@ -15,7 +15,7 @@ from murmurlog.privacy.budget_filter import KEYS_SHARE, contains, fits
 from murmurlog.publishing.ledger_records import FILTER, Account, CapChange
 
 CAP_EPSILON, CAP_DELTA = 3.0, 1e-5  # of a new source for which the owner sets no other
-PURE_SHARE = 1 / 3  # of a first cap's epsilon (docs/explanation/decisions/privacy.md)
+PURE_SHARE = 1 / 3  # of a first cap's epsilon (docs/explanation/decisions.md)
 LAST_WITH_SUMS = "0.2.0"  # the last version that adds up epsilons, and converts such sources
 
 NAMES = {

@@ -1,6 +1,6 @@
 """Populations that generated logs are drawn from, and how their rows are drawn as numbers.
 
-A population is fitted to a known log (docs/explanation/populations.md). Users, queries, sites and
+A population is fitted to a known log (docs/explanation/generate.md). Users, queries, sites and
 ranks are drawn as numbers; `texts` gives their texts, `missions` the queries of a user in order,
 `clicks` the clicked ranks. Draws no privacy noise.
 """
