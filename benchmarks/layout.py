@@ -199,25 +199,24 @@ def count_source(checkout: Path) -> dict[str, object]:
 
 
 def count_flags(checkout: Path) -> dict[str, object]:
-    """Commands and flags, as the command line itself lists them."""
-    script = """
-import json
-from murmurlog.cli.main import app
-def walk(command, name):
-    if hasattr(command, "commands"):
-        for part, child in command.commands.items():
-            yield from walk(child, (*name, part))
-    else:
-        yield name, {o for p in command.params for o in p.opts if o.startswith("--")}
-found = {" ".join(name): sorted(flags) for name, flags in walk(app, ())}
-print(json.dumps(found))
-"""
-    done = run(checkout, ["-c", script], Path.cwd())
-    commands = json.loads(done.splitlines()[-1])
+    """Commands and flags, those of mechanisms included, as --help lists them in any version."""
+    commands: dict[tuple[str, ...], set[str]] = {}
+    groups: list[tuple[str, ...]] = [()]
+    for name in groups:
+        script = "from murmurlog.cli.main import main; main()"
+        text = run(checkout, ["-c", script, *name, "--help"], Path.cwd())
+        members = text.partition("\nCommands:\n")[2]
+        if members:
+            groups += [(*name, part) for part in re.findall(r"^  ([a-z]\S*)", members, re.M)]
+        else:
+            options = text.partition("\nExamples:\n")[0]
+            commands[name] = set(re.findall(r"(?<!\S)--[a-z][a-z-]*", options))
     return {
         "commands": len(commands),
-        "flags": len({flag for flags in commands.values() for flag in flags}),
-        "flags of release": len(commands["release"]),
+        "flags, `--help` and those of mechanisms included": len(
+            {flag for flags in commands.values() for flag in flags}
+        ),
+        "flags of release": len(commands["release",]),
     }
 
 
