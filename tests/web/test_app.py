@@ -586,12 +586,7 @@ def _alone(book):
 
 
 def test_internal_reports_are_refused(folders, tmp_path):
-    from murmurlog.charts import html as paper
-    from murmurlog.evaluation import report
-
-    internal = paper.printed(
-        title="x", kicker="", lead="", parts=[], marks={report.MARK: report.INTERNAL}
-    )
+    internal = report.page(at_one_setting())
     alone = tmp_path / "evaluation"
     alone.mkdir()
     (alone / "report.html").write_text(internal)
