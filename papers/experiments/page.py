@@ -1,9 +1,10 @@
 """The outcomes as lines of text, and as one HTML page with the figures."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import murmurlog
-from murmurlog.charts import charts, html
+from murmurlog.charts import charts, pages
 from papers.experiments.experiment import (
     FACTOR,
     Chart,
@@ -16,7 +17,6 @@ RULE = (
     f"The log is generated, so effects (directions, orders) decide; printed numbers are compared within a factor "
     f"of {FACTOR:g}, and numbers that grow with the log only where it has about as many users as the paper's."
 )
-FIRST, SHORT = 6, 12  # figures and numbers that are shown at once
 EFFECTS = ("effect that the paper states", "verdict", "measured")
 NUMBERS = ("number", "printed", "measured", "verdict", "why")
 
@@ -87,41 +87,25 @@ def draw(chart: Chart) -> str | None:
 
 def page(title: str, outcomes: Sequence[Outcome]) -> str:
     """The HTML page of a paper's experiments."""
-    parts = [
-        html.section(
-            "Which effects were found",
-            html.grid(SUMMARY, summary_rows(outcomes), numbers=[3], wide=[2]),
-            note=RULE,
-        )
-    ]
-    parts += [_section(outcome) for outcome in outcomes]
-    return html.printed(
-        title=f"The experiments of {title}",
-        kicker=f"murmurlog {murmurlog.__version__}, papers",
-        lead=f"Run on {log_text(outcomes[0])}.",
-        parts=parts,
-        foot="Everything here is about a generated log: nobody's searches.",
-    )
+    values = {
+        "title": title,
+        "version": murmurlog.__version__,
+        "log": log_text(outcomes[0]),
+        "rule": RULE,
+        "summary_head": SUMMARY,
+        "summary": summary_rows(outcomes),
+        "effects_head": EFFECTS,
+        "numbers_head": NUMBERS,
+        "experiments": [_section(outcome) for outcome in outcomes],
+    }
+    return pages.render("papers.experiments", "experiments.html", values)
 
 
-def _section(outcome: Outcome) -> str:
-    experiment = outcome.experiment
-    parts = [html.paragraph(f"{outcome.verdict}: {outcome.summary}.")]
-    if experiment.setting:
-        parts.append(html.paragraph(experiment.setting))
-    if outcome.measured is not None:
-        drawn = [svg for svg in map(draw, outcome.measured.charts) if svg is not None]
-        if drawn:
-            parts.append(html.figures(drawn[:FIRST]))
-        if more := drawn[FIRST:]:
-            parts.append(html.folded(f"{len(more)} more figures", html.figures(more)))
-        if effects := effect_rows(outcome):
-            parts.append(html.grid(EFFECTS, effects, wide=[0, 2], most=600))
-        if rows := number_rows(outcome):
-            table = html.grid(NUMBERS, rows, numbers=[1, 2])
-            short = len(rows) <= SHORT
-            parts.append(html.folded(f"{len(rows)} numbers", table, shown=short))
-        parts += [html.paragraph(note) for note in outcome.measured.notes]
-    if outcome.why:
-        parts.append(html.paragraph(f"Why it differs, most likely: {outcome.why}"))
-    return html.section(f"{experiment.name}: {experiment.about}", *parts)
+def _section(outcome: Outcome) -> dict[str, Any]:
+    figures = outcome.measured.charts if outcome.measured else ()
+    return {
+        "outcome": outcome,
+        "charts": [svg for svg in map(draw, figures) if svg is not None],
+        "effects": effect_rows(outcome),
+        "numbers": number_rows(outcome),
+    }

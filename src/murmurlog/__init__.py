@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.3.0a1"
+__version__ = "0.3.0a2"
 
 if TYPE_CHECKING:
     from murmurlog.auditing.attack import audit

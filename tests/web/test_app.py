@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 import sample_bundles
 from command import run
+from evaluations import make_evaluation
 from starlette.testclient import TestClient
 
 from murmurlog.bundle import estimates
@@ -24,6 +25,7 @@ from murmurlog.bundle.keys import normalise
 from murmurlog.bundle.schema import keys_of
 from murmurlog.cli.serve import verified
 from murmurlog.errors import BundleError, Refused, UsageError
+from murmurlog.evaluation import report
 from murmurlog.web import app as application
 from murmurlog.web import guard as limits
 from murmurlog.web.bundles import Shelf
@@ -589,12 +591,7 @@ def _shelf_of(book):
 
 
 def test_internal_reports_are_refused(folders, tmp_path):
-    from murmurlog.charts import html as paper
-    from murmurlog.evaluation import report
-
-    internal = paper.printed(
-        title="x", kicker="", lead="", parts=[], marks={report.MARK: report.INTERNAL}
-    )
+    internal = report.page(make_evaluation())
     alone = tmp_path / "evaluation"
     alone.mkdir()
     (alone / "report.html").write_text(internal)

@@ -25,7 +25,7 @@ from murmurlog.bundle.schema import (
     keys_of,
 )
 from murmurlog.bundle.table_rules import stated_schema
-from murmurlog.charts.html import odds, several, up
+from murmurlog.privacy.rounding import loss_of_several, odds, round_up_text
 
 VARIANTS = {"dp": "Approximate DP", "pdp": "Probabilistic DP", "none": "None"}
 # (Croissant, Frictionless) type of a column by its Arrow type
@@ -106,17 +106,20 @@ def statement(certificate: Certificate) -> str:
     if g.notion == "none":
         return NO_GUARANTEE
     change = "added or removed" if g.neighbours == "add-remove" else "replaced by another"
-    epsilon, what = up(g.epsilon, 6), " (an id of the log, not a person)" * (g.unit == "user")
+    epsilon, what = (
+        round_up_text(g.epsilon, 6),
+        " (an id of the log, not a person)" * (g.unit == "user"),
+    )
     about = "whether it is in the log" if g.neighbours == "add-remove" else "which of two it is"
     text = (
         f"Protected unit: one {g.unit}{what}, {change}. This bundle moves anyone's odds on {about} by a "
         f"factor of at most {odds(g)} (epsilon {epsilon}), but for a chance of at most "
-        f"{up(g.plain_delta)} (delta)."
+        f"{round_up_text(g.plain_delta)} (delta)."
     )
     if g.notion == "pdp":
         text += (
             f" The tables as they are, though nothing made from them, also have probabilistic "
-            f"differential privacy at epsilon {epsilon}, delta {up(g.delta)}."
+            f"differential privacy at epsilon {epsilon}, delta {round_up_text(g.delta)}."
         )
     return text if certificate.private else f"{NOT_PRIVATE} {text}"
 
@@ -306,7 +309,11 @@ def readme(certificate: Certificate, sha256: Mapping[str, str]) -> str:
     for table, claim in certificate.tables.items():
         its = claim.guarantee
         proved = its.notion != "none"
-        epsilon, delta = (up(its.epsilon, 6), up(its.delta)) if proved else ("none", "none")
+        epsilon, delta = (
+            (round_up_text(its.epsilon, 6), round_up_text(its.delta))
+            if proved
+            else ("none", "none")
+        )
         lines.append(f"| {table} | {claim.rows} | `{claim.mechanism}` | {epsilon} | {delta} |")
     lines += [
         "",
@@ -380,7 +387,7 @@ def limits(certificate: Certificate) -> list[str]:
     if certificate.after:
         limits.append(known_keys(certificate))
     if g.unit != "user":
-        limits.append(several(g.unit))
+        limits.append(loss_of_several(g.unit))
     if certificate.unprotected:
         limits.append("The guarantee is conditional on: " + "; ".join(certificate.unprotected))
     return limits

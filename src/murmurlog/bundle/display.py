@@ -4,32 +4,41 @@ Notebooks show HTML without our style, so it reads well without one. All texts a
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 import pyarrow as pa
 
 from murmurlog.bundle.certificate import Certificate
-from murmurlog.bundle.label import label
-from murmurlog.bundle.report import warnings
-from murmurlog.charts import html
+from murmurlog.bundle.label import label_rows
+from murmurlog.bundle.report import warning
+from murmurlog.charts import pages
 
 ROWS = 5
 
 
 def as_html(certificate: Certificate, tables: Mapping[str, pa.Table]) -> str:
-    """The title and the guarantee, warnings, the first rows of each table, and the privacy label."""
-    parts = [html.paragraph(f"{certificate.title}: {certificate.guarantee}")]
-    parts += warnings(certificate)
-    for name, table in tables.items():
-        parts.append(html.heading(f"{name}: {table.num_rows:,} rows"))
-        parts.append(_first_rows(table))
-    parts.append(html.folded("Privacy label", label(certificate), shown=True))
-    return "\n".join(parts)
+    """The title and the guarantee, a warning, the first rows of each table, and the privacy label."""
+    report = {
+        "certificate": certificate,
+        "warning": warning(certificate),
+        "label": label_rows(certificate),
+    }
+    values = {
+        "certificate": certificate,
+        "report": report,
+        "tables": [_first_rows(name, table) for name, table in tables.items()],
+    }
+    return pages.render("murmurlog.bundle", "notebook.html", values)
 
 
-def _first_rows(table: pa.Table) -> str:
-    numbers = [place for place, kind in enumerate(table.schema.types) if not _is_text(kind)]
-    rows = [[_text(value) for value in row.values()] for row in table.slice(0, ROWS).to_pylist()]
-    return html.grid(table.column_names, rows, numbers=numbers)
+def _first_rows(name: str, table: pa.Table) -> dict[str, Any]:
+    return {
+        "name": name,
+        "all": table.num_rows,
+        "head": table.column_names,
+        "rows": [[_text(v) for v in row.values()] for row in table.slice(0, ROWS).to_pylist()],
+        "numbers": [n for n, kind in enumerate(table.schema.types) if not _is_text(kind)],
+    }
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -9,8 +9,7 @@ from typing import Any
 
 from murmurlog.bundle.certificate import Certificate, TableClaim
 from murmurlog.bundle.schema import IN_LOG
-from murmurlog.charts import html
-from murmurlog.privacy import Guarantee
+from murmurlog.privacy.rounding import round_up_text
 
 PLAIN = {
     "A0": "One id of the log is protected, not a person: whoever has several ids has less protection. "
@@ -32,89 +31,27 @@ PLAIN = {
 FREE = "none on the number of users"
 
 
-def label(certificate: Certificate) -> str:
-    """The privacy label: the protected unit first, then the guarantee and how it was achieved."""
-    g, users = certificate.guarantee, certificate.declared_users
-    change = (
-        "added to the log or taken out" if g.neighbours == "add-remove" else "replaced by another"
-    )
-    unit = f"one {g.unit}"
-    words = (
-        f"An id of the log, not a person: all of its rows, {change}."
-        if g.unit == "user"
-        else f"All of its rows, {change}. {html.several(g.unit)}"
-    )
-    if g.notion == "none":
-        text = "No guarantee. One person's presence can change this data for sure."
-        rows = [("Protected unit", "nobody", text)]
-    else:
-        rows = [
-            ("Protected unit", unit, words),
-            (
-                "Odds",
-                f"× {html.odds(g)} at most (epsilon {html.up(g.epsilon, 6)})",
-                _odds(g),
-            ),
-            (
-                "Chance of more",
-                html.chance(g.plain_delta),
-                f"delta = {html.up(g.plain_delta)}"
-                + (
-                    ""
-                    if users is None
-                    else f"; times {users:,} declared users: {html.up(g.plain_delta * users)}"
-                )
-                + ". Nothing can be told from this bundle that could not be told from one which keeps "
-                "to the factor but for this chance.",
-            ),
-        ]
-        if g.notion == "pdp":
-            rows.append(
-                (
-                    "Also",
-                    "",
-                    f"Probabilistic differential privacy at epsilon {html.up(g.epsilon, 6)}, delta "
-                    f"{html.up(g.delta)}, for the tables as they are, though for nothing made from them.",
-                )
-            )
-    claims = certificate.tables.items()
-    bounds = merge_sentences({name: bound_of(claim, g.unit) for name, claim in claims})
-    thresholds = merge_sentences({name: needs(claim, g.unit)[0] for name, claim in claims})
-    rows.append(("Bounds", "", " ".join(bounds)))
-    rows.append(("Thresholds", "", " ".join(thresholds)))
-    rows.append(("Noise", "", _noise(certificate)))
+def label_rows(certificate: Certificate) -> list[tuple[str, str]]:
+    """The rows of the privacy label below the guarantee: how it was achieved."""
+    unit, claims = certificate.guarantee.unit, certificate.tables.items()
+    bounds = merge_sentences({name: bound_of(claim, unit) for name, claim in claims})
+    thresholds = merge_sentences({name: needs(claim, unit)[0] for name, claim in claims})
+    rows = [
+        ("Bounds", " ".join(bounds)),
+        ("Thresholds", " ".join(thresholds)),
+        ("Noise", _noise(certificate)),
+    ]
     if certificate.unprotected:
-        rows.append(
-            (
-                "Conditional on",
-                "",
-                "Chosen by looking at the log: " + "; ".join(certificate.unprotected),
-            )
-        )
+        conditions = "; ".join(certificate.unprotected)
+        rows.append(("Conditional on", f"Chosen by looking at the log: {conditions}"))
     if certificate.booked:
-        rows.append(("Booked", "", _booked(certificate.booked)))
+        rows.append(("Booked", _booked(certificate.booked)))
     if selected := certificate.period("select_from"):
-        rows.append(("Periods", "", periods(certificate, selected)))
+        rows.append(("Periods", periods(certificate, selected)))
     if certificate.after:
-        rows.append(("Keys from before", "", known_keys(certificate)))
-    rows.append(("Published", "", _published(certificate)))
-    demonstration = "Privacy label of a demonstration: NOT in force"
-    return html.label("Privacy label" if certificate.private else demonstration, rows)
-
-
-def _odds(g: Guarantee) -> str:
-    """The meaning of the factor, also for a guess: the hypothesis-testing view of (epsilon, delta)."""
-    what, sides = (
-        (f"whether one {g.unit} is in the log", "with it as without it")
-        if g.neighbours == "add-remove"
-        else (f"which of two a {g.unit} is", "with the one as with the other")
-    )
-    return (
-        f"This bundle moves anyone's odds on {what} by no more than this factor, e to the epsilon, "
-        f"but for the chance below: whatever it shows is at most so many times as likely {sides}, or "
-        f"the other way round. A guess that was even before is right at most {html.guess(g)} of the "
-        "time."
-    )
+        rows.append(("Keys from before", known_keys(certificate)))
+    rows.append(("Published", _published(certificate)))
+    return rows
 
 
 def merge_sentences(texts: Mapping[str, str]) -> list[str]:
@@ -171,7 +108,7 @@ def _booked(booked: Mapping[str, Any]) -> str:
     if "rule" not in booked:
         return f"{text}, with epsilon {stated['epsilon']} and delta {stated['delta']}; they add up with this one."
     parts = [
-        f"{html.up(100 * booked['part'][name] / booked['rectangle'][name])} % of what it allows of {what}"
+        f"{round_up_text(100 * booked['part'][name] / booked['rectangle'][name])} % of what it allows of {what}"
         for name, what in (("mu2", "noise"), ("keys", "the chance that keys show"))
         if booked["rectangle"][name]
     ]
@@ -187,7 +124,7 @@ def booked_numbers(booked: Mapping[str, Any]) -> dict[str, str]:
         pair = booked["cap"]
     else:
         pair = {name: booked[f"{name}_before"] for name in ("epsilon", "delta")}
-    return {"epsilon": html.up(pair["epsilon"], 6), "delta": html.up(pair["delta"])}
+    return {"epsilon": round_up_text(pair["epsilon"], 6), "delta": round_up_text(pair["delta"])}
 
 
 def periods(certificate: Certificate, selected: str) -> str:

@@ -22,19 +22,17 @@ from murmurlog.bundle.label import (
     PLAIN,
     bound_of,
     counts_rows,
-    label,
+    label_rows,
     merge_sentences,
     needs,
 )
 from murmurlog.bundle.schema import AT_LEAST, COUNTED, IN_LOG, count_of, keys_of
-from murmurlog.charts import charts, html
+from murmurlog.charts import charts, pages
 from murmurlog.privacy import Guarantee
+from murmurlog.privacy.rounding import round_up_text
 
 TOP = 20  # rows shown of each table
 MARKS = 60  # points in each chart, at distinguishable ranks
-LEAD = "What many had in common in a search log. The label says who is protected, and how well."
-HEADING = "Few items are held by many"
-COMPARISON = "Parts of a search log, made for comparison."
 # The name of a table's rows, singular and plural.
 ITEMS = {
     "keyword": ("word", "words"),
@@ -54,37 +52,38 @@ def make_report(
     sha256: Mapping[str, str] | None = None,
 ) -> str:
     """The page. `tables` are the published ones, in their order on disk; with checksums, facts too."""
+    facts = stated_facts(certificate, sha256) if sha256 else {}
+    values = {
+        "certificate": certificate,
+        "report": report_values(certificate, tables),
+        "stated_facts": {n: json.dumps(value, ensure_ascii=False) for n, value in facts.items()},
+    }
+    return pages.render("murmurlog.bundle", "report.html", values)
+
+
+def report_values(certificate: Certificate, tables: Mapping[str, pa.Table]) -> dict[str, Any]:
+    """What the macros of parts.html and the page show of a release."""
     views = [view_of(certificate, name, tables[name]) for name in certificate.tables]
-    drawn, one = pictures(certificate, views), len(certificate.tables) == 1
-    beside = [html.facts(facts(certificate, views)), waterfall(certificate)]
-    if one and drawn:
-        beside.append(html.captioned(drawn[0], caption(views)))
-    parts = [*warnings(certificate), html.columns(label(certificate), "".join(beside))]
-    if drawn and not one:
-        parts.append(html.section(HEADING, html.figures(drawn), note=caption(views)))
-    parts += [_rows(certificate, views), bounds(certificate), assumptions(certificate)]
-    nothing = certificate.guarantee.notion == "none"
-    return html.printed(
-        title=certificate.title,
-        kicker=kicker(certificate),
-        lead=certificate.about.get("description", COMPARISON if nothing else LEAD),
-        parts=parts,
-        foot=f"Release {certificate.release_id}, {certificate.published}, murmurlog "
-        f"{certificate.murmurlog}. This page was made from privacy.json and the tables in data/, and "
-        "from nothing else. Check both: murmurlog verify .",
-        marks={"murmurlog-report": "released"}
-        | {
-            f"murmurlog-{name}": json.dumps(stated, ensure_ascii=False)
-            for name, stated in (sha256 and stated_facts(certificate, sha256) or {}).items()
-        },
-    )
-
-
-def kicker(certificate: Certificate) -> str:
-    """The line above the title: the kind of release."""
-    if certificate.guarantee.notion == "none":
-        return "A search log without a privacy guarantee"
-    return "A private release of a search log" if certificate.private else "A demonstration"
+    uncertain = [view for view in views if view.intervals]
+    return {
+        "certificate": certificate,
+        "warning": warning(certificate),
+        "label": label_rows(certificate),
+        "sizes": [_size(certificate, view) for view in views],
+        "waterfall": _waterfall(certificate),
+        "in_one_account": _in_one_account(certificate),
+        "charts": _rank_charts(certificate, views),
+        "has_intervals": bool(uncertain),
+        "has_lower_ends_only": all(view.meaning == AT_LEAST for view in uncertain),
+        "covers_noise_only": any(view.meaning is None for view in uncertain),
+        "counts_note": counts_note(certificate),
+        "first_rows": [_first_rows(certificate, view) for view in views if view.top],
+        **_bounds(certificate),
+        "limits": limits(certificate),
+        "assumptions": [
+            (name, PLAIN[name], text) for name, text in certificate.as_json()["assumptions"].items()
+        ],
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,28 +148,28 @@ def _shown(value: Any) -> str:
 # --- the parts ------------------------------------------------------------------------------------
 
 
-def warnings(certificate: Certificate) -> list[str]:
-    """Warnings at the top of the page, if any."""
+def warning(certificate: Certificate) -> str:
+    """The warning at the top of the page, or nothing."""
     if certificate.guarantee.notion == "none":
-        return [html.banner(NO_GUARANTEE)]
-    return [] if certificate.private else [html.banner(NOT_PRIVATE)]
+        return NO_GUARANTEE
+    return "" if certificate.private else NOT_PRIVATE
 
 
-def pictures(certificate: Certificate, views: Sequence[View]) -> list[str]:
+def _rank_charts(certificate: Certificate, views: Sequence[View]) -> list[str]:
     """Counts over rank, a chart for each table, all on the same axes."""
     drawn = [v for v in views if v.counts is not None and len(v.counts) and v.name != "left_out"]
     if not drawn:
         return []
     last = max(len(v.counts) for v in drawn if v.counts is not None)
     most = max(float(v.counts[0]) for v in drawn if v.counts is not None)
-    found = []
+    pictures = []
     for ink, view in enumerate(drawn):
         claim = certificate.tables[view.name]
         needed = claim.passes.get("0.5") if view.intervals else None
         word = "threshold" if claim.guarantee.notion == "none" else "even odds to be published"
         what = "pairs of query and url" if view.name == "log" else ITEMS[view.name][1]
         assert view.counts is not None
-        found.append(
+        pictures.append(
             charts.ranks(
                 _marks(view),
                 title=f"{view.name}: {len(view.counts):,} {what}",
@@ -180,23 +179,7 @@ def pictures(certificate: Certificate, views: Sequence[View]) -> list[str]:
                 rule=(needed, word) if needed else None,
             )
         )
-    return found
-
-
-def caption(views: Sequence[View]) -> str:
-    """The caption of the charts."""
-    if all(view.intervals is None for view in views):
-        return (
-            "Each point is a row, its height the count; of the many on the right a few are drawn."
-        )
-    certain = "with its 95 % interval"
-    if all(view.meaning == AT_LEAST for view in views if view.intervals):
-        certain = "with the least number in the log, 95 % sure"
-    return (
-        f"Each point is a published row, its height the published count, {certain}; of the many rows on "
-        "the right a few are drawn. Grey ones are unreliable: their standard error is more than a quarter "
-        "of the count. What is rarer is missing by design."
-    )
+    return pictures
 
 
 def _marks(view: View) -> list[charts.Mark]:
@@ -223,52 +206,34 @@ def _marks(view: View) -> list[charts.Mark]:
     return marks
 
 
-def _rows(certificate: Certificate, views: Sequence[View]) -> str:
-    """The first rows of each table with their uncertainty."""
-    parts = []
-    for view in views:
-        rows = certificate.tables[view.name].rows
-        if not rows:
-            continue
-        head, numbers = list(view.keys), list[int]()
-        if view.counts is not None:
-            head += _heads(view) if view.intervals else [view.counted]
-            numbers = [len(view.keys), len(view.keys) + 1]
-        cells, dim = list[list[str]](), list[int]()
-        for place, row in enumerate(view.top):
-            line = [row[key] for key in view.keys]
-            count = next((c for c in COUNTED if c in row), None)
-            if count is not None:
-                line.append(f"{row[count]:,}")
-            if count is not None and view.intervals is not None:
-                unsure = "" if row["reliable"] else " *"
-                low, high = (float(ends[place]) for ends in view.intervals)
-                text = f"{low:,.0f} to {high:,.0f}"
-                if math.isinf(high):
-                    text = f"at least {low:,.0f}"
-                line.append(text + unsure)
-                dim += [place] if unsure else []
-            cells.append(line)
-        shown = (
-            f"{view.name}: the first {len(cells)} of {rows:,}" if rows > len(cells) else view.name
-        )
-        if view.name == "log":
-            shown = "log: what its invented users did most"
-        table = html.grid(head, cells, numbers=numbers, dim=dim)
-        parts.append((html.heading(shown) + table, len(view.keys) > 1))
-    note = ""
-    if any(view.intervals for view in views):
-        note = "Grey rows with an asterisk are unreliable."
-        if any(view.intervals and view.meaning is None for view in views):
-            note = (
-                "The 95 % interval covers the noise and the selection, not what bounding took away. "
-                + note
-            )
-        if certificate.guarantee.notion != "none":
-            note = f"{counts_note(certificate)} {note}"
-    if not parts:
-        return html.section("First rows of each table", note="Nothing passed the thresholds.")
-    return html.section("First rows of each table", html.tables(parts), note=note)
+def _first_rows(certificate: Certificate, view: View) -> dict[str, Any]:
+    """The first rows of a table with their uncertainty."""
+    head = list(view.keys)
+    if view.counts is not None:
+        head += _heads(view) if view.intervals else [view.counted]
+    rows, dim = list[list[str]](), list[int]()
+    for place, row in enumerate(view.top):
+        cells = [row[key] for key in view.keys]
+        count = next((c for c in COUNTED if c in row), None)
+        if count is not None:
+            cells.append(f"{row[count]:,}")
+        if count is not None and view.intervals is not None:
+            unsure = "" if row["reliable"] else " *"
+            low, high = (float(ends[place]) for ends in view.intervals)
+            text = f"{low:,.0f} to {high:,.0f}"
+            if math.isinf(high):
+                text = f"at least {low:,.0f}"
+            cells.append(text + unsure)
+            dim += [place] if unsure else []
+        rows.append(cells)
+    return {
+        "name": view.name,
+        "key_columns": len(view.keys),
+        "all": certificate.tables[view.name].rows,
+        "head": head,
+        "rows": rows,
+        "dim": dim,
+    }
 
 
 def _heads(view: View) -> list[str]:
@@ -279,40 +244,32 @@ def _heads(view: View) -> list[str]:
     return [counted, "95 % interval"]
 
 
-def facts(certificate: Certificate, views: Sequence[View]) -> list[tuple[str, str, str]]:
-    """The size of each table."""
-    found = []
-    for view in views:
-        rows = certificate.tables[view.name].rows
-        if view.reliable is not None and rows:
-            small = f"{int(view.reliable.sum()):,} of them with a reliable count"
-        else:
-            small = "" if rows else "nothing passed the threshold"
-        found.append((f"{rows:,}", ITEMS[view.name][rows != 1], small))
-    return found
+def _size(certificate: Certificate, view: View) -> tuple[int, str, str]:
+    """The number of rows of a table, the name of its rows, and a remark."""
+    rows = certificate.tables[view.name].rows
+    remark = "" if rows else "nothing passed the threshold"
+    if view.reliable is not None and rows:
+        remark = f"{int(view.reliable.sum()):,} of them with a reliable count"
+    return rows, ITEMS[view.name][rows != 1], remark
 
 
-def waterfall(certificate: Certificate) -> str:
-    """A chart of the cost of each table, their sum and the stated total."""
+def _in_one_account(certificate: Certificate) -> bool:
+    return certificate.composition != "sum of the tables"
+
+
+def _waterfall(certificate: Certificate) -> str:
+    """A chart of the cost of each table, their sum and the stated total; empty for one table."""
     g = certificate.guarantee
     if g.notion == "none" or len(certificate.tables) == 1:
         return ""
-    together = certificate.composition != "sum of the tables"
-    chart = charts.waterfall(
+    return charts.waterfall(
         [(name, claim.guarantee.epsilon) for name, claim in certificate.tables.items()],
         title=f"What each table costs: epsilon per {g.unit}",
-        total=("in one account" if together else "stated", g.epsilon),
+        total=("in one account" if _in_one_account(certificate) else "stated", g.epsilon),
     )
-    words = (
-        "All noise in one account is what the guarantee states; the sum is a coarser bound on the "
-        "same loss."
-        if together
-        else "The costs of the tables add up."
-    )
-    return html.captioned(chart, words)
 
 
-def bounds(certificate: Certificate) -> str:
+def _bounds(certificate: Certificate) -> dict[str, Any]:
     """The bounds, thresholds and mechanisms of all tables."""
     unit, claims = certificate.guarantee.unit, certificate.tables.items()
     texts = merge_sentences(
@@ -321,39 +278,19 @@ def bounds(certificate: Certificate) -> str:
             for name, claim in claims
         }
     )
-    kept = {
+    choice = {
         "first": "The bound keeps a unit's first items by time.",
         "random": "The bound keeps items of a unit that were drawn by lot.",
     }.get(certificate.bound, "")
-    notes = [kept] if any(claim.parameters.get("per_user") for _, claim in claims) else []
+    notes = [choice] if any(claim.parameters.get("per_user") for _, claim in claims) else []
     if all(needs(claim, unit)[0] != FREE and not counts_rows(claim) for _, claim in claims):
         notes.append(f"What few {unit}s have in common does not pass.")
-    cells = [[name, claim.mechanism, *_costs(claim.guarantee)] for name, claim in claims]
-    cells.append(["all", certificate.composition, *_costs(certificate.guarantee)])
-    table = html.grid(["table", "mechanism", "epsilon", "delta"], cells, numbers=(2, 3), wide=(1,))
-    return html.section(
-        "What bounds and thresholds keep",
-        html.listed(texts),
-        html.folded("The mechanisms, as verify reads them", table),
-        note=" ".join(notes),
-    )
+    rows = [[name, claim.mechanism, *_costs(claim.guarantee)] for name, claim in claims]
+    rows.append(["all", certificate.composition, *_costs(certificate.guarantee)])
+    return {"bounds": texts, "bound_note": " ".join(notes), "mechanisms": rows}
 
 
 def _costs(guarantee: Guarantee) -> tuple[str, str]:
     if guarantee.notion == "none":
         return "none", "none"
-    return html.up(guarantee.epsilon, 6), html.up(guarantee.plain_delta)
-
-
-def assumptions(certificate: Certificate) -> str:
-    """The limits and assumptions of the guarantee, in plain words and as in the certificate."""
-    stated = certificate.as_json()["assumptions"]
-    parts = [html.heading("Limits") + html.listed(limits(certificate))]
-    if stated:
-        exact = html.listed(f"{name}: {text}" for name, text in stated.items())
-        parts.append(
-            html.heading("What the guarantee assumes")
-            + html.listed(PLAIN[name] for name in stated)
-            + html.folded("The same in the words of the certificate", exact)
-        )
-    return html.section("What to keep in mind", html.columns(*parts))
+    return round_up_text(guarantee.epsilon, 6), round_up_text(guarantee.plain_delta)

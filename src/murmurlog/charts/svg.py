@@ -21,13 +21,10 @@ LIGHT = """--ink: #1c1c1a; --quiet: #595955; --paper: #fffefb; --grid: #dedcd3; 
 DARK = """--ink: #ecebe6; --quiet: #aeada6; --paper: #171716; --grid: #3b3a37; --faint: #7d7b75;
   --ink0: #5db3e8; --ink1: #f28a3c; --ink2: #3cc49a; --ink3: #e39ac2; --ink4: #e6b93d;
   --ink5: #86cdf2; --ink6: #b0a5f5; --ink7: #cf9f7e; --ink8: #a5a39b;"""
-FONTS = (
-    'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "Noto Sans CJK SC", '
-    '"Noto Sans Arabic", "Noto Sans Devanagari", "Noto Sans Symbols", sans-serif'
-)
-DRAWING = (
-    """
-svg text { font: 12px SANS; fill: var(--ink); }
+FONTS = """--sans: system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "Noto Sans CJK SC",
+  "Noto Sans Arabic", "Noto Sans Devanagari", "Noto Sans Symbols", sans-serif;"""
+DRAWING = """
+svg text { font: 12px var(--sans); fill: var(--ink); }
 svg .title { font-size: 14px; font-weight: 600; }
 svg .quiet { fill: var(--quiet); }
 svg .minor { font-size: 10.5px; }
@@ -40,14 +37,12 @@ svg .error { stroke: var(--ink); stroke-width: 1.2; opacity: 0.75; }
 svg .hollow { fill: var(--paper); }
 svg .pale { opacity: 0.32; }
 svg .faint { stroke: var(--faint); } svg .dim { fill: var(--faint); }
-""".replace("SANS", FONTS)
-    + "\n".join(
-        f"svg .line{n} {{ stroke: var(--ink{n}); }} svg .fill{n} {{ fill: var(--ink{n}); }}"
-        for n in range(INKS + 1)
-    )
+""" + "\n".join(
+    f"svg .line{n} {{ stroke: var(--ink{n}); }} svg .fill{n} {{ fill: var(--ink{n}); }}"
+    for n in range(INKS + 1)
 )
 COLOURS = (
-    f":root {{ color-scheme: light dark; {LIGHT} }}\n"
+    f":root {{ color-scheme: light dark; {FONTS} {LIGHT} }}\n"
     f"@media (prefers-color-scheme: dark) {{ :root {{ {DARK} }} }}\n"
 )
 

@@ -1,26 +1,24 @@
 """The report of an evaluation: one HTML file to look at, its charts as SVG, its numbers as CSV, JSON.
 
 It is made from the raw log and protects nobody. It says so on top and in a mark that machines read
-(`INTERNAL`), and it is never written into a bundle.
+(a meta element), and it is never written into a bundle.
 """
 
 import csv as tables
 import io
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import groupby
 from os.path import realpath
 from pathlib import Path
 from typing import Any
 
 from murmurlog.bundle.files import CERTIFICATE
-from murmurlog.charts import html as paper
+from murmurlog.charts import pages
 from murmurlog.charts.svg import alone, number
 from murmurlog.errors import UsageError
 from murmurlog.evaluation.figures import (
-    ALL,
-    COVERED,
     STATISTICS,
     Picture,
     SystemStyles,
@@ -35,15 +33,9 @@ from murmurlog.evaluation.figures import (
 )
 from murmurlog.evaluation.result import Evaluation
 from murmurlog.evaluation.scores import Comparison, Result
+from murmurlog.privacy.rounding import odds, round_up_text
 
-MARK, INTERNAL = "murmurlog-report", "internal"
-WARNING = (
-    "INTERNAL. This report was made from the raw log. It is not differentially private and protects "
-    "nobody. Do not publish it."
-)
-SHOWN = 6  # charts of a task that are seen at once
 COLUMNS = ("system", "task", "measure", "value", "low", "high", "n", "vary", "at")
-NO_GUARANTEE = "† has no privacy guarantee; for comparison only."
 
 
 # --- what is written ------------------------------------------------------------------------------
@@ -52,34 +44,23 @@ NO_GUARANTEE = "† has no privacy guarantee; for comparison only."
 def page(evaluation: Evaluation, *, x: str = "value") -> str:
     """The whole report as HTML. `x`: the x axis of sweeps, "value" or "evaluated"."""
     cast = SystemStyles(evaluation)
-    log = evaluation.log
-    rows, users = log.get("rows"), log.get("users")
-    on = f" on {rows:,} rows of {users:,} users" if rows is not None and users is not None else ""
-    count = len(evaluation.systems)
-    first = [_systems(cast), *_survival_section(evaluation, cast, x)]
-    parts = [
-        paper.banner(WARNING),
-        *(reversed(first) if evaluation.points else first),  # a sweep has many systems
-        *(
-            _sweep_sections(evaluation, cast, x)
-            if evaluation.points
-            else _single_run_sections(evaluation, cast)
-        ),
-        *_top_list(evaluation, cast),
-        *_comparisons(evaluation, cast),
-        *_skipped(evaluation),
-        _everything(evaluation, cast),
-    ]
-    return paper.printed(
-        title="Is it still useful?",
-        kicker="Internal evaluation of private releases",
-        lead=f"{count} {'system' if count == 1 else 'systems'} compared{on}. {evaluation.how}",
-        parts=parts,
-        foot="Settings: "
-        + "; ".join(f"{name}: {_plain(value)}" for name, value in evaluation.settings.items())
-        + ". Numbers are in the CSV and JSON beside this file.",
-        marks={MARK: INTERNAL},
-    )
+    sweeps = sweep_charts(evaluation, cast, x=x)
+    values: dict[str, Any] = {
+        "evaluation": evaluation,
+        "systems": _systems(cast),
+        "varied": evaluation.points[0].vary if evaluation.points else None,
+        "common_epsilon": None if evaluation.points else _common_epsilon(cast),
+        "per_user": _per_user(evaluation),
+        "survival_charts": _drawings(hero(evaluation, cast, x=x)),
+        "sweeps": {task: _drawings(pictures) for task, pictures in sweeps.items()},
+        **_single_run_charts(evaluation, cast),
+        "top_list": _top_list(evaluation, cast),
+        "comparisons": _comparisons(evaluation, cast),
+        "skipped": [(skip.task, skip.system, skip.why) for skip in evaluation.skipped],
+        "results": _results(evaluation, cast),
+        "settings": "; ".join(f"{name}: {_plain(v)}" for name, v in evaluation.settings.items()),
+    }
+    return pages.render("murmurlog.evaluation", "evaluation.html", values)
 
 
 def charts(evaluation: Evaluation, *, x: str = "value") -> dict[str, str]:
@@ -90,7 +71,7 @@ def charts(evaluation: Evaluation, *, x: str = "value") -> dict[str, str]:
         pictures += some
     if not evaluation.points:
         pictures += [*release_charts(evaluation, cast), *budgets(cast)]
-        for task, results in _by_task(evaluation):
+        for task, results in _by_task(evaluation).items():
             pictures += curves(results, cast)
             pictures += [] if task == STATISTICS else score_charts(results, cast)
     return {name: alone(svg) for name, svg in charts_by_name(pictures).items()}
@@ -179,181 +160,86 @@ def _write(
 # --- the parts ------------------------------------------------------------------------------------
 
 
-def _systems(cast: SystemStyles) -> str:
+def _systems(cast: SystemStyles) -> dict[str, Any]:
     """Who is protected by what: the privacy label of each system as a row, the unit first."""
-    cells, dim = list[list[str]](), list[int]()
+    rows, dim = list[list[str]](), list[int]()
     for place, system in enumerate(cast.systems.values()):
-        made = ", ".join(f"{rows:,} {table}" for table, rows in system.rows.items())
+        sizes = ", ".join(f"{size:,} {table}" for table, size in system.rows.items())
         g = system.guarantee
         if g is None or not is_protected(system):
             dim.append(place)
             protects = "the log itself" if system.kind == "raw" else "nobody: no guarantee"
-            cells.append([cast.shown(system.name), protects, "", "", "", made])
+            rows.append([cast.shown(system.name), protects, "", "", "", sizes])
             continue
         unit = f"one {g.unit}, {g.neighbours}"
-        odds, epsilon, delta = paper.odds(g), paper.up(g.epsilon, 4), paper.up(g.plain_delta)
-        cells.append([cast.shown(system.name), unit, f"× {odds}", epsilon, delta, made])
-    head = ["system", "protects", "odds, at most", "epsilon", "delta", "rows of its tables"]
-    table = paper.grid(head, cells, numbers=(2, 3, 4), wide=(5,), dim=dim)
-    note = (
-        "A release moves anyone's odds on one unit, whether it is in the log or which of two it is, by "
-        "no more than the factor, but for a chance of delta. " + NO_GUARANTEE
-    )
-    return paper.section("Privacy label", table, note=note)
+        epsilon, delta = round_up_text(g.epsilon, 4), round_up_text(g.plain_delta)
+        rows.append([cast.shown(system.name), unit, f"× {odds(g)}", epsilon, delta, sizes])
+    return {"rows": rows, "dim": dim}
 
 
-def _survival_section(evaluation: Evaluation, cast: SystemStyles, x: str) -> list[str]:
-    pictures = hero(evaluation, cast, x=x)
-    if not pictures:
-        return []
-    vary = evaluation.points[0].vary if evaluation.points else "epsilon"
-    places = {
+def _common_epsilon(cast: SystemStyles) -> str | None:
+    """The epsilon of all systems that have a guarantee, if it is one."""
+    epsilons = {
         f"{s.guarantee.epsilon:.6g}"
         for s in cast.fixed
         if s.guarantee is not None and is_protected(s)
     }
-    if evaluation.points or len(places) != 1:
-        epsilon = "What survives at which epsilon"
-    else:
-        epsilon = f"What survives at epsilon {places.pop()}"
-    title = {"epsilon": epsilon, "per-user": "What each bound keeps"}
-    note = (
-        "The share of all searches whose query is published, of all different queries, and of all "
-        "clicks whose pair of query and url is published."
-    )
-    if vary == "epsilon" and evaluation.points:
-        note += (
-            " Further right is less privacy. Circles are systems at one setting; those without a "
-            "guarantee have no epsilon."
-        )
-    body = [paper.figures(p.svg for p in pictures)]
-    if vary == "per-user":
-        body.append(paper.paragraph(_per_user(evaluation), "note"))
-    return [paper.section(title.get(vary, f"What survives by {vary}"), *body, note=note)]
+    return epsilons.pop() if len(epsilons) == 1 else None
 
 
 def _per_user(evaluation: Evaluation) -> str:
     """How many items users have, to hold bounds against."""
     end = " items per user"
-    found = {
+    means = {
         r.measure.removesuffix(end): r.value for r in evaluation.results if r.measure.endswith(end)
     }
-    if not found:
-        return ""
-    means = ", ".join(f"{value:.3g} different {kind} items" for kind, value in found.items())
-    return f"Users of this log have on average {means}."
+    return ", ".join(f"{value:.3g} different {kind} items" for kind, value in means.items())
 
 
-def _release_section(evaluation: Evaluation, cast: SystemStyles) -> list[str]:
-    pictures = release_charts(evaluation, cast)
-    if not pictures:
-        return []
-    note = (
-        "Every query of the log by rank, and how many users asked it; a sample is shown. Coloured "
-        "ones are in the release, grey ones are not."
-    )
-    return [paper.section("Which queries are released", _figures(pictures), note=note)]
+def _single_run_charts(evaluation: Evaluation, cast: SystemStyles) -> dict[str, Any]:
+    """Of systems at one setting each: ranks, budgets, statistics, tasks; a sweep has none."""
+    by_task = {} if evaluation.points else _by_task(evaluation)
+    statistics = curves(by_task.pop(STATISTICS, []), cast)
+    coverage = [p for p in statistics if p.name.endswith("-coverage")] or statistics[:4]
+    return {
+        "release_charts": [] if evaluation.points else _drawings(release_charts(evaluation, cast)),
+        "budget_charts": [] if evaluation.points else _drawings(budgets(cast)),
+        "coverage_charts": _drawings(coverage),
+        "distance_charts": _drawings(p for p in statistics if p not in coverage),
+        "tasks": [
+            {
+                "name": task,
+                "scores": _drawings(score_charts(results, cast)),
+                "curves": _drawings(curves(results, cast)),
+            }
+            for task, results in by_task.items()
+        ],
+    }
 
 
-def _sweep_sections(evaluation: Evaluation, cast: SystemStyles, x: str) -> list[str]:
-    """Of a sweep: tasks and statistics over what was varied."""
-    sections = []
-    vary = evaluation.points[0].vary
-    for task, pictures in sweep_charts(evaluation, cast, x=x).items():
-        if task == STATISTICS:
-            note = "Against the exact counts of the same users."
-        else:
-            note = "A question that a release cannot answer counts 0; coverage is the share it can."
-        title = f"{task.capitalize()} by {vary}"
-        sections.append(paper.section(title, *_some(pictures, SHOWN), note=note))
-    return sections
-
-
-def _single_run_sections(evaluation: Evaluation, cast: SystemStyles) -> list[str]:
-    """Of systems at one setting each: ranks, budgets, statistics, tasks."""
-    return [
-        *_release_section(evaluation, cast),
-        *_budgets(cast),
-        *_statistics(evaluation, cast),
-        *_tasks(evaluation, cast),
-    ]
-
-
-def _budgets(cast: SystemStyles) -> list[str]:
-    pictures = budgets(cast)
-    if not pictures:
-        return []
-    note = (
-        "Each table alone would cost what its bar shows. A release states their sum or, where all noise "
-        "is one account, what that comes to, which is less."
-    )
-    return [paper.section("Where the budget went", _figures(pictures), note=note)]
-
-
-def _statistics(evaluation: Evaluation, cast: SystemStyles) -> list[str]:
-    results = [r for r in evaluation.results if r.task == STATISTICS]
-    pictures = curves(results, cast)
-    if not pictures:
-        return []
-    first = [p for p in pictures if p.name.endswith("-coverage")] or pictures[:4]
-    rest = [p for p in pictures if p not in first]
-    body = [_figures(first)]
-    if rest:
-        body.append(paper.folded(f"Distances and frequent pairs: {len(rest)} more", _figures(rest)))
-    note = "Of the j items that most users of the log hold, the share that is published."
-    return [paper.section("The most frequent items", *body, note=note)]
-
-
-def _tasks(evaluation: Evaluation, cast: SystemStyles) -> list[str]:
-    sections = []
-    for task, results in _by_task(evaluation):
-        if task == STATISTICS:
-            continue
-        body = _some(score_charts(results, cast), SHOWN)
-        if more := curves(results, cast):
-            body.append(_figures(more))
-        sections.append(paper.heading(task) + "".join(body))
-    if not sections:
-        return []
-    note = (
-        "Solid: over all questions, a question without an answer counts 0. Light: over the questions "
-        "that a system could answer, which flatters small releases. Lines are 95 % intervals over "
-        "users; the number of questions is in the table of all results. " + NO_GUARANTEE
-    )
-    return [paper.section("Utility on the tasks", *sections, note=note)]
-
-
-def _top_list(evaluation: Evaluation, cast: SystemStyles) -> list[str]:
+def _top_list(evaluation: Evaluation, cast: SystemStyles) -> dict[str, Any]:
     """The queries of the top-list study by their rank in the raw log, and where systems have them."""
-    if not evaluation.top_list:
-        return []
     names = [name for name in cast.systems if name != "raw"]
-    cells = [
+    rows = [
         [query, str(rank), *("–" if ranks.get(n) is None else str(ranks[n]) for n in names)]
         for query, rank, ranks in evaluation.top_list
     ]
-    head = ["query", "raw", *(cast.shown(name) for name in names)]
-    table = paper.grid(head, cells, numbers=range(1, len(head)), wide=(0,))
-    return [paper.section("A top list, rank by rank", table, note="–: not published.")]
+    return {"head": ["query", "raw", *(cast.shown(name) for name in names)], "rows": rows}
 
 
-def _comparisons(evaluation: Evaluation, cast: SystemStyles) -> list[str]:
+def _comparisons(evaluation: Evaluation, cast: SystemStyles) -> list[dict[str, Any]]:
+    """The paired tests of each task; grey where the difference may be chance."""
     parts = []
-    for task, lines in groupby(evaluation.comparisons, key=lambda c: c.task):
-        cells, dim = list[list[str]](), list[int]()
-        for place, each in enumerate(lines):
-            cells.append(_comparison_row(each, cast))
-            dim += [place] if each.p is None or each.p >= 0.05 else []
-        head = ["measure", "system", "against", "difference", "p", "questions"]
-        table = paper.grid(head, cells, numbers=(3, 4, 5), wide=(0,), dim=dim)
-        parts.append(paper.folded(f"{task}: {len(cells)} comparisons", table))
-    if not parts:
-        return []
-    note = (
-        "Paired t-tests on the same questions, misses as 0. Grey: the difference may be chance "
-        "(p of 0.05 or more, not corrected for the number of tests)."
-    )
-    return [paper.section("Is the difference real?", *parts, note=note)]
+    for task, group in groupby(evaluation.comparisons, key=lambda c: c.task):
+        tests = list(group)
+        parts.append(
+            {
+                "task": task,
+                "rows": [_comparison_row(test, cast) for test in tests],
+                "dim": [n for n, test in enumerate(tests) if test.p is None or test.p >= 0.05],
+            }
+        )
+    return parts
 
 
 def _comparison_row(each: Comparison, cast: SystemStyles) -> list[str]:
@@ -371,34 +257,21 @@ def _comparison_row(each: Comparison, cast: SystemStyles) -> list[str]:
     ]
 
 
-def _skipped(evaluation: Evaluation) -> list[str]:
-    if not evaluation.skipped:
-        return []
-    cells = [[each.task, each.system, each.why] for each in evaluation.skipped]
-    table = paper.grid(["task", "system", "why"], cells, wide=(2,))
-    return [paper.section("What was not run", table)]
-
-
-def _everything(evaluation: Evaluation, cast: SystemStyles) -> str:
+def _results(evaluation: Evaluation, cast: SystemStyles) -> list[dict[str, Any]]:
     """A table for each task: a row for each measure, a column for each system."""
     parts = []
-    for task, results in _by_task(evaluation):
-        found: dict[str, dict[str, Result]] = {}
+    for task, results in _by_task(evaluation).items():
+        measures: dict[str, dict[str, Result]] = {}
         for result in results:
-            found.setdefault(result.measure, {})[result.system] = result
-        systems = [name for name in cast.systems if any(name in row for row in found.values())]
-        cells = [
-            [measure, *(_figure(row.get(name)) for name in systems)]
-            for measure, row in found.items()
+            measures.setdefault(result.measure, {})[result.system] = result
+        systems = [name for name in cast.systems if any(name in m for m in measures.values())]
+        rows = [
+            [measure, *(_figure(by_system.get(name)) for name in systems)]
+            for measure, by_system in measures.items()
         ]
         head = ["measure", *(cast.shown(name) for name in systems)]
-        table = paper.grid(head, cells, numbers=range(1, len(head)), wide=(0,))
-        parts.append(paper.folded(f"{task}: {len(cells)} measures", table))
-    note = (
-        "Value, 95 % interval where there is one, and n: how many questions, items or users it is "
-        f"over. Measures with{ALL} count a miss as 0, those with{COVERED} leave misses out."
-    )
-    return paper.section("Everything", *parts, note=note)
+        parts.append({"task": task, "head": head, "rows": rows})
+    return parts
 
 
 def _figure(result: Result | None) -> str:
@@ -412,28 +285,15 @@ def _figure(result: Result | None) -> str:
     return f"{number(result.value)}\n{size}"
 
 
-# --- helpers of layout ----------------------------------------------------------------------------
+def _drawings(pictures: Iterable[Picture]) -> list[str]:
+    return [picture.svg for picture in pictures]
 
 
-def _figures(pictures: Iterable[Picture]) -> str:
-    return paper.figures(picture.svg for picture in pictures)
-
-
-def _some(pictures: Sequence[Picture], most: int) -> list[str]:
-    """So many charts at once, the others folded."""
-    if not pictures:
-        return []
-    parts = [_figures(pictures[:most])]
-    if rest := pictures[most:]:
-        parts.append(paper.folded(f"{len(rest)} more measures", _figures(rest)))
-    return parts
-
-
-def _by_task(evaluation: Evaluation) -> list[tuple[str, list[Result]]]:
-    found: dict[str, list[Result]] = {}
+def _by_task(evaluation: Evaluation) -> dict[str, list[Result]]:
+    by_task: dict[str, list[Result]] = {}
     for result in evaluation.results:
-        found.setdefault(result.task, []).append(result)
-    return list(found.items())
+        by_task.setdefault(result.task, []).append(result)
+    return by_task
 
 
 def finite(value: Any) -> Any:

@@ -14,9 +14,10 @@ from murmurlog import __version__
 from murmurlog.bundle.keys import MOST_CHARACTERS
 from murmurlog.bundle.scratch import scratch, settle
 from murmurlog.bundle.write import check_target
-from murmurlog.charts import html
+from murmurlog.charts import pages
 from murmurlog.errors import DiskError, UsageError
 from murmurlog.privacy import Amounts, Guarantee
+from murmurlog.privacy.rounding import chance, loss_of_several, odds
 from murmurlog.publishing.ledger import Ledger
 from murmurlog.publishing.ledger_columns import columns_of
 from murmurlog.publishing.ledger_filter import (
@@ -36,36 +37,6 @@ REQUIRED = {
     False: f"A new source has a cap of epsilon {CAP_EPSILON:g}, delta {CAP_DELTA:g} unless its owner sets another.",
 }
 BY_SUMS = f"under the rule sum, which this version does not have: only murmurlog {LAST_WITH_SUMS} can convert it"
-STYLE = """
-@page { size: A4; margin: 17mm 16mm 18mm; }
-main, header, footer { max-width: 52rem; }
-p { max-width: none; }
-.label { max-width: none; }
-section { margin-top: 1.8rem; }
-td.key { min-width: 0; }
-td code { font-size: 0.82em; word-break: break-all; }
-.sign { display: grid; grid-template-columns: 1fr 1fr; gap: 2.6rem 2.4rem; margin: 2.6rem 0 0; }
-.sign div { border-top: 1px solid var(--ink); padding-top: 0.25rem; font-size: 0.85rem;
-  color: var(--quiet); }
-.keep { break-inside: avoid; }
-@media print {
-  :root { color-scheme: light; --ink: #000; --quiet: #444; --paper: #fff; --grid: #bbb;
-    --card: #fff; }
-  html { font-size: 12px; } body { font-size: 9.5pt; line-height: 1.35; }
-  header { padding-top: 0; }
-  header, main, footer { padding-left: 0; padding-right: 0; max-width: none; }
-  h1 { font-size: 22pt; } h2 { font-size: 13pt; break-after: avoid; }
-  section > p { break-after: avoid; }
-  section { break-inside: auto; margin-top: 14pt; } section.keep { break-inside: avoid; }
-  .scroll, .tall { overflow: visible; max-height: none; }
-  .tall th { position: static; }
-  table { font-size: 8.5pt; width: 100%; } td.key { overflow-wrap: break-word; }
-  th, td { padding-right: 0.6rem; }
-  thead { display: table-header-group; } tr { break-inside: avoid; }
-  .label { break-inside: avoid; }
-  footer { margin-top: 14pt; padding-bottom: 0; font-size: 8pt; }
-}
-"""
 
 
 def as_json(contents: Contents) -> dict[str, Any]:
@@ -230,22 +201,21 @@ def _many(number: int, noun: str) -> str:
 def as_html(contents: Contents, source: str, *, ledger: str, day: str) -> str:
     """The page about one source of the ledger of this name, made on this day."""
     account, entries, history = contents.of(source)
-    parts = [
-        html.label(f"Budget per {_base(account)}", _label(account, entries)),
-        html.section("What this means", html.paragraph(" ".join(meaning(account)))),
-        _releases(account, entries),
-        _changes(history, contents),
-        _signature(),
-    ]
-    return html.printed(
-        title=source,
-        kicker="Statement of a privacy budget",
-        lead=f"What was spent on this source until {day}, what may still be spent, and who decided so.",
-        parts=parts,
-        foot=f"Made on {day} by murmurlog {__version__} from the ledger {ledger}, and from nothing "
-        f"else. SHA-256 of everything in the ledger: {contents.digest}",
-        style=STYLE,
-    )
+    values = {
+        "account": account,
+        "unit": _base(account),
+        "label": list(_label(account, entries)),
+        "meaning": meaning(account),
+        "releases": _release_rows(account, entries),
+        "changes": _change_rows(history),
+        "longest": MOST_CHARACTERS,
+        "requirement": REQUIRED[contents.cap_required],
+        "day": day,
+        "version": __version__,
+        "ledger": ledger,
+        "digest": contents.digest,
+    }
+    return pages.render("murmurlog.publishing", "statement.html", values)
 
 
 def _base(account: Account) -> str:
@@ -295,21 +265,23 @@ def meaning(account: Account) -> list[str]:
     )
     sentences = [
         f"Whoever sees all of these releases, whatever else they know, can change their odds on {what} "
-        f"by a factor of at most {html.odds(total)}, which is e to the epsilon of the cap.",
-        f"This holds but for a chance of at most {html.chance(total.delta)} for each {unit}, which is the "
+        f"by a factor of at most {odds(total)}, which is e to the epsilon of the cap.",
+        f"This holds but for a chance of at most {chance(total.delta)} for each {unit}, which is the "
         "delta of the cap.",
         "This is a promise about all releases together, those to come included, and less is not "
         "promised before the cap is spent. Of several caps the largest counts. If a cap was raised because "
         "of what a release showed, the promise is weaker.",
     ]
     if unit != "user":
-        sentences.append(html.several(unit))
+        sentences.append(loss_of_several(unit))
     return sentences
 
 
-def _releases(account: Account, entries: Sequence[Entry]) -> str:
+def _release_rows(account: Account, entries: Sequence[Entry]) -> list[list[str]]:
+    """A row for each release with its parts of the cap, and one for their sum."""
     if not entries:
-        return html.section("Releases", html.paragraph("None."))
+        return []
+    assert account.limits is not None
     rows = [
         [
             entry.reserved_at[:10],
@@ -318,21 +290,11 @@ def _releases(account: Account, entries: Sequence[Entry]) -> str:
             STATES[entry.state],
             f"{entry.epsilon:.6g}",
             f"{entry.delta:.6g}",
+            *_parts(account.limits, entry.amounts),
         ]
         for entry in entries
     ]
-    head = ["booked (UTC)", "release", "id", "state", "epsilon", "delta"]
-    assert account.limits is not None
-    for row, entry in zip(rows, entries, strict=True):
-        row += _parts(account.limits, entry.amounts)
-    rows.append(["Sum", "", "", "", "", "", *_parts(account.limits, account.booked)])
-    head += ["noise", "keys", "pure"]
-    grid = html.grid(head, rows, numbers=(4, 5, 6, 7, 8), most=MOST_CHARACTERS)
-    note = (
-        "epsilon and delta are what each release costs alone and do not add up here; noise, keys and pure epsilon "
-        "are its parts of what the cap allows."
-    )
-    return html.section("Releases", grid, note=note)
+    return [*rows, ["Sum", "", "", "", "", "", *_parts(account.limits, account.booked)]]
 
 
 def _parts(limits: Amounts, booked: Amounts | None) -> list[str]:
@@ -342,11 +304,8 @@ def _parts(limits: Amounts, booked: Amounts | None) -> list[str]:
     return [percent(some, most) for some, most in pairs]
 
 
-def _changes(history: Sequence[CapChange], contents: Contents) -> str:
-    note = REQUIRED[contents.cap_required]
-    if not history:
-        return html.section("The cap and its history", html.paragraph("No cap was ever set."), note=note)  # fmt: skip
-    rows = [
+def _change_rows(history: Sequence[CapChange]) -> list[list[str]]:
+    return [
         [
             "not recorded" if change.changed_at is None else change.changed_at[:10],
             _stacked(_with_rule(change)[1]),
@@ -356,23 +315,11 @@ def _changes(history: Sequence[CapChange], contents: Contents) -> str:
         ]
         for change in history
     ]
-    head = ["changed (UTC)", "before", "after", "by", "reason"]
-    return html.section(
-        "The cap and its history",
-        html.grid(head, rows, numbers=(1, 2), most=MOST_CHARACTERS),
-        note=note,
-    )
 
 
 def _stacked(cap: str | None) -> str:
     """A cap on two or more lines of a cell."""
     return "none" if cap is None else cap.replace(", ", "\n")
-
-
-def _signature() -> str:
-    lines = "".join(f"<div>{name}</div>" for name in ("Name", "Role", "Date", "Signature"))
-    words = html.paragraph("I have read this statement.")
-    return f'<section class="keep">\n<h2>Signature</h2>\n{words}\n<div class="sign">{lines}</div>\n</section>'
 
 
 def write_statement(book: Ledger, source: str, *, out: Path, day: str | None = None) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from anyio import CapacityLimiter, to_thread
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -22,7 +22,7 @@ from starlette.types import ASGIApp
 
 from murmurlog import __version__
 from murmurlog.bundle.estimates import describe_interval
-from murmurlog.charts import html
+from murmurlog.charts import pages
 from murmurlog.errors import MurmurlogError
 from murmurlog.web import template_helpers, views
 from murmurlog.web.bundles import Shelf
@@ -137,15 +137,12 @@ def _in_thread(handler: Handler, context: Context) -> Callable[[Request], Any]:
 
 @cache
 def _templates() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("murmurlog.web"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.globals |= {"version": __version__, "bar": template_helpers.bar, "odds": html.odds}
-    environment.globals |= {"chance": html.chance, "address": template_helpers.address}
+    environment = pages.environment("murmurlog.web", "murmurlog.bundle")
+    environment.globals |= {
+        "version": __version__,
+        "bar": template_helpers.bar,
+        "address": template_helpers.address,
+    }
     environment.filters |= {
         "whole": template_helpers.whole,
         "percent": template_helpers.percent,
@@ -158,7 +155,7 @@ def _templates() -> Environment:
 def _static() -> list[Route]:
     """Routes of the style sheet, the script and the icon."""
     folder = files("murmurlog.web").joinpath("static")
-    style = html.CSS + folder.joinpath("page.css").read_text(encoding="utf-8")
+    style = pages.stylesheet() + folder.joinpath("page.css").read_text(encoding="utf-8")
     contents = {"page.css": (style.encode(), "text/css; charset=utf-8")}
     contents |= {name: (folder.joinpath(name).read_bytes(), kind) for name, kind in STATIC.items()}
 

@@ -4,15 +4,14 @@ import re
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
-from murmurlog.bundle import report
 from murmurlog.bundle.certificate import Certificate
 from murmurlog.bundle.export import check_files
 from murmurlog.bundle.files import stated_sums
-from murmurlog.bundle.label import label
 from murmurlog.bundle.progress import measure_all
 from murmurlog.bundle.read import load
-from murmurlog.charts import html
+from murmurlog.bundle.report import report_values
 from murmurlog.errors import BundleError, OtherVersion, Refused, UsageError
 from murmurlog.web.answers import Answers
 from murmurlog.web.index import Index
@@ -47,44 +46,9 @@ class Book:
         return list(stated_sums(self.path).items())
 
     @cached_property
-    def warnings(self) -> str:
-        return "\n".join(report.warnings(self.certificate))
-
-    @cached_property
-    def _views(self) -> list[report.View]:
-        tables = self.release.tables
-        return [report.view_of(self.certificate, n, tables[n]) for n in self.certificate.tables]
-
-    @cached_property
-    def facts(self) -> str:
-        """The sizes of the tables, as HTML."""
-        return html.facts(report.facts(self.certificate, self._views))
-
-    @cached_property
-    def pictures(self) -> str:
-        """The charts of counts over rank, as HTML."""
-        charts = report.pictures(self.certificate, self._views)
-        if not charts:
-            return ""
-        note = report.caption(self._views)
-        return html.section(report.HEADING, html.figures(charts), note=note)
-
-    @cached_property
-    def kicker(self) -> str:
-        return report.kicker(self.certificate)
-
-    @cached_property
-    def label(self) -> str:
-        return label(self.certificate)
-
-    @cached_property
-    def waterfall(self) -> str:
-        return report.waterfall(self.certificate)
-
-    @cached_property
-    def fine_print(self) -> str:
-        """Bounds, limits and assumptions, as HTML."""
-        return report.bounds(self.certificate) + report.assumptions(self.certificate)
+    def report(self) -> dict[str, Any]:
+        """The values of the report that the page shows too."""
+        return report_values(self.certificate, self.release.tables)
 
 
 class Shelf:

@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING, Any
 
-from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
@@ -36,9 +35,6 @@ def _first_look(book: Book) -> dict[str, Any]:
     return {
         "sheet": sheet,
         "most_asked": [] if sheet is None else rows_of(sheet, sheet.first(MOST_ASKED)),
-        "facts": Markup(book.facts),
-        "pictures": Markup(book.pictures),
-        "warnings": Markup(book.warnings),
     }
 
 
@@ -80,17 +76,7 @@ def privacy(request: Request, context: "Context") -> Response:
     report = None
     if parameters.one_of(request, "check", "no", ("no", "now")) == "now":
         report = context.verify(book.path)
-    return context.render(
-        request,
-        "privacy.html",
-        book=book,
-        report=report,
-        warnings=Markup(book.warnings),
-        label=Markup(book.label),
-        facts=Markup(book.facts),
-        waterfall=Markup(book.waterfall),
-        fine_print=Markup(book.fine_print),
-    )
+    return context.render(request, "privacy.html", book=book, report=report)
 
 
 def verify(request: Request, context: "Context") -> JSONResponse:
