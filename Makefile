@@ -70,7 +70,7 @@ demo: $(VENV)/run
 	@echo "look at it: $(BIN)/murmurlog serve demo/bundle"
 
 docs: $(VENV)/docs
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "look at it: site/index.html"
 
 test: $(VENV)/dev

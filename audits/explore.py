@@ -28,7 +28,14 @@ from murmurlog.cli.audit import audited
 from murmurlog.counting.public_sets.labels import read_labels
 from murmurlog.counting.public_sets.result_lists import read_lists
 from murmurlog.counting.public_sets.sets import read_pool
-from murmurlog.errors import BundleError, InputError, MurmurlogError, Refused, UsageError
+from murmurlog.errors import (
+    BundleError,
+    InputError,
+    MurmurlogError,
+    OtherVersion,
+    Refused,
+    UsageError,
+)
 from murmurlog.evaluation.label_files import read_doc_freq, read_planted
 from murmurlog.logs.formats import DIALECTS, pieces
 from murmurlog.logs.records import cut
@@ -160,7 +167,7 @@ _PATTERNS = b"[a]\nabout = 'x'\npatterns = ['\\d+', 'a|b']\ncheck = 'luhn'\nneed
 Target = tuple[Callable[[bytes, Path], None], Callable[[], tuple[bytes, ...]], tuple[type, ...]]
 EXPLORED: dict[str, Target] = {
     "names of mechanisms": (_mechanism, lambda: tuple(text.encode() for text in TEXTS), (UsageError, Refused)),
-    "manifests": (_certificate, lambda: (_stated(),), (BundleError,)),
+    "manifests": (_certificate, lambda: (_stated(),), (BundleError, OtherVersion)),
     "values of flags": (_flags, lambda: (b"a=1,b=ln(2)", b"30m", b"query=20,click=10", b"1e5"), ()),
     "queries and urls": (_texts, lambda: (b"How to? 4111", b"http://u@a.example:80/x?y#z", "東京 ใน".encode()), ()),
     "reader of CSV": (_file("log.csv", _log), lambda: (text("csv").encode(),), (InputError,)),

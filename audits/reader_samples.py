@@ -264,7 +264,7 @@ def header(choice: random.Random, *, quirks: bool) -> list[str]:
         odd = choice.choice(
             (f" {names[at]} ", names[at].upper(), "", "\xa0", f"{names[at]}\u3000", "a,b", "a\nb",
              'a"b', names[0], names[-1].swapcase(), "Query", "USER", BOM + names[at], "k0", "x" * 40,
-             "none", "fault", "user", "a\rb", "\x00", "'", "raw.user")
+             "none", "fault", "user", "a\rb", "'", "raw.user")
         )  # fmt: skip
         if choice.random() < 0.5:
             names[at] = odd

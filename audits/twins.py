@@ -141,7 +141,7 @@ def discrete_gaussian(*, noise: str, scale: float, count: int, entropy: Any, **_
     return k[np.searchsorted(np.cumsum(mass / mass.sum()), words / 2.0**64)]
 
 
-def floating_counts(keys: Any, true: Any, count: str, scale: Any, entropy: Any) -> Any:
+def floating_counts(tally: Any, keys: Any, true: Any, scale: Any, entropy: Any) -> Any:
     """Laplace noise as textbooks have it, in floating point, published as it comes."""
     if scale is None:
         return keys
@@ -149,7 +149,7 @@ def floating_counts(keys: Any, true: Any, count: str, scale: Any, entropy: Any) 
     noisy = true - scale * np.sign(u) * np.log1p(-2 * np.abs(u))
     stderr = np.full(len(noisy), math.sqrt(2) * scale)
     columns = [pa.array(noisy), pa.array(stderr), pa.array(4 * stderr <= noisy)]
-    names = [*keys.schema.names, *count_columns(count)]
+    names = [*keys.schema.names, *count_columns(tally.count)]
     return pa.RecordBatch.from_arrays([*keys.columns, *columns], names)
 
 
@@ -324,7 +324,7 @@ def urls_bare(self: Korolova, tally: Any, *, entropy: Any) -> Any:
     for batch in tally.batches():
         true = batch.column(tally.count).to_numpy(zero_copy_only=False)
         keys = batch.select(list(tally.keys))
-        kept.append(korolova._counted(keys, true, tally.count, self.b_q, entropy))
+        kept.append(korolova._counted(tally, keys, true, self.b_q, entropy))
     return korolova._table(kept, tally.keys, self.count if self.b_q else None)
 
 
@@ -580,7 +580,7 @@ TWINS = (
     Twin(name="Korolova's theorem claimed for replace", mechanism="korolova",
          patches=lambda: [(korolova, "sides", lambda neighbours: 1)]),
     Twin(name="Hong's counts without noise", mechanism="hong",
-         patches=lambda: [(Hong, "guarantee", claims(epsilon=1.0, delta=0.1))]),
+         patches=lambda: [(Hong, "guarantee", claims(epsilon=1.0, delta=1e-6))]),
     Twin(name="k-anonymity sold as DP", mechanism="k-query",
          patches=lambda: [(KQuery, "solve", classmethod(lambda cls, **asked: cls(k=5))),
                           (KQuery, "guarantee", claims(epsilon=1.0, delta=1e-6))]),

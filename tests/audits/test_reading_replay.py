@@ -51,4 +51,4 @@ def test_a_column_whose_name_clashes_is_caught(tmp_path):
     (tmp_path / "a").mkdir()
     assert check_by("rounds", tmp_path / "a") == []
     with BROKEN["--by with a clashing name"].broken():
-        assert any("--by number" in what for what in check_by("rounds", tmp_path))
+        assert any("--by place" in what for what in check_by("rounds", tmp_path))

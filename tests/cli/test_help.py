@@ -125,20 +125,26 @@ def test_help_explains_commands_and_mechanisms(tmp_path):
 
 @pytest.mark.slow
 def test_the_examples_run(tmp_path):
-    """In one folder, from a generated log on; profile before plan, release before the rest."""
+    """In one folder, from a generated log on; profile before plan, release before the rest.
+
+    A series, of other users, has a folder and so a ledger of its own.
+    """
+    (tmp_path / "monthly").mkdir()
     (tmp_path / "text.txt").write_text("weather in berlin today and tomorrow, " * 200)
     (tmp_path / "top-1m.csv").write_text("1,example.org\n2,example.com\n")
     (tmp_path / "titles.gz").write_bytes(gzip.compress(b"page_title\nWeather\nBerlin\n"))
     (tmp_path / "murmurlog").write_text(f"#!/bin/sh\nexec '{MAIN[0]}' -c '{MAIN[2]}' \"$@\"\n")
     (tmp_path / "murmurlog").chmod(0o755)
-    cap = "./murmurlog ledger cap web --epsilon 20 --delta 1e-4 --ledger budget.db"
+    cap = "./murmurlog ledger cap web --epsilon 15 --delta 1e-4 --ledger budget.db"
     subprocess.run(["sh", "-c", cap], cwd=tmp_path, check=True, capture_output=True)
     for name in ["generate", *(name for name in COMMANDS if name not in ("generate", "init"))]:
         for line in COMMANDS[name].examples:
             line = line.replace("~/.local/share/bash-completion/completions/", "completion-of-")
-            command = "./" + line + (" --no-browser" if line == "murmurlog serve bundle" else "")
+            command = f"{tmp_path}/{line}"
+            command += " --no-browser" if line == "murmurlog serve bundle" else ""
+            folder = tmp_path / "monthly" if name.startswith("series") else tmp_path
             with subprocess.Popen(
-                ["sh", "-c", f"exec {command}"], cwd=tmp_path, text=True,
+                ["sh", "-c", f"exec {command}"], cwd=folder, text=True,
                 stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             ) as process:  # fmt: skip
                 if name == "serve":

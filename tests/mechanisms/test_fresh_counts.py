@@ -387,7 +387,10 @@ VIEWS = {
     "known": View(kind="click", published={"query": pa.table({"query": ["query 1", "query 2", "~"]})}),
     "known by country": View(
         kind="click", by=COUNTRY.inside(),
-        published={"query": pa.table({"query": ["query 1", "query 2"], BY_VALUE: ["DE", "FR"]})},
+        published={"query": pa.table({
+            "query": ["query 1", "query 2", "query 2", "query 3", "query 4"],
+            BY_VALUE: ["DE", "DE", "FR", "FR", "FR"],
+        })},
     ),
 }  # fmt: skip
 D = 15  # the bound

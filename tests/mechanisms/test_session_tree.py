@@ -131,6 +131,8 @@ def test_what_is_solved_keeps_the_budget_and_spends_it(options, neighbours):
 def test_one_level_without_counts_is_rounds_on_pairs():
     given = {"mu": 0.4, "keys": 1e-6}
     made = SessionTree.for_loss(Loss(**given), d=1, queries_per_session=2, count_share=0.0)
+    with pytest.raises(UsageError, match="--count-share must be at least 0 and below 1, not -1"):
+        SessionTree.for_loss(Loss(**given), d=1, count_share=-1)
     alone = Rounds.for_loss(Loss(**given), d=10, count_share=0.0)
     assert made.selection == alone
 

@@ -3,7 +3,7 @@
 import shutil
 
 import pytest
-from faults import KINDS, Bench, exceeded, faults, look
+from faults import DELTA, EPSILON, KINDS, Bench, exceeded, faults, look
 from warm import Runner
 
 from murmurlog.logs.invented.generate import invent, write
@@ -57,7 +57,7 @@ def test_the_harness_sees_broken_promises(tmp_path):
         assert "fails verify" in said
         assert "left in the bundle's folder" in said
         place.ledger.unlink()
-        Ledger(place.ledger).cap("web", epsilon=9, delta=0.5)
+        Ledger(place.ledger).cap("web", epsilon=EPSILON + 1, delta=DELTA)
         said = look(place, 0, before="earlier")[1]
         assert "published and not booked" in said
         assert "what was booked before is lost" in said

@@ -110,8 +110,9 @@ def test_the_settings_of_an_object_are_those_of_its_file_and_release_it(
     done = eval(made.command, {"murmurlog": murmurlog, "log": given})
     assert done.booked
     assert murmurlog.verify("bundle", ledger="murmurlog-ledger.db").ok
-    (account,) = Ledger(Path("murmurlog-ledger.db")).accounts()
-    assert (account.name, account.epsilon, account.epsilon_cap) == ("searches", 1.0, 3.0)
+    book = Ledger(Path("murmurlog-ledger.db"))
+    (account,), (entry,) = book.accounts(), book.entries()
+    assert (account.name, entry.epsilon, account.epsilon_cap) == ("searches", 1.0, 3.0)
 
 
 def test_a_stream_that_can_be_read_once_is_refused_and_not_read(log, tmp_path):

@@ -99,7 +99,8 @@ def run(server, *arguments, url=None, command=COMMAND, **environment):
 
 
 def publish(server, folder, **more):
-    ledger = ("--ledger", str(folder / "ledger"), "--source", "web", "--new-source")
+    Ledger(folder / "ledger").cap("web", epsilon=15, delta=1e-3)
+    ledger = ("--ledger", str(folder / "ledger"), "--source", "web")
     return run(
         server, "release", "s3://bucket/logs/*.parquet", "--out", str(folder / "out"), "--epsilon", "8",
         "--delta", "1e-4", *ledger, **more,

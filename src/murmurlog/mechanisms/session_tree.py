@@ -33,7 +33,7 @@ from murmurlog.privacy import (
     loss_of_rounds,
     mu_of,
 )
-from murmurlog.privacy.rounds import MOST_ITEMS
+from murmurlog.privacy.rounds import MOST_ITEMS, check_count_share
 from murmurlog.privacy.sampler import Entropy, sampler_delta
 
 if TYPE_CHECKING:
@@ -158,6 +158,7 @@ class SessionTree(Mechanism):
         """The lowest thresholds that cost at most this loss; every level gets the same share of it."""
         bound = items_a_level(sessions_per_user, queries_per_session)
         levels = queries_per_session - 1
+        check_count_share(count_share)
         # One level and the counts: what `rounds` is solved for.
         part = (1 - count_share) / levels + count_share
         selection = Rounds.for_loss(

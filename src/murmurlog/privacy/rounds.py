@@ -298,9 +298,14 @@ def _solve(
     return at(high if excess(high) <= 0 else bisect(excess, good=low, bad=high, steps=30))
 
 
-def _check_split(shares: Sequence[float], memory: float, late: float, count_share: float) -> None:
+def check_count_share(count_share: float) -> None:
+    """Raises UsageError unless counts can have this share of the budget."""
     if not 0 <= count_share < 1:
         raise UsageError(f"--count-share must be at least 0 and below 1, not {count_share!r}")
+
+
+def _check_split(shares: Sequence[float], memory: float, late: float, count_share: float) -> None:
+    check_count_share(count_share)
     if not (shares and all(f > 0 for f in shares) and abs(math.fsum(shares) - 1) < 1e-9):
         raise UsageError(f"the rounds' shares must be positive and add up to 1, not {shares}")
     if not (0 <= memory <= 1 and 0 < late <= 1):

@@ -125,7 +125,6 @@ def amounts_for(
 def check_room(account: Account, more: Amounts) -> None:
     """Raises Refused unless a release fits into what is left."""
     assert account.limits is not None
-    assert account.left is not None
     if fits(account.limits, [account.booked], more):
         return
     every = zip(NAMES, account.limits, account.booked, more, strict=True)
@@ -134,17 +133,31 @@ def check_room(account: Account, more: Amounts) -> None:
         for name, most, spent, some in every
         if not fits(Amounts(most), [Amounts(spent)], Amounts(some))
     ]
-    pairs = list(zip(account.left, account.limits, strict=True))
-    part = min(left / most for left, most in pairs[:2] if most) if account.limits.mu2 else 0.0
-    if not fits(Amounts(account.limits.pure), [Amounts(account.booked.pure)], Amounts(more.pure)):
-        flag, part = "epsilon", account.left.pure
-    else:
-        flag = "of-cap"
-    smaller = f"Try --{flag} {_rounded_down(part)}, or raise" if part >= 1e-4 else "Raise"
     raise Refused(
         f'this release needs {" and ".join(short)} on source "{account.name}" '
-        f"({account.releases} release{'s' * (account.releases != 1)} so far).\n  {smaller} the cap: murmurlog "
-        f"ledger cap {shlex.quote(account.name)} --epsilon ... --delta ... --reason ..."
+        f"({account.releases} release{'s' * (account.releases != 1)} so far).\n  {_advice(account, more)}"
+    )
+
+
+def _advice(account: Account, more: Amounts) -> str:
+    """What to do about a release that does not fit."""
+    assert account.limits is not None
+    assert account.left is not None
+    limits, booked, left = account.limits, account.booked, account.left
+    if not fits(Amounts(limits.distance), [Amounts(booked.distance)], Amounts(more.distance)):
+        return (
+            "The first cap of a source fixes this error, the smaller the larger its epsilon is: neither another "
+            "cap nor\n  a smaller release changes it. Give a source a first cap of a smaller epsilon."
+        )
+    part, flag = 0.0, "of-cap"
+    if not fits(Amounts(limits.pure), [Amounts(booked.pure)], Amounts(more.pure)):
+        part, flag = left.pure, "epsilon"
+    elif limits.mu2:
+        part = min(rest / most for rest, most in zip(left[:2], limits[:2], strict=True) if most)
+    smaller = f"Try --{flag} {_rounded_down(part)}, or raise" if part >= 1e-4 else "Raise"
+    return (
+        f"{smaller} the cap: murmurlog ledger cap {shlex.quote(account.name)} --epsilon ... --delta ... "
+        "--reason ..."
     )
 
 
