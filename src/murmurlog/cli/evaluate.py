@@ -1,8 +1,6 @@
 """The commands that say how useful a release is. What they write looks at the raw log: internal."""
 
 import math
-import re
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,10 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from murmurlog.bundle.decimals import integer
-from murmurlog.bundle.options import Option, read_list, read_number, read_pair, read_pairs
+from murmurlog.bundle.options import Option, read_list, read_pair
 from murmurlog.cli.app import app
 from murmurlog.cli.flags import Json, Memory, Source
-from murmurlog.cli.options import MechanismCommand, takes
+from murmurlog.cli.options import GroupedCommand, takes
 from murmurlog.cli.output import aligned, progress, show, show_json, tell
 from murmurlog.errors import UsageError
 from murmurlog.logs.options import ReadOptions
@@ -24,24 +22,9 @@ Folds = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True)
-class Released:
-    """Releases made for this alone."""
+class Scoring:
+    """Tasks."""
 
-    tables: Annotated[
-        Sequence[str] | None,
-        Option(help="Of mechanisms named here. Default query,click,pair,keyword.", read=read_list),
-    ] = None
-    epsilon: Annotated[
-        float | None, Option(help="Of the whole release, per unit. Default 1.", read=read_number)
-    ] = None
-    delta: Annotated[
-        float | None,
-        Option(help="Of the whole release, per unit. Default 1e-6.", read=read_number),
-    ] = None
-    per_user: Annotated[
-        int | None,
-        Option(help="Of mechanisms named here: distinct items a user.", read=integer),
-    ] = None
     repeats: Annotated[
         int,
         Option(
@@ -50,28 +33,6 @@ class Released:
             variable=False,
         ),
     ] = 1
-    users: Annotated[
-        int | None,
-        Option(help="A publicly known number (upper bound) of users.", read=integer),
-    ] = None
-    noise: Annotated[str | None, Option(help="geometric or gaussian.")] = None
-    letters: Annotated[
-        Mapping[str, str] | None,
-        Option(
-            alias="--set",
-            help="Of --mechanisms: their own letters instead of epsilon: K=50,b=10.",
-            read=read_pairs("--set"),
-        ),
-    ] = None
-    set_only: Annotated[
-        bool, Option(help="--mechanisms publish keys without counts.", switch=True)
-    ] = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class Scoring:
-    """Tasks."""
-
     labels: Annotated[
         Path | None,
         Option(help="What was planted, as generate --labels writes it.", read=Path, variable=False),
@@ -105,16 +66,19 @@ class Scoring:
     ] = "fear of *"
 
 
-GROUPS = {"released": Released, "scoring": Scoring, "read": ReadOptions}
+GROUPS = {"scoring": Scoring, "read": ReadOptions}
 
 
-@app.command(cls=MechanismCommand)
+@app.command(cls=GroupedCommand)
 @takes(**GROUPS)
 def evaluate(
     source: Source,
     bundle: Annotated[
-        list[Path] | None,
-        typer.Option("--bundle", help="A bundle made from this log; once for each."),
+        list[str] | None,
+        typer.Option(
+            "--bundle",
+            help="A bundle made from this log, once for each; with public files: DIR:pool=FILE.",
+        ),
     ] = None,
     out: Annotated[
         Path, typer.Option("--out", help="The report; numbers and charts are put beside it.")
@@ -124,11 +88,14 @@ def evaluate(
         typer.Option("--test", help="A separate log to score the bundles on, instead of folds."),
     ] = None,
     baselines: Annotated[
-        str, typer.Option("--baselines", help="raw and mechanisms to compare with.")
+        str, typer.Option("--baselines", help="raw and requests to compare with.")
     ] = "raw,k-query:20,users-30",
     mechanisms: Annotated[
         str | None,
-        typer.Option("--mechanisms", help="Also releases made for this alone: korolova,rounds."),
+        typer.Option(
+            "--mechanisms",
+            help="Requests, released for this alone: rounds:epsilon=3,zealous:epsilon=1|2,per-user=5.",
+        ),
     ] = None,
     tasks: Annotated[
         str | None, typer.Option("--tasks", help="Which tasks, with commas. Default all.")
@@ -148,8 +115,8 @@ def evaluate(
             source,
             bundles=bundle or (),
             test=test,
-            baselines=read_systems(baselines),
-            mechanisms=read_systems(mechanisms or ""),
+            baselines=read_requests(baselines),
+            mechanisms=read_requests(mechanisms or ""),
             tasks=None if tasks is None else read_list(tasks),
             folds=folds,
             say=say,
@@ -160,26 +127,27 @@ def evaluate(
     _tell(done, out, as_json)
 
 
-@app.command(cls=MechanismCommand)
+@app.command(cls=GroupedCommand)
 @takes(**GROUPS)
 def sweep(
     source: Source,
     mechanisms: Annotated[
         str,
         typer.Option(
-            "--mechanisms", help="Which ones: threshold,rounds or 'threshold(d=1, b=5, K=20)'."
+            "--mechanisms",
+            help="Requests: threshold,rounds:per-user=20,'zealous(m=1, lam=2, T=9)'.",
         ),
     ],
     vary: Annotated[
         str,
         typer.Option(
             "--vary",
-            help="epsilon=0.5,1,2; or another flag or letter of the mechanisms; two as 'K=10,20;b=5,10'.",
+            help="Values of a key of all requests: epsilon=0.5,1,2; of two: 'K=10,20;b=5,10'.",
         ),
     ],
     out: Annotated[Path, typer.Option("--out", help="A folder; must not exist.")] = Path("sweep"),
     baselines: Annotated[
-        str, typer.Option("--baselines", help="Mechanisms to compare with, at one value.")
+        str, typer.Option("--baselines", help="Requests to compare with, at one value.")
     ] = "k-query:20,users-30",
     x: Annotated[
         str,
@@ -193,9 +161,9 @@ def sweep(
     as_json: Json = False,
     **groups: Any,
 ) -> None:
-    """Vary one or two parameters of mechanisms and see what use is left. Internal."""
+    """Vary keys of requests and see what use is left. Internal."""
     from murmurlog.evaluation import report
-    from murmurlog.evaluation.sweep import sweep as run
+    from murmurlog.evaluation.evaluate import sweep as run
 
     report.check_folder(out)
     if x not in ("value", "evaluated"):
@@ -203,9 +171,9 @@ def sweep(
     with progress() as say:
         done = run(
             source,
-            mechanisms=read_systems(mechanisms or ""),
+            mechanisms=read_requests(mechanisms or ""),
             vary=read_vary(vary),
-            baselines=read_systems(baselines),
+            baselines=read_requests(baselines),
             tasks=None if tasks == "all" else read_list(tasks),
             folds=folds,
             say=say,
@@ -218,30 +186,24 @@ def sweep(
 
 def read_vary(text: str) -> dict[str, list[str]]:
     """{"K": ["10", "20"], "b": ["5"]} from "K=10,20;b=5"."""
+    from murmurlog.evaluation.request import split
+
     found: dict[str, list[str]] = {}
     for what, values in (read_pair(part, "--vary") for part in text.split(";") if part.strip()):
         if what in found:
             raise UsageError(f"--vary names {what!r:.60} twice: write its values in one list")
-        found[what] = read_list(values)
+        found[what] = split(values, ",")
     return found
 
 
-def read_systems(text: str) -> list[str]:
-    """Mechanisms between commas or semicolons: commas in parentheses, or between tables, are theirs."""
-    from murmurlog.publishing.request import mechanism_of
+def read_requests(text: str) -> list[str]:
+    """The requests in a list."""
+    from murmurlog.evaluation.request import split_requests
 
-    found: list[str] = []
-    for part in re.split(r";(?![^(]*\))", text):
-        if isinstance(mechanism_of(part), str):
-            found += re.split(r",(?![^(]*\))", part)
-        else:
-            found.append(part)
-    return [name.strip() for name in found if name.strip()]
+    return split_requests(text)
 
 
-def _keywords(
-    released: Released, scoring: Scoring, read: ReadOptions, options: Mapping[str, Any]
-) -> dict[str, Any]:
+def _keywords(scoring: Scoring, read: ReadOptions) -> dict[str, Any]:
     """The keywords of `murmurlog.evaluate` that the groups give, their files read."""
     from murmurlog.evaluation.label_files import read_doc_freq, read_planted
     from murmurlog.evaluation.tasks import Settings
@@ -249,7 +211,7 @@ def _keywords(
     labels, doc_freq = scoring.labels, scoring.doc_freq
     return {
         **vars(read),
-        **vars(released),
+        "repeats": scoring.repeats,
         "labels": None if labels is None else read_planted(labels),
         "settings": Settings(
             questions=scoring.questions,
@@ -258,7 +220,6 @@ def _keywords(
             cache_bytes=scoring.cache_bytes,
             top_queries=scoring.top_queries,
         ),
-        "options": dict(options),
     }
 
 
