@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from noise_stages import STEPS, letters, numbers
+from noise_stages import STEPS, numbers, parameters_of
 from scipy.signal import fftconvolve
 from scipy.special import ndtr
 from scipy.stats import binom
@@ -170,7 +170,7 @@ def bound_of(name: str, given: Mapping[str, str]) -> int:
 
 def delta_of_table(text: str, epsilon: float, neighbours: str) -> float | None:
     """The delta that the theorem of this mechanism gives at epsilon; None where this module has none."""
-    name, given = letters(text)
+    name, given = parameters_of(text)
     c = sides_of(neighbours)
     d = bound_of(name, given)
     if name in ("threshold", "sessions"):
@@ -206,7 +206,7 @@ def delta_of_table(text: str, epsilon: float, neighbours: str) -> float | None:
 
 def cost_of_table(text: str, stated: tuple[float, float], neighbours: str) -> Cost:
     """What a table costs in one account with others; by its stated guarantee where nothing else is known."""
-    name, given = letters(text)
+    name, given = parameters_of(text)
     c = sides_of(neighbours)
     d = bound_of(name, given)
     if name in ("threshold", "sessions"):

@@ -164,8 +164,8 @@ class Stage:
         return f"{self.table}, {self.name}"
 
 
-def letters(text: str) -> tuple[str, dict[str, str]]:
-    """The name of a mechanism and its letters, from its printed text."""
+def parameters_of(text: str) -> tuple[str, dict[str, str]]:
+    """The name of a mechanism and its parameters, from its printed text."""
     found = re.fullmatch(r"([a-z0-9-]+)(?:[:(](.*?)\)?)?", text)
     if not found:
         raise ValueError(f"{text!r} is not the text of a mechanism")
@@ -180,7 +180,7 @@ def numbers(text: str) -> list[float]:
 
 def stages(table: str, text: str) -> list[Stage]:
     """Every stage of the noise that this printed text implies."""
-    name, given = letters(text)
+    name, given = parameters_of(text)
 
     def one(stage: str, noise: str, *scales: float) -> Stage:
         laws = tuple(Law(noise=noise, scale=scale) for scale in scales)

@@ -116,7 +116,7 @@ class Base:
 
 
 def bases(folder: Path) -> list[Base]:
-    """Every mechanism, by its budget and by its own letters."""
+    """Every mechanism, by its budget and by its own parameters."""
     pool, lists, labels = (folder / name for name in ("pool.txt", "lists.tsv", "labels.tsv"))
     pool.write_text("".join(f"q{n}\n" for n in range(400)), encoding="utf-8")
     lists.write_text("".join(f"q{n}\tx.com\n" for n in range(40)), encoding="utf-8")

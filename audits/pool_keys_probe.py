@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from noise_stages import STAGE_ALPHA, Law, fit_p_value, letters
+from noise_stages import STAGE_ALPHA, Law, fit_p_value, parameters_of
 from scipy.stats import binom
 
 from murmurlog.auditing.neighbouring_logs import ALPHABET, START
@@ -59,13 +59,13 @@ def check_pool_keys(folder: Path) -> list[str]:
 
 def _classes(text: str) -> list[tuple[list[str], int, int]]:
     """The keys of each class, how many users hold one, and the threshold for it."""
-    T = int(letters(text)[1]["T"])
+    T = int(parameters_of(text)[1]["T"])
     return [(NOBODY, 0, T), (SOME, USERS, T)]
 
 
 def _chance(text: str, needed: int) -> float:
     """The chance that the noise of the printed text is at least what is needed."""
-    law = Law(noise="geometric", scale=float(letters(text)[1]["b"]))
+    law = Law(noise="geometric", scale=float(parameters_of(text)[1]["b"]))
     return float(1 - law.below(np.array([needed]))[0])
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from noise_stages import STEPS, Integers, letters, numbers
+from noise_stages import STEPS, Integers, numbers, parameters_of
 
 FULL = 10  # the largest attention
 NEAR = 1e-6  # relative distance from a border below which floating point may decide either way
@@ -54,7 +54,7 @@ class Printed:
 
     @classmethod
     def of(cls, text: str) -> "Printed":
-        _, given = letters(text)
+        _, given = parameters_of(text)
         scales = numbers(given["s"])
         sizes = [int(n) for n in numbers(given.get("N", ""))]
         pools = np.array(numbers(given.get("TP", "")), np.int64).reshape(len(sizes), len(scales))

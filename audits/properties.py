@@ -60,7 +60,7 @@ _json = st.recursive(
 
 @st.composite
 def _texts_of_mechanisms(draw: st.DrawFn) -> str:
-    """Mechanisms that there are, with letters and values most of which do not fit."""
+    """Mechanisms that there are, with parameters and values most of which do not fit."""
     name = draw(st.sampled_from(sorted(MECHANISMS)))
     if draw(st.booleans()):
         sound = [t for t in TEXTS if t.startswith(f"{name}(")]

@@ -225,7 +225,7 @@ def postgres() -> Iterator[Any]:
         raise RuntimeError(f"{place.name} is not in the folder of the tests")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    with module.running() as server:
+    with module.run_server() as server:
         yield server
 
 

@@ -176,7 +176,7 @@ def check_screen(folder: Path) -> list[str]:
             pa.table(dict(zip(("user", "query"), zip(*some, strict=True), strict=True))), path
         )
         with connect() as engine:
-            for road, context in PATHS.items():
+            for implementation, context in PATHS.items():
                 with context(engine):
                     log = read(find(str(path)), engine=engine, screen=load_screen())
                     left = set(
@@ -185,10 +185,12 @@ def check_screen(folder: Path) -> list[str]:
                 for text in sorted(left & set(PERSONAL)):
                     many = sum(query == text for _, query in some)
                     faults.append(
-                        f"the {road} path: the screen leaves a query of personal data that {many} users asked"
+                        f"the {implementation} path: the screen leaves a query of personal data that {many} users asked"
                     )
                 if missing := set(HARMLESS) - left:
-                    faults.append(f"the {road} path: the screen drops {', '.join(sorted(missing))}")
+                    faults.append(
+                        f"the {implementation} path: the screen drops {', '.join(sorted(missing))}"
+                    )
     return faults
 
 
@@ -211,7 +213,7 @@ def check_distinct(mechanism: Mechanism, table: str, folder: Path) -> list[str]:
     )
     faults = []
     with connect() as engine:
-        for road, context in PATHS.items():
+        for implementation, context in PATHS.items():
             with context(engine):
                 log = read(find(str(path), columns=ROLES), engine=engine)
                 view = View(kind=table, way="first")
@@ -221,11 +223,13 @@ def check_distinct(mechanism: Mechanism, table: str, folder: Path) -> list[str]:
                 return []
             if found.by_one and (most := max(found.counts.values(), default=0)) > users:
                 faults.append(
-                    f"the {road} path, {table}: an item of {users} users has a count of {most}: variants of "
+                    f"the {implementation} path, {table}: an item of {users} users has a count of {most}: variants of "
                     "one text count more than once"
                 )
             elif len(found.counts) > len(words):
-                faults.append(f"the {road} path, {table}: variants of one text are different items")
+                faults.append(
+                    f"the {implementation} path, {table}: variants of one text are different items"
+                )
     return faults
 
 
@@ -238,16 +242,16 @@ def check_by(mechanism: str, folder: Path) -> list[str]:
         return []
     faults = []
     # A name may clash with one of a table of the engine, which only the general path has.
-    roads: dict[str, AbstractContextManager[None]] = {
+    implementations: dict[str, AbstractContextManager[None]] = {
         "encoded": nullcontext(),
         "general": replaced(DuckEngine, "local", None),
     }
-    for road, context in roads.items():
-        (own := folder / road).mkdir()
+    for implementation, context in implementations.items():
+        (own := folder / implementation).mkdir()
         with context:
             found = {name: _released_by(name, mechanism, own) for name in ("country", *NAMES)}
         faults += [
-            f"--by {name}, the {road} path: another release than by the same column under the name country "
+            f"--by {name}, the {implementation} path: another release than by the same column under the name country "
             f"({found[name]!s:.80})"
             for name in NAMES
             if found[name] not in (found["country"], REFUSED)

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from independent_total import cost_of_table
-from noise_stages import STAGE_ALPHA, STEPS, Law, letters
+from noise_stages import STAGE_ALPHA, STEPS, Law, parameters_of
 from pool_replay import EARLIER, RoundsRun
 from replacement import replaced
 from rounds_replay import replayed_rounds
@@ -152,7 +152,7 @@ def _check_earlier(series: _Series, run: RoundsRun, known: pa.Table, later: Any)
     published = set(later.tables["query"]["query"].to_pylist())
     if missing := len(set(known["query"].to_pylist()) - published):
         run.fault(f"{missing} of {known.num_rows} have no row in a later release")
-    _, given = letters(later.certificate.tables["query"].mechanism)
+    _, given = parameters_of(later.certificate.tables["query"].mechanism)
     for stage, values in run.noise.items():
         if stage.startswith("counts"):
             d2 = int(stage.rpartition(" ")[2])

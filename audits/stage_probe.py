@@ -25,8 +25,8 @@ from noise_stages import (
     STEPS,
     Integers,
     Law,
-    letters,
     numbers,
+    parameters_of,
     stages,
 )
 from pool_replay import RoundsRun
@@ -128,7 +128,7 @@ def sizes_for(mechanisms: Sequence[Mechanism]) -> tuple[int, int]:
     """(users of an item that passes in about half of the runs, users of one that always passes)."""
     near, sure = 2.0, 2.0
     for mechanism in mechanisms:
-        name, given = letters(str(mechanism))
+        name, given = parameters_of(str(mechanism))
         if name in ("rounds", "session-tree"):
             own, past, T = (numbers(given.get(each, "")) for each in ("own", "past", "T"))
             bar = T[-1] / STEPS / (sum(past) + own[-1]) * math.sqrt(2)
@@ -208,7 +208,7 @@ def follow_rounds(
 
     `more` is noise of some stages from elsewhere.
     """
-    table, (_, given) = view.kind, letters(str(mechanism))
+    table, (_, given) = view.kind, parameters_of(str(mechanism))
     scales = numbers(given["s"])
     with replayed_rounds(table, earlier=view.earlier.get(table)) as run:
 
@@ -264,7 +264,7 @@ def _published(
     result: StageResult, table: str, mechanism: Mechanism, log: Log, *, sure: int, entropy: Entropy, wanted: int
 ) -> None:  # fmt: skip
     """The noise of published counts of items that always pass."""
-    name, given = letters(str(mechanism))
+    name, given = parameters_of(str(mechanism))
     if name not in COUNTED or given.get("count") == "rows":
         return
     stage = next((s for s in stages(table, str(mechanism)) if s.name == COUNTED[name]), None)

@@ -59,7 +59,7 @@ from murmurlog.privacy.counts import GRID, WeightedCounts
 from murmurlog.privacy.rounds import FULL, Schedule
 from murmurlog.privacy.sampler import draw
 from murmurlog.privacy.thresholds import per_item
-from murmurlog.publishing import release as road
+from murmurlog.publishing import release as releasing
 from murmurlog.publishing.tables import make
 
 Patch = tuple[Any, str, Any]  # an object, a name in it, and what stands there instead
@@ -340,7 +340,7 @@ def fakes_at_the_threshold(*, scale: float, T: int, count: int, entropy: Any, **
 
 # --- around the mechanism ---------------------------------------------------------------------------
 
-_real_make, _real_certificate = make, road._certificate
+_real_make, _real_certificate = make, releasing._certificate
 _users: list[int] = []
 _digests: list[str] = []
 
@@ -596,11 +596,11 @@ TWINS = (
     Twin(name="a pool query recognisable as fake", mechanism="pool",
          patches=lambda: [(pools, "tails", fakes_at_the_threshold)]),
     Twin(name="the exact number of users in the manifest", mechanism="threshold",
-         patches=lambda: [(road, "make", drawn_and_counted),
-                          (road, "_certificate", certificate_with_users)]),
+         patches=lambda: [(releasing, "make", drawn_and_counted),
+                          (releasing, "_certificate", certificate_with_users)]),
     Twin(name="a digest of the log in the description", mechanism="threshold",
-         patches=lambda: [(road, "make", drawn_and_digested),
-                          (road, "_certificate", certificate_with_digest)]),
+         patches=lambda: [(releasing, "make", drawn_and_digested),
+                          (releasing, "_certificate", certificate_with_digest)]),
     Twin(name="rows in the order of the log", mechanism="threshold",
          patches=lambda: [(write, "in_order", rows_as_they_came)]),
     Twin(name="sessions not bounded", mechanism="sessions",
@@ -687,5 +687,5 @@ TWINS = (
     Twin(name="a ledger that books a period twice", mechanism="threshold",
          patches=lambda: [(ledger, "check_step", lambda entries, source, step: None)]),
     Twin(name="a ledger that books after the release", mechanism="threshold",
-         patches=lambda: [(road, "make", later.make_and_then_book)]),
+         patches=lambda: [(releasing, "make", later.make_and_then_book)]),
 )  # fmt: skip

@@ -30,14 +30,14 @@ def server_cpu(process: int) -> float | None:
 
 def main() -> None:
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
-    from postgres_server import running
+    from postgres_server import run_server
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--memory", default="500MB")
     options = parser.parse_args()
     murmurlog = str(Path(sys.executable).with_name("murmurlog"))
-    with tempfile.TemporaryDirectory() as folder, running() as server:
+    with tempfile.TemporaryDirectory() as folder, run_server() as server:
         log = Path(folder) / "log.parquet"
         rows = str(options.rows)
         measure([murmurlog, "generate", "--rows", rows, "--seed", "1", "--out", str(log)])

@@ -25,15 +25,15 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
 from sensitivity import (  # noqa: E402
     KINDS,
-    LURES,
     REAL,
     STAGES,
     TWINS,
+    WORST_CASES,
     Report,
     fuzz,
     fuzz_at_random,
+    open_logs,
     random_worlds,
-    written,
 )
 
 A_BATCH = 500
@@ -78,7 +78,7 @@ def twins(seed: int) -> bool:
     mechanism = Rounds.solve(epsilon=1.0, delta=1e-6, d=3)
     good = True
     print(f"\n{'the same worlds under':34}{'worlds with a fault':>20}{'moved / bound':>15}")
-    with written(worlds, rng) as logs:
+    with open_logs(worlds, rng) as logs:
         for twin in (REAL, *TWINS):
             report = fuzz(mechanism, worlds, logs, seed=seed, twin=twin)
             found = len({fault.world for fault in report.faults})
@@ -94,9 +94,9 @@ def leaks(worlds: int) -> bool:
     good = True
     print(f"\n{'chance that an own item shows':34}{'claimed':>10}{'measured':>10}{'at least':>10}")
     with connect() as engine:
-        for lure in LURES:
-            right, credited = lure.leaks(engine, worlds=worlds, entropy=SystemEntropy())
-            for name, found in ((lure.name, right), ("  credit for survivors", credited)):
+        for case in WORST_CASES:
+            right, credited = case.leaks(engine, worlds=worlds, entropy=SystemEntropy())
+            for name, found in ((case.name, right), ("  credit for survivors", credited)):
                 word = "" if found is right else "  caught" if found.caught else "  MISSED"
                 print(f"{name:34}{found.claim:10.4f}{found.chance:10.4f}{found.least:10.4f}{word}")
             good &= credited.caught and not right.caught

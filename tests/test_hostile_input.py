@@ -36,7 +36,7 @@ FAST = "threshold(noise=geometric, d=1, scale=1.0, T=24)"
 
 
 @pytest.fixture(scope="module")
-def sound(tmp_path_factory):
+def sound_bundle(tmp_path_factory):
     """A bundle that verifies."""
     folder = tmp_path_factory.mktemp("sound")
     (folder / "log.tsv").write_text(cases.text("tsv", 200))
@@ -47,8 +47,8 @@ def sound(tmp_path_factory):
 
 
 @pytest.fixture
-def bundle(sound, tmp_path):
-    return shutil.copytree(sound, tmp_path / "bundle")
+def bundle(sound_bundle, tmp_path):
+    return shutil.copytree(sound_bundle, tmp_path / "bundle")
 
 
 # --- logs -----------------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ def test_settings_that_nest_without_end_are_a_usage_error(tmp_path):
 # --- bundles --------------------------------------------------------------------------------------
 
 
-def forged(bundle, **changes):
+def forge(bundle, **changes):
     path = bundle / "privacy.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
     hostile_bundles.seal(bundle)
@@ -199,7 +199,7 @@ def forged(bundle, **changes):
     ],
 )
 def test_a_certificate_of_other_types_is_a_damaged_bundle(bundle, changes):
-    done = run("verify", forged(bundle, **changes))
+    done = run("verify", forge(bundle, **changes))
     assert done.returncode in (1, 6)
     assert "internal" not in done.stderr
 
@@ -221,22 +221,22 @@ def test_a_certificate_of_other_types_is_a_damaged_bundle(bundle, changes):
 )
 def test_what_is_said_of_noise_and_rows_is_what_a_release_can_say(bundle, part, name, value, code):
     said = json.loads((bundle / "privacy.json").read_text())[part]
-    report = run("verify", forged(bundle, **{part: {**said, name: value}}))
+    report = run("verify", forge(bundle, **{part: {**said, name: value}}))
     assert report.returncode == code
 
 
 def test_a_threshold_far_from_all_counts_costs_no_memory(bundle):
     tables = json.loads((bundle / "privacy.json").read_text())["tables"]
     tables["query"]["parameters"]["threshold"] = 10**12
-    assert run("estimate", forged(bundle, tables=tables)).returncode == 0
+    assert run("estimate", forge(bundle, tables=tables)).returncode == 0
     tables["query"]["parameters"]["threshold"] = 10**400
-    assert run("estimate", forged(bundle, tables=tables)).returncode == 6
+    assert run("estimate", forge(bundle, tables=tables)).returncode == 6
 
 
 def test_parameters_that_are_no_numbers_are_a_damaged_bundle(bundle):
     tables = json.loads((bundle / "privacy.json").read_text())["tables"]
     tables["query"]["parameters"]["scale"] = "<script>"
-    done = run("estimate", forged(bundle, tables=tables))
+    done = run("estimate", forge(bundle, tables=tables))
     assert (done.returncode, "tables.query.parameters.scale must be" in done.stderr) == (6, True)
 
 
@@ -244,7 +244,7 @@ def test_parameters_that_are_no_numbers_are_a_damaged_bundle(bundle):
 def test_the_name_of_a_table_leads_nowhere(bundle, name):
     tables = json.loads((bundle / "privacy.json").read_text())["tables"]
     (bundle.parent / "secret.parquet").write_bytes((bundle / "data/query.parquet").read_bytes())
-    forged(bundle, tables={name: tables["query"]})
+    forge(bundle, tables={name: tables["query"]})
     with pytest.raises(BundleError):
         _ = murmurlog.load(bundle).tables
     for command in (["verify"], ["export", "--to", "tsv", "--out", bundle.parent / "e"]):
@@ -333,7 +333,7 @@ def test_parameters_that_are_no_numbers_are_not_served(bundle):
     tables = json.loads((bundle / "privacy.json").read_text())["tables"]
     tables["query"]["parameters"]["scale"] = "x"
     with pytest.raises(BundleError, match="parameters.scale must be a number"):
-        Shelf([forged(bundle, tables=tables)])
+        Shelf([forge(bundle, tables=tables)])
 
 
 @pytest.mark.parametrize("stderr", [float("nan"), float("inf"), -1.0, 1e200])

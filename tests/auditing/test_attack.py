@@ -208,7 +208,7 @@ def one_item(setting):
     return setting.name == "large delta, one item a user"
 
 
-def test_nothing_is_found_wrong_with_the_real_road():
+def test_nothing_is_found_wrong_with_a_real_release():
     made = audit(mechanism="threshold", trials=800, confidence=SURE, only=one_item)
     assert made.violations == []
     nearest = max(each.near or 0 for each in made.measured if each.pair == "items of many")
@@ -293,7 +293,7 @@ def test_every_test_of_a_setting_is_counted(tmp_path):
 # --- words, pictures and files ----------------------------------------------------------------------
 
 
-def canned(*, least=0.83):
+def make_audit(*, least=0.83):
     claim = Guarantee(epsilon=1.0, delta=1e-6)
     measured = [
         Measurement(setting="as claimed", pair="items of many", way="one run", claim=1.0, delta=1e-6,
@@ -305,7 +305,7 @@ def canned(*, least=0.83):
 
 
 def test_a_verdict_never_says_private():
-    good, bad = canned(), canned(least=1.4)
+    good, bad = make_audit(), make_audit(least=1.4)
     assert good.sentence() == "no violation found (claimed 1, measured at least 0.83 at 99 %)"
     assert "1 violation found at 99 %" in bad.sentence()
     assert "measured at least 1.4" in bad.violations[0]
@@ -316,8 +316,8 @@ def test_a_verdict_never_says_private():
 @pytest.mark.parametrize(
     ("made", "code"),
     [
-        (canned(), 0),
-        (canned(least=1.5), 1),
+        (make_audit(), 0),
+        (make_audit(least=1.5), 1),
     ],
 )
 def test_the_command_prints_draws_and_exits(tmp_path, made, code):
@@ -354,7 +354,7 @@ def test_a_specification_says_what_is_attacked(tmp_path):
     assert asked["mechanism"] == {"query": "rounds", "click": "threshold"}
     assert asked["per_user"] == {"query": 3, "click": 2}
     assert asked["options"] == {"rounds": 2}
-    with mock.patch.object(auditing, "audit", return_value=canned()) as called:
+    with mock.patch.object(auditing, "audit", return_value=make_audit()) as called:
         assert run("audit", "--spec", path, cwd=tmp_path).returncode == 0
     assert called.call_args.kwargs["epsilon"] == asked["epsilon"]
     for more in (("--epsilon", "1"), ("--neighbours", "replace"), ("--neighbours", "add-remove")):

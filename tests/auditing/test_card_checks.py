@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from certificates import certified, counted
+from certificates import make_certificate, make_table
 from hostile_bundles import seal
 
 import murmurlog
@@ -13,15 +13,15 @@ from murmurlog.bundle.write import publish
 OTHER = "0.0.9"  # a version that never was
 CARDS = ("README.md", "report.html", "croissant.json", "datapackage.json", "deployment.yaml")
 TABLES = {
-    "query": counted("query", ["weather", 900, 3.0], ["maps", 300, 3.0]),
-    "click": counted("click", ["weather", "a.example", 500, 3.0]),
+    "query": make_table("query", ["weather", 900, 3.0], ["maps", 300, 3.0]),
+    "click": make_table("click", ["weather", "a.example", 500, 3.0]),
 }
 
 
 @pytest.fixture
 def bundle(tmp_path):
     out = tmp_path / "bundle"
-    made = certified(TABLES, about={"title": "Shop"}, declared_users=10_000)
+    made = make_certificate(TABLES, about={"title": "Shop"}, declared_users=10_000)
     publish(out, tables=TABLES, certificate=made)
     assert murmurlog.verify(out).ok
     return out
@@ -119,9 +119,9 @@ def test_a_certificate_of_another_version_may_word_its_assumptions(tmp_path, mon
 
     with monkeypatch.context() as patch:
         patch.setattr(Certificate, "as_json", worded)
-        made = certified(TABLES, murmurlog=OTHER)
+        made = make_certificate(TABLES, murmurlog=OTHER)
         publish(tmp_path / "out", tables=TABLES, certificate=made)
-        publish(tmp_path / "own", tables=TABLES, certificate=certified(TABLES))
+        publish(tmp_path / "own", tables=TABLES, certificate=make_certificate(TABLES))
     report = murmurlog.verify(tmp_path / "out")
     assert report.ok, report
     assert f"of murmurlog {OTHER}, was not checked" in report.checks[1].message

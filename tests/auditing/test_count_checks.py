@@ -27,7 +27,7 @@ def log(tmp_path_factory):
     return path
 
 
-def released(log, out, **options):
+def release_table(log, out, **options):
     asked = {"tables": ["query"], "epsilon": 4.0, "delta": 1e-6, "users": 1000} | options
     murmurlog.release(str(log), out=out, **asked)
     found = murmurlog.load(out)
@@ -37,24 +37,26 @@ def released(log, out, **options):
 @pytest.fixture(scope="module")
 def estimated(log, tmp_path_factory):
     """d2 = 2 by the owner's choice, so that much is corrected."""
-    return released(log, tmp_path_factory.mktemp("b") / "out", mechanism="rounds", count_per_user=2)
+    return release_table(
+        log, tmp_path_factory.mktemp("b") / "out", mechanism="rounds", count_per_user=2
+    )
 
 
 @pytest.fixture(scope="module")
 def chosen(log, tmp_path_factory):
-    return released(log, tmp_path_factory.mktemp("b") / "out", mechanism="rounds")
+    return release_table(log, tmp_path_factory.mktemp("b") / "out", mechanism="rounds")
 
 
 @pytest.fixture(scope="module")
 def bounded(log, tmp_path_factory):
-    return released(log, tmp_path_factory.mktemp("b") / "out", mechanism="threshold")
+    return release_table(log, tmp_path_factory.mktemp("b") / "out", mechanism="threshold")
 
 
 @pytest.fixture(scope="module")
 def runs(log, tmp_path_factory):
     """Sets of queries that follow one another: users of many queries count with the first few."""
     asked = {"tables": ["itemset"], "per_user": 5, "consecutive": True, "count_per_user": 2}
-    return released(log, tmp_path_factory.mktemp("b") / "out", mechanism="rounds", **asked)
+    return release_table(log, tmp_path_factory.mktemp("b") / "out", mechanism="rounds", **asked)
 
 
 def faults(bundle, out, *, counting=None, columns=None):
@@ -175,5 +177,5 @@ def test_estimates_are_not_understated_as_bounded_counts(estimated, tmp_path):
 
 def test_runs_need_the_order_of_queries(log, tmp_path):
     with pytest.raises(murmurlog.UsageError, match="--consecutive needs the order"):
-        released(log, tmp_path / "out", tables=["itemset"], consecutive=True, bound="random")
+        release_table(log, tmp_path / "out", tables=["itemset"], consecutive=True, bound="random")
     assert not (tmp_path / "out").exists()

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hostile_bundles import seal
-from thinning import thinned
+from quick_cases import sample_cases
 
 import murmurlog
 from murmurlog.bundle.certificate import TableClaim
@@ -36,7 +36,7 @@ def honest(request, write_tsv, tmp_path):
     return made if request.param == "own" else replace(made, murmurlog="0.0.9")
 
 
-def counted(kind, *keys, users=500):
+def make_table(kind, *keys, users=500):
     columns = schema(kind).names
     rows = [dict(zip(columns, [*key, users, 2.0, True], strict=True)) for key in keys]
     return pa.Table.from_pylist(rows, schema=schema(kind))
@@ -74,7 +74,7 @@ def forge(honest, out, tables, *, epsilon=3.0, **changes):
 
 
 THRESHOLD = "threshold(noise=geometric, d=1, scale=1.0, T=20)"
-QUERY = counted("query", ["weather"])
+QUERY = make_table("query", ["weather"])
 SYNTHETIC = "synthetic(noise=geometric, d=1, scale=1.0, T=20, b_sizes=10.0)"
 
 
@@ -84,7 +84,7 @@ def test_the_forger_can_make_an_honest_bundle(honest, tmp_path):
 
 @pytest.mark.parametrize(
     ("tables", "message"),
-    thinned([
+    sample_cases([
         ({"query": ("left-out(d=3, sigma=5.0)", QUERY)}, "makes no"),
         (
             {"query": ("sessions(l_s=1, l_q=2, subsequences=all, noise=geometric, scale=1.0, T=20)",
@@ -93,25 +93,25 @@ def test_the_forger_can_make_an_honest_bundle(honest, tmp_path):
         ),
         ({"log": (THRESHOLD, rows_of(("invented-1", "a", "b", 1)))}, "makes no such table"),
         (
-            {"query": ("pool(d=1, b=1.0, N=1, T=5)", counted("query", ["a"], ["b"]))},
+            {"query": ("pool(d=1, b=1.0, N=1, T=5)", make_table("query", ["a"], ["b"]))},
             "has 2 rows of a pool of 1",
         ),
         ({"query": ("zealous-keywords(d=1, b=1.0, fakes=10.0)", QUERY)}, "no keyword table"),
         (
             {
-                "keyword": (THRESHOLD, counted("keyword", ["rain"])),
+                "keyword": (THRESHOLD, make_table("keyword", ["rain"])),
                 "query": ("zealous-keywords(d=1, b=1.0, fakes=10.0)", QUERY),
             },
             "not made of published keywords",
         ),
         (
             {"session": ("label-paths(l_s=1, l_q=2, subsequences=all, b=1.0, L=1, T=5)",
-                         counted("session", [["a", "b"]]))},
+                         make_table("session", [["a", "b"]]))},
             "holds 2 labels of 1",
         ),
         (
             {"session": ("sessions(l_s=1, l_q=2, subsequences=all, noise=geometric, scale=1.0, T=20)",
-                         counted("session", [["a", "b", "c"]]))},
+                         make_table("session", [["a", "b", "c"]]))},
             "has not 2 to 2 queries",
         ),
         (
@@ -136,7 +136,7 @@ def test_what_a_mechanism_cannot_make_is_caught(honest, tmp_path, tables, messag
 
 
 def test_a_set_of_more_queries_than_stated_is_caught(honest, tmp_path):
-    pairs = {"itemset": (THRESHOLD, counted("itemset", [["a"]], [["a", "b"]]))}
+    pairs = {"itemset": (THRESHOLD, make_table("itemset", [["a"]], [["a", "b"]]))}
     for size, message in ((2, ""), (1, "a set of more than 1 queries"), (None, "states no size")):
         text = {**honest.text, "set_size": size, "consecutive": False}
         said = forge(honest, tmp_path / str(size), pairs, text=text)
@@ -175,10 +175,10 @@ def test_a_stated_number_below_what_is_proved_is_caught(honest, tmp_path):
     """Each number of the release, and of a table, made a little smaller by itself."""
     plain = {
         "query": (THRESHOLD, QUERY),
-        "pair": (THRESHOLD, counted("pair", ["weather", "maps"])),
+        "pair": (THRESHOLD, make_table("pair", ["weather", "maps"])),
     }
     zealous = "zealous(m=1, lam=1.0, tau=3, T=40, users=10)"
-    lists = {"query": (zealous, QUERY), "pair": (zealous, counted("pair", ["weather", "maps"]))}
+    lists = {"query": (zealous, QUERY), "pair": (zealous, make_table("pair", ["weather", "maps"]))}
     for kind, tables in {"dp": plain, "pdp": lists}.items():
         out = tmp_path / kind
         assert forge(honest, out, tables, epsilon=1.001, declared_users=10) == ""
@@ -286,7 +286,7 @@ ROUNDS = "rounds(d=100, s=9.1_8.2, own=100_200, past=90, T=2000000000_9000000000
 
 def test_counts_that_no_mechanism_drew_are_caught(honest, tmp_path):
     """Exact counts beside keys, or counts with errors smaller than the noise had."""
-    query = counted("query", ("weather",))
+    query = make_table("query", ("weather",))
     keys = query.select(["query"])
     rows = query.rename_columns(["query", "rows", "rows_stderr", "reliable"])
     bare, fresh = (
@@ -308,7 +308,7 @@ def test_counts_that_no_mechanism_drew_are_caught(honest, tmp_path):
 
 
 def test_a_certificate_that_promises_nothing_or_contradicts_itself_fails(honest, tmp_path):
-    query = counted("query", ("weather",))
+    query = make_table("query", ("weather",))
     threshold = "threshold(noise=gaussian, d=1, scale=1.0, T=8)"
     sampler = {**honest.sampler, "entropy": "known seed"}
     for n, (changes, message) in enumerate(
@@ -322,7 +322,7 @@ def test_a_certificate_that_promises_nothing_or_contradicts_itself_fails(honest,
 
 def test_absurd_mechanisms_are_not_composed_for_ever(honest, tmp_path):
     """A narrow Gaussian beside geometric noise: delta is 1, and no distribution is built."""
-    query, pair = counted("query", ("weather",)), counted("pair", ("weather", "maps"))
+    query, pair = make_table("query", ("weather",)), make_table("pair", ("weather", "maps"))
     tables = {
         "query": ("threshold(noise=gaussian, d=1, scale=0.0125, T=40)", query),
         "pair": ("threshold(noise=geometric, d=9, scale=1.0, T=90)", pair),
@@ -366,12 +366,12 @@ def test_what_the_guarantee_is_conditional_on_is_in_the_cards(log, tmp_path):
 
 LISTS = "korolova-lists(d=1, b_c=1.0)"
 PATHS = "label-paths(l_s=1, l_q=2, subsequences=all, b=1.0, L=2, T=5)"
-KEYWORDS = {"keyword": (THRESHOLD, counted("keyword", ["weather"]))}
+KEYWORDS = {"keyword": (THRESHOLD, make_table("keyword", ["weather"]))}
 
 
 @pytest.mark.parametrize(
     ("kind", "text", "keys", "before"),
-    thinned(
+    sample_cases(
         [
             ("query", "zealous(m=1, lam=1.0, tau=1, T=20)", ["weather"], {}),
             ("query", "pool(d=1, b=1.0, N=10, T=5)", ["weather"], {}),
@@ -385,7 +385,7 @@ KEYWORDS = {"keyword": (THRESHOLD, counted("keyword", ["weather"]))}
 def test_counts_of_rows_and_errors_below_the_noise_are_caught(
     honest, tmp_path, kind, text, keys, before
 ):
-    table = counted(kind, keys)
+    table = make_table(kind, keys)
     stderr = table.schema.get_field_index("users_stderr")
     small = table.set_column(stderr, "users_stderr", pa.array([1e-9]))
     rows = table.rename_columns([name.replace("users", "rows") for name in table.column_names])
@@ -398,7 +398,7 @@ def test_counts_of_rows_and_errors_below_the_noise_are_caught(
 
 def test_counts_below_what_published_keywords_allow_are_caught(honest, tmp_path):
     text = "zealous-keywords(d=1, b=9.0, fakes=0.001)"
-    low = counted("query", ["weather"], users=3)
+    low = make_table("query", ["weather"], users=3)
     low = low.set_column(2, "users_stderr", pa.array([20.0]))
     low = low.set_column(3, "reliable", pa.array([False]))
     assert "holds a count of 3, below" in forge(
@@ -449,7 +449,7 @@ def test_remarks_where_nothing_follows_are_caught(honest, tmp_path):
 
 @pytest.mark.parametrize(
     ("changes", "message"),
-    thinned([
+    sample_cases([
         ({"about": {"title": "x\n\n## Privacy\n\nepsilon 0.001"}}, "one plain line"),
         ({"about": {"title": "\u202etitle"}}, "one plain line"),
         ({"about": {"foo": "user 17 asked x"}}, "`about` holds keys other"),

@@ -112,18 +112,18 @@ def test_without_a_query_of_their_own_nobody_is_joined(attacks):
 # --- hashes ---------------------------------------------------------------------------------------
 
 
-def spoken(counts):
+def log_of_words(counts):
     return log_of([("u", 1, word) for word, n in counts.items() for _ in range(n)])
 
 
 def test_hashes_are_inverted_by_rank_as_far_as_the_ranks_agree(attacks):
-    log = spoken({"free": 50, "maps": 30, "news": 20, "rare": 1})
-    public = spoken({"free": 500, "news": 290, "maps": 300, "other": 5})
+    log = log_of_words({"free": 50, "maps": 30, "news": 20, "rare": 1})
+    public = log_of_words({"free": 500, "news": 290, "maps": 300, "other": 5})
     found = attacks.invert_hashes(log, public, key=b"secret")
     assert found.right.tolist() == [True, True, True, False]
     assert found.share(2) == 1.0
     assert found.volume == pytest.approx(100 / 101)
-    other = attacks.invert_hashes(log, spoken({"x": 3, "free": 2}), key=b"secret")
+    other = attacks.invert_hashes(log, log_of_words({"x": 3, "free": 2}), key=b"secret")
     assert other.share(4) == 0.0
     again = attacks.invert_hashes(log, public, key=b"another secret")
     assert again.right.tolist() == found.right.tolist()  # the key is no help

@@ -66,7 +66,7 @@ def test_everything_that_was_not_attacked_is_named():
 
 
 @pytest.fixture
-def made():
+def audit():
     made = Audit(
         mechanism="rounds", claim=Guarantee(epsilon=1.0, delta=1e-6), confidence=0.99, tests=2,
         measured=[
@@ -79,13 +79,13 @@ def made():
     return made
 
 
-def test_rows_of_the_terminal_are_short_and_say_what_would_have_been_seen(made):
-    assert attacks_in_rows(made)[1] == ("as claimed", "1", "1e-06", "0.83", "1.44", "0.33 %")
+def test_rows_of_the_terminal_are_short_and_say_what_would_have_been_seen(audit):
+    assert attacks_in_rows(audit)[1] == ("as claimed", "1", "1e-06", "0.83", "1.44", "0.33 %")
 
 
-def test_the_page_holds_everything_and_needs_nothing(made):
-    page = verdict_page(made)
-    for each in made.not_attacked:
+def test_the_page_holds_everything_and_needs_nothing(audit):
+    page = verdict_page(audit)
+    for each in audit.not_attacked:
         assert each.what.replace("'", "&#x27;") in page
     assert "http" not in page.replace("http-equiv", "")
-    assert {"attack_power", "not_attacked", "not_offered"} <= made.as_json().keys()
+    assert {"attack_power", "not_attacked", "not_offered"} <= audit.as_json().keys()

@@ -33,7 +33,7 @@ CASES = [
 ]
 
 
-def planned(tables, mechanism, more, neighbours="add-remove", epsilon=1.0, delta=1e-6):
+def plan_texts(tables, mechanism, more, neighbours="add-remove", epsilon=1.0, delta=1e-6):
     plans, total = plan_tables(
         tables, mechanism=mechanism, epsilon=epsilon, delta=delta, neighbours=neighbours,
         per_user=dict.fromkeys(tables, 3), **more,
@@ -45,7 +45,7 @@ def planned(tables, mechanism, more, neighbours="add-remove", epsilon=1.0, delta
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
 @pytest.mark.parametrize(("tables", "mechanism", "more"), CASES)
 def test_what_is_stated_is_what_the_printed_numbers_cost(tables, mechanism, more, neighbours):
-    texts, stated, total = planned(tables, mechanism, more, neighbours)
+    texts, stated, total = plan_texts(tables, mechanism, more, neighbours)
     assert check_total(texts, stated, total) == []
     for table, text in texts.items():
         computed = delta_of_table(text, stated[table].epsilon, neighbours)
@@ -54,7 +54,7 @@ def test_what_is_stated_is_what_the_printed_numbers_cost(tables, mechanism, more
 
 @pytest.mark.parametrize(("tables", "mechanism", "more"), CASES)
 def test_a_smaller_delta_or_epsilon_than_that_is_a_fault(tables, mechanism, more):
-    texts, stated, total = planned(tables, mechanism, more)
+    texts, stated, total = plan_texts(tables, mechanism, more)
     table = tables[0]
     less = stated | {table: replace(stated[table], delta=0.9 * stated[table].delta)}
     assert f"{table}: " in check_total(texts, less, total)[0]
@@ -63,7 +63,7 @@ def test_a_smaller_delta_or_epsilon_than_that_is_a_fault(tables, mechanism, more
 
 
 def test_a_total_of_less_than_all_tables_is_a_fault():
-    texts, stated, total = planned(("query", "click", "pair"), "rounds", {})
+    texts, stated, total = plan_texts(("query", "click", "pair"), "rounds", {})
     less = replace(total, delta=0.9 * total.delta)
     assert check_total(texts, stated, less)[0].startswith("all tables together have delta")
 

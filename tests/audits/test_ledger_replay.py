@@ -3,7 +3,7 @@
 import pytest
 from independent_total import gaussian, geometric
 from ledger_replay import check_ledger, least_mu
-from thinning import thinned
+from quick_cases import sample_cases
 from twins import TWINS
 
 from murmurlog.privacy.sampler import SeededEntropy
@@ -20,18 +20,18 @@ ANSWERS = {
 }
 
 
-def checked(folder):
+def replay_ledger(folder):
     return check_ledger(folder, entropy=SeededEntropy(3), sequences=1)
 
 
 def test_an_honest_ledger_has_no_faults(tmp_path):
-    assert checked(tmp_path) == []
+    assert replay_ledger(tmp_path) == []
 
 
-@pytest.mark.parametrize("name", thinned(ANSWERS, every=3))
+@pytest.mark.parametrize("name", sample_cases(ANSWERS, every=3))
 def test_a_broken_ledger_is_caught(name, tmp_path):
     with BROKEN[name].broken():
-        found = checked(tmp_path)
+        found = replay_ledger(tmp_path)
     assert any(ANSWERS[name] in what for what in found), found
 
 

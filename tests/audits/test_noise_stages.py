@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from draw_record import check_draws, recorded_draws
-from noise_stages import STEPS, Law, letters, stages
+from noise_stages import STEPS, Law, parameters_of, stages
 
 from murmurlog.privacy.sampler import SeededEntropy, draw, tails
 
@@ -45,7 +45,7 @@ def test_rounds_have_a_stage_each_and_counts_one_scale_for_each_d2():
 
 def test_a_text_that_is_no_mechanism_is_an_error():
     with pytest.raises(ValueError, match="not the text of a mechanism"):
-        letters("Threshold d=3")
+        parameters_of("Threshold d=3")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 from inspection import plans_of, pool_setting
 from pool_probe import probe_pools
 from probes import pass_p_value
-from thinning import thinned
+from quick_cases import sample_cases
 from twins import TWINS
 
 from murmurlog.mechanisms import parse
@@ -33,14 +33,14 @@ def mechanism():
     return plans["query"].mechanism
 
 
-def probed(folder, mechanism):
+def probe(folder, mechanism):
     return probe_pools(
         mechanism, SETTING.options, folder=folder, entropy=SeededEntropy(7), wanted=500
     )
 
 
 def test_honest_pools_pass_and_the_power_is_stated(mechanism, tmp_path):
-    made = probed(tmp_path, mechanism)
+    made = probe(tmp_path, mechanism)
     assert made.faults == []
     stages = [each.stage for each in made.power]
     for k in (1, 2, 3):
@@ -49,10 +49,10 @@ def test_honest_pools_pass_and_the_power_is_stated(mechanism, tmp_path):
     assert "counts of earlier keys at d2 = 4" in stages
 
 
-@pytest.mark.parametrize("name", thinned(ANSWERS, every=3))
+@pytest.mark.parametrize("name", sample_cases(ANSWERS, every=3))
 def test_a_fault_of_pools_counts_or_earlier_keys_is_caught(name, mechanism, tmp_path):
     with BROKEN[name].broken():
-        found = probed(tmp_path, mechanism).faults
+        found = probe(tmp_path, mechanism).faults
     assert any(ANSWERS[name] in what for what in found), found
 
 

@@ -1,8 +1,8 @@
 """Releases in a row: booked before any noise, with the keys of the earlier bundle and no others."""
 
 import pytest
+from quick_cases import sample_cases
 from series_replay import check_series
-from thinning import thinned
 from twins import TWINS
 
 BROKEN = {twin.name: twin for twin in TWINS}
@@ -19,7 +19,7 @@ def test_an_honest_series_has_no_faults(tmp_path):
     assert check_series(tmp_path) == []
 
 
-@pytest.mark.parametrize("name", thinned(ANSWERS, every=2))
+@pytest.mark.parametrize("name", sample_cases(ANSWERS, every=2))
 def test_a_broken_series_is_caught(name, tmp_path):
     with BROKEN[name].broken():
         found = check_series(tmp_path)

@@ -22,7 +22,7 @@ OF_ROUNDS = (
 )
 
 
-def probed(tmp_path, mechanism, table="query", groups=1500):
+def probe(tmp_path, mechanism, table="query", groups=1500):
     return probe_stages(
         {table: mechanism}, folder=tmp_path, entropy=SeededEntropy(7), wanted=6000, groups=groups
     )
@@ -37,7 +37,7 @@ def two_rounds():
 
 
 def test_honest_rounds_pass_and_the_power_is_stated(two_rounds, tmp_path):
-    made = probed(tmp_path, two_rounds)
+    made = probe(tmp_path, two_rounds)
     assert made.faults == []
     assert [each.stage for each in made.power] == ["round 1", "round 2"]
     for each in made.power:
@@ -49,7 +49,7 @@ def test_honest_rounds_pass_and_the_power_is_stated(two_rounds, tmp_path):
 @pytest.mark.parametrize("name", OF_ROUNDS)
 def test_a_fault_of_a_single_round_is_caught(name, two_rounds, tmp_path):
     with BROKEN[name].broken():
-        found = probed(tmp_path, two_rounds).faults
+        found = probe(tmp_path, two_rounds).faults
     assert found
     assert all("round" in what for what in found)
 
@@ -60,23 +60,23 @@ def test_a_fault_of_a_synthetic_histogram_is_caught(name, tmp_path):
     made = plan(
         mechanism="synthetic", epsilon=8, delta=1e-2, per_user=2, options=setting.options
     ).mechanism
-    assert probed(tmp_path, made, "log", groups=100).faults == []
+    assert probe(tmp_path, made, "log", groups=100).faults == []
     with BROKEN[name].broken():
-        found = probed(tmp_path, made, "log", groups=100).faults
+        found = probe(tmp_path, made, "log", groups=100).faults
     assert any("histogram" in what for what in found)
 
 
 def test_the_noise_of_left_out_is_tested(tmp_path):
-    made = probed(tmp_path, parse("left-out(d=2, sigma=30.5)"), "left_out", groups=100)
+    made = probe(tmp_path, parse("left-out(d=2, sigma=30.5)"), "left_out", groups=100)
     assert made.faults == []
     assert [each.stage for each in made.power] == ["bins"]
 
 
 def test_a_scale_that_is_not_printed_is_caught(tmp_path):
     honest = parse("threshold(noise=gaussian, d=2, scale=1.5, T=8)")
-    assert probed(tmp_path, honest, groups=300).faults == []
+    assert probe(tmp_path, honest, groups=300).faults == []
     with BROKEN["noise halved"].broken():
-        first, second = probed(tmp_path, honest, groups=300).faults
+        first, second = probe(tmp_path, honest, groups=300).faults
     assert "is not gaussian noise of scale 1.5" in first  # by what is published
     assert "which no stage of the printed mechanisms has" in second  # by what is drawn
 
@@ -99,7 +99,7 @@ def test_less_noise_in_the_pair_table_alone_is_caught(name):
 
 def test_noise_that_is_drawn_again_is_caught(tmp_path):
     honest = parse("korolova(d=2, b=0.5, T=3, b_q=0.5)")
-    assert probed(tmp_path, honest, groups=300).faults == []
+    assert probe(tmp_path, honest, groups=300).faults == []
     with BROKEN["korolova: counts below T are drawn again"].broken():
-        (found,) = probed(tmp_path, honest, groups=300).faults
+        (found,) = probe(tmp_path, honest, groups=300).faults
     assert "draws where the printed mechanism makes" in found

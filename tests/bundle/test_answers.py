@@ -37,7 +37,7 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def loaded(folder):
+def bundle(folder):
     found = load(folder / "bundle")
     assert {name: table.num_rows for name, table in found.tables.items()} == {
         "query": 3,
@@ -61,48 +61,48 @@ def texts(found):
 # --- what it answers ------------------------------------------------------------------------------
 
 
-def test_complete(loaded):
-    assert set(texts(loaded.complete("WEA"))) == {"weather", "weather paris"}
-    assert texts(loaded.complete("weather ")) == ["weather paris"]
-    assert texts(loaded.complete("  ne")) == ["news"]
-    assert len(loaded.complete("")) == 3
-    assert len(loaded.complete("", 1)) == 1
-    counts = dict(loaded.complete("")).values()
+def test_complete(bundle):
+    assert set(texts(bundle.complete("WEA"))) == {"weather", "weather paris"}
+    assert texts(bundle.complete("weather ")) == ["weather paris"]
+    assert texts(bundle.complete("  ne")) == ["news"]
+    assert len(bundle.complete("")) == 3
+    assert len(bundle.complete("", 1)) == 1
+    counts = dict(bundle.complete("")).values()
     assert all(300 < count < 500 for count in counts)
 
 
-def test_suggest_says_what_people_asked_next(loaded):
-    assert loaded.suggest("Weather ") == [("weather paris", 1.0)]
-    assert loaded.suggest("weather paris") == [("news", 1.0)]
-    assert loaded.suggest("nobody asked this") == []
-    assert loaded.suggest(" ") == []
+def test_suggest_says_what_people_asked_next(bundle):
+    assert bundle.suggest("Weather ") == [("weather paris", 1.0)]
+    assert bundle.suggest("weather paris") == [("news", 1.0)]
+    assert bundle.suggest("nobody asked this") == []
+    assert bundle.suggest(" ") == []
 
 
-def test_suggest_falls_back_to_what_is_related(loaded):
-    without = with_tables(loaded, click=loaded.tables["click"])
+def test_suggest_falls_back_to_what_is_related(bundle):
+    without = with_tables(bundle, click=bundle.tables["click"])
     assert texts(without.suggest("weather")) == ["weather paris"]
     assert without.suggest("weather") == without.related("weather")
     assert without.suggest("news") == []
-    only = with_tables(loaded, pair=loaded.tables["pair"])
+    only = with_tables(bundle, pair=bundle.tables["pair"])
     assert only.suggest("news") == []
 
 
-def test_suggest_takes_sessions_where_there_are_any(loaded):
+def test_suggest_takes_sessions_where_there_are_any(bundle):
     session = pa.table({"queries": [["weather", "weather paris", "news"]], "users": [400]})
-    with_sessions = with_tables(loaded, session=session, pair=loaded.tables["pair"])
+    with_sessions = with_tables(bundle, session=session, pair=bundle.tables["pair"])
     assert dict(with_sessions.suggest("weather")) == {"weather paris": 0.5, "news": 0.5}
 
 
-def test_search_and_related(loaded):
-    assert loaded.search("weather", 1)[0][0] == "w.example"
-    assert texts(loaded.related("weather")) == ["weather paris"]
-    assert loaded.search("") == loaded.related("\t") == []
-    assert all(0 < p <= 1 for _, p in loaded.search("news"))
+def test_search_and_related(bundle):
+    assert bundle.search("weather", 1)[0][0] == "w.example"
+    assert texts(bundle.related("weather")) == ["weather paris"]
+    assert bundle.search("") == bundle.related("\t") == []
+    assert all(0 < p <= 1 for _, p in bundle.search("news"))
 
 
-def test_what_is_asked_for_is_built_once(loaded):
-    loaded.search("weather")
-    assert loaded._searcher is loaded._searcher
+def test_what_is_asked_for_is_built_once(bundle):
+    bundle.search("weather")
+    assert bundle._searcher is bundle._searcher
 
 
 @pytest.mark.parametrize(
@@ -114,15 +114,15 @@ def test_what_is_asked_for_is_built_once(loaded):
         ("related", "a click table"),
     ],
 )
-def test_a_release_without_the_table_says_what_it_has(loaded, method, needs):
-    words = with_tables(loaded, keyword=pa.table({"keyword": ["a"], "users": [3]}))
+def test_a_release_without_the_table_says_what_it_has(bundle, method, needs):
+    words = with_tables(bundle, keyword=pa.table({"keyword": ["a"], "users": [3]}))
     with pytest.raises(UsageError, match=f"{method} needs {needs}; this release has keyword"):
         getattr(words, method)("a")
     with pytest.raises(UsageError, match="k must be at least 1, not 0"):
-        getattr(loaded, method)("a", 0)
+        getattr(bundle, method)("a", 0)
 
 
-def test_a_log_of_invented_users_answers_too(loaded):
+def test_a_log_of_invented_users_answers_too(bundle):
     log = pa.table(
         {
             "user": ["1", "2", "2"],
@@ -131,7 +131,7 @@ def test_a_log_of_invented_users_answers_too(loaded):
             "count": [1, 1, 1],
         }
     )
-    invented = with_tables(loaded, log=log)
+    invented = with_tables(bundle, log=log)
     assert invented.complete("w") == [("weather", 2.0)]
     assert invented.search("news")[0][0] == "b.example"
 

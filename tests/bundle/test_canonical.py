@@ -5,7 +5,7 @@ import re
 
 import pyarrow as pa
 import pytest
-from certificates import certified, counted
+from certificates import make_certificate, make_table
 from hostile_bundles import seal
 from hypothesis import given
 from hypothesis import strategies as st
@@ -95,14 +95,14 @@ def log(write_tsv):
     return str(write_tsv([*rows, {"user": "v", "query": "rare"}], columns=("user", "query")))
 
 
-def made(log, out, **options):
+def release_log(log, out, **options):
     asked = {"tables": ["query"], "epsilon": 20, "delta": 1e-6, "keys": "canonical"}
     murmurlog.release(log, out=out, **(asked | options))
     return murmurlog.load(out)
 
 
 def test_a_release_of_canonical_keys_says_so_and_is_verified(log, tmp_path):
-    release = made(log, tmp_path / "b")
+    release = release_log(log, tmp_path / "b")
     assert murmurlog.verify(tmp_path / "b").ok
     (row,) = release.tables["query"].to_pylist()
     assert row["query"] == "shop"
@@ -114,7 +114,7 @@ def test_a_release_of_canonical_keys_says_so_and_is_verified(log, tmp_path):
 
 
 def test_without_the_choice_nothing_is_folded(log, tmp_path):
-    release = made(log, tmp_path / "b", keys="normalised")
+    release = release_log(log, tmp_path / "b", keys="normalised")
     assert murmurlog.verify(tmp_path / "b").ok
     assert release.certificate.text["keys"] is None
     assert set(release.tables["query"]["query"].to_pylist()) == {text.lower() for text in SITES}
@@ -125,14 +125,14 @@ def test_an_unknown_choice_is_refused(log, tmp_path):
     with pytest.raises(
         UsageError, match="--keys must be one of normalised, canonical, not 'plural'"
     ):
-        made(log, tmp_path / "b", keys="plural")
+        release_log(log, tmp_path / "b", keys="plural")
 
 
 def test_public_keys_are_folded_before_they_are_distinct(log, tmp_path):
     (tmp_path / "pool.txt").write_text("www.shop.com\nSHOP.COM\nwww.other.org/\n")
     (tmp_path / "deny.txt").write_text("http://www.other.org\n")
     asked = {"mechanism": "pool", "pool": tmp_path / "pool.txt", "per_user": 2, "fakes": 0.9}
-    release = made(log, tmp_path / "b", deny=tmp_path / "deny.txt", **asked)
+    release = release_log(log, tmp_path / "b", deny=tmp_path / "deny.txt", **asked)
     assert murmurlog.verify(tmp_path / "b").ok
     assert release.tables["query"]["query"].to_pylist() == ["shop"]
     assert release.certificate.tables["query"].parameters["pool_size"] == 1
@@ -144,7 +144,7 @@ def test_public_keys_are_folded_before_they_are_distinct(log, tmp_path):
 )  # fmt: skip
 def test_denied_entries_are_folded_as_queries_are(entry, left, log, tmp_path):
     (tmp_path / "deny.txt").write_text(f"{entry}\n")
-    release = made(log, tmp_path / "b", deny=tmp_path / "deny.txt")
+    release = release_log(log, tmp_path / "b", deny=tmp_path / "deny.txt")
     assert release.tables["query"].num_rows == left
 
 
@@ -152,13 +152,13 @@ def test_queries_composed_of_keywords_are_refused_before_anything_is_booked(log,
     asked = {"mechanism": "zealous", "via_keywords": True, "tables": ["keyword", "query"]}
     booked = {"ledger": tmp_path / "l.db", "source_name": "s", "new_source": True}
     with pytest.raises(UsageError, match="the query table is composed of .* leave --keys canonical out"):  # fmt: skip
-        made(log, tmp_path / "b", **asked, **booked)
+        release_log(log, tmp_path / "b", **asked, **booked)
     assert not (tmp_path / "l.db").exists()
 
 
 @pytest.mark.parametrize("query", ["www.shop.com", "shop", "Shop .com", '"shop"'])
 def test_lookups_fold_as_the_bundle_does(query, log, tmp_path):
-    release = made(log, tmp_path / "shop")
+    release = release_log(log, tmp_path / "shop")
     assert release.complete(query)[0][0] == "shop"
     shelf, hosts = Shelf([tmp_path / "shop"]), Hosts(port=8765)
     site = app.make(shelf, verifier=verified, hosts=hosts)
@@ -169,8 +169,8 @@ def test_lookups_fold_as_the_bundle_does(query, log, tmp_path):
 
 
 def test_bundles_with_other_keys_are_neither_compared_nor_evaluated_together(log, tmp_path):
-    made(log, tmp_path / "a")
-    made(log, tmp_path / "b", keys="normalised")
+    release_log(log, tmp_path / "a")
+    release_log(log, tmp_path / "b", keys="normalised")
     with pytest.raises(UsageError, match="only one of the bundles has canonical keys"):
         murmurlog.compare(tmp_path / "a", tmp_path / "b")
     both = {name: murmurlog.load(tmp_path / name) for name in "ab"}
@@ -182,25 +182,27 @@ def test_bundles_with_other_keys_are_neither_compared_nor_evaluated_together(log
 # --- forged bundles -------------------------------------------------------------------------------
 
 
-def written(out, keys, *queries):
-    tables = {"query": counted("query", *([query, 900, 3.0] for query in queries))}
-    plain = certified(tables).text
-    publish(out, tables=tables, certificate=certified(tables, text={**plain, "keys": keys}))
+def failures_of_keys(out, keys, *queries):
+    tables = {"query": make_table("query", *([query, 900, 3.0] for query in queries))}
+    plain = make_certificate(tables).text
+    publish(out, tables=tables, certificate=make_certificate(tables, text={**plain, "keys": keys}))
     return {check.name: check.message for check in murmurlog.verify(out).checks if not check.ok}
 
 
 def test_a_key_that_is_not_canonical_is_seen(tmp_path):
-    assert written(tmp_path / "good", CANONICAL, "maps.example.com", "shop", "weather") == {}
-    assert written(tmp_path / "other", None, "shop", "www.shop.com") == {}
+    assert (
+        failures_of_keys(tmp_path / "good", CANONICAL, "maps.example.com", "shop", "weather") == {}
+    )
+    assert failures_of_keys(tmp_path / "other", None, "shop", "www.shop.com") == {}
     for n, forged in enumerate(["www.shop.com", "shop.com", '"weather"', "été?"]):
-        failed = written(tmp_path / f"forged{n}", CANONICAL, "shop", forged)
+        failed = failures_of_keys(tmp_path / f"forged{n}", CANONICAL, "shop", forged)
         assert "not a key by the rules canonical-1" in failed["table query"]
         with pytest.raises(BundleError, match="not a key by the rules"):
             _ = murmurlog.load(tmp_path / f"forged{n}").tables
 
 
 def test_unknown_rules_fail(tmp_path):
-    written(tmp_path / "b", CANONICAL, "shop")
+    failures_of_keys(tmp_path / "b", CANONICAL, "shop")
     file = tmp_path / "b" / "privacy.json"
     for name, error in (("canonical-2", OtherVersion), ("", BundleError), (1, BundleError)):
         stated = json.loads(file.read_text())
@@ -215,9 +217,9 @@ def test_unknown_rules_fail(tmp_path):
 
 
 def test_keywords_are_words_of_keys_and_not_keys(tmp_path):
-    tables = {"keyword": counted("keyword", ["shop.com", 900, 3.0])}
-    plain = certified(tables).text
-    certificate = certified(tables, text={**plain, "keys": CANONICAL})
+    tables = {"keyword": make_table("keyword", ["shop.com", 900, 3.0])}
+    plain = make_certificate(tables).text
+    certificate = make_certificate(tables, text={**plain, "keys": CANONICAL})
     publish(tmp_path / "b", tables=tables, certificate=certificate)
     assert murmurlog.verify(tmp_path / "b").ok
     assert isinstance(murmurlog.load(tmp_path / "b").tables["keyword"], pa.Table)

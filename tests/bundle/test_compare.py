@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
-from certificates import certified, counted
+from certificates import make_certificate, make_table
 from command import run
 
 import murmurlog
@@ -22,8 +22,10 @@ GAUSSIAN = "threshold(noise=gaussian, d=5, scale=9.0, T=90)"
 
 def release(rows, meaning=IN_LOG, *, number=1, mechanism=GAUSSIAN):
     """A release of (query, users, stderr) whose counts have this meaning; fresh, so without a lean."""
-    table = with_intervals(counted("query", *rows))
-    certificate = certified({"query": table}, {"query": mechanism}, release_id=f"{number:032x}")
+    table = with_intervals(make_table("query", *rows))
+    certificate = make_certificate(
+        {"query": table}, {"query": mechanism}, release_id=f"{number:032x}"
+    )
     claim = certificate.tables["query"]
     counting = None if meaning is None else {"meaning": meaning}
     if meaning == IN_LOG:
@@ -114,8 +116,8 @@ def bundles(tmp_path):
         ("a", [("weather", 500, 20.0), ("=old", 300, 20.0), *many]),
         ("b", [("weather", 900, 20.0), ("new", 200, 20.0), *many]),
     ):
-        table = with_intervals(counted("query", *rows))
-        certificate = certified({"query": table})
+        table = with_intervals(make_table("query", *rows))
+        certificate = make_certificate({"query": table})
         claim = replace(certificate.tables["query"], counting={"meaning": AT_LEAST})
         publish(
             tmp_path / name,

@@ -8,7 +8,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from shown import HOSTILE, invent, small
+from sample_bundles import HOSTILE, write_bundle, write_small_bundle
 
 from murmurlog import load
 from murmurlog.bundle.display import ROWS
@@ -17,7 +17,9 @@ from murmurlog.errors import EngineError, UsageError
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory):
-    return small(tmp_path_factory.mktemp("display") / "bundle", title="<b>Searches</b>")
+    return write_small_bundle(
+        tmp_path_factory.mktemp("display") / "bundle", title="<b>Searches</b>"
+    )
 
 
 def test_the_text_is_one_line_with_tables_and_guarantee(bundle):
@@ -33,7 +35,7 @@ def test_the_text_is_one_line_with_tables_and_guarantee(bundle):
 
 def test_a_notebook_shows_the_label_and_the_first_rows_escaped(tmp_path):
     texts = list(HOSTILE[:3]) + ["weather", "news", "maps", "train"]
-    made = invent(
+    made = write_bundle(
         tmp_path / "b", {"query": ([texts], [9000 - 900 * i for i in range(7)])}, title="<b>x</b>"
     )
     shown = load(made)._repr_html_()

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from certificates import certified, counted
+from certificates import make_certificate, make_table
 from starlette.testclient import TestClient
 
 import murmurlog
@@ -50,8 +50,8 @@ OFTEN = {"threshold", "rounds", "k-session", "k-keyword"}
 def test_a_table_without_rows_keeps_every_rule(kind, count, by):
     if by and kind in SEVERAL:
         by = None
-    table = counted(kind, count=count, by=by)
-    certificate = certified({kind: table}, by=by)
+    table = make_table(kind, count=count, by=by)
+    certificate = make_certificate({kind: table}, by=by)
     assert table_fault(kind, table, certificate) is None
     claim = replace(certificate.tables[kind], counting={"meaning": AT_LEAST})
     stated = replace(certificate, tables={kind: claim})

@@ -30,7 +30,7 @@ def claim(**parameters):
     )
 
 
-def thresholded(noise, true, seed):
+def release_counts(noise, true, seed):
     """(the table that `threshold` publishes of items with these true counts, which they were)."""
     scale, T = LAWS[noise]
     noisy = true + draw(noise=noise, scale=scale, count=len(true), entropy=SeededEntropy(seed))
@@ -45,13 +45,13 @@ def thresholded(noise, true, seed):
     return pa.table(columns), true[shown]
 
 
-def covered(noise, true, *, leaning=True, draws=40):
+def coverage(noise, true, *, leaning=True, draws=40):
     """How often the 95 % interval of the sum of all published rows holds the true sum."""
     scale, T = LAWS[noise]
     given = {"noise": noise, "scale": scale, "threshold": T}
     hits = 0
     for seed in range(draws):
-        table, held = thresholded(noise, true, seed)
+        table, held = release_counts(noise, true, seed)
         of = counts("query", table, claim(**given))
         if not leaning:
             of = replace(of, too_high=0 * of.too_high, too_low=0 * of.too_low)
@@ -60,7 +60,7 @@ def covered(noise, true, *, leaning=True, draws=40):
     return hits / draws
 
 
-def falling(T, rows, steepness=2.0):
+def power_law(T, rows, steepness=2.0):
     """True counts as logs have them: items of n users as many as n^-2, `rows` of them from T up."""
     n = np.arange(T // 3, 40 * T)
     items = n**-steepness
@@ -73,7 +73,7 @@ def falling(T, rows, steepness=2.0):
 def test_a_single_row_far_above_the_threshold_is_covered(noise):
     true = np.full(400, 50 * LAWS[noise][1])
     scale, T = LAWS[noise]
-    table, _ = thresholded(noise, true, 1)
+    table, _ = release_counts(noise, true, 1)
     of = counts("query", table, claim(noise=noise, scale=scale, threshold=T))
     rows = np.eye(400, dtype=bool)
     each = [total(of, row) for row in rows]
@@ -84,9 +84,9 @@ def test_a_single_row_far_above_the_threshold_is_covered(noise):
 @pytest.mark.parametrize("noise", LAWS)
 def test_sums_of_rows_near_the_threshold_are_covered_and_would_not_be_without_the_lean(noise):
     T = LAWS[noise][1]
-    for true in (np.full(30, T), np.full(1500, T), falling(T, 2000)):
-        assert covered(noise, true) > 0.9, len(true)
-    assert covered(noise, falling(T, 2000), leaning=False) < 0.7
+    for true in (np.full(30, T), np.full(1500, T), power_law(T, 2000)):
+        assert coverage(noise, true) > 0.9, len(true)
+    assert coverage(noise, power_law(T, 2000), leaning=False) < 0.7
 
 
 def test_the_lean_is_that_of_the_exact_law_and_as_large_as_stated_in_the_docs():
@@ -122,7 +122,7 @@ def test_rows_that_may_be_nobodys_can_be_taken_out_whole():
     assert total(of, np.array([True, False])).low == 0
 
 
-def plain(values, stderr, name="query", excess=0.0):
+def make_counts(values, stderr, name="query", excess=0.0):
     values = np.array(values, float)
     zero = np.zeros(len(values))
     return Counts(
@@ -133,7 +133,7 @@ def plain(values, stderr, name="query", excess=0.0):
 
 def test_a_sum_of_users_in_the_log_has_the_error_that_its_rows_share():
     of = replace(
-        plain([1000, 2000], [30.0, 40.0]), common=0.1, meaning="users in the log", of="users"
+        make_counts([1000, 2000], [30.0, 40.0]), common=0.1, meaning="users in the log", of="users"
     )
     found = total(of, np.ones(2, bool))
     assert found.stderr == pytest.approx(math.hypot(50, 300))
@@ -145,13 +145,15 @@ def test_a_sum_of_users_in_the_log_has_the_error_that_its_rows_share():
     assert of.errors.tolist() == pytest.approx([math.hypot(30, 100), math.hypot(40, 200)])
     # Within one table the shared error cancels.
     part = ratio(of, np.array([True, False]), of, np.ones(2, bool))
-    alone = ratio(plain([1000, 2000], [30.0, 40.0]), np.array([True, False]), of, np.ones(2, bool))
+    alone = ratio(
+        make_counts([1000, 2000], [30.0, 40.0]), np.array([True, False]), of, np.ones(2, bool)
+    )
     assert (part.low, part.high) == pytest.approx((alone.low, alone.high))
     assert str(part).startswith("0.333 (95 % interval 0.3")
 
 
 def test_of_counts_after_bounding_only_the_lower_end_is_about_the_log():
-    of = replace(plain([1250], 20.0), meaning="at least", of="user-days")
+    of = replace(make_counts([1250], 20.0), meaning="at least", of="user-days")
     found = total(of, np.ones(1, bool))
     assert (found.low, found.high) == (pytest.approx(1210.8, abs=0.01), math.inf)
     assert str(found) == "at least 1,211 user-days in the log, 95 % sure (1,250 counted)"
@@ -159,19 +161,19 @@ def test_of_counts_after_bounding_only_the_lower_end_is_about_the_log():
 
 
 def test_a_sum_by_hand():
-    of = plain([10, 20, 30], [3.0, 4.0, 12.0])
+    of = make_counts([10, 20, 30], [3.0, 4.0, 12.0])
     found = total(of, np.array([True, True, False]))
     assert (found.value, found.stderr, found.rows) == (30, 5, 2)
     assert (found.low, found.high) == pytest.approx((30 - 9.79982, 30 + 9.79982), abs=1e-4)
     assert str(found) == "30 (95 % interval 20.2 to 39.8)"
     assert total(of, np.zeros(3, bool)).high == 0
-    assert total(plain([5], 100.0), np.ones(1, bool)).low == 0
+    assert total(make_counts([5], 100.0), np.ones(1, bool)).low == 0
 
 
 def test_one_draw_of_geometric_noise_has_heavier_tails_than_a_normal_law():
     # The law is nearly Laplace of scale 1/sqrt(2): P(|Z| > q) = exp(-q sqrt 2).
     for confidence in (0.9, 0.95, 0.99):
-        found = total(plain([1000], 1.0, excess=3.0), np.ones(1, bool), confidence=confidence)
+        found = total(make_counts([1000], 1.0, excess=3.0), np.ones(1, bool), confidence=confidence)
         exact = 1 - math.exp(-(found.high - 1000) * math.sqrt(2))
         assert exact == pytest.approx(confidence, abs=0.01)
 
@@ -179,7 +181,7 @@ def test_one_draw_of_geometric_noise_has_heavier_tails_than_a_normal_law():
 def test_fieller_by_hand():
     # a = 100, b = 200, independent, variance 100 each: roots of
     # (200^2 - q^2 100) r^2 - 2 * 100 * 200 r + (100^2 - q^2 100) = 0 with q^2 = 3.841459.
-    both = plain([100, 200], 10.0)
+    both = make_counts([100, 200], 10.0)
     one, other = np.array([True, False]), np.array([False, True])
     found = ratio(both, one, both, other)
     lead, middle, last = 40_000 - 384.1459, -40_000, 10_000 - 384.1459
@@ -190,7 +192,7 @@ def test_fieller_by_hand():
 
 
 def test_a_ratio_without_an_upper_end_says_so():
-    both = plain([100, 15, -3], 10.0)
+    both = make_counts([100, 15, -3], 10.0)
     rows = np.eye(3, dtype=bool)
     open_end = ratio(both, rows[0], both, rows[1])
     assert open_end.high == math.inf
@@ -204,12 +206,12 @@ def test_a_ratio_without_an_upper_end_says_so():
 
 
 def test_rows_in_both_sums_have_one_error():
-    both = plain([300, 500], 10.0)
+    both = make_counts([300, 500], 10.0)
     part, whole = np.array([True, False]), np.array([True, True])
     same = ratio(both, whole, both, whole)
     assert (same.low, same.high) == pytest.approx((1, 1), abs=1e-6)
     share = ratio(both, part, both, whole)
-    apart = ratio(both, part, plain([300, 500], 10.0, name="other"), whole)
+    apart = ratio(both, part, make_counts([300, 500], 10.0, name="other"), whole)
     assert share.high - share.low < 0.9 * (apart.high - apart.low)
 
 
@@ -219,7 +221,7 @@ def test_ratios_are_covered():
     true = np.linspace(5, 60, 20)
     hits = 0
     for _ in range(400):
-        of = plain(true + rng.normal(0, 12, 20), 12.0)
+        of = make_counts(true + rng.normal(0, 12, 20), 12.0)
         found = ratio(of, part, of, whole)
         hits += found.low <= true[part].sum() / true.sum() <= found.high
     assert 0.92 < hits / 400 < 0.98

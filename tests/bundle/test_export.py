@@ -59,7 +59,7 @@ def log(tmp_path_factory):
     return path
 
 
-def released(log, folder, **more):
+def release_log(log, folder, **more):
     release(str(log), out=folder, **BUDGET, **more)
     return folder
 
@@ -67,21 +67,21 @@ def released(log, folder, **more):
 @pytest.fixture(scope="module")
 def bundle(log, tmp_path_factory):
     about = {"title": "Shop searches", "publisher": "A Shop", "license": "CC-BY-4.0"}
-    return released(log, tmp_path_factory.mktemp("released") / "bundle", about=about)
+    return release_log(log, tmp_path_factory.mktemp("released") / "bundle", about=about)
 
 
 @pytest.fixture(scope="module")
 def queries_only(log, tmp_path_factory):
-    return released(log, tmp_path_factory.mktemp("released") / "bundle", tables=["query"])
+    return release_log(log, tmp_path_factory.mktemp("released") / "bundle", tables=["query"])
 
 
 @pytest.fixture(scope="module")
 def words_only(log, tmp_path_factory):
-    return released(log, tmp_path_factory.mktemp("released") / "bundle", tables=["keyword"])
+    return release_log(log, tmp_path_factory.mktemp("released") / "bundle", tables=["keyword"])
 
 
 @pytest.fixture(scope="module")
-def lists(log_of_sessions, tmp_path_factory):
+def bundle_of_lists(log_of_sessions, tmp_path_factory):
     """A bundle with session and itemset tables."""
     folder = tmp_path_factory.mktemp("released") / "bundle"
     more = {"mechanism": "sessions", "tables": ["session", "itemset"], "per_user": 3}
@@ -90,7 +90,7 @@ def lists(log_of_sessions, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def sets(log_of_sessions, tmp_path_factory):
+def bundle_of_sets(log_of_sessions, tmp_path_factory):
     """A bundle with a query and an itemset table."""
     folder = tmp_path_factory.mktemp("released") / "bundle"
     more = {"tables": ["query", "itemset"], "per_user": 7}
@@ -127,7 +127,7 @@ def copy(bundle, tmp_path):
 
 
 @pytest.fixture
-def quiet(tmp_path, monkeypatch):
+def offline(tmp_path, monkeypatch):
     """No tool looks at the network or writes into the home folder."""
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setenv("HF_DATASETS_OFFLINE", "1")
@@ -196,7 +196,7 @@ def test_every_folder_says_what_is_protected_and_has_its_checksums(bundle, tmp_p
 
 
 def test_an_export_of_a_seeded_bundle_is_marked_as_not_private(log, tmp_path):
-    seeded = released(log, tmp_path / "seeded", entropy=SeededEntropy(1))
+    seeded = release_log(log, tmp_path / "seeded", entropy=SeededEntropy(1))
     for to in ("csv", "tsv", "trec", "ir-datasets", "graph", "hf"):
         export(seeded, to=to, out=tmp_path / to)
         readme = "README.md" if to == "hf" else "README.txt"
@@ -214,7 +214,7 @@ def test_a_bundle_that_published_nothing_gives_empty_files(log, tmp_path):
     few = pq.read_table(log).slice(0, len(QUERIES))  # one user
     pq.write_table(few, tmp_path / "few.parquet")
     seed = SeededEntropy(1)  # secret noise publishes something once in 10,000 times
-    empty = released(tmp_path / "few.parquet", tmp_path / "bundle", entropy=seed)
+    empty = release_log(tmp_path / "few.parquet", tmp_path / "bundle", entropy=seed)
     for to in ("csv", "tsv", "trec", "ir-datasets", "graph", "hf"):
         assert set(export(empty, to=to, out=tmp_path / to).files.values()) == {0}
 
@@ -362,7 +362,7 @@ def test_without_clicks_trec_has_queries_and_says_so(queries_only, tmp_path):
 
 
 def test_without_counts_every_grade_is_one_and_it_says_so(log, tmp_path):
-    folder = released(log, tmp_path / "bundle", set_only=True)
+    folder = release_log(log, tmp_path / "bundle", set_only=True)
     done = export(folder, to="ir-datasets", out=tmp_path / "out")
     assert done.notes == ("Published without counts: query, click. Every rel is 1.",)
     assert {line[-2:] for line in lines(done.out / "qrels.txt")} == {" 1"}
@@ -372,7 +372,7 @@ def test_without_counts_every_grade_is_one_and_it_says_so(log, tmp_path):
         assert record["items"][0][1] is None
 
 
-def test_ir_datasets_reads_queries_pages_and_grades(bundle, tmp_path, quiet):
+def test_ir_datasets_reads_queries_pages_and_grades(bundle, tmp_path, offline):
     import ir_datasets
 
     done = export(bundle, to="ir-datasets", out=tmp_path / "out")
@@ -411,7 +411,7 @@ def loaded_by_hugging_face(folder, cache):
     return {(row["query"],): row["users"] for row in loaded["train"]}
 
 
-def test_hugging_face_loads_the_export_and_verify_accepts_it(bundle, tmp_path, quiet):
+def test_hugging_face_loads_the_export_and_verify_accepts_it(bundle, tmp_path, offline):
     done = export(bundle, to="hf", out=tmp_path / "out")
     assert done.files == {"data/query.parquet": 7, "data/click.parquet": 7}
     assert loaded_by_hugging_face(done.out, tmp_path / "cache") == users(bundle)
@@ -489,7 +489,7 @@ def test_a_bundle_with_pairs_gives_edges_between_queries(tmp_path):
         for j, query in enumerate(("a", "b", "c"))
     ]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "log.parquet")
-    folder = released(tmp_path / "log.parquet", tmp_path / "bundle", tables=["query", "pair"])
+    folder = release_log(tmp_path / "log.parquet", tmp_path / "bundle", tables=["query", "pair"])
     done = export(folder, to="graph", out=tmp_path / "out")
     assert done.files == {"nodes.tsv": 3, "edges.tsv": 2}
     edges = pandas.read_csv(done.out / "edges.tsv", sep="\t")
@@ -557,7 +557,7 @@ def test_tables_split_by_a_column_go_where_there_is_a_place_for_it(log, tmp_path
     countries = pa.array([("DE", "FR")[int(u[1:]) % 2] for u in table["user"].to_pylist()])
     pq.write_table(table.append_column("country", countries), tmp_path / "log.parquet")
     by = ("country", ["DE", "FR"])
-    folder = released(tmp_path / "log.parquet", tmp_path / "bundle", by=by)
+    folder = release_log(tmp_path / "log.parquet", tmp_path / "bundle", by=by)
     tsv = export(folder, to="tsv", out=tmp_path / "tsv")
     frame = pandas.read_csv(tsv.out / "query.tsv.gz", sep="\t", quoting=csv.QUOTE_NONE)
     assert set(frame["country"]) == {"DE", "FR"}
@@ -652,7 +652,7 @@ def test_frictionless_loads_a_bundle(bundle, monkeypatch):
     assert {(row["query"],): row["users"] for row in rows} == users(bundle)
 
 
-def test_hugging_face_loads_a_bundle(bundle, tmp_path, quiet):
+def test_hugging_face_loads_a_bundle(bundle, tmp_path, offline):
     assert loaded_by_hugging_face(bundle, tmp_path / "cache") == users(bundle)
 
 
@@ -663,7 +663,7 @@ def examples(name):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # rdflib's, inside mlcroissant
-def test_the_examples_of_the_bundle_page_run(bundle, quiet, monkeypatch):
+def test_the_examples_of_the_bundle_page_run(bundle, offline, monkeypatch):
     monkeypatch.chdir(bundle)
     assert len(examples("reference/bundle.md")) == 7
     for code in examples("reference/bundle.md"):
@@ -671,7 +671,7 @@ def test_the_examples_of_the_bundle_page_run(bundle, quiet, monkeypatch):
     assert verify(bundle).ok  # no tool left anything in it
 
 
-def test_the_examples_of_the_export_page_run(bundle, quiet, tmp_path, monkeypatch):
+def test_the_examples_of_the_export_page_run(bundle, offline, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shutil.copytree(bundle, "bundle")
     for to in ("tsv", "trec", "hf", "ir-datasets", "graph"):
@@ -683,7 +683,12 @@ def test_the_examples_of_the_export_page_run(bundle, quiet, tmp_path, monkeypatc
 
 # --- lists, and logs of invented users ------------------------------------------------------------
 
-OTHERS = [("lists", "session"), ("lists", "itemset"), ("sets", "itemset"), ("invented", "log")]
+OTHERS = [
+    ("bundle_of_lists", "session"),
+    ("bundle_of_lists", "itemset"),
+    ("bundle_of_sets", "itemset"),
+    ("invented", "log"),
+]
 others = pytest.mark.parametrize(("name", "table"), OTHERS)
 
 
@@ -737,10 +742,10 @@ def test_mlcroissant_loads_lists_and_logs_and_has_no_complaint(other, table, cap
 def test_frictionless_loads_lists_and_logs(other, table):
     rows = frictionless.Package("datapackage.json").get_resource(table).read_rows()
     assert frictionless.validate("datapackage.json").valid
-    assert [_plain(row) for row in rows] == other
+    assert [_plain_row(row) for row in rows] == other
 
 
-def _plain(row):
+def _plain_row(row):
     """A row of frictionless, whose lists are arrays of numpy and whose numbers are decimals."""
     values = {n: list(v) if hasattr(v, "tolist") else v for n, v in row.to_dict().items()}
     numbers = {n: float(v) if n.endswith("stderr") else v for n, v in values.items()}
@@ -748,7 +753,7 @@ def _plain(row):
 
 
 @others
-def test_hugging_face_loads_lists_and_logs(other, name, table, request, tmp_path, quiet):
+def test_hugging_face_loads_lists_and_logs(other, name, table, request, tmp_path, offline):
     import datasets
 
     folder, cache = request.getfixturevalue(name), str(tmp_path / "cache")
@@ -785,28 +790,30 @@ def test_tsv_holds_lists_as_json_and_nothing_a_spreadsheet_runs(
         assert [json.loads(cell) for cell in frame[head[0]]] == [row[head[0]] for row in other]
 
 
-def test_a_bundle_with_itemsets_gives_a_graph_and_trec_files_of_its_queries(sets, tmp_path):
-    made = graph(load(sets).tables)
+def test_a_bundle_with_itemsets_gives_a_graph_and_trec_files_of_its_queries(
+    bundle_of_sets, tmp_path
+):
+    made = graph(load(bundle_of_sets).tables)
     assert made.left_out == ("itemset",)
     assert {row["text"]: row["users"] for row in made.nodes.to_pylist()} == {
-        query: n for (query,), n in users(sets).items()
+        query: n for (query,), n in users(bundle_of_sets).items()
     }
-    assert export(sets, to="graph", out=tmp_path / "graph").files == {
+    assert export(bundle_of_sets, to="graph", out=tmp_path / "graph").files == {
         "nodes.tsv": 7,
         "edges.tsv": 0,
     }
     for to in ("trec", "ir-datasets"):
-        done = export(sets, to=to, out=tmp_path / to)
+        done = export(bundle_of_sets, to=to, out=tmp_path / to)
         assert {line.split("\t")[1] for line in lines(done.out / "queries.tsv")} == set(QUERIES)
         assert not (done.out / "qrels.txt").exists()
 
 
-def test_a_bundle_of_lists_alone_has_no_graph_and_no_trec_files(lists, tmp_path):
+def test_a_bundle_of_lists_alone_has_no_graph_and_no_trec_files(bundle_of_lists, tmp_path):
     for to in ("trec", "ir-datasets", "graph"):
         match = f"--to {to} needs queries, .* has only: session, itemset. Use --to tsv"
         with pytest.raises(UsageError, match=match):
-            export(lists, to=to, out=tmp_path / "out")
-    made = graph(load(lists).tables)  # in Python it is empty and says why
+            export(bundle_of_lists, to=to, out=tmp_path / "out")
+    made = graph(load(bundle_of_lists).tables)  # in Python it is empty and says why
     assert (made.nodes.num_rows, made.edges.num_rows) == (0, 0)
     assert made.left_out == ("session", "itemset")
 

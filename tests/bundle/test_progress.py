@@ -3,7 +3,7 @@
 from murmurlog.bundle.progress import measure, measure_all
 
 
-class Told:
+class Recorder:
     def __init__(self):
         self.stages, self.parts, self.totals = [], [], []
 
@@ -28,7 +28,7 @@ def test_a_plain_function_hears_no_numbers():
 
 
 def test_a_reporter_gets_totals_and_parts():
-    told = Told()
+    told = Recorder()
     measure(told, total=lambda: 10)(4, rows=7)
     measure_all(told, "evaluation", total=3, unit="systems")()
     assert told.totals == [(10, "rows"), (3, "systems")]

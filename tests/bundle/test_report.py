@@ -9,10 +9,10 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
-from certificates import THRESHOLD, certified, counted
+from certificates import THRESHOLD, make_certificate, make_table
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pages import read as words_of
+from pages import read_page as words_of
 
 from murmurlog.auditing.verify import verify
 from murmurlog.bundle import cards
@@ -34,14 +34,14 @@ SHA = {"privacy.json": "ab", "data/query.parquet": "cd"}
 HOSTILE = "<script>alert(1)</script>"
 
 
-QUERIES = counted("query", ["weather", 900, 3.0], ["maps", 80, 3.0], ["rare thing", 41, 30.0])
-CLICKS = counted("click", ["weather", "example.org", 300, 3.0])
+QUERIES = make_table("query", ["weather", 900, 3.0], ["maps", 80, 3.0], ["rare thing", 41, 30.0])
+CLICKS = make_table("click", ["weather", "example.org", 300, 3.0])
 
 
 @pytest.fixture
 def bundle(tmp_path):
     tables = {"query": QUERIES, "click": CLICKS}
-    publish(tmp_path / "bundle", tables=tables, certificate=certified(tables))
+    publish(tmp_path / "bundle", tables=tables, certificate=make_certificate(tables))
     report = verify(tmp_path / "bundle")
     assert report.ok, [c.message for c in report.checks if not c.ok]
     return tmp_path / "bundle"
@@ -99,7 +99,7 @@ def test_it_says_what_the_counts_are_about(meaning):
     table = QUERIES
     for place, (name, values) in enumerate(ends.items(), 2):
         table = table.add_column(place, name, pa.array(values or [None] * 3, pa.int64()))
-    made = certified({"query": table})
+    made = make_certificate({"query": table})
     more = {"d2": 16, "common_error": 0.0, "histogram": [3]} if meaning == IN_LOG else {}
     claim = replace(made.tables["query"], counting={"meaning": meaning, **more})
     made = replace(made, tables={"query": claim})
@@ -138,9 +138,9 @@ def test_the_demonstration_ends_with_it(bundle):
 
 
 def test_only_the_first_rows_are_shown():
-    many = counted("query", *(["word " * 100 + str(n), 9000 - n, 3.0] for n in range(1000)))
-    tables = {"query": many, "keyword": counted("keyword", ["a", 50, 2.0])}
-    page = make_report(certified(tables), tables)
+    many = make_table("query", *(["word " * 100 + str(n), 9000 - n, 3.0] for n in range(1000)))
+    tables = {"query": many, "keyword": make_table("keyword", ["a", 50, 2.0])}
+    page = make_report(make_certificate(tables), tables)
     text = read(page)
     assert "query: the first 20 of 1,000" in text
     assert page.count("<tr>") + page.count('<tr class="dim">') < 40
@@ -155,14 +155,14 @@ def kinds():
          {"user": "invented-2", "query": "a", "url": "b.org", "count": 4}], schema("log")
     )  # fmt: skip
     return {
-        "keyword": (THRESHOLD, counted("keyword", ["rain", 60, 2.0])),
-        "pair": (THRESHOLD, counted("pair", ["rain", "snow", 60, 2.0])),
-        "session": (session, counted("session", [["a", "b"], 50, 2.0])),
-        "itemset": (THRESHOLD, counted("itemset", [["a", "b"], 50, 2.0])),
+        "keyword": (THRESHOLD, make_table("keyword", ["rain", 60, 2.0])),
+        "pair": (THRESHOLD, make_table("pair", ["rain", "snow", 60, 2.0])),
+        "session": (session, make_table("session", [["a", "b"], 50, 2.0])),
+        "itemset": (THRESHOLD, make_table("itemset", [["a", "b"], 50, 2.0])),
         "log": ("synthetic(d=1, scale=1.0, T=20, b_sizes=10.0, b_count=9.0)", log),
         "left_out": (
             "left-out(d=3, sigma=5.0)",
-            counted("left_out", ["searches left out", "1", "yes", -3, 5.0], count="rows"),
+            make_table("left_out", ["searches left out", "1", "yes", -3, 5.0], count="rows"),
         ),
     }
 
@@ -171,7 +171,7 @@ def kinds():
 def test_every_table_can_be_shown(kind):
     mechanism, table = kinds()[kind]
     tables = {"query": QUERIES, kind: table}
-    text = read(make_report(certified(tables, {kind: mechanism}), tables))
+    text = read(make_report(make_certificate(tables, {kind: mechanism}), tables))
     expected = {
         "keyword": "rain 60 56 to 64", "pair": "rain snow 60 56 to 64",
         "session": "a → b 50 46 to 54", "itemset": "a → b 50 46 to 54", "log": "a b.org 7",
@@ -184,14 +184,14 @@ def test_every_table_can_be_shown(kind):
 def test_tables_without_counts_without_rows_and_split_ones():
     bare = schema("query", count=None).empty_table()
     keys = pa.table({"query": ["maps", "news"]})
-    text = read(make_report(certified({"query": keys}), {"query": keys}))
+    text = read(make_report(make_certificate({"query": keys}), {"query": keys}))
     assert "2 queries" in text
     assert "maps news" in text
-    text = read(make_report(certified({"query": bare}), {"query": bare}))
+    text = read(make_report(make_certificate({"query": bare}), {"query": bare}))
     assert "nothing passed the threshold" in text
     by = By(column="country", values=("DE", "FR"))
-    split = counted("query", ["maps", "DE", 90, 2.0], by=by)
-    text = read(make_report(certified({"query": split}, by=by), {"query": split}))
+    split = make_table("query", ["maps", "DE", 90, 2.0], by=by)
+    text = read(make_report(make_certificate({"query": split}, by=by), {"query": split}))
     assert "maps DE 90 86 to 94" in text
 
 
@@ -201,7 +201,7 @@ def test_rounds_say_what_their_last_round_asks_for():
         "T=3049142488_4832332015_6808184803_8518143545, C=3.0, reach=1.3, focus=0.3)"
     )
     keys = pa.table({"query": ["maps"]})
-    certificate = certified({"query": keys}, {"query": str(mechanism)}, epsilon=8)
+    certificate = make_certificate({"query": keys}, {"query": str(mechanism)}, epsilon=8)
     few, hundred = math.ceil(mechanism.bar()), math.ceil(10 * mechanism.bar())
     text = read(make_report(certificate, {"query": keys}))
     assert f"An item needs about {few} to {hundred} users" in text
@@ -212,9 +212,9 @@ def test_rounds_say_what_their_last_round_asks_for():
 
 def test_what_is_not_private_says_so_on_top():
     tables = {"query": QUERIES}
-    text = read(make_report(certified(tables, private=False), tables))
+    text = read(make_report(make_certificate(tables, private=False), tables))
     assert text.index(NOT_PRIVATE) < text.index("Privacy label of a demonstration: NOT in force")
-    nothing = certified(tables, {"query": "k-query:20"})
+    nothing = make_certificate(tables, {"query": "k-query:20"})
     page = make_report(nothing, tables)
     text = read(page)
     assert NO_GUARANTEE in text
@@ -227,7 +227,7 @@ def test_what_is_not_private_says_so_on_top():
 
 def test_conditions_and_earlier_releases_are_on_the_label():
     tables = {"query": QUERIES}
-    certificate = certified(
+    certificate = make_certificate(
         tables,
         unprotected=("per-user was tuned on the log",),
         declared_users=200_000,
@@ -254,21 +254,24 @@ def test_probabilistic_and_replace_guarantees_are_told_apart():
     tables = {"query": QUERIES}
     text = read(
         make_report(
-            certified(tables, {"query": "zealous(m=1, lam=1.0, tau=3, T=40, users=10)"}), tables
+            make_certificate(tables, {"query": "zealous(m=1, lam=1.0, tau=3, T=40, users=10)"}),
+            tables,
         )
     )
     assert "though for nothing made from them" in text
-    g = replace(certified(tables).guarantee, neighbours="replace")
-    assert "which of two a user is" in read(make_report(certified(tables, guarantee=g), tables))
+    g = replace(make_certificate(tables).guarantee, neighbours="replace")
+    assert "which of two a user is" in read(
+        make_report(make_certificate(tables, guarantee=g), tables)
+    )
     g = replace(g, neighbours="add-remove", unit="user-day")
-    text = read(make_report(certified(tables, guarantee=g), tables))
+    text = read(make_report(make_certificate(tables, guarantee=g), tables))
     assert "For a user with n user-days epsilon is n times as large" in text
 
 
 def test_the_factor_is_claimed_of_odds_on_a_unit_and_not_of_every_conclusion():
     # Randomised response turns one conclusion from odds of 1/3 to odds of 3: e to twice epsilon.
     tables = {"query": QUERIES}
-    certificate = certified(tables)
+    certificate = make_certificate(tables)
     for text in (read(make_report(certificate, tables)), cards.statement(certificate)):
         assert "odds on whether" in text
         assert "odds of it" not in text
@@ -276,15 +279,15 @@ def test_the_factor_is_claimed_of_odds_on_a_unit_and_not_of_every_conclusion():
 
 def test_the_card_rounds_losses_up():
     g = Guarantee(epsilon=1.0000004, delta=1.0004e-6)
-    told = cards.statement(certified({"query": QUERIES}, guarantee=g))
+    told = cards.statement(make_certificate({"query": QUERIES}, guarantee=g))
     assert "at most 2.72 (epsilon 1.00001)" in told  # e is 2.71828...
     assert "at most 1.01e-06 (delta)" in told
 
 
 def test_rows_are_not_called_users():
-    tables = {"query": counted("query", ["one person's", 900, 3.0], count="rows")}
+    tables = {"query": make_table("query", ["one person's", 900, 3.0], count="rows")}
     made = {"query": "korolova(d=10, b=4.0, T=39, b_q=4.0, count=rows)"}
-    text = read(make_report(certified(tables, made, epsilon=5.0), tables))
+    text = read(make_report(make_certificate(tables, made, epsilon=5.0), tables))
     assert "At most 10 rows of one user" in text
     assert "needs about 39 rows, of however few users" in text
     assert "Counts are of rows after each user was bounded to a few" in text
@@ -294,7 +297,7 @@ def test_rows_are_not_called_users():
 
 def test_keys_without_counts_have_no_remark_on_counts():
     tables = {"query": QUERIES.select(["query"])}
-    assert "Counts are of" not in read(make_report(certified(tables), tables))
+    assert "Counts are of" not in read(make_report(make_certificate(tables), tables))
 
 
 def test_every_assumption_has_plain_words():
@@ -335,9 +338,9 @@ def test_odds_and_guesses_by_hand():
 
 
 def test_hostile_texts_stay_texts():
-    tables = {"query": counted("query", [HOSTILE, 900, 3.0], ['" onload="x', 800, 3.0])}
+    tables = {"query": make_table("query", [HOSTILE, 900, 3.0], ['" onload="x', 800, 3.0])}
     about = dict.fromkeys(("title", "publisher", "license", "description"), HOSTILE)
-    page = make_report(certified(tables, about=about, unprotected=(HOSTILE,)), tables)
+    page = make_report(make_certificate(tables, about=about, unprotected=(HOSTILE,)), tables)
     text = read(page)
     assert text.count("alert(1)") >= 6
     assert HOSTILE not in page

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from certificates import certified, counted
+from certificates import make_certificate, make_table
 from command import run
 
 import murmurlog
@@ -23,7 +23,7 @@ from murmurlog.errors import BundleError, UsageError
 SIGMA = 3.0 * math.sqrt(16)  # of the noise of one count
 
 
-def in_log(number, rows, *, common=0.0, month=None):
+def make_release(number, rows, *, common=0.0, month=None):
     """A release whose table counts users in the log, from (query, users, stderr)."""
     columns = dict(zip(("query", "users", "users_stderr"), zip(*rows, strict=True), strict=True))
     users, error = (np.array(columns[n], float) for n in ("users", "users_stderr"))
@@ -37,13 +37,13 @@ def in_log(number, rows, *, common=0.0, month=None):
             "reliable": pa.array(4 * error <= users),
         }
     )
-    claim = certified({"query": table}).tables["query"]
+    claim = make_certificate({"query": table}).tables["query"]
     claim = replace(
         claim,
         parameters={"noise": "gaussian", "scale": 9.0, "count_scale": 3.0},
         counting={"meaning": IN_LOG, "d2": 16, "common_error": common, "histogram": [3]},
     )
-    certificate = certified({"query": table}, release_id=f"{number:032x}")
+    certificate = make_certificate({"query": table}, release_id=f"{number:032x}")
     text = dict(certificate.text)
     if month:
         text |= {"since": f"2026-{month:02}-01", "until": f"2026-{month + 1:02}-01"}
@@ -64,8 +64,8 @@ def folder(tmp_path):
         ],
         1,
     ):
-        table = with_intervals(counted("query", *rows))
-        certificate = certified({"query": table}, published=day, release_id=f"{number:032x}")
+        table = with_intervals(make_table("query", *rows))
+        certificate = make_certificate({"query": table}, published=day, release_id=f"{number:032x}")
         claim = replace(certificate.tables["query"], counting={"meaning": AT_LEAST})
         publish(
             tmp_path / "all" / f"b{number}",
@@ -92,7 +92,7 @@ def test_a_folder_is_read_in_the_order_of_publication_and_a_list_as_given(folder
 
 
 def test_stated_periods_order_a_series_and_others_can_be_given():
-    releases = [in_log(n, [("a", 100, 20.0)], month=m) for n, m in ((1, 3), (2, 1), (3, 2))]
+    releases = [make_release(n, [("a", 100, 20.0)], month=m) for n, m in ((1, 3), (2, 1), (3, 2))]
     series = load_series(releases)
     assert [period.start.month for period in series.periods] == [1, 2, 3]
     assert series.periods[0].end == datetime(2026, 2, 1)
@@ -117,7 +117,7 @@ def test_stated_periods_order_a_series_and_others_can_be_given():
 def test_noise_adds_in_quadrature_and_errors_of_the_model_add_as_they_are():
     own = math.hypot(SIGMA, 5.0)  # 5: of the model, not of noise
     releases = [
-        in_log(
+        make_release(
             n, [("a", 1000, math.hypot(own, 20.0)), ("b", 500, math.hypot(own, 10.0))], common=0.02
         )
         for n in (1, 2, 3, 4)
@@ -147,7 +147,7 @@ def test_a_sum_over_months_holds_the_truth_as_often_as_it_says_where_the_model_i
         rows = [2000 * shared + SIGMA * rng.standard_normal() for _ in range(12)]
         error = [math.hypot(SIGMA, 0.05 * x) for x in rows]
         releases = [
-            in_log(n, [("a", round(x), e)], common=0.05)
+            make_release(n, [("a", round(x), e)], common=0.05)
             for n, (x, e) in enumerate(zip(rows, error, strict=True))
         ]
         (found,) = load_series(releases).sums().to_pylist()
@@ -171,7 +171,7 @@ def test_sums_of_bounded_counts_have_no_upper_end_and_add_noise_alone(folder):
 def test_releases_that_do_not_belong_together_are_refused(folder):
     with pytest.raises(UsageError, match="are the same release"):
         load_series([folder / "b1", folder / "b1"])
-    one, other = in_log(1, [("a", 100, 20.0)]), in_log(2, [("a", 100, 20.0)])
+    one, other = make_release(1, [("a", 100, 20.0)]), make_release(2, [("a", 100, 20.0)])
     days = replace(other.certificate.guarantee, unit="user-day")
     with pytest.raises(UsageError, match="differ in their unit of privacy"):
         load_series([one, Release("x", replace(other.certificate, guarantee=days))])
@@ -189,7 +189,7 @@ def test_releases_that_do_not_belong_together_are_refused(folder):
 
 
 def test_periods_that_overlap_are_not_added_up():
-    a, b = in_log(1, [("a", 100, 20.0)]), in_log(2, [("a", 100, 20.0)])
+    a, b = make_release(1, [("a", 100, 20.0)]), make_release(2, [("a", 100, 20.0)])
     series = load_series([a, b], periods=[("2026-01-01", "2026-03-01"), "2026-02"])
     assert series.table().num_rows == 2
     for add in (series.sums, series.total):
@@ -203,10 +203,10 @@ def test_periods_that_overlap_are_not_added_up():
 
 def test_keys_without_counts_are_in_the_table_and_not_in_sums(tmp_path):
     table = pa.table({"query": ["a", "b"]})
-    certificate = certified({"query": table})
+    certificate = make_certificate({"query": table})
     bare = Release("bare", certificate)
     bare.__dict__["tables"] = Tables({"query": table})
-    series = load_series([bare, in_log(2, [("a", 100, 20.0)])])
+    series = load_series([bare, make_release(2, [("a", 100, 20.0)])])
     assert series.table()["users"].to_pylist() == [None, None, 100]
     assert series.sums()["releases"].to_pylist() == [1]
     with pytest.raises(UsageError, match="has no counts"):
@@ -244,7 +244,7 @@ def test_a_series_under_one_cap_states_the_cap():
     from murmurlog.bundle.series_export import together
 
     booked = {"source": "web", "rule": "filter", "cap": {"epsilon": 3.0, "delta": 1e-5}}
-    releases = [in_log(n, [("a", 100, 20.0)]) for n in (1, 2)]
+    releases = [make_release(n, [("a", 100, 20.0)]) for n in (1, 2)]
     capped = [Release(r.path, replace(r.certificate, booked=booked)) for r in releases]
     assert "within epsilon 3, delta 1e-05 per user" in together(load_series(capped))
     assert "epsilon 5, delta" in together(load_series([capped[0], releases[1]]))

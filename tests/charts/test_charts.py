@@ -12,14 +12,14 @@ from murmurlog.charts.charts import Bar, Dot, Mark
 HOSTILE = '<script>alert(1)</script> & "quotes"'
 
 
-def parsed(svg):
+def parse(svg):
     """The chart as XML, which it must be."""
     return ElementTree.fromstring(svg)
 
 
-def of_class(svg, *kinds):
+def attributes_of_class(svg, *kinds):
     """The attributes of the elements that have all of these classes, in order."""
-    return [e.attrib for e in parsed(svg).iter() if set(kinds) <= set(e.get("class", "").split())]
+    return [e.attrib for e in parse(svg).iter() if set(kinds) <= set(e.get("class", "").split())]
 
 
 def numbers(element, *names):
@@ -27,7 +27,7 @@ def numbers(element, *names):
 
 
 def texts(svg):
-    return [e.text for e in parsed(svg).iter("text")]
+    return [e.text for e in parse(svg).iter("text")]
 
 
 # --- axes -----------------------------------------------------------------------------------------
@@ -76,13 +76,13 @@ def test_lines_lie_where_their_values_are():
     log = charts.lines(
         {"a": [(1, 0.0), (10, 0.5), (100, 1.0)]}, title="t", x_label="x", percent=True
     )
-    (line,) = of_class(log, "line0")
+    (line,) = attributes_of_class(log, "line0")
     middle = (frame.left + frame.end) / 2, (frame.top + frame.foot) / 2
     assert line["points"] == (
         f"{frame.left}.0,{frame.foot}.0 {middle[0]},{middle[1]} {frame.end}.0,{frame.top}.0"
     )
     flat = charts.lines({"a": [(1, 0), (10, 1)]}, title="", x_label="x", percent=True, log=False)
-    first = of_class(flat, "line0")[0]["points"].split(",")[0]
+    first = attributes_of_class(flat, "line0")[0]["points"].split(",")[0]
     assert float(first) == frame.left + (frame.end - frame.left) / 10
     assert {"0%", "100%"} <= set(texts(flat))
 
@@ -100,15 +100,15 @@ def test_a_dot_without_a_place_stands_beside_the_plot():
         },
         frame=frame,
     )
-    on, beside = of_class(svg, "hollow")
+    on, beside = attributes_of_class(svg, "hollow")
     assert float(on["cx"]) == frame.end
     assert float(beside["cx"]) == frame.end + charts.NONE_AT
     assert "line4" in beside["class"]
     assert "none" in texts(svg)
-    (error,) = of_class(svg, "error")
+    (error,) = attributes_of_class(svg, "error")
     assert float(error["y1"]) > float(on["cy"]) > float(error["y2"])
     heights = [
-        float(e.get("y")) for e in parsed(svg).iter("text") if e.text in ("a", "on it", "beside")
+        float(e.get("y")) for e in parse(svg).iter("text") if e.text in ("a", "on it", "beside")
     ]
     apart = sorted(heights)
     assert all(b - a >= charts.APART - 0.01 for a, b in zip(apart, apart[1:], strict=False))
@@ -118,7 +118,7 @@ def test_names_that_end_at_the_same_height_stay_in_the_plot():
     series = {f"name {n}": [(1, 0.0), (2, 0.0)] for n in range(8)}
     svg = charts.lines(series, title="", x_label="", percent=False, frame=charts.COLUMN)
     heights = sorted(
-        float(e.get("y")) for e in parsed(svg).iter("text") if (e.text or "")[:4] == "name"
+        float(e.get("y")) for e in parse(svg).iter("text") if (e.text or "")[:4] == "name"
     )
     assert len(heights) == 8
     assert heights[-1] <= charts.COLUMN.foot + 4
@@ -131,8 +131,8 @@ def test_names_that_end_at_the_same_height_stay_in_the_plot():
 def test_ranks_show_the_released_part_in_colour():
     marks = [Mark(rank=1, count=100), Mark(rank=10, count=10), Mark(rank=100, count=1, shown=False)]
     svg = charts.ranks(marks, title="t", x_label="rank", ink=2)
-    first, second = of_class(svg, "fill2")
-    (grey,) = of_class(svg, "dim")
+    first, second = attributes_of_class(svg, "fill2")
+    (grey,) = attributes_of_class(svg, "dim")
     frame = charts.SQUARE
     assert numbers(first, "cx", "cy") == [frame.left, frame.top]
     assert numbers(second, "cx") == [(frame.left + frame.end) / 2]
@@ -142,7 +142,7 @@ def test_ranks_show_the_released_part_in_colour():
 def test_an_interval_below_the_axis_ends_on_it():
     mark = Mark(rank=1, count=20, low=-15, high=55)
     svg = charts.ranks([mark], title="", x_label="", within=(100, 100), rule=(50, "even odds"))
-    (bar,) = of_class(svg, "pale")
+    (bar,) = attributes_of_class(svg, "pale")
     assert float(bar["y1"]) == charts.SQUARE.foot
     assert float(bar["y2"]) < float(bar["y1"])
     assert "even odds" in texts(svg)
@@ -158,12 +158,12 @@ def test_bars_are_as_long_as_their_values():
         Bar(name="b", value=0.25, ink=2),
     ]
     svg = charts.bars(rows, title="t", percent=False)
-    whole, covered, other = (e.attrib for e in parsed(svg).iter("rect"))
+    whole, covered, other = (e.attrib for e in parse(svg).iter("rect"))
     plot = charts.BARS.end - charts.BARS.left
     assert [float(r["width"]) for r in (whole, covered, other)] == [plot / 2, plot, plot / 4]
     assert "pale" in covered["class"]
     assert float(covered["height"]) < float(whole["height"])
-    across, low, high = of_class(svg, "error")
+    across, low, high = attributes_of_class(svg, "error")
     assert numbers(across, "x1", "x2") == pytest.approx(
         [charts.BARS.left + 0.4 * plot, charts.BARS.left + 0.6 * plot], abs=0.06
     )
@@ -173,9 +173,7 @@ def test_bars_are_as_long_as_their_values():
 
 def test_a_negative_bar_lies_left_of_zero():
     rows = [Bar(name="a", value=-1.0, ink=0), Bar(name="b", value=1.0, ink=1)]
-    left, right = (
-        e.attrib for e in parsed(charts.bars(rows, title="", percent=False)).iter("rect")
-    )
+    left, right = (e.attrib for e in parse(charts.bars(rows, title="", percent=False)).iter("rect"))
     assert float(left["x"]) + float(left["width"]) == float(right["x"])
 
 
@@ -183,7 +181,7 @@ def test_a_waterfall_falls_from_step_to_step_to_what_it_comes_to():
     svg = charts.waterfall(
         [("query", 2.0), ("click", 3.0)], title="t", total=("in one account", 4.0)
     )
-    query, click, whole, account = (e.attrib for e in parsed(svg).iter("rect"))
+    query, click, whole, account = (e.attrib for e in parse(svg).iter("rect"))
     unit = (charts.BARS.end - charts.BARS.left) / 5
     assert [float(r["width"]) for r in (query, click, whole, account)] == pytest.approx(
         [2 * unit, 3 * unit, 5 * unit, 4 * unit], abs=0.11
@@ -208,13 +206,13 @@ DRAWN = {
 def test_every_chart_escapes_its_texts_and_is_the_same_each_time(kind):
     svg = DRAWN[kind](HOSTILE)
     assert "<script" not in svg
-    assert not list(parsed(svg).iter("script"))
+    assert not list(parse(svg).iter("script"))
     assert svg == DRAWN[kind](HOSTILE)
     assert not re.search(r"\bnan\b|\binf\b|-0\.0\"", svg)
 
 
 def test_a_chart_alone_is_a_file_that_browsers_open():
-    root = parsed(drawing.alone(DRAWN["bars"]("a")))
+    root = parse(drawing.alone(DRAWN["bars"]("a")))
     assert root.tag == "{http://www.w3.org/2000/svg}svg"
     (style,) = root.iter("{http://www.w3.org/2000/svg}style")
     assert "prefers-color-scheme: dark" in style.text
@@ -224,9 +222,9 @@ def test_a_chart_alone_is_a_file_that_browsers_open():
 def test_a_long_title_takes_two_lines_and_its_room():
     short, long = (charts.bars([Bar(name="a", value=1.0, ink=0)], title=t, percent=False)
                    for t in ("short", "a title of many words " * 4))  # fmt: skip
-    assert len(of_class(short, "title")) == 1
-    assert len(of_class(long, "title")) == 2
-    heights = [float(parsed(svg).get("viewBox").split()[-1]) for svg in (short, long)]
+    assert len(attributes_of_class(short, "title")) == 1
+    assert len(attributes_of_class(long, "title")) == 2
+    heights = [float(parse(svg).get("viewBox").split()[-1]) for svg in (short, long)]
     assert heights[1] - heights[0] == drawing.LINE
 
 

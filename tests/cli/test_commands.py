@@ -12,7 +12,7 @@ from typing import get_args, get_type_hints
 
 import pytest
 from command import run
-from thinning import thinned
+from quick_cases import sample_cases
 
 import murmurlog.cli.main as entry
 from murmurlog.bundle.decimals import decimal, integer
@@ -377,7 +377,7 @@ def test_numeric_flags_are_found():
     assert len(NUMERIC) > 35
 
 
-@pytest.mark.parametrize(("command", "flag"), thinned(NUMERIC, every=3))
+@pytest.mark.parametrize(("command", "flag"), sample_cases(NUMERIC, every=3))
 def test_no_flag_takes_for_a_number_what_only_python_does(command, flag, tmp_path):
     for text in ("1_0", "inf", "nan", "\u0661", "\uff11", "0x10", "1e999"):
         done = run(*command, *NEEDED.get(command[0], ()), flag, text, cwd=tmp_path)

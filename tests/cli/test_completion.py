@@ -43,7 +43,7 @@ def needs(shell):
         pytest.skip(f"there is no {shell} on this machine")
 
 
-def in_shell(shims, shell, script):
+def run_in_shell(shims, shell, script):
     needs(shell)
     path = f"{shims}:{os.environ['PATH']}"
     done = subprocess.run(
@@ -65,7 +65,7 @@ try() {
 
 
 def bash(shims, cases):
-    lines = in_shell(shims, "bash", BASH + "".join(f"try '{line}'\n" for line in cases))
+    lines = run_in_shell(shims, "bash", BASH + "".join(f"try '{line}'\n" for line in cases))
     assert lines == list(cases.values())
 
 
@@ -83,7 +83,7 @@ def test_fish_completes_all_cases(shims):
     script = "murmurlog completion fish | source\n"
     script += "".join(f"complete -C '{line}' | string split -f1 \\t\n" for line in CASES)
     script += "true\n"  # the status of `string split` is not about completion
-    assert in_shell(shims, "fish", script) == list(CASES.values())
+    assert run_in_shell(shims, "fish", script) == list(CASES.values())
 
 
 @pytest.mark.slow

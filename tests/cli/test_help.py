@@ -35,12 +35,12 @@ def commands():
 NAMES = [name for name, _ in commands()]
 
 
-def shown(name, cwd):
+def help_text(name, cwd):
     return run(*name.split(), "--help", cwd=cwd, env={"COLUMNS": "100"}).stdout
 
 
 def test_the_flags_of_release_are_grouped_by_task_and_fit_on_two_screens(tmp_path):
-    text = shown("release", tmp_path)
+    text = help_text("release", tmp_path)
     lines = text.splitlines()
     assert len(lines) <= SCREENS
     assert max(map(len, lines)) <= 100
@@ -53,7 +53,7 @@ def test_the_flags_of_release_are_grouped_by_task_and_fit_on_two_screens(tmp_pat
 
 def test_release_names_every_flag_of_every_mechanism(tmp_path):
     owner, listed = "", dict[str, list[str]]()
-    for line in shown("release", tmp_path).splitlines():
+    for line in help_text("release", tmp_path).splitlines():
         name, *flags = re.split(r"  +", line.removeprefix("  "))  # no name: the line before goes on
         owner = name or owner
         listed.setdefault(owner, []).extend(flag for each in flags for flag in each.split())
@@ -90,7 +90,7 @@ def test_the_written_table_is_what_mechanisms_declare():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_command_has_examples_and_one_form_of_defaults(name, tmp_path):
-    text = shown(name, tmp_path)
+    text = help_text(name, tmp_path)
     assert all(f"  {line}\n" in text for line in EXAMPLES[name])
     flags = " ".join(text.partition("Examples:")[0].split())
     assert "efault" not in flags.replace("[default: ", "[")

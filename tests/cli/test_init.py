@@ -6,8 +6,8 @@ import tomllib
 
 import pytest
 from command import run
-from keyboard import MURMURLOG, Keyboard
-from owned_logs import rows, write
+from interactive import MURMURLOG, InteractiveCommand
+from owner_logs import make_rows, write_log
 
 from murmurlog.bundle.read import load
 from murmurlog.publishing.ledger import Ledger
@@ -16,7 +16,7 @@ from murmurlog.publishing.ledger import Ledger
 @pytest.fixture
 def folder(tmp_path):
     """A folder with 5,000 rows in German, as a spreadsheet of Europe saves them."""
-    write(tmp_path / "log.csv", list(rows(5000)))
+    write_log(tmp_path / "log.csv", list(make_rows(5000)))
     return tmp_path
 
 
@@ -105,8 +105,8 @@ def test_what_was_there_stays(folder):
 
 def test_a_log_of_the_next_month_gets_no_second_budget(folder):
     """Twelve months of one service are one source, whatever the files are called."""
-    write(folder / "2025-01.csv", list(rows(300)))
-    write(folder / "2025-02.csv", list(rows(300)))
+    write_log(folder / "2025-01.csv", list(make_rows(300)))
+    write_log(folder / "2025-02.csv", list(make_rows(300)))
     init = ("init", "2025-02.csv", "--yes", "--force")
     assert run("init", "2025-01.csv", "--yes", cwd=folder).returncode == 0
     second = run(*init, cwd=folder)
@@ -128,7 +128,7 @@ def test_a_log_of_the_next_month_gets_no_second_budget(folder):
 
 def test_enter_at_the_keyboard_takes_the_known_source(folder):
     Ledger(folder / "murmurlog-ledger.db").cap("web", epsilon=3, delta=1e-5)
-    terminal = Keyboard("init", "log.csv", cwd=folder)
+    terminal = InteractiveCommand("init", "log.csv", cwd=folder)
     terminal.answer("Read the log this way?")
     for question in ("Title", "Publisher", "Licence", "Publicly known", "Epsilon of", "Ledger"):
         terminal.answer(question)
@@ -171,7 +171,7 @@ def test_without_a_terminal_it_says_so(folder):
 )
 def test_mistakes_are_explained_and_write_nothing(folder, arguments, code, message):
     (folder / "sheet.xlsx").write_bytes(b"PK\x03\x04")
-    write(folder / "bare.csv", list(rows()), header=None)
+    write_log(folder / "bare.csv", list(make_rows()), header=None)
     before = sorted(folder.iterdir())
     done = run("init", *arguments, "--yes", cwd=folder)
     assert (done.returncode, sorted(folder.iterdir())) == (code, before)
@@ -179,15 +179,15 @@ def test_mistakes_are_explained_and_write_nothing(folder, arguments, code, messa
 
 
 def test_rows_that_a_release_would_lose_are_counted_with_reasons(folder):
-    lines = [(user if n % 3 else "", query, time, url) for n, (user, query, time, url) in enumerate(rows(300))]  # fmt: skip
-    write(folder / "holes.csv", lines)
+    lines = [(user if n % 3 else "", query, time, url) for n, (user, query, time, url) in enumerate(make_rows(300))]  # fmt: skip
+    write_log(folder / "holes.csv", lines)
     done = run("init", "holes.csv", "--yes", cwd=folder)
     assert "unreadable 33.3% of 300 rows: 100 x no user" in done.stdout
     assert "a release stops if more than 20% are (--max-broken)" in done.stdout
 
 
 def test_questions_are_answered_at_the_keyboard(folder):
-    terminal = Keyboard("init", "log.csv", cwd=folder)
+    terminal = InteractiveCommand("init", "log.csv", cwd=folder)
     terminal.answer("Read the log this way?")
     terminal.answer("Title", "Suchen der Stadtbücherei")
     terminal.answer("Publisher", "Stadtbücherei")
@@ -216,8 +216,8 @@ def test_questions_are_answered_at_the_keyboard(folder):
 
 @pytest.mark.slow
 def test_what_the_rows_leave_open_is_asked(folder):
-    write(folder / "day.csv", list(rows(time="%d/%m/%Y %H:%M", days=9)))
-    terminal = Keyboard("init", "day.csv", "--json", cwd=folder)
+    write_log(folder / "day.csv", list(make_rows(time="%d/%m/%Y %H:%M", days=9)))
+    terminal = InteractiveCommand("init", "day.csv", "--json", cwd=folder)
     terminal.answer("Format of times", "2")
     terminal.answer("Read the log this way?", "n")
     terminal.answer("Encoding")
@@ -242,7 +242,7 @@ def test_what_the_rows_leave_open_is_asked(folder):
 
 
 def test_ctrl_c_writes_nothing(folder):
-    terminal = Keyboard("init", "log.csv", cwd=folder)
+    terminal = InteractiveCommand("init", "log.csv", cwd=folder)
     terminal.answer("Read the log this way?")
     terminal.interrupt("Title")
     code, _ = terminal.end()

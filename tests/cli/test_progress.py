@@ -5,8 +5,8 @@ import re
 
 import pytest
 from command import run
+from quick_cases import sample_cases
 from terminal import MAIN, Terminal
-from thinning import thinned
 
 import murmurlog
 from murmurlog.cli import progress_bar
@@ -17,7 +17,7 @@ from murmurlog.logs.log import read
 from murmurlog.logs.source import find
 
 
-class Told:
+class Recorder:
     """A reporter that remembers what it is told."""
 
     def __init__(self):
@@ -53,7 +53,7 @@ def place(tmp_path_factory):
 
 @pytest.mark.parametrize("name", ["log.csv", "packed.csv.gz"])
 def test_of_a_text_file_bytes_are_measured_and_rows_counted(place, name):
-    told = Told()
+    told = Recorder()
     with connect() as engine:
         read(find(str(place / name)), engine=engine, say=told)
     reading, cleaning = told.stages
@@ -63,7 +63,7 @@ def test_of_a_text_file_bytes_are_measured_and_rows_counted(place, name):
 
 
 def test_of_parquet_rows_are_measured(place):
-    told = Told()
+    told = Recorder()
     with connect() as engine:
         read(find(str(place / "log.parquet")), engine=engine, say=told)
     assert told.stages[-1] == ["normalising text", 60_000, "rows", 60_000, 60_000]
@@ -71,11 +71,11 @@ def test_of_parquet_rows_are_measured(place):
 
 @pytest.mark.slow
 def test_rounds_systems_and_worlds_are_measured_to_their_end(place, tmp_path):
-    told = Told()
+    told = Recorder()
     murmurlog.release(str(place / "log.parquet"), out=tmp_path / "b", epsilon=3, say=told)
     drawing = [stage for stage in told.stages if stage[0].startswith("drawing")]
     assert [stage[1:4] for stage in drawing] == [[4, "rounds", 4]] * 2
-    told = Told()
+    told = Recorder()
     murmurlog.evaluate(
         str(place / "log.parquet"), bundles=[tmp_path / "b"], baselines=["raw"], folds=2,
         tasks=["statistics", "top-list", "ad-hoc"], say=told,
@@ -118,7 +118,7 @@ def test_numbers_are_share_rows_speed_elapsed_and_remaining_time(monkeypatch):
     assert few.numbers(3700.0) == " 25%  1 of 4 rounds  1:01:40, 0:12 left"
 
 
-@pytest.mark.parametrize("command", thinned(["release", "evaluate"], every=2))
+@pytest.mark.parametrize("command", sample_cases(["release", "evaluate"], every=2))
 def test_a_terminal_shows_a_bar_with_share_speed_and_time(place, tmp_path, command):
     more = {
         "release": ("--out", "b"),

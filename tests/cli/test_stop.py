@@ -7,8 +7,8 @@ import sys
 
 import faults
 import pytest
+from quick_cases import sample_cases
 from terminal import MAIN, Terminal
-from thinning import thinned
 
 from murmurlog.bundle.scratch import PREFIX
 from murmurlog.cli import stop
@@ -74,13 +74,13 @@ def test_the_comparison_notices_a_sentence_that_is_not_true(monkeypatch):
     assert any("stopped: nothing was booked" in each for each in kind.violations)
 
 
-def begun(tmp_path, *, published):
+def begin(tmp_path, *, published):
     book = Ledger(tmp_path / "l.db")
     return book, Spending(book=book, release_id="r1", out="out", published=published)
 
 
 def test_the_sentence_follows_the_ledger(tmp_path):
-    book, spent = begun(tmp_path, published=lambda: False)
+    book, spent = begin(tmp_path, published=lambda: False)
     assert spent.sentence() == "nothing was booked; nothing was published"
     cost = Guarantee(epsilon=0.5, delta=1e-6)
     book.reserve("web", cost, release_id="r1", what="", new_source=True)
@@ -96,7 +96,7 @@ def test_the_sentence_follows_the_ledger(tmp_path):
 
 
 def test_a_ledger_that_cannot_be_read_is_not_guessed_about(tmp_path, monkeypatch):
-    book, spent = begun(tmp_path, published=lambda: False)
+    book, spent = begin(tmp_path, published=lambda: False)
 
     def locked(_):
         raise Refused("it is locked")
@@ -107,14 +107,14 @@ def test_a_ledger_that_cannot_be_read_is_not_guessed_about(tmp_path, monkeypatch
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("Query interrupted")])
 def test_in_python_the_interrupt_has_a_note(tmp_path, error):
-    _, spent = begun(tmp_path, published=lambda: False)
+    _, spent = begin(tmp_path, published=lambda: False)
     with pytest.raises(type(error)) as caught, spending(spent):
         raise error
     assert caught.value.__notes__ == ["nothing was booked; nothing was published"]
 
 
 def test_other_errors_stay_as_they_are(tmp_path):
-    _, spent = begun(tmp_path, published=lambda: False)
+    _, spent = begin(tmp_path, published=lambda: False)
     with pytest.raises(ValueError, match="wrong") as caught, spending(spent):
         raise ValueError("wrong")
     assert not hasattr(caught.value, "__notes__")
@@ -129,7 +129,7 @@ def test_what_libraries_make_of_an_interrupt_is_recognised():
 
 
 @pytest.mark.parametrize(
-    ("number", "code"), thinned([(signal.SIGINT, 130), (signal.SIGTERM, 143)], every=2)
+    ("number", "code"), sample_cases([(signal.SIGINT, 130), (signal.SIGTERM, 143)], every=2)
 )
 def test_a_command_that_books_nothing_says_so(tmp_path, number, code):
     with subprocess.Popen(

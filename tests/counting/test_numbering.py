@@ -34,7 +34,7 @@ def partition(units):
     )  # fmt: skip
 
 
-def bounded(engine, parts):
+def make_bounded(engine, parts):
     return PartitionedBounded(
         engine=engine, kind="click", keys=("query", "url"), unit="user", per_user=9, way="first",
         count="users", holdings=lambda: map(partition, parts), places=False,
@@ -49,7 +49,7 @@ def test_a_key_has_one_number_in_all_partitions(hashes, monkeypatch):
         monkeypatch.setattr(Holdings, "item_hashes", lambda _, some, key: np.zeros(len(some), "u8"))
     done = []
     with connect() as engine:
-        found = number_partitions(bounded(engine, PARTS), advance=lambda: done.append(1))
+        found = number_partitions(make_bounded(engine, PARTS), advance=lambda: done.append(1))
         files = set(engine.folder.glob("*.arrow"))
         assert files == {*found.rows, *found.names}
         names = pa.concat_tables(map(map_file, found.names)).to_pylist()
@@ -69,6 +69,6 @@ def test_a_key_has_one_number_in_all_partitions(hashes, monkeypatch):
 
 def test_nothing_has_no_numbers():
     with connect() as engine:
-        found = number_partitions(bounded(engine, [[]]), advance=lambda: None)
+        found = number_partitions(make_bounded(engine, [[]]), advance=lambda: None)
         assert found.size == 0
         assert pa.concat_tables(found.keys_of(np.zeros(0, np.int64))).num_rows == 0

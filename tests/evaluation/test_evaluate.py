@@ -50,7 +50,7 @@ def place(tmp_path_factory):
 
 
 @dataclass(frozen=True)
-class Looked:
+class RecordingTask:
     """A task that only records what it was shown."""
 
     name: str
@@ -68,23 +68,23 @@ class Looked:
 
 
 @pytest.fixture
-def looks(monkeypatch):
-    found = {name: Looked(name, out) for name, out in (("whole", False), ("held", True))}
+def recording_tasks(monkeypatch):
+    found = {name: RecordingTask(name, out) for name, out in (("whole", False), ("held", True))}
     monkeypatch.setattr(tasks, "TASKS", found)
     return found
 
 
 def test_a_given_bundle_is_scored_as_it_is_and_its_recipe_runs_again_on_training_users(
-    place, looks
+    place, recording_tasks
 ):
     done = evaluate(
         str(place / "log.parquet"), bundles=[place / "bundle"], baselines=["raw"], folds=2
     )
     given = load(place / "bundle").tables["query"]
-    whole = [tables for tables, _ in looks["whole"].seen]
+    whole = [tables for tables, _ in recording_tasks["whole"].seen]
     assert whole[1]["query"] is not None
     assert whole[1]["query"].equals(given)
-    held = looks["held"].seen
+    held = recording_tasks["held"].seen
     assert len(held) == 4  # raw and the bundle, in two folds
     for tables, truth in held:
         users = truth.holders["query"].users
@@ -102,7 +102,7 @@ def test_a_given_bundle_is_scored_as_it_is_and_its_recipe_runs_again_on_training
 
 @pytest.mark.slow
 def test_a_seed_gives_the_same_tables_whatever_the_order_of_the_engine_s_rows(
-    place, looks, monkeypatch
+    place, recording_tasks, monkeypatch
 ):
     """Threads of the engine decide in which order rows come that have none."""
     stream = DuckEngine._stream
@@ -123,8 +123,8 @@ def test_a_seed_gives_the_same_tables_whatever_the_order_of_the_engine_s_rows(
             str(place / "log.parquet"), baselines=["raw"], folds=1, epsilon=80.0, delta=1e-4, per_user=5,
             mechanisms=["threshold", "zealous", "korolova", "rounds"], entropy=SeededEntropy(1),
         )  # fmt: skip
-        made.append([tables for tables, _ in looks["held"].seen])
-        looks["held"].seen.clear()
+        made.append([tables for tables, _ in recording_tasks["held"].seen])
+        recording_tasks["held"].seen.clear()
     assert max(turned) > 100
     assert len(made[0]) == 5
     assert min(tables["query"].num_rows for tables in made[0]) > 5
@@ -133,18 +133,18 @@ def test_a_seed_gives_the_same_tables_whatever_the_order_of_the_engine_s_rows(
             assert in_order(table).equals(in_order(after[name])), name
 
 
-def test_with_a_separate_log_the_given_bundle_is_scored_itself(place, looks):
+def test_with_a_separate_log_the_given_bundle_is_scored_itself(place, recording_tasks):
     done = evaluate(
         str(place / "log.parquet"), bundles=[place / "bundle"], baselines=[],
         test=str(place / "log.parquet"),
     )  # fmt: skip
-    ((tables, truth),) = looks["held"].seen
+    ((tables, truth),) = recording_tasks["held"].seen
     assert tables["query"].equals(load(place / "bundle").tables["query"])
     assert truth.searches.num_rows == 20_000
     assert "separate log" in done.how
 
 
-def test_a_separate_log_may_be_of_a_later_time(place, tmp_path, looks):
+def test_a_separate_log_may_be_of_a_later_time(place, tmp_path, recording_tasks):
     """A release's --until is about its own log."""
     log = str(place / "log.parquet")
     release(
@@ -154,11 +154,11 @@ def test_a_separate_log_may_be_of_a_later_time(place, tmp_path, looks):
     lines = "7,2027-01-01 10:00:00,weather,a.com\n7,2027-01-02 10:00:00,news,\n"
     (tmp_path / "late.csv").write_text("user,time,query,url\n" + lines)
     evaluate(log, bundles=[tmp_path / "early"], baselines=[], test=str(tmp_path / "late.csv"))
-    ((_, truth),) = looks["held"].seen
+    ((_, truth),) = recording_tasks["held"].seen
     assert truth.searches["query"].to_pylist() == ["weather", "news"]
 
 
-def test_the_truth_has_the_sessions_of_the_bundle(tmp_path, looks):
+def test_the_truth_has_the_sessions_of_the_bundle(tmp_path, recording_tasks):
     rows = "".join(
         f"{user},2006-01-01 10:{m:02},q{m},a.com\n" for user in range(30) for m in (0, 20)
     )
@@ -170,8 +170,8 @@ def test_the_truth_has_the_sessions_of_the_bundle(tmp_path, looks):
     }
     release(str(log), out=out, gap=600.0, **how)
     evaluate(str(log), bundles=[out], baselines=[], folds=1)
-    assert {truth.tables["pair"].num_rows for _, truth in looks["whole"].seen} == {0}
-    held = [truth.searches for _, truth in looks["held"].seen]
+    assert {truth.tables["pair"].num_rows for _, truth in recording_tasks["whole"].seen} == {0}
+    held = [truth.searches for _, truth in recording_tasks["held"].seen]
     assert all(len(set(s["session"].to_pylist())) == s.num_rows for s in held)
     release(str(log), out=tmp_path / "other", **how)
     with pytest.raises(UsageError, match=r"different sessions \(--gap\)"):
@@ -202,7 +202,7 @@ def test_where_nobody_is_held_out_there_are_no_questions(tmp_path):
     assert {r.task for r in done.results} > {"suggestion", "session-search", "ad-hoc"}
 
 
-def test_every_score_is_told_over_the_answered_and_over_all(place, looks):
+def test_every_score_is_told_over_the_answered_and_over_all(place, recording_tasks):
     done = evaluate(str(place / "log.parquet"), baselines=["raw"], folds=1)
     told = {(r.task, r.measure): (r.value, r.n) for r in done.results}
     assert told["held", "half (covered)"] == (1.0, 1)
@@ -210,8 +210,8 @@ def test_every_score_is_told_over_the_answered_and_over_all(place, looks):
     assert told["held", "coverage"] == (0.5, 2)
 
 
-def test_what_cannot_be_run_is_said(place, looks):
-    looks["held"].__dict__["needs"] = frozenset({"labels"})
+def test_what_cannot_be_run_is_said(place, recording_tasks):
+    recording_tasks["held"].__dict__["needs"] = frozenset({"labels"})
     done = evaluate(str(place / "log.parquet"), baselines=["raw", "k-query:20"], folds=1, repeats=2)
     assert {(s.system, s.task, s.why) for s in done.skipped} == {
         ("raw", "held", "the log has no planted truth (--labels)"),
@@ -220,10 +220,10 @@ def test_what_cannot_be_run_is_said(place, looks):
     }
 
 
-def test_a_log_without_clicks_and_times_is_evaluated_on_the_rest(tmp_path, looks):
+def test_a_log_without_clicks_and_times_is_evaluated_on_the_rest(tmp_path, recording_tasks):
     rows = "".join(f"{user},weather\n{user},news\n" for user in range(20))
     (tmp_path / "log.csv").write_text("user,query\n" + rows)
-    looks["whole"].__dict__["needs"] = frozenset({"url", "time"})
+    recording_tasks["whole"].__dict__["needs"] = frozenset({"url", "time"})
     done = evaluate(str(tmp_path / "log.csv"), baselines=["raw"], tables=["query"], folds=1)
     assert [s.why for s in done.skipped if s.task == "whole"] == [
         "the log has no times and no clicked urls"
@@ -273,10 +273,10 @@ def test_public_lists_and_maps_are_asked_for_again_too(place, tmp_path):
         evaluate(log, bundles=[tmp_path / "l"], baselines=[])
     paths = parse("label-paths(l_s=1, l_q=2, subsequences=all, b=1.0, L=2, T=5)")
     with pytest.raises(UsageError, match="give --map again"):
-        of_bundle("m", claiming(place, session=paths), {})
+        of_bundle("m", certificate_of(place, session=paths), {})
 
 
-def claiming(place, **mechanisms):
+def certificate_of(place, **mechanisms):
     """A certificate that says that these mechanisms made these tables, whatever they can make."""
     honest = load(place / "bundle").certificate
     claim = honest.tables["query"]
@@ -295,7 +295,7 @@ def claiming(place, **mechanisms):
 )
 def test_a_recipe_that_no_release_has_is_refused(place, kind, text, message):
     with pytest.raises(BundleError, match=message):
-        of_bundle("b", claiming(place, **{kind: parse(text)}), {})
+        of_bundle("b", certificate_of(place, **{kind: parse(text)}), {})
 
 
 def test_public_files_are_read_for_the_tables_and_urls_of_the_bundle(place, tmp_path):
@@ -483,7 +483,7 @@ def test_the_paired_test_is_that_of_scipy_by_hand():
 
 
 def test_a_sweep_varies_one_parameter(place, monkeypatch):
-    monkeypatch.setattr(tasks, "TASKS", {"whole": Looked("whole", False)})
+    monkeypatch.setattr(tasks, "TASKS", {"whole": RecordingTask("whole", False)})
     log = str(place / "log.parquet")
     done = sweep(
         log, mechanisms=["threshold"], vary=("epsilon", [5, 20]), tasks=["whole"],

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from command import run
-from thinning import thinned
+from quick_cases import sample_cases
 
 from murmurlog.cli.evaluate import read_systems, read_vary
 from murmurlog.errors import InputError, UsageError
@@ -72,7 +72,7 @@ def test_a_grid_of_two_letters_reaches_every_pair():
 
 @pytest.mark.parametrize(
     ("asked", "shown"),
-    thinned(
+    sample_cases(
         [
             (
                 {"mechanisms": ["zealous"], "vary": {"notion": ["dp", "pdp"]}, "users": 5000},

@@ -9,8 +9,8 @@ from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
-from evaluations import HOSTILE, SHARES, at_one_setting, line, swept
-from pages import read
+from evaluations import HOSTILE, SHARES, make_evaluation, make_result, make_sweep
+from pages import read_page
 
 from murmurlog.charts.charts import BARS, COLUMN, NONE_AT
 from murmurlog.charts.svg import NEUTRAL
@@ -19,21 +19,21 @@ from murmurlog.evaluation import figures as pictures
 from murmurlog.evaluation import report
 
 
-def parsed(svg):
+def parse(svg):
     return ElementTree.fromstring(svg)
 
 
 def elements(svg, tag):
-    return list(parsed(svg).iter(f"{{http://www.w3.org/2000/svg}}{tag}"))
+    return list(parse(svg).iter(f"{{http://www.w3.org/2000/svg}}{tag}"))
 
 
 # --- the mark -------------------------------------------------------------------------------------
 
 
 def test_it_is_marked_internal_for_people_and_for_machines():
-    page = report.page(at_one_setting())
+    page = report.page(make_evaluation())
     assert '<meta name="murmurlog-report" content="internal">' in page
-    text = read(page)
+    text = read_page(page)
     assert text.index("INTERNAL. This report was made from the raw log.") < text.index(
         "Privacy label"
     )
@@ -48,9 +48,9 @@ def test_it_is_never_written_into_a_bundle(tmp_path):
         with pytest.raises(
             UsageError, match="inside a bundle, and an internal report is never part"
         ):
-            report.write(at_one_setting(), out)
+            report.write(make_evaluation(), out)
         with pytest.raises(UsageError, match="inside a bundle"):
-            report.write_folder(swept(), out.with_suffix(""))
+            report.write_folder(make_sweep(), out.with_suffix(""))
     assert sorted(p.name for p in tmp_path.rglob("*")) == ["data", "privacy.json"]
 
 
@@ -58,7 +58,7 @@ def test_it_is_never_written_into_a_bundle(tmp_path):
 
 
 def test_everything_is_in_the_page():
-    text = read(report.page(at_one_setting()))
+    text = read_page(report.page(make_evaluation()))
     assert "4 systems compared on 4,321 rows of 765 users. Re-run on the training users" in text
     assert "rounds one user, add-remove × 2.72 1 1e-06 1,234 query" in text
     assert "k-query:20 † nobody: no guarantee" in text
@@ -70,44 +70,44 @@ def test_everything_is_in_the_page():
 
 
 def test_the_top_list_is_there_rank_by_rank():
-    page = report.page(at_one_setting())
+    page = report.page(make_evaluation())
     assert "A top list, rank by rank" in page
     assert "fear of &lt;b&gt;flying&lt;/b&gt;" in page
-    assert "A top list" not in report.page(replace(at_one_setting(), top_list=()))
+    assert "A top list" not in report.page(replace(make_evaluation(), top_list=()))
 
 
 def test_a_difference_that_may_be_chance_is_grey():
-    page = report.page(at_one_setting())
+    page = report.page(make_evaluation())
     grey = [row for row in re.findall(r'<tr class="dim">.*', page) if "P@5" in row]
     assert len(grey) == 1
     assert "zealous" in grey[0]
 
 
 def test_hostile_names_stay_texts():
-    evaluation = at_one_setting(hostile=True)
+    evaluation = make_evaluation(hostile=True)
     page = report.page(replace(evaluation, how=HOSTILE, settings={HOSTILE: HOSTILE}))
     assert HOSTILE not in page
-    assert read(page).count("alert(1)") > 10
+    assert read_page(page).count("alert(1)") > 10
     for name, svg in report.charts(evaluation).items():
         assert re.fullmatch(r"[a-z0-9-]+", name)
         assert not elements(svg, "script")
 
 
 def test_what_is_not_finite_is_said_and_not_drawn(tmp_path):
-    evaluation = at_one_setting()
-    odd = [line("rounds", "statistics", f"query KL@{j}", math.inf, n=j) for j in (1, 2, 4)]
-    odd += [line("rounds", "spelling", "corrected (all)", math.nan)]
+    evaluation = make_evaluation()
+    odd = [make_result("rounds", "statistics", f"query KL@{j}", math.inf, n=j) for j in (1, 2, 4)]
+    odd += [make_result("rounds", "spelling", "corrected (all)", math.nan)]
     evaluation = replace(evaluation, results=(*evaluation.results, *odd))
-    assert "query KL@1 – ∞" in read(report.page(evaluation))
+    assert "query KL@1 – ∞" in read_page(report.page(evaluation))
     report.write(evaluation, tmp_path / "r.html")
     told = json.loads((tmp_path / "r.json").read_text(), parse_constant=lambda c: pytest.fail(c))
     assert [r["value"] for r in told["results"][-2:]] == [None, None]
 
 
 def test_an_evaluation_of_nothing_is_a_page():
-    evaluation = at_one_setting()
+    evaluation = make_evaluation()
     nothing = replace(evaluation, results=(), comparisons=(), skipped=(), ranks={}, log={})
-    assert "4 systems compared. Re-run" in read(report.page(nothing))
+    assert "4 systems compared. Re-run" in read_page(report.page(nothing))
     assert set(report.charts(nothing)) == {"budget-rounds"}
 
 
@@ -115,7 +115,7 @@ def test_an_evaluation_of_nothing_is_a_page():
 
 
 def test_bars_have_covered_and_all_beside_each_other():
-    svg = report.charts(at_one_setting())["suggestion-p-5"]
+    svg = report.charts(make_evaluation())["suggestion-p-5"]
     rects = elements(svg, "rect")
     pale = [r for r in rects if "pale" in r.get("class")]
     solid = [r for r in rects if "pale" not in r.get("class")]
@@ -129,7 +129,7 @@ def test_bars_have_covered_and_all_beside_each_other():
 
 
 def test_a_system_without_an_answer_has_no_score_on_the_covered():
-    evaluation = at_one_setting()
+    evaluation = make_evaluation()
     results = tuple(
         replace(r, n=0, value=math.nan)
         if (r.system, r.measure) == ("zealous", "P@5 (covered)")
@@ -139,35 +139,35 @@ def test_a_system_without_an_answer_has_no_score_on_the_covered():
     evaluation = replace(evaluation, results=results)
     svg = report.charts(evaluation)["suggestion-p-5"]
     assert len([r for r in elements(svg, "rect") if "pale" in r.get("class")]) == 3
-    assert "– n 0" in read(report.page(evaluation))
+    assert "– n 0" in read_page(report.page(evaluation))
 
 
 def test_the_hero_picture_is_bars_at_one_epsilon_and_dots_at_several():
-    drawn = report.charts(at_one_setting())
+    drawn = report.charts(make_evaluation())
     names = [name for name in drawn if name.startswith("kept-")]
     assert names == ["kept-volume", "kept-distinct", "kept-clicks"]
     bars = elements(drawn["kept-volume"], "rect")
     assert len(bars) == 3  # the raw log keeps everything, and is left out
     plot = BARS.end - BARS.left
     assert float(bars[0].get("width")) == pytest.approx(0.4 / 0.6 * plot, abs=0.2)
-    dots = elements(report.charts(at_one_setting(epsilons=(1.0, 8.0)))["kept-volume"], "circle")
+    dots = elements(report.charts(make_evaluation(epsilons=(1.0, 8.0)))["kept-volume"], "circle")
     assert [float(d.get("cx")) for d in dots] == [COLUMN.left, COLUMN.end, COLUMN.end + NONE_AT]
 
 
 def test_the_hero_picture_of_a_sweep_has_a_line_for_each_mechanism_and_baselines_as_dots():
-    drawn = report.charts(swept())
+    drawn = report.charts(make_sweep())
     lines = elements(drawn["kept-distinct"], "polyline")
     assert len(lines) == 2
     xs = [float(point.split(",")[0]) for point in lines[0].get("points").split()]
     assert xs == [COLUMN.left, (COLUMN.left + COLUMN.end) / 2, COLUMN.end]  # 1, 2, 4: logarithmic
     (dot,) = [c for c in elements(drawn["kept-distinct"], "circle") if "hollow" in c.get("class")]
     assert float(dot.get("cx")) == COLUMN.end + NONE_AT
-    assert "What survives at which epsilon" in read(report.page(swept()))
+    assert "What survives at which epsilon" in read_page(report.page(make_sweep()))
 
 
 def test_a_sweep_may_be_drawn_over_how_many_were_evaluated():
     name = "by-epsilon-completion-mrr"
-    by_value, by_number = (report.charts(swept(), x=x)[name] for x in ("value", "evaluated"))
+    by_value, by_number = (report.charts(make_sweep(), x=x)[name] for x in ("value", "evaluated"))
     assert "how many were evaluated" in by_number
     assert "how many were evaluated" not in by_value
     assert [t.text for t in elements(by_number, "text") if t.text in ("10", "20", "40")] == [
@@ -178,22 +178,22 @@ def test_a_sweep_may_be_drawn_over_how_many_were_evaluated():
 
 
 def test_a_sweep_of_bounds_says_what_each_keeps_and_how_much_users_have():
-    text = read(report.page(swept("per-user")))
+    text = read_page(report.page(make_sweep("per-user")))
     assert "What each bound keeps" in text
     assert "Users of this log have on average 7.25 different query items." in text
-    assert not [c for c in elements(report.charts(swept("per-user"))["kept-volume"], "circle")
+    assert not [c for c in elements(report.charts(make_sweep("per-user"))["kept-volume"], "circle")
                 if "hollow" in c.get("class")]  # fmt: skip
 
 
 def test_ranks_show_what_a_system_released():
-    drawn = report.charts(at_one_setting())
+    drawn = report.charts(make_evaluation())
     assert "ranks-raw" not in drawn
     circles = [c.get("class") for c in elements(drawn["ranks-rounds"], "circle")]
     assert sorted(circles) == ["dim", "dim", "fill0"]
 
 
 def test_budgets_are_drawn_where_there_are_several_tables():
-    drawn = report.charts(at_one_setting())
+    drawn = report.charts(make_evaluation())
     assert [name for name in drawn if name.startswith("budget-")] == ["budget-rounds"]
     texts = [t.text for t in elements(drawn["budget-rounds"], "text")]
     assert texts[-8:] == ["query", "0.7", "click", "0.6", "sum", "1.3", "in one account", "1"]
@@ -206,7 +206,7 @@ def test_points_of_curves_are_told_from_measures():
     assert pictures.curve_of("nDCG@10, walk (all)") is None
     assert pictures.curve_of("P@5 (all)") is None
     assert pictures.curve_of("corrected") is None
-    drawn = report.charts(at_one_setting())
+    drawn = report.charts(make_evaluation())
     assert len(elements(drawn["curve-suggestion-p-5-all"], "polyline")) == 4
     assert len(elements(drawn["curve-statistics-query-coverage"], "polyline")) == 4
 
@@ -220,7 +220,7 @@ def test_two_charts_of_one_name_are_numbered():
 
 
 def test_numbers_come_as_csv():
-    evaluation = swept()
+    evaluation = make_sweep()
     rows = list(csv.DictReader(io.StringIO(report.csv(evaluation))))
     assert tuple(rows[0]) == report.COLUMNS
     assert len(rows) == len(evaluation.results) + len(evaluation.points)
@@ -228,20 +228,20 @@ def test_numbers_come_as_csv():
     assert (plain["system"], plain["measure"], plain["value"]) == ("k-query:20", SHARES[0], "0.6")
     assert (plain["low"], plain["vary"], plain["at"]) == ("", "", "")
     assert (varied["system"], varied["vary"], varied["at"]) == ("zealous", "epsilon", "4.0")
-    quoted = at_one_setting(hostile=True)
+    quoted = make_evaluation(hostile=True)
     again = list(csv.DictReader(io.StringIO(report.csv(quoted))))
     assert HOSTILE in {row["system"] for row in again}
 
 
 def test_a_report_has_its_numbers_and_charts_beside_it(tmp_path):
-    evaluation = at_one_setting()
+    evaluation = make_evaluation()
     report.write(evaluation, tmp_path / "r.html")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["r-charts", "r.csv", "r.html", "r.json"]
     assert (tmp_path / "r.html").read_text(encoding="utf-8") == report.page(evaluation)
     assert json.loads((tmp_path / "r.json").read_text())["internal"] is True
     stored = {p.stem: p.read_text(encoding="utf-8") for p in (tmp_path / "r-charts").iterdir()}
     assert stored == report.charts(evaluation)
-    report.write_folder(swept(), tmp_path / "sweep")
+    report.write_folder(make_sweep(), tmp_path / "sweep")
     assert sorted(p.name for p in (tmp_path / "sweep").iterdir()) == [
         "charts", "report.html", "results.csv", "results.json",
     ]  # fmt: skip
@@ -265,13 +265,13 @@ def test_bad_targets_are_named(tmp_path):
 
 
 def test_the_same_evaluation_gives_the_same_page():
-    assert report.page(at_one_setting()) == report.page(at_one_setting())
-    assert report.charts(swept()) == report.charts(swept())
+    assert report.page(make_evaluation()) == report.page(make_evaluation())
+    assert report.charts(make_sweep()) == report.charts(make_sweep())
 
 
 def test_only_its_owner_can_read_a_report(tmp_path):
-    report.write(at_one_setting(), tmp_path / "r.html")
-    report.write_folder(at_one_setting(), tmp_path / "folder")
+    report.write(make_evaluation(), tmp_path / "r.html")
+    report.write_folder(make_evaluation(), tmp_path / "folder")
     paths = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert len(paths) > 6
     assert {path.stat().st_mode & 0o077 for path in paths} == {0}

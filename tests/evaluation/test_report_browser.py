@@ -8,8 +8,8 @@ import shutil
 import subprocess
 
 import pytest
-from certificates import certified, counted
-from evaluations import at_one_setting, swept
+from certificates import make_certificate, make_table
+from evaluations import make_evaluation, make_sweep
 
 from murmurlog.bundle.report import make_report
 from murmurlog.evaluation import report
@@ -94,38 +94,38 @@ def browser():
         opened.close()
 
 
-def a_leaflet():
+def hostile_report():
     """A bundle's report with hostile texts, long ones, and several scripts."""
     queries = [HOSTILE, "w" * 150, "a very long query of many words " * 5, *SCRIPTS]
     tables = {
-        "query": counted("query", *([q, 900 - 3 * n, 3.0] for n, q in enumerate(queries)),
+        "query": make_table("query", *([q, 900 - 3 * n, 3.0] for n, q in enumerate(queries)),
                          *([f"query {n}", 41, 3.0 + n] for n in range(30))),
-        "click": counted("click", *([q, "example.org/" + "path/" * 30, 400, 9.0] for q in queries)),
-        "session": counted("session", *([[q, "b", "c"], 60, 40.0] for q in queries)),
-        "pair": counted("pair", [HOSTILE, HOSTILE, 50, 1.0]),
+        "click": make_table("click", *([q, "example.org/" + "path/" * 30, 400, 9.0] for q in queries)),
+        "session": make_table("session", *([[q, "b", "c"], 60, 40.0] for q in queries)),
+        "pair": make_table("pair", [HOSTILE, HOSTILE, 50, 1.0]),
     }  # fmt: skip
     about = {"title": f"A log of {HOSTILE}", "publisher": "W" * 90, "license": "CC0-1.0"}
     text = "sessions(l_s=1, l_q=3, subsequences=all, noise=geometric, scale=1.0, T=20)"
-    return make_report(certified(tables, {"session": text}, about=about), tables)
+    return make_report(make_certificate(tables, {"session": text}, about=about), tables)
 
 
 PAGES = {
-    "leaflet": a_leaflet,
-    "report": lambda: report.page(at_one_setting(hostile=True)),
-    "dots": lambda: report.page(at_one_setting(epsilons=(1.0, 8.0))),
-    "sweep": lambda: report.page(swept()),
-    "bounds": lambda: report.page(swept("per-user")),
+    "bundle report": hostile_report,
+    "report": lambda: report.page(make_evaluation(hostile=True)),
+    "dots": lambda: report.page(make_evaluation(epsilons=(1.0, 8.0))),
+    "sweep": lambda: report.page(make_sweep()),
+    "bounds": lambda: report.page(make_sweep("per-user")),
 }
 
 
 @pytest.fixture(params=PAGES)
-def written(request, tmp_path):
+def page_path(request, tmp_path):
     path = tmp_path / "page.html"
     path.write_text(PAGES[request.param](), encoding="utf-8")
     return path
 
 
-def shown(browser, path, *, width=1280, scheme="light"):
+def open_page(browser, path, *, width=1280, scheme="light"):
     """The page, all of it unfolded, and what went over the network or to the console."""
     context = browser.new_context(
         viewport={"width": width, "height": 900}, color_scheme=scheme, offline=True
@@ -141,8 +141,8 @@ def shown(browser, path, *, width=1280, scheme="light"):
 
 
 @pytest.mark.parametrize("width", SIZES.values(), ids=SIZES)
-def test_nothing_overflows_runs_or_is_fetched(browser, written, width):
-    page, noise = shown(browser, written, width=width)
+def test_nothing_overflows_runs_or_is_fetched(browser, page_path, width):
+    page, noise = open_page(browser, page_path, width=width)
     assert noise == []
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.locator("script").count() == 0
@@ -154,15 +154,15 @@ def test_nothing_overflows_runs_or_is_fetched(browser, written, width):
 
 def test_a_hostile_query_is_a_text_that_is_seen(browser, tmp_path):
     path = tmp_path / "page.html"
-    path.write_text(a_leaflet(), encoding="utf-8")
-    page, noise = shown(browser, path)
+    path.write_text(hostile_report(), encoding="utf-8")
+    page, noise = open_page(browser, path)
     assert noise == []
     assert page.get_by_text(HOSTILE, exact=True).first.is_visible()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_text_can_be_read(browser, written, scheme):
-    page, _ = shown(browser, written, scheme=scheme)
+def test_every_text_can_be_read(browser, page_path, scheme):
+    page, _ = open_page(browser, page_path, scheme=scheme)
     worst = page.evaluate(CONTRAST)
     assert worst
     assert worst[0][0] >= 4.5, worst
@@ -171,13 +171,13 @@ def test_every_text_can_be_read(browser, written, scheme):
     assert (bright < 60) == (scheme == "dark")
 
 
-def test_no_text_of_a_chart_is_cut_off_or_lies_on_another(browser, written):
-    page, _ = shown(browser, written)
+def test_no_text_of_a_chart_is_cut_off_or_lies_on_another(browser, page_path):
+    page, _ = open_page(browser, page_path)
     assert page.evaluate(CHARTS) == []
 
 
-def test_no_glyph_is_missing(browser, written):
-    page, _ = shown(browser, written)
+def test_no_glyph_is_missing(browser, page_path):
+    page, _ = open_page(browser, page_path)
     letters = set(page.evaluate("document.body.innerText")) - set(" \n\t")
     for text, code in SCRIPTS.items():
         if not fonts_with(code):  # then no page could show it on this machine
@@ -186,8 +186,8 @@ def test_no_glyph_is_missing(browser, written):
     assert page.evaluate(GLYPHS, sorted(letters)) == []
 
 
-def test_the_check_of_glyphs_finds_a_missing_one(browser, written):
-    page, _ = shown(browser, written)
+def test_the_check_of_glyphs_finds_a_missing_one(browser, page_path):
+    page, _ = open_page(browser, page_path)
     assert page.evaluate(GLYPHS, ["a", "\u0378", "×"]) == ["\u0378"]  # a place without a letter
 
 
@@ -201,10 +201,10 @@ def fonts_with(code):
 
 
 def test_charts_open_by_themselves(browser, tmp_path):
-    for name, svg in report.charts(at_one_setting(hostile=True)).items():
+    for name, svg in report.charts(make_evaluation(hostile=True)).items():
         path = tmp_path / f"{name}.svg"
         path.write_text(svg, encoding="utf-8")
-        page, noise = shown(browser, path, scheme="dark")
+        page, noise = open_page(browser, path, scheme="dark")
         assert noise == []
         assert page.evaluate("document.documentElement.tagName") == "svg"
         assert page.evaluate("document.querySelectorAll('script').length") == 0

@@ -75,26 +75,26 @@ def write(path, *rows):
     return path
 
 
-def crowd(count=400):
+def crowd_rows(count=400):
     return [(f"u{n}", "maps") for n in range(count)]
 
 
 def test_rows_that_are_lost_or_forged_are_found(tmp_path):
-    without = write(tmp_path / "a.tsv", *crowd())
-    hostile = write(tmp_path / "b.tsv", *crowd()[:-3], ("x1", "mine"), (ATTACKER, "mine"))
+    without = write(tmp_path / "a.tsv", *crowd_rows())
+    hostile = write(tmp_path / "b.tsv", *crowd_rows()[:-3], ("x1", "mine"), (ATTACKER, "mine"))
     found = compared(Pair(name="rows", without=without, with_rows=hostile))
     assert found.broken
     assert "of 400 rows of others 3 lost, 1 forged" in found.text
 
 
 def test_the_attackers_own_rows_are_no_finding(tmp_path):
-    without = write(tmp_path / "a.tsv", *crowd())
-    hostile = write(tmp_path / "b.tsv", *crowd(), *[(ATTACKER, "mine")] * 500)
+    without = write(tmp_path / "a.tsv", *crowd_rows())
+    hostile = write(tmp_path / "b.tsv", *crowd_rows(), *[(ATTACKER, "mine")] * 500)
     assert compared(Pair(name="rows", without=without, with_rows=hostile)).word == "HOLDS"
 
 
 def test_a_refusal_counts_only_where_it_may_be(tmp_path):
-    without, hostile = write(tmp_path / "a.tsv", *crowd()), tmp_path / "b.tsv"
+    without, hostile = write(tmp_path / "a.tsv", *crowd_rows()), tmp_path / "b.tsv"
     hostile.write_text("no columns\nthat are known\n")
     for refused, word in (("neither", "BROKEN"), ("with", "REFUSED (4)"), ("both", "REFUSED (4)")):
         pair = Pair(name=refused, without=without, with_rows=hostile, refused=refused)
@@ -112,7 +112,7 @@ def test_a_refusal_counts_only_where_it_may_be(tmp_path):
     ],
 )
 def test_a_failure_or_a_refusal_that_is_booked_is_a_finding(done, says, tmp_path, monkeypatch):
-    log = write(tmp_path / "a.tsv", *crowd())
+    log = write(tmp_path / "a.tsv", *crowd_rows())
     monkeypatch.setattr(attacks.shared, "release", lambda *_, **__: done)
     found = compared(Pair(name="end", without=log, with_rows=log, refused="both"))
     assert found.broken
@@ -120,7 +120,7 @@ def test_a_failure_or_a_refusal_that_is_booked_is_a_finding(done, says, tmp_path
 
 
 def test_a_flag_that_is_not_known_is_not_taken_for_a_refusal(tmp_path):
-    log = write(tmp_path / "a.tsv", *crowd())
+    log = write(tmp_path / "a.tsv", *crowd_rows())
     with pytest.raises(RuntimeError, match="does not know a flag"):
         attacks.shared.release(log, "--no-such-flag", name="flag")
 

@@ -17,12 +17,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import workers
+from engine_tallies import count_tallies
 from hostile import QUERIES, hostile_log, with_texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from quick_cases import sample_cases
 from spellings import SPELLINGS
-from tallies import tallies
-from thinning import thinned
 
 import murmurlog.logs.partitions
 from murmurlog.bundle.canonical import CANONICAL, canonical
@@ -73,14 +73,14 @@ def general(monkeypatch):
     return off
 
 
-def both(general, path, counted, **reading):
+def count_on_both_paths(general, path, counted, **reading):
     """What both paths make of a log: encoded, then as a table."""
     made = []
     for turn in (lambda: None, general):
         turn()
         with connect() as engine:
             request = {"path": str(path), "counted": counted, **reading}
-            made += tallies(engine, [request])
+            made += count_tallies(engine, [request])
     return made
 
 
@@ -94,7 +94,9 @@ def test_texts_that_a_database_calls_equal_are_not(collation, general, tmp_path)
             "INSERT INTO log VALUES ('other', 'Cafe X', 'a.b/P', '2026-01-01'), ('ana', 'Café X', 'a.b/p', '2026-01-01'),"
             " ('Ana', 'ÀB', 'a.b/Q', '2026-01-01'), ('aná', 'AB', 'a.b/q', '2026-01-01')"
         )
-    encoded, texts = both(general, path, [("query", "user", "first"), ("click", "user", "first")])
+    encoded, texts = count_on_both_paths(
+        general, path, [("query", "user", "first"), ("click", "user", "first")]
+    )
     assert encoded == texts
     assert [key for key, _ in texts["query, user, first"]] == [
         ["ab"],
@@ -111,13 +113,13 @@ def test_times_with_a_zone_are_utc_on_both_paths_wherever_it_runs(tmp_path):
     (tmp_path / "log.csv").write_text("user,time,query\n" + "".join(rows))
     script = """
         import json, sys
-        from tallies import tallies
+        from engine_tallies import count_tallies
         from murmurlog.logs.engines.duckdb import DuckEngine, connect
         wanted = {"path": sys.argv[1], "counted": [("query", "user-day", "first")], "since": "2024-01-01"}
         for local in (DuckEngine.local, None):
             DuckEngine.local = local
             with connect() as engine:
-                print(json.dumps(tallies(engine, [wanted])[0], default=str))
+                print(json.dumps(count_tallies(engine, [wanted])[0], default=str))
     """
     path = os.pathsep.join(
         str(Path(__file__).parents[2] / part) for part in ("tests/support", "src")
@@ -133,7 +135,7 @@ def test_times_with_a_zone_are_utc_on_both_paths_wherever_it_runs(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("reading", "texts"), thinned([(name, i % 2) for i, name in enumerate(READINGS)], every=5)
+    ("reading", "texts"), sample_cases([(name, i % 2) for i, name in enumerate(READINGS)], every=5)
 )
 def test_both_paths_agree_on_a_hostile_log(reading, texts, general, tmp_path):
     log = hostile_log(2500, seed=5)
@@ -144,7 +146,9 @@ def test_both_paths_agree_on_a_hostile_log(reading, texts, general, tmp_path):
         log = with_texts(log, seed=6)
     pq.write_table(log, tmp_path / "log.parquet", row_group_size=700)
     counted = COUNTED if reading != "no urls" else [c for c in COUNTED if c[0] != "click"]
-    encoded, texts = both(general, tmp_path / "log.parquet", counted, **READINGS[reading])
+    encoded, texts = count_on_both_paths(
+        general, tmp_path / "log.parquet", counted, **READINGS[reading]
+    )
     assert encoded == texts
     assert len(encoded["rows"]) > 100
     assert all(encoded[f"query, {unit}, first"] for unit in ("user", "user-day"))
@@ -204,7 +208,7 @@ def test_both_paths_fold_the_spellings_of_a_query(general, tmp_path):
     users, queries = zip(*rows, strict=True)
     path = tmp_path / "log.parquet"
     pq.write_table(pa.table({"user": users, "query": queries}), path)
-    encoded, texts = both(general, path, [], columns=None, keys=CANONICAL)
+    encoded, texts = count_on_both_paths(general, path, [], columns=None, keys=CANONICAL)
     assert encoded == texts
     assert {json.loads(row)[2] for row in encoded["rows"]} == {*SPELLINGS.values()} - SCREENED
     assert encoded["screened"]["screened: email"] > 10
@@ -371,7 +375,9 @@ def test_users_that_are_whole_numbers_are_users_by_their_text(
             if room:
                 monkeypatch.setattr(murmurlog.logs.partitions, "ROOM", room / engine.memory)
             asked = [("query", "user", "random"), ("keyword", "user", "random")]
-            made += tallies(engine, [{"path": str(tmp_path / "log.parquet"), "counted": asked}])
+            made += count_tallies(
+                engine, [{"path": str(tmp_path / "log.parquet"), "counted": asked}]
+            )
     assert made[0] == made[1]
     assert made[0]["broken"]["no user"] == 50
     names = {json.loads(row)[0] for row in made[0]["rows"]}

@@ -42,15 +42,15 @@ def log(tmp_path_factory):
     return path
 
 
-def released(source, out, **asked):
+def release_tables(source, out, **asked):
     """The tables of a release whose noise is always the same."""
     murmurlog.release(source, out=out, entropy=SeededEntropy(5), **BUDGET, **asked)
     return dict(murmurlog.load(out).tables)
 
 
 @pytest.fixture(scope="module")
-def from_file(log, tmp_path_factory):
-    tables = released(str(log), tmp_path_factory.mktemp("file") / "b")
+def tables_of_file(log, tmp_path_factory):
+    tables = release_tables(str(log), tmp_path_factory.mktemp("file") / "b")
     assert min(table.num_rows for table in tables.values()) > 10
     return tables
 
@@ -68,11 +68,11 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_of_object_gives_the_tables_of_its_file(kind, log, from_file, tmp_path):
+def test_every_kind_of_object_gives_the_tables_of_its_file(kind, log, tables_of_file, tmp_path):
     source = KINDS[kind](log)
     if kind == "Arrow reader":
         source = pa.RecordBatchReader.from_batches(pq.read_schema(log), source)
-    assert released(source, tmp_path / "b") == from_file
+    assert release_tables(source, tmp_path / "b") == tables_of_file
 
 
 PANDAS = {
@@ -92,30 +92,30 @@ PANDAS = {
 
 
 @pytest.mark.parametrize("kind", PANDAS)
-def test_types_of_pandas_columns_do_not_change_the_tables(kind, log, from_file, tmp_path):
-    assert released(PANDAS[kind](pd.read_parquet(log)), tmp_path / "b") == from_file
+def test_types_of_pandas_columns_do_not_change_the_tables(kind, log, tables_of_file, tmp_path):
+    assert release_tables(PANDAS[kind](pd.read_parquet(log)), tmp_path / "b") == tables_of_file
 
 
 @pytest.mark.parametrize("kind", [pa.large_string(), pa.string_view(), None])
-def test_types_of_arrow_columns_do_not_change_the_tables(kind, log, from_file, tmp_path):
+def test_types_of_arrow_columns_do_not_change_the_tables(kind, log, tables_of_file, tmp_path):
     table = pq.read_table(log)
     for place, name in enumerate(table.column_names):
         if pa.types.is_string(table[name].type):
             column = table[name].dictionary_encode() if kind is None else table[name].cast(kind)
             table = table.set_column(place, name, column)
-    assert released(table, tmp_path / "b") == from_file
+    assert release_tables(table, tmp_path / "b") == tables_of_file
 
 
 def test_numbers_as_users_are_those_of_the_file(log, tmp_path):
     table = pq.read_table(log)
     table = table.set_column(0, "user", table["user"].dictionary_encode().combine_chunks().indices)
     pq.write_table(table, tmp_path / "numbers.parquet")
-    from_file = released(tmp_path / "numbers.parquet", tmp_path / "a")
-    assert released(table.to_pandas(), tmp_path / "b") == from_file
-    assert released(table.to_pandas().astype({"user": object}), tmp_path / "c") == from_file
+    from_file = release_tables(tmp_path / "numbers.parquet", tmp_path / "a")
+    assert release_tables(table.to_pandas(), tmp_path / "b") == from_file
+    assert release_tables(table.to_pandas().astype({"user": object}), tmp_path / "c") == from_file
 
 
-def copied(source):
+def copy_columns(source):
     with local_source(source, SourceOptions()) as path:
         return pq.read_table(path).to_pydict()
 
@@ -226,19 +226,22 @@ def test_a_value_that_its_arrow_type_cannot_have_is_missing_and_refuses_no_other
         (pa.time64("us"), 2**63 - 1), (pa.time32("ms"), -1),
     ):  # fmt: skip
         stored = pa.array([5, number], f"int{kind.bit_width}").view(kind)
-        assert pa.array(copied(pa.table({"x": stored}))["x"]).is_null().to_pylist() == [False, True]
+        assert pa.array(copy_columns(pa.table({"x": stored}))["x"]).is_null().to_pylist() == [
+            False,
+            True,
+        ]
     bad = pa.Array.from_buffers(
         pa.string(), 2, [None, pa.array([0, 1, 2], pa.int32()).buffers()[1], pa.py_buffer(b"a\xff")]
     )
-    assert copied(pa.table({"x": bad})) == {"x": ["a", None]}
-    assert copied(pa.table({"x": bad.dictionary_encode()})) == {"x": ["a", None]}
+    assert copy_columns(pa.table({"x": bad})) == {"x": ["a", None]}
+    assert copy_columns(pa.table({"x": bad.dictionary_encode()})) == {"x": ["a", None]}
 
 
 def test_columns_of_objects_and_categories_of_polars_are_refused_and_read():
     frame = pl.DataFrame({"x": pl.Series([object()], dtype=pl.Object)})
     with pytest.raises(InputError, match='"x" of the DataFrame is of objects'):
-        copied(frame)
-    assert copied(pl.DataFrame({"x": pl.Series(["a"], dtype=pl.Categorical)})) == {"x": ["a"]}
+        copy_columns(frame)
+    assert copy_columns(pl.DataFrame({"x": pl.Series(["a"], dtype=pl.Categorical)})) == {"x": ["a"]}
 
 
 def test_some_hundred_frames_are_read_alike_beside_any_value():
@@ -259,7 +262,7 @@ def test_the_fuzz_sees_a_column_that_is_read_as_a_whole(monkeypatch):
 def test_columns_that_no_file_can_hold_are_named():
     union = pa.UnionArray.from_sparse(pa.array([0], pa.int8()), [pa.array([1])])
     with pytest.raises(InputError, match='"x" of the Table is sparse_union.*which Parquet'):
-        copied(pa.table({"x": union}))
+        copy_columns(pa.table({"x": union}))
 
 
 @pytest.mark.parametrize(
@@ -327,20 +330,20 @@ def test_a_full_disk_is_said(log, monkeypatch):
         pass
 
 
-def test_a_dry_run_leaves_the_rows_of_a_reader_where_they_are(log, from_file, tmp_path):
+def test_a_dry_run_leaves_the_rows_of_a_reader_where_they_are(log, tables_of_file, tmp_path):
     with pq.ParquetFile(log) as file:
         reader = pa.RecordBatchReader.from_batches(file.schema_arrow, file.iter_batches())
         assert not murmurlog.release(reader, out=tmp_path / "b", dry_run=True, **BUDGET).rows
-        assert released(reader, tmp_path / "b") == from_file
+        assert release_tables(reader, tmp_path / "b") == tables_of_file
 
 
-def test_what_is_refused_before_reading_leaves_a_reader_as_it_is(log, from_file, tmp_path):
+def test_what_is_refused_before_reading_leaves_a_reader_as_it_is(log, tables_of_file, tmp_path):
     with pq.ParquetFile(log) as file:
         reader = pa.RecordBatchReader.from_batches(file.schema_arrow, file.iter_batches())
         (tmp_path / "b").mkdir()
         with pytest.raises(UsageError, match="exists"):
             murmurlog.release(reader, out=tmp_path / "b", **BUDGET)
-        assert released(reader, tmp_path / "c") == from_file
+        assert release_tables(reader, tmp_path / "c") == tables_of_file
 
 
 def test_spark_takes_no_object(tmp_path):

@@ -41,14 +41,14 @@ def rows_of(source, **options):
             (r["user"], str(r["time"] or "") or None, r["query"], r["url"], *(r[c] for c in extra))
             for r in rows
         ]
-        return in_order(plain), dict(log.broken)
+        return sort_rows(plain), dict(log.broken)
 
 
-def in_order(rows):
+def sort_rows(rows):
     return sorted(rows, key=lambda row: (row[0], row[1] or "", row[2]))
 
 
-EXPECTED = in_order(CLEAN)
+EXPECTED = sort_rows(CLEAN)
 
 
 def test_csv_tsv_and_jsonl_give_the_same_rows(write_csv, write_tsv, write_jsonl):

@@ -68,7 +68,7 @@ READ = [
 ]  # fmt: skip
 
 
-def written(column, path, **options):
+def write_log(column, path, **options):
     rows = {"user": ["u"], "query": ["q"], "what": column}
     pq.write_table(pa.table(rows), path, **options)
     return path
@@ -77,7 +77,7 @@ def written(column, path, **options):
 @pytest.mark.parametrize(("column", "name", "text"), READ, ids=[row[1] for row in READ])
 def test_a_type_is_told_by_the_file_and_has_one_text(column, name, text, tmp_path, engine):
     for stored in (True, False):  # whether Arrow's own schema stands beside that of the file
-        path = written(column, tmp_path / f"{stored}.parquet", store_schema=stored)
+        path = write_log(column, tmp_path / f"{stored}.parquet", store_schema=stored)
         kinds = types_of([path], ["what"], "log")[path]
         assert kinds["what"].name == name
         log = read(find(str(path)), engine=engine, keep={"kept": "what"})
@@ -86,7 +86,7 @@ def test_a_type_is_told_by_the_file_and_has_one_text(column, name, text, tmp_pat
 
 def test_old_timestamps_are_told_from_others(tmp_path):
     column = pa.array([1_500], pa.timestamp("ns"))
-    path = written(column, tmp_path / "a.parquet", use_deprecated_int96_timestamps=True)
+    path = write_log(column, tmp_path / "a.parquet", use_deprecated_int96_timestamps=True)
     assert types_of([path], ["what"], "log")[path]["what"].name == "int96 timestamp"
     found = duckdb.sql(f"SELECT what::VARCHAR FROM {literal(path)}").fetchall()
     assert found == [("1970-01-01 00:00:00.000001",)]
@@ -107,7 +107,7 @@ def test_every_half_is_read_as_the_number_it_is(tmp_path):
     ],
 )
 def test_what_is_not_read_exactly_is_refused(column, words, tmp_path):
-    path = written(column, tmp_path / "a.parquet")
+    path = write_log(column, tmp_path / "a.parquet")
     with pytest.raises(InputError) as caught:
         types_of([path], ["user", "what"], "log")
     assert str(caught.value).startswith(f'the column "what" of log is {words}')
@@ -144,7 +144,7 @@ def two(kinds, folder):
     """Two files with a column that both have, empty but for nulls, one that only one has between."""
     files = []
     for name, kind in zip("ac", kinds, strict=True):
-        files.append(written(pa.nulls(1, kind), folder / f"{name}.parquet"))
+        files.append(write_log(pa.nulls(1, kind), folder / f"{name}.parquet"))
     pq.write_table(pa.table({"user": ["u"], "query": ["q"]}), folder / "b.parquet")
     return [files[0], folder / "b.parquet", files[1]]
 
@@ -166,7 +166,7 @@ def test_files_of_different_types_are_refused_by_name(kinds, tmp_path):
 
 def test_integers_of_all_widths_have_one_text(tmp_path, engine):
     for name, kind in (("a", pa.int8()), ("b", pa.int64()), ("c", pa.uint64()), ("d", pa.null())):
-        written(pa.array([None if name == "d" else 7], kind), tmp_path / f"{name}.parquet")
+        write_log(pa.array([None if name == "d" else 7], kind), tmp_path / f"{name}.parquet")
     log = read(find(str(tmp_path)), engine=engine, keep={"kept": "what"})
     assert sorted(log.table.to_pyarrow()["kept"].to_pylist(), key=str) == ["7", "7", "7", None]
 
@@ -201,7 +201,7 @@ def test_a_name_that_duckdb_cannot_be_told_is_refused(tmp_path):
 
 
 def test_an_engine_reads_logs_one_after_the_other(tmp_path):
-    path = written(pa.array([1]), tmp_path / "a.parquet")
+    path = write_log(pa.array([1]), tmp_path / "a.parquet")
     with connect() as engine:
         assert read(find(str(path)), engine=engine).rows == 1
         assert read(find(str(path)), engine=engine).rows == 1

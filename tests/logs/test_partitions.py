@@ -5,13 +5,13 @@ import os
 import stat
 from unittest.mock import patch
 
+import fixed_noise
 import numpy as np
-import played
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from engine_tallies import count_tallies
 from hostile import hostile_log, with_texts
-from tallies import tallies
 
 import murmurlog
 import murmurlog.logs.partitions
@@ -53,7 +53,7 @@ def memory():
 
 
 @pytest.fixture
-def crowded(monkeypatch, memory):
+def limit_room(monkeypatch, memory):
     """Leaves room for so many bytes only, and reads few rows at a time."""
 
     def leave(room):
@@ -63,9 +63,9 @@ def crowded(monkeypatch, memory):
     return leave
 
 
-def counted(path, wanted, **reading):
+def count_log(path, wanted, **reading):
     with connect() as engine:
-        (found,) = tallies(engine, [{"path": str(path), "counted": wanted, **reading}])
+        (found,) = count_tallies(engine, [{"path": str(path), "counted": wanted, **reading}])
         return found
 
 
@@ -78,29 +78,29 @@ def parts_of(path):
         return len(log.encoded.files) if isinstance(log.encoded, Partitions) else 0
 
 
-def written(log, path, **options):
+def write_log(log, path, **options):
     pq.write_table(log, path, row_group_size=700, **options)
     return path
 
 
 @pytest.mark.parametrize("reading", READINGS)
-def test_parts_have_the_rows_and_tallies_of_a_log_in_memory(reading, crowded, tmp_path):
+def test_parts_have_the_rows_and_tallies_of_a_log_in_memory(reading, limit_room, tmp_path):
     log = hostile_log(1500, seed=11)
     # Whole days, so that many rows of a unit are of one time.
     log = log.set_column(1, "time", pa.compute.floor_temporal(log["time"], unit="day"))
     if reading != "plain":
         log = with_texts(log, seed=6)
-    path = written(log, tmp_path / "log.parquet")
+    path = write_log(log, tmp_path / "log.parquet")
     assert parts_of(path) == 0
-    whole = counted(path, EVERYTHING, **READINGS[reading])
-    crowded(log.nbytes / 3)
+    whole = count_log(path, EVERYTHING, **READINGS[reading])
+    limit_room(log.nbytes / 3)
     assert parts_of(path) >= 3
-    assert counted(path, EVERYTHING, **READINGS[reading]) == whole
+    assert count_log(path, EVERYTHING, **READINGS[reading]) == whole
     assert len(whole["rows"]) > 100
     assert all(whole[", ".join(one)] for one in EVERYTHING)
 
 
-def test_parts_without_an_item_are_no_reason_to_stop(crowded, tmp_path):
+def test_parts_without_an_item_are_no_reason_to_stop(limit_room, tmp_path):
     """Whether one user clicked decides which parts hold something: nobody may see that."""
     many = range(3000)
     log = pa.table({
@@ -109,8 +109,8 @@ def test_parts_without_an_item_are_no_reason_to_stop(crowded, tmp_path):
         "url": [None] * 3000 + [f"site{n}.example" for n in many] + ["clicked.example"],
         "time": pa.array([f"2026-01-0{1 + n // 3000}" for n in range(6001)]),
     })  # fmt: skip
-    path = written(log, tmp_path / "log.parquet")
-    crowded(log.nbytes / 3)
+    path = write_log(log, tmp_path / "log.parquet")
+    limit_room(log.nbytes / 3)
     assert parts_of(path) >= 3
     made = murmurlog.release(
         str(path), out=tmp_path / "b", tables=["query", "click"], ledger=tmp_path / "l.db",
@@ -122,9 +122,9 @@ def test_parts_without_an_item_are_no_reason_to_stop(crowded, tmp_path):
 
 @pytest.mark.parametrize("entropy", [SeededEntropy(1), SystemEntropy()], ids=["seed", "system"])
 @pytest.mark.parametrize("kind", ["query", "click", "session"])
-def test_rounds_hold_the_same_items_of_a_log_in_parts(kind, entropy, crowded, tmp_path):
+def test_rounds_hold_the_same_items_of_a_log_in_parts(kind, entropy, limit_room, tmp_path):
     log = hostile_log(1500, seed=8)
-    path = written(log, tmp_path / "log.parquet")
+    path = write_log(log, tmp_path / "log.parquet")
     view = View(kind=kind, gap=86_400.0)
 
     def held():
@@ -148,16 +148,16 @@ def test_rounds_hold_the_same_items_of_a_log_in_parts(kind, entropy, crowded, tm
             return sorted(sorted(unit) for unit in units.values()), len(files)
 
     whole, none = held()
-    crowded(log.nbytes / 3)
+    limit_room(log.nbytes / 3)
     parts, runs = held()
     assert parts == whole
     assert none == 0
     assert runs > 5
 
 
-def test_one_seed_gives_one_table_on_every_path(crowded, tmp_path, monkeypatch):
+def test_one_seed_gives_one_table_on_every_path(limit_room, tmp_path, monkeypatch):
     log = hostile_log(1500, seed=8)
-    path = written(log, tmp_path / "log.parquet")
+    path = write_log(log, tmp_path / "log.parquet")
 
     def released(name):
         made = murmurlog.release(
@@ -171,7 +171,7 @@ def test_one_seed_gives_one_table_on_every_path(crowded, tmp_path, monkeypatch):
         }
 
     whole = released("memory")
-    crowded(log.nbytes / 3)
+    limit_room(log.nbytes / 3)
     assert parts_of(path) >= 3
     assert released("partitions") == whole
     monkeypatch.setattr(DuckEngine, "local", None)
@@ -195,14 +195,14 @@ POOL = ["nobody asks this", *(f"query {n}" for n in range(20))]
         {"kind": "click", "unit": "user-week", "select_from": EARLY, "count_from": LATE},
     ],
 )
-def test_every_round_sums_and_counts_the_same_of_a_log_in_parts(wanted, crowded, tmp_path):
+def test_every_round_sums_and_counts_the_same_of_a_log_in_parts(wanted, limit_room, tmp_path):
     log = hostile_log(1500, seed=8)
-    asked = {"path": str(written(log, tmp_path / "log.parquet")), "d": 6, **wanted}
-    (whole,) = played.on_duckdb([asked], dense=True)
-    crowded(log.nbytes / 3)
+    asked = {"path": str(write_log(log, tmp_path / "log.parquet")), "d": 6, **wanted}
+    (whole,) = fixed_noise.release_on_duckdb([asked], dense=True)
+    limit_room(log.nbytes / 3)
     monitored = HeldFiles.partitions
     with patch.object(HeldFiles, "partitions", autospec=True, side_effect=monitored) as read_files:
-        (parts,) = played.on_duckdb([asked], dense=True)
+        (parts,) = fixed_noise.release_on_duckdb([asked], dense=True)
     assert read_files.called
     assert parts == whole
     assert len(whole["sums"]) == 4
@@ -210,10 +210,10 @@ def test_every_round_sums_and_counts_the_same_of_a_log_in_parts(wanted, crowded,
     assert whole["holders"]
 
 
-def test_rounds_in_parts_leave_no_file_when_they_are_stopped(crowded, tmp_path, monkeypatch):
+def test_rounds_in_parts_leave_no_file_when_they_are_stopped(limit_room, tmp_path, monkeypatch):
     log = hostile_log(1500, seed=8)
-    path = written(log, tmp_path / "log.parquet")
-    crowded(log.nbytes / 3)
+    path = write_log(log, tmp_path / "log.parquet")
+    limit_room(log.nbytes / 3)
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     seen, keep_alive = [], weights.keep_alive
@@ -238,9 +238,9 @@ def test_rounds_in_parts_leave_no_file_when_they_are_stopped(crowded, tmp_path, 
     assert not list(scratch.iterdir())
 
 
-def test_only_published_queries_count_in_parts_too(crowded, tmp_path):
+def test_only_published_queries_count_in_parts_too(limit_room, tmp_path):
     log = hostile_log(2000, seed=3)
-    path = written(log, tmp_path / "log.parquet")
+    path = write_log(log, tmp_path / "log.parquet")
     known = pa.table({"query": ["query 1", "query 2", "query 3", "nobody asks this"]})
 
     def count():
@@ -250,73 +250,73 @@ def test_only_published_queries_count_in_parts_too(crowded, tmp_path):
             return sorted(json.dumps(row) for b in kept.batches() for row in b.to_pylist())
 
     whole = count()
-    crowded(log.nbytes / 4)
+    limit_room(log.nbytes / 4)
     assert count() == whole
     assert whole
 
 
-def one_user(rows):
+def log_of_one_user(rows):
     log = hostile_log(rows, seed=4)
     return log.set_column(0, "user", pa.array(["everything"] * rows))
 
 
-def test_one_user_with_everything_takes_the_general_path(crowded, tmp_path):
-    path = written(one_user(900), tmp_path / "log.parquet")
-    whole = counted(path, SOME)
-    crowded(one_user(900).nbytes / 3)
+def test_one_user_with_everything_takes_the_general_path(limit_room, tmp_path):
+    path = write_log(log_of_one_user(900), tmp_path / "log.parquet")
+    whole = count_log(path, SOME)
+    limit_room(log_of_one_user(900).nbytes / 3)
     assert parts_of(path) is None
-    assert counted(path, SOME) == whole
+    assert count_log(path, SOME) == whole
 
 
-def test_one_large_user_among_others_has_a_part_of_its_own(crowded, tmp_path):
-    log = pa.concat_tables([hostile_log(1200, seed=5), one_user(600)])
-    path = written(log, tmp_path / "log.parquet")
-    whole = counted(path, SOME)
-    crowded(one_user(600).nbytes * 1.2)
+def test_one_large_user_among_others_has_a_part_of_its_own(limit_room, tmp_path):
+    log = pa.concat_tables([hostile_log(1200, seed=5), log_of_one_user(600)])
+    path = write_log(log, tmp_path / "log.parquet")
+    whole = count_log(path, SOME)
+    limit_room(log_of_one_user(600).nbytes * 1.2)
     assert parts_of(path) >= 2
-    assert counted(path, SOME) == whole
+    assert count_log(path, SOME) == whole
 
 
-def test_no_room_at_all_takes_the_general_path(crowded, tmp_path):
-    path = written(hostile_log(500, seed=2), tmp_path / "log.parquet")
-    whole = counted(path, SOME)
-    crowded(1)
+def test_no_room_at_all_takes_the_general_path(limit_room, tmp_path):
+    path = write_log(hostile_log(500, seed=2), tmp_path / "log.parquet")
+    whole = count_log(path, SOME)
+    limit_room(1)
     assert parts_of(path) is None
-    assert counted(path, SOME) == whole
+    assert count_log(path, SOME) == whole
 
 
 def test_little_memory_is_enough(tmp_path):
-    path = written(hostile_log(3000, seed=9), tmp_path / "log.parquet")
-    whole = counted(path, SOME)
+    path = write_log(hostile_log(3000, seed=9), tmp_path / "log.parquet")
+    whole = count_log(path, SOME)
     with connect(memory="60MB") as engine:
-        (found,) = tallies(engine, [{"path": str(path), "counted": SOME}])
+        (found,) = count_tallies(engine, [{"path": str(path), "counted": SOME}])
     assert found == whole
 
 
 @pytest.mark.parametrize("rows", [0, 400])
-def test_a_log_without_usable_rows_is_refused_in_parts_too(rows, crowded, tmp_path):
+def test_a_log_without_usable_rows_is_refused_in_parts_too(rows, limit_room, tmp_path):
     log = hostile_log(400, seed=1).slice(0, rows)
     none = pa.array([None] * rows, pa.string())
-    path = written(log.set_column(0, "user", none), tmp_path / "log.parquet")
-    crowded(2_000_000 if rows == 0 else log.nbytes / 3)
+    path = write_log(log.set_column(0, "user", none), tmp_path / "log.parquet")
+    limit_room(2_000_000 if rows == 0 else log.nbytes / 3)
     with connect() as engine, pytest.raises(InputError, match="no usable rows"):
         read(find(str(path)), engine=engine)
 
 
 def test_a_column_that_would_fill_a_list_is_taken_in_parts(monkeypatch, tmp_path):
     log = hostile_log(1500, seed=12)
-    path = written(log, tmp_path / "log.parquet")
-    whole = counted(path, SOME)
+    path = write_log(log, tmp_path / "log.parquet")
+    whole = count_log(path, SOME)
     monkeypatch.setattr(murmurlog.logs.partitions, "MOST_TEXT", log["query"].nbytes / 1.5)
     monkeypatch.setattr(murmurlog.logs.partitions, "ROWS_A_BATCH", 300)
     assert parts_of(path) >= 2
-    assert counted(path, SOME) == whole
+    assert count_log(path, SOME) == whole
 
 
-def test_no_user_is_in_two_parts(crowded, tmp_path):
+def test_no_user_is_in_two_parts(limit_room, tmp_path):
     log = hostile_log(1500, seed=7)
-    path = written(log, tmp_path / "log.parquet")
-    crowded(log.nbytes / 4)
+    path = write_log(log, tmp_path / "log.parquet")
+    limit_room(log.nbytes / 4)
     with connect() as engine:
         encoded = read(find(str(path)), engine=engine).encoded
         assert isinstance(encoded, Partitions)
@@ -328,11 +328,11 @@ def test_no_user_is_in_two_parts(crowded, tmp_path):
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_what_is_written_is_private_and_goes_also_after_an_error(
-    fails, crowded, tmp_path, monkeypatch
+    fails, limit_room, tmp_path, monkeypatch
 ):
     log = hostile_log(1500, seed=7)
-    path = written(log, tmp_path / "log.parquet")
-    crowded(log.nbytes / 3)
+    path = write_log(log, tmp_path / "log.parquet")
+    limit_room(log.nbytes / 3)
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     encode = murmurlog.logs.partitions.encode

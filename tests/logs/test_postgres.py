@@ -14,7 +14,7 @@ import pytest
 from counts import tally_of_log
 from hypothesis import given
 from hypothesis import strategies as st
-from postgres_server import PASSWORD, NoServer, running
+from postgres_server import PASSWORD, NoServer, run_server
 
 import murmurlog.cli.main as entry
 from murmurlog import release
@@ -35,7 +35,7 @@ SLOW = pytest.mark.slow  # needs a server, which takes seconds to start and minu
 def server():
     pytest.importorskip("adbc_driver_postgresql", reason="needs murmurlog[postgres]")
     try:
-        with running() as server:
+        with run_server() as server:
             yield server
     except NoServer as why:
         pytest.skip(str(why))
@@ -215,7 +215,7 @@ def rows_of(source, **restricted):
 
 
 @pytest.fixture(scope="module")
-def both(server, tmp_path_factory):
+def table_and_file(server, tmp_path_factory):
     """The hostile log as a table of the server and as Parquet."""
     rows = [{k: v for k, v in row.items() if k != "note"} for row in hostile_log()]
     schema = pa.schema(
@@ -250,8 +250,8 @@ def both(server, tmp_path_factory):
     ],
     ids=str,
 )
-def test_the_rows_are_those_of_the_same_log_as_parquet(both, restricted, server):
-    table, path = both
+def test_the_rows_are_those_of_the_same_log_as_parquet(table_and_file, restricted, server):
+    table, path = table_and_file
     there, here = rows_of(table, **restricted), rows_of(path, **restricted)
     assert there == here
     assert sum(here[0].values()) > 50
@@ -262,8 +262,8 @@ def test_the_rows_are_those_of_the_same_log_as_parquet(both, restricted, server)
 
 @SLOW
 @pytest.mark.parametrize("kind", ["query", "click", "pair"])
-def test_the_tally_is_that_of_the_same_log_as_parquet(both, kind):
-    there, here = (tally_of_log(source, kind=kind) for source in both)
+def test_the_tally_is_that_of_the_same_log_as_parquet(table_and_file, kind):
+    there, here = (tally_of_log(source, kind=kind) for source in table_and_file)
     assert len(here) > 10
     assert there == here
 
@@ -294,10 +294,10 @@ def test_nothing_of_the_address_is_in_a_bundle(server, tmp_path, monkeypatch, ca
 
 
 @SLOW
-def test_profile_names_the_shape(both):
-    looked = profile(both[0])
+def test_profile_names_the_shape(table_and_file):
+    looked = profile(table_and_file[0])
     assert looked["shape"] == "postgresql"
-    assert looked["rows"] == profile(str(both[1]))["rows"]
+    assert looked["rows"] == profile(str(table_and_file[1]))["rows"]
 
 
 @SLOW
@@ -426,7 +426,7 @@ def test_a_view_a_partitioned_table_and_the_only_table(server):
 
 
 @pytest.fixture
-def guarded(server):
+def guarded_table(server):
     """A table, a sequence and functions that write; a check that nothing of it has changed."""
     server.execute(
         "DROP TABLE IF EXISTS guarded",
@@ -464,7 +464,7 @@ def guarded(server):
     ],
 )
 def test_a_query_that_writes_is_refused_and_changes_nothing(
-    server, guarded, query, tmp_path, monkeypatch, capsys
+    server, guarded_table, query, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.chdir(tmp_path)
     said = command(
@@ -475,10 +475,10 @@ def test_a_query_that_writes_is_refused_and_changes_nothing(
         capsys=capsys,
     )
     assert PASSWORD not in said
-    nothing_happened(tmp_path)
+    assert_nothing_released(tmp_path)
 
 
-def nothing_happened(folder):
+def assert_nothing_released(folder):
     """Neither a bundle nor a booking."""
     assert not (folder / "bundle").exists()
     if (folder / "ledger.db").exists():
@@ -504,7 +504,7 @@ def nothing_happened(folder):
     ],
 )
 def test_what_cannot_be_read_is_said_without_the_password(
-    server, both, address, code, words, tmp_path, monkeypatch, capsys
+    server, table_and_file, address, code, words, tmp_path, monkeypatch, capsys
 ):
     server.execute("DROP ROLE IF EXISTS reader", "CREATE ROLE reader LOGIN PASSWORD 'pass9word'")
     url = server.url()
@@ -541,12 +541,12 @@ def test_what_cannot_be_read_is_said_without_the_password(
     assert words in said
     for secret in (PASSWORD, url.split("@")[0].split(":")[-1], "pass9word", "secret"):
         assert secret not in said
-    nothing_happened(tmp_path)
+    assert_nothing_released(tmp_path)
 
 
 @SLOW
 def test_a_password_may_stand_in_the_environment_or_in_a_service(
-    server, both, tmp_path, monkeypatch
+    server, table_and_file, tmp_path, monkeypatch
 ):
     bare = server.url(password=None)
     with pytest.raises(InputError, match="no password supplied"):
@@ -568,7 +568,7 @@ def test_a_password_may_stand_in_the_environment_or_in_a_service(
 # While it runs
 
 
-class Told:
+class Reporter:
     """A reporter that passes parts on."""
 
     def __init__(self, advance):
@@ -604,14 +604,14 @@ def test_a_server_that_goes_away_leaves_nothing_behind(server, how, tmp_path):
         with pytest.raises(InputError, match="closed the connection before the last row") as caught:
             release(
                 f"{server.url()}::{LONG}", out=tmp_path / "bundle", tables=["query"],
-                ledger=book, source_name="web", new_source=True, say=Told(advance),
+                ledger=book, source_name="web", new_source=True, say=Reporter(advance),
             )  # fmt: skip
     finally:
         if how == "server":
             server.start()
     assert PASSWORD not in str(caught.value)
     assert len(parts) >= 2
-    nothing_happened(tmp_path)
+    assert_nothing_released(tmp_path)
     outcome = release(
         f"{server.url()}::SELECT i AS user, 'x' AS query FROM generate_series(1, 999) AS i",
         out=tmp_path / "bundle", tables=["query"], ledger=book, source_name="web", new_source=True,
@@ -631,7 +631,7 @@ def test_rows_that_come_while_it_is_read_are_not_seen(server):
             server.execute("DELETE FROM moving WHERE query <> 'late'")
 
     with connect() as engine:
-        log = read(find(f"{server.url()}::moving"), engine=engine, say=Told(advance))
+        log = read(find(f"{server.url()}::moving"), engine=engine, say=Reporter(advance))
         assert added
         assert log.rows == 400_000
         assert log.table.filter(log.table.query == "late").count().to_pyarrow().as_py() == 0
@@ -662,8 +662,8 @@ def test_a_million_rows_are_released_straight_from_the_server(
 
 
 @SLOW
-def test_no_session_stays_open(server, both):
-    rows_of(both[0])
+def test_no_session_stays_open(server, table_and_file):
+    rows_of(table_and_file[0])
     with pytest.raises(MurmurlogError):
         find(f"{server.url()}::nothing")
     open_ones = (

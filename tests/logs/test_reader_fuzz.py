@@ -18,7 +18,7 @@ from murmurlog.logs.engines.duckdb import connect
 HEAD = b"user,query\n"
 
 
-def plain(content, name="a.csv", **options):
+def read_plainly(content, name="a.csv", **options):
     """(rows, broken) by the plain reader."""
     found = plain_reader.read([(name, content)], **options)
     return found.rows, dict(found.broken)
@@ -35,7 +35,7 @@ def plain(content, name="a.csv", **options):
     ],
 )
 def test_the_plain_reader_reads_csv_as_rfc_4180_has_it(content, rows):
-    assert plain(HEAD + content) == (rows, {})
+    assert read_plainly(HEAD + content) == (rows, {})
 
 
 @pytest.mark.parametrize(
@@ -50,13 +50,13 @@ def test_the_plain_reader_reads_csv_as_rfc_4180_has_it(content, rows):
 )
 def test_the_plain_reader_refuses_quotes_that_do_not_match_and_names_the_line(content, line):
     with pytest.raises(Refused) as refusal:
-        plain(HEAD + content)
+        read_plainly(HEAD + content)
     assert refusal.value.line == line
 
 
 def test_the_plain_reader_counts_what_is_broken():
     content = HEAD + b"u1\nu1,a,b\nu\xff,a\nu1," + b"x" * 57 + b"\nu1," + b"x" * 56 + b"\n"
-    rows, broken = plain(content, longest=60)
+    rows, broken = read_plainly(content, longest=60)
     assert rows == [("u1", "x" * 56)]
     assert broken == {
         "too few columns": 1,
@@ -67,19 +67,21 @@ def test_the_plain_reader_counts_what_is_broken():
 
 
 def test_the_plain_reader_reads_lines_shapes_and_encodings():
-    assert plain(b'user\tquery\nu1\t"a\r\n', "a.tsv") == ([("u1", '"a')], {})
+    assert read_plainly(b'user\tquery\nu1\t"a\r\n', "a.tsv") == ([("u1", '"a')], {})
     columns = {"user": "u", "query": "q"}
     lines = (
         b'{"u":"a","q":[1, "x"],"u":"b"}\n\n \t\n[1]\n{"u":\n{"u":1.50,"q":"\\ud800"}\n{"q":true}\n'
     )
-    assert plain(lines, "a.jsonl", columns=columns) == (
+    assert read_plainly(lines, "a.jsonl", columns=columns) == (
         [("a", '[1,"x"]'), (None, None), (None, "true")],
         {"not JSON": 2},
     )
     sogou = "00:00:05\tu1\t[红]\t8 3\ta.example\n".encode("gb18030")
-    assert plain(sogou, "a", shape="sogou")[0] == [("00:00:05", "u1", "红", "8", "3", "a.example")]
+    assert read_plainly(sogou, "a", shape="sogou")[0] == [
+        ("00:00:05", "u1", "红", "8", "3", "a.example")
+    ]
     halves = "user,query\nu1,a\nu2,\ud800\n".encode("utf-16", "surrogatepass")
-    assert plain(halves) == ([("u1", "a")], {"not decodable": 1})
+    assert read_plainly(halves) == ([("u1", "a")], {"not decodable": 1})
 
 
 def test_every_sort_of_difference_is_seen():

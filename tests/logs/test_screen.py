@@ -121,7 +121,7 @@ FRESH_NOT = [
 DOCS = Path(__file__).parents[2] / "docs" / "reference" / "hygiene.md"
 
 
-def measured(found, not_found):
+def count_hits(found, not_found):
     """(pattern, positives, true hits, false hits) over a labelled list."""
     screen = load()
     true, false = Counter(), Counter()
@@ -141,7 +141,7 @@ def test_the_labelled_list_is_large_and_holds_nothing_twice():
     assert len(texts) == len(set(texts)) >= 150
 
 
-@pytest.mark.parametrize(("name", "positives", "true", "false"), measured(FOUND, NOT_FOUND))
+@pytest.mark.parametrize(("name", "positives", "true", "false"), count_hits(FOUND, NOT_FOUND))
 def test_precision_and_recall_are_as_the_docs_say(name, positives, true, false):
     assert true / (true + false) >= 0.9
     assert true / positives >= 0.8
@@ -152,7 +152,7 @@ def test_every_pattern_is_on_the_labelled_list():
     assert set(FOUND) == set(load().names)
 
 
-@pytest.mark.parametrize("row", measured(FRESH, FRESH_NOT), ids=lambda row: row[0])
+@pytest.mark.parametrize("row", count_hits(FRESH, FRESH_NOT), ids=lambda row: row[0])
 def test_the_docs_also_give_the_numbers_of_the_list_nothing_was_mended_with(row):
     assert line(*row) in DOCS.read_text()
 

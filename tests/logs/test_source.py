@@ -95,7 +95,7 @@ def test_what_stands_for_no_url_is_none_by_default_and_for_others_as_the_owner_s
     )  # fmt: skip
 
 
-def zipped(path, **members):
+def write_zip(path, **members):
     with zipfile.ZipFile(path, "w") as packed:
         for name, text in members.items():
             packed.writestr(name, text)
@@ -111,8 +111,8 @@ def test_the_only_log_of_a_zip_is_read(tmp_path):
         ".b.csv": "?",
         "README.txt": "?",
     }
-    assert rows_of(zipped(tmp_path / "a.zip", **members)) == ([("a", "x")], {})
-    alone = zipped(tmp_path / "b.zip", **{"a.txt": text})
+    assert rows_of(write_zip(tmp_path / "a.zip", **members)) == ([("a", "x")], {})
+    alone = write_zip(tmp_path / "b.zip", **{"a.txt": text})
     assert rows_of(alone, format="csv") == ([("a", "x")], {})
     assert rows_of(alone, delimiter=",") == ([("a", "x")], {})
 
@@ -128,11 +128,11 @@ def test_the_only_log_of_a_zip_is_read(tmp_path):
 )
 def test_a_zip_with_more_or_no_logs_is_refused_with_its_names(members, why, tmp_path):
     with pytest.raises(InputError, match=why):
-        find(str(zipped(tmp_path / "l.zip", **members)))
+        find(str(write_zip(tmp_path / "l.zip", **members)))
 
 
 def test_a_zip_that_is_damaged_or_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
-    path = zipped(tmp_path / "a.zip", **{"a.csv": "user,query\n" + "a,x\n" * 2000})
+    path = write_zip(tmp_path / "a.zip", **{"a.csv": "user,query\n" + "a,x\n" * 2000})
     whole = path.read_bytes()
     path.write_bytes(whole[:200] + b"?" + whole[201:])
     with pytest.raises(InputError, match="could not be read to its end"):
@@ -186,7 +186,7 @@ def test_what_is_not_one_array_is_refused(text, why, tmp_path):
         rows_of(tmp_path / "log.json", columns=KEYS)
 
 
-def piped(monkeypatch, content, *, terminal=False):
+def pipe(monkeypatch, content, *, terminal=False):
     stdin = io.BytesIO(content)
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=stdin, isatty=lambda: terminal))
 
@@ -196,7 +196,7 @@ def test_standard_input_is_copied_to_a_private_folder_that_is_gone_afterwards(
     failing, tmp_path, monkeypatch
 ):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    piped(monkeypatch, b"user;query\na;x\n")
+    pipe(monkeypatch, b"user;query\na;x\n")
     ends = pytest.raises(ZeroDivisionError) if failing else nullcontext()
     with ends, on_disk("-", SourceOptions(format="csv")) as path:
         assert stat.S_IMODE(os.stat(Path(path).parent).st_mode) == 0o700
@@ -206,7 +206,7 @@ def test_standard_input_is_copied_to_a_private_folder_that_is_gone_afterwards(
 
 
 def test_standard_input_needs_a_format_and_something_in_it(monkeypatch):
-    piped(monkeypatch, b"", terminal=True)
+    pipe(monkeypatch, b"", terminal=True)
     for options, why in (
         (SourceOptions(), "give --format csv"),
         (SourceOptions(format="csv"), "nothing is piped"),

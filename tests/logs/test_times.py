@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from thinning import thinned
+from quick_cases import sample_cases
 
 from murmurlog.errors import InputError, UsageError
 from murmurlog.logs.engines.duckdb import connect
@@ -30,7 +30,7 @@ def times_of(values, path, **options):
         return [row["time"] for row in rows], dict(log.broken)
 
 
-@pytest.mark.parametrize("time_format", thinned(FORMATS, every=2))
+@pytest.mark.parametrize("time_format", sample_cases(FORMATS, every=2))
 @settings(max_examples=3, deadline=None)
 @given(data=st.data())
 def test_duckdb_reads_a_format_as_strptime_does(time_format, data, tmp_path_factory):

@@ -15,7 +15,7 @@ from command import run
 from hypothesis import given
 from hypothesis import strategies as st
 from laws import hockey_stick
-from thinning import thinned
+from quick_cases import sample_cases
 
 import murmurlog
 from murmurlog.bundle.cards import NO_GUARANTEE
@@ -33,7 +33,7 @@ MURMURLOG = Path(sys.executable).with_name("murmurlog")
 BASELINES = ("k-query:3", "k-click:3", "k-session:3", "k-keyword:3", "users-30")
 
 
-def made(path, name, kind):
+def published_counts(path, name, kind):
     """What a mechanism publishes of a log, as {key: users}."""
     with connect() as engine:
         log = read(find(str(path)), engine=engine)
@@ -52,13 +52,13 @@ def _key(parts):
     return parts[0] if len(parts) == 1 else tuple(parts)
 
 
-def asked(query, users, url="", minute=0):
+def rows_of_query(query, users, url="", minute=0):
     """Each of the users asks the query once."""
     time = f"2026-01-01 10:{minute:02}:00"
     return [{"user": user, "time": time, "query": query, "url": url} for user in users]
 
 
-def people(n, name="u"):
+def user_names(n, name="u"):
     return [f"{name}{i}" for i in range(n)]
 
 
@@ -66,40 +66,59 @@ def people(n, name="u"):
 
 
 def test_k_query_keeps_what_k_people_asked_and_counts_people_not_rows(write_tsv):
-    path = write_tsv(asked("Three ", people(3)) + asked("two", people(2)) + asked("two", ["u0"]))
-    assert made(path, "k-query:3", "query") == {"three": 3}
-    assert made(path, "k-query:2", "query") == {"three": 3, "two": 2}
+    path = write_tsv(
+        rows_of_query("Three ", user_names(3))
+        + rows_of_query("two", user_names(2))
+        + rows_of_query("two", ["u0"])
+    )
+    assert published_counts(path, "k-query:3", "query") == {"three": 3}
+    assert published_counts(path, "k-query:2", "query") == {"three": 3, "two": 2}
 
 
 def test_k_query_counts_words_and_pairs_of_the_log_that_is_left(write_tsv):
-    rows = asked("cheap flights", people(3)) + asked("my own flights", ["u9"])
-    rows += asked("something rare", ["u0"], minute=1) + asked("rome", people(3), minute=2)
-    rows += asked("paris", people(2), minute=3) + asked("paris", ["x"])
+    rows = rows_of_query("cheap flights", user_names(3)) + rows_of_query("my own flights", ["u9"])
+    rows += rows_of_query("something rare", ["u0"], minute=1) + rows_of_query(
+        "rome", user_names(3), minute=2
+    )
+    rows += rows_of_query("paris", user_names(2), minute=3) + rows_of_query("paris", ["x"])
     path = write_tsv(rows)
-    assert made(path, "k-query:3", "keyword") == {"cheap": 3, "flights": 3, "rome": 3, "paris": 3}
+    assert published_counts(path, "k-query:3", "keyword") == {
+        "cheap": 3,
+        "flights": 3,
+        "rome": 3,
+        "paris": 3,
+    }
     # u0's pair goes over the rare query that is gone; rome, paris has two people only.
-    assert made(path, "k-query:3", "pair") == {("cheap flights", "rome"): 3}
+    assert published_counts(path, "k-query:3", "pair") == {("cheap flights", "rome"): 3}
 
 
 def test_k_click_keeps_pairs_of_k_people_and_their_queries(write_tsv):
-    rows = asked("maps", people(3), "a.example") + asked("maps", people(2), "b.example")
-    path = write_tsv(rows + asked("maps", people(9, "v")))
-    assert made(path, "k-click:3", "click") == {("maps", "a.example"): 3}
-    assert made(path, "k-click:3", "query") == {"maps": 12}
+    rows = rows_of_query("maps", user_names(3), "a.example") + rows_of_query(
+        "maps", user_names(2), "b.example"
+    )
+    path = write_tsv(rows + rows_of_query("maps", user_names(9, "v")))
+    assert published_counts(path, "k-click:3", "click") == {("maps", "a.example"): 3}
+    assert published_counts(path, "k-click:3", "query") == {"maps": 12}
 
 
 def test_k_keyword_cuts_rare_words_to_the_longest_beginning_of_k_people(write_tsv):
     words = ["insomnia", "insomniac", "insomnium", "insect", "inside", "input", "zebra"]
     words += ["free", "free", "free"]
-    path = write_tsv([row for i, word in enumerate(words) for row in asked(word, [f"u{i}"])])
-    assert made(path, "k-keyword:3", "keyword") == {"free": 3, "insomni*": 3, "in*": 3}
+    path = write_tsv(
+        [row for i, word in enumerate(words) for row in rows_of_query(word, [f"u{i}"])]
+    )
+    assert published_counts(path, "k-keyword:3", "keyword") == {"free": 3, "insomni*": 3, "in*": 3}
 
 
 def test_k_keyword_never_counts_one_person_twice_and_may_keep_a_whole_word_as_prefix(write_tsv):
-    rows = asked("insom", ["a"]) + asked("insomnia", ["b"]) + asked("insomniac", ["b"])
+    rows = (
+        rows_of_query("insom", ["a"])
+        + rows_of_query("insomnia", ["b"])
+        + rows_of_query("insomniac", ["b"])
+    )
     path = write_tsv(rows)
-    assert made(path, "k-keyword:2", "keyword") == {"insom*": 2}
-    assert made(path, "k-keyword:3", "keyword") == {}
+    assert published_counts(path, "k-keyword:2", "keyword") == {"insom*": 2}
+    assert published_counts(path, "k-keyword:3", "keyword") == {}
 
 
 def prefixes(held, k):
@@ -121,16 +140,18 @@ def prefixes(held, k):
     return found
 
 
-@pytest.mark.parametrize("seed", thinned(range(6), every=3))
+@pytest.mark.parametrize("seed", sample_cases(range(6), every=3))
 def test_k_keyword_is_what_its_definition_says(write_tsv, seed):
     rng = np.random.default_rng(seed)
     held = {
         (f"u{rng.integers(12)}", "".join(rng.choice(list("abé"), rng.integers(1, 6))))
         for _ in range(60)
     }
-    path = write_tsv([row for person, word in sorted(held) for row in asked(word, [person])])
+    path = write_tsv(
+        [row for person, word in sorted(held) for row in rows_of_query(word, [person])]
+    )
     for k in (2, 3, 5):
-        assert made(path, f"k-keyword:{k}", "keyword") == prefixes(held, k)
+        assert published_counts(path, f"k-keyword:{k}", "keyword") == prefixes(held, k)
 
 
 @given(text=st.text() | st.text("می\u200c\u200dخकष्\u0650ab"), length=st.integers(1, 9))
@@ -145,13 +166,17 @@ def test_a_prefix_with_its_mark_is_normalised_text(text, length):
 
 def test_a_prefix_does_not_end_in_a_joiner(write_tsv):
     words = ["می\u200cخواهم", "می\u200cروم", "می\u200cکنم"]
-    path = write_tsv([row for i, word in enumerate(words) for row in asked(word, [f"u{i}"])])
-    assert made(path, "k-keyword:3", "keyword") == {"می*": 3}
+    path = write_tsv(
+        [row for i, word in enumerate(words) for row in rows_of_query(word, [f"u{i}"])]
+    )
+    assert published_counts(path, "k-keyword:3", "keyword") == {"می*": 3}
     assert normalise("می\u200c*") == "می*"
 
 
 def session(user, *queries):
-    return [row for i, query in enumerate(queries) for row in asked(query, [user], minute=i)]
+    return [
+        row for i, query in enumerate(queries) for row in rows_of_query(query, [user], minute=i)
+    ]
 
 
 def test_k_session_keeps_equal_sessions_and_deletes_what_half_a_group_lacks(write_tsv):
@@ -159,7 +184,7 @@ def test_k_session_keeps_equal_sessions_and_deletes_what_half_a_group_lacks(writ
     rows += session("c", "cheap flights", "paris") + session("d", "cheap flights", "oslo")
     rows += session("e", "zebra", "zoo")  # left over
     path = write_tsv(rows)
-    assert made(path, "k-session:2", "session") == {
+    assert published_counts(path, "k-session:2", "session") == {
         ("cheap", "flights", "rome"): 2,
         ("cheap", "flights"): 2,
     }
@@ -168,7 +193,7 @@ def test_k_session_keeps_equal_sessions_and_deletes_what_half_a_group_lacks(writ
 def test_k_session_adds_words_that_most_of_a_group_hold(write_tsv):
     rows = session("f", "x", "y") + session("g", "x y", "y") + session("h", "x", "x x")
     path = write_tsv(rows)
-    assert made(path, "k-session:3", "session") == {("x", "y"): 3}
+    assert published_counts(path, "k-session:3", "session") == {("x", "y"): 3}
 
 
 def changes(sessions, form):
@@ -235,8 +260,8 @@ def test_k_sessions_of_one_person_are_not_k_people(write_tsv):
     for day in range(2, 9):
         rows += [row | {"time": row["time"].replace("-01 ", f"-0{day} ")} for row in rows[:2]]
     path = write_tsv(rows + session("b", "x", "y"))
-    assert made(path, "k-session:3", "session") == {}
-    assert made(path, "k-session:2", "session") == {("x", "y"): 2}
+    assert published_counts(path, "k-session:3", "session") == {}
+    assert published_counts(path, "k-session:2", "session") == {("x", "y"): 2}
 
 
 @pytest.mark.parametrize(
@@ -262,33 +287,39 @@ def test_lists_of_other_things_are_never_read_as_queries(write_tsv, tmp_path, as
 
 
 def test_users_30_publishes_urls_of_five_for_queries_of_thirty_only(write_tsv):
-    rows = asked("maps", people(25)) + asked("maps", people(5, "v"), "a.example")
-    rows += asked("maps", people(4, "v"), "b.example") + asked("news", people(29), "c.example")
+    rows = rows_of_query("maps", user_names(25)) + rows_of_query(
+        "maps", user_names(5, "v"), "a.example"
+    )
+    rows += rows_of_query("maps", user_names(4, "v"), "b.example") + rows_of_query(
+        "news", user_names(29), "c.example"
+    )
     path = write_tsv(rows)
-    assert made(path, "users-30", "query") == {"maps": 30}
-    assert made(path, "users-30", "click") == {("maps", "a.example"): 5}
+    assert published_counts(path, "users-30", "query") == {"maps": 30}
+    assert published_counts(path, "users-30", "click") == {("maps", "a.example"): 5}
 
 
 # --- what they never keep -------------------------------------------------------------------------
 
 VICTIMS = [  # (baseline, table, what everyone does): one more person is the victim
-    ("k-query:3", "query", 2, lambda who: asked("my illness", [who])),
-    ("k-query:3", "keyword", 2, lambda who: asked("my illness", [who])),
+    ("k-query:3", "query", 2, lambda who: rows_of_query("my illness", [who])),
+    ("k-query:3", "keyword", 2, lambda who: rows_of_query("my illness", [who])),
     ("k-query:3", "pair", 2, lambda who: session(who, "my illness", "doctor")),
-    ("k-click:3", "click", 2, lambda who: asked("maps", [who], "my.example")),
+    ("k-click:3", "click", 2, lambda who: rows_of_query("maps", [who], "my.example")),
     ("k-session:3", "session", 2, lambda who: session(who, "my illness", "doctor")),
-    ("k-keyword:3", "keyword", 2, lambda who: asked("insomnia", [who])),
-    ("users-30", "query", 29, lambda who: asked("my illness", [who])),
-    ("users-30", "click", 4, lambda who: asked("maps", [who], "my.example")),
+    ("k-keyword:3", "keyword", 2, lambda who: rows_of_query("insomnia", [who])),
+    ("users-30", "query", 29, lambda who: rows_of_query("my illness", [who])),
+    ("users-30", "click", 4, lambda who: rows_of_query("maps", [who], "my.example")),
 ]
 
 
 @pytest.mark.parametrize(("name", "kind", "others", "does"), VICTIMS)
 def test_one_person_makes_the_outputs_disjoint_so_delta_is_one(write_tsv, name, kind, others, does):
-    crowd = [row for who in people(others, "sybil") for row in does(who)]
-    crowd += asked("maps", people(40), "a.example") + asked("other", ["x"], "a.example")
-    without = made(write_tsv(crowd), name, kind)
-    within = made(write_tsv(crowd + does("victim")), name, kind)
+    crowd = [row for who in user_names(others, "sybil") for row in does(who)]
+    crowd += rows_of_query("maps", user_names(40), "a.example") + rows_of_query(
+        "other", ["x"], "a.example"
+    )
+    without = published_counts(write_tsv(crowd), name, kind)
+    within = published_counts(write_tsv(crowd + does("victim")), name, kind)
     # Both laws are point masses. They are the same point or they are disjoint.
     outputs = [without, within]
     P, Q = (np.array([float(output == o) for o in outputs]) for output in (within, without))
@@ -299,9 +330,11 @@ def test_one_person_makes_the_outputs_disjoint_so_delta_is_one(write_tsv, name, 
 @pytest.mark.parametrize(("name", "kind", "others", "does"), VICTIMS[:1])
 def test_that_exhibit_can_fail(write_tsv, name, kind, others, does):
     # One holder fewer, and the victim changes nothing: the law above does not cry wolf.
-    crowd = [row for who in people(others - 1, "sybil") for row in does(who)]
-    crowd += asked("maps", people(40))
-    assert made(write_tsv(crowd), name, kind) == made(write_tsv(crowd + does("v")), name, kind)
+    crowd = [row for who in user_names(others - 1, "sybil") for row in does(who)]
+    crowd += rows_of_query("maps", user_names(40))
+    assert published_counts(write_tsv(crowd), name, kind) == published_counts(
+        write_tsv(crowd + does("v")), name, kind
+    )
 
 
 @pytest.mark.parametrize("name", BASELINES)
@@ -318,13 +351,15 @@ def test_they_claim_nothing(name):
     assert json.loads(json.dumps(parameters)) == parameters
 
 
-# --- the road -------------------------------------------------------------------------------------
+# --- releases -------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def log(write_tsv):
-    rows = asked("maps", people(40), "a.example") + asked("news", people(40), minute=1)
-    return write_tsv(rows + asked("rare", ["u0"], minute=2))
+    rows = rows_of_query("maps", user_names(40), "a.example") + rows_of_query(
+        "news", user_names(40), minute=1
+    )
+    return write_tsv(rows + rows_of_query("rare", ["u0"], minute=2))
 
 
 @pytest.mark.parametrize("name", BASELINES)
@@ -368,9 +403,13 @@ def test_the_command_line_refuses_with_3_and_verify_with_1(log, tmp_path):
 
 
 def test_a_public_column_is_part_of_the_key(tmp_path, write_tsv):
-    rows = [row | {"country": "DE"} for row in asked("maps", people(3)) + asked("insel", ["a"])]
+    rows = [
+        row | {"country": "DE"}
+        for row in rows_of_query("maps", user_names(3)) + rows_of_query("insel", ["a"])
+    ]
     rows += [
-        row | {"country": "FR"} for row in asked("maps", people(2, "f")) + asked("insi", ["b"])
+        row | {"country": "FR"}
+        for row in rows_of_query("maps", user_names(2, "f")) + rows_of_query("insi", ["b"])
     ]
     path = write_tsv(rows, columns=("user", "time", "query", "country"))
     at = {"by": ("country", ["DE", "FR"]), "accept_no_guarantee": True}
@@ -383,7 +422,9 @@ def test_a_public_column_is_part_of_the_key(tmp_path, write_tsv):
 
 
 def test_a_release_of_nothing_is_valid(tmp_path, write_tsv):
-    path = write_tsv(asked("maps", ["a"], "a.example") + asked("news", ["a"], minute=1))
+    path = write_tsv(
+        rows_of_query("maps", ["a"], "a.example") + rows_of_query("news", ["a"], minute=1)
+    )
     for name in BASELINES:
         out = tmp_path / name.replace(":", "-")
         release(str(path), mechanism=name, out=out, accept_no_guarantee=True)

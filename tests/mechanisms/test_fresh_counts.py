@@ -1,4 +1,4 @@
-"""Fresh counts of `rounds`: who holds what on every road, the steps, and their law against the claim."""
+"""Fresh counts of `rounds`: who holds what in every implementation, the steps, and their law against the claim."""
 
 import functools
 import itertools
@@ -15,14 +15,14 @@ from hostile import hostile_log
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from laws import mass
+from log_readers import IMPLEMENTATIONS, read_by_implementation
+from quick_cases import sample_cases
 from scipy.special import log_ndtr, ndtr
-from thinning import thinned
 
-import murmurlog.logs.partitions
 from murmurlog.bundle.schema import BY_VALUE, By, notes_of
 from murmurlog.counting.bound import bound
 from murmurlog.counting.items import TableItems
-from murmurlog.logs.engines.duckdb import DuckEngine, connect
+from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.log import read
 from murmurlog.logs.source import find
 from murmurlog.mechanisms import Rounds, View
@@ -235,7 +235,7 @@ def chosen_d2(histogram, sigma_h):
     return choose_d2(counts, smooth(np.array(histogram), sd=sd, size=SHARED), allowance=0.4)
 
 
-def stick(epsilon, mu):
+def hockey_stick(epsilon, mu):
     """The hockey-stick divergence of two Gaussians mu apart; also of what moves nothing."""
     if mu == 0:
         return np.maximum(0.0, -np.expm1(epsilon))
@@ -276,31 +276,33 @@ class Law:
         for each in np.unique(d2):
             at = d2 == each
             moved = math.dist(self.weighted[each], other.weighted[each]) / GRID
-            parts = stick(epsilon + np.log(q[at] / p[at]), moved / self.counts.noise(int(each)))
+            parts = hockey_stick(
+                epsilon + np.log(q[at] / p[at]), moved / self.counts.noise(int(each))
+            )
             found += float(p[at] @ parts)
         return found
 
 
 @pytest.fixture(scope="module")
-def joint():
+def schedule():
     counts = WeightedCounts(scale=2.5, histogram_scale=1.6)
     return schedule_of(d=2, s=12.0, T=33.0, counts=counts)
 
 
-def test_d2_varies_in_the_worlds_of_the_law(joint):
-    sigma_h = joint.counts.histogram_scale
+def test_d2_varies_in_the_worlds_of_the_law(schedule):
+    sigma_h = schedule.counts.histogram_scale
     near = [tuple(np.add(histogram_by_hand(OTHERS, SHARED), step)) for step in
             itertools.product((-2, 0, 2), repeat=3)]  # fmt: skip
     assert len({chosen_d2(tuple(map(int, h)), sigma_h) for h in near}) > 1
 
 
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
-def test_counts_after_the_set_keep_the_joint_claim(joint, neighbours):
+def test_counts_after_the_set_keep_the_joint_claim(schedule, neighbours):
     epsilon = 0.7
-    nobody = Law(joint, (), 0)
+    nobody = Law(schedule, (), 0)
     # What it holds of the published items, and how many its bound keeps if one is its own.
     some = [((0, 1, 2), 0), ((0, 1, 2), 1), ((0, 1, 2), 2), ((1,), 1), ((2,), 0)]
-    units = [Law(joint, *each) for each in some]
+    units = [Law(schedule, *each) for each in some]
     if neighbours == "add-remove":
         pairs = [pair for unit in units for pair in ((unit, nobody), (nobody, unit))]
     else:
@@ -311,7 +313,7 @@ def test_counts_after_the_set_keep_the_joint_claim(joint, neighbours):
             (units[2], units[4]),
         ]
     found = max(one.delta(other, epsilon) for one, other in pairs)
-    claim = delta_of_rounds(joint, epsilon=epsilon, neighbours=neighbours)
+    claim = delta_of_rounds(schedule, epsilon=epsilon, neighbours=neighbours)
     least = {"add-remove": 0.9, "replace": 0.5}[neighbours]
     assert least * claim < found <= claim
 
@@ -319,9 +321,11 @@ def test_counts_after_the_set_keep_the_joint_claim(joint, neighbours):
 @pytest.mark.parametrize(
     "left_out", [{"scale": 1e4}, {"histogram_scale": 1e4}], ids=["counts", "histogram"]
 )
-def test_the_law_catches_what_is_not_paid_for(joint, left_out):
-    unit, nobody = Law(joint, (0, 1, 2), 0), Law(joint, (), 0)
-    claim = delta_of_rounds(replace(joint, counts=replace(joint.counts, **left_out)), epsilon=0.7)
+def test_the_law_catches_what_is_not_paid_for(schedule, left_out):
+    unit, nobody = Law(schedule, (0, 1, 2), 0), Law(schedule, (), 0)
+    claim = delta_of_rounds(
+        replace(schedule, counts=replace(schedule.counts, **left_out)), epsilon=0.7
+    )
     assert unit.delta(nobody, 0.7) > claim
 
 
@@ -361,7 +365,7 @@ def test_units_cut_at_less_than_the_certified_bound_keep_the_claim(duck):
         assert delta_of_rounds(schedule, epsilon=epsilon, neighbours=neighbours) >= real
 
 
-# --- every road -----------------------------------------------------------------------------------
+# --- every implementation --------------------------------------------------------------------------
 
 DAY = 86_400.0
 COUNTRY = By(column="country", values=("DE", "FR"))
@@ -389,7 +393,7 @@ VIEWS = {
 D = 15  # the bound
 
 
-def brute(items, published, *, sets):
+def holders_by_hand(items, published, *, sets):
     """(item, m) -> units, from every row of the items; of sets, from all that units asked."""
     held = {}
     for row in items.table.to_pyarrow().to_pylist():
@@ -410,8 +414,8 @@ def frozen(value):
     return tuple(value) if isinstance(value, list) else value
 
 
-def summed(holders):
-    """(item, m) -> units; a road may give a pair in several rows."""
+def sum_holders(holders):
+    """(item, m) -> units; one pair may stand in several rows."""
     found = Counter()
     for item, m, units in zip(holders.item, holders.m, holders.units, strict=True):
         found[int(item), int(m)] += int(units)
@@ -438,34 +442,27 @@ def hostile(tmp_path_factory):
     return path, log.nbytes
 
 
-@pytest.mark.parametrize("name", thinned(VIEWS, every=2))
-def test_every_road_finds_the_same_holders(hostile, monkeypatch, name):
+@pytest.mark.parametrize("name", sample_cases(VIEWS, every=2))
+def test_every_implementation_finds_the_same_holders(hostile, name):
     (path, size), view = hostile, VIEWS[name]
     found, published = {}, None
-    for road in ("general", "encoded", "partitioned"):
-        with monkeypatch.context() as patched, connect() as engine:
-            if road == "general":
-                patched.setattr(DuckEngine, "local", None)
-            if road == "partitioned":
-                patched.setattr(murmurlog.logs.partitions, "ROOM", size / 3 / engine.memory)
-                patched.setattr(murmurlog.logs.partitions, "ROWS_A_BATCH", 300)
-            log = read(find(str(path)), engine=engine, keep={BY_VALUE: "country"})
-            mechanism = Rounds.solve(epsilon=1.0, delta=1e-6, d=D)
-            held = mechanism.gather(log, view, entropy=SeededEntropy(3))
-            if published is None:
-                published = published_of(held)
-                sets = view.kind == "itemset" and not view.consecutive
-                found["by hand"] = brute(held.items, published, sets=sets)
-            holders = find_holders(held, published)
-            found[road] = summed(holders)
-            assert holders.size == published.num_rows
+    mechanism = Rounds.solve(epsilon=1.0, delta=1e-6, d=D)
+    for reader, log in read_by_implementation(path, room=size / 3, keep={BY_VALUE: "country"}):
+        held = mechanism.gather(log, view, entropy=SeededEntropy(3))
+        if published is None:
+            published = published_of(held)
+            sets = view.kind == "itemset" and not view.consecutive
+            found["by hand"] = holders_by_hand(held.items, published, sets=sets)
+        holders = find_holders(held, published)
+        found[reader] = sum_holders(holders)
+        assert holders.size == published.num_rows
     assert max(m for _, m in found["by hand"]) > 1
-    for road in ("general", "encoded", "partitioned"):
-        assert found[road] == found["by hand"], road
+    for reader in IMPLEMENTATIONS:
+        assert found[reader] == found["by hand"], reader
 
 
 @pytest.mark.parametrize("kind", ["query", "itemset"])
-def test_every_road_counts_the_items_of_a_unit_beyond_a_byte(tmp_path, monkeypatch, kind):
+def test_every_implementation_counts_the_items_of_a_unit_beyond_a_byte(tmp_path, kind):
     """One user asks 256 of the published queries, another 300, and they hold sets of one to three of them."""
     path, published = tmp_path / "log.parquet", [f"q{n}" for n in range(300)]
     queries_of = {"a": published[:256], "b": published, "c": ["q0", "q299"], "d": ["q1"]}
@@ -482,17 +479,10 @@ def test_every_road_counts_the_items_of_a_unit_beyond_a_byte(tmp_path, monkeypat
         by_hand.update((n, len(numbers)) for n in numbers)
     most = {"query": {256, 300}, "itemset": {258, 304}}
     assert {m for _, m in by_hand} >= most[kind]
-    for road in ("general", "encoded", "partitioned"):
-        with monkeypatch.context() as patched, connect() as engine:
-            if road == "general":
-                patched.setattr(DuckEngine, "local", None)
-            if road == "partitioned":
-                patched.setattr(murmurlog.logs.partitions, "ROOM", 1000 / engine.memory)
-                patched.setattr(murmurlog.logs.partitions, "ROWS_A_BATCH", 100)
-            log = read(find(str(path)), engine=engine)
-            mechanism = Rounds.solve(epsilon=1.0, delta=1e-6, d=2)
-            held = mechanism.gather(log, View(kind=kind, way="random"), entropy=SeededEntropy(3))
-            assert summed(find_holders(held, keys)) == dict(by_hand), road
+    mechanism = Rounds.solve(epsilon=1.0, delta=1e-6, d=2)
+    for reader, log in read_by_implementation(path, room=1000, rows=100):
+        held = mechanism.gather(log, View(kind=kind, way="random"), entropy=SeededEntropy(3))
+        assert sum_holders(find_holders(held, keys)) == dict(by_hand), reader
 
 
 def test_users_beyond_their_bound_hold_what_is_published(hostile):

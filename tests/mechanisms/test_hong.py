@@ -56,22 +56,22 @@ def click(user, query, url="u.example"):
     return {"user": user, "time": "2026-01-01 00:00:00", "query": query, "url": url}
 
 
-def common(n):
+def common_clicks(n):
     """n users who each clicked the same thing once; ids that look like pseudonyms."""
     return [click(f"u{k}", "q") for k in range(1, n + 1)]
 
 
 @pytest.fixture
-def small(write_tsv):
+def small_log(write_tsv):
     """Twelve users, five pairs, one of them of a single user."""
-    rows = common(12)
+    rows = common_clicks(12)
     rows += [click(f"u{k}", "r") for k in range(1, 7) for _ in range(k % 2 + 1)]
     rows += [click(f"u{k}", "s", "v.example") for k in (3, 9, 10)]
     rows += [click(f"u{k}", "s", "w.example") for k in (4, 8, 11, 12)]
     return write_tsv([*rows, click("u5", "mine alone")])
 
 
-def made(path, out, **options):
+def release_log(path, out, **options):
     outcome = murmurlog.release(
         str(path), out=out, accept_no_guarantee=True, **{**PAPER, **options}
     )
@@ -81,23 +81,23 @@ def made(path, out, **options):
 # --- refused --------------------------------------------------------------------------------------
 
 
-def test_it_is_refused_unless_the_owner_says_so(small, tmp_path):
+def test_it_is_refused_unless_the_owner_says_so(small_log, tmp_path):
     with pytest.raises(Refused, match=r"hong has no privacy guarantee: .* --accept-no-guarantee"):
-        murmurlog.release(str(small), out=tmp_path / "b", **PAPER)
-    done = run("release", small, *FLAGS, "--out", tmp_path / "b")
+        murmurlog.release(str(small_log), out=tmp_path / "b", **PAPER)
+    done = run("release", small_log, *FLAGS, "--out", tmp_path / "b")
     assert done.returncode == 3
     assert "refused (3): hong has no privacy guarantee" in done.stderr
-    assert [path.name for path in tmp_path.iterdir()] == [small.name]
+    assert [path.name for path in tmp_path.iterdir()] == [small_log.name]
 
 
-def test_a_ledger_does_not_book_it(small, tmp_path):
+def test_a_ledger_does_not_book_it(small_log, tmp_path):
     ledger = tmp_path / "l.db"
     capped = run("ledger", "cap", "web", "--epsilon", 5, "--delta", 0.9, "--ledger", ledger)
     assert capped.returncode == 0
     with pytest.raises(Refused, match="no cost that a ledger could book: leave --ledger out"):
-        made(small, tmp_path / "b", ledger=ledger, source_name="web")
+        release_log(small_log, tmp_path / "b", ledger=ledger, source_name="web")
     flags = (*FLAGS, "--accept-no-guarantee", "--ledger", ledger, "--source", "web")
-    done = run("release", small, *flags, "--out", tmp_path / "b")
+    done = run("release", small_log, *flags, "--out", tmp_path / "b")
     assert done.returncode == 3
     assert not (tmp_path / "b").exists()
     shown = run("ledger", "show", "--ledger", ledger, "--json")
@@ -105,20 +105,20 @@ def test_a_ledger_does_not_book_it(small, tmp_path):
 
 
 @pytest.mark.parametrize("objective", ["frequent", "breach"])
-def test_a_size_above_lambda_is_refused_with_lambda(small, tmp_path, objective):
+def test_a_size_above_lambda_is_refused_with_lambda(small_log, tmp_path, objective):
     flags = (*FLAGS, "--accept-no-guarantee", "--objective", objective, "--output-size", 100)
-    done = run("release", small, *flags, "--out", tmp_path / "b")
+    done = run("release", small_log, *flags, "--out", tmp_path / "b")
     assert done.returncode == 2
-    lam = made(small, tmp_path / "most")[0].notes["log"]["lambda"]
+    lam = release_log(small_log, tmp_path / "most")[0].notes["log"]["lambda"]
     assert "usage (2): --output-size 100 is infeasible: within e^epsilon = 2" in done.stderr
     assert f"allows at most lambda = {lam:.6g} clicks. Use a size in (0, {lam:.6g}]" in done.stderr
     assert not (tmp_path / "b").exists()
 
 
 def test_a_log_without_urls_cannot_be_used(write_tsv, tmp_path):
-    path = write_tsv(common(3), columns=("user", "query"))
+    path = write_tsv(common_clicks(3), columns=("user", "query"))
     with pytest.raises(InputError, match="no column of clicked urls"):
-        made(path, tmp_path / "b")
+        release_log(path, tmp_path / "b")
     assert (
         run("release", path, *FLAGS, "--accept-no-guarantee", "--out", tmp_path / "b").returncode
         == 4
@@ -137,9 +137,9 @@ def test_a_log_without_urls_cannot_be_used(write_tsv, tmp_path):
         ({"noise": "geometric"}, "hong draws users, not noise: leave --noise out"),
     ],
 )
-def test_what_cannot_be_is_refused_in_words(small, tmp_path, wrong, message):
+def test_what_cannot_be_is_refused_in_words(small_log, tmp_path, wrong, message):
     with pytest.raises(UsageError, match=message):
-        made(small, tmp_path / "b", **wrong)
+        release_log(small_log, tmp_path / "b", **wrong)
     assert not (tmp_path / "b").exists()
 
 
@@ -147,8 +147,8 @@ def test_what_cannot_be_is_refused_in_words(small, tmp_path, wrong, message):
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
-def test_each_objective_gives_rows_of_the_log_under_fresh_names(small, tmp_path, objective):
-    outcome, table = made(small, tmp_path / "b", objective=objective)
+def test_each_objective_gives_rows_of_the_log_under_fresh_names(small_log, tmp_path, objective):
+    outcome, table = release_log(small_log, tmp_path / "b", objective=objective)
     assert table.schema.equals(
         pa.schema(
             [("user", pa.string()), ("query", pa.string()), ("url", pa.string())]
@@ -176,16 +176,17 @@ def test_each_objective_gives_rows_of_the_log_under_fresh_names(small, tmp_path,
         assert notes["kept by the paper's heuristic"] <= notes["kept by ours"]
 
 
-def test_diversity_of_queries_keeps_no_fewer_queries(small, tmp_path):
+def test_diversity_of_queries_keeps_no_fewer_queries(small_log, tmp_path):
     by_pairs, by_queries = (
-        made(small, tmp_path / of, objective="diverse", diversity=of)[1] for of in DIVERSITIES
+        release_log(small_log, tmp_path / of, objective="diverse", diversity=of)[1]
+        for of in DIVERSITIES
     )
     assert len(set(by_pairs["query"].to_pylist())) <= len(set(by_queries["query"].to_pylist()))
 
 
-def test_the_command_prints_what_is_true_and_verify_fails(small, tmp_path):
+def test_the_command_prints_what_is_true_and_verify_fails(small_log, tmp_path):
     flags = (*FLAGS, "--accept-no-guarantee", "--objective", "breach", "--output-size", 2)
-    done = run("release", small, *flags, "--out", tmp_path / "b")
+    done = run("release", small_log, *flags, "--out", tmp_path / "b")
     assert done.returncode == 0, done.stderr
     assert "NO formal privacy guarantee" in done.stderr
     for line in (
@@ -206,7 +207,7 @@ def test_the_command_prints_what_is_true_and_verify_fails(small, tmp_path):
 def test_lambda_zero_gives_an_empty_valid_bundle(write_tsv, tmp_path, objective, alone):
     own = [click("a", "x"), click("a", "y")]
     path = write_tsv(own if alone == "one user" else [*own, click("b", "z")])
-    outcome, table = made(path, tmp_path / "b", objective=objective)
+    outcome, table = release_log(path, tmp_path / "b", objective=objective)
     assert table.num_rows == 0
     assert outcome.notes["log"]["lambda"] == outcome.notes["log"]["output size reached"] == 0
     assert outcome.notes["log"]["largest delta_k given the totals"] == 0
@@ -214,9 +215,9 @@ def test_lambda_zero_gives_an_empty_valid_bundle(write_tsv, tmp_path, objective,
     assert [name for name, ok in checks.items() if not ok] == ["guarantee"]
 
 
-def test_names_are_drawn_anew_each_time_and_from_the_entropy_given(small, tmp_path):
+def test_names_are_drawn_anew_each_time_and_from_the_entropy_given(small_log, tmp_path):
     seeded = [
-        made(small, tmp_path / str(n), entropy=SeededEntropy(seed))[1]
+        release_log(small_log, tmp_path / str(n), entropy=SeededEntropy(seed))[1]
         for n, seed in enumerate((1, 1, 2))
     ]
     assert seeded[0].equals(seeded[1])
@@ -230,7 +231,7 @@ def test_the_order_of_the_log_does_not_matter(tmp_path):
     for n, each in enumerate((table, mixed)):
         pq.write_table(each, tmp_path / f"{n}.parquet")
         path, seed = tmp_path / f"{n}.parquet", SeededEntropy(1)
-        outputs.append(made(path, tmp_path / str(n), objective="frequent", entropy=seed)[1])
+        outputs.append(release_log(path, tmp_path / str(n), objective="frequent", entropy=seed)[1])
     assert outputs[0].equals(outputs[1])
     assert outputs[0].num_rows > 10
 
@@ -241,9 +242,9 @@ def test_the_order_of_the_log_does_not_matter(tmp_path):
 def test_neighbouring_logs_give_outputs_of_different_size_for_sure(write_tsv, tmp_path):
     sizes = {3: set(), 4: set()}
     for n, found in sizes.items():
-        path = write_tsv(common(n), name=f"{n}.tsv")
+        path = write_tsv(common_clicks(n), name=f"{n}.tsv")
         for turn in range(8):  # the draws differ, the size does not
-            table = made(path, tmp_path / f"{n}-{turn}")[1]
+            table = release_log(path, tmp_path / f"{n}-{turn}")[1]
             found.add(sum(table["count"].to_pylist()))
     # Disjoint sets of outputs: delta is 1 at every epsilon.
     assert sizes == {3: {1}, 4: {2}}

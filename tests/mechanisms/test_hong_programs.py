@@ -43,7 +43,7 @@ def vectors(family):
     return [pytest.param(v, id=v["id"]) for v in VECTORS if v["id"].startswith(f"hong/{family}")]
 
 
-def common(n):
+def common_histories(n):
     """n users who have one pair once."""
     return histories(np.ones((n, 1), int))
 
@@ -82,7 +82,7 @@ def hockey_stick(P, Q, epsilon):
     return sum(max(Fraction(0), P[o] - grow * Q.get(o, Fraction(0))) for o in P)
 
 
-def without(counts, user):
+def remove_user(counts, user):
     """The log without a user's rows; the others keep their names."""
     left = np.array(counts)
     left[user] = 0
@@ -98,7 +98,7 @@ SMALL = [[2, 1], [1, 1], [3, 0], [0, 2]]
 @pytest.mark.parametrize("vector", vectors("single_pair"))
 def test_one_common_pair_is_published_as_often_as_computed_by_hand(vector):
     n, growth, delta = (vector["inputs"][name] for name in ("n", "exp_eps", "delta"))
-    plan = largest_output(common(n), B=budget(epsilon=math.log(growth), delta=delta))
+    plan = largest_output(common_histories(n), B=budget(epsilon=math.log(growth), delta=delta))
     assert plan.size == vector["expected"]
 
 
@@ -173,7 +173,7 @@ def test_figure_1_can_be_sampled():
 @pytest.mark.parametrize("user", range(4))
 def test_given_totals_the_loss_is_the_exposure_at_every_epsilon(epsilon, user):
     x = [1, 2]
-    with_user, left = law(SMALL, x), law(without(SMALL, user), x)
+    with_user, left = law(SMALL, x), law(remove_user(SMALL, user), x)
     exposed = exposures(histories(SMALL), np.array(x))[user]
     assert float(hockey_stick(with_user, left, epsilon)) == pytest.approx(exposed, abs=1e-12)
     back = max(0.0, 1 - math.exp(epsilon) * (1 - exposed))
@@ -196,13 +196,13 @@ def test_the_breach_set_of_the_papers_own_definition_has_mass_one():
     impossible = {
         output
         for output in outputs
-        if any(law(without(SMALL, user), x).get(output, 0) == 0 for user in range(4))
+        if any(law(remove_user(SMALL, user), x).get(output, 0) == 0 for user in range(4))
     }
     assert sum(outputs[output] for output in impossible) == 1
 
 
 def test_the_totals_of_neighbours_differ_so_their_outputs_are_disjoint():
-    totals = [largest_output(common(n), B=LN2).x for n in range(1, 6)]
+    totals = [largest_output(common_histories(n), B=LN2).x for n in range(1, 6)]
     assert [int(x[0]) for x in totals] == [0, 1, 1, 2, 3]
     four, three = law(np.ones((4, 1), int), totals[3]), law(np.ones((3, 1), int), totals[2])
     for epsilon in (0.0, 1.0, 20.0):
@@ -214,8 +214,8 @@ def test_the_totals_of_neighbours_differ_so_their_outputs_are_disjoint():
 def test_diversity_publishes_a_pair_from_one_user_on_and_not_before(n):
     B = budget(epsilon=100.0, delta=1 / n)
     for programme in (lambda h: eliminate(h, B=B), lambda h: diverse(h, B=B).x):
-        assert programme(common(n)).tolist() == [1]
-        assert programme(common(n - 1)).tolist() == [0]
+        assert programme(common_histories(n)).tolist() == [1]
+        assert programme(common_histories(n - 1)).tolist() == [0]
 
 
 def test_a_public_size_does_not_make_the_frequent_totals_private():
@@ -238,7 +238,7 @@ def test_one_user_changes_every_total_by_one_and_their_sum_by_nearly_all(r):
     assert np.abs(before - after).sum() >= r - 1  # so Lap(1/epsilon) costs (r - 1) epsilon
 
 
-def as_the_paper_repairs(counts, *, d=1):
+def repair_as_in_paper(counts, *, d=1):
     """The total of one pair after the paper's "remove a user who matters and start again"."""
     counts = sorted(counts)
 
@@ -261,7 +261,7 @@ def as_the_paper_repairs(counts, *, d=1):
 def test_the_papers_preprocessing_is_unstable_against_another_neighbour(vector):
     for (light, heavy), expected in zip(vector["inputs"]["cases"], vector["expected"], strict=True):
         whole = [1] * light + [heavy] * 2
-        assert [as_the_paper_repairs(whole), as_the_paper_repairs(whole[:-1])] == expected
+        assert [repair_as_in_paper(whole), repair_as_in_paper(whole[:-1])] == expected
 
 
 def test_noisy_totals_break_the_constraints():
@@ -343,10 +343,10 @@ def test_frequent_totals_keep_every_constraint_and_no_choice_is_nearer(seed, par
     assert plan.size <= size
     assert plan.bound - 1e-7 <= plan.optimum <= plan.bound + 1e-6
     # The same value by the paper's own formulation, with a variable for each distance.
-    assert plan.optimum == pytest.approx(as_printed(log, size, support), abs=1e-6)
+    assert plan.optimum == pytest.approx(optimum_as_printed(log, size, support), abs=1e-6)
 
 
-def as_printed(log, size, support):
+def optimum_as_printed(log, size, support):
     """The optimum of the F-UMP with variables x, y and the constraints of the paper."""
     inner = preprocess(log).histories
     share = inner.totals / inner.rows
@@ -371,7 +371,7 @@ def test_a_size_above_lambda_is_refused_with_the_numbers():
     with pytest.raises(UsageError, match=r"size 3 .* B = 0\.693147: .* lambda = 2"):
         frequent(two, B=LN2, support=0.1, size=3)
     with pytest.raises(UsageError, match="lambda = 0"):
-        frequent(common(1), B=LN2, support=0.1, size=1)
+        frequent(common_histories(1), B=LN2, support=0.1, size=1)
 
 
 def test_support_distance_is_the_papers_measure():
@@ -409,7 +409,7 @@ def test_the_least_breach_has_the_size_and_its_bound_is_proved():
         assert plan.optimum <= plan.bound * (1 + 1e-6)
         assert plan.bound <= plan.B * (1 + 1e-9)
     with pytest.raises(UsageError, match="no pair is had by two users"):
-        least_breach(common(1), size=1)
+        least_breach(common_histories(1), size=1)
 
 
 def least_by_branch_and_bound(log, size):
@@ -527,14 +527,14 @@ def test_filling_goes_towards_shares_then_to_other_pairs_then_above_shares():
 
 
 def test_rounding_takes_a_solvers_near_one_for_one_only_if_it_fits():
-    two = common(2)
+    two = common_histories(2)
     assert rounded_down(two, np.array([1 - 1e-8]), B=LN2).tolist() == [1]
     assert rounded_down(two, np.array([1 - 5e-7]), B=LN2 * (1 - 3e-7)).tolist() == [0]
 
 
 def test_rounding_shrinks_a_solution_that_is_over_budget():
-    assert rounded_down(common(2), np.array([2.5]), B=LN2).tolist() == [1]
-    assert rounded_down(common(2), np.array([2.5]), B=LN2 * 0.99).tolist() == [0]
+    assert rounded_down(common_histories(2), np.array([2.5]), B=LN2).tolist() == [1]
+    assert rounded_down(common_histories(2), np.array([2.5]), B=LN2 * 0.99).tolist() == [0]
 
 
 # Diversity.
@@ -670,15 +670,21 @@ def test_histories_take_dense_and_sparse_counts_and_forget_zeros():
         (lambda: histories([1, 2]), "matrix users x pairs"),
         (lambda: budget(epsilon=0.0, delta=0.5), "epsilon is above 0"),
         (lambda: budget(epsilon=1.0, delta=1.0), r"delta in \(0, 1\)"),
-        (lambda: largest_output(common(2), B=0.0), "budget B"),
-        (lambda: diverse(common(2), B=-1.0), "budget B"),
-        (lambda: frequent(common(2), B=1.0, support=0.0, size=1), "support is a share"),
-        (lambda: frequent(common(2), B=1.0, support=0.1, size=0), "whole number from 1 on"),
-        (lambda: least_breach(common(2), size=1, B=-1.0), "budget B"),
-        (lambda: exposures(common(2), np.array([1, 1])), "one total for each of the 1 pairs"),
-        (lambda: exposures(common(2), np.array([0.5])), "totals are whole"),
-        (lambda: exposures(common(2), np.array([-1])), "totals are whole"),
-        (lambda: diverse(common(2), B=1.0, queries=np.array([1, 2])), "query of each"),
+        (lambda: largest_output(common_histories(2), B=0.0), "budget B"),
+        (lambda: diverse(common_histories(2), B=-1.0), "budget B"),
+        (lambda: frequent(common_histories(2), B=1.0, support=0.0, size=1), "support is a share"),
+        (
+            lambda: frequent(common_histories(2), B=1.0, support=0.1, size=0),
+            "whole number from 1 on",
+        ),
+        (lambda: least_breach(common_histories(2), size=1, B=-1.0), "budget B"),
+        (
+            lambda: exposures(common_histories(2), np.array([1, 1])),
+            "one total for each of the 1 pairs",
+        ),
+        (lambda: exposures(common_histories(2), np.array([0.5])), "totals are whole"),
+        (lambda: exposures(common_histories(2), np.array([-1])), "totals are whole"),
+        (lambda: diverse(common_histories(2), B=1.0, queries=np.array([1, 2])), "query of each"),
         (
             lambda: sample(histories([[1, 0]]), np.array([0, 1]), entropy=SystemEntropy()),
             "nobody has",

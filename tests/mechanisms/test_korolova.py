@@ -8,7 +8,7 @@ import pytest
 from counts import bounded_rows
 from hypothesis import given
 from hypothesis import strategies as st
-from laws import SURE, fresh_law, held, hockey_stick, mass, worst
+from laws import SURE, fresh_law, hockey_stick, largest_delta, mass, user_vectors
 
 import murmurlog
 import murmurlog.counting.tally
@@ -25,7 +25,7 @@ from murmurlog.publishing.release import release
 LN10 = math.log(10)
 
 
-def others(T):
+def other_counts(T):
     return sorted({0, 1, max(1, T - 2), T, SURE})
 
 
@@ -39,10 +39,10 @@ def test_select_and_fresh_counts_keep_their_claim_and_use_it(epsilon, delta, d, 
     m = Korolova.solve(epsilon=epsilon, delta=delta, d=d, neighbours=neighbours, counts=counts)
     claim = m.guarantee(epsilon=epsilon, neighbours=neighbours)
     assert claim.delta <= delta
-    truth = worst(
+    truth = largest_delta(
         lambda c, base: fresh_law(m.b, m.T, m.b_q, c, base),
-        others=others(m.T),
-        holds=held(d, 2),
+        others=other_counts(m.T),
+        holds=user_vectors(d, 2),
         epsilon=epsilon,
         neighbours=neighbours,
     )
@@ -57,10 +57,10 @@ def test_rows_that_repeat_keep_their_claim(epsilon, delta, d, neighbours):
     )
     assert d < m.T
     claim = m.guarantee(epsilon=epsilon, neighbours=neighbours)
-    truth = worst(
+    truth = largest_delta(
         lambda c, base: fresh_law(m.b, m.T, m.b_q, c, base),
-        others=others(m.T),
-        holds=held(d, 3, repeats=True),
+        others=other_counts(m.T),
+        holds=user_vectors(d, 3, repeats=True),
         epsilon=epsilon,
         neighbours=neighbours,
     )
@@ -69,10 +69,10 @@ def test_rows_that_repeat_keep_their_claim(epsilon, delta, d, neighbours):
 
 def test_a_claim_for_distinct_items_is_broken_by_a_user_who_repeats_one():
     d, b, T, epsilon = 3, 1.0, 12, 3.0
-    truth = worst(
+    truth = largest_delta(
         lambda c, base: fresh_law(b, T, None, c, base),
-        others=others(T),
-        holds=held(d, 3, repeats=True),
+        others=other_counts(T),
+        holds=user_vectors(d, 3, repeats=True),
         epsilon=epsilon,
         neighbours="add-remove",
     )
@@ -91,9 +91,9 @@ def test_clicks_on_public_lists_cost_no_delta(neighbours):
         values = np.arange(base - int(20 * m.b_c) - 12, base + int(20 * m.b_c) + 13)
         return mass("geometric", m.b_c, values - c)
 
-    at = {"others": (0, 1, 50), "holds": held(1, 2), "neighbours": neighbours}
-    assert worst(law_of, epsilon=epsilon, **at) < 1e-9
-    assert worst(law_of, epsilon=epsilon * 0.9, **at) > 1e-3
+    at = {"others": (0, 1, 50), "holds": user_vectors(1, 2), "neighbours": neighbours}
+    assert largest_delta(law_of, epsilon=epsilon, **at) < 1e-9
+    assert largest_delta(law_of, epsilon=epsilon * 0.9, **at) > 1e-3
 
 
 def test_queries_and_listed_clicks_together_keep_the_sum():
@@ -128,7 +128,7 @@ def test_the_printed_delta_is_never_below_the_exact_one_for_rows():
         assert korolova_delta(d=d, b=b, T=math.floor(K) + 1, count="rows") <= 1e-5 * 1.001
 
 
-# --- the road -------------------------------------------------------------------------------------
+# --- releases -------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -169,7 +169,7 @@ def test_fresh_counts_are_unbiased_and_their_error_is_right(log, tmp_path):
     table = murmurlog.load(tmp_path / "b").tables["query"]
     assert len(set(table["users_stderr"].to_pylist())) == 1
     m = Korolova(d=1, b=3.0, T=10, b_q=3.0)
-    tally = one_tally([10] * 20_000)
+    tally = make_tally([10] * 20_000)
     users = m.release(tally, entropy=murmurlog.privacy.sampler.SystemEntropy())["users"].to_numpy()
     assert abs(users.mean() - 10) < 6 * 4.3 / math.sqrt(len(users))  # half passed; no bias
 
@@ -182,7 +182,7 @@ class Rows:
         yield from self.table.to_batches()
 
 
-def one_tally(counts):
+def make_tally(counts):
     table = pa.table({"query": [f"q{i}" for i in range(len(counts))], "users": counts})
     return murmurlog.counting.tally.Tally(
         engine=Rows(table), table=None, kind="query", keys=("query",), unit="user", per_user=1
@@ -233,7 +233,7 @@ def test_clicks_on_lists_are_all_there_and_no_others(tmp_path, write_tsv):
 def test_lists_refuse_keys_that_come_from_the_log(log, tmp_path):
     with pytest.raises(Refused, match="keys of a public list, not of a log"):
         KorolovaLists(d=1, b_c=1.0).release(
-            one_tally([5, 7]), entropy=murmurlog.privacy.sampler.SystemEntropy()
+            make_tally([5, 7]), entropy=murmurlog.privacy.sampler.SystemEntropy()
         )
     with pytest.raises(UsageError, match="chosen by --mechanism korolova --result-lists"):
         release(str(log), out=tmp_path / "b", mechanism="korolova-lists")

@@ -1,4 +1,4 @@
-"""pool: exact laws, broken twins, the short road to the same law, failing closed."""
+"""pool: exact laws, broken twins, the short method for the same law, failing closed."""
 
 import itertools
 import math
@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from laws import SURE, held, hockey_stick, item_law, mass
+from laws import SURE, hockey_stick, item_law, mass, user_vectors
 from scipy.stats import binom, chi2
 
 from murmurlog import privacy
@@ -29,7 +29,7 @@ from murmurlog.privacy.sampler import SeededEntropy, SystemEntropy, draw
 # --- the exact law --------------------------------------------------------------------------------
 
 
-def shown(T, b, base):
+def published_values(T, b, base):
     """Values that carry all but 1e-9 of a published item's law."""
     reach = int(24 * b) + 12
     return np.arange(max(T, base - reach), max(T, base) + reach)
@@ -37,7 +37,7 @@ def shown(T, b, base):
 
 def pool_law(b, T, c, base):
     """One key of a pool with c users: dropped, or published with a value; also for c = 0."""
-    values = mass("geometric", b, shown(T, b, base) - c)
+    values = mass("geometric", b, published_values(T, b, base) - c)
     dropped = mass("geometric", b, np.arange(T - 1, T - 400 - int(60 * b), -1) - c).sum()
     law = np.concatenate([[dropped], values])
     assert law.sum() > 1 - 1e-9
@@ -46,13 +46,13 @@ def pool_law(b, T, c, base):
 
 def twin_law(b, T, c, base):
     """The broken twin: keys that nobody holds are left out, as if the pool were the log's."""
-    return item_law("geometric", b, T, c, shown(T, b, base))
+    return item_law("geometric", b, T, c, published_values(T, b, base))
 
 
-def worst(laws, *, T, d, epsilon, neighbours):
+def largest_delta(laws, *, T, d, epsilon, neighbours):
     """The largest delta(epsilon) over neighbours, with a law of its own for each item."""
     found = 0.0
-    for before, after in itertools.product(held(d, len(laws)), repeat=2):
+    for before, after in itertools.product(user_vectors(d, len(laws)), repeat=2):
         if neighbours == "add-remove" and any(before) and any(after):
             continue
         places = [i for i in range(len(laws)) if before[i] != after[i]]
@@ -70,13 +70,17 @@ def test_a_pool_costs_its_epsilon_and_no_delta(b, T, d, neighbours):
     claim = m.guarantee(neighbours=neighbours)
     assert claim.delta < 1e-20
     laws = [lambda c, base: pool_law(b, T, c, base)] * (2 if d == 1 else 3)
-    truth = worst(laws, T=T, d=d, epsilon=claim.epsilon, neighbours=neighbours)
+    truth = largest_delta(laws, T=T, d=d, epsilon=claim.epsilon, neighbours=neighbours)
     assert truth < 1e-12  # rounding of the summation
     # With less epsilon there is a delta, that of the noise alone, and it is nearly used up.
     copies = d if neighbours == "add-remove" else min(2 * d, len(laws))
     less = claim.epsilon / 2
     bound = privacy.hockey_stick(noise="geometric", epsilon=less, copies=copies, scale=b)
-    assert bound / 2 < worst(laws, T=T, d=d, epsilon=less, neighbours=neighbours) <= bound + 1e-12
+    assert (
+        bound / 2
+        < largest_delta(laws, T=T, d=d, epsilon=less, neighbours=neighbours)
+        <= bound + 1e-12
+    )
 
 
 def test_noising_only_what_was_seen_is_caught():
@@ -84,11 +88,11 @@ def test_noising_only_what_was_seen_is_caught():
     laws = [lambda c, base: twin_law(m.b, m.T, c, base)] * 2
     for neighbours in ("add-remove", "replace"):
         claim = m.guarantee(neighbours=neighbours)
-        truth = worst(laws, T=m.T, d=1, epsilon=claim.epsilon, neighbours=neighbours)
+        truth = largest_delta(laws, T=m.T, d=1, epsilon=claim.epsilon, neighbours=neighbours)
         assert truth > 0.05 > claim.delta
 
 
-# --- the short road to the same law ---------------------------------------------------------------
+# --- the short method for the same law ------------------------------------------------------------
 
 
 def test_number_choice_and_tail_are_the_law_of_a_draw_for_each_key():
@@ -103,7 +107,7 @@ def test_number_choice_and_tail_are_the_law_of_a_draw_for_each_key():
         assert short == pytest.approx(each, rel=1e-9)
 
 
-def counted(engine, counts, name="query"):
+def make_tally(engine, counts, name="query"):
     """A tally of these keys."""
     keys = pa.array(list(counts), pa.string())
     table = pa.table({name: keys, "users": pa.array(list(counts.values()), pa.int64())})
@@ -116,7 +120,7 @@ def counted(engine, counts, name="query"):
 def test_what_appears_has_the_joint_law_of_a_draw_for_each_key(engine, counts):
     m = Pool(d=1, b=2.0, N=3, T=2)
     gathered = OnDomain(
-        domain=Listed(table=pa.table({"query": ["a", "b", "c"]})), inside=counted(engine, counts)
+        domain=Listed(table=pa.table({"query": ["a", "b", "c"]})), inside=make_tally(engine, counts)
     )
     runs, seen = 200, Counter()
     entropy = SeededEntropy(5)  # so few runs tell scales apart often, but not always
@@ -144,7 +148,7 @@ def test_a_fake_shows_what_a_key_that_nobody_holds_would_show(engine):
     m = Pool(d=1, b=6.0, N=10**6, T=30)
     words = Sequences(words=tuple(f"w{i}" for i in range(1000)), shortest=2, longest=2)
     held_keys = {"w1 w2": 500, "w3 w3": 400}
-    gathered = OnDomain(domain=words, inside=counted(engine, held_keys))
+    gathered = OnDomain(domain=words, inside=make_tally(engine, held_keys))
     table = m.release(gathered, entropy=SystemEntropy())
     rows = table.to_pylist()
     fakes = [row for row in rows if row["query"] not in held_keys]
@@ -169,7 +173,7 @@ def test_a_fake_shows_what_a_key_that_nobody_holds_would_show(engine):
 def test_what_may_be_a_fake_is_not_called_reliable(engine):
     m = Pool(d=1, b=6.0, N=10**6, T=50)
     words = Sequences(words=tuple(f"w{i}" for i in range(1000)), shortest=2, longest=2)
-    gathered = OnDomain(domain=words, inside=counted(engine, {"w1 w2": 5000}))
+    gathered = OnDomain(domain=words, inside=make_tally(engine, {"w1 w2": 5000}))
     fakes = 0
     for _ in range(5):
         rows = m.release(gathered, entropy=SystemEntropy()).to_pylist()
@@ -185,7 +189,7 @@ def test_what_may_be_a_fake_is_not_called_reliable(engine):
 def test_a_pool_of_more_keys_than_64_bits_count_is_released(engine):
     words = Sequences(words=tuple(f"w{i}" for i in range(100_000)), longest=4)
     m = Pool.solve(epsilon=1.0, delta=1e-6, d=1, size=words.size, fakes=20)
-    gathered = OnDomain(domain=words, inside=counted(engine, {"w7 w8": 1000}))
+    gathered = OnDomain(domain=words, inside=make_tally(engine, {"w7 w8": 1000}))
     table = m.release(gathered, entropy=SystemEntropy())
     assert "w7 w8" in table["query"].to_pylist()
     assert 1 <= table.num_rows < 100
@@ -229,7 +233,9 @@ def test_only_keys_of_the_pool_are_published_and_bounded(log):
 
 def test_an_empty_tally_still_gives_fakes(engine):
     keys = [f"q{i}" for i in range(500)]
-    gathered = OnDomain(domain=Listed(table=pa.table({"query": keys})), inside=counted(engine, {}))
+    gathered = OnDomain(
+        domain=Listed(table=pa.table({"query": keys})), inside=make_tally(engine, {})
+    )
     table = Pool(d=1, b=5.0, N=500, T=1).release(gathered, entropy=SystemEntropy())
     assert 120 < table.num_rows < 340
     assert notes_of(table) == {"rows of the pool that nobody holds, expected": 230.0}
@@ -240,16 +246,16 @@ def test_an_empty_tally_still_gives_fakes(engine):
 
 def test_a_tally_that_is_not_on_the_pool_is_refused(engine, log):
     domain = Listed(table=pa.table({"query": ["maps", "weather"]}))
-    plain = counted(engine, {"maps": 5})
+    plain = make_tally(engine, {"maps": 5})
     m = Pool(d=1, b=1.0, N=2, T=5)
     with pytest.raises(Refused, match="the 2 keys of a public pool, not of a log"):
         m.release(plain, entropy=SystemEntropy())
     with pytest.raises(UsageError, match="N=2 keys; it has 3"):
         m.gather(log, view("a", "b", "c"), entropy=SystemEntropy())
     with pytest.raises(Refused, match="not in the public pool"):
-        OnDomain(domain=domain, inside=counted(engine, {"maps": 5, "mine": 1}))
+        OnDomain(domain=domain, inside=make_tally(engine, {"maps": 5, "mine": 1}))
     with pytest.raises(Refused, match="the tally other ones"):
-        OnDomain(domain=domain, inside=counted(engine, {"maps": 5}, name="keyword"))
+        OnDomain(domain=domain, inside=make_tally(engine, {"maps": 5}, name="keyword"))
     gathered = OnDomain(domain=domain, inside=plain)
     with pytest.raises(Refused, match="not of a log"):
         Pool(d=1, b=1.0, N=3, T=5).release(gathered, entropy=SystemEntropy())

@@ -7,17 +7,17 @@ import tracemalloc
 from collections import Counter
 from dataclasses import replace
 
+import fixed_noise
 import ibis
 import mpmath
 import numpy as np
-import played
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hostile import hostile_log
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from round_laws import law, worlds_near, worst
+from round_laws import largest_delta, law, worlds_near
 from scipy.special import ndtr, ndtri
 from scipy.stats import binom
 
@@ -256,7 +256,7 @@ def test_no_world_of_two_items_exceeds_the_claim(epsilon, delta, memory, rules, 
     )  # fmt: skip
     mechanism = Rounds(schedule=schedule, **rules)
     top = math.ceil(1.6 * schedule.thresholds[1] / GRID / sum(schedule.coefficients(1)))
-    found = worst(
+    found = largest_delta(
         mechanism,
         epsilon=epsilon,
         worlds=worlds_near(top, seed=7, count=12),
@@ -269,13 +269,13 @@ def test_the_law_catches_halved_noise():
     schedule = solve_rounds(epsilon=1.0, delta=1e-2, d=2, shares=(0.4, 0.6), memory=0.9, late=0.7)
     mechanism = Rounds(schedule=schedule, C=3.0, reach=1.3, focus=0.3)
     worlds = [(n, 0, 0) for n in range(0, 25, 3)]
-    assert worst(mechanism, epsilon=1.0, worlds=worlds, noise=0.5) > 5e-2
+    assert largest_delta(mechanism, epsilon=1.0, worlds=worlds, noise=0.5) > 5e-2
 
 
 def test_the_law_catches_an_add_remove_claim_sold_as_replace():
     schedule = solve_rounds(epsilon=1.0, delta=1e-3, d=2, shares=(0.4, 0.6), memory=0.0, late=0.7)
     mechanism = Rounds(schedule=schedule)
-    found = worst(mechanism, epsilon=1.0, worlds=[(16, 10, 0)], neighbours="replace")
+    found = largest_delta(mechanism, epsilon=1.0, worlds=[(16, 10, 0)], neighbours="replace")
     assert delta_of_rounds(schedule, epsilon=1.0, neighbours="replace") > found
     assert found > 2e-3
 
@@ -283,7 +283,7 @@ def test_the_law_catches_an_add_remove_claim_sold_as_replace():
 # --- broken twins ---------------------------------------------------------------------------------
 
 
-def shows(schedule, give_up, t):
+def publication_chance(schedule, give_up, t):
     """P(one of t items that a single unit holds shows) in two rounds with memory, exactly."""
     s1, s2 = schedule.scales
     a1, a2, b = *schedule.own, schedule.past[0]
@@ -304,7 +304,7 @@ def shows(schedule, give_up, t):
     return 1 - none
 
 
-def with_last(schedule, rho):
+def replace_last_threshold(schedule, rho):
     """The schedule with another last threshold, in weights times coefficients."""
     first = schedule.thresholds[0]
     return Schedule(**{**vars(schedule), "thresholds": (first, math.ceil(GRID * rho))})
@@ -319,27 +319,27 @@ def test_credit_for_spread_weights_is_caught_once_there_is_memory():
     right = two_rounds(delta=delta, d=d)
     a, b = right.own[1], right.past[0]
     q = -float(ndtri(-math.expm1(math.log1p(-0.99 * delta) / d)))
-    credited = with_last(right, (a + b) / math.sqrt(d) + right.sd(1) * q)
+    credited = replace_last_threshold(right, (a + b) / math.sqrt(d) + right.sd(1) * q)
     ups = np.linspace(1.0, 3.0, 5) * right.scales[0]
-    assert max(shows(credited, up, d) for up in ups) > 1.2 * delta
-    assert max(shows(right, up, d) for up in ups) <= delta
+    assert max(publication_chance(credited, up, d) for up in ups) > 1.2 * delta
+    assert max(publication_chance(right, up, d) for up in ups) <= delta
 
 
 def test_thresholds_without_the_noise_of_memory_are_caught():
     right = two_rounds(delta=1e-3, d=1, epsilon=2.0)
-    short = with_last(
+    short = replace_last_threshold(
         right, sum(right.coefficients(1)) - right.own[1] * right.scales[1] * float(ndtri(0.99e-3))
     )
-    assert shows(short, -9 * right.scales[0], 1) > 5e-3
-    assert shows(right, -9 * right.scales[0], 1) <= 1e-3
+    assert publication_chance(short, -9 * right.scales[0], 1) > 5e-3
+    assert publication_chance(right, -9 * right.scales[0], 1) <= 1e-3
     assert delta_of_rounds(short, epsilon=2.0) > 5e-3  # the accounting sees it too
 
 
 def test_thresholds_for_one_item_are_caught_when_a_unit_holds_many():
     right = two_rounds(delta=1e-3, d=50, epsilon=2.0)
     q = -float(ndtri(0.99e-3))
-    single = with_last(right, right.own[1] + right.past[0] + right.sd(1) * q)
-    assert shows(single, -9 * right.scales[0], 50) > 5e-3
+    single = replace_last_threshold(right, right.own[1] + right.past[0] + right.sd(1) * q)
+    assert publication_chance(single, -9 * right.scales[0], 50) > 5e-3
     assert delta_of_rounds(single, epsilon=2.0) > 5e-3
 
 
@@ -377,7 +377,7 @@ def held_of(engine, holdings, *, d=100):
     return numbered(kept, items)
 
 
-def weighed(held, attention=None):
+def sum_weights(held, attention=None):
     """The weights of a round as the code sums them, by the item's text."""
     names = held.names.order_by("item").to_pyarrow()["query"].to_pylist()
     rows = held.table.mutate(attention=ibis.literal(FULL, "int64"))
@@ -476,7 +476,7 @@ TEXTS = "abcdefgh"
 def test_one_unit_moves_the_weights_by_a_norm_of_at_most_1(duck, holdings, attention):
     with_it, without = held_of(duck, holdings), held_of(duck, holdings[1:])
     for h in (None, attention):
-        whole, less = weighed(with_it, h), weighed(without, h)
+        whole, less = sum_weights(with_it, h), sum_weights(without, h)
         moved = [whole[item] - less.get(item, 0) for item in whole]
         assert set(less) <= set(whole)
         assert min(moved) >= 0
@@ -546,7 +546,10 @@ def test_items_that_pass_by_in_batches_fare_as_those_that_stay(tmp_path, monkeyp
     pq.write_table(hostile_log(1500, seed=1), tmp_path / "log.parquet")
     kind, unit, d = request_
     asked = [{"path": str(tmp_path / "log.parquet"), "kind": kind, "unit": unit, "d": d}]
-    (passing,), (staying,) = played.on_duckdb(asked), played.on_duckdb(asked, dense=True)
+    (passing,), (staying,) = (
+        fixed_noise.release_on_duckdb(asked),
+        fixed_noise.release_on_duckdb(asked, dense=True),
+    )
     alive = [len(sums) for sums in staying["sums"]]
     rows = len(staying["published"])
     assert staying["draws"] == sum(alive) + len(histogram_bins(rows)) + rows
@@ -595,7 +598,7 @@ def test_nothing_in_nothing_out(duck):
             assert released.column_names == columns
 
 
-# --- the whole road -------------------------------------------------------------------------------
+# --- whole releases -------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -4,14 +4,14 @@ import subprocess
 import sys
 from unittest.mock import patch
 
+import fixed_noise
 import numpy as np
-import played
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import workers
 from hostile import hostile_log
-from thinning import thinned
+from quick_cases import sample_cases
 
 from murmurlog.counting.cluster_rounds import look_up
 from murmurlog.counting.holdings import Holdings
@@ -52,19 +52,19 @@ def log(tmp_path_factory):
     return str(path)
 
 
-def on_workers(request):
-    return played.on_duckdb([request], workers.connect)[0]
+def release_on_workers(request):
+    return fixed_noise.release_on_duckdb([request], workers.connect)[0]
 
 
-def on_the_general_path(request):
+def release_on_general_path(request):
     with patch.object(DuckEngine, "local", None):
-        return played.on_duckdb([request])[0]
+        return fixed_noise.release_on_duckdb([request])[0]
 
 
-@pytest.mark.parametrize("asked", thinned(ASKED, every=3))
+@pytest.mark.parametrize("asked", sample_cases(ASKED, every=3))
 def test_every_round_is_that_of_the_general_path(asked, log):
     request = ASKED[asked] | {"path": log}
-    here, there = on_workers(request), on_the_general_path(request)
+    here, there = release_on_workers(request), release_on_general_path(request)
     assert len(there["sums"]) == 4
     assert all(there["sums"])
     for k, sums in enumerate(there["sums"]):
@@ -75,8 +75,8 @@ def test_every_round_is_that_of_the_general_path(asked, log):
 @pytest.mark.parametrize("groups", [1, 40])
 def test_nothing_depends_on_the_number_of_partitions(groups, log):
     with patch.object(workers.WorkersEngine, "groups", groups):
-        one = on_workers(QUERIES | {"path": log})
-    assert one == on_workers(QUERIES | {"path": log})
+        one = release_on_workers(QUERIES | {"path": log})
+    assert one == release_on_workers(QUERIES | {"path": log})
 
 
 def test_a_sum_that_differs_is_seen(log):
@@ -87,8 +87,8 @@ def test_a_sum_that_differs_is_seen(log):
             yield shard.set_column(1, "weight", pa.compute.add(shard.column("weight"), 1))
 
     with patch.object(ClusterRounds, "sums", one_more):
-        here = on_workers(QUERIES | {"path": log})
-    assert here["sums"][0] != on_workers(QUERIES | {"path": log})["sums"][0]
+        here = release_on_workers(QUERIES | {"path": log})
+    assert here["sums"][0] != release_on_workers(QUERIES | {"path": log})["sums"][0]
 
 
 def test_items_that_share_a_number_take_the_general_path(log):
@@ -108,9 +108,9 @@ def test_items_that_share_a_number_take_the_general_path(log):
         patch.object(Holdings, "item_hashes", few),
         patch.object(weights, "numbered", numbered),
     ):
-        here = on_workers(request)
+        here = release_on_workers(request)
     assert found
-    assert here == on_the_general_path(request)
+    assert here == release_on_general_path(request)
 
 
 def test_rows_that_do_not_fit_into_a_partition_take_the_general_path(log):
@@ -120,8 +120,8 @@ def test_rows_that_do_not_fit_into_a_partition_take_the_general_path(log):
         workers.connect() as engine,
     ):
         assert isinstance(read(find(log), engine=engine), TableLog)
-        here = on_workers(request)
-    assert here == on_the_general_path(request)
+        here = release_on_workers(request)
+    assert here == release_on_general_path(request)
 
 
 def test_an_empty_log_publishes_nothing(log):

@@ -1,17 +1,18 @@
-"""Pools and earlier keys in `rounds`: reference numbers, exact laws, every road, and broken twins."""
+"""Pools and earlier keys in `rounds`: reference numbers, exact laws, every implementation, and broken twins."""
 
 import math
 from dataclasses import replace
 
+import fixed_noise
 import mpmath
 import numpy as np
-import played
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hostile import hostile_log
 from laws import mass
-from round_laws import law, passing, worlds_near, worst
+from log_readers import read_by_implementation
+from round_laws import largest_delta, law, passing_chances, worlds_near
 from scipy.special import ndtr
 from scipy.stats import binom, chi2
 
@@ -22,7 +23,7 @@ from murmurlog.counting.bound import bound
 from murmurlog.counting.items import TableItems
 from murmurlog.counting.public_sets.sets import Listed
 from murmurlog.errors import InputError, Refused, UsageError
-from murmurlog.logs.engines.duckdb import DuckEngine, connect
+from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.log import read
 from murmurlog.logs.source import find
 from murmurlog.mechanisms import Rounds, View, parse
@@ -49,7 +50,7 @@ def duck():
         yield engine
 
 
-def with_pools(mechanism, *pools, late=0.85):
+def add_pools(mechanism, *pools, late=0.85):
     """The mechanism with pools of these (size, fakes)."""
     made = [pool_keys(mechanism.schedule, size=N, fakes=F, late=late) for N, F in pools]
     return replace(mechanism, pools=tuple(made))
@@ -59,7 +60,7 @@ def chances(mechanism, *, weight=0.0, pool=0):
     """Of a key of the pool, to pass in each round."""
     rules = {"C": mechanism.C, "reach": mechanism.reach}
     thresholds = mechanism.pools[pool].thresholds
-    return passing(mechanism.schedule, thresholds, **rules, weight=weight)
+    return passing_chances(mechanism.schedule, thresholds, **rules, weight=weight)
 
 
 # --- reference numbers ----------------------------------------------------------------------------
@@ -79,7 +80,7 @@ def chances(mechanism, *, weight=0.0, pool=0):
 def test_thresholds_of_pools_and_the_chance_of_a_fake_are_the_reference_ones(
     N, F, steps, by_round, q0
 ):
-    mechanism = with_pools(parse(REFERENCE), (N, F))
+    mechanism = add_pools(parse(REFERENCE), (N, F))
     assert mechanism.pools[0].thresholds == steps
     found = chances(mechanism)
     assert found == pytest.approx(by_round, rel=1e-4)
@@ -89,7 +90,7 @@ def test_thresholds_of_pools_and_the_chance_of_a_fake_are_the_reference_ones(
 
 def test_a_key_of_one_unit_and_what_two_twins_would_show_are_the_reference_ones():
     """P4 and P5: a key of nobody, of one unit alone, and one of 100 keys of a unit."""
-    mechanism = with_pools(parse(REFERENCE), (20, 2.0))
+    mechanism = add_pools(parse(REFERENCE), (20, 2.0))
     nobody, alone, spread = (sum(chances(mechanism, weight=w)) for w in (0.0, 1.0, 0.1))
     assert nobody == pytest.approx(0.0906, rel=0.02)
     assert alone == pytest.approx(0.1344, rel=0.02)
@@ -116,16 +117,16 @@ def test_no_world_with_pool_keys_exceeds_the_claim(neighbours, pools):
         neighbours=neighbours,
     )  # fmt: skip
     rules = {"C": 3.0, "reach": 1.3, "focus": 0.3}
-    mechanism = with_pools(Rounds(schedule=schedule, **rules), (50, 4.0), (40, 8.0))
+    mechanism = add_pools(Rounds(schedule=schedule, **rules), (50, 4.0), (40, 8.0))
     claim = mechanism.guarantee(epsilon=epsilon, neighbours=neighbours).delta
     without = Rounds(schedule=schedule, **rules).guarantee(epsilon=epsilon, neighbours=neighbours)
     assert claim == without.delta <= delta * 1.001  # any threshold of a pool costs nothing
     top = math.ceil(1.6 * schedule.thresholds[1] / GRID / sum(schedule.coefficients(1)))
     how = {"epsilon": epsilon, "neighbours": neighbours, "pools": pools}
-    found = worst(mechanism, worlds=worlds_near(top, seed=7, count=12), **how)
+    found = largest_delta(mechanism, worlds=worlds_near(top, seed=7, count=12), **how)
     assert 0 < found <= claim
     # Noise for held keys alone shows who holds the key.
-    assert worst(mechanism, worlds=[(0, 0, 0)], held_only=True, **how) > 3 * claim
+    assert largest_delta(mechanism, worlds=[(0, 0, 0)], held_only=True, **how) > 3 * claim
 
 
 def held_of(engine, holdings, pools, *, d, earlier=None):
@@ -200,7 +201,7 @@ class LastRoundOnly(Rounds):
 def test_keys_of_one_unit_and_of_nobody_show_as_often_as_the_law_says(duck, made):
     """A run is thousands of worlds: a pool key of one unit alone, and keys that nobody holds."""
     alone, unheld = 4000, 96_000
-    right = with_pools(parse(REFERENCE), (20, 2.0))
+    right = add_pools(parse(REFERENCE), (20, 2.0))
     keys = replace(right.pools[0], size=alone + unheld)
     mechanism = made(schedule=right.schedule, C=3.0, reach=1.3, focus=0.3, pools=(keys,))
     pool = [*(f"held {n}" for n in range(alone)), *(f"nobody {n}" for n in range(unheld))]
@@ -231,7 +232,7 @@ def judge_of(mechanism, pool=1):
 @pytest.mark.slow
 def test_large_pools_have_the_same_law_as_direct_draws(monkeypatch):
     """The thresholds are so low that a key often lies beyond several of them."""
-    mechanism = with_pools(parse(REFERENCE), (20, 2.0))
+    mechanism = add_pools(parse(REFERENCE), (20, 2.0))
     (keys,), runs, count = mechanism.pools, 150, 100
     q0, p = sum(chances(mechanism)), mechanism.fakes() / 20
     entropy = SeededEntropy(2)
@@ -258,7 +259,7 @@ def test_large_pools_have_the_same_law_as_direct_draws(monkeypatch):
 
 def test_proposals_are_kept_once_and_lie_beyond_a_threshold():
     """The share that is kept is P(some H_k) / sum P(H_k); sampled here by numpy, apart from the code."""
-    mechanism = with_pools(parse(REFERENCE), (20, 8.0))
+    mechanism = add_pools(parse(REFERENCE), (20, 8.0))
     s, (keys,) = mechanism.schedule, mechanism.pools
     chances_, entropy = module._chances(s, keys.thresholds), SeededEntropy(4)
     p = sum(chances_)
@@ -274,7 +275,7 @@ def test_proposals_are_kept_once_and_lie_beyond_a_threshold():
 
 def test_a_proposal_is_made_for_every_noise_whose_rounding_reaches_a_threshold():
     """Noise half a step below whole numbers that add up to the threshold is rounded to just these."""
-    mechanism = with_pools(parse(REFERENCE), (1000, 20.0))
+    mechanism = add_pools(parse(REFERENCE), (1000, 20.0))
     s, (keys,) = mechanism.schedule, mechanism.pools
     for k in range(s.rounds):
         c = s.coefficients(k)
@@ -313,7 +314,7 @@ def test_lazy_draws_have_the_law_of_rounded_noise_on_a_coarse_grid(monkeypatch):
 
 def test_a_proposal_is_of_each_round_as_often_as_its_chance(monkeypatch):
     """Fractions at equal steps from 0 to 1: the rounds share them by P(H_k)."""
-    mechanism = with_pools(parse(REFERENCE), (1000, 20.0))
+    mechanism = add_pools(parse(REFERENCE), (1000, 20.0))
     s, (keys,) = mechanism.schedule, mechanism.pools
     steps, edges = 400, [module._edge(s, keys.thresholds, k) for k in range(s.rounds)]
     rounds = []
@@ -333,7 +334,7 @@ def test_a_proposal_is_of_each_round_as_often_as_its_chance(monkeypatch):
 
 
 def test_of_a_huge_pool_only_keys_that_pass_are_drawn():
-    mechanism = with_pools(parse(REFERENCE), (1 << 25, 10.0))
+    mechanism = add_pools(parse(REFERENCE), (1 << 25, 10.0))
     found = module.pass_unheld(
         mechanism.schedule, mechanism.pools[0], judge_of(mechanism), count=(1 << 25) - 7,
         entropy=SeededEntropy(1),
@@ -344,10 +345,10 @@ def test_of_a_huge_pool_only_keys_that_pass_are_drawn():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda m: with_pools(m, (1 << 40, 1e-3)), "asks more of a key than keys outside"),
-        (lambda m: with_pools(m, (10, 9.0)), "are too many: ask for fewer"),
-        (lambda m: with_pools(m, (10, 0.0)), "fakes must be positive"),
-        (lambda m: with_pools(m, (0, 1.0)), "are too many: ask for fewer"),
+        (lambda m: add_pools(m, (1 << 40, 1e-3)), "asks more of a key than keys outside"),
+        (lambda m: add_pools(m, (10, 9.0)), "are too many: ask for fewer"),
+        (lambda m: add_pools(m, (10, 0.0)), "fakes must be positive"),
+        (lambda m: add_pools(m, (0, 1.0)), "are too many: ask for fewer"),
         (lambda m: PoolKeys(size=0, thresholds=(1,) * 4), "a pool has 1 to 2"),
         (lambda m: replace(m, pools=(PoolKeys(size=9, thresholds=(1, 2)),)), "each of 4 rounds"),
         (lambda m: replace(m, pools=(PoolKeys(size=1 << 22, thresholds=(1,) * 4),)), "raise TP"),
@@ -373,14 +374,14 @@ def test_a_pool_key_needs_less_than_a_key_outside():
 
 def test_a_pool_of_another_size_than_the_thresholds_are_for_is_refused(duck):
     held = held_of(duck, [("a", "b")], [["a", "c", "d"]], d=2)
-    mechanism = with_pools(parse(REFERENCE), (4, 0.5))
+    mechanism = add_pools(parse(REFERENCE), (4, 0.5))
     with pytest.raises(Refused, match="not those that the thresholds were made for"):
         mechanism.release(held, entropy=SeededEntropy(1))
     with pytest.raises(Refused, match="not those that the thresholds were made for"):
         parse(REFERENCE).release(held, entropy=SeededEntropy(1))
 
 
-# --- every road -----------------------------------------------------------------------------------
+# --- every implementation --------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -403,39 +404,28 @@ def test_pool_keys_fare_alike_in_batches_and_in_memory(hostile, monkeypatch):
     pool = [*asked[1::2], *(f"nobody asks {n}" for n in range(60))]
     request = {"path": str(path), "kind": "query", "unit": "user-day", "d": 3, "pool": pool}
     request["earlier"] = [asked[0], "an earlier key that nobody asks now"]
-    (passing_by,), (staying,) = played.on_duckdb([request]), played.on_duckdb([request], dense=True)
+    (passing_by,), (staying,) = (
+        fixed_noise.release_on_duckdb([request]),
+        fixed_noise.release_on_duckdb([request], dense=True),
+    )
     assert passing_by == staying
     published = [row[0] for row in staying["published"]]
     assert set(request["earlier"]) <= set(published)
     assert any(key.startswith("nobody") for key in published)
     assert len(set(published) & set(pool)) > 3
-    (without,) = played.on_duckdb([{**request, "pool": []}])
+    (without,) = fixed_noise.release_on_duckdb([{**request, "pool": []}])
     assert without["published"] != staying["published"]
 
 
-def roads(path, size, view, mechanism, monkeypatch):
-    """(its name, what the mechanism gathers) on every road through the log."""
-    for road in ("general", "encoded", "partitioned"):
-        with monkeypatch.context() as patched, connect() as engine:
-            if road == "general":
-                patched.setattr(DuckEngine, "local", None)
-            if road == "partitioned":
-                patched.setattr(murmurlog.logs.partitions, "ROOM", size / 3 / engine.memory)
-                patched.setattr(murmurlog.logs.partitions, "ROWS_A_BATCH", 300)
-            log = read(find(str(path)), engine=engine, keep={BY_VALUE: "country"})
-            yield road, mechanism.gather(log, view, entropy=SeededEntropy(3))
-
-
 @pytest.mark.parametrize("d", [2, 100])
-def test_earlier_keys_are_left_out_before_bounding_and_counted_on_every_road(
-    hostile, monkeypatch, d
-):
+def test_every_implementation_leaves_out_earlier_keys_before_bounding_and_counts_them(hostile, d):
     path, size, asked = hostile
     earlier = [*asked[:3], "nobody asks this"]
     view = View(kind="query", way="first", earlier={"query": pa.table({"query": earlier})})
     mechanism = Rounds.solve(epsilon=4.0, delta=1e-3, d=d)
     found = {}
-    for road, held in roads(path, size, view, mechanism, monkeypatch):
+    for name, log in read_by_implementation(path, room=size / 3, keep={BY_VALUE: "country"}):
+        held = mechanism.gather(log, view, entropy=SeededEntropy(3))
         rows = held.table.join(held.names, "item").select("unit", "query").to_pyarrow()
         assert not set(rows["query"].to_pylist()) & set(earlier)  # never selected
         sizes = np.bincount(np.unique(rows["unit"].to_numpy(), return_inverse=True)[1])
@@ -447,7 +437,7 @@ def test_earlier_keys_are_left_out_before_bounding_and_counted_on_every_road(
         np.add.at(pairs, (holders.item, holders.m), holders.units)
         shown = mechanism.release(held, entropy=SeededEntropy(1))
         assert set(earlier) <= set(shown["query"].to_pylist())
-        found[road] = (*bounded, pairs.tolist())
+        found[name] = (*bounded, pairs.tolist())
         users = np.bincount(holders.item, holders.units, minlength=keys.num_rows)
         assert users[-1] == 0 < users[-2]  # nobody, and somebody
     assert found["general"] == found["encoded"] == found["partitioned"]

@@ -7,22 +7,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from quick_cases import sample_cases
 from sensitivity import (
     KINDS,
-    LURES,
     POOL_TWIN,
     REAL,
     STAGES,
     TWINS,
+    WORST_CASES,
     Report,
+    add_pool,
     fuzz,
     fuzz_at_random,
     fuzz_pools_at_random,
+    open_logs,
     random_worlds,
-    with_pool,
-    written,
 )
-from thinning import thinned
 
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.mechanisms import Rounds
@@ -31,7 +31,7 @@ from murmurlog.privacy.sampler import SeededEntropy
 ROOT = Path(__file__).parents[2]
 
 
-def all_moved(report):
+def all_stages_tight(report):
     """Whether units came within a tenth of their bound at every stage, and never beyond it."""
     stages = {stage for (_, stage), share in report.shares.items() if 0.9 < share <= 1}
     return stages == set(STAGES) and max(report.shares.values()) <= 1
@@ -42,7 +42,7 @@ def test_no_unit_moves_a_round_by_more_than_its_bound(seed):
     report = fuzz_at_random(seed=seed, pairs=500)
     assert report.pairs == 500
     assert report.faults == []
-    assert all_moved(report)
+    assert all_stages_tight(report)
     assert report.rounds > 1000  # there is something to compare
 
 
@@ -50,7 +50,7 @@ def test_no_unit_moves_a_round_by_more_than_its_bound(seed):
 def test_no_unit_moves_a_round_with_a_pool_by_more_than_its_bound(seed):
     report = fuzz_pools_at_random(seed=seed, pairs=300)
     assert report.faults == []
-    assert all_moved(report)
+    assert all_stages_tight(report)
 
 
 @pytest.mark.slow
@@ -59,29 +59,29 @@ def test_no_unit_of_many_moves_a_round_by_more_than_its_bound():
     for seed in range(100, 142):  # all sizes with all tables
         report.add(fuzz_at_random(seed=seed, pairs=500))
     assert report.faults == []
-    assert all_moved(report)
+    assert all_stages_tight(report)
     assert {kind for kind, stage in report.shares if stage == "counts"} == set(KINDS)
     kinds = {kind for kind, stage in report.shares if stage == "later"}
     assert kinds == set(KINDS) - {"apart"}  # these may move nothing
 
 
 @pytest.fixture(scope="module")
-def few():
+def small_worlds():
     rng = np.random.default_rng(5)
     worlds = random_worlds(rng, 3, 120)
-    with written(worlds, rng) as logs:
+    with open_logs(worlds, rng) as logs:
         yield worlds, logs
 
 
 @pytest.mark.parametrize(
-    "twin", thinned([REAL, *TWINS], every=2), ids=lambda twin: twin.name.replace(" ", "-")
+    "twin", sample_cases([REAL, *TWINS], every=2), ids=lambda twin: twin.name.replace(" ", "-")
 )
-def test_the_fuzzer_catches_each_broken_twin(few, twin):
+def test_the_fuzzer_catches_each_broken_twin(small_worlds, twin):
     mechanism = Rounds.solve(epsilon=1.0, delta=1e-6, d=3, rounds=2)
-    report = fuzz(mechanism, *few, seed=1, twin=twin)
+    report = fuzz(mechanism, *small_worlds, seed=1, twin=twin)
     if twin is REAL:
         assert report.faults == []
-        assert all_moved(report)
+        assert all_stages_tight(report)
     else:
         assert len(report.caught(twin.what)) >= 3
     if twin.name == "bounds again in a later round":
@@ -93,12 +93,14 @@ def test_the_fuzzer_catches_each_broken_twin(few, twin):
 
 
 @pytest.mark.parametrize("twin", [REAL, POOL_TWIN], ids=["real", "two-weights"])
-def test_the_fuzzer_catches_a_second_weight_for_keys_of_the_pool(few, twin):
-    mechanism, view = with_pool(Rounds.solve(epsilon=1.0, delta=1e-6, d=3, rounds=2), few[0])
-    report = fuzz(mechanism, *few, seed=1, view=view, twin=twin)
+def test_the_fuzzer_catches_a_second_weight_for_keys_of_the_pool(small_worlds, twin):
+    mechanism, view = add_pool(
+        Rounds.solve(epsilon=1.0, delta=1e-6, d=3, rounds=2), small_worlds[0]
+    )
+    report = fuzz(mechanism, *small_worlds, seed=1, view=view, twin=twin)
     if twin is REAL:
         assert report.faults == []
-        assert all_moved(report)
+        assert all_stages_tight(report)
     else:
         assert len(report.caught("moved")) >= 3
         assert report.shares["single", "later"] <= 1  # one item has one class
@@ -107,10 +109,10 @@ def test_the_fuzzer_catches_a_second_weight_for_keys_of_the_pool(few, twin):
         assert later == pytest.approx(math.sqrt(2), rel=1e-6)
 
 
-@pytest.mark.parametrize("lure", LURES, ids=lambda lure: lure.name.replace(" ", "-"))
-def test_own_items_show_no_more_than_claimed_and_credit_for_survivors_is_caught(lure):
+@pytest.mark.parametrize("case", WORST_CASES, ids=lambda case: case.name.replace(" ", "-"))
+def test_own_items_show_no_more_than_claimed_and_credit_for_survivors_is_caught(case):
     with connect() as engine:
-        right, credited = lure.leaks(engine, worlds=500, entropy=SeededEntropy(1))
+        right, credited = case.leaks(engine, worlds=500, entropy=SeededEntropy(1))
     assert right.shown > 0
     assert not right.caught
     assert credited.caught
@@ -120,7 +122,7 @@ def test_own_items_show_no_more_than_claimed_and_credit_for_survivors_is_caught(
 @pytest.mark.slow
 def test_the_claim_is_nearly_reached_by_an_item_that_is_left_alone():
     with connect() as engine:
-        right, _ = LURES[1].leaks(engine, worlds=10_000, entropy=SeededEntropy(2))
+        right, _ = WORST_CASES[1].leaks(engine, worlds=10_000, entropy=SeededEntropy(2))
     assert not right.caught
     assert right.chance > 0.7 * right.claim
 
@@ -136,4 +138,4 @@ def test_a_stranger_can_run_it():
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "pairs                   1,000" in done.stdout
-    assert done.stdout.count("caught") == len(TWINS) + len(LURES)
+    assert done.stdout.count("caught") == len(TWINS) + len(WORST_CASES)

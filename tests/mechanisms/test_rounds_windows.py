@@ -1,4 +1,4 @@
-"""Windows of `rounds`: keys from one period, counts over another, on every road and as a plain program says."""
+"""Windows of `rounds`: keys from one period, counts over another, in every implementation and as a plain program says."""
 
 from collections import Counter, defaultdict
 from datetime import datetime
@@ -9,12 +9,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hostile import hostile_log
-from thinning import thinned
+from log_readers import read_by_implementation
+from quick_cases import sample_cases
 
-import murmurlog.logs.partitions
 from murmurlog.bundle.schema import keys_of
 from murmurlog.errors import UsageError
-from murmurlog.logs.engines.duckdb import DuckEngine, connect
+from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.log import read
 from murmurlog.logs.source import find
 from murmurlog.mechanisms import Rounds, View
@@ -32,17 +32,6 @@ def hostile(tmp_path_factory):
         rows = read(find(str(path)), engine=engine).table.to_pyarrow().to_pylist()
     assert any(row["time"] is None for row in rows)
     return path, log.nbytes, rows, sorted(row["time"] for row in rows if row["time"])
-
-
-def roads(path, size, monkeypatch):
-    for road in ("general", "encoded", "partitioned"):
-        with monkeypatch.context() as patched, connect() as engine:
-            if road == "general":
-                patched.setattr(DuckEngine, "local", None)
-            if road == "partitioned":
-                patched.setattr(murmurlog.logs.partitions, "ROOM", size / 3 / engine.memory)
-                patched.setattr(murmurlog.logs.partitions, "ROWS_A_BATCH", 300)
-            yield road, read(find(str(path)), engine=engine)
 
 
 def key_of(kind, row):
@@ -67,12 +56,14 @@ def units(rows, kind, unit, since):
 
 @pytest.mark.parametrize(
     ("unit", "kind", "way"),
-    thinned(
+    sample_cases(
         product(["user", "user-day"], ["query", "click"], ["from first", "from last", "apart"]),
         every=5,
     ),
 )
-def test_keys_and_counts_are_of_their_windows_on_every_road(hostile, monkeypatch, kind, unit, way):
+def test_keys_and_counts_are_of_their_windows_in_every_implementation(
+    hostile, monkeypatch, kind, unit, way
+):
     path, size, rows, times = hostile
     middle, late = times[len(times) // 2], times[2 * len(times) // 3]
     select, count = {
@@ -106,23 +97,23 @@ def test_keys_and_counts_are_of_their_windows_on_every_road(hostile, monkeypatch
         count_from=count,
     )  # fmt: skip
     shown = {}
-    for road, log in roads(path, size, monkeypatch):
+    for name, log in read_by_implementation(path, room=size / 3):
         held = mechanism.gather(log, view, entropy=SeededEntropy(3))
         kept = held.table.join(held.names, "item").select(*names).to_pyarrow().to_pylist()
-        assert Counter(tuple(row.values()) for row in kept) == bounded, road
+        assert Counter(tuple(row.values()) for row in kept) == bounded, name
         holders = find_holders(held, listed(published))
         found = Counter()
         for item, m, n in zip(holders.item, holders.m, holders.units, strict=True):
             found[published[item], int(m)] += int(n)
-        assert found == held_by, road
-        with monkeypatch.context() as patched:  # no noise: every road publishes the same rows
+        assert found == held_by, name
+        with monkeypatch.context() as patched:  # no noise: all publish the same rows
             patched.setattr(
                 "murmurlog.mechanisms.rounds.mechanism.draw",
                 lambda *, count, **_: np.zeros(count, np.int64),
             )
             made = mechanism.release(held, entropy=SeededEntropy(1)).to_pylist()
         assert set(known) <= {tuple(row[name] for name in names) for row in made}
-        shown[road] = made
+        shown[name] = made
     assert shown["general"] == shown["encoded"] == shown["partitioned"]
 
 

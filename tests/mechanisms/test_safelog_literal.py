@@ -31,16 +31,16 @@ MURMURLOG = Path(sys.executable).with_name("murmurlog")
 QUIET = {"b": 0.01, "b_q": 0.01, "b_c": 0.01}  # noise that is 0 but for a chance of e^-100
 
 
-def asked(query, users, url="", minute=0):
+def rows_of_query(query, users, url="", minute=0):
     time = f"2026-01-01 10:{minute:02}:00"
     return [{"user": user, "time": time, "query": query, "url": url} for user in users]
 
 
-def people(n, name="u"):
+def user_names(n, name="u"):
     return [f"{name}{i}" for i in range(n)]
 
 
-def tallied(path, mechanism, pool=None):
+def count_queries(path, mechanism, pool=None):
     """The counts that the noise is added to, as {query: rows}."""
     with connect() as engine:
         log = read(find(str(path)), engine=engine)
@@ -49,7 +49,7 @@ def tallied(path, mechanism, pool=None):
     return {row["query"]: row["rows"] for row in rows}
 
 
-def published(path, mechanism, **view):
+def release_tables(path, mechanism, **view):
     """What Algorithm 1 publishes: {query: rows}, {(query, url): rows}."""
     with connect() as engine:
         log, entropy, done = read(find(str(path)), engine=engine), SystemEntropy(), {}
@@ -66,32 +66,36 @@ def published(path, mechanism, **view):
 
 
 def test_the_steps_of_the_algorithm_without_noise(write_tsv):
-    rows = asked("maps", people(12), "a.example") + asked("news", people(8), "b.example", minute=1)
-    rows += asked("typo", people(4), minute=2)  # fewer than tau rows
-    rows += asked("maps", people(12), "c.example", minute=3)  # for eight, beyond q_f = c_f = 2
+    rows = rows_of_query("maps", user_names(12), "a.example") + rows_of_query(
+        "news", user_names(8), "b.example", minute=1
+    )
+    rows += rows_of_query("typo", user_names(4), minute=2)  # fewer than tau rows
+    rows += rows_of_query(
+        "maps", user_names(12), "c.example", minute=3
+    )  # for eight, beyond q_f = c_f = 2
     path = write_tsv(rows)
     mechanism = SafelogLiteral(q_f=2, c_f=2, K=10, **QUIET)
     # Eight ask maps, then news. Four ask no news: their second row is maps again.
-    assert tallied(path, mechanism) == {"maps": 12 + 4, "news": 8}
-    queries, clicks = published(path, mechanism)
+    assert count_queries(path, mechanism) == {"maps": 12 + 4, "news": 8}
+    queries, clicks = release_tables(path, mechanism)
     assert queries == {"maps": 16}
     assert clicks == {("maps", "a.example"): 12, ("maps", "c.example"): 4}
 
 
 def test_repeated_rows_of_one_person_count_as_in_the_thesis(write_tsv):
-    path = write_tsv(asked("mine", ["u0"] * 7))
-    assert tallied(path, SafelogLiteral(q_f=3)) == {"mine": 3}
+    path = write_tsv(rows_of_query("mine", ["u0"] * 7))
+    assert count_queries(path, SafelogLiteral(q_f=3)) == {"mine": 3}
 
 
 def test_queries_of_the_pool_count_zero_and_get_no_urls(write_tsv):
-    path = write_tsv(asked("maps", people(50), "a.example"))
+    path = write_tsv(rows_of_query("maps", user_names(50), "a.example"))
     pool = Listed(table=pa.table({"query": ["maps", *(f"fake {i}" for i in range(4000))]}))
     mechanism = SafelogLiteral(b=5.0, b_q=0.01, b_c=0.01, K=9)
-    counts = tallied(path, mechanism, pool)
+    counts = count_queries(path, mechanism, pool)
     assert counts["maps"] == 50
     assert sum(counts.values()) == 50
     assert len(counts) == 4001
-    queries, clicks = published(path, mechanism, options={"pool": {"query": pool}})
+    queries, clicks = release_tables(path, mechanism, options={"pool": {"query": pool}})
     assert {query for query, _ in clicks} <= {"maps"}
     fakes, p = len(queries) - 1, survival(noise="geometric", scale=5.0, x=10)
     assert abs(fakes - 4000 * p) < 8 * math.sqrt(4000 * p)
@@ -103,9 +107,11 @@ def test_queries_of_the_pool_count_zero_and_get_no_urls(write_tsv):
 
 
 def test_a_pool_of_other_keys_is_named(write_tsv):
-    path = write_tsv(asked("maps", people(50), "a.example"))
+    path = write_tsv(rows_of_query("maps", user_names(50), "a.example"))
     with pytest.raises(UsageError, match="the pool must hold queries, but holds query, url"):
-        tallied(path, SafelogLiteral(), Listed(table=pa.table({"query": ["a"], "url": ["b"]})))
+        count_queries(
+            path, SafelogLiteral(), Listed(table=pa.table({"query": ["a"], "url": ["b"]}))
+        )
 
 
 # --- where the claim fails ------------------------------------------------------------------------
@@ -113,26 +119,26 @@ def test_a_pool_of_other_keys_is_named(write_tsv):
 
 @pytest.mark.parametrize("N", [1, 3])
 def test_one_person_changes_the_counts_by_8_N_plus_1_through_the_filter(write_tsv, N):
-    rows = asked("common", people(5))
+    rows = rows_of_query("common", user_names(5))
     for i in range(N):
-        holders = people(4, f"holder{i}-")
-        rows += asked(f"rare {i}", holders) + asked("common", holders, minute=1)
-    victim = [asked(f"rare {i}", ["victim"], minute=i)[0] for i in range(N)]
+        holders = user_names(4, f"holder{i}-")
+        rows += rows_of_query(f"rare {i}", holders) + rows_of_query("common", holders, minute=1)
+    victim = [rows_of_query(f"rare {i}", ["victim"], minute=i)[0] for i in range(N)]
     mechanism = SafelogLiteral(q_f=1)
-    without = tallied(write_tsv(rows), mechanism)
-    within = tallied(write_tsv(rows + victim), mechanism)
+    without = count_queries(write_tsv(rows), mechanism)
+    within = count_queries(write_tsv(rows + victim), mechanism)
     moved = sum(abs(within.get(q, 0) - without.get(q, 0)) for q in within | without)
     assert moved == 8 * N + 1
     assert moved > mechanism.q_f
 
 
 def test_a_row_of_a_bare_url_is_there_exactly_if_the_victim_is(write_tsv):
-    crowd = asked("maps", people(300), "a.example")
-    victim = asked("maps", ["victim"], "victims-own.example")
+    crowd = rows_of_query("maps", user_names(300), "a.example")
+    victim = rows_of_query("maps", ["victim"], "victims-own.example")
     mechanism = SafelogLiteral()
     for _ in range(3):
         for rows, leaks in ((crowd, False), (crowd + victim, True)):
-            _, clicks = published(write_tsv(rows), mechanism)
+            _, clicks = release_tables(write_tsv(rows), mechanism)
             assert (("maps", "victims-own.example") in clicks) is leaks
 
 
@@ -156,13 +162,15 @@ def test_a_query_outside_the_pool_needs_the_delta_that_the_thesis_leaves_out():
     assert hockey_stick([within], [without], claimed) > 0.25
 
 
-# --- the road -------------------------------------------------------------------------------------
+# --- releases -------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def log(write_tsv):
-    rows = asked("maps", people(400), "a.example") + asked("news", people(300), minute=1)
-    return write_tsv(rows + asked("maps", ["u1"], "own.example", minute=2))
+    rows = rows_of_query("maps", user_names(400), "a.example") + rows_of_query(
+        "news", user_names(300), minute=1
+    )
+    return write_tsv(rows + rows_of_query("maps", ["u1"], "own.example", minute=2))
 
 
 def test_without_the_owners_word_nothing_is_written_or_booked(log, tmp_path):
@@ -214,7 +222,7 @@ def test_clicks_need_the_queries_that_were_selected(log, tmp_path):
     assert release(str(log), tables=["click", "query"], **asked).rows["click"] > 0
 
 
-# --- letters --------------------------------------------------------------------------------------
+# --- parameters -----------------------------------------------------------------------------------
 
 
 def test_the_text_with_its_defaults():
@@ -247,15 +255,15 @@ def test_solving_inverts_the_formula_of_the_thesis(epsilon, d):
     part = SafelogLiteral.solve(epsilon=epsilon, delta=1e-6, d=d, of="query")
     assert part.parameters()["epsilon_thesis_query"] == pytest.approx(epsilon)
     assert part.parameters()["epsilon_thesis_click"] == pytest.approx(epsilon)
-    letters = {name: getattr(part, name) for name in ("q_f", "c_f", "b", "b_q", "b_c", "K")}
-    printed = click_printed_epsilon(**letters)
+    parameters = {name: getattr(part, name) for name in ("q_f", "c_f", "b", "b_q", "b_c", "K")}
+    printed = click_printed_epsilon(**parameters)
     assert part.parameters()["epsilon_thesis"] == pytest.approx(printed)
 
 
 def test_the_claim_below_the_turning_point_is_theorem_1():
-    letters = {"q_f": 20, "c_f": 5, "b": 10.0, "b_q": 7.0, "b_c": 3.0, "K": 4.0}
-    claim = SafelogLiteral(**letters).parameters()["epsilon_thesis"]
-    assert claim == pytest.approx(click_printed_epsilon(**letters))
+    parameters = {"q_f": 20, "c_f": 5, "b": 10.0, "b_q": 7.0, "b_c": 3.0, "K": 4.0}
+    claim = SafelogLiteral(**parameters).parameters()["epsilon_thesis"]
+    assert claim == pytest.approx(click_printed_epsilon(**parameters))
     assert claim > 20 / 10 + 20 / 7 + 5 / 3
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from scipy.stats import chisquare
-from tree_laws import items_of, law, worst
+from tree_laws import items_of, largest_delta, law
 
 import murmurlog
 from murmurlog.errors import Refused, UsageError
@@ -44,7 +44,7 @@ def log_of(write_tsv, users):
     return str(write_tsv(rows))
 
 
-def holding(held):
+def lists_of_units(held):
     """{unit: lists} of what units hold."""
     rows = held.table.join(held.names, "item").select("unit", "queries").to_pyarrow()
     found = {}
@@ -76,7 +76,7 @@ def test_the_claim_covers_the_exact_law(s, T, neighbours):
     made = tree(s=s, T=T)
     for epsilon in (0.5, 1.5, 4.0):
         claimed = made.guarantee(epsilon=epsilon, neighbours=neighbours).delta
-        found = worst(
+        found = largest_delta(
             made, epsilon=epsilon, worlds=WORLDS, histories=HISTORIES, neighbours=neighbours
         )
         assert claimed / 100 < found <= claimed
@@ -86,7 +86,7 @@ def test_three_levels_are_covered_too():
     made = tree(l_q=4, s=0.6, T=2.6)
     worlds = ([], [["abcd"]] * 3, [["abc"]] * 6, [["abcd"]] * 5)
     claimed = made.guarantee(epsilon=2.0).delta
-    found = worst(made, epsilon=2.0, worlds=worlds, histories=(["abcd"], ["abcx"], ["abx"]))
+    found = largest_delta(made, epsilon=2.0, worlds=worlds, histories=(["abcd"], ["abcx"], ["abx"]))
     assert claimed / 100 < found <= claimed
 
 
@@ -95,15 +95,15 @@ def test_the_exact_law_exceeds_broken_claims():
     made = tree(s=1.5, T=4.5)
     claimed = made.guarantee(epsilon=1.5).delta
     known = {"epsilon": 1.5, "worlds": WORLDS, "histories": HISTORIES}
-    assert worst(made, **known, noise=0.5) > claimed
-    assert worst(made, **known, free=True) > 2 * claimed
+    assert largest_delta(made, **known, noise=0.5) > claimed
+    assert largest_delta(made, **known, free=True) > 2 * claimed
 
 
 def test_the_loss_of_one_level_does_not_cover_all():
     """Where all of abc is published, abcx has three keys of its own among pairs, three more, and one."""
     made = tree(l_q=4, s=3.0, T=7.0)
     one_level = delta_of_losses([loss_of_rounds(made.selection.schedule)], epsilon=6.0)
-    found = worst(made, epsilon=6.0, worlds=[[["abc"]] * 200], histories=[["abcx"]])
+    found = largest_delta(made, epsilon=6.0, worlds=[[["abc"]] * 200], histories=[["abcx"]])
     assert one_level < found <= made.guarantee(epsilon=6.0).delta
 
 
@@ -160,10 +160,10 @@ def test_candidates_follow_from_a_unit_s_items_and_published_prefixes(write_tsv,
         read(find(path), engine=engine), View(kind="session"), entropy=SeededEntropy(1)
     )
     pairs = [["ab", "ac", "bc", "bd"], ["ab", "ad", "bd"], ["ca"]]
-    assert holding(candidates(held, 2, None)) == pairs
+    assert lists_of_units(candidates(held, 2, None)) == pairs
     published = pa.table({"queries": [["a", "b"], ["z", "z"]]})
-    assert holding(candidates(held, 3, published)) == [["abc"], ["abd"]]
-    assert holding(candidates(held, 3, pa.table({"queries": [["a", "c"]]}))) == []
+    assert lists_of_units(candidates(held, 3, published)) == [["abc"], ["abd"]]
+    assert lists_of_units(candidates(held, 3, pa.table({"queries": [["a", "c"]]}))) == []
     with pytest.raises(Refused, match="the mechanism is proved for 4"):
         tree(l_s=1).release(held, entropy=SeededEntropy(1))
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from laws import SURE, held, item_law, mass
+from laws import SURE, item_law, mass, user_vectors
 from scipy.stats import chi2
 
 import murmurlog
@@ -35,7 +35,7 @@ SHOWN = 140  # how many values of a count are told apart, around the threshold o
 # --- the exact law --------------------------------------------------------------------------------
 
 
-def grouped(p, q):
+def group_outcomes(p, q):
     """Two laws with outcomes of equal odds made one: loses nothing that a hockey stick sees."""
     with np.errstate(divide="ignore"):
         odds = np.round(np.log(p) - np.log(np.where(q > 0, q, 1e-300)), 9)
@@ -65,7 +65,7 @@ def joint_delta(mechanism, *, epsilon, neighbours, items, empty_is_drawn=True):
         shown = far if base >= SURE else near
         p, q = (item_law(pairs.noise, pairs.scale, pairs.T, base + z, shown) for z in (x, y))
         assert min(p.sum(), q.sum()) > 1 - 1e-7
-        return {False: (p[:1], q[:1]), True: grouped(p[1:], q[1:])}
+        return {False: (p[:1], q[:1]), True: group_outcomes(p[1:], q[1:])}
 
     @functools.cache
     def sizes(before, after):
@@ -75,12 +75,12 @@ def joint_delta(mechanism, *, epsilon, neighbours, items, empty_is_drawn=True):
             for size in (before, after)
         )
         for one, other in zip(*laws, strict=True):
-            one, other = grouped(one, other)
-            p, q = grouped(np.outer(p, one).ravel(), np.outer(q, other).ravel())
+            one, other = group_outcomes(one, other)
+            p, q = group_outcomes(np.outer(p, one).ravel(), np.outer(q, other).ravel())
         return p, q
 
     found = 0.0
-    for before, after in itertools.product([None, *held(d, items)], repeat=2):
+    for before, after in itertools.product([None, *user_vectors(d, items)], repeat=2):
         if neighbours == "add-remove" and before is not None and after is not None:
             continue  # None: there is no such unit
         x, y = before or (0,) * items, after or (0,) * items

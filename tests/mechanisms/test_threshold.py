@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from laws import item_law, worst_delta
+from quick_cases import sample_cases
 from scipy.stats import chi2
-from thinning import thinned
 
 from murmurlog.counting.tally import Tally
 from murmurlog.errors import Refused, UsageError
@@ -50,7 +50,7 @@ def tally_of(counts, *, per_user=1):
 @pytest.mark.parametrize("noise", ["geometric", "gaussian"])
 @pytest.mark.parametrize(
     ("epsilon", "delta", "d"),
-    thinned([(LN10, 1e-5, 1), (1.0, 1e-3, 1), (2.0, 1e-2, 2), (3.0, 2e-2, 3)], every=2),
+    sample_cases([(LN10, 1e-5, 1), (1.0, 1e-3, 1), (2.0, 1e-2, 2), (3.0, 2e-2, 3)], every=2),
 )
 def test_summed_law_stays_below_the_claim_and_near_it(epsilon, delta, d, noise, neighbours):
     if neighbours == "replace" and d == 3:

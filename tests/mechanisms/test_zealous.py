@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from laws import SURE, held, item_law, mass, worst
+from laws import SURE, item_law, largest_delta, mass, user_vectors
 
 import murmurlog
 from murmurlog.errors import UsageError
@@ -38,10 +38,10 @@ def law_with_two_thresholds(made, tau):
 def test_the_plain_delta_is_that_of_the_exact_law(m, tau, T, neighbours):
     made = Zealous(m=m, lam=1.1, tau=tau, T=T)
     stated = made.guarantee(neighbours=neighbours)
-    found = worst(
+    found = largest_delta(
         law_with_two_thresholds(made, tau),
         others=sorted({max(tau - 1, 0), tau, SURE}),
-        holds=held(m, m + 1),
+        holds=user_vectors(m, m + 1),
         epsilon=stated.epsilon,
         neighbours=neighbours,
     )
@@ -51,10 +51,10 @@ def test_the_plain_delta_is_that_of_the_exact_law(m, tau, T, neighbours):
 def test_a_second_threshold_that_forgets_the_first_is_caught():
     made = Zealous(m=1, lam=1.0, tau=4, T=8)
     forgot = Zealous(m=1, lam=1.0, tau=1, T=8).guarantee()
-    found = worst(
+    found = largest_delta(
         law_with_two_thresholds(made, 4),
         others=(3, 4),
-        holds=held(1, 1),
+        holds=user_vectors(1, 1),
         epsilon=forgot.epsilon,
         neighbours="add-remove",
     )

@@ -51,7 +51,7 @@ def paper(*runs):
     return Paper(name="p", title="P", spec=SPEC, experiments=tuple(made))
 
 
-class Counted:
+class CountingExperiment:
     """An experiment that counts how often it runs."""
 
     def __init__(self):
@@ -67,7 +67,7 @@ def broken(log):
 
 
 def test_a_stored_result_is_taken_again_and_is_the_same(tmp_path):
-    one = Counted()
+    one = CountingExperiment()
     (first,), (second,) = (run(paper(one), work=tmp_path) for _ in range(2))
     assert one.runs == 1
     assert (first.stored, second.stored) == (False, True)
@@ -76,14 +76,14 @@ def test_a_stored_result_is_taken_again_and_is_the_same(tmp_path):
 
 @pytest.mark.parametrize("other", [{"seed": 2}, {"users": 2000}])
 def test_another_log_is_another_result(tmp_path, other):
-    one = Counted()
+    one = CountingExperiment()
     run(paper(one), work=tmp_path)
     run(paper(one), work=tmp_path, **other)
     assert one.runs == 2
 
 
 def test_another_version_measures_again(tmp_path, monkeypatch):
-    one = Counted()
+    one = CountingExperiment()
     run(paper(one), work=tmp_path)
     monkeypatch.setattr(murmurlog, "__version__", "99")
     (again,) = run(paper(one), work=tmp_path)
@@ -92,7 +92,7 @@ def test_another_version_measures_again(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("text", ["", "[]", '{"key": 1}'])
 def test_a_result_that_cannot_be_read_is_measured_again(tmp_path, text):
-    one = Counted()
+    one = CountingExperiment()
     run(paper(one), work=tmp_path)
     (file,) = tmp_path.glob("*.json")
     file.write_text(text)
@@ -101,7 +101,7 @@ def test_a_result_that_cannot_be_read_is_measured_again(tmp_path, text):
 
 
 def test_a_failure_is_reported_does_not_stop_the_others_and_is_tried_again(tmp_path):
-    said, last = [], Counted()
+    said, last = [], CountingExperiment()
     for _ in range(2):
         found = run(paper(broken, last), work=tmp_path, say=said.append)
         assert [outcome.verdict for outcome in found] == ["failed", "agrees"]
@@ -111,7 +111,7 @@ def test_a_failure_is_reported_does_not_stop_the_others_and_is_tried_again(tmp_p
 
 
 def test_only_runs_what_is_named(tmp_path):
-    one, two = Counted(), Counted()
+    one, two = CountingExperiment(), CountingExperiment()
     for name in ("two", "p.two"):
         (found,) = run(paper(one, two), work=tmp_path, only=[name])
         assert found.experiment.name == "p.two"
@@ -119,7 +119,7 @@ def test_only_runs_what_is_named(tmp_path):
 
 
 def test_an_unknown_name_is_said_before_anything_runs(tmp_path):
-    one = Counted()
+    one = CountingExperiment()
     with pytest.raises(UsageError, match=r"no 'p.oen': use p.one.* Did you mean 'p.one'\?"):
         run(paper(one), work=tmp_path, only=["oen"])
     assert one.runs == 0
@@ -127,7 +127,7 @@ def test_an_unknown_name_is_said_before_anything_runs(tmp_path):
 
 def test_a_log_too_small_to_hold_users_out_is_refused(tmp_path):
     with pytest.raises(UsageError, match="at least 100, not 99"):
-        run(paper(Counted()), work=tmp_path, users=99)
+        run(paper(CountingExperiment()), work=tmp_path, users=99)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_a_log_too_small_to_hold_users_out_is_refused(tmp_path):
 )
 def test_a_printed_number_is_compared_within_a_factor_of_two(measured, sized, users, verdict):
     row = Row(name="n", printed=100, measured=measured, sized=sized)
-    experiment = paper(Counted()).experiments[0]
+    experiment = paper(CountingExperiment()).experiments[0]
     outcome = Outcome(experiment=experiment, spec=replace(SPEC, users=users), measured=FOUND)
     assert outcome.row_verdict(row) == verdict
     assert bool(outcome.row_reason(row)) == (verdict == "cannot be compared")
@@ -185,7 +185,7 @@ def test_orders_and_least_values():
 def test_effects_decide_and_one_that_is_not_found_is_enough():
     def verdict(*holds):
         claims = [Claim(text="t", holds=each, found="f") for each in holds]
-        experiment = paper(Counted()).experiments[0]
+        experiment = paper(CountingExperiment()).experiments[0]
         return Outcome(experiment=experiment, spec=SPEC, measured=Measured(claims=claims)).verdict
 
     assert verdict(True, None) == "agrees"
@@ -194,7 +194,7 @@ def test_effects_decide_and_one_that_is_not_found_is_enough():
 
 
 def test_the_page_has_figures_verdicts_and_reasons(tmp_path):
-    found = run(paper(Counted(), broken), work=tmp_path, users=200)
+    found = run(paper(CountingExperiment(), broken), work=tmp_path, users=200)
     text = page.page("P", found)
     assert text.count("<svg") == 1
     assert "1 of 1 effects" in text
@@ -245,7 +245,7 @@ def test_documents_depend_on_the_word_alone_and_short_words_have_more():
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory):
+def run_small(tmp_path_factory):
     """A function that runs one experiment on 400 users, in one folder for all."""
     work = tmp_path_factory.mktemp("work")
 
@@ -258,8 +258,8 @@ def small(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_zealous_publishes_less_as_m_grows_and_repeats_with_its_seed(small, tmp_path):
-    found = small("zealous.table-3")
+def test_zealous_publishes_less_as_m_grows_and_repeats_with_its_seed(run_small, tmp_path):
+    found = run_small("zealous.table-3")
     values = {row.name: row.measured for row in found.rows}
     assert len(values) == 40
     assert values["keyword distinct, m=1"] > values["keyword distinct, m=40"]
@@ -268,15 +268,15 @@ def test_zealous_publishes_less_as_m_grows_and_repeats_with_its_seed(small, tmp_
 
 
 @pytest.mark.slow
-def test_korolova_has_a_lower_threshold_than_printed(small):
-    values = {row.name: row for row in small("korolova.volume").rows}
+def test_korolova_has_a_lower_threshold_than_printed(run_small):
+    values = {row.name: row for row in run_small("korolova.volume").rows}
     for d in (1, 5, 10, 20, 40, 80, 160):
         row = values[f"K, d = {d}"]
         assert 0.8 * row.printed < row.measured <= row.printed
 
 
-def test_the_largest_output_of_hong_keeps_its_bound(small):
-    found = small("hong.table-3")
+def test_the_largest_output_of_hong_keeps_its_bound(run_small):
+    found = run_small("hong.table-3")
     kept = preprocess(clicks(invent(rows=22_140, seed=1, like="aol").table)).histories
     for row in found.rows:
         assert 0 < row.measured < row.printed
@@ -286,8 +286,8 @@ def test_the_largest_output_of_hong_keeps_its_bound(small):
 
 
 @pytest.mark.slow
-def test_safelog_loses_data_as_k_grows(small):
-    found = small("safelog.figure-4-2")
+def test_safelog_loses_data_as_k_grows(run_small):
+    found = run_small("safelog.figure-4-2")
     values = {row.name: row.measured for row in found.rows}
     assert values["KA, K = 10"] > values["KA, K = 100"]
     assert values["KA, K = 10"] >= values["DP_C, K = 10"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import mpmath
 import numpy as np
 import pytest
-from adaptive import composed, gaussian, leak, response, worst
+from adaptive_steps import compose, gaussian, largest_delta, leak, response
 from scipy.integrate import quad
 from scipy.optimize import brentq
 
@@ -213,14 +213,14 @@ def test_what_a_release_books():
 def test_a_pure_release_is_covered_by_its_mu_and_by_no_smaller_one(epsilon):
     mu = mu_of_pure(epsilon)
     grid = np.linspace(-epsilon, epsilon, 101)
-    assert all(composed([response(epsilon)], e) <= gaussian_delta(e, mu) + 1e-15 for e in grid)
-    assert composed([response(epsilon)], 0.0) > gaussian_delta(0.0, 0.999 * mu)
+    assert all(compose([response(epsilon)], e) <= gaussian_delta(e, mu) + 1e-15 for e in grid)
+    assert compose([response(epsilon)], 0.0) > gaussian_delta(0.0, 0.999 * mu)
 
 
 # --- the filter by exact trees ------------------------------------------------------------------------
 
 
-def by_filter(limits):
+def filter_rule(limits):
     """The rule: sums of mu^2 and of keys stay within the limits."""
 
     def accepts(steps):
@@ -236,7 +236,7 @@ def test_no_strategy_of_three_releases_exceeds_the_cap(epsilon, delta, share):
     limits = limits_of(epsilon, delta, keys_share=share)
     menu = [gaussian(math.sqrt(part * limits.mu2)) for part in (0.2, 0.4, 0.6, 0.8, 1.0)]
     menu += [leak(part * limits.keys) for part in (0.5, 1.0)]
-    reached = worst(by_filter(limits), menu, epsilon, 3) / delta
+    reached = largest_delta(filter_rule(limits), menu, epsilon, 3) / delta
     assert 0.85 < reached <= 1
 
 
@@ -254,12 +254,12 @@ def test_no_strategy_with_pure_releases_exceeds_the_cap():
         ]
         return fits(limits, booked[:-1], booked[-1])
 
-    assert 0.7 < worst(accepts, menu, 1.0, 4) / 0.05 <= 1
+    assert 0.7 < largest_delta(accepts, menu, 1.0, 4) / 0.05 <= 1
     # Without a part of epsilon that was kept for them the same releases exceed the cap.
     whole = limits_of(1.0, 0.05)._replace(pure=0.4)
     menu[:3] = [gaussian(math.sqrt(part * whole.mu2)) for part in (0.4, 0.6, 1.0)]
     limits = whole
-    assert worst(accepts, menu, 1.0, 4) / 0.05 > 1.3
+    assert largest_delta(accepts, menu, 1.0, 4) / 0.05 > 1.3
 
 
 # --- wrong rules --------------------------------------------------------------------------------------
@@ -269,11 +269,14 @@ WHOLE = mu_of(EPSILON, DELTA) ** 2
 FIRST = gaussian(math.sqrt(0.68 * WHOLE), bins=100)
 
 
-def stays(menu, epsilon=EPSILON, delta=DELTA, depth=2):
+def keeps_cap(menu, epsilon=EPSILON, delta=DELTA, depth=2):
     """Whether the filter keeps the cap with the steps that refute a wrong rule, and smaller ones."""
     limits = limits_of(epsilon, delta)
     more = [gaussian(math.sqrt(part * limits.mu2)) for part in (0.32, 0.68)]
-    return worst(by_filter(limits), [*menu, *more, leak(limits.keys)], epsilon, depth) <= delta
+    return (
+        largest_delta(filter_rule(limits), [*menu, *more, leak(limits.keys)], epsilon, depth)
+        <= delta
+    )
 
 
 def test_an_open_split_between_noise_and_keys_is_wrong():
@@ -283,8 +286,8 @@ def test_an_open_split_between_noise_and_keys_is_wrong():
 
     left = DELTA - gaussian_delta(EPSILON, math.sqrt(FIRST.mu2))
     menu = [FIRST, gaussian(math.sqrt(0.32 * WHOLE)), leak(left)]
-    assert worst(accepts, menu, EPSILON, 2) / DELTA > 1.9
-    assert stays(menu)
+    assert largest_delta(accepts, menu, EPSILON, 2) / DELTA > 1.9
+    assert keeps_cap(menu)
 
 
 def test_the_open_split_reaches_the_known_number():
@@ -307,13 +310,13 @@ def test_the_open_split_reaches_the_known_number():
 
 def test_composing_privacy_loss_distributions_as_a_filter_is_wrong():
     def accepts(steps):
-        return composed(steps, EPSILON) <= DELTA * (1 + 1e-9)
+        return compose(steps, EPSILON) <= DELTA * (1 + 1e-9)
 
-    keys = brentq(lambda kappa: composed([FIRST, leak(kappa)], EPSILON) - DELTA, 0, DELTA)
-    mu = brentq(lambda m: composed([FIRST, gaussian(m, bins=100)], EPSILON) - DELTA, 0.1, 1)
+    keys = brentq(lambda kappa: compose([FIRST, leak(kappa)], EPSILON) - DELTA, 0, DELTA)
+    mu = brentq(lambda m: compose([FIRST, gaussian(m, bins=100)], EPSILON) - DELTA, 0.1, 1)
     menu = [FIRST, gaussian(mu * (1 - 1e-9), bins=100), leak(keys * (1 - 1e-9))]
-    assert worst(accepts, menu, EPSILON, 2) / DELTA > 1.9
-    assert stays(menu)
+    assert largest_delta(accepts, menu, EPSILON, 2) / DELTA > 1.9
+    assert keeps_cap(menu)
 
 
 def test_delta_of_losses_as_a_filter_is_wrong():
@@ -325,12 +328,12 @@ def test_delta_of_losses_as_a_filter_is_wrong():
 
     left = DELTA - gaussian_delta(EPSILON, math.sqrt(FIRST.mu2))
     menu = [FIRST, gaussian(math.sqrt(0.32 * WHOLE)), leak(left)]
-    assert worst(accepts, menu, EPSILON, 2) / DELTA > 1.9
+    assert largest_delta(accepts, menu, EPSILON, 2) / DELTA > 1.9
 
 
 def test_optimal_composition_of_epsilons_as_a_filter_is_wrong():
     epsilon, delta, sizes = 1.0, 0.02, (0.1, 0.3, 0.5, 0.7)
-    optimal = functools.cache(lambda used: composed([response(e) for e in used], epsilon))
+    optimal = functools.cache(lambda used: compose([response(e) for e in used], epsilon))
 
     @functools.cache
     def reached(used, loss, depth):
@@ -344,7 +347,7 @@ def test_optimal_composition_of_epsilons_as_a_filter_is_wrong():
         return best
 
     assert reached((), 0.0, 6) / delta > 1.4
-    assert stays([response(each) for each in sizes], epsilon, delta, depth=3)
+    assert keeps_cap([response(each) for each in sizes], epsilon, delta, depth=3)
 
 
 @pytest.mark.parametrize("releases", [2, 3])
@@ -394,7 +397,7 @@ def test_the_rule_with_more_room_is_wrong():
         leak(0.9 * DELTA),
         leak(limits.keys),
     ]
-    in_limits = by_filter(limits)
+    in_limits = filter_rule(limits)
 
     def in_sums(steps):
         epsilon, delta = (
@@ -403,8 +406,8 @@ def test_the_rule_with_more_room_is_wrong():
         return epsilon <= EPSILON * (1 + 1e-9) and delta <= DELTA * (1 + 1e-9)
 
     for rule in (in_limits, in_sums):
-        assert worst(rule, menu, EPSILON, 3) <= DELTA * (1 + 1e-9)
-    assert worst(lambda s: in_limits(s) or in_sums(s), menu, EPSILON, 3) / DELTA > 1.2
+        assert largest_delta(rule, menu, EPSILON, 3) <= DELTA * (1 + 1e-9)
+    assert largest_delta(lambda s: in_limits(s) or in_sums(s), menu, EPSILON, 3) / DELTA > 1.2
 
 
 def test_a_share_of_keys_that_is_chosen_again_with_a_higher_cap_is_wrong():
@@ -418,9 +421,9 @@ def test_a_share_of_keys_that_is_chosen_again_with_a_higher_cap_is_wrong():
     ]
 
     def accepts(steps):
-        return any(by_filter(limits)(steps) for limits in (first, *by_share))
+        return any(filter_rule(limits)(steps) for limits in (first, *by_share))
 
-    assert worst(accepts, menu, EPSILON, 2) / DELTA > 1.5
+    assert largest_delta(accepts, menu, EPSILON, 2) / DELTA > 1.5
     assert not contains(by_share[0], [by_share[1]])
 
 
@@ -437,7 +440,7 @@ def test_a_cap_raised_one_way_or_another_by_what_was_seen_is_wrong():
     menu += [gaussian(math.sqrt(each.mu2 - first.mu2)) for each in (epsilon, delta)]
 
     def accepts(steps):
-        return any(by_filter(limits)(steps) for limits in (first, epsilon, delta))
+        return any(filter_rule(limits)(steps) for limits in (first, epsilon, delta))
 
-    assert worst(accepts, menu, 1.0, 3) / 1e-5 > 1.7
-    assert worst(by_filter(delta), menu, 1.0, 3) / 1e-5 <= 1
+    assert largest_delta(accepts, menu, 1.0, 3) / 1e-5 > 1.7
+    assert largest_delta(filter_rule(delta), menu, 1.0, 3) / 1e-5 <= 1

@@ -43,20 +43,20 @@ def near(vector, expected):
     return pytest.approx(expected, rel=VECTORS[vector]["rel_tol"], abs=0)
 
 
-def given(vector):
+def input_of(vector):
     return VECTORS[vector]["input"]
 
 
-def expected(vector):
+def output_of(vector):
     return VECTORS[vector]["output"]
 
 
 def test_the_weights_of_m_items():  # C1
-    assert [count_weight(m, d2) for m, d2 in given("C1")["cases"]] == expected("C1")
+    assert [count_weight(m, d2) for m, d2 in input_of("C1")["cases"]] == output_of("C1")
 
 
 def test_weights_never_exceed_the_norm_and_rounding_to_the_nearest_does():  # C2
-    (first, last), choices = given("C2")["m"], given("C2")["d2"]
+    (first, last), choices = input_of("C2")["m"], input_of("C2")["d2"]
     assert choices == list(CHOICES)
     over = {"floor": 0, "nearest": 0}
     for d2 in choices:
@@ -66,26 +66,26 @@ def test_weights_never_exceed_the_norm_and_rounding_to_the_nearest_does():  # C2
             # Half a step more is nearer where its square is still below the exact weight's.
             nearest = g + (m > d2 and (2 * g + 1) ** 2 * m < 4 * d2 * GRID**2)
             over["nearest"] += m * nearest**2 > d2 * GRID**2
-    assert over == expected("C2")
+    assert over == output_of("C2")
 
 
 def test_the_bins_of_a_histogram():  # C3
-    assert [histogram_bins(size) for size in given("C3")["size"]] == expected("C3")
+    assert [histogram_bins(size) for size in input_of("C3")["size"]] == output_of("C3")
 
 
 def test_the_mean_of_m_in_a_bin():  # C4
-    found = [_mean_in_bin(a, b, steepness) for a, b, steepness in given("C4")["cases"]]
-    assert found == near("C4", expected("C4"))
+    found = [_mean_in_bin(a, b, steepness) for a, b, steepness in input_of("C4")["cases"]]
+    assert found == near("C4", output_of("C4"))
 
 
 def profile_of(vector):
-    x = given(vector)
+    x = input_of(vector)
     return smooth(np.array(x["h"]), sd=x["sigma_h"], size=x["size"])
 
 
 @pytest.mark.parametrize("vector", ["C5", "C6"])
 def test_a_noisy_histogram_is_smoothed(vector):
-    found, want = profile_of(vector), expected(vector)
+    found, want = profile_of(vector), output_of(vector)
     assert found.units.tolist() == near(vector, want["n"])
     assert found.m.tolist() == near(vector, want["m"])
     assert found.measured.tolist() == near(vector, want["raw"])
@@ -93,7 +93,7 @@ def test_a_noisy_histogram_is_smoothed(vector):
 
 @pytest.mark.parametrize("vector", ["C5a", "C6a"])
 def test_d2_follows_from_the_histogram(vector):
-    profile, want = profile_of(given(vector)["of"]), expected(vector)
+    profile, want = profile_of(input_of(vector)["of"]), output_of(vector)
     assert [profile.ratio(d2) for d2 in (4, 11, 16, 40)] == near(vector, want["ratio"])
     assert choose_d2(ANY_NOISE, profile, allowance=ALLOWANCE) == want["choose"]
     given_by_owner = WeightedCounts(scale=1.0, histogram_scale=1.0, per_user=5)
@@ -101,7 +101,7 @@ def test_d2_follows_from_the_histogram(vector):
 
 
 def test_the_weights_of_an_item_s_holders():  # C7
-    x, want = given("C7"), expected("C7")
+    x, want = input_of("C7"), output_of("C7")
     n, m = np.array(x["n"]), np.array(x["m"])
     profile = Profile(units=n, m=m, measured=np.ones(len(n)), fitted=np.zeros(len(n)))
     mean, variance = weights_of_holders(profile, 2, np.array(x["C"], float))
@@ -110,7 +110,7 @@ def test_the_weights_of_an_item_s_holders():  # C7
 
 
 def estimates_of(histogram):
-    x = given("C8")
+    x = input_of("C8")
     X = np.array(x["X"])
     profile = smooth(np.array(histogram), sd=x["sigma_h"], size=len(X))
     return estimate_users(
@@ -119,7 +119,7 @@ def estimates_of(histogram):
 
 
 def test_estimates_of_users():  # C8
-    found, want = estimates_of(given("C8")["h"]), expected("C8")
+    found, want = estimates_of(input_of("C8")["h"]), output_of("C8")
     for name in ("users", "stderr", "low", "high"):
         assert getattr(found, name)[:5].tolist() == near("C8", want[name])
     assert found.ratio[:5].tolist() == near("C8", want["r"])
@@ -129,7 +129,7 @@ def test_estimates_of_users():  # C8
 
 
 def test_estimates_where_hardly_anybody_holds_more_than_d2():  # C9
-    found, want = estimates_of(given("C9")["h"]), expected("C9")
+    found, want = estimates_of(input_of("C9")["h"]), output_of("C9")
     assert found.ratio.min() == near("C9", want["r_min"])
     assert found.common == near("C9", want["common"])
 
@@ -145,7 +145,7 @@ class WithoutOwnItems(WeightedCounts):
 
 
 def schedule_of(vector, counts):
-    x = given(vector)
+    x = input_of(vector)
     if "schedule" in x:
         s = x["schedule"]
         return Schedule(
@@ -159,7 +159,7 @@ def schedule_of(vector, counts):
 
 
 def counts_of(vector, made=WeightedCounts):
-    return made(scale=given(vector)["sigma1"], histogram_scale=given(vector)["sigma_h"])
+    return made(scale=input_of(vector)["sigma1"], histogram_scale=input_of(vector)["sigma_h"])
 
 
 def test_what_one_unit_shows_and_moves():  # T1
@@ -167,15 +167,15 @@ def test_what_one_unit_shows_and_moves():  # T1
     leaks, squares = _sides(schedule)
     t, d = np.divmod(np.arange((schedule.d + 1) ** 2), schedule.d + 1)
     t, d = (x[(t <= d) & (d > 0)] for x in (t, d))
-    at = [int(np.flatnonzero((t == a) & (d == b))[0]) for a, b in given("T1")["pairs"]]
-    assert leaks[at].tolist() == near("T1", expected("T1")["leak"])
+    at = [int(np.flatnonzero((t == a) & (d == b))[0]) for a, b in input_of("T1")["pairs"]]
+    assert leaks[at].tolist() == near("T1", output_of("T1")["leak"])
     # The counts' term also at (1, 1) and (99, 99): such a unit may hold published items beyond a
     # bound that is smaller than the certified d. A first version of the theorem had 0 there.
-    assert squares[at].tolist() == near("T1", expected("T1")["m"])
+    assert squares[at].tolist() == near("T1", output_of("T1")["m"])
 
 
 def test_the_deltas_of_a_schedule():  # T2
-    want, schedule = expected("T2"), schedule_of("T1", counts_of("T1"))
+    want, schedule = output_of("T2"), schedule_of("T1", counts_of("T1"))
     broken = schedule_of("T1", counts_of("T1", WithoutOwnItems))
     for neighbours in ("add-remove", "replace"):
         at = {"epsilon": 1.0, "neighbours": neighbours}
@@ -185,7 +185,7 @@ def test_the_deltas_of_a_schedule():  # T2
 
 
 def test_a_theorem_without_the_term_where_all_items_are_own_claims_too_little():  # T3
-    at, want = {"epsilon": given("T3")["epsilon"]}, expected("T3")
+    at, want = {"epsilon": input_of("T3")["epsilon"]}, output_of("T3")
     right = delta_of_rounds(schedule_of("T3", counts_of("T3")), **at)
     wrong = delta_of_rounds(schedule_of("T3", counts_of("T3", WithoutOwnItems)), **at)
     assert right == near("T3", want["theorem"])
@@ -195,8 +195,8 @@ def test_a_theorem_without_the_term_where_all_items_are_own_claims_too_little():
 @pytest.mark.parametrize(("neighbours", "factor"), [("add-remove", 1), ("replace", 2)])
 def test_the_loss_in_one_account(neighbours, factor):  # T4
     found = loss_of_rounds(schedule_of("T1", counts_of("T1")), neighbours=neighbours)
-    assert found.mu == near("T4", expected("T4")["mu"] * math.sqrt(factor))
-    assert found.keys == near("T4", expected("T4")["keys"] * factor)
+    assert found.mu == near("T4", output_of("T4")["mu"] * math.sqrt(factor))
+    assert found.keys == near("T4", output_of("T4")["keys"] * factor)
 
 
 @pytest.mark.parametrize(

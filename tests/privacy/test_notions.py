@@ -13,7 +13,7 @@ from papers.formulas import zealous_printed_tau2
 CLOSE = 1 + 1e-12
 
 
-def apart(P, Q, epsilon):
+def divergence(P, Q, epsilon):
     """H_epsilon of two laws, each a mapping from outputs to probabilities."""
     return math.fsum(max(0.0, P[o] - math.exp(epsilon) * Q.get(o, 0.0)) for o in P)
 
@@ -36,7 +36,7 @@ def breach_mass(law, neighbours, epsilon):
     return math.fsum(law.get(o, 0.0) for o in breaches(law, neighbours, epsilon))
 
 
-def processed(law, f):
+def law_of_image(law, f):
     """The law of f(output)."""
     result = {}
     for o, p in law.items():
@@ -60,7 +60,10 @@ def test_an_algorithm_can_be_indistinguishable_while_every_output_is_a_breach(si
     law = any_history_but_the_first(log, domain)
     neighbours = [any_history_but_the_first((h, *log[1:]), domain) for h in domain]
     neighbours += [any_history_but_the_first((log[0], h, log[2]), domain) for h in domain]
-    worst = max(max(apart(law, other, epsilon), apart(other, law, epsilon)) for other in neighbours)
+    worst = max(
+        max(divergence(law, other, epsilon), divergence(other, law, epsilon))
+        for other in neighbours
+    )
     assert worst == pytest.approx(1 / (size - 1))
     assert breaches(law, neighbours, epsilon) == set(domain)
     assert breach_mass(law, neighbours, epsilon) == pytest.approx(1.0)
@@ -72,7 +75,7 @@ def test_randomised_response_has_no_breach():
     yes, no = {1: 1 - lie, 0: lie}, {1: lie, 0: 1 - lie}
     assert breaches(yes, [no], epsilon) == set()
     assert breaches(yes, [no], 0.99 * epsilon) == {0, 1}
-    assert apart(yes, no, 0.99 * epsilon) > 0
+    assert divergence(yes, no, 0.99 * epsilon) > 0
 
 
 # ZEALOUS with integer noise, one item a user, its law summed exactly.
@@ -87,15 +90,15 @@ def item_law(c, *, tau, T, lam, bins=6):
     return {None: 1 - at_least[0], "more": at_least[-1], **law}
 
 
-def zealous_law(counts, **letters):
-    items = [item_law(c, **letters).items() for c in counts]
+def zealous_law(counts, **parameters):
+    items = [item_law(c, **parameters).items() for c in counts]
     return {
         tuple(o for o, _ in chosen): math.prod(p for _, p in chosen)
         for chosen in itertools.product(*items)
     }
 
 
-def one_user_more_or_less(counts):
+def neighbours_of(counts):
     for i, c in enumerate(counts):
         yield (*counts[:i], c + 1, *counts[i + 1 :])
         if c:
@@ -108,15 +111,17 @@ def logs(users, items):
 
 @pytest.mark.parametrize(("tau", "users", "items"), [(1, 2, 3), (1, 3, 3), (2, 4, 3)])
 def test_breach_mass_grows_with_the_users_and_plain_delta_does_not(tau, users, items):
-    letters = {"tau": tau, "T": 6, "lam": 1.5}
-    epsilon = 1 / letters["lam"]
-    p = survival(noise="geometric", scale=letters["lam"], x=letters["T"] - tau)
+    parameters = {"tau": tau, "T": 6, "lam": 1.5}
+    epsilon = 1 / parameters["lam"]
+    p = survival(noise="geometric", scale=parameters["lam"], x=parameters["T"] - tau)
     mass, delta = 0.0, 0.0
     for counts in logs(users, items):
-        law = zealous_law(counts, **letters)
-        near = [zealous_law(other, **letters) for other in one_user_more_or_less(counts)]
+        law = zealous_law(counts, **parameters)
+        near = [zealous_law(other, **parameters) for other in neighbours_of(counts)]
         mass = max(mass, breach_mass(law, near, epsilon))
-        delta = max(delta, *(max(apart(law, o, epsilon), apart(o, law, epsilon)) for o in near))
+        delta = max(
+            delta, *(max(divergence(law, o, epsilon), divergence(o, law, epsilon)) for o in near)
+        )
     assert mass == pytest.approx(1 - (1 - p) ** (users // tau), rel=1e-9)
     assert delta == pytest.approx(p, rel=1e-9)
     assert mass > 1.9 * delta
@@ -124,11 +129,11 @@ def test_breach_mass_grows_with_the_users_and_plain_delta_does_not(tau, users, i
 
 def test_a_threshold_below_the_turning_point_makes_every_output_a_breach():
     # T = tau: half of the rare items pass, and "dropped" itself tells more than e^epsilon.
-    letters = {"tau": 1, "T": 1, "lam": 1.5}
+    parameters = {"tau": 1, "T": 1, "lam": 1.5}
     counts = (1, 0)
-    law = zealous_law(counts, **letters)
-    near = [zealous_law(other, **letters) for other in one_user_more_or_less(counts)]
-    assert breach_mass(law, near, 1 / letters["lam"]) == pytest.approx(1.0)
+    law = zealous_law(counts, **parameters)
+    near = [zealous_law(other, **parameters) for other in neighbours_of(counts)]
+    assert breach_mass(law, near, 1 / parameters["lam"]) == pytest.approx(1.0)
 
 
 def test_probabilistic_privacy_is_lost_by_post_processing_and_plain_delta_is_not():
@@ -139,18 +144,18 @@ def test_probabilistic_privacy_is_lost_by_post_processing_and_plain_delta_is_not
     def merged(output):
         return "either" if output in ("breach", "likely") else output
 
-    after_here, after_there = processed(here, merged), processed(there, merged)
+    after_here, after_there = law_of_image(here, merged), law_of_image(there, merged)
     assert breach_mass(here, [there], epsilon) == pytest.approx(0.001)
     assert breach_mass(after_here, [after_there], epsilon) == pytest.approx(0.601)
-    assert apart(here, there, epsilon) == pytest.approx(0.001)
-    assert apart(after_here, after_there, epsilon) == pytest.approx(0.001)
+    assert divergence(here, there, epsilon) == pytest.approx(0.001)
+    assert divergence(after_here, after_there, epsilon) == pytest.approx(0.001)
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 1.0, 50.0])
 def test_k_anonymity_gives_no_differential_privacy_at_any_epsilon(epsilon):
     k = 5
     shown, hidden = ({("query", c)} if c >= k else {None} for c in (k, k - 1))
-    assert apart(dict.fromkeys(shown, 1.0), dict.fromkeys(hidden, 1.0), epsilon) == 1.0
+    assert divergence(dict.fromkeys(shown, 1.0), dict.fromkeys(hidden, 1.0), epsilon) == 1.0
 
 
 # Claims of the papers that an exact law refutes, each beside its correction that it confirms.
@@ -173,7 +178,7 @@ def test_equation_3_of_zealous_does_not_keep_its_delta(m, epsilon, delta, neighb
     assert worst_delta(T=math.ceil(wider), **law) <= delta
 
 
-def released(c, base, *, b, K, b_q):
+def query_law(c, base, *, b, K, b_q):
     """The law of one query of Korolova's algorithm, selected and counted with integer noise."""
     return fresh_law(b, K + 1, b_q, c, base)
 
@@ -186,8 +191,8 @@ def test_korolova_claimed_for_replaced_users_fails():
 
     def replaced(x, y, epsilon):
         """One user's query moves from the second (y others) to the first (x others)."""
-        P = [released(x + 1, x, b=b, K=K, b_q=b_q), released(y, y, b=b, K=K, b_q=b_q)]
-        Q = [released(x, x, b=b, K=K, b_q=b_q), released(y + 1, y, b=b, K=K, b_q=b_q)]
+        P = [query_law(x + 1, x, b=b, K=K, b_q=b_q), query_law(y, y, b=b, K=K, b_q=b_q)]
+        Q = [query_law(x, x, b=b, K=K, b_q=b_q), query_law(y + 1, y, b=b, K=K, b_q=b_q)]
         return summed(P, Q, epsilon)
 
     near = range(K - 2, K + 3)

@@ -7,9 +7,9 @@ import mpmath
 import numpy as np
 import opendp.prelude as dp
 import pytest
+from quick_cases import sample_cases
 from scipy.special import ndtr
 from scipy.stats import binom, chi2
-from thinning import thinned
 
 from murmurlog.errors import UsageError
 from murmurlog.privacy import sampler
@@ -201,7 +201,7 @@ def p_of_numbers(sample, expected):
 
 
 @pytest.mark.parametrize(
-    ("T", "count"), thinned([(30, 900), (1, 20), (300, 10**15), (0, 15), (-4, 12)], every=2)
+    ("T", "count"), sample_cases([(30, 900), (1, 20), (300, 10**15), (0, 15), (-4, 12)], every=2)
 )
 def test_passers_are_binomial_and_of_no_other_scale(T, count):
     scale = 10.0
@@ -238,7 +238,7 @@ def test_passers_are_as_many_as_draws_that_pass(times):
     [(3.7, 5, 9), (3.7, -6, 9), (0.05, 3, 10**18), (20.0, 300, 10**7), (20.0, 640, 10**15)],
 )
 def test_the_number_of_passers_changes_at_the_exact_border(scale, T, count):
-    with mpmath.workprec(900):  # a second road: from 0 up, by long division
+    with mpmath.workprec(900):  # a second way: from 0 up, by long division
         a = mpmath.exp(-1 / mpmath.mpf(scale))
         s = a**T / (1 + a) if T >= 0 else 1 - a ** (1 - T) / (1 + a)
         mass = total = mpmath.exp(count * mpmath.log(1 - s))
@@ -369,7 +369,7 @@ class Tape:
 WORDS = [int.from_bytes(SeededEntropy(5).bytes(8), "little") for _ in range(100)]
 
 
-def inverted(noise, scale, word):
+def invert(noise, scale, word):
     """The draw that one word stands for, whatever its further bits are."""
     low, high = (_exactly(noise, scale, ((word >> 1) << 64) | more) for more in (0, 2**64 - 1))
     assert low == high
@@ -388,11 +388,11 @@ def test_every_draw_takes_words_of_its_own(batch, monkeypatch):
     for noise in ("geometric", "gaussian"):
         tape = tape_of(WORDS)
         draws = draw(noise=noise, scale=scale, count=count, entropy=tape)
-        assert draws.tolist() == [inverted(noise, scale, word) for word in WORDS]
+        assert draws.tolist() == [invert(noise, scale, word) for word in WORDS]
         assert not tape.left
     tape = tape_of(WORDS)
     draws = tails(scale=scale, T=4, count=count, entropy=tape)
-    assert draws.tolist() == [4 + inverted("tail", scale, word) for word in WORDS]
+    assert draws.tolist() == [4 + invert("tail", scale, word) for word in WORDS]
     assert not tape.left
 
 
@@ -432,7 +432,7 @@ def test_a_draw_in_the_tail_has_the_127_bits_of_its_words(noise, upper):
     else:
         k, other = draw(noise=noise, scale=scale, count=2, entropy=tape)
     assert not tape.left
-    assert other == inverted(noise, scale, safe)
+    assert other == invert(noise, scale, safe)
     with mpmath.workprec(300):
         s, V = mpmath.mpf(scale), mpmath.mpf((upper << 64) | lower) / mpmath.mpf(2) ** 127
 

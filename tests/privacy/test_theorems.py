@@ -1,4 +1,4 @@
-"""The theorems against other roads to the same number: long arithmetic, dp-accounting, OpenDP."""
+"""The theorems against other derivations of the same number: long arithmetic, dp-accounting, OpenDP."""
 
 import itertools
 import math
@@ -75,7 +75,7 @@ def test_pure_epsilon_and_rho_agree_with_opendp():
     profile = dp.c.make_zCDP_to_approxDP(gaussian).map(math.sqrt(d))
     exact = gaussian_delta(epsilon=1.0, mu=math.sqrt(d) / scale)
     assert exact <= profile.delta(1.0)
-    assert exact >= profile.delta(1.0) / 30  # zCDP is the looser road
+    assert exact >= profile.delta(1.0) / 30  # zCDP is the looser bound
 
 
 @pytest.mark.parametrize("noise", ["laplace", "geometric", "gaussian"])

@@ -165,7 +165,7 @@ FORGED = {
 
 
 @pytest.fixture(scope="module")
-def honest(tmp_path_factory):
+def honest_bundle(tmp_path_factory):
     folder = tmp_path_factory.mktemp("honest")
     path = folder / "log.csv"
     path.write_text("user,query\n" + "".join(f"u{i},weather\n" for i in range(400)))
@@ -176,8 +176,8 @@ def honest(tmp_path_factory):
 
 
 @pytest.mark.parametrize("forgery", FORGED)
-def test_a_forged_number_fails(forgery, honest, tmp_path):
-    bundle, _ = honest
+def test_a_forged_number_fails(forgery, honest_bundle, tmp_path):
+    bundle, _ = honest_bundle
     certificate = read_certificate(bundle)
     group, name, change = FORGED[forgery]
     booked = json.loads(json.dumps(certificate.booked))
@@ -197,9 +197,9 @@ def test_a_forged_number_fails(forgery, honest, tmp_path):
         ("distance", {"distance": 1e-30}),
     ],
 )
-def test_a_part_that_exceeds_a_right_rectangle_fails(amount, changes, honest, tmp_path):
+def test_a_part_that_exceeds_a_right_rectangle_fails(amount, changes, honest_bundle, tmp_path):
     """Cap and rectangle agree, and the part is what the mechanisms book: it is too large for them."""
-    bundle, _ = honest
+    bundle, _ = honest_bundle
     certificate = read_certificate(bundle)
     tables = {"query": pq.read_table(bundle / "data" / "query.parquet")}
     cap = certificate.booked["cap"] | {n: x for n, x in changes.items() if n != "distance"}
@@ -239,8 +239,8 @@ def test_geometric_draws_booked_by_mu_as_earlier_versions_did_verify(log, tmp_pa
         assert list(messages(murmurlog.verify(tmp_path / name))) == fails
 
 
-def test_a_booking_that_the_ledger_does_not_have_fails(honest, tmp_path):
-    bundle, book = honest
+def test_a_booking_that_the_ledger_does_not_have_fails(honest_bundle, tmp_path):
+    bundle, book = honest_bundle
     certificate = read_certificate(bundle)
     tables = {"query": pq.read_table(bundle / "data" / "query.parquet")}
     # A rectangle of another cap, right in itself; a booking by sums; and another number of releases.
@@ -261,9 +261,9 @@ def test_a_booking_that_the_ledger_does_not_have_fails(honest, tmp_path):
         assert message in failed["ledger"]
 
 
-def test_a_bundle_that_was_booked_by_sums_verifies_against_its_ledger(honest, tmp_path):
+def test_a_bundle_that_was_booked_by_sums_verifies_against_its_ledger(honest_bundle, tmp_path):
     """As murmurlog 0.2.0 wrote it; its source may be converted by now, or refused."""
-    bundle, _ = honest
+    bundle, _ = honest_bundle
     certificate = read_certificate(bundle)
     tables = {"query": pq.read_table(bundle / "data" / "query.parquet")}
     book = Ledger(Path(shutil.copyfile(GOLDEN / "ledger-6.db", tmp_path / "old.db")))

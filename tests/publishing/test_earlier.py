@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
-from thinning import thinned
+from quick_cases import sample_cases
 
 import murmurlog
 from murmurlog.bundle.files import checksum_of
@@ -42,7 +42,7 @@ def book(tmp_path):
 
 
 @pytest.fixture
-def made(tmp_path, book, write_tsv):
+def release_rows(tmp_path, book, write_tsv):
     """Releases rows under the source web."""
     count = 0
 
@@ -61,19 +61,19 @@ def keys(outcome, table="query"):
     return set(outcome.tables[table]["query"].to_pylist())
 
 
-def failed(report):
+def failed_checks(report):
     return {check.name: check.message for check in report.checks if not check.ok}
 
 
-def test_keys_of_earlier_releases_have_rows_whoever_holds_them(made, book, tmp_path):
-    first = made(rows("weather", "maps"))
+def test_keys_of_earlier_releases_have_rows_whoever_holds_them(release_rows, book, tmp_path):
+    first = release_rows(rows("weather", "maps"))
     assert keys(first) == {"weather", "maps"}
-    second = made(rows("news", "maps"), after=[first.out])
+    second = release_rows(rows("news", "maps"), after=[first.out])
     assert keys(second) == {"weather", "maps", "news"}
     found = {row["query"]: row["users"] for row in second.tables["query"].to_pylist()}
     assert abs(found["weather"]) < 100 < found["maps"]
     assert second.certificate.after == {"releases": [first.release_id], "keys": {"query": 2}}
-    third = made(rows("buses"), after="ledger")
+    third = release_rows(rows("buses"), after="ledger")
     assert keys(third) == {"weather", "maps", "news", "buses"}
     assert third.certificate.after["releases"] == [first.release_id, second.release_id]
     for each in (first, second, third):
@@ -86,92 +86,92 @@ def test_keys_of_earlier_releases_have_rows_whoever_holds_them(made, book, tmp_p
 
 
 @pytest.mark.slow
-def test_of_a_series_only_the_bundles_that_are_needed_are_read(made, monkeypatch):
+def test_of_a_series_only_the_bundles_that_are_needed_are_read(release_rows, monkeypatch):
     """The last bundle has the keys of those before it; of a table that it lacks, it has none."""
-    first = made(rows("weather"), tables=["query", "click"])
-    second = made(rows("maps"), after="ledger", tables=["query", "click"])
-    third = made(rows("news"), after="ledger")
+    first = release_rows(rows("weather"), tables=["query", "click"])
+    second = release_rows(rows("maps"), after="ledger", tables=["query", "click"])
+    third = release_rows(rows("news"), after="ledger")
     opened = []
     real = earlier.checksum_of
     monkeypatch.setattr(
         earlier, "checksum_of", lambda root: (opened.append(root.name), real(root))[1]
     )
-    fourth = made(rows("buses"), after="ledger")
+    fourth = release_rows(rows("buses"), after="ledger")
     assert opened == [third.out.name]
     ids = [each.release_id for each in (first, second, third)]
     assert fourth.certificate.after == {"releases": ids, "keys": {"query": 3}}
     opened.clear()
-    fifth = made(rows("buses"), after="ledger", tables=["query", "click"])
+    fifth = release_rows(rows("buses"), after="ledger", tables=["query", "click"])
     assert opened == [fourth.out.name, third.out.name, second.out.name]  # for its clicks
     assert fifth.certificate.after["keys"] == {"query": 4, "click": 2}
     assert keys(fifth, "click") == {"weather", "maps", "buses"}
 
 
-def test_the_first_release_of_a_series_has_no_earlier_one(made):
-    first = made(rows("weather"), after=["ledger"])
+def test_the_first_release_of_a_series_has_no_earlier_one(release_rows):
+    first = release_rows(rows("weather"), after=["ledger"])
     assert first.certificate.after is None
 
 
-def test_a_bundle_that_moved_counts_by_its_folder_only(made, tmp_path, book):
-    first = made(rows("weather"))
+def test_a_bundle_that_moved_counts_by_its_folder_only(release_rows, tmp_path, book):
+    first = release_rows(rows("weather"))
     first.out.rename(tmp_path / "elsewhere")
     said = []
-    second = made(rows("news"), after="ledger", say=said.append)
+    second = release_rows(rows("news"), after="ledger", say=said.append)
     assert keys(second) == {"news"}
     assert any(line.startswith("warning: 1 bundle of this source moved") for line in said)
-    third = made(rows("news"), after=["ledger", tmp_path / "elsewhere"])
+    third = release_rows(rows("news"), after=["ledger", tmp_path / "elsewhere"])
     assert third.certificate.after["releases"] == [first.release_id, second.release_id]
     assert keys(third) == {"news", "weather"}
 
 
-def test_clicks_make_their_queries_known_and_wait_for_all_known_ones(made):
-    first = made(rows("weather", "maps"), tables=["click"])
+def test_clicks_make_their_queries_known_and_wait_for_all_known_ones(release_rows):
+    first = release_rows(rows("weather", "maps"), tables=["click"])
     assert keys(first, "click") == {"weather", "maps"}
-    second = made(rows("news", "maps"), tables=["query", "click"], after=[first.out])
+    second = release_rows(rows("news", "maps"), tables=["query", "click"], after=[first.out])
     assert keys(second) == {"weather", "maps", "news"}
     assert second.certificate.after["keys"] == {"query": 2, "click": 2}
     found = {row["query"]: row["users"] for row in second.tables["click"].to_pylist()}
     assert set(found) == {"weather", "maps", "news"}
     assert found["maps"] > 100 > abs(found["weather"])
-    third = made(rows("maps"), tables=["query", "click"], after=[second.out])
+    third = release_rows(rows("maps"), tables=["query", "click"], after=[second.out])
     assert keys(third) == keys(third, "click") == {"weather", "maps", "news"}
     assert murmurlog.verify(third.out).ok
 
 
-def test_pairs_of_earlier_releases(made):
+def test_pairs_of_earlier_releases(release_rows):
     walk = [
         {"user": f"u{n}", "time": f"2026-01-01 00:0{place}:00", "query": query}
         for n in range(300)
         for place, query in enumerate(("weather", "maps"))
     ]
-    first = made(walk, tables=["query", "pair"])
-    second = made(rows("news"), tables=["query", "pair", "left_out"], after=[first.out])
+    first = release_rows(walk, tables=["query", "pair"])
+    second = release_rows(rows("news"), tables=["query", "pair", "left_out"], after=[first.out])
     assert second.tables["pair"].select(["query", "next_query"]).to_pylist() == [
         {"query": "weather", "next_query": "maps"}
     ]
     assert keys(second) == {"weather", "maps", "news"}
 
 
-def test_what_may_not_be_published_today_is_no_longer_known(made, tmp_path):
-    first = made(rows("weather", "maps", "call 0151 23456789"), screen=False)
+def test_what_may_not_be_published_today_is_no_longer_known(release_rows, tmp_path):
+    first = release_rows(rows("weather", "maps", "call 0151 23456789"), screen=False)
     (tmp_path / "deny.txt").write_text("Maps\n")
-    second = made(rows("news", "maps"), after=[first.out], deny=tmp_path / "deny.txt")
+    second = release_rows(rows("news", "maps"), after=[first.out], deny=tmp_path / "deny.txt")
     assert keys(first) == {"weather", "maps", "call 0151 23456789"}
     assert keys(second) == {"weather", "news"}
     assert second.certificate.after["keys"] == {"query": 1}
 
 
-def test_canonical_keys_are_known_by_the_same_rules(made):
-    first = made(rows("www.weather.com"), keys="canonical")
-    second = made(rows("weather", "news"), keys="canonical", after=[first.out])
+def test_canonical_keys_are_known_by_the_same_rules(release_rows):
+    first = release_rows(rows("www.weather.com"), keys="canonical")
+    second = release_rows(rows("weather", "news"), keys="canonical", after=[first.out])
     assert keys(first) == {"weather"}
     assert keys(second) == {"weather", "news"}
     assert second.certificate.after["keys"] == {"query": 1}
 
 
-def test_keys_are_normalised_again_by_the_unicode_of_today(made, book, monkeypatch):
+def test_keys_are_normalised_again_by_the_unicode_of_today(release_rows, book, monkeypatch):
     """A bundle of another version of Python: the rules are the same, their tables of characters are not."""
-    first = made(rows("weather", "maps"))
+    first = release_rows(rows("weather", "maps"))
     name = NORMALISER.replace("unicode ", "unicode 9")
     monkeypatch.setattr("murmurlog.logs.reading.NORMALISER", name)
 
@@ -179,41 +179,43 @@ def test_keys_are_normalised_again_by_the_unicode_of_today(made, book, monkeypat
         return {"weather": "the weather", "maps": None}.get(text, text)
 
     monkeypatch.setattr(earlier, "cleaner", lambda keys: clean)
-    second = made(rows("news"), after=[first.out])
+    second = release_rows(rows("news"), after=[first.out])
     assert keys(second) == {"the weather", "news"}
     monkeypatch.setattr("murmurlog.logs.reading.NORMALISER", "nfkc-casefold-3 (unicode 14.0.0)")
-    refused(made, book, "text rules nfkc-casefold-2, not nfkc-casefold-3", after=[first.out])
+    assert_refused(
+        release_rows, book, "text rules nfkc-casefold-2, not nfkc-casefold-3", after=[first.out]
+    )
 
 
-def test_a_pool_without_known_keys(made, tmp_path):
-    first = made(rows("weather", "maps"))
+def test_a_pool_without_known_keys(release_rows, tmp_path):
+    first = release_rows(rows("weather", "maps"))
     (tmp_path / "pool.txt").write_text("weather\n" + "".join(f"word {n}\n" for n in range(500)))
     (tmp_path / "known.txt").write_text("weather\nmaps\n")
     asked = {"after": [first.out], "fakes": 2}
-    second = made(rows("news"), pool=tmp_path / "pool.txt", **asked)
+    second = release_rows(rows("news"), pool=tmp_path / "pool.txt", **asked)
     claim = second.certificate.tables["query"]
     assert claim.parameters["pool_sizes"] == [500]  # not 501
     assert {"weather", "maps", "news"} <= keys(second)
     assert murmurlog.verify(second.out).ok
-    third = made(rows("news"), pool=tmp_path / "known.txt", after=[first.out])
+    third = release_rows(rows("news"), pool=tmp_path / "known.txt", after=[first.out])
     assert "pool_sizes" not in third.certificate.tables["query"].parameters
 
 
-def test_values_of_a_public_column_are_part_of_known_keys(made):
+def test_values_of_a_public_column_are_part_of_known_keys(release_rows):
     asked = {"by": ("country", ["DE", "FR"]), "columns": ("user", "time", "query", "country")}
-    first = made([{**row, "country": "DE"} for row in rows("weather")], **asked)
+    first = release_rows([{**row, "country": "DE"} for row in rows("weather")], **asked)
     some = [{**row, "country": "FR"} for row in rows("news")]
-    second = made(some, after=[first.out], **asked)
+    second = release_rows(some, after=[first.out], **asked)
     found = {(row["query"], row["country"]) for row in second.tables["query"].to_pylist()}
     assert found == {("weather", "DE"), ("news", "FR")}
     with pytest.raises(UsageError, match="another --by column, or other public values"):
-        made(rows("news"), after=[first.out])
+        release_rows(rows("news"), after=[first.out])
 
 
 # --- refusals -------------------------------------------------------------------------------------
 
 
-def refused(made, book, match, some=None, **asked):
+def assert_refused(made, book, match, some=None, **asked):
     """A release that is refused before anything is booked."""
     before = book.path.read_bytes()
     with pytest.raises(UsageError, match=match):
@@ -221,20 +223,31 @@ def refused(made, book, match, some=None, **asked):
     assert book.path.read_bytes() == before
 
 
-def test_bundles_that_do_not_count_are_refused(made, book, tmp_path, write_tsv):
-    first = made(rows("weather"))
+def test_bundles_that_do_not_count_are_refused(release_rows, book, tmp_path, write_tsv):
+    first = release_rows(rows("weather"))
     after = [first.out]
-    refused(made, book, "no such folder", after=[tmp_path / "nothing"])
-    refused(made, book, 'booked on source "web"', after=after, source_name="app")
-    refused(made, book, "protects one user ", after=after, unit="user-day")
-    refused(made, book, "protects one user ", after=after, neighbours="replace")
-    refused(made, book, "--keys normalised, not canonical", after=after, keys="canonical")
-    refused(
-        made, book, "--after is for rounds, not for threshold", after=after, mechanism="threshold"
+    assert_refused(release_rows, book, "no such folder", after=[tmp_path / "nothing"])
+    assert_refused(release_rows, book, 'booked on source "web"', after=after, source_name="app")
+    assert_refused(release_rows, book, "protects one user ", after=after, unit="user-day")
+    assert_refused(release_rows, book, "protects one user ", after=after, neighbours="replace")
+    assert_refused(
+        release_rows, book, "--keys normalised, not canonical", after=after, keys="canonical"
+    )
+    assert_refused(
+        release_rows,
+        book,
+        "--after is for rounds, not for threshold",
+        after=after,
+        mechanism="threshold",
     )
     mixed = {"query": "rounds", "click": "threshold"}
-    refused(
-        made, book, "not for threshold", after=after, tables=["query", "click"], mechanism=mixed
+    assert_refused(
+        release_rows,
+        book,
+        "not for threshold",
+        after=after,
+        tables=["query", "click"],
+        mechanism=mixed,
     )
     log = str(write_tsv(rows("news"), name="other.tsv"))
     with pytest.raises(UsageError, match="give --ledger and --source"):
@@ -242,33 +255,33 @@ def test_bundles_that_do_not_count_are_refused(made, book, tmp_path, write_tsv):
     assert not (tmp_path / "x").exists()
 
 
-def test_other_urls_matter_where_keys_hold_urls(made, book):
-    plain = made(rows("weather"))
-    made(rows("news"), after=[plain.out], url="host")
-    first = made(rows("weather"), tables=["query", "click"])
-    refused(made, book, "--url path, not host", after=[first.out], url="host")
+def test_other_urls_matter_where_keys_hold_urls(release_rows, book):
+    plain = release_rows(rows("weather"))
+    release_rows(rows("news"), after=[plain.out], url="host")
+    first = release_rows(rows("weather"), tables=["query", "click"])
+    assert_refused(release_rows, book, "--url path, not host", after=[first.out], url="host")
 
 
-def test_seeded_keys_are_refused(made, book, tmp_path, write_tsv):
+def test_seeded_keys_are_refused(release_rows, book, tmp_path, write_tsv):
     """Earlier versions booked them."""
     log, out = str(write_tsv(rows("weather"))), tmp_path / "seeded"
     entropy = SeededEntropy(1)
     first = murmurlog.release(log, out=out, tables=["query"], entropy=entropy, **BUDGET)
     book.reserve("web", first.guarantee, release_id=first.release_id, what="x")
     book.commit(first.release_id, bundle="seeded", checksum=checksum_of(out))
-    refused(made, book, "a known seed", after=[out])
-    refused(made, book, "a known seed", after=["ledger"])
+    assert_refused(release_rows, book, "a known seed", after=[out])
+    assert_refused(release_rows, book, "a known seed", after=["ledger"])
 
 
-def test_unbooked_and_unpublished_bundles_are_refused(made, book, tmp_path, write_tsv):
+def test_unbooked_and_unpublished_bundles_are_refused(release_rows, book, tmp_path, write_tsv):
     log = str(write_tsv(rows("weather")))
     murmurlog.release(log, out=tmp_path / "free", tables=["query"], **BUDGET)
-    refused(made, book, "has no entry", after=[tmp_path / "free"])
-    first = made(rows("weather"))
+    assert_refused(release_rows, book, "has no entry", after=[tmp_path / "free"])
+    first = release_rows(rows("weather"))
     book.reopen(first.release_id)
-    refused(made, book, "not booked it as published", after=[first.out])
+    assert_refused(release_rows, book, "not booked it as published", after=[first.out])
     book.commit(first.release_id)  # as versions before did
-    refused(made, book, "did not record its checksum", after=[first.out])
+    assert_refused(release_rows, book, "did not record its checksum", after=[first.out])
 
 
 def forge(out, to, **changes):
@@ -279,37 +292,37 @@ def forge(out, to, **changes):
     publish(to, tables={"query": swapped}, certificate=replace(bundle.certificate, **changes))
 
 
-def test_forged_and_swapped_bundles_are_refused(made, book, tmp_path):
-    first, second = made(rows("weather")), made(rows("maps"))
+def test_forged_and_swapped_bundles_are_refused(release_rows, book, tmp_path):
+    first, second = release_rows(rows("weather")), release_rows(rows("maps"))
     forge(first.out, tmp_path / "forged")
     assert murmurlog.verify(
         tmp_path / "forged", ledger=book.path
     ).ok  # no check of its own finds it
-    refused(made, book, "not those that were published", after=[tmp_path / "forged"])
+    assert_refused(release_rows, book, "not those that were published", after=[tmp_path / "forged"])
     # In the place of the real one: by name and by the ledger.
     first.out.rename(tmp_path / "kept")
     (tmp_path / "forged").rename(first.out)
-    refused(made, book, "not those that were published", after=["ledger"])
+    assert_refused(release_rows, book, "not those that were published", after=["ledger"])
     shutil.rmtree(first.out)
     forge(second.out, first.out, release_id=first.release_id)
-    refused(made, book, "not those that were published", after=[first.out])
+    assert_refused(release_rows, book, "not those that were published", after=[first.out])
     # One file of the real one.
     shutil.rmtree(first.out)
     (tmp_path / "kept").rename(first.out)
     shutil.copy(second.out / "data" / "query.parquet", first.out / "data" / "query.parquet")
-    refused(made, book, "not those that were published", after=[first.out])
+    assert_refused(release_rows, book, "not those that were published", after=[first.out])
     (first.out / "privacy.json").write_text("{")
-    refused(made, book, "is damaged", after=[first.out])
+    assert_refused(release_rows, book, "is damaged", after=[first.out])
 
 
-def test_itemsets_of_earlier_releases_are_refused(made, book):
-    first = made(rows("weather", "maps"), tables=["itemset"])
-    refused(made, book, "leave itemset out", after=[first.out], tables=["itemset"])
+def test_itemsets_of_earlier_releases_are_refused(release_rows, book):
+    first = release_rows(rows("weather", "maps"), tables=["itemset"])
+    assert_refused(release_rows, book, "leave itemset out", after=[first.out], tables=["itemset"])
 
 
 @pytest.mark.parametrize(
     ("changes", "fails"),
-    thinned(
+    sample_cases(
         [
             ({"releases": []}, None),
             ({"releases": ["0" * 32] * 2}, "names a release twice"),
@@ -322,9 +335,9 @@ def test_itemsets_of_earlier_releases_are_refused(made, book):
         every=3,
     ),
 )
-def test_verify_finds_forged_statements(made, book, tmp_path, changes, fails):
-    first = made(rows("weather"))
-    second = made(rows("news"), after=[first.out])
+def test_verify_finds_forged_statements(release_rows, book, tmp_path, changes, fails):
+    first = release_rows(rows("weather"))
+    second = release_rows(rows("news"), after=[first.out])
     certificate = read_certificate(second.out)
     stated = {
         **certificate.after,
@@ -336,19 +349,19 @@ def test_verify_finds_forged_statements(made, book, tmp_path, changes, fails):
         with pytest.raises(murmurlog.BundleError, match="after.releases"):
             murmurlog.verify(tmp_path / "forged")
         return
-    found = failed(murmurlog.verify(tmp_path / "forged", ledger=book.path))
+    found = failed_checks(murmurlog.verify(tmp_path / "forged", ledger=book.path))
     assert any(fails in message for message in found.values()), found
 
 
-def test_verify_holds_a_bundle_against_what_was_booked_before_it(made, book, tmp_path):
+def test_verify_holds_a_bundle_against_what_was_booked_before_it(release_rows, book, tmp_path):
     """Later releases change nothing, and neither they nor unpublished ones count as earlier."""
-    first = made(rows("weather"))
+    first = release_rows(rows("weather"))
     cost = first.guarantee
     book.reserve("web", cost, release_id="f" * 32, what="stopped")
-    second = made(rows("news"), after=[first.out])
-    third = made(rows("maps"), after=[first.out])
+    second = release_rows(rows("news"), after=[first.out])
+    third = release_rows(rows("maps"), after=[first.out])
     for release in (first, second, third):
-        assert failed(murmurlog.verify(release.out, ledger=book.path)) == {}
+        assert failed_checks(murmurlog.verify(release.out, ledger=book.path)) == {}
     certificate, tables = read_certificate(second.out), load(second.out).tables
     assert certificate.after["releases"] == [first.release_id]
     assert certificate.booked["releases_before"] == 2
@@ -356,19 +369,19 @@ def test_verify_holds_a_bundle_against_what_was_booked_before_it(made, book, tmp
         stated = {**certificate.after, "releases": [name]}
         forged = tmp_path / f"forged {name}"
         publish(forged, tables=tables, certificate=replace(certificate, after=stated))
-        faults = failed(murmurlog.verify(forged, ledger=book.path))
+        faults = failed_checks(murmurlog.verify(forged, ledger=book.path))
         assert "had not published before" in faults["ledger"], name
     for number in (0, 1, 3):
         booked = {**certificate.booked, "releases_before": number}
         forged = tmp_path / f"forged {number}"
         publish(forged, tables=tables, certificate=replace(certificate, booked=booked))
-        assert "ledger" in failed(murmurlog.verify(forged, ledger=book.path)), number
+        assert "ledger" in failed_checks(murmurlog.verify(forged, ledger=book.path)), number
 
 
 # --- laws -----------------------------------------------------------------------------------------
 
 
-def gathered(engine, write_tsv, mechanism, some, known):
+def gather(engine, write_tsv, mechanism, some, known):
     log = read(find(str(write_tsv(some))), engine=engine)
     view = View(kind="query", way="first", earlier={"query": pa.table({"query": known})})
     return mechanism.gather(log, view, entropy=SeededEntropy(1))
@@ -379,7 +392,7 @@ def test_known_keys_that_nobody_holds_have_the_noise_of_all_counts(engine, write
     n = 4000
     mechanism = Rounds.solve(epsilon=1.0, delta=1e-6, d=10, count_per_user=n + 1)  # all in full
     known = [f"nobody {i}" for i in range(n)]
-    held = gathered(engine, write_tsv, mechanism, rows("maps", users=50), known)
+    held = gather(engine, write_tsv, mechanism, rows("maps", users=50), known)
     shown = mechanism.release(held, entropy=SeededEntropy(2))
     found = dict(zip(shown["query"].to_pylist(), shown["users"].to_pylist(), strict=True))
     assert set(known) <= set(found)
@@ -409,12 +422,12 @@ class DroppedKeys(Rounds):
 
 
 @pytest.mark.parametrize(
-    ("made", "tells"), [(Rounds, False), (KnownByCount, True), (DroppedKeys, True)]
+    ("kind", "tells"), [(Rounds, False), (KnownByCount, True), (DroppedKeys, True)]
 )
-def test_which_rows_there_are_does_not_tell_who_is_in_the_log(engine, write_tsv, made, tells):
+def test_which_rows_there_are_does_not_tell_who_is_in_the_log(engine, write_tsv, kind, tells):
     """One user more, who asks what four others ask, and what nobody else asks."""
     solved = Rounds.solve(epsilon=1.0, delta=1e-6, d=10)
-    mechanism = made(
+    mechanism = kind(
         **{name: getattr(solved, name) for name in ("schedule", "C", "reach", "focus")}
     )
     four = rows("rare", users=4)
@@ -424,7 +437,7 @@ def test_which_rows_there_are_does_not_tell_who_is_in_the_log(engine, write_tsv,
             tuple(sorted(mechanism.release(held, entropy=SeededEntropy(n))["query"].to_pylist()))
             for n in range(5)
         }
-        for held in (gathered(engine, write_tsv, mechanism, log, ["known"]) for log in logs)
+        for held in (gather(engine, write_tsv, mechanism, log, ["known"]) for log in logs)
     ]
     assert (shown[0] != shown[1]) == tells
     if not tells:

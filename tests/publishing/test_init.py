@@ -9,7 +9,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from owned_logs import rows, write
+from owner_logs import make_rows, write_log
 
 import murmurlog
 from murmurlog.cli.app import settings_of
@@ -24,7 +24,7 @@ from murmurlog.publishing.proposal import write as write_settings
 
 @pytest.fixture
 def log(tmp_path):
-    return Path(write(tmp_path / "log.csv", list(rows())))
+    return Path(write_log(tmp_path / "log.csv", list(make_rows())))
 
 
 def test_a_proposal_is_an_object(log, tmp_path):
@@ -143,7 +143,7 @@ def test_columns_that_are_no_log_are_named_without_the_copy():
 
 
 def test_a_log_that_no_release_could_read_gets_no_settings(tmp_path):
-    write(tmp_path / "log.csv", [(user, " ", time, url) for user, _, time, url in rows()])
+    write_log(tmp_path / "log.csv", [(user, " ", time, url) for user, _, time, url in make_rows()])
     with pytest.raises(InputError, match="no usable rows|looks like a query"):
         murmurlog.init(tmp_path / "log.csv", out=tmp_path / "murmurlog.toml")
     assert not (tmp_path / "murmurlog.toml").exists()
@@ -152,7 +152,7 @@ def test_a_log_that_no_release_could_read_gets_no_settings(tmp_path):
 
 @pytest.mark.slow
 def test_of_a_large_file_a_sample_is_read(tmp_path, monkeypatch):
-    path = write(tmp_path / "log.csv", list(rows(4000)))
+    path = write_log(tmp_path / "log.csv", list(make_rows(4000)))
     monkeypatch.setattr(blocks, "MOST", 50_000)
     monkeypatch.setattr(blocks, "BLOCK", 4096)
     with propose(path) as made:

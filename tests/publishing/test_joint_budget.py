@@ -53,7 +53,7 @@ def account(parts, neighbours="add-remove", epsilon=1.5):
     return total_of(list(zip(parts, stated, strict=True)), epsilon)
 
 
-def hockey(P, Q, epsilon):
+def hockey_stick(P, Q, epsilon):
     return float(np.maximum(0.0, P - math.exp(epsilon) * Q).sum())
 
 
@@ -71,7 +71,7 @@ def test_the_account_covers_the_exact_law_of_two_tables(neighbours):
             np.outer(*(law(m, b + more, b) for m, b in zip(parts, bases, strict=True))).ravel()
             for more in (1, 0)
         ]
-        found = max(found, hockey(with_, without, 1.5), hockey(without, with_, 1.5))
+        found = max(found, hockey_stick(with_, without, 1.5), hockey_stick(without, with_, 1.5))
     if neighbours == "replace":  # one user's items in place of another's, in both tables
         for base in (0, SURE):
             laws = [[law(m, base + more, base) for m in parts for more in pair] for pair in
@@ -79,7 +79,7 @@ def test_the_account_covers_the_exact_law_of_two_tables(neighbours):
             # Two items a table, only their most telling statistic: the sum over items of shifts.
             # Item by item is enough to bound from below: take one table's pair of items.
             P, Q = (np.outer(one[0], one[1]).ravel() for one in laws)
-            found = max(found, hockey(P, Q, 1.5))
+            found = max(found, hockey_stick(P, Q, 1.5))
     assert found <= claimed.delta
     if neighbours == "add-remove":
         assert found > claimed.delta / 3  # the account adds a chance and a curve: loose, not wild
@@ -93,7 +93,7 @@ def test_half_the_noise_would_be_caught():
     with_, without = [
         np.outer(*(law(m, SURE + more, SURE) for m in halved)).ravel() for more in (1, 0)
     ]
-    assert hockey(with_, without, 1.5) > 2 * claimed.delta
+    assert hockey_stick(with_, without, 1.5) > 2 * claimed.delta
 
 
 @pytest.mark.parametrize("neighbours", RELATIONS)
@@ -186,7 +186,7 @@ def test_a_mixture_with_little_noise_would_be_caught(neighbours):
                 np.outer(*(law(m, b + more, b) for m, b in zip(used, bases, strict=True))).ravel()
                 for more in (1, 0)
             ]
-            worst = max(hockey(with_, without, 1.5), hockey(without, with_, 1.5))
+            worst = max(hockey_stick(with_, without, 1.5), hockey_stick(without, with_, 1.5))
             found[name] = max(found[name], worst)
     assert found["real"] <= claimed.delta < found["halved"]
 
@@ -270,7 +270,7 @@ def test_a_forged_total_is_caught(tmp_path, write_tsv):
 # --- later tables on what is published ------------------------------------------------------------
 
 
-def asked(user, *queries, start=0):
+def rows_of_user(user, *queries, start=0):
     return [
         {
             "user": user,
@@ -282,7 +282,7 @@ def asked(user, *queries, start=0):
     ]
 
 
-def held(path, kind, engine, known, **more):
+def item_rows(path, kind, engine, known, **more):
     log = read(find(str(path)), engine=engine)
     table = pa.table({"query": pa.array(known, pa.string())})
     found = items(log, kind=kind, known=table, **more)
@@ -291,18 +291,20 @@ def held(path, kind, engine, known, **more):
 
 
 def test_clicks_count_for_published_queries_only(write_tsv, engine):
-    path = write_tsv(asked("a", "x", "secret", "y"))
-    assert held(path, "click", engine, ["x", "y"]) == [("x", "x.org"), ("y", "y.org")]
+    path = write_tsv(rows_of_user("a", "x", "secret", "y"))
+    assert item_rows(path, "click", engine, ["x", "y"]) == [("x", "x.org"), ("y", "y.org")]
 
 
 def test_both_queries_of_a_pair_must_be_published(write_tsv, engine):
-    path = write_tsv(asked("a", "x", "y", "secret", "x"))
-    assert held(path, "pair", engine, ["x", "y"]) == [("x", "y")]
+    path = write_tsv(rows_of_user("a", "x", "y", "secret", "x"))
+    assert item_rows(path, "pair", engine, ["x", "y"]) == [("x", "y")]
 
 
 def test_sessions_keep_their_published_queries(write_tsv, engine):
-    path = write_tsv(asked("a", "x", "secret", "y", "z", "x") + asked("b", "secret", "x"))
-    assert held(path, "session", engine, ["x", "y", "z"], longest=3) == [("['x', 'y', 'z']",)]
+    path = write_tsv(
+        rows_of_user("a", "x", "secret", "y", "z", "x") + rows_of_user("b", "secret", "x")
+    )
+    assert item_rows(path, "session", engine, ["x", "y", "z"], longest=3) == [("['x', 'y', 'z']",)]
 
 
 @pytest.mark.slow
@@ -310,7 +312,7 @@ def test_the_bound_is_spent_on_what_can_be_published(write_tsv, tmp_path):
     """Each user's first clicks are for queries of its own; only later ones are anybody's."""
     rows = []
     for i in range(400):
-        rows += asked(f"u{i}", f"own {i} 1", f"own {i} 2", "weather")
+        rows += rows_of_user(f"u{i}", f"own {i} 1", f"own {i} 2", "weather")
     out = tmp_path / "out"
     done = murmurlog.release(
         str(write_tsv(rows)), out=out, tables=["click", "query"], epsilon=8, delta=1e-9,

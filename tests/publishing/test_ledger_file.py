@@ -17,7 +17,7 @@ COST = Guarantee(epsilon=1.0, delta=1e-6)
 
 
 @pytest.fixture
-def old(tmp_path):
+def old_ledger(tmp_path):
     return Ledger(Path(shutil.copyfile(GOLDEN, tmp_path / "ledger.db")))
 
 
@@ -33,48 +33,48 @@ def balances(book):
 SPENT = {"caf\u00e9 logs": (None, 1.0, 1), "search-2025": (3.0, 1.8, 3), "unused": (1.0, 0.0, 0)}
 
 
-def test_an_old_ledger_is_read_without_being_changed(old):
-    before = old.path.read_bytes()
-    old.path.chmod(0o400)
-    assert balances(old) == SPENT
-    assert [entry.state for entry in old.entries("search-2025")] == [
+def test_an_old_ledger_is_read_without_being_changed(old_ledger):
+    before = old_ledger.path.read_bytes()
+    old_ledger.path.chmod(0o400)
+    assert balances(old_ledger) == SPENT
+    assert [entry.state for entry in old_ledger.entries("search-2025")] == [
         "committed",
         "committed",
         "reserved",
     ]
-    (change,) = old.cap_history("search-2025")
+    (change,) = old_ledger.cap_history("search-2025")
     assert (change.epsilon, change.changed_at, change.by_whom) == (3.0, None, None)
     assert change.reason == "set before the ledger kept a history"
-    old.check("new", COST, new_source=True)
-    assert old.path.read_bytes() == before
-    assert list(old.path.parent.iterdir()) == [old.path]
+    old_ledger.check("new", COST, new_source=True)
+    assert old_ledger.path.read_bytes() == before
+    assert list(old_ledger.path.parent.iterdir()) == [old_ledger.path]
 
 
-def test_the_first_booking_converts_an_old_ledger(old):
-    entries = old.entries()
-    old.reserve(
+def test_the_first_booking_converts_an_old_ledger(old_ledger):
+    entries = old_ledger.entries()
+    old_ledger.reserve(
         "new", COST, release_id="new", what="query: x(d=1)", title="Autumn", new_source=True
     )
-    assert version(old) == VERSION
-    assert old.entries()[:-1] == entries
-    assert old.find("new").title == "Autumn"
-    assert balances(old) == SPENT | {"new": (3.0, 0.0, 1)}
-    old.commit("c" * 32)
-    old.cap("new", epsilon=4, delta=1e-5, reason="more")
-    assert [change.epsilon for change in old.cap_history("new")] == [3.0, 4.0]
+    assert version(old_ledger) == VERSION
+    assert old_ledger.entries()[:-1] == entries
+    assert old_ledger.find("new").title == "Autumn"
+    assert balances(old_ledger) == SPENT | {"new": (3.0, 0.0, 1)}
+    old_ledger.commit("c" * 32)
+    old_ledger.cap("new", epsilon=4, delta=1e-5, reason="more")
+    assert [change.epsilon for change in old_ledger.cap_history("new")] == [3.0, 4.0]
 
 
-def test_a_refused_or_interrupted_booking_leaves_an_old_ledger_as_it_was(old):
-    before = old.path.read_bytes()
+def test_a_refused_or_interrupted_booking_leaves_an_old_ledger_as_it_was(old_ledger):
+    before = old_ledger.path.read_bytes()
     with pytest.raises(Refused, match="needs 200 % of the epsilon for pure releases"):
-        old.reserve(
+        old_ledger.reserve(
             "new", Guarantee(epsilon=2, delta=0), release_id="new", what="x", new_source=True
         )
-    with suppress(KeyboardInterrupt), old._transaction(write=True) as db:
+    with suppress(KeyboardInterrupt), old_ledger._transaction(write=True) as db:
         db.execute("DELETE FROM entries")
         raise KeyboardInterrupt
-    assert old.path.read_bytes() == before
-    assert balances(old) == SPENT
+    assert old_ledger.path.read_bytes() == before
+    assert balances(old_ledger) == SPENT
 
 
 def test_a_ledger_of_version_3_keeps_its_rectangle_and_records_bundles_from_now_on(tmp_path):
@@ -95,26 +95,29 @@ def test_a_ledger_of_version_3_keeps_its_rectangle_and_records_bundles_from_now_
     assert (book.find("new").bundle, book.find("new").checksum) == (None, None)
 
 
-def test_an_old_ledger_that_something_changed_refuses(old):
-    with closing(sqlite3.connect(old.path)) as db:
+def test_an_old_ledger_that_something_changed_refuses(old_ledger):
+    with closing(sqlite3.connect(old_ledger.path)) as db:
         db.execute("UPDATE sources SET epsilon_cap = 9")
         db.commit()
-    for use in (old.contents, lambda: old.reserve("unused", COST, release_id="new", what="x")):
+    for use in (
+        old_ledger.contents,
+        lambda: old_ledger.reserve("unused", COST, release_id="new", what="x"),
+    ):
         with pytest.raises(Refused, match="damaged, or another program changed it"):
             use()
 
 
-def test_a_ledger_from_before_seals_is_sealed_by_its_next_booking(old):
-    with closing(sqlite3.connect(old.path)) as db:
+def test_a_ledger_from_before_seals_is_sealed_by_its_next_booking(old_ledger):
+    with closing(sqlite3.connect(old_ledger.path)) as db:
         db.execute("DROP TABLE seal")
         db.commit()
-    assert balances(old) == SPENT
-    old.reserve("new", COST, release_id="new", what="x", new_source=True)
-    with closing(sqlite3.connect(old.path)) as db:
+    assert balances(old_ledger) == SPENT
+    old_ledger.reserve("new", COST, release_id="new", what="x", new_source=True)
+    with closing(sqlite3.connect(old_ledger.path)) as db:
         db.execute("DELETE FROM entries WHERE release_id = 'new'")
         db.commit()
     with pytest.raises(Refused, match="damaged"):
-        old.accounts()
+        old_ledger.accounts()
 
 
 @pytest.mark.parametrize("loss", ["DROP TABLE seal", "DELETE FROM seal"])
@@ -128,13 +131,16 @@ def test_a_ledger_without_its_seal_refuses(loss, tmp_path):
         book.accounts()
 
 
-def test_a_newer_ledger_is_refused_with_a_sentence(old):
-    with closing(sqlite3.connect(old.path)) as db:
+def test_a_newer_ledger_is_refused_with_a_sentence(old_ledger):
+    with closing(sqlite3.connect(old_ledger.path)) as db:
         db.execute(f"PRAGMA user_version = {VERSION + 1}")
-    before = old.path.read_bytes()
-    for use in (old.contents, lambda: old.reserve("unused", COST, release_id="new", what="x")):
+    before = old_ledger.path.read_bytes()
+    for use in (
+        old_ledger.contents,
+        lambda: old_ledger.reserve("unused", COST, release_id="new", what="x"),
+    ):
         with pytest.raises(
             Refused, match=rf"has version {VERSION + 1}, .* up to {VERSION}: a newer .*Update"
         ):
             use()
-    assert old.path.read_bytes() == before
+    assert old_ledger.path.read_bytes() == before

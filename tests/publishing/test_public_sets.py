@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from laws import held, mass, worst
+from laws import largest_delta, mass, user_vectors
 
 import murmurlog
 from murmurlog.bundle.schema import schema
@@ -163,7 +163,7 @@ def test_without_keywords_there_are_no_queries(write_tsv, tmp_path):
     assert murmurlog.verify(tmp_path / "out").ok
 
 
-def gathered(log, engine, *, d=2, keywords=("berlin", "weather")):
+def gather(log, engine, *, d=2, keywords=("berlin", "weather")):
     rows = read(find(log), engine=engine)
     words = (
         schema("keyword")
@@ -185,13 +185,13 @@ def test_a_unit_is_bounded_among_queries_of_the_set_only(write_tsv, engine):
             for i, query in enumerate(("secret", "my secret", "weather", "berlin weather now"))
         ]
     )
-    found = gathered(str(path), engine, d=1).inside.table.to_pyarrow().to_pylist()
+    found = gather(str(path), engine, d=1).inside.table.to_pyarrow().to_pylist()
     assert found == [{"query": "weather", "users": 1}]
 
 
 def test_queries_that_nobody_asked_are_drawn_too(log, engine):
     """Noising only what was seen would show that it was seen: every member must be able to pass."""
-    made, held_ = ViaKeywords(d=2, b=1.0, fakes=4.0), gathered(log, engine)
+    made, held_ = ViaKeywords(d=2, b=1.0, fakes=4.0), gather(log, engine)
     shown = set()
     for seed in range(60):
         table = made.release(held_, entropy=SeededEntropy(seed))
@@ -213,7 +213,7 @@ def test_given_the_keywords_it_is_pure(neighbours):
         shown = mass("geometric", made.b, values - c)
         return np.concatenate([[1 - shown.sum()], shown])
 
-    exact = {"others": (0, 3), "holds": held(1, 2), "neighbours": neighbours}
-    assert worst(law_of, epsilon=1.0, **exact) < 1e-9
-    assert worst(law_of, epsilon=0.8, **exact) > 1e-4
+    exact = {"others": (0, 3), "holds": user_vectors(1, 2), "neighbours": neighbours}
+    assert largest_delta(law_of, epsilon=1.0, **exact) < 1e-9
+    assert largest_delta(law_of, epsilon=0.8, **exact) > 1e-4
     assert parse(str(made)) == made

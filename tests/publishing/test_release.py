@@ -1,4 +1,4 @@
-"""The whole road: a log in, a bundle out; what is in it, what never is, and what verify catches."""
+"""Whole releases: a log in, a bundle out; what is in it, what never is, and what verify catches."""
 
 import json
 import math
@@ -91,7 +91,7 @@ def forgeable(request, bundle, tmp_path):
     return tmp_path / "bundle"
 
 
-def failed(report):
+def failed_checks(report):
     return {check.name: check.message for check in report.checks if not check.ok}
 
 
@@ -106,7 +106,7 @@ def reseal(root):
 
 def test_a_release_is_verified_booked_and_says_what_it_is(bundle):
     report = verify(bundle, ledger=bundle.parent / "ledger.db")
-    assert report.ok, failed(report)
+    assert report.ok, failed_checks(report)
     assert {c.name for c in report.checks} >= {"files", "guarantee", "table query", "ledger"}
     loaded = murmurlog.load(bundle)
     assert loaded.guarantee.epsilon == 4.0
@@ -215,7 +215,7 @@ def test_a_changed_byte_is_corruption(copy):
     data.write_bytes(data.read_bytes()[:-1] + b"x")
     report = verify(copy)
     assert report.exit_code == 6
-    assert failed(report) == {"files": "the checksum is wrong: data/query.parquet"}
+    assert failed_checks(report) == {"files": "the checksum is wrong: data/query.parquet"}
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ def test_a_forged_certificate_fails(forgeable, change, check, message):
     edit_certificate(forgeable, change)
     report = verify(forgeable)
     assert report.exit_code == 1
-    assert re.search(message, failed(report)[check])
+    assert re.search(message, failed_checks(report)[check])
 
 
 def rewrite(root, name, change):
@@ -277,18 +277,18 @@ def test_a_forged_table_fails(forgeable, change, message):
     rewrite(forgeable, "query", change)
     report = verify(forgeable)
     assert not report.ok
-    assert re.search(message, failed(report)["table query"])
+    assert re.search(message, failed_checks(report)["table query"])
 
 
 def test_missing_extra_and_linked_files_fail(copy):
     (copy / "notes.txt").write_text("raw counts")
-    assert failed(verify(copy)) == {"files": "not part of a bundle: notes.txt"}
+    assert failed_checks(verify(copy)) == {"files": "not part of a bundle: notes.txt"}
     (copy / "notes.txt").unlink()
     os.symlink("/etc/hostname", copy / "link")
-    assert "is a link" in failed(verify(copy))["files"]
+    assert "is a link" in failed_checks(verify(copy))["files"]
     (copy / "link").unlink()
     (copy / "README.md").unlink()
-    assert failed(verify(copy)) == {"files": "missing: README.md"}
+    assert failed_checks(verify(copy)) == {"files": "missing: README.md"}
 
 
 def test_what_is_no_bundle_is_said(tmp_path, copy):
@@ -308,7 +308,7 @@ def test_what_is_no_bundle_is_said(tmp_path, copy):
 def test_a_bundle_that_is_not_in_the_ledger_fails(copy, tmp_path):
     Ledger(tmp_path / "empty.db").cap("other", epsilon=1, delta=1e-6)
     report = verify(copy, ledger=tmp_path / "empty.db")
-    assert "no entry carries the id" in failed(report)["ledger"]
+    assert "no entry carries the id" in failed_checks(report)["ledger"]
     with pytest.raises(UsageError, match="there is no ledger"):
         verify(copy, ledger=tmp_path / "none.db")
 
@@ -318,7 +318,7 @@ def test_a_bundle_booked_too_cheaply_fails(copy, bundle, tmp_path):
     shutil.copy(bundle.parent / "ledger.db", cheap)
     with Ledger(cheap)._transaction(write=True) as db:
         db.execute("UPDATE entries SET epsilon = 0.1")
-    assert "the entry books epsilon 0.1" in failed(verify(copy, ledger=cheap))["ledger"]
+    assert "the entry books epsilon 0.1" in failed_checks(verify(copy, ledger=cheap))["ledger"]
 
 
 # --- which rows count -----------------------------------------------------------------------------
@@ -347,7 +347,7 @@ def places(tmp_path_factory):
 def queries_of(log, out, **options):
     release(str(log), out=out, tables=["query"], **(BUDGET | options))
     report = verify(out)
-    assert report.ok, failed(report)
+    assert report.ok, failed_checks(report)
     return murmurlog.load(out).tables["query"].to_pylist()
 
 
@@ -373,7 +373,7 @@ def test_a_public_column_becomes_part_of_the_key(places, tmp_path):
     certificate = murmurlog.load(tmp_path / "b").certificate
     assert certificate.by.values == ("DE", "FR", "IT")
     edit_certificate(tmp_path / "b", lambda c: c["by"].update(values=["DE", "IT"]))
-    assert "not declared public" in failed(verify(tmp_path / "b"))["table query"]
+    assert "not declared public" in failed_checks(verify(tmp_path / "b"))["table query"]
 
 
 def test_denied_queries_and_personal_data_are_not_published(places, tmp_path):
@@ -446,7 +446,7 @@ def test_every_table_unit_and_bound_can_be_released(log, tmp_path):
         budget = {} if "letters" in options else BUDGET
         outcome = release(str(log), out=out, **budget, **options)
         report = verify(out)
-        assert report.ok, failed(report)
+        assert report.ok, failed_checks(report)
         assert sum(outcome.rows.values()) > 0
         assert outcome.guarantee.unit == options.get("unit", "user")
 
@@ -466,7 +466,7 @@ def test_a_seeded_release_is_marked_and_fails_verify(log, tmp_path):
     for card in ("README.md", "croissant.json", "datapackage.json", "deployment.yaml"):
         assert "NOT PRIVATE" in (tmp_path / "b" / card).read_text()
     assert "operating system" not in (tmp_path / "b" / "deployment.yaml").read_text()
-    assert failed(verify(tmp_path / "b")) == {
+    assert failed_checks(verify(tmp_path / "b")) == {
         "noise": "the noise was drawn from a known seed: this is NOT private"
     }
 
@@ -667,21 +667,21 @@ def test_a_failed_write_leaves_the_budget_spent_and_no_half_bundle(log, tmp_path
     assert [path.name for path in tmp_path.iterdir()] == ["l.db"]
 
 
-def locked(path):
+def lock_ledger(path):
     """A lock that the test's end lets go."""
     db = sqlite3.connect(path, isolation_level=None)
     db.execute("BEGIN EXCLUSIVE")
     return db
 
 
-def for_reading_only(path):
+def make_read_only(path):
     """SQLite does not write a file whose format is newer than it knows, not even for root."""
     with path.open("r+b") as file:
         file.seek(18)
         file.write(b"\x09")
 
 
-def begun_anew(path):
+def replace_ledger(path):
     """A sound ledger without bookings in the place of the first."""
     path.unlink()
     Ledger(path).cap("shop", **CAP)
@@ -690,9 +690,9 @@ def begun_anew(path):
 LEDGER_FAULTS = {
     "gone": (lambda path: path.unlink(), "is missing"),
     "empty": (lambda path: path.write_bytes(b""), "is an empty file"),
-    "locked": (locked, "locked"),
-    "read-only": (for_reading_only, "readonly|read-only"),
-    "another": (begun_anew, "has no entry"),
+    "locked": (lock_ledger, "locked"),
+    "read-only": (make_read_only, "readonly|read-only"),
+    "another": (replace_ledger, "has no entry"),
 }
 
 
@@ -764,7 +764,7 @@ def test_a_bundle_that_cannot_be_moved_is_not_committed(log, tmp_path, monkeypat
     assert [path.name for path in tmp_path.iterdir()] == ["l.db"]
 
 
-def as_of_version_1(monkeypatch):
+def use_version_1(monkeypatch):
     """Releases are made by the rules for text of the first version."""
     monkeypatch.setattr("murmurlog.logs.reading.NORMALISER", next(iter(text.VERSIONS)))
     first = partial(text.normalise, version=1)
@@ -779,9 +779,9 @@ def test_a_bundle_of_the_first_rules_for_text_is_judged_by_them(tmp_path, write_
     ]
     path = str(write_tsv(rows, columns=("user", "query")))
     with monkeypatch.context() as older:
-        as_of_version_1(older)
+        use_version_1(older)
         release(path, out=tmp_path / "old", **BUDGET)
-    assert verify(tmp_path / "old").ok, failed(verify(tmp_path / "old"))
+    assert verify(tmp_path / "old").ok, failed_checks(verify(tmp_path / "old"))
     old = murmurlog.load(tmp_path / "old")
     assert old.certificate.text["normaliser"].startswith("nfkc-casefold-1 ")
     assert old.tables["query"].num_rows == 3
@@ -798,7 +798,7 @@ def test_a_bundle_of_the_first_rules_for_text_is_judged_by_them(tmp_path, write_
     file = tmp_path / "old" / "privacy.json"
     file.write_text(file.read_text().replace("nfkc-casefold-1", "nfkc-casefold-2"))
     reseal(tmp_path / "old")
-    assert "not normalised" in failed(verify(tmp_path / "old"))["table query"]
+    assert "not normalised" in failed_checks(verify(tmp_path / "old"))["table query"]
 
 
 def test_a_bad_log_costs_nothing(tmp_path):

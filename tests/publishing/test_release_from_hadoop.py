@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from cluster import PATIENCE, environment, needs_spark
+from cluster import TIMEOUT, environment, needs_spark
 
 from murmurlog.auditing.verify import verify
 
@@ -28,7 +28,7 @@ release(f"{server.url}/logs", out=folder / "bundle", scratch=f"{server.url}/scra
 def test_a_release_from_and_by_way_of_webhdfs(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", RELEASE, str(tmp_path)],
-        env=environment(), capture_output=True, text=True, timeout=PATIENCE,
+        env=environment(), capture_output=True, text=True, timeout=TIMEOUT,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     assert list((tmp_path / "store" / "scratch").iterdir()) == []

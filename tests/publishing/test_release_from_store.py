@@ -60,7 +60,7 @@ def test_an_address_as_target_is_refused_with_what_to_do_before_anything_is_book
 # --- a live server --------------------------------------------------------------------------------
 
 LIVE = pytest.mark.skipif(
-    store_server.program() is None, reason="moto's server is not installed: make test-all"
+    store_server.find_program() is None, reason="moto's server is not installed: make test-all"
 )
 
 
@@ -149,14 +149,14 @@ class TestLive:
             if path.startswith(f"/bucket/{key}"):
                 server.remove(key)
 
-        with store_server.proxied(server, vanish) as proxy:
+        with store_server.run_proxy(server, vanish) as proxy:
             code, said = publish(server, tmp_path, url=proxy.url)
         assert code == 4
         assert "s3://bucket/logs/c.parquet could not be read: it was listed, and is gone" in said
         assert states(tmp_path) == []
 
     def test_a_slow_network_is_waited_for(self, server, tmp_path):
-        with store_server.proxied(server, lambda method, path: 100_000) as proxy:
+        with store_server.run_proxy(server, lambda method, path: 100_000) as proxy:
             code, said = publish(server, tmp_path, url=proxy.url)
         assert code == 0, said
         assert verify(tmp_path / "out").exit_code == 0
@@ -165,7 +165,7 @@ class TestLive:
         def stall(method, path):
             return "stall" if method == "GET" and path.startswith("/bucket/logs/b") else None
 
-        with store_server.proxied(server, stall) as proxy:
+        with store_server.run_proxy(server, stall) as proxy:
             code, said = publish(server, tmp_path, url=proxy.url)
         assert code == 4
         assert "s3://bucket/logs/b.parquet could not be read: no " in said
@@ -173,7 +173,7 @@ class TestLive:
 
     def test_a_network_that_trickles_is_given_up_and_the_command_ends(self, server, tmp_path):
         soon = "import murmurlog.logs.object_store as store; store.PATIENCE = 3.0; " + COMMAND
-        with store_server.proxied(server, lambda method, path: 500) as proxy:
+        with store_server.run_proxy(server, lambda method, path: 500) as proxy:
             code, said = run(
                 server, "profile", "s3://bucket/logs/b.parquet", url=proxy.url, command=soon
             )

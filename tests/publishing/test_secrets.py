@@ -18,7 +18,7 @@ USERS = 397  # no other number of a release is likely to be the same
 
 
 @contextlib.contextmanager
-def masked(umask):
+def set_umask(umask):
     before = os.umask(umask)
     try:
         yield
@@ -27,7 +27,7 @@ def masked(umask):
 
 
 def release(folder, *more, umask=0o022):
-    with masked(umask):
+    with set_umask(umask):
         return run(
             "release", "log.tsv", "--out", "bundle", "--ledger", "ledger.db", "--source", "web",
             *MECHANISM, *more, cwd=folder, env={"TMPDIR": str(folder / "tmp")},

@@ -76,7 +76,7 @@ def states(spec, now=APRIL):
     return {str(each.period): each.state for each in series_status(spec, now=now).periods}
 
 
-def booked():
+def booked_periods():
     return [(entry.period, entry.state) for entry in Ledger("budget.db").entries()]
 
 
@@ -101,7 +101,7 @@ def test_a_series_with_a_known_seed_is_refused_and_loses_no_period(make):
     spec = make()
     with pytest.raises(Refused, match="known seed protects nobody"):
         run_series(spec, now=APRIL, entropy=SeededEntropy(1))
-    assert booked() == []
+    assert booked_periods() == []
     assert states(spec)["2026-01"] == "due"
 
 
@@ -110,7 +110,7 @@ def test_every_period_that_is_due_is_released_in_order_and_once(make):
     seen = []
     run = run_series(spec, now=APRIL, done=lambda period, _: seen.append(period))
     assert list(run.released) == seen == ["2026-01", "2026-02", "2026-03"]
-    assert booked() == [(period, "committed") for period in seen]
+    assert booked_periods() == [(period, "committed") for period in seen]
     for period in seen:
         assert verify(Path("bundles") / period, ledger="budget.db").ok
     before = Ledger("budget.db").entries()
@@ -179,7 +179,7 @@ def test_a_release_that_does_not_fit_the_cap_is_refused(make):
     spec = make(releases=2)
     with pytest.raises(Refused, match="0 % is left"):
         run_series(spec, now=APRIL)
-    assert booked() == [("2026-01", "committed"), ("2026-02", "committed")]
+    assert booked_periods() == [("2026-01", "committed"), ("2026-02", "committed")]
     with pytest.raises(Refused):
         run_series(spec, now=APRIL)
 
@@ -189,7 +189,7 @@ def test_a_log_that_cannot_be_read_books_nothing_and_is_tried_again(make):
     Path("logs/2026-01.tsv").write_text("no\tlog\n1\t2\n")
     with pytest.raises(InputError):
         run_series(spec, now=APRIL)
-    assert booked() == []
+    assert booked_periods() == []
     write_log(Path("logs"), 1)
     assert len(run_series(spec, now=APRIL).released) == 3
 
@@ -267,7 +267,7 @@ def test_a_bundle_that_was_complete_is_published_without_a_second_draw(make, mon
     assert list(run.released) == ["2026-02"]
     assert read_certificate(Path("bundles/2026-01")).release_id == entry.release_id
     assert verify("bundles/2026-01", ledger="budget.db").ok
-    assert booked() == [("2026-01", "committed"), ("2026-02", "committed")]
+    assert booked_periods() == [("2026-01", "committed"), ("2026-02", "committed")]
     assert not list(Path("bundles").glob(".*"))
 
 
@@ -307,8 +307,8 @@ def test_a_lost_period_is_released_again_only_by_name(make):
     assert run_series(spec, now=APRIL).lost
     run_series(spec, now=APRIL)
     assert list(run_series(spec, again="2026-01").released) == ["2026-01"]
-    assert booked()[0] == ("2026-01", "lost")
-    assert booked()[-1] == ("2026-01", "committed")
+    assert booked_periods()[0] == ("2026-01", "lost")
+    assert booked_periods()[-1] == ("2026-01", "committed")
     assert states(spec)["2026-01"] == "published"
     assert verify("bundles/2026-01", ledger="budget.db").ok
     before = Ledger("budget.db").entries()
@@ -328,7 +328,7 @@ def test_a_release_that_fails_after_its_booking_is_lost_at_once(make, monkeypatc
         patch.setattr(release, "publish", full)
         with pytest.raises(DiskError, match=r"2026-01 is lost.*--again 2026-01"):
             run_series(spec, now=APRIL)
-    assert booked() == [("2026-01", "lost")]
+    assert booked_periods() == [("2026-01", "lost")]
     assert list(run_series(spec, now=APRIL).released) == ["2026-02", "2026-03"]
 
 
@@ -372,7 +372,7 @@ def test_what_is_in_its_place_is_never_lost(make):
     run_series(spec, now=APRIL, once=True)
     (entry,) = Ledger("budget.db").entries()
     Ledger("budget.db").lose(entry.release_id)
-    assert booked() == [("2026-01", "committed")]
+    assert booked_periods() == [("2026-01", "committed")]
 
 
 # The ledger decides
@@ -445,7 +445,7 @@ def test_a_run_that_the_lock_does_not_reach_takes_the_next_period(make, monkeypa
 
     monkeypatch.setattr(Ledger, "reserve", reserve)
     assert list(run_series(spec, now=APRIL).released) == ["2026-02", "2026-03"]
-    assert booked()[0] == ("2026-01", "reserved")
+    assert booked_periods()[0] == ("2026-01", "reserved")
 
 
 def test_a_folder_that_is_lost_makes_no_period_be_released_again(make):

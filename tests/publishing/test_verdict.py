@@ -6,7 +6,7 @@ from functools import cache
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from certificates import certified, counted
+from certificates import make_certificate, make_table
 
 from murmurlog.bundle.popularity import STAND_IN
 from murmurlog.bundle.read import load
@@ -31,14 +31,14 @@ def log_of(path, *, last="rare", users=400):
     return str(path)
 
 
-def released(log, out, **more):
+def release_log(log, out, **more):
     more = {"tables": ["query"], "mechanism": "threshold", "per_user": 12, **more}
     return release(log, out=out, entropy=SeededEntropy(1), **more)
 
 
 def test_logs_with_equal_published_tables_have_equal_verdicts(tmp_path):
-    one = released(log_of(tmp_path / "1.parquet"), tmp_path / "1")
-    two = released(log_of(tmp_path / "2.parquet", last="another"), tmp_path / "2")
+    one = release_log(log_of(tmp_path / "1.parquet"), tmp_path / "1")
+    two = release_log(log_of(tmp_path / "2.parquet", last="another"), tmp_path / "2")
     assert one.tables["query"].equals(two.tables["query"])
     assert one.verdict is not None
     assert one.verdict == two.verdict
@@ -47,13 +47,13 @@ def test_logs_with_equal_published_tables_have_equal_verdicts(tmp_path):
 
 def test_a_verdict_is_a_function_of_the_bundle_alone(tmp_path):
     assert list(inspect.signature(judge).parameters) == ["certificate", "tables"]
-    made = released(log_of(tmp_path / "1.parquet"), tmp_path / "1")
+    made = release_log(log_of(tmp_path / "1.parquet"), tmp_path / "1")
     bundle = load(tmp_path / "1")
     assert made.verdict == judge(bundle.certificate, bundle.tables)
 
 
 def test_a_dry_run_has_no_verdict(tmp_path):
-    made = released(log_of(tmp_path / "1.parquet"), tmp_path / "1", dry_run=True)
+    made = release_log(log_of(tmp_path / "1.parquet"), tmp_path / "1", dry_run=True)
     assert made.verdict is None
     assert made.as_json()["verdict"] is None
 
@@ -63,8 +63,11 @@ ROUNDS = {name: str(plan.mechanism) for name, plan in plan_tables(["query", "cli
 
 def test_it_says_in_eight_lines_what_is_reliable_why_it_is_small_and_what_helps():
     rows = [[f"q{n}", round(2000 / (n + 1)), 10.0] for n in range(20)]
-    tables = {"query": counted("query", *rows), "click": counted("click", ["a", "b", 50, 30.0])}
-    said = judge(certified(tables, ROUNDS, epsilon=0.7), tables).lines()
+    tables = {
+        "query": make_table("query", *rows),
+        "click": make_table("click", ["a", "b", 50, 30.0]),
+    }
+    said = judge(make_certificate(tables, ROUNDS, epsilon=0.7), tables).lines()
     assert len(said) == 8
     assert said[0] == "query: 20 rows, 20 reliable; click: 1 row, 0 reliable"
     assert said[1].startswith(
@@ -84,8 +87,8 @@ def test_it_says_in_eight_lines_what_is_reliable_why_it_is_small_and_what_helps(
 
 def test_twice_the_users_of_a_power_law_give_twice_the_rows():
     rows = [[f"q{n}", round(100_000 / (n + 1)), 10.0] for n in range(1000)]
-    tables = {"query": counted("query", *rows)}
-    levers = judge(certified(tables), tables).levers
+    tables = {"query": make_table("query", *rows)}
+    levers = judge(make_certificate(tables), tables).levers
     (more,) = [lever for lever in levers if lever.change == "twice as many users"]
     assert more.rows == pytest.approx(2000, rel=0.05)
 
@@ -93,7 +96,7 @@ def test_twice_the_users_of_a_power_law_give_twice_the_rows():
 def test_the_share_of_the_searches_is_said_where_it_was_measured(tmp_path):
     log = log_of(tmp_path / "1.parquet", users=3000)
     more = {"tables": ["query", "left_out"], "mechanism": None, "per_user": None, "epsilon": 8.0}
-    made = released(log, tmp_path / "1", **more)
+    made = release_log(log, tmp_path / "1", **more)
     verdict = made.verdict
     assert verdict.volume == 1 - made.notes["left_out"]["searches left out, %"] / 100
     assert "left_out" not in verdict.rows
@@ -102,8 +105,8 @@ def test_the_share_of_the_searches_is_said_where_it_was_measured(tmp_path):
 
 @pytest.mark.parametrize("users", [None, 900])
 def test_an_empty_release_is_forecast_from_a_stated_shape(users):
-    tables = {name: counted(name) for name in ("query", "click")}
-    certificate = certified(tables, ROUNDS, epsilon=0.7, declared_users=users)
+    tables = {name: make_table(name) for name in ("query", "click")}
+    certificate = make_certificate(tables, ROUNDS, epsilon=0.7, declared_users=users)
     verdict = judge(certificate, tables)
     said = verdict.lines()
     assert said[0] == "query: nothing was published; click: nothing was published"
@@ -111,18 +114,18 @@ def test_an_empty_release_is_forecast_from_a_stated_shape(users):
     assert f"at most, from the shape of a generated log{declared} (too few" in said[3]
     best = verdict.levers[0].rows
     assert best > 0
-    few = judge(certified(tables, ROUNDS, epsilon=0.7, declared_users=100), tables)
+    few = judge(make_certificate(tables, ROUNDS, epsilon=0.7, declared_users=100), tables)
     assert not few.levers  # nothing that 100 users hold can pass
     assert few.lines()[3] == "no change that was tried would publish more query rows"
 
 
 def test_what_has_no_guarantee_or_no_forecast_says_so():
-    tables = {"query": counted("query", ["a", 50, 2.0])}
-    nothing = judge(certified(tables, {"query": "k-query:20"}), tables)
+    tables = {"query": make_table("query", ["a", 50, 2.0])}
+    nothing = judge(make_certificate(tables, {"query": "k-query:20"}), tables)
     assert (nothing.needed, nothing.levers) == ({}, ())
     log = pa.table({"user": ["u"], "query": ["a"], "url": ["b"], "count": [1]})
     mechanism = {"log": "synthetic(d=1, scale=1.0, T=20, b_sizes=10.0)"}
-    unknown = judge(certified({"log": log}, mechanism), {"log": log})
+    unknown = judge(make_certificate({"log": log}, mechanism), {"log": log})
     assert unknown.levers == ()
     assert unknown.lines()[-1] == "no forecast is available for synthetic"
 
@@ -141,9 +144,11 @@ def test_forecasts_are_near_those_of_a_simulation(like, users):
     """The verdict on one simulated release, against simulated releases with other settings."""
     made, total = plan_tables(["query", "click"])
     shown, counts = simulation(like, users)._run(made["query"].mechanism, 0)
-    table = counted("query", *([str(n), int(c), 5.0] for n, c in zip(shown, counts, strict=True)))
-    tables = {"query": table, "click": counted("click")}
-    certificate = certified(tables, ROUNDS, epsilon=0.7, guarantee=total)
+    table = make_table(
+        "query", *([str(n), int(c), 5.0] for n, c in zip(shown, counts, strict=True))
+    )
+    tables = {"query": table, "click": make_table("click")}
+    certificate = make_certificate(tables, ROUNDS, epsilon=0.7, guarantee=total)
     levers = {lever.change: lever.rows for lever in judge(certificate, tables).levers}
     for change, names, epsilon in (
         ("query alone instead of two tables", ["query"], 1.0),

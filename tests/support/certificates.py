@@ -12,7 +12,7 @@ from murmurlog.publishing.plan import PROBABILITIES, drawn_with
 THRESHOLD = "threshold(noise=geometric, d=5, scale=2.0, T=40)"
 
 
-def counted(kind, *rows, count="users", by=None):
+def make_table(kind, *rows, count="users", by=None):
     """A table of (keys ..., count, stderr); reliable where it says so."""
     wanted = schema(kind, count=count, by=by)
     full = [(*row, 4 * row[-1] <= row[-2]) for row in rows]
@@ -21,7 +21,7 @@ def counted(kind, *rows, count="users", by=None):
     )
 
 
-def certified(tables, mechanisms=None, *, epsilon=2.5, **changes):
+def make_certificate(tables, mechanisms=None, *, epsilon=2.5, **changes):
     """A certificate for these tables, by default of thresholds; honest, but for the log."""
     claims = {}
     for name, table in tables.items():

@@ -24,7 +24,7 @@ needs_spark = [
     pytest.mark.slow,
     pytest.mark.skipif(bool(MISSING), reason=f"no {' and no '.join(MISSING)} on this machine"),
 ]
-PATIENCE = 900  # seconds; a cluster on two busy cores is slow
+TIMEOUT = 900  # seconds; a cluster on two busy cores is slow
 
 
 def environment(**more):
@@ -74,7 +74,7 @@ class Cluster:
             )
 
     def _await(self, name, words):
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + TIMEOUT
         while words not in (self.folder / f"{name}.log").read_text(errors="replace"):
             assert time.monotonic() < end, f"{name} did not start"
             time.sleep(0.2)

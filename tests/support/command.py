@@ -15,7 +15,7 @@ from murmurlog.cli.main import main
 
 
 @dataclass(frozen=True)
-class Done:
+class CommandResult:
     returncode: int
     stdout: str
     stderr: str
@@ -40,4 +40,4 @@ def run(*arguments, cwd=None, env=None, main=main):
             code = 0
         except SystemExit as stop:
             code = stop.code or 0
-    return Done(code, out.getvalue(), err.getvalue())
+    return CommandResult(code, out.getvalue(), err.getvalue())

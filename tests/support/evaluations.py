@@ -8,13 +8,13 @@ HOSTILE = "<script>alert(1)</script>"
 SHARES = ("query volume kept (rows)", "query distinct kept", "click volume kept (rows)")
 
 
-def line(system, task, measure, value, low=None, high=None, n=100):
+def make_result(system, task, measure, value, low=None, high=None, n=100):
     return Result(
         system=system, task=task, measure=measure, value=value, low=low, high=high, n=n
     )  # fmt: skip
 
 
-def system(name, kind="mechanism", epsilon=None, budget=None, rows=None):
+def make_system(name, kind="mechanism", epsilon=None, budget=None, rows=None):
     guarantee = None if kind == "raw" else Guarantee.nothing()
     if epsilon is not None:
         guarantee = Guarantee(epsilon=epsilon, delta=1e-6)
@@ -27,30 +27,33 @@ def system(name, kind="mechanism", epsilon=None, budget=None, rows=None):
     )
 
 
-def at_one_setting(*, hostile=False, epsilons=(1.0, 1.0)):
+def make_evaluation(*, hostile=False, epsilons=(1.0, 1.0)):
     """Raw, two mechanisms and a baseline on statistics and a task."""
     first = HOSTILE if hostile else "rounds"
     systems = (
-        system("raw", "raw"),
-        system(first, "bundle", epsilons[0], {"query": 0.7, "click": 0.6}),
-        system("zealous", "mechanism", epsilons[1]),
-        system("k-query:20"),
+        make_system("raw", "raw"),
+        make_system(first, "bundle", epsilons[0], {"query": 0.7, "click": 0.6}),
+        make_system("zealous", "mechanism", epsilons[1]),
+        make_system("k-query:20"),
     )
     worth = dict(zip((s.name for s in systems), (1.0, 0.4, 0.1, 0.5), strict=True))
     results = []
     for name, value in worth.items():
-        results += [line(name, "statistics", m, value, value - 0.05, value + 0.05) for m in SHARES]
         results += [
-            line(name, "statistics", f"query coverage@{j}", value / j, n=j) for j in (1, 2, 4)
+            make_result(name, "statistics", m, value, value - 0.05, value + 0.05) for m in SHARES
+        ]
+        results += [
+            make_result(name, "statistics", f"query coverage@{j}", value / j, n=j)
+            for j in (1, 2, 4)
         ]
         answered = round(100 * value)
         results += [
-            line(name, "suggestion", "coverage", value, n=100),
-            line(name, "suggestion", "P@5 (covered)", 0.5, 0.45, 0.55, n=answered),
-            line(name, "suggestion", "P@5 (all)", value / 2, 0.0, 0.9, n=100),
-            line(name, "suggestion", "P@5, lambda 0 (all)", value / 2),
-            line(name, "suggestion", "P@5, lambda 0.5 (all)", value / 3),
-            line(name, "suggestion", "P@5, lambda 1 (all)", value / 4),
+            make_result(name, "suggestion", "coverage", value, n=100),
+            make_result(name, "suggestion", "P@5 (covered)", 0.5, 0.45, 0.55, n=answered),
+            make_result(name, "suggestion", "P@5 (all)", value / 2, 0.0, 0.9, n=100),
+            make_result(name, "suggestion", "P@5, lambda 0 (all)", value / 2),
+            make_result(name, "suggestion", "P@5, lambda 0.5 (all)", value / 3),
+            make_result(name, "suggestion", "P@5, lambda 1 (all)", value / 4),
         ]  # fmt: skip
     ranks = {
         name: [(1, 90, True), (2, 50, name == "raw"), (3, 10, name == "raw")]
@@ -74,25 +77,25 @@ def at_one_setting(*, hostile=False, epsilons=(1.0, 1.0)):
     )  # fmt: skip
 
 
-def swept(vary="epsilon"):
+def make_sweep(vary="epsilon"):
     """Two mechanisms at three values, and a baseline."""
     values = (1.0, 2.0, 4.0)
-    systems = [system("k-query:20")]
-    results = [line("k-query:20", "statistics", m, 0.6) for m in SHARES]
+    systems = [make_system("k-query:20")]
+    results = [make_result("k-query:20", "statistics", m, 0.6) for m in SHARES]
     points = []
     for name, factor in (("rounds", 0.2), ("zealous", 0.1)):
         for at in values:
             variant = f"{name} {vary}={at:g}"
-            systems.append(system(variant, epsilon=at if vary == "epsilon" else 1.0))
-            told = [line(variant, "statistics", m, factor * at) for m in SHARES]
+            systems.append(make_system(variant, epsilon=at if vary == "epsilon" else 1.0))
+            told = [make_result(variant, "statistics", m, factor * at) for m in SHARES]
             told += [
-                line(variant, "statistics", "query items per user", 7.25),
-                line(variant, "completion", "MRR (all)", factor * at / 2, n=int(10 * at)),
-                line(variant, "completion", "MRR (covered)", 0.9, n=int(5 * at)),
+                make_result(variant, "statistics", "query items per user", 7.25),
+                make_result(variant, "completion", "MRR (all)", factor * at / 2, n=int(10 * at)),
+                make_result(variant, "completion", "MRR (covered)", 0.9, n=int(5 * at)),
             ]
             results += told
             for each in told:
-                same = line(name, each.task, each.measure, each.value, n=each.n)
+                same = make_result(name, each.task, each.measure, each.value, n=each.n)
                 points.append(Point(vary=vary, at=at, result=same))
     return Evaluation(
         results=tuple(results),

@@ -6,20 +6,20 @@ import pyarrow as pa
 from murmurlog.bundle.models.click_graph import Ranking
 
 
-def clicks(*rows):
+def click_table(*rows):
     query, url, users = zip(*rows, strict=True)
     return pa.table({"query": query, "url": url, "users": pa.array(users, pa.int64())})
 
 
-def pairs(*rows):
+def pair_table(*rows):
     query, after, users = zip(*rows, strict=True)
     return pa.table({"query": query, "next_query": after, "users": pa.array(users, pa.int64())})
 
 
-SMALL = {"click": clicks(("a", "x", 3), ("a", "y", 1), ("b", "x", 1), ("c", "y", 1))}
+SMALL = {"click": click_table(("a", "x", 3), ("a", "y", 1), ("b", "x", 1), ("c", "y", 1))}
 
 
-def ranked(*rows):
+def make_ranking(*rows):
     """A ranking of columns, given as lists."""
     lengths = [len(row) for row in rows]
     return Ranking(

@@ -9,7 +9,7 @@ COLUMNS = pa.schema(
 )
 
 
-def truth(*sessions):
+def truth_of_sessions(*sessions):
     """Sessions of one user each, of queries or (query, url)."""
     rows = [
         {"user": number, "session": number, "query": query, "url": url}
@@ -19,7 +19,7 @@ def truth(*sessions):
     return Truth(tables={}, holders={}, searches=pa.Table.from_pylist(rows, schema=COLUMNS))
 
 
-def truth_of(rows, **more):
+def truth_of_rows(rows, **more):
     """A truth whose held-out users did this: (user, query, url)."""
     user, query, url = zip(*rows, strict=True)
     searches = pa.table(

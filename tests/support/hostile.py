@@ -95,16 +95,16 @@ def hostile_log(rows: int, *, seed: int, distinct: float = 0.3) -> pa.Table:
     rng = np.random.default_rng(seed)
     busy = np.minimum(rng.pareto(0.6, rows) * 10, rows / 8).astype(int)
     ids = np.where(rng.random(rows) < 0.3, busy, rng.integers(0, rows // 5, rows))
-    users = _mixed(rng, rows, [f"user{i}" for i in ids.tolist()], USERS, 0.02)
+    users = _mix(rng, rows, [f"user{i}" for i in ids.tolist()], USERS, 0.02)
     popular = (rng.pareto(0.8, rows) * 3).astype(int) % rows
     asked = np.where(rng.random(rows) < distinct, rng.integers(0, 10 * rows, rows), popular)
     capital = rng.random(rows) < 0.3
     queries = [f"{'Query' if c else 'query'} {q}" for c, q in zip(capital, asked, strict=True)]
     short = [text for text in QUERIES if len(text) < 100]
     two = [f"{a} {b}" for a in short[:40] for b in short[40:]]
-    queries = _mixed(rng, rows, queries, [*QUERIES, *two, None], 0.3)
+    queries = _mix(rng, rows, queries, [*QUERIES, *two, None], 0.3)
     sites = (rng.pareto(0.7, rows) * 2).astype(int) % rows
-    urls = _mixed(rng, rows, [f"http://site{i}.org/p{i % 3}" for i in sites.tolist()], URLS, 0.5)
+    urls = _mix(rng, rows, [f"http://site{i}.org/p{i % 3}" for i in sites.tolist()], URLS, 0.5)
     start = np.datetime64("2024-01-01", "us")
     micro = rng.integers(0, 40 * 86_400, rows) * 1_000_000
     micro += rng.choice([0, 1, 500_000, 999_999], rows)
@@ -118,12 +118,12 @@ def hostile_log(rows: int, *, seed: int, distinct: float = 0.3) -> pa.Table:
             "query": queries,
             "url": urls,
             "rank": pa.array(rng.integers(1, 11, rows), mask=rng.random(rows) < 0.5),
-            "country": _mixed(rng, rows, [None] * rows, COUNTRIES, 1.0),
+            "country": _mix(rng, rows, [None] * rows, COUNTRIES, 1.0),
         }
     )
 
 
-def _mixed(rng, rows, usual, odd, share):
+def _mix(rng, rows, usual, odd, share):
     """The usual values, with odd ones in their place now and then."""
     chosen = pa.array(odd, pa.string()).take(pa.array(rng.integers(0, len(odd), rows)))
     mask = pa.array(rng.random(rows) < share)
@@ -136,7 +136,7 @@ def with_texts(log: pa.Table, *, seed: int) -> pa.Table:
     for name, odd in (("time", TIME_TEXTS), ("rank", RANKS)):
         place = log.column_names.index(name)
         usual = log[name].cast(pa.string()).to_pylist()
-        log = log.set_column(place, name, _mixed(rng, log.num_rows, usual, odd, 0.5))
+        log = log.set_column(place, name, _mix(rng, log.num_rows, usual, odd, 0.5))
     return log
 
 

@@ -41,7 +41,7 @@ def hockey_stick(P, Q, epsilon):
     return float(np.maximum(0.0, p - math.exp(epsilon) * q).sum())
 
 
-def worst(law_of, *, others, holds, epsilon, neighbours):
+def largest_delta(law_of, *, others, holds, epsilon, neighbours):
     """The largest delta(epsilon) over neighbours on a domain of a few independent items.
 
     law_of(c, base) is the law of an item with c users where the others are `base`; `holds` are the
@@ -60,14 +60,14 @@ def worst(law_of, *, others, holds, epsilon, neighbours):
     return found
 
 
-def held(d, items, *, repeats=False):
+def user_vectors(d, items, *, repeats=False):
     """Every vector of a user: up to d items once, or up to d rows in all."""
     most = d if repeats else 1
     return [h for h in itertools.product(range(most + 1), repeat=items) if sum(h) <= d]
 
 
 def worst_delta(*, noise, scale, T, d, epsilon, neighbours, items=3):
-    """`worst` for one draw and a threshold.
+    """`largest_delta` for one draw and a threshold.
 
     Others hold an item 0 times, once, near the threshold, or so often that it is sure to show.
     """
@@ -79,10 +79,10 @@ def worst_delta(*, noise, scale, T, d, epsilon, neighbours, items=3):
         assert law.sum() > 1 - 1e-9
         return law
 
-    return worst(
+    return largest_delta(
         law_of,
         others=sorted({0, 1, max(1, T - 1), SURE}),
-        holds=held(d, items),
+        holds=user_vectors(d, items),
         epsilon=epsilon,
         neighbours=neighbours,
     )

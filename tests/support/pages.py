@@ -4,7 +4,7 @@ import re
 from html.parser import HTMLParser
 
 
-class Reader(HTMLParser):
+class PageParser(HTMLParser):
     """Tags in balance, the words, and the tags there are."""
 
     VOID = {"meta", "link", "br"}
@@ -38,9 +38,9 @@ class Reader(HTMLParser):
         return re.sub(r"\s+", " ", " ".join(self.words))
 
 
-def read(page):
+def read_page(page):
     """The words of a page that is sound, fetches nothing and holds no code."""
-    found = Reader(page)
+    found = PageParser(page)
     assert not found.faults
     assert not found.open
     assert not {"script", "img", "iframe", "object", "form", "base"} & set(found.tags)

@@ -24,7 +24,7 @@ class NoServer(Exception):
     """There is none and none could be installed; the words say why."""
 
 
-def binaries():
+def find_binaries():
     """The folder with `postgres` and `initdb`, the newest if there are several; None without."""
     found = [
         path.parent for place in PLACES for path in Path("/").glob(f"{place.lstrip('/')}/postgres")
@@ -66,11 +66,11 @@ def install():
 
 
 @contextmanager
-def running():
+def run_server():
     """A started server with an empty database `web`; gone at the end."""
-    if binaries() is None:
+    if find_binaries() is None:
         install()
-    if binaries() is None:
+    if find_binaries() is None:
         raise NoServer("no PostgreSQL server, even after apt-get installed postgresql")
     folder = Path(tempfile.mkdtemp(prefix="murmurlog-pg-"))
     server = Server(folder)
@@ -88,7 +88,7 @@ class Server:
 
     def __init__(self, folder):
         self.folder = folder
-        self.binaries = binaries()
+        self.binaries = find_binaries()
         self.process = None
         self.port = _free_port()
         self.as_user = {}

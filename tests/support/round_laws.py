@@ -66,7 +66,7 @@ def law(mechanism, A, B, AB, *, noise=1.0, nodes=220, pools=(0, 0), held_only=Fa
 HOLDINGS = {"A": (1, 0, 0), "B": (0, 1, 0), "AB": (0, 0, 1), "nothing": (0, 0, 0)}
 
 
-def worst(mechanism, *, epsilon, worlds, neighbours="add-remove", **how):
+def largest_delta(mechanism, *, epsilon, worlds, neighbours="add-remove", **how):
     """The largest delta(epsilon) over worlds of other units and what one unit may hold."""
     found = 0.0
     for others in worlds:
@@ -87,7 +87,7 @@ def worlds_near(top, *, seed, count):
     return [(0, 0, 0), (3, 0, 0), (0, 0, 1), *map(tuple, drawn)]
 
 
-def passing(schedule, thresholds, *, C, reach, weight=0.0, nodes=40):
+def passing_chances(schedule, thresholds, *, C, reach, weight=0.0, nodes=40):
     """The chance of a pool key to pass in each round, where its weight is the same in all rounds.
 
     Nested Gauss-Legendre integrals over the noise of every round, apart from the code of `rounds`.

@@ -3,7 +3,7 @@
 The proof (docs/explanation/mechanisms/rounds-proof.md) fixes what was measured on the items that others hold too, and
 asks how far one unit moves the sums of weights of the next round. So does this module: it runs the
 real steps on a log D and on its neighbour D', tells both the same values on the shared items, lets
-the items that only the differing unit holds have their own luck, and compares in whole numbers.
+the items that only the differing unit holds have outcomes of their own, and compares in whole numbers.
 Then it publishes the shared items that were selected, or all items, and compares the histogram and the
 weighted counts of everything that units hold of them. Keys of a public pool are shared, whoever holds them.
 
@@ -52,8 +52,8 @@ from murmurlog.privacy.sampler import SeededEntropy
 START = datetime(2026, 1, 1)
 COUNTRY = By(column="country", values=("DE", "FR"))
 # What an item's z is aimed at, and how often on the items that others hold.
-LUCK = ("drawn", "border", "stays", "fails", "passes", "mixed")
-ON_U = (0.15, 0.15, 0.3, 0.05, 0.05, 0.3)
+AIMS = ("drawn", "border", "stays", "fails", "passes", "mixed")
+SHARED_ODDS = (0.15, 0.15, 0.3, 0.05, 0.05, 0.3)
 D2 = (1, 2, 3, 8)  # tried with every published set: whatever d2 is chosen, the bound must hold
 STAGES = ("round 1", "later", "histogram", "counts")
 
@@ -72,7 +72,7 @@ class World:
     tied: bool = False  # everything at the same time, and twice
 
 
-def some(rng, pool, size):
+def choose(rng, pool, size):
     return [int(i) for i in rng.choice(pool, min(size, len(pool)), replace=False)]
 
 
@@ -88,32 +88,32 @@ def random_world(rng, kind, d):
     crowd = range(rng.integers(1, 9 if d <= 20 else 4))
     if kind == "beyond":
         pool = np.arange(2 * d + 1)
-        others = [some(rng, pool, rng.integers(d + 1, 2 * d + 2)) for _ in crowd]
+        others = [choose(rng, pool, rng.integers(d + 1, 2 * d + 2)) for _ in crowd]
     elif kind == "alike":
         others = [list(range(d)) for _ in crowd]
     elif kind == "hidden":
         pool = np.arange(d)
-        others = [some(rng, pool, d) + late for _ in 3 * list(crowd)]
+        others = [choose(rng, pool, d) + late for _ in 3 * list(crowd)]
     else:
-        others = [some(rng, pool, rng.integers(1, d + 3)) for _ in crowd]
+        others = [choose(rng, pool, rng.integers(1, d + 3)) for _ in crowd]
 
     def held():
         if kind == "beyond":
-            return some(rng, [*pool, *mine], 2 * d)
+            return choose(rng, [*pool, *mine], 2 * d)
         if kind == "alike":
             return list(range(d))
         if kind == "hidden":
-            return late[: rng.integers(1, 3)] + some(rng, pool, rng.integers(0, d + 1))
+            return late[: rng.integers(1, 3)] + choose(rng, pool, rng.integers(0, d + 1))
         if kind == "apart":
-            return some(rng, mine, rng.integers(1, d + 2))
+            return choose(rng, mine, rng.integers(1, d + 2))
         if kind == "single":
-            return some(rng, pool if rng.random() < 0.5 else mine, 1)
+            return choose(rng, pool if rng.random() < 0.5 else mine, 1)
         if kind == "half":
-            shared = some(rng, pool, rng.integers(0, d + 1))
-            return some(rng, [*shared, *mine[: d - len(shared)]], d)
+            shared = choose(rng, pool, rng.integers(0, d + 1))
+            return choose(rng, [*shared, *mine[: d - len(shared)]], d)
         if kind == "copy":
             return others[rng.integers(0, len(others))]
-        return some(rng, [*pool, *some(rng, mine, 2)], rng.integers(1, d + 3))
+        return choose(rng, [*pool, *choose(rng, mine, 2)], rng.integers(1, d + 3))
 
     other = held() if rng.random() < 0.4 else []
     return World(kind=kind, others=others, one=held(), other=other, tied=kind == "tied")
@@ -122,7 +122,7 @@ def random_world(rng, kind, d):
 KINDS = ("scattered", "beyond", "alike", "hidden", "apart", "single", "half", "copy", "tied")
 
 
-def write(path, worlds, side, rng):
+def write_log(path, worlds, side, rng):
     """The log of all worlds, with the one unit (side 0) or what replaces it (side 1)."""
     rows = []
     for w, world in enumerate(worlds):
@@ -143,13 +143,13 @@ def write(path, worlds, side, rng):
 
 
 @contextlib.contextmanager
-def written(worlds, rng):
+def open_logs(worlds, rng):
     """Both logs of these worlds, read as a release reads them, with a country to split by."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         logs = []
         for side in (0, 1):
-            write(folder / f"{side}.parquet", worlds, side, rng)
+            write_log(folder / f"{side}.parquet", worlds, side, rng)
             engine = stack.enter_context(connect())
             source = find(str(folder / f"{side}.parquet"))
             logs.append(read(source, engine=engine, keep={BY_VALUE: COUNTRY.column}))
@@ -194,7 +194,7 @@ class Pair:
     differs: np.ndarray  # whether a unit is the one that was removed or replaced
 
 
-def hold(log, view, *, d, seed):
+def hold_log(log, view, *, d, seed):
     """(what the mechanism gathers, its units' names in order): the real bounding and numbering."""
     pools = tuple(pool.keys for pool in pools_of(view.options, view.kind))
     with mock.patch.object(module, "numbered", wraps=numbered) as seen:
@@ -223,7 +223,7 @@ def worlds_of(texts):
     return np.array([int(re.match(r"w(\d+)", text)[1]) for text in texts], np.int64)
 
 
-def gather(logs, *, view, d, seed, holding=hold):
+def gather(logs, *, view, d, seed, holding=hold_log):
     """Both logs as the mechanism holds them, their units and items numbered alike."""
     sides = [Side(*holding(log, view, d=d, seed=seed)) for log in logs]
     units, numbers = np.unique(
@@ -301,9 +301,9 @@ class Replay:
             self.d.append(self._by_world(mine))
             self.t.append(self._by_world(mine[~self.shared[mine]]))
         # What each world's items are aimed at: on U, and those of the unit alone.
-        self.luck = rng.choice(len(LUCK), len(worlds), p=ON_U)
-        self.own_luck = rng.integers(0, len(LUCK), len(worlds))
-        self.own_luck[[world.kind == "hidden" for world in worlds]] = LUCK.index("stays")
+        self.aims = rng.choice(len(AIMS), len(worlds), p=SHARED_ODDS)
+        self.own_aims = rng.integers(0, len(AIMS), len(worlds))
+        self.own_aims[[world.kind == "hidden" for world in worlds]] = AIMS.index("stays")
         self.leads = rng.integers(0, 2, len(worlds))  # whose weights z is drawn about, on U
 
     def run(self):
@@ -382,7 +382,7 @@ class Replay:
             self.report.see((self.worlds[w].kind, stage), share)
 
     def _tell(self, W, k):
-        """Both sides take the step: with equal z on U, and with luck of its own each elsewhere."""
+        """Both sides take the step: with equal z on U, and with an outcome of its own each elsewhere."""
         alive, known = np.zeros((2, len(self.at)), bool), np.zeros((2, len(self.at)), np.int64)
         for n, side in enumerate(self.sides):
             if side.play is not None:
@@ -390,15 +390,15 @@ class Replay:
                 known[n] = side.spread(side.play.remembered, side.play.alive)
         self._fault("steered", self.at[self.compared & (alive[0] != alive[1])], stage_of(k))
         leads = self.leads[self.at] == 0
-        same = self._aimed(k, np.where(leads, *W), np.where(alive[0], *known), self.luck)
+        same = self._aimed(k, np.where(leads, *W), np.where(alive[0], *known), self.aims)
         for n, side in enumerate(self.sides):
             if side.play is not None:
-                own = self._aimed(k, W[n], known[n], self.own_luck)
+                own = self._aimed(k, W[n], known[n], self.own_aims)
                 z = np.where(self.shared, same, own)[side.items[side.play.alive]]
                 passed, side.play = self.mechanism._step(side.held, side.play, k, z)
                 side.shown.append(passed)
 
-    def _aimed(self, k, W, known, luck):
+    def _aimed(self, k, W, known, aims):
         """z for every item: noise about its weight, or whatever brings y to where it is aimed."""
         s, rng, size = self.mechanism.schedule, self.rng, len(W)
         own, T, sd = s.own[k], self.mechanism._thresholds[k][self.pool], s.sd(k) * GRID
@@ -413,13 +413,13 @@ class Replay:
             "fails": low - own - (u * 3 * sd).astype(np.int64),
             "passes": T + (u * 3 * sd).astype(np.int64),
         }
-        aim = np.array(luck)[self.at]
-        mixed = rng.integers(0, len(LUCK) - 1, size)
-        aim = np.where(aim == LUCK.index("mixed"), mixed, aim)
+        aim = np.array(aims)[self.at]
+        mixed = rng.integers(0, len(AIMS) - 1, size)
+        aim = np.where(aim == AIMS.index("mixed"), mixed, aim)
         z = W + np.rint(rng.normal(size=size) * s.scales[k] * GRID).astype(np.int64)
         for name, y in targets.items():
             # The least z with own z + known >= y.
-            z = np.where(aim == LUCK.index(name), -((known - y) // own), z)
+            z = np.where(aim == AIMS.index(name), -((known - y) // own), z)
         return z
 
     def _counts(self, published):
@@ -505,7 +505,7 @@ class Twin:
     name: str
     what: str
     patches: dict = field(default_factory=dict)  # of (where, name)
-    holding: Callable = hold
+    holding: Callable = hold_log
     made: type = Rounds
 
 
@@ -514,7 +514,7 @@ REAL = Twin(name="the real steps", what="")
 
 
 def random_mechanism(rng, d):
-    """One as it is solved for a release, or one with any letters at all."""
+    """One as it is solved for a release, or one with any parameters at all."""
     R = int(rng.integers(1, 7))
     if rng.random() < 0.4:
         return Rounds.solve(epsilon=1.0, delta=1e-6, d=d, rounds=R)
@@ -550,7 +550,7 @@ def random_worlds(rng, d, pairs):
 
 
 def fuzz(mechanism, worlds, logs, *, seed, view=QUERIES, twin=REAL):
-    """Replays all worlds at once; the seed is that of the bounds' key and of all luck."""
+    """Replays all worlds at once; the seed is that of the bounds' key and of all outcomes."""
     with contextlib.ExitStack() as stack:
         for (where, name), function in twin.patches.items():
             stack.enter_context(mock.patch.object(where, name, function))
@@ -560,7 +560,7 @@ def fuzz(mechanism, worlds, logs, *, seed, view=QUERIES, twin=REAL):
         return Replay(made, worlds, pair, np.random.default_rng(seed)).run()
 
 
-def with_pool(mechanism, worlds):
+def add_pool(mechanism, worlds):
     """(the mechanism, a view) with a pool of every second query of the worlds, and one of nobody."""
     listed = [
         f"w{w}a{i} w{w}b{i // 2}"
@@ -580,8 +580,8 @@ def fuzz_pools_at_random(*, seed, pairs):
     rng = np.random.default_rng(seed)
     d = SIZES[seed % len(SIZES)]
     worlds = random_worlds(rng, d, pairs)
-    mechanism, view = with_pool(random_mechanism(rng, d), worlds)
-    with written(worlds, rng) as logs:
+    mechanism, view = add_pool(random_mechanism(rng, d), worlds)
+    with open_logs(worlds, rng) as logs:
         return fuzz(mechanism, worlds, logs, seed=seed, view=view)
 
 
@@ -591,7 +591,7 @@ def fuzz_at_random(*, seed, pairs):
     d, kind = SIZES[seed % len(SIZES)], TABLES[seed % len(TABLES)]
     mechanism, view = random_mechanism(rng, d), random_view(rng, kind)
     worlds = random_worlds(rng, d, pairs)
-    with written(worlds, rng) as logs:
+    with open_logs(worlds, rng) as logs:
         return fuzz(mechanism, worlds, logs, seed=seed, view=view)
 
 
@@ -599,22 +599,22 @@ def fuzz_at_random(*, seed, pairs):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Whole(Held):
+class UnboundedHeld(Held):
     """What is held, and what was held before it was bounded."""
 
     whole: Any
 
 
 def hold_whole(log, view, *, d, seed):
-    """As `hold`, but what lies beyond the bound is remembered."""
-    held, units = hold(log, view, d=d, seed=seed)
+    """As `hold_log`, but what lies beyond the bound is remembered."""
+    held, units = hold_log(log, view, d=d, seed=seed)
     numbers = held.engine.keep(pa.table({"unit": units, "number": np.arange(len(units))}))
-    rows = everything(log, view).table.join(held.names, list(held.keys)).join(numbers, "unit")
+    rows = all_items(log, view).table.join(held.names, list(held.keys)).join(numbers, "unit")
     whole = held.engine.materialise(rows.select(unit=rows.number, item=rows.item, place=rows.place))
-    return Whole(**vars(held), whole=whole), units
+    return UnboundedHeld(**vars(held), whole=whole), units
 
 
-def everything(log, view):
+def all_items(log, view):
     """All distinct items of every unit, with their places."""
     entropy = SeededEntropy(1)  # the first items: nothing is drawn
     return bound(view.items(log), per_user=10_000, way="first", places=True, entropy=entropy)
@@ -631,7 +631,7 @@ def among_bounded_again(held, rows, alive, attention):
 
 def hold_popular(log, view, *, d, seed):
     """Keeps those of a unit's items that most units hold: a bound that looks at other units."""
-    kept = everything(log, view)
+    kept = all_items(log, view)
     keys = list(kept.keys)
     units = kept.table.group_by(keys).aggregate(units=kept.table.count())
     rows = kept.table.drop("place").join(units, keys)
@@ -641,7 +641,7 @@ def hold_popular(log, view, *, d, seed):
     return numbered(kept, view.items(log)), units_of(kept)
 
 
-class Ranked(Rounds):
+class RankedRounds(Rounds):
     """Only the best three items (of each world, for these are one log) go on."""
 
     def _step(self, held, play, k, z):
@@ -752,7 +752,7 @@ ROUND_TWINS = (
         holding=hold_whole,
     ),
     Twin(name="bounds by what others hold", what="others", holding=hold_popular),
-    Twin(name="goes on by rank", what="steered", made=Ranked),
+    Twin(name="goes on by rank", what="steered", made=RankedRounds),
     Twin(
         name="unequal weights at first",
         what="moved",
@@ -802,7 +802,7 @@ POOL_TWIN = Twin(
 # --- how often a unit's own items show ------------------------------------------------------------
 
 
-def crediting(schedule):
+def credit_survivors(schedule):
     """The same claim with thresholds that take a unit's weight as spread over all d, always.
 
     Which items survive depends on the noise, so a survivor may carry a weight of 1.
@@ -837,7 +837,7 @@ class Leak:
         return self.least > self.claim
 
 
-def leak(engine, mechanism, *, worlds, own, crowd, claim, entropy):
+def measure_leak(engine, mechanism, *, worlds, own, crowd, claim, entropy):
     """Releases a log of so many worlds, with real noise.
 
     In each a unit holds d items, `own` of which nobody else holds; a crowd holds all the others.
@@ -859,14 +859,14 @@ def leak(engine, mechanism, *, worlds, own, crowd, claim, entropy):
     return Leak(shown=len(shown), worlds=worlds, claim=claim)
 
 
-def claimed(schedule, own):
+def claimed_chance(schedule, own):
     """The theorem's bound on the chance that one of `own` items of a unit with d in all shows."""
     t, d = np.array([float(own)]), np.array([float(schedule.d)])
     return float(sum(schedule.shown(k, t, d)[0] for k in range(schedule.rounds)))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lure:
+class WorstCase:
     """A world in which a unit's own items have the best chances, and rules that help them."""
 
     name: str
@@ -879,17 +879,17 @@ class Lure:
         right = solve_rounds(
             epsilon=20.0, delta=0.1, d=10, shares=(0.25, 0.75), memory=0.9, late=0.85
         )
-        claim = claimed(right, self.own)
+        claim = claimed_chance(right, self.own)
         return [
-            leak(engine, Rounds(schedule=schedule, **self.rules), worlds=worlds, own=self.own,
+            measure_leak(engine, Rounds(schedule=schedule, **self.rules), worlds=worlds, own=self.own,
                  crowd=self.crowd, claim=claim, entropy=entropy)
-            for schedule in (right, crediting(right))
+            for schedule in (right, credit_survivors(right))
         ]  # fmt: skip
 
 
-LURES = (
+WORST_CASES = (
     # The few of ten items that were lucky have the unit's whole weight in the next round.
-    Lure(name="ten items of its own", own=10, crowd=0, rules={"C": 0.0, "reach": 0.8}),
+    WorstCase(name="ten items of its own", own=10, crowd=0, rules={"C": 0.0, "reach": 0.8}),
     # Nine items are published at once, and the tenth has the whole weight.
-    Lure(name="one item of its own", own=1, crowd=12, rules={}),
+    WorstCase(name="one item of its own", own=1, crowd=12, rules={}),
 )

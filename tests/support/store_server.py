@@ -24,7 +24,7 @@ POLICY = '{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"*","R
 REQUEST = re.compile(rb"^(GET|PUT|HEAD|POST|DELETE) (\S+) HTTP/1", re.MULTILINE)
 
 
-def program():
+def find_program():
     """The command that starts moto's server; None if it is not installed."""
     own = Path(sys.prefix) / "moto" / "bin" / "moto_server"
     return str(own) if own.exists() else shutil.which("moto_server")
@@ -44,7 +44,7 @@ class S3:
         self.url = f"http://127.0.0.1:{self.port}"
         with (folder / "moto.log").open("wb") as log:
             self.process = subprocess.Popen(
-                [program(), "-H", "127.0.0.1", "-p", str(self.port)],
+                [find_program(), "-H", "127.0.0.1", "-p", str(self.port)],
                 stdout=log, stderr=log, cwd=folder,
                 env=os.environ | {"INITIAL_NO_AUTH_ACTION_COUNT": "1000000"},
             )  # fmt: skip
@@ -173,7 +173,7 @@ class Proxy:
 
 
 @contextmanager
-def proxied(server, hook=lambda method, path: None):
+def run_proxy(server, hook=lambda method, path: None):
     proxy = Proxy(server.port, hook)
     try:
         yield proxy

@@ -59,7 +59,7 @@ def law(mechanism, units, *, noise=1.0, free=False):
     return found
 
 
-def worst(mechanism, *, epsilon, worlds, histories, neighbours="add-remove", **twin):
+def largest_delta(mechanism, *, epsilon, worlds, histories, neighbours="add-remove", **twin):
     """The largest delta(epsilon) over other units' sessions and what one unit may hold."""
     largest = 0.0
     for others in worlds:

@@ -58,11 +58,11 @@ class Handler(BaseHTTPRequestHandler):
             self._body()
             return self._fail(500, "java.io.IOException", "told to fail")
         try:
-            self._told(operation, asked, path)
+            self._dispatch(operation, asked, path)
         except FileNotFoundError:
             self._fail(404, "java.io.FileNotFoundException", f"File does not exist: {path}")
 
-    def _told(self, operation, asked, path):
+    def _dispatch(self, operation, asked, path):
         work = getattr(self, f"_{operation.lower()}", None)
         if work is None:
             return self._fail(

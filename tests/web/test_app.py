@@ -14,12 +14,13 @@ import anyio
 import numpy as np
 import pyarrow as pa
 import pytest
-import shown
+import sample_bundles
 from command import run
 from starlette.testclient import TestClient
 
 from murmurlog.bundle import estimates
 from murmurlog.bundle.export import unescape_cell
+from murmurlog.bundle.keys import normalise
 from murmurlog.bundle.schema import keys_of
 from murmurlog.cli.serve import verified
 from murmurlog.errors import BundleError, Refused, UsageError
@@ -40,8 +41,10 @@ AT = "http://127.0.0.1:8765"
 def folders(tmp_path_factory):
     root = tmp_path_factory.mktemp("bundles")
     return (
-        shown.small(root / "spring", title="Searches of spring"),
-        shown.small(root / "summer", title="Searches of summer", hostile=False, scale=1.3),
+        sample_bundles.write_small_bundle(root / "spring", title="Searches of spring"),
+        sample_bundles.write_small_bundle(
+            root / "summer", title="Searches of summer", hostile=False, scale=1.3
+        ),
     )
 
 
@@ -55,17 +58,17 @@ def book(shelf):
     return shelf.first
 
 
-def guarded(shelf, **hosts):
+def make_client(shelf, **hosts):
     made = application.make(shelf, verifier=verified, hosts=Hosts(**{"port": 8765, **hosts}))
     return TestClient(made, base_url=AT, raise_server_exceptions=False)
 
 
 @pytest.fixture(scope="module")
 def client(shelf):
-    return guarded(shelf)
+    return make_client(shelf)
 
 
-class Parsed(HTMLParser):
+class ParsedPage(HTMLParser):
     """Tags, attributes and texts of a page, as a browser would see them."""
 
     def __init__(self, text):
@@ -103,7 +106,7 @@ class Parsed(HTMLParser):
 def test_every_view_answers_and_nothing_in_it_is_inline(client, address):
     answer = client.get(address)
     assert answer.status_code == 200
-    page = Parsed(answer.text)
+    page = ParsedPage(answer.text)
     assert page.tags.count("h1") == 1
     assert page.tags.count("script") == 1
     assert ("src", "/static/page.js") in page.attributes
@@ -121,11 +124,11 @@ def test_no_template_switches_escaping_off():
         assert not re.search(r"\|\s*safe|autoescape|Markup", path.read_text()), path.name
 
 
-@pytest.mark.parametrize("text", shown.HOSTILE, ids=lambda text: ascii(text[:16]))
+@pytest.mark.parametrize("text", sample_bundles.HOSTILE, ids=lambda text: ascii(text[:16]))
 def test_hostile_queries_are_shown_as_text(client, book, text):
-    query = shown._normal(text)
+    query = normalise(text)
     answer = client.get("/", params={"q": text})
-    page = Parsed(answer.text)
+    page = ParsedPage(answer.text)
     assert answer.status_code == 200
     assert "Nothing published" not in answer.text
     assert not {"img", "style", "iframe", "b>"} & set(page.tags)
@@ -134,7 +137,7 @@ def test_hostile_queries_are_shown_as_text(client, book, text):
     assert page.text("h1") == (shows if len(query) <= 160 else shows[:159] + "…")
     assert ("value", query) in page.attributes  # the search box has it whole
     for address in ("/top", f"/top?match={quote(query[:60])}", "/compare"):
-        assert Parsed(client.get(address).text).tags.count("script") == 1
+        assert ParsedPage(client.get(address).text).tags.count("script") == 1
 
 
 def test_a_query_shows_its_numbers_with_their_intervals(client, book):
@@ -218,10 +221,10 @@ def test_intervals_of_rows_are_those_of_sums_of_one_row(book):
 )
 def test_top_finds_what_a_loop_would(client, book, match, kept):
     rows = [r for r in book.release.tables["query"].to_pylist() if kept(r["query"])]
-    assert listed(client, match=match) == [row["query"] for row in rows]
+    assert list_keys(client, match=match) == [row["query"] for row in rows]
 
 
-def listed(client, **wanted):
+def list_keys(client, **wanted):
     """The first key of each row of the list that these parameters select."""
     lines = client.get("/top.tsv", params=wanted).content.decode().split("\n")[1:-1]
     return [unescape_cell(line.split("\t")[0]) for line in lines]
@@ -230,12 +233,12 @@ def listed(client, **wanted):
 def test_top_sorts_and_turns_pages(client, book):
     rows = book.release.tables["query"].to_pylist()
     texts = sorted(row["query"] for row in rows)
-    assert listed(client, sort="text") == texts
-    assert listed(client, sort="text", order="falling") == texts[::-1]
-    assert listed(client, order="rising") == [row["query"] for row in rows][::-1]
+    assert list_keys(client, sort="text") == texts
+    assert list_keys(client, sort="text", order="falling") == texts[::-1]
+    assert list_keys(client, order="rising") == [row["query"] for row in rows][::-1]
     error = [r["users_stderr"] / r["users"] for r in rows]
     least = sorted(range(len(rows)), key=lambda n: error[n])
-    assert listed(client, sort="error") == [rows[n]["query"] for n in least]
+    assert list_keys(client, sort="error") == [rows[n]["query"] for n in least]
     places = [
         place
         for page in (1, 2, 3)
@@ -245,7 +248,7 @@ def test_top_sorts_and_turns_pages(client, book):
     assert "Page 3 of 3" in client.get("/top?page=99999&size=200").text
     assert "No published row matches" in client.get("/top?match=zzzz").text
     assert 'aria-sort="ascending"' in client.get("/top?sort=text").text
-    visits = listed(client, table="click", column="url", match="wiki")
+    visits = list_keys(client, table="click", column="url", match="wiki")
     assert len(visits) == sum(r["url"] == "wiki.example" for r in _rows(book, "click"))
 
 
@@ -487,7 +490,7 @@ def test_a_wrong_parameter_gives_a_page_that_says_so(client, address, status, wo
     answer = client.get(address)
     assert answer.status_code == status
     assert words in answer.text
-    assert Parsed(answer.text).tags.count("h1") == 1
+    assert ParsedPage(answer.text).tags.count("h1") == 1
     assert "Traceback" not in answer.text
 
 
@@ -528,7 +531,7 @@ def test_privacy_has_the_label_the_hashes_and_a_live_check(client, book, folders
         assert digest in answer
     assert "All claims hold." in client.get("/privacy?check=now").text
     copy = shutil.copytree(folders[0], tmp_path / "copy")
-    asked = guarded(Shelf([copy]))
+    asked = make_client(Shelf([copy]))
     (copy / "README.md").write_text("something else")
     assert asked.get("/verify").json()["ok"] is False
 
@@ -573,10 +576,10 @@ def test_compare_tells_gained_from_lost(client, shelf):
         & {(r["query"], r["next_query"]) for r in _rows(b, "pair")}
     )
     assert combined_cost(a, a).sum.epsilon == pytest.approx(2.0)  # one release costs once
-    assert "Start the page with two" in guarded(_alone(a)).get("/compare").text
+    assert "Start the page with two" in make_client(_shelf_of(a)).get("/compare").text
 
 
-def _alone(book):
+def _shelf_of(book):
     shelf = Shelf.__new__(Shelf)
     shelf.books = {book.name: book}
     return shelf

@@ -10,7 +10,9 @@ from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 import pytest
-import shown
+import sample_bundles
+
+from murmurlog.bundle.keys import normalise
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 MISSING = [
@@ -30,7 +32,7 @@ pytestmark = [
 VIEWS = {
     "explore": "/",
     "query": "/?q=weather",
-    "hostile": "/?q=" + quote(shown.HOSTILE[1]),
+    "hostile": "/?q=" + quote(sample_bundles.HOSTILE[1]),
     "unknown": "/?q=weather+in+atlantis",
     "top": "/top?table=click",
     "privacy": "/privacy",
@@ -45,10 +47,12 @@ def server(tmp_path_factory):
     """The page over two bundles, in a process of its own."""
     root = tmp_path_factory.mktemp("served")
     folders = [
-        shown.small(root / "spring", title="Searches of spring"),
-        shown.small(root / "summer", title="Searches of summer", hostile=False, scale=1.3),
+        sample_bundles.write_small_bundle(root / "spring", title="Searches of spring"),
+        sample_bundles.write_small_bundle(
+            root / "summer", title="Searches of summer", hostile=False, scale=1.3
+        ),
     ]
-    with shown.serving(*folders) as address:
+    with sample_bundles.serve_bundles(*folders) as address:
         yield address
 
 
@@ -62,7 +66,7 @@ def browser():
         made.close()
 
 
-class Watched:
+class WatchedPage:
     """A page that remembers what it should not have done."""
 
     def __init__(self, context, base):
@@ -87,14 +91,14 @@ class Watched:
 
 
 @pytest.fixture
-def opened(browser, server):
+def open_page(browser, server):
     """Opens contexts of any kind; afterwards nothing forbidden may have happened."""
     made = []
 
     def start(**kind):
         kind.setdefault("viewport", {"width": 1280, "height": 900})
         context = browser.new_context(**kind)
-        watched = Watched(context, server)
+        watched = WatchedPage(context, server)
         made.append((context, watched))
         return watched
 
@@ -108,8 +112,8 @@ def names(page):
     return page.locator("#completions li bdi").all_inner_texts()
 
 
-def test_type_complete_open_and_go_back(opened):
-    page = opened().open("/")
+def test_type_complete_open_and_go_back(open_page):
+    page = open_page().open("/")
     page.locator("#q").press_sequentially("weath", delay=30)
     page.wait_for_selector("#completions li")
     assert names(page)[0] == "weather"
@@ -126,8 +130,8 @@ def test_type_complete_open_and_go_back(opened):
     assert page.inner_text("h1") == "Searches of spring"
 
 
-def test_with_keys_alone(opened):
-    page = opened().open("/")
+def test_with_keys_alone(open_page):
+    page = open_page().open("/")
     assert page.evaluate("document.activeElement.id") == "q"
     page.keyboard.type("new", delay=30)
     page.wait_for_selector("#completions li")
@@ -160,8 +164,8 @@ def test_with_keys_alone(opened):
     assert page.evaluate("document.activeElement.id") == "q"
 
 
-def test_a_link_can_be_shared(opened):
-    watched = opened()
+def test_a_link_can_be_shared(open_page):
+    watched = open_page()
     page = watched.open("/?q=news&b=summer")
     assert page.inner_text("h1") == "news"
     assert page.input_value("#bundle") == "summer"
@@ -170,8 +174,8 @@ def test_a_link_can_be_shared(opened):
     assert page.inner_text("h1") == "news"
 
 
-def test_sort_filter_turn_and_take(opened):
-    page = opened(accept_downloads=True).open("/top")
+def test_sort_filter_turn_and_take(open_page):
+    page = open_page(accept_downloads=True).open("/top")
     page.click("th a:has-text('query')")
     page.wait_for_url("**sort=text*")
     texts = page.locator("td.key a").all_inner_texts()
@@ -193,20 +197,20 @@ def test_sort_filter_turn_and_take(opened):
     assert Path(wanted.value.path()).read_text().startswith("query,users")
 
 
-def test_verify_runs_live(opened):
-    page = opened().open("/privacy")
+def test_verify_runs_live(open_page):
+    page = open_page().open("/privacy")
     assert page.inner_text("[data-verify-status]") == "All claims hold."
     page.click("text=Check again")
     page.wait_for_selector("text=All claims hold.")
     assert page.locator("[data-verify-list] li.ok").count() == 8
 
 
-def test_hostile_texts_do_nothing(opened):
-    watched = opened()
-    for text in shown.HOSTILE:
+def test_hostile_texts_do_nothing(open_page):
+    watched = open_page()
+    for text in sample_bundles.HOSTILE:
         page = watched.open("/?q=" + quote(text))
         assert page.inner_text(".kicker").lower() == "a published query"
-        query = shown._normal(text)
+        query = normalise(text)
         if len(query) <= 160:
             assert page.inner_text("h1") == query
         assert page.locator("main img, main iframe, main style").count() == 0
@@ -221,10 +225,10 @@ def test_hostile_texts_do_nothing(opened):
 
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("kind", ["desk", "phone", "dark"])
-def test_every_view_fits_and_can_be_read(opened, view, kind):
+def test_every_view_fits_and_can_be_read(open_page, view, kind):
     sizes = {"desk": (1280, 900), "phone": (360, 740), "dark": (1280, 900)}
     width, height = sizes[kind]
-    watched = opened(
+    watched = open_page(
         viewport={"width": width, "height": height},
         color_scheme="dark" if kind == "dark" else "light",
         has_touch=kind == "phone",
@@ -247,8 +251,8 @@ def test_every_view_fits_and_can_be_read(opened, view, kind):
     assert listed == []
 
 
-def test_everything_works_without_script(opened):
-    page = opened(java_script_enabled=False).open("/?q=weather")
+def test_everything_works_without_script(open_page):
+    page = open_page(java_script_enabled=False).open("/?q=weather")
     assert page.inner_text("h1") == "weather"
     page.goto(page.url.split("/?")[0] + "/privacy")
     page.click("text=Check again")

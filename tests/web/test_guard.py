@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import shown
+import sample_bundles
 from hostile_bundles import put, seal
 from starlette.testclient import TestClient
 
@@ -41,23 +41,23 @@ def client_of(shelf):
 
 
 @pytest.fixture(scope="module")
-def sound(tmp_path_factory):
-    return shown.small(tmp_path_factory.mktemp("bundles") / "sound")
+def sound_bundle(tmp_path_factory):
+    return sample_bundles.write_small_bundle(tmp_path_factory.mktemp("bundles") / "sound")
 
 
 @pytest.fixture
-def bundle(sound, tmp_path):
-    return shutil.copytree(sound, tmp_path / "forged")
+def bundle(sound_bundle, tmp_path):
+    return shutil.copytree(sound_bundle, tmp_path / "forged")
 
 
 @pytest.fixture(scope="module")
-def book(sound):
-    return Shelf([sound]).first
+def book(sound_bundle):
+    return Shelf([sound_bundle]).first
 
 
 @pytest.fixture(scope="module")
-def client(sound):
-    return client_of(Shelf([sound]))
+def client(sound_bundle):
+    return client_of(Shelf([sound_bundle]))
 
 
 def cpu(work):
@@ -99,7 +99,7 @@ def test_a_query_of_many_words_takes_no_more_time_than_its_letters(client):
     assert seconds < 0.5
 
 
-def near_by_trying(book, query, k=8):
+def similar_by_search(book, query, k=8):
     """What `similar_queries` gives, found by trying every beginning."""
     words = query.split(" ")
     tried = [" ".join(words[:kept]) for kept in range(len(words), 0, -1)]
@@ -117,7 +117,7 @@ def test_what_is_alike_is_what_trying_every_beginning_finds(book):
         text = choice.choice(texts)[:60]
         cut = text[: choice.randint(0, len(text))]
         query = (cut + choice.choice(["", " ", "x", " zz", "we", " a b"])).strip()
-        assert similar_queries(book, " ".join(query.split())) == near_by_trying(
+        assert similar_queries(book, " ".join(query.split())) == similar_by_search(
             book, " ".join(query.split())
         )
 
@@ -129,9 +129,9 @@ def test_patterns_are_short_and_have_few_stars(client):
     assert client.get("/top?match=" + "a" * 2_001).status_code == 400
 
 
-def test_work_is_done_beside_the_loop(sound, monkeypatch):
+def test_work_is_done_beside_the_loop(sound_bundle, monkeypatch):
     """While eight queries are worked on, a static file is there at once."""
-    shelf = Shelf([sound])
+    shelf = Shelf([sound_bundle])
     made = application.make(shelf, verifier=verified, hosts=Hosts(port=8765))
     begun, go_on = threading.Semaphore(0), threading.Event()
 
@@ -192,7 +192,7 @@ def rewrite(bundle, name, table):
     seal(bundle)
 
 
-def counted(texts, users):
+def make_table(texts, users):
     table = pa.table(
         {"query": pa.array(texts), "users": pa.array(users, pa.int64()),
          "users_stderr": pa.array([2.0] * len(texts))}
@@ -201,7 +201,7 @@ def counted(texts, users):
 
 
 def test_many_equal_rows_in_a_small_table_are_refused_by_all(bundle):
-    rewrite(bundle, "query", counted(["w"] * 500_000, [900] * 500_000))
+    rewrite(bundle, "query", make_table(["w"] * 500_000, [900] * 500_000))
     assert (bundle / "data" / "query.parquet").stat().st_size < 20_000
     with pytest.raises(BundleError, match="data/query.parquet has rows in which a key repeats"):
         _ = murmurlog.load(bundle).tables
@@ -214,21 +214,21 @@ def test_many_equal_rows_in_a_small_table_are_refused_by_all(bundle):
 @pytest.mark.parametrize(
     ("table", "words"),
     [
-        (counted(["a", "b"], [800, 900]), "canonical order"),
-        (counted(["b", "a"], [900, 900]), "canonical order"),
-        (counted(["a", "b", "a"], [900, 800, 700]), "a key repeats"),
-        (counted(["A"], [900]), "not normalised"),
-        (counted(["\u00c9"], [900]), "not normalised"),
-        (counted(["a  b"], [900]), "not normalised"),
-        (counted([" a"], [900]), "not normalised"),
-        (counted([""], [900]), "not normalised"),
-        (counted(["a\u00a0b"], [900]), "not normalised"),
-        (counted(["a\x07b"], [900]), "control characters"),
-        (counted(["a\u2028b"], [900]), "control characters"),
-        (counted(["a" + "\u0315\u0300" * 600], [900]), "1000 marks on one letter"),
-        (counted(["a"], [4]), None),
-        (counted(["\u00e9", "\u6771\u4eac", "a"], [900, 900, 900]).take([2, 0, 1]), None),
-        (counted([], []).cast(counted(["a"], [1]).schema), None),
+        (make_table(["a", "b"], [800, 900]), "canonical order"),
+        (make_table(["b", "a"], [900, 900]), "canonical order"),
+        (make_table(["a", "b", "a"], [900, 800, 700]), "a key repeats"),
+        (make_table(["A"], [900]), "not normalised"),
+        (make_table(["\u00c9"], [900]), "not normalised"),
+        (make_table(["a  b"], [900]), "not normalised"),
+        (make_table([" a"], [900]), "not normalised"),
+        (make_table([""], [900]), "not normalised"),
+        (make_table(["a\u00a0b"], [900]), "not normalised"),
+        (make_table(["a\x07b"], [900]), "control characters"),
+        (make_table(["a\u2028b"], [900]), "control characters"),
+        (make_table(["a" + "\u0315\u0300" * 600], [900]), "1000 marks on one letter"),
+        (make_table(["a"], [4]), None),
+        (make_table(["\u00e9", "\u6771\u4eac", "a"], [900, 900, 900]).take([2, 0, 1]), None),
+        (make_table([], []).cast(make_table(["a"], [1]).schema), None),
     ],
 )  # fmt: skip
 def test_load_and_verify_say_the_same_about_a_table(bundle, table, words):
@@ -249,7 +249,7 @@ def test_the_order_is_the_one_that_rows_are_put_in(bundle, rows):
     choice = random.Random(rows)
     texts = [f"q {n:04}" for n in range(rows)]
     users = [choice.randint(100, 130) for _ in texts]
-    ordered = in_order(counted(texts, users))
+    ordered = in_order(make_table(texts, users))
     rewrite(bundle, "query", ordered)
     assert murmurlog.load(bundle).tables["query"].num_rows == rows
     for _ in range(4):
@@ -262,7 +262,7 @@ def test_the_order_is_the_one_that_rows_are_put_in(bundle, rows):
 
 
 def test_counts_that_are_not_exact_in_floating_point_are_refused(bundle):
-    table = counted(["a"], [900])
+    table = make_table(["a"], [900])
     rewrite(bundle, "query", table.set_column(1, "users", pa.array([2**60], pa.int64())))
     with pytest.raises(BundleError, match="counts that are too large for any log"):
         _ = murmurlog.load(bundle).tables
@@ -291,13 +291,13 @@ def test_a_bundle_without_noise_can_be_shown_and_added_up(write_tsv, tmp_path):
     assert (count["count"]["value"], count["count"]["low"]) == (30, 30)
 
 
-def test_an_empty_value_in_a_list_is_refused(sound, tmp_path):
+def test_an_empty_value_in_a_list_is_refused(sound_bundle, tmp_path):
     from dataclasses import replace
 
     from murmurlog.bundle.read import read_certificate
     from murmurlog.bundle.write import publish
 
-    honest = read_certificate(sound)
+    honest = read_certificate(sound_bundle)
     claim = replace(honest.tables["query"], rows=1)
     made = replace(honest, tables={"session": claim})
     for n, (queries, words) in enumerate(
@@ -340,7 +340,7 @@ def test_what_is_remembered_is_bounded_by_bytes():
 
 def test_patterns_on_a_large_table_take_no_more_than_the_room(book):
     texts = [f"{n:06}" for n in range(100_000)]
-    table = counted(texts, [900] * len(texts))
+    table = make_table(texts, [900] * len(texts))
     answers = Answers(most=4 << 20)
     sheet = Sheet("query", table, book.certificate, answers)
     for n in range(64):
@@ -356,7 +356,7 @@ def test_patterns_on_a_large_table_take_no_more_than_the_room(book):
 
 def test_long_texts_do_not_make_large_answers(bundle):
     texts = sorted(f"{n:04}" + chr(0xE02) * 12_000 for n in range(300))
-    rewrite(bundle, "query", counted(texts, [900] * len(texts)))
+    rewrite(bundle, "query", make_table(texts, [900] * len(texts)))
     made = client_of(Shelf([bundle]))
     for address in (
         "/", "/top?size=200", "/complete?q=0", "/?q=0001", "/?q=zz",
@@ -425,10 +425,10 @@ def test_a_page_answers_where_a_certificate_says_less_than_a_release_would(tmp_p
         assert client.get("/?q=no+such+thing").status_code == 200
 
 
-def test_every_key_of_a_certificate_is_needed_or_has_a_usual_value(sound):
+def test_every_key_of_a_certificate_is_needed_or_has_a_usual_value(sound_bundle):
     from murmurlog.bundle.certificate import Certificate
 
-    stated = json.loads((sound / "privacy.json").read_text())
+    stated = json.loads((sound_bundle / "privacy.json").read_text())
     derived = {"delta_times_users", "composition"}
     for key in set(stated) - derived - {"format"}:
         less = {name: value for name, value in stated.items() if name != key}
@@ -452,10 +452,10 @@ def test_the_parameters_of_every_mechanism_keep_to_the_schema():
             certificate_schema._optional(certificate_schema._whole(0))(made.passes(p), text)
 
 
-def test_one_bad_bundle_among_several_is_named(sound, bundle):
+def test_one_bad_bundle_among_several_is_named(sound_bundle, bundle):
     path = bundle / "privacy.json"
     path.write_text(json.dumps(put(json.loads(path.read_text()), ("about", "title"), "\ud800")))
     seal(bundle)
     with pytest.raises(BundleError, match="^forged cannot be shown: .*about.title"):
-        Shelf([sound, bundle])
-    assert client_of(Shelf([sound])).get("/").status_code == 200
+        Shelf([sound_bundle, bundle])
+    assert client_of(Shelf([sound_bundle])).get("/").status_code == 200

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from certificates import certified, counted
+from certificates import make_certificate, make_table
 from starlette.testclient import TestClient
 
 from murmurlog.bundle.compare import find_changes
@@ -17,12 +17,12 @@ from murmurlog.web.guard import Hosts
 from murmurlog.web.index import Amount
 from murmurlog.web.template_helpers import bar
 
-ROWS = counted("query", ["weather", 1250, 30.0], ["maps", 90, 30.0])
+ROWS = make_table("query", ["weather", 1250, 30.0], ["maps", 90, 30.0])
 
 
-def made(meaning, table=ROWS):
+def table_and_claim(meaning, table=ROWS):
     """A table and its claim, with counts of this meaning."""
-    claim = certified({"query": ROWS}).tables["query"]
+    claim = make_certificate({"query": ROWS}).tables["query"]
     if meaning is None:
         return table, claim
     table = with_intervals(table)
@@ -36,8 +36,8 @@ def made(meaning, table=ROWS):
 
 @pytest.fixture
 def client(tmp_path, request):
-    table, claim = made(request.param)
-    certificate = replace(certified({"query": ROWS}), tables={"query": claim})
+    table, claim = table_and_claim(request.param)
+    certificate = replace(make_certificate({"query": ROWS}), tables={"query": claim})
     publish(tmp_path / "bundle", tables={"query": table}, certificate=certificate)
     page = app.make(Shelf([tmp_path / "bundle"]), verifier=verified, hosts=Hosts())
     with TestClient(page, base_url="http://127.0.0.1") as client:
@@ -87,17 +87,17 @@ def test_a_bar_without_an_upper_end_has_one_tick():
 
 
 def test_fewer_users_counted_than_are_in_another_log_are_no_fall():
-    fewer = counted("query", ["weather", 500, 10.0], ["maps", 90, 30.0])
-    (before, first), (after, second) = made(IN_LOG), made(AT_LEAST, fewer)
+    fewer = make_table("query", ["weather", 500, 10.0], ["maps", 90, 30.0])
+    (before, first), (after, second) = table_and_claim(IN_LOG), table_and_claim(AT_LEAST, fewer)
     keys = ("query",)
     mixed = find_changes("query", (before, first, keys), (after, second, keys))
     assert (len(mixed.fell[0]), len(mixed.rose[0])) == (0, 0)
     back = find_changes("query", (after, second, keys), (before, first, keys))
     assert (len(back.fell[0]), len(back.rose[0])) == (0, 0)
-    same = find_changes("query", (*made(AT_LEAST), keys), (after, second, keys))
+    same = find_changes("query", (*table_and_claim(AT_LEAST), keys), (after, second, keys))
     assert len(same.fell[0]) == 1
     # The error that all rows of a table share is in the interval of a change.
     wide = replace(first, counting={**first.counting, "common_error": 0.5})
-    less, other = made(IN_LOG, fewer)
+    less, other = table_and_claim(IN_LOG, fewer)
     assert len(find_changes("query", (before, first, keys), (less, other, keys)).fell[0]) == 1
     assert not len(find_changes("query", (before, wide, keys), (less, other, keys)).fell[0])

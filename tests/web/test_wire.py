@@ -6,20 +6,22 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-import shown
+import sample_bundles
 
 pytestmark = pytest.mark.slow
 HOST, CLOSE = b"Host: 127.0.0.1\r\n", b"Connection: close\r\n"
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
+def address(tmp_path_factory):
     root = tmp_path_factory.mktemp("wire")
-    with shown.serving(shown.small(root / "spring")) as address:
+    with sample_bundles.serve_bundles(
+        sample_bundles.write_small_bundle(root / "spring")
+    ) as address:
         yield urlsplit(address).hostname, urlsplit(address).port
 
 
-def said(place, request, *, wait=5.0):
+def send(place, request, *, wait=5.0):
     """All that comes back for these bytes."""
     with socket.create_connection(place, timeout=wait) as link:
         link.sendall(request)
@@ -61,8 +63,8 @@ def status(answer):
     ],
     ids=lambda value: str(value)[:48],
 )
-def test_odd_requests_are_answered_as_they_should(place, request_line, expected):
-    answer = said(place, request_line + b"\r\n" + HOST + CLOSE + b"\r\n")
+def test_odd_requests_are_answered_as_they_should(address, request_line, expected):
+    answer = send(address, request_line + b"\r\n" + HOST + CLOSE + b"\r\n")
     assert status(answer) == expected, answer[:300]
     assert b"root:" not in answer
     assert b"set-cookie" not in answer.split(b"\r\n\r\n")[0].lower()
@@ -86,30 +88,30 @@ def test_odd_requests_are_answered_as_they_should(place, request_line, expected)
     ],
     ids=lambda value: str(value)[:48],
 )
-def test_odd_headers_are_answered_as_they_should(place, headers, expected):
-    answer = said(place, b"GET /privacy HTTP/1.1\r\n" + headers + CLOSE + b"\r\n")
+def test_odd_headers_are_answered_as_they_should(address, headers, expected):
+    answer = send(address, b"GET /privacy HTTP/1.1\r\n" + headers + CLOSE + b"\r\n")
     assert status(answer) == expected, answer[:300]
     if expected != 200:
         assert b"SHA-256" not in answer
     assert b"access-control-allow-origin" not in answer.lower()  # other sites cannot read along
 
 
-def test_a_second_request_hidden_in_the_first_is_not_answered(place):
+def test_a_second_request_hidden_in_the_first_is_not_answered(address):
     hidden = b"GET /privacy HTTP/1.1\r\n" + HOST + CLOSE + b"\r\n"
     first = b"GET / HTTP/1.1\r\n" + HOST + CLOSE + b"Content-Length: %d\r\n\r\n" % len(hidden)
-    answer = said(place, first + hidden)
+    answer = send(address, first + hidden)
     assert status(answer) == 413
     assert b"SHA-256" not in answer
     assert answer.count(b"HTTP/1.1 ") == 1
 
 
-def test_idle_and_slow_clients_do_not_stop_others(place):
-    links = [socket.create_connection(place, timeout=5) for _ in range(60)]
+def test_idle_and_slow_clients_do_not_stop_others(address):
+    links = [socket.create_connection(address, timeout=5) for _ in range(60)]
     try:
         for link in links:
             link.sendall(b"GET / HTTP/1.1\r\nHost: 127.0")
         start = time.monotonic()
-        answer = said(place, b"GET /complete?q=w HTTP/1.1\r\n" + HOST + CLOSE + b"\r\n")
+        answer = send(address, b"GET /complete?q=w HTTP/1.1\r\n" + HOST + CLOSE + b"\r\n")
         assert status(answer) == 200
         assert time.monotonic() - start < 3
     finally:
@@ -117,11 +119,11 @@ def test_idle_and_slow_clients_do_not_stop_others(place):
             link.close()
 
 
-def test_it_listens_on_loopback_only(place):
+def test_it_listens_on_loopback_only(address):
     table = Path("/proc/net/tcp")
     if not table.exists():
         pytest.skip("no /proc/net/tcp on this machine")
     rows = [line.split() for line in table.read_text().splitlines()[1:]]
     listening = {row[1] for row in rows if row[3] == "0A"}
-    ours = {local for local in listening if int(local.split(":")[1], 16) == place[1]}
-    assert ours == {f"0100007F:{place[1]:04X}"}
+    ours = {local for local in listening if int(local.split(":")[1], 16) == address[1]}
+    assert ours == {f"0100007F:{address[1]:04X}"}

@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from graphs import SMALL, clicks, pairs
+from graphs import SMALL, click_table, pair_table
 from scipy import sparse
 
 from murmurlog.bundle.models import click_graph as walks
@@ -12,8 +12,8 @@ from murmurlog.errors import UsageError
 
 
 def test_the_graph_sums_what_stands_twice_and_leaves_out_what_counts_nothing():
-    table = clicks(("b", "x", 2), ("a", "x", 1), ("b", "x", 3), ("b", "y", -4))
-    after = pairs(("b", "b", 7), ("b", "c", 2))
+    table = click_table(("b", "x", 2), ("a", "x", 1), ("b", "x", 3), ("b", "y", -4))
+    after = pair_table(("b", "b", 7), ("b", "c", 2))
     graph = click_graph({"click": table, "pair": after})
     assert graph.queries.to_pylist() == ["a", "b", "c"]
     assert graph.urls.to_pylist() == ["x", "y"]
@@ -50,7 +50,7 @@ def test_rounds_add_up_as_dense_matrices_do(monkeypatch):
     counts = rng.integers(0, 4, (7, 5)) * (rng.random((7, 5)) < 0.6) + np.eye(7, 5, dtype=int)
     counts[5:, 0] += 1
     rows = [(f"q{i}", f"u{j}", counts[i, j]) for i in range(7) for j in range(5) if counts[i, j]]
-    walker = Walker({"click": clicks(*rows)})
+    walker = Walker({"click": click_table(*rows)})
     out = counts / counts.sum(axis=1, keepdims=True)
     back = counts.T / counts.T.sum(axis=1, keepdims=True)
     once = out @ back
@@ -69,7 +69,7 @@ def test_rounds_add_up_as_dense_matrices_do(monkeypatch):
 def test_faint_walkers_are_let_go_but_the_first_round_is_whole():
     many = 1500  # each with less than one in a thousand
     rows = [("a", f"u{n}", 1) for n in range(many)] + [(f"b{n}", f"u{n}", 1) for n in range(many)]
-    found = Walker({"click": clicks(*rows)}).of_queries(np.array([0]), 5000, rounds=1)
+    found = Walker({"click": click_table(*rows)}).of_queries(np.array([0]), 5000, rounds=1)
     assert len(found.columns) == many
     assert walks.prune(sparse.csr_array([[0.5, 0.0009, 0.001]])).toarray().tolist() == [
         [0.5, 0, 0.001]
@@ -103,6 +103,6 @@ def test_places_of_texts():
 @pytest.mark.parametrize("queries", [900, 1100, 3000])
 def test_a_url_of_many_equal_queries_has_related_ones(queries):
     """Each is faint; the first round counts them all the same."""
-    table = clicks(*((f"q{n:04}", "x", 1) for n in range(queries)))
+    table = click_table(*((f"q{n:04}", "x", 1) for n in range(queries)))
     found = Walker({"click": table}).of_urls(np.array([0]), 20, rounds=2)
     assert found.lengths.tolist() == [20]

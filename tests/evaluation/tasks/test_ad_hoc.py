@@ -4,8 +4,8 @@ import ir_measures
 import numpy as np
 import pyarrow as pa
 import pytest
-from graphs import ranked
-from held_out import truth_of
+from graphs import make_ranking
+from held_out import truth_of_rows
 from ir_measures import AP, P, R, nDCG
 
 from murmurlog.bundle.models import click_graph as walks
@@ -65,7 +65,7 @@ def test_impact_factors_can_turn_an_order_round():
 
 def test_feedback_by_hand():
     # 1/2 and 1/3 without feedback; 0.6/2 + 0.4/4 = 0.4 with it, from the third place.
-    found = merge_feedback(ranked([7, 8, 9], [], [5]), ranked([9], [1], []))
+    found = merge_feedback(make_ranking([7, 8, 9], [], [5]), make_ranking([9], [1], []))
     assert found.columns.tolist() == [7, 9, 8, 5]
     assert found.scores == pytest.approx([1 / 2, 0.4, 1 / 3, 1 / 2])
     assert found.starts.tolist() == [0, 3, 3, 4]
@@ -83,7 +83,7 @@ def test_measures_are_those_of_ir_measures():
     rows = [rng.permutation(urls)[: rng.integers(1, 30)].tolist() for _ in range(size)]
     relevant = [rng.permutation(urls + 5)[: rng.integers(1, 15)] for _ in range(size)]
     of = np.repeat(np.arange(size), [len(r) for r in relevant])
-    mine = measures(ranked(*rows), np.arange(size), of, np.concatenate(relevant))
+    mine = measures(make_ranking(*rows), np.arange(size), of, np.concatenate(relevant))
     run = {str(q): {str(d): -float(n) for n, d in enumerate(r)} for q, r in enumerate(rows)}
     qrels = {str(q): {str(d): 1 for d in r} for q, r in enumerate(relevant)}
     names = {nDCG @ 10: "nDCG@10", AP: "MAP", P @ 5: "P@5", P @ 10: "P@10", R @ 100: "recall"}
@@ -96,7 +96,7 @@ def test_measures_are_those_of_ir_measures():
 def test_measures_by_hand():
     # Relevant are 1 and 9; 1 is at rank 2, 9 is not found. The second question has no ranking.
     row, of, url = np.array([0, 1]), np.array([0, 0, 1]), np.array([1, 9, 1])
-    mine = measures(ranked([3, 1], []), row, of, url)
+    mine = measures(make_ranking([3, 1], []), row, of, url)
     ideal = 1 + 1 / np.log2(3)
     assert mine["nDCG@10"][0] == pytest.approx(1 / np.log2(3) / ideal)
     assert [mine[name][0] for name in ("MAP", "P@5", "P@10", "recall")] == [0.25, 0.2, 0.1, 0.5]
@@ -112,7 +112,7 @@ def test_the_trial_on_a_log_small_enough_to_do_by_hand():
         (5, "c", "x"),
         (6, "b", None),
     ]
-    found = {s.measure: s for s in score({"click": CLICK}, truth_of(held), Settings())}
+    found = {s.measure: s for s in score({"click": CLICK}, truth_of_rows(held), Settings())}
     assert all(isinstance(scores, Scores) for scores in found.values())
     ours = found["nDCG@10, walk"]
     assert ours.users.tolist() == [4, 5, 5]
@@ -134,7 +134,7 @@ def test_test_clicks_change_the_leaking_ranking_and_no_other():
     # Three users who were held out clicked y, so what leaks puts it first.
     graph = click_graph({"click": CLICK})
     before, after = (
-        rankings(graph, held_out_clicks(truth_of(rows)), np.array([0]))
+        rankings(graph, held_out_clicks(truth_of_rows(rows)), np.array([0]))
         for rows in (
             [(1, "a", "x"), (2, "a", "x"), (3, "a", "y")],
             [(1, "a", "y"), (2, "a", "y"), (3, "a", "x")],
@@ -147,7 +147,7 @@ def test_test_clicks_change_the_leaking_ranking_and_no_other():
 
 
 def test_at_most_so_many_questions_and_the_same_each_time():
-    truth = truth_of([(user, f"q{user % 7}", "x") for user in range(50)])
+    truth = truth_of_rows([(user, f"q{user % 7}", "x") for user in range(50)])
     clicks = held_out_clicks(truth)
     some = questions(clicks, per_query=False, most=10)
     assert some.user.tolist() == list(range(0, 50, 5))
@@ -164,7 +164,7 @@ def test_per_query_the_queries_of_the_most_users_are_asked_and_a_url_counts_once
         (3, "a", "x"),
         (3, "a", "y"),
     ]
-    clicks = held_out_clicks(truth_of(rows))
+    clicks = held_out_clicks(truth_of_rows(rows))
     (query,) = questions(clicks, per_query=True, most=1).query
     assert clicks.queries[int(query)].as_py() == "a"
     posed = questions(clicks, per_query=True, most=1)
@@ -178,7 +178,7 @@ def test_noise_finds_next_to_nothing_and_the_log_itself_much():
     noise = pa.table({"query": rng.choice(queries, 900), "url": rng.choice(urls, 900)})
     real = pa.table({"query": queries, "url": urls, "users": [3] * 300})
     means = [
-        np.nan_to_num(score({"click": t}, truth_of(held), Settings())[0].values).mean()
+        np.nan_to_num(score({"click": t}, truth_of_rows(held), Settings())[0].values).mean()
         for t in (noise, real)
     ]
     assert means[0] < 0.05
@@ -187,12 +187,12 @@ def test_noise_finds_next_to_nothing_and_the_log_itself_much():
 
 def test_without_clicks_or_held_out_users_it_says_so():
     with pytest.raises(Unfit, match="needs a click table"):
-        score({}, truth_of([(1, "a", "x")]), Settings())
+        score({}, truth_of_rows([(1, "a", "x")]), Settings())
     with pytest.raises(Unfit, match="has not seen"):
         score({"click": CLICK}, Truth(tables={}, holders={}), Settings())
 
 
 def test_nobody_clicked_anything():
-    found = score({"click": CLICK}, truth_of([(1, "a", None)]), Settings())
+    found = score({"click": CLICK}, truth_of_rows([(1, "a", None)]), Settings())
     assert {len(scores.values) for scores in found} == {0}
-    assert isinstance(held_out_clicks(truth_of([(1, "a", None)])), Clicks)
+    assert isinstance(held_out_clicks(truth_of_rows([(1, "a", None)])), Clicks)

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from held_out import truth
+from held_out import truth_of_sessions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -56,7 +56,7 @@ def test_completions_are_those_of_a_plain_search(rows, begun, k):
 
 
 def test_long_stretches_are_searched_by_blocks():
-    """More than ten whole blocks: the quick road, against a plain one."""
+    """More than ten whole blocks: the quick method, against a plain one."""
     rng = np.random.default_rng(2)
     names = sorted({f"{a:05x}" for a in rng.integers(0, 16**5, 20 * BLOCK)})
     counts = dict(zip(names, rng.integers(0, 300, len(names)).tolist(), strict=True))
@@ -86,7 +86,7 @@ def test_what_has_been_typed():
 
 
 def test_measures_by_hand():
-    asked = truth(["west", "weather"], ["news"], ["weak"], ["zoo"], ["w"])
+    asked = truth_of_sessions(["west", "weather"], ["news"], ["weak"], ["zoo"], ["w"])
     found = score({"query": QUERY}, asked, Settings())
     by = {each.measure: each for each in found}
     # After half: we -> west 1st; wea -> weather 1st; ne -> new york, news: 2nd; we -> weak not
@@ -111,7 +111,7 @@ def test_measures_are_those_of_ir_measures():
     rng = np.random.default_rng(4)
     names = sorted({"".join(rng.choice(list("abc"), rng.integers(2, 6))) for _ in range(200)})
     table = pa.table({"query": names, "users": rng.integers(0, 50, len(names))})
-    asked = truth(*([name] for name in names))
+    asked = truth_of_sessions(*([name] for name in names))
     by = {e.measure: e for e in score({"query": table}, asked, Settings())}
     model = Completer({"query": table})
     run = [
@@ -127,7 +127,7 @@ def test_measures_are_those_of_ir_measures():
 
 def test_what_it_cannot_do_it_says():
     with pytest.raises(Unfit, match="needs a query table"):
-        score({}, truth(["a"]), Settings())
+        score({}, truth_of_sessions(["a"]), Settings())
     with pytest.raises(Unfit, match="whom the release has not seen"):
         score({"query": QUERY}, Truth(tables={}, holders={}), Settings())
 
@@ -138,7 +138,9 @@ def test_a_smaller_release_is_of_less_use():
     names = sorted({"".join(rng.choice(list("abcd"), rng.integers(3, 7))) for _ in range(800)})
     users = np.sort(rng.zipf(1.5, len(names)).clip(max=500))[::-1]
     table = pa.table({"query": rng.permutation(names), "users": users})
-    asked = truth(*([text] for text in rng.choice(table["query"], 500, p=users / users.sum())))
+    asked = truth_of_sessions(
+        *([text] for text in rng.choice(table["query"], 500, p=users / users.sum()))
+    )
     every = []
     for kept in (1, 2, 5, 20, 100):
         published = table.filter(pc.greater_equal(table["users"], kept))

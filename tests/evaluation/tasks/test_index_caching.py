@@ -33,7 +33,7 @@ def truth(*rows, **other):
     return Truth(tables=tables, holders={}, searches=searches(*rows), **other)
 
 
-def one_by_one(often, lengths, memory):
+def greedy_choice(often, lengths, memory):
     """The greedy rule as one would write it down."""
     kept = set()
     for word in sorted(often, key=lambda w: (-often[w] / lengths[w], w)):
@@ -65,7 +65,7 @@ def test_the_greedy_rule_is_that_of_a_plain_loop():
         lengths = dict(zip(words, (rng.pareto(0.5, 300) * 3 + 1).astype(int).tolist(), strict=True))
         table = pa.table({"keyword": words, "users": list(often.values())})
         index = Index(words=pa.array(words), lengths=np.array(list(lengths.values())))
-        assert set(words_to_cache(table, index, memory).to_pylist()) == one_by_one(
+        assert set(words_to_cache(table, index, memory).to_pylist()) == greedy_choice(
             often, lengths, memory
         )
 

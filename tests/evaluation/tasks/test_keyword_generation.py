@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from graphs import SMALL, clicks, ranked
+from graphs import SMALL, click_table, make_ranking
 
 from murmurlog.bundle.models.keyword_generation import Generator
 from murmurlog.evaluation.ground_truth import Truth
@@ -36,7 +36,7 @@ def test_keywords_of_a_query_are_without_it():
 def test_overlap_by_hand():
     # Our columns 0, 1, 2, 3 are theirs 5, 6, -, 7.
     place = np.array([5, 6, -1, 7])
-    ours, theirs = ranked([0, 2, 3, 1], [], [1]), ranked([6, 5, 7], [5], [6, 5])
+    ours, theirs = make_ranking([0, 2, 3, 1], [], [1]), make_ranking([6, 5, 7], [5], [6, 5])
     assert overlaps(ours, theirs, place, 2).tolist()[0] == 1 / 2  # 5 of 6 and 5
     values = overlaps(ours, theirs, place, 4)
     assert values[0] == 1  # all three there are
@@ -45,7 +45,7 @@ def test_overlap_by_hand():
 
 
 def test_seeds_are_the_most_clicked_or_spread_over_all():
-    table = clicks(("a", "x", 3), ("b", "x", 1), ("c", "y", 9), ("d", "z", 2), ("e", "z", 2))
+    table = click_table(("a", "x", 3), ("b", "x", 1), ("c", "y", 9), ("d", "z", 2), ("e", "z", 2))
     original = Generator({"click": table})
     assert seeds_of(original, "urls", top=True, most=2) == ["y", "x"]
     assert seeds_of(original, "urls", top=False, most=3) == ["x", "y", "z"]
@@ -58,7 +58,9 @@ def random_clicks(seed, size=1600):
     rng = np.random.default_rng(seed)
     query, url = rng.integers(0, 400, size), rng.integers(0, 300, size)
     users = rng.integers(1, 30, size)
-    return clicks(*((f"q{q:03}", f"u{u:03}", n) for q, u, n in zip(query, url, users, strict=True)))
+    return click_table(
+        *((f"q{q:03}", f"u{u:03}", n) for q, u, n in zip(query, url, users, strict=True))
+    )
 
 
 def test_a_log_against_itself_is_perfect_and_noise_is_near_nothing():

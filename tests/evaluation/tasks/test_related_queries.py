@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from held_out import truth_of
+from held_out import truth_of_rows
 
 from murmurlog.bundle.models.related_queries import RelatedQueries
 from murmurlog.evaluation.ground_truth import Holders, Truth
@@ -54,7 +54,7 @@ def values(tables, truth):
 
 
 def test_scores_by_hand():
-    held_out = truth_of([(0, "a", None), (0, "c", None), (0, "c", None), (1, "a", None), (2, "b", None),
+    held_out = truth_of_rows([(0, "a", None), (0, "c", None), (0, "c", None), (1, "a", None), (2, "b", None),
                          (2, "d", None), (2, "z", None)])  # fmt: skip
     found = values({"itemset": SETS}, held_out)
     # a: c is right. c: a is right, b and d are not. b: d is right, a and c are not. d: b. z: no answer.
@@ -65,7 +65,7 @@ def test_scores_by_hand():
 def test_the_raw_log_has_what_users_asked_as_sets():
     query = pa.table({"query": ["a", "b", "c"], "users": [3, 2, 1], "rows": [3, 2, 1]})
     user, item = np.array([0, 0, 1, 1, 2, 2]), np.array([0, 1, 0, 1, 0, 2])
-    searches = truth_of([(0, "c", None), (0, "a", None)]).searches
+    searches = truth_of_rows([(0, "c", None), (0, "a", None)]).searches
     exact = Truth(
         tables={"query": query},
         holders={"query": Holders(user=user, item=item, users=3)},
@@ -77,4 +77,4 @@ def test_the_raw_log_has_what_users_asked_as_sets():
 
 def test_a_release_without_sets_is_not_scored():
     with pytest.raises(Unfit, match="itemset table"):
-        score({"query": pa.table({"query": ["a"]})}, truth_of([(0, "a", None)]), Settings())
+        score({"query": pa.table({"query": ["a"]})}, truth_of_rows([(0, "a", None)]), Settings())

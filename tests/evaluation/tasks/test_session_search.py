@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from held_out import truth
+from held_out import truth_of_sessions
 
 from murmurlog.bundle.models.search import Searcher
 from murmurlog.bundle.models.session_search import GAMMA, SessionSearcher, link_queries
@@ -82,7 +82,7 @@ ASKED = (
 
 
 def test_a_question_has_two_queries_and_a_click():
-    found = sessions_of(truth(*ASKED))
+    found = sessions_of(truth_of_sessions(*ASKED))
     chosen = questions(found)
     assert chosen.tolist() == [0, 1, 4]
     question, url = truths(found, chosen)
@@ -95,7 +95,7 @@ def test_a_question_has_two_queries_and_a_click():
 
 def test_measures_by_hand():
     """The session a, b is ranked x, z, y. Clicked: x; y, z and something that is not published."""
-    found = score({"click": CLICK}, truth(*ASKED), Settings())
+    found = score({"click": CLICK}, truth_of_sessions(*ASKED), Settings())
     by = {each.measure: each for each in found}
     log = np.log2
     most = 1 + 1 / log(3) + 1 / log(4)
@@ -115,7 +115,7 @@ def test_measures_by_hand():
 
 def test_with_pairs_and_sessions_all_ways_are_told():
     tables = {"click": CLICK, "pair": PAIR, "session": SESSION}
-    found = score(tables, truth([("c", None), ("d", "z")]), Settings())
+    found = score(tables, truth_of_sessions([("c", None), ("d", "z")]), Settings())
     by = {each.measure: each for each in found}
     assert np.isnan(by["nDCG@10 clicks alone"].values).all()
     assert by["nDCG@10"].values.tolist() == [0.0]
@@ -124,7 +124,7 @@ def test_with_pairs_and_sessions_all_ways_are_told():
 
 def test_what_it_cannot_do_it_says():
     with pytest.raises(Unfit, match="needs a click table"):
-        score({"pair": PAIR}, truth(*ASKED), Settings())
+        score({"pair": PAIR}, truth_of_sessions(*ASKED), Settings())
     with pytest.raises(Unfit, match="whom the release has not seen"):
         score({"click": CLICK}, Truth(tables={}, holders={}), Settings())
 
@@ -137,6 +137,6 @@ def test_pure_noise_scores_near_zero():
         list(zip(rng.choice(queries, 3).tolist(), rng.choice(urls, 3).tolist(), strict=True))
         for _ in range(300)
     ]
-    asked = truth(*sessions)
+    asked = truth_of_sessions(*sessions)
     by = {e.measure: e for e in score({"click": noise}, asked, Settings())}
     assert np.nanmean(by["nDCG@10"].values) < 0.02

@@ -3,8 +3,8 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from graphs import clicks
-from held_out import truth_of
+from graphs import click_table
+from held_out import truth_of_rows
 from scipy.cluster import hierarchy
 from scipy.spatial.distance import squareform
 
@@ -26,7 +26,7 @@ LABELS = pa.table(
 
 def test_pages_of_a_host_are_one_site():
     graph = site_graph(
-        {"click": clicks(("a", "x.com/1", 2), ("a", "x.com/2", 3), ("a", "y.com", 1))}
+        {"click": click_table(("a", "x.com/1", 2), ("a", "x.com/2", 3), ("a", "y.com", 1))}
     )
     assert graph.urls.to_pylist() == ["x.com", "y.com"]
     assert graph.clicks.toarray().tolist() == [[5, 1]]
@@ -36,7 +36,7 @@ def test_pages_of_a_host_are_one_site():
 def test_sites_are_merged_at_a_half_of_the_clicks_of_both(alone, together):
     # x and y share a: 4 of 4 + alone clicks of x, 3 of 3 of y. The smaller share decides.
     graph = site_graph(
-        {"click": clicks(("a", "x.com", 4), ("b", "x.com", alone), ("a", "y.com", 3))}
+        {"click": click_table(("a", "x.com", 4), ("b", "x.com", alone), ("a", "y.com", 3))}
     )
     x, y, z = clusters(graph, ["x.com", "y.com", "z.com"])
     assert (x == y) == together
@@ -55,7 +55,7 @@ def test_clusters_are_those_of_single_link():
     distance = 1 - np.minimum(share, share.T)
     linked = hierarchy.single(squareform(distance, checks=False))
     other = hierarchy.fcluster(linked, 0.5, criterion="distance")
-    mine = clusters(site_graph({"click": clicks(*rows)}), sites)
+    mine = clusters(site_graph({"click": click_table(*rows)}), sites)
     assert (mine[:, None] == mine).tolist() == (other[:, None] == other).tolist()
     assert 1 < len(set(mine.tolist())) < 12
 
@@ -71,7 +71,7 @@ def test_purity_by_hand():
 
 
 def test_the_trial_of_sites():
-    table = clicks(("a", "x.com", 2), ("a", "y.com", 2), ("b", "z.com", 1))
+    table = click_table(("a", "x.com", 2), ("a", "y.com", 2), ("b", "z.com", 1))
     truth = Truth(tables={"click": table}, holders={}, labels=LABELS)
     found = {each.measure: each for each in score({"click": table}, truth, Settings())}
     assert list(directory(truth).items()) == sorted(TOPICS.items())
@@ -84,7 +84,7 @@ def test_the_trial_of_sites():
 
 
 def test_the_topic_of_a_query_is_that_of_most_of_its_clicks():
-    table = clicks(
+    table = click_table(
         *(("a", "x.com", 2), ("a", "y.com", 2), ("a", "z.com", 3), ("a", "other.com", 9)),
         *(("b", "w.com/page", 1), ("c", "other.com", 1)),
     )
@@ -97,9 +97,9 @@ def test_the_trial_of_query_classification():
         *((1, "a", "x.com"), (1, "a", "x.com/more"), (1, "a", "z.com")),  # a tie: either is right
         *((2, "a", "z.com/1"), (2, "b", "w.com"), (2, "c", "other.com"), (3, "d", "w.com")),
     ]
-    table = clicks(("a", "x.com", 2), ("b", "z.com", 1))
+    table = click_table(("a", "x.com", 2), ("b", "z.com", 1))
     (scores,) = query_classification.score(
-        {"click": table}, truth_of(held, labels=LABELS), Settings()
+        {"click": table}, truth_of_rows(held, labels=LABELS), Settings()
     )
     assert scores.users.tolist() == [1, 2, 2, 3]
     assert scores.values[:3].tolist() == [1, 0, 1]
@@ -113,7 +113,7 @@ def test_noise_puts_few_sites_together():
         {"kind": ["topic"] * 200, "query": sites, "target": [f"t{n % 12}" for n in range(200)]}
     )
     rows = [(f"q{q}", sites[w], 1) for q, w in rng.integers(0, (900, 200), (1500, 2))]
-    table = clicks(*rows)
+    table = click_table(*rows)
     truth = Truth(tables={"click": table}, holders={}, labels=labels)
     found = score({"click": table}, truth, Settings())
     assert np.nan_to_num(found[1].values).mean() < 0.1
@@ -122,8 +122,8 @@ def test_noise_puts_few_sites_together():
 def test_without_clicks_or_labels_they_say_so():
     for task in (sites, query_classification):
         with pytest.raises(Unfit, match="needs labels"):
-            task.score({}, truth_of([(1, "a", "x.com")]), Settings())
+            task.score({}, truth_of_rows([(1, "a", "x.com")]), Settings())
         with pytest.raises(Unfit, match="needs a click table"):
-            task.score({}, truth_of([(1, "a", "x.com")], labels=LABELS), Settings())
+            task.score({}, truth_of_rows([(1, "a", "x.com")], labels=LABELS), Settings())
         with pytest.raises(Unfit, match="of the kind topic"):
-            task.score({}, truth_of([(1, "a", "x.com")], labels=LABELS.slice(4)), Settings())
+            task.score({}, truth_of_rows([(1, "a", "x.com")], labels=LABELS.slice(4)), Settings())

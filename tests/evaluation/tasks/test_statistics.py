@@ -21,7 +21,7 @@ FAULTLESS = (
 PLAIN = r"\w+ (distinct|total|items per user|items counted .*|infrequent published@\d+)"
 
 
-def exact(keys, held, users):
+def exact_table(keys, held, users):
     """The exact table of items held, as (user, item) with repetitions, and its holders."""
     pairs, times = np.unique(np.array(held), axis=0, return_counts=True)
     size = len(next(iter(keys.values())))
@@ -50,7 +50,7 @@ def truth():
         keys = {"keyword" if kind == "keyword" else "query": names}
         if kind in more:
             keys[more[kind]] = [f"{name}.example" for name in names]
-        tables[kind], holders[kind] = exact(keys, held, users)
+        tables[kind], holders[kind] = exact_table(keys, held, users)
     return Truth(tables=tables, holders=holders)
 
 
@@ -58,7 +58,7 @@ def run(tables, truth):
     return {figure.measure: figure for figure in score(tables, truth, Settings())}
 
 
-def noisy(truth, *, epsilon, seed=5, kinds=("query", "click")):
+def noisy_tables(truth, *, epsilon, seed=5, kinds=("query", "click")):
     """A crude release: Laplace noise of scale 5/epsilon, and what is below 10/epsilon is left out."""
     rng = np.random.default_rng(seed)
     made = {}
@@ -133,7 +133,7 @@ def test_use_falls_with_epsilon(truth, monkeypatch):
     names = ("query coverage@100", "query volume kept (users)", "click recall@1/500")
     off = ("query TV@100", "query KL@100", "query L1@100", "query difference (scaled)")
     tables = [
-        [run(noisy(truth, epsilon=epsilon, seed=seed), truth) for seed in range(3)]
+        [run(noisy_tables(truth, epsilon=epsilon, seed=seed), truth) for seed in range(3)]
         for epsilon in (10, 1, 0.1)
     ]
     for name in (*names, *off):
@@ -143,7 +143,7 @@ def test_use_falls_with_epsilon(truth, monkeypatch):
 
 
 def test_intervals_hold_their_value(truth):
-    found = run(noisy(truth, epsilon=1), truth)
+    found = run(noisy_tables(truth, epsilon=1), truth)
     told = [figure for figure in found.values() if figure.low is not None]
     assert len(told) > 30
     for figure in told:
@@ -156,7 +156,7 @@ def test_intervals_hold_their_value(truth):
 def test_users_who_are_all_alike_leave_no_doubt():
     """Whoever is drawn, each of twelve items has five users."""
     names = [f"q{i:02}" for i in range(12)]
-    table, holders = exact({"query": names}, [(u, i) for u in range(5) for i in range(12)], 5)
+    table, holders = exact_table({"query": names}, [(u, i) for u in range(5) for i in range(12)], 5)
     truth = Truth(tables={"query": table}, holders={"query": holders})
     release = pa.table({"query": names[:6], "users": [7, 5, 5, 3, 4, 6]})
     found = run({"query": release}, truth)
@@ -166,7 +166,7 @@ def test_users_who_are_all_alike_leave_no_doubt():
         assert figure.low == figure.high == pytest.approx(figure.value)
 
 
-TINY = exact(
+TINY = exact_table(
     {"query": [*"abcd"], "url": [*"wxyz"]},
     # a: 3 users, 4 rows; b: 2 users, 2 rows; c: 2 users, 3 rows; d: 1 user, 1 row
     [(0, 0), (0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (1, 2), (2, 2), (2, 2), (3, 3)],
@@ -174,7 +174,7 @@ TINY = exact(
 )
 
 
-def tiny(kind="click"):
+def tiny_truth(kind="click"):
     table, holders = TINY
     if kind == "query":
         table = table.drop_columns(["url"])
@@ -188,7 +188,7 @@ def clicks(*rows, count="users"):
 
 def test_a_small_release_by_hand():
     """Published: a with 2, c with 2, and a pair that nobody has, with 4."""
-    found = run(clicks(("a", "w", 2), ("c", "y", 2), ("a", "y", 4)), tiny())
+    found = run(clicks(("a", "w", 2), ("c", "y", 2), ("a", "y", 4)), tiny_truth())
     value = {name: figure.value for name, figure in found.items()}
     assert value["click distinct"] == 3
     assert value["click distinct kept"] == 0.5
@@ -216,7 +216,7 @@ def test_a_small_release_by_hand():
 
 
 def test_a_pair_of_a_single_user_is_not_hongs():
-    found = run(clicks(("d", "z", 1)), tiny())
+    found = run(clicks(("d", "z", 1)), tiny_truth())
     assert found["click distinct kept"].value == 0.25
     assert found["click diversity (pairs)"].value == 0
     assert found["click ratio missing"].value == 1
@@ -224,12 +224,12 @@ def test_a_pair_of_a_single_user_is_not_hongs():
 
 def test_counts_of_rows_are_held_against_rows():
     rows = [("a", "w", 4), ("b", "x", 2), ("c", "y", 3), ("d", "z", 1)]
-    assert run(clicks(*rows, count="rows"), tiny())["click difference (scaled)"].value == 0
-    assert run(clicks(*rows), tiny())["click difference (scaled)"].value > 0
+    assert run(clicks(*rows, count="rows"), tiny_truth())["click difference (scaled)"].value == 0
+    assert run(clicks(*rows), tiny_truth())["click difference (scaled)"].value > 0
 
 
 def test_counts_below_one_are_published_and_weigh_nothing():
-    found = run(clicks(("a", "w", -5), ("b", "x", 0)), tiny())
+    found = run(clicks(("a", "w", -5), ("b", "x", 0)), tiny_truth())
     assert found["click distinct kept"].value == 0.5
     assert found["click total"].value == 0
     assert found["click TV of all"].value == 1
@@ -238,8 +238,8 @@ def test_counts_below_one_are_published_and_weigh_nothing():
 
 def test_tables_without_counts_weigh_their_items_alike():
     """One each, which is 2 of 8 each, against 3, 2, 2, 1."""
-    whole = tiny().tables["click"].select(["query", "url"])
-    found = run({"click": whole}, tiny())
+    whole = tiny_truth().tables["click"].select(["query", "url"])
+    found = run({"click": whole}, tiny_truth())
     assert found["click difference (scaled)"].value == pytest.approx((1 + 0 + 0 + 1) / 4)
     assert found["click distinct kept"].value == 1
     assert "click total" not in found
@@ -251,7 +251,7 @@ def test_a_table_split_by_a_column_is_added_up():
     split = pa.table(
         {"query": ["a", "a", "q"], "url": [*"wwu"], "land": [*"xyx"], "users": [1, 2, 3]}
     )
-    found = match_tables(split, tiny().tables["click"], "click")
+    found = match_tables(split, tiny_truth().tables["click"], "click")
     assert found.given.tolist() == [3, 0, 0, 0]
     assert found.false.tolist() == [3]
 
@@ -259,7 +259,7 @@ def test_a_table_split_by_a_column_is_added_up():
 def test_a_released_log_is_counted_by_its_users():
     """u asks a twice, v asks a and b."""
     log = pa.table({"user": [*"uuvv"], "query": [*"aaab"], "url": ["w", None, "w", None]})
-    found = run({"log": log}, tiny("query"))
+    found = run({"log": log}, tiny_truth("query"))
     assert found["query total"].value == 3
     assert found["query distinct kept"].value == 0.5
 
@@ -273,15 +273,15 @@ def test_keys_that_only_look_alike_when_joined_are_told_apart():
 def test_what_the_system_or_the_log_lacks_is_left_out(truth):
     found = run({"query": truth.tables["query"]}, truth)
     assert {name.split()[0] for name in found} == {"keyword", "query"}  # words follow from queries
-    assert {name.split()[0] for name in run(truth.tables, tiny())} == {"click"}
+    assert {name.split()[0] for name in run(truth.tables, tiny_truth())} == {"click"}
     with pytest.raises(Unfit, match="needs a keyword, query, pair or click table"):
-        run({"session": pa.table({"queries": [["a"]]})}, tiny())
+        run({"session": pa.table({"queries": [["a"]]})}, tiny_truth())
 
 
 def test_hong_s_measures_count_the_clicks_of_a_released_log():
     """Of 10 clicks of pairs that two users have, w has 8 and x has 2; the release says 4 and 1."""
     held = [(0, 0)] * 7 + [(1, 0)] + [(0, 1), (1, 1)] + [(2, 2)] * 9  # the last pair is one user's
-    table, holders = exact({"query": [*"abc"], "url": [*"wxy"]}, held, 3)
+    table, holders = exact_table({"query": [*"abc"], "url": [*"wxy"]}, held, 3)
     truth = Truth(tables={"click": table}, holders={"click": holders})
     columns = {"user": [*"uvu"], "query": [*"aab"], "url": [*"wwx"], "count": [3, 1, 1]}
     found = run({"log": pa.table(columns)}, truth)

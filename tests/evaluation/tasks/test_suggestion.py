@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from held_out import truth
+from held_out import truth_of_sessions
 
 from murmurlog.bundle.models.suggestion import Suggester, later_pairs
 from murmurlog.evaluation.ground_truth import Truth
@@ -109,7 +109,7 @@ def test_the_quick_road_gives_what_the_formula_gives():
 
 
 def test_a_question_is_a_search_that_others_follow_and_its_truth_what_does():
-    found = sessions_of(truth(["a", "a", "b", "c", "b"], ["d"], ["e", "a", "e"]))
+    found = sessions_of(truth_of_sessions(["a", "a", "b", "c", "b"], ["d"], ["e", "a", "e"]))
     assert found.texts.take(pa.array(found.query)).to_pylist() == list("abcbdeae")
     at = questions(found)
     assert at.tolist() == [0, 1, 2, 5, 6]
@@ -122,7 +122,7 @@ def test_a_question_is_a_search_that_others_follow_and_its_truth_what_does():
 
 def test_precision_and_recall_by_hand():
     """After a: b, c, d are suggested. Asked later: b and something else, of one user; c of another."""
-    asked = truth(["a", "b", "unheard of"], ["a", "c"], ["unheard of", "a"])
+    asked = truth_of_sessions(["a", "b", "unheard of"], ["a", "c"], ["unheard of", "a"])
     found = score({"click": CLICK, "pair": PAIR}, asked, Settings())
     by = {each.measure: each for each in found}
     # Questions: a, b (of which a is suggested, not what was asked), a, and one without an answer.
@@ -138,7 +138,7 @@ def test_precision_and_recall_by_hand():
 
 
 def test_with_a_session_table_both_ways_are_told():
-    found = score(TABLES, truth(["a", "c"]), Settings())
+    found = score(TABLES, truth_of_sessions(["a", "c"]), Settings())
     by = {each.measure: each for each in found}
     assert by["R@5, lambda 0 (all)"].value == 0.0
     assert by["R@5 with sessions, lambda 0 (all)"].value == 1.0
@@ -147,13 +147,13 @@ def test_with_a_session_table_both_ways_are_told():
 
 def test_what_it_cannot_do_it_says():
     with pytest.raises(Unfit, match="needs a click, pair or session table"):
-        score({"query": pa.table({"query": ["a"]})}, truth(["a", "b"]), Settings())
+        score({"query": pa.table({"query": ["a"]})}, truth_of_sessions(["a", "b"]), Settings())
     with pytest.raises(Unfit, match="whom the release has not seen"):
         score(TABLES, Truth(tables={}, holders={}), Settings())
 
 
 def test_questions_are_limited_and_the_same_each_time():
-    many = truth(*([f"q{i}", "b", "c"] for i in range(50)))
+    many = truth_of_sessions(*([f"q{i}", "b", "c"] for i in range(50)))
     first, again = (score(TABLES, many, Settings(questions=7)) for _ in range(2))
     assert len(first[0].users) == 7
     assert first[0].users.tolist() == again[0].users.tolist()
@@ -164,6 +164,6 @@ def test_pure_noise_scores_near_zero():
     names = np.array([f"q{i}" for i in range(3000)])
     pairs = {"query": rng.choice(names, 3000), "next_query": rng.choice(names, 3000)}
     noise = {"pair": pa.table({name: pa.array(texts) for name, texts in pairs.items()})}
-    asked = truth(*(rng.choice(names, 3, replace=False).tolist() for _ in range(300)))
+    asked = truth_of_sessions(*(rng.choice(names, 3, replace=False).tolist() for _ in range(300)))
     by = {each.measure: each for each in score(noise, asked, Settings())}
     assert np.nanmean(by["R@5"].values) < 0.02

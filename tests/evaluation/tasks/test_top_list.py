@@ -21,7 +21,7 @@ def truth(counts=RAW):
     return Truth(tables={"query": queries(counts)}, holders={})
 
 
-def figures(released, known):
+def score_figures(released, known):
     found = score({"query": released}, known, Settings())
     return {figure.measure: figure for figure in found}
 
@@ -57,7 +57,7 @@ def test_the_list_by_hand():
         "released": [6.0, 12.0, None, 6.0],
         "released rank": [2, 1, None, 3],
     }
-    told = figures(released, truth())
+    told = score_figures(released, truth())
     assert told["top 5 published"].value == pytest.approx(3 / 4)
     assert told["top 5 published"].n == 4
     # Raw 9, 7, 5 and released 6, 12, 6: of three pairs one agrees, one is turned, one is tied.
@@ -75,7 +75,7 @@ def test_the_list_by_hand():
 def test_the_first_of_the_raw_list_may_be_published_far_down():
     counts = {f"fear of {i:02}": 100 - i for i in range(50)}
     turned = {query: 101 - users for query, users in counts.items()}
-    told = figures(queries(turned), truth(counts))
+    told = score_figures(queries(turned), truth(counts))
     assert told["top 5 published"].value == 1
     assert told["top 20 among the top 20"].value == 0  # they are at 31 to 50
     assert told["top 40 among the top 40"].value == pytest.approx(30 / 40)
@@ -83,16 +83,16 @@ def test_the_first_of_the_raw_list_may_be_published_far_down():
 
 
 def test_the_raw_list_is_perfect_and_an_empty_release_worth_nothing():
-    assert {figure.value for figure in figures(queries(RAW), truth()).values()} == {1.0}
+    assert {figure.value for figure in score_figures(queries(RAW), truth()).values()} == {1.0}
     for released in (queries(RAW).slice(0, 0), queries({"fear of nobody": 9, "fear of all": 3})):
-        told = figures(released, truth())
+        told = score_figures(released, truth())
         covered = {name for name in told if "(covered)" in name}
         assert all(math.isnan(told[name].value) for name in covered)  # of no query at all
         assert {told[name].value for name in told.keys() - covered} == {0.0}
 
 
 def test_a_set_has_no_order():
-    told = figures(queries(RAW).select(["query"]), truth())
+    told = score_figures(queries(RAW).select(["query"]), truth())
     assert list(told) == [f"top {j} published" for j in (5, 10, 20, 40)]
     assert told["top 5 published"].value == 1
 

@@ -10,13 +10,13 @@ from datetime import datetime
 from decimal import Decimal
 from types import SimpleNamespace
 
+import engine_tallies
+import fixed_noise
 import ibis
-import played
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import tallies
-from cluster import PATIENCE, Cluster, environment, needs_spark
+from cluster import TIMEOUT, Cluster, environment, needs_spark
 from hostile import hostile_log, with_numbers, with_texts
 from spellings import SPELLINGS
 
@@ -59,8 +59,8 @@ def start(module, cluster, requests, folder):
     )  # fmt: skip
 
 
-def finished(process, folder):
-    words, _ = process.communicate(timeout=PATIENCE)
+def read_result(process, folder):
+    words, _ = process.communicate(timeout=TIMEOUT)
     assert process.returncode == 0, words[-3000:]
     assert list((folder / "scratch").iterdir()) == []  # nothing of the log is left
     return json.loads((folder / "out.json").read_text())
@@ -92,10 +92,10 @@ class TestOnACluster:
         pq.write_table(log.slice(1500).drop_columns("rank"), tmp_path / "two" / "b.parquet")
         lines = [json.dumps(row, default=str) for row in log.slice(0, 500).to_pylist()]
         (tmp_path / "log.jsonl").write_text("\n".join([*lines, "{not json"]) + "\n")
-        few = tallies.EVERY[:1]
+        few = engine_tallies.SETTINGS[:1]
         requests = [
-            {"path": str(tmp_path / "log.parquet"), "counted": tallies.EVERY, "keep": {BY_VALUE: "country"}},
-            {"path": str(tmp_path / "texts.parquet"), "counted": tallies.EVERY[-2:]},
+            {"path": str(tmp_path / "log.parquet"), "counted": engine_tallies.SETTINGS, "keep": {BY_VALUE: "country"}},
+            {"path": str(tmp_path / "texts.parquet"), "counted": engine_tallies.SETTINGS[-2:]},
             {"path": str(tmp_path / "spelled.parquet"), "counted": few, "keys": CANONICAL},
             {"path": str(tmp_path / "unix.parquet"), "counted": few, "where": {"country": "DE"}},
             {"path": str(tmp_path / "decimal.parquet"), "counted": few, "since": "2024-01-09"},
@@ -103,9 +103,9 @@ class TestOnACluster:
             {"path": str(tmp_path / "log.jsonl"), "counted": few, "url": "full",
              "columns": {name: name for name in log.column_names[:5]}},
         ]  # fmt: skip
-        running = start(tallies, cluster, requests, tmp_path)
-        expected = tallies.on_duckdb(requests)
-        compare(finished(running, tmp_path), expected)
+        running = start(engine_tallies, cluster, requests, tmp_path)
+        expected = engine_tallies.count_on_duckdb(requests)
+        compare(read_result(running, tmp_path), expected)
         assert expected[-1]["broken"]["not JSON"] == 1
 
     def test_rounds_sum_up_publish_and_count_what_they_do_on_duckdb(self, cluster, tmp_path):
@@ -125,9 +125,9 @@ class TestOnACluster:
             "select_from": "2024-01-10T22:00:50.5",
             "count_from": "2024-01-20T12:00:00",
         }
-        running = start(played, cluster, requests, tmp_path)
-        expected = played.on_duckdb(requests)
-        for here, there in zip(finished(running, tmp_path), expected, strict=True):
+        running = start(fixed_noise, cluster, requests, tmp_path)
+        expected = fixed_noise.release_on_duckdb(requests)
+        for here, there in zip(read_result(running, tmp_path), expected, strict=True):
             assert len(there["sums"]) == 4
             for k, sums in enumerate(there["sums"]):
                 assert here["sums"][k] == sums, k
@@ -135,11 +135,11 @@ class TestOnACluster:
 
     def test_a_killed_worker_changes_nothing(self, cluster, tmp_path):
         pq.write_table(hostile_log(50_000, seed=3), tmp_path / "log.parquet")
-        requests = [{"path": str(tmp_path / "log.parquet"), "counted": tallies.EVERY[:2]}]
+        requests = [{"path": str(tmp_path / "log.parquet"), "counted": engine_tallies.SETTINGS[:2]}]
         before = len(cluster.executors(1))
-        running = start(tallies, cluster, requests, tmp_path)
-        expected = tallies.on_duckdb(requests)
-        end = time.monotonic() + PATIENCE
+        running = start(engine_tallies, cluster, requests, tmp_path)
+        expected = engine_tallies.count_on_duckdb(requests)
+        end = time.monotonic() + TIMEOUT
         # The self-test takes six names; wait for a write after that, with both at work.
         while not any(
             int(p.parent.name[1:]) > 6 for p in tmp_path.glob("scratch/.m*/t*/_temporary")
@@ -150,7 +150,7 @@ class TestOnACluster:
         assert len(cluster.executors(1)) > before
         cluster.kill(1)
         assert running.poll() is None
-        compare(finished(running, tmp_path), expected)
+        compare(read_result(running, tmp_path), expected)
         assert "Removing worker" in (cluster.folder / "master.log").read_text()
         cluster.replace(1)
 
@@ -162,7 +162,7 @@ class TestOnACluster:
              *("--out", str(tmp_path / "bundle"), "--engine", "spark", "--master", cluster.url),
              *("--scratch", (tmp_path / "scratch").as_uri(), "--tables", "query,click"),
              *("--epsilon", "8", "--delta", "1e-4")],
-            env=environment(), capture_output=True, text=True, timeout=PATIENCE,
+            env=environment(), capture_output=True, text=True, timeout=TIMEOUT,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr[-3000:]
         assert verify(tmp_path / "bundle").exit_code == 0
@@ -354,7 +354,7 @@ def run(script, folder, cwd=None, **more):
     """A script on Spark, in a process of its own."""
     return subprocess.run(
         [sys.executable, "-c", script, str(folder)], cwd=cwd,
-        env=environment(**more), capture_output=True, text=True, timeout=PATIENCE,
+        env=environment(**more), capture_output=True, text=True, timeout=TIMEOUT,
     )  # fmt: skip
 
 

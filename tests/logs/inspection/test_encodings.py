@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from owned_logs import QUERIES
+from owner_logs import QUERIES
 
 from murmurlog.logs.encodings import ENCODINGS
 from murmurlog.logs.inspection.blocks import whole_lines

@@ -8,8 +8,8 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from owned_logs import HEADERS, QUERIES, rows, write
-from thinning import thinned
+from owner_logs import HEADERS, QUERIES, make_rows, write_log
+from quick_cases import sample_cases
 
 from murmurlog.errors import InputError
 from murmurlog.logs.inspection import blocks
@@ -34,12 +34,14 @@ def family():
         yield delimiters[n % 4], encoding, time, headers[n % 5 if n % 11 else 5]
 
 
-@pytest.mark.parametrize(("delimiter", "encoding", "time", "language"), thinned(family(), every=3))
+@pytest.mark.parametrize(
+    ("delimiter", "encoding", "time", "language"), sample_cases(family(), every=3)
+)
 def test_a_log_of_any_shape_is_recognised(tmp_path, delimiter, encoding, time, language):
     name, given = DELIMITERS[delimiter]
-    lines = list(rows(200, queries=QUERIES[encoding], time=time))
+    lines = list(make_rows(200, queries=QUERIES[encoding], time=time))
     header = HEADERS[language]
-    path = write(tmp_path / name, lines, header=header, delimiter=delimiter, encoding=encoding)
+    path = write_log(tmp_path / name, lines, header=header, delimiter=delimiter, encoding=encoding)
     found = inspect(path)
     assert found.delimiter.character == delimiter
     assert found.encoding.name == encoding
@@ -51,28 +53,28 @@ def test_a_log_of_any_shape_is_recognised(tmp_path, delimiter, encoding, time, l
 
 
 def test_day_and_month_that_no_value_tells_apart_are_said_to_be_ambiguous(tmp_path):
-    lines = list(rows(time="%d/%m/%Y %H:%M", days=9))
-    found = inspect(write(tmp_path / "log.csv", lines))
+    lines = list(make_rows(time="%d/%m/%Y %H:%M", days=9))
+    found = inspect(write_log(tmp_path / "log.csv", lines))
     assert found.time.others == ("%m/%d/%Y %H:%M",)
     assert found.settings["time_format"] == "%d/%m/%Y %H:%M"  # spans days, not months
     assert "%m/%d/%Y %H:%M fits as well" in found.doubts[0]
 
 
 def test_a_time_of_day_in_a_column_of_its_own_is_said_not_to_be_read(tmp_path):
-    lines = [(user, query, *time.split(), url) for user, query, time, url in rows()]
+    lines = [(user, query, *time.split(), url) for user, query, time, url in make_rows()]
     header = ("Nutzer", "Suchanfrage", "Datum", "Uhrzeit", "Klick")
-    found = inspect(write(tmp_path / "log.csv", lines, header=header))
+    found = inspect(write_log(tmp_path / "log.csv", lines, header=header))
     assert (found.roles["time"], found.settings["time_format"]) == ("Datum", "%d.%m.%Y")
     assert "the time of day is in Uhrzeit" in found.doubts[0]
 
 
 def test_one_row_does_not_settle_day_and_month(tmp_path):
-    lines = [*rows(time="%d/%m/%Y %H:%M", days=9), ("x", "zoo", "09/30/2025 10:00", "")]
-    assert inspect(write(tmp_path / "log.csv", lines)).time.others == ("%m/%d/%Y %H:%M",)
+    lines = [*make_rows(time="%d/%m/%Y %H:%M", days=9), ("x", "zoo", "09/30/2025 10:00", "")]
+    assert inspect(write_log(tmp_path / "log.csv", lines)).time.others == ("%m/%d/%Y %H:%M",)
 
 
 def test_one_row_in_another_encoding_changes_nothing(tmp_path):
-    text = "".join(f"{user},{query}\n" for user, query, *_ in rows())
+    text = "".join(f"{user},{query}\n" for user, query, *_ in make_rows())
     odd = "x,größe\n".encode("latin-1")
     (tmp_path / "log.csv").write_bytes(b"user,query\n" + text.encode() + odd)
     found = inspect(str(tmp_path / "log.csv"))
@@ -82,7 +84,7 @@ def test_one_row_in_another_encoding_changes_nothing(tmp_path):
 
 def test_letters_of_no_language_leave_the_encoding_open(tmp_path):
     lines = [(f"u{n % 7}", "query \u00a4 and \u00b1 5", "2025-09-01", "") for n in range(50)]
-    found = inspect(write(tmp_path / "log.csv", lines))
+    found = inspect(write_log(tmp_path / "log.csv", lines))
     assert not found.encoding.sure
     assert {"cp1250", "cp1251"} <= set(found.encoding.others)
     assert "The encoding is not clear" in found.doubts[0]
@@ -90,32 +92,32 @@ def test_letters_of_no_language_leave_the_encoding_open(tmp_path):
 
 @pytest.mark.parametrize(("quote", "settings"), [('"', {"delimiter": "tab"}), ("", {})])
 def test_quotes_of_a_tsv_are_noticed(tmp_path, quote, settings):
-    lines = [[f"{quote}{text}{quote}" for text in row[:2]] for row in rows()]
+    lines = [[f"{quote}{text}{quote}" for text in row[:2]] for row in make_rows()]
     header = [f"{quote}{name}{quote}" for name in ("user", "query")]
-    path = write(tmp_path / "log.tsv", lines, header=header, delimiter="\t", encoding="utf-8")
+    path = write_log(tmp_path / "log.tsv", lines, header=header, delimiter="\t", encoding="utf-8")
     assert inspect(path).settings == settings
 
 
 def test_a_column_by_its_content_where_its_name_says_nothing(tmp_path):
     header = ("A1", "feld b", "c", "d")
-    found = inspect(write(tmp_path / "log.csv", list(rows()), header=header))
+    found = inspect(write_log(tmp_path / "log.csv", list(make_rows()), header=header))
     assert found.settings["columns"] == {"user": "A1", "query": "feld b", "time": "c", "url": "d"}
 
 
 def test_a_name_that_the_content_contradicts_is_not_used(tmp_path):
-    lines = [(user, query, "yes") for user, query, *_ in rows()]
+    lines = [(user, query, "yes") for user, query, *_ in make_rows()]
     header = ("user", "query", "date")
-    found = inspect(write(tmp_path / "log.csv", lines, header=header, delimiter=","))
+    found = inspect(write_log(tmp_path / "log.csv", lines, header=header, delimiter=","))
     assert found.settings["columns"] == {"user": "user", "query": "query", "time": "none"}
 
 
 def test_what_stands_for_no_value_is_proposed_where_the_reader_does_not_know_it(tmp_path):
-    lines = [(user if n % 4 else "NULL", query, time, "-") for n, (user, query, time, _) in enumerate(rows())]  # fmt: skip
-    assert inspect(write(tmp_path / "log.csv", lines)).settings["missing"] == ("NULL",)
+    lines = [(user if n % 4 else "NULL", query, time, "-") for n, (user, query, time, _) in enumerate(make_rows())]  # fmt: skip
+    assert inspect(write_log(tmp_path / "log.csv", lines)).settings["missing"] == ("NULL",)
 
 
 def test_a_file_without_a_header_is_refused_with_a_header_to_add(tmp_path):
-    path = write(tmp_path / "log.csv", list(rows()), header=None)
+    path = write_log(tmp_path / "log.csv", list(make_rows()), header=None)
     with pytest.raises(InputError, match=r"log\.csv looks like a row.*\n  user;query;time;url"):
         inspect(path)
 
@@ -146,7 +148,7 @@ def test_a_well_known_log_is_recognised(tmp_path):
 
 
 def objects():
-    return [dict(zip(HEADERS["German"], row, strict=True)) for row in rows()]
+    return [dict(zip(HEADERS["German"], row, strict=True)) for row in make_rows()]
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "json", "parquet", "duckdb", "jsonl.gz"])
@@ -171,9 +173,9 @@ def test_columns_of_other_formats_get_roles(tmp_path, ending):
 @pytest.mark.parametrize("ending", ["csv", "csv.gz"])
 def test_of_a_large_file_blocks_spread_over_it_are_looked_at(tmp_path, monkeypatch, ending):
     """The last tenth of the file is in another form: it weighs a tenth, not nothing."""
-    lines = list(rows(4000, time="%d.%m.%Y %H:%M"))
+    lines = list(make_rows(4000, time="%d.%m.%Y %H:%M"))
     late = [(u, q, "?", url) for u, q, _, url in lines[3600:]]
-    plain = write(tmp_path / "log.csv", [*lines[:3600], *late])
+    plain = write_log(tmp_path / "log.csv", [*lines[:3600], *late])
     path = tmp_path / f"log.{ending}"
     if ending.endswith("gz"):
         path.write_bytes(gzip.compress((tmp_path / "log.csv").read_bytes()))

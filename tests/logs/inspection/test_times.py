@@ -2,12 +2,12 @@
 
 import pyarrow as pa
 import pytest
-from owned_logs import moments
+from owner_logs import random_times
 
 from murmurlog.logs.inspection.times import choose, likely, reads
 
 
-def found(values):
+def chosen_format(values):
     return choose(reads(pa.table({"v": values}), likely(values)), len(values))
 
 
@@ -27,15 +27,15 @@ def found(values):
     ],
 )
 def test_usual_formats_are_recognised(written, form):
-    chosen = found([moment.strftime(written) for moment in moments(200)])
+    chosen = chosen_format([moment.strftime(written) for moment in random_times(200)])
     assert (chosen.format, chosen.share, chosen.others) == (form, 1.0, ())
 
 
 def test_two_formats_that_read_the_same_moments_are_one():
-    chosen = found(["05.05.2025 10:00", "06.06.2025 11:00"] * 20)
+    chosen = chosen_format(["05.05.2025 10:00", "06.06.2025 11:00"] * 20)
     assert chosen.others == ()
 
 
 def test_what_is_no_time_has_no_format():
-    assert found(["weather", "news", "maps"]) is None
-    assert found([f"{n}" for n in range(100_000, 100_100)]) is None
+    assert chosen_format(["weather", "news", "maps"]) is None
+    assert chosen_format([f"{n}" for n in range(100_000, 100_100)]) is None

@@ -137,53 +137,56 @@ def test_bad_targets_are_named(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def drawn():
+def invented_log():
     return invent(rows=727_791, seed=4, like="aol")
 
 
 @pytest.fixture(scope="module")
-def found(drawn):
+def database(invented_log):
     """DuckDB with the log as `log` and what is planted as `labels`."""
     connection = duckdb.connect()
-    connection.register("log", drawn.table)
-    connection.register("labels", drawn.labels)
+    connection.register("log", invented_log.table)
+    connection.register("labels", invented_log.labels)
     yield connection
     connection.close()
 
 
-def one(found, query):
+def first_row(found, query):
     return found.execute(query).fetchone()
 
 
-def test_a_fiftieth_has_a_fiftieth_of_the_users_rows_and_clicks(drawn, found):
-    users, clicks, queries = one(
-        found, "SELECT count(DISTINCT user), count(url), count(DISTINCT query) FROM log"
+def test_a_fiftieth_has_a_fiftieth_of_the_users_rows_and_clicks(invented_log, database):
+    users, clicks, queries = first_row(
+        database, "SELECT count(DISTINCT user), count(url), count(DISTINCT query) FROM log"
     )
-    assert drawn.rows == drawn.table.num_rows == 727_791
-    assert users == drawn.users == round(657_426 / 50)
+    assert invented_log.rows == invented_log.table.num_rows == 727_791
+    assert users == invented_log.users == round(657_426 / 50)
     assert clicks == pytest.approx(19_442_629 / 50, rel=0.05)
     # Shared queries stay those of the whole: fewer users meet each other less often, and 1/50 of the
     # users asks more than 1/50 of the distinct queries.
     assert queries == pytest.approx(1.40 * 10_154_742 / 50, rel=0.1)
 
 
-def test_few_users_ask_the_same_head_as_many(found):
+def test_few_users_ask_the_same_head_as_many(database):
     few = invent(rows=100_000, seed=9, like="aol").table
-    found.register("few", few)
+    database.register("few", few)
     share = "SELECT count(*) / (SELECT count(*) FROM {0}) FROM {0} WHERE query = 'weather'"
-    (many,), (some,) = one(found, share.format("log")), one(found, share.format("few"))
+    (many,), (some,) = (
+        first_row(database, share.format("log")),
+        first_row(database, share.format("few")),
+    )
     assert some == pytest.approx(many, rel=0.35)
     top = "(SELECT query FROM {} GROUP BY query ORDER BY count(DISTINCT user) DESC LIMIT 30)"
-    (both,) = one(
-        found,
+    (both,) = first_row(
+        database,
         f"SELECT count(*) FROM {top.format('log')} SEMI JOIN {top.format('few')} USING (query)",
     )
     assert both >= 20
 
 
-def test_a_row_is_a_click_or_a_query_without_one(found):
-    odd, unordered = one(
-        found,
+def test_a_row_is_a_click_or_a_query_without_one(database):
+    odd, unordered = first_row(
+        database,
         """
         SELECT count(*) FILTER ((url IS NULL) <> (rank IS NULL)), count(*) FILTER (time < before)
         FROM (SELECT *, lag(time) OVER () AS before FROM log)
@@ -191,24 +194,24 @@ def test_a_row_is_a_click_or_a_query_without_one(found):
     )
     assert odd == unordered == 0
     # Of several rows of one submission each is a click.
-    several, clicks = one(
-        found,
+    several, clicks = first_row(
+        database,
         """
         SELECT count(*) FILTER (n > 1), count(*) FILTER (n > 1 AND clicks = n) FROM
         (SELECT count(*) AS n, count(url) AS clicks FROM log GROUP BY user, time, query)
         """,
     )
     assert several == clicks > 50_000
-    (two_at_once,) = one(
-        found,
+    (two_at_once,) = first_row(
+        database,
         "SELECT count(*) FROM (SELECT 1 FROM log GROUP BY user, time HAVING count(DISTINCT query) > 1)",
     )
     assert two_at_once == 0
 
 
-def test_rows_fall_into_sessions(found):
-    queries, sessions = one(
-        found,
+def test_rows_fall_into_sessions(database):
+    queries, sessions = first_row(
+        database,
         """
         SELECT count(*), count(*) FILTER (gap IS NULL OR gap > INTERVAL 30 MINUTE) FROM (
             SELECT time - lag(time) OVER (PARTITION BY user ORDER BY time) AS gap
@@ -219,10 +222,10 @@ def test_rows_fall_into_sessions(found):
     assert 2 < queries / sessions < 5
 
 
-def test_repeats_and_clicks_are_as_many_as_printed_for_aol(found):
+def test_repeats_and_clicks_are_as_many_as_printed_for_aol(database):
     # U500k_README.txt of the AOL log: 21,011,340 new queries, 7,887,022 next pages, 16,946,938 without a click.
-    submissions, repeats, without = one(
-        found,
+    submissions, repeats, without = first_row(
+        database,
         """
         SELECT count(*), count(*) FILTER (query = before), count(*) FILTER (clicks = 0) FROM (
             SELECT query, clicks, lag(query) OVER (PARTITION BY user ORDER BY time) AS before FROM
@@ -235,8 +238,8 @@ def test_repeats_and_clicks_are_as_many_as_printed_for_aol(found):
     assert without == pytest.approx(16_946_938 / 50, rel=0.04)
 
 
-def test_clicks_fall_with_the_rank_as_in_aol(found):
-    shares = found.execute(
+def test_clicks_fall_with_the_rank_as_in_aol(database):
+    shares = database.execute(
         """
         SELECT 100 * count(*) / (SELECT count(url) FROM log) FROM log
         WHERE rank <= 10 GROUP BY rank ORDER BY rank
@@ -246,9 +249,9 @@ def test_clicks_fall_with_the_rank_as_in_aol(found):
     assert [share for (share,) in shares] == pytest.approx(printed, abs=0.8)
 
 
-def test_users_specialise_generalise_and_take_other_words(found):
-    specialised, generalised, moved, steps = one(
-        found,
+def test_users_specialise_generalise_and_take_other_words(database):
+    specialised, generalised, moved, steps = first_row(
+        database,
         """
         SELECT count(*) FILTER (starts_with(query, before || ' ')),
                count(*) FILTER (starts_with(before, query || ' ')),
@@ -336,9 +339,9 @@ def test_names_of_sites_are_mostly_a_session_of_their_own_or_tried_in_another_fo
     assert (number[:-1] != number[1:])[both & named].mean() > 0.7
 
 
-def test_weekends_and_nights_are_quieter(found):
-    (weekend, night) = one(
-        found,
+def test_weekends_and_nights_are_quieter(database):
+    (weekend, night) = first_row(
+        database,
         """
         SELECT count(*) FILTER (dayofweek(time) IN (0, 6)) / count(*),
                count(*) FILTER (hour(time) BETWEEN 2 AND 5) / count(*) FROM log
@@ -348,8 +351,8 @@ def test_weekends_and_nights_are_quieter(found):
     assert 0.02 < night < 0.1
 
 
-def test_labels_point_to_queries_and_urls_that_are_there(found):
-    kinds = dict(found.execute("SELECT kind, count(*) FROM labels GROUP BY kind").fetchall())
+def test_labels_point_to_queries_and_urls_that_are_there(database):
+    kinds = dict(database.execute("SELECT kind, count(*) FROM labels GROUP BY kind").fetchall())
     assert kinds["fear"] == 40
     for kind in ("misspelling", "reformulation", "navigational", "topic"):
         assert kinds[kind] > 1_000
@@ -368,13 +371,13 @@ def test_labels_point_to_queries_and_urls_that_are_there(found):
         """,
         "SELECT count(*) - count(DISTINCT (kind, query, target)) FROM labels",
     ):
-        assert one(found, query) == (0,), query
-    url = one(found, "SELECT url FROM log WHERE url IS NOT NULL")[0]
+        assert first_row(database, query) == (0,), query
+    url = first_row(database, "SELECT url FROM log WHERE url IS NOT NULL")[0]
     assert urlsplit(url).hostname == url.removeprefix("http://")
 
 
-def test_reformulations_and_corrections_follow_each_other_in_the_log(found):
-    found.execute(
+def test_reformulations_and_corrections_follow_each_other_in_the_log(database):
+    database.execute(
         """
         CREATE OR REPLACE TEMP TABLE steps AS
         SELECT DISTINCT query, after FROM (
@@ -383,8 +386,8 @@ def test_reformulations_and_corrections_follow_each_other_in_the_log(found):
         """
     )
     for kind, least in (("reformulation", 1.0), ("misspelling", 0.6)):
-        (share,) = one(
-            found,
+        (share,) = first_row(
+            database,
             f"""
             SELECT avg((after IS NOT NULL)::INT) FROM (FROM labels WHERE kind = '{kind}') AS planted
             LEFT JOIN steps ON planted.query = steps.query AND target = after
@@ -393,8 +396,8 @@ def test_reformulations_and_corrections_follow_each_other_in_the_log(found):
         assert share >= least
 
 
-def test_fears_decline_and_come_back(found):
-    asked = found.execute(
+def test_fears_decline_and_come_back(database):
+    asked = database.execute(
         """
         SELECT count(DISTINCT user) FROM labels JOIN log USING (query)
         WHERE kind = 'fear' GROUP BY query ORDER BY 1 DESC
@@ -403,9 +406,9 @@ def test_fears_decline_and_come_back(found):
     assert asked[0][0] > 3 * asked[9][0] > 6 * asked[39][0] > 0
 
 
-def test_navigational_users_come_back_to_the_same_url(found):
-    (returning,) = one(
-        found,
+def test_navigational_users_come_back_to_the_same_url(database):
+    (returning,) = first_row(
+        database,
         """
         SELECT count(*) FROM (
             SELECT 1 FROM log JOIN labels ON log.query = labels.query AND url = target
@@ -416,9 +419,9 @@ def test_navigational_users_come_back_to_the_same_url(found):
     assert returning > 2_000
 
 
-def test_queries_mostly_lead_to_sites_of_one_topic(found):
-    (share,) = one(
-        found,
+def test_queries_mostly_lead_to_sites_of_one_topic(database):
+    (share,) = first_row(
+        database,
         """
         SELECT sum(most) / sum(n) FROM (
             SELECT max(n) AS most, sum(n) AS n FROM (
@@ -438,7 +441,7 @@ def luhn(number):
     return (sum(digits[::2]) + sum(doubled)) % 10 == 0
 
 
-def test_personal_strings_look_like_what_they_are_called_and_are_nobodys(found):
+def test_personal_strings_look_like_what_they_are_called_and_are_nobodys(database):
     shapes = {
         "email": r"[a-z]+\.[a-z]+@example\.(com|org|net)",
         "phone": r"[2-9]\d\d-555-01\d\d",
@@ -447,7 +450,7 @@ def test_personal_strings_look_like_what_they_are_called_and_are_nobodys(found):
         "address": r"\d+ [a-z]+ (street|avenue|road) [a-z]+",
     }
     seen = set()
-    for query, pattern in found.execute(
+    for query, pattern in database.execute(
         "SELECT query, target FROM labels WHERE kind = 'personal'"
     ).fetchall():
         assert re.fullmatch(shapes[pattern], query), query

@@ -288,7 +288,7 @@ def command(monkeypatch, capsys, *arguments):
 
 
 @pytest.fixture
-def small(stand_in, tmp_path, monkeypatch):
+def small_log(stand_in, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("murmurlog.publishing.planning.goals.FINAL_REPEATS", 2)
     days = np.datetime64("2026-01-01", "s") + stand_in.place.astype("timedelta64[s]")
@@ -299,7 +299,7 @@ def small(stand_in, tmp_path, monkeypatch):
 
 
 def test_plan_writes_settings_that_release_takes_and_lists_what_is_unprotected(
-    small, monkeypatch, capsys
+    small_log, monkeypatch, capsys
 ):
     code, out, err = command(
         monkeypatch, capsys, "plan", "--raw", "log.parquet", "--target", "queries=40",
@@ -323,7 +323,7 @@ def test_plan_writes_settings_that_release_takes_and_lists_what_is_unprotected(
 
 
 def test_a_missed_target_exits_with_1_and_writes_the_best_that_can_be_had(
-    small, monkeypatch, capsys
+    small_log, monkeypatch, capsys
 ):
     code, out, err = command(
         monkeypatch, capsys, "plan", "--raw", "log.parquet", "--target", "volume=0.99",
@@ -346,7 +346,7 @@ def test_a_missed_target_exits_with_1_and_writes_the_best_that_can_be_had(
     assert line.endswith(": tables, mechanism, epsilon, delta, per-user")
 
 
-def test_no_settings_ask_for_the_largest_epsilon_that_was_tried(small, monkeypatch, capsys):
+def test_no_settings_ask_for_the_largest_epsilon_that_was_tried(small_log, monkeypatch, capsys):
     code, _, err = command(
         monkeypatch, capsys, "plan", "--raw", "log.parquet", "--target", "queries=1e9",
         "--mechanism", "threshold", "--per-user", 5, "--out", "s.toml",
@@ -357,7 +357,7 @@ def test_no_settings_ask_for_the_largest_epsilon_that_was_tried(small, monkeypat
 
 
 @pytest.mark.slow
-def test_a_number_of_users_alone_is_enough_for_a_forecast(small, monkeypatch, capsys):
+def test_a_number_of_users_alone_is_enough_for_a_forecast(small_log, monkeypatch, capsys):
     asked = ("--mechanism", "threshold", "--per-user", 3)
     code, out, err = command(monkeypatch, capsys, "plan", "--users", 300, "--epsilon", 8, *asked)
     assert code == 0, err
@@ -369,7 +369,7 @@ def test_a_number_of_users_alone_is_enough_for_a_forecast(small, monkeypatch, ca
 
 
 @pytest.mark.parametrize("mechanism", ["rounds", "threshold"])
-def test_the_sweep_is_a_table_of_one_mechanism(small, monkeypatch, capsys, mechanism):
+def test_the_sweep_is_a_table_of_one_mechanism(small_log, monkeypatch, capsys, mechanism):
     monkeypatch.setattr("murmurlog.publishing.planning.goals.EPSILONS", (1.0, 4.0))
     monkeypatch.setattr("murmurlog.publishing.planning.goals.ROUNDS_BOUNDS", (20,))
     asked = ("plan", "--raw", "log.parquet", "--mechanism", mechanism, "--sweep")
@@ -406,12 +406,14 @@ def test_the_sweep_is_a_table_of_one_mechanism(small, monkeypatch, capsys, mecha
         (("--out", "x.toml"), "--out is for a forecast"),
     ],
 )
-def test_plan_says_what_is_wrong_before_it_works(small, monkeypatch, capsys, arguments, message):
-    before = sorted(small.rglob("*"))
+def test_plan_says_what_is_wrong_before_it_works(
+    small_log, monkeypatch, capsys, arguments, message
+):
+    before = sorted(small_log.rglob("*"))
     code, _, err = command(monkeypatch, capsys, "plan", *arguments)
     assert code == 2, err
     assert re.search(message, err)
-    assert sorted(small.rglob("*")) == before
+    assert sorted(small_log.rglob("*")) == before
 
 
 def test_no_settings_are_written_into_a_bundle(tmp_path):

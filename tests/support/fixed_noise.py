@@ -1,6 +1,6 @@
-"""Rounds as an engine plays them under one fixed noise, to hold one engine against another.
+"""`rounds` on an engine under one fixed noise, to hold one engine against another.
 
-    python played.py MASTER SCRATCH REQUESTS.json OUT.json
+    python fixed_noise.py MASTER SCRATCH REQUESTS.json OUT.json
 
 runs on Spark, in a process of its own. The noise of an item in a round is a function of its text, so
 every engine must sum up the same weights in every round, publish the same rows, and find the same holders.
@@ -36,7 +36,9 @@ from murmurlog.privacy.counts import GRID
 from murmurlog.privacy.sampler import SeededEntropy
 
 
-def played(engine, path, kind, unit, d, way="first", dense=False, pool=(), earlier=(), **windows):
+def release_rounds(
+    engine, path, kind, unit, d, way="first", dense=False, pool=(), earlier=(), **windows
+):
     """The draws and the sums of every round by the items' texts, and what is published.
 
     `pool` and `earlier` are public queries, `windows` the moments of select_from and count_from.
@@ -58,10 +60,10 @@ def played(engine, path, kind, unit, d, way="first", dense=False, pool=(), earli
         for row in batch.to_pylist()
     }
     assert len(texts) == held.size
-    table = _table_of_noise(engine, texts, mechanism.schedule.scales)
+    table = _noise_table(engine, texts, mechanism.schedule.scales)
     sums, draws = [], []
 
-    def told(real, rows):
+    def add_noise(real, rows):
         """The real sums, which are noted down, with the noise of the round."""
         exact = engine.materialise(real(rows))
         sums.append(
@@ -74,13 +76,13 @@ def played(engine, path, kind, unit, d, way="first", dense=False, pool=(), earli
         both = exact.join(table, "item")
         return both.select("item", weight=both.weight + both[f"n{len(sums)}"])
 
-    def told_of_arrays(real, held, rows):
+    def add_noise_to_arrays(real, held, rows):
         """The same where sums are an array over all items."""
         exact = real(held, rows)
         sums.append(sorted([texts[item], int(exact[item])] for item in np.flatnonzero(exact)))
         return exact + spread.by_item(held, table, f"n{len(sums)}")
 
-    def told_of_shards(real, source, **options):
+    def add_noise_to_shards(real, source, **options):
         """The same where sums come from workers."""
         shards = [*real(source, **options)]
         exact = pa.Table.from_batches(shards)
@@ -99,10 +101,10 @@ def played(engine, path, kind, unit, d, way="first", dense=False, pool=(), earli
 
     summed, weighed, sharded = streamed.summed_weights, spread.weights, ClusterRounds.sums
     with ExitStack() as stack:
-        note = partial(told, summed), partial(told_of_arrays, weighed)
+        note = partial(add_noise, summed), partial(add_noise_to_arrays, weighed)
         stack.enter_context(patch.object(streamed, "summed_weights", note[0]))
         stack.enter_context(patch.object(spread, "weights", note[1]))
-        shards = partialmethod(partial(told_of_shards, sharded))
+        shards = partialmethod(partial(add_noise_to_shards, sharded))
         stack.enter_context(patch.object(ClusterRounds, "sums", shards))
         for module in (rounds, streamed):
             stack.enter_context(patch.object(module, "draw", draw))
@@ -122,7 +124,7 @@ def played(engine, path, kind, unit, d, way="first", dense=False, pool=(), earli
     }  # fmt: skip
 
 
-def _table_of_noise(engine, texts, scales):
+def _noise_table(engine, texts, scales):
     columns = {
         f"n{k + 1}": [
             round(random.Random(f"{k}|{text}").gauss(0, scale * GRID)) for text in texts.values()
@@ -132,12 +134,12 @@ def _table_of_noise(engine, texts, scales):
     return engine.keep(pa.table({"item": list(texts), **columns}))
 
 
-def on_duckdb(requests, connected=connect, **more):
+def release_on_duckdb(requests, connected=connect, **more):
     """The same in this process, an engine for each request."""
     found = []
     for request in requests:
         with connected() as engine:
-            found.append(played(engine, **request, **more))
+            found.append(release_rounds(engine, **request, **more))
     return json.loads(json.dumps(found))
 
 
@@ -146,7 +148,7 @@ def main():
     with open(requests, encoding="utf-8") as file:
         asked = json.load(file)
     with connect_spark(master=master, scratch_at=scratch) as engine:
-        found = [played(engine, **request) for request in asked]
+        found = [release_rounds(engine, **request) for request in asked]
     with open(out, "w", encoding="utf-8") as file:
         json.dump(found, file)
 

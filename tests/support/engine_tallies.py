@@ -1,6 +1,6 @@
 """Tallies of a log as an engine counts them, to hold one engine against another.
 
-    python tallies.py MASTER SCRATCH REQUESTS.json OUT.json
+    python engine_tallies.py MASTER SCRATCH REQUESTS.json OUT.json
 
 runs on Spark, in a process of its own: what Spark leaves open is no fault of ours.
 """
@@ -18,7 +18,7 @@ from murmurlog.logs.screen import load
 from murmurlog.logs.source import find
 from murmurlog.privacy.sampler import SeededEntropy
 
-EVERY = (
+SETTINGS = (
     ("query", "user", "first"),
     ("query", "user", "random"),
     ("query", "user-day", "first"),
@@ -28,12 +28,12 @@ EVERY = (
 )
 
 
-def tallies(engine, requests):
+def count_tallies(engine, requests):
     """For each request (a path, what to count, how to read) the rows read and the tallies."""
-    return [_tallies(engine, **request) for request in requests]
+    return [_count_tables(engine, **request) for request in requests]
 
 
-def _tallies(engine, path, counted, columns=None, **reading):
+def _count_tables(engine, path, counted, columns=None, **reading):
     log = read(find(path, columns=columns), engine=engine, screen=load(), **reading)
     rows = sorted(
         json.dumps([*row.values()], default=str, ensure_ascii=False)
@@ -52,12 +52,12 @@ def _tallies(engine, path, counted, columns=None, **reading):
     return found
 
 
-def on_duckdb(requests):
+def count_on_duckdb(requests):
     """The same in this process, an engine for each request."""
     found = []
     for request in requests:
         with connect() as engine:
-            found += tallies(engine, [request])
+            found += count_tallies(engine, [request])
     return json.loads(json.dumps(found))
 
 
@@ -66,7 +66,7 @@ def main():
     with open(requests, encoding="utf-8") as file:
         asked = json.load(file)
     with connect_spark(master=master, scratch_at=scratch) as engine:
-        found = tallies(engine, asked)
+        found = count_tallies(engine, asked)
     with open(out, "w", encoding="utf-8") as file:
         json.dump(found, file)
 

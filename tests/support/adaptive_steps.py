@@ -1,7 +1,7 @@
 """Releases chosen by what earlier ones showed, as exact trees: nothing is sampled or taken from a theorem.
 
 A step is a pair of laws on finitely many outcomes. Given a rule that accepts or refuses a further step by what is
-booked, `worst` is the largest hockey stick that any strategy of a few steps reaches.
+booked, `largest_delta` is the largest hockey stick that any strategy of a few steps reaches.
 """
 
 import math
@@ -57,7 +57,7 @@ def response(epsilon):
     )
 
 
-def worst(accepts, menu, epsilon, depth, booked=()):
+def largest_delta(accepts, menu, epsilon, depth, booked=()):
     """The largest H_epsilon(P || Q) of at most `depth` steps that a rule accepts, whoever chooses them."""
     best = max(0.0, -math.expm1(min(epsilon, 0.0)))
     if depth == 0:
@@ -76,7 +76,7 @@ def worst(accepts, menu, epsilon, depth, booked=()):
                 * (
                     1.0
                     if math.isinf(lost)
-                    else worst(accepts, menu, epsilon - lost, depth - 1, taken)
+                    else largest_delta(accepts, menu, epsilon - lost, depth - 1, taken)
                 )
                 for mass, lost in zip(p, loss, strict=True)
             )
@@ -84,7 +84,7 @@ def worst(accepts, menu, epsilon, depth, booked=()):
     return best
 
 
-def composed(steps, epsilon):
+def compose(steps, epsilon):
     """H_epsilon(P || Q) of these steps, all of them fixed in advance."""
     p, loss = np.ones(1), np.zeros(1)
     for step in steps:

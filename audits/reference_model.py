@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from bound_replay import random_order
-from road_logs import Case, Row, Table
+from random_logs import Case, Row, Table
 
 from murmurlog.bundle.keys import clean_url, keywords, normalise
 from murmurlog.bundle.schema import SEPARATOR
@@ -26,7 +26,7 @@ Held = tuple[str, datetime | None, Item]  # unit, time, keys
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What a road makes of a log: rows, what was dropped, and for each table sets and counts."""
+    """What an implementation makes of a log: rows, what was dropped, and for each table sets and counts."""
 
     rows: tuple[Any, ...] = ()
     broken: tuple[Any, ...] = ()

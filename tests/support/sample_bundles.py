@@ -1,4 +1,4 @@
-"""Bundles to look at: invented counts, released by the real mechanism. `verify` holds for them."""
+"""Sample bundles: invented counts, released by the real mechanism. `verify` holds for them."""
 
 import hashlib
 import re
@@ -77,14 +77,14 @@ HOSTILE = (
 )
 
 
-class Counted(Tally):
+class TableTally(Tally):
     """A tally whose rows are here and not in an engine."""
 
     def batches(self, _=None):
         yield from self.table.to_batches()
 
 
-def invent(
+def write_bundle(
     out,
     counts,
     *,
@@ -106,7 +106,7 @@ def invent(
         table = pa.table(
             [*map(pa.array, columns), pa.array(users, pa.int64())], [*KEYS[name], "users"]
         )
-        tally = Counted(
+        tally = TableTally(
             engine=None,
             table=table,
             kind=name,
@@ -161,12 +161,14 @@ def invent(
     return Path(out)
 
 
-def small(out, *, seed=7, title="Invented searches", hostile=True, scale=1.0, epsilon=2.0):
+def write_small_bundle(
+    out, *, seed=7, title="Invented searches", hostile=True, scale=1.0, epsilon=2.0
+):
     """A bundle of some hundred queries with clicks and pairs; hostile texts among the most asked."""
     rng = np.random.default_rng(5)
     texts = [f"{a} {b}" for a in WORDS for b in WORDS if a < b]
     texts = [*WORDS, *(texts[i] for i in rng.permutation(len(texts)))][:400]
-    texts = [*texts[:5], *(_normal(t) for t in HOSTILE if hostile), *texts[5:]]
+    texts = [*texts[:5], *(normalise(t) for t in HOSTILE if hostile), *texts[5:]]
     users = np.maximum(1, (scale * 60_000 / np.arange(1, len(texts) + 1) ** 0.9)).astype(int)
     clicks, pairs = [], []
     for n, text in enumerate(texts[:120]):
@@ -181,7 +183,7 @@ def small(out, *, seed=7, title="Invented searches", hostile=True, scale=1.0, ep
                 (text, texts[(n * 7 + k * 5 + 1) % 120], int(users[n] * 0.1 / (k + 1)) + 1)
             )
     clicks, pairs = _distinct(clicks), _distinct(pairs)
-    return invent(
+    return write_bundle(
         out,
         {
             "query": ([texts], users),
@@ -194,12 +196,8 @@ def small(out, *, seed=7, title="Invented searches", hostile=True, scale=1.0, ep
     )
 
 
-def _normal(text):
-    return normalise(text)
-
-
 @contextmanager
-def serving(*arguments):
+def serve_bundles(*arguments):
     """`murmurlog serve ARGUMENTS` as a process: its address. Ended as a person would end it."""
     command = [sys.executable, "-c", "from murmurlog.cli.main import main; main()", "serve"]
     process = subprocess.Popen(
@@ -229,4 +227,4 @@ def _distinct(rows):
 
 
 if __name__ == "__main__":
-    print(small(sys.argv[1]))
+    print(write_small_bundle(sys.argv[1]))

@@ -1,13 +1,14 @@
-"""Count random small logs on every road and compare: all must find the same rows, sets and counts.
+"""Count random small logs with every implementation and compare: all must find the same rows, sets and counts.
 
-    python audits/roads.py [--logs 2000] [--combined 10] [--spark 80] [--postgres 200] [--seed 1] [--first 0]
+    python audits/implementations.py [--logs 2000] [--combined 10] [--spark 80] [--postgres 200] [--seed 1]
+        [--first 0]
 
 A table has any of the options at once: --by, published queries, earlier keys, windows, the bound, the
 unit. `--combined` are long logs, each with many tables that have several of these.
-The roads are `encoded` (DuckDB, texts as numbers), `general` (without numbers), `parts` (numbers on
+The implementations are `encoded` (DuckDB, texts as numbers), `general` (without numbers), `parts` (numbers on
 disk, some users at a time), `workers` (what the workers of a cluster run, in this process), `spark` (on
-this machine), `postgres` (the log is a table of a server), and `model` (docs in plain Python, `road_model.py`). After each engine its folder for temporary files
-must be empty, and while it runs that of the engine must be private. Exit 0 only if nothing differed.
+this machine), `postgres` (the log is a table of a server), and `model` (docs in plain Python, `reference_model.py`).
+After each engine its folder for temporary files must be empty, and while it runs that of the engine must be private. Exit 0 only if nothing differed.
 """
 
 import argparse
@@ -26,8 +27,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from road_logs import Case, Table, arrow, case, write
-from road_model import EMPTY, SCREEN, Outcome, counts_holders, in_order, outcome, published
+from random_logs import Case, Table, arrow, case, write
+from reference_model import EMPTY, SCREEN, Outcome, counts_holders, in_order, outcome, published
 
 import murmurlog.logs.partitions
 from murmurlog.bundle.schema import BY_VALUE, By, keys_of, keys_schema
@@ -52,10 +53,10 @@ LONG = 60  # rows: such a log is in few parts
 
 
 @dataclass
-class Found:
+class Comparison:
     """What came of the comparison."""
 
-    runs: Counter[str] = field(default_factory=Counter)  # by road
+    runs: Counter[str] = field(default_factory=Counter)  # by implementation
     taken: Counter[str] = field(default_factory=Counter)  # logs that were in parts, refused, ...
     differences: list[str] = field(default_factory=list)
 
@@ -64,7 +65,7 @@ class Found:
         print(f"DIFFERENCE: {words}", flush=True)
 
 
-def counted(made: Case, source: Source, engine: Engine, found: Found) -> Outcome:
+def count_log(made: Case, source: Source, engine: Engine, found: Comparison) -> Outcome:
     """What an engine makes of a log."""
     by = any(table.by for table in made.tables)
     try:
@@ -126,7 +127,7 @@ def _holders(log: Log, view: View, table: Table, listed: list[Any]) -> tuple[str
     holders = find_holders(held, _keys(listed, held.keys))
     units: Counter[tuple[Any, ...]] = Counter()
     for item, m, count in zip(holders.item, holders.m, holders.units, strict=True):
-        units[*listed[item], int(m)] += int(count)  # a road may give a pair in several rows
+        units[*listed[item], int(m)] += int(count)  # one pair may stand in several rows
     return in_order((*key, count) for key, count in units.items())
 
 
@@ -141,7 +142,7 @@ def _rows(engine: Any, table: Any) -> list[list[Any]]:
     return [[*row.values()] for batch in engine.batches(table) for row in batch.to_pylist()]
 
 
-# The roads of DuckDB
+# The implementations on DuckDB
 
 
 @contextmanager
@@ -157,28 +158,28 @@ def _changed(module: Any, **values: Any) -> Iterator[None]:
             setattr(module, name, value)
 
 
-def encoded(made: Case, source: Source, engine: DuckEngine, found: Found) -> Outcome:
-    return counted(made, source, engine, found)
+def encoded(made: Case, source: Source, engine: DuckEngine, found: Comparison) -> Outcome:
+    return count_log(made, source, engine, found)
 
 
-def general(made: Case, source: Source, engine: DuckEngine, found: Found) -> Outcome:
+def general(made: Case, source: Source, engine: DuckEngine, found: Comparison) -> Outcome:
     with _changed(DuckEngine, local=None):
-        return counted(made, source, engine, found)
+        return count_log(made, source, engine, found)
 
 
-def parts(made: Case, source: Source, engine: DuckEngine, found: Found) -> Outcome:
+def parts(made: Case, source: Source, engine: DuckEngine, found: Comparison) -> Outcome:
     # About the bytes of the largest of few users: some logs are in parts, some have no room at all.
     long = len(made.rows) >= LONG
     bytes_a_row = 40 if long else 20 + 15 * (made.number % 5)
     room = len(made.rows) * bytes_a_row / engine.memory
     rows = LONG // 2 if long else ROWS_A_BATCH
     with _changed(murmurlog.logs.partitions, ROOM=room, ROWS_A_BATCH=rows):
-        return counted(made, source, engine, found)
+        return count_log(made, source, engine, found)
 
 
-def workers(made: Case, source: Source, engine: DuckEngine, found: Found) -> Outcome:
+def workers(made: Case, source: Source, engine: DuckEngine, found: Comparison) -> Outcome:
     with _support("workers").connect(folder=engine.folder.parent) as cluster:
-        return counted(made, source, cluster, found)
+        return count_log(made, source, cluster, found)
 
 
 def _support(name: str) -> Any:
@@ -189,7 +190,7 @@ def _support(name: str) -> Any:
     return importlib.import_module(name)
 
 
-ROADS: dict[str, Callable[[Case, Source, DuckEngine, Found], Outcome]] = {
+IMPLEMENTATIONS: dict[str, Callable[[Case, Source, DuckEngine, Comparison], Outcome]] = {
     "encoded": encoded, "general": general, "parts": parts, "workers": workers,
 }  # fmt: skip
 
@@ -203,8 +204,8 @@ def _source(made: Case, home: Path) -> Source:
     )
 
 
-def compare(road: str, made: Case, here: Outcome, expected: Outcome, found: Found) -> None:
-    found.runs[road] += 1
+def compare(name: str, made: Case, here: Outcome, expected: Outcome, found: Comparison) -> None:
+    found.runs[name] += 1
     for part in fields(Outcome):
         one, other = getattr(here, part.name), getattr(expected, part.name)
         if one != other:
@@ -212,14 +213,14 @@ def compare(road: str, made: Case, here: Outcome, expected: Outcome, found: Foun
             extra = [row for row in one if row not in other][:2] if several else one
             missing = [row for row in other if row not in one][:2] if several else other
             found.differs(
-                f"log {made.number} ({made.format}, time {made.time}) on {road}: {part.name}: "
+                f"log {made.number} ({made.format}, time {made.time}) on {name}: {part.name}: "
                 f"has {extra!a:.400}, lacks {missing!a:.400}"
             )
             return
 
 
-def on_duckdb(cases: Sequence[Case], home: Path, found: Found) -> None:
-    """The roads of DuckDB against the model, an engine for some logs at a time."""
+def on_duckdb(cases: Sequence[Case], home: Path, found: Comparison) -> None:
+    """The implementations on DuckDB against the model, an engine for some logs at a time."""
     for start in range(0, len(cases), LOGS_AN_ENGINE):
         some = cases[start : start + LOGS_AN_ENGINE]
         with _logs(home) as (logs, scratch):
@@ -228,8 +229,8 @@ def on_duckdb(cases: Sequence[Case], home: Path, found: Found) -> None:
                 for made, source in sources:
                     expected = outcome(made)
                     found.taken["refused"] += bool(expected.refused)
-                    for name, road in ROADS.items():
-                        compare(name, made, road(made, source, engine, found), expected, found)
+                    for name, count in IMPLEMENTATIONS.items():
+                        compare(name, made, count(made, source, engine, found), expected, found)
                 _private(scratch, found)
             _empty(home, found)
         if start % 500 == 0 and start:
@@ -248,13 +249,13 @@ def _logs(home: Path) -> Iterator[tuple[Path, Path]]:
         shutil.rmtree(logs)
 
 
-def _private(scratch: Path, found: Found) -> None:
+def _private(scratch: Path, found: Comparison) -> None:
     for folder in scratch.iterdir():
         if folder.stat().st_mode & 0o077:
             found.differs(f"{folder.name} can be read by others: {folder.stat().st_mode:o}")
 
 
-def _empty(home: Path, found: Found) -> None:
+def _empty(home: Path, found: Comparison) -> None:
     """Nothing is left beside the logs."""
     left = [p for p in home.rglob("*") if "logs" not in p.relative_to(home).parts and not _ours(p)]
     if left:
@@ -285,7 +286,7 @@ def _no_spark() -> str:
     return "" if shutil.which("java") or os.environ.get("JAVA_HOME") else "there is no Java"
 
 
-def on_spark(cases: Sequence[Case], home: Path, found: Found) -> None:
+def on_spark(cases: Sequence[Case], home: Path, found: Comparison) -> None:
     """Logs of types that Spark reads, all in one session, against the model."""
     some = [_without_sessions(made) for made in cases if made.spark]
     scratch = home / "scratch ü=%20"
@@ -294,7 +295,7 @@ def on_spark(cases: Sequence[Case], home: Path, found: Found) -> None:
         sources = [(made, _source(made, logs)) for made in some]
         with connect_spark(master="local[2]", scratch_at=str(scratch)) as engine:
             for made, source in sources:
-                compare("spark", made, counted(made, source, engine, found), outcome(made), found)
+                compare("spark", made, count_log(made, source, engine, found), outcome(made), found)
             _private(scratch, found)
             tables = {path for path in home.rglob("t*") if path.suffix in ("", ".parquet")}
             inside = set(scratch.rglob("t*"))
@@ -313,14 +314,14 @@ def _without_sessions(made: Case) -> Case:
     return replace(made, tables=tables)
 
 
-def on_postgres(cases: Sequence[Case], found: Found) -> str:
+def on_postgres(cases: Sequence[Case], found: Comparison) -> str:
     """Logs as tables of a server, if there is one; else why there is none."""
     servers = _support("postgres_server")
-    if servers.binaries() is None:
+    if servers.find_binaries() is None:
         return "no PostgreSQL server on this machine"
     with ExitStack() as stack:
         try:
-            server = stack.enter_context(servers.running())
+            server = stack.enter_context(servers.run_server())
         except (servers.NoServer, RuntimeError, OSError) as error:
             return f"the PostgreSQL server did not start: {error}"
         for made in cases:
@@ -341,7 +342,7 @@ def _of_server(made: Case) -> bool:
     return plain and not any("\x00" in text for text in texts)
 
 
-def _on_server(made: Case, server: Any, found: Found) -> None:
+def _on_server(made: Case, server: Any, found: Comparison) -> None:
     table = arrow(made, made.cells, 0)
     table = table.cast(pa.schema([(f.name, pa.string() if pa.types.is_large_string(f.type) else f.type)
                                   for f in table.schema]))  # fmt: skip
@@ -351,7 +352,7 @@ def _on_server(made: Case, server: Any, found: Found) -> None:
         columns={name: name for name in made.columns if name != "country"},
     )
     with connect() as engine:
-        compare("postgres", made, counted(made, source, engine, found), outcome(made), found)
+        compare("postgres", made, count_log(made, source, engine, found), outcome(made), found)
 
 
 def run(
@@ -364,9 +365,9 @@ def run(
     tables: int = 40,
     first: int = 0,
     patterns: bool = True,
-) -> Found:
-    """All roads on random logs; `combined` are long logs with so many tables of several options each."""
-    found = Found()
+) -> Comparison:
+    """All implementations on random logs; `combined` are long logs with so many tables of several options each."""
+    found = Comparison()
     cases = [case(first + i, seed, patterns=patterns) for i in range(logs)]
     cases += [
         case(first + i, seed, patterns=patterns, tables=tables, whole=True) for i in range(combined)
@@ -406,8 +407,10 @@ def _temporary(folder: Path) -> Iterator[None]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="One log, every road: the same sets and counts.")
-    parser.add_argument("--logs", type=int, default=2000, help="for the roads of DuckDB")
+    parser = argparse.ArgumentParser(
+        description="One log, every implementation: the same sets and counts."
+    )
+    parser.add_argument("--logs", type=int, default=2000, help="for DuckDB")
     parser.add_argument("--combined", type=int, default=10, help="long logs with many tables each")
     parser.add_argument("--spark", type=int, default=80, help="for Spark")
     parser.add_argument("--postgres", type=int, default=400, help="for PostgreSQL, where it fits")

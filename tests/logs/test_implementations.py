@@ -1,17 +1,17 @@
-"""One log, every road: the same rows, bounded sets and counts, and nothing left behind."""
+"""One log, every implementation: the same rows, bounded sets and counts, and nothing left behind."""
 
 import itertools
 import subprocess
 import sys
 from pathlib import Path
 
+import implementations
 import numpy as np
 import pytest
-import roads
-from cluster import PATIENCE, environment, needs_spark
-from road_logs import case
-from road_model import outcome
-from roads import Found
+from cluster import TIMEOUT, environment, needs_spark
+from implementations import Comparison
+from random_logs import case
+from reference_model import outcome
 
 import murmurlog.counting.items
 import murmurlog.logs.encoded
@@ -20,25 +20,27 @@ from murmurlog.counting.holdings import PERIODS, Holdings, places_of
 ON_CODES = (" on encoded: ", " on parts: ", " on workers: ")
 
 
-def quick(logs=4, first=0, **more):
-    return roads.run(logs=logs, spark=0, postgres=0, seed=7, first=first, patterns=False, **more)
+def compare_logs(logs=4, first=0, **more):
+    return implementations.run(
+        logs=logs, spark=0, postgres=0, seed=7, first=first, patterns=False, **more
+    )
 
 
-def test_the_roads_of_duckdb_and_a_plain_model_agree():
-    found = quick(logs=2)
+def test_the_implementations_on_duckdb_and_a_plain_model_agree():
+    found = compare_logs(logs=2)
     assert found.differences == []
-    assert found.runs == dict.fromkeys(roads.ROADS, 2)
+    assert found.runs == dict.fromkeys(implementations.IMPLEMENTATIONS, 2)
     assert found.taken["in parts"] > 0
 
 
-def test_options_that_meet_in_one_table_mean_the_same_on_every_road():
-    found = quick(logs=0, combined=1, tables=8, first=41)
+def test_options_that_meet_in_one_table_mean_the_same_in_every_implementation():
+    found = compare_logs(logs=0, combined=1, tables=8, first=41)
     assert found.differences == []
-    assert found.runs == dict.fromkeys(roads.ROADS, 1)
+    assert found.runs == dict.fromkeys(implementations.IMPLEMENTATIONS, 1)
     assert found.taken["in parts"] == 1
 
 
-def test_a_road_that_compares_the_query_but_not_its_value_of_by_is_seen(monkeypatch):
+def test_an_implementation_that_compares_the_query_but_not_its_value_of_by_is_seen(monkeypatch):
     """The defect of version 0.2 and before: each of the two options alone was right."""
 
     def by_query_alone(self, known, *, queries):
@@ -46,10 +48,10 @@ def test_a_road_that_compares_the_query_but_not_its_value_of_by_is_seen(monkeypa
         return self._only(np.minimum.reduce(places) >= 0)
 
     monkeypatch.setattr(Holdings, "of_known", by_query_alone)
-    found = quick(logs=0, combined=1, tables=1, first=25)
+    found = compare_logs(logs=0, combined=1, tables=1, first=25)
     assert len(found.differences) == 3
-    for road in ON_CODES:
-        assert any(road in words for words in found.differences)
+    for name in ON_CODES:
+        assert any(name in words for words in found.differences)
 
 
 def test_every_option_meets_every_other():
@@ -105,31 +107,31 @@ def test_logs_are_of_many_kinds():
     assert sum(bool(one.screened) for one in some) > 20
 
 
-def test_a_road_that_differs_is_seen(monkeypatch):
+def test_an_implementation_that_differs_is_seen(monkeypatch):
     monkeypatch.setattr(murmurlog.logs.encoded, "_without_empty", lambda column: column)
-    found = quick(logs=2)
+    found = compare_logs(logs=2)
     assert found.differences
-    assert all(any(road in words for road in ON_CODES) for words in found.differences)
+    assert all(any(name in words for name in ON_CODES) for words in found.differences)
 
 
 def test_a_model_that_differs_is_seen(monkeypatch):
-    monkeypatch.setattr(roads, "outcome", lambda made: outcome(case(made.number + 1, 7)))
-    assert len(quick(logs=1).differences) == 4
+    monkeypatch.setattr(implementations, "outcome", lambda made: outcome(case(made.number + 1, 7)))
+    assert len(compare_logs(logs=1).differences) == 4
 
 
 def test_what_is_left_behind_or_open_to_others_is_seen(tmp_path):
-    found = Found()
+    found = Comparison()
     (tmp_path / "scratch").mkdir()
     (tmp_path / "logs").mkdir()
-    roads._empty(tmp_path, found)
+    implementations._empty(tmp_path, found)
     assert not found.differences
     (tmp_path / "tmp" / "spark-1").mkdir(parents=True)
-    roads._empty(tmp_path, found)
+    implementations._empty(tmp_path, found)
     assert not found.differences
     (tmp_path / "tmp" / "spark-1" / "rows").write_text("somebody's")
-    roads._empty(tmp_path, found)
+    implementations._empty(tmp_path, found)
     (tmp_path / "scratch" / "folder").mkdir(mode=0o755)
-    roads._private(tmp_path / "scratch", found)
+    implementations._private(tmp_path / "scratch", found)
     assert ["left behind" in found.differences[0], "by others" in found.differences[1]] == [
         True
     ] * 2
@@ -138,8 +140,8 @@ def test_what_is_left_behind_or_open_to_others_is_seen(tmp_path):
 @pytest.mark.slow
 def test_a_table_of_a_server_is_counted_as_a_file_is():
     pytest.importorskip("adbc_driver_postgresql", reason="needs murmurlog[postgres]")
-    found = Found()
-    if why := roads.on_postgres([case(i, 3) for i in range(60)], found):
+    found = Comparison()
+    if why := implementations.on_postgres([case(i, 3) for i in range(60)], found):
         pytest.skip(why)
     assert found.differences == []
     assert found.runs["postgres"] > 5
@@ -150,9 +152,9 @@ class TestOnSpark:
 
     def test_spark_and_a_plain_model_agree(self):
         done = subprocess.run(
-            [sys.executable, str(Path(roads.__file__)), "--logs", "0", "--combined", "0", "--spark", "80",
+            [sys.executable, str(Path(implementations.__file__)), "--logs", "0", "--combined", "0", "--spark", "80",
              "--postgres", "0"],
-            env=environment(), capture_output=True, text=True, timeout=PATIENCE * 4,
+            env=environment(), capture_output=True, text=True, timeout=TIMEOUT * 4,
         )  # fmt: skip
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
         (ran,) = [line for line in done.stdout.splitlines() if line.startswith("spark")]

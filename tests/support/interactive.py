@@ -10,7 +10,7 @@ SECONDS = 120  # until a question must have appeared
 MURMURLOG = (sys.executable, "-c", "from murmurlog.cli.main import main; main()")
 
 
-class Keyboard:
+class InteractiveCommand:
     """`murmurlog ARGUMENTS` with a terminal for stdin and stderr."""
 
     def __init__(self, *arguments, cwd):

@@ -25,21 +25,23 @@ HEADERS = {
 URLS = ("", "https://www.example.org/a?b=1", "http://example.com/page", "shop.example.net/x")
 
 
-def moments(n, *, days=60, start=datetime(2025, 9, 1)):
+def random_times(n, *, days=60, start=datetime(2025, 9, 1)):
     """Times of a log, in no order."""
     rng = random.Random(5)
     return [start + timedelta(seconds=rng.randrange(86400 * days)) for _ in range(n)]
 
 
-def rows(n=300, *, queries=QUERIES["latin-1"], time="%d.%m.%Y %H:%M", days=60):
+def make_rows(n=300, *, queries=QUERIES["latin-1"], time="%d.%m.%Y %H:%M", days=60):
     """(user, query, time, url) as texts."""
     rng, texts = random.Random(7), queries.split(",")
-    for moment in moments(n, days=days):
+    for moment in random_times(n, days=days):
         query = texts[min(rng.randrange(len(texts)), rng.randrange(len(texts)))]
         yield f"u{rng.randrange(n // 5)}", query, moment.strftime(time), rng.choice(URLS)
 
 
-def write(path, lines, *, header=HEADERS["German"], delimiter=";", encoding="latin-1", end="\r\n"):
+def write_log(
+    path, lines, *, header=HEADERS["German"], delimiter=";", encoding="latin-1", end="\r\n"
+):
     """A text file of these rows; returns its path."""
     every = [header, *lines] if header else lines
     text = "".join(delimiter.join(line) + end for line in every)

@@ -3,7 +3,7 @@
 import pytest
 
 
-def thinned(cases, *, every):
+def sample_cases(cases, *, every):
     """Each `every`-th case is quick, beginning with the first; the others are slow."""
     return [
         pytest.param(
