@@ -24,7 +24,7 @@ from murmurlog.bundle.certificate import Certificate
 from murmurlog.bundle.keys import clean_url, keywords, normalise
 from murmurlog.bundle.options import read_bounds, read_number, read_pairs, read_span
 from murmurlog.cli.app import settings_of
-from murmurlog.cli.release_section import audited
+from murmurlog.cli.audit import audited
 from murmurlog.counting.public_sets.labels import read_labels
 from murmurlog.counting.public_sets.result_lists import read_lists
 from murmurlog.counting.public_sets.sets import read_pool

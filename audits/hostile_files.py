@@ -5,10 +5,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import typer
 from cases import Case, Content, bomb, mutated, packed, release, text, writes
 
-from murmurlog.cli.app import app
+from murmurlog.cli.main import app
 
 USAGE = frozenset({2})
 ANY = frozenset({0, 2, 3, 4})
@@ -82,8 +81,7 @@ def _settings(choice: random.Random, share: float) -> Iterator[Case]:
 
 
 def _commands() -> Iterator[tuple[tuple[str, ...], Any]]:
-    group: Any = typer.main.get_command(app)
-    for name, command in group.commands.items():
+    for name, command in app.commands.items():
         if hasattr(command, "commands"):
             for own, each in command.commands.items():
                 yield (name, own), each

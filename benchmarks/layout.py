@@ -201,19 +201,15 @@ def count_source(checkout: Path) -> dict[str, object]:
 def count_flags(checkout: Path) -> dict[str, object]:
     """Commands and flags, as the command line itself lists them."""
     script = """
-import json, typer
-from murmurlog.cli import main as module
-from murmurlog.cli.main import *
-import murmurlog.cli.main, click
-app = next(v for v in vars(murmurlog.cli.main).values() if isinstance(v, typer.Typer))
-root = typer.main.get_command(app)
+import json
+from murmurlog.cli.main import app
 def walk(command, name):
     if hasattr(command, "commands"):
         for part, child in command.commands.items():
             yield from walk(child, (*name, part))
     else:
         yield name, {o for p in command.params for o in p.opts if o.startswith("--")}
-found = {" ".join(name): sorted(flags) for name, flags in walk(root, ())}
+found = {" ".join(name): sorted(flags) for name, flags in walk(app, ())}
 print(json.dumps(found))
 """
     done = run(checkout, ["-c", script], Path.cwd())

@@ -61,6 +61,7 @@ def table() -> str:
             "name": option.name,
             "flag": option.flag,
             "metavar": "" if option.switch else METAVARS.get(option.read, "TEXT"),
+            "repeated": option.repeated,
             "help": option.help,
             "mechanisms": owners,
         }

@@ -5,11 +5,10 @@ python -m papers hong --experiments --users 500 --only table-3
 """
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
-from murmurlog.cli.flags import Json
+from murmurlog.cli.options import FILE, INTEGER, command, json_option, option
 from murmurlog.cli.output import aligned, progress, show, show_json, tell
 from murmurlog.errors import UsageError
 from papers.experiments import PAPERS as EXPERIMENTS
@@ -20,39 +19,32 @@ from tools.command import run
 OUT = Path("reproduced")
 
 
+@command()
+@click.argument("paper", required=False, help="korolova, zealous, hong or safelog. Default all.")
+@option("--experiments", is_flag=True, help="Run the paper's experiments on a generated log.")
+@option("--users", type=INTEGER, help="Of the generated log. Default one where the effects exist.")
+@option("--seed", type=INTEGER, help="Of the generated log and the noise. Default 1.")
+@option("--only", multiple=True, help="One experiment, such as table-3; once for each.")
+@option(
+    "--out",
+    type=FILE,
+    help=f"Folder for page, results and logs, kept for the next run. Default {OUT}.",
+)
+@json_option
 def papers(
-    paper: Annotated[
-        str | None,
-        typer.Argument(help="korolova, zealous, hong or safelog. Default all.", show_default=False),
-    ] = None,
-    experiments: Annotated[
-        bool, typer.Option("--experiments", help="Run the paper's experiments on a generated log.")
-    ] = False,
-    users: Annotated[
-        int | None,
-        typer.Option("--users", help="Of the generated log. Default one where the effects exist."),
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option("--seed", help="Of the generated log and the noise. Default 1.")
-    ] = None,
-    only: Annotated[
-        list[str] | None,
-        typer.Option("--only", help="One experiment, such as table-3; once for each."),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            help=f"Folder for page, results and logs, kept for the next run. Default {OUT}.",
-        ),
-    ] = None,
-    as_json: Json = False,
+    paper: str | None,
+    experiments: bool,
+    users: int | None,
+    seed: int | None,
+    only: tuple[str, ...],
+    out: Path | None,
+    as_json: bool,
 ) -> None:
     """The papers' printed tables computed again, or their experiments run again, and what is true."""
     if experiments:
-        _run_experiments(paper, users, seed, only or [], out or OUT, as_json)
+        _run_experiments(paper, users, seed, only, out or OUT, as_json)
         return
-    given = {"--users": users, "--seed": seed, "--only": only, "--out": out}
+    given = {"--users": users, "--seed": seed, "--only": only or None, "--out": out}
     for flag, value in given.items():
         if value is not None:
             raise UsageError(f"{flag} goes with --experiments: add it, or leave {flag} out")
@@ -80,7 +72,7 @@ def _run_experiments(
     paper: str | None,
     users: int | None,
     seed: int | None,
-    only: list[str],
+    only: tuple[str, ...],
     out: Path,
     as_json: bool,
 ) -> None:

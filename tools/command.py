@@ -1,20 +1,17 @@
 """Runs a function as a command of its own, with the messages and exit codes of murmurlog."""
 
 import sys
-from collections.abc import Callable
 
-import typer
+import click
 
 from murmurlog.cli.output import tell
 from murmurlog.errors import MurmurlogError
 
 
-def run(function: Callable[..., None], *, name: str) -> None:
-    """Reads the command line, calls the function, and prints errors without a traceback."""
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-    app.command()(function)
+def run(command: click.Command, *, name: str) -> None:
+    """Reads the command line, runs the command, and prints errors without a traceback."""
     try:
-        app(prog_name=name)
+        command.main(prog_name=name)
     except MurmurlogError as error:
         tell(f"{error.word} ({error.exit_code}): {error}")
         sys.exit(error.exit_code)

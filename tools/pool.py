@@ -5,12 +5,11 @@ python -m tools.pool --from text.txt --size 50 --out pool.tsv
 """
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import pyarrow as pa
-import typer
 
-from murmurlog.cli.flags import Json
+from murmurlog.cli.options import FILE, INTEGER, command, json_option, option
 from murmurlog.cli.output import progress, show, show_json, tell
 from murmurlog.errors import Refused
 from murmurlog.logs.engines.duckdb import connect
@@ -26,39 +25,44 @@ MODELS = (None, "aol")
 FILES = "UTF-8 (+ .gz, .zst); once for each file."
 
 
+@command()
+@option("--size", type=INTEGER, required=True, help="How many queries, at most.")
+@option("--out", type=FILE, required=True, help="A file (+ .gz, .zst); must not exist.")
+@option("--sites", type=FILE, multiple=True, help=f"Ranked domains, rank,domain; {FILES}")
+@option("--titles", type=FILE, multiple=True, help=f"Titles, one a line; {FILES}")
+@option("--text", type=FILE, multiple=True, help=f"Words and pairs of public text; {FILES}")
+@option(
+    "--queries",
+    type=FILE,
+    multiple=True,
+    help=f"Public queries, a line each or id<TAB>query; {FILES}",
+)
+@option(
+    "--from",
+    "phrases",
+    type=FILE,
+    multiple=True,
+    help=f"Phrases of public text that end in a noun; {FILES}",
+)
+@option("--against", type=FILE, help="A log to measure the cover on: for the owner's eyes only.")
+@json_option
 def pool(
-    size: Annotated[int, typer.Option("--size", help="How many queries, at most.")],
-    out: Annotated[Path, typer.Option("--out", help="A file (+ .gz, .zst); must not exist.")],
-    sites: Annotated[
-        list[Path] | None, typer.Option("--sites", help=f"Ranked domains, rank,domain; {FILES}")
-    ] = None,
-    titles: Annotated[
-        list[Path] | None, typer.Option("--titles", help=f"Titles, one a line; {FILES}")
-    ] = None,
-    text: Annotated[
-        list[Path] | None, typer.Option("--text", help=f"Words and pairs of public text; {FILES}")
-    ] = None,
-    queries: Annotated[
-        list[Path] | None,
-        typer.Option("--queries", help=f"Public queries, a line each or id<TAB>query; {FILES}"),
-    ] = None,
-    phrases: Annotated[
-        list[Path] | None,
-        typer.Option("--from", help=f"Phrases of public text that end in a noun; {FILES}"),
-    ] = None,
-    against: Annotated[
-        Path | None,
-        typer.Option("--against", help="A log to measure the cover on: for the owner's eyes only."),
-    ] = None,
-    as_json: Json = False,
+    size: int,
+    out: Path,
+    sites: tuple[Path, ...],
+    titles: tuple[Path, ...],
+    text: tuple[Path, ...],
+    queries: tuple[Path, ...],
+    phrases: tuple[Path, ...],
+    against: Path | None,
+    as_json: bool,
 ) -> None:
     """Make a public pool of queries from public files, for rounds and pool."""
     build_pool.check_out(out)
     log = None if against is None else find(str(against))
     sources = pool_recipes.PoolSources(
-        sites=sites or (), titles=titles or (), text=text or (), queries=queries or (),
-        phrases=phrases or (),
-    )  # fmt: skip
+        sites=sites, titles=titles, text=text, queries=queries, phrases=phrases
+    )
     given = [*sources.sites, *sources.titles, *sources.text, *sources.queries, *sources.phrases]
     if log is not None and any(path.exists() and path.samefile(log.files[0]) for path in given):
         raise Refused(f"{log.name} is the log: a pool made of it is private data (A4)")

@@ -41,7 +41,7 @@ from murmurlog.auditing.neighbouring_logs import (
 from murmurlog.auditing.observer import Observation, best_events, make_guesses, scores
 from murmurlog.auditing.result import Audit
 from murmurlog.auditing.settings import _sizes, claimed_setting, standard_settings
-from murmurlog.cli.release_section import audited
+from murmurlog.cli.audit import audited
 from murmurlog.errors import UsageError
 from murmurlog.mechanisms import Mechanism, parse
 from murmurlog.privacy import Guarantee

@@ -1,19 +1,29 @@
 """The command that attacks a mechanism. Imports are late: --help answers at once."""
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+import click
 
 from murmurlog.bundle.options import Option, read_bounds, read_number
-from murmurlog.cli.app import app
-from murmurlog.cli.flags import Json
-from murmurlog.cli.options import GroupedCommand, takes
+from murmurlog.cli.app import app, settings_of
+from murmurlog.cli.options import (
+    DECIMAL,
+    FILE,
+    INTEGER,
+    command,
+    group_value,
+    json_option,
+    mechanism_options,
+    option,
+    takes,
+)
 from murmurlog.cli.output import aligned, progress, show, show_json, tell
 from murmurlog.errors import UsageError
-from murmurlog.publishing.request import mechanism_of
+from murmurlog.publishing.request import Budget, Content, mechanism_of
 
 if TYPE_CHECKING:
     from murmurlog.auditing.result import Audit
@@ -49,34 +59,35 @@ class Attacked:
     ] = None
 
 
-@app.command(cls=GroupedCommand)
+@command(examples=["murmurlog audit --mechanism threshold --epsilon 1 --trials 300"])
+@option("--spec", type=FILE, help="A murmurlog.toml: what its [release] says is attacked.")
+@option(
+    "--trials",
+    type=INTEGER,
+    default=4000,
+    help="Worlds of each pair of neighbours in a release.",
+)
+@option("--confidence", type=DECIMAL, default=0.99, help="Of all bounds together.")
+@option(
+    "--picture",
+    type=FILE,
+    help="Also an HTML page: what was attacked, and what would have been seen.",
+)
+@json_option
 @takes(attacked=Attacked)
+@click.pass_context
 def audit(
-    context: typer.Context,
-    spec: Annotated[
-        Path | None,
-        typer.Option("--spec", help="A murmurlog.toml: what its [release] says is attacked."),
-    ] = None,
-    trials: Annotated[
-        int, typer.Option("--trials", help="Worlds of each pair of neighbours in a release.")
-    ] = 4000,
-    confidence: Annotated[
-        float, typer.Option("--confidence", help="Of all bounds together.")
-    ] = 0.99,
-    picture: Annotated[
-        Path | None,
-        typer.Option(
-            "--picture", help="Also an HTML page: what was attacked, and what would have been seen."
-        ),
-    ] = None,
-    as_json: Json = False,
-    *,
+    context: click.Context,
+    spec: Path | None,
+    trials: int,
+    confidence: float,
+    picture: Path | None,
+    as_json: bool,
     attacked: Attacked,
 ) -> None:
     """Attack a mechanism by its bundles: a lower bound on epsilon against the claim."""
     from murmurlog.auditing import attack as auditing
     from murmurlog.auditing.page import verdict_page
-    from murmurlog.cli.release_section import audited
 
     # Its default is a neighbouring too: only where it comes from tells whether it was asked for.
     source = context.get_parameter_source("neighbours")
@@ -101,7 +112,7 @@ def audit(
     else:
         _print(made)
     if made.violations:
-        raise typer.Exit(VIOLATION)
+        sys.exit(VIOLATION)
 
 
 def _print(made: "Audit") -> None:
@@ -121,3 +132,45 @@ def _print(made: "Audit") -> None:
         f"{made.releases} releases, {made.worlds} worlds, {made.tests} tests in "
         f"{made.seconds:.0f} s. That no violation was found proves nothing."
     )
+
+
+def audited(path: Path) -> dict[str, Any]:
+    """The arguments of `audit` for the release that a file describes; the log is not looked at."""
+    settings = settings_of(path).get("release")
+    if settings is None:
+        raise UsageError(f"{path.name} has no [release] section: there is nothing to audit")
+    from murmurlog.mechanisms import declared_options
+
+    try:
+        given = (
+            app.commands["release"].make_context("release", ["log"], default_map=settings).params
+        )
+    except click.BadParameter as error:
+        raise UsageError(f"{path.name}: {error.format_message()}") from None
+    budget, content = group_value(Budget, given), group_value(Content, given)
+    if budget.of_cap is not None:
+        raise UsageError(f"{path.name} gives of-cap: an audit needs epsilon and delta")
+    if content.letters:
+        raise UsageError(f"{path.name} gives letters (set): an audit needs epsilon and delta")
+    if budget.unit != "user":
+        raise UsageError(f"{path.name}: audits are of unit user, not {budget.unit!r:.80}")
+    if given["map"]:
+        raise UsageError(
+            f"{path.name} gives a map: labels are of all worlds together, an audit cannot tell them "
+            "apart. Leave map out to audit sessions of queries."
+        )
+    declared = declared_options()
+    # An audit writes pools and lists of its own, and says how many fakes they may have.
+    own = {name for name, (option, _) in declared.items() if not option.public_file} - {"fakes"}
+    options = mechanism_options({name: given[name] for name in settings if name in own})
+    return {
+        "mechanism": content.mechanism,
+        "epsilon": budget.epsilon,
+        "delta": budget.delta,
+        "per_user": {} if content.per_user is None else content.per_user,
+        "neighbours": budget.neighbours,
+        "noise": content.noise,
+        "tables": None if content.tables is None else tuple(content.tables),
+        "options": options,
+        "files": ("result_lists",) if given["result_lists"] else (),
+    }

@@ -3,12 +3,11 @@
 import csv
 import io
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
-from murmurlog.cli.app import app
-from murmurlog.cli.flags import Json
+from murmurlog.cli.options import FILE, INTEGER, command, json_option, option
 from murmurlog.cli.output import aligned, show, show_json, tell
 from murmurlog.errors import UsageError
 
@@ -25,19 +24,19 @@ TITLES = {
 WIDEST = 60  # characters of a key on a terminal
 
 
-@app.command()
-def compare(
-    before: Annotated[
-        Path, typer.Argument(metavar="A", help="A bundle's folder.", show_default=False)
-    ],
-    after: Annotated[
-        Path, typer.Argument(metavar="B", help="Another one's, usually later.", show_default=False)
-    ],
-    table: Annotated[str, typer.Option("--table", help="Which table.")] = "query",
-    top: Annotated[int, typer.Option("--top", help="Rows of each kind that are listed.")] = 10,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print all rows as CSV.")] = False,
-    as_json: Json = False,
-) -> None:
+@command(
+    examples=[
+        "murmurlog compare first bundle",
+        "murmurlog compare first bundle --table query --csv > changes.csv",
+    ]
+)
+@click.argument("before", type=FILE, metavar="A", help="A bundle's folder.")
+@click.argument("after", type=FILE, metavar="B", help="Another one's, usually later.")
+@option("--table", default="query", help="Which table.")
+@option("--top", type=INTEGER, default=10, help="Rows of each kind that are listed.")
+@option("--csv", "as_csv", is_flag=True, help="Print all rows as CSV.")
+@json_option
+def compare(before: Path, after: Path, table: str, top: int, as_csv: bool, as_json: bool) -> None:
     """Say what changed from one bundle to another, beyond what noise explains."""
     from murmurlog.bundle.compare import compare as run
 

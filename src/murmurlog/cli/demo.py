@@ -1,24 +1,18 @@
 """The command that shows everything on an invented log. Imports are late: --help answers at once."""
 
+import sys
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from murmurlog.cli.app import app
-from murmurlog.cli.flags import Json
+from murmurlog.cli.options import FILE, INTEGER, command, json_option, option
 from murmurlog.cli.output import progress, show, show_json
 
 
-@app.command()
-def demo(
-    out: Annotated[Path, typer.Option("--out", help="A folder; must not exist.")] = Path("demo"),
-    rows: Annotated[int, typer.Option("--rows", help="Rows of the invented log.")] = 400_000,
-    seed: Annotated[
-        int | None, typer.Option("--seed", help="Known noise: the bundle is then NOT private.")
-    ] = None,
-    as_json: Json = False,
-) -> None:
+@command(examples=["murmurlog demo --out demo"])
+@option("--out", type=FILE, default="demo", help="A folder; must not exist.")
+@option("--rows", type=INTEGER, default=400_000, help="Rows of the invented log.")
+@option("--seed", type=INTEGER, help="Known noise: the bundle is then NOT private.")
+@json_option
+def demo(out: Path, rows: int, seed: int | None, as_json: bool) -> None:
     """The whole road on an invented log: generate, release, book, verify."""
     from murmurlog.cli import demo_log as demonstration
 
@@ -29,4 +23,4 @@ def demo(
     else:
         for line in result.lines():
             show(line)
-    raise typer.Exit(result.exit_code)
+    sys.exit(result.exit_code)

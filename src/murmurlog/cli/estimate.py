@@ -1,33 +1,31 @@
 """The command that adds up published counts and says how sure the sum is."""
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
-from murmurlog.cli.app import app
-from murmurlog.cli.flags import Json
+from murmurlog.cli.options import DECIMAL, FILE, command, json_option, option
 from murmurlog.cli.output import show, show_json, tell
 
 
-@app.command()
+@command(examples=["murmurlog estimate bundle --match 'w*'"])
+@click.argument("bundle", type=FILE, metavar="BUNDLE", help="The bundle's folder.")
+@option("--table", default="query", help="Whose counts.")
+@option("--match", default="*", help="Which rows: 'fear of *'; ? is one character.")
+@option("--column", help="The key column to match. Default the first.")
+@option("--over", help="Divide by the rows that match this.")
+@option("--over-table", help="Whose rows --over is about.")
+@option("--confidence", type=DECIMAL, default=0.95, help="Of the interval.")
+@json_option
 def estimate(
-    bundle: Annotated[Path, typer.Argument(help="The bundle's folder.", show_default=False)],
-    table: Annotated[str, typer.Option("--table", help="Whose counts.")] = "query",
-    match: Annotated[
-        str, typer.Option("--match", help="Which rows: 'fear of *'; ? is one character.")
-    ] = "*",
-    column: Annotated[
-        str | None, typer.Option("--column", help="The key column to match. Default the first.")
-    ] = None,
-    over: Annotated[
-        str | None, typer.Option("--over", help="Divide by the rows that match this.")
-    ] = None,
-    over_table: Annotated[
-        str | None, typer.Option("--over-table", help="Whose rows --over is about.")
-    ] = None,
-    confidence: Annotated[float, typer.Option("--confidence", help="Of the interval.")] = 0.95,
-    as_json: Json = False,
+    bundle: Path,
+    table: str,
+    match: str,
+    column: str | None,
+    over: str | None,
+    over_table: str | None,
+    confidence: float,
+    as_json: bool,
 ) -> None:
     """Add up published counts, or divide two sums, with an interval."""
     from murmurlog.bundle.estimate import estimate as run

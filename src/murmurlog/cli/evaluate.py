@@ -5,20 +5,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from murmurlog.bundle.decimals import integer
 from murmurlog.bundle.options import Option, read_list, read_pair
-from murmurlog.cli.app import app
-from murmurlog.cli.flags import Json, Memory, Source
-from murmurlog.cli.options import GroupedCommand, takes
+from murmurlog.cli.completion import complete_file
+from murmurlog.cli.options import (
+    FILE,
+    INTEGER,
+    command,
+    json_option,
+    memory_option,
+    option,
+    source_argument,
+    takes,
+)
 from murmurlog.cli.output import aligned, progress, show, show_json, tell
 from murmurlog.errors import UsageError
 from murmurlog.logs.options import ReadOptions
 
-Folds = Annotated[
-    int, typer.Option("--folds", help="Parts of the users; 1 holds out one user in five.")
-]
+FOLDS = "Parts of the users; 1 holds out one user in five."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,54 +73,60 @@ class Scoring:
 GROUPS = {"scoring": Scoring, "read": ReadOptions}
 
 
-@app.command(cls=GroupedCommand)
+@command(
+    examples=[
+        "murmurlog evaluate log.parquet --bundle bundle --out report.html",
+        "murmurlog evaluate log.parquet --baselines raw,rounds:epsilon=1|3 --out rounds.html",
+    ]
+)
+@source_argument
+@option(
+    "--bundle",
+    multiple=True,
+    shell_complete=complete_file,
+    help="A bundle made from this log, once for each; with public files: DIR:pool=FILE.",
+)
+@option(
+    "--out",
+    type=FILE,
+    default="report.html",
+    help="The report; numbers and charts are put beside it.",
+)
+@option("--test", help="A separate log to score the bundles on, instead of folds.")
+@option(
+    "--baselines",
+    default="raw,k-query:20,users-30",
+    help="raw, and requests that are released for this alone: rounds:epsilon=1|3,per-user=20.",
+)
+@option("--tasks", help="Which tasks, with commas. Default all.")
+@option("--folds", type=INTEGER, default=5, help=FOLDS)
+@memory_option
+@json_option
 @takes(**GROUPS)
 def evaluate(
-    source: Source,
-    bundle: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--bundle",
-            help="A bundle made from this log, once for each; with public files: DIR:pool=FILE.",
-        ),
-    ] = None,
-    out: Annotated[
-        Path, typer.Option("--out", help="The report; numbers and charts are put beside it.")
-    ] = Path("report.html"),
-    test: Annotated[
-        str | None,
-        typer.Option("--test", help="A separate log to score the bundles on, instead of folds."),
-    ] = None,
-    baselines: Annotated[
-        str, typer.Option("--baselines", help="raw and requests to compare with.")
-    ] = "raw,k-query:20,users-30",
-    mechanisms: Annotated[
-        str | None,
-        typer.Option(
-            "--mechanisms",
-            help="Requests, released for this alone: rounds:epsilon=3,zealous:epsilon=1|2,per-user=5.",
-        ),
-    ] = None,
-    tasks: Annotated[
-        str | None, typer.Option("--tasks", help="Which tasks, with commas. Default all.")
-    ] = None,
-    folds: Folds = 5,
-    memory: Memory = None,
-    as_json: Json = False,
+    source: str,
+    bundle: tuple[str, ...],
+    out: Path,
+    test: str | None,
+    baselines: str,
+    tasks: str | None,
+    folds: int,
+    memory: str | None,
+    as_json: bool,
     **groups: Any,
 ) -> None:
     """Score bundles on every task of the papers, against the log they come from. Internal."""
     from murmurlog.evaluation import report
     from murmurlog.evaluation.evaluate import evaluate as run
+    from murmurlog.evaluation.request import split_requests
 
     report.check_target(out)
     with progress() as say:
         done = run(
             source,
-            bundles=bundle or (),
+            bundles=bundle,
             test=test,
-            baselines=read_requests(baselines),
-            mechanisms=read_requests(mechanisms or ""),
+            baselines=split_requests(baselines),
             tasks=None if tasks is None else read_list(tasks),
             folds=folds,
             say=say,
@@ -127,43 +137,51 @@ def evaluate(
     _tell(done, out, as_json)
 
 
-@app.command(cls=GroupedCommand)
+@command(
+    examples=["murmurlog sweep log.parquet --mechanisms rounds --vary epsilon=1,4 --out sweep"]
+)
+@source_argument
+@option(
+    "--mechanisms",
+    required=True,
+    help="Requests: threshold,rounds:per-user=20,'zealous(m=1, lam=2, T=9)'.",
+)
+@option(
+    "--vary",
+    required=True,
+    help="Values of a key of all requests: epsilon=0.5,1,2; of two: 'K=10,20;b=5,10'.",
+)
+@option("--out", type=FILE, default="sweep", help="A folder; must not exist.")
+@option(
+    "--baselines",
+    default="k-query:20,users-30",
+    help="Requests to compare with, at one value.",
+)
+@option(
+    "--x", default="value", help="What the charts are over: value, or evaluated (how many were)."
+)
+@option("--tasks", default="statistics", help="Which tasks, with commas, or all.")
+@option("--folds", type=INTEGER, default=1, help=FOLDS)
+@memory_option
+@json_option
 @takes(**GROUPS)
 def sweep(
-    source: Source,
-    mechanisms: Annotated[
-        str,
-        typer.Option(
-            "--mechanisms",
-            help="Requests: threshold,rounds:per-user=20,'zealous(m=1, lam=2, T=9)'.",
-        ),
-    ],
-    vary: Annotated[
-        str,
-        typer.Option(
-            "--vary",
-            help="Values of a key of all requests: epsilon=0.5,1,2; of two: 'K=10,20;b=5,10'.",
-        ),
-    ],
-    out: Annotated[Path, typer.Option("--out", help="A folder; must not exist.")] = Path("sweep"),
-    baselines: Annotated[
-        str, typer.Option("--baselines", help="Requests to compare with, at one value.")
-    ] = "k-query:20,users-30",
-    x: Annotated[
-        str,
-        typer.Option("--x", help="What the charts are over: value, or evaluated (how many were)."),
-    ] = "value",
-    tasks: Annotated[
-        str, typer.Option("--tasks", help="Which tasks, with commas, or all.")
-    ] = "statistics",
-    folds: Folds = 1,
-    memory: Memory = None,
-    as_json: Json = False,
+    source: str,
+    mechanisms: str,
+    vary: str,
+    out: Path,
+    baselines: str,
+    x: str,
+    tasks: str,
+    folds: int,
+    memory: str | None,
+    as_json: bool,
     **groups: Any,
 ) -> None:
     """Vary keys of requests and see what use is left. Internal."""
     from murmurlog.evaluation import report
     from murmurlog.evaluation.evaluate import sweep as run
+    from murmurlog.evaluation.request import split_requests
 
     report.check_folder(out)
     if x not in ("value", "evaluated"):
@@ -171,9 +189,9 @@ def sweep(
     with progress() as say:
         done = run(
             source,
-            mechanisms=read_requests(mechanisms or ""),
+            mechanisms=split_requests(mechanisms),
             vary=read_vary(vary),
-            baselines=read_requests(baselines),
+            baselines=split_requests(baselines),
             tasks=None if tasks == "all" else read_list(tasks),
             folds=folds,
             say=say,
@@ -188,19 +206,12 @@ def read_vary(text: str) -> dict[str, list[str]]:
     """{"K": ["10", "20"], "b": ["5"]} from "K=10,20;b=5"."""
     from murmurlog.evaluation.request import split
 
-    found: dict[str, list[str]] = {}
-    for what, values in (read_pair(part, "--vary") for part in text.split(";") if part.strip()):
-        if what in found:
-            raise UsageError(f"--vary names {what!r:.60} twice: write its values in one list")
-        found[what] = split(values, ",")
-    return found
-
-
-def read_requests(text: str) -> list[str]:
-    """The requests in a list."""
-    from murmurlog.evaluation.request import split_requests
-
-    return split_requests(text)
+    values: dict[str, list[str]] = {}
+    for key, listed in (read_pair(part, "--vary") for part in text.split(";") if part.strip()):
+        if key in values:
+            raise UsageError(f"--vary names {key!r:.60} twice: write its values in one list")
+        values[key] = split(listed, ",")
+    return values
 
 
 def _keywords(scoring: Scoring, read: ReadOptions) -> dict[str, Any]:

@@ -1,30 +1,35 @@
 """The command that writes bundles in the files of other tools."""
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
-from murmurlog.cli.app import app
-from murmurlog.cli.flags import Json
+from murmurlog.cli.options import FILE, command, json_option, option
 from murmurlog.cli.output import show_json, tell
 
 
-@app.command()
-def export(
-    bundles: Annotated[
-        list[Path],
-        typer.Argument(help="The bundle's folder; of a series, several.", show_default=False),
-    ],
-    to: Annotated[
-        str,
-        typer.Option(
-            "--to", help="csv, tsv, trec, hf, ir-datasets or graph; of a series, csv or parquet."
-        ),
-    ],
-    out: Annotated[Path, typer.Option("--out", help="A folder; must not exist.")],
-    as_json: Json = False,
-) -> None:
+@command(
+    examples=[
+        "murmurlog export bundle --to tsv --out tables",
+        "murmurlog export first bundle --to parquet --out series",
+    ]
+)
+@click.argument(
+    "bundles",
+    type=FILE,
+    nargs=-1,
+    required=True,
+    metavar="BUNDLES...",
+    help="The bundle's folder; of a series, several.",
+)
+@option(
+    "--to",
+    required=True,
+    help="csv, tsv, trec, hf, ir-datasets or graph; of a series, csv or parquet.",
+)
+@option("--out", type=FILE, required=True, help="A folder; must not exist.")
+@json_option
+def export(bundles: tuple[Path, ...], to: str, out: Path, as_json: bool) -> None:
     """Write a bundle, or a series of them, in the files that other tools read."""
     from murmurlog.bundle.export import export as run
 

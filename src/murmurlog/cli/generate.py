@@ -1,27 +1,21 @@
 """The command that invents a log. Imports are late: --help answers at once."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from murmurlog.cli.app import app
-from murmurlog.cli.flags import Json
+from murmurlog.cli.options import FILE, INTEGER, command, json_option, option
 from murmurlog.cli.output import progress, show_json, tell
 
 
-@app.command()
+@command(examples=["murmurlog generate --rows 60000 --out log.parquet"])
+@option("--rows", type=INTEGER, required=True, help="How many rows.")
+@option("--out", type=FILE, required=True, help=".parquet, .csv, .tsv, .jsonl (+ .gz, .zst).")
+@option("--seed", type=INTEGER, default=1, help="The same seed gives the same log.")
+@option("--like", help="Users of a known shape: aol or zealous.")
+@option("--labels", type=FILE, help="Also what was planted: .parquet or .csv.")
+@json_option
 def generate(
-    rows: Annotated[int, typer.Option("--rows", help="How many rows.")],
-    out: Annotated[Path, typer.Option("--out", help=".parquet, .csv, .tsv, .jsonl (+ .gz, .zst).")],
-    seed: Annotated[int, typer.Option("--seed", help="The same seed gives the same log.")] = 1,
-    like: Annotated[
-        str | None, typer.Option("--like", help="Users of a known shape: aol or zealous.")
-    ] = None,
-    labels: Annotated[
-        Path | None, typer.Option("--labels", help="Also what was planted: .parquet or .csv.")
-    ] = None,
-    as_json: Json = False,
+    rows: int, out: Path, seed: int, like: str | None, labels: Path | None, as_json: bool
 ) -> None:
     """Invent a search log: nobody's, and shaped like a real one."""
     from murmurlog.logs.invented.write import generate as run

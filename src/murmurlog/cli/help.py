@@ -1,45 +1,59 @@
 """The commands that help with the others: help, completion."""
 
-from typing import Annotated
-
-import typer
+import click
+from click.shell_completion import CompletionItem, get_completion_class
 
 from murmurlog.bundle.options import mechanism_table
-from murmurlog.cli import completion
 from murmurlog.cli.app import app
-from murmurlog.cli.help_text import with_default
+from murmurlog.cli.options import command, with_default
 from murmurlog.cli.output import aligned, show
 from murmurlog.errors import UsageError
 
-app.command("completion")(completion.completion)
+SHELLS = ("bash", "zsh", "fish")
 
 
-@app.command("help")
-def explain(
-    topic: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="TOPIC",
-            help="A command or a mechanism.",
-            show_default=False,
-            autocompletion=lambda incomplete: [
-                each for each in completion.topics() if each.startswith(incomplete)
-            ],
-        ),
-    ] = None,
-) -> None:
+def _complete_shell(_context: object, _argument: object, start: str) -> list[CompletionItem]:
+    return [CompletionItem(shell) for shell in SHELLS if shell.startswith(start)]
+
+
+@command(
+    examples=["murmurlog completion bash > ~/.local/share/bash-completion/completions/murmurlog"]
+)
+@click.argument("shell", help="bash, zsh or fish.", metavar="SHELL", shell_complete=_complete_shell)
+def completion(shell: str) -> None:
+    """Print a script that completes commands, flags and values in a shell."""
+    complete = get_completion_class(shell) if shell in SHELLS else None
+    if complete is None:
+        raise UsageError(f"there is no completion for {shell!r}: use {', '.join(SHELLS)}")
+    show(complete(app, {}, "murmurlog", "_MURMURLOG_COMPLETE").source())
+
+
+def _complete_topic(_context: object, _argument: object, start: str) -> list[CompletionItem]:
+    topics = [*app.commands, *(mechanism["name"] for mechanism in mechanism_table()["mechanisms"])]
+    return [CompletionItem(topic) for topic in topics if topic.startswith(start)]
+
+
+@command("help", examples=["murmurlog help release", "murmurlog help rounds"])
+@click.argument(
+    "topic", required=False, help="A command or a mechanism.", shell_complete=_complete_topic
+)
+@click.pass_context
+def explain(context: click.Context, topic: str | None) -> None:
     """Explain a command, or a mechanism and its flags."""
     table = mechanism_table()
-    mechanisms = {each["name"]: each for each in table["mechanisms"]}
+    mechanisms = {mechanism["name"]: mechanism for mechanism in table["mechanisms"]}
     if topic in mechanisms:
         show("\n".join(_lines(mechanisms[topic], table["options"])))
         return
-    group = typer.main.get_command(app)
-    if topic is not None and topic not in getattr(group, "commands", {}):
+    if topic is not None and topic not in app.commands:
         raise UsageError(
             f"there is no command and no mechanism {topic!r}; mechanisms are {', '.join(mechanisms)}"
         )
-    group.main(["--help"] if topic is None else [topic, "--help"], prog_name="murmurlog")
+    root = context.find_root()
+    if topic is None:
+        show(app.get_help(root))
+    else:
+        show(app.commands[topic].get_help(click.Context(app.commands[topic], root, topic)))
 
 
 def _lines(mechanism: dict[str, str], options: list[dict[str, str]]) -> list[str]:
@@ -48,10 +62,11 @@ def _lines(mechanism: dict[str, str], options: list[dict[str, str]]) -> list[str
     facts += [("items a unit", f"{mechanism['bound']} unless --per-user is given")]
     facts += [("asked for by", mechanism["asked_for_by"])]
     lines = [f"{mechanism['name']}: {mechanism['about']}", "", aligned(facts)]
-    own = [each for each in options if mechanism["name"] in each["mechanisms"]]
+    own = [option for option in options if mechanism["name"] in option["mechanisms"]]
     if own:
         flags = [
-            (f"  {each['flag']} {each['metavar']}", with_default(each["help"])) for each in own
+            (f"  {option['flag']} {option['metavar']}", with_default(option["help"]))
+            for option in own
         ]
         lines += ["", "Flags of release and plan:", aligned(flags)]
     page = f"docs/explanation/mechanisms/{mechanism['page']}"

@@ -3,12 +3,9 @@
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from murmurlog.cli.app import app
-from murmurlog.cli.flags import Json, Source
+from murmurlog.cli.options import FILE, command, json_option, option, source_argument
 from murmurlog.cli.output import aligned, progress, show, show_json, tell
 from murmurlog.errors import UsageError
 from murmurlog.logs.options import ReadOptions
@@ -21,29 +18,26 @@ if TYPE_CHECKING:
     from murmurlog.publishing.proposal import Proposal
 
 
-@app.command()
+@command(examples=["murmurlog init log.csv", "murmurlog init log.csv --yes"])
+@source_argument
+@option("--yes", is_flag=True, help="Take the proposals; ask nothing.")
+@option("--out", type=FILE, default="murmurlog.toml", help="The file of settings to write.")
+@option("--force", is_flag=True, help="Replace the file of settings.")
+@option("--ledger", type=FILE, help="The ledger. Default: the one beside --out.")
+@option("--source", "name", help="The population of users, as the ledger calls it.")
+@option(
+    "--new-source", is_flag=True, help="Add a source to a ledger that has others: for other users."
+)
+@json_option
 def init(
-    source: Source,
-    yes: Annotated[bool, typer.Option("--yes", help="Take the proposals; ask nothing.")] = False,
-    out: Annotated[Path, typer.Option("--out", help="The file of settings to write.")] = Path(
-        "murmurlog.toml"
-    ),
-    force: Annotated[bool, typer.Option("--force", help="Replace the file of settings.")] = False,
-    ledger: Annotated[
-        Path | None,
-        typer.Option("--ledger", metavar="FILE", help="The ledger. Default: the one beside --out."),
-    ] = None,
-    name: Annotated[
-        str | None,
-        typer.Option("--source", help="The population of users, as the ledger calls it."),
-    ] = None,
-    new_source: Annotated[
-        bool,
-        typer.Option(
-            "--new-source", help="Add a source to a ledger that has others: for other users."
-        ),
-    ] = False,
-    as_json: Json = False,
+    source: str,
+    yes: bool,
+    out: Path,
+    force: bool,
+    ledger: Path | None,
+    name: str | None,
+    new_source: bool,
+    as_json: bool,
 ) -> None:
     """Look at your log with you, ask what its rows do not say, and write murmurlog.toml."""
     if not yes and not sys.stdin.isatty():
@@ -81,7 +75,7 @@ def init(
         made = write(made, out, force=force)
     except KeyboardInterrupt:
         tell("stopped: nothing was written")
-        raise typer.Exit(130) from None
+        sys.exit(130)
     if as_json:
         show_json(made.as_json())
     _report(made, known=known is not None and known.epsilon_cap is not None)

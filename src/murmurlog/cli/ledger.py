@@ -6,19 +6,22 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+import click
 
 from murmurlog.bundle.options import Option, read_number
-from murmurlog.cli.app import Commands, app
-from murmurlog.cli.flags import Json, LedgerFile
-from murmurlog.cli.help_text import Group
-from murmurlog.cli.options import takes
+from murmurlog.cli.options import (
+    FILE,
+    NUMBER,
+    Group,
+    json_option,
+    ledger_option,
+    option,
+    takes,
+)
 from murmurlog.cli.output import show, show_json, tell
 from murmurlog.errors import UsageError
 
-ledger_app = Commands(cls=Group, help="What was spent on each source, and what may still be.")
-app.add_typer(ledger_app, name="ledger", no_args_is_help=True)
-Name = Annotated[str, typer.Argument(help="The source.", show_default=False)]
+name_argument = click.argument("name", metavar="NAME", help="The source.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +56,15 @@ class Parts:
     ] = None
 
 
-@ledger_app.command("show")
-def ledger_show(ledger: LedgerFile = None, as_json: Json = False) -> None:
+@click.group(cls=Group)
+def ledger() -> None:
+    """What was spent on each source, and what may still be."""
+
+
+@ledger.command("show", examples=["murmurlog ledger show --ledger budget.db"])
+@ledger_option
+@json_option
+def ledger_show(ledger: Path | None, as_json: bool) -> None:
     """Each source in words: its cap, what is spent and left, its releases, changes of its cap."""
     from murmurlog.publishing import ledger_statement as statement
 
@@ -66,8 +76,10 @@ def ledger_show(ledger: LedgerFile = None, as_json: Json = False) -> None:
     show(statement.as_text(contents, book.path.name))
 
 
-@ledger_app.command("export")
-def ledger_export(ledger: LedgerFile = None, as_json: Json = False) -> None:
+@ledger.command("export", examples=["murmurlog ledger export --ledger budget.db > bookings.csv"])
+@ledger_option
+@json_option
+def ledger_export(ledger: Path | None, as_json: bool) -> None:
     """Every booking as CSV (or JSON) on stdout."""
     from murmurlog.publishing.ledger_records import Entry
 
@@ -82,20 +94,25 @@ def ledger_export(ledger: LedgerFile = None, as_json: Json = False) -> None:
     show(text.getvalue().rstrip("\n"))
 
 
-@ledger_app.command("cap")
+@ledger.command(
+    "cap", examples=["murmurlog ledger cap web --epsilon 4 --delta 1e-5 --ledger budget.db"]
+)
+@name_argument
+@option("--epsilon", type=NUMBER, required=True, help="In all.")
+@option("--delta", type=NUMBER, required=True, help="In all.")
+@option("--new-source", is_flag=True, help="Accept a new name that resembles a known one.")
+@ledger_option
+@json_option
 @takes(parts=Parts, decision=Decision)
 def ledger_cap(
-    name: Name,
-    epsilon: Annotated[float, typer.Option("--epsilon", help="In all.", parser=read_number)],
-    delta: Annotated[float, typer.Option("--delta", help="In all.", parser=read_number)],
+    name: str,
+    epsilon: float,
+    delta: float,
+    new_source: bool,
+    ledger: Path | None,
+    as_json: bool,
     parts: Parts,
     decision: Decision,
-    new_source: Annotated[
-        bool,
-        typer.Option("--new-source", help="Accept a new name that resembles a known one."),
-    ] = False,
-    ledger: LedgerFile = None,
-    as_json: Json = False,
 ) -> None:
     """Create a source, or set what may be spent on it in all. Raising a cap needs --reason."""
     from murmurlog.publishing.ledger import Ledger
@@ -130,16 +147,12 @@ def ledger_cap(
         show_json({**asdict(change), "changed": change.changed})
 
 
-@ledger_app.command("require-cap")
+@ledger.command("require-cap", examples=["murmurlog ledger require-cap --ledger budget.db"])
+@option("--off", is_flag=True, help="End the requirement; needs --reason.")
+@ledger_option
+@json_option
 @takes(decision=Decision)
-def ledger_require_cap(
-    decision: Decision,
-    off: Annotated[
-        bool, typer.Option("--off", help="End the requirement; needs --reason.")
-    ] = False,
-    ledger: LedgerFile = None,
-    as_json: Json = False,
-) -> None:
+def ledger_require_cap(off: bool, ledger: Path | None, as_json: bool, decision: Decision) -> None:
     """Refuse releases on sources without a cap, from now on."""
     from murmurlog.publishing.ledger import Ledger
 
@@ -158,13 +171,14 @@ def ledger_require_cap(
         show_json({"cap_required": contents.cap_required, "changed": changed})
 
 
-@ledger_app.command("statement")
-def ledger_statement(
-    name: Name,
-    out: Annotated[Path, typer.Option("--out", help="The page, an .html file; must not exist.")],
-    ledger: LedgerFile = None,
-    as_json: Json = False,
-) -> None:
+@ledger.command(
+    "statement", examples=["murmurlog ledger statement web --ledger budget.db --out web.html"]
+)
+@name_argument
+@option("--out", type=FILE, required=True, help="The page, an .html file; must not exist.")
+@ledger_option
+@json_option
+def ledger_statement(name: str, out: Path, ledger: Path | None, as_json: bool) -> None:
     """A page about one source to print and sign: cap, history, releases, sums."""
     from murmurlog.publishing.ledger_statement import write_statement
 

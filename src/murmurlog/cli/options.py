@@ -1,207 +1,254 @@
-"""Flags from declarations: a command takes groups of options, and the mechanisms' own.
+"""What commands are made of: Click's options from declarations, and help in groups.
 
-A group is a dataclass whose fields declare options. Flags, MURMURLOG_* variables and settings in
-murmurlog.toml all become the same value of that group. The mechanisms' options are taken from a table
-that docs/options.py writes, so that help and completion need not load the mechanisms.
+A group of options is a dataclass whose fields declare options (`murmurlog.bundle.options`). Flags,
+MURMURLOG_* variables and settings in murmurlog.toml all become one value of that group. Options of
+mechanisms come from a table that docs/options.py writes, so that help and completion need not load
+the mechanisms.
 """
 
-import inspect
+import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial, wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
+from click.shell_completion import CompletionItem
 
 from murmurlog.bundle.decimals import decimal, integer
 from murmurlog.bundle.options import Option, mechanism_table, options_of, read_number
-from murmurlog.cli.completion import completer
-from murmurlog.cli.help_text import TITLES, WIDTH, GroupedCommand
-from murmurlog.cli.startup import import_special, skip_pandas
+from murmurlog.cli.completion import complete_file, complete_value
 
-__all__ = ["GroupedCommand", "MechanismCommand", "takes"]
-
-MEANT = "murmurlog.options"  # where a context holds the options of mechanisms
+WIDTH = 100
+SECTIONS = ("Options", "What to publish", "Budget", "Your log", "Mechanisms", "Where it runs")
+OUTPUT = ("--out", "--dry-run", "--json", "--picture", "--help")  # of a command with sections
+# Groups of options by the task that they are for; other groups are named by their docstrings.
+TITLES = {
+    "Content": "What to publish",
+    "Choice": "What to publish",
+    "Budget": "Budget",
+    "Privacy": "Budget",
+    "Planned": "Budget",
+    "Booking": "Budget",
+    "SeriesOptions": "Series",
+    "ReadOptions": "Your log",
+    "SourceOptions": "Your log",
+    "Running": "Where it runs",
+    "Statements": "Output",
+}
+FIRST = ("--tables", "--out")  # in their sections
 METAVARS = {integer: "N", decimal: "X", read_number: "X", Path: "FILE"}
+_DEFAULT = re.compile(r"\. Default:? ([^\[\]]+?)\.?$")
 
 
-class MechanismCommand(GroupedCommand):
-    """A command that also takes the options that mechanisms declare."""
+class Number(click.ParamType[Any]):
+    """A number in plain digits; Python's own conversions take 1_0 and nan."""
 
-    def get_params(self, ctx: Any) -> list[Any]:
-        """The parameters, with those of the mechanisms behind them."""
-        if not hasattr(self, "of_mechanisms"):
-            found = mechanism_flags({p.name for p in self.params})
-            self.of_mechanisms = {p.name for p in found}
-            for each in found:
-                each.of_mechanism = True  # listed in short by `more_records`
-            self.params += found
-        return list(super().get_params(ctx))
+    def __init__(self, read: Callable[[str], Any]) -> None:
+        self.read, self.name = read, METAVARS[read].lower()
 
-    def more_records(self) -> Iterator[tuple[str, str]]:
-        """Each mechanism that has flags, and these; `murmurlog help NAME` explains them."""
-        flags: dict[str, list[str]] = {}
-        for option in mechanism_table()["options"]:
-            if option["name"] in self.of_mechanisms:
-                for owner in option["mechanisms"]:
-                    flags.setdefault(owner, []).append(option["flag"])
-        yield "help MECHANISM", "These flags are explained by, for example, murmurlog help rounds."
-        for name, some in flags.items():
-            # The formatter would break a line inside a flag, at a hyphen.
-            first, *more = textwrap.wrap(" ".join(some), WIDTH - 25, break_on_hyphens=False)
-            yield name, first
-            yield from (("", line) for line in more)
-
-    def invoke(self, ctx: Any) -> Any:
-        """Calls the command; Typer knows its own parameters only, the others go by the context."""
-        ctx.meta[MEANT] = {name: ctx.params.pop(name) for name in self.of_mechanisms}
-        return super().invoke(ctx)
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        try:
+            return self.read(value) if isinstance(value, str) else value
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
-def mechanism_flags(taken: set[Any]) -> list[Any]:
-    """A flag for each option of a mechanism that the command does not have already."""
-    parameters = [
-        _parameter(
-            Option(
-                name=each["name"],
-                alias=each["flag"],
-                help=f"{', '.join(each['mechanisms'])}: {each['help']}",
-                switch=not each["metavar"],
-                default=False if not each["metavar"] else None,
-            ),
-            "Mechanisms",
-            each["metavar"],
-        )
-        for each in mechanism_table()["options"]
-        if each["name"] not in taken
-    ]
-    app = typer.Typer(add_completion=False)
-    app.command()(_typed(lambda **_: None, parameters))
-    return list(typer.main.get_command(app).params)
+INTEGER, DECIMAL, NUMBER = Number(integer), Number(decimal), Number(read_number)
+FILE = click.Path(path_type=Path)
+FILE.name = "file"
 
 
-def _typed(
-    function: Callable[..., Any], parameters: Sequence[inspect.Parameter]
-) -> Callable[..., Any]:
-    """The function, with these parameters for Typer to see."""
-    function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    function.__annotations__ = {p.name: p.annotation for p in parameters}
-    return function
+class Flag(click.Option):
+    """An option with its section of the help, whose known values shells complete."""
+
+    def __init__(self, *names: Any, section: str = "", **more: Any) -> None:
+        super().__init__(*names, **more)
+        self.section = section
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        record = super().get_help_record(ctx)
+        return record and (record[0], with_default(record[1]))
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        values = complete_value(self.opts[0], incomplete)
+        return list(map(CompletionItem, values)) or super().shell_complete(ctx, incomplete)
 
 
-def variable(option: Option) -> str | None:
-    """The variable that sets an option, too."""
-    return (
-        "MURMURLOG_" + option.flag.strip("-").replace("-", "_").upper() if option.variable else None
-    )
+def with_default(text: str) -> str:
+    """The help of a flag with its default in the one form, [default: X]."""
+    return _DEFAULT.sub(lambda match: f".  [default: {match[1]}]", text)
 
 
-def takes(**groups: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+class Command(click.Command):
+    """A command whose help lists its flags by section and ends with examples."""
+
+    def __init__(self, *names: Any, examples: Sequence[str] = (), **more: Any) -> None:
+        super().__init__(*names, **more)
+        self.examples = examples
+        self.short_help = (self.help or "").partition("\n")[0]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {}
+        options = [option for option in self.get_params(ctx) if isinstance(option, click.Option)]
+        names = [getattr(option, "section", "") for option in options]
+        for option, section in zip(options, names, strict=True):
+            plain = "Output" if any(names) and option.opts[0] in OUTPUT else "Options"
+            record = option.get_help_record(ctx)
+            if record is not None and section != "Mechanisms":
+                sections.setdefault(section or plain, []).append(record)
+        if "Mechanisms" in names:
+            sections["Mechanisms"] = list(_mechanism_records())
+        order = [*SECTIONS, *(name for name in sections if name not in SECTIONS)]
+        for name in sorted(order, key=lambda name: name == "Output"):
+            if name in sections:
+                with formatter.section(name):
+                    records = sorted(sections[name], key=lambda r: not r[0].startswith(FIRST))
+                    formatter.write_dl(records, col_max=27)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        if self.examples:
+            with formatter.section("Examples"):
+                formatter.write("".join(f"  {line}\n" for line in self.examples))
+
+
+class Group(click.Group):
+    """Commands in the order in which they were added."""
+
+    command_class = Command
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+
+def _mechanism_records() -> Iterator[tuple[str, str]]:
+    """Each mechanism that has flags, and these; `murmurlog help NAME` explains them."""
+    flags: dict[str, list[str]] = {}
+    for option in mechanism_table()["options"]:
+        for owner in option["mechanisms"]:
+            flags.setdefault(owner, []).append(option["flag"])
+    yield "help MECHANISM", "These flags are explained by, for example, murmurlog help rounds."
+    for name, its in flags.items():
+        # The formatter would break a line inside a flag, at a hyphen.
+        first, *more = textwrap.wrap(" ".join(its), WIDTH - 25, break_on_hyphens=False)
+        yield name, first
+        yield from (("", line) for line in more)
+
+
+# --- flags that are written in the commands -------------------------------------------------------
+
+command = partial(click.command, cls=Command)
+option = partial(click.option, cls=Flag)
+source_argument = click.argument(
+    "source",
+    help="A file, folder, 'glob*', file.duckdb::table, s3://.., postgresql://..::table, - (stdin).",
+    shell_complete=complete_file,
+)
+memory_option = option(
+    "--memory",
+    metavar="SIZE",
+    envvar="MURMURLOG_MEMORY",
+    section="Where it runs",
+    help="Memory limit, such as 8GB; more is spilled.",
+)
+ledger_option = option("--ledger", type=FILE, envvar="MURMURLOG_LEDGER", help="The ledger file.")
+json_option = option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+# --- flags from declarations ----------------------------------------------------------------------
+
+
+def takes(*, mechanisms: bool = False, **groups: type) -> Callable[..., Callable[..., Any]]:
     """Gives a command the flags of these groups; it is called with one value for each group.
 
-    A `MechanismCommand` is also called with `options`, the mechanisms' that were given.
+    With `mechanisms` it takes their options, too, and is called with `options`, those that are set.
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        own = inspect.signature(function).parameters
-        kept = [
-            p
-            for p in own.values()
-            if p.name not in (*groups, "options") and p.kind is not inspect.Parameter.VAR_KEYWORD
+        flags = [
+            declared_flag(option, TITLES.get(group.__name__) or str(group.__doc__).split(".")[0])
+            for group in groups.values()
+            for option in options_of(group)
         ]
-        made = [
-            _parameter(o, _title(group)) for group in groups.values() for o in options_of(group)
-        ]
-        context = next((p for p in kept if p.annotation is typer.Context), CONTEXT)
-        if context is CONTEXT:
-            made.append(CONTEXT)
-        parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*kept, *made)]
+        of_mechanisms = mechanism_flags() if mechanisms else []
 
-        def command(**given: Any) -> Any:
-            options = given[context.name].meta.get(MEANT)
-            given.pop(CONTEXT.name, None)
-            values: dict[str, Any] = {}
-            for name, group in groups.items():
-                values[name] = from_flags(group, given)
-                given = {n: v for n, v in given.items() if n not in _names(group)}
-            if options is not None:
-                import_special()
-                values["options"] = mechanism_options(options)
-            skip_pandas()
-            return function(**given, **values)
+        @wraps(function)
+        def call(**parameters: Any) -> Any:
+            values = {name: group_value(group, parameters) for name, group in groups.items()}
+            if mechanisms:
+                values["options"] = mechanism_options(
+                    {str(flag.name): parameters[str(flag.name)] for flag in of_mechanisms}
+                )
+            used = {flag.name for flag in (*flags, *of_mechanisms)}
+            own = {name: value for name, value in parameters.items() if name not in used}
+            return function(**own, **values)
 
-        command.__name__, command.__doc__ = function.__name__, function.__doc__
-        command.__module__ = function.__module__
-        return _typed(command, parameters)
+        own_flags = getattr(function, "__click_params__", [])
+        # Click keeps parameters from the last to the first, as decorators are applied.
+        call.__click_params__ = [*own_flags, *reversed([*flags, *of_mechanisms])]  # type: ignore[attr-defined]
+        return call
 
     return decorate
 
 
-def from_flags(group: type, given: Mapping[str, Any]) -> Any:
-    """A group's value from what is written after its flags."""
-    return group(**{o.name: _value(o, given.get(o.name)) for o in options_of(group)})
+def group_value(group: type, parameters: Mapping[str, Any]) -> Any:
+    """The value of a group from the parameters of a command."""
+    return group(**{option.name: parameters[option.name] for option in options_of(group)})
 
 
-def _names(group: type) -> set[str]:
-    return {option.name for option in options_of(group)}
+def declared_flag(option: Option, section: str) -> Flag:
+    """The flag of an option; a mistake in its text is reported as in Python."""
 
+    def read(_context: click.Context, _parameter: click.Parameter, text: Any) -> Any:
+        return option.default if text in (None, ()) else option.value(text)
 
-def _title(group: type) -> str:
-    """The heading of a group of flags: its task, or the first line of its docstring."""
-    return TITLES.get(group.__name__) or (group.__doc__ or "").splitlines()[0].rstrip(".")
-
-
-CONTEXT = inspect.Parameter("the_context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
-
-
-def _value(option: Option, text: Any) -> Any:
-    """The value of a flag; the default where nothing was written."""
+    help = option.help
+    if type(option.default) in (int, float) and "efault" not in help:
+        help += f" Default {option.default}."
+    more: dict[str, Any] = {"help": help, "section": section}
+    if option.variable:
+        more["envvar"] = _variable(option.flag)
     if option.switch:
-        return option.default if text is None else text
-    if text is None or (option.repeated and not text):
-        return option.default
-    return option.value(text)
-
-
-def _parameter(option: Option, panel: str, metavar: str | None = None) -> inspect.Parameter:
-    """The flag of an option as a parameter that Typer reads."""
-    names = [option.flag]
-    kind: Any = str | None
-    default: Any = None
-    if option.switch:
-        names = [f"{option.flag}/--no-{option.flag.strip('-')}"] if option.default else names
-        kind, default = bool, option.default
-    elif option.repeated:
-        kind = list[str] | None
-    elif isinstance(option.default, str):
-        default = option.default  # shown in the help
-    text = option.help
-    if type(option.default) in (int, float) and "efault" not in text:
-        text += f" Default {option.default}."
-    info = typer.Option(
-        *names,
-        help=text,
-        metavar=None if option.switch else metavar or METAVARS.get(option.read, "TEXT"),
-        autocompletion=None if option.switch else completer(option.flag),
-        envvar=variable(option),
-        show_envvar=False,
-        rich_help_panel=panel,
-    )
-    return inspect.Parameter(
-        option.name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=default,
-        annotation=Annotated[kind, info],
+        no = f"/--no-{option.flag.strip('-')}" if option.default else ""
+        return Flag([option.flag + no, option.name], is_flag=True, default=option.default, **more)
+    return Flag(
+        [option.flag, option.name],
+        multiple=option.repeated,
+        default=option.default if isinstance(option.default, str) else None,
+        metavar=METAVARS.get(option.read, "TEXT"),
+        callback=read,
+        shell_complete=complete_file if option.read is Path else None,
+        **more,
     )
 
 
-def mechanism_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The mechanisms' options that were given, as values."""
+def mechanism_flags() -> list[Flag]:
+    """A flag for each option of a mechanism."""
+    return [
+        Flag(
+            [option["flag"], option["name"]],
+            is_flag=not option["metavar"],
+            multiple=option["repeated"],
+            metavar=option["metavar"] or None,
+            envvar=_variable(option["flag"]),
+            section="Mechanisms",
+        )
+        for option in mechanism_table()["options"]
+    ]
+
+
+def mechanism_options(texts: Mapping[str, Any]) -> dict[str, Any]:
+    """The mechanisms' options that are set, as values."""
     from murmurlog.mechanisms import declared_options
 
     declared = declared_options()
     return {
         name: declared[name][0].value(text)
-        for name, text in given.items()
-        if text is not None and text is not False
+        for name, text in texts.items()
+        if text not in (None, False, ())
     }
+
+
+def _variable(flag: str) -> str:
+    return "MURMURLOG_" + flag.strip("-").replace("-", "_").upper()

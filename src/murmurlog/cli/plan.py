@@ -5,13 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from murmurlog.bundle.decimals import integer
 from murmurlog.bundle.options import Option
-from murmurlog.cli.app import app
-from murmurlog.cli.flags import Json, Memory
-from murmurlog.cli.options import MechanismCommand, takes
+from murmurlog.cli.options import FILE, command, json_option, memory_option, option, takes
 from murmurlog.cli.output import show, show_json, warn_about
 from murmurlog.cli.plan_goal import plan_on_forecast
 from murmurlog.errors import UsageError
@@ -64,16 +60,20 @@ class Planned(Privacy):
     ] = None
 
 
-@app.command(cls=MechanismCommand)
-@takes(privacy=Planned, choice=Choice, forecast=Forecast, read=SourceOptions)
+@command(
+    examples=[
+        "murmurlog plan --epsilon 1 --delta 1e-6 --per-user 20",
+        "murmurlog plan --like aol --users 10000 --target volume=0.1 --out plan.toml",
+    ]
+)
+@option("--out", type=FILE, help="A .toml file for release. Must be new.")
+@memory_option
+@json_option
+@takes(privacy=Planned, choice=Choice, forecast=Forecast, read=SourceOptions, mechanisms=True)
 def plan(
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", help="A .toml file for release. Must be new."),
-    ] = None,
-    memory: Memory = None,
-    as_json: Json = False,
-    *,
+    out: Path | None,
+    memory: str | None,
+    as_json: bool,
     privacy: Planned,
     choice: Choice,
     forecast: Forecast,

@@ -1,11 +1,10 @@
 """What `plan` prints and writes when a release is planned on a forecast."""
 
 import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import typer
 
 from murmurlog.cli.output import aligned, progress, show, show_json, tell, warn_about
 from murmurlog.errors import UsageError
@@ -57,7 +56,7 @@ def plan_on_forecast(
     if out is not None:
         _write_settings(out, planned)
     if planned.shortfall:
-        raise typer.Exit(1)
+        sys.exit(1)
 
 
 def _show_sweep(

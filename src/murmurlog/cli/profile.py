@@ -1,10 +1,8 @@
 """The command that looks at a log, for its owner. Imports are late: --help answers at once."""
 
-import typer
+import click
 
-from murmurlog.cli.app import app
-from murmurlog.cli.flags import Json, Memory, Source
-from murmurlog.cli.options import GroupedCommand, takes
+from murmurlog.cli.options import command, json_option, memory_option, source_argument, takes
 from murmurlog.cli.output import aligned, progress, show, show_json, tell
 from murmurlog.errors import UsageError
 from murmurlog.logs.options import ReadOptions
@@ -13,15 +11,14 @@ from murmurlog.logs.options import ReadOptions
 DROPPING = {"screen": "--screen", "deny": "--deny"}
 
 
-@app.command(cls=GroupedCommand)
+@command(examples=["murmurlog profile log.parquet"])
+@source_argument
+@memory_option
+@json_option
 @takes(read=ReadOptions)
+@click.pass_context
 def profile(
-    context: typer.Context,
-    source: Source,
-    memory: Memory = None,
-    as_json: Json = False,
-    *,
-    read: ReadOptions,
+    context: click.Context, source: str, memory: str | None, as_json: bool, read: ReadOptions
 ) -> None:
     """A first look at a log: exact figures, for its owner's eyes only."""
     from murmurlog.publishing.planning.exact_profile import look

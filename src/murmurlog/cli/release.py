@@ -1,10 +1,8 @@
 """The command that makes a release. Imports are late: --help answers at once."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from murmurlog.cli.app import app
-from murmurlog.cli.flags import Json, Source, flag
-from murmurlog.cli.options import MechanismCommand, takes
+from murmurlog.cli.options import command, json_option, option, source_argument, takes
 from murmurlog.cli.output import aligned, progress, show_json, tell, warn_about
 from murmurlog.logs.options import ReadOptions
 from murmurlog.publishing.request import (
@@ -20,7 +18,26 @@ if TYPE_CHECKING:
     from murmurlog.publishing.release import Outcome
 
 
-@app.command(cls=MechanismCommand)
+@command(
+    examples=[
+        "murmurlog release log.parquet --epsilon 1 --out first",
+        "murmurlog release log.parquet --tables query --ledger budget.db --source web --out bundle",
+    ]
+)
+@source_argument
+@option(
+    "--out",
+    default="bundle",
+    envvar="MURMURLOG_OUT",
+    help="The bundle's folder; must not exist.",
+)
+@option(
+    "--dry-run",
+    is_flag=True,
+    envvar="MURMURLOG_DRY_RUN",
+    help="Say what would be done; read no row.",
+)
+@json_option
 @takes(
     budget=Budget,
     content=Content,
@@ -28,16 +45,9 @@ if TYPE_CHECKING:
     booking=Booking,
     running=Running,
     statements=Statements,
+    mechanisms=True,
 )
-def release(
-    source: Source,
-    out: Annotated[str, flag("--out", help="The bundle's folder; must not exist.")] = "bundle",
-    dry_run: Annotated[
-        bool, flag("--dry-run", help="Say what would be done; read no row.")
-    ] = False,
-    as_json: Json = False,
-    **groups: Any,
-) -> None:
+def release(source: str, out: str, dry_run: bool, as_json: bool, **groups: Any) -> None:
     """Publish the tables of a log as a bundle, under one guarantee."""
     from murmurlog.publishing.release import carry_out
 

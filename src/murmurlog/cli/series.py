@@ -3,15 +3,12 @@
 from contextlib import chdir
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+import click
 
-from murmurlog.cli.app import Commands, app
-from murmurlog.cli.flags import Json
-from murmurlog.cli.help_text import Group
 from murmurlog.cli.ledger import Decision
-from murmurlog.cli.options import takes
+from murmurlog.cli.options import FILE, Group, json_option, option, takes
 from murmurlog.cli.output import aligned, progress, show, show_json, tell
 from murmurlog.errors import DiskError, InputError
 from murmurlog.publishing.series_spec import SeriesOptions
@@ -19,31 +16,34 @@ from murmurlog.publishing.series_spec import SeriesOptions
 if TYPE_CHECKING:
     from murmurlog.publishing.series import PeriodState, Status
 
-series_app = Commands(cls=Group, help="A release every month, week or day under one cap.")
-app.add_typer(series_app, name="series", no_args_is_help=True)
-File = Annotated[
-    Path, typer.Argument(metavar="SPEC", help="The series, a TOML file.", show_default=False)
-]
+spec_argument = click.argument("path", type=FILE, metavar="SPEC", help="The series, a TOML file.")
 
 
-@series_app.command("init")
-@takes(series=SeriesOptions, decision=Decision)
+@click.group(cls=Group)
+def series() -> None:
+    """A release every month, week or day under one cap."""
+
+
+@series.command(
+    "init",
+    examples=[
+        "murmurlog series init series.toml --logs 'logs/{period}.parquet' --first 2026-01 --source monthly "
+        "--epsilon 3 --delta 1e-5 --reason 'monthly tables'"
+    ],
+)
+@spec_argument
+@option(
+    "--new-source", is_flag=True, help="Add a source to a ledger that has others: for other users."
+)
+@json_option
+@takes(options=SeriesOptions, decision=Decision)
 def series_init(
-    path: File,
-    series: SeriesOptions,
-    decision: Decision,
-    new_source: Annotated[
-        bool,
-        typer.Option(
-            "--new-source", help="Add a source to a ledger that has others: for other users."
-        ),
-    ] = False,
-    as_json: Json = False,
+    path: Path, new_source: bool, as_json: bool, options: SeriesOptions, decision: Decision
 ) -> None:
     """Write the file of a series, and set the cap of its source if the ledger has none."""
     from murmurlog.publishing.series_init import init_series
 
-    started = init_series(path, series, new_source=new_source, **asdict(decision))
+    started = init_series(path, options, new_source=new_source, **asdict(decision))
     spec = started.spec
     cap = f'source "{spec.source}": epsilon {spec.epsilon:.4g}, delta {spec.delta:.3g} in all'
     tell(f"{cap}; " + ("set in " if started.cap_set else "as it was in ") + spec.ledger)
@@ -68,32 +68,26 @@ def series_init(
         show_json({"spec": str(path), "cap_set": started.cap_set, **shown})
 
 
-@series_app.command("run")
+@series.command(
+    "run",
+    examples=["murmurlog series run series.toml", "murmurlog series run series.toml --once"],
+)
+@spec_argument
+@option("--once", is_flag=True, help="Release one period, not all that are due.")
+@option(
+    "--again",
+    metavar="PERIOD",
+    help="Release a period that was lost; spends another part of the cap.",
+)
+@option(
+    "--same-users",
+    is_flag=True,
+    help="Accept another column of users or times than the source's releases had.",
+)
+@option("--expect", is_flag=True, help="Fail if the log of a period that is over is not there.")
+@json_option
 def series_run(
-    path: File,
-    once: Annotated[
-        bool, typer.Option("--once", help="Release one period, not all that are due.")
-    ] = False,
-    again: Annotated[
-        str | None,
-        typer.Option(
-            "--again",
-            metavar="PERIOD",
-            help="Release a period that was lost; spends another part of the cap.",
-        ),
-    ] = None,
-    same_users: Annotated[
-        bool,
-        typer.Option(
-            "--same-users",
-            help="Accept another column of users or times than the source's releases had.",
-        ),
-    ] = False,
-    expect: Annotated[
-        bool,
-        typer.Option("--expect", help="Fail if the log of a period that is over is not there."),
-    ] = False,
-    as_json: Json = False,
+    path: Path, once: bool, again: str | None, same_users: bool, expect: bool, as_json: bool
 ) -> None:
     """Release every period that is due, each once. Fit for cron."""
     from murmurlog.publishing.series import run_series
@@ -130,8 +124,10 @@ def series_run(
             tell("nothing is due")
 
 
-@series_app.command("status")
-def series_status(path: File, as_json: Json = False) -> None:
+@series.command("status", examples=["murmurlog series status series.toml"])
+@spec_argument
+@json_option
+def series_status(path: Path, as_json: bool) -> None:
     """Each period: published, lost, due or waiting for its log; and what is left of the cap."""
     from murmurlog.publishing.series import series_status as look
     from murmurlog.publishing.series_spec import read_spec

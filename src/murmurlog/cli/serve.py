@@ -5,11 +5,11 @@ import threading
 import webbrowser
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 
-from murmurlog.cli.app import app
+from murmurlog.cli.options import FILE, INTEGER, command, option
 from murmurlog.cli.output import progress, tell
 from murmurlog.cli.stop import Stopped
 from murmurlog.errors import EngineError, UsageError
@@ -19,20 +19,16 @@ MOST_AT_ONCE = 100  # connections
 BACKLOG = 64
 
 
-@app.command()
+@command(examples=["murmurlog serve bundle", "murmurlog serve first bundle --port 0 --no-browser"])
+@click.argument(
+    "bundles", type=FILE, nargs=-1, required=True, metavar="DIR...", help="Folders of bundles."
+)
+@option("--port", type=INTEGER, default=8765, help="0 takes any that is free.")
+@option("--no-browser", is_flag=True, help="Do not open one.")
+@option("--host", default="127.0.0.1", help="The address to listen on; others can then read along.")
+@option("--name", multiple=True, help="A name by which it is reached, once for each.")
 def serve(
-    bundles: Annotated[
-        list[Path], typer.Argument(metavar="DIR", help="Folders of bundles.", show_default=False)
-    ],
-    port: Annotated[int, typer.Option("--port", help="0 takes any that is free.")] = 8765,
-    no_browser: Annotated[bool, typer.Option("--no-browser", help="Do not open one.")] = False,
-    host: Annotated[
-        str, typer.Option("--host", help="The address to listen on; others can then read along.")
-    ] = "127.0.0.1",
-    name: Annotated[
-        list[str] | None,
-        typer.Option("--name", help="A name by which it is reached, once for each."),
-    ] = None,
+    bundles: tuple[Path, ...], port: int, no_browser: bool, host: str, name: tuple[str, ...]
 ) -> None:
     """Look at bundles in a browser."""
     if not 0 <= port <= 65535:
@@ -52,7 +48,7 @@ def serve(
         shelf = Shelf(bundles, say=say)
     listening = _listen(address, port)
     hosts = Hosts(
-        address=address, port=listening.getsockname()[1], names=tuple(n.lower() for n in name or ())
+        address=address, port=listening.getsockname()[1], names=tuple(n.lower() for n in name)
     )
     application = make(shelf, verifier=verified, hosts=hosts)
     here = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)

@@ -47,8 +47,7 @@ def exit_code(error: BaseException) -> int | None:
     if _first:
         return 128 + _first[0][0]
     interrupted = isinstance(error, RuntimeError) and str(error) == "Query interrupted"  # DuckDB's
-    typer_saw_it = isinstance(error, SystemExit) and error.code == 130
-    return 130 if interrupted or typer_saw_it or isinstance(error, KeyboardInterrupt) else None
+    return 130 if interrupted or isinstance(error, KeyboardInterrupt) else None
 
 
 def sentence() -> str:

@@ -1,21 +1,19 @@
 """The command that checks a bundle."""
 
+import sys
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
-from murmurlog.cli.app import app
-from murmurlog.cli.flags import Json, LedgerFile
+from murmurlog.cli.options import FILE, command, json_option, ledger_option
 from murmurlog.cli.output import show, show_json
 
 
-@app.command()
-def verify(
-    bundle: Annotated[Path, typer.Argument(help="The bundle's folder.", show_default=False)],
-    ledger: LedgerFile = None,
-    as_json: Json = False,
-) -> None:
+@command(examples=["murmurlog verify bundle --ledger budget.db"])
+@click.argument("bundle", type=FILE, metavar="BUNDLE", help="The bundle's folder.")
+@ledger_option
+@json_option
+def verify(bundle: Path, ledger: Path | None, as_json: bool) -> None:
     """Check a bundle: files, guarantee recomputed, tables, cards, ledger entry."""
     from murmurlog.auditing.verify import verify as run
 
@@ -25,4 +23,4 @@ def verify(
     else:
         for check in report.checks:
             show(f"{'ok    ' if check.ok else 'FAILED'} {check.name}: {check.message}")
-    raise typer.Exit(report.exit_code)
+    sys.exit(report.exit_code)

@@ -198,7 +198,7 @@ class Booking(Group):
     new_source: Annotated[
         bool,
         Option(
-            help="Open a source that the ledger does not have yet, under the default cap.",
+            help="Open a source that the ledger does not have yet, under the usual cap.",
             switch=True,
             variable=False,
         ),
