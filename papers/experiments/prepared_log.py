@@ -23,7 +23,7 @@ from murmurlog.counting.tally import Tally, tally
 from murmurlog.errors import UsageError
 from murmurlog.evaluation.ground_truth import KINDS, Truth, count_exactly, searches_of
 from murmurlog.evaluation.label_files import read_planted
-from murmurlog.evaluation.request import parse_request
+from murmurlog.evaluation.request import make_tables
 from murmurlog.evaluation.runner import split
 from murmurlog.evaluation.scores import Result, results
 from murmurlog.evaluation.tasks import TASKS, Settings, Tables, Unfit
@@ -181,9 +181,8 @@ class PreparedLog:
     def release(self, request: str, *, training: bool = False) -> Tables:
         """The tables of a one-line request."""
         self.say(f"releasing {request}")
-        (one,) = parse_request(request)
         log = self.training if training else self.log
-        return one.release(log, self.reading, entropy=self.entropy)
+        return make_tables(request, log, self.reading, entropy=self.entropy)
 
     def score(
         self, task: str, tables: Tables, *, settings: Settings | None = None, label: str = ""

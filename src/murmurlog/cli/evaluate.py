@@ -76,7 +76,7 @@ GROUPS = {"scoring": Scoring, "read": ReadOptions}
 @command(
     examples=[
         "murmurlog evaluate log.parquet --bundle bundle --out report.html",
-        "murmurlog evaluate log.parquet --baselines raw,rounds:epsilon=1|3 --out rounds.html",
+        "murmurlog evaluate log.parquet --baselines 'raw,rounds:epsilon=1|3' --out rounds.html",
     ]
 )
 @source_argument

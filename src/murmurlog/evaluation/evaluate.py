@@ -1,5 +1,6 @@
 """From a log, bundles and one-line requests to an evaluation. Internal: it looks at the raw log."""
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -74,15 +75,15 @@ def sweep(
 
 def _load(setup: Setup) -> dict[str, Bundle]:
     """The bundles by the names of their folders, which must differ from all other names."""
-    taken = {RAW, *(str(request) for some in setup.requests for request in some)}
-    found: dict[str, Bundle] = {}
+    others = {RAW, *map(str, itertools.chain(*setup.requests))}
+    bundles: dict[str, Bundle] = {}
     for bundle in map(load_bundle, setup.bundles):
-        if bundle.name in taken or bundle.name in found:
+        if bundle.name in others or bundle.name in bundles:
             raise UsageError(
                 f"two systems are called {bundle.name}: give one of the folders another name"
             )
-        found[bundle.name] = bundle
-    return found
+        bundles[bundle.name] = bundle
+    return bundles
 
 
 def plan_systems(
@@ -90,7 +91,8 @@ def plan_systems(
 ) -> tuple[dict[str, Recipe], dict[str, str]]:
     """The recipe of every system except the raw log, and why some have none.
 
-    One that cannot be planned does not stop the others, unless that is every mechanism.
+    A request that cannot be planned does not stop the others, unless that is all of them, or all that a
+    sweep varies.
     """
     recipes = {name: bundle.recipe(place) for name, bundle in bundles.items()}
     failed: dict[str, MurmurlogError] = {}
@@ -105,9 +107,10 @@ def plan_systems(
                 failed[str(request)] = why
         _check_effect(requests, planned)
         recipes |= planned
-    own = [str(each) for some in setup.requests[: len(setup.mechanisms)] for each in some]
-    if own and not recipes.keys() & set(own):
-        raise type(failed[own[0]])(f"{own[0]}: {failed[own[0]]}")
+    own = setup.requests[: len(setup.mechanisms) or None]
+    names = list(map(str, itertools.chain(*own)))
+    if failed and not recipes.keys() & {*names, *bundles}:
+        raise type(failed[names[0]])(f"{names[0]}: {failed[names[0]]}")
     return recipes, {name: str(why) for name, why in failed.items()}
 
 
@@ -115,11 +118,12 @@ def _check_effect(requests: Sequence[Request], planned: Mapping[str, Recipe]) ->
     """Raises if all values of a varied key make the same release."""
     for key in requests[0].varied:
         groups: dict[str, list[object]] = {}
-        for request in (each for each in requests if str(each) in planned):
-            signature = planned[str(request)].signature
-            groups.setdefault(request.without(key), []).append(signature)
+        for request in requests:
+            if str(request) in planned:
+                signature = planned[str(request)].signature
+                groups.setdefault(request.without(key), []).append(signature)
         several = [group for group in groups.values() if len(group) > 1]
-        if several and all(each == group[0] for group in several for each in group):
+        if several and all(signature == group[0] for group in several for signature in group):
             raise RequestError(
                 f"{key} changes nothing in {requests[0].without(key)}: vary a key that it takes, or leave "
                 "its own parameters out"

@@ -16,7 +16,7 @@ such a list. Between requests there is a comma, too: a part that begins with KEY
 
 import itertools
 import re
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -30,7 +30,7 @@ from murmurlog.counting.bound import choose_way
 from murmurlog.errors import Refused, UsageError, did_you_mean
 from murmurlog.logs.log import Log
 from murmurlog.logs.reading import Reading
-from murmurlog.mechanisms import Asked, View, declared_options, named, parse, read_letters
+from murmurlog.mechanisms import Asked, Mechanism, View, declared_options, named, parse, read_letters
 from murmurlog.privacy import Guarantee
 from murmurlog.privacy.sampler import Entropy
 from murmurlog.publishing.options import bounds_of, chosen_options, prepare_options
@@ -64,10 +64,10 @@ class Place:
     def prepare(self, options: Mapping[str, Any], mechanisms: Mapping[str, str]) -> dict[str, Any]:
         """The options of these mechanisms, by table, with what is in the public files they name."""
         reading = self.reading
-        asked = Asked(
+        release = Asked(
             mechanisms=mechanisms, url=reading.url, keys=reading.keys, allowed=reading.allowed
         )
-        return prepare_options(options, asked, log=self.files)
+        return prepare_options(options, release, log=self.files)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,13 +97,12 @@ class Recipe:
 
     def release(self, log: Log, reading: Reading, *, entropy: Entropy) -> dict[str, pa.Table]:
         """The tables of one more release, which is not booked and must stay with the owner."""
-        made = make(
-            self.plans, log, self.view, reading,
-            entropy=entropy, set_only=self.set_only,
-        )  # fmt: skip
+        tables = make(
+            self.plans, log, self.view, reading, entropy=entropy, set_only=self.set_only
+        ).tables
         return {
             kind: with_lists(table, str(self.plans[kind].mechanism))
-            for kind, table in made.tables.items()
+            for kind, table in tables.items()
         }
 
 
@@ -120,11 +119,15 @@ class Request:
         if twice := self.stated.keys() & self.chosen.keys():
             raise RequestError(f"{self}: {min(twice)} is given twice: leave one of the two out")
         for mechanism in self._mechanisms:
-            named(mechanism)
+            mechanism_class(str(self), mechanism)
         self.settings, self.options  # noqa: B018 (wrong values are told before a log is read)
-        if self._states_all:
+        self._check([_text_of(self.mechanism, self.parameters)] if self._states_all else ())
+
+    def _check(self, texts: Iterable[str]) -> None:
+        """Raises unless these are mechanisms."""
+        for text in texts:
             try:
-                parse(_text_of(self.mechanism, self.parameters))
+                parse(text)
             except UsageError as error:
                 raise RequestError(f"{self}: {error}") from None
 
@@ -156,19 +159,19 @@ class Request:
     @property
     def options(self) -> dict[str, Any]:
         """The values of the mechanisms' own options."""
-        found = {}
+        values = {}
         for key in self.chosen:
             name = key.replace("-", "_")
             if key in GENERAL or name not in declared_options():
                 continue
             option, owners = declared_options()[name]
             if any(name in named(mechanism).option_names() for mechanism in self._mechanisms):
-                found[name] = read_value(str(self), key, option, self.chosen[key])
+                values[name] = read_value(str(self), key, option, self.chosen[key])
             elif len(key) > 1:  # not the letter of a parameter
                 raise RequestError(
                     f"{self}: {key} is for {' and '.join(owners)}: leave it out, or name another mechanism"
                 )
-        return found
+        return values
 
     @property
     def parameters(self) -> dict[str, str]:
@@ -192,10 +195,20 @@ class Request:
             *(bare(value) for key, value in self.chosen.items() if key in KEYS),
         ]
 
-    def _unknown(self, key: str, letters: Mapping[str, str]) -> RequestError:
-        """The error for a key that the mechanism does not take."""
-        names = sorted({n for each in self._mechanisms for n in named(each).option_names()})
-        keys = [*dict.fromkeys((*GENERAL, *(name.replace("_", "-") for name in names))), *letters]
+    def _unknown(self, key: str, text: str) -> RequestError:
+        """The error for a key that the mechanism with this text does not take."""
+        letters = _letters_of(text)
+        if key in letters:
+            return RequestError(
+                f"{self}: {self.mechanism} has a {key} for each round: no single value replaces them"
+            )
+        if with_letter(text, key, "1"):
+            return RequestError(f"{self}: {key} takes numbers, not {self.parameters[key]!r:.60}")
+        names = sorted(
+            {n for mechanism in self._mechanisms for n in named(mechanism).option_names()}
+        )
+        single = [letter for letter, value in letters.items() if "_" not in value]
+        keys = list(dict.fromkeys((*GENERAL, *(n.replace("_", "-") for n in names), *single)))
         return RequestError(
             f"{self}: {self.mechanism} takes no {key!r:.60}: use {', '.join(keys)}, or a table."
             f"{did_you_mean(key, keys)}"
@@ -232,11 +245,6 @@ class Request:
         view = View(kind="", unit=total.unit, way=way, gap=place.gap, options=options)
         return Recipe(plans=plans, view=view, guarantee=total, set_only=set_only)
 
-    def release(self, log: Log, reading: Reading, *, entropy: Entropy) -> dict[str, pa.Table]:
-        """The tables of this request, made from a log. They are not booked and stay with its owner."""
-        place = Place(columns=log.source.columns, reading=reading, files=log.source.files)
-        return self.recipe(place).release(log, reading, entropy=entropy)
-
     def _usual_tables(self, columns: Container[str]) -> list[str]:
         """The tables that tasks need, as far as the log's columns and the mechanism allow them."""
         pair = ("pair",) if "time" in columns else ()
@@ -256,8 +264,9 @@ class Request:
         for letter, value in self.parameters.items():
             changed = {table: with_letter(text, letter, value) for table, text in texts.items()}
             if not any(changed.values()):
-                raise self._unknown(letter, _letters_of(next(iter(texts.values()))))
+                raise self._unknown(letter, next(iter(texts.values())))
             texts |= {table: text for table, text in changed.items() if text}
+        self._check(texts.values())
         files = _public_files(options)
         epsilon = self.settings.get("epsilon", EPSILON)
         try:
@@ -290,11 +299,22 @@ def with_letter(text: str, letter: str, value: str) -> str | None:
     if letter in named(name).ignored:
         return None
     for other in (None, *own):
-        found = _text_of(name, {n: v for n, v in own.items() if n != other} | {letter: value})
+        changed = _text_of(name, {n: v for n, v in own.items() if n != other} | {letter: value})
         with suppress(UsageError):
-            parse(found)
-            return found
+            parse(changed)
+            return changed
     return None
+
+
+def make_tables(
+    request: str, log: Log, reading: Reading, *, entropy: Entropy
+) -> dict[str, pa.Table]:
+    """The tables of a one-line request, made from a log. They are not booked and stay with its owner."""
+    requests = parse_request(request)
+    if len(requests) > 1:
+        raise RequestError(f"{request} is {len(requests)} requests: give each key one value")
+    place = Place(columns=log.source.columns, reading=reading, files=log.source.files)
+    return requests[0].recipe(place).release(log, reading, entropy=entropy)
 
 
 def parse_request(text: str, vary: Mapping[str, Sequence[Any]] | None = None) -> list[Request]:
@@ -307,7 +327,8 @@ def parse_request(text: str, vary: Mapping[str, Sequence[Any]] | None = None) ->
     if parenthesis and not inside.endswith(")"):
         raise RequestError(f"{text}: nothing may follow the parameters of {name} but :KEY=VALUE")
     stated = read_keys(text, inside.removesuffix(")"))
-    chosen = read_keys(text, *rest, alone="k" in (f.name for f in fields(named(name))))  # type: ignore[arg-type]
+    letters = [field.name for field in fields(mechanism_class(text, name))]  # type: ignore[arg-type]
+    chosen = read_keys(text, *rest, alone="k" in letters)
     for key, values in (vary or {}).items():
         if key in stated or key in chosen:
             raise RequestError(f"{text} gives {key}, which is varied: leave one of the two out")
@@ -327,6 +348,18 @@ def parse_request(text: str, vary: Mapping[str, Sequence[Any]] | None = None) ->
     ]
 
 
+def mechanism_class(request: str, name: str) -> type[Mechanism]:
+    """The mechanism that a request names."""
+    if name in KEYS:
+        raise RequestError(
+            f"{request} names a table, not a mechanism: write several tables as tables=[query,{name}]"
+        )
+    try:
+        return named(name)
+    except UsageError as error:
+        raise RequestError(f"{request}: {error}") from None
+
+
 def read_value(request: str, key: str, option: Option, text: str) -> Any:
     """The value of a key of a request."""
     text = bare(text)
@@ -344,30 +377,30 @@ def read_value(request: str, key: str, option: Option, text: str) -> Any:
 
 def read_keys(text: str, parts: str = "", *, alone: bool = False) -> dict[str, list[str]]:
     """The values of each key; the first part may be a k alone."""
-    found: dict[str, list[str]] = {}
+    keys: dict[str, list[str]] = {}
     for place, part in enumerate(split(parts, ",") if parts else ()):
         key, equals, value = part.partition("=")
         if alone and not place and not equals:
             key, value = "k", part
         elif not equals or not KEY.match(part):
             raise RequestError(f"{text}: {part!r:.60} is not KEY=VALUE")
-        if key.strip() in found:
+        if key.strip() in keys:
             raise RequestError(f"{text} gives {key.strip()} twice: write its values as 1|2|4")
-        found[key.strip()] = split(value, "|")
-    return found
+        keys[key.strip()] = split(value, "|")
+    return keys
 
 
 def split_requests(text: str) -> list[str]:
     """The requests between commas; a part that begins with KEY= belongs to the one before it."""
-    found: list[str] = []
+    requests: list[str] = []
     for part in filter(None, split(text, ",")):
         if not KEY.match(part):
-            found.append(part)
-        elif found:
-            found[-1] += f",{part}"
+            requests.append(part)
+        elif requests:
+            requests[-1] += f",{part}"
         else:
             raise RequestError(f"{text}: name a mechanism first, as in rounds:{part}")
-    return found
+    return requests
 
 
 def split(text: str, separator: str, *, most: int = -1) -> list[str]:

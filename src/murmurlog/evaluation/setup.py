@@ -1,5 +1,6 @@
 """What an evaluation compares, on which log and how: one value, checked before anything is read."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -23,8 +24,8 @@ RAW = "raw"
 class Setup:
     """Bundles, mechanisms and baselines, the log they come from, and the tasks to score them on.
 
-    `mechanisms` and `baselines` are one-line requests (`evaluation.request`), released for this evaluation
-    alone; `vary` are values of more keys of each of the mechanisms.
+    `baselines` are one-line requests (`evaluation.request`), released for this evaluation alone. So are the
+    `mechanisms` of a sweep; `vary` are values of more keys of each of them.
     """
 
     source: LogSource
@@ -52,10 +53,11 @@ class Setup:
                 raise UsageError(f"a bundle says which rows it was made from: leave out --{name}")
         if self.vary is not None and not self.mechanisms:
             raise UsageError("there is nothing to vary: name --mechanisms")
-        if not (self.bundles or self.requests or self.baselines):
-            raise UsageError(
-                "there is nothing to evaluate: give --bundle, --mechanisms or --baselines"
-            )
+        names = [str(request) for request in itertools.chain(*self.requests)]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise UsageError(f"two systems are called {twice[0]}: leave one of them out")
+        if not (self.bundles or names or self.baselines):
+            raise UsageError("there is nothing to evaluate: give --bundle or --baselines")
 
     @cached_property
     def requests(self) -> list[list[Request]]:
@@ -71,7 +73,9 @@ class Setup:
     def varied(self) -> list[str]:
         """The keys that have several values."""
         return list(
-            dict.fromkeys(n for some in self.requests for request in some for n in request.varied)
+            dict.fromkeys(
+                key for request in itertools.chain(*self.requests) for key in request.varied
+            )
         )
 
     @cached_property
@@ -81,8 +85,9 @@ class Setup:
 
     def _has_numbers(self, key: str) -> bool:
         try:
-            for request in (each for some in self.requests for each in some if key in each.varied):
-                read_number(request.texts[key])
+            for request in itertools.chain(*self.requests):
+                if key in request.varied:
+                    read_number(request.texts[key])
         except UsageError:
             return False
         return True
@@ -92,8 +97,7 @@ class Setup:
         axis = self.axis
         return {
             str(request): (request.without(axis), read_number(request.texts[axis]))
-            for some in self.requests
-            for request in some
+            for request in itertools.chain(*self.requests)
             if axis is not None and axis in request.varied
         }
 
@@ -102,7 +106,7 @@ def setup_of(source: LogSource, keywords: Mapping[str, Any]) -> Setup:
     """The setup that these keywords make; those of `ReadOptions` say how the log is read."""
     (read,), others = split_keywords(keywords, ReadOptions)
     # None stands for a default, as it does in every function of the package.
-    given = {name: value for name, value in others.items() if value is not None}
-    if unknown := sorted(given.keys() - {each.name for each in fields(Setup)}):
+    values = {name: value for name, value in others.items() if value is not None}
+    if unknown := sorted(values.keys() - {option.name for option in fields(Setup)}):
         raise UsageError(f"an evaluation has no option {', '.join(unknown)}: leave it out")
-    return Setup(source=source, read=ReadOptions(**read), **given)
+    return Setup(source=source, read=ReadOptions(**read), **values)
