@@ -6,8 +6,6 @@ import shlex
 import signal
 import subprocess
 import sys
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
 
 import click
 import pytest
@@ -18,7 +16,6 @@ from murmurlog.cli.main import app
 from murmurlog.cli.options import with_default
 from murmurlog.mechanisms import MECHANISMS, declared_options
 
-ROOT = Path(__file__).parents[2]
 SCREENS = 100  # lines: two screens of 100 columns and 50 lines
 
 
@@ -77,14 +74,6 @@ def test_help_loads_neither_mechanisms_nor_numbers(tmp_path):
     )
     assert "--epsilon" in done.stdout
     assert done.stdout.splitlines()[-1] == "[]"
-
-
-def test_the_written_table_is_what_mechanisms_declare():
-    """Write it again with `python docs/options.py`."""
-    spec = spec_from_file_location("options", ROOT / "docs" / "options.py")
-    script = module_from_spec(spec)
-    spec.loader.exec_module(script)
-    assert script.TABLE.read_text() == script.table()
 
 
 @pytest.mark.parametrize("name", COMMANDS)

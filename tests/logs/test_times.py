@@ -1,6 +1,7 @@
 """--time-format: DuckDB and Python read the same times, and formats that cannot be read are refused."""
 
-from datetime import datetime, timedelta, timezone
+import re
+from datetime import UTC, datetime, timedelta, timezone
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,12 +14,25 @@ from murmurlog.errors import InputError, UsageError
 from murmurlog.logs.engines.duckdb import connect
 from murmurlog.logs.log import read
 from murmurlog.logs.source import find
-from murmurlog.logs.times import COMMON_FORMATS, check_time_format, pattern, read_time
+from murmurlog.logs.times import COMMON_FORMATS, check_time_format, pattern
 
 FORMATS = (
     "%d.%m.%Y %H:%M", "%m/%d/%y %I:%M %p", "%d/%b/%Y:%H:%M:%S %z", "%Y%m%d%H%M%S", "%A, %d %B %Y",
     "%a %b %d %H:%M:%S %Y", "%Y-%m-%d %H:%M:%S.%f", "%Y年%m月%d日", "100%% %d%m%y",
 )  # fmt: skip
+
+
+def read_time(text: str, time_format: str) -> datetime | None:
+    """The moment in UTC, without a zone, as Python reads it; None if the text is not in this format."""
+    text = text.strip()
+    if not re.fullmatch(pattern(time_format), text):
+        return None
+    try:
+        found = datetime.strptime(text, time_format)
+        found = found.astimezone(UTC).replace(tzinfo=None) if found.tzinfo else found
+    except (ValueError, OverflowError):
+        return None
+    return found if found < datetime(9999, 12, 31) else None
 
 
 def times_of(values, path, **options):

@@ -13,7 +13,7 @@ def main() -> None:
     # Only its owner may write what a command makes: whoever writes settings decides what is published.
     os.umask(os.umask(0o022) | 0o022)
     try:
-        # Imports make many objects and no garbage: 0.2 s of a small release.
+        # Imports make many objects and no garbage: 0.1 s of a small release.
         gc.set_threshold(100_000)
         # Threads of OpenBLAS wait for work by spinning, and no command has work for them.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

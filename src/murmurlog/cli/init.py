@@ -90,9 +90,7 @@ def _described(made: "Proposal") -> str:
     ]
     if d := found.delimiter:
         sign = "" if d.character.isspace() else f" ({d.character})"
-        lines.append(
-            f"  delimiter  {d.name}{sign}: {d.fields} fields in {d.share:.1%} of the lines"
-        )
+        lines.append(f"  delimiter  {d.name}{sign}: {d.fields} fields")
     if found.encoding:
         lines.append(f"  encoding   {found.encoding.name}: {found.encoding.why}")
     if t := found.time:

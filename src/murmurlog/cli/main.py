@@ -27,6 +27,8 @@ from murmurlog.cli.serve import serve
 from murmurlog.cli.verify import verify
 from murmurlog.errors import MurmurlogError
 
+__all__ = ["app", "main"]
+
 # In the order in which an owner needs them, which is that of --help.
 for command in (
     *(init, profile, plan, release, verify, serve),

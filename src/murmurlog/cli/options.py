@@ -89,23 +89,31 @@ class Command(click.Command):
         self.examples = examples
         self.short_help = (self.help or "").partition("\n")[0]
 
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        sections: dict[str, list[tuple[str, str]]] = {}
-        options = [option for option in self.get_params(ctx) if isinstance(option, click.Option)]
+    def sections(self, context: click.Context) -> dict[str, list[click.Option]]:
+        """The flags by section of the help, but for those of mechanisms."""
+        options = [
+            option for option in self.get_params(context) if isinstance(option, click.Option)
+        ]
         names = [getattr(option, "section", "") for option in options]
+        sections: dict[str, list[click.Option]] = {}
         for option, section in zip(options, names, strict=True):
             plain = "Output" if any(names) and option.opts[0] in OUTPUT else "Options"
-            record = option.get_help_record(ctx)
-            if record is not None and section != "Mechanisms":
-                sections.setdefault(section or plain, []).append(record)
-        if "Mechanisms" in names:
-            sections["Mechanisms"] = list(_mechanism_records())
+            sections.setdefault(section or plain, []).append(option)
+        if "Mechanisms" in sections:
+            sections["Mechanisms"] = []
         order = [*SECTIONS, *(name for name in sections if name not in SECTIONS)]
-        for name in sorted(order, key=lambda name: name == "Output"):
-            if name in sections:
-                with formatter.section(name):
-                    records = sorted(sections[name], key=lambda r: not r[0].startswith(FIRST))
-                    formatter.write_dl(records, col_max=27)
+        order.sort(key=lambda name: name == "Output")
+        return {
+            name: sorted(sections[name], key=lambda option: option.opts[0] not in FIRST)
+            for name in order
+            if name in sections
+        }
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for name, options in self.sections(ctx).items():
+            records = [record for option in options if (record := option.get_help_record(ctx))]
+            with formatter.section(name):
+                formatter.write_dl(records or list(_mechanism_records()), col_max=27)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         if self.examples:
@@ -147,7 +155,6 @@ source_argument = click.argument(
 )
 memory_option = option(
     "--memory",
-    metavar="SIZE",
     envvar="MURMURLOG_MEMORY",
     section="Where it runs",
     help="Memory limit, such as 8GB; more is spilled.",

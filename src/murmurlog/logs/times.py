@@ -1,12 +1,10 @@
 """--time-format: how the text of a time is written, with directives of strptime that need no locale.
 
 The format becomes a regular expression that fixes the digits and names of every directive, and DuckDB
-reads the strings that match it (`duckdb_rows`), on every engine. `read_time` does the same in Python,
-for the tests and for proposals to the owner.
+reads the strings that match it (`duckdb_rows`), on every engine.
 """
 
 import re
-from datetime import UTC, datetime
 
 from murmurlog.errors import UsageError
 
@@ -107,16 +105,3 @@ def pattern(time_format: str) -> str:
 
 def _is_number(part: str) -> bool:
     return (len(part) == 2 and part[1] in DIGITS) or part.isdecimal()
-
-
-def read_time(text: str, time_format: str) -> datetime | None:
-    """The moment in UTC, without a zone; None if the text is not written in this format."""
-    text = text.strip()
-    if not re.fullmatch(pattern(time_format), text):
-        return None
-    try:
-        found = datetime.strptime(text, time_format)
-        found = found.astimezone(UTC).replace(tzinfo=None) if found.tzinfo else found
-    except (ValueError, OverflowError):
-        return None
-    return found if found < datetime(9999, 12, 31) else None

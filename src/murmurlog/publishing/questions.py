@@ -98,14 +98,10 @@ def ask_owner(
 
 def _settle(made: Proposal, dialog: Dialog, say: Callable[[str], None]) -> Proposal:
     """The proposal without doubts about what the rows leave open."""
-    encoding, delimiter = made.inspection.encoding, made.inspection.delimiter
-    given = {}
+    encoding = made.inspection.encoding
     if encoding and encoding.others:
-        given["encoding"] = dialog.choose("Encoding", (encoding.name, *encoding.others))
-    if delimiter and delimiter.others:
-        given["delimiter"] = dialog.choose("Delimiter", (delimiter.character, *delimiter.others))
-    if given:
-        made = _again(made, say, **given)
+        name = dialog.choose("Encoding", (encoding.name, *encoding.others))
+        made = _again(made, say, encoding=name)
     time = made.inspection.time
     if time and time.others:
         dialog.tell("The times can be read in more than one way:")

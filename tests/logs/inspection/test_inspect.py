@@ -98,6 +98,53 @@ def test_quotes_of_a_tsv_are_noticed(tmp_path, quote, settings):
     assert inspect(path).settings == settings
 
 
+def test_quotes_inside_of_fields_of_a_tsv_are_signs_like_others(tmp_path):
+    lines = [("u1", '"new york"'), *[row[:2] for row in make_rows()], ("u2", '15" tv')]
+    path = write_log(tmp_path / "log.tsv", lines, header=("user", "query"), delimiter="\t")
+    assert "delimiter" not in inspect(path).settings
+
+
+def test_a_session_that_is_taken_for_the_user_is_said(tmp_path):
+    header = ("session_id", "query", "time", "url")
+    found = inspect(write_log(tmp_path / "log.csv", list(make_rows()), header=header))
+    assert found.roles["user"] == "session_id"
+    assert "protects a session, not a user" in found.doubts[0]
+
+
+def test_a_query_of_one_value_is_doubted(tmp_path):
+    found = inspect(
+        write_log(tmp_path / "log.csv", [(row[0], "web", *row[2:]) for row in make_rows()])
+    )
+    assert found.doubts == ("The column Suchanfrage has one value: see that it holds the query.",)
+
+
+def test_objects_lists_and_columns_of_one_value_are_not_proposed(tmp_path):
+    """As logs of search engines have them beside the query."""
+    lines = [
+        {"user": {"token": user}, "client_id": user, "query": "web", "query_attributes": {"channel": n},
+         "user_query": query, "actions": [n]}
+        for n, (user, query, *_) in enumerate(make_rows())
+    ]  # fmt: skip
+    (tmp_path / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    pq.write_table(pa.Table.from_pylist(lines), tmp_path / "log.parquet")
+    for name in ("log.jsonl", "log.parquet"):
+        found = inspect(str(tmp_path / name))
+        assert found.roles == {"user": "client_id", "query": "user_query"}
+
+
+def test_a_name_that_settings_cannot_hold_is_refused(tmp_path):
+    lines = [{"user": user, "query ": query} for user, query, *_ in make_rows()]
+    pq.write_table(pa.Table.from_pylist(lines), tmp_path / "log.parquet")
+    with pytest.raises(InputError, match="outer spaces in its name.*rename it"):
+        inspect(str(tmp_path / "log.parquet"))
+
+
+def test_ids_with_a_point_are_users_and_no_times(tmp_path):
+    lines = [(f"1379875{n % 50:03}.1690013800", query, time) for n, (_, query, time, _) in enumerate(make_rows())]  # fmt: skip
+    found = inspect(write_log(tmp_path / "log.csv", lines, header=("user_id", "query", "time")))
+    assert found.roles == {"user": "user_id", "query": "query", "time": "time"}
+
+
 def test_a_column_by_its_content_where_its_name_says_nothing(tmp_path):
     header = ("A1", "feld b", "c", "d")
     found = inspect(write_log(tmp_path / "log.csv", list(make_rows()), header=header))
@@ -126,7 +173,12 @@ def test_a_file_without_a_header_is_refused_with_a_header_to_add(tmp_path):
     ("content", "message"),
     [
         (b"", "is empty"),
-        (b"user,query\n", "has one line and no rows"),
+        (b"user,query\n", "no row of log.csv has the 2 fields of its first line"),
+        (b"# May 2025\nuser,query\n1,a b\n2,c d\n", "has 1 of the 2 fields of most lines.*Delete"),
+        (
+            b"term,Total users\n" + b"".join(b"word %d,%d\n" % (n, n % 9) for n in range(30)),
+            "number in 'Total users' and no time: this is a table of counts",
+        ),
         (b"user,query,query\n1,a,b\n2,c,d\n", "has a repeated column name"),
         (b"one\ntwo\nthree\n", "has no delimiter"),
         (b"a;b\n\0\0;\0\n", "not text, or is UTF-16 without a byte order mark"),

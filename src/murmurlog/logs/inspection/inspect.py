@@ -5,7 +5,7 @@ rows decide, so that a few odd ones change nothing, and what is not clear is sai
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,15 +17,23 @@ import pyarrow.compute as pc
 from murmurlog.errors import InputError
 from murmurlog.logs.columns import NONE, REQUIRED, ROLES, known_as, roles_of
 from murmurlog.logs.encodings import ENCODINGS
-from murmurlog.logs.formats import WELL_KNOWN, check_compression, is_aol
+from murmurlog.logs.formats import DIALECTS, WELL_KNOWN, check_compression, is_aol
 from murmurlog.logs.formats import guess as guess_shape
 from murmurlog.logs.inputs import name_of
 from murmurlog.logs.inspection import delimiters, encodings, times
 from murmurlog.logs.inspection.blocks import BLOCK, TextFile
 from murmurlog.logs.inspection.delimiters import Delimiter
 from murmurlog.logs.inspection.encodings import Encoding
-from murmurlog.logs.inspection.headers import has_header
-from murmurlog.logs.inspection.roles import Facts, facts_of, has_ids, is_known, propose
+from murmurlog.logs.inspection.roles import (
+    SESSIONS,
+    SEVERAL,
+    Facts,
+    facts_of,
+    has_ids,
+    is_known,
+    plain_name,
+    propose,
+)
 from murmurlog.logs.inspection.samples import (
     Sample,
     in_utf8,
@@ -43,6 +51,7 @@ from murmurlog.logs.source import KEYED, MISSING, SHEETS, files_of, format_of
 SHOWN = 3  # values of a column
 _CLOCK = re.compile(r"\d{1,2}[:.]\d\d([:.]\d\d)?( ?[AaPp][Mm])?")
 WIDEST = 40  # characters of a value that are shown
+TYPED = 0.9  # of a column's values, for the column to have a type
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,6 +151,7 @@ def _of_sample(source: str, format: str, sample: Sample) -> Inspection:
     some = any(sample.columns.values())
     roles = propose({name: each if some else None for name, each in facts.items()})
     _check_required(source, roles, tuple(sample.columns))
+    _check_events(roles, sample.columns, facts)
     time = forms.get(roles.get("time", ""))
     return Inspection(
         source=source,
@@ -149,7 +159,11 @@ def _of_sample(source: str, format: str, sample: Sample) -> Inspection:
         columns=_columns(sample.columns, roles),
         time=time,
         settings=_settings(roles, tuple(sample.columns), facts, time, keyed=format in KEYED),
-        doubts=(*_time_doubts(time), *_clock_doubts(time, sample.columns)),
+        doubts=(
+            *_role_doubts(roles, facts),
+            *_time_doubts(time),
+            *_clock_doubts(time, sample.columns),
+        ),
     )
 
 
@@ -179,41 +193,55 @@ def _of_text(
     """The inspection of text with fields, cut at the given delimiter or at the most likely one."""
     if given is None and (shaped := _well_known(source, files, encoding)):
         return shaped
-    blocks = (block for file in files for block in in_utf8(file, encoding.name))
-    delimiter = delimiters.detect(blocks, (given,) if given else delimiters.CANDIDATES)
+    delimiter = delimiters.detect(in_utf8(files[0], encoding.name), given)
     if delimiter is None:
         raise InputError(
             f"{files[0].path.name} has no delimiter: no comma, semicolon, tab, pipe or space "
             "cuts its lines into as many fields. A log needs a column of users and one of queries."
         )
-    quoted = delimiter.quoted or delimiter.character != "\t"
-    dialect = Dialect(delimiter=delimiter.character, quoted=quoted)
-    first, values = some_rows(files, dialect, encoding.name, delimiter.fields)
+    dialect = Dialect(
+        delimiter=delimiter.character, quoted=delimiter.quoted or delimiter.character != "\t"
+    )
+    try:
+        first, values = some_rows(files, dialect, encoding.name, delimiter.fields)
+    except InputError:
+        if delimiter.character != "\t":
+            raise
+        # The sniffer accepts quotes inside of fields, the reader does not: they are signs like others.
+        dialect = TABS
+        first, values = some_rows(files, dialect, encoding.name, delimiter.fields)
+    if len(first) != delimiter.fields:
+        raise InputError(
+            f"the first line of {files[0].path.name} has {len(first)} of the {delimiter.fields} fields of most "
+            "lines: the names of the columns must be the first line. Delete what stands before them."
+        )
     if not values[0]:
-        raise InputError(f"{files[0].path.name} has one line and no rows")
+        raise InputError(
+            f"no row of {files[0].path.name} has the {delimiter.fields} fields of its first line"
+        )
     forms = [_time_of_values(column) for column in values]
     facts = {
         place: facts_of(column, times=form.share if form else 0.0)
         for place, (column, form) in enumerate(zip(values, forms, strict=True))
     }
-    header = has_header(first, facts) if len(first) == delimiter.fields else False
     names = tuple(name.strip() for name in first)
-    if header is False:
-        repeated = len(set(names)) < len(names) and any(map(is_known, names))
+    if not delimiter.header or any(map(_is_value, names)):
+        raise InputError(_no_header(files[0].path, delimiter, facts))
+    if len(set(names)) < len(names):
         raise InputError(
             f"the header of {files[0].path.name} has a repeated column name: rename one"
-            if repeated
-            else _no_header(files[0].path, delimiter, facts)
         )
     by_name = {name: facts[place] for place, name in enumerate(names)}
     roles = propose(by_name)
     _check_required(files[0].path.name, roles, names)
+    columns = dict(zip(names, values, strict=True))
+    _check_events(roles, columns, by_name)
     time = None
     if "time" in roles:
         place = names.index(roles["time"])
         time = _time_of_files(files, dialect, encoding, place, values[place])
     settings = {
-        **_format_settings(kind, delimiter, quoted=quoted),
+        **_format_settings(kind, dialect),
         **_encoding_setting(encoding),
         **_settings(roles, names, by_name, time, keyed=False),
     }
@@ -223,15 +251,15 @@ def _of_text(
         files=files,
         encoding=encoding,
         delimiter=delimiter,
-        columns=_columns(dict(zip(names, values, strict=True)), roles),
+        columns=_columns(columns, roles),
         time=time,
         settings=settings,
         doubts=(
             *_encoding_doubts(encoding),
-            *_delimiter_doubts(delimiter),
-            *(["The first line may be a row and not a header."] if header is None else []),
+            *_header_doubts(names, facts.values()),
+            *_role_doubts(roles, by_name),
             *_time_doubts(time),
-            *_clock_doubts(time, dict(zip(names, values, strict=True))),
+            *_clock_doubts(time, columns),
         ),
     )
 
@@ -327,24 +355,23 @@ def _settings(
 
 def _explicit(roles: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]:
     """The roles, and "none" for a role that a column has by its name but not by its content."""
-    if unwritable := [name for name in roles.values() if "," in name]:
+    if unwritable := [name for name in roles.values() if "," in name or name != name.strip()]:
         raise InputError(
-            f"the column {unwritable[0]!r:.80} has a comma in its name, and --columns lists names with "
-            "commas: rename it"
+            f"the column {unwritable[0]!r:.80} has a comma or outer spaces in its name, and --columns lists "
+            "names with commas: rename it"
         )
     unwanted = {role: NONE for role in ROLES if role not in roles and known_as(role, names)}
     return {**roles, **unwanted}
 
 
-def _format_settings(kind: str | None, delimiter: Delimiter, *, quoted: bool) -> dict[str, Any]:
+def _format_settings(kind: str | None, dialect: Dialect) -> dict[str, Any]:
     """The options for a format that the file's name does not say."""
-    usual = {"csv": (",", True), "tsv": ("\t", False)}
-    if usual.get(kind or "") == (delimiter.character, quoted):
+    if DIALECTS.get(kind or "") == dialect:
         return {}
-    if not quoted:
+    if dialect == TABS:
         return {"format": "tsv"}
     words = {"\t": "tab", " ": "space"}
-    return {"delimiter": words.get(delimiter.character, delimiter.character)}
+    return {"delimiter": words.get(dialect.delimiter or "", dialect.delimiter)}
 
 
 def _encoding_setting(encoding: Encoding) -> dict[str, Any]:
@@ -359,11 +386,18 @@ def _encoding_doubts(encoding: Encoding) -> tuple[str, ...]:
     return (f"The encoding is not clear: {encoding.name} is proposed; others are {listed}.",)
 
 
-def _delimiter_doubts(delimiter: Delimiter) -> tuple[str, ...]:
-    if not delimiter.others:
+def _is_value(text: str) -> bool:
+    """Whether a field of a first line is no name: the sniffer takes urls and most times for text."""
+    facts = facts_of([text], times=float(len(times.likely([text])) > 1))
+    return bool(not text or facts.numbers or facts.urls or facts.times)
+
+
+def _header_doubts(names: Sequence[str], facts: Iterable[Facts]) -> tuple[str, ...]:
+    """Says if nothing tells names from values: no name is known, and every column is text."""
+    typed = any(max(column.numbers, column.urls, column.times) >= TYPED for column in facts)
+    if typed or any(map(is_known, names)):
         return ()
-    listed = ", ".join(delimiters.NAMES[each] for each in delimiter.others)
-    return (f"The delimiter is not clear: {delimiter.name} is proposed; others are {listed}.",)
+    return ("The first line may be a row and not a header.",)
 
 
 def _time_doubts(time: TimeFormat | None) -> tuple[str, ...]:
@@ -393,6 +427,28 @@ def _check_required(name: str, roles: Mapping[str, str], found: tuple[str, ...])
         raise InputError(
             f"no column of {name_of(name)} looks like a {' or a '.join(missing)}. Found: {', '.join(found)}. A "
             "log needs a column that tells users apart and one with their queries."
+        )
+
+
+def _role_doubts(roles: Mapping[str, str], facts: Mapping[str, Facts]) -> Iterator[str]:
+    """Says if a column may be another than the one of a user or a query."""
+    for role in REQUIRED:
+        if facts[roles[role]].constant:
+            yield f"The column {roles[role]} has one value: see that it holds the {role}."
+    if any(word in plain_name(roles["user"]) for word in SESSIONS):
+        yield f"The column {roles['user']} tells sessions apart: a release then protects a session, not a user."
+
+
+def _check_events(
+    roles: Mapping[str, str], columns: Mapping[str, Sequence[str]], facts: Mapping[str, Facts]
+) -> None:
+    """Raises if the log is a table of counts: one row a query, with a number and no time."""
+    user, query = roles["user"], roles["query"]
+    rows, once = len(columns[query]), facts[query].distinct == 1
+    if rows >= SEVERAL and once and facts[user].numbers == 1 and "time" not in roles:
+        raise InputError(
+            f"each query is in one row, with a number in {user!r:.80} and no time: this is a table of counts "
+            "and has no users to protect. Export the searches, a row for each."
         )
 
 

@@ -40,7 +40,9 @@ DOCUMENTS = frozenset(
     ("doc", "docid", "document", "documentid", "dokument", "sku", "product", "productid", "itemid",
      "articleid")
 )  # fmt: skip
+SESSIONS = ("session", "sitzung")  # in names of columns
 EXACT, PARTIAL = 3.0, 1.5
+SEVERAL = 20  # rows, for a column of one value to be no accident
 MOST_URLS = 0.1  # share of addresses in a column of ids
 _URL = re.compile(r"(?:[a-z][a-z0-9+.-]*://\S+|(?:[\w-]+\.)+[a-z]{2,}(?::\d+)?(?:/\S*)?)", re.IGNORECASE)  # fmt: skip
 _MISSING = ("-", "NULL", "null", "\\N", "(null)", "N/A", "n/a", "None", "nan", "NaN")
@@ -58,6 +60,8 @@ class Facts:
     spaced: float  # values of several words
     letters: float  # values with a letter
     missing: tuple[str, ...]  # values that may stand for none
+    nested: float = 0.0  # objects and lists
+    constant: bool = False  # one value in several rows
 
 
 def facts_of(values: Sequence[str], *, times: float) -> Facts:
@@ -71,9 +75,11 @@ def facts_of(values: Sequence[str], *, times: float) -> Facts:
         distinct=len(set(given)) / n,
         times=times,
         urls=sum(bool(_URL.fullmatch(value)) for value in given) / n,
-        numbers=sum(value.isdecimal() for value in given) / n,
+        numbers=sum(value.replace(".", "", 1).isdecimal() for value in given) / n,
         spaced=sum(" " in value for value in given) / n,
         letters=sum(any(c.isalpha() for c in value) for value in given) / n,
+        nested=sum(value[0] + value[-1] in ("{}", "[]") for value in given) / n,
+        constant=len(given) >= SEVERAL and len(set(given)) == 1,
         missing=tuple(missing),
     )
 
@@ -81,16 +87,16 @@ def facts_of(values: Sequence[str], *, times: float) -> Facts:
 def propose(columns: Mapping[str, Facts | None]) -> dict[str, str]:
     """role -> column, the best fit first; a required role may be missing.
 
-    Where there are no facts, names decide.
+    Where there are no facts, names decide. A column of one value is a user or a query only if no other is.
     """
     fits = [
-        (fit, -place, role, name)
+        (not (role in REQUIRED and facts and facts.constant), fit, -place, role, name)
         for place, (name, facts) in enumerate(columns.items())
         for role in ROLES
         if (fit := named_for(role, name) + _content(role, facts)) > _least(role)
     ]
     found: dict[str, str] = {}
-    for _, _, role, name in sorted(fits, reverse=True):
+    for *_, role, name in sorted(fits, reverse=True):
         if role not in found and name not in found.values():
             found[role] = name
     return {role: found[role] for role in ROLES if role in found}
@@ -144,7 +150,7 @@ def _content(role: str, facts: Facts | None) -> float:
         return 2.0 * facts.urls if facts.urls >= 0.5 else -1.0
     if role == "rank":
         return 0.4 * facts.numbers if facts.numbers >= 0.5 else -3.0
-    if facts.times > 0.5 and facts.numbers < 0.5 or facts.urls > 0.5:
+    if facts.times > 0.5 and facts.numbers < 0.5 or facts.urls > 0.5 or facts.nested > 0.5:
         return -3.0
     if role == "query":
         return facts.spaced + 0.5 * facts.letters - 0.5 * facts.numbers

@@ -19,6 +19,8 @@ STANDARD = ""  # what is read without --time-format: ISO 8601 and Unix time
 EARLIEST, LATEST = 1990, 2100  # years of a search log
 NEAR = 0.01  # of the values: formats that differ by less are both possible
 TRIED = 100  # values of a sample
+# As `duckdb_rows` reads them: microseconds in a unit of Unix time, by the size of the number.
+UNIX = {"1e11": "1e6", "1e14": "1e3", "1e17": "1", "1e20": "1e-3"}
 _DIRECTIVE = re.compile("%.")
 
 
@@ -99,11 +101,10 @@ def _time_sql(form: str) -> str:
     text = "trim(v)"
     if form == STANDARD:
         number = f"try_cast({text} AS DOUBLE)"
-        milli = f"CASE WHEN {number} < 1e11 THEN 1000 WHEN {number} < 1e14 THEN 1 ELSE NULL END"
-        # As `duckdb_rows` reads them; micro- and nanoseconds are left to the reader's own check.
+        micro = " ".join(f"WHEN {number} < {most} THEN {by}" for most, by in UNIX.items())
         value = (
             f"CASE WHEN regexp_full_match({text}, '[0-9]{{9,19}}(\\.[0-9]+)?') "
-            f"THEN make_timestamp((({milli}) * {number} * 1000)::BIGINT) "
+            f"THEN make_timestamp(((CASE {micro} END) * {number})::BIGINT) "
             f"ELSE try_cast({text} AS TIMESTAMP) END"
         )
     else:
