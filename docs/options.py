@@ -25,8 +25,8 @@ HEAD = """# Options of the mechanisms
 
 <!-- Written by docs/options.py from the declarations in src/murmurlog/mechanisms; do not edit. -->
 
-`release`, `plan`, `evaluate` and `sweep` take these flags; in Python they are keywords of
-`murmurlog.release`, and `options` of `murmurlog.evaluate`, and have the same names with underscores. A
+`release` and `plan` take these flags; in Python they are keywords of `murmurlog.release` and have the same names with
+underscores. [Requests](cli/evaluate.md#requests) of `evaluate` and `sweep` take them without the dashes. A
 mechanism that does not declare an option refuses it. A public file must be fixed without the log; the log
 itself is refused.
 

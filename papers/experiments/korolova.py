@@ -31,7 +31,6 @@ from papers.experiments.runner import Paper
 EPSILON, DELTA = math.log(10), 1e-5  # the paper's e^epsilon = 10
 D = 20  # of the lists and uses
 EXPONENTIALS = (2.0, 5.0, 10.0, 20.0, 50.0)
-TASK_TABLES = ("query", "click", "pair")
 
 
 def volume(log: PreparedLog) -> Measured:
@@ -119,9 +118,7 @@ def _list(log: PreparedLog, pattern: str, *, claims: bool) -> Measured:
     lines: dict[str, list[tuple[float, float]]] = {"published": [], "among the top 10": []}
     found = dict[int, Scored]()
     for d in (1, 5, D, 80):
-        tables = log.release(
-            "korolova", tables=("query",), epsilon=EPSILON, delta=DELTA, per_user=d
-        )
+        tables = log.release(f"korolova:tables=query,epsilon={EPSILON},delta={DELTA},per-user={d}")
         found[d] = log.score("top-list", tables, settings=Settings(pattern=pattern), label=f"d={d}")
         lines["published"].append((d, found[d].value("top 10 published")))
         lines["among the top 10"].append((d, found[d].value("top 10 among the top 10")))
@@ -186,7 +183,7 @@ def _overlaps(log: PreparedLog, seeds: str, text: str) -> Measured:
 
 def _graph(log: PreparedLog) -> Tables:
     return log.release(
-        "korolova", tables=TASK_TABLES, epsilon=3 * EPSILON, delta=3 * DELTA, per_user=D
+        f"korolova:tables=[query,click,pair],epsilon={3 * EPSILON},delta={3 * DELTA},per-user={D}"
     )
 
 

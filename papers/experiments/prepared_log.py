@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import pyarrow as pa
 
@@ -23,8 +23,7 @@ from murmurlog.counting.tally import Tally, tally
 from murmurlog.errors import UsageError
 from murmurlog.evaluation.ground_truth import KINDS, Truth, count_exactly, searches_of
 from murmurlog.evaluation.label_files import read_planted
-from murmurlog.evaluation.recipes import Place, of_mechanism
-from murmurlog.evaluation.request import EvaluationRequest
+from murmurlog.evaluation.request import make_tables
 from murmurlog.evaluation.runner import split
 from murmurlog.evaluation.scores import Result, results
 from murmurlog.evaluation.tasks import TASKS, Settings, Tables, Unfit
@@ -179,15 +178,11 @@ class PreparedLog:
             self._tallies[key] = tally(bounded)
         return self._tallies[key]
 
-    def release(self, mechanism: str, *, training: bool = False, **asked: Any) -> Tables:
-        """The tables of a mechanism by its name; the keywords are those of `EvaluationRequest`."""
-        self.say(f"releasing {mechanism}")
-        source = find(str(self.path))
-        request = EvaluationRequest(source=str(self.path), mechanisms=[mechanism], **asked)
-        place = Place(columns=source.columns, reading=self.reading, files=source.files)
-        recipe = of_mechanism(mechanism, request, place)
+    def release(self, request: str, *, training: bool = False) -> Tables:
+        """The tables of a one-line request."""
+        self.say(f"releasing {request}")
         log = self.training if training else self.log
-        return recipe.release(log, self.reading, entropy=self.entropy)
+        return make_tables(request, log, self.reading, entropy=self.entropy)
 
     def score(
         self, task: str, tables: Tables, *, settings: Settings | None = None, label: str = ""

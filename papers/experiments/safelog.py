@@ -61,14 +61,14 @@ COUNT_SCALE = 10  # b_q = b_c: the thesis keeps them constant, and Table 3.8 giv
 KS, BS = (10, 50, 100), (1, 10, 50, 100)
 LOSS_KS = (10, 20, 30, 50, 100)
 CHANCES = (1.0, 0.9, 0.7, 0.5, 0.3, 0.1)
-CLICKS = "threshold(noise=geometric, d=4, scale=1, K={K})"
+CLICKS = "threshold(noise=geometric, d=4, scale=1, K={K}):tables=[click]"
 SESSIONS = "sessions(l_s=1, l_q=3, subsequences=all, noise=geometric, scale=1, K={K})"
 
 
 def _click(log: PreparedLog, *, q: int = 10, b: float = 10, K: float = 10) -> Tables:
     """A_Click as printed."""
     letters = f"q_f={q}, c_f={q}, b={b:g}, b_q={COUNT_SCALE}, b_c={COUNT_SCALE}, K={K:g}"
-    return log.release(f"safelog-literal({letters})", tables=("query", "click"), training=True)
+    return log.release(f"safelog-literal({letters})", training=True)
 
 
 def _claimed(*, q: int = 10, b: float = 10, K: float = 10, p_g: float = 1.0) -> float:
@@ -241,12 +241,12 @@ def _runs(log: PreparedLog) -> dict[str, Tables]:
     """The four logs of Tables 4.5 and 4.6."""
     clicks = CLICKS.format(K=20)
     sessions = SESSIONS.format(K=20)
-    dp_c = log.release(clicks, tables=("click",), training=True)
-    dp_s = log.release(sessions, tables=("session",), training=True)
+    dp_c = log.release(clicks, training=True)
+    dp_s = log.release(sessions, training=True)
     return {
         # Without pairs and sessions the models walk over clicks alone, as the thesis's do.
         "Original": raw(log.held_out, "query", "click", "session"),
-        "KA": {"click": log.release("k-click:21", tables=("click",), training=True)["click"]},
+        "KA": {"click": log.release("k-click:21", training=True)["click"]},
         "DP_C": dp_c,
         "DP_S": {**dp_c, **dp_s},
     }
@@ -342,12 +342,12 @@ def figure_4_2(log: PreparedLog) -> Measured:
     """Click-through tuples and sessions that are left, by K."""
     lines: dict[str, list[tuple[float, float]]] = {"KA": [], "DP_C": [], "DP_S sessions": []}
     for K in LOSS_KS:
-        for name, mechanism, table in (
+        for name, request, table in (
             ("KA", f"k-click:{K + 1}", "click"),
             ("DP_C", CLICKS.format(K=K), "click"),
             ("DP_S sessions", SESSIONS.format(K=K), "session"),
         ):
-            tables = log.release(mechanism, tables=(table,))
+            tables = log.release(request)
             lines[name].append((K, float(tables[table].num_rows)))
     both = {name: dict(lines[name])[20] for name in ("KA", "DP_C")}
     return Measured(

@@ -42,7 +42,7 @@ def figure_6(log: PreparedLog) -> Measured:
 
     by_epsilon = {n: [(e, hit(6, e, n)) for e in FEW_EPSILONS] for n in NOTIONS}
     by_k = [
-        (k, score(log.release(f"k-query:{k}", tables=("keyword",), training=True)).value(HIT))
+        (k, score(log.release(f"k-query:{k},tables=keyword", training=True)).value(HIT))
         for k in FEW_KS
     ]
     by_m = [(m, hit(m, EPSILON)) for m in CACHED_M]
@@ -123,7 +123,7 @@ def figures_7_8(log: PreparedLog) -> Measured:
                 "substitution", tables, label=f"zealous m={m} epsilon={epsilon:g}"
             )
     anonymous = {
-        k: log.score("substitution", log.release(f"k-query:{k}", tables=("query", "pair")))
+        k: log.score("substitution", log.release(f"k-query:{k},tables=[query,pair]"))
         for k in FEW_KS
     }
 

@@ -305,7 +305,7 @@ def figure_5(log: PreparedLog) -> Measured:
     }
     anonymous: dict[str, list[tuple[float, float]]] = {kind: [] for kind in kinds}
     for k in KS:
-        tables = log.release(f"k-query:{k}", tables=kinds)
+        tables = log.release(f"k-query:{k}")
         for kind in kinds:
             anonymous[kind].append((k, _difference(log, kind, tables[kind])))
     charts = [

@@ -24,9 +24,8 @@ if TYPE_CHECKING:
         Refused,
         UsageError,
     )
-    from murmurlog.evaluation.evaluate import evaluate
+    from murmurlog.evaluation.evaluate import evaluate, sweep
     from murmurlog.evaluation.result import Evaluation
-    from murmurlog.evaluation.sweep import sweep
     from murmurlog.logs.invented.write import generate
     from murmurlog.mechanisms import Threshold, parse
     from murmurlog.privacy import Guarantee
@@ -71,7 +70,7 @@ _WHERE = {
     "plan": "publishing.planning.planner",
     "profile": "publishing.planning.exact_profile",
     "release": "publishing.release",
-    "sweep": "evaluation.sweep",
+    "sweep": "evaluation.evaluate",
     "verify": "auditing.verify",
 }
 

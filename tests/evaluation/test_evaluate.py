@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import ibis
 import numpy as np
@@ -13,17 +14,16 @@ from command import run
 from scipy import stats
 
 from murmurlog.bundle.models.derived_tables import completed, weights
-from murmurlog.bundle.read import load
+from murmurlog.bundle.read import Release, load
 from murmurlog.bundle.schema import in_order
 from murmurlog.errors import BundleError, UsageError
 from murmurlog.evaluation import tasks
-from murmurlog.evaluation.evaluate import evaluate, reading_of
+from murmurlog.evaluation.bundles import Bundle, load_bundle, reading_of
+from murmurlog.evaluation.evaluate import evaluate, sweep
 from murmurlog.evaluation.ground_truth import count_exactly, searches_of
-from murmurlog.evaluation.recipes import Place, bundle_options, of_bundle, of_mechanism
-from murmurlog.evaluation.request import EvaluationRequest
+from murmurlog.evaluation.request import Place
 from murmurlog.evaluation.runner import Collector, average, split
 from murmurlog.evaluation.scores import Figure, Result, Scores, compare, mean, merge, results
-from murmurlog.evaluation.sweep import sweep
 from murmurlog.evaluation.tasks import TASKS, Settings, Unfit
 from murmurlog.logs.engines.duckdb import DuckEngine, connect
 from murmurlog.logs.invented.generate import invent, write
@@ -120,8 +120,12 @@ def test_a_seed_gives_the_same_tables_whatever_the_order_of_the_engine_s_rows(
     for way in (stream, backwards):
         monkeypatch.setattr(DuckEngine, "_stream", way)
         evaluate(
-            str(place / "log.parquet"), baselines=["raw"], folds=1, epsilon=80.0, delta=1e-4, per_user=5,
-            mechanisms=["threshold", "zealous", "korolova", "rounds"], entropy=SeededEntropy(1),
+            str(place / "log.parquet"), folds=1, entropy=SeededEntropy(1),
+            baselines=[
+                "raw",
+                *(f"{mechanism}:epsilon=80,delta=1e-4,per-user=5"
+                  for mechanism in ("threshold", "zealous", "korolova", "rounds")),
+            ],
         )  # fmt: skip
         made.append([tables for tables, _ in recording_tasks["held"].seen])
         recording_tasks["held"].seen.clear()
@@ -187,11 +191,11 @@ def test_a_table_without_counts_takes_none_from_the_others(place, tmp_path):
     )  # fmt: skip
     counts = {name: claim.count for name, claim in load(out).certificate.tables.items()}
     assert counts == {"query": None, "click": "users"}
-    assert not of_bundle("b", load(out).certificate, {}).set_only
     certificate = load(out).certificate
+    assert not recipe_of(certificate).set_only
     text = "synthetic(d=9, scale=1.0, T=20, b_sizes=10.0)"
     log = replace(certificate.tables["query"], mechanism=text)
-    assert not of_bundle("b", replace(certificate, tables={"log": log}), {}).set_only
+    assert not recipe_of(replace(certificate, tables={"log": log})).set_only
 
 
 def test_where_nobody_is_held_out_there_are_no_questions(tmp_path):
@@ -224,7 +228,7 @@ def test_a_log_without_clicks_and_times_is_evaluated_on_the_rest(tmp_path, recor
     rows = "".join(f"{user},weather\n{user},news\n" for user in range(20))
     (tmp_path / "log.csv").write_text("user,query\n" + rows)
     recording_tasks["whole"].__dict__["needs"] = frozenset({"url", "time"})
-    done = evaluate(str(tmp_path / "log.csv"), baselines=["raw"], tables=["query"], folds=1)
+    done = evaluate(str(tmp_path / "log.csv"), baselines=["raw"], folds=1)
     assert [s.why for s in done.skipped if s.task == "whole"] == [
         "the log has no times and no clicked urls"
     ]
@@ -235,7 +239,7 @@ def test_two_systems_of_one_name_and_nothing_to_evaluate_are_refused(place):
     with pytest.raises(UsageError, match="two systems are called bundle"):
         evaluate(log, bundles=[place / "bundle", place / "bundle"])
     with pytest.raises(UsageError, match="two systems are called k-query:20"):
-        evaluate(log, mechanisms=["k-query:20"], baselines=["k-query:20"])
+        evaluate(log, baselines=["k-query:20", "k-query:20"])
     with pytest.raises(UsageError, match="nothing to evaluate"):
         evaluate(log, baselines=[])
     with pytest.raises(UsageError, match="--tasks has no tea"):
@@ -259,8 +263,10 @@ def test_a_bundle_that_used_a_list_or_a_public_file_needs_it_again(place, tmp_pa
         evaluate(log, bundles=[tmp_path / "b"])
     (tmp_path / "pool.txt").write_text("weather\nnews\n")
     release(log, out=tmp_path / "p", tables=["query"], mechanism="pool", pool=tmp_path / "pool.txt")
-    with pytest.raises(UsageError, match="give --pool again"):
-        of_bundle("p", load(tmp_path / "p").certificate, {})
+    with pytest.raises(UsageError, match="give it again, as --bundle p:pool=FILE"):
+        evaluate(log, bundles=[tmp_path / "p"])
+    with pytest.raises(UsageError, match="bundle was not made with pool: leave it out"):
+        evaluate(log, bundles=[f"{place / 'bundle'}:pool={tmp_path / 'pool.txt'}"])
 
 
 def test_public_lists_and_maps_are_asked_for_again_too(place, tmp_path):
@@ -269,11 +275,17 @@ def test_public_lists_and_maps_are_asked_for_again_too(place, tmp_path):
     release(
         log, out=tmp_path / "l", tables=["query", "click"], mechanism="korolova", result_lists=lists
     )
-    with pytest.raises(UsageError, match="give --result-lists again"):
+    with pytest.raises(UsageError, match="give it again, as --bundle l:result-lists=FILE"):
         evaluate(log, bundles=[tmp_path / "l"], baselines=[])
     paths = parse("label-paths(l_s=1, l_q=2, subsequences=all, b=1.0, L=2, T=5)")
-    with pytest.raises(UsageError, match="give --map again"):
-        of_bundle("m", certificate_of(place, session=paths), {})
+    with pytest.raises(UsageError, match="give it again, as --bundle b:map=FILE"):
+        recipe_of(certificate_of(place, session=paths))
+
+
+def recipe_of(certificate):
+    """The recipe in a certificate of a bundle b, without public files."""
+    release = Release(path=Path("b"), certificate=certificate)
+    return Bundle(name="b", release=release, files={}).recipe(Place(columns=()))
 
 
 def certificate_of(place, **mechanisms):
@@ -295,7 +307,7 @@ def certificate_of(place, **mechanisms):
 )
 def test_a_recipe_that_no_release_has_is_refused(place, kind, text, message):
     with pytest.raises(BundleError, match=message):
-        of_bundle("b", certificate_of(place, **{kind: parse(text)}), {})
+        recipe_of(certificate_of(place, **{kind: parse(text)}))
 
 
 def test_public_files_are_read_for_the_tables_and_urls_of_the_bundle(place, tmp_path):
@@ -306,12 +318,12 @@ def test_public_files_are_read_for_the_tables_and_urls_of_the_bundle(place, tmp_
     release(
         log, out=out, tables=["query", "click"], mechanism="pool", pool=pool, url="host", epsilon=5
     )  # fmt: skip
-    given = load(out)
-    where = Place(columns=(), reading=reading_of(ReadOptions(), {"b": given}))
-    request = EvaluationRequest(source=log, bundles=[out], options={"pool": pool})
-    options = bundle_options(given, request, where)
-    assert {name: listed[0].keys.size for name, listed in options["pool"].items()} == {
-        name: claim.parameters["pool_size"] for name, claim in given.certificate.tables.items()
+    bundle = load_bundle(f"{out}:pool={pool}")
+    where = Place(columns=(), reading=reading_of(ReadOptions(), {"b": bundle.release}))
+    pools = bundle.recipe(where).view.options["pool"]
+    assert {name: listed[0].keys.size for name, listed in pools.items()} == {
+        name: claim.parameters["pool_size"]
+        for name, claim in bundle.release.certificate.tables.items()
     }
 
 
@@ -323,7 +335,7 @@ def test_a_recipe_makes_the_same_kind_of_release(place):
         epsilon=20, delta=1e-4, per_user=5, entropy=SeededEntropy(3), set_only=True,
     )  # fmt: skip
     given = load(out)
-    recipe = of_bundle("seeded", given.certificate, {})
+    recipe = load_bundle(out).recipe(Place(columns=()))
     done = reading_of(ReadOptions(), {"seeded": given})
     with connect() as engine:
         log = done.read(find(str(place / "log.parquet")), engine=engine, urls=True, say=print)
@@ -486,52 +498,18 @@ def test_a_sweep_varies_one_parameter(place, monkeypatch):
     monkeypatch.setattr(tasks, "TASKS", {"whole": RecordingTask("whole", False)})
     log = str(place / "log.parquet")
     done = sweep(
-        log, mechanisms=["threshold"], vary=("epsilon", [5, 20]), tasks=["whole"],
-        tables=["query", "click"], delta=1e-4, per_user=5, baselines=["users-30"],
+        log, mechanisms=["threshold:tables=[query,click],delta=1e-4,per-user=5"],
+        vary=("epsilon", [5, 20]), tasks=["whole"], baselines=["users-30"],
     )  # fmt: skip
     rows = [p for p in done.points if p.result.measure == "rows"]
-    assert [(p.at, p.result.system) for p in rows] == [(5, "threshold"), (20, "threshold")]
+    line = "threshold:tables=[query,click],delta=1e-4,per-user=5"
+    assert [(p.at, p.result.system) for p in rows] == [(5, line), (20, line)]
     assert rows[0].result.value < rows[1].result.value
     assert {s.name for s in done.systems} == {
-        "threshold epsilon=5",
-        "threshold epsilon=20",
+        f"{line},epsilon=5",
+        f"{line},epsilon=20",
         "users-30",
     }
-
-
-@pytest.mark.parametrize("what", ["threshold", "scale"])
-def test_a_threshold_or_scale_put_by_hand_gives_the_guarantee_that_follows(what):
-    request = EvaluationRequest(source="", tables=["query"], epsilon=1, delta=1e-6, per_user=5)
-    solved = of_mechanism("threshold", request, Place(columns=()))
-    letters = solved.plans["query"].mechanism.parameters()
-    value = letters[what] * 2 if what == "scale" else letters[what] // 2
-    more = of_mechanism("threshold", request, Place(columns=()), {what: str(value)})
-    assert more.plans["query"].mechanism.parameters()[what] == pytest.approx(value)
-    assert more.guarantee.delta > 100 * solved.guarantee.delta
-
-
-def test_what_cannot_be_varied_is_refused(place):
-    log = str(place / "log.parquet")
-    for vary, message in (
-        (("colour", [1]), "cannot vary 'colour'"),
-        (("epsilon", []), "needs values"),
-        (("k", [5]), "threshold has no k"),
-        (("per-user", [1.5]), "whole numbers"),
-        (("per-user", [float("inf")]), "whole numbers"),
-        (("threshold", [2.5]), "whole numbers"),
-    ):
-        with pytest.raises(UsageError, match=message):
-            sweep(log, mechanisms=["threshold"], vary=vary)
-    with pytest.raises(UsageError, match="rounds has no threshold of its own"):
-        sweep(log, mechanisms=["rounds"], vary=("threshold", [20]), tables=["query"])
-    with pytest.raises(UsageError, match="must be at least 1, not 1 and 0"):
-        sweep(log, mechanisms=["threshold"], vary=("epsilon", [1]), tables=["query"], repeats=0)
-
-
-def test_a_scale_that_costs_more_than_the_epsilon_asked_for_is_told_at_its_cost():
-    request = EvaluationRequest(source="", tables=["query"], epsilon=1, delta=1e-6, per_user=5)
-    recipe = of_mechanism("zealous", request, Place(columns=()), {"scale": "2.5"})
-    assert recipe.guarantee.epsilon == pytest.approx(2 * 5 / 2.5 / 2)
 
 
 def test_results_tell_coverage_once_and_every_score_twice():
@@ -563,8 +541,8 @@ def test_a_mean_over_no_question_is_no_number_in_every_form(place, tmp_path):
     (merged,) = merge([[each] for each in figures])
     assert (merged.value, merged.n) == (0.5, 1)
     done = run(
-        "evaluate", place / "log.parquet", "--mechanisms", "threshold(d=1, scale=9, T=100000)",
-        "--baselines", "raw", "--tables", "query,pair", "--folds", 1, "--tasks", "suggestion",
+        "evaluate", place / "log.parquet", "--folds", 1, "--tasks", "suggestion",
+        "--baselines", "raw,threshold(d=1, scale=9, T=100000):tables=[query,pair]",
         "--out", tmp_path / "report.html",
     )  # fmt: skip
     (row,) = [line.split() for line in done.stdout.splitlines() if "P@5 (covered)" in line]
@@ -598,11 +576,11 @@ def test_sets_have_a_task_of_their_own(tmp_path):
     log = invent(rows=6_000, seed=5, like="aol")
     write(log, tmp_path / "log.parquet")
     source = str(tmp_path / "log.parquet")
-    done = evaluate(source, mechanisms=["rounds"], tables=["itemset"], tasks=["related-queries"],
-                    epsilon=10, delta=0.01, folds=1)  # fmt: skip
+    request = "rounds:tables=itemset,epsilon=10,delta=0.01"
+    done = evaluate(source, baselines=["raw", request], tasks=["related-queries"], folds=1)
     assert not done.skipped
     cover = {r.system: r.value for r in done.results if r.measure == "coverage"}
-    assert set(cover) == {"raw", "rounds"}
+    assert set(cover) == {"raw", request}
     assert cover["raw"] > 0
 
 

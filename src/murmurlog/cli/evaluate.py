@@ -1,14 +1,13 @@
 """The commands that say how useful a release is. What they write looks at the raw log: internal."""
 
 import math
-import re
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 from murmurlog.bundle.decimals import integer
-from murmurlog.bundle.options import Option, read_list, read_number, read_pair, read_pairs
+from murmurlog.bundle.options import Option, read_list, read_pair
+from murmurlog.cli.completion import complete_file
 from murmurlog.cli.options import (
     FILE,
     INTEGER,
@@ -27,24 +26,9 @@ FOLDS = "Parts of the users; 1 holds out one user in five."
 
 
 @dataclass(frozen=True, kw_only=True)
-class Released:
-    """Releases made for this alone."""
+class Scoring:
+    """Tasks."""
 
-    tables: Annotated[
-        Sequence[str] | None,
-        Option(help="Of mechanisms named here. Default query,click,pair,keyword.", read=read_list),
-    ] = None
-    epsilon: Annotated[
-        float | None, Option(help="Of the whole release, per unit. Default 1.", read=read_number)
-    ] = None
-    delta: Annotated[
-        float | None,
-        Option(help="Of the whole release, per unit. Default 1e-6.", read=read_number),
-    ] = None
-    per_user: Annotated[
-        int | None,
-        Option(help="Of mechanisms named here: distinct items a user.", read=integer),
-    ] = None
     repeats: Annotated[
         int,
         Option(
@@ -53,28 +37,6 @@ class Released:
             variable=False,
         ),
     ] = 1
-    users: Annotated[
-        int | None,
-        Option(help="A publicly known number (upper bound) of users.", read=integer),
-    ] = None
-    noise: Annotated[str | None, Option(help="geometric or gaussian.")] = None
-    letters: Annotated[
-        Mapping[str, str] | None,
-        Option(
-            alias="--set",
-            help="Of --mechanisms: their own letters instead of epsilon: K=50,b=10.",
-            read=read_pairs("--set"),
-        ),
-    ] = None
-    set_only: Annotated[
-        bool, Option(help="--mechanisms publish keys without counts.", switch=True)
-    ] = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class Scoring:
-    """Tasks."""
-
     labels: Annotated[
         Path | None,
         Option(help="What was planted, as generate --labels writes it.", read=Path, variable=False),
@@ -108,17 +70,22 @@ class Scoring:
     ] = "fear of *"
 
 
-GROUPS = {"released": Released, "scoring": Scoring, "read": ReadOptions}
+GROUPS = {"scoring": Scoring, "read": ReadOptions}
 
 
 @command(
     examples=[
         "murmurlog evaluate log.parquet --bundle bundle --out report.html",
-        "murmurlog evaluate log.parquet --mechanisms rounds --tasks statistics --out rounds.html",
+        "murmurlog evaluate log.parquet --baselines 'raw,rounds:epsilon=1|3' --out rounds.html",
     ]
 )
 @source_argument
-@option("--bundle", type=FILE, multiple=True, help="A bundle made from this log; once for each.")
+@option(
+    "--bundle",
+    multiple=True,
+    shell_complete=complete_file,
+    help="A bundle made from this log, once for each; with public files: DIR:pool=FILE.",
+)
 @option(
     "--out",
     type=FILE,
@@ -127,21 +94,21 @@ GROUPS = {"released": Released, "scoring": Scoring, "read": ReadOptions}
 )
 @option("--test", help="A separate log to score the bundles on, instead of folds.")
 @option(
-    "--baselines", default="raw,k-query:20,users-30", help="raw and mechanisms to compare with."
+    "--baselines",
+    default="raw,k-query:20,users-30",
+    help="raw, and requests that are released for this alone: rounds:epsilon=1|3,per-user=20.",
 )
-@option("--mechanisms", help="Also releases made for this alone: korolova,rounds.")
 @option("--tasks", help="Which tasks, with commas. Default all.")
 @option("--folds", type=INTEGER, default=5, help=FOLDS)
 @memory_option
 @json_option
-@takes(**GROUPS, mechanisms=True)
+@takes(**GROUPS)
 def evaluate(
     source: str,
-    bundle: tuple[Path, ...],
+    bundle: tuple[str, ...],
     out: Path,
     test: str | None,
     baselines: str,
-    mechanisms: str | None,
     tasks: str | None,
     folds: int,
     memory: str | None,
@@ -151,6 +118,7 @@ def evaluate(
     """Score bundles on every task of the papers, against the log they come from. Internal."""
     from murmurlog.evaluation import report
     from murmurlog.evaluation.evaluate import evaluate as run
+    from murmurlog.evaluation.request import split_requests
 
     report.check_target(out)
     with progress() as say:
@@ -158,8 +126,7 @@ def evaluate(
             source,
             bundles=bundle,
             test=test,
-            baselines=read_systems(baselines),
-            mechanisms=read_systems(mechanisms or ""),
+            baselines=split_requests(baselines),
             tasks=None if tasks is None else read_list(tasks),
             folds=folds,
             say=say,
@@ -177,18 +144,18 @@ def evaluate(
 @option(
     "--mechanisms",
     required=True,
-    help="Which ones: threshold,rounds or 'threshold(d=1, b=5, K=20)'.",
+    help="Requests: threshold,rounds:per-user=20,'zealous(m=1, lam=2, T=9)'.",
 )
 @option(
     "--vary",
     required=True,
-    help="epsilon=0.5,1,2; or another flag or letter of the mechanisms; two as 'K=10,20;b=5,10'.",
+    help="Values of a key of all requests: epsilon=0.5,1,2; of two: 'K=10,20;b=5,10'.",
 )
 @option("--out", type=FILE, default="sweep", help="A folder; must not exist.")
 @option(
     "--baselines",
     default="k-query:20,users-30",
-    help="Mechanisms to compare with, at one value.",
+    help="Requests to compare with, at one value.",
 )
 @option(
     "--x", default="value", help="What the charts are over: value, or evaluated (how many were)."
@@ -197,7 +164,7 @@ def evaluate(
 @option("--folds", type=INTEGER, default=1, help=FOLDS)
 @memory_option
 @json_option
-@takes(**GROUPS, mechanisms=True)
+@takes(**GROUPS)
 def sweep(
     source: str,
     mechanisms: str,
@@ -211,9 +178,10 @@ def sweep(
     as_json: bool,
     **groups: Any,
 ) -> None:
-    """Vary one or two parameters of mechanisms and see what use is left. Internal."""
+    """Vary keys of requests and see what use is left. Internal."""
     from murmurlog.evaluation import report
-    from murmurlog.evaluation.sweep import sweep as run
+    from murmurlog.evaluation.evaluate import sweep as run
+    from murmurlog.evaluation.request import split_requests
 
     report.check_folder(out)
     if x not in ("value", "evaluated"):
@@ -221,9 +189,9 @@ def sweep(
     with progress() as say:
         done = run(
             source,
-            mechanisms=read_systems(mechanisms or ""),
+            mechanisms=split_requests(mechanisms),
             vary=read_vary(vary),
-            baselines=read_systems(baselines),
+            baselines=split_requests(baselines),
             tasks=None if tasks == "all" else read_list(tasks),
             folds=folds,
             say=say,
@@ -236,30 +204,17 @@ def sweep(
 
 def read_vary(text: str) -> dict[str, list[str]]:
     """{"K": ["10", "20"], "b": ["5"]} from "K=10,20;b=5"."""
-    found: dict[str, list[str]] = {}
-    for what, values in (read_pair(part, "--vary") for part in text.split(";") if part.strip()):
-        if what in found:
-            raise UsageError(f"--vary names {what!r:.60} twice: write its values in one list")
-        found[what] = read_list(values)
-    return found
+    from murmurlog.evaluation.request import split
+
+    values: dict[str, list[str]] = {}
+    for key, listed in (read_pair(part, "--vary") for part in text.split(";") if part.strip()):
+        if key in values:
+            raise UsageError(f"--vary names {key!r:.60} twice: write its values in one list")
+        values[key] = split(listed, ",")
+    return values
 
 
-def read_systems(text: str) -> list[str]:
-    """Mechanisms between commas or semicolons: commas in parentheses, or between tables, are theirs."""
-    from murmurlog.publishing.request import mechanism_of
-
-    found: list[str] = []
-    for part in re.split(r";(?![^(]*\))", text):
-        if isinstance(mechanism_of(part), str):
-            found += re.split(r",(?![^(]*\))", part)
-        else:
-            found.append(part)
-    return [name.strip() for name in found if name.strip()]
-
-
-def _keywords(
-    released: Released, scoring: Scoring, read: ReadOptions, options: Mapping[str, Any]
-) -> dict[str, Any]:
+def _keywords(scoring: Scoring, read: ReadOptions) -> dict[str, Any]:
     """The keywords of `murmurlog.evaluate` that the groups give, their files read."""
     from murmurlog.evaluation.label_files import read_doc_freq, read_planted
     from murmurlog.evaluation.tasks import Settings
@@ -267,7 +222,7 @@ def _keywords(
     labels, doc_freq = scoring.labels, scoring.doc_freq
     return {
         **vars(read),
-        **vars(released),
+        "repeats": scoring.repeats,
         "labels": None if labels is None else read_planted(labels),
         "settings": Settings(
             questions=scoring.questions,
@@ -276,7 +231,6 @@ def _keywords(
             cache_bytes=scoring.cache_bytes,
             top_queries=scoring.top_queries,
         ),
-        "options": dict(options),
     }
 
 

@@ -1,22 +1,17 @@
-"""From a log, bundles and names of mechanisms to an evaluation."""
+"""From a log, bundles and one-line requests to an evaluation. Internal: it looks at the raw log."""
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
-from os.path import realpath
-from pathlib import Path
 from typing import Any
 
-from murmurlog.bundle.options import GAP
-from murmurlog.bundle.read import Release, load
-from murmurlog.errors import UsageError
-from murmurlog.evaluation.recipes import Place, all_recipes
-from murmurlog.evaluation.request import RAW, EvaluationRequest, request_of
+from murmurlog.errors import MurmurlogError, UsageError
+from murmurlog.evaluation.bundles import Bundle, gap_of, load_bundle, reading_of
+from murmurlog.evaluation.request import Place, Recipe, Request, RequestError
 from murmurlog.evaluation.result import Evaluation
 from murmurlog.evaluation.runner import Runner
+from murmurlog.evaluation.setup import RAW, Setup, setup_of
 from murmurlog.logs.inputs import LogSource, local_source
-from murmurlog.logs.options import ReadOptions
-from murmurlog.logs.reading import Reading
 from murmurlog.logs.source import Source, find
 from murmurlog.privacy.sampler import Entropy, SystemEntropy
 
@@ -30,95 +25,106 @@ def evaluate(
 ) -> Evaluation:
     """Scores bundles, mechanisms and baselines on every task, against the raw log they come from.
 
-    The keywords are those of `EvaluationRequest` and, for how the log is read, of `ReadOptions`.
-    Books nothing.
+    The keywords are those of `Setup` and, for how the log is read, of `ReadOptions`. Books nothing.
     """
-    request = request_of(source, keywords)
-    return run(request, entropy=entropy or SystemEntropy(), say=say)
-
-
-def run(request: EvaluationRequest, *, entropy: Entropy, say: Callable[[str], None]) -> Evaluation:
-    """The evaluation that is requested."""
+    setup = setup_of(source, keywords)
     with ExitStack() as copies:
-        return _run(request, copies, entropy=entropy, say=say)
+
+        def find_log(source: LogSource) -> Source:
+            return find(copies.enter_context(local_source(source, setup.read, say=say)), setup.read)
+
+        log = find_log(source)
+        bundles = _load(setup)
+        releases = {name: bundle.release for name, bundle in bundles.items()}
+        gap, reading = gap_of(releases), reading_of(setup.read, releases)
+        place = Place(columns=log.columns, gap=gap, reading=reading, files=log.files)
+        recipes, failed = plan_systems(setup, bundles, place)
+        return Runner(
+            setup=setup,
+            source=log,
+            test=None if setup.test is None else find_log(setup.test),
+            releases=releases,
+            recipes=recipes,
+            failed=failed,
+            reading=reading,
+            gap=gap,
+            entropy=entropy or SystemEntropy(),
+            say=say,
+        ).run()
 
 
-def _run(
-    request: EvaluationRequest, copies: ExitStack, *, entropy: Entropy, say: Callable[[str], None]
+def sweep(
+    source: LogSource,
+    *,
+    mechanisms: Sequence[str],
+    vary: tuple[str, Sequence[Any]] | Mapping[str, Sequence[Any]],
+    baselines: Sequence[str] = (),
+    tasks: Sequence[str] | None = ("statistics",),
+    folds: int = 1,
+    **keywords: Any,
 ) -> Evaluation:
-    def find_log(source: LogSource) -> Source:
-        return _find(
-            copies.enter_context(local_source(source, request.read, say=say)), request.read
-        )
+    """Evaluates every mechanism at every value of one key, or of several; baselines once.
 
-    found = find_log(request.source)
-    releases = _load(request.bundles)
-    gap = _gap(releases)
-    reading = reading_of(request.read, releases)
-    place = Place(columns=found.columns, gap=gap, reading=reading, files=found.files)
-    recipes = all_recipes(request, releases, place)
-    runner = Runner(
-        request=request,
-        source=found,
-        test=None if request.test is None else find_log(request.test),
-        releases=releases,
-        recipes=recipes.found,
-        failed=recipes.failed,
-        reading=reading,
-        gap=gap,
-        entropy=entropy,
-        say=say,
-    )
-    return runner.run()
+    `vary` is ("epsilon", [0.5, 1, 2]) or {"K": [10, 20], "b": [5, 10]}, as if `epsilon=0.5|1|2` were written
+    in each request. The other keywords are those of `evaluate`.
+    """
+    return evaluate(
+        source, mechanisms=mechanisms, vary=vary, baselines=baselines, tasks=tasks, folds=folds, **keywords
+    )  # fmt: skip
 
 
-def _find(path: str, read: ReadOptions) -> Source:
-    return find(path, read)
+def _load(setup: Setup) -> dict[str, Bundle]:
+    """The bundles by the names of their folders, which must differ from all other names."""
+    others = {RAW, *map(str, itertools.chain(*setup.requests))}
+    bundles: dict[str, Bundle] = {}
+    for bundle in map(load_bundle, setup.bundles):
+        if bundle.name in others or bundle.name in bundles:
+            raise UsageError(
+                f"two systems are called {bundle.name}: give one of the folders another name"
+            )
+        bundles[bundle.name] = bundle
+    return bundles
 
 
-def _load(bundles: Sequence[str | Path]) -> dict[str, Release]:
-    """The bundles by the names of their folders, which must differ."""
-    found: dict[str, Release] = {}
-    for bundle in bundles:
-        name = Path(realpath(bundle)).name
-        if name in found or name == RAW:
-            raise UsageError(f"two systems are called {name}: give one of the folders another name")
-        found[name] = load(bundle)
-    return found
+def plan_systems(
+    setup: Setup, bundles: Mapping[str, Bundle], place: Place
+) -> tuple[dict[str, Recipe], dict[str, str]]:
+    """The recipe of every system except the raw log, and why some have none.
+
+    A request that cannot be planned does not stop the others, unless that is all of them, or all that a
+    sweep varies.
+    """
+    recipes = {name: bundle.recipe(place) for name, bundle in bundles.items()}
+    failed: dict[str, MurmurlogError] = {}
+    for requests in setup.requests:
+        planned: dict[str, Recipe] = {}
+        for request in requests:
+            try:
+                planned[str(request)] = request.recipe(place)
+            except RequestError:
+                raise
+            except MurmurlogError as why:
+                failed[str(request)] = why
+        _check_effect(requests, planned)
+        recipes |= planned
+    own = setup.requests[: len(setup.mechanisms) or None]
+    names = list(map(str, itertools.chain(*own)))
+    if failed and not recipes.keys() & {*names, *bundles}:
+        raise type(failed[names[0]])(f"{names[0]}: {failed[names[0]]}")
+    return recipes, {name: str(why) for name, why in failed.items()}
 
 
-def _gap(releases: Mapping[str, Release]) -> float:
-    """What ends a session in the bundles, as far as they say it; they must agree."""
-    gaps = {name: release.certificate.text["gap"] for name, release in releases.items()}
-    stated = {name: float(gap) for name, gap in gaps.items() if gap is not None}
-    if len(set(stated.values())) > 1:
-        raise UsageError(
-            f"{' and '.join(stated)} have different sessions (--gap), so they are not about the "
-            "same pairs: evaluate them apart"
-        )
-    return next(iter(stated.values()), GAP)
-
-
-def reading_of(read: ReadOptions, releases: Mapping[str, Release]) -> Reading:
-    """How the bundles' log was read; they must agree, or they are not about the same rows."""
-    reading = replace(Reading.of(read), max_broken=1.0)  # it publishes nothing, and warns
-    texts = {name: release.certificate.text for name, release in releases.items()}
-    if not texts:
-        return reading
-    (first, text), *others = texts.items()
-    for name, other in others:
-        for what in ("keys", "url", "screen", "deny", "since", "until", "where"):
-            if other.get(what) != text.get(what):
-                raise UsageError(
-                    f"{first} and {name} were read in different ways ({what}), so they are not about "
-                    "the same rows: evaluate them apart"
-                )
-    if text["deny"] and not read.deny:
-        raise UsageError(f"{first} was made with a list of denied queries: give --deny again")
-    screen = reading.screen if text["screen"] else None
-    if text["screen"] and (screen is None or list(screen.names) != text["screen"]):
-        raise UsageError(f"{first} was made with another screen: give its --patterns again")
-    rows: dict[str, Any] = {
-        name: text.get(name) for name in ("keys", "url", "since", "until", "where")
-    }
-    return replace(reading, **rows, screen=screen)
+def _check_effect(requests: Sequence[Request], planned: Mapping[str, Recipe]) -> None:
+    """Raises if all values of a varied key make the same release."""
+    for key in requests[0].varied:
+        groups: dict[str, list[object]] = {}
+        for request in requests:
+            if str(request) in planned:
+                signature = planned[str(request)].signature
+                groups.setdefault(request.without(key), []).append(signature)
+        several = [group for group in groups.values() if len(group) > 1]
+        if several and all(signature == group[0] for group in several for signature in group):
+            raise RequestError(
+                f"{key} changes nothing in {requests[0].without(key)}: vary a key that it takes, or leave "
+                "its own parameters out"
+            )

@@ -47,12 +47,7 @@ class SystemStyles:
     def __init__(self, evaluation: Evaluation) -> None:
         self.systems = {system.name: system for system in evaluation.systems}
         mechanisms = {point.result.system for point in evaluation.points}
-        self.varied = {
-            name
-            for point in evaluation.points
-            for name in (f"{point.result.system} {point.vary}={point.at:g}",
-                         f"{point.result.system}:{point.at:g}")
-        }  # fmt: skip
+        self.varied = {point.of for point in evaluation.points}
         names = [*sorted(mechanisms, key=[p.result.system for p in evaluation.points].index)]
         names += [
             name for name in self.systems if name not in self.varied and name not in mechanisms
@@ -194,9 +189,9 @@ def _sweep_chart(
 
 def _common_start(names: Iterable[str]) -> str:
     """The mechanism that all lines of a grid are of: labels have no room for it beside its values."""
-    starts = {name.partition(" ")[0] for name in names if "=" in name.partition(" ")[2]}
+    starts = {name.partition(":")[0] for name in names}
     (start,) = starts if len(starts) == 1 else ("",)
-    return f"{start} " if start and all(name.startswith(f"{start} ") for name in names) else ""
+    return f"{start}:" if start and all(name.startswith(f"{start}:") for name in names) else ""
 
 
 def sweep_charts(

@@ -1,100 +1,422 @@
-"""What an evaluation compares, on which log and how: one value, checked before anything is read."""
+"""One-line requests: a mechanism and what is chosen for it, in one text; and from the text to tables.
 
-from collections.abc import Mapping, Sequence
+    rounds:epsilon=1                  a mechanism, then keys with values
+    k-query:20                        short for k-query:k=20
+    threshold(d=1, scale=5, K=20)     a mechanism that states all its parameters
+    safelog-literal:K=10|20,b=5|10    one request for each combination of values
+
+A key is one of every release (epsilon, delta, shares, per-user, users, noise, set-only, tables), an option of
+the mechanism by its flag without dashes, a table (its value is the mechanism of that table alone), or else a
+parameter of the mechanism: it replaces the one that follows from epsilon, or joins those in parentheses.
+
+Commas and `|` separate outside parentheses and brackets only, and brackets around a value are left out:
+tables=[query,click], per-user=[query=20,click=10], result-lists=[a,b.tsv]. An option that may be repeated takes
+such a list. Between requests there is a comma, too: a part that begins with KEY= belongs to the one before it.
+"""
+
+import itertools
+import re
+from collections.abc import Container, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from murmurlog.bundle.options import split_keywords
-from murmurlog.errors import UsageError
-from murmurlog.evaluation import tasks as registry
-from murmurlog.evaluation.grid import GENERAL, Grid, check_mechanism, mechanisms_in
-from murmurlog.evaluation.tasks import Settings
-from murmurlog.logs.inputs import LogSource
-from murmurlog.logs.options import ReadOptions
+from murmurlog.bundle.options import GAP, Option, options_of
+from murmurlog.bundle.schema import KEYS, with_lists
+from murmurlog.counting.bound import choose_way
+from murmurlog.errors import Refused, UsageError, did_you_mean
+from murmurlog.logs.log import Log
+from murmurlog.logs.reading import Reading
+from murmurlog.mechanisms import Asked, Mechanism, View, declared_options, named, parse, read_letters
+from murmurlog.privacy import Guarantee
+from murmurlog.privacy.sampler import Entropy
+from murmurlog.publishing.options import bounds_of, chosen_options, prepare_options
+from murmurlog.publishing.plan import EPSILON, Plan, check_options, plan_tables
+from murmurlog.publishing.request import Budget, Content
+from murmurlog.publishing.tables import make
 
-RAW = "raw"
+GENERAL = {  # keys of every request
+    option.flag.strip("-"): option
+    for option in (*options_of(Budget), *options_of(Content))
+    if option.name
+    in ("epsilon", "delta", "shares", "per_user", "users", "noise", "set_only", "tables")
+}
+SWITCH = {"true": True, "false": False}
+KEY = re.compile(r"[\w-]+\s*=")
+
+
+class RequestError(UsageError):
+    """A request that cannot be read, whatever the log is."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluationRequest:
-    """Bundles, mechanisms and baselines, the log they come from, and the tasks to score them on.
+class Place:
+    """What a plan depends on besides the request: the log's columns and files, and how it is read."""
 
-    `mechanisms` and `baselines` are released for this evaluation alone, with `tables`, `epsilon`,
-    `delta` and `per_user`; `bundles` bring their own. A mechanism may be one for each table,
-    query=rounds,click=threshold. `options` are those that mechanisms declare: each system takes its
-    own. With `vary`, every mechanism is evaluated at every value of one parameter, or of two.
-    """
+    columns: Container[str]
+    gap: float = GAP
+    reading: Reading = field(default_factory=Reading)
+    files: Sequence[Path] = ()
 
-    source: LogSource
-    read: ReadOptions = field(default_factory=ReadOptions)
-    bundles: Sequence[str | Path] = ()
-    test: LogSource | None = None  # a separate log to score on, instead of folds
-    baselines: Sequence[str] = (RAW,)
-    mechanisms: Sequence[str] = ()
-    vary: tuple[str, Sequence[Any]] | Mapping[str, Sequence[Any]] | None = None
-    tables: Sequence[str] | None = None  # None: all that the log's columns allow
-    epsilon: float | None = None
-    delta: float | None = None
-    per_user: int | None = None
-    users: int | None = None
-    noise: str | None = None
-    letters: Mapping[str, str] | None = None  # of `mechanisms`, instead of epsilon
-    set_only: bool = False  # `mechanisms` publish keys without counts
-    tasks: Sequence[str] | None = None  # None: all
-    folds: int = 5
-    repeats: int = 1
-    labels: pa.Table | None = None  # kind, query, target: what was planted in a generated log
-    settings: Settings = field(default_factory=Settings)
-    options: Mapping[str, Any] = field(default_factory=dict)  # the mechanisms' own
-    memory: str | None = None
+    def prepare(self, options: Mapping[str, Any], mechanisms: Mapping[str, str]) -> dict[str, Any]:
+        """The options of these mechanisms, by table, with what is in the public files they name."""
+        reading = self.reading
+        release = Asked(
+            mechanisms=mechanisms, url=reading.url, keys=reading.keys, allowed=reading.allowed
+        )
+        return prepare_options(options, release, log=self.files)
 
-    def __post_init__(self) -> None:
-        if self.folds < 1 or self.repeats < 1:
-            raise UsageError(
-                f"--folds and --repeats must be at least 1, not {self.folds} and {self.repeats}"
-            )
-        registry.choose(self.tasks)
-        if self.bundles:
-            self._check_rows()
-        for name in (*self.mechanisms, *(name for name in self.baselines if name != RAW)):
-            mechanisms_in(name)
-        if self.vary is not None:
-            self._check_vary()
-        elif not (self.bundles or self.mechanisms or self.baselines):
-            raise UsageError(
-                "there is nothing to evaluate: give --bundle, --mechanisms or --baselines"
-            )
 
-    def _check_rows(self) -> None:
-        """Raises if rows are chosen here that the bundles have chosen themselves."""
-        for name in ("since", "until", "where"):
-            if getattr(self.read, name):
-                raise UsageError(f"a bundle says which rows it was made from: leave out --{name}")
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """Plans for tables, and how they are carried out."""
+
+    plans: Mapping[str, Plan]
+    view: View
+    guarantee: Guarantee
+    set_only: bool = False
 
     @property
-    def grid(self) -> Grid | None:
-        """What is varied; None if nothing is."""
-        return None if self.vary is None else Grid.of(self.vary)
+    def signature(self) -> tuple[Any, ...]:
+        """What decides the law of a release: recipes with equal ones make equal releases."""
+        files = _public_files(self.view.options)
+        texts = tuple((table, str(plan.mechanism)) for table, plan in self.plans.items())
+        return texts, files, self.set_only
 
-    def _check_vary(self) -> None:
-        grid = Grid.of(self.vary)
-        if not self.mechanisms:
-            raise UsageError("there is nothing to vary: name --mechanisms")
-        given = {name: getattr(self, keyword) for name, keyword in GENERAL.items()}
-        given |= {name.replace("_", "-"): value for name, value in self.options.items()}
-        given |= dict(self.letters or {})
-        for each in self.mechanisms:
-            check_mechanism(grid, each, given)
+    @property
+    def budget(self) -> dict[str, float]:
+        """The epsilon of each table alone; nothing where nothing is proved."""
+        return {
+            kind: plan.guarantee.epsilon
+            for kind, plan in self.plans.items()
+            if plan.guarantee.notion != "none"
+        }
+
+    def release(self, log: Log, reading: Reading, *, entropy: Entropy) -> dict[str, pa.Table]:
+        """The tables of one more release, which is not booked and must stay with the owner."""
+        tables = make(
+            self.plans, log, self.view, reading, entropy=entropy, set_only=self.set_only
+        ).tables
+        return {
+            kind: with_lists(table, str(self.plans[kind].mechanism))
+            for kind, table in tables.items()
+        }
 
 
-def request_of(source: LogSource, keywords: Mapping[str, Any]) -> EvaluationRequest:
-    """The request that these keywords make; those of `ReadOptions` say how the log is read."""
-    (read,), others = split_keywords(keywords, ReadOptions)
-    # None stands for a default, as it does in every function of the package.
-    given = {name: value for name, value in others.items() if value is not None}
-    if unknown := sorted(given.keys() - {each.name for each in fields(EvaluationRequest)}):
-        raise UsageError(f"an evaluation has no option {', '.join(unknown)}: leave it out")
-    return EvaluationRequest(source=source, read=ReadOptions(**read), **given)
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """A mechanism and what is chosen for it."""
+
+    mechanism: str
+    stated: Mapping[str, str]  # parameters in parentheses, as texts
+    chosen: Mapping[str, str]  # keys with their values, as texts
+    varied: tuple[str, ...] = ()  # keys that had several values
+
+    def __post_init__(self) -> None:
+        if twice := self.stated.keys() & self.chosen.keys():
+            raise RequestError(f"{self}: {min(twice)} is given twice: leave one of the two out")
+        for mechanism in self._mechanisms:
+            mechanism_class(str(self), mechanism)
+        self.settings, self.options  # noqa: B018 (wrong values are told before a log is read)
+        self._check([_text_of(self.mechanism, self.parameters)] if self._states_all else ())
+
+    def _check(self, texts: Iterable[str]) -> None:
+        """Raises unless these are mechanisms."""
+        for text in texts:
+            try:
+                parse(text)
+            except UsageError as error:
+                raise RequestError(f"{self}: {error}") from None
+
+    def __str__(self) -> str:
+        """The request as it is written; the name of the system in reports."""
+        return self.without(None)
+
+    def without(self, key: str | None) -> str:
+        """The request as it is written without a key: what points along this key have in common."""
+        stated = {letter: value for letter, value in self.stated.items() if letter != key}
+        head = _text_of(self.mechanism, stated) if self.stated else self.mechanism
+        parts = [v if n == "k" else f"{n}={v}" for n, v in self.chosen.items() if n != key]
+        return f"{head}:{','.join(parts)}" if parts else head
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """The values of all keys, as they are written."""
+        return {**self.stated, **self.chosen}
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The values of the keys of every request."""
+        return {
+            option.name: read_value(str(self), key, option, self.chosen[key])
+            for key, option in GENERAL.items()
+            if key in self.chosen
+        }
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The values of the mechanisms' own options."""
+        values = {}
+        for key in self.chosen:
+            name = key.replace("-", "_")
+            if key in GENERAL or name not in declared_options():
+                continue
+            option, owners = declared_options()[name]
+            if any(name in named(mechanism).option_names() for mechanism in self._mechanisms):
+                values[name] = read_value(str(self), key, option, self.chosen[key])
+            elif len(key) > 1:  # not the letter of a parameter
+                raise RequestError(
+                    f"{self}: {key} is for {' and '.join(owners)}: leave it out, or name another mechanism"
+                )
+        return values
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        """The mechanism's parameters that are set, by their letters."""
+        others = (*GENERAL, *KEYS, *(name.replace("_", "-") for name in self.options))
+        return {
+            **self.stated,
+            **{key: value for key, value in self.chosen.items() if key not in others},
+        }
+
+    @property
+    def _states_all(self) -> bool:
+        """Whether the parameters are all there is to choose, and none follows from epsilon."""
+        return bool(self.stated) or "k" in self.chosen
+
+    @property
+    def _mechanisms(self) -> list[str]:
+        """The mechanism of all tables, and those of single ones."""
+        return [
+            self.mechanism,
+            *(bare(value) for key, value in self.chosen.items() if key in KEYS),
+        ]
+
+    def _unknown(self, key: str, text: str) -> RequestError:
+        """The error for a key that the mechanism with this text does not take."""
+        letters = _letters_of(text)
+        if key in letters:
+            return RequestError(
+                f"{self}: {self.mechanism} has a {key} for each round: no single value replaces them"
+            )
+        if with_letter(text, key, "1"):
+            return RequestError(f"{self}: {key} takes numbers, not {self.parameters[key]!r:.60}")
+        names = sorted(
+            {n for mechanism in self._mechanisms for n in named(mechanism).option_names()}
+        )
+        single = [letter for letter, value in letters.items() if "_" not in value]
+        keys = list(dict.fromkeys((*GENERAL, *(n.replace("_", "-") for n in names), *single)))
+        return RequestError(
+            f"{self}: {self.mechanism} takes no {key!r:.60}: use {', '.join(keys)}, or a table."
+            f"{did_you_mean(key, keys)}"
+        )
+
+    def recipe(self, place: Place) -> Recipe:
+        """The plans for the tables that are requested, or for the usual ones."""
+        settings, parameters = self.settings, self.parameters
+        mechanism = _text_of(self.mechanism, parameters) if self._states_all else self.mechanism
+        own = {key: bare(self.chosen[key]) for key in KEYS if key in self.chosen}
+        usual = settings.get("tables") or self._usual_tables(place.columns)
+        tables = list(dict.fromkeys((*usual, *own)))
+        mechanisms = {table: own.get(table, mechanism) for table in tables}
+        names = list(dict.fromkeys(mechanisms.values()))
+        set_only, users = settings.get("set_only", False), settings.get("users")
+        if users is not None:
+            check_options(names, {"users": users})
+        options = place.prepare(
+            chosen_options(names, self.options, set_only=set_only or None, users=users), mechanisms
+        )
+        plans, total = plan_tables(
+            tables,
+            mechanism=mechanisms,
+            epsilon=settings.get("epsilon"),
+            delta=settings.get("delta"),
+            shares=settings.get("shares"),
+            per_user=bounds_of(settings.get("per_user"), mechanisms),
+            noise=settings.get("noise"),
+            options=options,
+        )
+        if parameters and not self._states_all:
+            plans, total = self._with_parameters(plans, options)
+        way = choose_way(None, timed="time" in place.columns)
+        view = View(kind="", unit=total.unit, way=way, gap=place.gap, options=options)
+        return Recipe(plans=plans, view=view, guarantee=total, set_only=set_only)
+
+    def _usual_tables(self, columns: Container[str]) -> list[str]:
+        """The tables that tasks need, as far as the log's columns and the mechanism allow them."""
+        pair = ("pair",) if "time" in columns else ()
+        click = ("click",) if "url" in columns else ()
+        able = named(self.mechanism).tables
+        tables = [table for table in ("query", *click, *pair, "keyword") if table in able]
+        return tables or list(able[:1])
+
+    def _with_parameters(
+        self, plans: Mapping[str, Plan], options: Mapping[str, Any]
+    ) -> tuple[dict[str, Plan], Guarantee]:
+        """The plans with parameters set by hand; the guarantee is what follows from them.
+
+        It is stated at the requested epsilon, or at what it costs where that is more.
+        """
+        texts = {table: str(plan.mechanism) for table, plan in plans.items()}
+        for letter, value in self.parameters.items():
+            changed = {table: with_letter(text, letter, value) for table, text in texts.items()}
+            if not any(changed.values()):
+                raise self._unknown(letter, next(iter(texts.values())))
+            texts |= {table: text for table, text in changed.items() if text}
+        self._check(texts.values())
+        files = _public_files(options)
+        epsilon = self.settings.get("epsilon", EPSILON)
+        try:
+            return plan_tables(list(plans), mechanism=texts, epsilon=epsilon, options=files)
+        except (UsageError, Refused):
+            return plan_tables(list(plans), mechanism=texts, options=files)
+
+
+def _public_files(options: Mapping[str, Any]) -> dict[str, Any]:
+    declared = declared_options()
+    return {n: v for n, v in options.items() if n in declared and declared[n][0].public_file}
+
+
+def _text_of(name: str, letters: Mapping[str, str]) -> str:
+    return f"{name}({', '.join(f'{letter}={value}' for letter, value in letters.items())})"
+
+
+def _letters_of(text: str) -> dict[str, str]:
+    return read_letters(text.partition("(")[2].removesuffix(")"))
+
+
+def with_letter(text: str, letter: str, value: str) -> str | None:
+    """The text of a mechanism with this letter; None if it takes no such letter.
+
+    A letter may take the place of another that means the same: K that of T.
+    """
+    name, own = text.partition("(")[0], _letters_of(text)
+    if letter in own:  # one for each round is not one
+        return None if "_" in own[letter] else _text_of(name, {**own, letter: value})
+    if letter in named(name).ignored:
+        return None
+    for other in (None, *own):
+        changed = _text_of(name, {n: v for n, v in own.items() if n != other} | {letter: value})
+        with suppress(UsageError):
+            parse(changed)
+            return changed
+    return None
+
+
+def make_tables(
+    request: str, log: Log, reading: Reading, *, entropy: Entropy
+) -> dict[str, pa.Table]:
+    """The tables of a one-line request, made from a log. They are not booked and stay with its owner."""
+    requests = parse_request(request)
+    if len(requests) > 1:
+        raise RequestError(f"{request} is {len(requests)} requests: give each key one value")
+    place = Place(columns=log.source.columns, reading=reading, files=log.source.files)
+    return requests[0].recipe(place).release(log, reading, entropy=entropy)
+
+
+def parse_request(text: str, vary: Mapping[str, Sequence[Any]] | None = None) -> list[Request]:
+    """The requests that a text stands for: one, or one for each combination of its values.
+
+    `vary` are values of more keys, as if they were written in the text.
+    """
+    head, *rest = split(text, ":", most=1)
+    name, parenthesis, inside = head.partition("(")
+    if parenthesis and not inside.endswith(")"):
+        raise RequestError(f"{text}: nothing may follow the parameters of {name} but :KEY=VALUE")
+    stated = read_keys(text, inside.removesuffix(")"))
+    letters = [field.name for field in fields(mechanism_class(text, name))]  # type: ignore[arg-type]
+    chosen = read_keys(text, *rest, alone="k" in letters)
+    for key, values in (vary or {}).items():
+        if key in stated or key in chosen:
+            raise RequestError(f"{text} gives {key}, which is varied: leave one of the two out")
+        chosen[key] = [str(value).strip() for value in values]
+    several = {n: v for n, v in (stated | chosen).items() if len(v) > 1 or n in (vary or {})}
+    for key, values in (stated | chosen).items():
+        if not all(values) or len(set(values)) < max(1, len(values)):
+            raise RequestError(f"{text}: {key} needs values, each once: {key}=1|2|4")
+    return [
+        Request(
+            mechanism=name.strip(),
+            stated=dict(zip(stated, values, strict=False)),
+            chosen=dict(zip(chosen, values[len(stated) :], strict=True)),
+            varied=tuple(several),
+        )
+        for values in itertools.product(*stated.values(), *chosen.values())
+    ]
+
+
+def mechanism_class(request: str, name: str) -> type[Mechanism]:
+    """The mechanism that a request names."""
+    if name in KEYS:
+        raise RequestError(
+            f"{request} names a table, not a mechanism: write several tables as tables=[query,{name}]"
+        )
+    try:
+        return named(name)
+    except UsageError as error:
+        raise RequestError(f"{request}: {error}") from None
+
+
+def read_value(request: str, key: str, option: Option, text: str) -> Any:
+    """The value of a key of a request."""
+    text = bare(text)
+    try:
+        if option.switch:
+            if text not in SWITCH:
+                raise UsageError(f"it takes true or false, not {text!r:.60}")
+            return SWITCH[text]
+        several = [bare(part) for part in split(text, ",")]
+        return option.fit(option.value(several if option.repeated else text))
+    except UsageError as error:
+        why = str(error).removeprefix(option.flag).lstrip(": ")
+        raise RequestError(f"{request}: {key}: {why}") from None
+
+
+def read_keys(text: str, parts: str = "", *, alone: bool = False) -> dict[str, list[str]]:
+    """The values of each key; the first part may be a k alone."""
+    keys: dict[str, list[str]] = {}
+    for place, part in enumerate(split(parts, ",") if parts else ()):
+        key, equals, value = part.partition("=")
+        if alone and not place and not equals:
+            key, value = "k", part
+        elif not equals or not KEY.match(part):
+            raise RequestError(f"{text}: {part!r:.60} is not KEY=VALUE")
+        if key.strip() in keys:
+            raise RequestError(f"{text} gives {key.strip()} twice: write its values as 1|2|4")
+        keys[key.strip()] = split(value, "|")
+    return keys
+
+
+def split_requests(text: str) -> list[str]:
+    """The requests between commas; a part that begins with KEY= belongs to the one before it."""
+    requests: list[str] = []
+    for part in filter(None, split(text, ",")):
+        if not KEY.match(part):
+            requests.append(part)
+        elif requests:
+            requests[-1] += f",{part}"
+        else:
+            raise RequestError(f"{text}: name a mechanism first, as in rounds:{part}")
+    return requests
+
+
+def split(text: str, separator: str, *, most: int = -1) -> list[str]:
+    """The parts of a text between separators that are outside parentheses and brackets."""
+    parts, depth = [""], 0
+    for character in text:
+        depth += (character in "([") - (character in ")]")
+        if character == separator and not depth and len(parts) - 1 != most:
+            parts.append("")
+        else:
+            parts[-1] += character
+    if depth:
+        raise RequestError(f"{text}: a parenthesis or a bracket is not closed")
+    return [part.strip() for part in parts]
+
+
+def bare(value: str) -> str:
+    """A value without the brackets around it."""
+    return value[1:-1] if value.startswith("[") and value.endswith("]") else value

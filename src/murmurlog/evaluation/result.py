@@ -46,6 +46,7 @@ class Point:
 
     vary: str
     at: float
+    of: str  # the system; its result is told by the name of its line
     result: Result
 
     def as_json(self) -> dict[str, Any]:

@@ -18,10 +18,10 @@ from murmurlog.bundle.read import Release
 from murmurlog.errors import MurmurlogError
 from murmurlog.evaluation import tasks
 from murmurlog.evaluation.ground_truth import Truth, count_exactly, searches_of
-from murmurlog.evaluation.recipes import Recipe
-from murmurlog.evaluation.request import RAW, EvaluationRequest
+from murmurlog.evaluation.request import Recipe
 from murmurlog.evaluation.result import Evaluation, Point, Skipped, System
 from murmurlog.evaluation.scores import Comparison, Result, Scores, Scoring, compare, merge, results
+from murmurlog.evaluation.setup import RAW, Setup
 from murmurlog.evaluation.tasks import Tables, Task, Unfit
 from murmurlog.evaluation.tasks.top_list import ranks
 from murmurlog.logs.engines.duckdb import connect
@@ -108,9 +108,9 @@ def average(repeats: Sequence[Sequence[Result]]) -> list[Result]:
 
 @dataclass(frozen=True, kw_only=True)
 class Runner:
-    """A request with its log found, its bundles loaded and the recipes of its systems."""
+    """A setup with its log found, its bundles loaded and the recipes of its systems."""
 
-    request: EvaluationRequest
+    setup: Setup
     source: Source
     test: Source | None
     releases: Mapping[str, Release]  # given bundles by name
@@ -123,7 +123,7 @@ class Runner:
 
     @property
     def names(self) -> list[str]:
-        return [RAW] * (RAW in self.request.baselines) + list(self.recipes)
+        return [RAW] * (RAW in self.setup.baselines) + list(self.recipes)
 
     @property
     def how(self) -> str:
@@ -133,7 +133,7 @@ class Runner:
                 "the log as a whole on the log that each release was made from. Whether its users are "
                 "others was not looked at."
             )
-        folds = self.request.folds
+        folds = self.setup.folds
         split = "one part of the users" if folds == 1 else f"{folds} folds of the users"
         return (
             "Statistics compare each release, a given bundle as it is, with the log it was made from. "
@@ -143,15 +143,15 @@ class Runner:
 
     def run(self) -> Evaluation:
         """Scores every system on every task."""
-        request, found, grid = self.request, Collector(), self.request.grid
+        setup, found = self.setup, Collector()
         for name, why in self.failed.items():
             found.skip(RELEASE, name, why)
-        chosen = tasks.choose(request.tasks)
+        chosen = tasks.choose(setup.tasks)
         whole_log, held_out = ([t for t in chosen if t.held_out == out] for out in (False, True))
-        with connect(memory=request.memory) as engine:
+        with connect(memory=setup.memory) as engine:
             log = self._read(self.source, engine, self.reading)
             # A system is released and scored once on the whole log, and once for each fold.
-            rounds = 1 + (bool(held_out) and (1 if self.test else request.folds))
+            rounds = 1 + (bool(held_out) and (1 if self.test else setup.folds))
             advance = measure_all(
                 self.say, "evaluation", total=rounds * len(self.names), unit="systems"
             )
@@ -189,15 +189,15 @@ class Runner:
             systems=tuple(self._system(name, released[name][0]) for name in names),
             how=self.how,
             settings={
-                "folds": request.folds,
-                "repeats": request.repeats,
-                "questions": request.settings.questions,
+                "folds": setup.folds,
+                "repeats": setup.repeats,
+                "questions": setup.settings.questions,
                 "tasks": [task.name for task in chosen],
-                **({"vary": str(grid)} if grid else {}),
+                **({"vary": ", ".join(setup.varied)} if setup.varied else {}),
             },
             log={"rows": log.rows, "users": truth.holders["query"].users},
             ranks={name: _ranks(truth, tables[0]) for name, tables in released.items()},
-            top_list=_top_list(truth, released, request.settings.pattern) if listed else (),
+            top_list=_top_list(truth, released, setup.settings.pattern) if listed else (),
             points=tuple(self._points(lines)),
         )
 
@@ -212,14 +212,12 @@ class Runner:
         )
 
     def _points(self, lines: Sequence[Result]) -> Iterator[Point]:
-        """The results at each value of a sweep, by the names of the mechanisms."""
-        grid = self.request.grid
-        for line in lines:
-            recipe = self.recipes.get(line.system)
-            if grid and grid.axis and recipe and recipe.point:
-                mechanism, value = recipe.point
-                result = replace(line, system=mechanism)
-                yield Point(vary=grid.axis, at=value, result=result)
+        """The results at each value of the axis, by the lines of a chart."""
+        axis, places = self.setup.axis, self.setup.points()
+        for line in (each for each in lines if each.system in places):
+            name, at = places[line.system]
+            result = replace(line, system=name)
+            yield Point(vary=str(axis), at=at, of=line.system, result=result)
 
     def _score(
         self,
@@ -239,7 +237,7 @@ class Runner:
             advance = measure(self.say, total=len(repeats), unit="releases")
             try:
                 for repeat, tables in enumerate(repeats):
-                    scores = task.run(tables, truth, self.request.settings)
+                    scores = task.run(tables, truth, self.setup.settings)
                     found.add(task.name, name, repeat, scores)
                     advance()
             except (Unfit, MurmurlogError) as why:
@@ -265,9 +263,9 @@ class Runner:
         if as_given and name in self.releases:
             return [self.releases[name].tables]
         self.say(f"releasing {name}")
-        advance = measure(self.say, total=self.request.repeats, unit="releases")
+        advance = measure(self.say, total=self.setup.repeats, unit="releases")
         made: list[Tables] = []
-        for _ in range(self.request.repeats):
+        for _ in range(self.setup.repeats):
             made.append(self.recipes[name].release(log, self.reading, entropy=self.entropy))
             advance()
         return made
@@ -275,16 +273,16 @@ class Runner:
     def _held_out(self, log: Log, whole: Truth) -> Iterator[tuple[Truth, Log | None]]:
         """For each fold the truth and the users to release from; None: the releases already made."""
         if self.test is not None:
-            with connect(memory=self.request.memory) as apart:
+            with connect(memory=self.setup.memory) as apart:
                 reading = replace(self.reading, since=None, until=None)
                 other = self._read(self.test, apart, reading)
                 urls, times = whole.has_urls and other.has_urls, other.has_times
                 searches = searches_of(other, gap=self.gap)
             yield replace(whole, searches=searches, has_urls=urls, has_times=times), None
             return
-        for fold in range(self.request.folds):
-            self.say(f"fold {fold + 1} of {self.request.folds}")
-            training, held = split(log, fold=fold, folds=self.request.folds)
+        for fold in range(self.setup.folds):
+            self.say(f"fold {fold + 1} of {self.setup.folds}")
+            training, held = split(log, fold=fold, folds=self.setup.folds)
             searches = searches_of(held, gap=self.gap)
             yield replace(self._count(training), searches=searches), training
 
@@ -293,7 +291,7 @@ class Runner:
         return Truth(
             tables=tables,
             holders=holders,
-            labels=self.request.labels,
+            labels=self.setup.labels,
             has_urls=log.has_urls,
             has_times=log.has_times,
         )

@@ -298,6 +298,9 @@ class KorolovaLists(Pure):
         """0: what is listed is published."""
         return 0
 
+    def public_file(self) -> str | None:
+        return "result_lists"
+
     def parameters(self) -> dict[str, Any]:
         return {"noise": "geometric", **super().parameters(), "threshold": None}
 

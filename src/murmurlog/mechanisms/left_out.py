@@ -70,6 +70,7 @@ class LeftOut(Mechanism):
     chosen_by: ClassVar[str] = "--tables query,left_out"
     tables: ClassVar[tuple[str, ...]] = ("left_out",)
     waits: ClassVar[bool] = True
+    waits_for: ClassVar[str] = "query"
     takes_earlier: ClassVar[bool] = True  # it counts by whatever is published
     ignored: ClassVar[tuple[str, ...]] = ("noise",)  # it is always Gaussian
 

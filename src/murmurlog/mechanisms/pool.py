@@ -191,6 +191,9 @@ class Pool(Pure):
     def least_users(self) -> int | None:
         return self.selection().least_estimate()
 
+    def public_file(self) -> str | None:
+        return "pool"
+
     def parameters(self) -> dict[str, Any]:
         return {
             "noise": "geometric",

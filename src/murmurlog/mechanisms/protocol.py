@@ -96,6 +96,7 @@ class Mechanism:
         tuple[str, ...]
     ] = ()  # options of the release that it reads: set_only, users
     waits: ClassVar[bool] = False  # it reads tables that the same release published before
+    waits_for: ClassVar[str] = ""  # the one of them without which it makes nothing
     needs_delta: ClassVar[bool] = True  # its keys come from the log
     engines: ClassVar[tuple[str, ...]] = ("duckdb",)
     ignored: ClassVar[tuple[str, ...]] = ()  # general letters without a meaning for it: d, noise
@@ -170,6 +171,10 @@ class Mechanism:
     def parameters(self) -> dict[str, Any]:
         """The parameters by their full names, for certificates."""
         return to_parameters(self)
+
+    def public_file(self) -> str | None:
+        """The option that names the public file without which it cannot be run again."""
+        return None
 
     @staticmethod
     def finish(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:

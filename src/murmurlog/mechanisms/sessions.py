@@ -381,6 +381,9 @@ class LabelPaths(_OfCut):
         """How many paths nobody took."""
         return self.counting().remarks(table, others)
 
+    def public_file(self) -> str | None:
+        return "map"
+
     def parameters(self) -> dict[str, Any]:
         return {**super().parameters(), "labels": self.L}
 

@@ -52,6 +52,7 @@ class ViaKeywords(Mechanism):
     chosen_by: ClassVar[str] = "--mechanism zealous --via-keywords"
     tables: ClassVar[tuple[str, ...]] = ("query",)
     waits: ClassVar[bool] = True
+    waits_for: ClassVar[str] = "keyword"
     needs_delta: ClassVar[bool] = False
     composes: ClassVar[bool] = True
 

@@ -437,6 +437,9 @@ class Rounds(Mechanism):
         # Drawn in steps of 2^-20: rounding adds nothing.
         return fault_of_counts(table, count="users", least_error=counts.least_noise)
 
+    def public_file(self) -> str | None:
+        return "pool" if self.pools else None
+
     def parameters(self) -> dict[str, Any]:
         """The parameters by their full names; `scale` and `threshold` in steps of 1/grid."""
         s = self.schedule
