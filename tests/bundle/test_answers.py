@@ -139,7 +139,7 @@ def test_a_log_of_invented_users_answers_too(bundle):
 def test_the_examples_of_the_page_run(folder, monkeypatch):
     monkeypatch.chdir(folder)
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 4
+    assert len(blocks) == 3
     names = {}
     for code in blocks:
         exec(code, names)

@@ -279,8 +279,8 @@ def test_lists_of_other_things_are_never_read_as_queries(write_tsv, tmp_path, as
     assert loaded.tables["session"].num_rows
     with pytest.raises(UsageError, match=rf"has session \(lists of {listed}\)"):
         loaded.suggest("rome")
-    options = {"map": "length"} if listed == "labels" else {}
-    done = murmurlog.evaluate(path, bundles=[out], baselines=["raw"], options=options, folds=1)
+    bundle = f"{out}:map=length" if listed == "labels" else out
+    done = murmurlog.evaluate(path, bundles=[bundle], baselines=["raw"], folds=1)
     why = {each.task: each.why for each in done.skipped if each.system == "out"}
     for task in ("statistics", "suggestion"):
         assert why[task].endswith(f"the session table lists {listed}, not queries")

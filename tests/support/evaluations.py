@@ -96,7 +96,7 @@ def make_sweep(vary="epsilon"):
             results += told
             for each in told:
                 same = make_result(name, each.task, each.measure, each.value, n=each.n)
-                points.append(Point(vary=vary, at=at, result=same))
+                points.append(Point(vary=vary, at=at, of=variant, result=same))
     return Evaluation(
         results=tuple(results),
         comparisons=(),

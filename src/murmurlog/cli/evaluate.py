@@ -70,9 +70,6 @@ class Scoring:
     ] = "fear of *"
 
 
-GROUPS = {"scoring": Scoring, "read": ReadOptions}
-
-
 @command(
     examples=[
         "murmurlog evaluate log.parquet --bundle bundle --out report.html",
@@ -102,7 +99,7 @@ GROUPS = {"scoring": Scoring, "read": ReadOptions}
 @option("--folds", type=INTEGER, default=5, help=FOLDS)
 @memory_option
 @json_option
-@takes(**GROUPS)
+@takes(scoring=Scoring, read=ReadOptions)
 def evaluate(
     source: str,
     bundle: tuple[str, ...],
@@ -164,7 +161,7 @@ def evaluate(
 @option("--folds", type=INTEGER, default=1, help=FOLDS)
 @memory_option
 @json_option
-@takes(**GROUPS)
+@takes(scoring=Scoring, read=ReadOptions)
 def sweep(
     source: str,
     mechanisms: str,

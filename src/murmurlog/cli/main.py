@@ -52,7 +52,7 @@ NO_PATH = (
 def main() -> None:
     """Runs a command: prints errors without a traceback and exits with their code."""
     try:
-        sys.exit(app.main(prog_name="murmurlog", standalone_mode=False))
+        sys.exit(app.main(prog_name="murmurlog", standalone_mode=False) or 0)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)

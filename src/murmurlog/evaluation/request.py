@@ -30,7 +30,15 @@ from murmurlog.counting.bound import choose_way
 from murmurlog.errors import Refused, UsageError, did_you_mean
 from murmurlog.logs.log import Log
 from murmurlog.logs.reading import Reading
-from murmurlog.mechanisms import Asked, Mechanism, View, declared_options, named, parse, read_letters
+from murmurlog.mechanisms import (
+    Asked,
+    Mechanism,
+    View,
+    declared_options,
+    named,
+    parse,
+    read_letters,
+)
 from murmurlog.privacy import Guarantee
 from murmurlog.privacy.sampler import Entropy
 from murmurlog.publishing.options import bounds_of, chosen_options, prepare_options
