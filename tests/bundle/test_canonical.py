@@ -204,8 +204,14 @@ def test_a_key_that_is_not_canonical_is_seen(tmp_path):
 def test_unknown_rules_fail(tmp_path):
     failures_of_keys(tmp_path / "b", CANONICAL, "shop")
     file = tmp_path / "b" / "privacy.json"
-    for name, error in (("canonical-2", OtherVersion), ("", BundleError), (1, BundleError)):
+    for version, name, error in (
+        ("99.1", "canonical-2", OtherVersion),
+        (murmurlog.__version__, "canonical-2", BundleError),
+        ("99.1", "", BundleError),
+        ("99.1", 1, BundleError),
+    ):
         stated = json.loads(file.read_text())
+        stated["murmurlog"] = version
         stated["text"]["keys"] = name
         file.write_text(json.dumps(stated))
         seal(tmp_path / "b")

@@ -129,6 +129,13 @@ def test_a_damaged_certificate_is_damaged_whatever_it_was_made_by(tmp_path):
         murmurlog.load(tmp_path)
 
 
+def test_a_part_that_its_own_version_lacks_is_damage(tmp_path):
+    changes = (("tables", "query", "mechanism"), "threehold(d=3)")
+    certificate_with(tmp_path, changes, murmurlog=murmurlog.__version__)
+    with pytest.raises(murmurlog.BundleError, match="it must name what murmurlog .* has"):
+        murmurlog.load(tmp_path)
+
+
 @pytest.mark.parametrize("number", [0, 1, True, 2.0, "2", "murmurlog-bundle-2", None])
 def test_what_is_no_number_of_a_format_is_refused(tmp_path, number):
     (tmp_path / "privacy.json").write_text(json.dumps({"format": number}))

@@ -24,8 +24,9 @@ def test_a_keyword_that_does_not_exist_is_refused():
 @pytest.mark.parametrize(
     ("keywords", "message"),
     [
-        ({"folds": 0}, "must be at least 1, not 0 and 1"),
-        ({"repeats": 0}, "must be at least 1, not 5 and 0"),
+        ({"folds": 0}, "--folds must be from 1 to 1,000, not 0"),
+        ({"repeats": 0}, "--repeats must be from 1 to 1,000, not 0"),
+        ({"repeats": 2**63}, "--repeats must be from 1 to 1,000, not 9,223,372,036,854,775,808"),
         ({"tasks": ["tea"]}, "--tasks has no tea"),
         ({"baselines": []}, "nothing to evaluate"),
         ({"by": ("country", ["DE"])}, "has no option by"),

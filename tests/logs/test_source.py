@@ -95,6 +95,11 @@ def test_what_stands_for_no_url_is_none_by_default_and_for_others_as_the_owner_s
     )  # fmt: skip
 
 
+def test_missing_that_is_no_text_is_refused():
+    with pytest.raises(UsageError, match=r"--missing must be text in UTF-8, not '\\udcff'"):
+        SourceOptions(missing="-,\udcff")
+
+
 def write_zip(path, **members):
     with zipfile.ZipFile(path, "w") as packed:
         for name, text in members.items():

@@ -51,6 +51,8 @@ def check(data: Any) -> None:
             f"hold at most {MOST_WORDS:,} characters together",
         )
     if unknown := next(_unknown_parts(data), None):
+        if data["murmurlog"] == __version__:
+            raise _damaged("it", f"name what murmurlog {__version__} has, and not {unknown}")
         raise _other_version(data, unknown)
 
 

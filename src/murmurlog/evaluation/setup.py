@@ -18,6 +18,7 @@ from murmurlog.logs.inputs import LogSource
 from murmurlog.logs.options import ReadOptions
 
 RAW = "raw"
+MOST_FITS = 1_000  # folds, and repeats: a larger number is a slip, and would never end
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,10 +44,9 @@ class Setup:
     memory: str | None = None
 
     def __post_init__(self) -> None:
-        if self.folds < 1 or self.repeats < 1:
-            raise UsageError(
-                f"--folds and --repeats must be at least 1, not {self.folds} and {self.repeats}"
-            )
+        for name, number in (("folds", self.folds), ("repeats", self.repeats)):
+            if not 1 <= number <= MOST_FITS:
+                raise UsageError(f"--{name} must be from 1 to {MOST_FITS:,}, not {number:,}")
         registry.choose(self.tasks)
         for name in ("since", "until", "where") if self.bundles else ():
             if getattr(self.read, name):

@@ -20,8 +20,14 @@ from murmurlog.logs.encodings import check_encoding
 from murmurlog.logs.times import check_time_format
 
 
-def _texts(given: Any) -> tuple[str, ...]:
-    return tuple(read_list(given) if isinstance(given, str) else given)
+def _check_missing(given: Any) -> tuple[str, ...]:
+    texts = tuple(read_list(given) if isinstance(given, str) else given)
+    for text in texts:
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise UsageError(f"--missing must be text in UTF-8, not {text!r:.60}") from None
+    return texts
 
 
 FORMATS = ("csv", "tsv", "jsonl", "json", "parquet")
@@ -76,7 +82,7 @@ class SourceOptions(Group):
             "delimiter": check_delimiter,
             "encoding": check_encoding,
             "time_format": check_time_format,
-            "missing": _texts,
+            "missing": _check_missing,
         }
         for name, check in checks.items():
             if (given := getattr(self, name)) is not None:

@@ -1,1 +1,1 @@
-"""Choosing a release: profiles, forecasts, goals."""
+"""Choosing a release: forecasts and goals."""
