@@ -244,7 +244,7 @@ def test_two_systems_of_one_name_and_nothing_to_evaluate_are_refused(place):
         evaluate(log, baselines=[])
     with pytest.raises(UsageError, match="--tasks has no tea"):
         evaluate(log, tasks=["tea"])
-    with pytest.raises(UsageError, match="--folds and --repeats"):
+    with pytest.raises(UsageError, match="--folds must be from 1"):
         evaluate(log, folds=0)
 
 
