@@ -255,3 +255,9 @@ def test_passes_are_the_counts_at_which_items_show():
     assert mechanism.passes(0.5) == 20
     assert mechanism.pass_probability(mechanism.passes(0.95)) >= 0.95
     assert mechanism.pass_probability(mechanism.passes(0.95) - 1) < 0.95
+
+
+def test_the_least_estimate_is_the_least_where_wide_noise_is_interpolated():
+    law = Selection("geometric", 5000.0, 20_000)
+    estimates = law.estimates(np.arange(20_000, 60_000)).users
+    assert law.least_estimate() == estimates.min() < estimates[0]

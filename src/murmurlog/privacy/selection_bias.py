@@ -54,7 +54,10 @@ class Selection:
 
     def least_estimate(self) -> int:
         """The least value `estimates` can give."""
-        return int(self.estimates(np.array([self.T])).users[0])
+        above, _, _ = self._curves()
+        # Linear between these points, where it may fall: the least is beside one of them.
+        beside = np.concatenate([np.floor(above), np.ceil(above)]).astype(np.int64)
+        return int(self.estimates(self.T + beside).users.min())
 
     def least_error(self) -> float:
         """The least standard error `estimates` can state."""
