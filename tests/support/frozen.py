@@ -136,7 +136,8 @@ def release_after(earlier, keywords):
     )  # fmt: skip
     entropy = SeededEntropy(SEED)
     with connect() as engine:
-        gathered = mechanism.gather(read(find(str(LOG)), engine=engine), view, entropy=entropy)
+        gathered = mechanism.gather(
+            read(find(str(LOG)), engine=engine, unit=keywords["unit"], entropy=entropy), view, entropy=entropy)
         return {"query": rows_in_order(mechanism.release(gathered, entropy=entropy))}
 
 

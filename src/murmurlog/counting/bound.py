@@ -1,157 +1,147 @@
 """The contribution bound: at most d distinct items a unit, chosen from its own rows only.
 
-It is applied once, before anything is counted, and changes the type: only `Bounded` can be tallied.
-A unit's items have a total order that no other unit's rows can change (A7): by first time and
-then item, or by a keyed hash of unit and item and then item. Never by the order of rows.
+It is applied once, before anything is counted, and changes the type: only `BoundedItems` can be counted.
+A unit's items have a total order that no other unit's rows can change (A7): by first time and then by
+the bytes of the item, or by a keyed hash of unit and item. Never by the order of rows. A function of one
+partition; imports no engine.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
-from functools import cached_property, partial
-from typing import Any, TypeAlias
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
-import ibis
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from murmurlog.bundle.schema import SEPARATOR, WAYS
-from murmurlog.counting.choice import KEY_BYTES, ChoiceKey, with_order
-from murmurlog.counting.first_items import (
-    Bounder,
-    FirstItems,
-    apply_to_bounded,
-    bounded_rows,
-    count_units,
-)
-from murmurlog.counting.holdings import Holdings
-from murmurlog.counting.items import EncodedItems, Items
-from murmurlog.errors import InputError, UsageError
-from murmurlog.logs.encoded import EncodedRows
-from murmurlog.logs.engines.protocol import ClusterEngine, Engine, LocalEngine
-from murmurlog.logs.log import ClusterLog
-from murmurlog.logs.partitions import map_file
-from murmurlog.privacy.sampler import Entropy
+from murmurlog.bundle.schema import WAYS
+from murmurlog.counting.items import Integers, Items, Names
+from murmurlog.counting.sorting import first_of_each, sort_ties
+from murmurlog.errors import EngineError, InputError, UsageError
+from murmurlog.logs.rows import Rows, Texts
+from murmurlog.logs.text_keys import TextKeys
+from murmurlog.privacy.sampler import Entropy, Keys, mix
+
+Mask = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Description:
-    """At most `per_user` items of each unit: distinct ones, or rows that may repeat."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class BoundedItems:
+    """At most so many items of each unit of a partition, in order of unit."""
 
-    engine: Engine
-    kind: str
-    keys: tuple[str, ...]
-    unit: str
-    per_user: int
-    way: str
-    count: str  # "users": distinct items; "rows": items may repeat
+    unit: Integers
+    item: Integers
+    keys: Keys  # of each item that a unit holds, in order
+    names: tuple[Names, ...]
+    texts: Texts
+    text_keys: TextKeys
+    units: int  # how many units of the partition hold an item
+    place: Integers | None = None  # of each row in its unit's order
 
-    def with_table(self, table: Any, **changes: Any) -> "TableBounded":
-        """The same but for these changes, with the rows of another table."""
-        same = {each.name: getattr(self, each.name) for each in fields(_Description)}
-        return TableBounded(**{**same, **changes}, table=table)
+    def columns(self, items: Integers) -> list[pa.Array]:
+        """The key columns of some items."""
+        return [name.at(items).values(self.texts) for name in self.names]
 
-
-@dataclass(frozen=True, kw_only=True)
-class TableBounded(_Description):
-    """Bounded items in a table of the engine."""
-
-    table: Any  # unit, the key columns (and, with `places`, place); materialised
-
-    def count_units(self) -> Any:
-        """The key columns and the number of units (or of rows) that hold each item."""
-        counts = {self.count: self.table.count()}
-        return self.engine.materialise(self.table.group_by(list(self.keys)).aggregate(**counts))
-
-
-@dataclass(frozen=True, kw_only=True)
-class EncodedBounded(_Description):
-    """Bounded items of an encoded log in memory."""
-
-    engine: LocalEngine
-    holdings: Holdings
-    first: FirstItems
-    places: bool
-
-    @cached_property
-    def table(self) -> Any:
-        return self.engine.show(
-            bounded_rows(self.keys, self.holdings, self.first, places=self.places)
-        )
-
-    def count_units(self) -> Any:
-        return self.engine.show(count_units(self.keys, self.holdings, self.first))
-
-
-@dataclass(frozen=True, kw_only=True)
-class PartitionedBounded(_Description):
-    """Bounded items of an encoded log in partitions, bounded one after the other when they are needed."""
-
-    engine: LocalEngine
-    holdings: Callable[[], Iterator[Holdings]]
-    first: Callable[[Holdings], FirstItems]
-    places: bool
-
-    def partitions(self) -> Iterator[tuple[Holdings, FirstItems]]:
-        """What units hold, and what is kept of it; no unit is in two partitions."""
-        for held in self.holdings():
-            yield held, self.first(held)
-            del held  # before the next partition is loaded
-
-    @cached_property
-    def table(self) -> Any:
-        return self._store(partial(bounded_rows, places=self.places))
-
-    def count_units(self) -> Any:
-        return _add_up(self.engine, self._store(count_units), self.keys)
-
-    def _store(self, make: Callable[[tuple[str, ...], Holdings, FirstItems], pa.Table]) -> Any:
-        """What is made of each partition, together as a table of the engine that stays on disk."""
-        stored = []
-        for held, kept in self.partitions():
-            # The result of a partition is written to disk before the next is loaded.
-            stored.append(map_file(self.engine.store(make(self.keys, held, kept))))
-            del held, kept
-        return self.engine.show(pa.concat_tables(stored))
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClusterBounded(_Description):
-    """Bounded items of a log whose partitions the workers of a cluster hold; computed there when used."""
-
-    engine: ClusterEngine
-    items: EncodedItems
-    log: ClusterLog
-    first: Bounder
-
-    @cached_property
-    def table(self) -> Any:
-        names = [("unit", pa.string()), *((key, self.key_type) for key in self.keys)]
-        schema = pa.schema(names + [("place", pa.int32())] * self.first.places)
-        return self._map(bounded_rows, schema, places=self.first.places)
-
-    def count_units(self) -> Any:
-        schema = pa.schema([*((key, self.key_type) for key in self.keys), ("users", pa.int64())])
-        return _add_up(self.engine, self._map(count_units, schema), self.keys)
-
-    @property
-    def key_type(self) -> pa.DataType:
-        """The type of each key column."""
-        return pa.list_(pa.string()) if self.kind == "session" else pa.string()
-
-    def _map(self, work: Callable[..., pa.Table], schema: pa.Schema, **more: Any) -> Any:
-        """A table of what a function makes of the keys, holdings and bounded items of each partition."""
-        work = partial(work, self.keys, **more)
-        return self.log.partitions.map(
-            partial(apply_to_bounded, finder=self.items.finder, first=self.first, work=work), schema
+    def with_items(self, keep: Mask) -> "BoundedItems":
+        """Only rows of some items, which are numbered anew."""
+        number = np.cumsum(keep, dtype=np.int32) - np.int32(1)
+        rows, items = keep[self.item], np.flatnonzero(keep)
+        return replace(
+            self,
+            unit=self.unit[rows],
+            item=number[self.item[rows]],
+            keys=self.keys[items],
+            names=tuple(name.at(items) for name in self.names),
+            place=None if self.place is None else self.place[rows],
         )
 
 
-def _add_up(engine: Engine, counts: Any, keys: tuple[str, ...]) -> Any:
-    """The counts of all partitions: no unit is in two, so the units of an item are those of all together."""
-    summed = counts.group_by(list(keys)).aggregate(users=counts.users.sum())
-    return engine.materialise(summed.cast({"users": "int64"}))
+@dataclass(frozen=True, kw_only=True)
+class Bound:
+    """How units are bounded: the first items by time or, with a secret, in the order of a keyed hash."""
+
+    per_unit: int
+    secret: int | None = None
+    count: str = "users"  # "rows": the first rows, so that an item may come several times
+    places: bool = False
+
+    @classmethod
+    def of(
+        cls, per_unit: int, way: str | None, *, timed: bool, entropy: Entropy,
+        count: str = "users", places: bool = False,
+    ) -> "Bound":  # fmt: skip
+        """The bound as it was asked for. The secret only makes the choice unpredictable."""
+        if per_unit < 1:
+            raise UsageError(f"--per-user must be at least 1, not {per_unit}")
+        way = choose_way(way, timed=timed)
+        if count == "rows" and way != "first":
+            raise UsageError("--count rows keeps a unit's first rows: it needs --bound first")
+        secret = None
+        if way == "random":
+            secret = int.from_bytes(entropy.stream("choice").bytes(8), "little")
+        return cls(per_unit=per_unit, secret=secret, count=count, places=places)
+
+    def __call__(self, items: Items) -> BoundedItems:
+        if self.count == "rows":
+            kept, place = self._first_rows(items)
+        elif self.secret is None:
+            kept, place = self._first_items(items)
+        else:
+            kept, place = self._random_items(items, self.secret)
+        unit, item = items.unit[kept], items.item[kept]
+        # The proofs depend on the bound, so the result is checked.
+        if len(unit) and np.bincount(unit).max() > self.per_unit:
+            raise EngineError(f"bounding left a unit more than {self.per_unit} items: this is a bug")
+        bounded = BoundedItems(
+            unit=unit, item=item, keys=items.keys, names=items.names, texts=items.texts,
+            text_keys=items.text_keys, units=int(np.count_nonzero(np.diff(unit, prepend=-1))),
+            place=place.astype(np.int32) if self.places else None,
+        )  # fmt: skip
+        return bounded.with_items(np.bincount(item, minlength=len(items.keys)) > 0)
+
+    def _first_rows(self, items: Items) -> tuple[Integers, Integers]:
+        # Equal rows of a unit are interchangeable, so this too is a total order (A7).
+        order = self._in_order(items)
+        place = _places(items.unit)
+        few = place < self.per_unit
+        return order[few], place[few]
+
+    def _first_items(self, items: Items) -> tuple[Integers, Integers]:
+        order = self._in_order(items)
+        new = first_of_each(items.unit, items.item[order])
+        kept = np.flatnonzero(new)
+        place = _places(items.unit[kept])
+        few = place < self.per_unit
+        return order[kept[few]], place[few]
+
+    def _in_order(self, items: Items) -> Integers:
+        """The rows of units in order of time and then of the bytes of the item."""
+        order = np.arange(len(items.unit))
+        alike = (items.unit[1:] == items.unit[:-1]) & (items.time[1:] == items.time[:-1])
+        if not self.places:
+            # A unit with no more rows than it may keep keeps every item, in whatever order.
+            rows = np.bincount(items.unit) if len(items.unit) else items.unit
+            alike &= (rows > self.per_unit)[items.unit[1:]]
+        return sort_ties(order, alike, items.item, items.ranks) if alike.any() else order
+
+    def _random_items(self, items: Items, secret: int) -> tuple[Integers, Integers]:
+        first = np.flatnonzero(first_of_each(items.unit, items.item))
+        unit, item = items.unit[first], items.item[first]
+        held = np.bincount(unit) if len(unit) else unit
+        rows = np.arange(len(unit)) if self.places else np.flatnonzero((held > self.per_unit)[unit])
+        own = mix(items.unit_keys[:, 0] ^ np.uint64(secret))
+        order = mix(own[unit[rows]] ^ items.keys[item[rows], 0])
+        # Orders that are equal, which hardly ever are: the check decides.
+        inside = np.lexsort((items.keys[item[rows], 1], order, unit[rows]))
+        place = np.zeros(len(unit), np.int64)
+        place[rows[inside]] = _places(unit[rows])
+        few = place < self.per_unit
+        return first[few], place[few]
 
 
-Bounded: TypeAlias = TableBounded | EncodedBounded | PartitionedBounded | ClusterBounded
+def _places(unit: Integers) -> Integers:
+    """The place of each row in its unit, from 0; rows are by unit."""
+    size = np.bincount(unit) if len(unit) else np.zeros(0, np.int64)
+    return np.arange(len(unit)) - np.repeat(np.cumsum(size) - size, size)
 
 
 def choose_way(way: str | None, *, timed: bool) -> str:
@@ -166,86 +156,13 @@ def choose_way(way: str | None, *, timed: bool) -> str:
     return way or ("first" if timed else "random")
 
 
-def bound(
-    items: Items,
+def find_and_bound(
+    rows: Rows,
     *,
-    per_user: int,
-    way: str | None = None,
-    count: str = "users",
-    places: bool = False,
-    entropy: Entropy,
-) -> Bounded:
-    """The first (or a random choice of) `per_user` distinct items of each unit.
-
-    With count="rows" it is the first `per_user` rows, and an item may come several times. With
-    `places` the table has the place of each item in its unit's order.
-    """
-    if per_user < 1:
-        raise UsageError(f"--per-user must be at least 1, not {per_user}")
-    way = choose_way(way, timed=items.timed)
-    if count == "rows":
-        if way != "first":
-            raise UsageError("--count rows keeps a unit's first rows: it needs --bound first")
-        # Equal rows of a unit are interchangeable, so this too is a total order (A7).
-        distinct = items.table
-    elif isinstance(items, EncodedItems):
-        return _bound_encoded(
-            items, per_user=per_user, places=places, key=_key(entropy) if way == "random" else None
-        )
-    else:
-        distinct = items.table.group_by(["unit", *items.keys]).aggregate(
-            time=items.table.time.min()
-        )
-    if way == "first":
-        order = [distinct.time.asc(nulls_first=False)]
-    else:
-        distinct = _with_order(items, distinct, _key(entropy))
-        order = [distinct.order]
-    place = ibis.row_number().over(
-        ibis.window(group_by="unit", order_by=[*order, *(distinct[k] for k in items.keys)])
-    )
-    kept = distinct.mutate(place=place).filter(ibis._.place < per_user)
-    return TableBounded(
-        engine=items.engine,
-        table=items.engine.materialise(
-            kept.select("unit", *items.keys, *(("place",) if places else ()))
-        ),
-        kind=items.kind,
-        keys=items.keys,
-        unit=items.unit,
-        per_user=per_user,
-        way=way,
-        count=count,
-    )
-
-
-def _key(entropy: Entropy) -> ChoiceKey:
-    # The key only makes the choice unpredictable; the proof holds for any fixed key.
-    return ChoiceKey(secret=entropy.stream("choice").bytes(KEY_BYTES))
-
-
-def _with_order(items: Items, distinct: Any, key: ChoiceKey) -> Any:
-    """Distinct units and items with the order of the random bound, which Python computes in batches."""
-    rows = distinct.select("unit", *items.keys)
-    schema = rows.schema().to_pyarrow().append(pa.field("order", pa.int64()))
-    work = partial(with_order, key=key, keys=items.keys, separator=SEPARATOR)
-    return items.engine.map_batches(schema, rows, work)
-
-
-def _bound_encoded(
-    items: EncodedItems, *, per_user: int, places: bool, key: ChoiceKey | None
-) -> EncodedBounded | PartitionedBounded | ClusterBounded:
-    """The first distinct items of each unit (with a key: in its order), by sorting codes."""
-    keys = items.keys
-    description: dict[str, Any] = {
-        "engine": items.log.engine, "kind": items.kind, "keys": keys, "unit": items.unit,
-        "per_user": per_user, "way": "random" if key else "first", "count": "users",
-    }  # fmt: skip
-
-    first = Bounder(per_unit=per_user, key=key, places=places)
-    if isinstance(items.log, ClusterLog):
-        return ClusterBounded(**description, items=items, log=items.log, first=first)
-    if isinstance(items.log.encoded, EncodedRows):
-        (held,) = items.holdings()
-        return EncodedBounded(**description, holdings=held, first=first(held), places=places)
-    return PartitionedBounded(**description, holdings=items.holdings, first=first, places=places)
+    find: Callable[[Rows], Items],
+    bound: Bound,
+    then: Callable[[BoundedItems], BoundedItems] | None = None,
+) -> BoundedItems:
+    """The bounded items of a partition, and what is derived from them."""
+    bounded = bound(find(rows))
+    return bounded if then is None else then(bounded)

@@ -1,104 +1,424 @@
-"""What is counted: the items each privacy unit holds, as (unit, time, key columns) per row.
+"""What is counted: which unit holds which item, and when, in a partition of a log.
 
-The unit is assigned here, before anything is counted: a user, a user's month, week or day, or a
-session. Units with time drop rows without one (A6).
+Items are numbers: of each distinct item the key of its columns, and where its texts are. Imports no engine.
 """
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, Protocol
 
-import ibis
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from murmurlog.bundle.keys import keywords
 from murmurlog.bundle.options import GAP
-from murmurlog.bundle.schema import KEYS, SEVERAL, By, keys_of
-from murmurlog.counting.holdings import PERIODS, Cuts, Finder, Holdings
+from murmurlog.bundle.schema import KEYS, SEVERAL, By, keys_schema
 from murmurlog.counting.public_sets.labels import Labels
+from murmurlog.counting.sorting import sort_ties
 from murmurlog.errors import InputError, UsageError, did_you_mean
-from murmurlog.logs.engines.protocol import Engine
-from murmurlog.logs.log import ClusterLog, EncodedLog, Log
+from murmurlog.logs.rows import NEVER, Column, Rows, Texts
 from murmurlog.logs.source import Source
+from murmurlog.logs.text_keys import TextKeys, number_keys, order_of_keys, places_of
 from murmurlog.privacy import check_unit
+from murmurlog.privacy.sampler import Keys
+
+Integers = npt.NDArray[Any]
+Mask = npt.NDArray[np.bool_]
+
+IN_SEQUENCE = ("pair", "session")
+QUERIES_NAMED = {"click": 1, "pair": 2}  # how many of an item's first columns are queries
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Description:
-    """What is known of items besides their rows."""
+class Names(Protocol):
+    """A key column of some items: where its values are."""
 
-    engine: Engine
-    kind: str
-    keys: tuple[str, ...]
-    unit: str
-    timed: bool
+    def at(self, items: Integers) -> "Names":
+        """The column of some of the items."""
 
-    def with_table(self, table: Any, **changes: Any) -> "TableItems":
-        """Items of the same description but for these changes, with the rows of another table."""
-        same = {each.name: getattr(self, each.name) for each in fields(_Description)}
-        return TableItems(**{**same, **changes}, table=table)
+    def values(self, texts: Texts) -> pa.Array:
+        """The values: texts, or lists of texts."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class TableItems(_Description):
-    """Every item of every unit, as often as it occurs; not bounded, so nothing may count it."""
+@dataclass(frozen=True, eq=False)
+class TextNames:
+    """Texts of the log."""
 
-    table: Any  # unit, time, the key columns, then the columns `also`
+    ids: Integers
+
+    def at(self, items: Integers) -> "TextNames":
+        return TextNames(self.ids[items])
+
+    def values(self, texts: Texts) -> pa.Array:
+        return texts.take(self.ids)
 
 
-@dataclass(frozen=True, kw_only=True)
-class EncodedItems(_Description):
-    """The same where an encoded log holds the items."""
+@dataclass(frozen=True, eq=False)
+class WordNames:
+    """Words of queries: the place of each among the words of its query."""
 
-    log: EncodedLog | ClusterLog
-    gap: float
-    longest: int | None
-    known: pa.Table | None  # only items of these keys of the query table
-    also: tuple[str, ...]
-    since: datetime | None = None  # only rows from then on
-    excluded: pa.Table | None = None  # keys that are left out
-    by: By | None = None  # a column whose value is part of the item
+    ids: Integers
+    place: Integers
 
-    @cached_property
-    def table(self) -> Any:
-        rows = _rows(
-            self.log, kind=self.kind, unit=self.unit, by=self.by, known=self.known,
-            since=self.since, gap=self.gap, longest=self.longest,
-        )  # fmt: skip
-        if self.excluded is not None:
-            rows = rows.anti_join(self.engine.keep(self.excluded), list(self.keys))
-        return rows.select("unit", "time", *self.keys, *self.also)
+    def at(self, items: Integers) -> "WordNames":
+        return WordNames(self.ids[items], self.place[items])
 
-    @property
-    def finder(self) -> Finder:
-        """How the items of a partition are found."""
-        return Finder(
-            kind=self.kind,
-            unit=self.unit,
-            known=self.known,
-            cuts=Cuts(
-                gap=_longest(self.gap), longest=self.longest, by=self.by.column if self.by else None
-            ),
-            since=self.since,
-            excluded=self.excluded,
-            by=self.by,
+    def values(self, texts: Texts) -> pa.Array:
+        words = cut_words(texts.take(self.ids))
+        return words.values.take(pa.array(words.offsets.to_numpy()[:-1] + self.place))
+
+
+@dataclass(frozen=True, eq=False)
+class PublicNames:
+    """Values of a public list, as labels are."""
+
+    listed: pa.Array
+    codes: Integers
+
+    def at(self, items: Integers) -> "PublicNames":
+        return PublicNames(self.listed, self.codes[items])
+
+    def values(self, texts: Texts) -> pa.Array:
+        return self.listed.take(pa.array(self.codes))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ListNames:
+    """Lists of values, one after the other."""
+
+    members: Names
+    keys: Keys  # of each member
+    length: Integers
+    sets: bool = False  # their members are shown in the order of their bytes
+
+    def at(self, items: Integers) -> "ListNames":
+        length = self.length[items]
+        start = (np.cumsum(self.length) - self.length)[items]
+        places = runs(start, length)
+        return replace(
+            self, members=self.members.at(places), keys=self.keys[places], length=length
         )
 
-    def holdings(self) -> Iterator[Holdings]:
-        """The items as codes, one partition of the log after the other; no unit is in two."""
-        if isinstance(self.log, EncodedLog):
-            find = self.finder
-            for rows in self.log.encoded.partitions():
-                held = find(rows)
-                del rows
-                yield held
-                del held  # before the next partition is loaded
+    def values(self, texts: Texts) -> pa.Array:
+        offsets = np.append(0, np.cumsum(self.length))
+        members = self.members.values(texts).cast(pa.string())
+        if self.sets:
+            rank = np.empty(len(members), np.int64)
+            rank[pc.sort_indices(members).to_numpy()] = np.arange(len(members))
+            holder = np.repeat(np.arange(len(self.length)), self.length)
+            members = members.take(pa.array(np.lexsort((rank, holder))))
+        return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), members)
 
 
-Items: TypeAlias = TableItems | EncodedItems
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Items:
+    """Every item of every unit of a partition, as often as it occurs, in order of unit and time."""
+
+    unit: Integers
+    time: Integers
+    item: Integers
+    keys: Keys  # of each distinct item, in order
+    names: tuple[Names, ...]  # of each key column
+    unit_keys: Keys
+    texts: Texts
+    text_keys: TextKeys
+    row: Integers | None = None  # of each item its row; None where it is made of several
+
+    def at(self, rows: Mask) -> "Items":
+        """Some of the rows."""
+        return replace(
+            self,
+            unit=self.unit[rows],
+            time=self.time[rows],
+            item=self.item[rows],
+            row=None if self.row is None else self.row[rows],
+        )
+
+    def with_items(self, keep: Mask) -> "Items":
+        """Only rows of some distinct items."""
+        return self.at(keep[self.item])
+
+    def columns(self, items: Integers) -> list[pa.Array]:
+        """The key columns of some distinct items."""
+        return [name.at(items).values(self.texts) for name in self.names]
+
+    def ranks(self, items: Integers) -> Integers:
+        """The ranks of some distinct items in the order of the bytes of their key columns."""
+        columns = {str(i): sortable(values) for i, values in enumerate(self.columns(items))}
+        order = pc.sort_indices(
+            pa.table(columns), sort_keys=[(name, "ascending") for name in columns]
+        )
+        ranks = np.empty(len(items), np.int64)
+        ranks[order.to_numpy()] = np.arange(len(items))
+        return ranks
+
+
+@dataclass(frozen=True, kw_only=True)
+class ItemFinder:
+    """Finds the items of every unit in a partition; a value that can be sent to workers."""
+
+    kind: str
+    by: By | None = None  # a kept column, whose value is part of the item
+    gap: int = math.floor(GAP * 1e6)  # microseconds: the longest within a session
+    longest: int | None = None  # queries of a session
+    labels: Labels | None = None  # sessions are of public labels instead of queries
+    known: Callable[[], Keys] | None = None  # only clicks, pairs, sessions of these published queries
+    since: datetime | None = None  # only rows from then on
+    excluded: Callable[[], Keys] | None = None  # items that are left out
+    only: Callable[[Items], Mask] | None = None  # which distinct items count; a rule about their keys
+
+    def __call__(self, rows: Rows) -> Items:
+        if self.since is not None:
+            rows = rows.since(self.since)
+        if self.kind in IN_SEQUENCE:
+            rows = rows.at(rows.time != NEVER)
+        some = np.ones(rows.count, bool)
+        if self.kind == "click" and rows.url:
+            some &= rows.url.codes >= 0
+        if self.by is not None:
+            column = rows.kept[self.by.column]
+            listed = np.append(_among(column, self.by.values, rows.text_keys), False)
+            some &= listed[column.codes]
+        found = _MAKERS[self.kind](self, rows.at(some))
+        if self.excluded is not None:
+            found = found.with_items(places_of(found.keys, self.excluded()) < 0)
+        if self.only is not None:
+            found = found.with_items(self.only(found))
+        return found
+
+    def knows(self, keys: Keys, value: Keys | None, text_keys: TextKeys) -> Mask:
+        """Which queries are published; with --by: under this value."""
+        assert self.known is not None
+        whole = keys if value is None else text_keys.combine([keys, value])
+        return places_of(whole, self.known()) >= 0
+
+
+def _among(column: Column, values: Sequence[str], text_keys: TextKeys) -> Mask:
+    """Which of a column's texts are in a list."""
+    listed = text_keys.texts(pa.array(values, pa.string()))
+    return places_of(column.keys, listed[order_of_keys(listed)]) >= 0
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """A key column of items: of each row the code of its value; the key and the place of each value."""
+
+    codes: Integers
+    keys: Keys
+    names: Names
+
+    @classmethod
+    def of(cls, column: Column, rows: Integers | None = None) -> "_Part":
+        codes = column.codes if rows is None else column.codes[rows]
+        return cls(codes, column.keys, TextNames(column.ids))
+
+
+def _combine(
+    finder: ItemFinder,
+    rows: Rows,
+    parts: list[_Part],
+    *,
+    unit: Integers,
+    time: Integers,
+    row: Integers | None = None,
+) -> Items:
+    """Items of several key columns; with --by the value of each one's row is the last."""
+    if finder.by is not None:
+        parts = [*parts, _Part.of(rows.kept[finder.by.column], row)]
+    item, at = parts[0].codes, None
+    for part in parts[1:]:
+        item, at = number_pairs(item, part.codes)
+    if at is None:
+        keys, names = parts[0].keys, (parts[0].names,)
+    else:
+        codes = [part.codes[at] for part in parts]
+        keys = rows.text_keys.combine([p.keys[c] for p, c in zip(parts, codes, strict=True)])
+        order = order_of_keys(keys)
+        place = np.empty(len(order), np.int32)
+        place[order] = np.arange(len(order), dtype=np.int32)
+        item, keys, codes = place[item], keys[order], [c[order] for c in codes]
+        names = tuple(p.names.at(c) for p, c in zip(parts, codes, strict=True))
+    found = Items(
+        unit=unit, time=time, item=item, keys=keys, names=names, unit_keys=rows.unit_keys,
+        texts=rows.texts, text_keys=rows.text_keys, row=row,
+    )  # fmt: skip
+    if finder.known is None or finder.kind not in QUERIES_NAMED:
+        return found
+    known = np.ones(len(keys), bool)
+    for part, code in list(zip(parts, codes, strict=True))[: QUERIES_NAMED[finder.kind]]:
+        value = None if finder.by is None else parts[-1].keys[codes[-1]]
+        known &= finder.knows(part.keys[code], value, rows.text_keys)
+    return found.with_items(known)
+
+
+def _queries(finder: ItemFinder, rows: Rows) -> Items:
+    every = np.arange(rows.count)
+    parts = [_Part.of(rows.query)]
+    return _combine(finder, rows, parts, unit=rows.unit, time=rows.time, row=every)
+
+
+def _clicks(finder: ItemFinder, rows: Rows) -> Items:
+    every = np.arange(rows.count)
+    parts = [_Part.of(rows.query), _Part.of(rows.url)] if rows.url else [_Part.of(rows.query)]
+    return _combine(finder, rows, parts, unit=rows.unit, time=rows.time, row=every)
+
+
+def _keywords(finder: ItemFinder, rows: Rows) -> Items:
+    """The words of each query."""
+    there = np.zeros(len(rows.query.keys), bool)
+    there[rows.query.codes] = True
+    some = np.flatnonzero(there)
+    words = cut_words(rows.texts.take(rows.query.ids[some]))
+    many = np.zeros(len(there), np.int64)
+    many[some] = np.diff(words.offsets.to_numpy())
+    start = np.cumsum(many) - many
+    codes, first = number_keys(rows.text_keys.texts(words.values))
+    holder = np.repeat(some, many[some])[first]
+    names = WordNames(rows.query.ids[holder], first - start[holder])
+    times = many[rows.query.codes]
+    row = np.repeat(np.arange(rows.count), times)
+    # The words of a row are those from its query's start on.
+    at = runs(start[rows.query.codes], times)
+    keys = rows.text_keys.texts(words.values.take(pa.array(first)))
+    part = _Part(codes[at], keys, names)
+    return _combine(finder, rows, [part], unit=rows.unit[row], time=rows.time[row], row=row)
+
+
+def cut_words(texts: pa.Array) -> pa.ListArray:
+    """The words of each text. Of plain text they are what is between spaces; Python cuts the rest."""
+    texts = texts.cast(pa.string())
+    plain = pc.match_substring_regex(texts, r"\A[a-z0-9]+(?: [a-z0-9]+)*\z")
+    if pc.all(plain).as_py():
+        return pc.ascii_split_whitespace(texts)
+    python = pc.indices_nonzero(pc.invert(plain))
+    cut = [keywords(text) for text in texts.take(python).to_pylist()]
+    both = pa.concat_arrays(
+        [pc.ascii_split_whitespace(texts.filter(plain)), pa.array(cut, pa.list_(pa.string()))]
+    )
+    order = np.argsort(np.concatenate([pc.indices_nonzero(plain).to_numpy(), python.to_numpy()]))
+    return both.take(pa.array(order))
+
+
+def _pairs(finder: ItemFinder, rows: Rows) -> Items:
+    """Each query with the next, other one of its session."""
+    order = _in_sequence(finder, rows)
+    unit, time, query = rows.unit[order], rows.time[order], rows.query.codes[order]
+    near = (unit[1:] == unit[:-1]) & (time[1:] - time[:-1] <= finder.gap)
+    near &= query[1:] != query[:-1]
+    at = np.flatnonzero(near)
+    parts = [_Part.of(rows.query, order[at]), _Part.of(rows.query, order[at + 1])]
+    return _combine(finder, rows, parts, unit=unit[at], time=time[at], row=order[at])
+
+
+def _sessions(finder: ItemFinder, rows: Rows) -> Items:
+    """The queries of each session in order, at least two; one that is asked again at once is one.
+
+    A query asked again at once (the next page, a second click) is one query, also where only
+    unpublished queries lie between. Dropping and merging look at the unit's own rows and at public
+    keys alone, before the cut and the bound, so they change no bound (T3 iii).
+    """
+    order = _in_sequence(finder, rows)
+    unit, time, query = rows.unit[order], rows.time[order], rows.query.codes[order]
+    starts = np.ones(len(query), bool)
+    starts[1:] = (unit[1:] != unit[:-1]) | (time[1:] - time[:-1] > finder.gap)
+    session = np.cumsum(starts)
+    if finder.known is not None:  # --by does not go with sessions, so the query is the whole key
+        known = finder.knows(rows.query.keys, None, rows.text_keys)[query]
+        session, unit, time, query = session[known], unit[known], time[known], query[known]
+    asked = np.ones(len(query), bool)
+    asked[1:] = (session[1:] != session[:-1]) | (query[1:] != query[:-1])
+    session, unit, time, query = session[asked], unit[asked], time[asked], query[asked]
+    first = np.flatnonzero(np.diff(session, prepend=0))
+    length = np.diff(first, append=len(session))
+    if finder.longest is not None:
+        length = np.minimum(length, finder.longest)
+    first, length = first[length >= 2], length[length >= 2]
+    part = _Part.of(rows.query) if finder.labels is None else _label_part(finder.labels, rows)
+    members = query if finder.labels is None else part.codes[query]
+    item, keys, names = number_lists(part, members, first, length, rows.text_keys)
+    return Items(
+        unit=unit[first], time=time[first], item=item, keys=keys, names=(names,),
+        unit_keys=rows.unit_keys, texts=rows.texts, text_keys=rows.text_keys,
+    )  # fmt: skip
+
+
+def _label_part(labels: Labels, rows: Rows) -> _Part:
+    """Of each distinct query the code of its public label."""
+    listed = pa.array(labels.names, pa.string())
+    codes = labels.codes(rows.texts.take(rows.query.ids))
+    return _Part(codes, rows.text_keys.texts(listed), PublicNames(listed, np.arange(len(listed))))
+
+
+def number_lists(
+    part: _Part, members: Integers, first: Integers, length: Integers, text_keys: TextKeys
+) -> tuple[Integers, Keys, ListNames]:
+    """A code for each distinct list of values, the keys and the places; lists are runs of `members`."""
+    flat = members[runs(first, length)]
+    item, row = number_keys(text_keys.lists(part.keys[flat], length))
+    some, many = first[row], length[row]
+    values = members[runs(some, many)]
+    keys = text_keys.lists(part.keys[values], many)
+    names = ListNames(members=part.names.at(values), keys=part.keys[values], length=many)
+    return item, keys, names
+
+
+def _in_sequence(finder: ItemFinder, rows: Rows) -> Integers:
+    """The rows by unit, time and the bytes of the query; with --by then by those of the value.
+
+    The order is total in all that an item consists of: else other units' rows could change it (A7).
+    """
+    order = np.arange(rows.count)
+    alike = (rows.unit[1:] == rows.unit[:-1]) & (rows.time[1:] == rows.time[:-1])
+    if not alike.any():
+        return order
+    queries = _queries(replace(finder, kind="query", known=None), rows)
+    return sort_ties(order, alike, queries.item, queries.ranks)
+
+
+_MAKERS: Mapping[str, Callable[[ItemFinder, Rows], Items]] = {
+    "query": _queries,
+    "click": _clicks,
+    "keyword": _keywords,
+    "pair": _pairs,
+    "session": _sessions,
+}
+
+
+def sortable(values: pa.Array) -> pa.Array:
+    """What sorts as texts do by their bytes, and lists element by element."""
+    if not pa.types.is_list(values.type):
+        return values
+    lists = [tuple(text.encode() for text in value) for value in values.to_pylist()]
+    rank = {value: n for n, value in enumerate(sorted(set(lists)))}
+    return pa.array([rank[value] for value in lists], pa.int64())
+
+
+def number_pairs(first: Integers, second: Integers) -> tuple[Integers, Integers]:
+    """A code for each distinct pair of codes, and a row that has the pair."""
+    if len(first) == 0:
+        return np.zeros(0, np.int32), np.zeros(0, np.int64)
+    width = int(second.max()) + 1
+    words = first.astype(np.int64) * width + second
+    pairs = pa.array(words).dictionary_encode()
+    number = pairs.indices.to_numpy()
+    row = np.empty(len(pairs.dictionary), np.int64)
+    row[number] = np.arange(len(number))
+    return number, row
+
+
+def runs(start: Integers, length: Integers) -> Integers:
+    """The numbers start, start + 1, ... of each run of a length, one run after the other."""
+    before = np.cumsum(length) - length
+    return np.arange(length.sum()) + np.repeat(start - before, length)
+
+
+def key_table(names: Sequence[str], columns: Sequence[pa.Array]) -> pa.Table:
+    """Key columns as a table of a bundle."""
+    schema = keys_schema(tuple(names))
+    return pa.table(list(columns), names=list(names)).cast(schema)
 
 
 def check(source: Source, *, kind: str, unit: str, by: bool = False) -> None:
@@ -127,182 +447,3 @@ def check(source: Source, *, kind: str, unit: str, by: bool = False) -> None:
             f"there are no subsequent queries in {source.name}, so no {kind} table: it has no time "
             f"column. Leave {kind} out of --tables."
         )
-
-
-def items(
-    log: Log,
-    *,
-    kind: str,
-    unit: str = "user",
-    by: By | None = None,
-    gap: float = GAP,
-    longest: int | None = None,
-    labels: Labels | None = None,
-    known: pa.Table | None = None,
-    since: datetime | None = None,
-    also: tuple[str, ...] = (),
-) -> Items:
-    """The items of one kind that each unit of the log holds.
-
-    With `by` (a column that the log was read with) rows of other than its public values are left
-    out, record by record, and the value is part of the item. A session is a whole session, cut to
-    its first `longest` queries (or their public labels); an item of a set or of a log is a single
-    query or click. The rows of clicks also keep the columns `also`. With `known`, a table of
-    published queries (with `by`: and values), only items that name no other query count (under their own
-    value): a rule about a unit's own rows and what is public, so units may be bounded after it (T3 iii). With `since` only rows from then on
-    count.
-    """
-    check(log.source, kind=kind, unit=unit, by=by is not None)
-    if not 0 < gap < 1e9:
-        raise UsageError(f"--gap must be longer than 0 seconds, not {gap:g}")
-    kind = {"itemset": "query", "log": "click"}.get(kind, kind)
-    keys = keys_of(kind, by)
-    description: dict[str, Any] = {"kind": kind, "keys": keys, "unit": unit, "timed": log.has_times}
-    if labels is None and isinstance(log, EncodedLog | ClusterLog):
-        return EncodedItems(
-            engine=log.engine, log=log, known=known, since=since, also=also, gap=gap,
-            longest=longest, by=by, **description,
-        )  # fmt: skip
-    rows = _rows(
-        log, kind=kind, unit=unit, by=by, gap=gap, longest=longest, labels=labels, known=known,
-        since=since,
-    )  # fmt: skip
-    return TableItems(
-        engine=log.engine, table=rows.select("unit", "time", *keys, *also), **description
-    )
-
-
-def _rows(
-    log: Log,
-    *,
-    kind: str,
-    unit: str,
-    by: By | None = None,
-    gap: float = GAP,
-    longest: int | None = None,
-    labels: Labels | None = None,
-    known: pa.Table | None,
-    since: datetime | None = None,
-) -> Any:
-    """The rows of the items as an expression, with a column `unit`."""
-    rows = _with_unit(log, unit)
-    if since is not None:
-        rows = rows.filter(rows.time >= ibis.literal(since))
-    if by:
-        rows = rows.filter(rows[by.column].isin(by.values))
-    listed = None if known is None else log.engine.keep(known)
-    if kind == "click":
-        rows = rows.filter(rows.url.notnull())
-    elif kind == "keyword":
-        rows = _with_keywords(rows, log.engine, keys_of(kind, by)[1:])
-    elif kind == "pair":
-        rows = _pairs(rows, log.engine, gap, by)
-    elif kind == "session":
-        rows = _sessions(rows, gap, longest, labels, log.engine, listed)
-    if listed is not None and kind in ("click", "pair"):
-        rows = rows.semi_join(listed, list(listed.columns))
-        if kind == "pair":
-            after = listed.rename(next_query="query")
-            rows = rows.semi_join(after, list(after.columns))
-    return rows
-
-
-def only(held: Items, public: pa.Table) -> TableItems:
-    """The items whose keys are in a public table; a rule about single records, so it costs nothing."""
-    listed = held.engine.keep(public.select(list(held.keys)))
-    return held.with_table(held.table.semi_join(listed, list(held.keys)))
-
-
-def without(held: Items, public: pa.Table) -> Items:
-    """The items whose keys are not in a public table; a rule about single records, too."""
-    excluded = public.select(list(held.keys))
-    if isinstance(held, EncodedItems) and held.kind != "session":
-        return replace(held, excluded=excluded)
-    listed = held.engine.keep(excluded)
-    return held.with_table(held.table.anti_join(listed, list(held.keys)))
-
-
-def _with_unit(log: Log, unit: str) -> Any:
-    """The log's rows with a column `unit`: neighbouring logs differ in the rows of one unit."""
-    rows = log.table
-    if unit == "user":
-        return rows.mutate(unit=rows.user)
-    rows = rows.filter(rows.time.notnull())
-    # The date has a fixed length and comes first, so no two (date, user) share a name.
-    start = rows.time.truncate(PERIODS[unit]).strftime("%Y-%m-%d")
-    return rows.mutate(unit=start + "|" + rows.user)
-
-
-def _longest(session_gap: float) -> int:
-    """The longest gap within a session, in microseconds: engines differ in fractions of a second."""
-    return math.floor(session_gap * 1e6)
-
-
-def _pairs(rows: Any, engine: Engine, session_gap: float, by: By | None) -> Any:
-    """Each query with the next, other one of its session; sessions end at the unit's border (A6).
-
-    The order is total in all that an item consists of: else other units' rows could change it (A7).
-    """
-    rows = rows.filter(rows.time.notnull())
-    more = [by.column] if by else []
-    in_order = ibis.window(group_by="unit", order_by=["time", "query", *more])
-    following = rows.mutate(
-        next_query=rows.query.lead().over(in_order), next_time=rows.time.lead().over(in_order)
-    )
-    gap = engine.microseconds(following.next_time) - engine.microseconds(following.time)
-    other = following.query != following.next_query
-    return following.filter((gap <= _longest(session_gap)) & other)
-
-
-def _sessions(
-    rows: Any,
-    session_gap: float,
-    longest: int | None,
-    labels: Labels | None,
-    engine: Engine,
-    listed: Any,
-) -> Any:
-    """The queries of each session in order, as a list of at least two; cut at the unit's border.
-
-    A query asked again at once (the next page, a second click) is one query, also where only
-    unpublished queries lie between. Dropping and merging look at the unit's own rows and at public
-    keys alone, before the cut and the bound, so they change no bound (T3 iii).
-    """
-    rows = rows.filter(rows.time.notnull())
-    in_order = ibis.window(group_by="unit", order_by=["time", "query"])
-    before = rows.select(
-        "unit",
-        "time",
-        "query",
-        gap=engine.microseconds(rows.time) - engine.microseconds(rows.time.lag().over(in_order)),
-    )
-    starts = before.gap.isnull() | (before.gap > _longest(session_gap))
-    begun = before.mutate(starts=starts.cast("int64"))
-    so_far = ibis.window(group_by="unit", order_by="time", range=(None, 0))
-    numbered = begun.mutate(session=begun.starts.sum().over(so_far))
-    if listed is not None:
-        numbered = numbered.semi_join(listed, "query")
-    within = ibis.window(group_by=["unit", "session"], order_by=["time", "query"])
-    after = numbered.mutate(previous=numbered.query.lag().over(within))
-    asked = after.filter(after.previous.isnull() | (after.query != after.previous))
-    if longest is not None:
-        asked = asked.mutate(place=ibis.row_number().over(within)).filter(ibis._.place < longest)
-    shown = asked.mutate(label=asked.query) if labels is None else labels.label(asked, engine)
-    whole = shown.group_by(["unit", "session"]).aggregate(
-        time=shown.time.min(), queries=shown.label.collect(order_by=[shown.time, shown.query])
-    )
-    return whole.filter(whole.queries.length() >= 2)
-
-
-def _with_keywords(rows: Any, engine: Engine, more: tuple[str, ...]) -> Any:
-    """A row for each distinct word of each query; words are cut in Python, on distinct queries."""
-    schema = pa.schema([("of_query", pa.string()), ("words", pa.list_(pa.string()))])
-
-    def cut(batch: pa.RecordBatch) -> pa.RecordBatch:
-        queries = batch.column(0)
-        words = pa.array([keywords(q) for q in queries.to_pylist()], pa.list_(pa.string()))
-        return pa.RecordBatch.from_arrays([queries, words], schema=schema)
-
-    cuts = engine.map_batches(schema, rows.select("query").distinct(), cut)
-    joined = rows.join(cuts, rows.query == cuts.of_query)
-    return joined.select("unit", "time", *more, keyword=cuts.words.unnest())

@@ -1,48 +1,102 @@
-"""Subsequences of sessions and sets of items, derived from bounded items.
+"""Subsequences of sessions and sets of items, derived from bounded items of a partition.
 
 Bounding comes first, so the number of subsequences or sets of one unit has a public bound, and they
 are a function of that unit's own bounded items. They are distinct per unit.
 """
 
 import math
+from dataclasses import dataclass, replace
+from itertools import combinations
 
-import ibis
-import pyarrow as pa
+import numpy as np
 
-from murmurlog.counting.bound import Bounded
+from murmurlog.counting.bound import BoundedItems
+from murmurlog.counting.items import Integers, ListNames, Names, runs
+from murmurlog.counting.sorting import distinct_pairs
 from murmurlog.errors import UsageError
-from murmurlog.privacy.safelog import LONGEST, subsequences_a_session
+from murmurlog.logs.text_keys import number_keys
+from murmurlog.privacy.safelog import LONGEST
+from murmurlog.privacy.sampler import Keys
 
 
-def subsequences(sessions: Bounded, *, l_q: int, repeats: bool = False) -> Bounded:
+@dataclass(frozen=True, kw_only=True)
+class Subsequences:
     """Every ordered subsequence of at least two queries of each unit's sessions, once a unit.
 
     Without `repeats`, equal neighbours (x, x from x, y, x) are merged. The merged list is a
     subsequence, too, or a single query, so leaving out lists with equal neighbours is the same:
     a unit holds a subset of what it held, and the bound stays.
     """
-    most = subsequences_a_session(l_q)
-    choices = [
-        (n, [i for i in range(n) if mask >> i & 1])
-        for n in range(2, l_q + 1)
-        for mask in range(2**n)
-        if mask.bit_count() >= 2
-    ]
-    lengths, places = zip(*choices, strict=True)
-    columns = {
-        "length": pa.array(lengths, pa.int64()),
-        "places": pa.array(places, pa.list_(pa.int64())),
-    }
-    chosen = sessions.engine.keep(pa.table(columns))
-    rows = sessions.table.mutate(length=sessions.table.queries.length().cast("int64"))
-    joined = rows.join(chosen, "length")
-    found = joined.select("unit", queries=joined.places.map(lambda i: joined.queries[i]))
-    if not repeats:
-        lists, places = found.queries, ibis.range(0, found.queries.length() - 1)
-        found = found.filter(~places.map(lambda i: lists[i] == lists[i + 1]).anys())
-    return sessions.with_table(
-        sessions.engine.materialise(found.distinct()), per_user=sessions.per_user * most
+
+    repeats: bool = False
+
+    def __call__(self, sessions: BoundedItems) -> BoundedItems:
+        (names,) = sessions.names
+        assert isinstance(names, ListNames)
+        start = (np.cumsum(names.length) - names.length)[sessions.item]
+        length = names.length[sessions.item]
+        chosen = []
+        for size in np.unique(length).tolist():
+            rows = np.flatnonzero(length == size)
+            for many in range(2, size + 1):
+                for places in combinations(range(size), many):
+                    members = start[rows][:, None] + np.array(places)
+                    lists = names.keys[members]
+                    repeats = (lists[:, 1:] == lists[:, :-1]).all(axis=2).any(axis=1)
+                    kept = np.ones(len(rows), bool) if self.repeats else ~repeats
+                    chosen.append((sessions.unit[rows[kept]], members[kept]))
+        return _with_lists(sessions, chosen, names.members, names.keys)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sets:
+    """Every set of 1 to `size` of each unit's items; consecutive: of neighbouring places."""
+
+    size: int
+    consecutive: bool = False
+
+    def __call__(self, items: BoundedItems) -> BoundedItems:
+        (names,) = items.names
+        assert items.place is not None
+        order = np.lexsort((items.place if self.consecutive else items.item, items.unit))
+        unit, item = items.unit[order], items.item[order]
+        held = np.bincount(unit) if len(unit) else unit
+        start = np.cumsum(held) - held
+        chosen = []
+        for most in np.unique(held[held > 0]).tolist():
+            units = np.flatnonzero(held == most)
+            for many in range(1, min(self.size, most) + 1):
+                for places in self._choices(most, many):
+                    # In order of keys, so that a set has one form.
+                    members = np.sort(item[start[units][:, None] + places], axis=1)
+                    chosen.append((units, members))
+        made = _with_lists(items, chosen, names, items.keys)
+        (lists,) = made.names
+        assert isinstance(lists, ListNames)
+        return replace(made, names=(replace(lists, sets=True),))
+
+    def _choices(self, most: int, many: int) -> list[Integers]:
+        """Which of a unit's items make its sets of a size."""
+        if self.consecutive:
+            return [np.arange(at, at + many) for at in range(most - many + 1)]
+        return [np.array(places) for places in combinations(range(most), many)]
+
+
+def _with_lists(
+    bounded: BoundedItems, chosen: list[tuple[Integers, Integers]], names: Names, keys: Keys
+) -> BoundedItems:
+    """The lists as the items of units, once a unit; `chosen` are units and the members of a list each."""
+    unit = np.concatenate([np.zeros(0, np.int64), *(units for units, _ in chosen)])
+    members = np.concatenate([np.zeros(0, np.int64), *(some.reshape(-1) for _, some in chosen)])
+    length = np.concatenate(
+        [np.zeros(0, np.int64), *(np.full(len(some), some.shape[1]) for _, some in chosen)]
     )
+    item, row = number_keys(bounded.text_keys.lists(keys[members], length))
+    some = members[runs((np.cumsum(length) - length)[row], length[row])]
+    lists = ListNames(members=names.at(some), keys=keys[some], length=length[row])
+    units, held = distinct_pairs(unit, item)
+    list_keys = bounded.text_keys.lists(keys[some], length[row])
+    return replace(bounded, unit=units, item=held, keys=list_keys, names=(lists,), place=None)
 
 
 def sets_of(n: int, k: int, *, consecutive: bool = False) -> int:
@@ -60,40 +114,3 @@ def items_for(d: int, k: int, *, consecutive: bool = False) -> int:
     while sets_of(n + 1, k, consecutive=consecutive) <= d:
         n += 1
     return n
-
-
-def sets(items: Bounded, *, k: int, consecutive: bool = False) -> Bounded:
-    """Every set of 1 to k of each unit's items, sorted; consecutive: of neighbouring places."""
-    n = items.per_user
-    (key,) = items.keys
-    if consecutive:
-        place, text = items.table.place, items.table[key]
-    else:  # any fixed order of the unit's own items gives the same sets
-        in_order = ibis.window(group_by="unit", order_by=key)
-        place, text = ibis.row_number().over(in_order), items.table[key]
-    # Spark's row numbers have 32 bits where Ibis declares 64, so that a cast to 64 is left out.
-    place = place.cast("float64").cast("int64")
-    placed = items.table.select("unit", place=place, item=text)
-    made = placed.select("unit", last=placed.place, items=ibis.array([placed.item]))
-    rounds = [made]
-    for _ in range(1, min(k, n)):
-        grown, more = rounds[-1], placed.view()
-        follows = more.place == grown.last + 1 if consecutive else more.place > grown.last
-        joined = grown.join(more, [grown.unit == more.unit, follows])
-        rounds.append(
-            items.engine.materialise(
-                joined.select(
-                    unit=grown.unit,
-                    last=more.place,
-                    items=grown.items.concat(ibis.array([more.item])),
-                )
-            )
-        )
-    together = ibis.union(*rounds) if len(rounds) > 1 else rounds[0]
-    held = together.select("unit", items=together.items.sort()).distinct()
-    return items.with_table(
-        items.engine.materialise(held),
-        kind="itemset",
-        keys=("items",),
-        per_user=sets_of(n, k, consecutive=consecutive),
-    )

@@ -1,58 +1,110 @@
 """The tally: how many units hold each item. Exact, private, and made of bounded items only."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from murmurlog.counting.bound import Bounded
-from murmurlog.counting.text_keys import item_keys
-from murmurlog.logs.engines.protocol import Engine
-from murmurlog.privacy.sampler import Entropy, Keys
+from murmurlog.bundle.schema import keys_schema
+from murmurlog.counting.bound import Bound, BoundedItems, find_and_bound
+from murmurlog.counting.items import Integers, Items
+from murmurlog.errors import EngineError
+from murmurlog.logs.log import Log
+from murmurlog.logs.partitions import Partitions, Sums
+from murmurlog.logs.rows import Rows
+from murmurlog.logs.text_keys import TextKeys, order_of_keys, places_of
+from murmurlog.privacy.sampler import Keys
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Tally:
-    """(key columns, count) of every item that somebody holds; never published."""
+    """The number of units (or of rows) of every item that somebody holds; never published."""
 
-    engine: Engine
-    table: Any  # the key columns, the count; materialised
+    shards: Iterable[Sums]
+    bounded: Partitions[BoundedItems]  # where the items' texts are found
     kind: str
-    keys: tuple[str, ...]
+    keys: tuple[str, ...]  # the names of the key columns
     unit: str
     per_user: int
-    count: str = "users"  # the name of the count column
-    public: bool = False  # the keys are those of a public list, held by somebody or not
+    count: str = "users"
+    public: pa.Table | None = None  # then the keys are these, held by somebody or not
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows as a stream of Arrow batches, in an order that depends on the engine's threads."""
-        return self.engine.batches(self.table)
+    def __iter__(self) -> Iterator[Sums]:
+        """The counts, shard by shard; each item is in one of them, once."""
+        return iter(self.shards)
 
-    def item_keys(self, batch: pa.RecordBatch, entropy: Entropy) -> Callable[[], Keys]:
-        """The keys of the batch's items, for `draw`."""
-        return item_keys([batch.column(name) for name in self.keys], entropy)
+    def table(self, keys: Keys) -> pa.Table:
+        """The key columns of some distinct items, in the order given."""
+        if self.public is None:
+            return label(self.bounded, keys, self.keys)
+        (shard,) = self.shards
+        order = order_of_keys(shard.keys)
+        return self.public.take(pa.array(order[places_of(keys, shard.keys[order])]))
 
 
-def tally(bounded: Bounded) -> Tally:
-    """The number of units that hold each item (or, if the bound was on rows, of rows)."""
+def tally(
+    log: Log,
+    finder: Callable[[Rows], Items],
+    bound: Bound,
+    *,
+    then: Callable[[BoundedItems], BoundedItems] | None = None,
+    kind: str,
+    keys: tuple[str, ...],
+    per_user: int,
+    count: str = "users",
+) -> Tally:
+    """How many units hold each item. `then` derives others from a unit's bounded items."""
+    bounded = log.partitions.derive(partial(find_and_bound, find=finder, bound=bound, then=then))
     return Tally(
-        engine=bounded.engine,
-        table=bounded.count_units(),
-        kind=bounded.kind,
-        keys=bounded.keys,
-        unit=bounded.unit,
-        per_user=bounded.per_user,
-        count=bounded.count,
-    )
+        shards=bounded.add_up(count_items), bounded=bounded, kind=kind, keys=keys, unit=log.unit,
+        per_user=per_user, count=count,
+    )  # fmt: skip
 
 
-def with_candidates(tally: Tally, candidates: pa.Table) -> Tally:
+def count_items(items: BoundedItems) -> Sums:
+    """How many units of a partition hold each item."""
+    return Sums(items.keys, np.bincount(items.item, minlength=len(items.keys)).astype(np.int64))
+
+
+def label(bounded: Partitions[BoundedItems], keys: Keys, names: Sequence[str]) -> pa.Table:
+    """The key columns of some distinct items, in the order given, from units that hold them."""
+    schema = keys_schema(tuple(names))
+    order = order_of_keys(keys)
+    missing = np.ones(len(keys), bool)  # of the ordered keys
+    tables, places = [schema.empty_table()], [np.zeros(0, np.int64)]
+    if len(keys):
+        wanted = bounded.share(keys[order])
+        for some, columns in bounded.results(partial(_labels, wanted=wanted)):
+            new = np.flatnonzero(missing[some])
+            missing[some] = False
+            table = pa.table(columns, names=list(names)).cast(schema)
+            tables.append(table.take(pa.array(new)))
+            places.append(order[some[new]])
+    if missing.any():
+        raise EngineError("an item that is counted has no text: this is a bug")
+    back = np.empty(len(keys), np.int64)
+    back[np.concatenate(places)] = np.arange(len(keys))
+    return pa.concat_tables(tables).take(pa.array(back)).combine_chunks()
+
+
+def _labels(items: BoundedItems, *, wanted: Any) -> tuple[Integers, list[pa.Array]]:
+    """The places of the wanted keys that a partition has, and their key columns."""
+    places = places_of(items.keys, wanted())
+    own = np.flatnonzero(places >= 0)
+    return places[own], items.columns(own)
+
+
+def with_candidates(tally: Tally, candidates: pa.Table, text_keys: TextKeys) -> Tally:
     """The tally of exactly these public keys: those that nobody holds have a count of 0."""
-    names = list(tally.keys)
-    listed = tally.engine.keep(candidates.select(names))
-    joined = listed.left_join(tally.table, names).select(
-        *(listed[name] for name in names),
-        **{tally.count: tally.table[tally.count].fill_null(0)},
-    )
-    return replace(tally, table=tally.engine.materialise(joined), public=True)
+    listed = candidates.select(list(tally.keys))
+    keys = text_keys.columns(listed.columns)
+    counts = np.zeros(len(keys), np.int64)
+    order = order_of_keys(keys)
+    for shard in tally:
+        places = places_of(shard.keys, keys[order])
+        held = places >= 0
+        counts[order[places[held]]] = shard.sums[held]
+    return replace(tally, shards=(Sums(keys, counts),), public=listed)

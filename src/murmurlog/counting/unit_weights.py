@@ -3,53 +3,24 @@
 Imports no engine: the workers of a cluster import it.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-
 import numpy as np
-import pyarrow as pa
 
-from murmurlog.counting.sorting import distinct_pairs
-from murmurlog.logs.encoded import Integers
+from murmurlog.counting.sorting import Integers, distinct_pairs
 
 MOST_COUNTED = 10_000_000  # pairs of an item and m
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class HeldCodes:
-    """Which unit holds which item, with the attention that the unit gives to the item."""
+def give_weights(unit: Integers, attention: Integers | int, *, grid: int) -> Integers:
+    """What the unit of each row gives to the item, in steps of 1/grid: floor(grid h / |h|).
 
-    unit: Integers
-    item: Integers
-    attention: Integers | int
-
-    def partitions(self) -> "Iterator[HeldCodes]":
-        """All rows at once."""
-        yield self
-
-    def table(self) -> pa.Table:
-        """unit, item, attention."""
-        attention = np.broadcast_to(np.int64(self.attention), len(self.item))
-        columns = {"unit": self.unit, "item": self.item, "attention": attention}
-        return pa.table({name: pa.array(column, pa.int64()) for name, column in columns.items()})
-
-
-def weights_of_codes(rows: HeldCodes, size: int, *, grid: int) -> Integers:
-    """The sum of what units give to each item, in steps of 1/grid: the steps of `summed_weights` on arrays."""
-    # Sums of whole numbers below 2^53 are exact in floating point, which `bincount` adds.
-    given = give_weights(rows, grid=grid)
-    return np.bincount(rows.item, weights=given, minlength=size).astype(np.int64)
-
-
-def give_weights(rows: HeldCodes, *, grid: int) -> Integers:
-    """What the unit of each row gives to the item."""
-    # Units of a later partition do not begin at 0.
-    unit = rows.unit - rows.unit.min() if len(rows.unit) else rows.unit
-    if isinstance(rows.attention, int):  # a unit's weights are equal
-        squares = np.bincount(unit) * rows.attention**2
-        return _root(np.int64(rows.attention), np.maximum(squares, 1), grid)[unit]
-    squares = np.bincount(unit, weights=rows.attention**2).astype(np.int64)
-    return _root(rows.attention, squares[unit], grid)
+    h is the attention to the item, |h| the root of the sum of the squares of the unit's. The squares of
+    what a unit gives add up to at most grid^2, whatever the rounding of the root: integers are compared.
+    """
+    if isinstance(attention, int):  # a unit's weights are equal
+        squares = np.bincount(unit) * attention**2
+        return _root(np.int64(attention), np.maximum(squares, 1), grid)[unit]
+    squares = np.bincount(unit, weights=attention**2).astype(np.int64)
+    return _root(attention, squares[unit], grid)
 
 
 def _root(attention: Integers | np.int64, squares: Integers, grid: int) -> Integers:

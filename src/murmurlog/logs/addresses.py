@@ -20,6 +20,11 @@ def scheme_of(text: str) -> str:
     return found[1].lower() if found else ""
 
 
+def is_uri(path: str) -> bool:
+    """Whether only Spark can read the path: s3a://..., hdfs://..."""
+    return _SCHEME.match(path) is not None
+
+
 def mask(text: str) -> str:
     """An address without its user and password, and without its query, which may be a signature."""
     scheme = scheme_of(text)

@@ -1,42 +1,51 @@
-"""The rules by which rows of a source become rows of a log, for tables and encoded rows.
+"""The rules by which rows of a source become rows of a log, and how their text is cleaned.
 
-A rule is a predicate on columns. Ibis expressions and numpy masks share `&`, `|`, `~` and `sum`, so
-one ordered list of rules drives both: `table_cleaning` applies it to tables of an engine, `encoded`
-to dictionary-encoded rows. Every rule looks at one record at a time (A5).
+A rule is a predicate on the facts of rows, and rules apply in order. Every rule looks at one record at a
+time (A5). Text is cleaned in Python where Arrow cannot rule out that it changes.
 """
 
-from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property, partial
-from typing import Any, Protocol
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from murmurlog.bundle.canonical import cleaner
-from murmurlog.bundle.keys import clean_url
+from murmurlog.bundle.canonical import changeable, cleaner
+from murmurlog.bundle.keys import PLAIN_URL, clean_url
 from murmurlog.logs.screen import Screen, matcher
+
+Integers = npt.NDArray[Any]
+Mask = npt.NDArray[np.bool_]
 
 UNREADABLE_TIME = "unreadable time"
 UNREADABLE_URL = "unreadable url"
 
 
-class Columns(Protocol):
-    """Facts about rows whose text is clean, as boolean columns."""
+@dataclass(frozen=True, kw_only=True)
+class RowFacts:
+    """Facts about rows whose text is clean, as masks."""
 
-    def every(self) -> Any:
-        """True for each row."""
+    count: int
+    there: Mapping[str, Mask]  # whether a row has a user, a query, a time, a url
+    stated: Mapping[str, Mask]  # whether the source has a time or a url for the row, readable or not
+    time: Integers  # microseconds; of a row without a time it means nothing
 
-    def missing(self, name: str) -> Any:
-        """Whether a row has no user, query, time or url."""
+    def every(self) -> Mask:
+        return np.ones(self.count, bool)
 
-    def given(self, name: str) -> Any:
-        """Whether the source has a time or a url for the row, readable or not."""
+    def missing(self, name: str) -> Mask:
+        return ~self.there[name]
 
-    def before(self, moment: Any) -> Any:
-        """Whether the time is earlier; means nothing where it is missing."""
+    def given(self, name: str) -> Mask:
+        return self.stated[name]
+
+    def before(self, moment: datetime) -> Mask:
+        return np.asarray(self.time < np.datetime64(moment, "us").astype(np.int64))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,8 +60,6 @@ class Cleaning:
     until: datetime | None = None
     screen: Screen | None = None
     deny: frozenset[str] = frozenset()
-    broken: Counter[str] = field(default_factory=Counter)
-    screened: Counter[str] = field(default_factory=Counter)
 
     @property
     def cleaners(self) -> dict[str, Callable[[str], str | None]]:
@@ -94,7 +101,7 @@ class Rule:
     """Rows to drop and to count. A row is counted by the first rule that applies."""
 
     reason: str | None  # None: the row is excluded but not broken, so it is not counted
-    applies: Callable[[Columns, Cleaning], Any]
+    applies: Callable[[RowFacts, Cleaning], Mask]
     when: Callable[[Cleaning], object] = lambda _: True
     drops: Callable[[Cleaning], object] = lambda _: True  # else the row is counted and stays
 
@@ -136,14 +143,61 @@ RULES = (
 )
 
 
-def judge(columns: Columns, cleaning: Cleaning) -> tuple[Any, dict[str, Any]]:
+def judge(facts: RowFacts, cleaning: Cleaning) -> tuple[Mask, dict[str, int]]:
     """Which rows stay, and the number of rows by reason to call them broken."""
-    stays, broken = columns.every(), {}
+    stays, broken = facts.every(), {}
     for rule in RULES:
         if rule.when(cleaning):
-            applies = rule.applies(columns, cleaning)
+            applies = rule.applies(facts, cleaning)
             if rule.reason is not None:
-                broken[rule.reason] = (stays & applies).sum()
+                broken[rule.reason] = int((stays & applies).sum())
             if rule.drops(cleaning):
                 stays = stays & ~applies
     return stays, broken
+
+
+def changed_queries(texts: pa.Array, cleaning: Cleaning) -> tuple[Integers, pa.Array]:
+    """The places of the queries that cleaning changes, and what they become; null for no query."""
+    # One pass finds the texts that may change; usually there are few.
+    checked = pc.match_substring_regex(texts, changeable(cleaning.keys))
+    for other in (pc.starts_with(texts, " "), pc.ends_with(texts, " "), pc.equal(texts, "")):
+        checked = pc.or_(checked, other)
+    places = pc.indices_nonzero(checked)
+    raw, clean_key = texts.take(places).to_pylist(), cleaning.cleaners["query"]
+    clean = [clean_key(text) for text in raw]
+    differs = np.array([a != b for a, b in zip(raw, clean, strict=True)], bool)
+    return places.to_numpy()[differs], pa.array(clean, texts.type).filter(pa.array(differs))
+
+
+def screen_texts(queries: pa.Array, cleaning: Cleaning) -> dict[str, Mask]:
+    """Under each reason to drop some of the clean queries a mask of those."""
+    reasons: dict[str, Mask] = {}
+    if cleaning.screens:
+        # Python looks at the few texts that Arrow cannot rule out.
+        left = cleaning.suspects(queries)
+        for place, text in zip(left.to_pylist(), queries.take(left).to_pylist(), strict=True):
+            for reason in cleaning.reasons(text):
+                reasons.setdefault(reason, np.zeros(len(queries), bool))[place] = True
+    return dict(sorted(reasons.items()))
+
+
+def clean_urls(urls: pa.Array, cleaning: Cleaning) -> pa.Array:
+    """The urls as keys; null where one cannot be read."""
+    cleaned, clean = _plain_urls(urls, cleaning), cleaning.cleaners["url"]
+    if cleaned.null_count:
+        left = pc.is_null(cleaned)
+        rest = [clean(text) for text in urls.filter(left).to_pylist()]
+        cleaned = pc.replace_with_mask(cleaned, left, pa.array(rest, cleaned.type))
+    return cleaned
+
+
+def _plain_urls(urls: pa.Array, cleaning: Cleaning) -> pa.Array:
+    """What `clean_url` makes of urls of the most common form; null where Python has to look."""
+    if cleaning.url == "id":
+        return pa.nulls(len(urls), urls.type)
+    parts = pc.extract_regex(urls, rf"\A{PLAIN_URL}\z")  # null where it does not match
+    names = {"host": ["host"], "path": ["host", "path"], "full": ["host", "path", "query"]}
+    columns = {name: pc.struct_field(parts, name) for name in names[cleaning.url or "host"]}
+    if "path" in columns:
+        columns["path"] = pc.ascii_rtrim(columns["path"], "/")
+    return pc.binary_join_element_wise(*columns.values(), pa.scalar("", urls.type))

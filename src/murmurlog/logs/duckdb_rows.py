@@ -21,7 +21,6 @@ import pyarrow.parquet as pq
 
 from murmurlog.bundle.progress import measure
 from murmurlog.errors import EngineError, InputError
-from murmurlog.logs.encoded import USER_NUMBER
 from murmurlog.logs.engines.duckdb import OUT_OF_MEMORY, DuckEngine, identifier, literal, quoted
 from murmurlog.logs.formats import Shape, day_of, field_sql, pieces, time_sql
 from murmurlog.logs.parquet_types import types_of
@@ -30,6 +29,7 @@ from murmurlog.logs.records import Records, cut
 from murmurlog.logs.source import Source
 from murmurlog.logs.times import pattern
 
+USER_NUMBER = "user_number"  # a column of rows: users as whole numbers, if they are
 ROWS_A_BATCH = 20_000
 WHOLE_NUMBERS = ("BIGINT", "INTEGER", "SMALLINT", "TINYINT", "UINTEGER", "USMALLINT", "UTINYINT")
 MOST_WHOLE = 2**64  # floats below it are written as integers are, if they are whole

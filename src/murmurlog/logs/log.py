@@ -1,8 +1,5 @@
 """A log: clean rows of user, time, query, url and rank, and how many rows were dropped on the way.
 
-There are three types behind the protocol `Log`: `EncodedLog` holds dictionary-encoded rows, in memory
-or in partitions on disk; of a `ClusterLog` workers hold the partitions; `TableLog` has a table of any
-engine. Filtering gives a `TableLog`.
 Rows that cannot be used are dropped and counted by reason; the counts are for the owner and
 never reach a bundle. Steps follow A5: parse, drop rows without a user, normalise record by record.
 Restricting and screening look at one record at a time, too.
@@ -11,70 +8,35 @@ Restricting and screening look at one record at a time, too.
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import cached_property, partial
-from typing import Any, Protocol
+from functools import partial
+
+import numpy as np
 
 from murmurlog.bundle.keys import check_url_level
 from murmurlog.bundle.progress import measure
 from murmurlog.errors import InputError, UsageError
 from murmurlog.logs.cleaning import Cleaning
-from murmurlog.logs.cluster_partitions import ClusterPartitions, encode_on_workers
 from murmurlog.logs.columns import short
-from murmurlog.logs.duckdb_rows import count_rows, raw_rows
-from murmurlog.logs.encoded import EncodedRows
-from murmurlog.logs.engines.protocol import ClusterEngine, Engine, LocalEngine
+from murmurlog.logs.duckdb_rows import count_rows
+from murmurlog.logs.engines.protocol import Engine
 from murmurlog.logs.likely_causes import likely_causes
-from murmurlog.logs.partitions import Partitions, encode_log
+from murmurlog.logs.partitions import Partitions
+from murmurlog.logs.rows import Rows
 from murmurlog.logs.screen import Screen
 from murmurlog.logs.source import Source
-from murmurlog.logs.spark_rows import spark_rows
-from murmurlog.logs.table_cleaning import clean_table, count_hits
-
-# By the engine's name: what gives every row of a source as it is there.
-ROWS: Mapping[str, Callable[..., Any]] = {"duckdb": raw_rows, "spark": spark_rows}
+from murmurlog.logs.text_keys import TextKeys
+from murmurlog.privacy.sampler import Entropy, SystemEntropy
 
 
-class Log(Protocol):
-    """Clean rows, and how many were dropped on the way (for the owner only)."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Log:
+    """Clean rows in partitions of units, and how many were dropped on the way (for the owner only)."""
 
-    @property
-    def engine(self) -> Engine: ...
-
-    @property
-    def source(self) -> Source: ...
-
-    @property
-    def table(self) -> Any:
-        """user, time, query, url, rank, then the columns kept: a table of the engine."""
-
-    @property
-    def rows(self) -> int: ...
-
-    @property
-    def broken(self) -> Mapping[str, int]: ...
-
-    @property
-    def screened(self) -> Mapping[str, int]: ...
-
-    @property
-    def has_times(self) -> bool: ...
-
-    @property
-    def has_urls(self) -> bool: ...
-
-    def only(self, rows: Any) -> "TableLog":
-        """The same log with these rows only, an expression over its table."""
-
-    def empty(self) -> "Log":
-        """The same log without its rows."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Description:
-    """What is known of a log besides its rows."""
-
-    engine: Engine
+    partitions: Partitions[Rows]
     source: Source
+    unit: str
+    text_keys: TextKeys
+    rows: int
     broken: Mapping[str, int] = field(default_factory=dict)
     screened: Mapping[str, int] = field(default_factory=dict)
 
@@ -86,66 +48,13 @@ class _Description:
     def has_urls(self) -> bool:
         return "url" in self.source.columns
 
-    def only(self, rows: Any) -> "TableLog":
-        return TableLog(
-            engine=self.engine,
-            table=self.engine.materialise(rows),
-            source=self.source,
-            broken=self.broken,
-            screened=self.screened,
-        )
+    def empty(self) -> "Log":
+        """The same log without its rows."""
+        return replace(self, partitions=self.partitions.derive(_no_rows), rows=0)
 
 
-@dataclass(frozen=True, kw_only=True)
-class TableLog(_Description):
-    """A log whose rows are a table of its engine."""
-
-    table: Any
-
-    def empty(self) -> Log:
-        return self.only(self.table.limit(0))
-
-    @cached_property
-    def rows(self) -> int:
-        return int(self.table.count().to_pyarrow().as_py())
-
-
-@dataclass(frozen=True, kw_only=True)
-class EncodedLog(_Description):
-    """A log whose rows are dictionary-encoded."""
-
-    engine: LocalEngine
-    encoded: EncodedRows | Partitions
-
-    @property
-    def rows(self) -> int:
-        return self.encoded.rows
-
-    def empty(self) -> Log:
-        return replace(self, encoded=self.encoded.empty())
-
-    @cached_property
-    def table(self) -> Any:
-        return self.engine.show(self.encoded.table())
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClusterLog(_Description):
-    """A log whose dictionary-encoded rows the workers of a cluster hold."""
-
-    engine: ClusterEngine
-    partitions: ClusterPartitions
-
-    @property
-    def rows(self) -> int:
-        return self.partitions.rows
-
-    def empty(self) -> Log:
-        return replace(self, partitions=self.partitions.empty())
-
-    @cached_property
-    def table(self) -> Any:
-        return self.partitions.table()
+def _no_rows(rows: Rows) -> Rows:
+    return rows.at(np.zeros(rows.count, bool))
 
 
 def check(
@@ -186,14 +95,17 @@ def read(
     keep: Mapping[str, str] | None = None,
     screen: Screen | None = None,
     deny: frozenset[str] = frozenset(),
+    unit: str = "user",
+    entropy: Entropy | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> Log:
-    """The log of a source. `strict` refuses broken rows; url=None leaves the urls out.
+    """The log of a source in partitions of units. `strict` refuses broken rows; url=None leaves the urls out.
 
     Only rows from `since` on and before `until` are read, and of these only where every column of
     `where` has the given text. `keep` adds columns of the source, as text, by our name for each: names
     of the source must not clash with ours. Queries that `screen` matches or that `deny` lists (an entry
     ending in * is a prefix) are dropped. `keys` names the rules for canonical keys, if those are wanted.
+    Texts are keyed with numbers that are drawn from `entropy`.
     """
     if url is not None:
         check_url_level(url)
@@ -205,9 +117,16 @@ def read(
         since=moment_of("--since", since), until=moment_of("--until", until), keep=tuple(kept),
         screen=screen, deny=deny,
     )  # fmt: skip
-    rows = ROWS[engine.name](source, engine, cleaning.broken, where or {}, [*kept.values()], say)
-    say("normalising text")
-    log = _clean(rows, engine, cleaning, source, measure(say, total=partial(count_rows, source)))
+    text_keys = TextKeys((entropy or SystemEntropy()).stream("keys"))
+    advance = measure(say, total=partial(count_rows, source))
+    found = engine.read(
+        source, cleaning, where=where or {}, keep=[*kept.values()], unit=unit, text_keys=text_keys,
+        say=say, advance=advance,
+    )  # fmt: skip
+    log = Log(
+        partitions=found.partitions, source=source, unit=unit, text_keys=text_keys, rows=found.rows,
+        broken=_counted(found.broken), screened=_counted(found.screened),
+    )  # fmt: skip
     if strict and log.broken:
         raise InputError(
             f"{source.name} has {sum(log.broken.values())} broken rows ({_list_reasons(log.broken)}) and "
@@ -224,33 +143,28 @@ def read(
     return log
 
 
-def _clean(
-    rows: Any, engine: Engine, cleaning: Cleaning, source: Source, advance: Callable[[int], None]
-) -> Log:
-    """The log of a source's rows: encoded, here or on the workers, if there is room."""
-    local = engine.local
-    encoded = None if local is None else encode_log(rows, local, cleaning, advance)
-    if local is not None and encoded is not None:
-        return EncodedLog(engine=local, encoded=encoded, source=source, **_counts(cleaning))
-    cluster = engine.cluster
-    partitions = None if cluster is None else encode_on_workers(rows, cluster, cleaning)
-    if cluster is not None and partitions is not None:
-        return ClusterLog(engine=cluster, partitions=partitions, source=source, **_counts(cleaning))
-    table = clean_table(rows, engine, cleaning)
-    return TableLog(engine=engine, table=table, source=source, **_counts(cleaning))
-
-
-def _counts(cleaning: Cleaning) -> dict[str, dict[str, int]]:
-    counts = {"broken": cleaning.broken, "screened": cleaning.screened}
-    return {
-        name: {reason: n for reason, n in sorted(of.items()) if n} for name, of in counts.items()
-    }
+def _counted(reasons: Mapping[str, int]) -> dict[str, int]:
+    return {reason: number for reason, number in sorted(reasons.items()) if number}
 
 
 def rows_hit(log: Log, screen: Screen) -> dict[str, int]:
     """How many rows each pattern of a screen would drop on its own, for the owner."""
-    found = count_hits(log.table, log.engine, screen.hits, suspect=screen.needs)
-    return dict.fromkeys(screen.names, 0) | found
+    hits = dict.fromkeys(screen.names, 0)
+    for part in log.partitions.results(partial(_rows_hit, screen=screen)):
+        for name, number in part.items():
+            hits[name] += number
+    return hits
+
+
+def _rows_hit(rows: Rows, *, screen: Screen) -> dict[str, int]:
+    queries = rows.texts.take(rows.query.ids)
+    number = np.bincount(rows.query.codes, minlength=len(queries))
+    hits: dict[str, int] = {}
+    places = screen.suspects(queries)
+    for place, query in zip(places.to_pylist(), queries.take(places).to_pylist(), strict=True):
+        for name in screen.hits(query):
+            hits[name] = hits.get(name, 0) + int(number[place])
+    return hits
 
 
 def _list_reasons(reasons: Mapping[str, int]) -> str:

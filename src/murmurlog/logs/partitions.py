@@ -1,184 +1,183 @@
-"""Encodes a log: in memory if there is room, else in partitions of users on the engine's disk.
+"""Values of a log's partitions, and sums over them: the whole interface between a log and its readers.
 
-Rows that do not fit are written as they are read, those of a bucket of users together, and are
-encoded some buckets at a time. Bounding looks at one user only, so partitions are independent.
-A hash of the user's name chooses the bucket: it decides where a user is counted, never what.
+A log is a list of partitions of units: no unit is in two. Whatever looks at rows is a function of one
+partition; everything else is a sum of integers. Where a partition is (in memory, in a file, on a worker)
+decides where a unit is counted, never what.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import pairwise
-from pathlib import Path
-from typing import Any
+from functools import partial
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
-import pyarrow as pa
+import numpy.typing as npt
 
-from murmurlog.logs.cleaning import Cleaning
-from murmurlog.logs.encoded import (
-    NEVER,
-    EncodedColumn,
-    EncodedRows,
-    Integers,
-    columns_to_encode,
-    encode,
-)
-from murmurlog.logs.engines.protocol import LocalEngine
+from murmurlog.logs.text_keys import NO_KEYS, order_of_keys, starts_of_runs
+from murmurlog.logs.workspace import Kept, Workspace
+from murmurlog.privacy.sampler import Keys
 
-# The share of the engine's memory for the rows of a partition; work on them takes twice as much.
-ROOM = 1 / 6
-PART = 1 / 4  # of the room: small partitions are sorted faster, in memory already allocated
-MOST_TEXT = 1_800_000_000  # bytes of a column of a partition: Arrow's lists end at 2 GB
-ROWS_A_BATCH = 1_000_000
-BUCKETS = 256  # of users: no partition is smaller than one of them
+T = TypeVar("T")
+U = TypeVar("U")
+T_co = TypeVar("T_co", covariant=True)
+
+Integers = npt.NDArray[np.int64]
+
+SHARDS = 64  # ranges of keys, so that the sums of one range are in memory at a time
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Partitions:
-    """Encoded rows on disk, all rows of a user in one partition."""
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """Whole numbers by key: each key once, in order of keys."""
 
-    files: tuple[Path, ...]
-    rows: int
+    keys: Keys
+    sums: Integers
 
-    def table(self) -> pa.Table:
-        """Every row, as `EncodedRows.table` has it; stays on disk."""
-        return pa.concat_tables([map_file(file) for file in self.files])
-
-    def empty(self) -> EncodedRows:
-        """None of the rows."""
-        return next(self.partitions()).empty()
-
-    def partitions(self) -> Iterator[EncodedRows]:
-        """The partitions, one after the other."""
-        for file in self.files:
-            yield load_rows(map_file(file))
+    def __post_init__(self) -> None:
+        if self.sums.dtype != np.int64:
+            raise TypeError(f"sums are whole numbers of 64 bits, not {self.sums.dtype}")
 
 
-def map_file(file: Path) -> pa.Table:
-    """The table of an Arrow file; its bytes stay on disk until they are used."""
-    with pa.memory_map(str(file)) as source:
-        return pa.ipc.open_file(source).read_all()
+class Partitions(Protocol[T_co]):
+    """A value of each partition of a log."""
+
+    @property
+    def count(self) -> int:
+        """How many partitions there are."""
+
+    def derive(self, work: Callable[[T_co], U]) -> "Partitions[U]":
+        """What `work` makes of each value, computed once and kept where the partitions are."""
+
+    def add_up(self, work: Callable[[T_co], Sums]) -> "SummedShards":
+        """The sums of what `work` makes of each value, stored before this returns."""
+
+    def results(self, work: Callable[[T_co], U]) -> Iterator[U]:
+        """What `work` makes of each value, brought here one after the other."""
+
+    def share(self, value: U) -> Callable[[], U]:
+        """A value that is opened inside `work`: what is public, or was published."""
+
+    def close(self) -> None:
+        """Deletes the values."""
 
 
-def encode_log(
-    raw: Any,
-    engine: LocalEngine,
-    cleaning: Cleaning,
-    advance: Callable[[int], None] = lambda _: None,
-) -> EncodedRows | Partitions | None:
-    """The rows of a source, cleaned; None if one bucket of users alone has no room.
+class SummedShards(Protocol):
+    """Sums by key, in ranges of keys; each key is in one of them."""
 
-    The available memory decides between memory, partitions and None, and one user's rows can change
-    the decision. All three give each unit the same bounded items, so no output depends on it.
-    """
-    columns = columns_to_encode(raw, cleaning)
-    rows = raw.select(**columns)
-    room = room_of(engine)
-    held: list[pa.RecordBatch] = []
-    starts: list[list[int]] = []
-    needs = np.zeros(BUCKETS)
-    used = 0.0
-    with ExitStack() as shared, ExitStack() as open_file:
-        for batch in engine.read_in_order(rows, rows=ROWS_A_BATCH):
-            advance(batch.num_rows)
-            if not starts:
-                held.append(batch)
-                used += share_of_room(batch, room)
-                if used <= 1:
-                    continue
-                shared.enter_context(engine.halve_memory())
-                file, writer = open_file.enter_context(engine.open_file(batch.schema))
-                waiting, held = held, []
-            else:
-                waiting = [batch]
-            del batch
-            while waiting:
-                placed, start = _by_bucket(waiting.pop(0), engine)
-                needs += [share_of_room(placed.slice(a, b - a), room) for a, b in pairwise(start)]
-                writer.write_batch(placed)
-                starts.append(start)
-        if not starts:
-            pieces = {name: [batch.column(name) for batch in held] for name in columns}
-            held.clear()
-            return encode(pieces, cleaning)
-        open_file.close()  # all of it is on disk now
-        shared.callback(file.unlink)
-        fits = needs.max() <= 1
-        return _encode_file(file, starts, group_buckets(needs), engine, cleaning) if fits else None
+    def __iter__(self) -> Iterator[Sums]: ...
+
+    def close(self) -> None:
+        """Deletes the sums."""
 
 
-def room_of(engine: LocalEngine) -> float:
-    """The bytes that rows may take in memory."""
-    return engine.memory * ROOM
+@dataclass(frozen=True, eq=False)
+class LocalPartitions(Generic[T]):
+    """Partitions in the memory and the files of a workspace of this process."""
+
+    parts: Sequence[Kept[T]]
+    workspace: Workspace
+
+    @property
+    def count(self) -> int:
+        return len(self.parts)
+
+    def derive(self, work: Callable[[T], U]) -> "LocalPartitions[U]":
+        kept = self.workspace.map(lambda part: self.workspace.keep(work(part.load())), self.parts)
+        return LocalPartitions(_all_or_none(kept), self.workspace)
+
+    def add_up(self, work: Callable[[T], Sums]) -> "LocalShards":
+        def shards_of(part: Kept[T]) -> "_Pieces":
+            return _Pieces(self.workspace.keep_all(by_shard(work(part.load()))))
+
+        return LocalShards(_all_or_none(self.workspace.map(shards_of, self.parts)), self.workspace)
+
+    def results(self, work: Callable[[T], U]) -> Iterator[U]:
+        return self.workspace.map(lambda part: work(part.load()), self.parts)
+
+    def share(self, value: U) -> Callable[[], U]:
+        return partial(_same, value)
+
+    def close(self) -> None:
+        for part in self.parts:
+            part.close()
 
 
-def share_of_room(batch: pa.RecordBatch | pa.Table, room: float) -> float:
-    """The share of a partition's memory that a batch takes."""
-    largest = max((column.nbytes for column in batch.columns), default=0)
-    return float(max(batch.nbytes / room, largest / MOST_TEXT))
+@dataclass(frozen=True, eq=False)
+class _Pieces:
+    """The sums of one partition, a piece for each shard."""
+
+    kept: Sequence[Kept[Sums]]
+
+    def close(self) -> None:
+        for piece in self.kept:
+            piece.close()
 
 
-def _by_bucket(batch: pa.RecordBatch, engine: LocalEngine) -> tuple[pa.RecordBatch, list[int]]:
-    """The rows put together by bucket, else in their order; and where each starts, and the end."""
-    bucket = engine.buckets(batch.column("user"), BUCKETS)
-    ends = np.cumsum(np.bincount(bucket, minlength=BUCKETS))
-    order = pa.array(np.argsort(bucket, kind="stable"))
-    return batch.take(order), [0, *ends.tolist()]
+@dataclass(frozen=True, eq=False)
+class LocalShards:
+    """The sums of local partitions; each shard is merged when it is read."""
+
+    partitions: Sequence[_Pieces]
+    workspace: Workspace
+
+    def __iter__(self) -> Iterator[Sums]:
+        def merge(shard: int) -> Sums:
+            return merge_sums([pieces.kept[shard].load() for pieces in self.partitions])
+
+        return self.workspace.map(merge, range(SHARDS))
+
+    def close(self) -> None:
+        for pieces in self.partitions:
+            pieces.close()
 
 
-def group_buckets(needs: Integers, part: float = PART) -> list[tuple[int, int]]:
-    """Runs of buckets, none larger than a part of the room unless one bucket is."""
-    whole = needs.sum()
-    most = whole / max(np.ceil(whole / part), 1)  # of one size, not full ones and a rest
-    ends, size = [0], 0.0
-    for bucket, need in enumerate(needs):
-        if size and size + need > most:
-            ends.append(bucket)
-            size = 0.0
-        size += need
-    return list(pairwise([*ends, len(needs)]))
+def sum_by_key(keys: Keys, values: Integers) -> Sums:
+    """The sums of values with equal keys, in order of keys."""
+    if not len(keys):
+        return Sums(NO_KEYS, values[:0].astype(np.int64))
+    order = order_of_keys(keys)
+    keys = keys[order]
+    starts = np.flatnonzero(starts_of_runs(keys))
+    return Sums(keys[starts], np.add.reduceat(values[order], starts, axis=0))
 
 
-def _encode_file(
-    file: Path,
-    starts: Sequence[list[int]],
-    runs: Sequence[tuple[int, int]],
-    engine: LocalEngine,
-    cleaning: Cleaning,
-) -> Partitions:
-    """The rows of a file encoded, some buckets at a time."""
-    files, rows = [], 0
-    for first, last in runs:
-        with pa.memory_map(str(file)) as source:
-            reader = pa.ipc.open_file(source)
-            batches = [
-                reader.get_batch(i).slice(start[first], start[last] - start[first])
-                for i, start in enumerate(starts)
-            ]
-        pieces = {name: [batch.column(name) for batch in batches] for name in reader.schema.names}
-        del batches, reader
-        log = encode(pieces, cleaning)
-        files.append(engine.store(log.table()))
-        rows += log.rows
-    return Partitions(files=tuple(files), rows=rows)
-
-
-def load_rows(table: pa.Table) -> EncodedRows:
-    """The rows whose `EncodedRows.table` this is."""
-    columns = {name: table[name].combine_chunks() for name in table.column_names}
-    time = columns["time"].view(pa.int64())
-    linked = pa.types.is_dictionary(columns["url"].type)
-    return EncodedRows(
-        user=_column(columns["user"]),
-        time=(time.fill_null(NEVER) if time.null_count else time).to_numpy(),
-        query=_column(columns["query"]),
-        url=_column(columns["url"]) if linked else None,
-        rank=columns["rank"] if linked else None,
-        kept={name: _column(columns[name]) for name in table.column_names[5:]},
+def merge_sums(pieces: Sequence[Sums]) -> Sums:
+    """The sums of several pieces."""
+    return sum_by_key(
+        np.concatenate([piece.keys for piece in pieces]),
+        np.concatenate([piece.sums for piece in pieces]),
     )
 
 
-def _column(column: pa.DictionaryArray) -> EncodedColumn:
-    codes = column.indices.fill_null(-1) if column.null_count else column.indices
-    return EncodedColumn(codes=codes.to_numpy(), texts=column.dictionary)
+def by_shard(sums: Sums) -> list[Sums]:
+    """The sums of each shard: a range of keys, so that they stay in order."""
+    words = np.ascontiguousarray(sums.keys[:, 0])
+    bounds = np.arange(1, SHARDS, dtype=np.uint64) * np.uint64((1 << 64) // SHARDS)
+    ends = [0, *np.searchsorted(words, bounds).tolist(), len(words)]
+    return [
+        Sums(sums.keys[start:end], sums.sums[start:end])
+        for start, end in zip(ends, ends[1:], strict=False)
+    ]
+
+
+class _Closing(Protocol):
+    def close(self) -> None: ...
+
+
+C = TypeVar("C", bound=_Closing)
+
+
+def _all_or_none(results: Iterator[C]) -> list[C]:
+    """All results; an error on the way closes those that are there."""
+    with ExitStack() as made:
+        found = []
+        for result in results:
+            made.callback(result.close)
+            found.append(result)
+        made.pop_all()
+        return found
+
+
+def _same(value: Any) -> Any:
+    return value

@@ -18,6 +18,7 @@ from murmurlog.logs.log import check as check_rows
 from murmurlog.logs.options import ReadOptions
 from murmurlog.logs.screen import Screen, load, load_deny, matcher
 from murmurlog.logs.source import Source
+from murmurlog.privacy.sampler import Entropy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +67,8 @@ class Reading:
         *,
         engine: Engine,
         urls: bool,
+        unit: str = "user",
+        entropy: Entropy | None = None,
         say: Callable[[str], None],
     ) -> Log:
         """The log; raises if too many of its rows are broken, and warns if some are."""
@@ -81,6 +84,8 @@ class Reading:
             keep={BY_VALUE: self.by.column} if self.by else None,
             screen=self.screen,
             deny=self.deny,
+            unit=unit,
+            entropy=entropy,
             say=say,
         )
         check_broken(

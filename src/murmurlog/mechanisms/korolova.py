@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from murmurlog.bundle.options import Option, read_shares
-from murmurlog.bundle.schema import BY_VALUE, COUNTED, SEPARATOR, count_columns, keys_schema
+from murmurlog.bundle.schema import BY_VALUE, COUNTED, SEPARATOR
 from murmurlog.errors import Refused, UsageError
 from murmurlog.mechanisms.letters import Letter, check_letters
 from murmurlog.mechanisms.protocol import (
@@ -50,7 +50,7 @@ from murmurlog.privacy import (
     sides,
     survival,
 )
-from murmurlog.privacy.sampler import Entropy, draw, sampler_delta
+from murmurlog.privacy.sampler import Entropy, Integers, Keys, draw, sampler_delta
 
 if TYPE_CHECKING:
     from murmurlog.counting.tally import Tally
@@ -194,19 +194,20 @@ class Korolova(Mechanism):
         check_bound(tally, self.d)
         if tally.count != self.count:
             raise UsageError(f"the tally counts {tally.count}, the mechanism {self.count}")
-        kept, selecting, counting = [], entropy.stream("select"), entropy.stream("count")
-        for batch in tally.batches():  # key columns, count
-            true = batch.column(tally.count).to_numpy(zero_copy_only=False)
+        kept, counts, stream = [], [], entropy.stream("select")
+        for shard in tally:
             # Select-Queries: M(q, D) + Lap(b) > K, one draw for every item in the tally.
             first = draw(
-                noise="geometric", scale=self.b, count=len(true), entropy=selecting,
-                keys=tally.item_keys(batch, selecting),
+                noise="geometric", scale=self.b, count=len(shard.sums), entropy=stream,
+                keys=shard.keys,
             )  # fmt: skip
-            selected = true + first >= self.T
-            keys = batch.select(list(tally.keys)).filter(pa.array(selected))
-            # Get-Query-Counts: fresh noise, independent of the selection, hence without its bias.
-            kept.append(_counted(tally, keys, true[selected], self.b_q, counting))
-        return _table(kept, tally.keys, self.count if self.b_q else None)
+            selected = shard.sums + first >= self.T
+            kept.append(shard.keys[selected])
+            counts.append(shard.sums[selected])
+        # Get-Query-Counts: fresh noise, independent of the selection, hence without its bias.
+        return _counted(
+            tally, np.concatenate(kept), np.concatenate(counts), self.b_q, entropy.stream("count")
+        )
 
     def fault(self, table: pa.Table, others: Mapping[str, pa.Table]) -> str | None:
         """Counts that were not drawn, or errors too small."""
@@ -268,26 +269,22 @@ class KorolovaLists(Pure):
 
     def gather(self, log: Log, view: View, *, entropy: Entropy) -> Tally:
         """The tally of what the public lists hold and nothing else; unclicked is 0."""
-        from murmurlog.counting.bound import bound
-        from murmurlog.counting.items import only
-        from murmurlog.counting.tally import tally, with_candidates
+        from murmurlog.counting.public_sets.sets import Listed
+        from murmurlog.counting.tally import with_candidates
 
         listed = view.options["result_lists"]
-        kept = bound(only(view.items(log), listed), per_user=self.d, way=view.way, entropy=entropy)
-        return with_candidates(tally(kept), listed)
+        only = Listed(table=listed).inside(log)
+        clicks = tally_view(log, view, per_user=self.d, entropy=entropy, only=only)
+        return with_candidates(clicks, listed, log.text_keys)
 
     def release(self, tally: Tally, *, entropy: Entropy) -> pa.Table:
         """(query, url, users, ...) of every pair of the lists; the tally holds unclicked ones as 0."""
         check_bound(tally, self.d)
-        if not tally.public:  # noising only what was seen would show that it was seen
+        if tally.public is None:  # noising only what was seen would show that it was seen
             raise Refused("korolova-lists is proved for the keys of a public list, not of a log")
-        kept, counting = [], entropy.stream("count")
-        for batch in tally.batches():
-            true = batch.column("users").to_numpy(zero_copy_only=False)
-            keys = batch.select(list(tally.keys))
-            # Get-Click-Counts: number of users who clicked u for q, plus Lap(b_c).
-            kept.append(_counted(tally, keys, true, self.b_c, counting))
-        return _table(kept, tally.keys, "users")
+        (shard,) = tally
+        # Get-Click-Counts: number of users who clicked u for q, plus Lap(b_c).
+        return _counted(tally, shard.keys, shard.sums, self.b_c, entropy.stream("count"))
 
     def fault(self, table: pa.Table, others: Mapping[str, pa.Table]) -> str | None:
         """Other counts than of users, or errors too small."""
@@ -330,26 +327,15 @@ def _queries_in(table: pa.Table, key: str) -> pa.ChunkedArray:
     return pc.binary_join_element_wise(table[key], *value, SEPARATOR)
 
 
-def _table(kept: list[pa.RecordBatch], keys: tuple[str, ...], count: str | None) -> pa.Table:
-    columns = (pa.field(*column) for column in count_columns(count).items())
-    return pa.Table.from_batches(kept, pa.schema([*keys_schema(keys), *columns]))
-
-
 def _counted(
-    tally: Tally,
-    keys: pa.RecordBatch,
-    true: np.ndarray[Any, np.dtype[np.int64]],
-    scale: float | None,
-    entropy: Entropy,
-) -> pa.RecordBatch:
-    """The keys with a fresh noisy count, its standard error and whether it is reliable."""
+    tally: Tally, keys: Keys, true: Integers, scale: float | None, entropy: Entropy
+) -> pa.Table:
+    """The items with a fresh noisy count, its standard error and whether it is reliable."""
+    table = tally.table(keys)
     if scale is None:
-        return keys
-    noisy = true + draw(
-        noise="geometric", scale=scale, count=len(true), entropy=entropy,
-        keys=tally.item_keys(keys, entropy),
-    )  # fmt: skip
-    return with_noise_error(keys, noisy, scale=scale, count=tally.count)
+        return table
+    noise = draw(noise="geometric", scale=scale, count=len(true), entropy=entropy, keys=keys)
+    return with_noise_error(table, true + noise, scale=scale, count=tally.count)
 
 
 def _scale(sensitivity: int, epsilon: float) -> float:

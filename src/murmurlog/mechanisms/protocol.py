@@ -3,6 +3,7 @@
 Whatever reads or counts a log is imported inside the steps that need it.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -21,7 +22,8 @@ from murmurlog.privacy import ALWAYS, Guarantee, Loss, check_neighbours, noise_s
 from murmurlog.privacy.sampler import Entropy, sampler_delta
 
 if TYPE_CHECKING:
-    from murmurlog.counting.items import Items
+    from murmurlog.counting.bound import Bound
+    from murmurlog.counting.items import ItemFinder
     from murmurlog.counting.tally import Tally
     from murmurlog.logs.log import Log
 
@@ -48,26 +50,27 @@ class View:
     count_from: datetime | None = None  # the same for counts
     say: Callable[[str], None] = field(default=lambda _: None, compare=False, repr=False)
 
-    def items(self, log: "Log", **more: Any) -> "Items":
-        """The items of this view's table; only items of published queries, once those are published."""
-        from murmurlog.counting.items import items
+    def finder(self, log: "Log", **more: Any) -> "ItemFinder":
+        """How this view's items are found in a partition; only items of published queries, once those are."""
+        from murmurlog.counting.items import ItemFinder
+        from murmurlog.logs.text_keys import distinct_keys
 
         known = self.published.get("query") if self.kind in FOLLOWING else None
-        return items(
-            log,
-            kind=self.kind,
-            unit=self.unit,
-            by=self.by,
-            gap=self.gap,
-            known=None if known is None else known.select(list(keys_of("query", self.by))),
-            **more,
+        if known is not None:
+            columns = known.select(list(keys_of("query", self.by))).columns
+            more["known"] = log.partitions.share(distinct_keys(log.text_keys.columns(columns)))
+        kind = {"itemset": "query", "log": "click"}.get(self.kind, self.kind)
+        return ItemFinder(kind=kind, by=self.by, gap=math.floor(self.gap * 1e6), **more)
+
+    def bound(
+        self, log: "Log", *, per_user: int, entropy: Entropy, count: str = "users", places: bool = False
+    ) -> "Bound":
+        """How this view's units are bounded."""
+        from murmurlog.counting.bound import Bound
+
+        return Bound.of(
+            per_user, self.way, timed=log.has_times, entropy=entropy, count=count, places=places
         )
-
-    def searches(self, log: "Log") -> Any:
-        """Every row of the log with its unit: unit, time, query, url."""
-        from murmurlog.counting.items import items
-
-        return items(log, kind="query", unit=self.unit, gap=self.gap, also=("url",)).table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -266,21 +269,34 @@ def fault_of_counts(table: pa.Table, *, count: str | None, least_error: float = 
 
 
 def tally_view(
-    log: "Log", view: View, *, per_user: int, count: str = "users", entropy: Entropy
+    log: "Log",
+    view: View,
+    *,
+    per_user: int,
+    count: str = "users",
+    entropy: Entropy,
+    only: Any = None,
 ) -> "Tally":
     """How many units hold each item of the view's table, `per_user` items a unit at most."""
-    from murmurlog.counting.bound import bound
-    from murmurlog.counting.subsequences import items_for, sets
+    from murmurlog.counting.subsequences import Sets, items_for, sets_of
     from murmurlog.counting.tally import tally
 
-    if view.kind == "itemset" and count != "users":
-        raise UsageError("sets of queries are held by users, not by rows: leave --count rows out")
-    held = view.items(log)
+    finder, sets = view.finder(log, only=only), None
     if view.kind == "itemset":
+        if count != "users":
+            raise UsageError(
+                "sets of queries are held by users, not by rows: leave --count rows out"
+            )
+        sets = Sets(size=view.set_size, consecutive=view.consecutive)
         n = items_for(per_user, view.set_size, consecutive=view.consecutive)
-        kept = bound(held, per_user=n, way=view.way, places=True, entropy=entropy)
-        return tally(sets(kept, k=view.set_size, consecutive=view.consecutive))
-    return tally(bound(held, per_user=per_user, way=view.way, count=count, entropy=entropy))
+        bound = view.bound(log, per_user=n, entropy=entropy, places=True)
+        per_user = sets_of(n, view.set_size, consecutive=view.consecutive)
+    else:
+        bound = view.bound(log, per_user=per_user, count=count, entropy=entropy)
+    return tally(
+        log, finder, bound, then=sets, kind=view.kind, keys=keys_of(view.kind, view.by),
+        per_user=per_user, count=count,
+    )  # fmt: skip
 
 
 def check_epsilon(mechanism: Mechanism, epsilon: float | None, *, cost: float, unit: str) -> float:

@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 from scipy.special import ndtri
 
-from murmurlog.bundle.schema import keys_schema
 from murmurlog.errors import UsageError
 from murmurlog.mechanisms.letters import Letter, check_letters
 from murmurlog.mechanisms.protocol import (
@@ -161,21 +160,19 @@ class Threshold(Mechanism):
         """(key columns, users, users_stderr, reliable) of the published items."""
         check_bound(tally, self.d)
         kept, noisy, stream = [], [], entropy.stream("select")
-        for batch in tally.batches():  # key columns, users
+        for shard in tally:
             # 1. One draw for every item somebody holds.
-            users = batch.column("users").to_numpy(zero_copy_only=False)
-            keys = tally.item_keys(batch, stream)
-            shown = users + draw(
-                noise=self.noise, scale=self.scale, count=len(users), entropy=stream, keys=keys
-            )
+            shown = shard.sums + draw(
+                noise=self.noise, scale=self.scale, count=len(shard.sums), entropy=stream,
+                keys=shard.keys,
+            )  # fmt: skip
             # 2. Publish what passes.
             passed = shown >= self.T
-            kept.append(batch.select(list(tally.keys)).filter(pa.array(passed)))
+            kept.append(shard.keys[passed])
             noisy.append(shown[passed])
         # 3. From here on only noisy values: correct the selection bias and state the error.
-        values = np.concatenate(noisy) if noisy else np.zeros(0, np.int64)
-        estimates = self.selection().estimates(values)
-        table = pa.Table.from_batches(kept, keys_schema(tally.keys))
+        estimates = self.selection().estimates(np.concatenate(noisy))
+        table = tally.table(np.concatenate(kept))
         return with_counts(
             table, estimates.users, stderr=estimates.stderr, reliable=estimates.reliable
         )

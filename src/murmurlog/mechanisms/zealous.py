@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from murmurlog.bundle.options import Option
-from murmurlog.bundle.schema import count_of, keys_schema
+from murmurlog.bundle.schema import count_of
 from murmurlog.errors import UsageError
 from murmurlog.mechanisms.letters import Letter, check_letters
 from murmurlog.mechanisms.protocol import (
@@ -257,21 +257,19 @@ class Zealous(Mechanism):
         """(key columns, users, users_stderr, reliable) of the published items."""
         check_bound(tally, self.m)
         kept, noisy, stream = [], [], entropy.stream("select")
-        for batch in tally.batches():  # key columns, users
-            users = batch.column("users").to_numpy(zero_copy_only=False)
+        for shard in tally:
             # 3. Only items of at least tau users go on.
-            users, keys = users[users >= self.tau], batch.filter(pa.array(users >= self.tau))
+            enough = shard.sums >= self.tau
+            users, keys = shard.sums[enough], shard.keys[enough]
             # 4. One draw for each.
             shown = users + draw(
-                noise="geometric", scale=self.lam, count=len(users), entropy=stream,
-                keys=tally.item_keys(keys, stream),
-            )  # fmt: skip
+                noise="geometric", scale=self.lam, count=len(users), entropy=stream, keys=keys
+            )
             # 5. and 6. Publish what passes tau'.
             passed = shown >= self.T
-            kept.append(keys.select(list(tally.keys)).filter(pa.array(passed)))
+            kept.append(keys[passed])
             noisy.append(shown[passed])
-        values = np.concatenate(noisy) if noisy else np.zeros(0, np.int64)
-        table = pa.Table.from_batches(kept, keys_schema(tally.keys))
+        values, table = np.concatenate(noisy), tally.table(np.concatenate(kept))
         if self.users is not None:  # PDP: as drawn, because a correction might merge two outputs
             return with_noise_error(table, values, scale=self.lam)
         made = Selection("geometric", self.lam, self.T).estimates(values)

@@ -19,7 +19,7 @@ import hashlib
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import mpmath
@@ -97,19 +97,19 @@ class SeededEntropy:
     def bytes(self, count: int) -> bytes:
         first, self._position = self._position, self._position + count
         words = np.arange(first // 8, (first + count + 7) // 8, dtype=np.uint64)
-        return _mix(self._start + words * STEP).tobytes()[first % 8 :][:count]
+        return mix(self._start + words * STEP).tobytes()[first % 8 :][:count]
 
     def stream(self, *label: str | int) -> "SeededEntropy":
         self._streams[label] += 1
         return SeededEntropy(self.seed, *self.label, *label, f"#{self._streams[label]}")
 
     def words(self, keys: Keys, place: int) -> Words:
-        return _mix(
-            _mix((keys[:, 0] ^ self._first) + np.uint64(place) * STEP) + (keys[:, 1] ^ self._second)
+        return mix(
+            mix((keys[:, 0] ^ self._first) + np.uint64(place) * STEP) + (keys[:, 1] ^ self._second)
         )
 
 
-def _mix(words: Words) -> Words:
+def mix(words: Words) -> Words:
     """A bijection of 64-bit words whose every bit depends on every bit (the finaliser of splitmix64)."""
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -122,7 +122,7 @@ def draw(
     scale: float,
     count: int,
     entropy: Entropy,
-    keys: Callable[[], Keys] | None = None,
+    keys: Keys | None = None,
 ) -> Integers:
     """`count` independent integers of the law; with `keys`, one for each item that has this key.
 
@@ -131,7 +131,7 @@ def draw(
     if noise not in ("geometric", "gaussian"):
         raise UsageError(f"unknown noise {noise!r}: mechanisms draw geometric or gaussian")
     _check_scale(scale)
-    items = keys() if keys and entropy.seeded else None
+    items = keys if entropy.seeded else None
     parts = [
         _draw_batch(noise, scale, min(BATCH, count - start), entropy, items, start)
         for start in range(0, count, BATCH)

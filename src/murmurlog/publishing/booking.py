@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from murmurlog.counting.holdings import PERIODS
+from murmurlog.logs.rows import PERIODS
 from murmurlog.errors import Refused, UsageError
 from murmurlog.logs.source import Source
 from murmurlog.privacy import Guarantee, Loss

@@ -137,7 +137,7 @@ def _make(asked: Prepared, entropy: Entropy, say: Callable[[str], None]) -> Outc
     """Reads, counts, books, draws and writes what was prepared."""
     request = asked.request
     with asked.place.connect() as running:
-        log, dropped = _read(asked, running, say)
+        log, dropped = _read(asked, running, entropy, say)
         made = make(
             asked.plans, log, asked.view, asked.reading, entropy=entropy,
             set_only=request.content.set_only, reserve=asked.reserve, say=say,
@@ -158,12 +158,14 @@ def _make(asked: Prepared, entropy: Entropy, say: Callable[[str], None]) -> Outc
 
 
 def _read(
-    asked: Prepared, engine: Engine, say: Callable[[str], None]
+    asked: Prepared, engine: Engine, entropy: Entropy, say: Callable[[str], None]
 ) -> tuple[Log, Mapping[str, int]]:
     """The rows to release, and how many of the source were dropped, by reason."""
     found = asked.source
     urls = "url" in found.columns and not {"click", "log", "left_out"}.isdisjoint(asked.plans)
-    log = asked.reading.read(found, engine=engine, urls=urls, say=say)
+    log = asked.reading.read(
+        found, engine=engine, urls=urls, unit=asked.view.unit, entropy=entropy, say=say
+    )
     return log, {**log.broken, **log.screened}
 
 

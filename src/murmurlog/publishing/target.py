@@ -6,16 +6,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from murmurlog.errors import EngineError, UsageError, did_you_mean
-from murmurlog.logs.addresses import mask
+from murmurlog.logs.addresses import is_uri, mask
 from murmurlog.logs.engines.duckdb import check_memory, connect
 from murmurlog.logs.engines.protocol import Engine
-from murmurlog.logs.engines.spark import check_settings, is_uri
-from murmurlog.logs.engines.spark import connect as connect_spark
 from murmurlog.logs.inputs import LogSource, is_table, local_source, name_of
 from murmurlog.logs.options import SourceOptions
 from murmurlog.logs.postgres import looks_like_address
 from murmurlog.logs.source import Source, find, of_files
-from murmurlog.logs.spark_rows import find_at
 from murmurlog.logs.standard_input import on_disk
 from murmurlog.mechanisms import MECHANISMS
 from murmurlog.publishing.plan import Plan
@@ -45,6 +42,8 @@ class Place:
         asked = self.running
         check_memory(asked.memory)
         if asked.engine == "spark":
+            from murmurlog.logs.engines.spark import check_settings
+
             check_settings(master=asked.master, scratch_at=asked.scratch, memory=asked.memory)
         elif asked.engine != "duckdb":
             near = did_you_mean(asked.engine, ("duckdb", "spark"))
@@ -82,6 +81,9 @@ class Place:
             return find(source, read)
         if flags := of_files(replace(read, format=None)):
             raise UsageError(f"Parquet knows its text: leave {flags} out")
+        from murmurlog.logs.engines.spark import connect as connect_spark
+        from murmurlog.logs.spark_rows import find_at
+
         with connect_spark(master=asked.master, scratch_at=asked.scratch, test=False) as engine:
             return find_at(source, read, engine=engine)
 
@@ -106,6 +108,8 @@ class Place:
             with connect(memory=self.running.memory) as duck:
                 yield duck
         else:
+            from murmurlog.logs.engines.spark import connect as connect_spark
+
             asked = self.running
             with connect_spark(master=asked.master, scratch_at=asked.scratch) as spark:
                 yield spark

@@ -8,12 +8,11 @@ The set must have been fixed without the log (A4). `unheld` draws uniform choice
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -24,11 +23,12 @@ from murmurlog.bundle.canonical import changeable, cleaner
 from murmurlog.bundle.keys import check_url_level, clean_url
 from murmurlog.bundle.schema import KEYS
 from murmurlog.errors import InputError, UsageError
-from murmurlog.privacy.sampler import Entropy, below
+from murmurlog.logs.text_keys import TextKeys, distinct_keys, places_of
+from murmurlog.privacy.sampler import Entropy, Keys, below
 
 if TYPE_CHECKING:
-    from murmurlog.logs.engines.protocol import Engine
-
+    from murmurlog.counting.items import Items, Mask
+    from murmurlog.logs.log import Log
 
 BLOCK = 1 << 22  # bytes; cleaning a line takes up to forty times its size
 MOST_LINE = 1 << 30  # bytes; a text without line feeds can be a pool, too
@@ -50,8 +50,8 @@ class Domain(Protocol):
     def keys(self, indices: npt.NDArray[Any]) -> pa.Table:
         """The keys with these numbers, in this order."""
 
-    def restrict(self, table: Any, engine: Engine) -> Any:
-        """The rows of an engine's table whose key is in the set."""
+    def inside(self, log: Log) -> "Callable[[Items], Mask]":
+        """Which distinct items of a partition are in the set, as a function of the partition."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -79,15 +79,9 @@ class Listed:
     def keys(self, indices: npt.NDArray[Any]) -> pa.Table:
         return self.table.take(pa.array(indices, pa.int64()))
 
-    def restrict(self, table: Any, engine: Engine) -> Any:
-        if engine not in self._kept:
-            self._kept[engine] = engine.keep(self.table)
-        return table.semi_join(self._kept[engine], list(self.names))
-
-    @cached_property
-    def _kept(self) -> WeakKeyDictionary[Engine, Any]:
-        """The keys as a table of each engine that has used them."""
-        return WeakKeyDictionary()
+    def inside(self, log: Log) -> "Callable[[Items], Mask]":
+        listed = distinct_keys(log.text_keys.columns(self.table.columns))
+        return partial(_listed, keys=log.partitions.share(listed))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,16 +162,13 @@ class Sequences:
         offsets = pa.array(np.arange(rows + 1) * length, pa.int32())
         return pa.ListArray.from_arrays(offsets, flat.take(pa.array(order)))
 
-    def restrict(self, table: Any, engine: Engine) -> Any:
-        kind = pa.string() if self.between is not None else pa.list_(pa.string())
-        schema = pa.schema([(self.name, kind)])
+    def inside(self, log: Log) -> "Callable[[Items], Mask]":
+        return self._inside
 
-        def inside(batch: pa.RecordBatch) -> pa.RecordBatch:
-            held = [self._holds(self._split(key)) for key in batch.column(0).to_pylist()]
-            return batch.filter(pa.array(held, pa.bool_()))
-
-        known = engine.map_batches(schema, table.select(self.name).distinct(), inside)
-        return table.semi_join(known, [self.name])
+    def _inside(self, items: Items) -> Mask:
+        """Which of a partition's distinct items are sequences of the words."""
+        (values,) = items.columns(np.arange(len(items.keys)))
+        return np.array([self._holds(self._split(key)) for key in values.to_pylist()], bool)
 
     def _split(self, key: Any) -> Sequence[str]:
         return list(key) if self.between is None else key.split(self.between)
@@ -186,42 +177,41 @@ class Sequences:
         return len(words) in self._lengths and all(word in self._places for word in words)
 
 
-def unheld(domain: Domain, *, count: int, held: Any, engine: Engine, entropy: Entropy) -> pa.Table:
-    """`count` distinct keys chosen uniformly among those of the set that `held` does not hold.
+def _listed(items: Items, *, keys: Callable[[], Keys]) -> Mask:
+    return places_of(items.keys, keys()) >= 0
 
-    `held` is an engine's table of distinct keys of the set. Keys are drawn from the whole set; those
-    drawn before or held are rejected, and the first `count` others are a uniform choice. Where that
-    would reject often, the whole set is listed instead.
+
+def unheld(
+    domain: Domain, *, count: int, held: Keys, text_keys: TextKeys, entropy: Entropy
+) -> pa.Table:
+    """`count` distinct keys chosen uniformly among those of the set that nobody holds.
+
+    `held` are the keys of those that somebody holds. Keys are drawn from the whole set; those drawn before
+    or held are rejected, and the first `count` others are a uniform choice. Where that would reject
+    often, the whole set is listed instead.
     """
-    names = list(domain.names)
-    taken = int(held.count().to_pyarrow().as_py())
-    if count > domain.size - taken:
+    held = distinct_keys(held)
+    if count > domain.size - len(held):
         raise UsageError(
-            f"{count} keys are needed, but only {domain.size - taken} are held by nobody"
+            f"{count} keys are needed, but only {domain.size - len(held)} are held by nobody"
         )
     if count == 0:
         return domain.keys(np.zeros(0, np.int64))
-    if domain.size <= LIST_AT_MOST * (taken + count):
-        free = _free(domain, np.arange(domain.size), held.select(*names), engine)
-        return domain.keys(free[draw_distinct(len(free), count=count, entropy=entropy)])
+
+    def free(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        keys = text_keys.columns(domain.keys(numbers).columns)
+        return numbers[places_of(keys, held) < 0]
+
+    if domain.size <= LIST_AT_MOST * (len(held) + count):
+        left = free(np.arange(domain.size))
+        return domain.keys(left[draw_distinct(len(left), count=count, entropy=entropy)])
     chosen: dict[int, None] = {}  # in the order drawn: any other order would prefer some keys
     while len(chosen) < count:
         missing = count - len(chosen)
         drawn = below(domain.size, count=missing + missing // 2 + 8, entropy=entropy)
         new = [i for i in dict.fromkeys(drawn.tolist()) if i not in chosen]
-        numbers = np.array(new, dtype=drawn.dtype)
-        free = _free(domain, numbers, held.select(*names), engine)
-        chosen |= dict.fromkeys(free[:missing].tolist())
+        chosen |= dict.fromkeys(free(np.array(new, dtype=drawn.dtype))[:missing].tolist())
     return domain.keys(np.array(list(chosen), dtype=drawn.dtype))
-
-
-def _free(domain: Domain, numbers: npt.NDArray[Any], held: Any, engine: Engine) -> npt.NDArray[Any]:
-    """Those of the numbers whose key is not held, in their order."""
-    places = pa.array(np.arange(len(numbers)))
-    listed = engine.keep(domain.keys(numbers).append_column("place", places))
-    left = listed.anti_join(held, list(domain.names)).select("place").order_by("place")
-    kept: npt.NDArray[Any] = numbers[left.to_pyarrow()["place"].to_numpy()]
-    return kept
 
 
 def draw_distinct(size: int, *, count: int, entropy: Entropy) -> npt.NDArray[np.int64]:

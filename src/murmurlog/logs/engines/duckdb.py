@@ -17,8 +17,7 @@ import pyarrow as pa
 
 from murmurlog.bundle.scratch import scratch
 from murmurlog.errors import EngineError, InputError, UsageError
-from murmurlog.logs.engines.compilers import load_compilers_on_demand
-from murmurlog.logs.engines.self_test import self_test
+from murmurlog.logs.workspace import open_workspace
 
 ROWS_A_BATCH = 200_000
 LEAST_MEMORY = 2_000_000  # bytes; with less the engine cannot even be started
@@ -43,8 +42,8 @@ class DuckEngine:
     name = "duckdb"
     dense = True
 
-    def __init__(self, backend: Any, folder: Path) -> None:
-        self.backend = backend
+    def __init__(self, backend: Any, folder: Path, workspace: Any) -> None:
+        self.backend, self.workspace = backend, workspace
         self.folder = folder  # private, deleted with the engine
         self._tables = 0
         self._shown: dict[str, pa.Table] = {}
@@ -194,9 +193,42 @@ class DuckEngine:
         """A time as whole microseconds since 1970, so that differences are exact."""
         return _MICROSECONDS(time)
 
-    def self_test(self) -> None:
-        """Raises unless the engine gives known answers for what the privacy proofs rely on."""
-        self_test(self)
+    def read(
+        self,
+        source: Any,
+        cleaning: Any,
+        *,
+        where: Any,
+        keep: Any,
+        unit: str,
+        text_keys: Any,
+        say: Callable[[str], None],
+        advance: Callable[[int], None],
+    ) -> Any:
+        """The clean rows of a source in partitions of units."""
+        from murmurlog.logs.duckdb_rows import count_rows, raw_rows
+        from murmurlog.logs.rows import RowReader, Texts
+
+        broken: dict[str, int] = {}
+        raw = raw_rows(source, self, broken, where, keep, say)
+        columns = {"user": raw["user_number"] if "user_number" in raw.columns else raw.user, "query": raw.query}
+        if cleaning.timed:
+            columns |= {"time": raw.time, "bad_time": raw.timed & raw.time.isnull()}
+        if cleaning.url is not None:
+            columns |= {"url": raw.url, "rank": raw["rank"]}
+        columns |= {f"k{i}": raw[f"k{i}"] for i in range(len(cleaning.keep))}
+        rows = raw.select(**columns)
+        say("normalising text")
+        total = count_rows(source) or 1_000_000
+        bits = min(8, max(0, (total // 200_000).bit_length()))
+        reader = RowReader(
+            cleaning=cleaning, text_keys=text_keys, texts=Texts(self.workspace), unit=unit, bits=bits
+        )
+        found = reader.read(self._stream(rows, rows=ROWS_A_BATCH, ordered=False), self.workspace, advance)
+        for reason, number in found.broken.items():
+            broken[reason] = broken.get(reason, 0) + number
+        from dataclasses import replace
+        return replace(found, broken=broken)
 
 
 def _name(expression: Any) -> str:
@@ -260,7 +292,6 @@ def connect(*, memory: str | None = None, folder: Path | None = None) -> Iterato
     """An engine in a new private folder below `folder` (default: the system's temporary folder)."""
     with scratch(folder or Path(tempfile.gettempdir())) as private:
         # Tables live in memory and spill to the folder; a database file costs four times the CPU.
-        load_compilers_on_demand()
         backend = ibis.duckdb.connect()
         try:
             settings = {
@@ -275,9 +306,8 @@ def connect(*, memory: str | None = None, folder: Path | None = None) -> Iterato
                 settings["memory_limit"] = f"{_for_tables(memory)}B"
             for name, value in settings.items():
                 backend.con.execute(f"SET {name} = {quoted(value)}")
-            engine = DuckEngine(backend, private)
-            engine.self_test()
-            yield engine
+            with open_workspace(memory=_for_tables(memory) if memory else None, folder=private) as workspace:
+                yield DuckEngine(backend, private, workspace)
         finally:
             backend.disconnect()
 

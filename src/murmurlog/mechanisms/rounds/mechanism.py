@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -18,7 +18,6 @@ import pyarrow as pa
 
 from murmurlog.bundle.decimals import decimal, integer
 from murmurlog.bundle.options import Option
-from murmurlog.bundle.progress import measure
 from murmurlog.bundle.schema import in_order, keys_schema, with_notes
 from murmurlog.errors import Refused, UsageError
 from murmurlog.mechanisms.letters import number
@@ -67,8 +66,7 @@ from murmurlog.privacy.sampler import Entropy, Integers, draw, sampler_delta
 
 if TYPE_CHECKING:
     from murmurlog.logs.log import Log
-    from murmurlog.mechanisms.rounds.streaming import Judged
-    from murmurlog.mechanisms.rounds.weights import Held, Play
+    from murmurlog.mechanisms.rounds.select import Candidates, Outcome, Selected
 
 
 Pools = Sequence[tuple[int, float]]  # of each pool: how many keys, and the fakes that are accepted
@@ -264,59 +262,63 @@ class Rounds(Mechanism):
         counts = self.schedule.counts
         return max(GRID * max(self.schedule.scales), counts.largest_scale if counts else 0.0)
 
-    def gather(self, log: Log, view: View, *, entropy: Entropy) -> Held:
+    def gather(self, log: Log, view: View, *, entropy: Entropy) -> Candidates:
         """At most d distinct items of each unit, fixed here once for all rounds."""
-        from murmurlog.mechanisms.rounds.weights import hold
+        from murmurlog.mechanisms.rounds.select import candidates_of
 
         pools = tuple(p.keys for p in pools_of(view.options, view.kind)) if self.pools else ()
         check_pools(self.pools, pools)  # here, too: before anything is booked
-        held = hold(log, view, per_user=self.schedule.d, pools=pools, entropy=entropy)
-        return replace(held, say=view.say)
+        return candidates_of(log, view, per_user=self.schedule.d, pools=pools, entropy=entropy)
 
-    def release(self, held: Held, *, entropy: Entropy) -> pa.Table:
+    def release(self, candidates: Candidates, *, entropy: Entropy) -> pa.Table:
         """(key columns and, if there are counts, users, users_stderr, reliable)."""
-        if held.per_user > self.schedule.d:
+        if candidates.per_user > self.schedule.d:
             raise Refused(
-                f"the {held.kind} items are up to {held.per_user} a {held.unit}, the mechanism is "
-                f"proved for {self.schedule.d}: bound the log to {self.schedule.d}"
+                f"the {candidates.kind} items are up to {candidates.per_user} a {candidates.unit}, the "
+                f"mechanism is proved for {self.schedule.d}: bound the log to {self.schedule.d}"
             )
-        check_pools(self.pools, held.pools)
-        found = [self.keys_of(held, self.select(held, entropy=entropy))]
-        found += self._unheld(held, entropy)
-        found += [] if held.earlier is None else [held.earlier.cast(found[0].schema)]
+        check_pools(self.pools, candidates.pools)
+        selected = self.select(candidates, entropy=entropy)
+        tables = [candidates.table(selected.keys)]
+        tables += self._unheld(candidates, selected, entropy)
+        if candidates.earlier is not None:
+            tables.append(candidates.earlier.cast(tables[0].schema))
         # In public order: the last bits of the estimates depend on it, and must not tell who is held.
-        keys = in_order(pa.concat_tables(found))
-        return with_notes(self.count(held, keys, entropy=entropy), self._remarks())
+        keys = in_order(pa.concat_tables(tables))
+        return with_notes(self.count(candidates, keys, entropy=entropy), self._remarks())
 
-    def count(self, held: Held, keys: pa.Table, *, entropy: Entropy) -> pa.Table:
+    def count(self, candidates: Candidates, keys: pa.Table, *, entropy: Entropy) -> pa.Table:
         """5. Fresh counts: the set is public now, so every key gets a row, also if nobody holds it."""
-        from murmurlog.mechanisms.rounds.fresh_counts import count_users, with_users
-        from murmurlog.mechanisms.rounds.holders import find_holders
+        from murmurlog.mechanisms.rounds.count import count_users, find_holders, with_users
 
         if self.schedule.counts is None:
             return keys
         noise = functools.partial(_drawn, entropy.stream("count"))
-        counted = count_users(find_holders(held, keys), self.schedule.counts, noise)
-        return with_users(keys, counted, in_log=held.in_log)
+        counted = count_users(find_holders(candidates, keys), self.schedule.counts, noise)
+        return with_users(keys, counted, in_log=candidates.in_log)
 
-    def _unheld(self, held: Held, entropy: Entropy) -> list[pa.Table]:
+    def _unheld(
+        self, candidates: Candidates, selected: Selected, entropy: Entropy
+    ) -> list[pa.Table]:
         """Keys of the pools that nobody holds and that pass: for each pool, how many and which."""
         from murmurlog.counting.public_sets.sets import unheld
 
         chosen = []
-        for n, (pool, domain) in enumerate(zip(self.pools, held.pools, strict=True), 1):
-            inside = held.in_pools.filter(held.in_pools["pool"] == n)
-            taken = held.names.semi_join(inside, "item")
-            count = domain.size - int(taken.count().to_pyarrow().as_py())
+        for n, (pool, domain, held) in enumerate(
+            zip(self.pools, candidates.pools, selected.held, strict=True), 1
+        ):
 
-            def judge(k: int, z: Integers, remembered: Integers, n: int = n) -> Judged:
-                return self.judged(k, z, remembered, n)
+            def decide(k: int, z: Integers, remembered: Integers, n: int = n) -> Outcome:
+                return self.decide(k, z, remembered, n)
 
             fakes = entropy.stream("fakes", n)
-            many = pass_unheld(self.schedule, pool, judge, count=count, entropy=fakes)
-            choice = entropy.stream("choose fakes", n)
-            keys = unheld(domain, count=many, held=taken, engine=held.engine, entropy=choice)
-            chosen.append(keys.select(list(held.keys)).cast(keys_schema(held.keys)))
+            count = domain.size - len(held)
+            many = pass_unheld(self.schedule, pool, decide, count=count, entropy=fakes)
+            keys = unheld(
+                domain, count=many, held=held, text_keys=candidates.text_keys,
+                entropy=entropy.stream("choose fakes", n),
+            )  # fmt: skip
+            chosen.append(keys.select(list(candidates.keys)).cast(keys_schema(candidates.keys)))
         return chosen
 
     def fakes(self) -> float:
@@ -330,56 +332,21 @@ class Rounds(Mechanism):
         """How many rows nobody holds."""
         return self._remarks()
 
-    def select(self, held: Held, *, entropy: Entropy) -> Integers:
-        """The published items' numbers, in order."""
-        from murmurlog.mechanisms.rounds.streaming import select_streaming
-        from murmurlog.mechanisms.rounds.weights import opening, weights
+    def select(self, candidates: Candidates, *, entropy: Entropy) -> Selected:
+        """The published items."""
+        from murmurlog.mechanisms.rounds.select import select
 
-        if not held.dense:
-            scales = [scale * GRID for scale in self.schedule.scales]
-            return select_streaming(held, scales=scales, judge=self.judged, entropy=entropy)
-        advance = measure(held.say, total=self.schedule.rounds, unit="rounds")
-        shown, keys = [], held.item_keys(entropy)
-        play: Play | None = opening(held)
-        for k, scale in enumerate(self.schedule.scales):
-            if play is None:
-                break
-            # 1. What each unit gives to each of its items that are alive, summed exactly.
-            W = weights(held, play.rows)
-            W = W if len(play.alive) == len(W) else W[play.alive]
-            # 2. One draw for every alive item.
-            noise = draw(
-                noise="gaussian", scale=scale * GRID, count=len(W),
-                entropy=entropy.stream("round", k + 1), keys=functools.partial(keys, play.alive),
-            )  # fmt: skip
-            passed, play = self._step(held, play, k, W + noise)
-            shown.append(passed)
-            advance()
-        return np.sort(np.concatenate(shown))
+        scales = [scale * GRID for scale in self.schedule.scales]
+        return select(candidates, scales=scales, decide=self.decide, entropy=entropy)
 
-    def _step(self, held: Held, play: Play, k: int, z: Integers) -> tuple[Integers, Play | None]:
-        """The items that pass in round k with measurements z, and the input of the next round."""
-        from murmurlog.mechanisms.rounds.streaming import judge_in_blocks
-        from murmurlog.mechanisms.rounds.weights import Play, among
-
-        found = judge_in_blocks(self.judged, k, z, play.remembered, play.pool)
-        passed, alive = play.alive[found.passed], play.alive[found.on]
-        if len(alive) == 0:
-            return passed, None
-        following = Play(
-            rows=among(held, play.rows, alive, found.attention),
-            alive=alive,
-            remembered=found.remembered,
-            pool=play.pool[found.on],
-        )
-        return passed, following
-
-    def judged(self, k: int, z: Integers, remembered: Integers, pool: Integers | int = 0) -> Judged:
+    def decide(
+        self, k: int, z: Integers, remembered: Integers, pool: Integers | int = 0
+    ) -> Outcome:
         """The outcome of round k for items with measurements z; each item by its own numbers alone.
 
         `pool` is the number of each item's pool, or of all items'; 0: outside of pools.
         """
-        from murmurlog.mechanisms.rounds.streaming import Judged
+        from murmurlog.mechanisms.rounds.select import Outcome
 
         s, pool = self.schedule, np.broadcast_to(pool, len(z))
         # 3. Everything known of the item, in integers; (iv) coefficients are public, >= 0.
@@ -387,13 +354,13 @@ class Rounds(Mechanism):
         passed = y >= self._thresholds[k][pool]
         # 4. Each item by its own y alone: whether it goes on, with how much attention.
         last = k + 1 == s.rounds
-        on = np.zeros(len(y), bool) if last else ~passed & (y >= self._give_up(k)[pool])
+        goes_on = np.zeros(len(y), bool) if last else ~passed & (y >= self._give_up(k)[pool])
         known = remembered if last else remembered + s.past[k] * z
-        return Judged(
+        return Outcome(
             passed=passed,
-            on=on,
-            attention=self._attention(k, y[on], pool[on]),
-            remembered=known[on],
+            goes_on=goes_on,
+            attention=self._attention(k, y[goes_on], pool[goes_on]),
+            remembered=known[goes_on],
         )
 
     @functools.cached_property
@@ -422,12 +389,6 @@ class Rounds(Mechanism):
         bell = np.exp(-0.5 * ((y - needed) / width) ** 2)
         least = max(1, round(FULL * self.focus))
         return np.asarray(np.clip(np.rint(FULL * bell), least, FULL), dtype=np.int64)
-
-    def keys_of(self, held: Held, shown: Integers) -> pa.Table:
-        """The key columns of the published items, in order."""
-        from murmurlog.mechanisms.rounds.weights import keys_of_items
-
-        return keys_of_items(held, shown)
 
     def fault(self, table: pa.Table, others: Mapping[str, pa.Table]) -> str | None:
         """Counts that were not drawn, or errors too small."""

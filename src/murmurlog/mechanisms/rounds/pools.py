@@ -33,7 +33,7 @@ MOST_PROPOSALS = 100_000  # of a larger pool, on average; a proposal takes milli
 MOST_KEYS = 1 << 40
 
 # Of a round, measurements and what is remembered: who passes, who goes on, what is remembered.
-Judge = Callable[[int, Integers, Integers], Any]
+Decide = Callable[[int, Integers, Integers], Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,30 +93,30 @@ def check_proposals(schedule: Schedule, keys: PoolKeys) -> None:
 
 
 def pass_unheld(
-    schedule: Schedule, keys: PoolKeys, judge: Judge, *, count: int, entropy: Entropy
+    schedule: Schedule, keys: PoolKeys, decide: Decide, *, count: int, entropy: Entropy
 ) -> int:
     """How many of `count` keys that nobody holds pass in some round."""
     if keys.size > DIRECT:
-        return _pass_lazily(schedule, keys, judge, count, entropy)
+        return _pass_lazily(schedule, keys, decide, count, entropy)
     found = 0
     for start in range(0, count, BLOCK):
-        found += _pass_block(schedule, judge, min(BLOCK, count - start), entropy)
+        found += _pass_block(schedule, decide, min(BLOCK, count - start), entropy)
     return found
 
 
-def _pass_block(schedule: Schedule, judge: Judge, count: int, entropy: Entropy) -> int:
+def _pass_block(schedule: Schedule, decide: Decide, count: int, entropy: Entropy) -> int:
     """Runs all rounds on keys without any weight."""
     passed, remembered = 0, np.zeros(count, np.int64)
     for k, scale in enumerate(schedule.scales):
         z = draw(noise="gaussian", scale=scale * GRID, count=len(remembered), entropy=entropy)
-        found = judge(k, z, remembered)
+        found = decide(k, z, remembered)
         passed += int(found.passed.sum())
         remembered = found.remembered
     return passed
 
 
 def _pass_lazily(
-    schedule: Schedule, keys: PoolKeys, judge: Judge, count: int, entropy: Entropy
+    schedule: Schedule, keys: PoolKeys, decide: Decide, count: int, entropy: Entropy
 ) -> int:
     """The same law, from the few keys whose noise lies beyond a threshold at all.
 
@@ -135,9 +135,9 @@ def _pass_lazily(
     passed, remembered = 0, np.zeros(len(noises), np.int64)
     z = np.array(noises, np.int64).reshape(len(noises), schedule.rounds)
     for k in range(schedule.rounds):
-        found = judge(k, z[:, k], remembered)
+        found = decide(k, z[:, k], remembered)
         passed += int(found.passed.sum())
-        remembered, z = found.remembered, z[found.on]
+        remembered, z = found.remembered, z[found.goes_on]
     return passed
 
 

@@ -1,0 +1,231 @@
+"""Where values of a log's partitions are kept, and the threads that work on them.
+
+A workspace owns a private folder, the memory that values may take, and the threads. A value that fits
+into what is left of the memory stays there; others go to files, which only their owner can read and
+which are deleted with the value, at the latest with the workspace. Whether a value is in memory never
+changes what it is. Knows nothing about logs.
+"""
+
+import os
+import pickle
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from io import BytesIO
+from itertools import count
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from murmurlog.bundle.scratch import scratch
+from murmurlog.errors import EngineError
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+ROOM = 0.5  # of the memory for values that are kept; the rest is for work on them
+DISK_FULL = (
+    "there is no room left for temporary files: set TMPDIR to a larger disk, or raise --memory"
+)
+
+
+@dataclass(eq=False)
+class Kept(Generic[T]):
+    """A value of the workspace: in memory, or in a part of a file."""
+
+    workspace: "Workspace"
+    size: int
+    value: T | None
+    file: "_File | None" = None
+    start: int = 0
+
+    def load(self) -> T:
+        """The value; from a file a new copy."""
+        if self.file is None:
+            assert self.value is not None
+            return self.value
+        return self.workspace.read(self.file.path, self.start)  # type: ignore[no-any-return]
+
+    def close(self) -> None:
+        """Forgets the value, and its file with the last value in it."""
+        if self.file is not None:
+            self.file.release()
+        elif self.value is not None:
+            self.workspace.free(self.size)
+        self.value, self.file, self.size = None, None, 0
+
+
+class Resident:
+    """An object that values refer to and that stays in this process, also where they go to a file."""
+
+
+class Workspace:
+    """A private folder, memory and threads. Use `open_workspace()`."""
+
+    def __init__(self, folder: Callable[[], Path], *, memory: int, threads: int) -> None:
+        self._folder, self._names = folder, count()
+        self.lock, self._used = threading.Lock(), 0
+        self.memory, self.threads = memory, threads
+        self._residents = WeakValueDictionary[int, Resident]()
+
+    @property
+    def room(self) -> int:
+        """The bytes that kept values may take in memory."""
+        return int(self.memory * ROOM)
+
+    @property
+    def folder(self) -> Path:
+        """The private folder, made when it is first needed."""
+        with self.lock:
+            return self._folder()
+
+    def keep(self, value: T) -> Kept[T]:
+        """The value where there is room for it."""
+        (kept,) = self.keep_all([value])
+        return kept
+
+    def keep_all(self, values: Sequence[T]) -> list[Kept[T]]:
+        """The values together: all in memory, or in one file."""
+        pickled = [self._pickled(value) for value in values]
+        sizes = [len(head) + sum(buffer.nbytes for buffer in buffers) for head, buffers in pickled]
+        if self._take(sum(sizes)):
+            return [
+                Kept(workspace=self, size=size, value=value)
+                for size, value in zip(sizes, values, strict=True)
+            ]
+        file = _File(self.folder / f"{next(self._names)}.values", len(values))
+        try:
+            starts = _write(file.path, pickled)
+        except OSError as error:
+            file.path.unlink(missing_ok=True)
+            raise EngineError(DISK_FULL) from error
+        return [
+            Kept(workspace=self, size=size, value=None, file=file, start=start)
+            for size, start in zip(sizes, starts, strict=True)
+        ]
+
+    def _pickled(self, value: Any) -> tuple[bytes, list[memoryview]]:
+        """A value without its arrays, and the bytes of these, which are not copied."""
+        head, buffers = BytesIO(), list[pickle.PickleBuffer]()
+        pickler = pickle.Pickler(head, protocol=5, buffer_callback=buffers.append)
+        pickler.persistent_id = self._name_of
+        pickler.dump(value)
+        return head.getvalue(), [buffer.raw() for buffer in buffers]
+
+    def _name_of(self, value: Any) -> int | None:
+        if not isinstance(value, Resident):
+            return None
+        self._residents[id(value)] = value
+        return id(value)
+
+    def read(self, path: Path, start: int) -> Any:
+        """The value that begins at a place of a file."""
+        with open(path, "rb") as source:
+            source.seek(start)
+            (many,) = np.fromfile(source, np.int64, 1)
+            sizes = np.fromfile(source, np.int64, many)
+            head = source.read(int(sizes[0]))
+            buffers = [np.fromfile(source, np.uint8, size) for size in sizes[1:]]
+        unpickler = pickle.Unpickler(BytesIO(head), buffers=buffers)
+        unpickler.persistent_load = self._residents.__getitem__
+        return unpickler.load()
+
+    def _take(self, size: int) -> bool:
+        with self.lock:
+            fits = self._used + size <= self.room
+            self._used += size * fits
+            return fits
+
+    def free(self, size: int) -> None:
+        """Values of so many bytes have left the memory."""
+        with self.lock:
+            self._used -= size
+
+    def map(self, work: Callable[[T], R], inputs: Iterable[T]) -> Iterator[R]:
+        """The results of `work` in the order of its inputs, of which no more are taken than threads need.
+
+        An error, or the end of who reads, stops what has not begun.
+        """
+        if self.threads == 1:
+            yield from map(work, inputs)
+            return
+        with ThreadPoolExecutor(self.threads) as pool:
+            waiting: deque[Any] = deque()
+            try:
+                for value in inputs:
+                    waiting.append(pool.submit(work, value))
+                    del value
+                    if len(waiting) > self.threads:
+                        yield waiting.popleft().result()
+                while waiting:
+                    yield waiting.popleft().result()
+            finally:
+                for future in waiting:
+                    future.cancel()
+
+
+@contextmanager
+def open_workspace(
+    *, memory: int | None = None, threads: int | None = None, folder: Path | None = None
+) -> Iterator[Workspace]:
+    """A workspace below `folder` (default: the system's temporary folder), deleted at the end."""
+    with ExitStack() as stack:
+        made: list[Path] = []
+
+        def make() -> Path:
+            if not made:
+                made.append(stack.enter_context(scratch(folder or Path(tempfile.gettempdir()))))
+            return made[0]
+
+        yield Workspace(
+            make,
+            memory=memory_of_machine() if memory is None else memory,
+            threads=threads or cores(),
+        )
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):  # not on macOS
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def memory_of_machine() -> int:
+    """Four fifths of the machine's memory."""
+    return int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 0.8)
+
+
+@dataclass
+class _File:
+    """A file that is deleted when none of its values is needed any more."""
+
+    path: Path
+    values: int
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def release(self) -> None:
+        with self.lock:
+            self.values -= 1
+            if self.values == 0:
+                with suppress(OSError):
+                    self.path.unlink(missing_ok=True)
+
+
+def _write(path: Path, pickled: Sequence[tuple[bytes, list[memoryview]]]) -> list[int]:
+    """Writes values one after the other; returns where each begins."""
+    starts = []
+    with open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as out:
+        for head, buffers in pickled:
+            starts.append(out.tell())
+            sizes = np.array([len(head), *(buffer.nbytes for buffer in buffers)], np.int64)
+            out.write(np.int64(len(sizes)).tobytes() + sizes.tobytes() + head)
+            for buffer in buffers:
+                out.write(buffer)
+    return starts

@@ -1,0 +1,332 @@
+"""The candidates of a selection in rounds, and its loop: sum weights, draw, decide, go on with what is alive.
+
+Sums come shard by shard, so that the weights of one range of keys are in this process at a time.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from murmurlog.bundle.progress import measure
+from murmurlog.bundle.schema import keys_of
+from murmurlog.counting.bound import BoundedItems, find_and_bound
+from murmurlog.counting.items import ItemFinder
+from murmurlog.counting.public_sets.sets import Domain, distinct
+from murmurlog.counting.subsequences import Sets, items_for, sets_of
+from murmurlog.counting.tally import label
+from murmurlog.counting.unit_weights import give_weights
+from murmurlog.errors import EngineError, Refused, UsageError
+from murmurlog.logs.log import Log
+from murmurlog.logs.partitions import Partitions, Sums, SummedShards
+from murmurlog.logs.rows import Rows
+from murmurlog.logs.text_keys import NO_KEYS, TextKeys, distinct_keys, order_of_keys, places_of
+from murmurlog.mechanisms.protocol import View
+from murmurlog.privacy.counts import GRID
+from murmurlog.privacy.rounds import FULL
+from murmurlog.privacy.sampler import Entropy, Integers, Keys, draw
+
+BLOCK = 1 << 20  # items that are decided at once
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Candidates:
+    """Bounded items of each unit, fixed for all rounds, and what the counts are about; private."""
+
+    bounded: Partitions[BoundedItems]
+    first: SummedShards  # the weights of round 1
+    counted: Partitions[Any]  # what the counts look at
+    pairs: "PairFinder"  # finds in it who holds published items
+    kind: str
+    keys: tuple[str, ...]
+    unit: str
+    per_user: int
+    text_keys: TextKeys
+    in_log: bool = True  # else only bounded items count: the counts are "at least"
+    pools: tuple[Domain, ...] = ()  # public keys, disjoint; noised also where nobody holds them
+    earlier: pa.Table | None = None  # keys that are public already: never selected, always counted
+    say: Callable[[str], None] = field(default=lambda _: None, repr=False)
+
+    def table(self, keys: Keys) -> pa.Table:
+        """The key columns of some items, in the order given."""
+        return label(self.bounded, keys, self.keys)
+
+    def listed(self, published: pa.Table) -> "Callable[[], Published]":
+        """Published items, given by their key columns, for functions of a partition."""
+        columns = [column.combine_chunks() for column in published.columns]
+        members = length = None
+        if self.kind == "itemset":
+            members = self.text_keys.texts(pc.list_flatten(columns[0]))
+            length = pc.list_value_length(columns[0]).to_numpy().astype(np.int64)
+            # A set has one form: its members in order of keys.
+            holder = np.repeat(np.arange(len(length)), length)
+            members = members[np.lexsort((members[:, 1], members[:, 0], holder))]
+            keys = self.text_keys.lists(members, length)
+        else:
+            keys = self.text_keys.columns(columns)
+        order = order_of_keys(keys)
+        return self.bounded.share(
+            Published(keys=keys[order], place=order, members=members, length=length)
+        )
+
+
+class Published(NamedTuple):
+    """Published items: their keys, ascending; the place of each among them; the members of sets."""
+
+    keys: Keys
+    place: Integers
+    members: Keys | None
+    length: Integers | None
+
+
+# Units and places of published items, of a partition; pairs may repeat.
+PairFinder = Callable[[Any, Published], tuple[Integers, Integers]]
+
+
+class AliveItems(NamedTuple):
+    """The items of units that are alive, and the attention that each item gets."""
+
+    unit: Integers
+    item: Integers
+    keys: Keys
+    attention: Integers
+
+
+class Alive(NamedTuple):
+    """What is alive after a round, by ascending key; and what is remembered of it."""
+
+    keys: Keys
+    attention: Integers
+    remembered: Integers
+    pool: Integers
+
+
+class Outcome(NamedTuple):
+    """The outcome of a round for some items."""
+
+    passed: npt.NDArray[np.bool_]
+    goes_on: npt.NDArray[np.bool_]
+    attention: Integers  # of those that go on, and what is remembered of them
+    remembered: Integers
+
+
+# Of a round, measurements, what is remembered, and the pool of each item.
+Decide = Callable[[int, Integers, Integers, Integers], Outcome]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Selected:
+    """The keys of the items that passed, and of each pool the keys that somebody holds."""
+
+    keys: Keys
+    held: tuple[Keys, ...]
+
+
+def candidates_of(
+    log: Log, view: View, *, per_user: int, pools: tuple[Domain, ...] = (), entropy: Entropy
+) -> Candidates:
+    """At most `per_user` distinct items of each unit.
+
+    (i) distinct, (ii) from the unit's own rows and a secret that is drawn apart from all noise. Keys that
+    are public already are left out before units are bounded: a rule about single items. Counts may
+    read other rows of a unit than the selection.
+    """
+    earlier = _earlier(view, pools)
+    excluded = None
+    if earlier is not None:
+        excluded = log.partitions.share(distinct_keys(log.text_keys.columns(earlier.columns)))
+    finder = view.finder(log, since=view.select_from, excluded=excluded)
+    counted = view.finder(log, since=view.count_from)
+    derived, most = None, per_user
+    if view.kind == "itemset":
+        n = items_for(per_user, view.set_size, consecutive=view.consecutive)
+        derived = Sets(size=view.set_size, consecutive=view.consecutive)
+        most = sets_of(n, view.set_size, consecutive=view.consecutive)
+        if view.consecutive and view.select_from != view.count_from:
+            raise UsageError("runs of queries are counted in the rows that they were cut from")
+        bound = view.bound(log, per_user=n, entropy=entropy, places=True)
+    else:
+        bound = view.bound(log, per_user=per_user, entropy=entropy)
+    bounded = log.partitions.derive(
+        partial(find_and_bound, find=finder, bound=bound, then=derived)
+    )
+    pairs: PairFinder = partial(_pairs_in_rows, find=counted)
+    if view.kind == "itemset":
+        pairs = partial(_sets_in_rows, find=counted)
+    # Runs exist only as they were cut: a unit's later runs are never seen.
+    as_cut = view.kind == "itemset" and view.consecutive
+    return Candidates(
+        bounded=bounded,
+        first=bounded.add_up(weigh_first),
+        counted=bounded if as_cut else log.partitions,
+        pairs=pairs_in_bounded if as_cut else pairs,
+        in_log=not as_cut,
+        kind=view.kind,
+        keys=keys_of(view.kind, view.by),
+        unit=view.unit,
+        per_user=most,
+        text_keys=log.text_keys,
+        pools=pools,
+        earlier=earlier,
+        say=view.say,
+    )
+
+
+def _earlier(view: View, pools: Sequence[Domain]) -> pa.Table | None:
+    """The keys that are public already, each once; none of them may be in a pool."""
+    stated = view.earlier.get(view.kind)
+    if stated is None:
+        return None
+    if view.kind == "itemset":
+        raise UsageError("earlier keys cannot be counted again in an itemset table: leave it out")
+    keys = distinct(stated.select(list(keys_of(view.kind, view.by))))
+    for pool in pools:
+        every = pool.keys(np.arange(pool.size))
+        if keys.join(every, keys.column_names, join_type="left semi").num_rows:
+            # It could be published twice, and fewer keys could be fakes than the thresholds are for.
+            raise Refused(
+                "a pool lists keys that were published earlier: take them out of the pool"
+            )
+    return keys
+
+
+def select(
+    candidates: Candidates, *, scales: Sequence[float], decide: Decide, entropy: Entropy
+) -> Selected:
+    """The items that pass in some round; `scales` are those of the draws, in grid steps."""
+    advance = measure(candidates.say, total=len(scales), unit="rounds")
+    sums, items = candidates.first, candidates.bounded
+    pools = [distinct_keys(candidates.text_keys.columns(_columns(p))) for p in candidates.pools]
+    held: list[list[Keys]] = [[NO_KEYS] for _ in pools]
+    passed, alive = [NO_KEYS], None
+    for k, scale in enumerate(scales):
+        stream, going_on = entropy.stream("round", k + 1), list[Alive]()
+        for shard in sums:
+            known = _in_pools(shard.keys, pools) if alive is None else _known(shard.keys, alive)
+            if alive is None:
+                for number, own in enumerate(held, start=1):
+                    own.append(shard.keys[known.pool == number])
+            # 2. One draw for every alive item: it is in one shard, once.
+            noise = draw(
+                noise="gaussian", scale=scale, count=len(shard.keys), entropy=stream,
+                keys=shard.keys,
+            )  # fmt: skip
+            for start in range(0, len(noise), BLOCK):
+                some = slice(start, start + BLOCK)
+                outcome = decide(
+                    k, (shard.sums + noise)[some], known.remembered[some], known.pool[some]
+                )
+                passed.append(shard.keys[some][outcome.passed])
+                going_on.append(
+                    Alive(
+                        shard.keys[some][outcome.goes_on], outcome.attention,
+                        outcome.remembered, known.pool[some][outcome.goes_on],
+                    )
+                )  # fmt: skip
+        advance()
+        if k + 1 == len(scales) or not any(len(part.keys) for part in going_on):
+            break
+        alive = Alive(*map(np.concatenate, zip(*going_on, strict=True)))
+        following = items.derive(partial(keep_alive, alive=items.share(alive)))
+        if k:
+            sums.close()
+            items.close()
+        # 1. What each unit gives to each of its items that are alive, summed exactly.
+        items, sums = following, following.add_up(weigh)
+    return Selected(keys=np.concatenate(passed), held=tuple(map(np.concatenate, held)))
+
+
+def _columns(pool: Domain) -> list[pa.ChunkedArray]:
+    return list(pool.keys(np.arange(pool.size)).columns)
+
+
+def _in_pools(keys: Keys, pools: Sequence[Keys]) -> Alive:
+    """In round 1 nothing is remembered, and items are known by their pools; 0 for none."""
+    pool, none = np.zeros(len(keys), np.int64), np.zeros(len(keys), np.int64)
+    for number, listed in enumerate(pools, start=1):
+        pool[places_of(keys, listed) >= 0] = number
+    return Alive(keys, none, none, pool)
+
+
+def _known(keys: Keys, alive: Alive) -> Alive:
+    """What is known of the items of a shard, all of which are alive."""
+    places = places_of(keys, alive.keys)
+    if len(places) and places.min() < 0:
+        raise EngineError("an item that was given up has a weight: this is a bug")
+    return Alive(*(values[places] for values in alive))
+
+
+def weigh_first(items: BoundedItems) -> Sums:
+    """Round 1: (iii) every item of a bounded set and nothing else, all with equal attention."""
+    given = give_weights(items.unit, FULL, grid=GRID)
+    return _summed(items.item, items.keys, given)
+
+
+def weigh(items: AliveItems) -> Sums:
+    """The sums of what units give to each item, in steps of 1/GRID."""
+    given = give_weights(items.unit, items.attention[items.item], grid=GRID)
+    return _summed(items.item, items.keys, given)
+
+
+def _summed(item: Integers, keys: Keys, given: Integers) -> Sums:
+    sums = np.zeros(len(keys), np.int64)
+    np.add.at(sums, item, given)
+    return Sums(keys, sums)
+
+
+def keep_alive(items: BoundedItems | AliveItems, *, alive: Callable[[], Alive]) -> AliveItems:
+    """The items that are alive, with the attention that each gets."""
+    listed = alive()
+    places = places_of(items.keys, listed.keys)
+    keep = places >= 0
+    number = np.cumsum(keep, dtype=np.int32) - np.int32(1)
+    rows = keep[items.item]
+    return AliveItems(
+        unit=items.unit[rows],
+        item=number[items.item[rows]],
+        keys=items.keys[keep],
+        attention=listed.attention[places[keep]],
+    )
+
+
+def _pairs_in_rows(
+    rows: Rows, published: Published, *, find: ItemFinder
+) -> tuple[Integers, Integers]:
+    """Units and places of all distinct published items that they hold, not bounded."""
+    items = find(rows)
+    places = places_of(items.keys, published.keys)
+    held = items.with_items(places >= 0)
+    return held.unit, published.place[places[held.item]]
+
+
+def pairs_in_bounded(items: BoundedItems, published: Published) -> tuple[Integers, Integers]:
+    """The same of bounded items."""
+    places = places_of(items.keys, published.keys)
+    held = items.with_items(places >= 0)
+    return held.unit, published.place[places[places >= 0][held.item]]
+
+
+def _sets_in_rows(
+    rows: Rows, published: Published, *, find: ItemFinder
+) -> tuple[Integers, Integers]:
+    """Units and places of published sets: a unit holds a set if it holds all its members."""
+    assert published.members is not None and published.length is not None
+    queries = distinct_keys(published.members)
+    member = places_of(published.members, queries)
+    items = find(rows)
+    places = places_of(items.keys, queries)
+    items = items.with_items(places >= 0)
+    holds = np.zeros((int(items.unit.max(initial=-1)) + 1, len(queries)), bool)
+    holds[items.unit, places[items.item]] = True
+    start = np.cumsum(published.length) - published.length
+    units, sets = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for place, (first, length) in enumerate(zip(start, published.length, strict=True)):
+        own = np.flatnonzero(holds[:, member[first : first + length]].all(axis=1))
+        units.append(own)
+        sets.append(np.full(len(own), place))
+    return np.concatenate(units), np.concatenate(sets)
