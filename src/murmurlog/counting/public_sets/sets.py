@@ -27,8 +27,11 @@ from murmurlog.logs.text_keys import TextKeys, distinct_keys, places_of
 from murmurlog.privacy.sampler import Entropy, Keys, below
 
 if TYPE_CHECKING:
+    from murmurlog.counting.bound import BoundedItems
     from murmurlog.counting.items import Items, Mask
     from murmurlog.logs.log import Log
+
+    Keyed = Items | BoundedItems
 
 BLOCK = 1 << 22  # bytes; cleaning a line takes up to forty times its size
 MOST_LINE = 1 << 30  # bytes; a text without line feeds can be a pool, too
@@ -50,7 +53,7 @@ class Domain(Protocol):
     def keys(self, indices: npt.NDArray[Any]) -> pa.Table:
         """The keys with these numbers, in this order."""
 
-    def inside(self, log: Log) -> "Callable[[Items], Mask]":
+    def inside(self, log: Log) -> Callable[[Keyed], Mask]:
         """Which distinct items of a partition are in the set, as a function of the partition."""
 
 
@@ -79,7 +82,7 @@ class Listed:
     def keys(self, indices: npt.NDArray[Any]) -> pa.Table:
         return self.table.take(pa.array(indices, pa.int64()))
 
-    def inside(self, log: Log) -> "Callable[[Items], Mask]":
+    def inside(self, log: Log) -> Callable[[Keyed], Mask]:
         listed = distinct_keys(log.text_keys.columns(self.table.columns))
         return partial(_listed, keys=log.partitions.share(listed))
 
@@ -162,10 +165,10 @@ class Sequences:
         offsets = pa.array(np.arange(rows + 1) * length, pa.int32())
         return pa.ListArray.from_arrays(offsets, flat.take(pa.array(order)))
 
-    def inside(self, log: Log) -> "Callable[[Items], Mask]":
+    def inside(self, log: Log) -> Callable[[Keyed], Mask]:
         return self._inside
 
-    def _inside(self, items: Items) -> Mask:
+    def _inside(self, items: Keyed) -> Mask:
         """Which of a partition's distinct items are sequences of the words."""
         (values,) = items.columns(np.arange(len(items.keys)))
         return np.array([self._holds(self._split(key)) for key in values.to_pylist()], bool)
@@ -177,7 +180,7 @@ class Sequences:
         return len(words) in self._lengths and all(word in self._places for word in words)
 
 
-def _listed(items: Items, *, keys: Callable[[], Keys]) -> Mask:
+def _listed(items: Keyed, *, keys: Callable[[], Keys]) -> Mask:
     return places_of(items.keys, keys()) >= 0
 
 
