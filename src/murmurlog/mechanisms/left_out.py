@@ -8,20 +8,17 @@ Gaussian noise: the bins are public, so only the noise costs.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from murmurlog.bundle.schema import KEYS, LEFT_OUT_MARGIN, count_of, schema, with_notes
-from murmurlog.counting.public_sets.labels import LENGTHS, Lengths
+from murmurlog.counting.public_sets.labels import LENGTHS
 from murmurlog.errors import UsageError
-from murmurlog.logs.partitions import Sums, sum_by_key
-from murmurlog.logs.text_keys import distinct_keys, order_of_keys, places_of
 from murmurlog.mechanisms.letters import Letter, check_letters
 from murmurlog.mechanisms.protocol import (
     Mechanism,
@@ -44,15 +41,11 @@ from murmurlog.privacy import (
     rounded_up,
     sides,
 )
-from murmurlog.privacy.sampler import Entropy, Integers, Keys, draw, sampler_delta
+from murmurlog.privacy.sampler import Entropy, draw, sampler_delta
 
 if TYPE_CHECKING:
-    from murmurlog.counting.bound import Bound
-    from murmurlog.counting.items import Items
     from murmurlog.logs.log import Log
-    from murmurlog.logs.rows import Rows, Texts
 
-Mask = npt.NDArray[np.bool_]
 
 HERE, GONE, QUERIES = "searches published", "searches left out", "queries left out"
 BINS = tuple(
@@ -61,7 +54,6 @@ BINS = tuple(
     for words in LENGTHS
     for clicked in ("yes", "no")
 )
-PER_PART = 2 * len(LENGTHS)  # bins of one of the three
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,19 +136,24 @@ class LeftOut(Mechanism):
     def gather(self, log: Log, view: View, *, entropy: Entropy) -> dict[tuple[str, str, str], int]:
         """The exact number in each bin, of a unit's first d searches."""
         from murmurlog.counting.bound import Bound
+        from murmurlog.counting.searches import (
+            count_queries,
+            count_rows,
+            first_searches,
+            sum_queries,
+        )
+        from murmurlog.logs.text_keys import distinct_keys
 
         published = log.text_keys.columns([view.published["query"]["query"]])
         known = log.partitions.share(distinct_keys(published))
         bound = Bound(per_unit=self.d, count="rows")
         searches = log.partitions.derive(partial(first_searches, bound=bound, known=known))
-        rows = sum(searches.results(count_rows), start=np.zeros(2 * PER_PART, np.int64))
-        queries = np.zeros(PER_PART, np.int64)
         shards = searches.add_up(sum_queries)
-        for shard in shards:
-            queries += count_queries(shard)
+        rows = np.sum([*searches.results(count_rows)], axis=0)
+        queries = np.sum([count_queries(shard) for shard in shards], axis=0)
         shards.close()
         searches.close()
-        counts = np.concatenate([rows, queries]).tolist()
+        counts = [*rows.tolist(), *queries.tolist()]
         return {key: number for key, number in zip(BINS, counts, strict=True) if number}
 
     def release(self, gathered: dict[tuple[str, str, str], int], *, entropy: Entropy) -> pa.Table:
@@ -193,93 +190,6 @@ class LeftOut(Mechanism):
 
     def parameters(self) -> dict[str, Any]:
         return {"noise": "gaussian", **super().parameters(), "threshold": None}
-
-
-class Searches(NamedTuple):
-    """The distinct pairs of a query and a url among the bounded searches of a partition."""
-
-    query: Keys
-    words: Integers  # the place of the query's length among LENGTHS
-    clicked: Mask  # whether there is a url
-    here: Mask  # whether the query is published
-    rows: Integers  # how many searches there are
-
-
-def first_searches(rows: Rows, *, bound: Bound, known: Callable[[], Keys]) -> Searches:
-    """The first searches of each unit by time; at one time by the bytes of query and url."""
-    items = bound(find_searches(rows))
-    queries, urls = items.columns(np.arange(len(items.keys)))
-    keys = items.text_keys.texts(queries)
-    return Searches(
-        query=keys,
-        words=Lengths().codes(queries),
-        clicked=urls.is_valid().to_numpy(zero_copy_only=False),
-        here=places_of(keys, known()) >= 0,
-        rows=np.bincount(items.item, minlength=len(keys)),
-    )
-
-
-def find_searches(rows: Rows) -> Items:
-    """Every row as an item of its query and its url, if it has one."""
-    from murmurlog.counting.items import Items, TextNames, number_pairs
-
-    codes = np.full(rows.count, -1) if rows.url is None else rows.url.codes
-    item, row = number_pairs(rows.query.codes, codes + 1)
-    query, url = rows.query.codes[row], codes[row]
-    ids, url_keys = np.full(len(row), -1, np.int64), np.zeros((len(row), 2), np.uint64)
-    there = url >= 0
-    if rows.url is not None:
-        ids[there], url_keys[there] = rows.url.ids[url[there]], rows.url.keys[url[there]]
-    present = [np.ones(len(row), np.uint64), there.astype(np.uint64)]
-    keys = rows.text_keys.combine([rows.query.keys[query], url_keys], present)
-    order = order_of_keys(keys)
-    place = np.empty(len(order), np.int32)
-    place[order] = np.arange(len(order), dtype=np.int32)
-    return Items(
-        unit=rows.unit, time=rows.time, item=place[item], keys=keys[order],
-        names=(TextNames(rows.query.ids[query[order]]), UrlNames(ids[order])),
-        unit_keys=rows.unit_keys, texts=rows.texts, text_keys=rows.text_keys,
-    )  # fmt: skip
-
-
-@dataclass(frozen=True, eq=False)
-class UrlNames:
-    """Urls of the log, null where there is none."""
-
-    ids: Integers  # -1 for none
-
-    def at(self, items: Integers) -> UrlNames:
-        return UrlNames(self.ids[items])
-
-    def values(self, texts: Texts) -> pa.Array:
-        there = self.ids >= 0
-        return texts.take(self.ids[there]).take(pa.array(np.cumsum(there) - 1, mask=~there))
-
-
-def count_rows(searches: Searches) -> Integers:
-    """The searches of a partition in the bins of published queries, then in those of others."""
-    bins = np.where(searches.here, 0, PER_PART) + _bins(searches.words, searches.clicked)
-    counts = np.zeros(2 * PER_PART, np.int64)
-    np.add.at(counts, bins, searches.rows)
-    return counts
-
-
-def sum_queries(searches: Searches) -> Sums:
-    """Of each query that is left out: its pairs with urls, how many are clicks, and the sum of its words."""
-    gone = ~searches.here
-    columns = [np.ones(gone.sum(), np.int64), searches.clicked[gone], searches.words[gone]]
-    return sum_by_key(searches.query[gone], np.stack(columns, axis=1).astype(np.int64))
-
-
-def count_queries(shard: Sums) -> Integers:
-    """How many queries are in each bin: each counts once, as clicked if any of its searches was."""
-    pairs, clicks, words = shard.sums.reshape(-1, 3).T
-    return np.bincount(_bins(words // pairs, clicks > 0), minlength=PER_PART)
-
-
-def _bins(words: Integers, clicked: Mask) -> Integers:
-    """The places in one part of BINS."""
-    return np.asarray(2 * words + ~clicked)
 
 
 def _sensitivity(d: int, neighbours: str) -> float:

@@ -25,7 +25,6 @@ from murmurlog.bundle.options import Option
 from murmurlog.bundle.schema import KEYS, in_order, keys_of, with_notes
 from murmurlog.counting.public_sets.sets import Domain, least_threshold, unheld
 from murmurlog.errors import Refused, UsageError
-from murmurlog.logs.text_keys import NO_KEYS, TextKeys
 from murmurlog.mechanisms.letters import Letter, check_letters
 from murmurlog.mechanisms.protocol import (
     Pure,
@@ -59,6 +58,7 @@ from murmurlog.privacy.selection_bias import Selection
 if TYPE_CHECKING:
     from murmurlog.counting.tally import Tally
     from murmurlog.logs.log import Log
+    from murmurlog.logs.text_keys import TextKeys
 
 
 FAKES_BELIEVED = 0.05  # expected rows that nobody holds among those called reliable
@@ -255,6 +255,8 @@ def _domain(view: View, N: int) -> Domain:
 
 def _noised_pool(gathered: OnDomain, *, scale: float, T: int, entropy: Entropy) -> Noisy:
     """The keys of the pool that pass, with the same law as one draw for every key."""
+    from murmurlog.logs.text_keys import NO_KEYS
+
     tally, domain, stream = gathered.inside, gathered.domain, entropy.stream("select")
     held, kept, noisy = [NO_KEYS], [NO_KEYS], [np.zeros(0, np.int64)]
     for shard in tally:

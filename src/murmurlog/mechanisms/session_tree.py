@@ -7,19 +7,17 @@ Proof, line by line: docs/explanation/mechanisms/session-tree.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-import numpy as np
 import pyarrow as pa
 
 from murmurlog.bundle.options import Option
 from murmurlog.bundle.progress import measure
 from murmurlog.bundle.schema import in_order, keys_of
 from murmurlog.errors import Refused, UsageError
-from murmurlog.logs.text_keys import distinct_keys, places_of
 from murmurlog.mechanisms.letters import number, whole
 from murmurlog.mechanisms.protocol import ITEMS, Mechanism, View, below_sampler, check_noise_kind
 from murmurlog.mechanisms.rounds.mechanism import COUNT_SHARE, Rounds
@@ -40,7 +38,6 @@ from murmurlog.privacy.rounds import MOST_ITEMS, check_count_share
 from murmurlog.privacy.sampler import Entropy, Keys, sampler_delta
 
 if TYPE_CHECKING:
-    from murmurlog.counting.bound import BoundedItems
     from murmurlog.logs.log import Log
     from murmurlog.mechanisms.rounds.select import Candidates
 
@@ -221,6 +218,7 @@ class SessionTree(Mechanism):
     def gather(self, log: Log, view: View, *, entropy: Entropy) -> Candidates:
         """Every subsequence of each unit's cut sessions, fixed here once for all levels."""
         from murmurlog.counting.bound import find_and_bound
+        from murmurlog.counting.subsequences import of_length
         from murmurlog.mechanisms.rounds.select import Candidates, pairs_in_bounded, weigh_first
 
         find, bound, mine = self.cut.steps(log, view, entropy=entropy)
@@ -287,30 +285,10 @@ def items_a_level(l_s: int, l_q: int) -> int:
 
 def next_level(candidates: Candidates, length: int, published: Keys) -> Candidates:
     """The items of this length that begin with a published one."""
+    from murmurlog.counting.subsequences import of_length
+    from murmurlog.logs.text_keys import distinct_keys
     from murmurlog.mechanisms.rounds.select import weigh_first
 
     prefixes = candidates.counted.share(distinct_keys(published))
     bounded = candidates.counted.derive(partial(of_length, length=length, prefixes=prefixes))
     return replace(candidates, bounded=bounded, first=bounded.add_up(weigh_first))
-
-
-def of_length(
-    items: BoundedItems, *, length: int, prefixes: Callable[[], Keys] | None = None
-) -> BoundedItems:
-    """The items of a partition that have this length and, where these matter, a published prefix.
-
-    Whether an item is among them follows from its own members and from what is public.
-    """
-    from murmurlog.counting.items import ListNames
-
-    (names,) = items.names
-    assert isinstance(names, ListNames)
-    some = np.flatnonzero(names.length == length)
-    if prefixes is not None:
-        start = (np.cumsum(names.length) - names.length)[some]
-        members = (start[:, None] + np.arange(length - 1)).ravel()
-        keys = items.text_keys.lists(names.keys[members], np.full(len(some), length - 1))
-        some = some[places_of(keys, prefixes()) >= 0]
-    chosen = np.zeros(len(items.keys), bool)
-    chosen[some] = True
-    return items.with_items(chosen)

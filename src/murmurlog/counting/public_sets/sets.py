@@ -23,13 +23,13 @@ from murmurlog.bundle.canonical import changeable, cleaner
 from murmurlog.bundle.keys import check_url_level, clean_url
 from murmurlog.bundle.schema import KEYS
 from murmurlog.errors import InputError, UsageError
-from murmurlog.logs.text_keys import TextKeys, distinct_keys, places_of
 from murmurlog.privacy.sampler import Entropy, Keys, below
 
 if TYPE_CHECKING:
     from murmurlog.counting.bound import BoundedItems
     from murmurlog.counting.items import Items, Mask
     from murmurlog.logs.log import Log
+    from murmurlog.logs.text_keys import TextKeys
 
     Keyed = Items | BoundedItems
 
@@ -83,6 +83,8 @@ class Listed:
         return self.table.take(pa.array(indices, pa.int64()))
 
     def inside(self, log: Log) -> Callable[[Keyed], Mask]:
+        from murmurlog.logs.text_keys import distinct_keys
+
         listed = distinct_keys(log.text_keys.columns(self.table.columns))
         return partial(_listed, keys=log.partitions.share(listed))
 
@@ -181,6 +183,8 @@ class Sequences:
 
 
 def _listed(items: Keyed, *, keys: Callable[[], Keys]) -> Mask:
+    from murmurlog.logs.text_keys import places_of
+
     return places_of(items.keys, keys()) >= 0
 
 
@@ -193,6 +197,8 @@ def unheld(
     or held are rejected, and the first `count` others are a uniform choice. Where that would reject
     often, the whole set is listed instead.
     """
+    from murmurlog.logs.text_keys import distinct_keys, places_of
+
     held = distinct_keys(held)
     if count > domain.size - len(held):
         raise UsageError(
