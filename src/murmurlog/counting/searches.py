@@ -15,7 +15,7 @@ from murmurlog.counting.items import Integers, Items, Mask, TextNames, number_pa
 from murmurlog.counting.public_sets.labels import LENGTHS, Lengths
 from murmurlog.logs.partitions import Sums, sum_by_key
 from murmurlog.logs.rows import Rows, Texts
-from murmurlog.logs.text_keys import order_of_keys, places_of
+from murmurlog.logs.text_keys import number_keys, places_of
 from murmurlog.privacy.sampler import Keys
 
 BINS = 2 * len(LENGTHS)  # of lengths, each clicked and not
@@ -56,12 +56,10 @@ def find_searches(rows: Rows) -> Items:
         ids[there], url_keys[there] = rows.url.ids[url[there]], rows.url.keys[url[there]]
     present = [np.ones(len(row), np.uint64), there.astype(np.uint64)]
     keys = rows.text_keys.combine([rows.query.keys[query], url_keys], present)
-    order = order_of_keys(keys)
-    place = np.empty(len(order), np.int32)
-    place[order] = np.arange(len(order), dtype=np.int32)
+    place, some = number_keys(keys)
     return Items(
-        unit=rows.unit, time=rows.time, item=place[item], keys=keys[order],
-        names=(TextNames(rows.query.ids[query[order]]), UrlNames(ids[order])),
+        unit=rows.unit, time=rows.time, item=place[item], keys=keys[some],
+        names=(TextNames(rows.query.ids[query[some]]), UrlNames(ids[some])),
         unit_keys=rows.unit_keys, texts=rows.texts, text_keys=rows.text_keys,
     )  # fmt: skip
 
