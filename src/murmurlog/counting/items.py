@@ -30,6 +30,7 @@ Integers = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
 
 IN_SEQUENCE = ("pair", "session")
+MOST_GAP = 10**15  # microseconds
 QUERIES_NAMED = {"click": 1, "pair": 2}  # how many of an item's first columns are queries
 
 
@@ -169,6 +170,10 @@ class ItemFinder:
     since: datetime | None = None  # only rows from then on
     excluded: Callable[[], Keys] | None = None  # items that are left out
     only: Callable[[Items], Mask] | None = None  # which distinct items count; a rule about their keys
+
+    def __post_init__(self) -> None:
+        if not 0 < self.gap < MOST_GAP:
+            raise UsageError(f"--gap must be longer than 0 seconds, not {self.gap / 1e6:g}")
 
     def __call__(self, rows: Rows) -> Items:
         some = np.ones(rows.count, bool)

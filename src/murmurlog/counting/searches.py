@@ -54,8 +54,7 @@ def find_searches(rows: Rows) -> Items:
     there = url >= 0
     if rows.url is not None:
         ids[there], url_keys[there] = rows.url.ids[url[there]], rows.url.keys[url[there]]
-    present = [np.ones(len(row), np.uint64), there.astype(np.uint64)]
-    keys = rows.text_keys.combine([rows.query.keys[query], url_keys], present)
+    keys = rows.text_keys.combine([rows.query.keys[query], url_keys])
     place, some = number_keys(keys)
     return Items(
         unit=rows.unit, time=rows.time, item=place[item], keys=keys[some],
