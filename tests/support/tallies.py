@@ -51,12 +51,12 @@ def tally_of(counts, *, keys=("query",), per_user=1, count="users", text_keys=No
     if isinstance(counts, list):
         counts = {f"q{place}": number for place, number in enumerate(counts)}
     text_keys = text_keys or TextKeys()
-    columns = [pa.array(list(counts), pa.string())]
     if keys[0] in LISTS:
         columns = [pa.array([list(key) for key in counts], pa.list_(pa.string()))]
-    elif len(keys) > 1:
+    else:
+        rows = [(key,) if isinstance(key, str) else key for key in counts]
         columns = [
-            pa.array([key[place] for key in counts], pa.string()) for place in range(len(keys))
+            pa.array([row[place] for row in rows], pa.string()) for place, _ in enumerate(keys)
         ]
     item_keys = text_keys.columns(columns)
     order = order_of_keys(item_keys)
