@@ -444,8 +444,7 @@ def hostile(tmp_path_factory):
 def test_holders_are_those_by_hand_in_any_partitions(hostile, name):
     view, published, expected = VIEWS[name], None, None
     mechanism = Rounds.solve(epsilon=1.0, delta=1e-6, d=D)
-    entropy = {"unit": view.unit, "entropy": SeededEntropy(3)}
-    for way, log in read_in_partitions(hostile, keep={BY_VALUE: "country"}, **entropy):
+    for way, log in read_in_partitions(hostile, keep={BY_VALUE: "country"}, unit=view.unit):
         candidates = mechanism.gather(log, view, entropy=SeededEntropy(3))
         if published is None:
             published = published_of(candidates)
